@@ -1,0 +1,45 @@
+package cluster
+
+import "lockstep/store"
+
+// Call is one command as a session submits it.
+type Call struct {
+	Cmd  *store.Command
+	Args [][]byte // must not be changed after submission
+	DB   int
+	RESP int // protocol version of the client; scripts shape replies by it
+}
+
+// Role of a node, in the words of Raft.
+type Role string
+
+const (
+	Leader    Role = "leader"
+	Follower  Role = "follower"
+	Candidate Role = "candidate"
+)
+
+// Member is a node of the cluster.
+type Member struct {
+	ID       string
+	PeerAddr string // Raft and forwarding
+	Client   string // what the member advertises to clients; "" if not known yet
+	Leader   bool
+	Voter    bool
+}
+
+// Status describes a node at one instant.
+type Status struct {
+	ID        string
+	Role      Role
+	LeaderID  string // "" without a leader
+	Term      uint64
+	Applied   uint64 // Raft index of the last entry applied here
+	Commit    uint64
+	Sequence  uint64 // of the last write set applied here
+	StateHash string // SHA-256 of the snapshot at Applied, in hexadecimal
+	Keys      [store.Databases]int
+	Deadlines [store.Databases]int
+	Scripts   int
+	Expired   uint64
+}

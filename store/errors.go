@@ -1,0 +1,59 @@
+package store
+
+// Error is a client-visible error: its code, then its message, exactly as
+// Redis words it. The leading '-' is the encoder's business.
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// RedisVersion is the version reported to clients and scripts. Newer versions
+// make some clients use commands that are not here (design.md section 6).
+const (
+	RedisVersion    = "7.2.4"
+	RedisVersionNum = 0x00070204
+)
+
+// Every client-visible error text of the data commands.
+const (
+	ErrWrongType      Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	ErrSyntax         Error = "ERR syntax error"
+	ErrNoSuchKey      Error = "ERR no such key"
+	ErrNotInteger     Error = "ERR value is not an integer or out of range"
+	ErrNotFloat       Error = "ERR value is not a valid float"
+	ErrOverflow       Error = "ERR increment or decrement would overflow"
+	ErrDecrOverflow   Error = "ERR decrement would overflow"
+	ErrNaNOrInf       Error = "ERR increment would produce NaN or Infinity"
+	ErrOffset         Error = "ERR offset is out of range"
+	ErrStringSize     Error = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	ErrNotPositive    Error = "ERR value is out of range, must be positive"
+	ErrValueRange     Error = "ERR value is out of range"
+	ErrHashNotInteger Error = "ERR hash value is not an integer"
+	ErrHashNotFloat   Error = "ERR hash value is not a float"
+	ErrCursor         Error = "ERR invalid cursor"
+	ErrDBIndex        Error = "ERR DB index is out of range"
+	ErrFirstDB        Error = "ERR invalid first DB index"
+	ErrSecondDB       Error = "ERR invalid second DB index"
+	ErrSameObject     Error = "ERR source and destination objects are the same"
+	ErrNXAndOther     Error = "ERR NX and XX, GT or LT options at the same time are not compatible"
+	ErrGTAndLT        Error = "ERR GT and LT options at the same time are not compatible"
+	ErrNotAFloat      Error = "ERR value is NaN or Infinity"
+	ErrNumKeys        Error = "ERR numkeys should be greater than 0"
+	ErrFlushMode      Error = "ERR FLUSHALL only support SYNC|ASYNC option"
+	ErrLFUOff         Error = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	ErrWriteSetTooBig Error = "ERR the command writes more than a log entry may hold (64mb)"
+)
+
+// ErrInvalidExpire is the answer to a time to live that is not positive or
+// does not fit; command is the name that Redis puts into it.
+func ErrInvalidExpire(command string) Error {
+	return Error("ERR invalid expire time in '" + command + "' command")
+}
+
+// ErrWrongArgs is the answer to a wrong number of arguments. name is the full
+// lower-case name ("get", "config|get").
+func ErrWrongArgs(name string) Error {
+	return Error("ERR wrong number of arguments for '" + name + "' command")
+}
+
+// ErrUnsupportedOption is EXPIRE's answer to an option that it does not know.
+func ErrUnsupportedOption(opt string) Error { return Error("ERR Unsupported option " + opt) }

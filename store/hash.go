@@ -1,0 +1,126 @@
+package store
+
+import "github.com/tidwall/btree"
+
+// Limits of the compact form, the defaults of Redis's
+// hash-max-listpack-entries and hash-max-listpack-value.
+const (
+	compactEntries = 128
+	compactValue   = 64
+)
+
+// Field is a field of a hash.
+type Field struct {
+	Name, Value string
+	hash        uint64 // only set in the tree form
+}
+
+func fieldLess(a, b Field) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.Name < b.Name
+}
+
+// Hash is the value of a hash key. A small one is a slice in the order of
+// insertion, which is the order in which Redis replies; a large one is a
+// copy-on-write tree in the order of field hashes, which HSCAN needs.
+type Hash struct {
+	small []Field
+	big   *btree.BTreeG[Field]
+}
+
+// Len returns the number of fields.
+func (h *Hash) Len() int {
+	if h.big != nil {
+		return h.big.Len()
+	}
+	return len(h.small)
+}
+
+// Compact reports whether the hash still has its small form; it decides what
+// OBJECT ENCODING says.
+func (h *Hash) Compact() bool { return h.big == nil }
+
+// Get returns the value of a field.
+func (h *Hash) Get(name string) (string, bool) {
+	if h.big != nil {
+		f, ok := h.big.Get(Field{Name: name, hash: hashOf(name)})
+		return f.Value, ok
+	}
+	for i := range h.small {
+		if h.small[i].Name == name {
+			return h.small[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// Each calls fn for every field until it returns false.
+func (h *Hash) Each(fn func(Field) bool) {
+	if h.big != nil {
+		h.big.Scan(fn)
+		return
+	}
+	for _, f := range h.small {
+		if !fn(f) {
+			return
+		}
+	}
+}
+
+// ascend calls fn for the fields from a hash on, in hash order (tree form).
+func (h *Hash) ascend(from uint64, fn func(Field) bool) {
+	h.big.Ascend(Field{hash: from}, fn)
+}
+
+func (h *Hash) set(name, value string) {
+	if h.big == nil {
+		for i := range h.small {
+			if h.small[i].Name == name {
+				h.small[i].Value = value
+				if len(value) > compactValue {
+					h.grow()
+				}
+				return
+			}
+		}
+		h.small = append(h.small, Field{Name: name, Value: value})
+		if len(h.small) > compactEntries || len(name) > compactValue || len(value) > compactValue {
+			h.grow()
+		}
+		return
+	}
+	h.big.Set(Field{Name: name, Value: value, hash: hashOf(name)})
+}
+
+// grow changes to the tree form. As in Redis there is no way back.
+func (h *Hash) grow() {
+	h.big = btree.NewBTreeGOptions(fieldLess, treeOptions)
+	for _, f := range h.small {
+		f.hash = hashOf(f.Name)
+		h.big.Set(f)
+	}
+	h.small = nil
+}
+
+func (h *Hash) remove(name string) bool {
+	if h.big != nil {
+		_, ok := h.big.Delete(Field{Name: name, hash: hashOf(name)})
+		return ok
+	}
+	for i := range h.small {
+		if h.small[i].Name == name {
+			h.small = append(h.small[:i], h.small[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Hash) clone() *Hash {
+	if h.big != nil {
+		return &Hash{big: h.big.Copy()}
+	}
+	return &Hash{small: append(make([]Field, 0, len(h.small)+1), h.small...)}
+}

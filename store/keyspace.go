@@ -1,0 +1,227 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// Databases is the number of databases (SELECT 0-15).
+const Databases = 16
+
+// Type is the type of a key's value.
+type Type uint8
+
+const (
+	TypeString Type = iota + 1
+	TypeHash
+)
+
+func (t Type) String() string {
+	switch t {
+	case TypeString:
+		return "string"
+	case TypeHash:
+		return "hash"
+	}
+	return "none"
+}
+
+// Entry is a key with its value. What a Txn hands out must not be changed.
+type Entry struct {
+	key      string
+	hash     uint64
+	deadline int64 // lease ms; 0: none
+	created  uint64
+	changed  uint64
+	leased   uint64 // write set that set the deadline
+	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
+	typ      Type
+	str      string
+	fields   *Hash
+}
+
+// Key returns the key's name.
+func (e *Entry) Key() string { return e.key }
+
+// Type returns the type of the value.
+func (e *Entry) Type() Type { return e.typ }
+
+// Deadline returns the lease time after which the key is gone; 0 means never.
+func (e *Entry) Deadline() int64 { return e.deadline }
+
+// Created returns the sequence number of the write set that created the key:
+// it grows with every new owner of a lock and serves as a fencing token.
+func (e *Entry) Created() uint64 { return e.created }
+
+// Changed returns the sequence number of the last write set that touched the
+// key; WATCH compares it.
+func (e *Entry) Changed() uint64 { return e.changed }
+
+// Leased returns the sequence number of the write set that set the deadline.
+func (e *Entry) Leased() uint64 { return e.leased }
+
+// Str returns the value of a string key.
+func (e *Entry) Str() string { return e.str }
+
+// Fields returns the value of a hash key.
+func (e *Entry) Fields() *Hash { return e.fields }
+
+// clone copies the entry deeply enough that changing the copy leaves the
+// original alone.
+func (e *Entry) clone() *Entry {
+	c := *e
+	if e.fields != nil {
+		c.fields = e.fields.clone()
+	}
+	return &c
+}
+
+// hashMask keeps 48 bits of a key's hash: SCAN cursors are hashes, and some
+// clients read cursors into a double.
+const hashMask = 1<<48 - 1
+
+// hashOf places a name in the iteration order. It is FNV-1a with a final mix,
+// not a per-process hash, because every node must iterate in the same order.
+func hashOf(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	return h & hashMask
+}
+
+func entryLess(a, b *Entry) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.key < b.key
+}
+
+// expiry is a key in the order of deadlines.
+type expiry struct {
+	at  int64
+	key string
+}
+
+func expiryLess(a, b expiry) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.key < b.key
+}
+
+// keyspace is one database: the keys ordered by hash, and those with a
+// deadline ordered by it. Both trees are copy-on-write, so that a snapshot is
+// O(1).
+type keyspace struct {
+	keys      *btree.BTreeG[*Entry]
+	deadlines *btree.BTreeG[expiry]
+	probe     Entry // search key, so that a lookup does not allocate
+}
+
+var treeOptions = btree.Options{NoLocks: true}
+
+func newKeyspace() *keyspace {
+	return &keyspace{
+		keys:      btree.NewBTreeGOptions(entryLess, treeOptions),
+		deadlines: btree.NewBTreeGOptions(expiryLess, treeOptions),
+	}
+}
+
+func (ks *keyspace) get(key string) *Entry {
+	ks.probe.key, ks.probe.hash = key, hashOf(key)
+	e, _ := ks.keys.Get(&ks.probe)
+	ks.probe.key = ""
+	return e
+}
+
+func (ks *keyspace) set(e *Entry) {
+	old, replaced := ks.keys.Set(e)
+	if replaced && old != e && old.deadline != 0 && old.deadline != e.deadline {
+		ks.deadlines.Delete(expiry{old.deadline, old.key})
+	}
+	if e.deadline != 0 && (!replaced || old == e || old.deadline != e.deadline) {
+		ks.deadlines.Set(expiry{e.deadline, e.key})
+	}
+}
+
+func (ks *keyspace) remove(e *Entry) {
+	ks.keys.Delete(e)
+	if e.deadline != 0 {
+		ks.deadlines.Delete(expiry{e.deadline, e.key})
+	}
+}
+
+// setDeadline changes the deadline of an entry that is in this keyspace and
+// owned by the current epoch.
+func (ks *keyspace) setDeadline(e *Entry, at int64) {
+	if e.deadline == at {
+		return
+	}
+	if e.deadline != 0 {
+		ks.deadlines.Delete(expiry{e.deadline, e.key})
+	}
+	e.deadline = at
+	if at != 0 {
+		ks.deadlines.Set(expiry{at, e.key})
+	}
+}
+
+// Sink receives the messages that an applied write set publishes, in order.
+// It is called from within Apply and must not block.
+type Sink interface {
+	Publish(kind PublishKind, channel, message string)
+}
+
+// Store is the committed keyspace. It is not safe for concurrent use.
+type Store struct {
+	dbs     [Databases]*keyspace
+	scripts scriptCache
+	epoch   uint32
+	expired uint64 // keys deleted because their deadline had passed
+}
+
+// New returns an empty store.
+func New() *Store {
+	s := &Store{scripts: newScriptCache()}
+	for i := range s.dbs {
+		s.dbs[i] = newKeyspace()
+	}
+	return s
+}
+
+// Keys returns the number of keys in a database and how many of them have a
+// deadline, those included that expired and are not deleted yet.
+func (s *Store) Keys(db int) (total, withDeadline int) {
+	return s.dbs[db].keys.Len(), s.dbs[db].deadlines.Len()
+}
+
+// Expired returns how many keys were deleted at their deadline.
+func (s *Store) Expired() uint64 { return s.expired }
+
+// NextDeadline returns the earliest deadline of any key; 0 if there is none.
+func (s *Store) NextDeadline() int64 {
+	next := int64(0)
+	for _, ks := range s.dbs {
+		if x, ok := ks.deadlines.Min(); ok && (next == 0 || x.at < next) {
+			next = x.at
+		}
+	}
+	return next
+}
+
+// Deadlines returns how many keys have a deadline.
+func (s *Store) Deadlines() int {
+	n := 0
+	for _, ks := range s.dbs {
+		n += ks.deadlines.Len()
+	}
+	return n
+}
+
+// ownKey copies a key out of the buffer it arrived in.
+func ownKey(key string) string { return strings.Clone(key) }

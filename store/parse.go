@@ -1,0 +1,93 @@
+package store
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// ParseInt parses an integer as strictly as Redis's string2ll: no spaces, no
+// plus sign, no leading zeros, no "-0".
+func ParseInt(b []byte) (int64, bool) {
+	if len(b) == 0 || len(b) > 20 {
+		return 0, false
+	}
+	if len(b) == 1 && b[0] == '0' {
+		return 0, true
+	}
+	i, neg := 0, false
+	if b[0] == '-' {
+		neg = true
+		i++
+	}
+	if i == len(b) || b[i] < '1' || b[i] > '9' {
+		return 0, false
+	}
+	var n uint64
+	for ; i < len(b); i++ {
+		d := b[i] - '0'
+		if d > 9 {
+			return 0, false
+		}
+		if n > (math.MaxUint64-uint64(d))/10 {
+			return 0, false
+		}
+		n = n*10 + uint64(d)
+	}
+	if neg {
+		if n > 1<<63 {
+			return 0, false
+		}
+		return -int64(n), true
+	}
+	if n > math.MaxInt64 {
+		return 0, false
+	}
+	return int64(n), true
+}
+
+// ParseFloat parses a float as Redis's string2d and strtold callers do: no
+// leading or trailing space, no NaN; hexadecimal and inf are allowed.
+func ParseFloat(b []byte) (float64, bool) {
+	s := bytesToString(b)
+	if s == "" || s[0] == ' ' || strings.ContainsRune(s, '_') {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		// C's strtod also takes hexadecimal floats without an exponent.
+		if strings.ContainsAny(s, "xX") && !strings.ContainsAny(s, "pP") {
+			if f, err = strconv.ParseFloat(s+"p0", 64); err == nil {
+				return f, true
+			}
+		}
+		return 0, false
+	}
+	if math.IsNaN(f) {
+		return 0, false
+	}
+	return f, true
+}
+
+// bytesToString views b as a string without copying. The result must not
+// outlive b.
+func bytesToString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// equalFold compares an argument with an option word in lower case, without
+// allocating.
+func equalFold(arg []byte, word string) bool {
+	if len(arg) != len(word) {
+		return false
+	}
+	for i := 0; i < len(word); i++ {
+		c := arg[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,199 @@
+package store
+
+import (
+	"math"
+	"strconv"
+)
+
+// Kind says which RESP type a Reply is. Where RESP2 lacks the type, the
+// encoder sends the shape that Redis sends to a RESP2 client.
+type Kind uint8
+
+const (
+	// None is no reply at all: the handler has arranged for the answer itself.
+	None Kind = iota
+	// Null is the null bulk string ("$-1"; "_" in RESP3).
+	Null
+	// NullArray is the null array ("*-1"; "_" in RESP3).
+	NullArray
+	// Simple is a status such as OK.
+	Simple
+	// Failure is an error; Str is code and message without the leading '-'.
+	Failure
+	// Integer carries Int.
+	Integer
+	// Bulk carries Str.
+	Bulk
+	// Array carries Elems.
+	Array
+	// Map carries Elems as key, value, key, value, …
+	Map
+	// Set carries Elems.
+	Set
+	// Double carries a float64; see Reply.Float.
+	Double
+	// Bool is true when Int is 1.
+	Bool
+	// BigNumber carries decimal digits in Str.
+	BigNumber
+	// Verbatim carries Str with its three-letter format in front ("txt:…").
+	Verbatim
+	// Push is an out-of-band message (an array to a RESP2 client).
+	Push
+	// Multi is several replies to one command, sent one after the other.
+	Multi
+)
+
+// Reply is the result of a command, as a value: the server encodes it, Lua
+// converts it, a peer link carries it.
+type Reply struct {
+	Kind  Kind
+	Int   int64
+	Str   string
+	Elems []Reply
+}
+
+// OK is the status reply of most writes.
+var OK = Reply{Kind: Simple, Str: "OK"}
+
+// Nil is the null bulk string.
+var Nil = Reply{Kind: Null}
+
+// Zero and One are the integer replies of most predicates.
+var (
+	Zero = Reply{Kind: Integer}
+	One  = Reply{Kind: Integer, Int: 1}
+)
+
+// Status returns a simple string reply.
+func Status(s string) Reply { return Reply{Kind: Simple, Str: s} }
+
+// Int returns an integer reply.
+func Int(n int64) Reply { return Reply{Kind: Integer, Int: n} }
+
+// Flag returns 1 or 0.
+func Flag(b bool) Reply {
+	if b {
+		return One
+	}
+	return Zero
+}
+
+// Str returns a bulk string reply.
+func Str(s string) Reply { return Reply{Kind: Bulk, Str: s} }
+
+// Err returns an error reply.
+func Err(e Error) Reply { return Reply{Kind: Failure, Str: string(e)} }
+
+// List returns an array reply.
+func List(elems ...Reply) Reply { return Reply{Kind: Array, Elems: elems} }
+
+// Strs returns an array of bulk strings.
+func Strs(ss ...string) Reply {
+	elems := make([]Reply, len(ss))
+	for i, s := range ss {
+		elems[i] = Str(s)
+	}
+	return Reply{Kind: Array, Elems: elems}
+}
+
+// MapOf returns a map reply of alternating keys and values.
+func MapOf(kv ...Reply) Reply { return Reply{Kind: Map, Elems: kv} }
+
+// Float returns a double reply (a bulk string to a RESP2 client).
+func Float(f float64) Reply { return Reply{Kind: Double, Int: int64(math.Float64bits(f))} }
+
+// Text returns a verbatim text reply (a bulk string to a RESP2 client).
+func Text(s string) Reply { return Reply{Kind: Verbatim, Str: "txt:" + s} }
+
+// Float returns the number in a Double.
+func (r Reply) Float() float64 { return math.Float64frombits(uint64(r.Int)) }
+
+// IsError reports whether r is an error reply.
+func (r Reply) IsError() bool { return r.Kind == Failure }
+
+// FormatFloat prints a double as Redis does in replies and scores: integral
+// values as plain digits, everything else with 17 significant digits.
+func FormatFloat(f float64) string {
+	switch {
+	case math.IsInf(f, 1):
+		return "inf"
+	case math.IsInf(f, -1):
+		return "-inf"
+	case math.IsNaN(f):
+		return "nan"
+	case f == 0:
+		if math.Signbit(f) {
+			return "-0"
+		}
+		return "0"
+	}
+	// Redis prints integral doubles of moderate size through its integer
+	// formatter (util.c, d2string), the rest with %.17g.
+	if f > -4503599627370495 && f < 4503599627370496 && f == math.Trunc(f) {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return FormatG(f, 17)
+}
+
+// FormatG prints f as C's printf does with %.<prec>g.
+func FormatG(f float64, prec int) string {
+	if f == 0 || math.IsInf(f, 0) || math.IsNaN(f) {
+		switch {
+		case math.IsInf(f, 1):
+			return "inf"
+		case math.IsInf(f, -1):
+			return "-inf"
+		case math.IsNaN(f):
+			return "-nan"
+		case math.Signbit(f):
+			return "-0"
+		}
+		return "0"
+	}
+	e := strconv.FormatFloat(f, 'e', prec-1, 64)
+	// The exponent decides the form: C99 7.19.6.1.
+	exp := 0
+	mant := e
+	for i := len(e) - 1; i >= 0; i-- {
+		if e[i] == 'e' {
+			exp, _ = strconv.Atoi(e[i+1:])
+			mant = e[:i]
+			break
+		}
+	}
+	if exp < -4 || exp >= prec {
+		mant = trimZeros(mant)
+		sign := "+"
+		if exp < 0 {
+			sign, exp = "-", -exp
+		}
+		digits := strconv.Itoa(exp)
+		if len(digits) < 2 {
+			digits = "0" + digits
+		}
+		return mant + "e" + sign + digits
+	}
+	return trimZeros(strconv.FormatFloat(f, 'f', prec-1-exp, 64))
+}
+
+func trimZeros(s string) string {
+	dot := -1
+	for i := 0; i < len(s); i++ {
+		if s[i] == '.' {
+			dot = i
+			break
+		}
+	}
+	if dot < 0 {
+		return s
+	}
+	end := len(s)
+	for end > dot+1 && s[end-1] == '0' {
+		end--
+	}
+	if end == dot+1 {
+		end = dot
+	}
+	return s[:end]
+}

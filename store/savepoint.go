@@ -1,0 +1,106 @@
+package store
+
+// Savepoint is a place in a transaction to go back to.
+type Savepoint struct {
+	writes  WriteSet
+	journal int
+}
+
+// Savepoint marks the present state. Until it is released or rolled back, the
+// transaction keeps a journal of how to undo its changes.
+func (t *Txn) Savepoint() Savepoint {
+	t.generation++
+	t.saved++
+	return Savepoint{writes: t.ws, journal: len(t.journal)}
+}
+
+// Release forgets a savepoint and keeps what was written since.
+func (t *Txn) Release(Savepoint) {
+	t.saved--
+	if t.saved == 0 {
+		clear(t.journal)
+		t.journal = t.journal[:0]
+	}
+}
+
+// Rollback undoes everything written since the savepoint.
+func (t *Txn) Rollback(sp Savepoint) {
+	for i := len(t.journal) - 1; i >= sp.journal; i-- {
+		t.journal[i]()
+		t.journal[i] = nil
+	}
+	t.journal = t.journal[:sp.journal]
+	// Appending after the savepoint may have moved the buffer, but never
+	// changes what stands before its length.
+	t.ws = WriteSet{buf: t.ws.buf[:len(sp.writes.buf)], db: sp.writes.db, n: sp.writes.n}
+	t.Release(sp)
+}
+
+// undo adds to the journal while a savepoint is in force.
+func (t *Txn) undo(fn func()) {
+	if t.saved > 0 {
+		t.journal = append(t.journal, fn)
+	}
+}
+
+// replace puts e (nil: deleted) over the base and journals what was there.
+func (t *Txn) replace(db int, key string, e *Entry) {
+	v := &t.views[db]
+	if v.over == nil {
+		v.over = map[string]*Entry{}
+	}
+	if t.saved > 0 {
+		over := v.over
+		old, had := over[key]
+		t.undo(func() {
+			if had {
+				over[key] = old
+			} else {
+				delete(over, key)
+			}
+		})
+	}
+	v.over[key] = e
+}
+
+// Txn is the target of its own writes.
+var _ target = (*Txn)(nil)
+
+// mutable copies an entry that belongs to the store or to an earlier
+// savepoint.
+func (t *Txn) mutable(db int, key string) *Entry {
+	v := &t.views[db]
+	e, pending := v.over[key]
+	if !pending && v.base != nil {
+		e = v.base.get(key)
+	}
+	if e == nil || pending && e.epoch == t.generation {
+		return e
+	}
+	e = e.clone()
+	e.epoch = t.generation
+	t.replace(db, e.key, e)
+	return e
+}
+
+func (t *Txn) put(db int, e *Entry) {
+	e.epoch = t.generation
+	t.replace(db, e.key, e)
+}
+
+func (t *Txn) remove(db int, key string) {
+	v := &t.views[db]
+	if _, pending := v.over[key]; !pending && (v.base == nil || v.base.get(key) == nil) {
+		return
+	}
+	t.replace(db, ownKey(key), nil)
+}
+
+func (t *Txn) setDeadline(db int, key string, at int64) {
+	if e := t.mutable(db, key); e != nil {
+		e.deadline = at
+		t.stamp(e, false, true)
+	}
+}
+
+func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }

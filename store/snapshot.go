@@ -1,0 +1,215 @@
+package store
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Snapshot is the keyspace at one instant. It may be read while the store goes
+// on; taking it is O(1).
+type Snapshot struct {
+	dbs     [Databases]*keyspace
+	scripts scriptCache
+	expired uint64
+}
+
+// Snapshot freezes the present state. The trees are shared copy-on-write; the
+// entries in them are protected by the epoch, which makes later writes copy an
+// entry before they change it.
+func (s *Store) Snapshot() *Snapshot {
+	s.epoch++
+	snap := &Snapshot{expired: s.expired, scripts: scriptCache{
+		bySHA:   s.scripts.bySHA.Copy(),
+		evaled:  s.scripts.evaled.Copy(),
+		arrival: s.scripts.arrival,
+	}}
+	for i, ks := range s.dbs {
+		snap.dbs[i] = &keyspace{keys: ks.keys.Copy()}
+	}
+	return snap
+}
+
+// The records of a snapshot, each a tag and its fields (int: uvarint; str:
+// uvarint length, then bytes). Keys stand in iteration order, so equal
+// keyspaces have equal bytes.
+//
+//	+------+-------------------------------------------------------------+
+//	| 'D'  | int db: the database of the keys that follow                |
+//	| 'S'  | key head, str value                                         |
+//	| 'H'  | key head, int compact, int n, n times (str field, str value)|
+//	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'E'  | int expired, int script arrivals: the end                   |
+//	+------+-------------------------------------------------------------+
+//	key head: str key, int deadline, int created, int changed, int leased
+const (
+	recDB     = 'D'
+	recString = 'S'
+	recHash   = 'H'
+	recScript = 'L'
+	recEnd    = 'E'
+)
+
+// snapWriter writes fields; bufio keeps the first error.
+type snapWriter struct {
+	*bufio.Writer
+	tmp [binary.MaxVarintLen64]byte
+}
+
+func (w *snapWriter) int(n uint64) { w.Write(binary.AppendUvarint(w.tmp[:0], n)) }
+
+func (w *snapWriter) str(s string) {
+	w.int(uint64(len(s)))
+	w.WriteString(s)
+}
+
+// Encode writes the snapshot.
+func (sn *Snapshot) Encode(out io.Writer) error {
+	w := &snapWriter{Writer: bufio.NewWriterSize(out, 1<<16)}
+	for db, ks := range sn.dbs {
+		if ks.keys.Len() == 0 {
+			continue
+		}
+		w.WriteByte(recDB)
+		w.int(uint64(db))
+		ks.keys.Scan(func(e *Entry) bool {
+			w.entry(e)
+			return true
+		})
+	}
+	sn.scripts.bySHA.Scan(func(s script) bool {
+		w.WriteByte(recScript)
+		w.str(s.sha)
+		w.str(s.body)
+		w.int(uint64(Flag(s.pinned).Int))
+		w.int(s.order)
+		return true
+	})
+	w.WriteByte(recEnd)
+	w.int(sn.expired)
+	w.int(sn.scripts.arrival)
+	return w.Flush()
+}
+
+func (w *snapWriter) entry(e *Entry) {
+	if e.typ == TypeString {
+		w.WriteByte(recString)
+	} else {
+		w.WriteByte(recHash)
+	}
+	w.str(e.key)
+	w.int(uint64(e.deadline))
+	w.int(e.created)
+	w.int(e.changed)
+	w.int(e.leased)
+	if e.typ == TypeString {
+		w.str(e.str)
+		return
+	}
+	w.int(uint64(Flag(e.fields.Compact()).Int))
+	w.int(uint64(e.fields.Len()))
+	e.fields.Each(func(f Field) bool {
+		w.str(f.Name)
+		w.str(f.Value)
+		return true
+	})
+}
+
+// ErrCorruptSnapshot is the error of Restore for bytes that are not a
+// snapshot, or not a whole one.
+var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
+
+// maxField bounds a length read from a snapshot before memory is taken for it.
+const maxField = 1 << 30
+
+type snapReader struct {
+	*bufio.Reader
+	err error
+}
+
+func (r *snapReader) int() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	n, err := binary.ReadUvarint(r.Reader)
+	r.err = err
+	return n
+}
+
+func (r *snapReader) str() string {
+	n := r.int()
+	if r.err == nil && n > maxField {
+		r.err = fmt.Errorf("a field of %d bytes", n)
+	}
+	if r.err != nil {
+		return ""
+	}
+	b := make([]byte, n)
+	_, r.err = io.ReadFull(r.Reader, b)
+	return bytesToString(b)
+}
+
+// Restore reads a snapshot into a new store. On an error there is none: a
+// broken snapshot must not replace a whole state.
+func Restore(in io.Reader) (*Store, error) {
+	r := &snapReader{Reader: bufio.NewReaderSize(in, 1<<16)}
+	s := New()
+	db := 0
+	for {
+		tag, err := r.ReadByte()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCorruptSnapshot, err)
+		}
+		switch tag {
+		case recDB:
+			if n := r.int(); n < Databases {
+				db = int(n)
+			} else {
+				r.err = fmt.Errorf("database %d", n)
+			}
+		case recString, recHash:
+			if e := r.entry(tag); r.err == nil {
+				s.dbs[db].set(e)
+			}
+		case recScript:
+			c := script{sha: r.str(), body: r.str(), pinned: r.int() != 0, order: r.int()}
+			if r.err == nil {
+				s.scripts.bySHA.Set(c)
+				if !c.pinned {
+					s.scripts.evaled.Set(c)
+				}
+			}
+		case recEnd:
+			s.expired, s.scripts.arrival = r.int(), r.int()
+			if r.err == nil {
+				return s, nil
+			}
+		default:
+			r.err = fmt.Errorf("record %q", tag)
+		}
+		if r.err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCorruptSnapshot, r.err)
+		}
+	}
+}
+
+func (r *snapReader) entry(tag byte) *Entry {
+	key := r.str()
+	e := &Entry{key: key, hash: hashOf(key), typ: TypeString,
+		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
+	if tag == recString {
+		e.str = r.str()
+		return e
+	}
+	e.typ, e.fields = TypeHash, &Hash{}
+	compact := r.int() != 0
+	for n := r.int(); n > 0 && r.err == nil; n-- {
+		e.fields.set(r.str(), r.str())
+	}
+	if !compact && e.fields.Compact() {
+		e.fields.grow()
+	}
+	return e
+}

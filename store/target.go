@@ -1,0 +1,122 @@
+package store
+
+// target is what a primitive write works on: the committed keyspace, or the
+// pending entries of a Txn. Sharing the code below is what makes a command see
+// exactly what Apply will produce.
+type target interface {
+	// mutable returns the entry of a key for changing; nil if it is absent.
+	mutable(db int, key string) *Entry
+	// put adds or replaces an entry.
+	put(db int, e *Entry)
+	// remove deletes a key.
+	remove(db int, key string)
+	// setDeadline changes the deadline of an existing key.
+	setDeadline(db int, key string, at int64)
+	// stamp marks an entry as changed by the current write set, also as created
+	// and as leased by it.
+	stamp(e *Entry, created, leased bool)
+}
+
+// setString makes key a string. The creation number survives: overwriting a
+// key is not a new owner, deleting it first is.
+func setString(t target, db int, key, value string, deadline int64) {
+	e := t.mutable(db, key)
+	if e == nil {
+		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeString, str: value, deadline: deadline}
+		t.stamp(e, true, true)
+		t.put(db, e)
+		return
+	}
+	e.typ, e.str, e.fields = TypeString, value, nil
+	t.setDeadline(db, key, deadline)
+}
+
+func hashSet(t target, db int, key, field, value string) {
+	e := t.mutable(db, key)
+	if e == nil {
+		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeHash, fields: &Hash{}}
+		e.fields.set(field, value)
+		t.stamp(e, true, false)
+		t.put(db, e)
+		return
+	}
+	e.fields.set(field, value)
+	t.stamp(e, false, false)
+}
+
+// hashDelete removes a field; the key goes with its last one.
+func hashDelete(t target, db int, key, field string) {
+	e := t.mutable(db, key)
+	if e == nil {
+		return
+	}
+	e.fields.remove(field)
+	t.stamp(e, false, false)
+	if e.fields.Len() == 0 {
+		t.remove(db, key)
+	}
+}
+
+func moveKey(t target, db int, key string, toDB int, name string, keep bool) {
+	e := t.mutable(db, key)
+	if e == nil {
+		return
+	}
+	c := e.clone()
+	c.key, c.hash = ownKey(name), hashOf(name)
+	if !keep {
+		t.remove(db, key)
+	}
+	t.remove(toDB, name)
+	t.stamp(c, true, false)
+	t.put(toDB, c)
+}
+
+// committed is the keyspace as the target of Apply.
+type committed struct {
+	s   *Store
+	seq uint64
+}
+
+// mutable copies an entry that a snapshot may still be reading.
+func (t *committed) mutable(db int, key string) *Entry {
+	ks := t.s.dbs[db]
+	e := ks.get(key)
+	if e != nil && e.epoch != t.s.epoch {
+		e = e.clone()
+		e.epoch = t.s.epoch
+		ks.set(e)
+	}
+	return e
+}
+
+func (t *committed) put(db int, e *Entry) {
+	e.epoch = t.s.epoch
+	t.s.dbs[db].set(e)
+}
+
+func (t *committed) remove(db int, key string) {
+	ks := t.s.dbs[db]
+	if e := ks.get(key); e != nil {
+		ks.remove(e)
+	}
+}
+
+func (t *committed) setDeadline(db int, key string, at int64) {
+	if e := t.mutable(db, key); e != nil {
+		t.s.dbs[db].setDeadline(e, at)
+		t.stamp(e, false, true)
+	}
+}
+
+func (t *committed) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }
+
+func (e *Entry) stamp(seq uint64, created, leased bool) {
+	e.changed = seq
+	if created {
+		e.created = seq
+	}
+	if leased {
+		e.leased = seq
+	}
+}

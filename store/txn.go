@@ -1,0 +1,391 @@
+package store
+
+import (
+	"math"
+	"sort"
+)
+
+// Time is the instant at which a batch is evaluated, by both clocks.
+type Time struct {
+	Lease int64 // ms on the lease clock, which decides expiry
+	Wall  int64 // Unix µs, for what is defined in Unix time
+}
+
+// Env is what evaluation may know beyond the keyspace. Its zero value is
+// enough for tests.
+type Env struct {
+	// Grace returns by how many milliseconds a deadline set by write set seq
+	// is honoured longer, because that write set was acknowledged so much
+	// after the time it was evaluated at. A lease counts from its reply.
+	Grace func(seq uint64) int64
+	// Receivers returns how many subscribers a message reaches.
+	Receivers func(kind PublishKind, channel string) int
+}
+
+// view is one database as a Txn sees it: the committed keys, unless the Txn
+// has flushed them, under the pending entries (nil: deleted).
+type view struct {
+	base *keyspace
+	over map[string]*Entry
+}
+
+// Txn evaluates commands against a store without changing it.
+type Txn struct {
+	s     *Store
+	env   Env
+	now   Time
+	seq   uint64 // the sequence number that the write set will get
+	views [Databases]view
+	ws    WriteSet
+
+	scripts      map[string]script // pending loads
+	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
+
+	generation uint32 // of the latest savepoint
+	saved      int    // savepoints in force: the journal is kept while > 0
+	journal    []func()
+}
+
+// Begin starts a transaction on the committed state; seq is the sequence
+// number that its write set will have when it is applied. The store must not
+// be applied to until the transaction is dropped.
+func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
+	t := &Txn{s: s, env: env, now: now, seq: seq}
+	for i := range t.views {
+		t.views[i].base = s.dbs[i]
+	}
+	return t
+}
+
+// Now returns the time of the transaction.
+func (t *Txn) Now() Time { return t.now }
+
+// SetNow moves the transaction's time, for a batch that takes in requests
+// while it is evaluated.
+func (t *Txn) SetNow(now Time) { t.now = now }
+
+// Writes returns what has been written.
+func (t *Txn) Writes() *WriteSet { return &t.ws }
+
+// UnixMilli returns the wall clock in milliseconds.
+func (t *Txn) UnixMilli() int64 { return t.now.Wall / 1000 }
+
+// DeadlineIn returns the lease deadline ms milliseconds from now.
+func (t *Txn) DeadlineIn(ms int64) int64 { return addSaturating(t.now.Lease, ms) }
+
+// DeadlineAt converts a Unix time in ms to a lease deadline.
+func (t *Txn) DeadlineAt(unixMs int64) int64 {
+	return addSaturating(unixMs-t.UnixMilli(), t.now.Lease)
+}
+
+// UnixAt converts a lease deadline to Unix ms.
+func (t *Txn) UnixAt(deadline int64) int64 {
+	return addSaturating(deadline-t.now.Lease, t.UnixMilli())
+}
+
+func addSaturating(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	if b < 0 && a < math.MinInt64-b {
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// dead reports whether an entry's deadline has passed. As in Redis a key lives
+// through the millisecond of its deadline.
+func (t *Txn) dead(e *Entry) bool {
+	if e.deadline == 0 || t.now.Lease <= e.deadline {
+		return false
+	}
+	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
+}
+
+// peek returns the entry of a key, dead or alive, for reading.
+func (t *Txn) peek(db int, key string) *Entry {
+	v := &t.views[db]
+	if e, ok := v.over[key]; ok {
+		return e
+	}
+	if v.base == nil {
+		return nil
+	}
+	return v.base.get(key)
+}
+
+// Lookup returns the entry of a key, nil if it is absent or has expired.
+func (t *Txn) Lookup(db int, key []byte) *Entry {
+	e := t.peek(db, bytesToString(key))
+	if e == nil || t.dead(e) {
+		return nil
+	}
+	return e
+}
+
+// LookupWrite is Lookup for a command that is about to write the key: an
+// expired one is deleted first, as a write of its own.
+func (t *Txn) LookupWrite(db int, key []byte) *Entry {
+	e := t.peek(db, bytesToString(key))
+	if e != nil && t.dead(e) {
+		t.expire(db, e.key)
+		return nil
+	}
+	return e
+}
+
+func (t *Txn) expire(db int, key string) {
+	t.ws.begin(opExpire, db)
+	t.ws.str(key)
+	t.remove(db, key)
+}
+
+// ExpireDue deletes keys whose deadline has passed, at most limit of them,
+// and returns how many it deleted.
+func (t *Txn) ExpireDue(limit int) int {
+	var due []expiry
+	for db := range t.views {
+		ks := t.views[db].base
+		if ks == nil || len(due) >= limit {
+			continue
+		}
+		from := len(due)
+		ks.deadlines.Scan(func(x expiry) bool {
+			if x.at >= t.now.Lease || len(due) >= limit {
+				return false
+			}
+			due = append(due, x)
+			return true
+		})
+		kept := due[:from]
+		for _, x := range due[from:] {
+			if e := t.peek(db, x.key); e != nil && t.dead(e) {
+				t.expire(db, x.key)
+				kept = append(kept, x)
+			}
+		}
+		due = kept
+	}
+	return len(due)
+}
+
+// SetString makes key a string with a deadline (0: none).
+func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
+	k := bytesToString(key)
+	t.ws.begin(opSet, db)
+	t.ws.str(k)
+	t.ws.str(value)
+	t.ws.int(deadline)
+	setString(t, db, k, value, deadline)
+}
+
+// Delete deletes a key; it must exist.
+func (t *Txn) Delete(db int, key []byte) {
+	t.ws.begin(opDelete, db)
+	t.ws.str(bytesToString(key))
+	t.remove(db, bytesToString(key))
+}
+
+// SetDeadline changes the deadline of an existing key; 0 removes it.
+func (t *Txn) SetDeadline(db int, key []byte, at int64) {
+	t.ws.begin(opDeadline, db)
+	t.ws.str(bytesToString(key))
+	t.ws.int(at)
+	t.setDeadline(db, bytesToString(key), at)
+}
+
+// HashSet sets a field of a hash, creating the key. The key must not hold
+// another type.
+func (t *Txn) HashSet(db int, key []byte, field, value string) {
+	k := bytesToString(key)
+	t.ws.begin(opHashSet, db)
+	t.ws.str(k)
+	t.ws.str(field)
+	t.ws.str(value)
+	hashSet(t, db, k, field, value)
+}
+
+// HashDelete deletes an existing field of a hash; the key goes with its last
+// field.
+func (t *Txn) HashDelete(db int, key []byte, field string) {
+	k := bytesToString(key)
+	t.ws.begin(opHashDelete, db)
+	t.ws.str(k)
+	t.ws.str(field)
+	hashDelete(t, db, k, field)
+}
+
+// Publish sends a message with the write set and returns how many subscribers
+// it reaches.
+func (t *Txn) Publish(kind PublishKind, channel, message string) int {
+	t.ws.begin(opPublish, t.ws.db)
+	t.ws.int(int64(kind))
+	t.ws.str(channel)
+	t.ws.str(message)
+	if t.env.Receivers == nil {
+		return 0
+	}
+	return t.env.Receivers(kind, channel)
+}
+
+// Flush empties a database.
+func (t *Txn) Flush(db int) {
+	if t.Size(db) == 0 && t.views[db].base.empty() && len(t.views[db].over) == 0 {
+		return
+	}
+	t.ws.begin(opFlush, db)
+	old := t.views[db]
+	t.undo(func() { t.views[db] = old })
+	t.views[db] = view{}
+}
+
+func (ks *keyspace) empty() bool { return ks == nil || ks.keys.Len() == 0 }
+
+// Swap exchanges two databases.
+func (t *Txn) Swap(a, b int) {
+	t.ws.begin(opSwap, t.ws.db)
+	t.ws.int(int64(a))
+	t.ws.int(int64(b))
+	swap := func() { t.views[a], t.views[b] = t.views[b], t.views[a] }
+	swap()
+	t.undo(swap)
+}
+
+// Move moves an existing key, with its deadline, to another database or name
+// and replaces what is there.
+func (t *Txn) Move(db int, key []byte, toDB int, name []byte) {
+	t.relocate(opMove, db, key, toDB, name)
+}
+
+// Copy is Move that keeps the source.
+func (t *Txn) Copy(db int, key []byte, toDB int, name []byte) {
+	t.relocate(opCopy, db, key, toDB, name)
+}
+
+func (t *Txn) relocate(o op, db int, key []byte, toDB int, name []byte) {
+	t.ws.begin(o, db)
+	t.ws.int(int64(toDB))
+	t.ws.str(bytesToString(key))
+	t.ws.str(bytesToString(name))
+	moveKey(t, db, bytesToString(key), toDB, bytesToString(name), o == opCopy)
+}
+
+// Script returns the body of a cached script by the SHA-1 of its body in
+// lower-case hexadecimal.
+func (t *Txn) Script(sha string) (body string, ok bool) {
+	if s, ok := t.scripts[sha]; ok {
+		return s.body, true
+	}
+	if t.scriptsReset {
+		return "", false
+	}
+	s, ok := t.s.scripts.get(sha)
+	return s.body, ok
+}
+
+// LoadScript caches a script. One that is pinned (SCRIPT LOAD) stays until
+// SCRIPT FLUSH; of the others (EVAL) only the latest are kept.
+func (t *Txn) LoadScript(sha, body string, pinned bool) {
+	old, pending := t.scripts[sha]
+	if !pending && !t.scriptsReset {
+		old, pending = t.s.scripts.get(sha)
+	}
+	if pending && (old.pinned || !pinned) {
+		return
+	}
+	t.ws.begin(opScriptLoad, t.ws.db)
+	t.ws.str(sha)
+	t.ws.str(body)
+	t.ws.int(Flag(pinned).Int)
+	prev, had := t.scripts[sha]
+	if t.scripts == nil {
+		t.scripts = map[string]script{}
+	}
+	t.scripts[sha] = script{sha: sha, body: body, pinned: pinned}
+	t.undo(func() {
+		if had {
+			t.scripts[sha] = prev
+		} else {
+			delete(t.scripts, sha)
+		}
+	})
+}
+
+// FlushScripts forgets all scripts.
+func (t *Txn) FlushScripts() {
+	if t.scriptsReset && len(t.scripts) == 0 || !t.scriptsReset && t.s.Scripts() == 0 && len(t.scripts) == 0 {
+		return
+	}
+	t.ws.begin(opScriptFlush, t.ws.db)
+	scripts, reset := t.scripts, t.scriptsReset
+	t.undo(func() { t.scripts, t.scriptsReset = scripts, reset })
+	t.scripts, t.scriptsReset = nil, true
+}
+
+// Size returns the number of live keys in a database.
+func (t *Txn) Size(db int) int {
+	v := &t.views[db]
+	n := 0
+	if v.base != nil {
+		n = v.base.keys.Len()
+		v.base.deadlines.Scan(func(x expiry) bool {
+			if x.at >= t.now.Lease {
+				return false
+			}
+			if t.dead(v.base.get(x.key)) {
+				n--
+			}
+			return true
+		})
+	}
+	for key, e := range v.over {
+		if v.base != nil {
+			if old := v.base.get(key); old != nil && !t.dead(old) {
+				n--
+			}
+		}
+		if e != nil && !t.dead(e) {
+			n++
+		}
+	}
+	return n
+}
+
+// Ascend calls fn for the live keys of a database from a place in the
+// iteration order on, until it returns false.
+func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
+	v := &t.views[db]
+	pending := v.pending(from)
+	visit := func(e *Entry) bool { return t.dead(e) || fn(e) }
+	goOn := true
+	if v.base != nil {
+		v.base.keys.Ascend(&Entry{hash: from}, func(e *Entry) bool {
+			for len(pending) > 0 && goOn && entryLess(pending[0], e) {
+				goOn = visit(pending[0])
+				pending = pending[1:]
+			}
+			if _, replaced := v.over[e.key]; goOn && !replaced {
+				goOn = visit(e)
+			}
+			return goOn
+		})
+	}
+	for _, e := range pending {
+		if !goOn {
+			return
+		}
+		goOn = visit(e)
+	}
+}
+
+// pending returns the entries over the base from a place on, in order.
+func (v *view) pending(from uint64) []*Entry {
+	var list []*Entry
+	for _, e := range v.over {
+		if e != nil && e.hash >= from {
+			list = append(list, e)
+		}
+	}
+	sort.Slice(list, func(i, j int) bool { return entryLess(list[i], list[j]) })
+	return list
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// PublishKind tells the two name spaces of channels apart.
+type PublishKind uint8
+
+const (
+	// Channel is PUBLISH and SUBSCRIBE.
+	Channel PublishKind = iota
+	// Shard is SPUBLISH and SSUBSCRIBE.
+	Shard
+)
+
+// op is the code of a primitive write.
+type op byte
+
+// The primitive writes. A code is never reused: old logs must stay readable.
+//
+//	+----+------------------------------------------------------------+
+//	| op | arguments (int: uvarint; str: uvarint length, then bytes)   |
+//	+----+------------------------------------------------------------+
+//	|  1 | int db: the database of the writes that follow; 0 at first  |
+//	|  2 | str key, str value, int deadline: a string replaces the key |
+//	|  3 | str key: delete                                             |
+//	|  4 | str key: delete because its deadline has passed             |
+//	|  5 | str key, int deadline: change the deadline, 0 removes it    |
+//	|  6 | str key, str field, str value: set a hash field             |
+//	|  7 | str key, str field: delete a hash field                     |
+//	|  8 | int kind, str channel, str message: publish                 |
+//	|  9 | empty the database                                          |
+//	| 10 | int a, int b: swap two databases                            |
+//	| 11 | int db, str key, str new: move the key, its deadline with   |
+//	|    | it, to a database and name, replacing what is there         |
+//	| 12 | as 11, but copy                                             |
+//	| 13 | str sha, str body, int pinned: cache a script               |
+//	| 14 | forget all scripts                                          |
+//	+----+------------------------------------------------------------+
+const (
+	opDB op = iota + 1
+	opSet
+	opDelete
+	opExpire
+	opDeadline
+	opHashSet
+	opHashDelete
+	opPublish
+	opFlush
+	opSwap
+	opMove
+	opCopy
+	opScriptLoad
+	opScriptFlush
+)
+
+// WriteSet is a list of primitive writes in encoded form, in order.
+type WriteSet struct {
+	buf []byte
+	db  int // database of the last write
+	n   int
+}
+
+// Len returns the number of writes.
+func (w *WriteSet) Len() int { return w.n }
+
+// Bytes returns the encoded writes; valid until the next change.
+func (w *WriteSet) Bytes() []byte { return w.buf }
+
+// Reset empties the write set and keeps its memory.
+func (w *WriteSet) Reset() { w.buf, w.db, w.n = w.buf[:0], 0, 0 }
+
+func (w *WriteSet) begin(o op, db int) {
+	if db != w.db {
+		w.buf = append(w.buf, byte(opDB))
+		w.int(int64(db))
+		w.db = db
+	}
+	w.buf = append(w.buf, byte(o))
+	w.n++
+}
+
+func (w *WriteSet) int(n int64) { w.buf = binary.AppendUvarint(w.buf, uint64(n)) }
+
+func (w *WriteSet) str(s string) {
+	w.buf = binary.AppendUvarint(w.buf, uint64(len(s)))
+	w.buf = append(w.buf, s...)
+}
+
+// ErrCorrupt is the error of Apply for bytes that are not a write set. A node
+// that meets it must stop: going on would make its state differ.
+var ErrCorrupt = errors.New("store: corrupt write set")
+
+// decoder reads the arguments of primitive writes; the first fault sticks.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) int() int64 {
+	n, size := binary.Uvarint(d.b)
+	if size <= 0 {
+		d.bad, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[size:]
+	return int64(n)
+}
+
+func (d *decoder) db() int {
+	n := d.int()
+	if n < 0 || n >= Databases {
+		d.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+// str returns a view of the log's bytes; what is kept must be copied.
+func (d *decoder) str() string {
+	n := d.int()
+	if n < 0 || n > int64(len(d.b)) {
+		d.bad, d.b = true, nil
+		return ""
+	}
+	s := bytesToString(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+// Apply puts an encoded write set into the store. seq is its place in the
+// history; it becomes the revision of every key touched. Messages go to sink.
+// The bytes are not kept.
+func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
+	d := decoder{b: writes}
+	t := committed{s: s, seq: seq}
+	db := 0
+	for len(d.b) > 0 {
+		o := op(d.b[0])
+		d.b = d.b[1:]
+		if o == opDB {
+			db = d.db()
+		} else if !s.applyOne(&t, o, &d, db, sink) {
+			return fmt.Errorf("%w: unknown operation %d", ErrCorrupt, o)
+		}
+		if d.bad {
+			return fmt.Errorf("%w: operation %d is cut short or out of range", ErrCorrupt, o)
+		}
+	}
+	return nil
+}
+
+// applyOne decodes one write completely before it takes effect.
+func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool {
+	switch o {
+	case opSet:
+		key, value, deadline := d.str(), d.str(), d.int()
+		if !d.bad {
+			setString(t, db, key, string([]byte(value)), deadline)
+		}
+	case opDelete, opExpire:
+		if key := d.str(); !d.bad {
+			if o == opExpire {
+				s.expired++
+			}
+			t.remove(db, key)
+		}
+	case opDeadline:
+		if key, at := d.str(), d.int(); !d.bad {
+			t.setDeadline(db, key, at)
+		}
+	case opHashSet:
+		if key, field, value := d.str(), d.str(), d.str(); !d.bad {
+			hashSet(t, db, key, string([]byte(field)), string([]byte(value)))
+		}
+	case opHashDelete:
+		if key, field := d.str(), d.str(); !d.bad {
+			hashDelete(t, db, key, field)
+		}
+	case opPublish:
+		if kind, channel, msg := d.int(), d.str(), d.str(); !d.bad && sink != nil {
+			sink.Publish(PublishKind(kind), string([]byte(channel)), string([]byte(msg)))
+		}
+	case opFlush:
+		s.dbs[db] = newKeyspace()
+	case opSwap:
+		if a, b := d.db(), d.db(); !d.bad {
+			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
+		}
+	case opMove, opCopy:
+		if to, key, name := d.db(), d.str(), d.str(); !d.bad {
+			moveKey(t, db, key, to, name, o == opCopy)
+		}
+	case opScriptLoad:
+		if sha, body, pinned := d.str(), d.str(), d.int(); !d.bad {
+			s.scripts.load(string([]byte(sha)), string([]byte(body)), pinned != 0)
+		}
+	case opScriptFlush:
+		s.scripts = newScriptCache()
+	default:
+		return false
+	}
+	return true
+}
