@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	"lockstep/store"
+)
+
+// TimeSource is where time comes from. This file is the only one that asks
+// the operating system; everywhere else time is an argument.
+type TimeSource interface {
+	// Monotonic never runs back and does not follow the wall clock.
+	Monotonic() time.Duration
+	// Wall is the time of day.
+	Wall() time.Time
+}
+
+// SystemTime is the machine's clock.
+type SystemTime struct{ start time.Time }
+
+// NewSystemTime returns the machine's clock, its monotonic part at zero.
+func NewSystemTime() *SystemTime { return &SystemTime{start: time.Now()} }
+
+// Monotonic returns the time since the source was made.
+func (s *SystemTime) Monotonic() time.Duration { return time.Since(s.start) }
+
+// Wall returns the time of day.
+func (s *SystemTime) Wall() time.Time { return time.Now() }
+
+// wallSlack is how far the wall clock may drift from the lease clock before
+// conversions follow it. Within it the offset is kept, so that a deadline set
+// by Unix time reads back unchanged.
+const wallSlack = 5 * time.Millisecond
+
+// leaseClock decides expiry. It is the last stamp applied plus the monotonic
+// time that has passed here since, so a wall clock that jumps never ends a
+// lease, and a new leader goes on where the log stopped.
+type leaseClock struct {
+	src TimeSource
+
+	mu      sync.Mutex
+	base    int64         // lease ms …
+	at      time.Duration // … at this monotonic time
+	leading bool          // own entries do not move a leader's clock
+	offset  int64         // wall minus lease, µs
+	known   bool          // offset has been set
+}
+
+func newLeaseClock(src TimeSource) *leaseClock {
+	return &leaseClock{src: src, base: 1, at: src.Monotonic()}
+}
+
+// applied tells the clock the stamp of an entry that was just applied here.
+func (c *leaseClock) applied(lease int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leading {
+		return
+	}
+	c.base, c.at = max(lease, 1), c.src.Monotonic()
+}
+
+// lead makes the clock that of a leader. It goes on from the last stamp; the
+// time without a leader is taken out, because nobody could renew in it.
+func (c *leaseClock) lead(leaderless time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.src.Monotonic()
+	passed := max(now-c.at-leaderless, 0)
+	c.base, c.at = c.base+passed.Milliseconds(), now
+	c.leading, c.known = true, false
+}
+
+// follow makes the clock that of a follower again.
+func (c *leaseClock) follow() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base, c.at = c.leaseAt(c.src.Monotonic()), c.src.Monotonic()
+	c.leading = false
+}
+
+func (c *leaseClock) leaseAt(now time.Duration) int64 {
+	return c.base + (now - c.at).Milliseconds()
+}
+
+// now returns the present by both clocks.
+func (c *leaseClock) now() store.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mono, wall := c.src.Monotonic(), c.src.Wall().UnixMicro()
+	leaseMicros := c.base*1000 + (mono - c.at).Microseconds()
+	drift := wall - leaseMicros - c.offset
+	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
+		// Whole milliseconds: then both clocks tick over together.
+		c.offset, c.known = (wall-leaseMicros)/1000*1000, true
+	}
+	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}
+}
+
+// lateness remembers, for the write sets of the present leader, how long after
+// its evaluation each was acknowledged. A lease counts from the reply, so a
+// deadline that a slow write set has set is honoured that much longer. Recent
+// write sets are kept one by one, older ones by the worst of their block.
+type lateness struct {
+	first  uint64 // write sets before it belong to an earlier leader
+	recent [1 << 14]uint16
+	blocks [1 << 12]uint16
+	last   uint64
+}
+
+const latenessBlock = 1 << 10
+
+func (l *lateness) reset(next uint64) { *l = lateness{first: next, last: next} }
+
+// record notes that write set seq was acknowledged late by ms milliseconds.
+func (l *lateness) record(seq uint64, ms int64) {
+	late := uint16(min(max(ms, 0), 1<<16-1))
+	for s := l.last + 1; s < seq && s+uint64(len(l.recent)) > seq; s++ {
+		l.recent[s%uint64(len(l.recent))] = 0
+	}
+	l.recent[seq%uint64(len(l.recent))] = late
+	block := seq / latenessBlock
+	if l.last/latenessBlock != block {
+		l.blocks[block%uint64(len(l.blocks))] = 0
+	}
+	slot := &l.blocks[block%uint64(len(l.blocks))]
+	*slot = max(*slot, late)
+	l.last = seq
+}
+
+// of returns by how much deadlines set by write set seq are extended.
+func (l *lateness) of(seq uint64) int64 {
+	switch {
+	case seq < l.first || seq > l.last:
+		return 0
+	case seq+uint64(len(l.recent)) > l.last:
+		return int64(l.recent[seq%uint64(len(l.recent))])
+	case seq/latenessBlock+uint64(len(l.blocks)) > l.last/latenessBlock:
+		return int64(l.blocks[seq/latenessBlock%uint64(len(l.blocks))])
+	default:
+		return 0
+	}
+}

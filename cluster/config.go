@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"lockstep/store"
+)
+
+// Peer is a first member of a cluster.
+type Peer struct {
+	ID   string
+	Addr string // peer address, host:port
+}
+
+// ScriptStopper ends the script that is running.
+type ScriptStopper interface {
+	// Kill ends it at the wish of a client and returns SCRIPT KILL's reply.
+	Kill() store.Reply
+	// Abort ends it because this node no longer leads.
+	Abort()
+}
+
+// Config is all that a node needs to know.
+type Config struct {
+	ID        string // unique in the cluster
+	Data      string // directory for log and snapshots
+	Ephemeral bool   // keep nothing on disk; one node only
+
+	PeerListen    string // where Raft and forwarding listen
+	PeerAdvertise string // where other nodes reach it; PeerListen if empty
+	Advertise     string // RESP address for clients, told to the other nodes
+	Peers         []Peer // the first members; empty: this node alone
+
+	// FailoverWait bounds how long a client waits through an election.
+	FailoverWait time.Duration
+	// BusyThreshold is how long a script may run before others are told BUSY.
+	BusyThreshold time.Duration
+
+	// Raft's timers. An election starts when a follower has heard nothing for
+	// one to two heartbeat timeouts.
+	HeartbeatTimeout time.Duration
+	ElectionTimeout  time.Duration
+	LeaderLease      time.Duration
+
+	// SnapshotThreshold is how many entries after the last snapshot the next
+	// one is due; SnapshotInterval how often that is checked.
+	SnapshotThreshold uint64
+	SnapshotInterval  time.Duration
+	TrailingLogs      uint64
+
+	Table   *store.Table
+	Scripts ScriptStopper
+	// Sink receives published messages on every node, in log order.
+	Sink store.Sink
+	// Receivers counts this node's subscribers of a channel.
+	Receivers func(kind store.PublishKind, channel string) int
+
+	Time   TimeSource
+	Logger *slog.Logger
+	// Fatal is called once if the node cannot go on without breaking a
+	// promise: damaged data, a disk that fails. The process must end.
+	Fatal func(error)
+}
+
+// Default returns a configuration for one durable node.
+func Default() Config {
+	return Config{
+		ID:                "n1",
+		Data:              "lockstep-data",
+		PeerListen:        "127.0.0.1:7379",
+		FailoverWait:      2500 * time.Millisecond,
+		BusyThreshold:     5 * time.Second,
+		HeartbeatTimeout:  400 * time.Millisecond,
+		ElectionTimeout:   400 * time.Millisecond,
+		LeaderLease:       300 * time.Millisecond,
+		SnapshotThreshold: 50_000,
+		SnapshotInterval:  10 * time.Second,
+		TrailingLogs:      10_000,
+	}
+}
+
+// Validate reports every fault at once.
+func (c *Config) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.ID == "" || strings.ContainsAny(c.ID, " ,=\t\r\n") {
+		fault("--id %q: use a name without spaces, commas or equal signs, such as n1", c.ID)
+	}
+	if c.FailoverWait <= 0 {
+		fault("--failover-wait must be more than 0, such as 2.5s")
+	}
+	if c.Ephemeral && len(c.Peers) > 1 {
+		fault("--ephemeral keeps nothing on disk and is for one node only: leave out --peers")
+	}
+	if !c.Ephemeral {
+		if c.Data == "" {
+			fault("--data must name a directory")
+		}
+		if _, _, err := net.SplitHostPort(c.PeerListen); err != nil {
+			fault("--peer-listen %q: want host:port, such as 127.0.0.1:7379", c.PeerListen)
+		}
+	}
+	c.validatePeers(fault)
+	return errors.Join(faults...)
+}
+
+func (c *Config) validatePeers(fault func(string, ...any)) {
+	seen, addrs, mine := map[string]bool{}, map[string]string{}, false
+	for _, p := range c.Peers {
+		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" {
+			fault("--peers: %q is not id=host:port", p.ID+"="+p.Addr)
+			continue
+		}
+		if seen[p.ID] {
+			fault("--peers names %s twice", p.ID)
+		}
+		if other := addrs[p.Addr]; other != "" {
+			fault("--peers gives %s and %s the same address %s", other, p.ID, p.Addr)
+		}
+		seen[p.ID], addrs[p.Addr] = true, p.ID
+		mine = mine || p.ID == c.ID
+	}
+	if len(c.Peers) > 0 && !mine {
+		fault("--peers does not include this node: add %s=host:port, or set --id to one of its ids", c.ID)
+	}
+}
+
+// peerAddr is the address under which the other members know this node.
+func (c *Config) peerAddr() string {
+	for _, p := range c.Peers {
+		if p.ID == c.ID {
+			return p.Addr
+		}
+	}
+	if c.PeerAdvertise != "" {
+		return c.PeerAdvertise
+	}
+	return c.PeerListen
+}

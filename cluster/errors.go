@@ -1,0 +1,30 @@
+package cluster
+
+import (
+	"errors"
+
+	"lockstep/store"
+)
+
+// What can become of a submission. Refused and unknown are different errors:
+// for a lock, that difference is the product.
+var (
+	// errNotExecuted: it had no effect and never will; it may be tried again.
+	errNotExecuted = errors.New("cluster: not executed")
+	// errUnknown: it may or may not have taken effect.
+	errUnknown = errors.New("cluster: outcome unknown")
+	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
+	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
+	// ErrNoLeader is the error of an operation that needs a leader.
+	ErrNoLeader = errors.New("the cluster has no leader at present: try again in a few seconds")
+)
+
+// Client-visible errors of this package. Clients resend on CLUSTERDOWN and
+// BUSY, so these are only for what had no effect; no client resends on
+// INDETERMINATE.
+const (
+	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
+	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
+	ErrBusy          store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+	ErrInternal      store.Error = "ERR internal error, the command had no effect; see the server's log"
+)

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// outbox writes frames to a connection from a goroutine of its own, because
+// the sequencer must never wait for a peer. Frames that are queued together
+// leave together.
+type outbox struct {
+	conn net.Conn
+
+	mu    sync.Mutex
+	buf   []byte
+	err   error
+	ready chan struct{} // has room for one: buf is not empty, or err is set
+}
+
+const (
+	// peerWriteTimeout ends a link whose other side does not read …
+	peerWriteTimeout = 10 * time.Second
+	// … and so does this much waiting to be written.
+	maxOutbox = 512 << 20
+)
+
+var errSlowPeer = errors.New("cluster: a peer does not read what is sent to it")
+
+func newOutbox(conn net.Conn) *outbox {
+	return &outbox{conn: conn, ready: make(chan struct{}, 1)}
+}
+
+// send appends a frame built by fill. An error means that the frame will not
+// be sent.
+func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil && len(o.buf) > maxOutbox {
+		o.end(errSlowPeer)
+	}
+	if o.err != nil {
+		return o.err
+	}
+	start := len(o.buf)
+	o.buf = endFrame(fill(beginFrame(o.buf, kind, id)), start)
+	if start == 0 {
+		o.signal()
+	}
+	return nil
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.ready <- struct{}{}:
+	default:
+	}
+}
+
+// end stops the outbox; the caller holds mu.
+func (o *outbox) end(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+	o.conn.Close()
+	o.signal()
+}
+
+// close stops the outbox and its goroutine.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end(net.ErrClosed)
+}
+
+// run writes until the outbox ends.
+func (o *outbox) run() {
+	var spare []byte
+	for range o.ready {
+		o.mu.Lock()
+		out, err := o.buf, o.err
+		o.buf = spare[:0]
+		o.mu.Unlock()
+		if err != nil {
+			return
+		}
+		_, err = o.conn.Write(out)
+		if spare = out[:0]; cap(out) > 1<<20 {
+			spare = nil
+		}
+		if err != nil {
+			o.mu.Lock()
+			o.end(err)
+			o.mu.Unlock()
+			return
+		}
+	}
+}
+
+// forwarded is a request that was sent to a peer and waits for its result.
+type forwarded struct {
+	done func(body []byte, err error) // called once
+}
+
+// link is a connection to a peer for forwarding to it.
+type link struct {
+	peer greeting
+	out  *outbox
+
+	mu      sync.Mutex
+	next    uint64
+	waiting map[uint64]*forwarded
+	broken  bool
+}
+
+func newLink(conn net.Conn, peer greeting) *link {
+	return &link{peer: peer, out: newOutbox(conn), waiting: map[uint64]*forwarded{}}
+}
+
+// call sends a frame; done is called with the result, or with errNotExecuted
+// if the frame was certainly not sent, or with errUnknown. It returns a
+// function that gives the call up.
+func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
+	f := &forwarded{done: done}
+	l.mu.Lock()
+	if l.broken {
+		l.mu.Unlock()
+		done(nil, errNotExecuted)
+		return func() {}
+	}
+	l.next++
+	id := l.next
+	l.waiting[id] = f
+	l.mu.Unlock()
+	if l.out.send(kind, id, fill) != nil {
+		l.fail()
+	}
+	return func() { l.resolve(id, nil, errUnknown) }
+}
+
+func (l *link) resolve(id uint64, body []byte, err error) {
+	l.mu.Lock()
+	f := l.waiting[id]
+	delete(l.waiting, id)
+	l.mu.Unlock()
+	if f != nil {
+		f.done(body, err)
+	}
+}
+
+// read delivers results until the connection ends.
+func (l *link) read(r *bufio.Reader) {
+	defer l.fail()
+	for {
+		f, err := readFrame(r)
+		if err != nil || f.kind != frameResult {
+			return
+		}
+		l.resolve(f.id, f.body, nil)
+	}
+}
+
+// fail ends the link. What was sent on it has an unknown outcome.
+func (l *link) fail() {
+	l.out.close()
+	l.mu.Lock()
+	l.broken = true
+	waiting := l.waiting
+	l.waiting = map[uint64]*forwarded{}
+	l.mu.Unlock()
+	for _, f := range waiting {
+		f.done(nil, errUnknown)
+	}
+}
+
+func (l *link) isBroken() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken
+}

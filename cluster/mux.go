@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// peerPort is the one port that nodes reach each other by. It hands Raft's
+// connections to Raft and serves forwarding itself.
+type peerPort struct {
+	ln      net.Listener
+	self    string // address as the other nodes know it
+	forward func(net.Conn)
+	log     *slog.Logger
+	raft    chan net.Conn
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	done  bool
+	stop  chan struct{}
+}
+
+var _ raft.StreamLayer = (*peerPort)(nil)
+
+// greetTimeout is how long a new connection may take to say what it is for.
+const greetTimeout = 5 * time.Second
+
+func newPeerPort(ln net.Listener, self string, forward func(net.Conn), log *slog.Logger) *peerPort {
+	p := &peerPort{ln: ln, self: self, forward: forward, log: log,
+		raft: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+	go p.accept()
+	return p
+}
+
+func (p *peerPort) accept() {
+	for {
+		conn, err := p.ln.Accept()
+		if err != nil {
+			select {
+			case <-p.stop:
+				return
+			default:
+			}
+			p.log.Warn("peer port: accept failed", "error", err)
+			// Out of file descriptors, for one: let some be returned.
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		go p.sort(conn)
+	}
+}
+
+// sort reads the first byte and hands the connection on.
+func (p *peerPort) sort(conn net.Conn) {
+	var first [1]byte
+	timer := time.AfterFunc(greetTimeout, func() { conn.Close() })
+	_, err := conn.Read(first[:])
+	if !timer.Stop() || err != nil {
+		conn.Close()
+		return
+	}
+	switch first[0] {
+	case protoRaft:
+		select {
+		case p.raft <- conn:
+		case <-p.stop:
+			conn.Close()
+		}
+	case protoForward:
+		if p.track(conn) {
+			p.forward(conn)
+			p.untrack(conn)
+		}
+	default:
+		p.log.Warn("peer port: not a peer; clients use the port of --listen", "remote", conn.RemoteAddr().String())
+		conn.Close()
+	}
+}
+
+func (p *peerPort) track(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		conn.Close()
+		return false
+	}
+	p.conns[conn] = struct{}{}
+	return true
+}
+
+func (p *peerPort) untrack(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// Accept gives Raft its next connection.
+func (p *peerPort) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.raft:
+		return conn, nil
+	case <-p.stop:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close closes the port and the forwarding connections.
+func (p *peerPort) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done {
+		return nil
+	}
+	p.done = true
+	close(p.stop)
+	for conn := range p.conns {
+		conn.Close()
+	}
+	return p.ln.Close()
+}
+
+// peerNetAddr is the advertised address of the port; unlike the listener's it
+// may be a host name.
+type peerNetAddr string
+
+func (a peerNetAddr) Network() string { return "tcp" }
+func (a peerNetAddr) String() string  { return string(a) }
+
+// Addr is the address that Raft tells the other nodes.
+func (p *peerPort) Addr() net.Addr { return peerNetAddr(p.self) }
+
+// Dial connects Raft to a peer.
+func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return dialPeer(string(addr), protoRaft, timeout)
+}
+
+func dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write([]byte{proto}); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greeting %s: %w", addr, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,340 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// Node is a member of a cluster, or a server alone.
+type Node struct {
+	cfg  Config
+	boot uint64 // random number of this run; names this node's proposals
+	fsm  *raftfsm.FSM
+	cons consensus
+
+	clock   *leaseClock
+	routes  *router
+	pending pendingBatches
+	batches atomic.Uint64
+	busy    atomic.Int64 // busy threshold, ns
+
+	ctx    context.Context // ends when the node closes
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	opened chan struct{} // closed when cons is set: peers may connect earlier
+
+	mu        sync.Mutex
+	leader    leadership
+	clients   map[string]string // RESP addresses of the nodes, by id
+	unfollow  context.CancelFunc
+	elections uint64
+}
+
+// Open starts a node on its data directory.
+func Open(cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.SetBusyThreshold(cfg.BusyThreshold)
+	n.clock = newLeaseClock(cfg.Time)
+	n.fsm = raftfsm.New(cfg.Sink)
+	if cfg.Ephemeral {
+		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
+		close(n.opened)
+		n.setLeader(leadership{id: cfg.ID, self: true})
+		n.work.Add(1)
+		go func() {
+			defer n.work.Done()
+			n.leadTerm(n.ctx)
+		}()
+		return n, nil
+	}
+	leads := make(chan leadership)
+	cons, err := openRaft(&n.cfg, n.fsm, raftHooks{
+		forward: n.serveForward, applied: n.applied, restored: n.restored, leads: leads,
+	})
+	if err != nil {
+		n.cancel()
+		return nil, err
+	}
+	n.cons = cons
+	close(n.opened)
+	n.work.Add(1)
+	go n.watch(leads)
+	return n, nil
+}
+
+// restored is called when a snapshot has replaced the state.
+func (n *Node) restored(seq uint64, lease int64) {
+	n.clock.applied(lease)
+	n.pending.restored(seq)
+}
+
+// watch follows the changes of leadership.
+func (n *Node) watch(leads <-chan leadership) {
+	defer n.work.Done()
+	endTerm := func() {}
+	defer func() { endTerm() }()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
+		case l := <-leads:
+			endTerm()
+			endTerm = func() {}
+			n.setLeader(l)
+			if l.self {
+				endTerm = n.startTerm()
+			}
+		}
+	}
+}
+
+// startTerm begins to lead and returns a function that ends it.
+func (n *Node) startTerm() (end func()) {
+	leaderless := time.Duration(1<<63 - 1) // nobody led since this process started
+	if last := n.cons.LastContact(); !last.IsZero() {
+		leaderless = n.cfg.Time.Wall().Sub(last)
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			// Only the entries of earlier leaders make the state whole.
+			if err := n.cons.Barrier(); err != nil {
+				n.cfg.Logger.Warn("cannot lead yet", "error", err)
+				select {
+				case <-ctx.Done():
+				case <-time.After(retryPause):
+				}
+				continue
+			}
+			n.clock.lead(leaderless)
+			n.leadTerm(ctx)
+			n.clock.follow()
+			leaderless = 0
+		}
+	}()
+	return func() {
+		cancel()
+		if n.cfg.Scripts != nil {
+			n.cfg.Scripts.Abort()
+		}
+		<-done
+	}
+}
+
+// leadTerm runs a sequencer until it or ctx ends.
+func (n *Node) leadTerm(ctx context.Context) {
+	seq := newSequencer(n)
+	n.routes.set(seq, nil)
+	seq.lead(ctx)
+	n.routes.drop(seq, nil)
+}
+
+// setLeader notes who leads and connects to it.
+func (n *Node) setLeader(l leadership) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leader == l {
+		return
+	}
+	if l.id != "" && l.id != n.leader.id {
+		n.elections++
+		n.cfg.Logger.Info("leader", "id", l.id, "peer", l.addr)
+	}
+	n.leader = l
+	if n.unfollow != nil {
+		n.unfollow()
+		n.unfollow = nil
+	}
+	if l.self || l.addr == "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(n.ctx)
+	n.unfollow = cancel
+	n.work.Add(1)
+	go func() {
+		defer n.work.Done()
+		n.follow(ctx, l)
+	}()
+}
+
+// Status describes the node.
+func (n *Node) Status() Status {
+	n.mu.Lock()
+	l := n.leader
+	n.mu.Unlock()
+	s := Status{ID: n.cfg.ID, LeaderID: l.id, Role: Follower}
+	switch {
+	case l.self:
+		s.Role = Leader
+	case l.id == "":
+		s.Role = Candidate
+	}
+	n.cons.Facts(&s)
+	n.fsm.View(func(st *store.Store, seq uint64) {
+		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
+		for db := range s.Keys {
+			s.Keys[db], s.Deadlines[db] = st.Keys(db)
+		}
+	})
+	if n.cfg.Ephemeral {
+		s.Applied, s.Commit = s.Sequence, s.Sequence
+	}
+	return s
+}
+
+// StateHash returns the hash of the state and the log index it belongs to.
+func (n *Node) StateHash() (index uint64, hash string, err error) {
+	snap := n.fsm.Snapshot()
+	hash, err = snap.Hash()
+	return snap.Index(), hash, err
+}
+
+// Members lists the members and what is known of them here.
+func (n *Node) Members() ([]Member, error) {
+	members, err := n.cons.Members()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range members {
+		members[i].Client = n.clients[members[i].ID]
+	}
+	return members, err
+}
+
+// LeaderClient returns the id and RESP address of the leader, if it is known.
+func (n *Node) LeaderClient() (id, addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leader.id, n.clients[n.leader.id]
+}
+
+// learn notes what a peer says of itself.
+func (n *Node) learn(g greeting) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clients[g.id] = g.client
+}
+
+func (n *Node) greeting() greeting { return greeting{id: n.cfg.ID, client: n.cfg.Advertise} }
+
+// Ready reports whether a request would find a leader now.
+func (n *Node) Ready() bool {
+	rt := n.routes.get()
+	return rt.seq != nil || rt.link != nil
+}
+
+// WaitReady returns when the node can serve, or when ctx ends.
+func (n *Node) WaitReady(ctx context.Context) error {
+	for {
+		rt := n.routes.get()
+		if rt.seq != nil || rt.link != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-rt.changed:
+		}
+	}
+}
+
+// Busy reports whether a script on this node, the leader, has run for longer
+// than the busy threshold.
+func (n *Node) Busy() bool {
+	seq := n.routes.get().seq
+	return seq != nil && seq.isBusy()
+}
+
+// SetBusyThreshold changes how long a script may run before others are told
+// that the server is busy.
+func (n *Node) SetBusyThreshold(d time.Duration) { n.busy.Store(int64(d)) }
+
+func (n *Node) busyThreshold() time.Duration { return time.Duration(n.busy.Load()) }
+
+// KillScript ends the script that the leader runs.
+func (n *Node) KillScript() store.Reply {
+	rt := n.routes.get()
+	if rt.link == nil {
+		return n.killHere()
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+	defer cancel()
+	reply, err := n.ask(ctx, rt.link, frameKill, nil)
+	if err != nil {
+		return store.Err(ErrClusterDown)
+	}
+	return reply
+}
+
+func (n *Node) killHere() store.Reply {
+	if n.cfg.Scripts == nil {
+		return store.Err(ErrClusterDown)
+	}
+	return n.cfg.Scripts.Kill()
+}
+
+// Transfer hands leadership to a member ("": any), wherever the leader is.
+func (n *Node) Transfer(id string) error {
+	rt := n.routes.get()
+	switch {
+	case rt.seq != nil:
+		return n.cons.Transfer(id)
+	case rt.link != nil:
+		ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+		defer cancel()
+		reply, err := n.ask(ctx, rt.link, frameTransfer, transferBody(id))
+		if err != nil {
+			return fmt.Errorf("the leader did not answer: %w", err)
+		}
+		if reply.IsError() {
+			return errors.New(reply.Str)
+		}
+		return nil
+	default:
+		return ErrNoLeader
+	}
+}
+
+// Snapshot writes a snapshot of this node's state now.
+func (n *Node) Snapshot() error { return n.cons.Snapshot() }
+
+// handoverTimeout bounds the wait for another node to take over at shutdown.
+const handoverTimeout = 2 * time.Second
+
+// Close hands leadership over if this node leads, then stops.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	leads := n.leader.self
+	n.mu.Unlock()
+	if members, err := n.cons.Members(); leads && err == nil && len(members) > 1 {
+		handed := make(chan error, 1)
+		go func() { handed <- n.cons.Transfer("") }()
+		select {
+		case err := <-handed:
+			if err != nil {
+				n.cfg.Logger.Warn("leadership could not be handed over", "error", err)
+			}
+		case <-time.After(handoverTimeout):
+			n.cfg.Logger.Warn("leadership could not be handed over in time")
+		}
+	}
+	n.cancel()
+	if n.cfg.Scripts != nil {
+		n.cfg.Scripts.Abort()
+	}
+	n.work.Wait()
+	return n.cons.Close()
+}

@@ -1,0 +1,276 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/raftfsm"
+)
+
+// raftLog is the consensus of a durable node: hashicorp/raft over the peer
+// port and the data directory.
+type raftLog struct {
+	cfg   *Config
+	fsm   *raftfsm.FSM
+	raft  *raft.Raft
+	trans *raft.NetworkTransport
+	port  *peerPort
+	st    *storage
+	stop  chan struct{}
+}
+
+var _ consensus = (*raftLog)(nil)
+
+// raftHooks are what a node wants to know of Raft.
+type raftHooks struct {
+	forward  func(net.Conn)        // serves a forwarding connection
+	applied  func(raftfsm.Outcome) // an entry was applied, in log order
+	restored func(seq uint64, lease int64)
+	leads    chan leadership // who leads, as it changes
+}
+
+const (
+	transportPool    = 3
+	transportTimeout = 10 * time.Second
+	// applyTimeout bounds waiting for Raft's queue, which is short because
+	// one entry is in flight.
+	applyTimeout = 5 * time.Second
+)
+
+func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (r *raftLog, err error) {
+	r = &raftLog{cfg: cfg, fsm: fsm}
+	defer func() {
+		if err != nil {
+			r.closeParts()
+		}
+	}()
+	logs := raftLogger(cfg.Logger)
+	if r.st, err = openStorage(cfg.Data, cfg.ID, logs); err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", cfg.PeerListen)
+	if err != nil {
+		return nil, fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
+	}
+	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, cfg.Logger)
+	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: r.port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
+	})
+	rc := raft.DefaultConfig()
+	rc.LocalID = raft.ServerID(cfg.ID)
+	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
+	rc.CommitTimeout = 10 * time.Millisecond // how late followers learn of a commit when nothing follows it
+	rc.SnapshotThreshold, rc.SnapshotInterval, rc.TrailingLogs = cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs
+	// Raft blocks on the first channel and drops from the second, so both have
+	// room and are drained at once.
+	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
+	rc.NotifyCh = won
+	rc.Logger = logs
+	stable := fatalStable{r.st.bolt, cfg.Fatal}
+	if err := r.bootstrap(rc, stable); err != nil {
+		return nil, err
+	}
+	r.raft, err = raft.NewRaft(rc, &machine{fsm: fsm, hooks: hooks, fatal: cfg.Fatal}, r.st.bolt, stable, r.st.snaps, r.trans)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s cannot be used: %w: restore it from a backup, or remove this node from the cluster and join with an empty directory", cfg.Data, err)
+	}
+	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
+	r.stop = make(chan struct{})
+	go r.report(won, seen, hooks.leads)
+	return r, nil
+}
+
+// report turns what Raft says into changes of leadership.
+func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- leadership) {
+	leading := false
+	for {
+		var l leadership
+		select {
+		case <-r.stop:
+			return
+		case leading = <-won:
+			addr, id := r.raft.LeaderWithID()
+			l = leadership{id: string(id), addr: string(addr)}
+			if leading {
+				l = leadership{id: r.cfg.ID, self: true}
+			} else if l.id == r.cfg.ID {
+				l = leadership{}
+			}
+		case o := <-seen:
+			// That this node leads, or does no more, comes from the other
+			// channel; news from before that may still be in this one.
+			lo := o.Data.(raft.LeaderObservation)
+			if string(lo.LeaderID) == r.cfg.ID || leading {
+				continue
+			}
+			l = leadership{id: string(lo.LeaderID), addr: string(lo.LeaderAddr)}
+		}
+		select {
+		case leads <- l:
+		case <-r.stop:
+			return
+		}
+	}
+}
+
+// bootstrap gives a new node its first configuration. Every first member does
+// it alike, so starting again is harmless.
+func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
+	exists, err := raft.HasExistingState(r.st.bolt, stable, r.st.snaps)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", r.cfg.Data, err)
+	}
+	if !exists {
+		var conf raft.Configuration
+		for _, p := range r.cfg.Peers {
+			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
+		}
+		if len(conf.Servers) == 0 {
+			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.peerAddr())}}
+		}
+		if err := raft.BootstrapCluster(rc, r.st.bolt, stable, r.st.snaps, r.trans, conf); err != nil {
+			return fmt.Errorf("first configuration: %w", err)
+		}
+	}
+	return r.st.mark(r.cfg.ID)
+}
+
+func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
+	f := r.raft.Apply(entry, applyTimeout)
+	switch err := f.Error(); {
+	case err == nil:
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return raftfsm.Outcome{}, errNotExecuted
+	default:
+		return raftfsm.Outcome{}, fmt.Errorf("%w: %w", errUnknown, err)
+	}
+	if out, ok := f.Response().(raftfsm.Outcome); ok {
+		return out, nil
+	}
+	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", errUnknown, f.Response())
+}
+
+func (r *raftLog) Verify() error  { return r.raft.VerifyLeader().Error() }
+func (r *raftLog) Barrier() error { return r.raft.Barrier(0).Error() }
+
+func (r *raftLog) Transfer(id string) error {
+	if id == "" {
+		return r.raft.LeadershipTransfer().Error()
+	}
+	members, err := r.Members()
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if m.ID == id && m.Voter {
+			if m.Leader {
+				return nil
+			}
+			return r.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.PeerAddr)).Error()
+		}
+	}
+	return ErrNoSuchMember
+}
+
+func (r *raftLog) Members() ([]Member, error) {
+	f := r.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return nil, err
+	}
+	_, leader := r.raft.LeaderWithID()
+	var members []Member
+	for _, s := range f.Configuration().Servers {
+		members = append(members, Member{ID: string(s.ID), PeerAddr: string(s.Address),
+			Leader: s.ID == leader, Voter: s.Suffrage == raft.Voter})
+	}
+	return members, nil
+}
+
+func (r *raftLog) Facts(s *Status) {
+	s.Term = r.raft.CurrentTerm()
+	s.Applied, s.Commit = r.raft.AppliedIndex(), r.raft.CommitIndex()
+}
+
+// Snapshot has nothing to do if no entry came since the last one.
+func (r *raftLog) Snapshot() error {
+	if err := r.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return err
+	}
+	return nil
+}
+
+func (r *raftLog) LastContact() time.Time { return r.raft.LastContact() }
+
+func (r *raftLog) Close() error {
+	close(r.stop)
+	err := r.raft.Shutdown().Error()
+	r.closeParts()
+	return err
+}
+
+func (r *raftLog) closeParts() {
+	if r.trans != nil {
+		r.trans.Close()
+	}
+	if r.port != nil {
+		r.port.Close()
+	}
+	if r.st != nil {
+		r.st.close()
+	}
+}
+
+// machine is the FSM as hashicorp/raft wants it.
+type machine struct {
+	fsm   *raftfsm.FSM
+	hooks raftHooks
+	fatal func(error)
+}
+
+var _ raft.FSM = (*machine)(nil)
+
+// Apply runs on one goroutine, on every node, for every committed entry.
+func (m *machine) Apply(l *raft.Log) any {
+	out, err := m.fsm.Apply(l.Index, l.Data)
+	if err != nil {
+		// Entries after this one were evaluated on its effect, so compare-and-
+		// append keeps them out while the process ends.
+		m.fatal(fmt.Errorf("log entry %d: %w: restore the data directory from a backup, or remove this node from the cluster and join with an empty directory", l.Index, err))
+		return err
+	}
+	m.hooks.applied(out)
+	return out
+}
+
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	return persister{m.fsm.Snapshot()}, nil
+}
+
+func (m *machine) Restore(in io.ReadCloser) error {
+	defer in.Close()
+	if err := m.fsm.Restore(in); err != nil {
+		return err
+	}
+	seq, lease := m.fsm.Position()
+	m.hooks.restored(seq, lease)
+	return nil
+}
+
+type persister struct{ s *raftfsm.Snapshot }
+
+func (p persister) Persist(sink raft.SnapshotSink) error {
+	if err := p.s.Encode(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+func (persister) Release() {}

@@ -1,0 +1,319 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// Who may write, and when.
+//
+// A sequencer lives for one term of leadership. It takes the requests that
+// wait, evaluates them one after the other on a transaction over the committed
+// state, proposes what they wrote as one entry, and answers when that entry
+// has been applied here. Then it takes the next batch: one entry in flight, so
+// the batch grows with the load and so does the throughput.
+//
+// Lock order: FSM before sequencer.mu; neither is held while proposing.
+
+const (
+	// maxBatchBytes closes a batch: larger entries delay Raft's own traffic.
+	maxBatchBytes = 256 << 10
+	// maxEntryBytes is the most that one command may write.
+	maxEntryBytes = 64 << 20
+	// expireLimit is how many expired keys one entry deletes.
+	expireLimit = 5000
+	// stampInterval is how often a leader logs the time while a deadline is
+	// pending: what a restart of the whole cluster can lengthen a lease by.
+	stampInterval = time.Second
+)
+
+// sequencer orders and evaluates while this node leads.
+type sequencer struct {
+	node *Node
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	queue   []*request
+	spare   []*request // the other of two queues that take turns
+	script  uint64     // odd while a script runs
+	busy    bool       // it has run for longer than the busy threshold
+	closed  bool
+	wake    chan struct{} // has room for one: there is work
+	stamped time.Duration // monotonic time of the last entry
+
+	txnRequests []*request // evaluated in the present batch
+	late        lateness
+	entry       []byte
+	lastSize    int // requests in the batch before
+}
+
+func newSequencer(n *Node) *sequencer {
+	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1)}
+}
+
+// submit queues a request; it is completed with errNotExecuted if this node
+// does not lead any more.
+func (s *sequencer) submit(r *request) {
+	s.mu.Lock()
+	switch {
+	case s.closed:
+		s.mu.Unlock()
+		r.complete(errNotExecuted)
+		return
+	case s.busy:
+		s.mu.Unlock()
+		r.refuse(ErrBusy)
+		return
+	}
+	s.queue = append(s.queue, r)
+	first := len(s.queue) == 1
+	s.mu.Unlock()
+	if first {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// take returns the waiting requests.
+func (s *sequencer) take() []*request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queue
+	s.queue, s.spare = s.spare[:0], q
+	return q
+}
+
+func (s *sequencer) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
+// close refuses what waits and what will come.
+func (s *sequencer) close() {
+	s.mu.Lock()
+	s.closed = true
+	q := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for _, r := range q {
+		r.complete(errNotExecuted)
+	}
+}
+
+// scriptStarts returns a number that names this run of a script.
+func (s *sequencer) scriptStarts() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script++
+	return s.script
+}
+
+func (s *sequencer) scriptEnds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script++
+	s.busy = false
+}
+
+// setBusy answers everything that waits behind a script that has run for too
+// long, and everything that comes until it ends.
+func (s *sequencer) setBusy(run uint64) {
+	s.mu.Lock()
+	if s.script != run {
+		s.mu.Unlock()
+		return
+	}
+	s.busy = true
+	q := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for _, r := range q {
+		r.refuse(ErrBusy)
+	}
+}
+
+func (s *sequencer) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
+}
+
+// lead runs the sequencer until leadership is lost. The caller has made sure
+// that every entry of earlier leaders is applied.
+func (s *sequencer) lead(ctx context.Context) {
+	defer s.close()
+	seq, _ := s.node.fsm.Position()
+	s.late.reset(seq + 1)
+	// An entry of its own tells a new leader's followers which earlier
+	// proposals are void, and carries the lease clock into its term.
+	if !s.run(ctx, nil, true) {
+		return
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		q := s.gather()
+		if len(q) == 0 {
+			timer.Reset(s.idle())
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.wake:
+				continue
+			case <-timer.C:
+			}
+			if !s.run(ctx, nil, s.stampDue()) {
+				return
+			}
+			continue
+		}
+		if !s.run(ctx, q, false) {
+			return
+		}
+	}
+}
+
+// gather takes the waiting requests. When the batch before has just been
+// answered, its clients are about to send again: yielding to them makes one
+// full batch of what would be two halves, each with a disk write of its own.
+func (s *sequencer) gather() []*request {
+	if s.lastSize > 1 && !s.node.cfg.Ephemeral {
+		for range 4 {
+			before := s.waiting()
+			if before >= s.lastSize {
+				break
+			}
+			runtime.Gosched()
+			if before > 0 && s.waiting() == before {
+				break
+			}
+		}
+	}
+	return s.take()
+}
+
+// idle returns how long there is nothing to do but wait for requests.
+func (s *sequencer) idle() time.Duration {
+	wait := time.Hour
+	s.node.fsm.View(func(st *store.Store, _ uint64) {
+		next := st.NextDeadline()
+		if next == 0 {
+			return
+		}
+		// A key lives through the millisecond of its deadline.
+		due := time.Duration(next+1-s.node.clock.now().Lease) * time.Millisecond
+		stamp := s.stamped + stampInterval - s.node.cfg.Time.Monotonic()
+		wait = max(min(due, stamp), time.Millisecond)
+	})
+	return wait
+}
+
+func (s *sequencer) stampDue() bool {
+	due := false
+	s.node.fsm.View(func(st *store.Store, _ uint64) {
+		due = st.NextDeadline() != 0 && s.node.cfg.Time.Monotonic()-s.stamped >= stampInterval
+	})
+	return due
+}
+
+// run takes requests through evaluation, proposal and answer, and deletes keys
+// that are due. stamp makes it propose even if nothing was written. It returns false when leadership is
+// gone.
+func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
+	// Once even without a request: keys may be due.
+	for first := true; first || len(q) > 0; first = false {
+		if ctx.Err() != nil {
+			s.giveBack(q)
+			return false
+		}
+		started := s.node.clock.now()
+		b, entry, rest := s.evaluate(ctx, q, started, stamp)
+		s.lastSize = len(b.requests)
+		stamp = false
+		if entry == nil {
+			if !s.answerReads(b) {
+				s.giveBack(rest)
+				return false
+			}
+		} else if !s.propose(b, entry, started) {
+			s.giveBack(rest)
+			return false
+		}
+		q = rest
+	}
+	return true
+}
+
+// answerReads answers a batch that wrote nothing. That this node still led
+// after the evaluation makes the reads linearizable: no other leader can have
+// acknowledged a write before it.
+func (s *sequencer) answerReads(b *batch) bool {
+	if len(b.requests) == 0 {
+		return true
+	}
+	if err := s.node.cons.Verify(); err != nil {
+		b.finish(errNotExecuted) // nothing was written, so nothing happened
+		return false
+	}
+	b.finish(nil)
+	return true
+}
+
+// propose puts the batch into the log and answers it.
+func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
+	s.node.pending.add(b)
+	// A stalled disk or a lost majority must not hold clients for ever.
+	watchdog := time.AfterFunc(s.node.cfg.FailoverWait, func() { b.finish(errUnknown) })
+	out, err := s.node.cons.Propose(entry)
+	s.stamped = s.node.cfg.Time.Monotonic()
+	switch {
+	case err == nil && out.Accepted:
+		watchdog.Stop()
+		s.node.pending.remove(b)
+		s.late.record(out.Sequence, s.node.clock.now().Lease-started.Lease)
+		b.finish(nil)
+		return true
+	case err == nil:
+		// Evaluated on a state that an earlier proposal has since changed.
+		watchdog.Stop()
+		s.node.pending.remove(b)
+		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
+		b.finish(errNotExecuted)
+		return true
+	case errors.Is(err, errNotExecuted):
+		watchdog.Stop()
+		s.node.pending.remove(b)
+		b.finish(errNotExecuted)
+		return false
+	default:
+		// Unknown: the next entry that is applied here tells (pending.go), or
+		// the watchdog gives up.
+		s.log.Warn("leadership lost with a batch in flight", "batch", b.number, "error", err)
+		return false
+	}
+}
+
+// giveBack hands requests that were not evaluated to the next leader.
+func (s *sequencer) giveBack(q []*request) {
+	for _, r := range q {
+		r.complete(errNotExecuted)
+	}
+}
+
+// applied is told of every entry applied on this node, in log order.
+func (n *Node) applied(out raftfsm.Outcome) {
+	if out.Accepted {
+		n.clock.applied(out.Lease)
+	}
+	n.pending.applied(n.boot, out)
+}

@@ -1,0 +1,254 @@
+package cluster
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"lockstep/store"
+)
+
+// The peer port carries two protocols; the first byte of a connection chooses:
+//
+//	'R'  hashicorp/raft's own transport
+//	'F'  forwarding, below
+//
+// A forwarding connection begins with a greeting in each direction and then
+// carries frames, requests one way and results the other, many at a time.
+//
+//	greeting:  "LKST" | version (1 byte) | str id | str client address
+//	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
+//
+//	kind 1  submit    n, n times (db, resp, argc, argc times str)
+//	kind 2  result    status (1 byte), for status 0: n, n times reply
+//	kind 3  kill      no body; the result is SCRIPT KILL's reply
+//	kind 4  transfer  str id of the member to lead; the result is a status
+//	                  reply or an error reply
+//
+// Integers are uvarints, str is a uvarint length and bytes, replies are coded
+// as in store/replycodec.go.
+const (
+	protoRaft    = 'R'
+	protoForward = 'F'
+
+	wireMagic   = "LKST"
+	wireVersion = 1
+
+	frameSubmit   = 1
+	frameResult   = 2
+	frameKill     = 3
+	frameTransfer = 4
+
+	statusDone        = 0
+	statusNotExecuted = 1
+	statusUnknown     = 2
+
+	// maxFrame bounds a frame: a request may hold a few arguments of the
+	// largest size that a client can send.
+	maxFrame = 1 << 30
+)
+
+var errFrame = errors.New("cluster: malformed frame from a peer")
+
+// greeting is what two nodes tell each other first.
+type greeting struct {
+	id     string
+	client string // RESP address for clients
+}
+
+func (g greeting) append(buf []byte) []byte {
+	buf = append(buf, wireMagic...)
+	buf = append(buf, wireVersion)
+	buf = appendStr(buf, g.id)
+	return appendStr(buf, g.client)
+}
+
+func readGreeting(r *bufio.Reader) (greeting, error) {
+	var head [len(wireMagic) + 1]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return greeting{}, err
+	}
+	if string(head[:len(wireMagic)]) != wireMagic {
+		return greeting{}, errFrame
+	}
+	if v := head[len(wireMagic)]; v != wireVersion {
+		return greeting{}, fmt.Errorf("cluster: peer speaks forwarding version %d, this program %d", v, wireVersion)
+	}
+	var g greeting
+	for _, s := range []*string{&g.id, &g.client} {
+		n, err := binary.ReadUvarint(r)
+		if err != nil || n > 1024 {
+			return greeting{}, errFrame
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return greeting{}, err
+		}
+		*s = string(b)
+	}
+	return g, nil
+}
+
+func appendStr(buf []byte, s string) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(s)))
+	return append(buf, s...)
+}
+
+// beginFrame appends a frame's head; endFrame fills in its length.
+func beginFrame(buf []byte, kind byte, id uint64) []byte {
+	buf = append(buf, 0, 0, 0, 0, kind)
+	return binary.AppendUvarint(buf, id)
+}
+
+func endFrame(buf []byte, start int) []byte {
+	binary.BigEndian.PutUint32(buf[start:], uint32(len(buf)-start-4))
+	return buf
+}
+
+// frame is a received frame; body is its own memory.
+type frame struct {
+	kind byte
+	id   uint64
+	body []byte
+}
+
+func readFrame(r *bufio.Reader) (frame, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n < 2 || n > maxFrame {
+		return frame{}, errFrame
+	}
+	b := make([]byte, n)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return frame{}, err
+	}
+	id, size := binary.Uvarint(b[1:])
+	if size <= 0 {
+		return frame{}, errFrame
+	}
+	return frame{kind: b[0], id: id, body: b[1+size:]}, nil
+}
+
+func appendCalls(buf []byte, calls []Call) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(calls)))
+	for i := range calls {
+		c := &calls[i]
+		buf = binary.AppendUvarint(buf, uint64(c.DB))
+		buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		buf = binary.AppendUvarint(buf, uint64(len(c.Args)))
+		for _, a := range c.Args {
+			buf = binary.AppendUvarint(buf, uint64(len(a)))
+			buf = append(buf, a...)
+		}
+	}
+	return buf
+}
+
+// fieldReader reads the fields of a frame's body; the first fault sticks.
+type fieldReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *fieldReader) int() int {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 || n > maxFrame {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return int(n)
+}
+
+// count is an int that announces so many fields of a byte at least.
+func (r *fieldReader) count() int {
+	n := r.int()
+	if n > len(r.b) {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+func (r *fieldReader) bytes() []byte {
+	n := r.int()
+	if n > len(r.b) {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	s := r.b[:n:n]
+	r.b = r.b[n:]
+	return s
+}
+
+// readCalls decodes calls; their arguments point into body.
+func readCalls(body []byte, table *store.Table) ([]Call, error) {
+	r := fieldReader{b: body}
+	calls := make([]Call, 0, 4)
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		c := Call{DB: r.int(), RESP: r.int()}
+		argc := r.count()
+		if r.bad || argc == 0 || c.DB >= store.Databases {
+			return nil, errFrame
+		}
+		c.Args = make([][]byte, argc)
+		for i := range c.Args {
+			c.Args[i] = r.bytes()
+		}
+		if r.bad {
+			return nil, errFrame
+		}
+		cmd, ok := table.Resolve(c.Args)
+		if !ok || cmd.Run == nil {
+			return nil, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
+		}
+		c.Cmd = cmd
+		calls = append(calls, c)
+	}
+	if r.bad || len(calls) == 0 {
+		return nil, errFrame
+	}
+	return calls, nil
+}
+
+func appendReplies(buf []byte, replies []store.Reply) []byte {
+	buf = append(buf, statusDone)
+	buf = binary.AppendUvarint(buf, uint64(len(replies)))
+	for _, r := range replies {
+		buf = store.AppendReply(buf, r)
+	}
+	return buf
+}
+
+// readResult decodes the body of a result into dst.
+func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
+	if len(body) == 0 {
+		return dst, errFrame
+	}
+	switch body[0] {
+	case statusDone:
+	case statusNotExecuted:
+		return dst, errNotExecuted
+	default:
+		return dst, errUnknown
+	}
+	r := fieldReader{b: body[1:]}
+	n := r.count()
+	if r.bad {
+		return dst, errFrame
+	}
+	rest := r.b
+	for range n {
+		reply, after, err := store.ReadReply(rest)
+		if err != nil {
+			return dst, err
+		}
+		dst, rest = append(dst, reply), after
+	}
+	return dst, nil
+}

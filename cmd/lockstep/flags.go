@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"lockstep/cluster"
+)
+
+// options are the flags of `lockstep serve`.
+type options struct {
+	id, listen, advertise     string
+	peerListen, peerAdvertise string
+	httpListen, peers         string
+	data, password, protected string
+	logLevel, logFormat       string
+	ephemeral                 bool
+	failoverWait, scriptLimit time.Duration
+}
+
+// define declares the flags with their defaults. The help is made of them.
+func (o *options) define(fs *flag.FlagSet) {
+	d := cluster.Default()
+	fs.StringVar(&o.id, "id", d.ID, "`name` of this node, unique in the cluster")
+	fs.StringVar(&o.listen, "listen", "127.0.0.1:6379", "`host:port` for Redis clients")
+	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
+	fs.StringVar(&o.peerListen, "peer-listen", d.PeerListen, "`host:port` for the other nodes")
+	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
+	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz and /readyz; \"\" turns it off")
+	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
+	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
+	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
+	fs.StringVar(&o.password, "requirepass", "", "`password` that clients must give")
+	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback without a password")
+	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
+	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
+	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
+	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`")
+}
+
+// envName is the environment variable of a flag: --peer-listen is
+// LOCKSTEP_PEER_LISTEN.
+func envName(flagName string) string {
+	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// parse reads a command line; flags win over the environment.
+func parse(fs *flag.FlagSet, args []string) error {
+	fs.SetOutput(io.Discard)
+	var fault error
+	fs.VisitAll(func(f *flag.Flag) {
+		if v, ok := os.LookupEnv(envName(f.Name)); ok {
+			if err := fs.Set(f.Name, v); err != nil {
+				fault = errors.Join(fault, fmt.Errorf("%s=%q: %w", envName(f.Name), v, err))
+			}
+		}
+	})
+	if fault != nil {
+		return usageError{fault}
+	}
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return usageError{err}
+	}
+	return nil
+}
+
+// clusterConfig turns the flags into the node's configuration.
+func (o *options) clusterConfig() (cluster.Config, error) {
+	c := cluster.Default()
+	c.ID, c.Data, c.Ephemeral = o.id, o.data, o.ephemeral
+	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
+	c.Advertise, c.FailoverWait = o.advertise, o.failoverWait
+	if c.Advertise == "" {
+		c.Advertise = o.listen
+	}
+	var faults []error
+	for _, p := range strings.Split(o.peers, ",") {
+		if o.peers == "" {
+			break
+		}
+		id, addr, ok := strings.Cut(strings.TrimSpace(p), "=")
+		if !ok {
+			faults = append(faults, fmt.Errorf("--peers: %q is not id=host:port", p))
+			continue
+		}
+		c.Peers = append(c.Peers, cluster.Peer{ID: id, Addr: addr})
+	}
+	faults = append(faults, c.Validate(), o.validate())
+	return c, errors.Join(faults...)
+}
+
+func (o *options) validate() error {
+	var faults []error
+	for _, l := range []struct{ name, addr string }{{"listen", o.listen}, {"http-listen", o.httpListen}} {
+		if l.addr == "" && l.name == "http-listen" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(l.addr); err != nil {
+			faults = append(faults, fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:6379", l.name, l.addr))
+		}
+	}
+	switch o.protected {
+	case "yes":
+		if o.password == "" && !loopback(o.listen) {
+			faults = append(faults, fmt.Errorf("--listen %s is open to other machines and there is no password: set --requirepass, listen on 127.0.0.1, or say --protected-mode=no", o.listen))
+		}
+	case "no":
+	default:
+		faults = append(faults, fmt.Errorf("--protected-mode %q: want yes or no", o.protected))
+	}
+	if o.scriptLimit <= 0 {
+		faults = append(faults, errors.New("--script-time-limit must be more than 0, such as 5s"))
+	}
+	return errors.Join(faults...)
+}
+
+// loopback reports whether an address can be reached from this machine only.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// logger makes the log that --log-level and --log-format ask for.
+func (o *options) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", o.logLevel)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch o.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", o.logFormat)
+}
+
+// helpText is `lockstep help`.
+func helpText() string {
+	var b bytes.Buffer
+	b.WriteString(`lockstep is a lock server that speaks the Redis protocol. A lock that it has
+granted survives the death of any minority of its nodes.
+
+  lockstep [serve]      start a node; without flags: one durable node at
+                        127.0.0.1:6379 with its data in ./lockstep-data
+  lockstep status       what a running node knows of itself
+  lockstep members      who is in the cluster, and who leads
+  lockstep transfer     hand leadership to another node: transfer [ID]
+  lockstep snapshot     write a snapshot now
+  lockstep version
+  lockstep help
+
+Try it:
+  lockstep &
+  redis-cli SET my-lock me NX PX 30000
+
+Three nodes on one machine (the same --peers everywhere):
+  P=n1=127.0.0.1:7379,n2=127.0.0.1:7380,n3=127.0.0.1:7381
+  lockstep --id n1 --data d1 --peers $P &
+  lockstep --id n2 --data d2 --peers $P --listen 127.0.0.1:6380 --peer-listen 127.0.0.1:7380 --http-listen 127.0.0.1:8380 &
+  lockstep --id n3 --data d3 --peers $P --listen 127.0.0.1:6381 --peer-listen 127.0.0.1:7381 --http-listen 127.0.0.1:8381 &
+
+Flags of serve (each also as an environment variable, --peer-listen as
+LOCKSTEP_PEER_LISTEN):
+`)
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	new(options).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of status, members, transfer and snapshot:\n")
+	fs = flag.NewFlagSet("status", flag.ContinueOnError)
+	new(adminOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
+	return b.String()
+}
+
+func writeFlags(b *bytes.Buffer, fs *flag.FlagSet) {
+	fs.VisitAll(func(f *flag.Flag) {
+		arg, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(b, "  --%s\n", strings.TrimSpace(f.Name+" "+arg))
+		if f.DefValue != "" && f.DefValue != "false" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintf(b, "        %s\n", usage)
+	})
+}

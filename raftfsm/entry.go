@@ -1,0 +1,92 @@
+package raftfsm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// An entry in the log. Integers are unsigned varints unless a width is given.
+//
+//	+---------+----------+------------------------------------------------+
+//	| version | crc32c   | body                                           |
+//	| 1 byte  | 4 bytes  |                                                |
+//	+---------+----------+------------------------------------------------+
+//	body:
+//	+------+-------+------+----------+-------+--------------+-------------+
+//	| prev | lease | wall | proposer | batch | n, requests  | write set   |
+//	|      | ms    | µs   |          |       | n bytes      | to the end  |
+//	+------+-------+------+----------+-------+--------------+-------------+
+//
+// The checksum covers the body: the log store keeps none, and a flipped bit
+// must stop a node, not change a lock. The requests section is reserved for
+// request ids and their replies; it is empty in version 1.
+const (
+	entryVersion = 1
+	entryHeader  = 1 + 4
+)
+
+// Entry is a decoded log entry.
+type Entry struct {
+	Prev     uint64 // sequence number of the state it was evaluated on
+	Lease    int64  // ms on the lease clock when it was evaluated
+	Wall     int64  // Unix µs
+	Proposer uint64 // random number of the proposing node's run
+	Batch    uint64 // number of the batch within that run
+	Requests []byte
+	Writes   []byte // an encoded store.WriteSet
+}
+
+// ErrCorrupt is the error of an entry or snapshot whose bytes are damaged.
+var ErrCorrupt = errors.New("raftfsm: corrupt data")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Append encodes e at the end of buf.
+func (e *Entry) Append(buf []byte) []byte {
+	start := len(buf)
+	buf = append(buf, entryVersion, 0, 0, 0, 0)
+	buf = binary.AppendUvarint(buf, e.Prev)
+	buf = binary.AppendUvarint(buf, uint64(e.Lease))
+	buf = binary.AppendUvarint(buf, uint64(e.Wall))
+	buf = binary.AppendUvarint(buf, e.Proposer)
+	buf = binary.AppendUvarint(buf, e.Batch)
+	buf = binary.AppendUvarint(buf, uint64(len(e.Requests)))
+	buf = append(buf, e.Requests...)
+	buf = append(buf, e.Writes...)
+	sum := crc32.Checksum(buf[start+entryHeader:], castagnoli)
+	binary.LittleEndian.PutUint32(buf[start+1:], sum)
+	return buf
+}
+
+// DecodeEntry decodes an entry. Its slices point into b.
+func DecodeEntry(b []byte) (Entry, error) {
+	if len(b) < entryHeader {
+		return Entry{}, fmt.Errorf("%w: an entry of %d bytes", ErrCorrupt, len(b))
+	}
+	if b[0] != entryVersion {
+		return Entry{}, fmt.Errorf("%w: entry version %d, this program knows %d: upgrade it", ErrCorrupt, b[0], entryVersion)
+	}
+	body := b[entryHeader:]
+	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[1:]) {
+		return Entry{}, fmt.Errorf("%w: entry checksum does not match", ErrCorrupt)
+	}
+	var fields [6]uint64
+	for i := range fields {
+		n, size := binary.Uvarint(body)
+		if size <= 0 {
+			return Entry{}, fmt.Errorf("%w: entry is cut short", ErrCorrupt)
+		}
+		fields[i], body = n, body[size:]
+	}
+	n := fields[5]
+	if n > uint64(len(body)) {
+		return Entry{}, fmt.Errorf("%w: entry is cut short", ErrCorrupt)
+	}
+	return Entry{
+		Prev: fields[0], Lease: int64(fields[1]), Wall: int64(fields[2]),
+		Proposer: fields[3], Batch: fields[4],
+		Requests: body[:n:n], Writes: body[n:],
+	}, nil
+}

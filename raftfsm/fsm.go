@@ -1,0 +1,73 @@
+package raftfsm
+
+import (
+	"sync"
+
+	"lockstep/store"
+)
+
+// Outcome is what became of an entry, decided alike on every node.
+type Outcome struct {
+	Accepted bool
+	Prev     uint64 // of the entry
+	Sequence uint64 // of the state after it
+	Lease    int64
+	Proposer uint64
+	Batch    uint64
+}
+
+// FSM is the state machine. One goroutine applies; evaluation reads through
+// View from another.
+type FSM struct {
+	sink store.Sink
+
+	mu    sync.Mutex
+	store *store.Store
+	// The fields below are part of the state that snapshots carry.
+	seq   uint64 // entries accepted so far
+	lease int64  // stamp of the last accepted entry
+	wall  int64
+	index uint64 // log index of the last entry seen, accepted or not
+}
+
+// New returns a state machine with an empty keyspace. Published messages go to
+// sink, in log order.
+func New(sink store.Sink) *FSM { return &FSM{sink: sink, store: store.New()} }
+
+// Apply applies the entry at a log index. On an error the node must stop.
+func (f *FSM) Apply(index uint64, data []byte) (Outcome, error) {
+	e, err := DecodeEntry(data)
+	if err != nil {
+		return Outcome{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.index = index
+	out := Outcome{Prev: e.Prev, Sequence: f.seq, Lease: f.lease, Proposer: e.Proposer, Batch: e.Batch}
+	if e.Prev != f.seq {
+		return out, nil // evaluated on a state that is gone: never takes effect
+	}
+	if err := f.store.Apply(e.Writes, f.seq+1, f.sink); err != nil {
+		return out, err
+	}
+	f.seq++
+	// The lease clock never runs back, whatever a proposer stamps.
+	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
+	out.Accepted, out.Sequence, out.Lease = true, f.seq, f.lease
+	return out, nil
+}
+
+// View runs fn on the committed state; nothing is applied meanwhile. fn must
+// not change the store.
+func (f *FSM) View(fn func(s *store.Store, seq uint64)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn(f.store, f.seq)
+}
+
+// Position returns the sequence number and the lease stamp of the state.
+func (f *FSM) Position() (seq uint64, lease int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seq, f.lease
+}
