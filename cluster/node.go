@@ -171,8 +171,8 @@ func (n *Node) setLeader(l leadership) {
 	}()
 }
 
-// Status describes the node.
-func (n *Node) Status() Status {
+// Overview describes the node, the state hash left out.
+func (n *Node) Overview() Status {
 	n.mu.Lock()
 	l := n.leader
 	n.mu.Unlock()
@@ -190,35 +190,36 @@ func (n *Node) Status() Status {
 			s.Keys[db], s.Deadlines[db] = st.Keys(db)
 		}
 	})
-	if n.cfg.Ephemeral {
-		s.Applied, s.Commit = s.Sequence, s.Sequence
-	}
 	return s
 }
 
-// StateHash returns the hash of the state and the log index it belongs to.
-func (n *Node) StateHash() (index uint64, hash string, err error) {
+// Status describes the node. The hash takes reading the whole state; the node
+// goes on meanwhile.
+func (n *Node) Status() Status {
+	s := n.Overview()
 	snap := n.fsm.Snapshot()
-	hash, err = snap.Hash()
-	return snap.Index(), hash, err
+	hash, err := snap.Hash()
+	if err != nil {
+		// Hashing writes to memory only.
+		n.cfg.Logger.Error("state hash", "error", err)
+	}
+	s.Sequence, s.StateHash = snap.Sequence(), hash
+	return s
 }
 
-// Members lists the members and what is known of them here.
-func (n *Node) Members() ([]Member, error) {
+// Members returns the members and what is known of them here.
+func (n *Node) Members() []Member {
 	members, err := n.cons.Members()
+	if err != nil {
+		n.cfg.Logger.Warn("members", "error", err)
+		return nil
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range members {
 		members[i].Client = n.clients[members[i].ID]
 	}
-	return members, err
-}
-
-// LeaderClient returns the id and RESP address of the leader, if it is known.
-func (n *Node) LeaderClient() (id, addr string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leader.id, n.clients[n.leader.id]
+	return members
 }
 
 // learn notes what a peer says of itself.
@@ -314,23 +315,29 @@ func (n *Node) Snapshot() error { return n.cons.Snapshot() }
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 2 * time.Second
 
-// Close hands leadership over if this node leads, then stops.
-func (n *Node) Close() error {
+// HandOver gives leadership to another member, if this node has it and there
+// is one. The node goes on as a follower.
+func (n *Node) HandOver() {
 	n.mu.Lock()
 	leads := n.leader.self
 	n.mu.Unlock()
-	if members, err := n.cons.Members(); leads && err == nil && len(members) > 1 {
-		handed := make(chan error, 1)
-		go func() { handed <- n.cons.Transfer("") }()
-		select {
-		case err := <-handed:
-			if err != nil {
-				n.cfg.Logger.Warn("leadership could not be handed over", "error", err)
-			}
-		case <-time.After(handoverTimeout):
-			n.cfg.Logger.Warn("leadership could not be handed over in time")
-		}
+	if !leads || len(n.Members()) < 2 {
+		return
 	}
+	handed := make(chan error, 1)
+	go func() { handed <- n.cons.Transfer("") }()
+	select {
+	case err := <-handed:
+		if err != nil {
+			n.cfg.Logger.Warn("leadership could not be handed over", "error", err)
+		}
+	case <-time.After(handoverTimeout):
+		n.cfg.Logger.Warn("leadership could not be handed over in time")
+	}
+}
+
+// Close stops the node. HandOver comes first in a clean shutdown.
+func (n *Node) Close() error {
 	n.cancel()
 	if n.cfg.Scripts != nil {
 		n.cfg.Scripts.Abort()

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/luavm"
+	"lockstep/server"
+	"lockstep/store"
+)
+
+// drainTimeout bounds how long a stop waits for commands in progress.
+const drainTimeout = 5 * time.Second
+
+// serve runs a node until SIGTERM, SIGINT or SHUTDOWN.
+func serve(args []string, stdout, stderr io.Writer) error {
+	var o options
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	o.define(fs)
+	if err := parse(fs, args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, helpText())
+		}
+		return err
+	}
+	if fs.NArg() > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
+	}
+	cfg, err := o.clusterConfig()
+	if err != nil {
+		return usageError{err}
+	}
+	log, err := o.logger(stderr)
+	if err != nil {
+		return usageError{err}
+	}
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	return runNode(stop, cancel, o, cfg, log)
+}
+
+// runNode starts the parts in order and stops them in reverse.
+func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Config, log *slog.Logger) error {
+	clock := cluster.NewSystemTime()
+	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, Log: scriptLog(log)})
+	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
+	engine.Bind(table)
+	hub := server.NewHub()
+
+	// The client port is taken first: that it is free is the likeliest thing
+	// to be wrong, and nothing has to be undone then.
+	ln, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w; stop the process that has it, or choose another port", o.listen, err)
+	}
+	defer ln.Close()
+
+	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
+	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
+	node, err := cluster.Open(cfg)
+	if err != nil {
+		return err
+	}
+	srv, err := newServer(o, cfg, node, table, hub, clock, log, shutdown)
+	if err != nil {
+		return errors.Join(err, node.Close())
+	}
+	web, err := serveHTTP(o.httpListen, node, log)
+	if err != nil {
+		return errors.Join(err, node.Close())
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(ln) }()
+	go announce(stop, node, o, log)
+
+	select {
+	case <-stop.Done():
+		log.Info("Stopping")
+	case err = <-failed:
+	}
+	// Leadership goes first, while this node can still forward what its
+	// clients have sent.
+	node.HandOver()
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	defer cancel()
+	err = errors.Join(err, srv.Shutdown(ctx), node.Close())
+	if web != nil {
+		err = errors.Join(err, web.Shutdown(ctx))
+	}
+	if err == nil {
+		log.Info("Stopped")
+	}
+	return err
+}
+
+func newServer(o options, cfg cluster.Config, node *cluster.Node, table *store.Table, hub *server.Hub,
+	clock *cluster.SystemTime, log *slog.Logger, shutdown func()) (*server.Server, error) {
+	sc := server.Default()
+	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
+	sc.OnShutdown = shutdown
+	sc.DataDir, sc.Durable = cfg.Data, !cfg.Ephemeral
+	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
+	if err := sc.Validate(); err != nil {
+		return nil, usageError{err}
+	}
+	return server.New(sc, node, table), nil
+}
+
+// announce says when the node can serve.
+func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logger) {
+	if node.WaitReady(ctx) == nil {
+		log.Info("Ready to accept connections", "id", o.id, "listen", o.listen)
+	}
+}
+
+// die ends the process at once: going on would break a promise.
+func die(err error) {
+	fmt.Fprintf(os.Stderr, "lockstep: %v\n", err)
+	os.Exit(exitRuntime)
+}
+
+// scriptLog sends redis.log to the server's log.
+func scriptLog(log *slog.Logger) func(int, string) {
+	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
+	return func(level int, msg string) {
+		log.Log(context.Background(), levels[min(max(level, 0), len(levels)-1)], msg, "from", "script")
+	}
+}
+
+// serveHTTP answers /healthz, /readyz and /metrics; nil if addr is empty.
+func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("--http-listen %s: %w; stop the process that has it, choose another port, or turn it off with --http-listen \"\"", addr, err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !node.Ready() {
+			http.Error(w, "no leader", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, node) })
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("http", "error", err)
+		}
+	}()
+	return srv, nil
+}
+
+// writeMetrics prints the node's figures in the Prometheus text format.
+func writeMetrics(w io.Writer, node *cluster.Node) {
+	s := node.Overview()
+	keys, deadlines := 0, 0
+	for db := range s.Keys {
+		keys, deadlines = keys+s.Keys[db], deadlines+s.Deadlines[db]
+	}
+	leads, ready := 0, 0
+	if s.Role == cluster.Leader {
+		leads = 1
+	}
+	if node.Ready() {
+		ready = 1
+	}
+	for _, m := range []struct {
+		name, kind, help string
+		value            uint64
+	}{
+		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
+		{"lockstep_ready", "gauge", "1 if this node knows a leader that it can reach.", uint64(ready)},
+		{"lockstep_term", "gauge", "Raft term.", s.Term},
+		{"lockstep_applied_index", "gauge", "Raft index of the last entry applied.", s.Applied},
+		{"lockstep_commit_index", "gauge", "Raft index of the last entry committed.", s.Commit},
+		{"lockstep_sequence", "counter", "Write sets applied.", s.Sequence},
+		{"lockstep_keys", "gauge", "Keys in all databases.", uint64(keys)},
+		{"lockstep_keys_with_deadline", "gauge", "Keys with a time to live.", uint64(deadlines)},
+		{"lockstep_expired_keys_total", "counter", "Keys deleted at their deadline.", s.Expired},
+		{"lockstep_scripts", "gauge", "Scripts in the cache.", uint64(s.Scripts)},
+	} {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+	}
+}
