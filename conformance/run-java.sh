@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs the Java clients (two versions of Jedis, Redisson) against the servers in LOCKSTEP_ADDRS.
+#
+#   LOCKSTEP_ADDRS=127.0.0.1:6379 conformance/run-java.sh
+#   LOCKSTEP_ADDRS=127.0.0.1:6381,127.0.0.1:6382,127.0.0.1:6383 conformance/run-java.sh
+#
+# The first address serves all tests; the others only those that are about several nodes.
+# Prints the versions and Surefire's counts, on a failure also what failed; the whole output is in java/target/run-java.log.
+set -euo pipefail
+
+if [[ -z "${LOCKSTEP_ADDRS:-}" ]]; then
+  echo "run-java.sh: set LOCKSTEP_ADDRS=host:port[,host:port...]" >&2
+  exit 2
+fi
+export LOCKSTEP_ADDRS
+
+# Clients retry for minutes what a glance can tell: nobody is there.
+for address in ${LOCKSTEP_ADDRS//,/ }; do
+  host=${address%:*}
+  host=${host#[}
+  host=${host%]}
+  if ! timeout 5 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$host" "${address##*:}" 2>/dev/null; then
+    echo "run-java.sh: no server answers at $address; start it first" >&2
+    exit 1
+  fi
+done
+
+cd "$(dirname "$0")/java"
+mkdir -p target
+log=target/run-java.log
+
+status=0
+# --fail-at-end: one client's failure must not hide another's.
+mvn -B -ntp --fail-at-end -Dstyle.color=never test >"$log" 2>&1 || status=$?
+
+if [[ $status -ne 0 ]]; then
+  grep -E '^client |Tests run:|FAILURE|^\[ERROR\]   [A-Z]|^\[ERROR\] [^ ]*\.java:|<<< ' "$log" || tail -n 60 "$log"
+  echo "run-java.sh: failed, see $PWD/$log" >&2
+  exit 1
+fi
+
+grep -E '^client ' "$log"
+grep -E 'Tests run: [0-9]+, .*Skipped: [0-9]+$' "$log"
+# A run in which one of the three suites silently did nothing is no success.
+suites=$(grep -cE '^\[(INFO|WARNING)\] Tests run: [1-9][0-9]*, Failures: 0, Errors: 0, Skipped: [0-9]+$' "$log" || true)
+if [[ $suites -ne 3 ]]; then
+  echo "run-java.sh: want the results of 3 suites, got $suites, see $PWD/$log" >&2
+  exit 1
+fi
