@@ -222,6 +222,14 @@ func (n *Node) Members() []Member {
 	return members
 }
 
+// LeaderClient returns the id and RESP address of the leader; empty if there
+// is none, or if it has not told its address yet.
+func (n *Node) LeaderClient() (id, addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leader.id, n.clients[n.leader.id]
+}
+
 // learn notes what a peer says of itself.
 func (n *Node) learn(g greeting) {
 	n.mu.Lock()

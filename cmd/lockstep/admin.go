@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"lockstep/bench"
 )
 
 // adminOptions are the flags of the commands that talk to a running node.
@@ -41,16 +40,33 @@ func administer(name string, args []string, stdout io.Writer) error {
 	if name != "transfer" && len(rest) > 0 || len(rest) > 1 {
 		return usageError{fmt.Errorf("%s: unexpected argument %q", name, rest[len(rest)-1])}
 	}
-	c, err := dialNode(o)
-	if err != nil {
-		return err
-	}
-	defer c.conn.Close()
-	reply, err := c.do(append([]string{"LOCKSTEP", name}, rest...)...)
+	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
 	if err != nil {
 		return err
 	}
 	return printReply(stdout, name, reply)
+}
+
+// askNode sends one command to a node.
+func askNode(o adminOptions, command []string) (any, error) {
+	c, err := bench.Dial(o.addr, o.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
+	}
+	defer c.Close()
+	timer := time.AfterFunc(o.timeout, func() { c.Close() })
+	defer timer.Stop()
+	if o.password != "" {
+		if _, err := c.Do("AUTH", o.password); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := c.Do(command...)
+	var refused bench.ServerError
+	if err != nil && !errors.As(err, &refused) {
+		return nil, fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
+	}
+	return reply, err
 }
 
 // printReply shows flat name-value pairs one a line, members as a table.
@@ -80,86 +96,4 @@ func printReply(w io.Writer, name string, reply any) error {
 		fmt.Fprintln(tw, reply)
 	}
 	return tw.Flush()
-}
-
-// nodeConn is a connection to a node.
-type nodeConn struct {
-	conn net.Conn
-	r    *bufio.Reader
-}
-
-func dialNode(o adminOptions) (*nodeConn, error) {
-	conn, err := net.DialTimeout("tcp", o.addr, o.timeout)
-	if err != nil {
-		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
-	}
-	// A deadline in wall time is all that net.Conn offers.
-	timer := time.AfterFunc(o.timeout, func() { conn.Close() })
-	c := &nodeConn{conn: conn, r: bufio.NewReader(conn)}
-	if o.password == "" {
-		return c, nil
-	}
-	if _, err := c.do("AUTH", o.password); err != nil {
-		timer.Stop()
-		conn.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-// do sends a command and reads its RESP2 reply.
-func (c *nodeConn) do(args ...string) (any, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*%d\r\n", len(args))
-	for _, a := range args {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
-	}
-	if _, err := io.WriteString(c.conn, b.String()); err != nil {
-		return nil, err
-	}
-	return readReply(c.r)
-}
-
-func readReply(r *bufio.Reader) (any, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return nil, fmt.Errorf("the node did not answer: %w", err)
-	}
-	line = strings.TrimRight(line, "\r\n")
-	if line == "" {
-		return nil, errors.New("the node sent an empty line")
-	}
-	kind, rest := line[0], line[1:]
-	switch kind {
-	case '+':
-		return rest, nil
-	case '-':
-		return nil, errors.New(rest)
-	}
-	n, err := strconv.Atoi(rest)
-	if err != nil {
-		return nil, fmt.Errorf("the node sent %q", line)
-	}
-	switch kind {
-	case ':':
-		return n, nil
-	case '$':
-		if n < 0 {
-			return nil, nil
-		}
-		b := make([]byte, n+2)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return nil, err
-		}
-		return string(b[:n]), nil
-	case '*':
-		list := make([]any, max(n, 0))
-		for i := range list {
-			if list[i], err = readReply(r); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	return nil, fmt.Errorf("the node sent %q", line)
 }

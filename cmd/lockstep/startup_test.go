@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lockstep/conformance/nodes"
+)
+
+// start runs the program until it ends and returns its exit code and output.
+func start(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(nodes.Binary(t), args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Dir = t.TempDir()
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String()
+}
+
+// refused checks that the program ends with one clear line.
+func refused(t *testing.T, want int, words []string, args ...string) {
+	t.Helper()
+	code, out := start(t, args...)
+	if code != want {
+		t.Errorf("lockstep %v: exit code %d, want %d\n%s", args, code, want, out)
+	}
+	for _, w := range words {
+		if !strings.Contains(out, w) {
+			t.Errorf("lockstep %v: %q does not say %q", args, out, w)
+		}
+	}
+	if strings.Contains(out, "goroutine ") {
+		t.Errorf("lockstep %v: a stack trace:\n%s", args, out)
+	}
+	if n := strings.Count(out, "lockstep: "); n != 1 {
+		t.Errorf("lockstep %v: %d messages, want one:\n%s", args, n, out)
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		words []string
+	}{
+		{[]string{"--no-such-flag"}, []string{"no-such-flag", "lockstep help"}},
+		{[]string{"frobnicate"}, []string{"unknown command", "frobnicate"}},
+		{[]string{"serve", "extra"}, []string{"unexpected argument", "extra"}},
+		{[]string{"--id", "n9", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--peers does not include this node", "n9"}},
+		{[]string{"--peers", "n1"}, []string{"id=host:port"}},
+		{[]string{"--peers", "n1=127.0.0.1:1,n1=127.0.0.1:2"}, []string{"twice"}},
+		{[]string{"--listen", "nonsense"}, []string{"--listen", "host:port"}},
+		{[]string{"--listen", "0.0.0.0:0"}, []string{"--requirepass", "--protected-mode=no"}},
+		{[]string{"--failover-wait", "soon"}, []string{"failover-wait"}},
+		{[]string{"--log-level", "loud"}, []string{"--log-level"}},
+		{[]string{"--ephemeral", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--ephemeral"}},
+	} {
+		refused(t, exitUsage, c.words, c.args...)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"--help"}, {"serve", "-h"}} {
+		code, out := start(t, args...)
+		if code != exitOK || !strings.Contains(out, "--peer-listen") || !strings.Contains(out, "redis-cli SET my-lock") {
+			t.Errorf("lockstep %v: exit code %d:\n%s", args, code, out)
+		}
+	}
+}
+
+func TestPortsTaken(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	taken := ln.Addr().String()
+	free := nodes.FreeAddrs(t, 2)
+	refused(t, exitRuntime, []string{"--listen", taken}, "--listen", taken)
+	refused(t, exitRuntime, []string{"--peer-listen", taken}, "--listen", free[0], "--peer-listen", taken, "--http-listen", "")
+	refused(t, exitRuntime, []string{"--http-listen", taken}, "--listen", free[0], "--peer-listen", free[1], "--http-listen", taken)
+}
+
+func TestDataDirectoryRefused(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	if got, err := n.Do("SET", "k", "v"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	free := nodes.FreeAddrs(t, 2)
+	flags := func(id string) []string {
+		return []string{"--id", id, "--data", n.Data, "--listen", free[0], "--peer-listen", free[1], "--http-listen", ""}
+	}
+	refused(t, exitRuntime, []string{"in use by another lockstep process", "--data"}, flags("n1")...)
+	n.Kill()
+	refused(t, exitRuntime, []string{`belongs to node "n1"`, "--id"}, flags("n2")...)
+
+	db := filepath.Join(n.Data, "raft.db")
+	whole, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{
+		"truncated": whole[:len(whole)/2],
+		"garbage":   bytes.Repeat([]byte("garbage!"), 4096),
+		"tiny":      whole[:100],
+	} {
+		if err := os.WriteFile(db, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			refused(t, exitRuntime, []string{n.Data, "damaged", "backup"}, flags("n1")...)
+		})
+	}
+	if err := os.Remove(db); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, exitRuntime, []string{"lost its log"}, flags("n1")...)
+	if err := os.WriteFile(db, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.Run()
+	n.WaitReady()
+	if got, err := n.Do("GET", "k"); got != "v" {
+		t.Errorf("after the right log is back: %v, %v", got, err)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("LOCKSTEP_LISTEN", "nonsense")
+	refused(t, exitUsage, []string{"--listen", "nonsense"})
+	t.Setenv("LOCKSTEP_LISTEN", "")
+	t.Setenv("LOCKSTEP_FAILOVER_WAIT", "soon")
+	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT"})
+}

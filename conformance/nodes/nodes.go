@@ -1,0 +1,235 @@
+// Package nodes runs real lockstep processes for tests: start, kill, restart,
+// ask.
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+)
+
+// readyTimeout is how long a node may take to become ready. It is far more
+// than it needs, for machines under load.
+const readyTimeout = 30 * time.Second
+
+var built struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// Binary returns the program under test: $LOCKSTEP_BINARY, or one built from
+// this tree.
+func Binary(t testing.TB) string {
+	t.Helper()
+	built.Do(func() {
+		if built.path = os.Getenv("LOCKSTEP_BINARY"); built.path != "" {
+			return
+		}
+		dir, err := os.MkdirTemp("", "lockstep-test")
+		if err != nil {
+			built.err = err
+			return
+		}
+		built.path = filepath.Join(dir, "lockstep")
+		out, err := exec.Command("go", "build", "-o", built.path, "lockstep/cmd/lockstep").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return built.path
+}
+
+// Node is a lockstep process, or the place of one.
+type Node struct {
+	ID       string
+	Addr     string // RESP
+	PeerAddr string
+	HTTPAddr string
+	Data     string
+
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd
+	log  *os.File
+	done chan struct{}
+}
+
+// FreeAddrs returns n free loopback addresses.
+func FreeAddrs(t testing.TB, n int) []string {
+	t.Helper()
+	addrs := make([]string, n)
+	for i := range addrs {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		addrs[i] = ln.Addr().String()
+	}
+	return addrs
+}
+
+// Start starts n nodes with extra flags and waits until all are ready. They
+// end with the test.
+func Start(t testing.TB, n int, flags ...string) []*Node {
+	t.Helper()
+	dir, addrs := t.TempDir(), FreeAddrs(t, 3*n)
+	list := make([]*Node, n)
+	var peers []string
+	for i := range list {
+		id := fmt.Sprintf("n%d", i+1)
+		list[i] = &Node{ID: id, Addr: addrs[3*i], PeerAddr: addrs[3*i+1], HTTPAddr: addrs[3*i+2],
+			Data: filepath.Join(dir, id), t: t}
+		peers = append(peers, id+"="+list[i].PeerAddr)
+	}
+	for _, node := range list {
+		node.args = append([]string{"serve", "--id", node.ID, "--data", node.Data, "--listen", node.Addr,
+			"--peer-listen", node.PeerAddr, "--http-listen", node.HTTPAddr}, flags...)
+		if n > 1 {
+			node.args = append(node.args, "--peers", strings.Join(peers, ","))
+		}
+		node.Run()
+	}
+	for _, node := range list {
+		node.WaitReady()
+	}
+	return list
+}
+
+// Run starts the process; it is the same command every time.
+func (n *Node) Run() {
+	n.t.Helper()
+	log, err := os.OpenFile(n.Data+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cmd := exec.Command(Binary(n.t), n.args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+		log.Close()
+		close(done)
+	}()
+	n.cmd, n.log, n.done = cmd, log, done
+	n.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+	})
+}
+
+// Process returns the running process.
+func (n *Node) Process() *os.Process { return n.cmd.Process }
+
+// Kill ends the process as kill -9 does.
+func (n *Node) Kill() {
+	_ = n.cmd.Process.Kill() // an error means that it has ended already
+	<-n.done
+}
+
+// Terminate ends the process as SIGTERM does and returns its exit code.
+func (n *Node) Terminate() int {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(os.Interrupt); err != nil {
+		n.t.Fatal(err)
+	}
+	<-n.done
+	return n.cmd.ProcessState.ExitCode()
+}
+
+// WaitReady waits until the node knows a leader that it can reach.
+func (n *Node) WaitReady() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTPAddr+"/readyz", nil)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			n.t.Fatalf("%s is not ready after %v:\n%s", n.ID, readyTimeout, n.Log())
+		case <-n.done:
+			n.t.Fatalf("%s has ended:\n%s", n.ID, n.Log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Log returns what the node has written.
+func (n *Node) Log() string {
+	b, err := os.ReadFile(n.Data + ".log")
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// Dial connects to the node.
+func (n *Node) Dial() *bench.Conn {
+	n.t.Helper()
+	c, err := bench.Dial(n.Addr, 5*time.Second)
+	if err != nil {
+		n.t.Fatalf("%s: %v", n.ID, err)
+	}
+	n.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Do sends one command over a connection of its own.
+func (n *Node) Do(args ...string) (any, error) {
+	c, err := bench.Dial(n.Addr, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(args...)
+}
+
+// Status returns what `lockstep status` shows.
+func (n *Node) Status() (map[string]string, error) {
+	reply, err := n.Do("LOCKSTEP", "STATUS")
+	if err != nil {
+		return nil, err
+	}
+	pairs, _ := reply.([]any)
+	m := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
+	}
+	return m, nil
+}
+
+// Leader returns the node that leads, and nil if none does.
+func Leader(list []*Node) *Node {
+	for _, n := range list {
+		if st, err := n.Status(); err == nil && st["role"] == "leader" {
+			return n
+		}
+	}
+	return nil
+}
