@@ -37,7 +37,6 @@ type Status struct {
 	Applied   uint64 // Raft index of the last entry applied here
 	Commit    uint64
 	Sequence  uint64 // of the last write set applied here
-	StateHash string // SHA-256 of the snapshot at Applied, in hexadecimal
 	Keys      [store.Databases]int
 	Deadlines [store.Databases]int
 	Scripts   int

@@ -171,8 +171,8 @@ func (n *Node) setLeader(l leadership) {
 	}()
 }
 
-// Overview describes the node, the state hash left out.
-func (n *Node) Overview() Status {
+// Status describes the node.
+func (n *Node) Status() Status {
 	n.mu.Lock()
 	l := n.leader
 	n.mu.Unlock()
@@ -193,33 +193,23 @@ func (n *Node) Overview() Status {
 	return s
 }
 
-// Status describes the node. The hash takes reading the whole state; the node
-// goes on meanwhile.
-func (n *Node) Status() Status {
-	s := n.Overview()
+// StateHash returns the hash of the state and the log index it belongs to. It
+// reads the whole state; the node goes on meanwhile.
+func (n *Node) StateHash() (index uint64, hash string, err error) {
 	snap := n.fsm.Snapshot()
-	hash, err := snap.Hash()
-	if err != nil {
-		// Hashing writes to memory only.
-		n.cfg.Logger.Error("state hash", "error", err)
-	}
-	s.Sequence, s.StateHash = snap.Sequence(), hash
-	return s
+	hash, err = snap.Hash()
+	return snap.Index(), hash, err
 }
 
 // Members returns the members and what is known of them here.
-func (n *Node) Members() []Member {
+func (n *Node) Members() ([]Member, error) {
 	members, err := n.cons.Members()
-	if err != nil {
-		n.cfg.Logger.Warn("members", "error", err)
-		return nil
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range members {
 		members[i].Client = n.clients[members[i].ID]
 	}
-	return members
+	return members, err
 }
 
 // LeaderClient returns the id and RESP address of the leader; empty if there
@@ -329,7 +319,7 @@ func (n *Node) HandOver() {
 	n.mu.Lock()
 	leads := n.leader.self
 	n.mu.Unlock()
-	if !leads || len(n.Members()) < 2 {
+	if members, err := n.Members(); !leads || err != nil || len(members) < 2 {
 		return
 	}
 	handed := make(chan error, 1)

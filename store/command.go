@@ -41,6 +41,7 @@ const (
 	// AllowBusy commands run while a script is busy.
 	AllowBusy
 	// MayReplicate commands are not writes but have effects on other nodes.
+	// COMMAND INFO does not show this flag.
 	MayReplicate
 	// MovableKeys commands have keys that the key specs do not tell.
 	MovableKeys
@@ -59,6 +60,9 @@ const (
 	NoAsyncLoading
 	// NoMandatoryKeys commands may be called without keys.
 	NoMandatoryKeys
+	// Keyspace commands belong to Redis's ACL category of that name although
+	// their group is not "generic", whose commands all do.
+	Keyspace
 )
 
 // KeyFlags say what a command does with the keys of one key spec
@@ -89,6 +93,7 @@ type KeySpec struct {
 	Step    int
 	NumKeys int
 	Flags   KeyFlags
+	Notes   string // a remark for COMMAND INFO
 }
 
 // Handler runs one command and returns its reply. It must validate before it
@@ -105,8 +110,13 @@ type Command struct {
 	Since   string // the Redis version that first had it
 	Summary string
 	Usage   string // arguments in the notation of the Redis documentation
-	Run     Handler
-	Sub     []Command
+	Tips    []string
+
+	Deprecated string // the Redis version that advised against it; "" if none did
+	ReplacedBy string // what to use instead of a deprecated command
+
+	Run Handler
+	Sub []Command
 
 	parent *Command // set by NewTable
 }

@@ -1,5 +1,10 @@
 package store
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Error is a client-visible error: its code, then its message, exactly as
 // Redis words it. The leading '-' is the encoder's business.
 type Error string
@@ -56,4 +61,21 @@ func ErrWrongArgs(name string) Error {
 }
 
 // ErrUnsupportedOption is EXPIRE's answer to an option that it does not know.
-func ErrUnsupportedOption(opt string) Error { return Error("ERR Unsupported option " + opt) }
+func ErrUnsupportedOption(opt string) Error {
+	return Error("ERR Unsupported option " + oneLine(opt))
+}
+
+// ErrIntRange is the answer to an integer outside the range of its use.
+func ErrIntRange(low, high int64) Error {
+	return Error("ERR value is out of range, value must between " +
+		strconv.FormatInt(low, 10) + " and " + strconv.FormatInt(high, 10))
+}
+
+// oneLine makes text of a client fit for an error line: as in Redis it ends
+// at a NUL, and line breaks become spaces or, at the end, nothing.
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\x00")
+	return lineBreaks.Replace(strings.TrimRight(s, "\r\n"))
+}
+
+var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")

@@ -124,3 +124,12 @@ func (h *Hash) clone() *Hash {
 	}
 	return &Hash{small: append(make([]Field, 0, len(h.small)+1), h.small...)}
 }
+
+// at returns the field at a place in the order of Each.
+func (h *Hash) at(i int) Field {
+	if h.big != nil {
+		f, _ := h.big.GetAt(i)
+		return f
+	}
+	return h.small[i]
+}

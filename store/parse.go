@@ -2,8 +2,6 @@ package store
 
 import (
 	"math"
-	"strconv"
-	"strings"
 	"unsafe"
 )
 
@@ -47,32 +45,12 @@ func ParseInt(b []byte) (int64, bool) {
 	return int64(n), true
 }
 
-// ParseFloat parses a float as Redis's string2d and strtold callers do: no
-// leading or trailing space, no NaN; hexadecimal and inf are allowed.
-func ParseFloat(b []byte) (float64, bool) {
-	s := bytesToString(b)
-	if s == "" || s[0] == ' ' || strings.ContainsRune(s, '_') {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		// C's strtod also takes hexadecimal floats without an exponent.
-		if strings.ContainsAny(s, "xX") && !strings.ContainsAny(s, "pP") {
-			if f, err = strconv.ParseFloat(s+"p0", 64); err == nil {
-				return f, true
-			}
-		}
-		return 0, false
-	}
-	if math.IsNaN(f) {
-		return 0, false
-	}
-	return f, true
-}
-
 // bytesToString views b as a string without copying. The result must not
 // outlive b.
 func bytesToString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// stringBytes views s as bytes without copying. They must not be changed.
+func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // equalFold compares an argument with an option word in lower case, without
 // allocating.

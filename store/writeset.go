@@ -67,6 +67,9 @@ type WriteSet struct {
 // Len returns the number of writes.
 func (w *WriteSet) Len() int { return w.n }
 
+// Size returns the length of the encoded writes in bytes.
+func (w *WriteSet) Size() int { return len(w.buf) }
+
 // Bytes returns the encoded writes; valid until the next change.
 func (w *WriteSet) Bytes() []byte { return w.buf }
 

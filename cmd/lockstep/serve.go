@@ -168,7 +168,7 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 
 // writeMetrics prints the node's figures in the Prometheus text format.
 func writeMetrics(w io.Writer, node *cluster.Node) {
-	s := node.Overview()
+	s := node.Status()
 	keys, deadlines := 0, 0
 	for db := range s.Keys {
 		keys, deadlines = keys+s.Keys[db], deadlines+s.Deadlines[db]
