@@ -61,9 +61,6 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return took, nil
 		}
 		took++
-		if r.finished.Load() {
-			continue
-		}
 		txn.SetNow(s.node.clock.now())
 		r.replies = r.replies[:0]
 		if err := s.evaluateOne(txn, r); err != nil {

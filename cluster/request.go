@@ -58,11 +58,15 @@ type batch struct {
 	number   uint64
 	prev     uint64 // sequence number it was evaluated on
 	requests []*request
-	resolved atomic.Bool
+	finished atomic.Bool
 }
 
-// finish completes every request of the batch.
+// finish completes every request of the batch. Only the first call counts: the
+// requests may be in use again by the time of a second one.
 func (b *batch) finish(err error) {
+	if !b.finished.CompareAndSwap(false, true) {
+		return
+	}
 	for _, r := range b.requests {
 		r.complete(err)
 	}
