@@ -1,8 +1,7 @@
 # `make test` is everything that CI runs. See README.md.
 
-GO        ?= go
-FUZZTIME  ?= 5s
-export CGO_ENABLED = 1
+GO       ?= go
+FUZZTIME ?= 5s
 
 .PHONY: build test check race fuzz conformance failover bench clean
 
@@ -12,32 +11,36 @@ build:
 test: check race fuzz conformance
 
 check:
-	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt -w $$fmt"; exit 1; fi
+	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "run: gofmt -w" $$fmt; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
+# The race detector needs a C compiler.
 race:
-	GORACE=halt_on_error=1 $(GO) test -race -timeout 15m ./...
+	@if command -v $${CC:-gcc} >/dev/null; then \
+	  CGO_ENABLED=1 GORACE=halt_on_error=1 $(GO) test -race -timeout 15m ./...; \
+	elif [ "$$CI" = true ]; then echo "gcc is not installed: CI runs the race detector"; exit 1; \
+	else echo "gcc is not installed: skipping the race detector"; $(GO) test -timeout 15m ./...; fi
 
 # Every fuzz target for a short while, one after the other.
 fuzz:
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
 	  done; \
 	done
 
 # The suites of foreign clients, against one node and against three.
-conformance: build
-	conformance/run.sh ./lockstep
+conformance:
+	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 20m -v ./conformance/clients
 
-# Twenty kills of the leader, then one of all three nodes: docs/failover.md.
-failover: build
-	conformance/failover.sh ./lockstep 20
+# Twenty kills of the leader; make test does two.
+failover:
+	LOCKSTEP_FAILOVERS=20 $(GO) test -count=1 -timeout 20m -v -run 'TestLeaderKilled|TestAllKilled|TestCleanStop' ./cmd/lockstep
 
-# Beside redis-server, in one run: docs/performance.md.
+# Beside redis-server, in one run.
 bench: build
 	bench/compare.sh ./lockstep
 
 clean:
-	rm -rf lockstep lockstep-data conformance/java/*/target conformance/java/target
+	rm -rf lockstep lockstep-data conformance/java/target conformance/java/*/target
