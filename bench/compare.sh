@@ -69,7 +69,7 @@ slots=(0 1 2 3 "$leader")
 rate() {
   local p=$1
   shift
-  redis-benchmark -p "$p" -c "$clients" -n "$requests" -r 1000000000 --csv "$@" 2>/dev/null |
+  redis-benchmark -p "$p" -c "$clients" -n "$requests" -r "$((2 * requests))" --csv "$@" 2>/dev/null |
     awk -F'","' 'END {print $2}'
 }
 measure() { # FILE SLOT
