@@ -1,6 +1,10 @@
 package store
 
-import "github.com/tidwall/btree"
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
 
 // Limits of the compact form, the defaults of Redis's
 // hash-max-listpack-entries and hash-max-listpack-value.
@@ -74,6 +78,8 @@ func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }
 
+// set copies the name if the field is new; the value must be a string of its
+// own.
 func (h *Hash) set(name, value string) {
 	if h.big == nil {
 		for i := range h.small {
@@ -85,13 +91,20 @@ func (h *Hash) set(name, value string) {
 				return
 			}
 		}
-		h.small = append(h.small, Field{Name: name, Value: value})
+		h.small = append(h.small, Field{Name: strings.Clone(name), Value: value})
 		if len(h.small) > compactEntries || len(name) > compactValue || len(value) > compactValue {
 			h.grow()
 		}
 		return
 	}
-	h.big.Set(Field{Name: name, Value: value, hash: hashOf(name)})
+	f := Field{Name: name, hash: hashOf(name)}
+	if old, ok := h.big.Get(f); ok {
+		f.Name = old.Name
+	} else {
+		f.Name = strings.Clone(name)
+	}
+	f.Value = value
+	h.big.Set(f)
 }
 
 // grow changes to the tree form. As in Redis there is no way back.

@@ -89,11 +89,9 @@ func (t *Txn) put(db int, e *Entry) {
 }
 
 func (t *Txn) remove(db int, key string) {
-	v := &t.views[db]
-	if _, pending := v.over[key]; !pending && (v.base == nil || v.base.get(key) == nil) {
-		return
+	if e := t.peek(db, key); e != nil {
+		t.replace(db, e.key, nil)
 	}
-	t.replace(db, ownKey(key), nil)
 }
 
 func (t *Txn) setDeadline(db int, key string, at int64) {

@@ -146,8 +146,13 @@ func (r *snapReader) str() string {
 	if r.err != nil {
 		return ""
 	}
-	b := make([]byte, n)
-	_, r.err = io.ReadFull(r.Reader, b)
+	// Memory is taken as the bytes come in: the length may be corrupt.
+	var b []byte
+	for uint64(len(b)) < n && r.err == nil {
+		from := len(b)
+		b = append(b, make([]byte, min(n-uint64(from), 1<<16))...)
+		_, r.err = io.ReadFull(r.Reader, b[from:])
+	}
 	return bytesToString(b)
 }
 
@@ -207,6 +212,9 @@ func (r *snapReader) entry(tag byte) *Entry {
 	compact := r.int() != 0
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		e.fields.set(r.str(), r.str())
+	}
+	if r.err == nil && e.fields.Len() == 0 {
+		r.err = errors.New("a hash without fields")
 	}
 	if !compact && e.fields.Compact() {
 		e.fields.grow()

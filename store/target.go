@@ -31,30 +31,38 @@ func setString(t target, db int, key, value string, deadline int64) {
 	t.setDeadline(db, key, deadline)
 }
 
-func hashSet(t target, db int, key, field, value string) {
+// hashSet sets a field. It reports false, and does nothing, if the key is not
+// a hash: commands rule that out, a corrupt log may not.
+func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
 		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeHash, fields: &Hash{}}
 		e.fields.set(field, value)
 		t.stamp(e, true, false)
 		t.put(db, e)
-		return
+		return true
+	}
+	if e.typ != TypeHash {
+		return false
 	}
 	e.fields.set(field, value)
 	t.stamp(e, false, false)
+	return true
 }
 
-// hashDelete removes a field; the key goes with its last one.
-func hashDelete(t target, db int, key, field string) {
+// hashDelete removes a field; the key goes with its last one. It reports
+// false if the key is not a hash.
+func hashDelete(t target, db int, key, field string) bool {
 	e := t.mutable(db, key)
-	if e == nil {
-		return
+	if e == nil || e.typ != TypeHash {
+		return e == nil
 	}
 	e.fields.remove(field)
 	t.stamp(e, false, false)
 	if e.fields.Len() == 0 {
 		t.remove(db, key)
 	}
+	return true
 }
 
 func moveKey(t target, db int, key string, toDB int, name string, keep bool) {

@@ -194,7 +194,8 @@ func (t *Txn) SetDeadline(db int, key []byte, at int64) {
 	t.setDeadline(db, bytesToString(key), at)
 }
 
-// HashSet sets a field of a hash, creating the key. The key must not hold
+// HashSet sets a field of a hash, creating the key. The value must be a string
+// of its own; key and field are copied if they are kept. The key must not hold
 // another type.
 func (t *Txn) HashSet(db int, key []byte, field, value string) {
 	k := bytesToString(key)

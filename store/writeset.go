@@ -150,7 +150,7 @@ func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 			return fmt.Errorf("%w: unknown operation %d", ErrCorrupt, o)
 		}
 		if d.bad {
-			return fmt.Errorf("%w: operation %d is cut short or out of range", ErrCorrupt, o)
+			return fmt.Errorf("%w: operation %d is cut short, out of range or on a key of another type", ErrCorrupt, o)
 		}
 	}
 	return nil
@@ -177,11 +177,11 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		}
 	case opHashSet:
 		if key, field, value := d.str(), d.str(), d.str(); !d.bad {
-			hashSet(t, db, key, string([]byte(field)), string([]byte(value)))
+			d.bad = !hashSet(t, db, key, field, string([]byte(value)))
 		}
 	case opHashDelete:
 		if key, field := d.str(), d.str(); !d.bad {
-			hashDelete(t, db, key, field)
+			d.bad = !hashDelete(t, db, key, field)
 		}
 	case opPublish:
 		if kind, channel, msg := d.int(), d.str(), d.str(); !d.bad && sink != nil {

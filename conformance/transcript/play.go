@@ -1,0 +1,272 @@
+package transcript
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// Target is a server under test. It is empty, or may be emptied, when a file begins.
+type Target interface {
+	// Dial opens a new client connection.
+	Dial() (net.Conn, error)
+	// Advance lets d pass on the server's clock: by sleeping, or by moving a clock that the test owns.
+	Advance(d time.Duration)
+}
+
+// Configurable is a Target that can start a server with given settings (pairs of name and value, named as in
+// redis.conf), for the files that have @server lines. The function returned stops that server.
+type Configurable interface {
+	With(settings [][2]string) (Target, func(), error)
+}
+
+// ErrNotConfigurable is what playing a file with @server lines gives on a Target that is not Configurable.
+var ErrNotConfigurable = errors.New("the file needs a server with settings of its own, which this target cannot start")
+
+const (
+	// quiet is how long a recording waits after raw bytes for one more reply.
+	quiet = 250 * time.Millisecond
+	// firstConn is the connection that a file begins on.
+	firstConn = "main"
+)
+
+// Mismatch is a reply that differs from the golden one.
+type Mismatch struct {
+	File      string
+	Line      int
+	Source    string
+	Want, Got []string
+}
+
+func (m Mismatch) String() string {
+	return fmt.Sprintf("%s:%d: %s\n want: %s\n  got: %s", m.File, m.Line, m.Source,
+		strings.Join(m.Want, "\n       "), strings.Join(m.Got, "\n       "))
+}
+
+// Check plays the file and returns what differs from its golden replies. The error tells why the file could not be
+// played to its end; the mismatches before it are returned too.
+func Check(f *File, t Target) ([]Mismatch, error) {
+	var diffs []Mismatch
+	err := play(f, t, false, func(s *Step, got []string) {
+		if strings.Join(s.Reply, "\n") != strings.Join(got, "\n") {
+			diffs = append(diffs, Mismatch{f.Name, s.Line, s.Source, s.Reply, got})
+		}
+	})
+	return diffs, err
+}
+
+// Record plays the file and replaces its golden replies by what the target answers.
+func Record(f *File, t Target) error {
+	return play(f, t, true, func(s *Step, got []string) { s.Reply = got })
+}
+
+// TB is the part of testing.TB that Run needs.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
+// Run plays the file and fails the test for every reply that is not the golden one.
+func Run(t TB, f *File, target Target) {
+	t.Helper()
+	diffs, err := Check(f, target)
+	for _, d := range diffs {
+		t.Errorf("%s", d)
+	}
+	switch {
+	case errors.Is(err, ErrNotConfigurable):
+		t.Skipf("%v", err)
+	case err != nil:
+		t.Errorf("%v", err)
+	}
+}
+
+// player is the state of one file being played.
+type player struct {
+	target    Target
+	recording bool
+	control   *wire // for the player's own questions, never for a step
+	conns     map[string]*wire
+	order     []string // names of conns, oldest first
+	cur       *wire
+}
+
+// play runs every step and hands each reply to see.
+func play(f *File, t Target, recording bool, see func(*Step, []string)) error {
+	if len(f.Server) > 0 {
+		c, ok := t.(Configurable)
+		if !ok {
+			return fmt.Errorf("%s: %w", f.Name, ErrNotConfigurable)
+		}
+		own, stop, err := c.With(f.Server)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		defer stop()
+		t = own
+	}
+	p := &player{target: t, recording: recording, conns: map[string]*wire{}}
+	defer p.close()
+	if err := p.start(); err != nil {
+		return fmt.Errorf("%s: start: %w", f.Name, err)
+	}
+	for i := range f.Steps {
+		s := &f.Steps[i]
+		got, err := p.step(s)
+		if err != nil {
+			return fmt.Errorf("%s:%d: %s: %w", f.Name, s.Line, s.Source, err)
+		}
+		if s.Kind.Replies() {
+			see(s, got)
+		}
+	}
+	if err := p.finish(); err != nil {
+		return fmt.Errorf("%s: end: %w", f.Name, err)
+	}
+	return nil
+}
+
+// start empties the server and opens the first connection.
+func (p *player) start() error {
+	conn, err := p.target.Dial()
+	if err != nil {
+		return err
+	}
+	p.control = newWire(conn)
+	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
+		v, err := p.control.ask(cmd...)
+		if err != nil {
+			return err
+		}
+		if v.Type == '-' {
+			return fmt.Errorf("%s: %s", cmd[0], v.Text)
+		}
+	}
+	return p.use(firstConn)
+}
+
+// use makes the named connection current; a name not met before is dialed.
+func (p *player) use(name string) error {
+	w, ok := p.conns[name]
+	if !ok {
+		conn, err := p.target.Dial()
+		if err != nil {
+			return err
+		}
+		w = newWire(conn)
+		p.conns[name] = w
+		p.order = append(p.order, name)
+	}
+	p.cur = w
+	return nil
+}
+
+// finish checks that no connection has a reply that no step asked for, and takes every connection's subscriptions off
+// the server, so that the next file does not meet them. RESET does both: it is answered in any state.
+func (p *player) finish() error {
+	for _, name := range p.order {
+		w := p.conns[name]
+		if w.closed {
+			continue
+		}
+		v, err := w.ask("RESET")
+		if err != nil {
+			return fmt.Errorf("connection %s: RESET: %w", name, err)
+		}
+		if v.Type != '+' || v.Text != "RESET" {
+			return fmt.Errorf("connection %s has a reply that no step asked for: %s", name, strings.Join(v.Lines(), " "))
+		}
+	}
+	return nil
+}
+
+func (p *player) close() {
+	for _, w := range p.conns {
+		w.shut()
+	}
+	if p.control != nil {
+		p.control.shut()
+	}
+}
+
+// step does what one line asks and returns the rendered reply.
+func (p *player) step(s *Step) ([]string, error) {
+	switch s.Kind {
+	case Command, Hello:
+		args, err := p.expandAll(s.Args)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.cur.send(AppendCommand(nil, args...)); err != nil || s.Mods.NoReply {
+			return nil, err
+		}
+		return p.one(s)
+	case Raw:
+		if err := p.cur.send(s.Bytes); err != nil || s.Mods.NoReply {
+			return nil, err
+		}
+		return p.some(s)
+	case Push:
+		return p.one(s)
+	case Conn:
+		return nil, p.use(s.Args[0])
+	case Advance:
+		p.target.Advance(s.Wait)
+	case Sleep:
+		time.Sleep(s.Wait)
+	}
+	return nil, nil
+}
+
+// one reads a single value, or the close of the connection.
+func (p *player) one(s *Step) ([]string, error) {
+	v, err := p.cur.read()
+	if errors.Is(err, io.EOF) {
+		return []string{closed}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := s.lines(v)
+	for _, l := range lines {
+		if !isReply(l) {
+			return nil, fmt.Errorf("@sub yields a line that would not be read back as a reply: %q", l)
+		}
+	}
+	return lines, nil
+}
+
+// some reads the replies to raw bytes: when recording all that come until it is quiet, when checking as many as the
+// golden reply has.
+func (p *player) some(s *Step) ([]string, error) {
+	var out []string
+	for n := topLevel(s.Reply); p.recording || n > 0; n-- {
+		if p.recording && !p.cur.pending(quiet) {
+			return out, nil
+		}
+		lines, err := p.one(s)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, lines...)
+		if p.cur.closed {
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// topLevel counts the values, and the close, in a rendered reply.
+func topLevel(lines []string) int {
+	n := 0
+	for _, l := range lines {
+		if !strings.HasPrefix(l, " ") {
+			n++
+		}
+	}
+	return n
+}

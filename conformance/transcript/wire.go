@@ -1,0 +1,98 @@
+package transcript
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// readTimeout bounds the wait for one reply: a reply that is late by so much is missing.
+const readTimeout = 10 * time.Second
+
+// wire is one connection and what has arrived on it.
+type wire struct {
+	conn   net.Conn
+	r      *bufio.Reader
+	closed bool
+}
+
+func newWire(conn net.Conn) *wire { return &wire{conn: conn, r: bufio.NewReader(conn)} }
+
+// send writes to the connection. That the server has closed it already is for the next read to tell: its last reply may
+// still be waiting.
+func (w *wire) send(b []byte) error {
+	if w.closed {
+		return errors.New("the connection is closed")
+	}
+	_, err := w.conn.Write(b)
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+func (w *wire) read() (Value, error) {
+	var v Value
+	err := w.within(readTimeout, func() (err error) {
+		v, err = ReadValue(w.r)
+		return err
+	})
+	return v, err
+}
+
+func (w *wire) ask(args ...string) (Value, error) {
+	if err := w.send(AppendCommand(nil, args...)); err != nil {
+		return Value{}, err
+	}
+	return w.read()
+}
+
+// pending tells whether anything, a close included, arrives within d.
+func (w *wire) pending(d time.Duration) bool {
+	err := w.within(d, func() error {
+		_, err := w.r.Peek(1)
+		return err
+	})
+	return err == nil || w.closed
+}
+
+// within bounds a read. It does not ask for the time, since in this module only the cluster's clock does: a timer moves
+// the deadline into the past.
+func (w *wire) within(d time.Duration, read func() error) error {
+	fired := make(chan struct{})
+	timer := time.AfterFunc(d, func() {
+		defer close(fired)
+		// A connection that refuses a deadline is a closed one, which ends the read as well.
+		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
+	})
+	err := read()
+	if !timer.Stop() {
+		<-fired
+		_ = w.conn.SetReadDeadline(time.Time{})
+	}
+	if isGone(err) {
+		w.closed = true
+		return io.EOF
+	}
+	var ne net.Error
+	if errors.As(err, &ne) && ne.Timeout() {
+		return fmt.Errorf("no reply within %v", d)
+	}
+	return err
+}
+
+// isGone tells whether err means that the other end has closed. A server that closes with unread input resets the
+// connection, which is the same to a client.
+func isGone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+func (w *wire) shut() {
+	w.closed = true
+	// Nothing is left to be lost: every reply has been read or is of no interest.
+	_ = w.conn.Close()
+}

@@ -1,0 +1,47 @@
+package luavm
+
+import (
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// stringArithmetic are the operators on operands of which one is a string.
+var stringArithmetic = map[string]func(a, b float64) float64{
+	"__add": func(a, b float64) float64 { return a + b },
+	"__sub": func(a, b float64) float64 { return a - b },
+	"__mul": func(a, b float64) float64 { return a * b },
+	"__div": func(a, b float64) float64 { return a / b },
+	"__mod": func(a, b float64) float64 { return a - math.Floor(a/b)*b },
+	"__pow": math.Pow,
+	"__unm": func(a, _ float64) float64 { return -a },
+}
+
+// arithmetic is C Lua's Arith: numbers first, then the metamethods of the
+// operands, else an error.
+func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) float64) int {
+	a, b := L.Get(1), L.Get(2)
+	if event == "__unm" {
+		b = a
+	}
+	x, aOK := toNumber(a)
+	y, bOK := toNumber(b)
+	if aOK && bOK {
+		L.Push(lua.LNumber(op(float64(x), float64(y))))
+		return 1
+	}
+	for _, v := range [...]lua.LValue{a, b} {
+		if fn, ok := e.metafield(L, v, event).(*lua.LFunction); ok {
+			L.Push(e.call1(L, fn, a, b))
+			return 1
+		}
+	}
+	f := topFrame(L).Parent
+	inst := f.inst()
+	reg, bad := argB(inst), a
+	if aOK {
+		reg, bad = argC(inst), b
+	}
+	e.throw(L, typeError(f, reg, bad, "perform arithmetic on"))
+	return 0
+}

@@ -1,0 +1,140 @@
+package luavm
+
+import (
+	"fmt"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// library is what a library exports: functions by name.
+type library map[string]func(*Engine, *lua.LState) int
+
+// This file is C Lua's auxiliary library: how functions check their arguments,
+// and what they say when these are wrong.
+
+// calleeName is how the caller of the running function names it.
+func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
+	f := topFrame(L)
+	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {
+		return "", ""
+	}
+	caller := f.Parent
+	switch inst := caller.inst(); opOf(inst) {
+	case lua.OP_CALL, lua.OP_TAILCALL, lua.OP_TFORLOOP:
+		return objectName(caller.Fn.Proto, caller.Pc-1, argA(inst))
+	}
+	return "", ""
+}
+
+// argError is luaL_argerror.
+func (e *Engine) argError(L *lua.LState, n int, extra string) {
+	kind, name := e.calleeName(L)
+	if kind == "method" {
+		n--
+		if n == 0 {
+			e.throw(L, "calling '"+name+"' on bad self ("+extra+")")
+		}
+	}
+	if kind == "" {
+		name = "?"
+	}
+	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
+}
+
+func (e *Engine) typeMismatch(L *lua.LState, n int, want string) {
+	got := "no value"
+	if n <= L.GetTop() {
+		got = typeName(L.Get(n))
+	}
+	e.argError(L, n, want+" expected, got "+got)
+}
+
+func (e *Engine) checkAny(L *lua.LState, n int) lua.LValue {
+	if n > L.GetTop() {
+		e.argError(L, n, "value expected")
+	}
+	return L.Get(n)
+}
+
+func (e *Engine) checkString(L *lua.LState, n int) string {
+	if s, ok := L.Get(n).(lua.LString); ok {
+		return string(s)
+	}
+	s, ok := toString(L.Get(n))
+	if !ok {
+		e.typeMismatch(L, n, "string")
+	}
+	return s
+}
+
+func (e *Engine) optString(L *lua.LState, n int, def string) string {
+	if L.Get(n) == lua.LNil {
+		return def
+	}
+	return e.checkString(L, n)
+}
+
+func (e *Engine) checkNumber(L *lua.LState, n int) lua.LNumber {
+	v, ok := toNumber(L.Get(n))
+	if !ok {
+		e.typeMismatch(L, n, "number")
+	}
+	return v
+}
+
+func (e *Engine) checkInt(L *lua.LState, n int) int { return toInt(e.checkNumber(L, n)) }
+
+func (e *Engine) optInt(L *lua.LState, n, def int) int {
+	if L.Get(n) == lua.LNil {
+		return def
+	}
+	return e.checkInt(L, n)
+}
+
+func (e *Engine) checkTable(L *lua.LState, n int) *lua.LTable {
+	t, ok := L.Get(n).(*lua.LTable)
+	if !ok {
+		e.typeMismatch(L, n, "table")
+	}
+	return t
+}
+
+func (e *Engine) checkFunction(L *lua.LState, n int) *lua.LFunction {
+	f, ok := L.Get(n).(*lua.LFunction)
+	if !ok {
+		e.typeMismatch(L, n, "function")
+	}
+	return f
+}
+
+// writable refuses a table that scripts may not change.
+func (e *Engine) writable(L *lua.LState, t *lua.LTable) *lua.LTable {
+	if e.isReadonly(t) {
+		e.throwHere(L, msgReadonlyTable)
+	}
+	return t
+}
+
+// call calls a function and returns its first result.
+func (e *Engine) call1(L *lua.LState, fn lua.LValue, args ...lua.LValue) lua.LValue {
+	L.Push(fn)
+	for _, a := range args {
+		L.Push(a)
+	}
+	L.Call(len(args), 1)
+	v := L.Get(-1)
+	L.Pop(1)
+	return v
+}
+
+// metafield returns a field of a value's metatable, or nil.
+func (e *Engine) metafield(L *lua.LState, v lua.LValue, name string) lua.LValue {
+	t, ok := v.(*lua.LTable)
+	if !ok {
+		return lua.LNil
+	}
+	if mt, ok := t.Metatable.(*lua.LTable); ok {
+		return mt.RawGetString(name)
+	}
+	return lua.LNil
+}

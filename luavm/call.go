@@ -1,0 +1,112 @@
+package luavm
+
+import (
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+const (
+	// callCost is what a command called by a script is taken to allocate, and
+	// callSteps how many instructions it counts for.
+	callCost  = 256
+	callSteps = 16
+	// keepBuffer is how large the argument buffer may stay between calls.
+	keepBuffer = 64 << 10
+)
+
+// redisCall is redis.call and redis.pcall: the same command table, the same
+// transaction, and the checks of Redis's scriptCall in its order.
+func (e *Engine) redisCall(L *lua.LState, raises bool) int {
+	if L.GetTop() == 0 {
+		return e.refuse(L, raises, e.errorTable(L, msgNoArguments))
+	}
+	args, ok := e.arguments(L)
+	if !ok {
+		return e.refuse(L, raises, e.errorTable(L, msgArgumentTypes))
+	}
+	cmd, text := e.verify(args)
+	if text != "" {
+		return e.refuse(L, raises, markCounted(e.errorTable(L, text)))
+	}
+	e.work(callSteps)
+	if cmd.Is(store.Write) {
+		e.wrote()
+		if e.state.Load()&stateKilled != 0 {
+			e.halt(msgKilled)
+		}
+	}
+	e.call.Cmd, e.call.Args, e.call.RESP = cmd, args, e.resp
+	run := cmd.Run
+	if run == nil {
+		run = e.opts.Local
+	}
+	r := run(&e.call)
+	if r.IsError() {
+		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
+	}
+	L.Push(e.toLua(L, &r))
+	return 1
+}
+
+// refuse raises or returns an error.
+func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
+	if raises {
+		e.throwValue(L, t)
+	}
+	L.Push(t)
+	return 1
+}
+
+// markCounted sets the field by which Redis knows that an error is in its
+// statistics already; scripts can see it.
+func markCounted(t *lua.LTable) *lua.LTable {
+	t.RawSetString("ignore_error_stats_update", lua.LTrue)
+	return t
+}
+
+// verify finds the command and decides whether a script may call it; text is
+// why not.
+func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
+	cmd, known := e.table.Resolve(args)
+	switch {
+	case cmd == nil, !known && len(args) > 1:
+		return nil, msgUnknownCommand
+	case !known, !cmd.ArityOK(len(args)):
+		return nil, msgCommandArity
+	case cmd.Is(store.NoScript), cmd.Run == nil && e.opts.Local == nil:
+		return nil, msgNotAllowed
+	case e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0:
+		return nil, msgReadonlyScript
+	}
+	return cmd, ""
+}
+
+// arguments turns the arguments of the running function into those of a
+// command. They are good until the next call.
+func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
+	n := L.GetTop()
+	args, buf := e.args[:0], e.argBuf[:0]
+	size := int64(callCost)
+	for i := 1; i <= n; i++ {
+		from := len(buf)
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			size += int64(len(v))
+			e.charge(int64(len(v)))
+			buf = append(buf, v...)
+		case lua.LNumber:
+			buf = formatArgument(buf, v)
+		default:
+			return nil, false
+		}
+		args = append(args, buf[from:len(buf):len(buf)])
+	}
+	e.charge(size)
+	e.args = args
+	e.argBuf = buf
+	if cap(buf) > keepBuffer {
+		e.argBuf = nil
+	}
+	return args, true
+}

@@ -1,0 +1,317 @@
+package luavm
+
+import (
+	"fmt"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// Tokens of JSON, named as cjson's error messages name them.
+const (
+	tokenObject    = "T_OBJ_BEGIN"
+	tokenObjectEnd = "T_OBJ_END"
+	tokenArray     = "T_ARR_BEGIN"
+	tokenArrayEnd  = "T_ARR_END"
+	tokenString    = "T_STRING"
+	tokenNumber    = "T_NUMBER"
+	tokenBoolean   = "T_BOOLEAN"
+	tokenNull      = "T_NULL"
+	tokenColon     = "T_COLON"
+	tokenComma     = "T_COMMA"
+	tokenEnd       = "T_END"
+	tokenError     = "T_ERROR"
+)
+
+var jsonPunctuation = map[byte]string{
+	'{': tokenObject, '}': tokenObjectEnd, '[': tokenArray, ']': tokenArrayEnd, ':': tokenColon, ',': tokenComma,
+}
+
+// jsonDecoder reads one value.
+type jsonDecoder struct {
+	e     *Engine
+	L     *lua.LState
+	c     *jsonConfig
+	s     string
+	i     int // where the next token begins
+	depth int
+
+	kind  string
+	at    int        // where the token began
+	value lua.LValue // of strings, numbers and booleans
+	wrong string     // what is wrong with an error token
+}
+
+func (e *Engine) jsonDecode(L *lua.LState, c *jsonConfig) int {
+	if L.GetTop() != 1 {
+		e.argError(L, 1, "expected 1 argument")
+	}
+	s := e.checkString(L, 1)
+	if len(s) >= 2 && (s[0] == 0 || s[1] == 0) {
+		e.throw(L, "JSON parser does not support UTF-16 or UTF-32")
+	}
+	e.charge(int64(len(s)))
+	d := &jsonDecoder{e: e, L: L, c: c, s: s}
+	d.next()
+	v := d.parse()
+	d.next()
+	if d.kind != tokenEnd {
+		d.expected("the end")
+	}
+	L.Push(v)
+	return 1
+}
+
+func (d *jsonDecoder) expected(what string) {
+	found := d.kind
+	if found == tokenError {
+		found = d.wrong
+	}
+	d.e.throw(d.L, fmt.Sprintf("Expected %s but found %s at character %d", what, found, d.at+1))
+}
+
+func (d *jsonDecoder) parse() lua.LValue {
+	switch d.kind {
+	case tokenString, tokenNumber, tokenBoolean:
+		return d.value
+	case tokenObject:
+		return d.object()
+	case tokenArray:
+		return d.array()
+	case tokenNull:
+		return d.e.null
+	}
+	d.expected("value")
+	return nil
+}
+
+func (d *jsonDecoder) descend() {
+	d.depth++
+	d.e.charge(100)
+	if d.depth > d.c.decodeDepth {
+		d.e.throw(d.L, fmt.Sprintf("Found too many nested data structures (%d) at character %d", d.depth, d.i))
+	}
+}
+
+func (d *jsonDecoder) object() lua.LValue {
+	d.descend()
+	t := d.L.CreateTable(0, 0)
+	d.next()
+	if d.kind == tokenObjectEnd {
+		d.depth--
+		return t
+	}
+	for {
+		if d.kind != tokenString {
+			d.expected("object key string")
+		}
+		key := d.value
+		d.next()
+		if d.kind != tokenColon {
+			d.expected("colon")
+		}
+		d.next()
+		d.e.charge(100)
+		t.RawSet(key, d.parse())
+		d.next()
+		if d.kind == tokenObjectEnd {
+			d.depth--
+			return t
+		}
+		if d.kind != tokenComma {
+			d.expected("comma or object end")
+		}
+		d.next()
+	}
+}
+
+func (d *jsonDecoder) array() lua.LValue {
+	d.descend()
+	t := d.L.CreateTable(0, 0)
+	d.next()
+	if d.kind == tokenArrayEnd {
+		d.depth--
+		return t
+	}
+	for i := 1; ; i++ {
+		t.RawSetInt(i, d.parse())
+		d.next()
+		if d.kind == tokenArrayEnd {
+			d.depth--
+			return t
+		}
+		if d.kind != tokenComma {
+			d.expected("comma or array end")
+		}
+		d.next()
+	}
+}
+
+func (d *jsonDecoder) fail(why string, at int) {
+	d.kind, d.wrong, d.at = tokenError, why, at
+}
+
+// next reads the next token.
+func (d *jsonDecoder) next() {
+	d.e.work(1)
+	d.e.charge(32)
+	for d.i < len(d.s) && strings.IndexByte(" \t\n\r", d.s[d.i]) >= 0 {
+		d.i++
+	}
+	d.at = d.i
+	// cjson reads a C string: a zero byte is its end, wherever it stands.
+	if d.i >= len(d.s) || d.s[d.i] == 0 {
+		d.kind = tokenEnd
+		if d.i < len(d.s) {
+			d.fail("invalid token", d.i)
+		}
+		return
+	}
+	c := d.s[d.i]
+	if kind, ok := jsonPunctuation[c]; ok {
+		d.kind = kind
+		d.i++
+		return
+	}
+	switch {
+	case c == '"':
+		d.str()
+	case c == '-' || isDigit(c):
+		if d.c.decodeInvalid == invalidRefused && invalidNumber(d.s[d.i:]) {
+			d.fail("invalid number", d.i)
+			return
+		}
+		d.number()
+	case d.word("true", tokenBoolean, lua.LTrue), d.word("false", tokenBoolean, lua.LFalse),
+		d.word("null", tokenNull, nil):
+	case d.c.decodeInvalid != invalidRefused && invalidNumber(d.s[d.i:]):
+		d.number()
+	default:
+		d.fail("invalid token", d.i)
+	}
+}
+
+func (d *jsonDecoder) word(w, kind string, v lua.LValue) bool {
+	if !strings.HasPrefix(d.s[d.i:], w) {
+		return false
+	}
+	d.kind, d.value = kind, v
+	d.i += len(w)
+	return true
+}
+
+// invalidNumber recognises what strtod reads and JSON does not allow: leading
+// zeros, hexadecimal, infinity, NaN.
+func invalidNumber(s string) bool {
+	if s[0] == '+' {
+		return true
+	}
+	s = strings.TrimPrefix(s, "-")
+	if s == "" {
+		return false
+	}
+	switch c := s[0]; {
+	case c == '0':
+		return len(s) > 1 && (s[1]|0x20 == 'x' || isDigit(s[1]))
+	case isDigit(c):
+		return false
+	}
+	low := strings.ToLower(s[:min(len(s), 3)])
+	return low == "inf" || low == "nan"
+}
+
+// number reads the longest prefix that strtod would.
+func (d *jsonDecoder) number() {
+	end := d.i
+	for end < len(d.s) && (isAlpha(d.s[end]) || isDigit(d.s[end]) || strings.IndexByte("+-.", d.s[end]) >= 0) {
+		end++
+	}
+	for ; end > d.i; end-- {
+		if n, ok := parseNumber(d.s[d.i:end]); ok {
+			d.kind, d.value = tokenNumber, n
+			d.i = end
+			return
+		}
+	}
+	d.fail("invalid number", d.i)
+}
+
+var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
+
+func (d *jsonDecoder) str() {
+	var b strings.Builder
+	i := d.i + 1
+	for {
+		if i >= len(d.s) {
+			d.fail("unexpected end of string", i)
+			return
+		}
+		c := d.s[i]
+		if c == '"' {
+			break
+		}
+		if c != '\\' {
+			b.WriteByte(c)
+			i++
+			continue
+		}
+		if i+1 < len(d.s) && d.s[i+1] == 'u' {
+			text, n := unescape(d.s[i:])
+			if n == 0 {
+				d.fail("invalid unicode escape code", i)
+				return
+			}
+			b.WriteString(text)
+			i += n
+			continue
+		}
+		var plain byte
+		ok := false
+		if i+1 < len(d.s) {
+			plain, ok = jsonEscapes[d.s[i+1]]
+		}
+		if !ok {
+			d.fail("invalid escape code", i)
+			return
+		}
+		b.WriteByte(plain)
+		i += 2
+	}
+	d.i = i + 1
+	d.e.charge(int64(b.Len()))
+	d.kind, d.value = tokenString, lua.LString(b.String())
+}
+
+// unescape reads \uXXXX, or two of them that are a surrogate pair; n is how
+// many bytes it read, 0 if they are wrong.
+func unescape(s string) (text string, n int) {
+	first, ok := hex4(s)
+	switch {
+	case !ok || first&0xfc00 == 0xdc00:
+		return "", 0
+	case first&0xf800 != 0xd800:
+		return encodeRune(first), 6
+	}
+	second, ok := hex4(s[6:])
+	if !ok || second&0xfc00 != 0xdc00 {
+		return "", 0
+	}
+	return encodeRune((first&0x3ff<<10 | second&0x3ff) + 0x10000), 12
+}
+
+func hex4(s string) (int, bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	n := 0
+	for i := 2; i < 6; i++ {
+		d := digitValue(s[i])
+		if d > 15 {
+			return 0, false
+		}
+		n = n<<4 | d
+	}
+	return n, true
+}
+
+func encodeRune(r int) string { return string(rune(r)) }

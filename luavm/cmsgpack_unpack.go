@@ -1,0 +1,160 @@
+package luavm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// unpackDepth bounds how deep nested data is unpacked; C Lua's stack bounds it
+// there.
+const unpackDepth = 2000
+
+func (e *Engine) msgpackUnpack(L *lua.LState) int {
+	return e.unpackFull(L, e.checkString(L, 1), 0, 0)
+}
+
+func (e *Engine) msgpackUnpackOne(L *lua.LState) int {
+	s := e.checkString(L, 1)
+	return e.unpackFull(L, s, 1, e.optInt(L, 2, 0))
+}
+
+func (e *Engine) msgpackUnpackLimit(L *lua.LState) int {
+	s := e.checkString(L, 1)
+	return e.unpackFull(L, s, e.checkInt(L, 2), e.optInt(L, 3, 0))
+}
+
+func (e *Engine) unpackFull(L *lua.LState, s string, limit, offset int) int {
+	if offset < 0 || limit < 0 {
+		// The length stands where the limit should: so it does in Redis.
+		e.throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", offset, len(s)))
+	}
+	if offset > len(s) {
+		e.throw(L, fmt.Sprintf("Start offset %d greater than input length %d.", offset, len(s)))
+	}
+	all := limit == 0 && offset == 0
+	u := unpacker{e: e, L: L, s: s, i: offset}
+	var values []lua.LValue
+	for u.i < len(s) && (all || len(values) < limit) {
+		if len(values) >= maxStack-10 {
+			e.throw(L, "stack overflow (in function mp_unpack_full)")
+		}
+		values = append(values, u.value(0))
+	}
+	n := len(values)
+	if !all {
+		next := u.i
+		if next == len(s) {
+			next = -1
+		}
+		L.Push(lua.LNumber(next))
+		n++
+	}
+	for _, v := range values {
+		L.Push(v)
+	}
+	return n
+}
+
+// unpacker reads MessagePack.
+type unpacker struct {
+	e *Engine
+	L *lua.LState
+	s string
+	i int
+}
+
+func (u *unpacker) take(n int) []byte {
+	if n > len(u.s)-u.i {
+		u.e.throw(u.L, "Missing bytes in input.")
+	}
+	b := []byte(u.s[u.i : u.i+n])
+	u.i += n
+	return b
+}
+
+func (u *unpacker) uint(n int) uint64 {
+	var b [8]byte
+	copy(b[8-n:], u.take(n))
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (u *unpacker) str(n int) lua.LValue {
+	u.e.charge(int64(n) * 2)
+	return lua.LString(u.take(n))
+}
+
+func (u *unpacker) value(depth int) lua.LValue {
+	u.e.charge(32)
+	u.e.work(1)
+	c := u.take(1)[0]
+	switch {
+	case c <= 0x7f:
+		return lua.LNumber(c)
+	case c >= 0xe0:
+		return lua.LNumber(int8(c))
+	case c&0xe0 == 0xa0:
+		return u.str(int(c & 0x1f))
+	case c&0xf0 == 0x90:
+		return u.array(int(c&0xf), depth)
+	case c&0xf0 == 0x80:
+		return u.hash(int(c&0xf), depth)
+	}
+	switch c {
+	case 0xc0:
+		return lua.LNil
+	case 0xc2:
+		return lua.LFalse
+	case 0xc3:
+		return lua.LTrue
+	case 0xca:
+		return lua.LNumber(math.Float32frombits(uint32(u.uint(4))))
+	case 0xcb:
+		return lua.LNumber(math.Float64frombits(u.uint(8)))
+	case 0xcc, 0xcd, 0xce, 0xcf:
+		return lua.LNumber(int64(u.uint(1 << (c - 0xcc))))
+	case 0xd0:
+		return lua.LNumber(int8(u.uint(1)))
+	case 0xd1:
+		return lua.LNumber(int16(u.uint(2)))
+	case 0xd2:
+		return lua.LNumber(int32(u.uint(4)))
+	case 0xd3:
+		return lua.LNumber(int64(u.uint(8)))
+	case 0xc4, 0xc5, 0xc6:
+		return u.str(int(u.uint(1 << (c - 0xc4))))
+	case 0xd9, 0xda, 0xdb:
+		return u.str(int(u.uint(1 << (c - 0xd9))))
+	case 0xdc, 0xdd:
+		return u.array(int(u.uint(2<<(c-0xdc))), depth)
+	case 0xde, 0xdf:
+		return u.hash(int(u.uint(2<<(c-0xde))), depth)
+	}
+	u.e.throw(u.L, "Bad data format in input.")
+	return nil
+}
+
+func (u *unpacker) array(n, depth int) lua.LValue {
+	if depth >= unpackDepth {
+		u.e.throw(u.L, "stack overflow (in function mp_decode_to_lua_array)")
+	}
+	t := u.L.CreateTable(0, 0)
+	for i := 1; i <= n; i++ {
+		t.RawSetInt(i, u.value(depth+1))
+	}
+	return t
+}
+
+func (u *unpacker) hash(n, depth int) lua.LValue {
+	if depth >= unpackDepth {
+		u.e.throw(u.L, "stack overflow (in function mp_decode_to_lua_hash)")
+	}
+	t := u.L.CreateTable(0, 0)
+	for range n {
+		key := u.value(depth + 1)
+		u.e.setRaw(u.L, t, key, u.value(depth+1))
+	}
+	return t
+}

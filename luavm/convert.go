@@ -1,0 +1,193 @@
+package luavm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+// toLua converts the reply of a command for the script, in the protocol that it
+// has chosen with redis.setresp.
+func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
+	switch r.Kind {
+	case store.Integer:
+		return lua.LNumber(r.Int)
+	case store.Bulk:
+		e.charge(int64(len(r.Str)) + 16)
+		return lua.LString(r.Str)
+	case store.Simple:
+		return field(L, "ok", lua.LString(r.Str))
+	case store.Failure:
+		return e.errorTable(L, "-"+r.Str)
+	case store.Array, store.Push, store.Multi:
+		return e.listToLua(L, r.Elems)
+	case store.Map:
+		return e.mapToLua(L, r.Elems)
+	case store.Set:
+		return e.setToLua(L, r.Elems)
+	case store.Double:
+		if e.resp == 2 {
+			return lua.LString(store.FormatFloat(r.Float()))
+		}
+		return field(L, "double", lua.LNumber(r.Float()))
+	case store.Bool:
+		if e.resp == 2 {
+			return lua.LNumber(r.Int)
+		}
+		return lua.LBool(r.Int == 1)
+	case store.BigNumber:
+		if e.resp == 2 {
+			return lua.LString(r.Str)
+		}
+		return field(L, "big_number", lua.LString(r.Str))
+	case store.Verbatim:
+		format, text, _ := strings.Cut(r.Str, ":")
+		if e.resp == 2 {
+			return lua.LString(text)
+		}
+		t := L.CreateTable(0, 2)
+		t.RawSetString("format", lua.LString(format))
+		t.RawSetString("string", lua.LString(text))
+		return field(L, "verbatim_string", t)
+	}
+	if e.resp == 2 {
+		return lua.LFalse
+	}
+	return lua.LNil
+}
+
+func field(L *lua.LState, name string, v lua.LValue) lua.LValue {
+	t := L.CreateTable(0, 1)
+	t.RawSetString(name, v)
+	return t
+}
+
+func (e *Engine) listToLua(L *lua.LState, elems []store.Reply) lua.LValue {
+	e.charge(int64(len(elems)) * 40)
+	t := L.CreateTable(len(elems), 0)
+	for i := range elems {
+		t.RawSetInt(i+1, e.toLua(L, &elems[i]))
+	}
+	return t
+}
+
+func (e *Engine) mapToLua(L *lua.LState, elems []store.Reply) lua.LValue {
+	if e.resp == 2 {
+		return e.listToLua(L, elems)
+	}
+	e.charge(int64(len(elems)) * 100)
+	t := L.CreateTable(0, len(elems)/2)
+	for i := 0; i+1 < len(elems); i += 2 {
+		t.RawSet(e.toLua(L, &elems[i]), e.toLua(L, &elems[i+1]))
+	}
+	return field(L, "map", t)
+}
+
+func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
+	if e.resp == 2 {
+		return e.listToLua(L, elems)
+	}
+	e.charge(int64(len(elems)) * 100)
+	t := L.CreateTable(0, len(elems))
+	for i := range elems {
+		t.RawSet(e.toLua(L, &elems[i]), lua.LTrue)
+	}
+	return field(L, "set", t)
+}
+
+// replyDepth is how deep tables may be nested in a reply; beyond it C Lua's
+// stack is full.
+const replyDepth = 7993
+
+// toReply converts what a script returned. A table that contains itself, or a
+// few tables that contain each other over and over, can stand for more than any
+// memory holds, so every element is accounted for.
+func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
+	e.charge(80)
+	e.work(1)
+	switch v := v.(type) {
+	case lua.LString:
+		e.replySize += int64(len(v))
+		if e.replySize > e.opts.MemoryLimit {
+			e.halt(msgMemory)
+		}
+		return store.Str(string(v))
+	case lua.LNumber:
+		return store.Int(toInt64(v))
+	case lua.LBool:
+		switch {
+		case e.resp == 3:
+			return store.Reply{Kind: store.Bool, Int: store.Flag(bool(v)).Int}
+		case bool(v):
+			return store.One
+		}
+	case *lua.LTable:
+		if depth >= replyDepth {
+			return store.Err(errReplyDepth)
+		}
+		return e.tableToReply(v, depth+1)
+	}
+	return store.Nil
+}
+
+// tableToReply takes the first field that makes a table more than an array.
+func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
+	if s, ok := t.RawGetString("err").(lua.LString); ok {
+		return store.Reply{Kind: store.Failure, Str: oneLine(string(s))}
+	}
+	if s, ok := t.RawGetString("ok").(lua.LString); ok {
+		return store.Status(oneLine(string(s)))
+	}
+	if n, ok := t.RawGetString("double").(lua.LNumber); ok {
+		return store.Float(float64(n))
+	}
+	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
+		return e.pairsToReply(m, store.Map, depth)
+	}
+	if m, ok := t.RawGetString("set").(*lua.LTable); ok {
+		return e.pairsToReply(m, store.Set, depth)
+	}
+	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
+		return store.Reply{Kind: store.BigNumber, Str: oneLine(string(s))}
+	}
+	if v, ok := t.RawGetString("verbatim_string").(*lua.LTable); ok {
+		text, isText := v.RawGetString("string").(lua.LString)
+		format, hasFormat := v.RawGetString("format").(lua.LString)
+		if isText && hasFormat {
+			return store.Reply{Kind: store.Verbatim, Str: (string(format) + "   ")[:3] + ":" + string(text)}
+		}
+	}
+	r := store.Reply{Kind: store.Array}
+	for i := 1; ; i++ {
+		v := t.RawGetInt(i)
+		if i >= lua.MaxArrayIndex {
+			v = t.RawGet(lua.LNumber(i))
+		}
+		if v == lua.LNil {
+			return r
+		}
+		r.Elems = append(r.Elems, e.toReply(v, depth))
+	}
+}
+
+func (e *Engine) pairsToReply(t *lua.LTable, kind store.Kind, depth int) store.Reply {
+	r := store.Reply{Kind: kind}
+	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		r.Elems = append(r.Elems, e.toReply(k, depth))
+		if kind == store.Map {
+			r.Elems = append(r.Elems, e.toReply(v, depth))
+		}
+	}
+	return r
+}
+
+// oneLine is a C string on one line, as statuses and errors must be.
+func oneLine(s string) string {
+	s, _, _ = strings.Cut(s, "\x00")
+	if strings.ContainsAny(s, "\r\n") {
+		s = strings.NewReplacer("\r", " ", "\n", " ").Replace(s)
+	}
+	return s
+}

@@ -1,0 +1,197 @@
+package luavm
+
+import (
+	"sync/atomic"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+// Options configure an Engine. The zero value gives scripts the default memory
+// and no end of time.
+type Options struct {
+	// Now is a monotonic clock. Without it scripts have no time limit.
+	Now func() time.Duration
+	// TimeLimit stops a script that runs longer; 0 means never.
+	TimeLimit time.Duration
+	// MemoryLimit stops a script that holds more; 0 means 256 MiB.
+	MemoryLimit int64
+	// Log receives what scripts pass to redis.log, with redis.LOG_* as level,
+	// and faults of the interpreter. Nil drops it.
+	Log func(level int, msg string)
+	// Local runs the commands that have no handler in the table because the
+	// server answers them itself. Nil refuses them in scripts.
+	Local store.Handler
+}
+
+const defaultMemoryLimit = 256 << 20
+
+// Engine evaluates scripts. It is used by one goroutine at a time, except for
+// the methods that say otherwise.
+type Engine struct {
+	opts      Options
+	table     *store.Table
+	timeLimit atomic.Int64
+
+	L       *lua.LState
+	globals *lua.LTable
+	guard   *lua.LFunction // the frame of a protected call, see protect.go
+	protect *lua.LTable    // the metatable that marks a table as read-only
+	gmeta   *lua.LTable    // the metatable of _G
+	null    *lua.LUserData // cjson.null
+	random  drand48
+
+	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines
+
+	cjson *jsonConfig
+
+	bySHA  map[string]*chunk
+	byBody map[string]*chunk
+
+	state   atomic.Uint32 // stateRunning and its kin
+	started atomic.Int64  // when the running script began, by Now; -1: not asked yet
+
+	// Of the running script:
+	run
+}
+
+// The bits of Engine.state.
+const (
+	stateRunning = 1 << iota
+	stateWrote
+	stateKilled
+)
+
+// run is what one evaluation keeps.
+type run struct {
+	call     store.Ctx // what the commands of the script see
+	args     [][]byte
+	argBuf   []byte
+	sha      string
+	readOnly bool
+	resp     int // redis.setresp
+
+	stop      string // why the script is being stopped; "" while it is not
+	dirty     bool   // the Lua state must not be used again
+	budget    int    // instructions until the next look at the limits
+	spent     int64  // bytes that the script allocated, roughly
+	nextHeap  int64  // value of spent at which to look at the heap
+	heapBase  int64
+	depth     int                  // nested protected calls
+	active    map[*lua.LState]bool // coroutines that wait for one they resumed
+	shown     map[lua.LValue]int   // numbers that tostring gave out
+	errSource string
+	errLine   int
+	replySize int64 // bytes of the strings in the reply
+	ours      bool  // the error being raised is worded already
+}
+
+// New returns an engine. Bind must be called before the first evaluation.
+func New(opts Options) *Engine {
+	if opts.MemoryLimit == 0 {
+		opts.MemoryLimit = defaultMemoryLimit
+	}
+	e := &Engine{opts: opts, bySHA: map[string]*chunk{}, byBody: map[string]*chunk{}}
+	e.timeLimit.Store(int64(opts.TimeLimit))
+	e.random.seed(0)
+	e.cjson = newJSONConfig()
+	e.rebuild()
+	return e
+}
+
+// Bind tells the engine which commands scripts may call. The table usually
+// holds the engine's own rows, so it cannot be an option.
+func (e *Engine) Bind(table *store.Table) { e.table = table }
+
+// SetTimeLimit changes the time limit. It may be called at any time from any
+// goroutine; 0 means no limit.
+func (e *Engine) SetTimeLimit(d time.Duration) { e.timeLimit.Store(int64(d)) }
+
+// BusySince returns when, by the clock of the options, the running script
+// began. It may be called from any goroutine.
+func (e *Engine) BusySince() (since time.Duration, running bool) {
+	if e.state.Load()&stateRunning == 0 {
+		return 0, false
+	}
+	at := e.started.Load()
+	if at < 0 {
+		// It began so recently that it has not looked at the clock yet.
+		if e.opts.Now == nil {
+			return 0, true
+		}
+		return e.opts.Now(), true
+	}
+	return time.Duration(at), true
+}
+
+// Running reports whether a script is being evaluated. It may be called from
+// any goroutine.
+func (e *Engine) Running() bool { return e.state.Load()&stateRunning != 0 }
+
+// Kill stops the running script as SCRIPT KILL does and returns the reply to
+// it. It may be called from any goroutine.
+func (e *Engine) Kill() store.Reply {
+	for {
+		s := e.state.Load()
+		switch {
+		case s&stateRunning == 0:
+			return store.Err(errNotBusy)
+		case s&stateWrote != 0:
+			return store.Err(errUnkillable)
+		case e.state.CompareAndSwap(s, s|stateKilled):
+			return store.OK
+		}
+	}
+}
+
+// Abort stops the running script whatever it has written, because this node may
+// not evaluate any more. It may be called from any goroutine.
+func (e *Engine) Abort() {
+	for {
+		s := e.state.Load()
+		if s&stateRunning == 0 || e.state.CompareAndSwap(s, s|stateKilled) {
+			return
+		}
+	}
+}
+
+// wrote notes that the script called a write command. A kill that came first
+// wins, as in Redis.
+func (e *Engine) wrote() {
+	for {
+		s := e.state.Load()
+		if s&stateWrote != 0 || s&stateKilled != 0 || e.state.CompareAndSwap(s, s|stateWrote) {
+			return
+		}
+	}
+}
+
+// rebuild makes a fresh Lua state: at start, and after a script was stopped
+// wherever it happened to be.
+func (e *Engine) rebuild() {
+	setTableLimits()
+	L := lua.NewState(lua.Options{
+		SkipOpenLibs:        true,
+		CallStackSize:       callDepth + callDepth/8,
+		MinimizeStackMemory: true,
+		RegistrySize:        1 << 10,
+		RegistryGrowStep:    1 << 12,
+		RegistryMaxSize:     1 << 20,
+	})
+	e.L = L
+	e.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)
+	e.guard = L.NewFunction(e.guarded)
+	e.openSandbox()
+	L.SetContext(newHook(e, L))
+	for _, c := range e.bySHA {
+		c.fn = nil
+	}
+}
+
+func (e *Engine) log(level int, msg string) {
+	if e.opts.Log != nil {
+		e.opts.Log(level, msg)
+	}
+}

@@ -1,0 +1,170 @@
+package luavm
+
+import (
+	"context"
+	"time"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// hook is a context whose Done the interpreter calls before every instruction.
+// It never ends a script through that channel: an ended context is an error
+// that a pcall of the script could catch. It looks at the instruction instead,
+// corrects what gopher-lua does otherwise than C Lua, accounts for memory, and
+// leaves by a panic when the script must stop.
+type hook struct {
+	e     *Engine
+	L     *lua.LState
+	frame **frame
+	armed bool // L.Panic is ours
+}
+
+var _ context.Context = (*hook)(nil)
+
+func newHook(e *Engine, L *lua.LState) *hook { return &hook{e: e, L: L, frame: framePlace(L)} }
+
+func (*hook) Deadline() (at time.Time, ok bool) { return }
+func (*hook) Err() error                        { return nil }
+func (*hook) Value(any) any                     { return nil }
+
+// watched has a bit for every opcode that before looks at.
+const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
+	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
+	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN
+
+// Done is called before every instruction: keep it cheap.
+func (h *hook) Done() <-chan struct{} {
+	e := h.e
+	e.budget--
+	if e.budget < 0 || !h.armed {
+		h.look()
+	}
+	f := *h.frame
+	inst := f.Fn.Proto.Code[f.Pc-1]
+	if watched>>(inst>>26)&1 != 0 {
+		h.before(f, inst)
+	}
+	return nil
+}
+
+// look is the part of Done that runs every few hundred instructions, and first
+// of all in a new coroutine.
+func (h *hook) look() {
+	if !h.armed {
+		h.armed = true
+		h.L.Panic = h.e.onError
+	}
+	h.e.checkLimits()
+	if (*h.frame).Idx > callDepth {
+		h.e.dirty = true
+		h.e.throwHere(h.L, "stack overflow")
+	}
+}
+
+// before looks at the instruction that is about to run.
+func (h *hook) before(f *frame, inst uint32) {
+	e, L, a := h.e, h.L, argA(inst)
+	switch opOf(inst) {
+	case lua.OP_SETGLOBAL:
+		e.throwHere(L, msgReadonlyTable)
+	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
+		e.beforeSet(L, f, inst)
+	case lua.OP_CONCAT:
+		e.beforeConcat(L, argB(inst), argC(inst))
+	case lua.OP_FORPREP:
+		e.beforeFor(L, a)
+	case lua.OP_SETLIST:
+		n := argB(inst)
+		if n == 0 {
+			n = max(L.GetTop()-a-1, 0)
+		}
+		e.charge(int64(n) * 40)
+	case lua.OP_VARARG:
+		e.charge(int64(f.NArgs) * 16)
+	case lua.OP_NEWTABLE:
+		e.charge(100 + 16*int64(argB(inst)) + 48*int64(argC(inst)))
+	case lua.OP_CLOSURE:
+		e.charge(100 + 72*int64(f.Fn.Proto.FunctionPrototypes[argBx(inst)].NumUpvalues))
+	case lua.OP_LEN:
+		if t, ok := L.Get(argB(inst) + 1).(*lua.LTable); ok && argB(inst)&rkConst == 0 {
+			e.beforeLen(t)
+		}
+	}
+}
+
+// beforeSet refuses writes to read-only tables and accounts for an array that
+// gopher-lua fills up to the index.
+func (e *Engine) beforeSet(L *lua.LState, f *frame, inst uint32) {
+	t, ok := L.Get(argA(inst) + 1).(*lua.LTable)
+	if !ok {
+		return
+	}
+	if e.isReadonly(t) {
+		e.throwHere(L, msgReadonlyTable)
+	}
+	if opOf(inst) == lua.OP_SETTABLEKS {
+		return
+	}
+	b := argB(inst)
+	var key lua.LValue
+	if b&rkConst != 0 {
+		key = f.Fn.Proto.Constants[b&^rkConst]
+	} else {
+		key = L.Get(b + 1)
+	}
+	if n, ok := key.(lua.LNumber); ok && n > 64 && n < lua.LNumber(lua.MaxArrayIndex) {
+		e.chargeGrowth(t, int(n))
+	}
+}
+
+// chargeGrowth accounts for setting t[n].
+func (e *Engine) chargeGrowth(t *lua.LTable, n int) {
+	if gap := n - len(arrayPart(t)); gap > 64 {
+		e.charge(int64(n) * 32)
+		e.work(gap / 8)
+	}
+}
+
+// beforeConcat turns numbers into strings as C Lua prints them, and keeps the
+// result within the memory limit. Values with metamethods are left alone.
+func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
+	size := int64(0)
+	for i := from + 1; i <= to+1; i++ {
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			size += int64(len(v))
+		case lua.LNumber:
+			s := formatNumber(v)
+			size += int64(len(s))
+			L.Replace(i, lua.LString(s))
+		}
+	}
+	e.charge(size + 32)
+}
+
+// beforeFor lets numeric for take numeric strings, which Redisson's read lock
+// watchdog loops over.
+func (e *Engine) beforeFor(L *lua.LState, a int) {
+	for i, what := range [...]string{"initial value", "limit", "step"} {
+		switch v := L.Get(a + 1 + i).(type) {
+		case lua.LNumber:
+		default:
+			n, ok := toNumber(v)
+			if !ok {
+				e.throwHere(L, "'for' "+what+" must be a number")
+			}
+			L.Replace(a+1+i, n)
+		}
+	}
+}
+
+// beforeLen hides __len, which C Lua 5.1 does not ask for tables, and accounts
+// for the walk back over an array that ends in nil.
+func (e *Engine) beforeLen(t *lua.LTable) {
+	if mt, ok := t.Metatable.(*lua.LTable); ok && mt.RawGetString("__len") != lua.LNil {
+		mt.RawSetString("__len", lua.LNil)
+	}
+	if a := arrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
+		e.work(len(a) / 16)
+	}
+}

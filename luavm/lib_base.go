@@ -1,0 +1,338 @@
+package luavm
+
+import (
+	"fmt"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// baseLibrary are the global functions.
+var baseLibrary = library{
+	"assert":         (*Engine).baseAssert,
+	"collectgarbage": (*Engine).baseCollect,
+	"error":          (*Engine).baseError,
+	"gcinfo":         (*Engine).baseGCInfo,
+	"getmetatable":   (*Engine).baseGetMetatable,
+	"ipairs":         (*Engine).baseIpairs,
+	"load":           (*Engine).baseLoad,
+	"loadstring":     (*Engine).baseLoadString,
+	"next":           (*Engine).baseNext,
+	"pairs":          (*Engine).basePairs,
+	"pcall":          (*Engine).basePcall,
+	"rawequal":       (*Engine).baseRawEqual,
+	"rawget":         (*Engine).baseRawGet,
+	"rawset":         (*Engine).baseRawSet,
+	"select":         (*Engine).baseSelect,
+	"setmetatable":   (*Engine).baseSetMetatable,
+	"tonumber":       (*Engine).baseToNumber,
+	"tostring":       (*Engine).baseToString,
+	"type":           (*Engine).baseType,
+	"unpack":         (*Engine).baseUnpack,
+	"xpcall":         (*Engine).baseXpcall,
+
+	"__redis__err__handler": (*Engine).baseErrHandler,
+}
+
+func (e *Engine) baseAssert(L *lua.LState) int {
+	if lua.LVAsBool(e.checkAny(L, 1)) {
+		return L.GetTop()
+	}
+	e.throw(L, e.optString(L, 2, "assertion failed!"))
+	return 0
+}
+
+// baseCollect does nothing: the garbage is the server's, not the script's.
+func (e *Engine) baseCollect(L *lua.LState) int {
+	switch opt := e.optString(L, 1, "collect"); opt {
+	case "count":
+		L.Push(lua.LNumber(float64(e.spent) / 1024))
+	case "step":
+		L.Push(lua.LTrue)
+	case "collect", "stop", "restart":
+		L.Push(lua.LNumber(0))
+	case "setpause", "setstepmul":
+		L.Push(lua.LNumber(200))
+	default:
+		e.argError(L, 1, "invalid option '"+opt+"'")
+	}
+	return 1
+}
+
+func (e *Engine) baseGCInfo(L *lua.LState) int {
+	L.Push(lua.LNumber(e.spent / 1024))
+	return 1
+}
+
+func (e *Engine) baseError(L *lua.LState) int {
+	level := e.optInt(L, 2, 1)
+	v := L.Get(1)
+	if s, ok := toString(v); ok && level > 0 {
+		v = lua.LString(e.where(L, level) + s)
+	}
+	e.throwValue(L, v)
+	return 0
+}
+
+func (e *Engine) baseGetMetatable(L *lua.LState) int {
+	v := e.checkAny(L, 1)
+	if t, ok := v.(*lua.LTable); ok && t.Metatable == lua.LValue(e.protect) {
+		L.Push(lua.LNil)
+		return 1
+	}
+	L.Push(L.GetMetatable(v))
+	return 1
+}
+
+func (e *Engine) baseSetMetatable(L *lua.LState) int {
+	t := e.checkTable(L, 1)
+	mt := L.Get(2)
+	if mt.Type() != lua.LTNil && mt.Type() != lua.LTTable || L.GetTop() < 2 {
+		e.argError(L, 2, "nil or table expected")
+	}
+	if e.metafield(L, t, "__metatable") != lua.LNil {
+		e.throw(L, "cannot change a protected metatable")
+	}
+	e.writable(L, t).Metatable = mt
+	L.SetTop(1)
+	return 1
+}
+
+func (e *Engine) baseIpairs(L *lua.LState) int {
+	t := e.checkTable(L, 1)
+	L.Push(e.function((*Engine).ipairsNext))
+	L.Push(t)
+	L.Push(lua.LNumber(0))
+	return 3
+}
+
+func (e *Engine) ipairsNext(L *lua.LState) int {
+	i := e.checkNumber(L, 2) + 1
+	v := e.checkTable(L, 1).RawGet(i)
+	if v == lua.LNil {
+		L.Push(lua.LNil)
+		return 1
+	}
+	L.Push(i)
+	L.Push(v)
+	return 2
+}
+
+func (e *Engine) baseNext(L *lua.LState) int {
+	key, value := e.checkTable(L, 1).Next(L.Get(2))
+	L.Push(key)
+	if key == lua.LNil {
+		return 1
+	}
+	L.Push(value)
+	return 2
+}
+
+func (e *Engine) basePairs(L *lua.LState) int {
+	t := e.checkTable(L, 1)
+	L.Push(e.globals.RawGetString("next"))
+	L.Push(t)
+	L.Push(lua.LNil)
+	return 3
+}
+
+// basePcall is Redis's pcall: of an error table only its text remains.
+func (e *Engine) basePcall(L *lua.LState) int {
+	if L.GetTop() == 0 {
+		e.argError(L, 1, "value expected")
+	}
+	failure, ok := e.protectedCall(L, L.GetTop()-1, lua.MultRet, nil)
+	if ok {
+		L.Insert(lua.LTrue, 1)
+		return L.GetTop()
+	}
+	L.SetTop(0)
+	L.Push(lua.LFalse)
+	if t, isTable := failure.(*lua.LTable); isTable {
+		text := L.GetField(t, "err")
+		if _, isText := toString(text); !isText {
+			L.Push(t)
+		}
+		failure = text
+	}
+	L.Push(failure)
+	return L.GetTop()
+}
+
+func (e *Engine) baseXpcall(L *lua.LState) int {
+	handler := L.Get(2)
+	if L.GetTop() < 2 {
+		e.argError(L, 2, "value expected")
+	}
+	fn, ok := handler.(*lua.LFunction)
+	if !ok {
+		fn = e.L.NewFunction(func(L *lua.LState) int { return 0 })
+	}
+	L.SetTop(1)
+	failure, ok := e.protectedCall(L, 0, lua.MultRet, fn)
+	if ok {
+		L.Insert(lua.LTrue, 1)
+		return L.GetTop()
+	}
+	L.SetTop(0)
+	L.Push(lua.LFalse)
+	L.Push(failure)
+	return 2
+}
+
+func (e *Engine) baseRawEqual(L *lua.LState) int {
+	L.Push(lua.LBool(L.RawEqual(e.checkAny(L, 1), e.checkAny(L, 2))))
+	return 1
+}
+
+func (e *Engine) baseRawGet(L *lua.LState) int {
+	t := e.checkTable(L, 1)
+	L.Push(t.RawGet(e.checkAny(L, 2)))
+	return 1
+}
+
+func (e *Engine) baseRawSet(L *lua.LState) int {
+	t := e.checkTable(L, 1)
+	key := e.checkAny(L, 2)
+	value := e.checkAny(L, 3)
+	e.setRaw(L, e.writable(L, t), key, value)
+	L.SetTop(1)
+	return 1
+}
+
+// setRaw is lua_rawset with its errors and with the growth accounted for.
+func (e *Engine) setRaw(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
+	switch k := key.(type) {
+	case *lua.LNilType:
+		e.throwHere(L, "table index is nil")
+	case lua.LNumber:
+		if k != k {
+			e.throwHere(L, "table index is NaN")
+		}
+		if k > 64 && k < lua.LNumber(lua.MaxArrayIndex) {
+			e.chargeGrowth(t, int(k))
+		}
+	}
+	t.RawSet(key, value)
+}
+
+func (e *Engine) baseSelect(L *lua.LState) int {
+	top := L.GetTop()
+	if s, ok := L.Get(1).(lua.LString); ok && strings.HasPrefix(string(s), "#") {
+		L.Push(lua.LNumber(top - 1))
+		return 1
+	}
+	n := e.checkInt(L, 1)
+	switch {
+	case n < 0:
+		n = top + n
+	case n > top:
+		n = top
+	}
+	if n < 1 {
+		e.argError(L, 1, "index out of range")
+	}
+	return top - n
+}
+
+func (e *Engine) baseToNumber(L *lua.LState) int {
+	base := e.optInt(L, 2, 10)
+	var n lua.LNumber
+	var ok bool
+	if base == 10 {
+		n, ok = toNumber(e.checkAny(L, 1))
+	} else {
+		s := e.checkString(L, 1)
+		if base < 2 || base > 36 {
+			e.argError(L, 2, "base out of range")
+		}
+		n, ok = parseBase(s, base)
+	}
+	if !ok {
+		L.Push(lua.LNil)
+		return 1
+	}
+	L.Push(n)
+	return 1
+}
+
+func (e *Engine) baseToString(L *lua.LState) int {
+	v := e.checkAny(L, 1)
+	if fn := e.metafield(L, v, "__tostring"); fn != lua.LNil {
+		L.Push(e.call1(L, fn, v))
+		return 1
+	}
+	L.Push(lua.LString(e.display(v)))
+	return 1
+}
+
+// display is tostring without metamethods. C Lua prints addresses; these are
+// counted from the start of the script instead, so that they tell nothing about
+// the process and are the same wherever it runs.
+func (e *Engine) display(v lua.LValue) string {
+	switch v := v.(type) {
+	case lua.LString:
+		return string(v)
+	case lua.LNumber:
+		return formatNumber(v)
+	case lua.LBool, *lua.LNilType:
+		return v.String()
+	case *lua.LUserData:
+		if v == e.null {
+			return "userdata: (nil)"
+		}
+	}
+	if e.shown == nil {
+		e.shown = map[lua.LValue]int{}
+	}
+	id, ok := e.shown[v]
+	if !ok {
+		id = len(e.shown) + 1
+		e.shown[v] = id
+	}
+	return fmt.Sprintf("%s: 0x7f%010x", typeName(v), id*64)
+}
+
+func (e *Engine) baseType(L *lua.LState) int {
+	L.Push(lua.LString(typeName(e.checkAny(L, 1))))
+	return 1
+}
+
+// maxStack is C Lua's LUAI_MAXCSTACK.
+const maxStack = 8000
+
+func (e *Engine) baseUnpack(L *lua.LState) int {
+	t := e.checkTable(L, 1)
+	from := e.optInt(L, 2, 1)
+	var to int
+	if L.Get(3) == lua.LNil {
+		to = t.Len()
+	} else {
+		to = e.checkInt(L, 3)
+	}
+	if from > to {
+		return 0
+	}
+	n := to - from + 1
+	if n <= 0 || n+L.GetTop() > maxStack {
+		e.throw(L, "too many results to unpack")
+	}
+	for i := from; i <= to; i++ {
+		L.Push(t.RawGet(lua.LNumber(i)))
+	}
+	return n
+}
+
+// baseErrHandler is the function that Redis leaves behind among the globals.
+func (e *Engine) baseErrHandler(L *lua.LState) int {
+	t, ok := L.Get(1).(*lua.LTable)
+	if !ok {
+		t = L.CreateTable(0, 3)
+		t.RawSetString("err", lua.LString("ERR "+e.display(L.Get(1))))
+	}
+	e.notePosition(L)
+	t.RawSetString("source", lua.LString(e.errSource))
+	t.RawSetString("line", lua.LNumber(e.errLine))
+	L.Push(t)
+	return 1
+}

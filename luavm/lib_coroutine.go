@@ -1,0 +1,157 @@
+package luavm
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+var coroutineLibrary = library{
+	"create":  (*Engine).coCreate,
+	"resume":  (*Engine).coResume,
+	"running": (*Engine).coRunning,
+	"status":  (*Engine).coStatus,
+	"wrap":    (*Engine).coWrap,
+	"yield":   (*Engine).coYield,
+}
+
+// coroutineCost is what a coroutine is taken to allocate: its state and the
+// stacks it begins with.
+const coroutineCost = 64 << 10
+
+// openCoroutines keeps gopher-lua's own create and resume: a state's stack can
+// be reached through nothing else.
+func (e *Engine) openCoroutines() {
+	lua.OpenCoroutine(e.L)
+	theirs := e.L.Get(-1).(*lua.LTable)
+	e.rawCreate = theirs.RawGetString("create").(*lua.LFunction).GFunction
+	e.rawResume = theirs.RawGetString("resume").(*lua.LFunction).GFunction
+	e.L.SetTop(0)
+}
+
+// coCreate makes a coroutine that is under the same limits as its parent.
+func (e *Engine) coCreate(L *lua.LState) int {
+	if e.checkFunction(L, 1).IsG {
+		e.argError(L, 1, "Lua function expected")
+	}
+	e.charge(coroutineCost)
+	// A new thread derives a context from its parent's, with a channel of its
+	// own that our hook would never see; so it is made without one.
+	ctx := L.RemoveContext()
+	e.rawCreate(L)
+	L.SetContext(ctx)
+	th := L.Get(-1).(*lua.LState)
+	th.SetContext(newHook(e, th))
+	return 1
+}
+
+func (e *Engine) checkThread(L *lua.LState, n int) *lua.LState {
+	th, ok := L.Get(n).(*lua.LState)
+	if !ok {
+		e.argError(L, n, "coroutine expected")
+	}
+	return th
+}
+
+func (e *Engine) coStatus(L *lua.LState) int {
+	L.Push(lua.LString(e.status(L, e.checkThread(L, 1))))
+	return 1
+}
+
+func (e *Engine) status(L *lua.LState, th *lua.LState) string {
+	switch {
+	case th == L:
+		return "running"
+	case th.Dead:
+		return "dead"
+	case e.active[th]:
+		return "normal"
+	}
+	return "suspended"
+}
+
+func (e *Engine) coRunning(L *lua.LState) int {
+	if L == e.L {
+		L.Push(lua.LNil)
+	} else {
+		L.Push(L)
+	}
+	return 1
+}
+
+// resume runs the coroutine at index 1 of the stack with the arguments above
+// it and returns what it pushed: true and results, or false and an error.
+func (e *Engine) resume(L *lua.LState) int {
+	th := L.Get(1).(*lua.LState)
+	failure := ""
+	switch s := e.status(L, th); {
+	case s != "suspended":
+		failure = "cannot resume " + s + " coroutine"
+	case e.depth+1 >= protectDepth:
+		failure = "C stack overflow"
+	}
+	if failure != "" {
+		L.Push(lua.LFalse)
+		L.Push(lua.LString(failure))
+		return 2
+	}
+	if e.active == nil {
+		e.active = map[*lua.LState]bool{}
+	}
+	depth := e.depth
+	e.depth++
+	e.active[L] = true
+	n := e.rawResume(L)
+	delete(e.active, L)
+	e.depth = depth
+	L.G.CurrentThread = L
+	if e.stop != "" {
+		panic(stopped{})
+	}
+	return n
+}
+
+func (e *Engine) coResume(L *lua.LState) int {
+	e.checkThread(L, 1)
+	return e.resume(L)
+}
+
+func (e *Engine) coWrap(L *lua.LState) int {
+	e.coCreate(L)
+	th := L.Get(-1)
+	L.Push(L.NewFunction(func(L *lua.LState) int {
+		L.Insert(th, 1)
+		n := e.resume(L)
+		if L.Get(-n) == lua.LTrue {
+			return n - 1
+		}
+		failure := L.Get(-1)
+		if s, ok := toString(failure); ok {
+			failure = lua.LString(e.where(L, 1) + s)
+		}
+		e.throwValue(L, failure)
+		return 0
+	}))
+	return 1
+}
+
+// coYield leaves the coroutine, unless a function that is not Lua stands
+// between it and its resume: gopher-lua would lose its way there.
+func (e *Engine) coYield(L *lua.LState) int {
+	if L == e.L || !yieldable(topFrame(L)) {
+		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
+	}
+	return -1
+}
+
+// yieldable reports whether all frames below a function are Lua functions that
+// called the next one by a plain call.
+func yieldable(f *frame) bool {
+	for f = f.Parent; f != nil; f = f.Parent {
+		if f.Fn.IsG {
+			return false
+		}
+		if op := opOf(f.inst()); op != lua.OP_CALL && op != lua.OP_TAILCALL {
+			return false
+		}
+	}
+	return true
+}

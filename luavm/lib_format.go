@@ -1,0 +1,268 @@
+package luavm
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// formatSpec is one conversion of a format: %[flags][width][.precision]verb.
+type formatSpec struct {
+	minus, plus, space, alt, zero bool
+	width, prec                   int // prec -1: none given
+}
+
+func (e *Engine) stringFormat(L *lua.LState) int {
+	format := e.checkString(L, 1)
+	var out strings.Builder
+	arg := 1
+	for i := 0; i < len(format); i++ {
+		c := format[i]
+		if c != '%' {
+			out.WriteByte(c)
+			continue
+		}
+		i++
+		if i < len(format) && format[i] == '%' {
+			out.WriteByte('%')
+			continue
+		}
+		arg++
+		spec, next := e.parseSpec(L, format, i)
+		i = next
+		verb := byte(0)
+		if i < len(format) {
+			verb = format[i]
+		}
+		text := e.formatOne(L, spec, verb, arg)
+		e.charge(int64(len(text)) * 2)
+		out.WriteString(text)
+	}
+	L.Push(lua.LString(out.String()))
+	return 1
+}
+
+func (e *Engine) parseSpec(L *lua.LState, format string, i int) (spec formatSpec, next int) {
+	start := i
+	for ; i < len(format) && strings.IndexByte("-+ #0", format[i]) >= 0; i++ {
+		switch format[i] {
+		case '-':
+			spec.minus = true
+		case '+':
+			spec.plus = true
+		case ' ':
+			spec.space = true
+		case '#':
+			spec.alt = true
+		case '0':
+			spec.zero = true
+		}
+	}
+	if i-start >= 6 {
+		e.throw(L, "invalid format (repeated flags)")
+	}
+	number := func() int {
+		n := 0
+		for digits := 0; digits < 2 && i < len(format) && isDigit(format[i]); digits++ {
+			n = n*10 + int(format[i]-'0')
+			i++
+		}
+		return n
+	}
+	spec.width, spec.prec = number(), -1
+	if i < len(format) && format[i] == '.' {
+		i++
+		spec.prec = number()
+	}
+	if i < len(format) && isDigit(format[i]) {
+		e.throw(L, "invalid format (width or precision too long)")
+	}
+	return spec, i
+}
+
+func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
+	switch verb {
+	case 'c':
+		return spec.pad(string([]byte{byte(e.checkInt(L, arg))}))
+	case 'd', 'i':
+		return spec.integer(toInt64(e.checkNumber(L, arg)))
+	case 'o', 'u', 'x', 'X':
+		n := e.checkNumber(L, arg)
+		u := uint64(toInt64(n))
+		if n >= 1<<63 && n < 1<<64 {
+			u = uint64(n)
+		}
+		return spec.unsigned(u, verb)
+	case 'e', 'E', 'f', 'g', 'G':
+		return spec.float(float64(e.checkNumber(L, arg)), verb)
+	case 'q':
+		return quoted(e.checkString(L, arg))
+	case 's':
+		s := e.checkString(L, arg)
+		if spec.prec < 0 && len(s) >= 100 {
+			// lstrlib keeps long strings whole; the width cannot matter.
+			return s
+		}
+		if end := strings.IndexByte(s, 0); end >= 0 {
+			s = s[:end]
+		}
+		if spec.prec >= 0 && len(s) > spec.prec {
+			s = s[:spec.prec]
+		}
+		return spec.pad(s)
+	}
+	text := "invalid option '%" + string([]byte{verb}) + "' to 'format'"
+	if verb == 0 {
+		text = "invalid option '%" // C's text ends at the zero byte
+	}
+	e.throw(L, text)
+	return ""
+}
+
+func (f formatSpec) pad(s string) string {
+	if n := f.width - len(s); n > 0 {
+		if f.minus {
+			return s + strings.Repeat(" ", n)
+		}
+		return strings.Repeat(" ", n) + s
+	}
+	return s
+}
+
+// zeroPad puts zeros between a sign or base prefix and the digits.
+func (f formatSpec) zeroPad(prefix, digits string) string {
+	if n := f.width - len(prefix) - len(digits); n > 0 && f.zero && !f.minus {
+		return prefix + strings.Repeat("0", n) + digits
+	}
+	return f.pad(prefix + digits)
+}
+
+func (f formatSpec) sign(negative bool) string {
+	switch {
+	case negative:
+		return "-"
+	case f.plus:
+		return "+"
+	case f.space:
+		return " "
+	}
+	return ""
+}
+
+func (f formatSpec) digits(s string) string {
+	if f.prec == 0 && s == "0" {
+		return ""
+	}
+	if n := f.prec - len(s); n > 0 {
+		return strings.Repeat("0", n) + s
+	}
+	return s
+}
+
+func (f formatSpec) integer(n int64) string {
+	u := uint64(n)
+	if n < 0 {
+		u = -u
+	}
+	f.zero = f.zero && f.prec < 0
+	return f.zeroPad(f.sign(n < 0), f.digits(strconv.FormatUint(u, 10)))
+}
+
+func (f formatSpec) unsigned(u uint64, verb byte) string {
+	base, prefix := 10, ""
+	switch verb {
+	case 'o':
+		base = 8
+	case 'x', 'X':
+		base = 16
+		if f.alt && u != 0 {
+			prefix = "0x"
+		}
+	}
+	s := f.digits(strconv.FormatUint(u, base))
+	if verb == 'o' && f.alt && !strings.HasPrefix(s, "0") {
+		s = "0" + s
+	}
+	f.zero = f.zero && f.prec < 0
+	s = f.zeroPad(prefix, s)
+	if verb == 'X' {
+		s = strings.ToUpper(s)
+	}
+	return s
+}
+
+func (f formatSpec) float(x float64, verb byte) string {
+	negative := math.Signbit(x)
+	x = math.Abs(x)
+	prec := f.prec
+	if prec < 0 {
+		prec = 6
+	}
+	var s string
+	switch {
+	case math.IsNaN(x):
+		s, f.zero = "nan", false
+	case math.IsInf(x, 0):
+		s, f.zero = "inf", false
+	case verb|0x20 == 'g':
+		s = formatFloatG(x, max(prec, 1), f.alt)
+	default:
+		s = strconv.FormatFloat(x, verb|0x20, prec, 64)
+		if f.alt && prec == 0 {
+			if i := strings.IndexByte(s, 'e'); i >= 0 {
+				s = s[:i] + "." + s[i:]
+			} else {
+				s += "."
+			}
+		}
+	}
+	s = f.zeroPad(f.sign(negative), s)
+	if verb < 'a' {
+		s = strings.ToUpper(s)
+	}
+	return s
+}
+
+// formatFloatG is %g; with the alternate form trailing zeros stay.
+func formatFloatG(x float64, prec int, alt bool) string {
+	if !alt {
+		return formatG(x, prec)
+	}
+	e := strconv.FormatFloat(x, 'e', prec-1, 64)
+	i := strings.IndexByte(e, 'e')
+	exp, err := strconv.Atoi(e[i+1:])
+	if err != nil || exp < -4 || exp >= prec {
+		if prec == 1 {
+			return e[:i] + "." + e[i:]
+		}
+		return e
+	}
+	s := strconv.FormatFloat(x, 'f', prec-1-exp, 64)
+	if !strings.Contains(s, ".") {
+		s += "."
+	}
+	return s
+}
+
+// quoted is %q: a string that the Lua parser reads back.
+func quoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		switch c := s[i]; c {
+		case '"', '\\', '\n':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case '\r':
+			b.WriteString(`\r`)
+		case 0:
+			b.WriteString(`\000`)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

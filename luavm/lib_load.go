@@ -1,0 +1,78 @@
+package luavm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+func (e *Engine) baseLoadString(L *lua.LState) int {
+	s := e.checkString(L, 1)
+	return e.loadChunk(L, s, e.optString(L, 2, s))
+}
+
+// baseLoad joins the pieces that a function returns.
+func (e *Engine) baseLoad(L *lua.LState) int {
+	name := e.optString(L, 2, "=(load)")
+	fn := e.checkFunction(L, 1)
+	var b strings.Builder
+	for {
+		piece := e.call1(L, fn)
+		if piece == lua.LNil {
+			break
+		}
+		s, ok := toString(piece)
+		if !ok {
+			L.Push(lua.LNil)
+			L.Push(lua.LString("reader function must return a string"))
+			return 2
+		}
+		if s == "" {
+			break
+		}
+		e.charge(int64(len(s)) * 2)
+		b.WriteString(s)
+	}
+	return e.loadChunk(L, b.String(), name)
+}
+
+func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
+	// The tree of a chunk is many times its text.
+	e.charge(int64(len(source)) * 50)
+	e.work(len(source) * 4)
+	proto, err := compile(source, chunkID(name))
+	if err != nil {
+		L.Push(lua.LNil)
+		L.Push(lua.LString(err.Error()))
+		return 2
+	}
+	L.Push(L.NewFunctionFromProto(proto))
+	return 1
+}
+
+// chunkID is luaO_chunkid: how a chunk is called in error messages.
+func chunkID(name string) string {
+	const size = 60
+	switch {
+	case strings.HasPrefix(name, "="):
+		return name[1:min(len(name), size)]
+	case strings.HasPrefix(name, "@"):
+		name = name[1:]
+		if room := size - len(" '...' ") - 1; len(name) > room {
+			return "..." + name[len(name)-room:]
+		}
+		return name
+	}
+	line, _, cut := strings.Cut(name, "\n")
+	if i := strings.IndexByte(line, '\r'); i >= 0 {
+		line, cut = line[:i], true
+	}
+	room := size - len(` [string "..."] `) - 1
+	if len(line) > room {
+		line, cut = line[:room], true
+	}
+	if cut {
+		line += "..."
+	}
+	return `[string "` + line + `"]`
+}

@@ -1,0 +1,146 @@
+package luavm
+
+import (
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+var mathLibrary = library{
+	"abs":   oneNumber(math.Abs),
+	"acos":  oneNumber(math.Acos),
+	"asin":  oneNumber(math.Asin),
+	"atan":  oneNumber(math.Atan),
+	"atan2": twoNumbers(math.Atan2),
+	"ceil":  oneNumber(math.Ceil),
+	"cos":   oneNumber(math.Cos),
+	"cosh":  oneNumber(math.Cosh),
+	"deg":   oneNumber(func(x float64) float64 { return x / (math.Pi / 180) }),
+	"exp":   oneNumber(math.Exp),
+	"floor": oneNumber(math.Floor),
+	"fmod":  twoNumbers(math.Mod),
+	"frexp": (*Engine).mathFrexp,
+	"ldexp": (*Engine).mathLdexp,
+	"log":   oneNumber(math.Log),
+	"log10": oneNumber(math.Log10),
+	"max":   (*Engine).mathMax,
+	"min":   (*Engine).mathMin,
+	"mod":   twoNumbers(math.Mod),
+	"modf":  (*Engine).mathModf,
+	"pow":   twoNumbers(math.Pow),
+	"rad":   oneNumber(func(x float64) float64 { return x * (math.Pi / 180) }),
+	"sin":   oneNumber(math.Sin),
+	"sinh":  oneNumber(math.Sinh),
+	"sqrt":  oneNumber(math.Sqrt),
+	"tan":   oneNumber(math.Tan),
+	"tanh":  oneNumber(math.Tanh),
+
+	"random":     (*Engine).mathRandom,
+	"randomseed": (*Engine).mathRandomSeed,
+}
+
+func (e *Engine) openMath() {
+	e.lib("math").RawSetString("pi", lua.LNumber(math.Pi))
+	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
+}
+
+func oneNumber(fn func(float64) float64) func(*Engine, *lua.LState) int {
+	return func(e *Engine, L *lua.LState) int {
+		L.Push(lua.LNumber(fn(float64(e.checkNumber(L, 1)))))
+		return 1
+	}
+}
+
+func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
+	return func(e *Engine, L *lua.LState) int {
+		a := float64(e.checkNumber(L, 1))
+		L.Push(lua.LNumber(fn(a, float64(e.checkNumber(L, 2)))))
+		return 1
+	}
+}
+
+func (e *Engine) mathFrexp(L *lua.LState) int {
+	fraction, exponent := math.Frexp(float64(e.checkNumber(L, 1)))
+	L.Push(lua.LNumber(fraction))
+	L.Push(lua.LNumber(exponent))
+	return 2
+}
+
+func (e *Engine) mathLdexp(L *lua.LState) int {
+	x := float64(e.checkNumber(L, 1))
+	L.Push(lua.LNumber(math.Ldexp(x, int(int32(e.checkInt(L, 2))))))
+	return 1
+}
+
+func (e *Engine) mathModf(L *lua.LState) int {
+	x := float64(e.checkNumber(L, 1))
+	whole, fraction := math.Trunc(x), 0.0
+	if !math.IsInf(x, 0) {
+		fraction = x - whole
+	}
+	L.Push(lua.LNumber(whole))
+	L.Push(lua.LNumber(fraction))
+	return 2
+}
+
+func (e *Engine) mathMax(L *lua.LState) int {
+	m := e.checkNumber(L, 1)
+	for i := 2; i <= L.GetTop(); i++ {
+		if n := e.checkNumber(L, i); n > m {
+			m = n
+		}
+	}
+	L.Push(m)
+	return 1
+}
+
+func (e *Engine) mathMin(L *lua.LState) int {
+	m := e.checkNumber(L, 1)
+	for i := 2; i <= L.GetTop(); i++ {
+		if n := e.checkNumber(L, i); n < m {
+			m = n
+		}
+	}
+	L.Push(m)
+	return 1
+}
+
+// drand48 is the generator that Redis gives to scripts: the 48-bit linear
+// congruential one of POSIX. Its state lives as long as the engine.
+type drand48 struct{ x uint64 }
+
+// seed takes the low 32 bits, as srand48.
+func (d *drand48) seed(n int32) { d.x = uint64(uint32(n))<<16 | 0x330e }
+
+func (d *drand48) next() int64 {
+	d.x = (d.x*0x5deece66d + 0xb) & (1<<48 - 1)
+	return int64(d.x >> 17)
+}
+
+func (e *Engine) mathRandom(L *lua.LState) int {
+	r := float64(e.random.next()%math.MaxInt32) / math.MaxInt32
+	switch L.GetTop() {
+	case 0:
+	case 1:
+		upper := int64(int32(e.checkInt(L, 1)))
+		if upper < 1 {
+			e.argError(L, 1, "interval is empty")
+		}
+		r = math.Floor(r*float64(upper)) + 1
+	case 2:
+		lower, upper := int64(int32(e.checkInt(L, 1))), int64(int32(e.checkInt(L, 2)))
+		if lower > upper {
+			e.argError(L, 2, "interval is empty")
+		}
+		r = math.Floor(r*float64(upper-lower+1)) + float64(lower)
+	default:
+		e.throw(L, "wrong number of arguments")
+	}
+	L.Push(lua.LNumber(r))
+	return 1
+}
+
+func (e *Engine) mathRandomSeed(L *lua.LState) int {
+	e.random.seed(int32(e.checkInt(L, 1)))
+	return 0
+}

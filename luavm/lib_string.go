@@ -1,0 +1,309 @@
+package luavm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+var stringLibrary = library{
+	"byte":    (*Engine).stringByte,
+	"char":    (*Engine).stringChar,
+	"dump":    (*Engine).stringDump,
+	"find":    (*Engine).stringFind,
+	"format":  (*Engine).stringFormat,
+	"gfind":   (*Engine).stringGfind,
+	"gmatch":  (*Engine).stringGmatch,
+	"gsub":    (*Engine).stringGsub,
+	"len":     (*Engine).stringLen,
+	"lower":   (*Engine).stringLower,
+	"match":   (*Engine).stringMatch,
+	"rep":     (*Engine).stringRep,
+	"reverse": (*Engine).stringReverse,
+	"sub":     (*Engine).stringSub,
+	"upper":   (*Engine).stringUpper,
+}
+
+// relative makes a position that may count from the end absolute.
+func relative(pos, n int) int {
+	if pos < 0 {
+		pos += n + 1
+	}
+	return max(pos, 0)
+}
+
+func (e *Engine) stringLen(L *lua.LState) int {
+	L.Push(lua.LNumber(len(e.checkString(L, 1))))
+	return 1
+}
+
+func (e *Engine) stringSub(L *lua.LState) int {
+	s := e.checkString(L, 1)
+	from := max(relative(e.checkInt(L, 2), len(s)), 1)
+	to := min(relative(e.optInt(L, 3, -1), len(s)), len(s))
+	if from > to {
+		L.Push(lua.LString(""))
+		return 1
+	}
+	L.Push(lua.LString(s[from-1 : to]))
+	return 1
+}
+
+func (e *Engine) stringReverse(L *lua.LState) int {
+	s := e.checkString(L, 1)
+	e.charge(int64(len(s)) * 2)
+	b := make([]byte, len(s))
+	for i := range len(s) {
+		b[len(s)-1-i] = s[i]
+	}
+	L.Push(lua.LString(b))
+	return 1
+}
+
+func (e *Engine) mapBytes(L *lua.LState, fn func(byte) byte) int {
+	s := e.checkString(L, 1)
+	e.charge(int64(len(s)) * 2)
+	b := []byte(s)
+	for i, c := range b {
+		b[i] = fn(c)
+	}
+	L.Push(lua.LString(b))
+	return 1
+}
+
+func (e *Engine) stringLower(L *lua.LState) int {
+	return e.mapBytes(L, func(c byte) byte {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		return c
+	})
+}
+
+func (e *Engine) stringUpper(L *lua.LState) int {
+	return e.mapBytes(L, func(c byte) byte {
+		if 'a' <= c && c <= 'z' {
+			c &^= 0x20
+		}
+		return c
+	})
+}
+
+func (e *Engine) stringRep(L *lua.LState) int {
+	s, n := e.checkString(L, 1), e.checkInt(L, 2)
+	if n <= 0 || s == "" {
+		L.Push(lua.LString(""))
+		return 1
+	}
+	if int64(n) > e.opts.MemoryLimit/int64(len(s)) {
+		e.halt(msgMemory)
+	}
+	e.charge(int64(n) * int64(len(s)))
+	L.Push(lua.LString(strings.Repeat(s, n)))
+	return 1
+}
+
+func (e *Engine) stringByte(L *lua.LState) int {
+	s := e.checkString(L, 1)
+	from := relative(e.optInt(L, 2, 1), len(s))
+	to := min(relative(e.optInt(L, 3, from), len(s)), len(s))
+	from = max(from, 1)
+	if from > to {
+		return 0
+	}
+	n := to - from + 1
+	if n+L.GetTop() > maxStack {
+		e.throw(L, "stack overflow (string slice too long)")
+	}
+	for i := from; i <= to; i++ {
+		L.Push(lua.LNumber(s[i-1]))
+	}
+	return n
+}
+
+func (e *Engine) stringChar(L *lua.LState) int {
+	b := make([]byte, L.GetTop())
+	for i := range b {
+		c := e.checkInt(L, i+1)
+		if c < 0 || c > 255 {
+			e.argError(L, i+1, "invalid value")
+		}
+		b[i] = byte(c)
+	}
+	L.Push(lua.LString(b))
+	return 1
+}
+
+// stringDump refuses: there is no byte code to give away, and none is loaded.
+func (e *Engine) stringDump(L *lua.LState) int {
+	e.checkFunction(L, 1)
+	e.throw(L, "unable to dump given function")
+	return 0
+}
+
+func (e *Engine) stringFind(L *lua.LState) int  { return e.find(L, true) }
+func (e *Engine) stringMatch(L *lua.LState) int { return e.find(L, false) }
+
+func (e *Engine) find(L *lua.LState, find bool) int {
+	s, p := e.checkString(L, 1), e.checkString(L, 2)
+	init := relative(e.optInt(L, 3, 1), len(s)) - 1
+	init = min(max(init, 0), len(s))
+	if find && (lua.LVAsBool(L.Get(4)) || !hasSpecials(p)) {
+		e.work((len(s) - init) / 64)
+		at := strings.Index(s[init:], p)
+		if at < 0 {
+			L.Push(lua.LNil)
+			return 1
+		}
+		L.Push(lua.LNumber(init + at + 1))
+		L.Push(lua.LNumber(init + at + len(p)))
+		return 2
+	}
+	anchor := strings.HasPrefix(p, "^")
+	m := matcher{e: e, L: L, s: s, p: p}
+	if anchor {
+		m.p = p[1:]
+	}
+	for at := init; at <= len(s); at++ {
+		m.level = 0
+		if end := m.match(at, 0); end >= 0 {
+			if find {
+				L.Push(lua.LNumber(at + 1))
+				L.Push(lua.LNumber(end))
+				return m.push(at, end, false) + 2
+			}
+			return m.push(at, end, true)
+		}
+		if anchor {
+			break
+		}
+	}
+	L.Push(lua.LNil)
+	return 1
+}
+
+func (e *Engine) stringGmatch(L *lua.LState) int {
+	s, p := e.checkString(L, 1), e.checkString(L, 2)
+	at := 0
+	L.Push(L.NewFunction(func(L *lua.LState) int {
+		m := matcher{e: e, L: L, s: s, p: p}
+		for ; at <= len(s); at++ {
+			m.level = 0
+			if end := m.match(at, 0); end >= 0 {
+				from := at
+				at = end
+				if end == from {
+					at++
+				}
+				return m.push(from, end, true)
+			}
+		}
+		return 0
+	}))
+	return 1
+}
+
+func (e *Engine) stringGfind(L *lua.LState) int {
+	e.throw(L, "'string.gfind' was renamed to 'string.gmatch'")
+	return 0
+}
+
+func (e *Engine) stringGsub(L *lua.LState) int {
+	s, p := e.checkString(L, 1), e.checkString(L, 2)
+	repl := L.Get(3)
+	switch repl.Type() {
+	case lua.LTNumber, lua.LTString, lua.LTTable, lua.LTFunction:
+	default:
+		e.typeMismatch(L, 3, "string/function/table")
+	}
+	limit := e.optInt(L, 4, len(s)+1)
+	anchor := strings.HasPrefix(p, "^")
+	m := matcher{e: e, L: L, s: s, p: p}
+	if anchor {
+		m.p = p[1:]
+	}
+	var out strings.Builder
+	n, at := 0, 0
+	for n < limit {
+		m.level = 0
+		end := m.match(at, 0)
+		if end >= 0 {
+			n++
+			e.substitute(&m, &out, repl, at, end)
+		}
+		switch {
+		case end > at:
+			at = end
+		case at < len(s):
+			e.charge(1)
+			out.WriteByte(s[at])
+			at++
+		default:
+			at = len(s) + 1
+		}
+		if at > len(s) || anchor {
+			break
+		}
+	}
+	if at < len(s) {
+		e.charge(int64(len(s) - at))
+		out.WriteString(s[at:])
+	}
+	L.Push(lua.LString(out.String()))
+	L.Push(lua.LNumber(n))
+	return 2
+}
+
+// substitute writes what replaces the match s[from:end].
+func (e *Engine) substitute(m *matcher, out *strings.Builder, repl lua.LValue, from, end int) {
+	L := m.L
+	var v lua.LValue
+	switch r := repl.(type) {
+	case *lua.LFunction:
+		L.Push(r)
+		L.Call(m.push(from, end, true), 1)
+		v = L.Get(-1)
+		L.Pop(1)
+	case *lua.LTable:
+		v = L.GetTable(r, m.capture(0, from, end))
+	default:
+		text, _ := toString(r)
+		e.expand(m, out, text, from, end)
+		return
+	}
+	if !lua.LVAsBool(v) {
+		v = lua.LString(m.s[from:end])
+	}
+	text, ok := toString(v)
+	if !ok {
+		e.throw(L, "invalid replacement value (a "+typeName(v)+")")
+	}
+	e.charge(int64(len(text)) * 2)
+	out.WriteString(text)
+}
+
+// expand writes a replacement text with its %1 references filled in.
+func (e *Engine) expand(m *matcher, out *strings.Builder, text string, from, end int) {
+	e.charge(int64(len(text)) * 2)
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c != '%' {
+			out.WriteByte(c)
+			continue
+		}
+		i++
+		switch {
+		case i >= len(text):
+			out.WriteByte(0) // C reads the terminator here
+		case !isDigit(text[i]):
+			out.WriteByte(text[i])
+		case text[i] == '0':
+			e.charge(int64(end-from) * 2)
+			out.WriteString(m.s[from:end])
+		default:
+			piece, _ := toString(m.capture(int(text[i]-'1'), from, end))
+			e.charge(int64(len(piece)) * 2)
+			out.WriteString(piece)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package luavm
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"sync"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+const (
+	// callDepth is C Lua's LUAI_MAXCALLS.
+	callDepth = 20000
+	// protectDepth is C Lua's LUAI_MAXCCALLS.
+	protectDepth = 200
+	// lookEvery is how many instructions run between two looks at the limits.
+	lookEvery = 256
+	// instructionCost is what an instruction is taken to allocate.
+	instructionCost = 32
+	// heapFrom is how much a script must have allocated before its effect on
+	// the heap is looked at.
+	heapFrom = 1 << 20
+)
+
+// setTableLimits bounds how far gopher-lua fills an array with nil when a large
+// index is set; larger indexes go into the hash part. It is the library's only
+// way to say so, a variable of the process.
+var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
+
+// stopped is the panic that ends a script which must stop.
+type stopped struct{}
+
+func (stopped) Error() string { return "script stopped" }
+
+// halt stops the script. No pcall of the script survives it: every protected
+// call passes it on.
+func (e *Engine) halt(why string) {
+	if e.stop == "" {
+		e.stop = why
+	}
+	e.dirty = true
+	e.budget = -1
+	e.notePosition(e.running())
+	panic(stopped{})
+}
+
+// running is the state whose frames are on top: a coroutine or the main one.
+func (e *Engine) running() *lua.LState {
+	if th := e.L.G.CurrentThread; th != nil {
+		return th
+	}
+	return e.L
+}
+
+// checkLimits looks at everything that may end a script.
+func (e *Engine) checkLimits() {
+	if e.stop != "" {
+		e.halt(e.stop)
+	}
+	e.budget = lookEvery
+	if e.state.Load()&stateKilled != 0 {
+		e.halt(msgKilled)
+	}
+	if e.opts.Now != nil {
+		e.checkClock()
+	}
+	e.charge(lookEvery * instructionCost)
+}
+
+func (e *Engine) checkClock() {
+	now := int64(e.opts.Now())
+	start := e.started.Load()
+	if start < 0 {
+		e.started.Store(now)
+		return
+	}
+	if limit := e.timeLimit.Load(); limit > 0 && now-start > limit {
+		e.halt(msgTime)
+	}
+}
+
+// work accounts for steps that a library function takes on its own.
+func (e *Engine) work(steps int) {
+	e.budget -= steps
+	if e.budget < 0 {
+		e.checkLimits()
+	}
+}
+
+// charge accounts for bytes that are about to be allocated.
+func (e *Engine) charge(n int64) {
+	e.spent += n
+	if e.spent >= e.nextHeap || n > e.opts.MemoryLimit {
+		e.checkHeap(n)
+	}
+}
+
+// checkHeap compares the heap with what it was when the script began to
+// allocate in earnest. What is unreachable counts until a collection proves it
+// so, which is asked for only when the script would otherwise be stopped.
+func (e *Engine) checkHeap(next int64) {
+	limit := e.opts.MemoryLimit
+	step := max(limit/16, heapFrom)
+	if next > limit {
+		e.halt(msgMemory)
+	}
+	heap := heapBytes()
+	if e.heapBase == 0 {
+		e.heapBase = heap
+	}
+	e.heapBase = min(e.heapBase, heap)
+	if heap-e.heapBase+next > limit && e.spent >= limit/8 {
+		runtime.GC()
+		heap = heapBytes()
+		e.heapBase = min(e.heapBase, heap)
+		if heap-e.heapBase+next > limit {
+			e.halt(msgMemory)
+		}
+	}
+	room := limit - (heap - e.heapBase)
+	e.nextHeap = e.spent + max(step, room/4)
+}
+
+// heapBytes is the size of the heap's objects, dead ones not yet swept
+// included.
+func heapBytes() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
+}

@@ -1,0 +1,174 @@
+package luavm
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+// formatNumber is what tostring and .. make of a number in Lua 5.1: %.14g.
+func formatNumber(n lua.LNumber) string {
+	f := float64(n)
+	if f > -1e14 && f < 1e14 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return formatG(f, 14)
+}
+
+// formatArgument is what a number becomes as an argument of redis.call.
+func formatArgument(dst []byte, n lua.LNumber) []byte {
+	f := float64(n)
+	if f > -1e15 && f < 1e15 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
+		return strconv.AppendInt(dst, int64(f), 10)
+	}
+	return append(dst, formatG(f, 17)...)
+}
+
+// formatG is printf's %.<prec>g as glibc prints it, the sign of NaN included:
+// 0/0 is -nan on amd64.
+func formatG(f float64, prec int) string {
+	if math.IsNaN(f) {
+		if math.Signbit(f) {
+			return "-nan"
+		}
+		return "nan"
+	}
+	return store.FormatG(f, prec)
+}
+
+const cSpaces = " \t\n\v\f\r"
+
+// parseNumber reads a number as Lua 5.1 on glibc does: strtod with nothing but
+// white space around it. The text ends at a zero byte, as every C string.
+func parseNumber(s string) (lua.LNumber, bool) {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i]
+	}
+	s = strings.Trim(s, cSpaces)
+	if n, ok := smallInteger(s); ok {
+		return n, true
+	}
+	t := s
+	if t != "" && (t[0] == '-' || t[0] == '+') {
+		t = t[1:]
+	}
+	// Go takes underscores and a second sign where strtod does not.
+	if t == "" || strings.ContainsAny(t, "_") || t[0] == '-' || t[0] == '+' {
+		return 0, false
+	}
+	if len(t) > 1 && t[0] == '0' && t[1]|0x20 == 'x' && !strings.ContainsAny(t, "pP") {
+		t += "p0"
+	}
+	f, err := strconv.ParseFloat(t, 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return 0, false
+	}
+	if s[0] == '-' {
+		f = -f
+	}
+	return lua.LNumber(f), true
+}
+
+func smallInteger(s string) (lua.LNumber, bool) {
+	if len(s) == 0 || len(s) > 15 {
+		return 0, false
+	}
+	n := int64(0)
+	for i := range len(s) {
+		d := s[i] - '0'
+		if d > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(d)
+	}
+	return lua.LNumber(n), true
+}
+
+// parseBase is tonumber with a base other than ten: C's strtoul, which takes a
+// sign and wraps around.
+func parseBase(s string, base int) (lua.LNumber, bool) {
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		s = s[:i]
+	}
+	s = strings.Trim(s, cSpaces)
+	neg := false
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		neg = s[0] == '-'
+		s = s[1:]
+	}
+	if base == 16 && len(s) > 2 && s[0] == '0' && s[1]|0x20 == 'x' {
+		s = s[2:]
+	}
+	if s == "" {
+		return 0, false
+	}
+	n, saturated := uint64(0), false
+	for i := range len(s) {
+		d := digitValue(s[i])
+		if d >= base {
+			return 0, false
+		}
+		if n > (math.MaxUint64-uint64(d))/uint64(base) {
+			saturated = true
+		}
+		n = n*uint64(base) + uint64(d)
+	}
+	if saturated {
+		n, neg = math.MaxUint64, false
+	}
+	if neg {
+		n = -n
+	}
+	return lua.LNumber(n), true
+}
+
+func digitValue(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'z':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'Z':
+		return int(c-'A') + 10
+	}
+	return 99
+}
+
+// toInt64 converts as a C cast on amd64 does: toward zero, and everything that
+// does not fit becomes the smallest integer.
+func toInt64(n lua.LNumber) int64 {
+	f := float64(n)
+	if f >= -9223372036854775808 && f < 9223372036854775808 {
+		return int64(f)
+	}
+	return math.MinInt64
+}
+
+// toInt is toInt64 for what C Lua holds in an int or ptrdiff_t.
+func toInt(n lua.LNumber) int { return int(toInt64(n)) }
+
+// toNumber is lua_tonumber's conversion.
+func toNumber(v lua.LValue) (lua.LNumber, bool) {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return v, true
+	case lua.LString:
+		return parseNumber(string(v))
+	}
+	return 0, false
+}
+
+// toString is lua_tostring's conversion: strings and numbers only.
+func toString(v lua.LValue) (string, bool) {
+	switch v := v.(type) {
+	case lua.LString:
+		return string(v), true
+	case lua.LNumber:
+		return formatNumber(v), true
+	}
+	return "", false
+}

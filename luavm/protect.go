@@ -1,0 +1,99 @@
+package luavm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// guarded is the function that every protected call goes through. gopher-lua's
+// PCall puts a panic handler of its own into the state; this puts ours back, so
+// that errors are reworded where they happen, while the frames still stand.
+func (e *Engine) guarded(L *lua.LState) int {
+	L.Panic = e.onError
+	L.Call(L.GetTop()-1, lua.MultRet)
+	return L.GetTop()
+}
+
+// protectedCall calls the function under nargs arguments on the stack. On
+// failure it returns the error value; a script that is being stopped does not
+// come back.
+func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
+	e.depth++
+	if e.depth >= protectDepth {
+		e.depth = protectDepth - 1
+		e.throwHere(L, "C stack overflow")
+	}
+	depth := e.depth
+	L.Insert(e.guard, -(nargs + 1))
+	err := L.PCall(nargs+1, nret, handler)
+	e.depth = depth - 1
+	if err == nil {
+		return nil, true
+	}
+	// A coroutine that failed may have left itself as the current one.
+	L.G.CurrentThread = L
+	if e.stop != "" {
+		panic(stopped{})
+	}
+	api, isAPI := err.(*lua.ApiError)
+	if !isAPI || api.Type == lua.ApiErrorPanic {
+		e.log(logWarning, "luavm: "+firstLine(err.Error()))
+		e.halt(msgFault)
+	}
+	return api.Object, false
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// onError is the panic handler of every state. It gives errors of the
+// interpreter the wording of C Lua and notes where they happened.
+func (e *Engine) onError(L *lua.LState) {
+	v := L.Get(-1)
+	if s, ok := v.(lua.LString); ok && !e.ours {
+		v = lua.LString(e.reword(L, string(s)))
+	}
+	e.ours = false
+	e.notePosition(L)
+	// A trace keeps PCall from making one of its own.
+	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: v, StackTrace: "-"})
+}
+
+// notePosition keeps what Redis's error handler would find: the function that
+// failed, or the caller of a function that is not Lua.
+func (e *Engine) notePosition(L *lua.LState) {
+	f, lost := e.level(L, 0)
+	if f != nil && f.Fn.IsG {
+		f, lost = e.level(L, 1)
+	}
+	switch {
+	case lost:
+		e.errSource, e.errLine = "=(tail call)", -1
+	case f == nil:
+		e.errSource, e.errLine = "", 0
+	case f.Fn.IsG:
+		e.errSource, e.errLine = "=[C]", -1
+	default:
+		e.errSource, e.errLine = "@"+f.Fn.Proto.SourceName, f.line()
+	}
+}
+
+// throwValue raises an error value as it is.
+func (e *Engine) throwValue(L *lua.LState, v lua.LValue) {
+	e.ours = true
+	L.Error(v, 0)
+}
+
+// throw is luaL_error in a function that Lua called: the caller's position
+// stands before the message.
+func (e *Engine) throw(L *lua.LState, msg string) {
+	e.throwValue(L, lua.LString(e.where(L, 1)+msg))
+}
+
+// throwHere is an error of the interpreter in the running Lua function.
+func (e *Engine) throwHere(L *lua.LState, msg string) {
+	e.throwValue(L, lua.LString(e.where(L, 0)+msg))
+}

@@ -1,0 +1,194 @@
+package luavm
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+var redisLibrary = library{
+	"acl_check_cmd":      (*Engine).redisACLCheck,
+	"breakpoint":         (*Engine).redisBreakpoint,
+	"call":               func(e *Engine, L *lua.LState) int { return e.redisCall(L, true) },
+	"debug":              func(*Engine, *lua.LState) int { return 0 },
+	"error_reply":        (*Engine).redisErrorReply,
+	"log":                (*Engine).redisLog,
+	"pcall":              func(e *Engine, L *lua.LState) int { return e.redisCall(L, false) },
+	"replicate_commands": (*Engine).redisReplicate,
+	"set_repl":           (*Engine).redisSetRepl,
+	"setresp":            (*Engine).redisSetResp,
+	"sha1hex":            (*Engine).redisSHA1,
+	"status_reply":       (*Engine).redisStatusReply,
+}
+
+// Log levels of redis.log.
+const (
+	logDebug = iota
+	logVerbose
+	logNotice
+	logWarning
+)
+
+var redisConstants = map[string]lua.LValue{
+	"LOG_DEBUG":         lua.LNumber(logDebug),
+	"LOG_VERBOSE":       lua.LNumber(logVerbose),
+	"LOG_NOTICE":        lua.LNumber(logNotice),
+	"LOG_WARNING":       lua.LNumber(logWarning),
+	"REPL_NONE":         lua.LNumber(0),
+	"REPL_AOF":          lua.LNumber(1),
+	"REPL_SLAVE":        lua.LNumber(2),
+	"REPL_REPLICA":      lua.LNumber(2),
+	"REPL_ALL":          lua.LNumber(3),
+	"REDIS_VERSION":     lua.LString(store.RedisVersion),
+	"REDIS_VERSION_NUM": lua.LNumber(store.RedisVersionNum),
+}
+
+func (e *Engine) openRedis() {
+	t := e.lib("redis")
+	for name, v := range redisConstants {
+		t.RawSetString(name, v)
+	}
+}
+
+// errorTable is the table that scripts get for an error. As in Redis the text
+// is taken to begin with a code only if a '-' says so.
+func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
+	text = strings.Trim(text, "\r\n")
+	switch {
+	case !strings.HasPrefix(text, "-"):
+		text = "ERR " + text
+	case !strings.Contains(text, " "):
+		text = "ERR " + text[1:]
+	default:
+		text = text[1:]
+	}
+	t := L.CreateTable(0, 1)
+	t.RawSetString("err", lua.LString(text))
+	return t
+}
+
+// raise raises an error that redis.call and its kin found themselves.
+func (e *Engine) raise(L *lua.LState, text string) { e.throwValue(L, e.errorTable(L, text)) }
+
+// oneString is the check of error_reply and status_reply, which return what is
+// wrong with their arguments instead of raising it.
+func (e *Engine) oneString(L *lua.LState) (string, bool) {
+	s, ok := L.Get(1).(lua.LString)
+	if L.GetTop() != 1 || !ok {
+		L.Push(e.errorTable(L, msgReplyFields))
+		return "", false
+	}
+	text, _, _ := strings.Cut(string(s), "\x00")
+	return text, true
+}
+
+func (e *Engine) redisErrorReply(L *lua.LState) int {
+	s, ok := e.oneString(L)
+	if ok {
+		if !strings.HasPrefix(s, "-") {
+			s = "-" + s
+		}
+		L.Push(e.errorTable(L, s))
+	}
+	return 1
+}
+
+func (e *Engine) redisStatusReply(L *lua.LState) int {
+	if _, ok := e.oneString(L); ok {
+		t := L.CreateTable(0, 1)
+		t.RawSetString("ok", L.Get(1))
+		L.Push(t)
+	}
+	return 1
+}
+
+func (e *Engine) redisSHA1(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		e.raise(L, msgArgCount)
+	}
+	s, _ := toString(L.Get(1))
+	e.work(len(s) / 16)
+	L.Push(lua.LString(scriptSHA(s)))
+	return 1
+}
+
+func scriptSHA(body string) string {
+	sum := sha1.Sum([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
+
+func (e *Engine) redisLog(L *lua.LState) int {
+	if L.GetTop() < 2 {
+		e.raise(L, msgLogArgs)
+	}
+	n, ok := toNumber(L.Get(1))
+	if !ok {
+		e.raise(L, msgLogLevelType)
+	}
+	level := toInt(n)
+	if level < logDebug || level > logWarning {
+		e.raise(L, msgLogLevel)
+	}
+	var words []string
+	for i := 2; i <= L.GetTop(); i++ {
+		if s, ok := toString(L.Get(i)); ok {
+			words = append(words, s)
+		}
+	}
+	e.log(level, strings.Join(words, " "))
+	return 0
+}
+
+func (e *Engine) redisSetResp(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		e.raise(L, msgSetrespArgs)
+	}
+	n, _ := toNumber(L.Get(1))
+	if v := toInt(n); v != 2 && v != 3 {
+		e.raise(L, msgSetrespVersion)
+	}
+	e.resp = toInt(n)
+	return 0
+}
+
+// redisSetRepl checks its argument and does nothing more: what a script wrote
+// is replicated or the script did not happen.
+func (e *Engine) redisSetRepl(L *lua.LState) int {
+	if L.GetTop() != 1 {
+		e.raise(L, msgSetReplArgs)
+	}
+	n, _ := toNumber(L.Get(1))
+	if toInt(n)&^3 != 0 {
+		e.raise(L, msgSetReplFlags)
+	}
+	return 0
+}
+
+func (e *Engine) redisReplicate(L *lua.LState) int {
+	L.Push(lua.LTrue)
+	return 1
+}
+
+func (e *Engine) redisBreakpoint(L *lua.LState) int {
+	L.Push(lua.LFalse)
+	return 1
+}
+
+func (e *Engine) redisACLCheck(L *lua.LState) int {
+	if L.GetTop() == 0 {
+		e.raise(L, msgACLArgs)
+	}
+	args, ok := e.arguments(L)
+	if !ok {
+		e.raise(L, msgArgumentTypes)
+	}
+	if _, known := e.table.Resolve(args); !known {
+		e.raise(L, msgACLCommand)
+	}
+	L.Push(lua.LTrue)
+	return 1
+}

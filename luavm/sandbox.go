@@ -1,0 +1,93 @@
+package luavm
+
+import (
+	lua "github.com/yuin/gopher-lua"
+)
+
+// libraries are the tables that scripts see, with everything in them; the list
+// is Redis 7.0.15's, testdata/globals.json holds what the real one has.
+var libraries = map[string]library{
+	"string":    stringLibrary,
+	"table":     tableLibrary,
+	"math":      mathLibrary,
+	"coroutine": coroutineLibrary,
+	"bit":       bitLibrary,
+	"struct":    structLibrary,
+	"cmsgpack":  cmsgpackLibrary,
+	"cjson":     cjsonLibrary,
+	"redis":     redisLibrary,
+}
+
+// openSandbox fills the globals. All of it is read-only to scripts, which have
+// nowhere to keep anything from one call to the next.
+func (e *Engine) openSandbox() {
+	L, g := e.L, e.globals
+	e.openCoroutines()
+	e.protect = L.CreateTable(0, 0)
+	e.gmeta = L.CreateTable(0, 1)
+	e.gmeta.RawSetString("__index", L.NewFunction(e.unknownGlobal))
+	e.gmeta.Metatable = e.protect
+	for name, fn := range baseLibrary {
+		g.RawSetString(name, e.function(fn))
+	}
+	for name, lib := range libraries {
+		g.RawSetString(name, e.libraryTable(lib))
+	}
+	g.RawSetString("_G", g)
+	g.RawSetString("_VERSION", lua.LString(lua.LuaVersion))
+	g.RawSetString("KEYS", L.CreateTable(0, 0))
+	g.RawSetString("ARGV", L.CreateTable(0, 0))
+	e.openMath()
+	e.openJSON()
+	e.openPack()
+	e.openRedis()
+	e.openStrings()
+	for name := range libraries {
+		g.RawGetString(name).(*lua.LTable).Metatable = e.protect
+	}
+	g.Metatable = e.gmeta
+}
+
+func (e *Engine) function(fn func(*Engine, *lua.LState) int) *lua.LFunction {
+	return e.L.NewFunction(func(L *lua.LState) int { return fn(e, L) })
+}
+
+func (e *Engine) libraryTable(lib library) *lua.LTable {
+	t := e.L.CreateTable(0, len(lib))
+	for name, fn := range lib {
+		t.RawSetString(name, e.function(fn))
+	}
+	return t
+}
+
+func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
+
+// isReadonly reports whether a script may not change a table.
+func (e *Engine) isReadonly(t *lua.LTable) bool {
+	mt, ok := t.Metatable.(*lua.LTable)
+	return ok && (mt == e.protect || mt == e.gmeta)
+}
+
+func (e *Engine) unknownGlobal(L *lua.LState) int {
+	name, ok := toString(L.Get(2))
+	if !ok {
+		name = e.display(L.Get(2))
+	}
+	e.throw(L, msgUnknownGlobal(name))
+	return 0
+}
+
+// openStrings gives strings their methods, and the arithmetic of C Lua, which
+// reads numbers differently from gopher-lua ("010" is ten).
+func (e *Engine) openStrings() {
+	mt := e.L.CreateTable(0, 8)
+	mt.RawSetString("__index", e.lib("string"))
+	for event, op := range stringArithmetic {
+		mt.RawSetString(event, e.L.NewFunction(func(L *lua.LState) int { return e.arithmetic(L, event, op) }))
+	}
+	shown := e.L.CreateTable(0, 1)
+	shown.RawSetString("__index", e.lib("string"))
+	shown.Metatable = e.protect
+	mt.RawSetString("__metatable", shown)
+	e.L.SetMetatable(lua.LString(""), mt)
+}

@@ -1,0 +1,277 @@
+package luavm
+
+import (
+	"encoding/binary"
+	"math"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// structLibrary is Roberto Ierusalimschy's struct library as Redis ships it.
+var structLibrary = library{
+	"pack":   (*Engine).structPack,
+	"size":   (*Engine).structSize,
+	"unpack": (*Engine).structUnpack,
+}
+
+// maxIntSize is the largest integer that i and I may ask for.
+const maxIntSize = 32
+
+// layout walks over a format: byte order, alignment, and how far it has come.
+type layout struct {
+	e     *Engine
+	L     *lua.LState
+	fmt   string
+	i     int
+	big   bool
+	align int
+	total int
+}
+
+func (e *Engine) newLayout(L *lua.LState, format string) *layout {
+	return &layout{e: e, L: L, fmt: format, align: 1}
+}
+
+func (l *layout) more() bool { return l.i < len(l.fmt) }
+
+// number reads the digits after an option; def if there are none.
+func (l *layout) number(def int) int {
+	if l.i >= len(l.fmt) || !isDigit(l.fmt[l.i]) {
+		return def
+	}
+	n := 0
+	for l.i < len(l.fmt) && isDigit(l.fmt[l.i]) {
+		if n > math.MaxInt32/10 || n*10 > math.MaxInt32-int(l.fmt[l.i]-'0') {
+			l.e.throw(l.L, "integral size overflow")
+		}
+		n = n*10 + int(l.fmt[l.i]-'0')
+		l.i++
+	}
+	return n
+}
+
+// option reads the next option and its size; kind is 0 for those that only
+// change the layout.
+func (l *layout) option() (kind byte, size int) {
+	kind = l.fmt[l.i]
+	l.i++
+	switch kind {
+	case 'B', 'b', 'x':
+		return kind, 1
+	case 'H', 'h':
+		return kind, 2
+	case 'L', 'l', 'T', 'd':
+		return kind, 8
+	case 'f':
+		return kind, 4
+	case 'c':
+		return kind, l.number(1)
+	case 'i', 'I':
+		size = l.number(4)
+		if size > maxIntSize {
+			l.e.throw(l.L, "integral size "+formatNumber(lua.LNumber(size))+" is larger than limit of 32")
+		}
+		return kind, size
+	case 's', ' ':
+		return kind, 0
+	}
+	l.control(kind)
+	return 0, 0
+}
+
+func (l *layout) control(c byte) {
+	switch c {
+	case '>':
+		l.big = true
+	case '<':
+		l.big = false
+	case '!':
+		a := l.number(8)
+		if a <= 0 || a&(a-1) != 0 {
+			l.e.throw(l.L, "alignment "+formatNumber(lua.LNumber(a))+" is not a power of 2")
+		}
+		l.align = a
+	default:
+		l.e.argError(l.L, 1, "invalid format option '"+string([]byte{c})+"'")
+	}
+}
+
+// padding is how many bytes stand before a value of a size.
+func (l *layout) padding(kind byte, size int) int {
+	if size == 0 || kind == 'c' {
+		return 0
+	}
+	a := min(size, l.align)
+	if a <= 1 {
+		return 0
+	}
+	return (a - l.total&(a-1)) & (a - 1)
+}
+
+func (e *Engine) structPack(L *lua.LState) int {
+	l := e.newLayout(L, e.checkString(L, 1))
+	var out []byte
+	arg := 2
+	for l.more() {
+		kind, size := l.option()
+		pad := l.padding(kind, size)
+		e.charge(int64(pad + size))
+		out = append(out, make([]byte, pad)...)
+		before := len(out)
+		switch kind {
+		case 0, ' ':
+		case 'x':
+			out = append(out, 0)
+		case 'f':
+			bits := math.Float32bits(float32(e.checkNumber(L, arg)))
+			out = appendUint(out, uint64(bits), 4, l.big)
+			arg++
+		case 'd':
+			out = appendUint(out, math.Float64bits(float64(e.checkNumber(L, arg))), 8, l.big)
+			arg++
+		case 's', 'c':
+			s := e.checkString(L, arg)
+			arg++
+			if size == 0 {
+				size = len(s)
+			}
+			if len(s) < size {
+				e.argError(L, arg-1, "string too short")
+			}
+			e.charge(int64(size))
+			out = append(out, s[:size]...)
+			if kind == 's' {
+				out = append(out, 0)
+			}
+		default:
+			n := e.checkNumber(L, arg)
+			arg++
+			u := uint64(toInt64(n))
+			if n >= 1<<63 && n < 1<<64 {
+				u = uint64(n)
+			}
+			out = appendUint(out, u, size, l.big)
+		}
+		l.total += pad + len(out) - before
+	}
+	L.Push(lua.LString(out))
+	return 1
+}
+
+// appendUint appends the size low bytes of u; sizes beyond 8 are zero there,
+// as in the C code, which shifts an unsigned long.
+func appendUint(b []byte, u uint64, size int, big bool) []byte {
+	var buf [maxIntSize]byte
+	binary.LittleEndian.PutUint64(buf[:], u)
+	for i := range size {
+		if big {
+			b = append(b, buf[size-1-i])
+		} else {
+			b = append(b, buf[i])
+		}
+	}
+	return b
+}
+
+func readUint(s string, big bool) uint64 {
+	u := uint64(0)
+	for i := range len(s) {
+		c := s[len(s)-1-i]
+		if big {
+			c = s[i]
+		}
+		u = u<<8 | uint64(c)
+	}
+	return u
+}
+
+func (e *Engine) structUnpack(L *lua.LState) int {
+	l := e.newLayout(L, e.checkString(L, 1))
+	data := e.checkString(L, 2)
+	pos := e.optInt(L, 3, 1) - 1
+	if pos < 0 {
+		e.argError(L, 3, "offset must be 1 or greater")
+	}
+	n := 0
+	for l.more() {
+		kind, size := l.option()
+		l.total = pos
+		pos += l.padding(kind, size)
+		if size > len(data) || pos > len(data)-size {
+			e.argError(L, 2, "data string too short")
+		}
+		if n > maxStack-100 {
+			e.throw(L, "stack overflow (too many results)")
+		}
+		switch kind {
+		case 0, ' ', 'x':
+		case 'f':
+			L.Push(lua.LNumber(math.Float32frombits(uint32(readUint(data[pos:pos+4], l.big)))))
+			n++
+		case 'd':
+			L.Push(lua.LNumber(math.Float64frombits(readUint(data[pos:pos+8], l.big))))
+			n++
+		case 'c':
+			if size == 0 {
+				size = e.sizeBefore(L, n, data, pos)
+				n--
+			}
+			L.Push(lua.LString(data[pos : pos+size]))
+			n++
+		case 's':
+			for pos+size < len(data) && data[pos+size] != 0 {
+				size++
+			}
+			if pos+size >= len(data) {
+				e.throw(L, "unfinished string in data")
+			}
+			L.Push(lua.LString(data[pos : pos+size]))
+			size++
+			n++
+		default:
+			L.Push(unpackInt(data[pos:pos+size], kind, l.big))
+			n++
+		}
+		pos += size
+	}
+	L.Push(lua.LNumber(pos + 1))
+	return n + 1
+}
+
+// sizeBefore takes the number just read as the size of a string (c0).
+func (e *Engine) sizeBefore(L *lua.LState, n int, data string, pos int) int {
+	size, ok := L.Get(-1).(lua.LNumber)
+	if n == 0 || !ok {
+		e.throw(L, "format 'c0' needs a previous size")
+	}
+	L.Pop(1)
+	if size < 0 || toInt(size) > len(data)-pos {
+		e.argError(L, 2, "data string too short")
+	}
+	return toInt(size)
+}
+
+func unpackInt(s string, kind byte, big bool) lua.LNumber {
+	u := readUint(s, big)
+	if kind >= 'a' && len(s) <= 8 {
+		shift := uint(64 - 8*len(s))
+		return lua.LNumber(int64(u<<shift) >> shift)
+	}
+	return lua.LNumber(u)
+}
+
+func (e *Engine) structSize(L *lua.LState) int {
+	l := e.newLayout(L, e.checkString(L, 1))
+	for l.more() {
+		kind, size := l.option()
+		if kind == 's' {
+			e.argError(L, 1, "option 's' has no fixed size")
+		}
+		if kind == 'c' && size == 0 {
+			e.argError(L, 1, "option 'c0' has no fixed size")
+		}
+		l.total += l.padding(kind, size) + size
+	}
+	L.Push(lua.LNumber(l.total))
+	return 1
+}

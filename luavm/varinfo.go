@@ -1,0 +1,256 @@
+package luavm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// reword turns an error of gopher-lua's interpreter into the text that C Lua
+// 5.1 has for it. Unknown texts pass unchanged.
+func (e *Engine) reword(L *lua.LState, msg string) string {
+	f := topFrame(L)
+	for f != nil && f.Fn.IsG {
+		f = f.Parent
+	}
+	if f == nil {
+		return msg
+	}
+	pos := e.where(L, 0)
+	if pos == "" {
+		pos = e.where(L, 1)
+	}
+	text := strings.TrimPrefix(msg, pos)
+	switch {
+	case strings.HasPrefix(text, "attempt to index a non-table object("):
+		return pos + indexError(L, f)
+	case text == "attempt to call a non-function object":
+		return pos + callError(L, f)
+	case strings.HasPrefix(text, "cannot perform concat"):
+		return pos + concatError(L, f)
+	case strings.HasPrefix(text, "cannot perform "), text == "__unm undefined":
+		return pos + arithError(L, f)
+	case text == "__len undefined":
+		b := argB(f.inst())
+		return pos + typeError(f, b, f.operand(L, b), "get length of")
+	case strings.HasPrefix(text, "attempt to compare "):
+		return pos + compareText(text)
+	case text == "registry overflow":
+		e.dirty = true
+		return pos + "stack overflow"
+	case text == "too many recursions in gettable":
+		return pos + "loop in gettable"
+	case text == "too many recursions in settable":
+		return pos + "loop in settable"
+	}
+	return msg
+}
+
+// inst is the instruction that a frame is executing.
+func (f *frame) inst() uint32 { return f.Fn.Proto.Code[max(f.Pc-1, 0)] }
+
+// operand reads a register or constant of the running frame.
+func (f *frame) operand(L *lua.LState, rk int) lua.LValue {
+	if rk&rkConst != 0 {
+		return f.Fn.Proto.Constants[rk&^rkConst]
+	}
+	return L.Get(rk + 1)
+}
+
+func indexError(L *lua.LState, f *frame) string {
+	inst := f.inst()
+	reg := argB(inst)
+	switch opOf(inst) {
+	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
+		reg = argA(inst)
+	}
+	return typeError(f, reg, L.Get(reg+1), "index")
+}
+
+func callError(L *lua.LState, f *frame) string {
+	inst := f.inst()
+	switch opOf(inst) {
+	case lua.OP_CALL, lua.OP_TAILCALL:
+		return typeError(f, argA(inst), L.Get(argA(inst)+1), "call")
+	case lua.OP_TFORLOOP:
+		return typeError(f, argA(inst), L.Get(argA(inst)+1), "call")
+	}
+	return "attempt to call a nil value"
+}
+
+func arithError(L *lua.LState, f *frame) string {
+	inst := f.inst()
+	reg := argB(inst)
+	if opOf(inst) != lua.OP_UNM {
+		// The second operand is to blame if the first is a number.
+		if _, ok := toNumber(f.operand(L, reg)); ok {
+			reg = argC(inst)
+		}
+	}
+	return typeError(f, reg, f.operand(L, reg), "perform arithmetic on")
+}
+
+func concatError(L *lua.LState, f *frame) string {
+	inst := f.inst()
+	// C Lua joins from the right and blames the left one of a pair unless that
+	// is a string.
+	for reg := argC(inst); reg > argB(inst); reg-- {
+		left, right := L.Get(reg), L.Get(reg+1)
+		if !lua.LVCanConvToString(left) {
+			return typeError(f, reg-1, left, "concatenate")
+		}
+		if !lua.LVCanConvToString(right) {
+			return typeError(f, reg, right, "concatenate")
+		}
+	}
+	return typeError(f, argB(inst), L.Get(argB(inst)+1), "concatenate")
+}
+
+// compareText words "attempt to compare x with y" for equal types. C Lua tells
+// types apart by the third letter of their names only.
+func compareText(text string) string {
+	a, b, ok := strings.Cut(strings.TrimPrefix(text, "attempt to compare "), " with ")
+	if ok && len(a) > 2 && len(b) > 2 && a[2] == b[2] {
+		return "attempt to compare two " + a + " values"
+	}
+	return text
+}
+
+// typeError is luaG_typeerror: it names the variable if it has a name.
+func typeError(f *frame, rk int, v lua.LValue, what string) string {
+	t := typeName(v)
+	if rk&rkConst == 0 {
+		if kind, name := objectName(f.Fn.Proto, f.Pc-1, rk); kind != "" {
+			return "attempt to " + what + " " + kind + " '" + name + "' (a " + t + " value)"
+		}
+	}
+	return "attempt to " + what + " a " + t + " value"
+}
+
+func typeName(v lua.LValue) string {
+	if v == nil {
+		return "no value"
+	}
+	return v.Type().String()
+}
+
+// objectName is C Lua's getobjname: where the value of a register at an
+// instruction came from.
+func objectName(p *lua.FunctionProto, pc, reg int) (kind, name string) {
+	if name, ok := localName(p, reg, pc); ok {
+		return "local", name
+	}
+	at := lastWrite(p, pc, reg)
+	if at < 0 {
+		return "", ""
+	}
+	inst := p.Code[at]
+	switch opOf(inst) {
+	case lua.OP_GETGLOBAL:
+		return "global", constString(p, argBx(inst))
+	case lua.OP_MOVE:
+		if argB(inst) < argA(inst) {
+			return objectName(p, at, argB(inst))
+		}
+	case lua.OP_GETTABLE, lua.OP_GETTABLEKS:
+		if c := argC(inst); c&rkConst != 0 {
+			return "field", constString(p, c&^rkConst)
+		}
+		return "field", "?"
+	case lua.OP_GETUPVAL:
+		if b := argB(inst); b < len(p.DbgUpvalues) {
+			return "upvalue", p.DbgUpvalues[b]
+		}
+	case lua.OP_SELF:
+		if c := argC(inst); c&rkConst != 0 {
+			return "method", constString(p, c&^rkConst)
+		}
+	}
+	return "", ""
+}
+
+func constString(p *lua.FunctionProto, i int) string {
+	if s, ok := p.Constants[i].(lua.LString); ok {
+		return string(s)
+	}
+	return "?"
+}
+
+// localName is the name of the local variable that lives in a register at an
+// instruction.
+func localName(p *lua.FunctionProto, reg, pc int) (string, bool) {
+	n := reg
+	for _, l := range p.DbgLocals {
+		if l.StartPc >= pc+1 {
+			break
+		}
+		if pc < l.EndPc {
+			if n == 0 {
+				return l.Name, !strings.HasPrefix(l.Name, "(")
+			}
+			n--
+		}
+	}
+	return "", false
+}
+
+// lastWrite is the last instruction before pc that surely ran and set reg, as
+// C Lua's symbexec finds it; -1 if there is none.
+func lastWrite(p *lua.FunctionProto, pc, reg int) int {
+	last := -1
+	for i := 0; i < pc; i++ {
+		inst := p.Code[i]
+		a := argA(inst)
+		switch opOf(inst) {
+		case lua.OP_JMP, lua.OP_FORPREP:
+			if to := i + 1 + argSbx(inst); to > i && to <= pc {
+				i = to - 1
+			}
+		case lua.OP_LOADNIL:
+			if a <= reg && reg <= argB(inst) {
+				last = i
+			}
+		case lua.OP_CALL, lua.OP_TAILCALL, lua.OP_VARARG:
+			if reg >= a {
+				last = i
+			}
+		case lua.OP_TFORLOOP:
+			if reg >= a+2 {
+				last = i
+			}
+		case lua.OP_FORLOOP:
+			if reg >= a && reg <= a+3 {
+				last = i
+			}
+		case lua.OP_SELF:
+			if reg == a || reg == a+1 {
+				last = i
+			}
+		case lua.OP_MOVEN:
+			if a == reg {
+				last = i
+			}
+			for n := argC(inst); n > 0; n-- {
+				i++
+				if argA(p.Code[i]) == reg {
+					last = i
+				}
+			}
+		case lua.OP_CLOSURE:
+			if a == reg {
+				last = i
+			}
+			i += int(p.FunctionPrototypes[argBx(inst)].NumUpvalues)
+		case lua.OP_SETGLOBAL, lua.OP_SETUPVAL, lua.OP_SETTABLE, lua.OP_SETTABLEKS, lua.OP_EQ, lua.OP_LT,
+			lua.OP_LE, lua.OP_TEST, lua.OP_RETURN, lua.OP_SETLIST, lua.OP_CLOSE, lua.OP_NOP:
+			if opOf(inst) == lua.OP_SETLIST && argC(inst) == 0 {
+				i++
+			}
+		default:
+			if a == reg {
+				last = i
+			}
+		}
+	}
+	return last
+}

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// Backend is what the server needs of the cluster.
+type Backend interface {
+	// Submit runs commands in order, as one unit, and returns their replies
+	// when what they wrote is safe. It may use the memory of replies.
+	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
+	// KillScript ends the running script, as SCRIPT KILL.
+	KillScript() store.Reply
+	// Busy reports whether a script has been running for longer than the busy
+	// threshold. It is asked before every command.
+	Busy() bool
+	// SetBusyThreshold changes that threshold.
+	SetBusyThreshold(d time.Duration)
+	// LeaderClient returns the leader's id and RESP address; empty if unknown.
+	LeaderClient() (id, addr string)
+	// Members returns the members of the cluster.
+	Members() ([]cluster.Member, error)
+	// Status describes this node, the state hash left out.
+	Status() cluster.Status
+	// StateHash returns the hash of the state and the log index it belongs to.
+	StateHash() (index uint64, hash string, err error)
+	// Transfer hands leadership to a member, or to any if id is empty.
+	Transfer(id string) error
+	// Snapshot writes a snapshot now.
+	Snapshot() error
+}
+
+var _ Backend = (*cluster.Node)(nil)

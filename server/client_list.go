@@ -1,0 +1,94 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/store"
+)
+
+func sortSessions(list []*session) {
+	slices.SortFunc(list, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
+}
+
+func doClientInfo(s *session, _ [][]byte) store.Reply {
+	return store.Text(s.describe(s.srv.cfg.Clock()))
+}
+
+func doClientList(s *session, args [][]byte) store.Reply {
+	f := clientFilter{}
+	if len(args) > 2 {
+		refusal := f.forList(args[2:])
+		if refusal != "" {
+			return store.Err(refusal)
+		}
+	}
+	now := s.srv.cfg.Clock()
+	var b strings.Builder
+	for _, other := range s.srv.each() {
+		if f.matches(other) {
+			b.WriteString(other.describe(now))
+		}
+	}
+	return store.Text(b.String())
+}
+
+// forList reads the options of CLIENT LIST: TYPE or ID, not both.
+func (f *clientFilter) forList(opts [][]byte) store.Error {
+	switch option := strings.ToLower(string(opts[0])); {
+	case option == "type" && len(opts) == 2:
+		class, ok := clientClass(opts[1])
+		if !ok {
+			return errClientType(opts[1])
+		}
+		f.class = class
+	case option == "id" && len(opts) > 1:
+		f.ids = []int64{}
+		for _, arg := range opts[1:] {
+			id, ok := store.ParseInt(arg)
+			if !ok {
+				return errListID
+			}
+			f.ids = append(f.ids, id)
+		}
+	default:
+		return store.ErrSyntax
+	}
+	return ""
+}
+
+// describe is the line of CLIENT LIST. Redis's figures about its buffers have
+// no counterpart here except what waits to be sent; they are shown as what
+// Redis shows for an idle client.
+func (s *session) describe(now time.Time) string {
+	n := s.srv.hub.counts(s)
+	flags := "N"
+	if s.subscriber() {
+		flags = "P"
+	}
+	if s.noEvict.Load() {
+		flags = strings.TrimPrefix(flags, "N") + "e"
+	}
+	if s.noTouch.Load() {
+		flags = strings.TrimPrefix(flags, "N") + "T"
+	}
+	last := "NULL"
+	if cmd := s.command.Load(); cmd != nil {
+		last = cmd.FullName()
+	}
+	pending := s.out.size()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=-1"+
+		" qbuf=0 qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d"+
+		" lib-name=%s lib-ver=%s\n",
+		s.id, s.addr, s.laddr, s.id+7, s.name, seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
+		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard],
+		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, defaultUser, s.protocol(),
+		s.libName, s.libVer)
+}
+
+func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }

@@ -1,0 +1,184 @@
+package server
+
+import (
+	"crypto/subtle"
+	"strings"
+
+	"lockstep/store"
+)
+
+func connectionRows() []row {
+	const noAuth = store.NoScript | store.Loading | store.Stale | store.Fast | store.NoAuth | store.AllowBusy | store.Connection
+	return []row{
+		{Command: store.Command{
+			Name: "ping", Arity: -1, Flags: store.Fast | store.Connection, Group: "connection", Since: "1.0.0",
+			Summary: "Answers PONG, or the message.", Usage: "[message]", Run: runPing,
+			Tips: []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		}, do: doPing},
+		{Command: store.Command{
+			Name: "echo", Arity: 2, Flags: store.Loading | store.Stale | store.Fast | store.Connection, Group: "connection", Since: "1.0.0",
+			Summary: "Answers the message.", Usage: "message", Run: runEcho,
+		}, do: doEcho},
+		{Command: store.Command{
+			Name: "hello", Arity: -1, Flags: noAuth, Group: "connection", Since: "6.0.0",
+			Summary: "Greets the server: chooses the protocol version, authenticates and names the connection.",
+			Usage:   "[protover [AUTH username password] [SETNAME clientname]]",
+		}, do: doHello},
+		{Command: store.Command{
+			Name: "auth", Arity: -2, Flags: noAuth, Group: "connection", Since: "1.0.0",
+			Summary: "Authenticates the connection.", Usage: "[username] password",
+		}, do: doAuth},
+		{Command: store.Command{
+			Name: "quit", Arity: -1, Flags: noAuth, Group: "connection", Since: "1.0.0",
+			Summary: "Closes the connection.",
+		}, do: doQuit},
+		{Command: store.Command{
+			Name: "reset", Arity: 1, Flags: noAuth, Group: "connection", Since: "6.2.0",
+			Summary: "Returns the connection to the state of a new one.",
+		}, do: doReset},
+	}
+}
+
+// runPing is PING inside a script.
+func runPing(c *store.Ctx) store.Reply { return ping(c.Args) }
+
+func ping(args [][]byte) store.Reply {
+	switch len(args) {
+	case 1:
+		return store.Status("PONG")
+	case 2:
+		return store.Str(string(args[1]))
+	}
+	return store.Err(store.ErrWrongArgs("ping"))
+}
+
+// doPing answers in the form of a message to a RESP2 subscriber.
+func doPing(s *session, args [][]byte) store.Reply {
+	if len(args) > 2 || s.protocol() != 2 || !s.subscriber() {
+		return ping(args)
+	}
+	text := ""
+	if len(args) == 2 {
+		text = string(args[1])
+	}
+	return store.Strs("pong", text)
+}
+
+func runEcho(c *store.Ctx) store.Reply { return store.Str(c.Arg(1)) }
+
+func doEcho(_ *session, args [][]byte) store.Reply { return store.Str(string(args[1])) }
+
+// defaultUser is the one user there is.
+const defaultUser = "default"
+
+// login checks a user name and password and authenticates the connection.
+func (s *session) login(user, password []byte) bool {
+	want := s.srv.params.password()
+	// A user without password takes any.
+	ok := want == "" || subtle.ConstantTimeCompare(password, []byte(want)) == 1
+	if string(user) != defaultUser || !ok {
+		return false
+	}
+	s.authed.Store(true)
+	return true
+}
+
+func doAuth(s *session, args [][]byte) store.Reply {
+	user, password := []byte(defaultUser), args[1]
+	switch {
+	case len(args) > 3:
+		return store.Err(store.ErrSyntax)
+	case len(args) == 3:
+		user, password = args[1], args[2]
+	case s.srv.params.password() == "":
+		return store.Err(errNoPassword)
+	}
+	if !s.login(user, password) {
+		return store.Err(errWrongPass)
+	}
+	return store.OK
+}
+
+// doHello carries out its options one by one: what succeeded before an error
+// stays, only the protocol is switched at the end.
+func doHello(s *session, args [][]byte) store.Reply {
+	resp := s.protocol()
+	if len(args) > 1 {
+		n, ok := store.ParseInt(args[1])
+		switch {
+		case !ok:
+			return store.Err(errProtoInteger)
+		case n != 2 && n != 3:
+			return store.Err(errNoProto)
+		}
+		resp = int(n)
+	}
+	var name []byte
+	for i := 2; i < len(args); {
+		switch opt := strings.ToLower(string(args[i])); {
+		case opt == "auth" && i+2 < len(args):
+			if !s.login(args[i+1], args[i+2]) {
+				return store.Err(errWrongPass)
+			}
+			i += 3
+		case opt == "setname" && i+1 < len(args):
+			if !validName(args[i+1]) {
+				return store.Err(errClientName)
+			}
+			name = args[i+1]
+			s.setName(string(name))
+			i += 2
+		default:
+			return store.Err(errHelloOption(args[i]))
+		}
+	}
+	if s.needsAuth() {
+		return store.Err(errHelloNoAuth)
+	}
+	s.resp.Store(int32(resp))
+	role := "replica"
+	if s.srv.leads() {
+		role = "master"
+	}
+	return store.MapOf(
+		store.Str("server"), store.Str("redis"),
+		store.Str("version"), store.Str(store.RedisVersion),
+		store.Str("proto"), store.Int(int64(resp)),
+		store.Str("id"), store.Int(s.id),
+		store.Str("mode"), store.Str("standalone"),
+		store.Str("role"), store.Str(role),
+		store.Str("modules"), store.List(),
+	)
+}
+
+// leads reports whether this node is the leader.
+func (srv *Server) leads() bool {
+	id, _ := srv.backend.LeaderClient()
+	return id == srv.cfg.NodeID
+}
+
+func doQuit(s *session, _ [][]byte) store.Reply {
+	s.closeAfterReply()
+	return store.OK
+}
+
+func doReset(s *session, _ [][]byte) store.Reply {
+	s.reset()
+	return store.Status("RESET")
+}
+
+func doSelect(s *session, args [][]byte) store.Reply {
+	n, ok := store.ParseInt(args[1])
+	switch {
+	case !ok:
+		return store.Err(store.ErrNotInteger)
+	case n < -1<<31 || n > 1<<31-1:
+		return store.Err(store.ErrIntRange(-1<<31, 1<<31-1))
+	case n < 0 || n >= store.Databases:
+		return store.Err(store.ErrDBIndex)
+	}
+	s.db.Store(int32(n))
+	return store.OK
+}
+
+func doScriptKill(s *session, _ [][]byte) store.Reply { return s.srv.backend.KillScript() }

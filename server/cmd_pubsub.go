@@ -1,0 +1,106 @@
+package server
+
+import (
+	"slices"
+
+	"lockstep/store"
+)
+
+func pubsubRows() []row {
+	const (
+		listen = store.PubSub | store.NoScript | store.Loading | store.Stale
+		ask    = store.PubSub | store.Loading | store.Stale
+	)
+	shards := []store.KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: store.KeyNotKey}}
+	top := func(name string, arity int, since, usage, summary string, do handler) row {
+		return row{Command: store.Command{Name: name, Arity: arity, Flags: listen, Group: "pubsub", Since: since, Usage: usage, Summary: summary}, do: do}
+	}
+	sub := func(name string, arity int, since, usage, summary string, do handler) row {
+		return row{Command: store.Command{Name: name, Arity: arity, Flags: ask, Since: since, Usage: usage, Summary: summary}, do: do}
+	}
+	ssubscribe := top("ssubscribe", -2, "7.0.0", "shardchannel [shardchannel ...]", "Listens to shard channels.", subscribeTo(subShard))
+	sunsubscribe := top("sunsubscribe", -1, "7.0.0", "[shardchannel [shardchannel ...]]", "Stops listening to shard channels.", unsubscribeFrom(subShard))
+	ssubscribe.Keys, sunsubscribe.Keys = shards, shards
+	return []row{
+		top("subscribe", -2, "2.0.0", "channel [channel ...]", "Listens to channels.", subscribeTo(subChannel)),
+		top("unsubscribe", -1, "2.0.0", "[channel [channel ...]]", "Stops listening to channels.", unsubscribeFrom(subChannel)),
+		top("psubscribe", -2, "2.0.0", "pattern [pattern ...]", "Listens to channels that match patterns.", subscribeTo(subPattern)),
+		top("punsubscribe", -1, "2.0.0", "[pattern [pattern ...]]", "Stops listening to patterns.", unsubscribeFrom(subPattern)),
+		ssubscribe, sunsubscribe,
+		{
+			Command: store.Command{Name: "pubsub", Arity: -2, Group: "pubsub", Since: "2.8.0", Summary: "Commands about subscriptions."},
+			sub: []row{
+				sub("channels", -2, "2.8.0", "[pattern]", "Lists this node's channels that have subscribers.", namesOf(subChannel)),
+				helpRow("pubsub", "6.2.0", 0),
+				sub("numpat", 2, "2.8.0", "", "Counts this node's patterns.", doNumPat),
+				sub("numsub", -2, "2.8.0", "[channel [channel ...]]", "Counts this node's subscribers of channels.", countsOf(subChannel)),
+				sub("shardchannels", -2, "7.0.0", "[pattern]", "Lists this node's shard channels that have subscribers.", namesOf(subShard)),
+				sub("shardnumsub", -2, "7.0.0", "[shardchannel [shardchannel ...]]", "Counts this node's subscribers of shard channels.", countsOf(subShard)),
+			},
+		},
+	}
+}
+
+// answered is the reply of commands that have put their answer, one message
+// for each channel, into the output themselves.
+var answered = store.Reply{Kind: store.None}
+
+func subscribeTo(kind subKind) handler {
+	return func(s *session, args [][]byte) store.Reply {
+		for _, name := range args[1:] {
+			s.srv.hub.subscribe(s, kind, string(name))
+		}
+		return answered
+	}
+}
+
+// unsubscribeFrom without arguments ends all subscriptions of the kind, and if
+// there are none it still says so once.
+func unsubscribeFrom(kind subKind) handler {
+	return func(s *session, args [][]byte) store.Reply {
+		if len(args) > 1 {
+			for _, name := range args[1:] {
+				s.srv.hub.unsubscribe(s, kind, string(name), false)
+			}
+			return answered
+		}
+		names := s.srv.hub.of(s, kind)
+		slices.Sort(names)
+		for _, name := range names {
+			s.srv.hub.unsubscribe(s, kind, name, false)
+		}
+		if len(names) == 0 {
+			s.srv.hub.confirmNone(s, kind)
+		}
+		return answered
+	}
+}
+
+func namesOf(kind subKind) handler {
+	return func(s *session, args [][]byte) store.Reply {
+		if len(args) > 3 {
+			return store.Err(errSubcommandArgs("pubsub", args[1]))
+		}
+		var pattern *string
+		if len(args) == 3 {
+			p := string(args[2])
+			pattern = &p
+		}
+		return store.Strs(s.srv.hub.names(kind, pattern)...)
+	}
+}
+
+func countsOf(kind subKind) handler {
+	return func(s *session, args [][]byte) store.Reply {
+		r := store.List()
+		for _, name := range args[2:] {
+			n := s.srv.hub.count(kind, string(name))
+			r.Elems = append(r.Elems, store.Str(string(name)), store.Int(int64(n)))
+		}
+		return r
+	}
+}
+
+func doNumPat(s *session, _ [][]byte) store.Reply {
+	return store.Int(int64(s.srv.hub.size(subPattern)))
+}

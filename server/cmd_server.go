@@ -1,0 +1,195 @@
+package server
+
+import (
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/store"
+)
+
+func serverRows() []row {
+	const admin = store.Admin | store.NoScript
+	return []row{
+		{Command: store.Command{
+			Name: "time", Arity: 1, Flags: store.Loading | store.Stale | store.Fast, Group: "server", Since: "2.6.0",
+			Summary: "Returns the server's time: Unix seconds and the microseconds of the second.", Run: runTime,
+			Tips: []string{"nondeterministic_output"},
+		}, do: doTime},
+		{Command: store.Command{
+			Name: "role", Arity: 1, Flags: store.NoScript | store.Loading | store.Stale | store.Fast | store.Dangerous, Group: "server", Since: "2.8.12",
+			Summary: "Says whether this node leads or follows.",
+		}, do: doRole},
+		{Command: store.Command{
+			Name: "lastsave", Arity: 1, Flags: store.Loading | store.Stale | store.Fast | store.Dangerous, Group: "server", Since: "1.0.0",
+			Summary: "Returns when the last snapshot was asked for.", Tips: []string{"nondeterministic_output"},
+		}, do: doLastSave},
+		{Command: store.Command{
+			Name: "save", Arity: 1, Flags: admin | store.NoAsyncLoading | store.NoMulti, Group: "server", Since: "1.0.0",
+			Summary: "Writes a snapshot and waits for it.",
+		}, do: doSave},
+		{Command: store.Command{
+			Name: "bgsave", Arity: -1, Flags: admin | store.NoAsyncLoading, Group: "server", Since: "1.0.0",
+			Summary: "Writes a snapshot in the background.", Usage: "[SCHEDULE]",
+		}, do: doBgSave},
+		{Command: store.Command{
+			Name: "shutdown", Arity: -1, Flags: admin | store.Loading | store.Stale | store.NoMulti | store.AllowBusy, Group: "server", Since: "1.0.0",
+			Summary: "Stops this node.", Usage: "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+		}, do: doShutdown},
+		{Command: store.Command{
+			Name: "debug", Arity: -2, Flags: admin | store.Loading | store.Stale, Group: "server", Since: "1.0.0",
+			Summary: "Commands for tests.", Usage: "SLEEP seconds",
+		}, do: doDebug},
+		{Command: store.Command{
+			Name: "wait", Arity: 3, Flags: store.NoScript | store.Connection, Group: "generic", Since: "3.0.0",
+			Summary: "Counts replicas beyond the cluster that have this connection's writes: none, the cluster itself already has them.",
+			Usage:   "numreplicas timeout", Tips: []string{"request_policy:all_shards", "response_policy:agg_min"},
+		}, do: doWait},
+	}
+}
+
+// runTime is TIME inside a script: the script's time stands still.
+func runTime(c *store.Ctx) store.Reply { return unixTime(c.Now().Wall) }
+
+func doTime(s *session, _ [][]byte) store.Reply { return unixTime(s.srv.cfg.Clock().UnixMicro()) }
+
+func unixTime(us int64) store.Reply {
+	return store.Strs(strconv.FormatInt(us/1e6, 10), strconv.FormatInt(us%1e6, 10))
+}
+
+// leaderAddr splits the leader's address; known is false if there is none.
+func (srv *Server) leaderAddr() (host string, port int, known bool) {
+	_, addr := srv.backend.LeaderClient()
+	host, digits, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, false
+	}
+	port, err = strconv.Atoi(digits)
+	return host, port, err == nil
+}
+
+func doRole(s *session, _ [][]byte) store.Reply {
+	applied := store.Int(int64(s.srv.backend.Status().Applied))
+	if s.srv.leads() {
+		return store.List(store.Str("master"), applied, store.List())
+	}
+	host, port, known := s.srv.leaderAddr()
+	state := "connected"
+	if !known {
+		state = "connect"
+	}
+	return store.List(store.Str("slave"), store.Str(host), store.Int(int64(port)), store.Str(state), applied)
+}
+
+func doLastSave(s *session, _ [][]byte) store.Reply {
+	return store.Int(s.srv.lastSave.Load())
+}
+
+// save writes a snapshot; only one at a time.
+func (srv *Server) save() store.Error {
+	if !srv.saving.CompareAndSwap(false, true) {
+		return errSaving
+	}
+	defer srv.saving.Store(false)
+	if err := srv.backend.Snapshot(); err != nil {
+		srv.cfg.Log.Error("cannot write a snapshot", "error", err)
+		return errf("ERR %v", err)
+	}
+	srv.lastSave.Store(srv.cfg.Clock().Unix())
+	return ""
+}
+
+func doSave(s *session, _ [][]byte) store.Reply {
+	if refusal := s.srv.save(); refusal != "" {
+		return store.Err(refusal)
+	}
+	return store.OK
+}
+
+func doBgSave(s *session, args [][]byte) store.Reply {
+	if len(args) > 2 || len(args) == 2 && !strings.EqualFold(string(args[1]), "schedule") {
+		return store.Err(store.ErrSyntax)
+	}
+	if s.srv.saving.Load() {
+		return store.Err(errSaving)
+	}
+	go s.srv.save() // logs its failure
+	return store.Status("Background saving started")
+}
+
+func doShutdown(s *session, args [][]byte) store.Reply {
+	var save, nosave, other, abort bool
+	for _, a := range args[1:] {
+		switch strings.ToLower(string(a)) {
+		case "save":
+			save = true
+		case "nosave":
+			nosave = true
+		case "now", "force":
+			other = true
+		case "abort":
+			abort = true
+		default:
+			return store.Err(store.ErrSyntax)
+		}
+	}
+	switch {
+	case save && nosave, abort && (save || nosave || other):
+		return store.Err(store.ErrSyntax)
+	case abort:
+		return store.Err(errNoShutdown)
+	case s.srv.cfg.OnShutdown == nil:
+		return store.Err(errShutdown)
+	}
+	s.srv.cfg.Log.Info("a client asked for shutdown", "addr", s.addr)
+	s.closeAfterReply()
+	s.srv.cfg.OnShutdown()
+	return store.Reply{Kind: store.None}
+}
+
+// doDebug knows SLEEP alone, which holds this connection and no other.
+func doDebug(s *session, args [][]byte) store.Reply {
+	switch strings.ToLower(string(args[1])) {
+	case "sleep":
+		if len(args) != 3 {
+			break
+		}
+		secs, ok := store.ParseFloat(args[2])
+		if !ok {
+			secs = 0 // as C's strtod
+		}
+		nap := time.NewTimer(time.Duration(min(max(secs, 0), math.MaxInt32) * float64(time.Second)))
+		defer nap.Stop()
+		select {
+		case <-nap.C:
+		case <-s.srv.stop:
+		}
+		return store.OK
+	case "help":
+		if len(args) == 2 {
+			return store.List(
+				store.Status("DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"),
+				store.Status("SLEEP <seconds>"), store.Status("    Holds this connection for a time. Decimals allowed."),
+				store.Status("HELP"), store.Status("    Lists the subcommands."),
+			)
+		}
+	}
+	return store.Err(errSubcommandArgs("debug", args[1]))
+}
+
+// doWait: INFO says connected_slaves:0 and WAIT agrees, at once.
+func doWait(_ *session, args [][]byte) store.Reply {
+	if _, ok := store.ParseInt(args[1]); !ok {
+		return store.Err(store.ErrNotInteger)
+	}
+	timeout, ok := store.ParseInt(args[2])
+	switch {
+	case !ok:
+		return store.Err(errTimeout)
+	case timeout < 0:
+		return store.Err(errTimeoutSign)
+	}
+	return store.Zero
+}

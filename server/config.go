@@ -1,0 +1,103 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config is what a server needs to know. Start from Default.
+type Config struct {
+	// NodeID is this node's id among Backend.Members.
+	NodeID string
+	// Clock tells the time.
+	Clock func() time.Time
+	// Log takes the server's messages.
+	Log *slog.Logger
+	// Hub delivers messages; the log publishes into the same one.
+	Hub *Hub
+	// OnShutdown is called when a client asks for SHUTDOWN. It must not wait
+	// for this server. Nil: the command is refused.
+	OnShutdown func()
+
+	// RunID identifies this process in INFO: 40 hexadecimal digits.
+	RunID string
+	// Port is what INFO calls tcp_port.
+	Port int
+	// DataDir is what CONFIG GET dir says.
+	DataDir string
+	// Durable is false for a node that keeps nothing on disk.
+	Durable bool
+
+	// The parameters below have the meaning that redis.conf gives them, and
+	// most can be changed by CONFIG SET.
+	RequirePass            string
+	ProtectedMode          bool
+	MaxClients             int
+	Timeout                int // seconds; 0: connections may be idle for ever
+	TCPKeepAlive           int // seconds; 0: off
+	ProtoMaxBulkLen        int64
+	ClientQueryBufferLimit int64
+	BusyReplyThreshold     int    // milliseconds
+	EnableDebugCommand     string // no, local or yes
+	NotifyKeyspaceEvents   string
+}
+
+// Default returns the configuration of a Redis without a configuration file.
+// Clock has no default.
+func Default() Config {
+	return Config{
+		NodeID:                 "n1",
+		Log:                    slog.New(slog.DiscardHandler),
+		Hub:                    NewHub(),
+		RunID:                  newRunID(),
+		Durable:                true,
+		ProtectedMode:          true,
+		MaxClients:             10000,
+		TCPKeepAlive:           300,
+		ProtoMaxBulkLen:        512 << 20,
+		ClientQueryBufferLimit: 1 << 30,
+		BusyReplyThreshold:     5000,
+		EnableDebugCommand:     "no",
+	}
+}
+
+func newRunID() string {
+	var b [20]byte
+	// crypto/rand does not fail: it ends the process instead.
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (c *Config) Validate() error {
+	var faults []error
+	bad := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	bad(c.NodeID == "", "the node id is empty")
+	bad(c.Clock == nil, "there is no clock")
+	bad(c.Log == nil, "there is no logger")
+	bad(c.Hub == nil, "there is no hub")
+	bad(len(c.RunID) != 40, "the run id %q does not have 40 digits", c.RunID)
+	bad(c.MaxClients < 1, "maxclients is %d, must be at least 1", c.MaxClients)
+	bad(c.Timeout < 0, "timeout is %d, must not be negative", c.Timeout)
+	bad(c.TCPKeepAlive < 0, "tcp-keepalive is %d, must not be negative", c.TCPKeepAlive)
+	bad(c.ProtoMaxBulkLen < 1<<20, "proto-max-bulk-len is %d, must be at least 1048576", c.ProtoMaxBulkLen)
+	bad(c.ClientQueryBufferLimit < 1<<20, "client-query-buffer-limit is %d, must be at least 1048576", c.ClientQueryBufferLimit)
+	bad(c.BusyReplyThreshold < 0, "busy-reply-threshold is %d, must not be negative", c.BusyReplyThreshold)
+	events, fault := canonicalEvents(c.NotifyKeyspaceEvents)
+	bad(fault != "", "notify-keyspace-events is %q: %s", c.NotifyKeyspaceEvents, fault)
+	bad(fault == "" && events != c.NotifyKeyspaceEvents, "notify-keyspace-events is %q, write it as %q", c.NotifyKeyspaceEvents, events)
+	switch c.EnableDebugCommand {
+	case "no", "local", "yes":
+	default:
+		bad(true, "enable-debug-command is %q, must be no, local or yes", c.EnableDebugCommand)
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,19 @@
+// Package server is what clients talk to: sockets, sessions, the checks that
+// Redis makes before a command runs, in its order, and the encoding of replies.
+//
+// A byte's way: listener → guard (turns whatever arrives into well-formed
+// commands, or ends the connection in Redis's words) → redcon's reader → one
+// handler call per pipeline (dispatch.go) → a session handler, for what this
+// node answers itself, or Backend.Submit for everything else → encode.go →
+// outbox → socket.
+//
+// Invariants:
+//   - Replies leave in the order of the commands, and a frame is never torn:
+//     everything that is sent goes through the session's outbox.
+//   - Publishing never waits for a client. One that reads too slowly is
+//     disconnected when its output passes the limits of its class.
+//   - The package does not ask for the time; Config.Clock gives it.
+//   - Only this package imports redcon.
+//
+// Lock order: Server.mu → Hub.mu → outbox.mu; session.mu is a leaf.
+package server

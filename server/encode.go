@@ -1,0 +1,130 @@
+package server
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"lockstep/store"
+)
+
+// appendReply appends a reply in RESP2 or RESP3. A type that RESP2 lacks takes
+// the shape that Redis gives it there: a map is a flat array, a set and a push
+// are arrays, a double and a big number are bulk strings, a boolean is 1 or 0.
+func appendReply(b []byte, r *store.Reply, resp int) []byte {
+	switch r.Kind {
+	case store.None:
+		return b
+	case store.Null:
+		return appendNull(b, resp, "$-1\r\n")
+	case store.NullArray:
+		return appendNull(b, resp, "*-1\r\n")
+	case store.Simple:
+		return appendLine(b, '+', r.Str)
+	case store.Failure:
+		return appendLine(b, '-', r.Str)
+	case store.Integer:
+		return appendInt(b, ':', r.Int)
+	case store.Bulk:
+		return appendBulk(b, '$', r.Str)
+	case store.Double:
+		return appendDouble(b, r.Float(), resp)
+	case store.Bool:
+		return appendBool(b, r.Int == 1, resp)
+	case store.BigNumber:
+		if resp >= 3 {
+			return appendLine(b, '(', r.Str)
+		}
+		return appendBulk(b, '$', r.Str)
+	case store.Verbatim:
+		if resp >= 3 {
+			return appendBulk(b, '=', r.Str)
+		}
+		// Without the format ("txt:").
+		return appendBulk(b, '$', r.Str[min(4, len(r.Str)):])
+	case store.Multi:
+		return appendElems(b, r.Elems, resp)
+	}
+	return appendAggregate(b, r, resp)
+}
+
+func appendAggregate(b []byte, r *store.Reply, resp int) []byte {
+	kind, n := byte('*'), len(r.Elems)
+	if resp >= 3 {
+		switch r.Kind {
+		case store.Map:
+			kind, n = '%', n/2
+		case store.Set:
+			kind = '~'
+		case store.Push:
+			kind = '>'
+		}
+	}
+	return appendElems(appendInt(b, kind, int64(n)), r.Elems, resp)
+}
+
+func appendElems(b []byte, elems []store.Reply, resp int) []byte {
+	for i := range elems {
+		b = appendReply(b, &elems[i], resp)
+	}
+	return b
+}
+
+func appendNull(b []byte, resp int, resp2 string) []byte {
+	if resp >= 3 {
+		return append(b, "_\r\n"...)
+	}
+	return append(b, resp2...)
+}
+
+// appendLine appends a one-line type. A line end inside would tear the frame:
+// as in Redis it becomes blanks, at the end it is dropped.
+func appendLine(b []byte, kind byte, s string) []byte {
+	b = append(b, kind)
+	if strings.ContainsAny(s, "\r\n") {
+		for _, c := range []byte(strings.Trim(s, "\r\n")) {
+			if c == '\r' || c == '\n' {
+				c = ' '
+			}
+			b = append(b, c)
+		}
+	} else {
+		b = append(b, s...)
+	}
+	return append(b, '\r', '\n')
+}
+
+func appendInt(b []byte, kind byte, n int64) []byte {
+	b = append(b, kind)
+	b = strconv.AppendInt(b, n, 10)
+	return append(b, '\r', '\n')
+}
+
+func appendBulk(b []byte, kind byte, s string) []byte {
+	b = appendInt(b, kind, int64(len(s)))
+	b = append(b, s...)
+	return append(b, '\r', '\n')
+}
+
+func appendDouble(b []byte, f float64, resp int) []byte {
+	s := store.FormatFloat(f)
+	if math.IsNaN(f) {
+		s = "nan"
+	}
+	if resp >= 3 {
+		return appendLine(b, ',', s)
+	}
+	return appendBulk(b, '$', s)
+}
+
+func appendBool(b []byte, v bool, resp int) []byte {
+	switch {
+	case resp >= 3 && v:
+		return append(b, "#t\r\n"...)
+	case resp >= 3:
+		return append(b, "#f\r\n"...)
+	case v:
+		return append(b, ":1\r\n"...)
+	}
+	return append(b, ":0\r\n"...)
+}

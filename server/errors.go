@@ -1,0 +1,111 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"lockstep/store"
+)
+
+// Every client-visible error text of the server, as Redis 7.0 words it.
+const (
+	errMaxClients     store.Error = "ERR max number of clients reached"
+	errNoAuth         store.Error = "NOAUTH Authentication required."
+	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."
+	errNoPassword     store.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	errHelloNoAuth    store.Error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+	errNoProto        store.Error = "NOPROTO unsupported protocol version"
+	errProtoInteger   store.Error = "ERR Protocol version is not an integer or out of range"
+	errClientName     store.Error = "ERR Client names cannot contain spaces, newlines or special characters."
+	errNoSuchClient   store.Error = "ERR No such client"
+	errClientID       store.Error = "ERR client-id should be greater than 0"
+	errListID         store.Error = "ERR Invalid client ID"
+	errBusy           store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+	errNoCluster      store.Error = "ERR This instance has cluster support disabled"
+	errDebugOff       store.Error = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
+	errNoConfigFile   store.Error = "ERR The server is running without a config file"
+	errBadCommand     store.Error = "ERR Invalid command specified"
+	errBadCommandArgs store.Error = "ERR Invalid arguments specified for command"
+	errBadCommandLen  store.Error = "ERR Invalid number of arguments specified for command"
+	errNoKeys         store.Error = "ERR The command has no key arguments"
+	errTimeout        store.Error = "ERR timeout is not an integer or out of range"
+	errTimeoutSign    store.Error = "ERR timeout is negative"
+	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
+	errNoShutdown     store.Error = "ERR No shutdown in progress."
+	errSaving         store.Error = "ERR Background save already in progress"
+	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
+	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
+
+	// errDenied ends a connection from outside while protected mode is on and
+	// there is no password.
+	errDenied store.Error = "DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user." +
+		" In this mode connections are only accepted from the loopback interface." +
+		" If you want to connect from external computers to Redis you may adopt one of the following solutions:" +
+		" 1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server is running," +
+		" however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent." +
+		" 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, and setting the protected mode option to 'no', and then restarting the server." +
+		" 3) If you started the server manually just for testing, restart it with the '--protected-mode no' option." +
+		" 4) Setup a an authentication password for the default user." +
+		" NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside."
+)
+
+func errf(format string, args ...any) store.Error {
+	return store.Error(fmt.Sprintf(format, args...))
+}
+
+// maxQuoted is how much of the client's own words Redis repeats in an error.
+const maxQuoted = 128
+
+// cString is what C makes of an argument: it ends at a zero byte.
+func cString(arg []byte, limit int) string {
+	if i := bytes.IndexByte(arg, 0); i >= 0 {
+		arg = arg[:i]
+	}
+	return string(arg[:min(len(arg), limit)])
+}
+
+func errUnknownCommand(args [][]byte) store.Error {
+	var rest strings.Builder
+	for _, a := range args[1:] {
+		if rest.Len() >= maxQuoted {
+			break
+		}
+		rest.WriteString("'" + cString(a, maxQuoted-rest.Len()) + "' ")
+	}
+	return errf("ERR unknown command '%s', with args beginning with: %s", cString(args[0], maxQuoted), rest.String())
+}
+
+func errUnknownSubcommand(container string, sub []byte) store.Error {
+	return errf("ERR unknown subcommand '%s'. Try %s HELP.", cString(sub, maxQuoted), strings.ToUpper(container))
+}
+
+// errSubcommandArgs is the older form of the same, which some subcommands
+// still use for a wrong number of arguments.
+func errSubcommandArgs(container string, sub []byte) store.Error {
+	return errf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.", cString(sub, maxQuoted), strings.ToUpper(container))
+}
+
+func errPubSubContext(name string) store.Error {
+	return errf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", name)
+}
+
+func errHelloOption(opt []byte) store.Error {
+	return errf("ERR Syntax error in HELLO option '%s'", cString(opt, len(opt)))
+}
+
+func errClientType(arg []byte) store.Error {
+	return errf("ERR Unknown client type '%s'", cString(arg, len(arg)))
+}
+
+func errNoSuchUser(arg []byte) store.Error {
+	return errf("ERR No such user '%s'", cString(arg, len(arg)))
+}
+
+func errUnknownParam(name []byte) store.Error {
+	return errf("ERR Unknown option or number of arguments for CONFIG SET - '%s'", cString(name, len(name)))
+}
+
+func errParam(name, why string) store.Error {
+	return errf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", name, why)
+}

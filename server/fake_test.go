@@ -1,0 +1,242 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// epoch is the time at which every fake backend starts.
+var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// fakeBackend runs commands on a store of its own. Its clock stands still
+// until advance moves it.
+type fakeBackend struct {
+	mu     sync.Mutex
+	store  *store.Store
+	seq    uint64
+	now    time.Duration // since epoch
+	hub    *Hub
+	batch  []int // sizes of the submissions
+	leader string
+	addr   string
+
+	busy      atomic.Bool
+	kills     atomic.Int32
+	threshold atomic.Int64
+	hold      chan struct{} // Submit waits for it, if set
+	snapshots atomic.Int32
+}
+
+var _ Backend = (*fakeBackend)(nil)
+
+func newFake(hub *Hub) *fakeBackend {
+	return &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379"}
+}
+
+func (f *fakeBackend) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return epoch.Add(f.now)
+}
+
+func (f *fakeBackend) advance(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now += d
+}
+
+func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []store.Reply {
+	if f.hold != nil {
+		<-f.hold
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.batch = append(f.batch, len(calls))
+	now := store.Time{Lease: f.now.Milliseconds() + 1, Wall: epoch.Add(f.now).UnixMicro()}
+	replies = replies[:0]
+	for _, c := range calls {
+		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
+		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+		replies = append(replies, c.Cmd.Run(ctx))
+		if txn.Writes().Len() > 0 {
+			f.seq++
+			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {
+				panic(err)
+			}
+		}
+	}
+	return replies
+}
+
+func (f *fakeBackend) KillScript() store.Reply {
+	f.kills.Add(1)
+	return store.OK
+}
+
+func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
+func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
+
+func (f *fakeBackend) LeaderClient() (id, addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leader, f.addr
+}
+
+func (f *fakeBackend) Members() ([]cluster.Member, error) {
+	return []cluster.Member{
+		{ID: "n1", PeerAddr: "127.0.0.1:7379", Client: "127.0.0.1:6379", Leader: true, Voter: true},
+		{ID: "n2", PeerAddr: "127.0.0.1:7380", Client: "127.0.0.1:6380", Voter: true},
+	}, nil
+}
+
+func (f *fakeBackend) Status() cluster.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	st := cluster.Status{ID: "n1", Role: cluster.Leader, LeaderID: f.leader, Term: 3, Applied: f.seq, Commit: f.seq, Sequence: f.seq}
+	st.Scripts, st.Expired = f.store.Scripts(), f.store.Expired()
+	for db := range st.Keys {
+		st.Keys[db], st.Deadlines[db] = f.store.Keys(db)
+	}
+	return st
+}
+
+func (f *fakeBackend) StateHash() (uint64, string, error) {
+	return f.seq, "0123456789abcdef", nil
+}
+
+func (f *fakeBackend) Transfer(id string) error {
+	if id != "" && id != "n2" {
+		return cluster.ErrNoSuchMember
+	}
+	return nil
+}
+
+func (f *fakeBackend) Snapshot() error {
+	f.snapshots.Add(1)
+	return nil
+}
+
+// testServer is a server over a fake backend that listens on loopback.
+type testServer struct {
+	*Server
+	fake *fakeBackend
+	addr string
+}
+
+// newTestServer starts a server; change may alter its configuration.
+func newTestServer(t testing.TB, change func(*Config)) *testServer {
+	t.Helper()
+	cfg := Default()
+	fake := newFake(cfg.Hub)
+	cfg.Clock = fake.clock
+	cfg.Durable = false
+	if change != nil {
+		change(&cfg)
+	}
+	table := store.NewTable(store.Commands(), scriptCommands(), Commands())
+	srv := New(cfg, fake, table)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := srv.Shutdown(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return &testServer{Server: srv, fake: fake, addr: ln.Addr().String()}
+}
+
+// client is a connection with the words that transcripts are made of.
+type client struct {
+	t    testing.TB
+	conn net.Conn
+}
+
+func (ts *testServer) dial(t testing.TB) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", ts.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return &client{t: t, conn: c}
+}
+
+// send writes bytes as they are.
+func (c *client) send(raw string) {
+	c.t.Helper()
+	if _, err := c.conn.Write([]byte(raw)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expect reads exactly these bytes.
+func (c *client) expect(want string) {
+	c.t.Helper()
+	got := make([]byte, 0, len(want))
+	buf := make([]byte, len(want))
+	deadline := time.AfterFunc(10*time.Second, func() { _ = c.conn.Close() })
+	defer deadline.Stop()
+	for len(got) < len(want) {
+		n, err := c.conn.Read(buf[:len(want)-len(got)])
+		got = append(got, buf[:n]...)
+		if err != nil {
+			c.t.Fatalf("got %q and then %v, want %q", got, err, want)
+		}
+	}
+	if string(got) != want {
+		c.t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// do sends a line as an inline request and expects an answer.
+func (c *client) do(line, want string) {
+	c.t.Helper()
+	c.send(line + "\r\n")
+	c.expect(want)
+}
+
+// expectClosed expects the server to end the connection without another word.
+func (c *client) expectClosed() {
+	c.t.Helper()
+	deadline := time.AfterFunc(10*time.Second, func() { _ = c.conn.Close() })
+	defer deadline.Stop()
+	buf := make([]byte, 256)
+	n, err := c.conn.Read(buf)
+	if n > 0 || !deadline.Stop() {
+		c.t.Fatalf("got %q, %v; want the connection closed", buf[:n], err)
+	}
+}
+
+// bulk formats a RESP bulk string.
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// scriptCommands stand in for luavm's rows where transcripts name them.
+func scriptCommands() []store.Command {
+	ok := func(*store.Ctx) store.Reply { return store.OK }
+	eval := func(name string) store.Command {
+		return store.Command{Name: name, Arity: -3, Flags: store.NoScript | store.Stale | store.SkipMonitor | store.NoMandatoryKeys | store.MovableKeys | store.Scripting,
+			Keys: []store.KeySpec{{NumKeys: 2, Step: 1, Flags: store.KeyRW | store.KeyAccess | store.KeyUpdate, Notes: "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"}},
+			Group: "scripting", Usage: "script numkeys [key [key ...]] [arg [arg ...]]", Run: ok}
+	}
+	sub := func(name string, arity int) store.Command {
+		return store.Command{Name: name, Arity: arity, Flags: store.NoScript | store.Scripting, Group: "scripting", Run: ok}
+	}
+	return []store.Command{
+		eval("eval"), eval("evalsha"), eval("eval_ro"), eval("evalsha_ro"),
+		{Name: "script", Arity: -2, Group: "scripting", Sub: []store.Command{sub("flush", -2), sub("load", 3), sub("exists", -3), sub("kill", 2)}},
+	}
+}

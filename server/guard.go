@@ -1,0 +1,209 @@
+package server
+
+import (
+	"io"
+	"net"
+	"slices"
+	"strconv"
+)
+
+// The guard stands between the socket and redcon's reader. redcon takes
+// whatever it gets: it closes the connection on an empty array, drops good
+// commands that came in the same read as a bad one, has no limits, doubles its
+// buffer without ever giving it back, and scans it from the start at each read.
+// So the guard reads the protocol first, by the rules of Redis, and hands over
+// only complete, well-formed arrays.
+//
+//	socket → buf → feed: line or payload → out (complete | being built) → redcon
+//	                                     ↘ parcel (a large command) → session
+//
+// Small commands go through redcon byte for byte. A large one (largeCommand)
+// would cost redcon's buffer several times its size, so its arguments are
+// assembled here, each in memory of its own, while redcon gets a stand-in of
+// fixed size; the session asks claim for the real arguments. Memory grows with
+// what has arrived, never with what was announced.
+//
+// A fault is only acted on when every command before it has been executed:
+// while complete commands wait in out, the guard leaves the offending bytes
+// where they are and looks at them again at the next Read. Thus limits that
+// depend on authentication see the effect of an AUTH in the same pipeline.
+
+const (
+	maxLine      = 64 << 10 // an inline request, or the digits of a header
+	maxArgs      = 1<<31 - 1
+	largeCommand = 16 << 10
+	inputBuffer  = 16 << 10
+	smallBuffer  = 2 << 10
+
+	unauthArgs = 10
+	unauthBulk = 16384
+)
+
+// standIn is what redcon sees of a large command. Which stand-ins are real is
+// a matter of counting (claim), so a client cannot forge one.
+const standIn = "*1\r\n$6\r\nparcel\r\n"
+
+// policy is what the guard must know of the connection it guards.
+type policy interface {
+	needsAuth() bool
+	maxBulk() int64
+	maxQuery() int64
+	// protocolError answers the client; the connection ends after it.
+	protocolError(text string)
+	received(n int)
+}
+
+// parcel is a large command on its way around redcon.
+type parcel struct {
+	index uint64 // its place among the delivered commands
+	args  [][]byte
+}
+
+type guard struct {
+	net.Conn
+	policy policy
+
+	buf  []byte // input; buf[r:w] has not been looked at
+	r, w int
+	line []byte // the beginning of a line whose end has not arrived
+
+	out   []byte // commands for redcon; out[done:] is being built
+	done  int
+	sent  int   // of out[:done], already handed over
+	marks []int // start and end of each argument in out[done:]
+
+	left    int64 // arguments of the current command still to come
+	payload int64 // bytes of the current argument still to come
+	skip    int   // bytes of the line end after an argument still to come
+	inBulk  bool
+	size    int64    // bytes of the current command so far
+	large   [][]byte // arguments of the current command, once it is large
+
+	parcels   []parcel
+	delivered uint64 // commands put into out so far
+	claimed   uint64
+
+	failure string // protocol error to report
+	end     error  // what Read returns from now on
+}
+
+func newGuard(c net.Conn) *guard {
+	return &guard{Conn: c, buf: make([]byte, 0, smallBuffer)}
+}
+
+// Read gives redcon the next complete commands.
+func (g *guard) Read(p []byte) (int, error) {
+	for {
+		if g.sent < g.done {
+			n := copy(p, g.out[g.sent:g.done])
+			g.sent += n
+			if g.sent == g.done {
+				g.recycle()
+			}
+			return n, nil
+		}
+		if g.end != nil {
+			return 0, g.end
+		}
+		g.parse()
+		if g.done > 0 {
+			continue
+		}
+		if g.failure != "" {
+			g.policy.protocolError("Protocol error: " + g.failure)
+			g.end = io.EOF
+		} else if g.end == nil {
+			g.fill()
+		}
+	}
+}
+
+// recycle makes room in out after everything complete has been handed over.
+func (g *guard) recycle() {
+	rest := len(g.out) - g.done
+	copy(g.out, g.out[g.done:])
+	g.out = g.out[:rest]
+	for i := range g.marks {
+		g.marks[i] -= g.done
+	}
+	g.sent, g.done = 0, 0
+}
+
+// fill reads from the socket: straight into the argument if that is what
+// comes next and it is large.
+func (g *guard) fill() {
+	if g.large != nil && g.inBulk && g.payload > 0 {
+		g.fillArg()
+		return
+	}
+	if cap(g.buf) < inputBuffer && g.w == cap(g.buf) {
+		// The last read filled the buffer: this client sends more than most.
+		g.buf = make([]byte, 0, inputBuffer)
+	}
+	n, err := g.Conn.Read(g.buf[:cap(g.buf)])
+	g.buf = g.buf[:n]
+	g.r, g.w = 0, n
+	g.policy.received(n)
+	if n == 0 && err != nil {
+		g.end = err
+	}
+}
+
+// fillArg reads payload into the last argument of a large command. Its memory
+// doubles with what has arrived.
+func (g *guard) fillArg() {
+	arg := &g.large[len(g.large)-1]
+	if len(*arg) == cap(*arg) {
+		grow := min(g.payload, max(int64(len(*arg)), largeCommand))
+		*arg = slices.Grow(*arg, int(grow))
+	}
+	room := (*arg)[len(*arg):cap(*arg)]
+	if int64(len(room)) > g.payload {
+		room = room[:g.payload]
+	}
+	n, err := g.Conn.Read(room)
+	*arg = (*arg)[:len(*arg)+n]
+	g.payload -= int64(n)
+	g.grew(int64(n))
+	g.policy.received(n)
+	if n == 0 && err != nil {
+		g.end = err
+	}
+}
+
+// claim returns the arguments of the next command that redcon delivered: its
+// own, or those of the parcel that it stood in for.
+func (g *guard) claim(args [][]byte) [][]byte {
+	index := g.claimed
+	g.claimed++
+	if len(g.parcels) > 0 && g.parcels[0].index == index {
+		args = g.parcels[0].args
+		g.parcels[0] = parcel{}
+		g.parcels = g.parcels[1:]
+	}
+	return args
+}
+
+// Write drops redcon's own flushes, which are empty: replies go through the
+// session's outbox, which writes to the socket itself.
+func (g *guard) Write(p []byte) (int, error) { return len(p), nil }
+
+// commit closes the command being built.
+func (g *guard) commit() {
+	if g.large != nil {
+		g.out = append(g.out[:g.done], standIn...)
+		g.parcels = append(g.parcels, parcel{g.delivered, g.large})
+		g.large = nil
+	}
+	g.delivered++
+	g.done = len(g.out)
+	g.marks = g.marks[:0]
+	g.size = 0
+}
+
+// addHeader appends a header such as "*3\r\n".
+func (g *guard) addHeader(kind byte, n int64) {
+	g.out = append(g.out, kind)
+	g.out = strconv.AppendInt(g.out, n, 10)
+	g.out = append(g.out, '\r', '\n')
+}

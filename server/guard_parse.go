@@ -1,0 +1,222 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	"lockstep/store"
+)
+
+// parse turns input into commands until the input is used up or something
+// must wait: a fault behind commands that have not run yet, or the end.
+func (g *guard) parse() {
+	for g.r < g.w && g.failure == "" && g.end == nil {
+		var ok bool
+		switch {
+		case g.inBulk:
+			ok = g.takePayload()
+		case g.left > 0:
+			ok = g.takeLine('\r', "too big bulk count string", g.bulkHeader)
+		case g.startsWith() == '*':
+			ok = g.takeLine('\r', "too big mbulk count string", g.arrayHeader)
+		default:
+			ok = g.takeLine('\n', "too big inline request", g.inline)
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+// startsWith returns the first byte of the current line.
+func (g *guard) startsWith() byte {
+	if len(g.line) > 0 {
+		return g.line[0]
+	}
+	return g.buf[g.r]
+}
+
+// takeLine passes one line to use, which reports whether it may be consumed.
+// A header ends at '\r' and one byte more, whatever that is; an inline request
+// ends at '\n'. Like Redis's search, which is strchr, this one stops at a zero
+// byte and then waits for a line that gets too long.
+func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) bool {
+	in := g.buf[g.r:g.w]
+	tail := 0
+	if end == '\r' {
+		tail = 1
+	}
+	if len(g.line) == 0 {
+		if i := bytes.IndexByte(in, end); i >= 0 && i+tail < len(in) && i <= maxLine && bytes.IndexByte(in[:i], 0) < 0 {
+			if !use(in[:i]) {
+				return false
+			}
+			g.r += i + tail + 1
+			return true
+		}
+	}
+	return g.takeLongLine(in, end, tail, tooLong, use)
+}
+
+// takeLongLine continues a line that did not arrive in one piece.
+func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use func(line []byte) bool) bool {
+	have := len(g.line)
+	g.line = append(g.line, in...)
+	i := bytes.IndexByte(g.line, end)
+	if z := bytes.IndexByte(g.line, 0); z >= 0 && z < i {
+		i = -1
+	}
+	if i < 0 && len(g.line) > maxLine || i > maxLine {
+		g.line = g.line[:have]
+		return g.fault(tooLong)
+	}
+	if i < 0 || i+tail >= len(g.line) {
+		g.r = g.w
+		return true
+	}
+	if !use(g.line[:i]) {
+		g.line = g.line[:have]
+		return false
+	}
+	g.r += i + tail + 1 - have
+	g.line = g.line[:0]
+	if cap(g.line) > inputBuffer {
+		g.line = nil
+	}
+	return true
+}
+
+// fault ends the connection, unless commands before the fault still have to
+// run: then it waits.
+func (g *guard) fault(text string) bool {
+	if g.done == 0 {
+		g.failure = text
+	}
+	return false
+}
+
+func (g *guard) arrayHeader(line []byte) bool {
+	n, valid := store.ParseInt(line[1:])
+	switch {
+	case !valid || n > maxArgs:
+		return g.fault("invalid multibulk length")
+	case n > unauthArgs && g.policy.needsAuth():
+		return g.fault("unauthenticated multibulk length")
+	}
+	if n > 0 {
+		g.left = n
+		g.addHeader('*', n)
+		g.grew(int64(len(line)) + 2)
+	}
+	return true
+}
+
+func (g *guard) bulkHeader(line []byte) bool {
+	if len(line) == 0 || line[0] != '$' {
+		got := "\r"
+		if len(line) > 0 {
+			got = string(line[:1])
+		}
+		return g.fault("expected '$', got '" + got + "'")
+	}
+	n, valid := store.ParseInt(line[1:])
+	switch {
+	case !valid || n < 0 || n > g.policy.maxBulk():
+		return g.fault("invalid bulk length")
+	case n > unauthBulk && g.policy.needsAuth():
+		return g.fault("unauthenticated bulk length")
+	}
+	g.inBulk, g.payload, g.skip = true, n, 2
+	if g.large == nil && int64(len(g.out)-g.done)+n > largeCommand {
+		g.makeParcel()
+	}
+	if g.large != nil {
+		g.large = append(g.large, make([]byte, 0, min(n, largeCommand)))
+	} else {
+		g.addHeader('$', n)
+		g.marks = append(g.marks, len(g.out), len(g.out)+int(n))
+	}
+	g.grew(int64(len(line)) + 2)
+	return true
+}
+
+// makeParcel moves the arguments read so far out of the way of redcon.
+func (g *guard) makeParcel() {
+	g.large = make([][]byte, 0, min(g.left+int64(len(g.marks)/2), 64))
+	for i := 0; i < len(g.marks); i += 2 {
+		g.large = append(g.large, slices.Clone(g.out[g.marks[i]:g.marks[i+1]]))
+	}
+	g.out = g.out[:g.done]
+	g.marks = g.marks[:0]
+}
+
+// takePayload takes what there is of an argument and of the two bytes that
+// end it, which are not looked at.
+func (g *guard) takePayload() bool {
+	in := g.buf[g.r:g.w]
+	if g.payload > 0 {
+		n := int(min(g.payload, int64(len(in))))
+		if g.large != nil {
+			last := len(g.large) - 1
+			g.large[last] = append(g.large[last], in[:n]...)
+		} else {
+			g.out = append(g.out, in[:n]...)
+		}
+		g.r += n
+		g.payload -= int64(n)
+		g.grew(int64(n))
+		in = in[n:]
+		if g.payload > 0 {
+			return true
+		}
+	}
+	n := min(g.skip, len(in))
+	g.r += n
+	g.skip -= n
+	if g.skip > 0 {
+		return true
+	}
+	g.inBulk = false
+	if g.large == nil {
+		g.out = append(g.out, '\r', '\n')
+	}
+	if g.left--; g.left == 0 {
+		g.commit()
+	}
+	return true
+}
+
+// grew counts the current command; one beyond client-query-buffer-limit ends
+// the connection without a word.
+func (g *guard) grew(n int64) {
+	g.size += n
+	if g.size > g.policy.maxQuery() {
+		g.end = io.EOF
+	}
+}
+
+// inline makes an array of an inline request.
+func (g *guard) inline(line []byte) bool {
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	args, ok := splitInline(line)
+	if !ok {
+		return g.fault("unbalanced quotes in request")
+	}
+	if len(args) == 0 {
+		return true
+	}
+	if len(line) > largeCommand {
+		g.large = args
+	} else {
+		g.addHeader('*', int64(len(args)))
+		for _, a := range args {
+			g.addHeader('$', int64(len(a)))
+			g.out = append(append(g.out, a...), '\r', '\n')
+		}
+	}
+	g.commit()
+	return true
+}

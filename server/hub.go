@@ -1,0 +1,201 @@
+package server
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/store"
+)
+
+// Hub delivers published messages to the subscribers of this node. The log
+// publishes into it as entries are applied, so every node's subscribers get
+// every message, in the order of the log.
+type Hub struct {
+	mu       sync.RWMutex
+	channels map[string]subscribers
+	shards   map[string]subscribers
+	patterns map[string]subscribers
+}
+
+var _ store.Sink = (*Hub)(nil)
+
+// subscribers are the sessions that one name delivers to.
+type subscribers map[*session]struct{}
+
+// NewHub returns a hub without subscribers.
+func NewHub() *Hub {
+	return &Hub{
+		channels: map[string]subscribers{},
+		shards:   map[string]subscribers{},
+		patterns: map[string]subscribers{},
+	}
+}
+
+// subKind is one of the three kinds of subscription; its values index the
+// names of the messages.
+type subKind int
+
+const (
+	subChannel subKind = iota
+	subPattern
+	subShard
+)
+
+var subWords = [...]struct{ subscribe, unsubscribe, message string }{
+	subChannel: {"subscribe", "unsubscribe", "message"},
+	subPattern: {"psubscribe", "punsubscribe", "pmessage"},
+	subShard:   {"ssubscribe", "sunsubscribe", "smessage"},
+}
+
+func (h *Hub) byKind(k subKind) map[string]subscribers {
+	switch k {
+	case subPattern:
+		return h.patterns
+	case subShard:
+		return h.shards
+	}
+	return h.channels
+}
+
+// Publish implements store.Sink.
+func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var now time.Time
+	if kind == store.Shard {
+		deliver(h.shards[channel], &now, subWords[subShard].message, channel, message)
+		return
+	}
+	deliver(h.channels[channel], &now, subWords[subChannel].message, channel, message)
+	for pattern, subs := range h.patterns {
+		if store.Match(pattern, channel) {
+			deliver(subs, &now, subWords[subPattern].message, pattern, channel, message)
+		}
+	}
+}
+
+// Receivers returns how many deliveries a message would make on this node.
+func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if kind == store.Shard {
+		return len(h.shards[channel])
+	}
+	n := len(h.channels[channel])
+	for pattern, subs := range h.patterns {
+		if store.Match(pattern, channel) {
+			n += len(subs)
+		}
+	}
+	return n
+}
+
+// deliver encodes a message at most once per protocol version.
+func deliver(subs subscribers, now *time.Time, words ...string) {
+	if len(subs) == 0 {
+		return
+	}
+	var frames [4][]byte
+	push := store.Strs(words...)
+	push.Kind = store.Push
+	for s := range subs {
+		if now.IsZero() {
+			*now = s.srv.cfg.Clock()
+		}
+		resp := s.protocol()
+		if frames[resp] == nil {
+			frames[resp] = appendReply(nil, &push, resp)
+		}
+		if !s.out.push(frames[resp], s.srv.params.pubsubLimit(), *now) {
+			s.srv.stats.outputLimit.Add(1)
+		}
+	}
+}
+
+// subscribe adds a subscription and, in the same instant, the confirmation to
+// the session's output: no message can come before it.
+func (h *Hub) subscribe(s *session, kind subKind, name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, again := s.subs[kind][name]; !again {
+		all := h.byKind(kind)
+		if all[name] == nil {
+			all[name] = subscribers{}
+		}
+		all[name][s] = struct{}{}
+		s.subs[kind][name] = struct{}{}
+	}
+	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
+}
+
+// unsubscribe removes a subscription; quiet leaves out the confirmation.
+func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, is := s.subs[kind][name]; is {
+		all := h.byKind(kind)
+		delete(all[name], s)
+		if len(all[name]) == 0 {
+			delete(all, name)
+		}
+		delete(s.subs[kind], name)
+	}
+	if !quiet {
+		s.confirm(subWords[kind].unsubscribe, store.Str(name), s.subscriptions(kind))
+	}
+}
+
+// confirmNone answers a request to end all subscriptions when there are none.
+func (h *Hub) confirmNone(s *session, kind subKind) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.confirm(subWords[kind].unsubscribe, store.Nil, s.subscriptions(kind))
+}
+
+// names returns the channels or shard channels that have subscribers and match
+// a pattern, if there is one; in order.
+func (h *Hub) names(kind subKind, pattern *string) []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	list := []string{}
+	for name := range h.byKind(kind) {
+		if pattern == nil || store.Match(*pattern, name) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// count returns how many sessions have subscribed to a name.
+func (h *Hub) count(kind subKind, name string) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return len(h.byKind(kind)[name])
+}
+
+// size returns how many names have subscribers.
+func (h *Hub) size(kind subKind) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return len(h.byKind(kind))
+}
+
+// of returns the names that a session has subscribed to.
+func (h *Hub) of(s *session, kind subKind) []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.subs[kind]))
+}
+
+// counts returns how many subscriptions of each kind a session has.
+func (h *Hub) counts(s *session) (n [3]int) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for i := range n {
+		n[i] = len(s.subs[i])
+	}
+	return n
+}

@@ -1,0 +1,292 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/store"
+)
+
+// infoSections are the sections of INFO in their order; usual are those shown
+// when none is asked for.
+var infoSections = []struct {
+	title string
+	usual bool
+	write func(srv *Server, f *facts)
+}{
+	{"Server", true, infoServer},
+	{"Clients", true, infoClients},
+	{"Memory", true, infoMemory},
+	{"Persistence", true, infoPersistence},
+	{"Stats", true, infoStats},
+	{"Replication", true, infoReplication},
+	{"CPU", true, infoCPU},
+	{"Modules", true, func(*Server, *facts) {}},
+	{"Commandstats", false, infoCommandStats},
+	{"Errorstats", true, infoErrorStats},
+	{"Cluster", true, func(_ *Server, f *facts) { f.add("cluster_enabled", 0) }},
+	{"Keyspace", true, infoKeyspace},
+}
+
+// facts writes lines of INFO.
+type facts struct{ b *strings.Builder }
+
+func (f *facts) add(name string, value any) { fmt.Fprintf(f.b, "%s:%v\r\n", name, value) }
+
+// all writes alternating names and values.
+func (f *facts) all(pairs ...any) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		f.add(pairs[i].(string), pairs[i+1])
+	}
+}
+
+func infoServer(srv *Server, f *facts) {
+	now := srv.cfg.Clock()
+	up := seconds(now.Sub(srv.started))
+	f.all(
+		"redis_version", store.RedisVersion,
+		"redis_git_sha1", "00000000",
+		"redis_git_dirty", 0,
+		"redis_build_id", "0",
+		"redis_mode", "standalone",
+		"os", runtime.GOOS+" "+runtime.GOARCH,
+		"arch_bits", 32<<(^uint(0)>>63),
+		"monotonic_clock", "Go runtime",
+		"multiplexing_api", "Go runtime",
+		"process_id", os.Getpid(),
+		"process_supervised", "no",
+		"run_id", srv.cfg.RunID,
+		"tcp_port", srv.cfg.Port,
+		"server_time_usec", now.UnixMicro(),
+		"uptime_in_seconds", up,
+		"uptime_in_days", up/86400,
+		"hz", srv.params.value("hz"),
+		"configured_hz", srv.params.value("hz"),
+		"lru_clock", now.Unix()&(1<<24-1),
+		"config_file", "",
+		"io_threads_active", 0,
+	)
+}
+
+func infoClients(srv *Server, f *facts) {
+	f.all(
+		"connected_clients", srv.clients(),
+		"cluster_connections", 0,
+		"maxclients", srv.params.maxClients.Load(),
+		"client_recent_max_input_buffer", 0,
+		"client_recent_max_output_buffer", 0,
+		"blocked_clients", 0,
+		"tracking_clients", 0,
+		"clients_in_timeout_table", 0,
+	)
+}
+
+func infoMemory(srv *Server, f *facts) {
+	// ReadMemStats would stop the world.
+	read := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
+	metrics.Read(read)
+	used, rss := read[0].Value.Uint64(), read[1].Value.Uint64()
+	scripts := srv.backend.Status().Scripts
+	limit := number(srv.params.value("maxmemory"))
+	f.all(
+		"used_memory", used,
+		"used_memory_human", human(used),
+		"used_memory_rss", rss,
+		"used_memory_rss_human", human(rss),
+		"number_of_cached_scripts", scripts,
+		"number_of_functions", 0,
+		"number_of_libraries", 0,
+		"maxmemory", limit,
+		"maxmemory_human", human(uint64(limit)),
+		"maxmemory_policy", srv.params.value("maxmemory-policy"),
+		"mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(rss)/float64(max(used, 1))),
+		"mem_allocator", "go",
+		"active_defrag_running", 0,
+		"lazyfree_pending_objects", 0,
+		"lazyfreed_objects", 0,
+	)
+}
+
+// human prints an amount of memory as Redis does.
+func human(n uint64) string {
+	units := "BKMGT"
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	size, i := float64(n), 0
+	for size >= 1024 && i < len(units)-1 {
+		size /= 1024
+		i++
+	}
+	return fmt.Sprintf("%.2f%c", size, units[i])
+}
+
+func infoPersistence(srv *Server, f *facts) {
+	aof := 0
+	if srv.cfg.Durable {
+		aof = 1
+	}
+	saving := 0
+	if srv.saving.Load() {
+		saving = 1
+	}
+	f.all(
+		"loading", 0,
+		"async_loading", 0,
+		"current_cow_size", 0,
+		"rdb_changes_since_last_save", 0,
+		"rdb_bgsave_in_progress", saving,
+		"rdb_last_save_time", srv.lastSave.Load(),
+		"rdb_last_bgsave_status", "ok",
+		"rdb_last_bgsave_time_sec", -1,
+		"rdb_current_bgsave_time_sec", -1,
+		"rdb_saves", 0,
+		"rdb_last_cow_size", 0,
+		"rdb_last_load_keys_expired", 0,
+		"rdb_last_load_keys_loaded", 0,
+		"aof_enabled", aof,
+		"aof_rewrite_in_progress", 0,
+		"aof_rewrite_scheduled", 0,
+		"aof_last_rewrite_time_sec", -1,
+		"aof_current_rewrite_time_sec", -1,
+		"aof_last_bgrewrite_status", "ok",
+		"aof_last_write_status", "ok",
+		"module_fork_in_progress", 0,
+	)
+}
+
+func infoStats(srv *Server, f *facts) {
+	st := srv.stats
+	f.all(
+		"total_connections_received", st.connections.Load(),
+		"total_commands_processed", st.commands.Load(),
+		"instantaneous_ops_per_sec", srv.opsPerSec.Load(),
+		"total_net_input_bytes", st.netIn.Load(),
+		"total_net_output_bytes", st.netOut.Load(),
+		"total_net_repl_input_bytes", 0,
+		"total_net_repl_output_bytes", 0,
+		"instantaneous_input_kbps", "0.00",
+		"instantaneous_output_kbps", "0.00",
+		"rejected_connections", st.refused.Load(),
+		"sync_full", 0,
+		"sync_partial_ok", 0,
+		"sync_partial_err", 0,
+		"expired_keys", srv.backend.Status().Expired,
+		"expired_stale_perc", "0.00",
+		"evicted_keys", 0,
+		"evicted_clients", 0,
+		"keyspace_hits", 0,
+		"keyspace_misses", 0,
+		"pubsub_channels", srv.hub.size(subChannel),
+		"pubsub_patterns", srv.hub.size(subPattern),
+		"pubsubshard_channels", srv.hub.size(subShard),
+		"latest_fork_usec", 0,
+		"total_forks", 0,
+		"migrate_cached_sockets", 0,
+		"slave_expires_tracked_keys", 0,
+		"tracking_total_keys", 0,
+		"tracking_total_items", 0,
+		"tracking_total_prefixes", 0,
+		"unexpected_error_replies", 0,
+		"total_error_replies", st.errorReplies.Load(),
+		"client_output_buffer_limit_disconnections", st.outputLimit.Load(),
+	)
+}
+
+// infoReplication is what Redisson's replicated mode finds the leader by: a
+// role of exactly master or slave. There is never a replica in Redis's sense,
+// so no client waits for one.
+func infoReplication(srv *Server, f *facts) {
+	applied := srv.backend.Status().Applied
+	if srv.leads() {
+		f.add("role", "master")
+	} else {
+		host, port, known := srv.leaderAddr()
+		link := "up"
+		if !known {
+			link = "down"
+		}
+		f.all(
+			"role", "slave",
+			"master_host", host,
+			"master_port", port,
+			"master_link_status", link,
+			"master_last_io_seconds_ago", 0,
+			"master_sync_in_progress", 0,
+			"slave_read_repl_offset", applied,
+			"slave_repl_offset", applied,
+			"slave_priority", 100,
+			"slave_read_only", 1,
+			"replica_announced", 1,
+		)
+	}
+	f.all(
+		"connected_slaves", 0,
+		"master_failover_state", "no-failover",
+		"master_replid", srv.cfg.RunID,
+		"master_replid2", strings.Repeat("0", 40),
+		"master_repl_offset", applied,
+		"second_repl_offset", -1,
+		"repl_backlog_active", 0,
+		"repl_backlog_size", srv.params.value("repl-backlog-size"),
+		"repl_backlog_first_byte_offset", 0,
+		"repl_backlog_histlen", 0,
+	)
+}
+
+func infoCPU(_ *Server, f *facts) {
+	user, system := cpuTime()
+	secs := func(d time.Duration) string { return fmt.Sprintf("%.6f", d.Seconds()) }
+	f.all(
+		"used_cpu_sys", secs(system),
+		"used_cpu_user", secs(user),
+		"used_cpu_sys_children", secs(0),
+		"used_cpu_user_children", secs(0),
+	)
+}
+
+func infoCommandStats(srv *Server, f *facts) {
+	add := func(cmd *store.Command) {
+		c := srv.stats.calls[cmd]
+		calls, usec := c.calls.Load(), c.usec.Load()
+		rejected, failed := c.rejected.Load(), c.failed.Load()
+		if calls+rejected+failed == 0 {
+			return
+		}
+		f.add("cmdstat_"+cmd.FullName(), fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+			calls, usec, float64(usec)/float64(max(calls, 1)), rejected, failed))
+	}
+	for _, cmd := range srv.table.All() {
+		add(cmd)
+		for i := range cmd.Sub {
+			add(&cmd.Sub[i])
+		}
+	}
+}
+
+func infoErrorStats(srv *Server, f *facts) {
+	srv.stats.mu.Lock()
+	defer srv.stats.mu.Unlock()
+	codes := make([]string, 0, len(srv.stats.errors))
+	for code := range srv.stats.errors {
+		codes = append(codes, code)
+	}
+	slices.Sort(codes)
+	for _, code := range codes {
+		f.add("errorstat_"+code, fmt.Sprintf("count=%d", srv.stats.errors[code]))
+	}
+}
+
+func infoKeyspace(srv *Server, f *facts) {
+	st := srv.backend.Status()
+	for db := range st.Keys {
+		if st.Keys[db] > 0 {
+			f.add(fmt.Sprintf("db%d", db), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", st.Keys[db], st.Deadlines[db]))
+		}
+	}
+}

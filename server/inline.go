@@ -1,0 +1,93 @@
+package server
+
+// splitInline splits an inline request as Redis's sdssplitargs does: blanks
+// separate; "…" knows \n \r \t \b \a \xHH and takes any other escaped byte as
+// it is; '…' knows \'; a closing quote must be followed by a blank or the end.
+func splitInline(line []byte) (args [][]byte, ok bool) {
+	for i := 0; ; {
+		for i < len(line) && isBlank(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return args, true
+		}
+		arg := []byte{}
+		for i < len(line) && !isBlank(line[i]) {
+			c := line[i]
+			i++
+			if c != '"' && c != '\'' {
+				arg = append(arg, c)
+				continue
+			}
+			if arg, i = quoted(arg, line, i, c); i < 0 {
+				return nil, false
+			}
+		}
+		args = append(args, arg)
+	}
+}
+
+// quoted reads the rest of a quoted part and returns where it ends, -1 if it
+// does not end properly.
+func quoted(arg, line []byte, i int, quote byte) ([]byte, int) {
+	for i < len(line) {
+		c := line[i]
+		i++
+		switch {
+		case c == quote:
+			if i < len(line) && !isBlank(line[i]) {
+				return arg, -1
+			}
+			return arg, i
+		case c == '\\' && quote == '\'' && i < len(line) && line[i] == '\'':
+			arg = append(arg, '\'')
+			i++
+		case c == '\\' && quote == '"' && i < len(line):
+			b, n := unescape(line[i:])
+			arg = append(arg, b)
+			i += n
+		default:
+			arg = append(arg, c)
+		}
+	}
+	return arg, -1
+}
+
+// unescape decodes what follows a backslash and tells how long it is.
+func unescape(s []byte) (byte, int) {
+	switch s[0] {
+	case 'n':
+		return '\n', 1
+	case 'r':
+		return '\r', 1
+	case 't':
+		return '\t', 1
+	case 'b':
+		return '\b', 1
+	case 'a':
+		return '\a', 1
+	case 'x':
+		if len(s) >= 3 {
+			hi, ok1 := hexDigit(s[1])
+			lo, ok2 := hexDigit(s[2])
+			if ok1 && ok2 {
+				return hi<<4 | lo, 3
+			}
+		}
+	}
+	return s[0], 1
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10, true
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
+func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

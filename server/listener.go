@@ -1,0 +1,85 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// listener puts a guard on every connection. It also keeps redcon from two
+// habits: when Accept fails redcon asks again at once, and when the listener
+// is closed it cuts every connection, so Accept returns only when they may go.
+type listener struct {
+	net.Listener
+	srv *Server
+}
+
+// acceptPause is how long Accept waits after a passing failure, such as too
+// many open files.
+const acceptPause = 50 * time.Millisecond
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err == nil {
+			if tcp, ok := c.(*net.TCPConn); ok {
+				l.srv.keepAlive(tcp)
+			}
+			return newGuard(c), nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			<-l.srv.drained
+			return nil, net.ErrClosed
+		}
+		l.srv.cfg.Log.Error("cannot accept a connection", "error", err)
+		select {
+		case <-time.After(acceptPause):
+		case <-l.srv.drained:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// keepAlive has dead clients noticed, as tcp-keepalive says.
+func (srv *Server) keepAlive(c *net.TCPConn) {
+	secs := srv.params.keepAlive.Load()
+	cfg := net.KeepAliveConfig{Enable: secs > 0}
+	if secs > 0 {
+		// As Redis's anetKeepAlive: three probes in the last third.
+		cfg.Idle = time.Duration(secs) * time.Second
+		cfg.Interval = max(time.Duration(secs)*time.Second/3, time.Second)
+		cfg.Count = 3
+	}
+	if err := c.SetKeepAliveConfig(cfg); err != nil {
+		srv.cfg.Log.Warn("cannot set TCP keep-alive", "error", err)
+	}
+}
+
+// single is a listener with one connection.
+type single struct {
+	mu   sync.Mutex
+	conn net.Conn
+	gone <-chan struct{}
+}
+
+func (l *single) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	c := l.conn
+	l.conn = nil
+	l.mu.Unlock()
+	if c != nil {
+		return newGuard(c), nil
+	}
+	<-l.gone
+	return nil, net.ErrClosed
+}
+
+func (l *single) Close() error   { return nil }
+func (l *single) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// outbox is everything on its way to one client. Replies come from the
+// session's goroutine, messages from whichever goroutine publishes; both only
+// append, whole frames, under the lock. One goroutine at a time writes to the
+// socket, without the lock: the session's when it has answered a pipeline, or
+// one that a message has started.
+type outbox struct {
+	conn net.Conn
+	sent *atomic.Int64 // bytes written, over all sessions
+
+	mu      sync.Mutex
+	moved   sync.Cond // signalled after each write
+	pending []byte
+	spare   []byte    // memory of the last write, to be used again
+	writing int       // bytes that the writer has taken
+	written int64     // bytes that it has finished with
+	busy    bool      // a writer is at work
+	failed  bool      // the connection is gone or given up: drop everything
+	over    time.Time // since when the soft limit has been exceeded
+}
+
+// keepOutput is how much memory an outbox keeps for its next frames.
+const keepOutput = 64 << 10
+
+func newOutbox(conn net.Conn, sent *atomic.Int64) *outbox {
+	o := &outbox{conn: conn, sent: sent}
+	o.moved.L = &o.mu
+	return o
+}
+
+// limit is a client output buffer limit: none where 0.
+type limit struct {
+	hard, soft int64
+	softFor    time.Duration
+}
+
+// add appends frames to what will be sent at the next flush.
+func (o *outbox) add(frames func(b []byte) []byte) {
+	o.mu.Lock()
+	if !o.failed {
+		o.pending = frames(o.pending)
+	}
+	o.mu.Unlock()
+}
+
+// push appends a message and sees to its being sent, without waiting for it.
+// It reports false if the client is past its limit: then it has been cut off.
+func (o *outbox) push(message []byte, l limit, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed {
+		return true
+	}
+	o.pending = append(o.pending, message...)
+	if o.exceeds(l, now) {
+		o.fail()
+		return false
+	}
+	if !o.busy {
+		o.busy = true
+		go o.start()
+	}
+	return true
+}
+
+// exceeds applies the limits of Redis's checkClientOutputBufferLimits: at once
+// beyond the hard one, after a while beyond the soft one.
+func (o *outbox) exceeds(l limit, now time.Time) bool {
+	size := int64(len(o.pending) + o.writing)
+	if l.hard > 0 && size >= l.hard {
+		return true
+	}
+	if l.soft == 0 || size < l.soft {
+		o.over = time.Time{}
+		return false
+	}
+	if o.over.IsZero() {
+		o.over = now
+	}
+	return now.Sub(o.over) > l.softFor
+}
+
+// checkLimit disconnects the client if it is past its limit.
+func (o *outbox) checkLimit(l limit, now time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.failed && o.exceeds(l, now) {
+		o.fail()
+		return false
+	}
+	return true
+}
+
+// flush sends what is pending and waits until it has been handed to the
+// operating system, so that a client that does not read holds up nobody but
+// itself.
+func (o *outbox) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	goal := o.written + int64(o.writing+len(o.pending))
+	for o.written < goal && !o.failed {
+		if o.busy {
+			o.moved.Wait()
+			continue
+		}
+		o.busy = true
+		o.write()
+	}
+}
+
+// start is a writer of its own goroutine.
+func (o *outbox) start() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.write()
+}
+
+// write is the one writer: busy is set and mu is held, except during the
+// write itself. It goes on until nothing is pending.
+func (o *outbox) write() {
+	for len(o.pending) > 0 && !o.failed {
+		out := o.pending
+		o.pending, o.spare = o.spare[:0], nil
+		o.writing = len(out)
+		o.mu.Unlock()
+		n, err := o.conn.Write(out)
+		o.sent.Add(int64(n))
+		o.mu.Lock()
+		o.writing = 0
+		o.written += int64(len(out))
+		if cap(out) <= keepOutput {
+			o.spare = out[:0]
+		}
+		if err != nil {
+			o.fail()
+		}
+		o.moved.Broadcast()
+	}
+	o.busy = false
+	o.moved.Broadcast()
+}
+
+// fail gives the connection up; the reader notices by its being closed.
+func (o *outbox) fail() {
+	o.failed = true
+	o.pending, o.spare = nil, nil
+	o.moved.Broadcast()
+	// The error says what is known: the connection is of no more use.
+	_ = o.conn.Close()
+}
+
+// abort cuts the client off.
+func (o *outbox) abort() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.fail()
+}
+
+// size returns how many bytes wait to be sent.
+func (o *outbox) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.pending) + o.writing
+}

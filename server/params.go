@@ -1,0 +1,278 @@
+package server
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/store"
+)
+
+// params are the parameters of CONFIG. Each has its value as text, in the form
+// in which CONFIG GET prints it; those that the server acts on are kept beside
+// it in a form that can be read at any time.
+type params struct {
+	mu     sync.Mutex
+	defs   map[string]*paramDef // by name and by alias
+	names  []string             // of defs, sorted
+	values map[*paramDef]string
+
+	pass       atomic.Pointer[string]
+	maxBulk    atomic.Int64
+	maxQuery   atomic.Int64
+	maxClients atomic.Int64
+	timeout    atomic.Int64 // s
+	keepAlive  atomic.Int64 // s
+	protected  atomic.Bool
+	limits     atomic.Pointer[map[string]limit] // by client class
+}
+
+// paramKind is how a value is read and which faults it can have.
+type paramKind int
+
+const (
+	textParam   paramKind = iota
+	intParam              // a number between min and max
+	memoryParam           // a number with an optional unit
+	boolParam             // yes or no
+	enumParam             // one of words
+)
+
+// paramDef describes a parameter. Without apply, setting it only changes what
+// CONFIG GET says.
+type paramDef struct {
+	name     string
+	alias    string
+	kind     paramKind
+	min, max int64
+	words    []string
+	value    string // the default
+	fixed    bool   // cannot be changed while the server runs
+	check    func(value string) (canonical, fault string)
+	apply    func(value string)
+}
+
+func newParams(cfg *Config, backend Backend) *params {
+	p := &params{defs: map[string]*paramDef{}, values: map[*paramDef]string{}}
+	for _, def := range p.table(cfg, backend) {
+		p.defs[def.name] = def
+		if def.alias != "" {
+			p.defs[def.alias] = def
+		}
+		p.values[def] = def.value
+		if def.apply != nil {
+			def.apply(def.value)
+		}
+	}
+	for name := range p.defs {
+		p.names = append(p.names, name)
+	}
+	slices.Sort(p.names)
+	return p
+}
+
+func (p *params) password() string { return *p.pass.Load() }
+
+func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] }
+
+// pubsubLimit is limitOf("pubsub"), asked for every message.
+func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
+
+// get returns names and values for CONFIG GET. A name without wildcards is
+// printed as the client spelled it.
+func (p *params) get(patterns [][]byte) []store.Reply {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := map[string]bool{}
+	list := []store.Reply{}
+	add := func(name, shown string) {
+		if def := p.defs[name]; def != nil && !seen[name] {
+			seen[name] = true
+			list = append(list, store.Str(shown), store.Str(p.values[def]))
+		}
+	}
+	for _, arg := range patterns {
+		pattern := string(arg)
+		if !strings.ContainsAny(pattern, "[*?") {
+			add(strings.ToLower(pattern), pattern)
+			continue
+		}
+		for _, name := range p.names {
+			if store.MatchFold(pattern, name) {
+				add(name, name)
+			}
+		}
+	}
+	return list
+}
+
+// set changes parameters, all or none (CONFIG SET).
+func (p *params) set(pairs [][]byte) store.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defs := make([]*paramDef, 0, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		name := strings.ToLower(string(pairs[i]))
+		def := p.defs[name]
+		switch {
+		case def == nil:
+			return errUnknownParam(pairs[i])
+		case def.fixed:
+			return errParam(def.name, "can't set immutable config")
+		case slices.Contains(defs, def):
+			return errParam(def.name, "duplicate parameter")
+		}
+		defs = append(defs, def)
+	}
+	values := make([]string, len(defs))
+	for i, def := range defs {
+		value, fault := def.parse(string(pairs[2*i+1]), p.values[def])
+		if fault != "" {
+			return errParam(def.name, fault)
+		}
+		values[i] = value
+	}
+	for i, def := range defs {
+		p.values[def] = values[i]
+		if def.apply != nil {
+			def.apply(values[i])
+		}
+	}
+	return ""
+}
+
+// value returns a parameter as text.
+func (p *params) value(name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.values[p.defs[name]]
+}
+
+// parse brings a value into the form in which it is kept, or says what is
+// wrong with it, in Redis's words. old is the present value.
+func (d *paramDef) parse(value, old string) (canonical, fault string) {
+	switch d.kind {
+	case intParam:
+		n, ok := store.ParseInt([]byte(value))
+		if !ok {
+			return "", "argument couldn't be parsed into an integer"
+		}
+		return d.inRange(n)
+	case memoryParam:
+		n, ok := parseMemory(value)
+		if !ok {
+			return "", "argument must be a memory value"
+		}
+		return d.inRange(n)
+	case boolParam:
+		switch strings.ToLower(value) {
+		case "yes", "no":
+			return strings.ToLower(value), ""
+		}
+		return "", "argument must be 'yes' or 'no'"
+	case enumParam:
+		for _, w := range d.words {
+			if strings.EqualFold(w, value) {
+				return w, ""
+			}
+		}
+		return "", "argument(s) must be one of the following: " + strings.Join(d.words, ", ")
+	}
+	if d.name == "client-output-buffer-limit" {
+		return mergeLimits(value, old)
+	}
+	if d.check != nil {
+		return d.check(value)
+	}
+	return value, ""
+}
+
+func (d *paramDef) inRange(n int64) (canonical, fault string) {
+	if n < d.min || n > d.max {
+		return "", "argument must be between " + strconv.FormatInt(d.min, 10) + " and " + strconv.FormatInt(d.max, 10) + " inclusive"
+	}
+	return strconv.FormatInt(n, 10), ""
+}
+
+// parseMemory reads an amount of memory: k, m and g count in thousands, kb, mb
+// and gb in 1024s.
+func parseMemory(s string) (int64, bool) {
+	digits := strings.TrimRight(s, "bBkKmMgG")
+	unit := int64(0)
+	switch strings.ToLower(s[len(digits):]) {
+	case "", "b":
+		unit = 1
+	case "k":
+		unit = 1000
+	case "kb":
+		unit = 1 << 10
+	case "m":
+		unit = 1000 * 1000
+	case "mb":
+		unit = 1 << 20
+	case "g":
+		unit = 1000 * 1000 * 1000
+	case "gb":
+		unit = 1 << 30
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if unit == 0 || err != nil || n < 0 || n > (1<<63-1)/unit {
+		return 0, false
+	}
+	return n * unit, true
+}
+
+// limitClasses are the client classes in the order of CONFIG GET. A replica
+// never connects here; its class is kept because clients set it.
+var limitClasses = []string{"normal", "slave", "pubsub"}
+
+// defaultLimits is the default of client-output-buffer-limit.
+const defaultLimits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
+
+// mergeLimits replaces the classes named in value within old.
+func mergeLimits(value, old string) (canonical, fault string) {
+	words := strings.Fields(value)
+	if len(words)%4 != 0 {
+		return "", "Wrong number of arguments in buffer limit configuration."
+	}
+	all := strings.Fields(old)
+	for i := 0; i < len(words); i += 4 {
+		class := strings.ToLower(words[i])
+		if class == "replica" {
+			class = "slave"
+		}
+		at := slices.Index(limitClasses, class)
+		if at < 0 {
+			return "", "Invalid client class specified in buffer limit configuration."
+		}
+		hard, ok1 := parseMemory(words[i+1])
+		soft, ok2 := parseMemory(words[i+2])
+		secs, err := strconv.Atoi(words[i+3])
+		if !ok1 || !ok2 || err != nil || secs < 0 {
+			return "", "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+		}
+		all[at*4+1] = strconv.FormatInt(hard, 10)
+		all[at*4+2] = strconv.FormatInt(soft, 10)
+		all[at*4+3] = strconv.Itoa(secs)
+	}
+	return strings.Join(all, " "), ""
+}
+
+// applyLimits takes a canonical value, as mergeLimits gives it.
+func (p *params) applyLimits(value string) {
+	words := strings.Fields(value)
+	limits := map[string]limit{}
+	for i := 0; i+3 < len(words); i += 4 {
+		limits[words[i]] = limit{hard: number(words[i+1]), soft: number(words[i+2]), softFor: time.Duration(number(words[i+3])) * time.Second}
+	}
+	p.limits.Store(&limits)
+}
+
+// number reads a value that has been checked.
+func number(canonical string) int64 {
+	n, _ := store.ParseInt([]byte(canonical))
+	return n
+}

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"strings"
+
+	"lockstep/store"
+)
+
+// handler answers a command on the node that the client is connected to.
+type handler func(s *session, args [][]byte) store.Reply
+
+// row is a command with its handler; its flags get store.Local by themselves.
+type row struct {
+	store.Command
+	do  handler
+	sub []row
+}
+
+// rows returns every command of this package.
+func rows() []row {
+	var all []row
+	for _, group := range [][]row{
+		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(),
+		serverRows(), clusterRows(), observeRows(), lockstepRows(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// Commands returns the rows of the commands that sessions answer.
+func Commands() []store.Command {
+	var list []store.Command
+	for _, r := range rows() {
+		list = append(list, r.command())
+	}
+	return list
+}
+
+func (r *row) command() store.Command {
+	c := r.Command
+	c.Flags |= store.Local
+	for i := range r.sub {
+		sub := r.sub[i].command()
+		if sub.Group == "" {
+			sub.Group = c.Group
+		}
+		c.Sub = append(c.Sub, sub)
+	}
+	return c
+}
+
+// bindHandlers connects the rows of the table with their handlers. Two
+// commands of other packages have one as well: SELECT because the database
+// belongs to the session (its own handler is for scripts), and SCRIPT KILL
+// because it must get past the script that it is to kill.
+func bindHandlers(table *store.Table) map[*store.Command]handler {
+	byName := map[string]handler{
+		"select":      doSelect,
+		"script|kill": doScriptKill,
+	}
+	for _, r := range rows() {
+		if r.do != nil {
+			byName[r.Name] = r.do
+		}
+		for _, sub := range r.sub {
+			byName[r.Name+"|"+sub.Name] = sub.do
+		}
+	}
+	bound := map[*store.Command]handler{}
+	bind := func(cmd *store.Command) {
+		if do := byName[cmd.FullName()]; do != nil {
+			bound[cmd] = do
+		}
+	}
+	for _, cmd := range table.All() {
+		bind(cmd)
+		for i := range cmd.Sub {
+			bind(&cmd.Sub[i])
+		}
+	}
+	return bound
+}
+
+// helpRow is the HELP subcommand of a container; what it prints derives from
+// the other rows.
+func helpRow(container, since string, flags store.Flags) row {
+	return row{
+		Command: store.Command{
+			Name: "help", Arity: 2, Flags: store.Loading | store.Stale | flags, Since: since,
+			Summary: "Lists the subcommands.",
+		},
+		do: func(s *session, _ [][]byte) store.Reply {
+			return help(s.srv.table.Lookup([]byte(container)))
+		},
+	}
+}
+
+func help(container *store.Command) store.Reply {
+	r := store.List(store.Status(strings.ToUpper(container.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"))
+	for i := range container.Sub {
+		sub := &container.Sub[i]
+		line := strings.TrimSpace(strings.ToUpper(sub.Name) + " " + sub.Usage)
+		r.Elems = append(r.Elems, store.Status(line), store.Status("    "+sub.Summary))
+	}
+	return r
+}

@@ -1,0 +1,244 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"lockstep/store"
+)
+
+// Server serves Redis clients.
+type Server struct {
+	cfg      Config
+	backend  Backend
+	table    *store.Table
+	handlers map[*store.Command]handler
+	hub      *Hub
+	params   *params
+	stats    *stats
+	docs     *commandDocs
+	started  time.Time
+	lastID   atomic.Int64
+
+	lastSave  atomic.Int64 // Unix seconds
+	saving    atomic.Bool
+	opsPerSec atomic.Int64
+	lastOps   int64 // used by cron alone
+
+	mu        sync.Mutex
+	sessions  map[int64]*session
+	listeners map[net.Listener]struct{}
+	closing   bool
+	empty     *sync.Cond    // signalled when a session ends; on mu
+	drained   chan struct{} // closed when the connections may be cut
+	stop      chan struct{} // closed when Shutdown begins
+}
+
+// New makes a server. It panics on a configuration that Validate refuses: the
+// caller should have asked.
+func New(cfg Config, backend Backend, table *store.Table) *Server {
+	if err := cfg.Validate(); err != nil {
+		panic(fmt.Sprintf("server: %v", err))
+	}
+	srv := &Server{
+		cfg:       cfg,
+		backend:   backend,
+		table:     table,
+		hub:       cfg.Hub,
+		params:    newParams(&cfg, backend),
+		stats:     newStats(table),
+		started:   cfg.Clock(),
+		sessions:  map[int64]*session{},
+		listeners: map[net.Listener]struct{}{},
+		drained:   make(chan struct{}),
+		stop:      make(chan struct{}),
+	}
+	srv.empty = sync.NewCond(&srv.mu)
+	srv.lastSave.Store(srv.started.Unix())
+	srv.handlers = bindHandlers(table)
+	srv.docs = newCommandDocs(table)
+	go srv.cron()
+	return srv
+}
+
+// Serve accepts connections until the listener is closed. After Shutdown it
+// returns nil.
+func (srv *Server) Serve(ln net.Listener) error {
+	srv.mu.Lock()
+	if srv.closing {
+		srv.mu.Unlock()
+		return ln.Close()
+	}
+	srv.listeners[ln] = struct{}{}
+	srv.mu.Unlock()
+	return redcon.Serve(&listener{Listener: ln, srv: srv}, srv.serve, srv.accept, srv.gone)
+}
+
+// ServeConn serves one connection until it ends.
+func (srv *Server) ServeConn(c net.Conn) error {
+	gone := make(chan struct{})
+	var once sync.Once
+	end := func() { once.Do(func() { close(gone) }) }
+	accept := func(conn redcon.Conn) bool {
+		ok := srv.accept(conn)
+		if !ok {
+			end()
+		}
+		return ok
+	}
+	return redcon.Serve(&single{conn: c, gone: gone}, srv.serve, accept, func(conn redcon.Conn, err error) {
+		srv.gone(conn, err)
+		end()
+	})
+}
+
+// accept decides whether a connection may stay.
+func (srv *Server) accept(conn redcon.Conn) bool {
+	g := conn.NetConn().(*guard)
+	srv.stats.connections.Add(1)
+	s := srv.newSession(g)
+	refusal := srv.register(s)
+	if refusal == "" && srv.params.protected.Load() && srv.params.password() == "" && !s.local() {
+		srv.unregister(s)
+		refusal = errDenied
+	}
+	if refusal == "" {
+		conn.SetContext(s)
+		return true
+	}
+	srv.stats.refused.Add(1)
+	refused := store.Err(refusal)
+	s.out.add(func(b []byte) []byte { return appendReply(b, &refused, 2) })
+	s.out.flush()
+	return false
+}
+
+// register adds a session, unless there are too many or the server closes.
+func (srv *Server) register(s *session) store.Error {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.closing || int64(len(srv.sessions)) >= srv.params.maxClients.Load() {
+		return errMaxClients
+	}
+	srv.sessions[s.id] = s
+	return ""
+}
+
+func (srv *Server) unregister(s *session) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	delete(srv.sessions, s.id)
+	srv.empty.Broadcast()
+}
+
+// gone is redcon's word that a connection has ended. Why, is the client's
+// business: it left, or it was told.
+func (srv *Server) gone(conn redcon.Conn, _ error) {
+	s, ok := conn.Context().(*session)
+	if !ok {
+		return
+	}
+	s.out.abort()
+	s.dropSubscriptions()
+	srv.unregister(s)
+}
+
+// each returns the sessions, by id.
+func (srv *Server) each() []*session {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	list := make([]*session, 0, len(srv.sessions))
+	for _, s := range srv.sessions {
+		list = append(list, s)
+	}
+	sortSessions(list)
+	return list
+}
+
+func (srv *Server) clients() int {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return len(srv.sessions)
+}
+
+// cronPeriod is how often idle and slow clients are looked for.
+const cronPeriod = time.Second
+
+func (srv *Server) cron() {
+	tick := time.NewTicker(cronPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-srv.stop:
+			return
+		case <-tick.C:
+			srv.checkClients(srv.cfg.Clock())
+			ops := srv.stats.commands.Load()
+			srv.opsPerSec.Store(max(0, ops-srv.lastOps))
+			srv.lastOps = ops
+		}
+	}
+}
+
+// checkClients disconnects clients that have been idle or have left output
+// unread for too long. Subscribers are never idle.
+func (srv *Server) checkClients(now time.Time) {
+	timeout := time.Duration(srv.params.timeout.Load()) * time.Second
+	for _, s := range srv.each() {
+		if !s.out.checkLimit(srv.params.limitOf(s.class()), now) {
+			srv.stats.outputLimit.Add(1)
+			continue
+		}
+		if timeout > 0 && !s.subscriber() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
+			s.drain()
+		}
+	}
+}
+
+// Shutdown stops accepting, lets pipelines that are being run finish and
+// closes the connections. When ctx ends it cuts what is left.
+func (srv *Server) Shutdown(ctx context.Context) error {
+	srv.mu.Lock()
+	if srv.closing {
+		srv.mu.Unlock()
+		return nil
+	}
+	srv.closing = true
+	close(srv.stop)
+	var first error
+	for ln := range srv.listeners {
+		if err := ln.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	srv.mu.Unlock()
+
+	for _, s := range srv.each() {
+		s.drain()
+	}
+	disarm := context.AfterFunc(ctx, func() {
+		for _, s := range srv.each() {
+			s.out.abort()
+		}
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		srv.empty.Broadcast()
+	})
+	defer disarm()
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	for len(srv.sessions) > 0 && ctx.Err() == nil {
+		srv.empty.Wait()
+	}
+	close(srv.drained)
+	if len(srv.sessions) > 0 {
+		return ctx.Err()
+	}
+	return first
+}

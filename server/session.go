@@ -1,0 +1,208 @@
+package server
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// session is one connection and what it remembers.
+type session struct {
+	srv     *Server
+	id      int64
+	conn    *guard
+	out     *outbox
+	addr    string
+	laddr   string
+	created time.Time
+
+	// Only the session's own goroutine uses these.
+	calls   []cluster.Call // waiting to be submitted together
+	replies []store.Reply
+	silent  bool // CLIENT REPLY OFF
+	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
+
+	// Others look at these, for CLIENT LIST and messages.
+	db      atomic.Int32
+	resp    atomic.Int32
+	authed  atomic.Bool
+	noEvict atomic.Bool
+	noTouch atomic.Bool
+	active  atomic.Int64 // Unix ms of the last pipeline
+	command atomic.Pointer[store.Command]
+	subbed  atomic.Int32 // subscriptions of all kinds
+
+	subs [3]map[string]struct{} // guarded by Hub.mu
+
+	mu       sync.Mutex
+	name     string
+	libName  string
+	libVer   string
+	running  bool // a pipeline is being run
+	closing  bool // close when it is done
+	draining bool // the server shuts down
+}
+
+func (srv *Server) newSession(c *guard) *session {
+	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c}
+	s.out = newOutbox(c.Conn, &srv.stats.netOut)
+	s.addr = c.RemoteAddr().String()
+	s.laddr = c.LocalAddr().String()
+	s.created = srv.cfg.Clock()
+	s.active.Store(s.created.UnixMilli())
+	s.resp.Store(2)
+	s.authed.Store(srv.params.password() == "")
+	for i := range s.subs {
+		s.subs[i] = map[string]struct{}{}
+	}
+	c.policy = s
+	return s
+}
+
+// begin marks the session busy with a pipeline; false if it may not start.
+func (s *session) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = !s.draining && !s.closing
+	return s.running
+}
+
+// end reports whether the connection is to be closed now.
+func (s *session) end() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = false
+	return s.closing || s.draining
+}
+
+// closeAfterReply ends the connection when the current pipeline's replies
+// have been sent; later commands are not run.
+func (s *session) closeAfterReply() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closing = true
+}
+
+func (s *session) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// drain closes an idle session now and a busy one when its pipeline is done.
+func (s *session) drain() {
+	s.mu.Lock()
+	running := s.running
+	s.draining = true
+	s.mu.Unlock()
+	if !running {
+		s.out.abort()
+	}
+}
+
+// The guard's policy.
+
+func (s *session) needsAuth() bool { return !s.authed.Load() && s.srv.params.password() != "" }
+func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
+func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
+
+func (s *session) received(n int) {
+	s.srv.stats.netIn.Add(int64(n))
+}
+
+func (s *session) protocolError(text string) {
+	s.reply(nil, store.Err(errf("ERR %s", text)))
+	s.out.flush()
+}
+
+func (s *session) protocol() int { return int(s.resp.Load()) }
+
+// subscriber reports whether RESP2's restrictions for subscribers apply.
+func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
+
+// subscriptions is the number that a confirmation carries: shard channels are
+// counted apart. Hub.mu is held.
+func (s *session) subscriptions(kind subKind) int64 {
+	s.subbed.Store(int32(len(s.subs[subChannel]) + len(s.subs[subPattern]) + len(s.subs[subShard])))
+	if kind == subShard {
+		return int64(len(s.subs[subShard]))
+	}
+	return int64(len(s.subs[subChannel]) + len(s.subs[subPattern]))
+}
+
+// confirm sends a subscription message. CLIENT REPLY OFF does not hold it.
+func (s *session) confirm(word string, name store.Reply, count int64) {
+	r := store.Reply{Kind: store.Push, Elems: []store.Reply{store.Str(word), name, store.Int(count)}}
+	s.out.add(func(b []byte) []byte { return appendReply(b, &r, s.protocol()) })
+}
+
+// reply queues the answer to a command for sending. cmd is nil for faults of
+// the protocol.
+func (s *session) reply(cmd *store.Command, r store.Reply) {
+	if r.Kind == store.Failure {
+		s.srv.stats.failed(cmd, r.Str)
+	}
+	if r.Kind == store.None || s.silent || s.skip == 1 {
+		return
+	}
+	resp := s.protocol()
+	s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) })
+}
+
+// finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for itself, one
+// for the command that it silences.
+func (s *session) finish() {
+	if s.skip > 0 {
+		s.skip--
+	}
+}
+
+// reset returns to the state of a new connection (RESET).
+func (s *session) reset() {
+	s.dropSubscriptions()
+	s.db.Store(0)
+	s.resp.Store(2)
+	s.silent, s.skip = false, 0
+	s.noEvict.Store(false)
+	s.noTouch.Store(false)
+	s.authed.Store(s.srv.params.password() == "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.name = ""
+}
+
+// dropSubscriptions unsubscribes from everything without a word.
+func (s *session) dropSubscriptions() {
+	if !s.subscriber() {
+		return
+	}
+	for kind := range s.subs {
+		for _, name := range s.srv.hub.of(s, subKind(kind)) {
+			s.srv.hub.unsubscribe(s, subKind(kind), name, true)
+		}
+	}
+}
+
+// class is the client class of output buffer limits and CLIENT LIST TYPE.
+func (s *session) class() string {
+	if s.subscriber() {
+		return "pubsub"
+	}
+	return "normal"
+}
+
+// local reports whether the client is on this machine.
+func (s *session) local() bool {
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		// Not TCP: a pipe inside this process.
+		return true
+	}
+	ip := net.ParseIP(strings.SplitN(host, "%", 2)[0])
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/store"
+)
+
+// stats are the counters behind INFO.
+type stats struct {
+	connections  atomic.Int64 // accepted since the start
+	refused      atomic.Int64 // turned away at the door
+	netIn        atomic.Int64
+	netOut       atomic.Int64
+	commands     atomic.Int64
+	errorReplies atomic.Int64
+	outputLimit  atomic.Int64 // disconnected by an output buffer limit
+
+	calls map[*store.Command]*callStats // complete from the start
+
+	mu     sync.Mutex
+	errors map[string]int64 // by code
+}
+
+// callStats counts one command. rejected are the calls that did not run,
+// failed those that ran and gave an error.
+type callStats struct {
+	calls, usec, rejected, failed atomic.Int64
+}
+
+// maxErrorCodes bounds the error codes that are counted apart: a script can
+// invent as many as it likes.
+const maxErrorCodes = 128
+
+func newStats(table *store.Table) *stats {
+	st := &stats{calls: map[*store.Command]*callStats{}, errors: map[string]int64{}}
+	for _, cmd := range table.All() {
+		st.calls[cmd] = &callStats{}
+		for i := range cmd.Sub {
+			st.calls[&cmd.Sub[i]] = &callStats{}
+		}
+	}
+	return st
+}
+
+// called counts a command that ran.
+func (st *stats) called(cmd *store.Command, took time.Duration) {
+	st.commands.Add(1)
+	c := st.calls[cmd]
+	c.calls.Add(1)
+	c.usec.Add(took.Microseconds())
+}
+
+// rejected counts a command that was not run; nil if there is none such.
+func (st *stats) rejected(cmd *store.Command) {
+	if cmd != nil {
+		st.calls[cmd].rejected.Add(1)
+	}
+}
+
+// failed counts an error reply; cmd is nil if no command ran.
+func (st *stats) failed(cmd *store.Command, text string) {
+	st.errorReplies.Add(1)
+	if cmd != nil {
+		st.calls[cmd].failed.Add(1)
+	}
+	code, _, _ := strings.Cut(text, " ")
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if _, known := st.errors[code]; known || len(st.errors) < maxErrorCodes {
+		st.errors[code]++
+	}
+}
+
+// reset is CONFIG RESETSTAT.
+func (st *stats) reset() {
+	for _, n := range []*atomic.Int64{&st.connections, &st.refused, &st.netIn, &st.netOut, &st.commands, &st.errorReplies, &st.outputLimit} {
+		n.Store(0)
+	}
+	for _, c := range st.calls {
+		for _, n := range []*atomic.Int64{&c.calls, &c.usec, &c.rejected, &c.failed} {
+			n.Store(0)
+		}
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	clear(st.errors)
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lockstep/conformance/transcript"
+)
+
+// target plays transcripts against a server over the fake backend.
+type target struct {
+	t  *testing.T
+	ts *testServer
+}
+
+func (g target) Dial() (net.Conn, error)   { return net.Dial("tcp", g.ts.addr) }
+func (g target) Advance(d time.Duration) { g.ts.fake.advance(d) }
+
+// With starts a server with parameters of its own.
+func (g target) With(settings [][2]string) (transcript.Target, func(), error) {
+	ts := newTestServer(g.t, func(c *Config) {
+		for _, kv := range settings {
+			switch kv[0] {
+			case "enable-debug-command":
+				c.EnableDebugCommand = kv[1]
+			default:
+				g.t.Errorf("no test knows the setting %s", kv[0])
+			}
+		}
+	})
+	return target{g.t, ts}, func() {}, nil
+}
+
+// notHere are the files that need what the fake backend does not have.
+var notHere = map[string]string{
+	"pubsub/script.txt":          "scripts are luavm's",
+	"pubsub/keyspace-events.txt": "keyspace events are a later issue",
+}
+
+// TestTranscripts plays the recorded conversations about connections. The
+// data commands have their own tests in package store.
+func TestTranscripts(t *testing.T) {
+	root := filepath.Join("..", "conformance", "transcript", "testdata")
+	for _, group := range []string{"server", "protocol", "pubsub"} {
+		files, err := filepath.Glob(filepath.Join(root, group, "*.txt"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no transcripts in %s (%v)", group, err)
+		}
+		for _, path := range files {
+			name := group + "/" + filepath.Base(path)
+			t.Run(name, func(t *testing.T) {
+				if why := notHere[name]; why != "" {
+					t.Skip(why)
+				}
+				t.Parallel()
+				src, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := transcript.Parse(name, src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				transcript.Run(t, f, target{t, newTestServer(t, nil)})
+			})
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// argument is a node of the tree in which COMMAND DOCS describes arguments;
+// redis-cli prints its hints from it.
+type argument struct {
+	name     string
+	kind     string // key, string, integer, …, pure-token, oneof, block
+	token    string
+	optional bool
+	multiple bool
+	args     []argument // of oneof and block
+}
+
+// parseUsage reads the notation in which rows give their arguments:
+//
+//	key             an argument; its type follows from its name
+//	EX seconds      an argument behind a token
+//	KEEPTTL         a token alone
+//	[…]             may be left out
+//	<A | B>         one of these
+//	x [x ...]       x, at least once
+//	[x ...]         x, any number of times
+//	<…> ...         a group, at least once
+func parseUsage(usage string) ([]argument, error) {
+	for _, mark := range []string{"[", "]", "<", ">", "|"} {
+		usage = strings.ReplaceAll(usage, mark, " "+mark+" ")
+	}
+	p := &usageParser{words: strings.Fields(usage)}
+	args := p.alternatives("")
+	if p.fault == "" && len(p.words) > 0 {
+		p.fault = "unexpected " + p.words[0]
+	}
+	if p.fault != "" {
+		return nil, fmt.Errorf("usage %q: %s", usage, p.fault)
+	}
+	return args, nil
+}
+
+type usageParser struct {
+	words []string
+	fault string
+}
+
+func (p *usageParser) next() string {
+	if len(p.words) == 0 {
+		return ""
+	}
+	return p.words[0]
+}
+
+func (p *usageParser) take() string {
+	w := p.next()
+	p.words = p.words[min(1, len(p.words)):]
+	return w
+}
+
+// alternatives reads up to the closing bracket, which it takes; several
+// alternatives become a single oneof.
+func (p *usageParser) alternatives(end string) []argument {
+	var all [][]argument
+	for {
+		all = append(all, p.sequence(end))
+		w := p.take()
+		if w == "|" {
+			continue
+		}
+		if w != end {
+			p.fault = "missing " + end
+		}
+		break
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	one := argument{kind: "oneof"}
+	for _, args := range all {
+		one.args = append(one.args, group(args))
+	}
+	one.name = joinNames(one.args)
+	return []argument{one}
+}
+
+// sequence reads arguments up to a bar or a closing bracket.
+func (p *usageParser) sequence(end string) []argument {
+	var args []argument
+	for p.fault == "" {
+		switch w := p.next(); w {
+		case "", "|", end, "]", ">":
+			return args
+		case "...":
+			p.take()
+			if len(args) == 0 {
+				p.fault = "nothing to repeat"
+				return nil
+			}
+			args[len(args)-1].multiple = true
+		case "[":
+			p.take()
+			args = addOptional(args, p.alternatives("]"))
+		case "<":
+			p.take()
+			args = append(args, group(p.alternatives(">")))
+		default:
+			p.take()
+			args = append(args, p.word(w))
+		}
+	}
+	return args
+}
+
+// word reads a token, with the argument that may belong to it, or a plain
+// argument.
+func (p *usageParser) word(w string) argument {
+	if !isToken(w) {
+		return argument{name: w, kind: argumentType(w)}
+	}
+	switch next := p.next(); {
+	case next == "<":
+		p.take()
+		arg := group(p.alternatives(">"))
+		arg.token = w
+		return arg
+	case next != "" && next != "..." && !strings.Contains("[]|>", next) && !isToken(next):
+		p.take()
+		return argument{name: next, kind: argumentType(next), token: w}
+	}
+	return argument{name: strings.ToLower(w), kind: "pure-token", token: w}
+}
+
+// addOptional adds what stood in square brackets. "x [x ...]" only says that
+// the x before it may be repeated.
+func addOptional(args, inside []argument) []argument {
+	n := len(inside)
+	if n > 0 && inside[n-1].multiple && n <= len(args) {
+		before := args[len(args)-n:]
+		if slices.EqualFunc(before, inside, func(a, b argument) bool { return a.name == b.name }) {
+			repeated := group(before)
+			repeated.multiple = true
+			return append(args[:len(args)-n:len(args)-n], repeated)
+		}
+	}
+	if n > 1 && inside[n-1].multiple {
+		inside[n-1].multiple = false
+		whole := group(inside)
+		whole.multiple, whole.optional = true, true
+		return append(args, whole)
+	}
+	whole := group(inside)
+	whole.optional = true
+	return append(args, whole)
+}
+
+// group makes a block of several arguments.
+func group(args []argument) argument {
+	if len(args) == 1 {
+		return args[0]
+	}
+	return argument{name: joinNames(args), kind: "block", args: slices.Clone(args)}
+}
+
+func joinNames(args []argument) string {
+	names := make([]string, len(args))
+	for i, a := range args {
+		names[i] = a.name
+	}
+	return strings.Join(names, "_")
+}
+
+func isToken(w string) bool {
+	return strings.ToUpper(w) == w && strings.ContainsAny(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+}
+
+// argumentType tells an argument's type from its name.
+func argumentType(name string) string {
+	switch name {
+	case "key", "newkey", "source", "destination":
+		return "key"
+	case "pattern":
+		return "pattern"
+	case "unix-time-seconds", "unix-time-milliseconds":
+		return "unix-time"
+	case "seconds", "milliseconds", "count", "cursor", "index", "index1", "index2", "db", "destination-db",
+		"numkeys", "numreplicas", "timeout", "offset", "start", "end", "increment", "decrement", "client-id", "protover":
+		return "integer"
+	}
+	return "string"
+}

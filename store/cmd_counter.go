@@ -1,0 +1,111 @@
+package store
+
+import "strconv"
+
+// counterCommands are the commands on strings that hold numbers.
+var counterCommands = []Command{
+	{
+		Name: "incr", Arity: 2, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Summary: "Adds one to the integer of a key.",
+		Usage:   "key", Run: cmdIncr,
+	},
+	{
+		Name: "decr", Arity: 2, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Summary: "Subtracts one from the integer of a key.",
+		Usage:   "key", Run: cmdDecr,
+	},
+	{
+		Name: "incrby", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Summary: "Adds an integer to the integer of a key.",
+		Usage:   "key increment", Run: cmdIncrBy,
+	},
+	{
+		Name: "decrby", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Summary: "Subtracts an integer from the integer of a key.",
+		Usage:   "key decrement", Run: cmdDecrBy,
+	},
+	{
+		Name: "incrbyfloat", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "2.6.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Summary: "Adds a decimal number to the number of a key.",
+		Usage:   "key increment", Run: cmdIncrByFloat,
+	},
+}
+
+func cmdIncr(c *Ctx) Reply { return c.addInt(1) }
+
+func cmdDecr(c *Ctx) Reply { return c.addInt(-1) }
+
+func cmdIncrBy(c *Ctx) Reply {
+	n, ok := ParseInt(c.Args[2])
+	if !ok {
+		return notInteger
+	}
+	return c.addInt(n)
+}
+
+func cmdDecrBy(c *Ctx) Reply {
+	n, ok := ParseInt(c.Args[2])
+	if !ok {
+		return notInteger
+	}
+	if n == -n && n != 0 {
+		return Err(ErrDecrOverflow)
+	}
+	return c.addInt(-n)
+}
+
+func (c *Ctx) addInt(by int64) Reply {
+	e, ok := c.write(TypeString)
+	if !ok {
+		return wrongType
+	}
+	var n, deadline int64
+	if e != nil {
+		if n, ok = ParseInt(stringBytes(e.str)); !ok {
+			return notInteger
+		}
+		deadline = e.deadline
+	}
+	if n, ok = addInts(n, by); !ok {
+		return Err(ErrOverflow)
+	}
+	c.SetString(c.DB, c.Args[1], strconv.FormatInt(n, 10), deadline)
+	return Int(n)
+}
+
+// addInts adds; ok is false if the sum does not fit.
+func addInts(a, b int64) (sum int64, ok bool) {
+	sum = a + b
+	return sum, (sum > a) == (b > 0)
+}
+
+func cmdIncrByFloat(c *Ctx) Reply {
+	e, ok := c.write(TypeString)
+	if !ok {
+		return wrongType
+	}
+	old, deadline := "0", int64(0)
+	if e != nil {
+		old, deadline = e.str, e.deadline
+	}
+	n, ok := parseLongDouble(old)
+	if !ok {
+		return Err(ErrNotFloat)
+	}
+	by, ok := parseLongDouble(bytesToString(c.Args[2]))
+	if !ok {
+		return Err(ErrNotFloat)
+	}
+	sum, ok := addLongDoubles(n, by)
+	if !ok {
+		return Err(ErrNaNOrInf)
+	}
+	text := formatLongDouble(sum)
+	c.SetString(c.DB, c.Args[1], text, deadline)
+	return Str(text)
+}

@@ -1,0 +1,126 @@
+package store
+
+// objectCommands tell about the form of values.
+var objectCommands = []Command{
+	{
+		Name: "object", Arity: -2, Group: "generic", Since: "2.2.3",
+		Summary: "Tells how the value of a key is stored.",
+		Sub: []Command{
+			{
+				Name: "encoding", Arity: 3, Flags: ReadOnly, Group: "generic", Since: "2.2.3",
+				Keys:    []KeySpec{{Begin: 2, Step: 1, Flags: KeyRO}},
+				Tips:    []string{"nondeterministic_output"},
+				Summary: "Returns the name of the form in which the value of a key is held.",
+				Usage:   "key", Run: cmdObjectEncoding,
+			},
+			{
+				Name: "freq", Arity: 3, Flags: ReadOnly, Group: "generic", Since: "4.0.0",
+				Keys:    []KeySpec{{Begin: 2, Step: 1, Flags: KeyRO}},
+				Tips:    []string{"nondeterministic_output"},
+				Summary: "Returns how often a key is used.",
+				Usage:   "key", Run: cmdObjectFreq,
+			},
+			{
+				Name: "help", Arity: 2, Flags: Loading | Stale, Group: "generic", Since: "6.2.0",
+				Summary: "Lists the subcommands.",
+				Run:     cmdObjectHelp,
+			},
+			{
+				Name: "idletime", Arity: 3, Flags: ReadOnly, Group: "generic", Since: "2.2.3",
+				Keys:    []KeySpec{{Begin: 2, Step: 1, Flags: KeyRO}},
+				Tips:    []string{"nondeterministic_output"},
+				Summary: "Returns for how many seconds a key has not been used.",
+				Usage:   "key", Run: cmdObjectIdletime,
+			},
+			{
+				Name: "refcount", Arity: 3, Flags: ReadOnly, Group: "generic", Since: "2.2.3",
+				Keys:    []KeySpec{{Begin: 2, Step: 1, Flags: KeyRO}},
+				Tips:    []string{"nondeterministic_output"},
+				Summary: "Returns how many references the value of a key has.",
+				Usage:   "key", Run: cmdObjectRefcount,
+			},
+		},
+	},
+}
+
+func cmdObjectEncoding(c *Ctx) Reply {
+	e := c.Lookup(c.DB, c.Args[2])
+	if e == nil {
+		return Nil
+	}
+	return Str(e.encoding())
+}
+
+// maxEmbedded is the length up to which Redis keeps a string beside its
+// header.
+const maxEmbedded = 44
+
+// encoding names the form that Redis would have the value in.
+func (e *Entry) encoding() string {
+	if e.typ == TypeHash {
+		if e.fields.Compact() {
+			return "listpack"
+		}
+		return "hashtable"
+	}
+	if _, ok := ParseInt(stringBytes(e.str)); ok {
+		return "int"
+	}
+	if len(e.str) <= maxEmbedded {
+		return "embstr"
+	}
+	return "raw"
+}
+
+func cmdObjectFreq(c *Ctx) Reply {
+	if c.Lookup(c.DB, c.Args[2]) == nil {
+		return Nil
+	}
+	return Err(ErrLFUOff)
+}
+
+// cmdObjectIdletime answers as if the key were in constant use: access times
+// are not kept, nothing is evicted by them.
+func cmdObjectIdletime(c *Ctx) Reply {
+	if c.Lookup(c.DB, c.Args[2]) == nil {
+		return Nil
+	}
+	return Zero
+}
+
+// sharedIntegers is the number of small integers that Redis has only one
+// object of, each with an endless count of references.
+const sharedIntegers = 10000
+
+func cmdObjectRefcount(c *Ctx) Reply {
+	e := c.Lookup(c.DB, c.Args[2])
+	if e == nil {
+		return Nil
+	}
+	if e.typ == TypeString {
+		if n, ok := ParseInt(stringBytes(e.str)); ok && n >= 0 && n < sharedIntegers {
+			return Int(1<<31 - 1)
+		}
+	}
+	return One
+}
+
+func cmdObjectHelp(*Ctx) Reply {
+	return HelpText("OBJECT",
+		"ENCODING <key>", "    Name the form in which the value of the key is held.",
+		"FREQ <key>", "    Tell how often the key is used.",
+		"IDLETIME <key>", "    Tell for how many seconds the key has not been used.",
+		"REFCOUNT <key>", "    Tell how many references the value of the key has.",
+	)
+}
+
+// HelpText is the reply of the HELP subcommand of container, in Redis's form:
+// a heading, the given lines, and HELP itself.
+func HelpText(container string, lines ...string) Reply {
+	elems := []Reply{Status(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")}
+	for _, line := range lines {
+		elems = append(elems, Status(line))
+	}
+	elems = append(elems, Status("HELP"), Status("    Prints this help."))
+	return List(elems...)
+}

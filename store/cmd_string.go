@@ -1,0 +1,248 @@
+package store
+
+// stringCommands are the commands that read and replace whole strings.
+var stringCommands = []Command{
+	{
+		Name: "set", Arity: -3, Flags: Write | DenyOOM, Group: "string", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyUpdate | KeyVariable, Notes: "the GET option makes it a read, too"}},
+		Summary: "Sets a key to a string, with conditions and a time to live.",
+		Usage:   "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]", Run: cmdSet,
+	},
+	{
+		Name: "setnx", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
+		Keys:    firstKey(KeyOW | KeyInsert),
+		Summary: "Sets a key only if it does not exist.",
+		Usage:   "key value", Run: cmdSetNX,
+	},
+	{
+		Name: "setex", Arity: 4, Flags: Write | DenyOOM, Group: "string", Since: "2.0.0",
+		Keys:    firstKey(KeyOW | KeyUpdate),
+		Summary: "Sets a key with a time to live in seconds.",
+		Usage:   "key seconds value", Run: cmdSetEX,
+	},
+	{
+		Name: "psetex", Arity: 4, Flags: Write | DenyOOM, Group: "string", Since: "2.6.0",
+		Keys:    firstKey(KeyOW | KeyUpdate),
+		Summary: "Sets a key with a time to live in milliseconds.",
+		Usage:   "key milliseconds value", Run: cmdPSetEX,
+	},
+	{
+		Name: "get", Arity: 2, Flags: ReadOnly | Fast, Group: "string", Since: "1.0.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Returns the string stored at a key.",
+		Usage:   "key", Run: cmdGet,
+	},
+	{
+		Name: "getset", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "1.0.0",
+		Keys:       firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Deprecated: "6.2.0", ReplacedBy: "`SET` with the `!GET` argument",
+		Summary: "Sets a key and returns the string it held before.",
+		Usage:   "key value", Run: cmdGetSet,
+	},
+	{
+		Name: "getdel", Arity: 2, Flags: Write | Fast, Group: "string", Since: "6.2.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyDelete),
+		Summary: "Returns the string of a key and deletes the key.",
+		Usage:   "key", Run: cmdGetDel,
+	},
+	{
+		Name: "getex", Arity: -2, Flags: Write | Fast, Group: "string", Since: "6.2.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyUpdate, Notes: "it changes the time to live"}},
+		Summary: "Returns the string of a key and changes its time to live.",
+		Usage:   "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]", Run: cmdGetEX,
+	},
+	{
+		Name: "mset", Arity: -3, Flags: Write | DenyOOM, Group: "string", Since: "1.0.1",
+		Keys:    []KeySpec{{Begin: 1, Last: -1, Step: 2, Flags: KeyOW | KeyUpdate}},
+		Tips:    []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+		Summary: "Sets several keys at once.",
+		Usage:   "key value [key value ...]", Run: cmdMSet,
+	},
+	{
+		Name: "msetnx", Arity: -3, Flags: Write | DenyOOM, Group: "string", Since: "1.0.1",
+		Keys:    []KeySpec{{Begin: 1, Last: -1, Step: 2, Flags: KeyOW | KeyInsert}},
+		Tips:    []string{"request_policy:multi_shard", "response_policy:agg_min"},
+		Summary: "Sets several keys at once, if none of them exists.",
+		Usage:   "key value [key value ...]", Run: cmdMSetNX,
+	},
+	{
+		Name: "mget", Arity: -2, Flags: ReadOnly | Fast, Group: "string", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Tips:    []string{"request_policy:multi_shard"},
+		Summary: "Returns the strings of several keys.",
+		Usage:   "key [key ...]", Run: cmdMGet,
+	},
+}
+
+// cmdSet checks in Redis's order: the words, the time, the type that GET
+// needs, and only then the condition.
+func cmdSet(c *Ctx) Reply {
+	if len(c.Args) == 3 {
+		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
+		return OK
+	}
+	o, ok := parseStringOptions(c.Args[3:], setWords)
+	if !ok {
+		return Err(ErrSyntax)
+	}
+	when, ok, e := c.expireTime(o.expire, o.unit)
+	if !ok {
+		return Err(e)
+	}
+	return c.set(c.Args[2], o, when)
+}
+
+// set is what all the forms of SET come down to. when is a Unix time in ms,
+// used if the options have a time.
+func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
+	key := c.Args[1]
+	old := c.LookupWrite(c.DB, key)
+	reply := OK
+	if o.has(optGet) {
+		reply = Nil
+		if old != nil {
+			if old.typ != TypeString {
+				return wrongType
+			}
+			reply = Str(old.str)
+		}
+	}
+	if o.has(optNX) && old != nil || o.has(optXX) && old == nil {
+		if o.has(optGet) {
+			return reply
+		}
+		return Nil
+	}
+	switch {
+	case o.expire != nil && c.passed(when):
+		// The new value is gone before anybody could read it.
+		if old != nil {
+			c.Delete(c.DB, key)
+		}
+	case o.expire != nil:
+		c.SetString(c.DB, key, string(value), c.DeadlineAt(when))
+	case o.has(optKeepTTL) && old != nil:
+		c.SetString(c.DB, key, string(value), old.deadline)
+	default:
+		c.SetString(c.DB, key, string(value), 0)
+	}
+	return reply
+}
+
+func cmdSetNX(c *Ctx) Reply {
+	r := c.set(c.Args[2], stringOptions{flags: optNX}, 0)
+	return Flag(r.Kind != Null)
+}
+
+func cmdSetEX(c *Ctx) Reply { return c.setFor(unitEX) }
+
+func cmdPSetEX(c *Ctx) Reply { return c.setFor(unitPX) }
+
+func (c *Ctx) setFor(u timeUnit) Reply {
+	when, ok, e := c.expireTime(c.Args[2], u)
+	if !ok {
+		return Err(e)
+	}
+	return c.set(c.Args[3], stringOptions{expire: c.Args[2], unit: u}, when)
+}
+
+func cmdGet(c *Ctx) Reply {
+	e, ok := c.read(TypeString)
+	return stringOrNil(e, ok)
+}
+
+func stringOrNil(e *Entry, ok bool) Reply {
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Nil
+	}
+	return Str(e.str)
+}
+
+func cmdGetSet(c *Ctx) Reply {
+	e, ok := c.write(TypeString)
+	reply := stringOrNil(e, ok)
+	if ok {
+		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
+	}
+	return reply
+}
+
+func cmdGetDel(c *Ctx) Reply {
+	e, ok := c.write(TypeString)
+	reply := stringOrNil(e, ok)
+	if ok && e != nil {
+		c.Delete(c.DB, c.Args[1])
+	}
+	return reply
+}
+
+// cmdGetEX looks for the key before it looks at the time, as Redis does: on a
+// missing key a bad time is no error.
+func cmdGetEX(c *Ctx) Reply {
+	o, ok := parseStringOptions(c.Args[2:], getexWords)
+	if !ok {
+		return Err(ErrSyntax)
+	}
+	e, ok := c.write(TypeString)
+	if !ok || e == nil {
+		return stringOrNil(e, ok)
+	}
+	when, ok, fault := c.expireTime(o.expire, o.unit)
+	if !ok {
+		return Err(fault)
+	}
+	reply := Str(e.str)
+	switch {
+	case o.expire != nil && c.passed(when):
+		c.Delete(c.DB, c.Args[1])
+	case o.expire != nil:
+		c.SetDeadline(c.DB, c.Args[1], c.DeadlineAt(when))
+	case o.has(optPersist) && e.deadline != 0:
+		c.SetDeadline(c.DB, c.Args[1], 0)
+	}
+	return reply
+}
+
+func cmdMSet(c *Ctx) Reply {
+	if len(c.Args)%2 == 0 {
+		return Err(ErrWrongArgs(c.Cmd.FullName()))
+	}
+	c.setAll()
+	return OK
+}
+
+func cmdMSetNX(c *Ctx) Reply {
+	if len(c.Args)%2 == 0 {
+		return Err(ErrWrongArgs(c.Cmd.FullName()))
+	}
+	for i := 1; i < len(c.Args); i += 2 {
+		if c.LookupWrite(c.DB, c.Args[i]) != nil {
+			return Zero
+		}
+	}
+	c.setAll()
+	return One
+}
+
+func (c *Ctx) setAll() {
+	for i := 1; i < len(c.Args); i += 2 {
+		c.LookupWrite(c.DB, c.Args[i])
+		c.SetString(c.DB, c.Args[i], c.Arg(i+1), 0)
+	}
+}
+
+// cmdMGet answers nil for keys of other types, not an error.
+func cmdMGet(c *Ctx) Reply {
+	elems := make([]Reply, len(c.Args)-1)
+	for i, key := range c.Args[1:] {
+		if e := c.Lookup(c.DB, key); e != nil && e.typ == TypeString {
+			elems[i] = Str(e.str)
+		} else {
+			elems[i] = Nil
+		}
+	}
+	return List(elems...)
+}

@@ -1,0 +1,157 @@
+package store
+
+// stringRangeCommands are the commands on parts of strings.
+var stringRangeCommands = []Command{
+	{
+		Name: "append", Arity: 3, Flags: Write | DenyOOM | Fast, Group: "string", Since: "2.0.0",
+		Keys:    firstKey(KeyRW | KeyInsert),
+		Summary: "Appends to the string of a key, creating it if needed.",
+		Usage:   "key value", Run: cmdAppend,
+	},
+	{
+		Name: "strlen", Arity: 2, Flags: ReadOnly | Fast, Group: "string", Since: "2.2.0",
+		Keys:    firstKey(KeyRO),
+		Summary: "Returns the length of the string of a key.",
+		Usage:   "key", Run: cmdStrLen,
+	},
+	{
+		Name: "setrange", Arity: 4, Flags: Write | DenyOOM, Group: "string", Since: "2.2.0",
+		Keys:    firstKey(KeyRW | KeyUpdate),
+		Summary: "Overwrites a part of the string of a key.",
+		Usage:   "key offset value", Run: cmdSetRange,
+	},
+	{
+		Name: "getrange", Arity: 4, Flags: ReadOnly, Group: "string", Since: "2.4.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Returns a part of the string of a key.",
+		Usage:   "key start end", Run: cmdGetRange,
+	},
+	{
+		Name: "substr", Arity: 4, Flags: ReadOnly, Group: "string", Since: "1.0.0",
+		Keys:       firstKey(KeyRO | KeyAccess),
+		Deprecated: "2.0.0", ReplacedBy: "`GETRANGE`",
+		Summary: "Returns a part of the string of a key, under its old name.",
+		Usage:   "key start end", Run: cmdGetRange,
+	},
+}
+
+// Limits on the length of a string: Redis's proto-max-bulk-len, and what fits
+// into a log entry with room for the rest of it.
+const (
+	maxString      = 512 << 20
+	maxStringWrite = 63 << 20
+)
+
+// checkLength returns the error for a string that is to become at long with
+// more appended; nil if it may.
+func checkLength(at, more int64) *Reply {
+	switch total := at + more; {
+	case total > maxString || total < at:
+		return &stringTooLong
+	case total > maxStringWrite:
+		return &writeTooLong
+	}
+	return nil
+}
+
+var (
+	stringTooLong = Err(ErrStringSize)
+	writeTooLong  = Err(ErrWriteSetTooBig)
+)
+
+func cmdAppend(c *Ctx) Reply {
+	e, ok := c.write(TypeString)
+	if !ok {
+		return wrongType
+	}
+	old, deadline := "", int64(0)
+	if e != nil {
+		old, deadline = e.str, e.deadline
+		if fault := checkLength(int64(len(old)), int64(len(c.Args[2]))); fault != nil {
+			return *fault
+		}
+	}
+	value := old + bytesToString(c.Args[2])
+	if old == "" {
+		value = c.Arg(2) // the sum with nothing is not a copy
+	}
+	c.SetString(c.DB, c.Args[1], value, deadline)
+	return Int(int64(len(value)))
+}
+
+func cmdStrLen(c *Ctx) Reply {
+	e, ok := c.read(TypeString)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Zero
+	}
+	return Int(int64(len(e.str)))
+}
+
+func cmdSetRange(c *Ctx) Reply {
+	offset, ok := ParseInt(c.Args[2])
+	if !ok {
+		return notInteger
+	}
+	if offset < 0 {
+		return Err(ErrOffset)
+	}
+	e, ok := c.write(TypeString)
+	if !ok {
+		return wrongType
+	}
+	old, deadline := "", int64(0)
+	if e != nil {
+		old, deadline = e.str, e.deadline
+	}
+	patch := c.Args[3]
+	if len(patch) == 0 {
+		return Int(int64(len(old)))
+	}
+	if fault := checkLength(offset, int64(len(patch))); fault != nil {
+		return *fault
+	}
+	value := make([]byte, max(len(old), int(offset)+len(patch)))
+	copy(value, old)
+	copy(value[offset:], patch)
+	c.SetString(c.DB, c.Args[1], bytesToString(value), deadline)
+	return Int(int64(len(value)))
+}
+
+func cmdGetRange(c *Ctx) Reply {
+	start, ok := ParseInt(c.Args[2])
+	end, ok2 := ParseInt(c.Args[3])
+	if !ok || !ok2 {
+		return notInteger
+	}
+	e, ok := c.read(TypeString)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Str("")
+	}
+	from, to := clampRange(start, end, int64(len(e.str)))
+	return Str(e.str[from:to])
+}
+
+// clampRange converts two inclusive indexes, negative ones from the end, to
+// the bounds of a slice of something n long.
+func clampRange(start, end, n int64) (from, to int64) {
+	if start < 0 && end < 0 && start > end {
+		return 0, 0
+	}
+	if start < 0 {
+		start = max(n+start, 0)
+	}
+	if end < 0 {
+		end = max(n+end, 0)
+	}
+	end = min(end, n-1)
+	if start > end {
+		return 0, 0
+	}
+	return start, end + 1
+}

@@ -1,0 +1,56 @@
+package store
+
+// Commands returns the rows of all data commands. Each group's table stands
+// at the top of the file that has its handlers.
+func Commands() []Command {
+	var all []Command
+	for _, group := range [][]Command{
+		stringCommands, counterCommands, stringRangeCommands,
+		keyCommands, expireCommands, databaseCommands, scanCommands, objectCommands,
+		hashCommands, hashCounterCommands, hashRandomCommands,
+		publishCommands,
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// firstKey is the key spec of the many commands whose only key is their first
+// argument.
+func firstKey(f KeyFlags) []KeySpec { return []KeySpec{{Begin: 1, Step: 1, Flags: f}} }
+
+// wrongType is the reply to a command on a key of another type.
+var wrongType = Err(ErrWrongType)
+
+// emptyList is the reply to a command that lists what a missing key has.
+var emptyList = Reply{Kind: Array}
+
+// read looks up the key at Args[1] for reading. ok is false if it holds
+// another type; e is nil if there is no key.
+func (c *Ctx) read(t Type) (e *Entry, ok bool) {
+	e = c.Lookup(c.DB, c.Args[1])
+	return e, e == nil || e.typ == t
+}
+
+// write is read for a command that may write the key.
+func (c *Ctx) write(t Type) (e *Entry, ok bool) {
+	e = c.LookupWrite(c.DB, c.Args[1])
+	return e, e == nil || e.typ == t
+}
+
+// parseInt32 parses an argument that Redis takes as a C int.
+func parseInt32(arg []byte) (int, *Reply) {
+	n, ok := ParseInt(arg)
+	if !ok {
+		return 0, &notInteger
+	}
+	if n < -1<<31 || n > 1<<31-1 {
+		return 0, &outOfInt32
+	}
+	return int(n), nil
+}
+
+var (
+	notInteger = Err(ErrNotInteger)
+	outOfInt32 = Err(ErrIntRange(-1<<31, 1<<31-1))
+)

@@ -1,0 +1,164 @@
+package store
+
+import (
+	"bufio"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// recorded calls fn for each line of a file in testdata: quoted strings, the
+// last of them what redis-server 7.0.15 made of the others.
+func recorded(t *testing.T, name string, fn func(fields []string)) {
+	t.Helper()
+	f, err := os.Open("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := 0
+	for lines := bufio.NewScanner(f); lines.Scan(); n++ {
+		fields := strings.Split(lines.Text(), "\t")
+		for i, field := range fields {
+			if text, err := strconv.Unquote(field); err == nil {
+				fields[i] = text
+			}
+		}
+		fn(fields)
+	}
+	if n == 0 {
+		t.Fatalf("%s is empty", name)
+	}
+}
+
+func TestIncrByFloatEqualsRedis(t *testing.T) {
+	recorded(t, "incrbyfloat.tsv", func(f []string) {
+		d := newTestDB(t)
+		want := strconv.Quote(f[2])
+		if strings.HasPrefix(f[2], "-ERR") {
+			want = f[2]
+		}
+		d.do("SET", "k", f[0])
+		if got := d.do("INCRBYFLOAT", "k", f[1]); got != want {
+			t.Errorf("%q + %q: got %s, want %s", f[0], f[1], got, want)
+		}
+	})
+}
+
+func TestGlobEqualsRedis(t *testing.T) {
+	recorded(t, "glob.tsv", func(f []string) {
+		if got := Match(f[0], f[1]); got != (f[2] == "1") {
+			t.Errorf("pattern %q, text %q: got %v", f[0], f[1], got)
+		}
+	})
+}
+
+func TestMatchFold(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"MAX*", "maxmemory", true},
+		{"max*", "MAXMEMORY", true},
+		{"[M-N]ax", "max", true},
+		{"[^M]ax", "max", false},
+		{"[\\M]ax", "max", false}, // an escaped byte in a class keeps its case
+		{"min*", "maxmemory", false},
+	} {
+		if got := MatchFold(tc.pattern, tc.text); got != tc.want {
+			t.Errorf("pattern %q, text %q: got %v", tc.pattern, tc.text, got)
+		}
+	}
+}
+
+// slowMatch tries every run for every star.
+func slowMatch(p, s string) bool {
+	if p == "" || s == "" {
+		return strings.Trim(p, "*") == "" && s == ""
+	}
+	if p[0] == '*' {
+		for i := 0; i <= len(s); i++ {
+			if slowMatch(p[1:], s[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	next, ok := globByte(p, 0, s[0], false)
+	return ok && slowMatch(p[next:], s[1:])
+}
+
+func FuzzMatch(f *testing.F) {
+	f.Add("a*b?[c-d]", "axxbyc")
+	f.Add("[^", "x")
+	f.Add("*a*a*a*b", "aaaaaaaa")
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		if len(pattern) > 12 || len(text) > 12 {
+			Match(pattern, text)
+			MatchFold(pattern, text)
+			return
+		}
+		want := slowMatch(pattern, text) && (text != "" || pattern == "")
+		if got := Match(pattern, text); got != want {
+			t.Fatalf("pattern %q, text %q: got %v", pattern, text, got)
+		}
+		if Match(pattern, text) && pattern == strings.ToLower(pattern) && text == strings.ToLower(text) &&
+			!MatchFold(pattern, text) {
+			t.Fatalf("pattern %q, text %q: only without folding", pattern, text)
+		}
+	})
+}
+
+// TestMatchIsFast would not end if a star made the matcher start over for each
+// star before it.
+func TestMatchIsFast(t *testing.T) {
+	if Match(strings.Repeat("a*", 1000)+"b", strings.Repeat("a", 10000)) {
+		t.Error("matched")
+	}
+}
+
+func FuzzParseInt(f *testing.F) {
+	for _, s := range []string{"0", "-1", "01", "-0", "+1", " 1", "9223372036854775807", "-9223372036854775808", "9223372036854775808"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, ok := ParseInt(b)
+		want, err := strconv.ParseInt(string(b), 10, 64)
+		// Strict means: exactly what printing the number gives.
+		if legal := err == nil && strconv.FormatInt(want, 10) == string(b); ok != legal || ok && n != want {
+			t.Fatalf("%q: got %d %v, want %d %v", b, n, ok, want, legal)
+		}
+	})
+}
+
+func FuzzParseFloat(f *testing.F) {
+	for _, s := range []string{"1", "-.5", "5.", "1e5", "0x1p-3", "0x.8", "inf", "1e400", "1e-400", "1_0", "0b1", "nan"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, ok := ParseFloat(b)
+		if ok {
+			if math.IsNaN(n) {
+				t.Fatalf("%q is not a number", b)
+			}
+			again, ok := ParseFloat([]byte(strconv.FormatFloat(n, 'g', -1, 64)))
+			if !ok || again != n {
+				t.Fatalf("%q: %v became %v", b, n, again)
+			}
+			if want, err := strconv.ParseFloat(string(b), 64); err == nil && want != n {
+				t.Fatalf("%q: got %v, want %v", b, n, want)
+			}
+		}
+		// A long double holds every double, and all of its syntax.
+		if long, okLong := parseLongDouble(string(b)); ok && len(b) <= longDoubleMaxLen {
+			if !okLong {
+				t.Fatalf("%q is a float but not a long double", b)
+			}
+			if f, _ := long.Float64(); math.Abs(f-n) > math.Abs(n)*1e-15 {
+				t.Fatalf("%q: %v as a long double, %v as a double", b, f, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package store
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden bytes in testdata")
+
+// golden compares bytes with a hex dump in testdata.
+func golden(t *testing.T, name string, b []byte) {
+	t.Helper()
+	path := "testdata/" + name
+	if *update {
+		if err := os.WriteFile(path, []byte(hex.Dump(b)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.Dump(b); got != string(want) {
+		t.Errorf("%s: old logs and snapshots would not be readable any more; got\n%s", name, got)
+	}
+}
+
+// everyWrite uses each primitive write at least once.
+func everyWrite(txn *Txn) {
+	txn.SetString(0, []byte("lock"), "owner", 1_030_000)
+	txn.SetString(0, []byte("plain"), "value", 0)
+	txn.SetDeadline(0, []byte("plain"), 2_000_000)
+	txn.HashSet(0, []byte("hash"), "uuid:1", "1")
+	txn.HashSet(0, []byte("hash"), "uuid:2", "2")
+	txn.HashDelete(0, []byte("hash"), "uuid:1")
+	txn.HashSet(3, []byte("large"), "field", strings.Repeat("v", compactValue+1))
+	txn.Copy(0, []byte("hash"), 3, []byte("copy"))
+	txn.Move(0, []byte("plain"), 0, []byte("moved"))
+	txn.SetString(0, []byte("gone"), "", 0)
+	txn.Delete(0, []byte("gone"))
+	txn.SetString(1, []byte("flushed"), "x", 0)
+	txn.Flush(1)
+	txn.Swap(3, 15)
+	txn.FlushScripts()
+	txn.LoadScript("0000000000000000000000000000000000000000", "return 0", false)
+	txn.FlushScripts()
+	txn.LoadScript("1111111111111111111111111111111111111111", "return 1", true)
+	txn.LoadScript("2222222222222222222222222222222222222222", "return 2", false)
+	txn.Publish(Channel, "news", "hello")
+	txn.Publish(Shard, "shard", "hello")
+}
+
+func TestGoldenBytes(t *testing.T) {
+	d := newTestDB(t)
+	setup := d.begin()
+	setup.SetString(0, []byte("old"), "x", 10)
+	d.apply(setup)
+	txn := d.begin()
+	if txn.LookupWrite(0, []byte("old")) != nil {
+		t.Fatal("the key has not expired")
+	}
+	everyWrite(txn)
+	seen := map[op]bool{}
+	for _, o := range opsOf(txn.Writes().Bytes()) {
+		seen[o] = true
+	}
+	for o := opDB; o <= opScriptFlush; o++ {
+		if !seen[o] {
+			t.Errorf("no write has operation %d", o)
+		}
+	}
+	golden(t, "writeset.golden", txn.Writes().Bytes())
+	sink := &recorder{}
+	d.sink = sink
+	d.apply(txn)
+	golden(t, "snapshot.golden", encode(t, d.s))
+	if got, want := fmt.Sprint(sink.messages), "[0 news hello 1 shard hello]"; got != want {
+		t.Errorf("published %s, want %s", got, want)
+	}
+	if d.s.Expired() != 1 {
+		t.Errorf("expired %d keys, want 1", d.s.Expired())
+	}
+}
+
+type recorder struct{ messages []string }
+
+func (r *recorder) Publish(kind PublishKind, channel, message string) {
+	r.messages = append(r.messages, fmt.Sprint(int(kind), " ", channel, " ", message))
+}
+
+func TestSnapshotRoundTrip(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	everyWrite(txn)
+	d.apply(txn)
+	for i := range 500 {
+		d.do("SET", fmt.Sprint("key", i), fmt.Sprint(i), "PX", "1000")
+		d.do("HSET", "wide", fmt.Sprint("field", i), "1")
+	}
+	want := encode(t, d.s)
+	restored, err := Restore(bytes.NewReader(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(encode(t, restored), want) {
+		t.Error("a restored store has another snapshot")
+	}
+	checkIndexes(t, restored)
+	if body, ok := restored.Begin(d.now, 1, Env{}).Script("1111111111111111111111111111111111111111"); !ok || body != "return 1" {
+		t.Errorf("script: %q %v", body, ok)
+	}
+	for n := range want {
+		if _, err := Restore(bytes.NewReader(want[:n])); !errors.Is(err, ErrCorruptSnapshot) {
+			t.Fatalf("the first %d of %d bytes: error %v", n, len(want), err)
+		}
+	}
+}
+
+// TestSnapshotIsFrozen reads a snapshot while the store goes on (under the race
+// detector this is a test of the sharing, too).
+func TestSnapshotIsFrozen(t *testing.T) {
+	d := newTestDB(t)
+	for i := range 300 {
+		d.do("SET", fmt.Sprint("key", i), "old")
+		d.do("HSET", "wide", fmt.Sprint("field", i), "old")
+	}
+	d.do("HSET", "narrow", "field", "old")
+	want := encode(t, d.s)
+	snap := d.s.Snapshot()
+	got := make(chan []byte)
+	go func() {
+		var b bytes.Buffer
+		if snap.Encode(&b) != nil {
+			b.Reset()
+		}
+		got <- b.Bytes()
+	}()
+	for i := range 300 {
+		d.do("SET", fmt.Sprint("key", i), "new", "PX", "1000")
+		d.do("HSET", "wide", fmt.Sprint("field", i), "new")
+		d.do("HSET", "narrow", "field", "new")
+		d.do("DEL", fmt.Sprint("key", i+150))
+	}
+	d.do("SWAPDB", "0", "1")
+	d.do("FLUSHALL")
+	if !bytes.Equal(<-got, want) {
+		t.Error("writes after the snapshot show in it")
+	}
+}
+
+func TestApplyRefuses(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"an unknown operation":   {99},
+		"a missing argument":     {byte(opSet), 1, 'k', 1},
+		"a length beyond":        {byte(opDelete), 200, 1, 'k'},
+		"a database beyond":      {byte(opDB), Databases},
+		"a swap beyond":          {byte(opSwap), 0, 77},
+		"an endless number":      {byte(opDelete), 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
+		"a field of a string":    {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'},
+		"no field of a string": {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashDelete), 1, 'k', 1, 'f'},
+	} {
+		if err := New().Apply(b, 1, nil); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func FuzzApply(f *testing.F) {
+	txn := New().Begin(Time{Lease: 1}, 1, Env{})
+	everyWrite(txn)
+	f.Add(txn.Writes().Bytes())
+	f.Add([]byte{byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		one, two := New(), New()
+		errOne := one.Apply(b, 1, &recorder{})
+		errTwo := two.Apply(b, 1, &recorder{})
+		if fmt.Sprint(errOne) != fmt.Sprint(errTwo) {
+			t.Fatalf("errors differ: %v, %v", errOne, errTwo)
+		}
+		if errOne != nil && !errors.Is(errOne, ErrCorrupt) {
+			t.Fatalf("error %v", errOne)
+		}
+		first := encode(t, one)
+		if !bytes.Equal(first, encode(t, two)) {
+			t.Fatal("two stores with the same history differ")
+		}
+		checkIndexes(t, one)
+		restored, err := Restore(bytes.NewReader(first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(encode(t, restored), first) {
+			t.Fatal("a restored store has another snapshot")
+		}
+	})
+}
+
+func FuzzRestore(f *testing.F) {
+	d := newTestDB(f)
+	txn := d.begin()
+	everyWrite(txn)
+	d.apply(txn)
+	f.Add(encode(f, d.s))
+	f.Add([]byte{recString, 255, 255, 255, 255, 3})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Restore(bytes.NewReader(b))
+		if err != nil {
+			if !errors.Is(err, ErrCorruptSnapshot) || s != nil {
+				t.Fatalf("store %v, error %v", s, err)
+			}
+			return
+		}
+		checkIndexes(t, s)
+		again, err := Restore(bytes.NewReader(encode(t, s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(encode(t, again), encode(t, s)) {
+			t.Fatal("a restored store has another snapshot")
+		}
+	})
+}
