@@ -42,23 +42,26 @@ type leaseClock struct {
 	mu      sync.Mutex
 	base    int64         // lease ms …
 	at      time.Duration // … at this monotonic time
+	stamp   int64         // last stamp applied …
+	stampAt time.Duration // … at this monotonic time
 	leading bool          // own entries do not move a leader's clock
 	offset  int64         // wall minus lease, µs
 	known   bool          // offset has been set
 }
 
 func newLeaseClock(src TimeSource) *leaseClock {
-	return &leaseClock{src: src, base: 1, at: src.Monotonic()}
+	now := src.Monotonic()
+	return &leaseClock{src: src, base: 1, at: now, stamp: 1, stampAt: now}
 }
 
 // applied tells the clock the stamp of an entry that was just applied here.
 func (c *leaseClock) applied(lease int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.leading {
-		return
+	c.stamp, c.stampAt = max(lease, 1), c.src.Monotonic()
+	if !c.leading {
+		c.base, c.at = c.stamp, c.stampAt
 	}
-	c.base, c.at = max(lease, 1), c.src.Monotonic()
 }
 
 // lead makes the clock that of a leader. It goes on from the last stamp; the
@@ -72,16 +75,13 @@ func (c *leaseClock) lead(leaderless time.Duration) {
 	c.leading, c.known = true, false
 }
 
-// follow makes the clock that of a follower again.
+// follow makes the clock that of a follower again. It goes back to the last
+// stamp, as on every other node: entries of the next leader, whose clock may be
+// behind this one, may have been applied while this node still thought it led.
 func (c *leaseClock) follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.base, c.at = c.leaseAt(c.src.Monotonic()), c.src.Monotonic()
-	c.leading = false
-}
-
-func (c *leaseClock) leaseAt(now time.Duration) int64 {
-	return c.base + (now - c.at).Milliseconds()
+	c.base, c.at, c.leading = c.stamp, c.stampAt, false
 }
 
 // now returns the present by both clocks.
@@ -107,6 +107,7 @@ type lateness struct {
 	recent [1 << 14]uint16
 	blocks [1 << 12]uint16
 	last   uint64
+	worst  uint16 // of all
 }
 
 const latenessBlock = 1 << 10
@@ -126,6 +127,7 @@ func (l *lateness) record(seq uint64, ms int64) {
 	}
 	slot := &l.blocks[block%uint64(len(l.blocks))]
 	*slot = max(*slot, late)
+	l.worst = max(l.worst, late)
 	l.last = seq
 }
 
@@ -139,6 +141,6 @@ func (l *lateness) of(seq uint64) int64 {
 	case seq/latenessBlock+uint64(len(l.blocks)) > l.last/latenessBlock:
 		return int64(l.blocks[seq/latenessBlock%uint64(len(l.blocks))])
 	default:
-		return 0
+		return int64(l.worst)
 	}
 }

@@ -20,82 +20,71 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		b.prev = seq
 		var txn *store.Txn
-		for {
+		for again := true; again; {
+			b.requests = b.requests[:0]
 			txn = st.Begin(now, seq+1, store.Env{Grace: s.late.of, Receivers: n.cfg.Receivers})
 			txn.ExpireDue(expireLimit)
-			took, bad := s.evaluateOn(ctx, txn, q, b)
-			if bad == nil {
-				q = q[took:]
-				break
-			}
-			// One request spoils the batch: answer it, evaluate the others
-			// again on a fresh transaction.
-			q = without(q, bad)
-			b.requests = b.requests[:0]
+			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
 		if txn.Writes().Len() == 0 && !stamp {
 			return
 		}
-		e := raftfsm.Entry{Prev: seq, Lease: txn.Now().Lease, Wall: txn.Now().Wall,
+		// The stamp is where the next leader's clock goes on, and that leader
+		// knows nothing of lateness. So it is the time of the first request,
+		// not of the last, set back by the worst delay of a reply.
+		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(s.late.worst), 1), Wall: now.Wall,
 			Proposer: n.boot, Batch: b.number, Writes: txn.Writes().Bytes()}
 		entry = e.Append(make([]byte, 0, len(e.Writes)+64))
 	})
 	return b, entry, q
 }
 
-func without(q []*request, bad *request) []*request {
-	kept := make([]*request, 0, len(q))
-	for _, r := range q {
-		if r != bad {
-			kept = append(kept, r)
+// evaluateOn runs requests on txn and adds them to b. It returns those that are
+// left over. again means that one of them spoiled the batch: it has been
+// answered, and the others are to be evaluated on a fresh transaction.
+func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, b *batch) (rest []*request, again bool) {
+	for i := 0; i < len(q); i++ {
+		// The first request is taken even if expired keys fill the batch.
+		if ctx.Err() != nil || i > 0 && txn.Writes().Size() > maxBatchBytes {
+			return q[i:], false
 		}
-	}
-	return kept
-}
-
-// evaluateOn runs requests on txn and adds them to b. It returns how many it
-// took, or the one that must not be part of any batch: it has been answered.
-func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, b *batch) (took int, bad *request) {
-	for _, r := range q {
-		if ctx.Err() != nil || txn.Writes().Size() > maxBatchBytes {
-			return took, nil
-		}
-		took++
+		r := q[i]
 		txn.SetNow(s.node.clock.now())
 		r.replies = r.replies[:0]
-		if err := s.evaluateOne(txn, r); err != nil {
+		refused, err := s.evaluateOne(txn, r, q[i+1:])
+		if refused {
+			q = q[:i+1]
+		}
+		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
 			r.refuse(ErrInternal)
-			return took, r
+			return without(q, i), true
 		}
 		if txn.Writes().Size() > maxEntryBytes {
 			if len(b.requests) == 0 {
 				r.refuse(store.ErrWriteSetTooBig)
-				return took, r
+				return without(q, i), true
 			}
-			// It may fit into an entry of its own; then the others go first.
-			return s.evaluateBefore(ctx, txn, r, q, b)
+			// It may fit into an entry of its own: the others go first.
+			b.requests = b.requests[:0]
+			txn.Reset()
+			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
+			return append(rest, q[i:]...), again
 		}
 		b.requests = append(b.requests, r)
 	}
-	return took, nil
+	return nil, false
 }
 
-// evaluateBefore is reached when r wrote too much for the batch it was part
-// of: the requests before it are evaluated again without it.
-func (s *sequencer) evaluateBefore(ctx context.Context, txn *store.Txn, r *request, q []*request, b *batch) (int, *request) {
-	n := 0
-	for n < len(q) && q[n] != r {
-		n++
-	}
-	b.requests = b.requests[:0]
-	txn.Reset()
-	return s.evaluateOn(ctx, txn, q[:n], b)
+// without returns q without its request at i.
+func without(q []*request, i int) []*request {
+	return append(q[:i:i], q[i+1:]...)
 }
 
 // evaluateOne runs the commands of one request. A panic in a handler is a bug,
-// but it must cost one client an error, not the cluster a node.
-func (s *sequencer) evaluateOne(txn *store.Txn, r *request) (err error) {
+// but it must cost one client an error, not the cluster a node. refused means
+// that the requests behind it were told meanwhile that the server is busy.
+func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
@@ -105,23 +94,26 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request) (err error) {
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
-		if c.Cmd.Is(store.Scripting) {
-			r.replies = append(r.replies, s.runScript(&ctx))
-		} else {
+		if !c.Cmd.Is(store.Scripting) {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
+			continue
 		}
+		if refused {
+			behind = nil
+		}
+		s.runScript(&ctx, r, behind, &refused)
 	}
-	return nil
+	return refused, nil
 }
 
 // runScript runs a command that may take long: when it does, everybody else
-// is told that the server is busy.
-func (s *sequencer) runScript(ctx *store.Ctx) store.Reply {
-	run := s.scriptStarts()
+// is told that the server is busy. It sets refused if those behind r were.
+func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) {
+	run := s.scriptStarts(behind)
 	timer := time.AfterFunc(s.node.busyThreshold(), func() { s.setBusy(run) })
 	defer func() {
 		timer.Stop()
-		s.scriptEnds()
+		*refused = s.scriptEnds() || *refused
 	}()
-	return ctx.Cmd.Run(ctx)
+	r.replies = append(r.replies, ctx.Cmd.Run(ctx))
 }

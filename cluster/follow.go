@@ -24,7 +24,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 			continue
 		}
 		n.learn(l.peer)
-		n.routes.set(nil, l)
+		n.routes.set(ctx, nil, l)
 		ended := make(chan struct{})
 		go func() {
 			l.read(r)

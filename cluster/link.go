@@ -86,7 +86,9 @@ func (o *outbox) run() {
 		if err != nil {
 			return
 		}
+		stalled := time.AfterFunc(peerWriteTimeout, func() { o.conn.Close() })
 		_, err = o.conn.Write(out)
+		stalled.Stop()
 		if spare = out[:0]; cap(out) > 1<<20 {
 			spare = nil
 		}
@@ -135,6 +137,7 @@ func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error
 	l.waiting[id] = f
 	l.mu.Unlock()
 	if l.out.send(kind, id, fill) != nil {
+		l.resolve(id, nil, errNotExecuted)
 		l.fail()
 	}
 	return func() { l.resolve(id, nil, errUnknown) }

@@ -52,6 +52,7 @@ func Open(cfg Config) (*Node, error) {
 		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
 		close(n.opened)
 		n.setLeader(leadership{id: cfg.ID, self: true})
+		n.clock.lead(0)
 		n.work.Add(1)
 		go func() {
 			defer n.work.Done()
@@ -138,7 +139,7 @@ func (n *Node) startTerm() (end func()) {
 // leadTerm runs a sequencer until it or ctx ends.
 func (n *Node) leadTerm(ctx context.Context) {
 	seq := newSequencer(n)
-	n.routes.set(seq, nil)
+	n.routes.set(ctx, seq, nil)
 	seq.lead(ctx)
 	n.routes.drop(seq, nil)
 }
@@ -199,6 +200,13 @@ func (n *Node) StateHash() (index uint64, hash string, err error) {
 	snap := n.fsm.Snapshot()
 	hash, err = snap.Hash()
 	return snap.Index(), hash, err
+}
+
+// term is Raft's present term as this node knows it.
+func (n *Node) term() uint64 {
+	var s Status
+	n.cons.Facts(&s)
+	return s.Term
 }
 
 // Members returns the members and what is known of them here.

@@ -42,20 +42,24 @@ const (
 	applyTimeout = 5 * time.Second
 )
 
-func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (r *raftLog, err error) {
-	r = &raftLog{cfg: cfg, fsm: fsm}
-	defer func() {
-		if err != nil {
-			r.closeParts()
-		}
-	}()
+func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) {
+	r := &raftLog{cfg: cfg, fsm: fsm, stop: make(chan struct{})}
+	if err := r.open(hooks); err != nil {
+		r.closeParts()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *raftLog) open(hooks raftHooks) (err error) {
+	cfg := r.cfg
 	logs := raftLogger(cfg.Logger)
 	if r.st, err = openStorage(cfg.Data, cfg.ID, logs); err != nil {
-		return nil, err
+		return err
 	}
 	ln, err := net.Listen("tcp", cfg.PeerListen)
 	if err != nil {
-		return nil, fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
+		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, cfg.Logger)
 	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -73,19 +77,18 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (r *raftLog, err e
 	rc.Logger = logs
 	stable := fatalStable{r.st.bolt, cfg.Fatal}
 	if err := r.bootstrap(rc, stable); err != nil {
-		return nil, err
+		return err
 	}
-	r.raft, err = raft.NewRaft(rc, &machine{fsm: fsm, hooks: hooks, fatal: cfg.Fatal}, r.st.bolt, stable, r.st.snaps, r.trans)
+	r.raft, err = raft.NewRaft(rc, &machine{fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, r.st.bolt, stable, r.st.snaps, r.trans)
 	if err != nil {
-		return nil, fmt.Errorf("data directory %s cannot be used: %w: restore it from a backup, or remove this node from the cluster and join with an empty directory", cfg.Data, err)
+		return fmt.Errorf("data directory %s cannot be used: %w: restore it from a backup, or remove this node from the cluster and join with an empty directory", cfg.Data, err)
 	}
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	r.stop = make(chan struct{})
 	go r.report(won, seen, hooks.leads)
-	return r, nil
+	return nil
 }
 
 // report turns what Raft says into changes of leadership.

@@ -42,16 +42,16 @@ type sequencer struct {
 	mu      sync.Mutex
 	queue   []*request
 	spare   []*request // the other of two queues that take turns
+	behind  []*request // in the present batch, behind the script that runs
 	script  uint64     // odd while a script runs
 	busy    bool       // it has run for longer than the busy threshold
 	closed  bool
 	wake    chan struct{} // has room for one: there is work
 	stamped time.Duration // monotonic time of the last entry
 
-	txnRequests []*request // evaluated in the present batch
-	late        lateness
-	entry       []byte
-	lastSize    int // requests in the batch before
+	term     uint64 // of Raft, when the sequencer began
+	late     lateness
+	lastSize int // requests in the batch before
 }
 
 func newSequencer(n *Node) *sequencer {
@@ -110,19 +110,25 @@ func (s *sequencer) close() {
 	}
 }
 
-// scriptStarts returns a number that names this run of a script.
-func (s *sequencer) scriptStarts() uint64 {
+// scriptStarts returns a number that names this run of a script. The requests
+// behind it wait for it.
+func (s *sequencer) scriptStarts(behind []*request) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script++
+	s.behind = behind
 	return s.script
 }
 
-func (s *sequencer) scriptEnds() {
+// scriptEnds returns whether the requests behind the script were refused. They
+// may belong to others by now and must not be looked at.
+func (s *sequencer) scriptEnds() (refused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	refused = s.busy
 	s.script++
-	s.busy = false
+	s.behind, s.busy = nil, false
+	return refused
 }
 
 // setBusy answers everything that waits behind a script that has run for too
@@ -134,8 +140,8 @@ func (s *sequencer) setBusy(run uint64) {
 		return
 	}
 	s.busy = true
-	q := s.queue
-	s.queue = nil
+	q := append(s.behind[:len(s.behind):len(s.behind)], s.queue...)
+	s.queue, s.behind = nil, nil
 	s.mu.Unlock()
 	for _, r := range q {
 		r.refuse(ErrBusy)
@@ -152,6 +158,7 @@ func (s *sequencer) isBusy() bool {
 // that every entry of earlier leaders is applied.
 func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
+	s.term = s.node.term()
 	seq, _ := s.node.fsm.Position()
 	s.late.reset(seq + 1)
 	// An entry of its own tells a new leader's followers which earlier
@@ -177,7 +184,7 @@ func (s *sequencer) lead(ctx context.Context) {
 			}
 			continue
 		}
-		if !s.run(ctx, q, false) {
+		if !s.run(ctx, q, s.stampDue()) {
 			return
 		}
 	}
@@ -218,11 +225,13 @@ func (s *sequencer) idle() time.Duration {
 	return wait
 }
 
+// stampDue reports whether the time is to be logged even if nothing is written.
 func (s *sequencer) stampDue() bool {
+	if s.node.cfg.Time.Monotonic()-s.stamped < stampInterval {
+		return false
+	}
 	due := false
-	s.node.fsm.View(func(st *store.Store, _ uint64) {
-		due = st.NextDeadline() != 0 && s.node.cfg.Time.Monotonic()-s.stamped >= stampInterval
-	})
+	s.node.fsm.View(func(st *store.Store, _ uint64) { due = st.NextDeadline() != 0 })
 	return due
 }
 
@@ -261,7 +270,9 @@ func (s *sequencer) answerReads(b *batch) bool {
 	if len(b.requests) == 0 {
 		return true
 	}
-	if err := s.node.cons.Verify(); err != nil {
+	// The term must be the same, too: a node that was deposed and has been
+	// elected again leads, but has not applied what its predecessor wrote.
+	if err := s.node.cons.Verify(); err != nil || s.node.term() != s.term {
 		b.finish(errNotExecuted) // nothing was written, so nothing happened
 		return false
 	}

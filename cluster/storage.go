@@ -48,30 +48,32 @@ type storage struct {
 	snaps *raft.FileSnapshotStore
 }
 
-func openStorage(dir, id string, logs hclog.Logger) (st *storage, err error) {
+func openStorage(dir, id string, logs hclog.Logger) (*storage, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", dir, err)
 	}
-	st = &storage{dir: dir}
-	defer func() {
-		if err != nil {
-			st.close()
-		}
-	}()
-	if err := st.acquire(); err != nil {
+	st := &storage{dir: dir}
+	if err := st.open(id, logs); err != nil {
+		st.close()
 		return nil, err
-	}
-	if err := st.identify(id); err != nil {
-		return nil, err
-	}
-	if err := st.openLog(); err != nil {
-		return nil, err
-	}
-	st.snaps, err = raft.NewFileSnapshotStoreWithLogger(dir, snapshotsKept, logs)
-	if err != nil {
-		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	return st, nil
+}
+
+func (st *storage) open(id string, logs hclog.Logger) (err error) {
+	if err := st.acquire(); err != nil {
+		return err
+	}
+	if err := st.identify(id); err != nil {
+		return err
+	}
+	if err := st.openLog(); err != nil {
+		return err
+	}
+	if st.snaps, err = raft.NewFileSnapshotStoreWithLogger(st.dir, snapshotsKept, logs); err != nil {
+		return fmt.Errorf("data directory %s: %w", st.dir, err)
+	}
+	return nil
 }
 
 // acquire makes sure that no other process uses the directory.

@@ -29,9 +29,14 @@ func (r *router) get() route {
 	return r.cur
 }
 
-func (r *router) set(seq *sequencer, l *link) {
+// set changes the route, unless ctx has ended: a route to a leader that has
+// been replaced meanwhile must not hide the one to its successor.
+func (r *router) set(ctx context.Context, seq *sequencer, l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
 	close(r.cur.changed)
 	r.cur = route{seq: seq, link: l, changed: make(chan struct{})}
 }
@@ -112,7 +117,7 @@ func (n *Node) submitWaiting(calls []Call, dst []store.Reply) []store.Reply {
 		if err == nil {
 			return replies
 		}
-		if err == errUnknown && !readOnly(calls) {
+		if err != errNotExecuted && !readOnly(calls) {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 		pause := time.NewTimer(retryPause)
@@ -147,7 +152,11 @@ func (n *Node) submitThere(ctx context.Context, rt route, calls []Call, dst []st
 			if r.err != nil {
 				return dst, r.err
 			}
-			return readResult(r.body, dst[:0])
+			replies, err := readResult(r.body, dst[:0])
+			if err == nil && len(replies) != len(calls) {
+				err = errUnknown
+			}
+			return replies, err
 		case <-changed:
 			// A read can be asked again elsewhere at once; a write waits for
 			// its outcome as long as the client can.

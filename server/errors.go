@@ -14,7 +14,7 @@ const (
 	errNoAuth         store.Error = "NOAUTH Authentication required."
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."
 	errNoPassword     store.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
-	errHelloNoAuth    store.Error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+	errHelloNoAuth    store.Error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
 	errNoProto        store.Error = "NOPROTO unsupported protocol version"
 	errProtoInteger   store.Error = "ERR Protocol version is not an integer or out of range"
 	errClientName     store.Error = "ERR Client names cannot contain spaces, newlines or special characters."

@@ -156,13 +156,13 @@ func TestSnapshotIsFrozen(t *testing.T) {
 
 func TestApplyRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"an unknown operation":   {99},
-		"a missing argument":     {byte(opSet), 1, 'k', 1},
-		"a length beyond":        {byte(opDelete), 200, 1, 'k'},
-		"a database beyond":      {byte(opDB), Databases},
-		"a swap beyond":          {byte(opSwap), 0, 77},
-		"an endless number":      {byte(opDelete), 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
-		"a field of a string":    {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'},
+		"an unknown operation": {99},
+		"a missing argument":   {byte(opSet), 1, 'k', 1},
+		"a length beyond":      {byte(opDelete), 200, 1, 'k'},
+		"a database beyond":    {byte(opDB), Databases},
+		"a swap beyond":        {byte(opSwap), 0, 77},
+		"an endless number":    {byte(opDelete), 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
+		"a field of a string":  {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'},
 		"no field of a string": {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashDelete), 1, 'k', 1, 'f'},
 	} {
 		if err := New().Apply(b, 1, nil); !errors.Is(err, ErrCorrupt) {

@@ -115,8 +115,8 @@ func waitEqual(t *testing.T, list []*nodes.Node) {
 			if err != nil {
 				t.Fatalf("%s: %v", n.ID, err)
 			}
-			seen = append(seen, st["applied_index"]+" "+st["state_hash"])
-			equal = equal && st["state_hash"] != "" && seen[len(seen)-1] == seen[0]
+			seen = append(seen, st["applied"]+" "+st["state-hash"])
+			equal = equal && st["state-hash"] != "" && seen[len(seen)-1] == seen[0]
 		}
 		if equal {
 			return

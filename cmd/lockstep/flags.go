@@ -34,7 +34,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
 	fs.StringVar(&o.peerListen, "peer-listen", d.PeerListen, "`host:port` for the other nodes")
 	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
-	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz and /readyz; \"\" turns it off")
+	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz, /readyz and /debug/pprof; \"\" turns it off")
 	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")

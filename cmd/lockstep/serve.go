@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"os/signal"
 	"syscall"
@@ -138,7 +139,7 @@ func scriptLog(log *slog.Logger) func(int, string) {
 	}
 }
 
-// serveHTTP answers /healthz, /readyz and /metrics; nil if addr is empty.
+// serveHTTP answers /healthz, /readyz, /metrics and /debug/pprof; nil if addr is empty.
 func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server, error) {
 	if addr == "" {
 		return nil, nil
@@ -157,6 +158,8 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 		fmt.Fprintln(w, "ready")
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, node) })
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
