@@ -67,7 +67,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			}
 			// It may fit into an entry of its own: the others go first.
 			b.requests = b.requests[:0]
-			txn.Reset()
+			txn.Restart(txn.Now(), b.prev+1)
 			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
 			return append(rest, q[i:]...), again
 		}

@@ -44,6 +44,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 // say what became of the requests that it still has.
 func (n *Node) retire(l *link, ended <-chan struct{}) {
 	n.routes.drop(nil, l)
+	l.retire()
 	n.work.Add(1)
 	go func() {
 		defer n.work.Done()

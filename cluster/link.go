@@ -114,6 +114,7 @@ type link struct {
 	mu      sync.Mutex
 	next    uint64
 	waiting map[uint64]*forwarded
+	retired bool // takes no more calls and ends with the last result
 	broken  bool
 }
 
@@ -127,7 +128,7 @@ func newLink(conn net.Conn, peer greeting) *link {
 func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
 	f := &forwarded{done: done}
 	l.mu.Lock()
-	if l.broken {
+	if l.broken || l.retired {
 		l.mu.Unlock()
 		done(nil, errNotExecuted)
 		return func() {}
@@ -147,9 +148,24 @@ func (l *link) resolve(id uint64, body []byte, err error) {
 	l.mu.Lock()
 	f := l.waiting[id]
 	delete(l.waiting, id)
+	last := l.retired && len(l.waiting) == 0
 	l.mu.Unlock()
 	if f != nil {
 		f.done(body, err)
+	}
+	if last {
+		l.fail()
+	}
+}
+
+// retire ends the link as soon as every call has its result.
+func (l *link) retire() {
+	l.mu.Lock()
+	l.retired = true
+	last := len(l.waiting) == 0
+	l.mu.Unlock()
+	if last {
+		l.fail()
 	}
 }
 
@@ -176,10 +192,4 @@ func (l *link) fail() {
 	for _, f := range waiting {
 		f.done(nil, errUnknown)
 	}
-}
-
-func (l *link) isBroken() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broken
 }

@@ -25,6 +25,7 @@ type Node struct {
 	pending pendingBatches
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
+	served  atomic.Int64 // peers that forward to this node
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
@@ -43,11 +44,7 @@ func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
-	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.SetBusyThreshold(cfg.BusyThreshold)
-	n.clock = newLeaseClock(cfg.Time)
-	n.fsm = raftfsm.New(cfg.Sink)
+	n := newNode(cfg)
 	if cfg.Ephemeral {
 		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
 		close(n.opened)
@@ -73,6 +70,16 @@ func Open(cfg Config) (*Node, error) {
 	n.work.Add(1)
 	go n.watch(leads)
 	return n, nil
+}
+
+// newNode returns a node without its consensus.
+func newNode(cfg Config) *Node {
+	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.SetBusyThreshold(cfg.BusyThreshold)
+	n.clock = newLeaseClock(cfg.Time)
+	n.fsm = raftfsm.New(cfg.Sink)
+	return n
 }
 
 // restored is called when a snapshot has replaced the state.
@@ -322,7 +329,8 @@ func (n *Node) Snapshot() error { return n.cons.Snapshot() }
 const handoverTimeout = 2 * time.Second
 
 // HandOver gives leadership to another member, if this node has it and there
-// is one. The node goes on as a follower.
+// is one. The node goes on as a follower. It returns when the peers have been
+// told what became of their requests here, so that nothing is lost by stopping.
 func (n *Node) HandOver() {
 	n.mu.Lock()
 	leads := n.leader.self
@@ -336,9 +344,20 @@ func (n *Node) HandOver() {
 	case err := <-handed:
 		if err != nil {
 			n.cfg.Logger.Warn("leadership could not be handed over", "error", err)
+			return
 		}
 	case <-time.After(handoverTimeout):
 		n.cfg.Logger.Warn("leadership could not be handed over in time")
+		return
+	}
+	timeout := time.After(handoverTimeout)
+	for n.pending.len() > 0 || n.served.Load() > 0 {
+		select {
+		case <-timeout:
+			n.cfg.Logger.Warn("peers still wait for results", "peers", n.served.Load(), "batches", n.pending.len())
+			return
+		case <-time.After(retryPause):
+		}
 	}
 }
 

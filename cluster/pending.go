@@ -22,6 +22,12 @@ func (p *pendingBatches) add(b *batch) {
 	p.mu.Unlock()
 }
 
+func (p *pendingBatches) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.list)
+}
+
 func (p *pendingBatches) remove(b *batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

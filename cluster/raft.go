@@ -79,8 +79,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if err := r.bootstrap(rc, stable); err != nil {
 		return err
 	}
-	r.raft, err = raft.NewRaft(rc, &machine{fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, r.st.bolt, stable, r.st.snaps, r.trans)
-	if err != nil {
+	if err := r.start(rc, &machine{fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
 		return fmt.Errorf("data directory %s cannot be used: %w: restore it from a backup, or remove this node from the cluster and join with an empty directory", cfg.Data, err)
 	}
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -91,9 +90,35 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	return nil
 }
 
+// start starts Raft on what the disk holds. It panics if a part of the log is
+// missing or cannot be read.
+func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	last, err := r.st.bolt.LastIndex()
+	if err != nil {
+		return err
+	}
+	m.fsm.Replay(last)
+	r.raft, err = raft.NewRaft(rc, m, r.st.bolt, stable, r.st.snaps, r.trans)
+	return err
+}
+
 // report turns what Raft says into changes of leadership.
 func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- leadership) {
 	leading := false
+	// A leader that was found before the observer was there is not news.
+	addr, id := r.raft.LeaderWithID()
+	if l := (leadership{id: string(id), addr: string(addr)}); l.id != "" && l.id != r.cfg.ID {
+		select {
+		case leads <- l:
+		case <-r.stop:
+			return
+		}
+	}
 	for {
 		var l leadership
 		select {
@@ -143,7 +168,7 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 			return fmt.Errorf("first configuration: %w", err)
 		}
 	}
-	return r.st.mark(r.cfg.ID)
+	return r.st.mark(r.cfg.ID, false)
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
@@ -254,6 +279,9 @@ func (m *machine) Apply(l *raft.Log) any {
 }
 
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	if err := m.fsm.Failed(); err != nil {
+		return nil, err // it would hide the damaged entry from the next start
+	}
 	return persister{m.fsm.Snapshot()}, nil
 }
 

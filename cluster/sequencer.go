@@ -41,6 +41,8 @@ type sequencer struct {
 
 	mu      sync.Mutex
 	queue   []*request
+	running bool       // ephemeral: a goroutine runs batches …
+	handed  bool       // … and wants lead's to go on
 	spare   []*request // the other of two queues that take turns
 	behind  []*request // in the present batch, behind the script that runs
 	script  uint64     // odd while a script runs
@@ -55,7 +57,9 @@ type sequencer struct {
 }
 
 func newSequencer(n *Node) *sequencer {
-	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1)}
+	// An ephemeral node's submitters may run batches once lead has run the first.
+	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1),
+		running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
 }
 
 // submit queues a request; it is completed with errNotExecuted if this node
@@ -74,13 +78,64 @@ func (s *sequencer) submit(r *request) {
 	}
 	s.queue = append(s.queue, r)
 	first := len(s.queue) == 1
+	mine := s.node.cfg.Ephemeral && !s.running
+	s.running = s.running || mine
 	s.mu.Unlock()
-	if first {
-		select {
-		case s.wake <- struct{}{}:
-		default:
+	switch {
+	case mine:
+		// Nothing has to be waited for, so handing the request to another
+		// goroutine would cost more than running it.
+		s.runInline()
+	case first:
+		s.signal()
+	}
+}
+
+func (s *sequencer) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// inlineRounds bounds how long a submitter works for others.
+const inlineRounds = 4
+
+// runInline runs what waits on the goroutine of a submitter, which has set
+// running.
+func (s *sequencer) runInline() {
+	for range inlineRounds {
+		s.run(s.node.ctx, s.take(), false)
+		if s.release() {
+			return
 		}
 	}
+	s.mu.Lock()
+	s.handed = true
+	s.mu.Unlock()
+	s.signal()
+}
+
+// release ends running unless requests wait.
+func (s *sequencer) release() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 {
+		return false
+	}
+	s.running = false
+	return true
+}
+
+// acquire begins running, or takes it over from a submitter.
+func (s *sequencer) acquire() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running && !s.handed {
+		return false
+	}
+	s.running, s.handed = true, false
+	return true
 }
 
 // take returns the waiting requests.
@@ -166,6 +221,10 @@ func (s *sequencer) lead(ctx context.Context) {
 	if !s.run(ctx, nil, true) {
 		return
 	}
+	if s.node.cfg.Ephemeral {
+		s.assist(ctx)
+		return
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -190,11 +249,38 @@ func (s *sequencer) lead(ctx context.Context) {
 	}
 }
 
+// assistInterval is how often keys are looked for that are due on an ephemeral
+// node while nobody submits anything.
+const assistInterval = 50 * time.Millisecond
+
+// assist is lead for an ephemeral node, whose submitters run most batches.
+func (s *sequencer) assist(ctx context.Context) {
+	tick := time.NewTicker(assistInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-tick.C:
+		}
+		if !s.acquire() {
+			continue
+		}
+		for {
+			s.run(ctx, s.take(), false)
+			if s.release() {
+				break
+			}
+		}
+	}
+}
+
 // gather takes the waiting requests. When the batch before has just been
 // answered, its clients are about to send again: yielding to them makes one
 // full batch of what would be two halves, each with a disk write of its own.
 func (s *sequencer) gather() []*request {
-	if s.lastSize > 1 && !s.node.cfg.Ephemeral {
+	if s.lastSize > 1 {
 		for range 4 {
 			before := s.waiting()
 			if before >= s.lastSize {

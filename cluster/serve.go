@@ -27,6 +27,8 @@ func (n *Node) serveForward(conn net.Conn) {
 		return
 	}
 	n.learn(peer)
+	n.served.Add(1)
+	defer n.served.Add(-1)
 	out := newOutbox(conn)
 	go out.run()
 	defer out.close()

@@ -21,7 +21,7 @@ import (
 // The data directory:
 //
 //	LOCK       held with flock(2) while a process uses the directory
-//	node.json  whose directory it is
+//	node.json  whose directory it is, and whether its log is complete
 //	raft.db    Raft's log, term and vote (bbolt)
 //	snapshots/ the latest snapshots
 const (
@@ -36,6 +36,7 @@ const (
 type nodeRecord struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
+	New    bool   `json:"new,omitempty"` // the log is not complete yet
 }
 
 const dataFormat = 1
@@ -99,7 +100,7 @@ func (st *storage) identify(id string) error {
 		if _, err := os.Stat(filepath.Join(st.dir, logFile)); err == nil {
 			return fmt.Errorf("data directory %s has a log but no %s: restore the whole directory from a backup", st.dir, nodeFile)
 		}
-		return nil // new; marked when the log exists
+		return st.mark(id, true)
 	}
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
@@ -114,6 +115,13 @@ func (st *storage) identify(id string) error {
 	if rec.ID != id {
 		return fmt.Errorf("data directory %s belongs to node %q, not to %q: correct --id or --data", st.dir, rec.ID, id)
 	}
+	if rec.New {
+		// A start was interrupted; Raft has not seen this log yet.
+		if err := os.Remove(filepath.Join(st.dir, logFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("data directory %s: %w", st.dir, err)
+		}
+		return nil
+	}
 	if _, err := os.Stat(filepath.Join(st.dir, logFile)); errors.Is(err, os.ErrNotExist) {
 		// Starting without the log would let this node vote twice in a term
 		// and forget what it acknowledged.
@@ -122,18 +130,17 @@ func (st *storage) identify(id string) error {
 	return nil
 }
 
-// mark writes node.json. It comes last when a directory is made, so that a
-// crash in between leaves a directory that is simply made again.
-func (st *storage) mark(id string) error {
-	path := filepath.Join(st.dir, nodeFile)
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	b, err := json.Marshal(nodeRecord{Format: dataFormat, ID: id})
+// mark writes node.json: first as that of a new directory, and again when the
+// log is complete. After a crash in between the log is made again.
+func (st *storage) mark(id string, isNew bool) error {
+	b, err := json.Marshal(nodeRecord{Format: dataFormat, ID: id, New: isNew})
 	if err != nil {
 		return err
 	}
-	return writeFileSync(path, append(b, '\n'))
+	if err := writeFileSync(filepath.Join(st.dir, nodeFile), append(b, '\n')); err != nil {
+		return fmt.Errorf("data directory %s: %w", st.dir, err)
+	}
+	return nil
 }
 
 // writeFileSync replaces a file so that a crash leaves the old or the new one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"lockstep/store"
 )
@@ -123,8 +124,8 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	if n < 2 || n > maxFrame {
 		return frame{}, errFrame
 	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(r, b); err != nil {
+	b, err := readBody(r, int(n))
+	if err != nil {
 		return frame{}, err
 	}
 	id, size := binary.Uvarint(b[1:])
@@ -132,6 +133,21 @@ func readFrame(r *bufio.Reader) (frame, error) {
 		return frame{}, errFrame
 	}
 	return frame{kind: b[0], id: id, body: b[1+size:]}, nil
+}
+
+// readBody reads n bytes. It takes memory as they arrive, not as announced.
+func readBody(r io.Reader, n int) ([]byte, error) {
+	const step = 1 << 20
+	b := make([]byte, 0, min(n, step))
+	for len(b) < n {
+		more := min(n-len(b), max(len(b), step))
+		b = slices.Grow(b, more)
+		if _, err := io.ReadFull(r, b[len(b):len(b)+more]); err != nil {
+			return nil, err
+		}
+		b = b[:len(b)+more]
+	}
+	return b, nil
 }
 
 func appendCalls(buf []byte, calls []Call) []byte {

@@ -143,12 +143,6 @@ func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if n, ok := t.RawGetString("double").(lua.LNumber); ok {
 		return store.Float(float64(n))
 	}
-	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
-		return e.pairsToReply(m, store.Map, depth)
-	}
-	if m, ok := t.RawGetString("set").(*lua.LTable); ok {
-		return e.pairsToReply(m, store.Set, depth)
-	}
 	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
 		return store.Reply{Kind: store.BigNumber, Str: oneLine(string(s))}
 	}
@@ -158,6 +152,12 @@ func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 		if isText && hasFormat {
 			return store.Reply{Kind: store.Verbatim, Str: (string(format) + "   ")[:3] + ":" + string(text)}
 		}
+	}
+	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
+		return e.pairsToReply(m, store.Map, depth)
+	}
+	if m, ok := t.RawGetString("set").(*lua.LTable); ok {
+		return e.pairsToReply(m, store.Set, depth)
 	}
 	r := store.Reply{Kind: store.Array}
 	for i := 1; ; i++ {

@@ -116,7 +116,7 @@ func readCases(t *testing.T, file string) []corpusCase {
 	for _, block := range strings.Split(string(data), "\n----\n") {
 		c := corpusCase{Resp: 2}
 		lines := strings.Split(strings.TrimSuffix(block, "\n"), "\n")
-		for len(lines) > 0 && strings.HasPrefix(lines[0], "@") {
+		for len(lines) > 0 && len(lines[0]) > 1 && lines[0][0] == '@' {
 			word, rest, _ := strings.Cut(lines[0][1:], " ")
 			switch word {
 			case "keys":

@@ -38,9 +38,8 @@ const (
 	msgLogLevel       = "Invalid debug level."
 	msgSetrespArgs    = "redis.setresp() requires one argument."
 	msgSetrespVersion = "RESP version must be 2 or 3."
-	msgSetReplArgs    = "redis.set_repl() requires one argument."
+	msgSetReplArgs    = "redis.set_repl() requires two arguments."
 	msgSetReplFlags   = "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
-	msgACLArgs        = "Please specify at least one argument for this redis.acl_check_cmd() call"
 	msgACLCommand     = "Invalid command passed to redis.acl_check_cmd()"
 )
 

@@ -33,7 +33,7 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 	}
 	// What precedes the first newline is cut off, the newline stays: lines are
 	// counted with the shebang.
-	proto, cerr := compile(body[skip:], "user_script")
+	proto, cerr := compile(body[skip:], "@user_script")
 	if cerr != nil {
 		r := store.Err(errCompile(cerr.Error()))
 		return nil, &r

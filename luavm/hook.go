@@ -55,9 +55,13 @@ func (h *hook) look() {
 		h.L.Panic = h.e.onError
 	}
 	h.e.checkLimits()
-	if (*h.frame).Idx > callDepth {
+	if f := *h.frame; f.Idx > callDepth {
 		h.e.dirty = true
-		h.e.throwHere(h.L, "stack overflow")
+		msg := "stack overflow"
+		if caller := f.Parent; !caller.Fn.IsG && opOf(caller.inst()) != lua.OP_CALL {
+			msg = "C stack overflow" // metamethods calling metamethods
+		}
+		h.e.throwHere(h.L, msg)
 	}
 }
 

@@ -139,7 +139,10 @@ func (e *Engine) basePairs(L *lua.LState) int {
 // basePcall is Redis's pcall: of an error table only its text remains.
 func (e *Engine) basePcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
-		e.argError(L, 1, "value expected")
+		// Redis calls the placeholder for its first result here.
+		L.Push(lua.LFalse)
+		L.Push(lua.LString("attempt to call a boolean value"))
+		return 2
 	}
 	failure, ok := e.protectedCall(L, L.GetTop()-1, lua.MultRet, nil)
 	if ok {
@@ -160,19 +163,23 @@ func (e *Engine) basePcall(L *lua.LState) int {
 }
 
 func (e *Engine) baseXpcall(L *lua.LState) int {
-	handler := L.Get(2)
 	if L.GetTop() < 2 {
 		e.argError(L, 2, "value expected")
 	}
-	fn, ok := handler.(*lua.LFunction)
-	if !ok {
-		fn = e.L.NewFunction(func(L *lua.LState) int { return 0 })
-	}
+	handler, handled := L.Get(2), false
 	L.SetTop(1)
-	failure, ok := e.protectedCall(L, 0, lua.MultRet, fn)
+	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewFunction(func(L *lua.LState) int {
+		v := e.call1(L, handler, L.Get(1))
+		handled = true
+		L.Push(v)
+		return 1
+	}))
 	if ok {
 		L.Insert(lua.LTrue, 1)
 		return L.GetTop()
+	}
+	if !handled {
+		failure = lua.LString("error in error handling")
 	}
 	L.SetTop(0)
 	L.Push(lua.LFalse)

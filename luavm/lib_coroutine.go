@@ -29,7 +29,7 @@ func (e *Engine) openCoroutines() {
 
 // coCreate makes a coroutine that is under the same limits as its parent.
 func (e *Engine) coCreate(L *lua.LState) int {
-	if e.checkFunction(L, 1).IsG {
+	if fn, ok := L.Get(1).(*lua.LFunction); !ok || fn.IsG {
 		e.argError(L, 1, "Lua function expected")
 	}
 	e.charge(coroutineCost)

@@ -36,6 +36,9 @@ func (e *Engine) stringFormat(L *lua.LState) int {
 		if i < len(format) {
 			verb = format[i]
 		}
+		if arg > L.GetTop() {
+			e.argError(L, arg, "no value")
+		}
 		text := e.formatOne(L, spec, verb, arg)
 		e.charge(int64(len(text)) * 2)
 		out.WriteString(text)
@@ -113,11 +116,11 @@ func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) s
 		}
 		return spec.pad(s)
 	}
-	text := "invalid option '%" + string([]byte{verb}) + "' to 'format'"
-	if verb == 0 {
-		text = "invalid option '%" // C's text ends at the zero byte
+	option := ""
+	if verb != 0 {
+		option = string([]byte{verb})
 	}
-	e.throw(L, text)
+	e.throw(L, "invalid option '%"+option+"' to 'format'")
 	return ""
 }
 

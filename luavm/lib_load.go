@@ -40,7 +40,7 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	// The tree of a chunk is many times its text.
 	e.charge(int64(len(source)) * 50)
 	e.work(len(source) * 4)
-	proto, err := compile(source, chunkID(name))
+	proto, err := compile(source, name)
 	if err != nil {
 		L.Push(lua.LNil)
 		L.Push(lua.LString(err.Error()))
@@ -50,9 +50,15 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	return 1
 }
 
+// How much of a source's name error messages show: LUA_IDSIZE at run time,
+// llex.c's MAXSRC for faults of syntax.
+const (
+	runtimeIDSize = 60
+	syntaxIDSize  = 80
+)
+
 // chunkID is luaO_chunkid: how a chunk is called in error messages.
-func chunkID(name string) string {
-	const size = 60
+func chunkID(name string, size int) string {
 	switch {
 	case strings.HasPrefix(name, "="):
 		return name[1:min(len(name), size)]

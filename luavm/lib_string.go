@@ -12,7 +12,7 @@ var stringLibrary = library{
 	"dump":    (*Engine).stringDump,
 	"find":    (*Engine).stringFind,
 	"format":  (*Engine).stringFormat,
-	"gfind":   (*Engine).stringGfind,
+	"gfind":   (*Engine).stringGmatch, // its old name
 	"gmatch":  (*Engine).stringGmatch,
 	"gsub":    (*Engine).stringGsub,
 	"len":     (*Engine).stringLen,
@@ -203,18 +203,13 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 	return 1
 }
 
-func (e *Engine) stringGfind(L *lua.LState) int {
-	e.throw(L, "'string.gfind' was renamed to 'string.gmatch'")
-	return 0
-}
-
 func (e *Engine) stringGsub(L *lua.LState) int {
 	s, p := e.checkString(L, 1), e.checkString(L, 2)
 	repl := L.Get(3)
 	switch repl.Type() {
 	case lua.LTNumber, lua.LTString, lua.LTTable, lua.LTFunction:
 	default:
-		e.typeMismatch(L, 3, "string/function/table")
+		e.argError(L, 3, "string/function/table expected")
 	}
 	limit := e.optInt(L, 4, len(s)+1)
 	anchor := strings.HasPrefix(p, "^")

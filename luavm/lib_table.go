@@ -159,7 +159,6 @@ func (e *Engine) tableSort(L *lua.LState) int {
 	if L.Get(2) != lua.LNil {
 		fn = e.checkFunction(L, 2)
 	}
-	e.writable(L, t)
 	s := sorter{e: e, L: L, t: t, fn: fn}
 	s.sort(1, n)
 	return 0
@@ -175,6 +174,7 @@ type sorter struct {
 func (s *sorter) get(i int) lua.LValue { return s.t.RawGet(lua.LNumber(i)) }
 
 func (s *sorter) swap(i, j int, vi, vj lua.LValue) {
+	s.e.writable(s.L, s.t)
 	s.t.RawSet(lua.LNumber(i), vj)
 	s.t.RawSet(lua.LNumber(j), vi)
 }

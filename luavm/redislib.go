@@ -180,7 +180,7 @@ func (e *Engine) redisBreakpoint(L *lua.LState) int {
 
 func (e *Engine) redisACLCheck(L *lua.LState) int {
 	if L.GetTop() == 0 {
-		e.raise(L, msgACLArgs)
+		e.raise(L, msgNoArguments)
 	}
 	args, ok := e.arguments(L)
 	if !ok {

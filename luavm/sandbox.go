@@ -71,7 +71,7 @@ func (e *Engine) isReadonly(t *lua.LTable) bool {
 func (e *Engine) unknownGlobal(L *lua.LState) int {
 	name, ok := toString(L.Get(2))
 	if !ok {
-		name = e.display(L.Get(2))
+		e.throw(L, "Second argument to luaProtectedTableError must be a string or number")
 	}
 	e.throw(L, msgUnknownGlobal(name))
 	return 0

@@ -10,16 +10,13 @@ import (
 // 5.1 has for it. Unknown texts pass unchanged.
 func (e *Engine) reword(L *lua.LState, msg string) string {
 	f := topFrame(L)
-	for f != nil && f.Fn.IsG {
-		f = f.Parent
-	}
 	if f == nil {
 		return msg
 	}
-	pos := e.where(L, 0)
-	if pos == "" {
-		pos = e.where(L, 1)
+	if f.Fn.IsG {
+		return e.rewordInFunction(L, f, msg)
 	}
+	pos := e.where(L, 0)
 	text := strings.TrimPrefix(msg, pos)
 	switch {
 	case strings.HasPrefix(text, "attempt to index a non-table object("):
@@ -42,6 +39,23 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 		return pos + "loop in gettable"
 	case text == "too many recursions in settable":
 		return pos + "loop in settable"
+	}
+	return msg
+}
+
+// rewordInFunction is reword for an error that the interpreter raised on behalf
+// of a function that is not Lua: C Lua gives no position then.
+func (e *Engine) rewordInFunction(L *lua.LState, f *frame, msg string) string {
+	switch {
+	case strings.HasSuffix(msg, "attempt to call a non-function object"):
+		v := L.Get(1)
+		if f.Fn != e.guard {
+			v = lua.LNil
+		}
+		return "attempt to call a " + typeName(v) + " value"
+	case strings.HasSuffix(msg, "registry overflow"):
+		e.dirty = true
+		return "stack overflow"
 	}
 	return msg
 }
@@ -73,7 +87,7 @@ func callError(L *lua.LState, f *frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return typeError(f, argA(inst), L.Get(argA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		return typeError(f, argA(inst), L.Get(argA(inst)+1), "call")
+		return "attempt to call a " + typeName(L.Get(argA(inst)+1)) + " value"
 	}
 	return "attempt to call a nil value"
 }

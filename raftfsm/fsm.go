@@ -28,26 +28,59 @@ type FSM struct {
 	lease int64  // stamp of the last accepted entry
 	wall  int64
 	index uint64 // log index of the last entry seen, accepted or not
+
+	old    uint64 // entries up to this index were in the log at the start
+	failed error  // of the entry that could not be applied
 }
 
 // New returns a state machine with an empty keyspace. Published messages go to
 // sink, in log order.
 func New(sink store.Sink) *FSM { return &FSM{sink: sink, store: store.New()} }
 
+// Replay tells that the entries up to a log index are from before the start of
+// this process. Their messages are not published: nobody here can have been
+// subscribed when they were sent.
+func (f *FSM) Replay(index uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.old = index
+}
+
+// Failed returns the error of the entry that could not be applied, if there
+// was one. Nothing is applied after it.
+func (f *FSM) Failed() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
+}
+
 // Apply applies the entry at a log index. On an error the node must stop.
 func (f *FSM) Apply(index uint64, data []byte) (Outcome, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed != nil {
+		return Outcome{}, f.failed
+	}
+	out, err := f.apply(index, data)
+	f.failed = err
+	return out, err
+}
+
+func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	e, err := DecodeEntry(data)
 	if err != nil {
 		return Outcome{}, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	sink := f.sink
+	if index <= f.old {
+		sink = nil
+	}
 	f.index = index
 	out := Outcome{Prev: e.Prev, Sequence: f.seq, Lease: f.lease, Proposer: e.Proposer, Batch: e.Batch}
 	if e.Prev != f.seq {
 		return out, nil // evaluated on a state that is gone: never takes effect
 	}
-	if err := f.store.Apply(e.Writes, f.seq+1, f.sink); err != nil {
+	if err := f.store.Apply(e.Writes, f.seq+1, sink); err != nil {
 		return out, err
 	}
 	f.seq++

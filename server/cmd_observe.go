@@ -74,16 +74,16 @@ func doInfo(s *session, args [][]byte) store.Reply {
 	}
 	every := want["all"] || want["everything"]
 	usual := len(want) == 0 || want["default"]
-	var b strings.Builder
+	f := &facts{b: &strings.Builder{}, status: s.status()}
 	for _, sec := range infoSections {
 		if !every && !(usual && sec.usual) && !want[strings.ToLower(sec.title)] {
 			continue
 		}
-		if b.Len() > 0 {
-			b.WriteString("\r\n")
+		if f.b.Len() > 0 {
+			f.b.WriteString("\r\n")
 		}
-		b.WriteString("# " + sec.title + "\r\n")
-		sec.write(s.srv, &facts{b: &b})
+		f.b.WriteString("# " + sec.title + "\r\n")
+		sec.write(s.srv, f)
 	}
-	return store.Text(b.String())
+	return store.Text(f.b.String())
 }

@@ -40,9 +40,11 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 // dispatch runs one command, or keeps it for the next submission.
 func (s *session) dispatch(args [][]byte) {
 	if isHTTP(args[0]) {
-		// A web page that makes a browser speak to us: say nothing.
+		// A web page that makes a browser speak to us: say nothing, not even
+		// the replies that are ready.
 		s.srv.cfg.Log.Warn("closed a connection that speaks HTTP", "addr", s.addr)
 		s.submit()
+		s.out.abort()
 		s.closeAfterReply()
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/luavm"
 	"lockstep/store"
 )
 
@@ -21,7 +22,7 @@ type fakeBackend struct {
 	mu     sync.Mutex
 	store  *store.Store
 	seq    uint64
-	now    time.Duration // since epoch
+	now    atomic.Int64 // ns since epoch
 	hub    *Hub
 	batch  []int // sizes of the submissions
 	leader string
@@ -40,16 +41,13 @@ func newFake(hub *Hub) *fakeBackend {
 	return &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379"}
 }
 
+// clock is called from within Submit too, when a message is delivered.
 func (f *fakeBackend) clock() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return epoch.Add(f.now)
+	return epoch.Add(time.Duration(f.now.Load()))
 }
 
 func (f *fakeBackend) advance(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now += d
+	f.now.Add(int64(d))
 }
 
 func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []store.Reply {
@@ -59,7 +57,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.batch = append(f.batch, len(calls))
-	now := store.Time{Lease: f.now.Milliseconds() + 1, Wall: epoch.Add(f.now).UnixMicro()}
+	now := store.Time{Lease: f.now.Load()/1e6 + 1, Wall: f.clock().UnixMicro()}
 	replies = replies[:0]
 	for _, c := range calls {
 		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
@@ -140,8 +138,15 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	if change != nil {
 		change(&cfg)
 	}
-	table := store.NewTable(store.Commands(), scriptCommands(), Commands())
-	srv := New(cfg, fake, table)
+	var srv *Server
+	scripts := luavm.New(luavm.Options{
+		Now:       func() time.Duration { return time.Duration(fake.now.Load()) },
+		TimeLimit: time.Minute,
+		Local:     func(c *store.Ctx) store.Reply { return srv.RunInScript(c) },
+	})
+	table := store.NewTable(store.Commands(), scripts.Commands(), Commands())
+	scripts.Bind(table)
+	srv = New(cfg, fake, table)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -223,20 +228,3 @@ func (c *client) expectClosed() {
 
 // bulk formats a RESP bulk string.
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
-
-// scriptCommands stand in for luavm's rows where transcripts name them.
-func scriptCommands() []store.Command {
-	ok := func(*store.Ctx) store.Reply { return store.OK }
-	eval := func(name string) store.Command {
-		return store.Command{Name: name, Arity: -3, Flags: store.NoScript | store.Stale | store.SkipMonitor | store.NoMandatoryKeys | store.MovableKeys | store.Scripting,
-			Keys: []store.KeySpec{{NumKeys: 2, Step: 1, Flags: store.KeyRW | store.KeyAccess | store.KeyUpdate, Notes: "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"}},
-			Group: "scripting", Usage: "script numkeys [key [key ...]] [arg [arg ...]]", Run: ok}
-	}
-	sub := func(name string, arity int) store.Command {
-		return store.Command{Name: name, Arity: arity, Flags: store.NoScript | store.Scripting, Group: "scripting", Run: ok}
-	}
-	return []store.Command{
-		eval("eval"), eval("evalsha"), eval("eval_ro"), eval("evalsha_ro"),
-		{Name: "script", Arity: -2, Group: "scripting", Sub: []store.Command{sub("flush", -2), sub("load", 3), sub("exists", -3), sub("kill", 2)}},
-	}
-}

@@ -142,8 +142,9 @@ func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
 		}
 		delete(s.subs[kind], name)
 	}
+	n := s.subscriptions(kind)
 	if !quiet {
-		s.confirm(subWords[kind].unsubscribe, store.Str(name), s.subscriptions(kind))
+		s.confirm(subWords[kind].unsubscribe, store.Str(name), n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -34,7 +35,10 @@ var infoSections = []struct {
 }
 
 // facts writes lines of INFO.
-type facts struct{ b *strings.Builder }
+type facts struct {
+	b      *strings.Builder
+	status cluster.Status
+}
 
 func (f *facts) add(name string, value any) { fmt.Fprintf(f.b, "%s:%v\r\n", name, value) }
 
@@ -91,7 +95,7 @@ func infoMemory(srv *Server, f *facts) {
 	read := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(read)
 	used, rss := read[0].Value.Uint64(), read[1].Value.Uint64()
-	scripts := srv.backend.Status().Scripts
+	scripts := f.status.Scripts
 	limit := number(srv.params.value("maxmemory"))
 	f.all(
 		"used_memory", used,
@@ -176,7 +180,7 @@ func infoStats(srv *Server, f *facts) {
 		"sync_full", 0,
 		"sync_partial_ok", 0,
 		"sync_partial_err", 0,
-		"expired_keys", srv.backend.Status().Expired,
+		"expired_keys", f.status.Expired,
 		"expired_stale_perc", "0.00",
 		"evicted_keys", 0,
 		"evicted_clients", 0,
@@ -202,7 +206,7 @@ func infoStats(srv *Server, f *facts) {
 // role of exactly master or slave. There is never a replica in Redis's sense,
 // so no client waits for one.
 func infoReplication(srv *Server, f *facts) {
-	applied := srv.backend.Status().Applied
+	applied := f.status.Applied
 	if srv.leads() {
 		f.add("role", "master")
 	} else {
@@ -282,8 +286,8 @@ func infoErrorStats(srv *Server, f *facts) {
 	}
 }
 
-func infoKeyspace(srv *Server, f *facts) {
-	st := srv.backend.Status()
+func infoKeyspace(_ *Server, f *facts) {
+	st := &f.status
 	for db := range st.Keys {
 		if st.Keys[db] > 0 {
 			f.add(fmt.Sprintf("db%d", db), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", st.Keys[db], st.Deadlines[db]))

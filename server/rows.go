@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 
+	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -82,13 +83,40 @@ func bindHandlers(table *store.Table) map[*store.Command]handler {
 	return bound
 }
 
+// RunInScript runs a command of this package that a script has called, such as
+// INFO or PUBSUB. It is called on the leader, in the middle of an evaluation,
+// so it asks the backend for nothing that waits for one.
+func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
+	do := srv.handlers[c.Cmd]
+	if do == nil || c.Cmd.Is(store.NoScript) {
+		return store.Err(errBadCommand)
+	}
+	s := &session{srv: srv, script: c}
+	s.resp.Store(int32(c.RESP))
+	return do(s, c.Args)
+}
+
+// status describes the node to INFO.
+func (s *session) status() cluster.Status {
+	if s.script == nil {
+		return s.srv.backend.Status()
+	}
+	st := cluster.Status{ID: s.srv.cfg.NodeID, Role: cluster.Leader, LeaderID: s.srv.cfg.NodeID}
+	for db := range st.Keys {
+		st.Keys[db] = s.script.Size(db)
+	}
+	return st
+}
+
+const helpSummary = "Lists the subcommands."
+
 // helpRow is the HELP subcommand of a container; what it prints derives from
 // the other rows.
 func helpRow(container, since string, flags store.Flags) row {
 	return row{
 		Command: store.Command{
 			Name: "help", Arity: 2, Flags: store.Loading | store.Stale | flags, Since: since,
-			Summary: "Lists the subcommands.",
+			Summary: helpSummary,
 		},
 		do: func(s *session, _ [][]byte) store.Reply {
 			return help(s.srv.table.Lookup([]byte(container)))
@@ -98,10 +126,17 @@ func helpRow(container, since string, flags store.Flags) row {
 
 func help(container *store.Command) store.Reply {
 	r := store.List(store.Status(strings.ToUpper(container.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"))
+	if container.Arity == -1 {
+		r.Elems = append(r.Elems, store.Status("(no subcommand)"), store.Status("    "+container.Summary))
+	}
 	for i := range container.Sub {
 		sub := &container.Sub[i]
+		if sub.Name == "help" {
+			continue
+		}
 		line := strings.TrimSpace(strings.ToUpper(sub.Name) + " " + sub.Usage)
 		r.Elems = append(r.Elems, store.Status(line), store.Status("    "+sub.Summary))
 	}
+	r.Elems = append(r.Elems, store.Status("HELP"), store.Status("    "+helpSummary))
 	return r
 }

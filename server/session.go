@@ -21,6 +21,8 @@ type session struct {
 	laddr   string
 	created time.Time
 
+	script *store.Ctx // set if there is no client: see RunInScript
+
 	// Only the session's own goroutine uses these.
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply

@@ -5,7 +5,7 @@ package store
 func Commands() []Command {
 	var all []Command
 	for _, group := range [][]Command{
-		stringCommands, counterCommands, stringRangeCommands,
+		stringCommands, counterCommands, stringRangeCommands, lcsCommands,
 		keyCommands, expireCommands, databaseCommands, scanCommands, objectCommands,
 		hashCommands, hashCounterCommands, hashRandomCommands,
 		publishCommands,

@@ -45,6 +45,9 @@ const (
 	ErrNumKeys        Error = "ERR numkeys should be greater than 0"
 	ErrFlushMode      Error = "ERR FLUSHALL only support SYNC|ASYNC option"
 	ErrLFUOff         Error = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	ErrLCSType        Error = "ERR The specified keys must contain string values"
+	ErrLCSLenAndIdx   Error = "ERR If you want both the length and indexes, please just use IDX."
+	ErrLCSMemory      Error = "ERR Insufficient memory, failed allocating transient memory for LCS"
 	ErrWriteSetTooBig Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 

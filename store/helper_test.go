@@ -46,8 +46,13 @@ func (d *testDB) apply(txn *Txn) {
 		return
 	}
 	d.seq++
-	if err := d.s.Apply(txn.Writes().Bytes(), d.seq, d.sink); err != nil {
+	log := bytes.Clone(txn.Writes().Bytes())
+	if err := d.s.Apply(log, d.seq, d.sink); err != nil {
 		d.t.Fatal(err)
+	}
+	// Nor may the store keep the bytes of the log.
+	for i := range log {
+		log[i] = '!'
 	}
 }
 

@@ -101,6 +101,20 @@ func entryLess(a, b *Entry) bool {
 	return a.key < b.key
 }
 
+// slot is a place in the tree of keys. The hash stands beside the pointer
+// because following the pointer at every comparison would miss the cache.
+type slot struct {
+	hash uint64
+	*Entry
+}
+
+func slotLess(a, b slot) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.key < b.key
+}
+
 // expiry is a key in the order of deadlines.
 type expiry struct {
 	at  int64
@@ -118,29 +132,43 @@ func expiryLess(a, b expiry) bool {
 // deadline ordered by it. Both trees are copy-on-write, so that a snapshot is
 // O(1).
 type keyspace struct {
-	keys      *btree.BTreeG[*Entry]
+	keys      *btree.BTreeG[slot]
 	deadlines *btree.BTreeG[expiry]
-	probe     Entry // search key, so that a lookup does not allocate
+	probe     Entry  // search key, so that a lookup does not allocate
+	found     *Entry // what the key in probe was last found to be …
+	memoized  bool   // … if this is set
 }
 
 var treeOptions = btree.Options{NoLocks: true}
 
 func newKeyspace() *keyspace {
 	return &keyspace{
-		keys:      btree.NewBTreeGOptions(entryLess, treeOptions),
+		keys:      btree.NewBTreeGOptions(slotLess, treeOptions),
 		deadlines: btree.NewBTreeGOptions(expiryLess, treeOptions),
 	}
 }
 
+// get finds a key. A command looks a key up several times, and Apply once more
+// after it, so the last answer is kept.
 func (ks *keyspace) get(key string) *Entry {
+	if ks.memoized && ks.probe.key == key {
+		return ks.found
+	}
 	ks.probe.key, ks.probe.hash = key, hashOf(key)
-	e, _ := ks.keys.Get(&ks.probe)
+	at, _ := ks.keys.Get(slot{ks.probe.hash, &ks.probe})
+	ks.found, ks.memoized = at.Entry, at.Entry != nil
+	// The caller's memory may not be kept; the entry's own may.
 	ks.probe.key = ""
-	return e
+	if ks.memoized {
+		ks.probe.key = at.key
+	}
+	return at.Entry
 }
 
 func (ks *keyspace) set(e *Entry) {
-	old, replaced := ks.keys.Set(e)
+	was, replaced := ks.keys.Set(slot{e.hash, e})
+	ks.probe.key, ks.found, ks.memoized = e.key, e, true
+	old := was.Entry
 	if replaced && old != e && old.deadline != 0 && old.deadline != e.deadline {
 		ks.deadlines.Delete(expiry{old.deadline, old.key})
 	}
@@ -150,7 +178,8 @@ func (ks *keyspace) set(e *Entry) {
 }
 
 func (ks *keyspace) remove(e *Entry) {
-	ks.keys.Delete(e)
+	ks.found, ks.memoized = nil, false
+	ks.keys.Delete(slot{e.hash, e})
 	if e.deadline != 0 {
 		ks.deadlines.Delete(expiry{e.deadline, e.key})
 	}

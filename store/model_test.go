@@ -271,34 +271,36 @@ func (m *model) str(v *modelValue, args []string) string {
 	if v == nil {
 		v = &modelValue{}
 	}
-	reply := ""
+	reply := m.edit(v, db[key] != nil, args)
+	if v.str != "" || args[0] == "append" {
+		db[key] = v
+	}
+	return reply
+}
+
+// edit runs the commands that change a string, of a key that exists or not.
+func (m *model) edit(v *modelValue, exists bool, args []string) string {
 	switch args[0] {
 	case "append":
 		v.str += args[2]
-		reply = num(len(v.str))
 	case "setrange":
 		at, _ := strconv.Atoi(args[2])
-		if args[3] == "" {
-			return num(len(v.str))
-		}
 		s := []byte(v.str)
-		for len(s) < at+len(args[3]) {
+		for args[3] != "" && len(s) < at+len(args[3]) {
 			s = append(s, 0)
 		}
-		copy(s[at:], args[3])
+		copy(s[min(at, len(s)):], args[3])
 		v.str = string(s)
-		reply = num(len(s))
 	case "incrby":
 		n, _ := strconv.Atoi(v.str)
-		if strconv.Itoa(n) != v.str && db[key] != nil {
+		if exists && strconv.Itoa(n) != v.str {
 			return "-ERR"
 		}
 		by, _ := strconv.Atoi(args[2])
 		v.str = strconv.Itoa(n + by)
-		reply = num(n + by)
+		return num(n + by)
 	}
-	db[key] = v
-	return reply
+	return num(len(v.str))
 }
 
 func (m *model) set(v *modelValue, args []string) string {

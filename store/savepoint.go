@@ -102,11 +102,3 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 }
 
 func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }
-
-// Reset forgets everything written and every savepoint.
-func (t *Txn) Reset() {
-	*t = Txn{s: t.s, env: t.env, now: t.now, seq: t.seq, ws: WriteSet{buf: t.ws.buf[:0]}}
-	for i := range t.views {
-		t.views[i].base = t.s.dbs[i]
-	}
-}

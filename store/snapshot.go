@@ -74,8 +74,8 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		}
 		w.WriteByte(recDB)
 		w.int(uint64(db))
-		ks.keys.Scan(func(e *Entry) bool {
-			w.entry(e)
+		ks.keys.Scan(func(s slot) bool {
+			w.entry(s.Entry)
 			return true
 		})
 	}

@@ -50,11 +50,31 @@ type Txn struct {
 // number that its write set will have when it is applied. The store must not
 // be applied to until the transaction is dropped.
 func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
-	t := &Txn{s: s, env: env, now: now, seq: seq}
-	for i := range t.views {
-		t.views[i].base = s.dbs[i]
-	}
+	t := &Txn{s: s, env: env}
+	t.Restart(now, seq)
 	return t
+}
+
+// keepPending is how many pending entries of a database a Txn keeps room for
+// when it is used again.
+const keepPending = 1024
+
+// Restart begins anew on the present committed state and keeps the memory.
+// Everything pending and every savepoint is forgotten.
+func (t *Txn) Restart(now Time, seq uint64) {
+	t.now, t.seq = now, seq
+	for i := range t.views {
+		v := &t.views[i]
+		v.base = t.s.dbs[i]
+		if len(v.over) > keepPending {
+			v.over = nil
+		}
+		clear(v.over)
+	}
+	t.ws.Reset()
+	t.scripts, t.scriptsReset = nil, false
+	clear(t.journal)
+	t.saved, t.journal = 0, t.journal[:0]
 }
 
 // Now returns the time of the transaction.
@@ -360,7 +380,8 @@ func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	visit := func(e *Entry) bool { return t.dead(e) || fn(e) }
 	goOn := true
 	if v.base != nil {
-		v.base.keys.Ascend(&Entry{hash: from}, func(e *Entry) bool {
+		v.base.keys.Ascend(slot{from, &Entry{}}, func(s slot) bool {
+			e := s.Entry
 			for len(pending) > 0 && goOn && entryLess(pending[0], e) {
 				goOn = visit(pending[0])
 				pending = pending[1:]

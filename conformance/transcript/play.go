@@ -174,6 +174,9 @@ func (p *player) finish() error {
 			continue
 		}
 		v, err := w.ask("RESET")
+		if errors.Is(err, io.EOF) {
+			return fmt.Errorf("connection %s was closed, and no step says so", name)
+		}
 		if err != nil {
 			return fmt.Errorf("connection %s: RESET: %w", name, err)
 		}

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 )
 
-// readTimeout bounds the wait for one reply: a reply that is late by so much is missing.
-const readTimeout = 10 * time.Second
+// timeout bounds the wait for one reply: a reply that is late by so much is missing. It bounds sending likewise.
+const timeout = 10 * time.Second
 
 // wire is one connection and what has arrived on it.
 type wire struct {
@@ -28,8 +29,12 @@ func (w *wire) send(b []byte) error {
 	if w.closed {
 		return errors.New("the connection is closed")
 	}
-	_, err := w.conn.Write(b)
-	if isGone(err) {
+	err := w.within(timeout, func() error {
+		_, err := w.conn.Write(b)
+		return err
+	})
+	if errors.Is(err, io.EOF) {
+		w.closed = false
 		return nil
 	}
 	return err
@@ -37,7 +42,7 @@ func (w *wire) send(b []byte) error {
 
 func (w *wire) read() (Value, error) {
 	var v Value
-	err := w.within(readTimeout, func() (err error) {
+	err := w.within(timeout, func() (err error) {
 		v, err = ReadValue(w.r)
 		return err
 	})
@@ -60,19 +65,19 @@ func (w *wire) pending(d time.Duration) bool {
 	return err == nil || w.closed
 }
 
-// within bounds a read. It does not ask for the time, since in this module only the cluster's clock does: a timer moves
-// the deadline into the past.
-func (w *wire) within(d time.Duration, read func() error) error {
+// within bounds what do reads or writes. It does not ask for the time, since in this module only the cluster's clock
+// does: a timer moves the deadline into the past.
+func (w *wire) within(d time.Duration, do func() error) error {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(d, func() {
 		defer close(fired)
-		// A connection that refuses a deadline is a closed one, which ends the read as well.
-		_ = w.conn.SetReadDeadline(time.Unix(1, 0))
+		// A connection that refuses a deadline is a closed one, which ends the wait as well.
+		_ = w.conn.SetDeadline(time.Unix(1, 0))
 	})
-	err := read()
+	err := do()
 	if !timer.Stop() {
 		<-fired
-		_ = w.conn.SetReadDeadline(time.Time{})
+		_ = w.conn.SetDeadline(time.Time{})
 	}
 	if isGone(err) {
 		w.closed = true
@@ -80,15 +85,17 @@ func (w *wire) within(d time.Duration, read func() error) error {
 	}
 	var ne net.Error
 	if errors.As(err, &ne) && ne.Timeout() {
-		return fmt.Errorf("no reply within %v", d)
+		return fmt.Errorf("nothing within %v", d)
 	}
 	return err
 }
 
-// isGone tells whether err means that the other end has closed. A server that closes with unread input resets the
-// connection, which is the same to a client.
+// gone are the errors by which one learns that the other end has closed. A server that closes with unread input resets
+// the connection, which is the same to a client; io.ErrClosedPipe is how an in-memory connection puts it.
+var gone = []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe}
+
 func isGone(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return slices.ContainsFunc(gone, func(g error) bool { return errors.Is(err, g) })
 }
 
 func (w *wire) shut() {

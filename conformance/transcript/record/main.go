@@ -8,9 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"lockstep/conformance/transcript"
 	"lockstep/conformance/transcript/redisd"
@@ -23,18 +25,27 @@ its replies into them. Run it from the module's root:
 
     go run ./conformance/transcript/record
 
+With -addr it compares with the server that listens there, whatever it is. THAT SERVER IS EMPTIED.
+
 `
 
 func main() {
 	check := flag.Bool("check", false, "compare only; change no file")
 	dir := flag.String("dir", "conformance/transcript/testdata", "directory of the transcripts")
 	workers := flag.Int("servers", 4, "number of redis-servers to use at once")
+	addr := flag.String("addr", "", "compare with the server at this address, and empty it")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), usage, redisd.Version)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	if err := run(*check, *dir, *workers, flag.Args()); err != nil {
+	var err error
+	if *addr != "" {
+		err = compare(*addr, *dir, flag.Args())
+	} else {
+		err = run(*check, *dir, *workers, flag.Args())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "record:", err)
 		os.Exit(1)
 	}
@@ -60,6 +71,35 @@ func run(check bool, dir string, workers int, files []string) error {
 		}
 		return recordFile(s, path)
 	})
+}
+
+// elsewhere is a server that somebody else has started.
+type elsewhere string
+
+func (addr elsewhere) Dial() (net.Conn, error) { return net.Dial("tcp", string(addr)) }
+func (elsewhere) Advance(d time.Duration)      { time.Sleep(d) }
+
+// compare plays the files against the server at addr, one after the other, and prints what differs.
+func compare(addr, dir string, files []string) (err error) {
+	if len(files) == 0 {
+		if files, err = find(dir); err != nil {
+			return err
+		}
+	}
+	failed := 0
+	for _, path := range files {
+		switch err := checkFile(elsewhere(addr), path); {
+		case errors.Is(err, transcript.ErrNotConfigurable):
+			fmt.Println("skipped", path)
+		case err != nil:
+			failed++
+			fmt.Println(err)
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d files differ", failed, len(files))
+	}
+	return nil
 }
 
 // find lists the transcripts under dir.
@@ -154,7 +194,7 @@ func recordFile(s *redisd.Server, path string) error {
 	return os.WriteFile(path, out, 0o644)
 }
 
-func checkFile(s *redisd.Server, path string) error {
+func checkFile(s transcript.Target, path string) error {
 	f, _, err := load(path)
 	if err != nil {
 		return err

@@ -1,0 +1,303 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// fakeTime is a TimeSource that a test moves.
+type fakeTime struct {
+	mu   sync.Mutex
+	mono time.Duration
+	wall time.Time
+}
+
+func newFakeTime() *fakeTime {
+	return &fakeTime{mono: time.Hour, wall: time.UnixMicro(1_700_000_000_000_000)}
+}
+
+func (f *fakeTime) Monotonic() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mono
+}
+
+func (f *fakeTime) Wall() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wall
+}
+
+// pass lets time pass on both clocks.
+func (f *fakeTime) pass(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mono, f.wall = f.mono+d, f.wall.Add(d)
+}
+
+// jump sets the time of day only.
+func (f *fakeTime) jump(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wall = f.wall.Add(d)
+}
+
+const ms = time.Millisecond
+
+func TestLeaseClockIgnoresWallJumps(t *testing.T) {
+	src := newFakeTime()
+	c := newLeaseClock(src)
+	c.applied(10_000)
+	c.lead(0)
+	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 4 * ms, -4 * ms} {
+		before := c.now().Lease
+		src.jump(jump)
+		if got := c.now().Lease; got != before {
+			t.Errorf("the wall clock jumped by %v and moved the lease clock from %d to %d", jump, before, got)
+		}
+		src.pass(1500 * ms)
+		if got := c.now().Lease; got != before+1500 {
+			t.Errorf("after a jump by %v 1.5 s moved the lease clock by %d ms", jump, got-before)
+		}
+	}
+}
+
+func TestFollowerClockGoesOnFromTheLastStamp(t *testing.T) {
+	src := newFakeTime()
+	c := newLeaseClock(src)
+	c.applied(5000)
+	src.pass(200 * ms)
+	c.applied(5100) // the stamp decides, not what this clock said
+	src.pass(300 * ms)
+	if got := c.now().Lease; got != 5400 {
+		t.Errorf("lease %d, want 5400", got)
+	}
+	c.applied(0) // a log without stamps: zero would mean "no deadline"
+	if got := c.now().Lease; got < 1 {
+		t.Errorf("lease %d, want 1 or more", got)
+	}
+}
+
+// Its own entries must not slow a leader's clock down: under load it would
+// stand still, and no lease would ever end.
+func TestLeaderClockIsNotMovedByItsOwnEntries(t *testing.T) {
+	src := newFakeTime()
+	c := newLeaseClock(src)
+	c.lead(0)
+	start := c.now().Lease
+	for range 10_000 {
+		stamp := c.now().Lease
+		src.pass(300 * time.Microsecond)
+		c.applied(stamp)
+	}
+	if got := c.now().Lease - start; got != 3000 {
+		t.Errorf("3 s of small entries moved the leader's clock by %d ms", got)
+	}
+}
+
+func TestLeaderlessTimeIsTakenOut(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		passed, leaderless time.Duration
+		want               int64
+	}{
+		{name: "an election", passed: 1000 * ms, leaderless: 700 * ms, want: 300},
+		{name: "contact lost before the last entry was applied", passed: 100 * ms, leaderless: 700 * ms, want: 0},
+		{name: "nobody led since the start", passed: 5000 * ms, leaderless: 1<<63 - 1, want: 0},
+		{name: "led all the time", passed: 5000 * ms, leaderless: 0, want: 5000},
+	} {
+		src := newFakeTime()
+		c := newLeaseClock(src)
+		c.applied(1000)
+		src.pass(test.passed)
+		c.lead(test.leaderless)
+		if got := c.now().Lease - 1000; got != test.want {
+			t.Errorf("%s: the clock went on by %d ms, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// A deposed leader whose clock is ahead of its successor's must take the
+// successor's time, also if it applied the entries before it knew. Otherwise,
+// elected again, it would end leases early.
+func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
+	src := newFakeTime()
+	c := newLeaseClock(src)
+	c.applied(1000)
+	c.lead(0)
+	src.pass(3000 * ms) // paused; a successor took 2 s out
+	c.applied(2000)
+	src.pass(10 * ms)
+	c.follow()
+	if got := c.now().Lease; got != 2010 {
+		t.Errorf("lease %d after stepping down, want 2010", got)
+	}
+	c.lead(10 * ms)
+	if got := c.now().Lease; got != 2000 {
+		t.Errorf("lease %d after the next election, want 2000", got)
+	}
+}
+
+// The lease clock of a node never runs ahead of the time that has really
+// passed since a stamp, through any change of roles.
+func TestLeaseClockNeverRunsAhead(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	src := newFakeTime()
+	c := newLeaseClock(src)
+	c.applied(1000)
+	stamp, stampAt := int64(1000), src.Monotonic()
+	leading := false
+	for i := range 10_000 {
+		src.pass(time.Duration(r.IntN(5_000_000)))
+		switch r.IntN(6) {
+		case 0:
+			if leading {
+				break
+			}
+			stamp += r.Int64N(20)
+			stampAt = src.Monotonic()
+			c.applied(stamp)
+		case 1:
+			c.lead(time.Duration(r.IntN(50_000_000)))
+			leading = true
+		case 2:
+			c.follow()
+			leading = false
+		case 3:
+			src.jump(time.Duration(r.Int64N(2_000_000_000) - 1_000_000_000))
+		}
+		if got, limit := c.now().Lease, stamp+(src.Monotonic()-stampAt).Milliseconds(); got > limit {
+			t.Fatalf("step %d: lease %d, but only %d has passed", i, got, limit)
+		}
+	}
+}
+
+// While the wall clock drifts by less than the slack, a deadline given in Unix
+// time reads back unchanged.
+func TestUnixTimesReadBackUnchanged(t *testing.T) {
+	src := newFakeTime()
+	src.wall = src.wall.Add(789 * time.Microsecond)
+	c := newLeaseClock(src)
+	c.applied(777)
+	c.lead(0)
+	s := store.New()
+	at := func() *store.Txn { return s.Begin(c.now(), 1, store.Env{}) }
+	const unix = 1_700_000_100_000
+	deadline := at().DeadlineAt(unix)
+	r := rand.New(rand.NewPCG(1, 2))
+	drift := time.Duration(0)
+	for range 2000 {
+		src.pass(time.Duration(r.IntN(3_000_000)))
+		d := time.Duration(r.IntN(200_001) - 100_000) // ±0.1 ms
+		if (drift + d).Abs() < 3*ms {
+			src.jump(d)
+			drift += d
+		}
+		if got := at().UnixAt(deadline); got != unix {
+			t.Fatalf("PEXPIREAT %d reads back as %d", int64(unix), got)
+		}
+		if got := at().DeadlineAt(unix); got != deadline {
+			t.Fatalf("the same Unix time became the deadline %d, and then %d", deadline, got)
+		}
+	}
+	// A real jump is followed: Unix time is what the clock on the wall says.
+	src.jump(time.Hour)
+	if got, want := at().UnixMilli(), src.Wall().UnixMilli(); got < want-1 || got > want {
+		t.Errorf("wall %d after a jump, want %d", got, want)
+	}
+	if off := at().UnixAt(deadline) - (unix + 3_600_000); off < -5 || off > 5 {
+		t.Errorf("after a jump by an hour the deadline is %d ms away from where it belongs", off)
+	}
+}
+
+// naiveLateness keeps everything.
+type naiveLateness struct {
+	first uint64
+	late  map[uint64]int64
+	last  uint64
+}
+
+func (n *naiveLateness) of(seq uint64) int64 {
+	if seq < n.first || seq > n.last {
+		return 0
+	}
+	return n.late[seq]
+}
+
+func (n *naiveLateness) blockMax(seq uint64) int64 {
+	worst := int64(0)
+	for s := seq / latenessBlock * latenessBlock; s < (seq/latenessBlock+1)*latenessBlock; s++ {
+		worst = max(worst, n.of(s))
+	}
+	return worst
+}
+
+func TestLatenessAgainstANaiveModel(t *testing.T) {
+	for _, first := range []uint64{1, 1000, 123_456} {
+		r := rand.New(rand.NewPCG(first, 2))
+		l, model := &lateness{}, &naiveLateness{first: first, late: map[uint64]int64{}}
+		l.reset(first)
+		recent := uint64(len(l.recent))
+		for seq := first; seq < first+3*recent; seq++ {
+			if r.IntN(500) == 0 {
+				seq += r.Uint64N(40) // a write set that this leader did not see acknowledged
+			}
+			late := r.Int64N(20)
+			if r.IntN(1000) == 0 {
+				late = r.Int64N(90_000)
+			}
+			l.record(seq, late)
+			model.late[seq], model.last = min(late, 1<<16-1), seq
+			ask := first - 1 + r.Uint64N(seq-first+5)
+			want := model.of(ask)
+			if ask >= first && ask+recent <= seq {
+				if seq%8 != 0 {
+					continue // the model is slow here
+				}
+				want = model.blockMax(ask) // old: the worst of its block
+			}
+			if got := l.of(ask); got != want {
+				t.Fatalf("first %d: write set %d of %d is late by %d, want %d", first, ask, seq, got, want)
+			}
+		}
+	}
+}
+
+func TestLatenessOfTheVeryOldAndOfOtherTerms(t *testing.T) {
+	l := &lateness{}
+	l.reset(10)
+	if got := l.of(10); got != 0 {
+		t.Errorf("a write set that is not acknowledged: %d", got)
+	}
+	l.record(10, 100_000)
+	l.record(11, -7)
+	if a, b := l.of(10), l.of(11); a != 1<<16-1 || b != 0 {
+		t.Errorf("late by %d and %d, want the largest value and 0", a, b)
+	}
+	// Once it is too old to be told apart, it counts as the worst: late is safe.
+	for seq := uint64(12); seq < uint64(len(l.blocks))*latenessBlock+5000; seq++ {
+		l.record(seq, 1)
+	}
+	if got := l.of(10); got != 1<<16-1 {
+		t.Errorf("a very old write set is late by %d", got)
+	}
+	if got := l.of(9); got != 0 {
+		t.Errorf("a write set of an earlier leader: %d", got)
+	}
+	l.reset(l.last + 1)
+	if got := l.of(l.last - 1); got != 0 || l.worst != 0 {
+		t.Errorf("after a reset: %d, worst %d", got, l.worst)
+	}
+}
+
+func TestSystemTime(t *testing.T) {
+	s := NewSystemTime()
+	a, w := s.Monotonic(), s.Wall()
+	if a < 0 || w.Year() < 2020 || s.Monotonic() < a {
+		t.Errorf("monotonic %v, wall %v", a, w)
+	}
+}

@@ -1,0 +1,283 @@
+package cluster
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// bubble runs a test in virtual time. The pool of waiters holds channels,
+// which must not leave the bubble they were made in.
+func bubble(t *testing.T, fn func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		waiters = sync.Pool{New: waiters.New}
+		t.Cleanup(func() { waiters = sync.Pool{New: waiters.New} })
+		fn(t)
+	})
+}
+
+// verdict is what an adversarial log does with a proposal.
+type verdict int
+
+const (
+	commit         verdict = iota
+	commitSlowly           // after fakeLog.delay
+	refuse                 // errNotExecuted
+	applyLater             // errUnknown; takes effect before the next barrier
+	supersedeLater         // errUnknown; another leader's entry takes its place
+	overtake               // another leader's entry comes first
+	forget                 // errUnknown, and nothing is ever heard of it
+)
+
+// fakeLog is a consensus that a test controls.
+type fakeLog struct {
+	fsm    *raftfsm.FSM
+	after  func(raftfsm.Outcome)
+	delay  time.Duration
+	decide func(entry raftfsm.Entry) verdict // nil: commit
+	verify func() error                      // nil: still the leader
+
+	mu        sync.Mutex
+	index     uint64
+	term      uint64
+	limbo     []limboEntry
+	foreign   uint64 // entries by other leaders
+	proposals []raftfsm.Entry
+	verified  int
+}
+
+type limboEntry struct {
+	data  []byte
+	apply bool
+}
+
+var _ consensus = (*fakeLog)(nil)
+
+func (l *fakeLog) Propose(data []byte) (raftfsm.Outcome, error) {
+	e, err := raftfsm.DecodeEntry(data)
+	if err != nil {
+		return raftfsm.Outcome{}, err
+	}
+	v := commit
+	if l.decide != nil {
+		v = l.decide(e)
+	}
+	if v == commitSlowly {
+		time.Sleep(l.delay)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.proposals = append(l.proposals, e)
+	switch v {
+	case refuse:
+		return raftfsm.Outcome{}, errNotExecuted
+	case applyLater, supersedeLater:
+		l.limbo = append(l.limbo, limboEntry{data, v == applyLater})
+		return raftfsm.Outcome{}, errUnknown
+	case forget:
+		return raftfsm.Outcome{}, errUnknown
+	case overtake:
+		l.otherLeader()
+	}
+	return l.apply(data), nil
+}
+
+// apply puts an entry into the log; the caller holds mu.
+func (l *fakeLog) apply(data []byte) raftfsm.Outcome {
+	l.index++
+	out, err := l.fsm.Apply(l.index, data)
+	if err != nil {
+		panic(err)
+	}
+	l.after(out)
+	return out
+}
+
+// otherLeader adds an entry of another leader; the caller holds mu.
+func (l *fakeLog) otherLeader(writes ...func(*store.Txn)) {
+	var e raftfsm.Entry
+	l.foreign++
+	l.fsm.View(func(s *store.Store, seq uint64) {
+		const lease = 1 // the state's clock never runs back, so any stamp will do
+		txn := s.Begin(store.Time{Lease: lease}, seq+1, store.Env{})
+		for _, w := range writes {
+			w(txn)
+		}
+		e = raftfsm.Entry{Prev: seq, Lease: lease, Proposer: 99, Batch: l.foreign, Writes: slices.Clone(txn.Writes().Bytes())}
+	})
+	l.apply(e.Append(nil))
+}
+
+// settle decides the fate of what is in limbo; the caller holds mu.
+func (l *fakeLog) settle() {
+	limbo := l.limbo
+	l.limbo = nil
+	for _, e := range limbo {
+		if !e.apply {
+			l.otherLeader()
+		}
+		// Also a superseded entry may still be in the log, behind.
+		l.apply(e.data)
+	}
+}
+
+func (l *fakeLog) Barrier() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settle()
+	return nil
+}
+
+func (l *fakeLog) Verify() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.verified++
+	if l.verify != nil {
+		return l.verify()
+	}
+	return nil
+}
+
+func (l *fakeLog) Transfer(string) error      { return ErrNoSuchMember }
+func (l *fakeLog) Members() ([]Member, error) { return nil, nil }
+func (l *fakeLog) LastContact() time.Time     { return time.Now() }
+func (l *fakeLog) Snapshot() error            { return nil }
+func (l *fakeLog) Close() error               { return nil }
+
+func (l *fakeLog) Facts(s *Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.Term = l.term
+}
+
+func (l *fakeLog) count() (proposals, verified int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.proposals), l.verified
+}
+
+// testNode is a node over a fakeLog, whose leadership the test decides.
+type testNode struct {
+	*Node
+	t     *testing.T
+	log   *fakeLog
+	leads chan leadership
+	table *store.Table
+}
+
+// newTestNode returns a node that does not lead yet. commands are added to
+// those of the store.
+func newTestNode(t *testing.T, commands ...store.Command) *testNode {
+	cfg := Default()
+	cfg.Time, cfg.Logger = NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg.Table = store.NewTable(store.Commands(), commands)
+	cfg.Fatal = func(err error) { t.Error(err) }
+	n := newNode(cfg)
+	log := &fakeLog{fsm: n.fsm, after: n.applied, term: 1}
+	n.cons = log
+	close(n.opened)
+	tn := &testNode{Node: n, t: t, log: log, leads: make(chan leadership), table: cfg.Table}
+	n.work.Add(1)
+	go n.watch(tn.leads)
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return tn
+}
+
+// lead makes the node the leader and waits until it serves.
+func (n *testNode) lead() {
+	n.t.Helper()
+	n.leads <- leadership{id: n.cfg.ID, self: true}
+	synctest.Wait()
+	if n.routes.get().seq == nil {
+		n.t.Fatal("the node does not lead")
+	}
+}
+
+// depose takes leadership away.
+func (n *testNode) depose() {
+	n.log.mu.Lock()
+	n.log.term++
+	n.log.mu.Unlock()
+	n.leads <- leadership{}
+}
+
+// call makes the calls of a pipeline, one command a line.
+func (n *testNode) call(lines ...string) []Call {
+	n.t.Helper()
+	var calls []Call
+	for _, line := range lines {
+		var args [][]byte
+		for _, word := range strings.Fields(line) {
+			args = append(args, []byte(word))
+		}
+		cmd, ok := n.table.Resolve(args)
+		if !ok {
+			n.t.Fatalf("no command %q", line)
+		}
+		calls = append(calls, Call{Cmd: cmd, Args: args, RESP: 2})
+	}
+	return calls
+}
+
+// do submits a pipeline and returns the replies as text.
+func (n *testNode) do(lines ...string) string {
+	n.t.Helper()
+	return n.doOn(n.Node, lines...)
+}
+
+// doOn is do through another node.
+func (n *testNode) doOn(node *Node, lines ...string) string {
+	n.t.Helper()
+	return text(node.Submit(n.call(lines...), nil))
+}
+
+// start submits a pipeline from another goroutine.
+func (n *testNode) start(lines ...string) <-chan string {
+	calls, done := n.call(lines...), make(chan string, 1)
+	go func() { done <- text(n.Submit(calls, nil)) }()
+	return done
+}
+
+// text shows replies as a client would print them.
+func text(replies []store.Reply) string {
+	var words []string
+	for _, r := range replies {
+		switch r.Kind {
+		case store.Null:
+			words = append(words, "nil")
+		case store.Integer:
+			words = append(words, strconv.FormatInt(r.Int, 10))
+		case store.Failure:
+			code, _, _ := strings.Cut(r.Str, " ")
+			words = append(words, "-"+code)
+		case store.Array:
+			words = append(words, "["+text(r.Elems)+"]")
+		default:
+			words = append(words, r.Str)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (n *testNode) expect(want string, lines ...string) {
+	n.t.Helper()
+	if got := n.do(lines...); got != want {
+		n.t.Errorf("%s: got %q, want %q", strings.Join(lines, "; "), got, want)
+	}
+}
+
+var errDeposed = errors.New("not the leader")

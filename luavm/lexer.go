@@ -1,0 +1,365 @@
+package luavm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The scanner and the parser (parser.go, parser_expr.go) take the place of
+// gopher-lua's: they accept exactly Lua 5.1, refuse it in the words of llex.c
+// and lparser.c, and bound how deep and how long a script may be before the
+// compiler recurses over it. What they build is gopher-lua's own tree.
+
+// tokenKind is a character, or one of the constants below.
+type tokenKind int
+
+const (
+	tkEOS tokenKind = 256 + iota
+	tkAnd
+	tkBreak
+	tkDo
+	tkElse
+	tkElseif
+	tkEnd
+	tkFalse
+	tkFor
+	tkFunction
+	tkIf
+	tkIn
+	tkLocal
+	tkNil
+	tkNot
+	tkOr
+	tkRepeat
+	tkReturn
+	tkThen
+	tkTrue
+	tkUntil
+	tkWhile
+	tkConcat
+	tkDots
+	tkEq
+	tkGe
+	tkLe
+	tkNe
+	tkNumber
+	tkName
+	tkString
+)
+
+// tokenText is how C Lua writes tokens in messages.
+var tokenText = map[tokenKind]string{
+	tkEOS: "<eof>", tkAnd: "and", tkBreak: "break", tkDo: "do", tkElse: "else", tkElseif: "elseif", tkEnd: "end",
+	tkFalse: "false", tkFor: "for", tkFunction: "function", tkIf: "if", tkIn: "in", tkLocal: "local", tkNil: "nil",
+	tkNot: "not", tkOr: "or", tkRepeat: "repeat", tkReturn: "return", tkThen: "then", tkTrue: "true",
+	tkUntil: "until", tkWhile: "while", tkConcat: "..", tkDots: "...", tkEq: "==", tkGe: ">=", tkLe: "<=",
+	tkNe: "~=", tkNumber: "<number>", tkName: "<name>", tkString: "<string>",
+}
+
+var reservedWords = func() map[string]tokenKind {
+	words := map[string]tokenKind{}
+	for k := tkAnd; k <= tkWhile; k++ {
+		words[tokenText[k]] = k
+	}
+	return words
+}()
+
+func (k tokenKind) String() string {
+	if s, ok := tokenText[k]; ok {
+		return s
+	}
+	if k < 32 || k == 127 {
+		return fmt.Sprintf("char(%d)", int(k))
+	}
+	return string([]byte{byte(k)})
+}
+
+// token is one token; text is its source, value what it stands for.
+type token struct {
+	kind  tokenKind
+	text  string
+	value string
+}
+
+// syntaxError is what compile returns for a faulty script.
+type syntaxError string
+
+func (e syntaxError) Error() string { return string(e) }
+
+// lexer splits a source into tokens. Errors leave it by a panic with a
+// syntaxError, which compile catches.
+type lexer struct {
+	src  string
+	pos  int
+	name string // as messages show it
+	line int
+	buf  []byte // text of the token being read
+}
+
+const eof = -1
+
+func (x *lexer) cur() int {
+	if x.pos < len(x.src) {
+		return int(x.src[x.pos])
+	}
+	return eof
+}
+
+func (x *lexer) save() {
+	x.buf = append(x.buf, x.src[x.pos])
+	x.pos++
+}
+
+// fail raises an error; near is the text that it points at, if any.
+func (x *lexer) fail(msg, near string) {
+	msg = fmt.Sprintf("%s:%d: %s", x.name, x.line, msg)
+	if near != "" {
+		near, _, _ = strings.Cut(near, "\x00")
+		msg += " near '" + near + "'"
+	}
+	panic(syntaxError(msg))
+}
+
+func (x *lexer) failText(msg string) { x.fail(msg, string(x.buf)) }
+
+func (x *lexer) atNewline() bool { c := x.cur(); return c == '\n' || c == '\r' }
+
+// newline skips \n, \r, \r\n or \n\r.
+func (x *lexer) newline() {
+	old := x.cur()
+	x.pos++
+	if x.atNewline() && x.cur() != old {
+		x.pos++
+	}
+	x.line++
+}
+
+// next reads the next token.
+func (x *lexer) next() token {
+	x.buf = x.buf[:0]
+	for {
+		c := x.cur()
+		switch {
+		case c == eof:
+			return token{kind: tkEOS}
+		case c == '\n' || c == '\r':
+			x.newline()
+		case isSpace(byte(c)):
+			x.pos++
+		case c == '-':
+			x.pos++
+			if x.cur() != '-' {
+				return token{kind: '-'}
+			}
+			x.pos++
+			x.comment()
+		case c == '"' || c == '\'':
+			return x.str()
+		case isDigit(byte(c)):
+			return x.number()
+		case isAlpha(byte(c)) || c == '_':
+			return x.word()
+		default:
+			return x.symbol(c)
+		}
+	}
+}
+
+func (x *lexer) comment() {
+	if x.cur() == '[' {
+		level := x.bracket()
+		x.buf = x.buf[:0]
+		if level >= 0 {
+			x.long(level, "unfinished long comment", false)
+			x.buf = x.buf[:0]
+			return
+		}
+	}
+	for !x.atNewline() && x.cur() != eof {
+		x.pos++
+	}
+}
+
+func (x *lexer) word() token {
+	for c := x.cur(); c != eof && (isAlpha(byte(c)) || isDigit(byte(c)) || c == '_'); c = x.cur() {
+		x.save()
+	}
+	s := string(x.buf)
+	if k, ok := reservedWords[s]; ok {
+		return token{kind: k}
+	}
+	return token{kind: tkName, text: s, value: s}
+}
+
+func (x *lexer) symbol(c int) token {
+	two := func(second byte, kind tokenKind) token {
+		x.pos++
+		if x.cur() == int(second) {
+			x.pos++
+			return token{kind: kind}
+		}
+		return token{kind: tokenKind(c)}
+	}
+	switch c {
+	case '[':
+		level := x.bracket()
+		if level >= 0 {
+			s := x.long(level, "unfinished long string", true)
+			return token{kind: tkString, text: string(x.buf), value: s}
+		}
+		if level == -1 {
+			return token{kind: '['}
+		}
+		x.failText("invalid long string delimiter")
+	case '=':
+		return two('=', tkEq)
+	case '<':
+		return two('=', tkLe)
+	case '>':
+		return two('=', tkGe)
+	case '~':
+		return two('=', tkNe)
+	case '.':
+		x.save()
+		if x.cur() == '.' {
+			x.pos++
+			if x.cur() == '.' {
+				x.pos++
+				return token{kind: tkDots}
+			}
+			return token{kind: tkConcat}
+		}
+		if n := x.cur(); n != eof && isDigit(byte(n)) {
+			return x.number()
+		}
+		return token{kind: '.'}
+	}
+	x.pos++
+	return token{kind: tokenKind(c)}
+}
+
+// number reads a numeral as generously as read_numeral and then judges it.
+func (x *lexer) number() token {
+	for c := x.cur(); c != eof && (isDigit(byte(c)) || c == '.'); c = x.cur() {
+		x.save()
+	}
+	if c := x.cur(); c == 'e' || c == 'E' {
+		x.save()
+		if c := x.cur(); c == '+' || c == '-' {
+			x.save()
+		}
+	}
+	for c := x.cur(); c != eof && (isAlpha(byte(c)) || isDigit(byte(c)) || c == '_'); c = x.cur() {
+		x.save()
+	}
+	s := string(x.buf)
+	n, ok := parseNumber(s)
+	if !ok {
+		x.failText("malformed number")
+	}
+	return token{kind: tkNumber, text: s, value: formatG(float64(n), 17)}
+}
+
+// bracket reads [, [= and so on up to a second bracket. It returns the number
+// of equal signs, or -1 for a single bracket, less for a malformed one.
+func (x *lexer) bracket() int {
+	first := x.cur()
+	x.save()
+	count := 0
+	for x.cur() == '=' {
+		x.save()
+		count++
+	}
+	if x.cur() == first {
+		return count
+	}
+	return -count - 1
+}
+
+// long reads a long string or comment whose first bracket has been read.
+func (x *lexer) long(level int, unfinished string, keep bool) string {
+	x.save()
+	if x.atNewline() {
+		x.newline()
+	}
+	start := len(x.buf)
+	for {
+		switch c := x.cur(); c {
+		case eof:
+			x.fail(unfinished, tkEOS.String())
+		case '[':
+			if x.bracket() == level {
+				x.save()
+				if level == 0 {
+					x.fail("nesting of [[...]] is deprecated", "[")
+				}
+			}
+		case ']':
+			if x.bracket() == level {
+				x.save()
+				return string(x.buf[start : len(x.buf)-level-2])
+			}
+		case '\n', '\r':
+			x.buf = append(x.buf, '\n')
+			x.newline()
+			if !keep {
+				x.buf = x.buf[:start]
+			}
+		default:
+			if keep {
+				x.save()
+			} else {
+				x.pos++
+			}
+		}
+	}
+}
+
+func (x *lexer) str() token {
+	quote := x.cur()
+	x.save()
+	for x.cur() != quote {
+		switch x.cur() {
+		case eof:
+			x.fail("unfinished string", tkEOS.String())
+		case '\n', '\r':
+			x.failText("unfinished string")
+		case '\\':
+			x.pos++
+			x.escape()
+		default:
+			x.save()
+		}
+	}
+	x.save()
+	return token{kind: tkString, text: string(x.buf), value: string(x.buf[1 : len(x.buf)-1])}
+}
+
+var escapes = map[int]byte{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v'}
+
+func (x *lexer) escape() {
+	c := x.cur()
+	if b, ok := escapes[c]; ok {
+		x.buf = append(x.buf, b)
+		x.pos++
+		return
+	}
+	switch {
+	case c == eof:
+	case c == '\n' || c == '\r':
+		x.buf = append(x.buf, '\n')
+		x.newline()
+	case !isDigit(byte(c)):
+		x.save()
+	default:
+		n := 0
+		for i := 0; i < 3 && x.cur() != eof && isDigit(byte(x.cur())); i++ {
+			n = n*10 + x.cur() - '0'
+			x.pos++
+		}
+		if n > 255 {
+			x.failText("escape sequence too large")
+		}
+		x.buf = append(x.buf, byte(n))
+	}
+}

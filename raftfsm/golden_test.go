@@ -1,0 +1,112 @@
+package raftfsm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares bytes with a file that holds them in the form of hexdump -C.
+// A difference means that old logs and snapshots cannot be read any more.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	dump := hex.Dump(got)
+	if *update {
+		if err := os.WriteFile(path, []byte(dump), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dump != string(want) {
+		t.Errorf("%s: the format has changed.\ngot:\n%swant:\n%s", name, dump, want)
+	}
+}
+
+func sampleEntry() Entry {
+	return Entry{Prev: 300, Lease: 65_000, Wall: 1_700_000_000_123_456, Proposer: 1<<64 - 1, Batch: 42,
+		Requests: []byte("reserved"), Writes: []byte("write set")}
+}
+
+func TestGoldenEntry(t *testing.T) {
+	e := sampleEntry()
+	golden(t, "entry.hex", e.Append(nil))
+	// And one with real writes, so that the codes of the write set stand still.
+	f := New(nil)
+	apply(t, f, 1, propose(f, 10, func(t *store.Txn) {
+		t.SetString(0, []byte("gone"), "x", 500)
+		t.LoadScript(strings.Repeat("ef", 20), "return 0", false)
+	}))
+	golden(t, "entry-writes.hex", propose(f, 1000, func(t *store.Txn) {
+		t.ExpireDue(10)
+		sampleWrites(t)
+	}))
+}
+
+// sampleWrites uses every primitive write but the expiry of a key; with a
+// script in the cache, also that of forgetting it.
+func sampleWrites(t *store.Txn) {
+	t.SetString(0, []byte("lock:a"), "owner-1", 31_000)
+	t.SetString(3, []byte("plain"), "text", 0)
+	t.HashSet(3, []byte("rlock"), "uuid:1", "2")
+	t.HashSet(3, []byte("rlock"), "uuid:2", "1")
+	t.HashDelete(3, []byte("rlock"), "uuid:2")
+	t.SetDeadline(3, []byte("rlock"), 61_000)
+	t.Copy(3, []byte("plain"), 4, []byte("copy"))
+	t.Move(3, []byte("plain"), 5, []byte("moved"))
+	t.Delete(5, []byte("moved"))
+	t.Swap(4, 6)
+	t.SetString(9, []byte("x"), "y", 0)
+	t.Flush(9)
+	t.Publish(store.Shard, "channel", "message")
+	t.FlushScripts()
+	t.LoadScript(strings.Repeat("ab", 20), "return 1", true)
+	t.LoadScript(strings.Repeat("cd", 20), "return 2", false)
+}
+
+func TestGoldenSnapshot(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 5, propose(f, 1000, sampleWrites))
+	apply(t, f, 6, propose(f, 2000, func(t *store.Txn) {
+		t.SetString(0, []byte("gone"), "soon", 2001)
+		t.HashSet(0, []byte("large"), "field", strings.Repeat("v", 65))
+	}))
+	apply(t, f, 7, propose(f, 3000, func(t *store.Txn) { t.ExpireDue(10) }))
+	golden(t, "snapshot.hex", encode(t, f))
+	empty := New(nil)
+	golden(t, "snapshot-empty.hex", encode(t, empty))
+}
+
+func TestEntryRoundTrip(t *testing.T) {
+	for _, e := range []Entry{
+		sampleEntry(),
+		{Requests: []byte{}, Writes: []byte{}},
+		{Prev: 1<<64 - 1, Lease: -1, Wall: -1 << 63, Proposer: 1, Batch: 1 << 63, Requests: []byte{}, Writes: []byte{0}},
+		{Lease: 1<<63 - 1, Requests: make([]byte, 300), Writes: make([]byte, 70_000)},
+	} {
+		prefix := []byte("before")
+		b := e.Append(prefix)
+		if !bytes.HasPrefix(b, prefix) {
+			t.Fatal("Append changed what stood before")
+		}
+		got, err := DecodeEntry(b[len(prefix):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, e) {
+			t.Errorf("got %+v, want %+v", got, e)
+		}
+	}
+}

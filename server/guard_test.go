@@ -1,0 +1,225 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/redcon"
+)
+
+// pieces is a connection that delivers its input in given pieces.
+type pieces struct {
+	net.Conn
+	in [][]byte
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	if len(p.in) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, p.in[0])
+	if p.in[0] = p.in[0][n:]; len(p.in[0]) == 0 {
+		p.in = p.in[1:]
+	}
+	return n, nil
+}
+
+// rules is a policy with fixed answers.
+type rules struct {
+	auth     bool
+	max      int64
+	query    int64
+	failures []string
+}
+
+func (r *rules) needsAuth() bool           { return r.auth }
+func (r *rules) maxBulk() int64            { return r.max }
+func (r *rules) maxQuery() int64           { return r.query }
+func (r *rules) protocolError(text string) { r.failures = append(r.failures, text) }
+func (r *rules) received(int)              {}
+
+func usualRules() *rules { return &rules{max: 512 << 20, query: 1 << 30} }
+
+// read runs input through a guard and redcon, as a connection would, and
+// returns the commands and the error message, if any.
+func read(in [][]byte, r *rules) (commands [][]string, failure string) {
+	g := newGuard(&pieces{in: in})
+	g.policy = r
+	rd := redcon.NewReader(g)
+	for {
+		cmds, err := rd.ReadCommands()
+		if err != nil {
+			if err != io.EOF {
+				commands = append(commands, []string{"redcon: " + err.Error()})
+			}
+			return commands, strings.Join(r.failures, "|")
+		}
+		for _, c := range cmds {
+			var args []string
+			for _, a := range g.claim(c.Args) {
+				args = append(args, string(a))
+			}
+			commands = append(commands, args)
+		}
+	}
+}
+
+func whole(s string) [][]byte { return [][]byte{[]byte(s)} }
+
+func bytewise(s string) [][]byte {
+	var in [][]byte
+	for i := range len(s) {
+		in = append(in, []byte{s[i]})
+	}
+	return in
+}
+
+func array(args ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(args))
+	for _, a := range args {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return b.String()
+}
+
+func TestGuardReads(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for _, c := range []struct {
+		name, in string
+		want     [][]string
+		failure  string
+	}{
+		{"arrays", array("SET", "k", "v") + array("GET", "k"), [][]string{{"SET", "k", "v"}, {"GET", "k"}}, ""},
+		{"inline", "PING\r\nget  k\n", [][]string{{"PING"}, {"get", "k"}}, ""},
+		{"ignored", "*0\r\n*-1\r\n*-10\r\n\r\n\n  \r\nPING\r\n", [][]string{{"PING"}}, ""},
+		{"empty name", "*1\r\n$0\r\n\r\n\"\"\r\n", [][]string{{""}, {""}}, ""},
+		{"line ends not looked at", "*1xx$4xxPINGxx", nil, ""},
+		{"line ends of arguments", "*1\r\n$4\r\nPINGab*1\ra$1\rbcde", [][]string{{"PING"}, {"c"}}, ""},
+		{"quotes", `set "a\x41\n" 'it\'s' "\q"` + "\r\n", [][]string{{"set", "aA\n", "it's", "q"}}, ""},
+		{"after good ones", array("PING") + "*1\r\n+x\r\n", [][]string{{"PING"}}, "Protocol error: expected '$', got '+'"},
+		{"large", array("SET", "k", long) + array("GET", "k"), [][]string{{"SET", "k", long}, {"GET", "k"}}, ""},
+		{"forged stand-in", array("parcel") + array("A", long) + array("parcel"), [][]string{{"parcel"}, {"A", long}, {"parcel"}}, ""},
+		{"large inline", "SET k " + long[:40_000] + "\r\nPING\r\n", [][]string{{"SET", "k", long[:40_000]}, {"PING"}}, ""},
+		{"longest inline", strings.Repeat("a", 65536) + "\n", [][]string{{strings.Repeat("a", 65536)}}, ""},
+		{"too long inline", long + "\r\n", nil, "Protocol error: too big inline request"},
+		{"too long inline at the end", strings.Repeat("a", 65537) + "\n", nil, "Protocol error: too big inline request"},
+		{"zero byte hides the line end", "PI\x00NG\r\n" + long, nil, "Protocol error: too big inline request"},
+		{"many arguments", array(strings.Split(strings.Repeat("a,", 20_000), ",")...),
+			[][]string{strings.Split(strings.Repeat("a,", 20_000), ",")}, ""},
+		{"unfinished", array("PING") + "*2\r\n$4\r\nECHO\r\n$3\r\nab", [][]string{{"PING"}}, ""},
+		{"unbalanced", "set \"a\r\n", nil, "Protocol error: unbalanced quotes in request"},
+	} {
+		for how, in := range map[string][][]byte{"whole": whole(c.in), "bytewise": bytewise(c.in)} {
+			got, failure := read(in, usualRules())
+			if c.name == "line ends not looked at" {
+				continue // only that it does not crash
+			}
+			if !slices.EqualFunc(got, c.want, slices.Equal) || failure != c.failure {
+				t.Errorf("%s, %s: got %.200q, %q; want %.200q, %q", c.name, how, got, failure, c.want, c.failure)
+			}
+		}
+	}
+}
+
+// TestGuardLimits has the limits of clients that have not authenticated, of an
+// argument and of a whole command.
+func TestGuardLimits(t *testing.T) {
+	big := array("SET", "k", strings.Repeat("v", 2<<20))
+	for _, c := range []struct {
+		name, in string
+		rules    *rules
+		commands int
+		failure  string
+	}{
+		{"arguments before AUTH", "*11\r\n", &rules{auth: true, max: 1 << 29, query: 1 << 30}, 0, "Protocol error: unauthenticated multibulk length"},
+		{"argument before AUTH", "*1\r\n$16385\r\n", &rules{auth: true, max: 1 << 29, query: 1 << 30}, 0, "Protocol error: unauthenticated bulk length"},
+		{"longest before AUTH", array("AUTH", strings.Repeat("p", 16384)), &rules{auth: true, max: 1 << 29, query: 1 << 30}, 1, ""},
+		{"proto-max-bulk-len", big, &rules{max: 1 << 20, query: 1 << 30}, 0, "Protocol error: invalid bulk length"},
+		{"client-query-buffer-limit", array("PING") + big, &rules{max: 1 << 29, query: 1 << 20}, 1, ""},
+		{"within client-query-buffer-limit", big + big, &rules{max: 1 << 29, query: 3 << 20}, 2, ""},
+	} {
+		got, failure := read(whole(c.in), c.rules)
+		if len(got) != c.commands || failure != c.failure {
+			t.Errorf("%s: %d commands, %q; want %d, %q", c.name, len(got), failure, c.commands, c.failure)
+		}
+	}
+}
+
+// TestGuardAsksAgain: a limit that a command in the same pipeline lifts must
+// not be applied before that command has run.
+func TestGuardAsksAgain(t *testing.T) {
+	r := usualRules()
+	r.auth = true
+	args := strings.Split(strings.Repeat("a", 11), "")
+	g := newGuard(&pieces{in: whole(array("AUTH", "secret") + array(args...))})
+	g.policy = r
+	rd := redcon.NewReader(g)
+	cmds, err := rd.ReadCommands()
+	if err != nil || len(cmds) != 1 {
+		t.Fatalf("got %d commands, %v; want AUTH alone", len(cmds), err)
+	}
+	r.auth = false
+	cmds, err = rd.ReadCommands()
+	if err != nil || len(cmds) != 1 || len(cmds[0].Args) != 11 {
+		t.Fatalf("after AUTH: %d commands, %v", len(cmds), err)
+	}
+}
+
+// TestGuardMemory: an announcement costs nothing.
+func TestGuardMemory(t *testing.T) {
+	for _, header := range []string{"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc", "*2147483647\r\n$4\r\nMGET\r\n"} {
+		allocated := testing.Benchmark(func(b *testing.B) {
+			for range b.N {
+				read(whole(header), usualRules())
+			}
+		}).AllocedBytesPerOp()
+		if allocated > 256<<10 {
+			t.Errorf("%q made the server allocate %d bytes", header, allocated)
+		}
+	}
+}
+
+// chop cuts input at places that seed decides.
+func chop(in []byte, seed uint64) [][]byte {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var out [][]byte
+	for len(in) > 0 {
+		n := 1 + r.IntN(min(len(in), 1+r.IntN(40_000)))
+		out = append(out, slices.Clone(in[:n]))
+		in = in[n:]
+	}
+	return out
+}
+
+// FuzzGuard: how the input was cut makes no difference, and redcon never has
+// anything to complain about.
+func FuzzGuard(f *testing.F) {
+	for _, s := range []string{
+		array("SET", "k", "v"), "PING\r\n", "*x\r\n", "*1\r\n$4\r\nPING\r\n*0\r\n\r\nGET k\n", "*2\r\n$3\r\nGET\r\n$1\r\nk",
+		"set \"a\\x41\" 'b'\r\n", "*1\r\n$-1\r\n", array("A", strings.Repeat("b", 17_000)) + "PING\r\n",
+		strings.Repeat("a", 65537), "*" + strings.Repeat("1", 65537), "*1\r\n$" + strings.Repeat("1", 65537),
+		"GET \x00\r\n", "*1\r\n\r\n", strings.Repeat(array("INCR", "n"), 500),
+	} {
+		f.Add([]byte(s), uint64(1))
+		f.Add([]byte(s), uint64(2))
+	}
+	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
+		want, wantFailure := read([][]byte{slices.Clone(in)}, usualRules())
+		got, failure := read(chop(in, seed), usualRules())
+		if !slices.EqualFunc(got, want, slices.Equal) || failure != wantFailure {
+			t.Fatalf("in one piece %.300q, %q; in pieces %.300q, %q", want, wantFailure, got, failure)
+		}
+		for _, c := range want {
+			if len(c) == 0 || strings.HasPrefix(c[0], "redcon: ") && !bytes.Contains(in, []byte("redcon")) {
+				t.Fatalf("redcon got something malformed: %q", c)
+			}
+		}
+	})
+}

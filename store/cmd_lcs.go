@@ -1,0 +1,155 @@
+package store
+
+// lcsCommands compare strings.
+var lcsCommands = []Command{
+	{
+		Name: "lcs", Arity: -3, Flags: ReadOnly, Group: "string", Since: "7.0.0",
+		Keys:    []KeySpec{{Begin: 1, Last: 1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Finds the longest common subsequence of two strings.",
+		Usage:   "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]", Run: cmdLCS,
+	},
+}
+
+// maxLCSCells bounds the table of an LCS, whose size is the product of two
+// lengths: filling this many takes some 50 ms, in which nothing else is served.
+const maxLCSCells = 16 << 20
+
+type lcsOptions struct {
+	length, index, matchLength bool
+	minMatch                   int64
+}
+
+func parseLCSOptions(args [][]byte) (o lcsOptions, fault *Reply) {
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case equalFold(arg, "len"):
+			o.length = true
+		case equalFold(arg, "idx"):
+			o.index = true
+		case equalFold(arg, "withmatchlen"):
+			o.matchLength = true
+		case equalFold(arg, "minmatchlen") && i+1 < len(args):
+			i++
+			n, ok := ParseInt(args[i])
+			if !ok {
+				return o, &notInteger
+			}
+			o.minMatch = n
+		default:
+			return o, &syntaxError
+		}
+	}
+	if o.length && o.index {
+		fault = &lcsLenAndIdx
+	}
+	return o, fault
+}
+
+var lcsLenAndIdx = Err(ErrLCSLenAndIdx)
+
+func cmdLCS(c *Ctx) Reply {
+	var text [2]string
+	for i := range text {
+		if e := c.Lookup(c.DB, c.Args[1+i]); e != nil {
+			if e.typ != TypeString {
+				return Err(ErrLCSType)
+			}
+			text[i] = e.str
+		}
+	}
+	o, fault := parseLCSOptions(c.Args[3:])
+	if fault != nil {
+		return *fault
+	}
+	a, b := text[0], text[1]
+	if (len(a)+1)*(len(b)+1) > maxLCSCells {
+		return Err(ErrLCSMemory)
+	}
+	table := newLCSTable(a, b)
+	length := int64(table.at(len(a), len(b)))
+	switch {
+	case o.length:
+		return Int(length)
+	case !o.index:
+		return Str(table.common(a, b, length))
+	}
+	matches := []Reply{}
+	table.ranges(a, b, func(r lcsRange) {
+		if int64(r.n) < o.minMatch {
+			return
+		}
+		match := []Reply{span(r.a, r.n), span(r.b, r.n)}
+		if o.matchLength {
+			match = append(match, Int(int64(r.n)))
+		}
+		matches = append(matches, List(match...))
+	})
+	return MapOf(Str("matches"), List(matches...), Str("len"), Int(length))
+}
+
+func span(from, n int) Reply { return List(Int(int64(from)), Int(int64(from+n-1))) }
+
+// lcsTable holds, for every pair of prefixes, the length of their longest
+// common subsequence.
+type lcsTable struct {
+	cells []uint32
+	width int
+}
+
+func newLCSTable(a, b string) lcsTable {
+	t := lcsTable{cells: make([]uint32, (len(a)+1)*(len(b)+1)), width: len(b) + 1}
+	for i := range len(a) {
+		for j := range len(b) {
+			n := max(t.at(i, j+1), t.at(i+1, j))
+			if a[i] == b[j] {
+				n = t.at(i, j) + 1
+			}
+			t.cells[(i+1)*t.width+j+1] = n
+		}
+	}
+	return t
+}
+
+func (t lcsTable) at(i, j int) uint32 { return t.cells[i*t.width+j] }
+
+// lcsRange is a run of n equal bytes at a in the one and b in the other string.
+type lcsRange struct{ a, b, n int }
+
+// ranges calls fn for the runs of the subsequence, the last one first. Of
+// several subsequences of full length it takes the one that Redis takes: where
+// both prefixes do equally well, the second is shortened.
+func (t lcsTable) ranges(a, b string, fn func(lcsRange)) {
+	run := lcsRange{}
+	flush := func() {
+		if run.n > 0 {
+			fn(run)
+		}
+		run.n = 0
+	}
+	for i, j := len(a), len(b); i > 0 && j > 0; {
+		if a[i-1] == b[j-1] {
+			i--
+			j--
+			run = lcsRange{i, j, run.n + 1}
+			continue
+		}
+		flush()
+		if t.at(i-1, j) > t.at(i, j-1) {
+			i--
+		} else {
+			j--
+		}
+	}
+	flush()
+}
+
+// common returns the subsequence, n bytes long.
+func (t lcsTable) common(a, b string, n int64) string {
+	text := make([]byte, n)
+	end := len(text)
+	t.ranges(a, b, func(r lcsRange) {
+		end -= r.n
+		copy(text[end:], a[r.a:r.a+r.n])
+	})
+	return bytesToString(text)
+}

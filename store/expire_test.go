@@ -1,0 +1,206 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+func TestDeadlines(t *testing.T) {
+	d := newTestDB(t)
+	d.script(`
+		SET lock owner NX PX 30000 => +OK
+		SET lock other NX PX 30000 => nil
+		PTTL lock => :30000
+		PEXPIRETIME lock => :1700000030000
+		EXPIRETIME lock => :1700000030
+		@advance 28500
+		TTL lock => :2
+		@advance 101
+		TTL lock => :1
+		@advance 1000
+		TTL lock => :0
+		PTTL lock => :399
+		@advance 399
+		GET lock => "owner"
+		PTTL lock => :0
+		@advance 1
+		GET lock => nil
+		PTTL lock => :-2
+		EXISTS lock => :0
+		DBSIZE => :0
+		DEL lock => :0
+		SET lock other NX PX 30000 => +OK
+		PERSIST lock => :1
+		PERSIST lock => :0
+		TTL lock => :-1
+	`)
+	if d.s.Expired() != 1 {
+		t.Errorf("expired %d keys, want 1", d.s.Expired())
+	}
+}
+
+// TestPastTimes: a time that has passed deletes, and leaves no deadline that a
+// later change of the clock could bring back to life.
+func TestPastTimes(t *testing.T) {
+	for _, call := range []string{
+		"SET k v PXAT 1700000000000", "SET k v EXAT 1", "GETEX k PXAT 1", "GETEX k EXAT 1699999999",
+		"PEXPIREAT k 1700000000000", "EXPIREAT k -5", "EXPIRE k 0", "PEXPIRE k -9223372036854775808",
+	} {
+		d := newTestDB(t)
+		d.do("SET", "k", "old", "PX", "5000")
+		d.do(words(call)...)
+		if total, due := d.s.Keys(0); total != 0 || due != 0 {
+			t.Errorf("%s: %d keys and %d deadlines are left", call, total, due)
+		}
+		d.do(words(call)...)
+		if d.wrote != 0 {
+			t.Errorf("%s: wrote %d times without a key", call, d.wrote)
+		}
+	}
+}
+
+func TestHugeTimes(t *testing.T) {
+	d := newTestDB(t)
+	d.script(`
+		SET k v PX 2700000000000000 => +OK
+		PTTL k => :2700000000000000
+		PEXPIREAT k 9223372036854775807 => :1
+		PEXPIRETIME k => :9223372036854775807
+		EXPIRETIME k => :9223372036854776
+		EXPIRE k 9223372036854776 => -ERR invalid expire time in 'expire' command
+		PEXPIRE k 9223372036854775807 => -ERR invalid expire time in 'pexpire' command
+		SETEX k 9223372036854776 v => -ERR invalid expire time in 'setex' command
+		PSETEX k 0 v => -ERR invalid expire time in 'psetex' command
+		GETEX k PX 9223372036854775807 => -ERR invalid expire time in 'getex' command
+		GETEX none PX 0 => nil
+		PEXPIRE k -9223372036854775808 GT => :0
+		PEXPIRE k -9223372036854775808 LT => :1
+		EXISTS k => :0
+	`)
+}
+
+func TestExpireConditions(t *testing.T) {
+	d := newTestDB(t)
+	d.script(`
+		SET k v => +OK
+		EXPIRE k 100 XX => :0
+		EXPIRE k 100 GT => :0
+		EXPIRE k 100 LT => :1
+		EXPIRE k 100 NX => :0
+		EXPIRE k 100 GT => :0
+		EXPIRE k 100 LT => :0
+		EXPIRE k 101 GT XX => :1
+		EXPIRE k -1 GT => :0
+		EXPIRE none 1 FOO => -ERR Unsupported option FOO
+		EXPIRE none x NX XX => -ERR NX and XX, GT or LT options at the same time are not compatible
+		EXPIRE none x GT LT => -ERR GT and LT options at the same time are not compatible
+		EXPIRE none x => -ERR value is not an integer or out of range
+		TTL k => :101
+	`)
+}
+
+// TestGrace: a deadline is honoured longer by what the environment says, and a
+// key in its grace is a key like any other.
+func TestGrace(t *testing.T) {
+	d := newTestDB(t)
+	asked := map[uint64]bool{}
+	d.env.Grace = func(seq uint64) int64 {
+		asked[seq] = true
+		return 50
+	}
+	d.do("SET", "other", "x")
+	d.do("SET", "lock", "owner", "PX", "100")
+	d.do("HSET", "hash", "f", "1")
+	d.do("PEXPIRE", "hash", "100")
+	d.advance(150)
+	d.script(`
+		GET lock => "owner"
+		PTTL lock => :0
+		SET lock thief NX => nil
+		HINCRBY hash f 1 => :2
+		DBSIZE => :3
+	`)
+	txn := d.begin()
+	if n := txn.ExpireDue(10); n != 0 {
+		t.Errorf("%d keys were deleted within their grace", n)
+	}
+	d.advance(1)
+	txn = d.begin()
+	if n := txn.ExpireDue(10); n != 2 {
+		t.Errorf("%d keys were deleted after their grace, want 2", n)
+	}
+	if !asked[2] || !asked[4] || len(asked) != 2 {
+		t.Errorf("asked for the grace of %v; the deadlines are of 2 and 4", asked)
+	}
+}
+
+func TestExpireDue(t *testing.T) {
+	d := newTestDB(t)
+	for i := range 20 {
+		d.do("SET", fmt.Sprint("k", i), "v", "PX", fmt.Sprint(10*(i+1)))
+	}
+	d.do("SELECT", "3")
+	d.do("SET", "elsewhere", "v", "PX", "15")
+	if next := d.s.NextDeadline(); next != d.now.Lease+10 {
+		t.Errorf("next deadline %d, want %d", next, d.now.Lease+10)
+	}
+	d.advance(101)
+	for _, want := range []int{4, 4, 3, 0} {
+		txn := d.begin()
+		if n := txn.ExpireDue(4); n != want {
+			t.Fatalf("deleted %d, want %d", n, want)
+		}
+		d.apply(txn)
+	}
+	if total, due := d.s.Keys(0); total != 10 || due != 10 {
+		t.Errorf("%d keys, %d deadlines are left, want 10", total, due)
+	}
+	if d.s.Deadlines() != 10 || d.s.Expired() != 11 {
+		t.Errorf("%d deadlines, %d expired", d.s.Deadlines(), d.s.Expired())
+	}
+}
+
+// TestCreated: the creation number is a fencing token. It changes with every
+// new owner and with nothing else.
+func TestCreated(t *testing.T) {
+	d := newTestDB(t)
+	created := func() uint64 {
+		e := d.begin().Lookup(0, []byte("lock"))
+		if e == nil {
+			t.Fatal("no lock")
+		}
+		return e.Created()
+	}
+	d.do("SET", "lock", "one", "NX", "PX", "100")
+	first := created()
+	d.do("PEXPIRE", "lock", "200")
+	d.do("SET", "lock", "one", "XX", "PX", "100")
+	if created() != first {
+		t.Error("a renewal made a new token")
+	}
+	d.advance(101)
+	d.do("SET", "lock", "two", "NX", "PX", "100")
+	second := created()
+	if second <= first {
+		t.Errorf("token %d after %d: it must grow", second, first)
+	}
+	d.do("DEL", "lock")
+	d.do("SET", "lock", "three", "NX", "PX", "100")
+	if created() <= second {
+		t.Errorf("token %d after %d: it must grow", created(), second)
+	}
+}
+
+func TestSaturation(t *testing.T) {
+	for _, tc := range []struct{ a, b, want int64 }{
+		{1, 2, 3},
+		{math.MaxInt64, 1, math.MaxInt64},
+		{math.MinInt64, -1, math.MinInt64},
+		{math.MaxInt64, -1, math.MaxInt64 - 1},
+	} {
+		if got := addSaturating(tc.a, tc.b); got != tc.want {
+			t.Errorf("%d + %d = %d", tc.a, tc.b, got)
+		}
+	}
+}
