@@ -41,13 +41,16 @@ const (
 
 // fakeLog is a consensus that a test controls.
 type fakeLog struct {
-	fsm    *raftfsm.FSM
-	after  func(raftfsm.Outcome)
-	delay  time.Duration
-	decide func(entry raftfsm.Entry) verdict // nil: commit
-	verify func() error                      // nil: still the leader
+	fsm   *raftfsm.FSM
+	after func(raftfsm.Outcome)
 
 	mu        sync.Mutex
+	delay     time.Duration
+	decide    func(raftfsm.Entry) verdict // nil: commit
+	verify    func() error                // nil: still the leader
+	barrier   func() error                // nil: as a leader's
+	contact   time.Time                   // zero: right now
+	deposed   bool
 	index     uint64
 	term      uint64
 	limbo     []limboEntry
@@ -68,12 +71,17 @@ func (l *fakeLog) Propose(data []byte) (raftfsm.Outcome, error) {
 	if err != nil {
 		return raftfsm.Outcome{}, err
 	}
-	v := commit
-	if l.decide != nil {
-		v = l.decide(e)
+	l.mu.Lock()
+	v, delay, decide := commit, l.delay, l.decide
+	deposed := l.deposed
+	l.mu.Unlock()
+	if deposed {
+		v = refuse
+	} else if decide != nil {
+		v = decide(e)
 	}
 	if v == commitSlowly {
-		time.Sleep(l.delay)
+		time.Sleep(delay)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,6 +142,14 @@ func (l *fakeLog) settle() {
 func (l *fakeLog) Barrier() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.deposed {
+		return errDeposed
+	}
+	if l.barrier != nil {
+		if err := l.barrier(); err != nil {
+			return err
+		}
+	}
 	l.settle()
 	return nil
 }
@@ -142,17 +158,40 @@ func (l *fakeLog) Verify() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.verified++
+	if l.deposed {
+		return errDeposed
+	}
 	if l.verify != nil {
 		return l.verify()
 	}
 	return nil
 }
 
+// set changes what the log does.
+func (l *fakeLog) set(fn func(l *fakeLog)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fn(l)
+}
+
+// decides sets what becomes of proposals; delay is that of commitSlowly.
+func (l *fakeLog) decides(delay time.Duration, fn func(raftfsm.Entry) verdict) {
+	l.set(func(l *fakeLog) { l.delay, l.decide = delay, fn })
+}
+
 func (l *fakeLog) Transfer(string) error      { return ErrNoSuchMember }
 func (l *fakeLog) Members() ([]Member, error) { return nil, nil }
-func (l *fakeLog) LastContact() time.Time     { return time.Now() }
 func (l *fakeLog) Snapshot() error            { return nil }
 func (l *fakeLog) Close() error               { return nil }
+
+func (l *fakeLog) LastContact() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.contact.IsZero() {
+		return time.Now()
+	}
+	return l.contact
+}
 
 func (l *fakeLog) Facts(s *Status) {
 	l.mu.Lock()
@@ -200,18 +239,21 @@ func newTestNode(t *testing.T, commands ...store.Command) *testNode {
 // lead makes the node the leader and waits until it serves.
 func (n *testNode) lead() {
 	n.t.Helper()
-	n.leads <- leadership{id: n.cfg.ID, self: true}
+	n.elect()
 	synctest.Wait()
 	if n.routes.get().seq == nil {
 		n.t.Fatal("the node does not lead")
 	}
 }
 
+func (n *testNode) elect() {
+	n.log.set(func(l *fakeLog) { l.term, l.deposed = l.term+1, false })
+	n.leads <- leadership{id: n.cfg.ID, self: true}
+}
+
 // depose takes leadership away.
 func (n *testNode) depose() {
-	n.log.mu.Lock()
-	n.log.term++
-	n.log.mu.Unlock()
+	n.log.set(func(l *fakeLog) { l.term, l.deposed = l.term+1, true })
 	n.leads <- leadership{}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"net"
 	"time"
 )
 
@@ -64,6 +65,11 @@ func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return n.greet(conn)
+}
+
+// greet makes a link of a new connection.
+func (n *Node) greet(conn net.Conn) (*link, *bufio.Reader, error) {
 	timer := time.AfterFunc(dialTimeout, func() { conn.Close() })
 	defer timer.Stop()
 	if _, err := conn.Write(n.greeting().append(nil)); err != nil {

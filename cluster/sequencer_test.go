@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,8 +37,7 @@ func TestBatchesGrowWithTheLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		n.lead()
-		n.log.delay = 10 * ms
-		n.log.decide = func(raftfsm.Entry) verdict { return commitSlowly }
+		n.log.decides(10*ms, always(commitSlowly))
 		first := n.start("INCR first")
 		synctest.Wait()
 		var rest []<-chan string
@@ -60,8 +60,7 @@ func TestBatchesGrowWithTheLoad(t *testing.T) {
 	})
 }
 
-// once makes a log decide v for the first write of a request, and commit
-// everything else.
+// once decides v for the first entry with writes, and commits everything else.
 func once(v verdict) func(raftfsm.Entry) verdict {
 	var done atomic.Bool
 	return func(e raftfsm.Entry) verdict {
@@ -72,40 +71,59 @@ func once(v verdict) func(raftfsm.Entry) verdict {
 	}
 }
 
-// Whatever becomes of the first proposal, the client is told the truth and the
-// request is executed once.
+func always(v verdict) func(raftfsm.Entry) verdict {
+	return func(raftfsm.Entry) verdict { return v }
+}
+
+// Whatever becomes of the first proposal, the request is executed once and
+// answered once the truth is known.
 func TestFateOfAProposal(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		verdict verdict
-		want    string // the reply
-		value   string // of the counter afterwards
-	}{
-		{"committed", commit, "1", "1"},
-		{"refused, so tried again", refuse, "1", "1"},
-		{"unknown, then it took effect", applyLater, "1", "1"},
-		{"unknown, then superseded, so tried again", supersedeLater, "1", "1"},
-		{"evaluated on a state that is gone, so tried again", overtake, "1", "1"},
-		{"never heard of again", forget, "-INDETERMINATE", "nil"},
+	for name, v := range map[string]verdict{
+		"committed":                              commit,
+		"refused, so tried again":                refuse,
+		"unknown, then it took effect":           applyLater,
+		"unknown, then superseded by another's":  supersedeLater,
+		"unknown, then superseded by its own":    forget,
+		"evaluated on a state that has moved on": overtake,
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newTestNode(t)
-				n.log.decide = once(test.verdict)
+				n.log.decides(0, once(v))
 				n.lead()
 				start := time.Now()
-				n.expect(test.want, "INCR counter")
-				took := time.Since(start)
-				if test.verdict == forget {
-					// The entry of the node's next term has taken its place …
-					if took > n.cfg.FailoverWait {
-						t.Errorf("took %v", took)
-					}
-				} else if took > 100*ms {
+				n.expect("1 1", "INCR counter", "EXISTS counter")
+				if took := time.Since(start); took > 100*ms {
 					t.Errorf("took %v", took)
 				}
-				n.log.decide = nil
-				n.expect(test.value, "GET counter")
+				n.expect("1", "GET counter")
+			})
+		})
+	}
+}
+
+// If the fate of a proposal cannot be known in time, that is what the client
+// is told; a node that has stopped hearing of the log cannot know.
+func TestFateUnknown(t *testing.T) {
+	for name, lines := range map[string][]string{
+		"a write":           {"INCR counter"},
+		"reads and a write": {"GET counter", "INCR counter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t)
+				n.lead()
+				n.log.decides(0, always(forget))
+				n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+				start := time.Now()
+				for _, r := range n.Submit(n.call(lines...), nil) {
+					if r.Str != string(ErrIndeterminate) {
+						t.Errorf("got %q", r.Str)
+					}
+				}
+				if took := time.Since(start); took != n.cfg.FailoverWait {
+					t.Errorf("told after %v, want %v", took, n.cfg.FailoverWait)
+				}
 			})
 		})
 	}
@@ -117,8 +135,7 @@ func TestWatchdog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		n.lead()
-		n.log.delay = 10 * time.Second
-		n.log.decide = once(commitSlowly)
+		n.log.decides(10*time.Second, once(commitSlowly))
 		start := time.Now()
 		n.expect("-INDETERMINATE -INDETERMINATE", "INCR counter", "GET counter")
 		if took := time.Since(start); took != n.cfg.FailoverWait {
@@ -137,12 +154,14 @@ func TestReadsAreAskedAgain(t *testing.T) {
 		n.lead()
 		n.expect("OK", "SET k v")
 		failures := 3
-		n.log.verify = func() error {
-			if failures--; failures >= 0 {
-				return errDeposed
+		n.log.set(func(l *fakeLog) {
+			l.verify = func() error {
+				if failures--; failures >= 0 {
+					return errDeposed
+				}
+				return nil
 			}
-			return nil
-		}
+		})
 		n.expect("v", "GET k")
 		if failures != -1 {
 			t.Errorf("%d failures left", failures)
@@ -158,21 +177,21 @@ func TestReadsSurviveReelection(t *testing.T) {
 		n := newTestNode(t)
 		n.lead()
 		n.expect("OK", "SET lock old-owner")
-		other := newTestNode(t)
-		other.lead()
-		n.log.verify = func() error {
-			n.log.verify = nil
-			n.log.term += 2
-			var e raftfsm.Entry
-			n.fsm.View(func(s *store.Store, seq uint64) {
-				txn := s.Begin(store.Time{Lease: 1}, seq+1, store.Env{})
-				txn.SetString(0, []byte("lock"), "new-owner", 0)
-				e = raftfsm.Entry{Prev: seq, Lease: 1, Proposer: 99, Writes: txn.Writes().Bytes()}
-			})
-			// In this node's log, not applied yet: a barrier would do that.
-			n.log.limbo = append(n.log.limbo, limboEntry{e.Append(nil), true})
-			return nil
-		}
+		n.log.set(func(l *fakeLog) {
+			l.verify = func() error {
+				l.verify = nil
+				l.term += 2
+				var e raftfsm.Entry
+				n.fsm.View(func(s *store.Store, seq uint64) {
+					txn := s.Begin(store.Time{Lease: 1}, seq+1, store.Env{})
+					txn.SetString(0, []byte("lock"), "new-owner", 0)
+					e = raftfsm.Entry{Prev: seq, Lease: 1, Proposer: 99, Writes: txn.Writes().Bytes()}
+				})
+				// In this node's log, not applied yet: a barrier would do that.
+				l.limbo = append(l.limbo, limboEntry{e.Append(nil), true})
+				return nil
+			}
+		})
 		n.expect("new-owner", "GET lock")
 	})
 }
@@ -202,8 +221,7 @@ func TestLeadershipLostWithAQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		n.lead()
-		n.log.delay = 100 * ms
-		n.log.decide = func(raftfsm.Entry) verdict { return commitSlowly }
+		n.log.decides(100*ms, always(commitSlowly))
 		first := n.start("INCR counter")
 		synctest.Wait()
 		second := n.start("INCR counter")
@@ -213,7 +231,7 @@ func TestLeadershipLostWithAQueue(t *testing.T) {
 			t.Errorf("first: %q", got)
 		}
 		time.Sleep(time.Second)
-		n.log.decide = nil
+		n.log.decides(0, nil)
 		n.lead()
 		if got := <-second; got != "2" {
 			t.Errorf("second: %q", got)
@@ -242,36 +260,31 @@ func (s *stopper) Abort() {
 func TestLeadershipLostWhileEvaluating(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		stop := &stopper{abort: make(chan struct{})}
-		runs := 0
+		var runs atomic.Int64
 		n := newTestNode(t, store.Command{Name: "script", Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
-			if runs++; runs == 1 {
+			if runs.Add(1) == 1 {
 				<-stop.abort
 			}
-			c.SetString(0, []byte("script"), "ran", 0)
+			c.SetString(0, []byte("script"), strconv.FormatInt(runs.Load(), 10), 0)
 			return store.OK
 		}})
 		n.cfg.Scripts = stop
 		n.lead()
-		n.log.decide = func(e raftfsm.Entry) verdict {
-			if n.routes.get().seq == nil || runs == 1 {
-				return refuse
-			}
-			return commit
-		}
 		script := n.start("SCRIPT")
 		synctest.Wait()
 		behind := n.start("INCR counter")
 		synctest.Wait()
+		n.log.decides(0, always(refuse))
 		n.depose()
 		synctest.Wait()
 		if stop.aborted.Load() == 0 {
 			t.Error("the script was not stopped")
 		}
-		runs++
+		n.log.decides(0, nil)
 		n.lead()
 		if a, b := <-script, <-behind; a != "OK" || b != "1" {
 			t.Errorf("got %q and %q, want OK and 1", a, b)
 		}
-		n.expect("ran", "GET script")
+		n.expect("2", "GET script")
 	})
 }

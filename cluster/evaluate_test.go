@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/store"
+)
+
+// together queues pipelines behind an entry in flight, so that they are
+// evaluated as one batch in this order, and returns their replies.
+func (n *testNode) together(lines ...string) []string {
+	n.t.Helper()
+	n.log.decides(10*ms, once(commitSlowly))
+	blocker := n.start("SET blocker x")
+	synctest.Wait()
+	var waiting []<-chan string
+	for _, line := range lines {
+		waiting = append(waiting, n.start(strings.Split(line, "; ")...))
+		synctest.Wait()
+	}
+	<-blocker
+	n.log.decides(0, nil)
+	var replies []string
+	for _, w := range waiting {
+		replies = append(replies, <-w)
+	}
+	return replies
+}
+
+func (n *testNode) expectTogether(want []string, lines ...string) {
+	n.t.Helper()
+	got := n.together(lines...)
+	for i, line := range lines {
+		if got[i] != want[i] {
+			n.t.Errorf("%s: got %q, want %q", line, got[i], want[i])
+		}
+	}
+}
+
+// badCommands misbehave.
+var badCommands = []store.Command{
+	{Name: "panic", Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		c.SetString(0, []byte("panic"), "half done", 0)
+		panic("a bug in a handler")
+	}},
+	// fill key megabytes
+	{Name: "fill", Arity: 3, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		n, _ := store.ParseInt(c.Args[2])
+		c.SetString(0, c.Args[1], strings.Repeat("x", int(n)<<20), 0)
+		return store.OK
+	}},
+}
+
+// A bug in one handler costs its own client an error and nobody else anything.
+func TestPanicCostsOnlyItsRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, badCommands...)
+		n.lead()
+		n.expectTogether([]string{"1", "-ERR -ERR -ERR", "2", "-ERR", "3"},
+			"INCR counter", "INCR counter; PANIC; INCR counter", "INCR counter", "PANIC", "INCR counter")
+		n.expect("3 nil", "GET counter", "GET panic")
+		n.expect("-ERR", "PANIC")
+		n.expect("4", "INCR counter")
+	})
+}
+
+// A command that writes more than an entry may hold is refused; one that does
+// not fit beside others gets an entry of its own; nothing else suffers.
+func TestOversizedWriteSets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, badCommands...)
+		n.lead()
+		n.expectTogether([]string{"1", "-ERR", "2", "OK", "3", "OK", "4", "-ERR -ERR", "5"},
+			"INCR counter", "FILL huge 65", "INCR counter", "FILL a 40", "INCR counter", "FILL b 40", "INCR counter",
+			"INCR counter; FILL huge 65", "INCR counter")
+		n.expect("5 41943040 41943040 0", "GET counter", "STRLEN a", "STRLEN b", "EXISTS huge")
+		n.log.set(func(l *fakeLog) {
+			for i, p := range l.proposals {
+				if len(p.Writes) > maxEntryBytes+100 {
+					t.Errorf("proposal %d has %d bytes", i, len(p.Writes))
+				}
+			}
+		})
+	})
+}
+
+// Many expired keys with long names fill an entry; requests must not wait
+// until all of them are deleted.
+func TestMassExpiryDoesNotStarveRequests(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		long := strings.Repeat("n", 100)
+		for i := range 30 {
+			var lines []string
+			for j := range 1000 {
+				lines = append(lines, "SET "+long+string(rune('A'+i))+string(rune(0x4e00+j))+" v PX 1000")
+			}
+			n.do(lines...)
+		}
+		n.log.decides(1500*ms, once(commitSlowly))
+		n.expect("OK", "SET blocker x") // meanwhile all of them expire
+		n.log.decides(10*ms, always(commitSlowly))
+		start := time.Now()
+		n.expect("1", "INCR counter")
+		if took := time.Since(start); took > 30*ms {
+			t.Errorf("a request waited %v behind expired keys", took)
+		}
+	})
+}
+
+// script sleeps for a number of seconds and then counts its run.
+var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
+	n, _ := store.ParseInt(c.Args[1])
+	time.Sleep(time.Duration(n) * time.Second)
+	c.SetString(0, []byte("ran"), c.Arg(1), 0)
+	return store.OK
+}}
+
+// Whoever waits for a script that runs for longer than the threshold is told
+// BUSY, and nothing of theirs is executed: those in its own batch, those in
+// the queue, and those that come later.
+func TestBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, scriptCommand)
+		n.lead()
+		start := time.Now()
+		n.log.decides(10*ms, once(commitSlowly))
+		blocker := n.start("SET blocker x")
+		synctest.Wait()
+		before := n.start("INCR counter")
+		synctest.Wait()
+		script := n.start("SCRIPT 8")
+		synctest.Wait()
+		inBatch := n.start("INCR counter", "INCR counter")
+		synctest.Wait()
+		<-blocker
+		synctest.Wait()
+		queued := n.start("INCR counter")
+		if n.Busy() {
+			t.Error("busy before the threshold")
+		}
+		if got := <-inBatch; got != "-BUSY -BUSY" {
+			t.Errorf("in the script's batch: %q", got)
+		}
+		if took := time.Since(start); took < 5*time.Second || took > 5100*ms {
+			t.Errorf("told after %v, want the threshold", took)
+		}
+		if got := <-queued; got != "-BUSY" {
+			t.Errorf("in the queue: %q", got)
+		}
+		if !n.Busy() {
+			t.Error("not busy")
+		}
+		n.expect("-BUSY", "INCR counter")
+		if got := <-before; got != "1" {
+			t.Errorf("before the script: %q", got)
+		}
+		if got := <-script; got != "OK" {
+			t.Errorf("the script itself: %q", got)
+		}
+		if n.Busy() {
+			t.Error("still busy")
+		}
+		n.expect("2 8", "INCR counter", "GET ran")
+	})
+}
+
+// A script in time, and two scripts that are only together too long, make
+// nobody busy; the threshold can be changed while the node runs.
+func TestNotBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, scriptCommand)
+		n.lead()
+		n.expectTogether([]string{"OK OK", "1"}, "SCRIPT 4; SCRIPT 4", "INCR counter")
+		n.SetBusyThreshold(time.Second)
+		n.expectTogether([]string{"OK OK", "-BUSY"}, "SCRIPT 1; SCRIPT 4", "INCR counter")
+		n.expect("1", "GET counter")
+	})
+}
+
+// If a batch is evaluated again, those who were told BUSY stay out of it.
+func TestBusyInABatchThatIsEvaluatedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, append(badCommands, scriptCommand)...)
+		n.lead()
+		n.expectTogether([]string{"1", "-ERR -ERR", "-BUSY", "-BUSY"},
+			"INCR counter", "SCRIPT 6; PANIC", "INCR counter", "INCR counter")
+		n.expect("1 nil", "GET counter", "GET ran")
+		n.expectTogether([]string{"2", "OK OK", "-BUSY"}, "INCR counter", "FILL a 40; SCRIPT 6", "INCR counter")
+		n.expectTogether([]string{"OK", "OK OK", "-BUSY"}, "FILL b 40", "FILL c 40; SCRIPT 6", "INCR counter")
+		n.expect("2 6", "GET counter", "GET ran")
+	})
+}

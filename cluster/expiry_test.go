@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/store"
+)
+
+// expired returns how many keys the log has deleted at their deadline.
+func (n *testNode) expired() (count uint64) {
+	n.fsm.View(func(s *store.Store, _ uint64) { count = s.Expired() })
+	return count
+}
+
+// A key that nobody touches is deleted within 100 ms of its deadline, not
+// before it, and at no cost while there is nothing to delete.
+func TestActiveExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK OK OK", "SET a v PX 700", "SET b v PX 700", "SET c v PX 1700")
+		for _, step := range []struct {
+			sleep time.Duration
+			want  uint64
+		}{{699 * ms, 0}, {100 * ms, 2}, {899 * ms, 2}, {100 * ms, 3}} {
+			time.Sleep(step.sleep)
+			if got := n.expired(); got != step.want {
+				t.Errorf("%d keys deleted, want %d", got, step.want)
+			}
+		}
+		proposals, _ := n.log.count()
+		time.Sleep(time.Hour)
+		if after, _ := n.log.count(); after != proposals {
+			t.Errorf("%d entries in an hour without keys", after-proposals)
+		}
+	})
+}
+
+// While a deadline is pending the leader logs the time once a second; without
+// one it logs nothing.
+func TestStamps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET plain v")
+		before, _ := n.log.count()
+		time.Sleep(time.Hour)
+		if after, _ := n.log.count(); after != before {
+			t.Errorf("%d entries in an idle hour without deadlines", after-before)
+		}
+		n.expect("OK", "SET lock v PX 3600000")
+		before, _ = n.log.count()
+		time.Sleep(100 * time.Second)
+		if after, _ := n.log.count(); after-before < 99 || after-before > 101 {
+			t.Errorf("%d stamps in 100 s with a deadline pending", after-before)
+		}
+		n.log.set(func(l *fakeLog) {
+			last := l.proposals[len(l.proposals)-1]
+			if age := n.clock.now().Lease - last.Lease; age > 1001 || len(last.Writes) != 0 {
+				t.Errorf("the last stamp is %d ms old and has %d bytes of writes", age, len(last.Writes))
+			}
+		})
+	})
+}
+
+// Reads that keep the leader busy all the time must not keep it from logging
+// the time.
+func TestStampsUnderReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET lock v PX 3600000")
+		n.log.set(func(l *fakeLog) { l.verify = func() error { time.Sleep(ms); return nil } })
+		stop := make(chan struct{})
+		defer close(stop)
+		for range 3 { // so many that one always waits
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						n.Submit(n.call("GET lock"), nil)
+					}
+				}
+			}()
+		}
+		before, reads := n.log.count()
+		time.Sleep(10 * time.Second)
+		after, readsAfter := n.log.count()
+		if after-before < 9 || after-before > 11 {
+			t.Errorf("%d stamps in 10 s of reads (%d batches)", after-before, readsAfter-reads)
+		}
+	})
+}
+
+// alive reports whether a key can be seen, without a request of its own.
+func (n *testNode) alive(key string) bool { return n.do("EXISTS "+key) == "1" }
+
+// A lease counts from the reply: however long the log took, its holder has the
+// whole TTL, and a millisecond or two later it is over.
+func TestLeaseCountsFromTheReply(t *testing.T) {
+	for _, late := range []time.Duration{0, 3 * ms, 250 * ms, 2000 * ms} {
+		t.Run(late.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t)
+				n.lead()
+				time.Sleep(337 * time.Microsecond)
+				n.log.decides(late, once(commitSlowly))
+				n.expect("OK", "SET lock v NX PX 1000")
+				time.Sleep(999*ms + 990*time.Microsecond)
+				if !n.alive("lock") {
+					t.Error("the lease ended before its time")
+				}
+				if n.expired() != 0 {
+					t.Error("deleted before its time")
+				}
+				time.Sleep(3 * ms)
+				if n.alive("lock") {
+					t.Error("the lease did not end")
+				}
+				time.Sleep(100 * ms)
+				if n.expired() != 1 {
+					t.Error("not deleted within 100 ms")
+				}
+			})
+		})
+	}
+}
+
+// The next leader honours every lease as long as the last one would have,
+// although it does not know how late replies were: a slow log, and a slow
+// script in the same batch.
+func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
+	t.Run("slow log", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t)
+			n.lead()
+			n.log.decides(2*time.Second, once(commitSlowly))
+			n.expect("OK", "SET lock v NX PX 1000")
+			n.expect("OK", "SET later v") // with a stamp that is not late
+			n.mustKeep("lock", 999*ms)
+		})
+	})
+	t.Run("slow script", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t, scriptCommand)
+			n.lead()
+			n.expectTogether([]string{"OK", "OK"}, "SET lock v NX PX 3000", "SCRIPT 2")
+			n.mustKeep("lock", 2999*ms)
+		})
+	})
+}
+
+// mustKeep changes the leader and checks that a key lives for d from now.
+func (n *testNode) mustKeep(key string, d time.Duration) {
+	n.t.Helper()
+	replied := time.Now()
+	n.depose()
+	synctest.Wait()
+	n.lead()
+	time.Sleep(time.Until(replied.Add(d)))
+	if !n.alive(key) {
+		n.t.Errorf("%s was gone less than %v after the reply", key, d)
+	}
+	time.Sleep(10 * time.Second)
+	if n.alive(key) {
+		n.t.Errorf("%s lives for ever", key)
+	}
+}
+
+// The time without a leader does not count; time under one does.
+func TestFailoverLengthensLeasesByTheLeaderlessTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET lock v PX 1000")
+		time.Sleep(400 * ms)
+		n.depose()
+		n.log.set(func(l *fakeLog) { l.contact = time.Now() })
+		time.Sleep(5 * time.Second) // nobody leads
+		n.lead()
+		time.Sleep(590 * ms)
+		if !n.alive("lock") {
+			t.Error("the time without a leader was counted")
+		}
+		time.Sleep(20 * ms)
+		if n.alive("lock") {
+			t.Error("the time before the election was not counted")
+		}
+	})
+}
+
+// On an ephemeral node, too, time passes under load.
+func TestEphemeralNodeExpiresUnderLoad(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		table := store.NewTable(store.Commands())
+		cfg := Default()
+		cfg.Ephemeral, cfg.Table, cfg.Time, cfg.Logger = true, table, NewSystemTime(), slog.New(slog.DiscardHandler)
+		node, err := Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close()
+		n := &testNode{Node: node, t: t, table: table}
+		n.expect("OK", "SET lock v PX 500")
+		start := time.Now()
+		for n.alive("lock") {
+			n.do("INCR counter")
+			time.Sleep(130 * time.Microsecond)
+			if time.Since(start) > time.Second {
+				t.Fatal("the lease has not ended")
+			}
+		}
+		if took := time.Since(start); took < 500*ms || took > 510*ms {
+			t.Errorf("the lease ended after %v", took)
+		}
+		n.expect("OK", "SET lock v PX 500")
+		time.Sleep(600 * ms)
+		if s := node.Status(); s.Expired != 2 || s.Keys[0] != 1 {
+			t.Errorf("%d keys left, %d expired", s.Keys[0], s.Expired)
+		}
+	})
+}
+
+// TTLs up to the largest that clients use neither overflow nor expire.
+func TestHugeTTL(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET lock v NX PX 2700000000000000")
+		time.Sleep(time.Hour)
+		n.expect("2699999996400000 v", "PTTL lock", "GET lock")
+	})
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockstep/cluster"
+	"lockstep/conformance/transcript"
+	"lockstep/store"
+)
+
+// show prints an argument tree in one line.
+func show(args []argument) string {
+	var words []string
+	for _, a := range args {
+		w := a.name + ":" + a.kind
+		if a.token != "" {
+			w = a.token + "=" + w
+		}
+		if len(a.args) > 0 {
+			w += "(" + show(a.args) + ")"
+		}
+		if a.optional {
+			w += "?"
+		}
+		if a.multiple {
+			w += "+"
+		}
+		words = append(words, w)
+	}
+	return strings.Join(words, " ")
+}
+
+func TestParseUsage(t *testing.T) {
+	for _, c := range []struct{ usage, want string }{
+		{"", ""},
+		{"key value", "key:key value:string"},
+		{"key [key ...]", "key:key+"},
+		{"[channel [channel ...]]", "channel:string?+"},
+		{"key field value [field value ...]", "key:key field_value:block(field:string value:string)+"},
+		{"numkeys [key [key ...]] [arg [arg ...]]", "numkeys:integer key:key?+ arg:string?+"},
+		{"[NX | XX] [GET]", "nx_xx:oneof(NX=nx:pure-token XX=xx:pure-token)? GET=get:pure-token?"},
+		{"[EX seconds | KEEPTTL]", "seconds_keepttl:oneof(EX=seconds:integer KEEPTTL=keepttl:pure-token)?"},
+		{"<ON | OFF>", "on_off:oneof(ON=on:pure-token OFF=off:pure-token)"},
+		{"[TYPE <A | B>] [ID client-id [client-id ...]]",
+			"TYPE=a_b:oneof(A=a:pure-token B=b:pure-token)? ID=client-id:integer?+"},
+		{"key [count [WITHVALUES]]", "key:key count_withvalues:block(count:integer WITHVALUES=withvalues:pure-token?)?"},
+		{"<a | [B b]> ...", "a_b:oneof(a:string B=b:string?)+"},
+	} {
+		args, err := parseUsage(c.usage)
+		if got := show(args); err != nil || got != c.want {
+			t.Errorf("%q: %s, %v; want %s", c.usage, got, err, c.want)
+		}
+	}
+	for _, usage := range []string{"[a", "a]", "<a | b", "...", "a > b"} {
+		if args, err := parseUsage(usage); err == nil {
+			t.Errorf("%q was taken for %s", usage, show(args))
+		}
+	}
+}
+
+// TestRows: every command of the server is described and has a handler, and
+// every usage of any package can be read.
+func TestRows(t *testing.T) {
+	ts := newTestServer(t, nil)
+	check := func(c *store.Command) {
+		if _, err := parseUsage(c.Usage); err != nil {
+			t.Errorf("%s: %v", c.FullName(), err)
+		}
+		if c.Arity == 0 || c.Group == "" || c.Since == "" || c.Summary == "" {
+			t.Errorf("%s: its row is incomplete", c.FullName())
+		}
+		container := len(c.Sub) > 0 && c.Arity < -1
+		if ts.handlers[c] == nil && c.Run == nil && !container {
+			t.Errorf("%s: nobody answers it", c.FullName())
+		}
+	}
+	for _, cmd := range ts.table.All() {
+		check(cmd)
+		for i := range cmd.Sub {
+			check(&cmd.Sub[i])
+		}
+	}
+}
+
+// ask sends a command and returns the reply.
+func (c *client) ask(args ...string) transcript.Value {
+	c.t.Helper()
+	c.send(array(args...))
+	v, err := transcript.ReadValue(bufio.NewReader(c.conn))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
+}
+
+func TestInfo(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.Port = 6379 })
+	c := ts.dial(t)
+	c.ask("SET", "k", "v", "EX", "100")
+	c.ask("GET")
+	c.ask("HGET", "k", "f")
+	c.ask("NOSUCH")
+	text := c.ask("INFO", "everything").Text
+	for _, line := range []string{
+		"redis_version:" + store.RedisVersion, "redis_mode:standalone", "run_id:" + ts.cfg.RunID, "tcp_port:6379",
+		"connected_clients:1", "blocked_clients:0", "maxclients:10000", "loading:0", "aof_enabled:0",
+		"total_connections_received:1", "total_commands_processed:2", "total_error_replies:3",
+		"role:master", "connected_slaves:0", "cluster_enabled:0", "db0:keys=1,expires=1,avg_ttl=0",
+		"cmdstat_get:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0",
+		"cmdstat_hget:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1",
+		"errorstat_ERR:count=2", "errorstat_WRONGTYPE:count=1", "# Modules",
+	} {
+		if !strings.Contains(text, line+"\r\n") {
+			t.Errorf("INFO has no line %q", line)
+		}
+	}
+	c.ask("CONFIG", "RESETSTAT")
+	if text := c.ask("INFO", "stats", "errorstats").Text; !strings.Contains(text, "total_error_replies:0\r\n") || strings.Contains(text, "errorstat_") {
+		t.Errorf("after RESETSTAT: %s", text)
+	}
+}
+
+// TestFollower: a node that does not lead says where the leader is.
+func TestFollower(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	ts.fake.elect("n2", "192.0.2.7:6380")
+	text := c.ask("INFO", "replication").Text
+	want := "role:slave\r\nmaster_host:192.0.2.7\r\nmaster_port:6380\r\nmaster_link_status:up\r\n"
+	if !strings.Contains(text, want) || !strings.Contains(text, "connected_slaves:0\r\n") {
+		t.Errorf("INFO replication: %q", text)
+	}
+	c.do("ROLE", "*5\r\n$5\r\nslave\r\n$9\r\n192.0.2.7\r\n:6380\r\n$9\r\nconnected\r\n:0\r\n")
+	if hello := strings.Join(c.ask("HELLO").Lines(), " "); !strings.Contains(hello, `$"role"   $"replica"`) {
+		t.Errorf("HELLO: %s", hello)
+	}
+	ts.fake.elect("", "")
+	c.do("ROLE", "*5\r\n$5\r\nslave\r\n$0\r\n\r\n:0\r\n$7\r\nconnect\r\n:0\r\n")
+	ts.fake.elect("n1", "127.0.0.1:6379")
+	c.do("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n")
+}
+
+func (f *fakeBackend) elect(id, addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leader, f.addr = id, addr
+}
+
+func TestLockstepCommands(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.ask("HELLO", "3")
+	status := c.ask("LOCKSTEP", "STATUS")
+	got := map[string]string{}
+	for i := 0; i+1 < len(status.Elems); i += 2 {
+		got[status.Elems[i].Text] = status.Elems[i+1].Text
+	}
+	for k, want := range map[string]string{"id": "n1", "role": "leader", "leader": "n1", "term": "3", "state-hash": "0123456789abcdef", "clients": "1"} {
+		if status.Type != '%' || got[k] != want {
+			t.Errorf("status: %s is %q, want %q", k, got[k], want)
+		}
+	}
+	members := c.ask("LOCKSTEP", "MEMBERS")
+	if len(members.Elems) != 2 || members.Elems[1].Elems[1].Text != "n2" {
+		t.Errorf("members: %q", members.Lines())
+	}
+	c.do("LOCKSTEP TRANSFER n2", "+OK\r\n")
+	c.do("LOCKSTEP TRANSFER", "+OK\r\n")
+	c.do("LOCKSTEP TRANSFER n9", fmt.Sprintf("-ERR %v\r\n", cluster.ErrNoSuchMember))
+	c.do("LOCKSTEP SNAPSHOT", "+OK\r\n")
+	c.do("SAVE", "+OK\r\n")
+	if n := ts.fake.snapshots.Load(); n != 2 {
+		t.Errorf("%d snapshots", n)
+	}
+	c.do("LOCKSTEP NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try LOCKSTEP HELP.\r\n")
+}
+
+// TestScriptsCallLocalCommands: what a script may call without the log.
+func TestScriptsCallLocalCommands(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.ask("SET", "k", "v")
+	if v := c.ask("EVAL", "return redis.call('info', 'keyspace', 'replication')", "0"); !strings.Contains(v.Text, "db0:keys=1,") || !strings.Contains(v.Text, "role:master") {
+		t.Errorf("INFO in a script: %q", v.Text)
+	}
+	c.do(`EVAL "return redis.call('command', 'getkeys', 'get', 'a')" 0`, "*1\r\n$1\r\na\r\n")
+	c.do(`EVAL "return #redis.call('time')" 0`, ":2\r\n")
+	c.do(`EVAL "return redis.call('ping', 'x')" 0`, "$1\r\nx\r\n")
+	if v := c.ask("EVAL", "return redis.call('client', 'id')", "0"); v.Type != '-' {
+		t.Errorf("CLIENT ID in a script: %q", v.Lines())
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	good := Default()
+	good.Clock = newFake(good.Hub).clock
+	if err := good.Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	bad := Config{RunID: "x", MaxClients: 0, Timeout: -1, TCPKeepAlive: -1, BusyReplyThreshold: -1, EnableDebugCommand: "maybe", NotifyKeyspaceEvents: "Q"}
+	err := bad.Validate()
+	for _, word := range []string{"node id", "clock", "logger", "hub", "run id", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len",
+		"client-query-buffer-limit", "busy-reply-threshold", "enable-debug-command", "notify-keyspace-events"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("nothing about %s in: %v", word, err)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"math"
+	"testing"
+
+	"lockstep/store"
+)
+
+func TestEncode(t *testing.T) {
+	of := func(k store.Kind, elems ...store.Reply) store.Reply { return store.Reply{Kind: k, Elems: elems} }
+	for _, c := range []struct {
+		name         string
+		reply        store.Reply
+		resp2, resp3 string
+	}{
+		{"none", of(store.None), "", ""},
+		{"null", store.Nil, "$-1\r\n", "_\r\n"},
+		{"null array", of(store.NullArray), "*-1\r\n", "_\r\n"},
+		{"status", store.OK, "+OK\r\n", "+OK\r\n"},
+		{"error", store.Err("ERR no"), "-ERR no\r\n", "-ERR no\r\n"},
+		{"error in lines", store.Err("ERR a\r\nb\nc\r\n"), "-ERR a  b c\r\n", "-ERR a  b c\r\n"},
+		{"integer", store.Int(math.MinInt64), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"},
+		{"bulk", store.Str("a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"},
+		{"empty bulk", store.Str(""), "$0\r\n\r\n", "$0\r\n\r\n"},
+		{"array", store.List(store.One, store.Nil), "*2\r\n:1\r\n$-1\r\n", "*2\r\n:1\r\n_\r\n"},
+		{"empty array", store.List(), "*0\r\n", "*0\r\n"},
+		{"map", store.MapOf(store.Str("a"), store.One), "*2\r\n$1\r\na\r\n:1\r\n", "%1\r\n$1\r\na\r\n:1\r\n"},
+		{"set", of(store.Set, store.One), "*1\r\n:1\r\n", "~1\r\n:1\r\n"},
+		{"push", of(store.Push, store.Str("a")), "*1\r\n$1\r\na\r\n", ">1\r\n$1\r\na\r\n"},
+		{"double", store.Float(1.5), "$3\r\n1.5\r\n", ",1.5\r\n"},
+		{"integral double", store.Float(3), "$1\r\n3\r\n", ",3\r\n"},
+		{"infinite", store.Float(math.Inf(-1)), "$4\r\n-inf\r\n", ",-inf\r\n"},
+		{"not a number", store.Float(math.NaN()), "$3\r\nnan\r\n", ",nan\r\n"},
+		{"true", store.Reply{Kind: store.Bool, Int: 1}, ":1\r\n", "#t\r\n"},
+		{"false", store.Reply{Kind: store.Bool}, ":0\r\n", "#f\r\n"},
+		{"big number", store.Reply{Kind: store.BigNumber, Str: "123"}, "$3\r\n123\r\n", "(123\r\n"},
+		{"text", store.Text("hi"), "$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"},
+		{"several", of(store.Multi, store.One, store.OK), ":1\r\n+OK\r\n", ":1\r\n+OK\r\n"},
+		{"nested", store.List(store.List(store.MapOf(store.Str("a"), of(store.Set)))),
+			"*1\r\n*1\r\n*2\r\n$1\r\na\r\n*0\r\n", "*1\r\n*1\r\n%1\r\n$1\r\na\r\n~0\r\n"},
+	} {
+		if got := string(appendReply(nil, &c.reply, 2)); got != c.resp2 {
+			t.Errorf("%s in RESP2: %q, want %q", c.name, got, c.resp2)
+		}
+		if got := string(appendReply(nil, &c.reply, 3)); got != c.resp3 {
+			t.Errorf("%s in RESP3: %q, want %q", c.name, got, c.resp3)
+		}
+	}
+}

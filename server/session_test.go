@@ -1,0 +1,318 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/conformance/transcript"
+	"lockstep/store"
+)
+
+// pipe connects a client over a pipe: nothing is buffered in between, so a
+// client that does not read stops the server's writes. wrap may change what
+// the server sees.
+func (ts *testServer) pipe(t *testing.T, wrap func(net.Conn) net.Conn) *client {
+	t.Helper()
+	here, there := net.Pipe()
+	if wrap != nil {
+		there = wrap(there)
+	}
+	done := make(chan error, 1)
+	go func() { done <- ts.ServeConn(there) }()
+	t.Cleanup(func() {
+		_ = here.Close()
+		if err := <-done; err != nil {
+			t.Errorf("ServeConn: %v", err)
+		}
+	})
+	return &client{t: t, conn: here}
+}
+
+// countedConn counts writes.
+type countedConn struct {
+	net.Conn
+	writes *atomic.Int32
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+func TestPipelineIsOneUnit(t *testing.T) {
+	ts := newTestServer(t, nil)
+	var writes atomic.Int32
+	c := ts.pipe(t, func(n net.Conn) net.Conn { return countedConn{n, &writes} })
+	c.send(array("SET", "a", "1") + array("INCR", "a") + array("GET", "a"))
+	c.expect("+OK\r\n:2\r\n$1\r\n2\r\n")
+	c.send(array("INCR", "a") + array("PING") + array("NOSUCH") + array("INCR", "a") + array("INCR", "a"))
+	c.expect(":3\r\n+PONG\r\n-ERR unknown command 'NOSUCH', with args beginning with: \r\n:4\r\n:5\r\n")
+	if got, want := ts.fake.batch, []int{3, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("submissions of %v commands, want %v", got, want)
+	}
+	if n := writes.Load(); n != 2 {
+		t.Errorf("%d writes for 2 pipelines", n)
+	}
+}
+
+func TestLargeArguments(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	for _, size := range []int{16 << 10, 16<<10 + 1, 1 << 20, 5 << 20} {
+		v := strings.Repeat("x", size)
+		c.send(array("SET", "k", v) + array("GET", "k") + array("PING"))
+		c.expect("+OK\r\n" + bulk(v) + "+PONG\r\n")
+	}
+}
+
+// TestFramesStayWhole has one client that gets messages and replies at the
+// same time.
+func TestFramesStayWhole(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	const messages = 2000
+	c.send("HELLO 3\r\nSUBSCRIBE ch\r\n")
+	r := bufio.NewReader(c.conn)
+	for range 2 {
+		if _, err := transcript.ReadValue(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() {
+		for i := range messages {
+			ts.hub.Publish(store.Channel, "ch", fmt.Sprintf("%d %s", i, strings.Repeat("m", i%300)))
+		}
+	}()
+	go func() {
+		for range messages / 10 {
+			if _, err := c.conn.Write([]byte(strings.Repeat(array("ECHO", "reply"), 10))); err != nil {
+				return
+			}
+		}
+	}()
+	next, replies := 0, 0
+	for next < messages || replies < messages {
+		v, err := transcript.ReadValue(r)
+		if err != nil {
+			t.Fatalf("after %d messages and %d replies: %v", next, replies, err)
+		}
+		switch {
+		case v.Type == '$' && v.Text == "reply":
+			replies++
+		case v.Type == '>' && strings.HasPrefix(v.Elems[2].Text, fmt.Sprintf("%d ", next)):
+			next++
+		default:
+			t.Fatalf("after %d messages and %d replies: %q", next, replies, v.Lines())
+		}
+	}
+}
+
+// TestSlowSubscriber: a subscriber that does not read is cut off at the hard
+// limit, and nobody waits for it.
+func TestSlowSubscriber(t *testing.T) {
+	ts := newTestServer(t, nil)
+	slow, other := ts.pipe(t, nil), ts.dial(t)
+	slow.send("SUBSCRIBE ch\r\n")
+	slow.expect("*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+	other.do("CONFIG SET client-output-buffer-limit \"pubsub 1mb 0 0\"", "+OK\r\n")
+	for ts.hub.count(subChannel, "ch") == 1 && ts.stats.outputLimit.Load() == 0 {
+		other.send(array("PUBLISH", "ch", strings.Repeat("x", 100_000)))
+		buf := make([]byte, 4)
+		if _, err := other.conn.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow.expectGone()
+	ts.await(func() bool { return ts.hub.count(subChannel, "ch") == 0 })
+	other.do("PUBLISH ch x", ":0\r\n")
+}
+
+// TestSoftLimit: less than the hard limit is tolerated for a time.
+func TestSoftLimit(t *testing.T) {
+	ts := newTestServer(t, nil)
+	slow, other := ts.pipe(t, nil), ts.dial(t)
+	slow.send("SUBSCRIBE ch\r\n")
+	slow.expect("*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+	other.do("CONFIG SET client-output-buffer-limit \"pubsub 10mb 1kb 60\"", "+OK\r\n")
+	ts.hub.Publish(store.Channel, "ch", strings.Repeat("x", 5000))
+	ts.fake.advance(59 * time.Second)
+	ts.checkClients(ts.fake.clock())
+	if n := ts.stats.outputLimit.Load(); n != 0 {
+		t.Fatalf("%d clients cut off after 59 seconds", n)
+	}
+	ts.fake.advance(2 * time.Second)
+	ts.checkClients(ts.fake.clock())
+	if n := ts.stats.outputLimit.Load(); n != 1 {
+		t.Fatalf("%d clients cut off after 61 seconds, want 1", n)
+	}
+	slow.expectGone()
+}
+
+// expectGone reads until the connection ends, whatever comes before that.
+func (c *client) expectGone() {
+	c.t.Helper()
+	deadline := time.AfterFunc(10*time.Second, func() { _ = c.conn.Close() })
+	defer deadline.Stop()
+	buf := make([]byte, 1<<20)
+	for {
+		if _, err := c.conn.Read(buf); err != nil {
+			break
+		}
+	}
+	if !deadline.Stop() {
+		c.t.Fatal("the connection stays open")
+	}
+}
+
+// await waits for something that another goroutine is about to bring about.
+func (ts *testServer) await(done func() bool) {
+	for !done() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestIdleClients(t *testing.T) {
+	ts := newTestServer(t, nil)
+	idle, busy, listening := ts.dial(t), ts.dial(t), ts.dial(t)
+	idle.do("CONFIG SET timeout 10", "+OK\r\n")
+	busy.do("PING", "+PONG\r\n")
+	listening.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+	ts.fake.advance(6 * time.Second)
+	busy.do("PING", "+PONG\r\n")
+	ts.fake.advance(6 * time.Second)
+	ts.checkClients(ts.fake.clock())
+	idle.expectClosed()
+	busy.do("PING", "+PONG\r\n")
+	listening.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+}
+
+func TestMaxClients(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.MaxClients = 2 })
+	a, b := ts.dial(t), ts.dial(t)
+	a.do("PING", "+PONG\r\n")
+	b.do("PING", "+PONG\r\n")
+	c := ts.dial(t)
+	c.expect("-ERR max number of clients reached\r\n")
+	c.expectClosed()
+	b.do("QUIT", "+OK\r\n")
+	b.expectClosed()
+	ts.await(func() bool { return ts.clients() == 1 })
+	ts.dial(t).do("PING", "+PONG\r\n")
+}
+
+// farConn comes from another machine.
+type farConn struct{ net.Conn }
+
+func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 5000} }
+
+func TestProtectedMode(t *testing.T) {
+	far := func(c net.Conn) net.Conn { return farConn{c} }
+	ts := newTestServer(t, nil)
+	c := ts.pipe(t, far)
+	c.expect("-" + string(errDenied) + "\r\n")
+	c.expectClosed()
+	near := ts.dial(t)
+	near.do("CONFIG SET requirepass secret", "+OK\r\n")
+	c = ts.pipe(t, far)
+	c.do("PING", "-NOAUTH Authentication required.\r\n")
+	c.do("AUTH secret", "+OK\r\n")
+	near.do("CONFIG SET requirepass \"\" protected-mode no", "+OK\r\n")
+	ts.pipe(t, far).do("PING", "+PONG\r\n")
+}
+
+func TestBusy(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	ts.fake.busy.Store(true)
+	busy := "-" + string(errBusy) + "\r\n"
+	c.do("PING", busy)
+	c.do("GET k", busy)
+	c.do("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: \r\n")
+	c.do("AUTH default x", "+OK\r\n")
+	c.do("SCRIPT KILL", "+OK\r\n")
+	if n := ts.fake.kills.Load(); n != 1 {
+		t.Errorf("KillScript was called %d times", n)
+	}
+	c.do("RESET", "+RESET\r\n")
+	ts.fake.busy.Store(false)
+	c.do("PING", "+PONG\r\n")
+	c.do("CONFIG SET busy-reply-threshold 250", "+OK\r\n")
+	if d := time.Duration(ts.fake.threshold.Load()); d != 250*time.Millisecond {
+		t.Errorf("the backend's threshold is %v", d)
+	}
+}
+
+// TestShutdown: an idle client goes at once, one whose command is being run
+// gets its reply first.
+func TestShutdown(t *testing.T) {
+	ts := newTestServer(t, nil)
+	idle, working := ts.dial(t), ts.dial(t)
+	idle.do("PING", "+PONG\r\n")
+	working.do("PING", "+PONG\r\n")
+	ts.fake.hold = make(chan struct{})
+	working.send(array("SET", "k", "v"))
+	ts.await(func() bool { return ts.running() == 1 })
+	done := make(chan error, 1)
+	go func() { done <- ts.Shutdown(t.Context()) }()
+	idle.expectClosed()
+	close(ts.fake.hold)
+	working.expect("+OK\r\n")
+	working.expectClosed()
+	if err := <-done; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if _, err := net.Dial("tcp", ts.addr); err == nil {
+		t.Error("the server still accepts connections")
+	}
+}
+
+// running counts sessions with a pipeline in progress.
+func (ts *testServer) running() int {
+	n := 0
+	for _, s := range ts.each() {
+		s.mu.Lock()
+		if s.running {
+			n++
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// TestShutdownCut: when the time is up, what is left is cut.
+func TestShutdownCut(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	ts.fake.hold = make(chan struct{})
+	c.send(array("SET", "k", "v"))
+	ts.await(func() bool { return ts.running() == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- ts.Shutdown(ctx) }()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	c.expectClosed()
+	close(ts.fake.hold)
+	ts.await(func() bool { return ts.clients() == 0 })
+}
+
+func TestShutdownCommand(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	ts := newTestServer(t, func(c *Config) { c.OnShutdown = func() { asked <- struct{}{} } })
+	c := ts.dial(t)
+	c.do("SHUTDOWN SAVE NOSAVE", "-ERR syntax error\r\n")
+	c.send("SHUTDOWN NOSAVE\r\n")
+	<-asked
+	c.expectClosed()
+	newTestServer(t, nil).dial(t).do("SHUTDOWN", "-"+string(errShutdown)+"\r\n")
+}
