@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,9 +78,10 @@ func (a *adversary) disturb(stop <-chan struct{}) {
 		default:
 			a.n.depose()
 			time.Sleep(time.Duration(a.intN(300)) * ms)
+			entries := a.intN(3)
 			a.n.log.set(func(l *fakeLog) {
 				l.settle() // what a majority has is what happened
-				for range a.r.IntN(3) {
+				for range entries {
 					l.otherLeader()
 				}
 			})
@@ -185,7 +187,7 @@ func (a *adversary) check() {
 	if len(totals) < len(a.results)/2 {
 		a.t.Errorf("only %d of %d requests were acknowledged", len(totals), len(a.results))
 	}
-	if knowable := !a.cut && !contains(a.verdicts, commitSlowly); knowable && unknown > 0 {
+	if knowable := !a.cut && !slices.Contains(a.verdicts, commitSlowly); knowable && unknown > 0 {
 		a.t.Errorf("%d requests were told INDETERMINATE although their fate could be known", unknown)
 	}
 	if left := a.n.pending.len(); left > 0 {
@@ -193,33 +195,25 @@ func (a *adversary) check() {
 	}
 }
 
-func contains(list []verdict, v verdict) bool {
-	for _, x := range list {
-		if x == v {
-			return true
-		}
-	}
-	return false
-}
-
 // Each request is executed at most once, answered once, and what its client
 // is told is true, whatever log and links do.
 func TestAdversary(t *testing.T) {
-	for name, a := range map[string]adversary{
-		"a log whose outcome can be known": {verdicts: []verdict{refuse, applyLater, supersedeLater, overtake, forget}},
-		"and links that break":             {verdicts: []verdict{refuse, applyLater, supersedeLater, overtake}, cut: true},
-		"and a disk that stalls":           {verdicts: []verdict{commitSlowly, applyLater, refuse}, cut: true},
+	for _, test := range []struct {
+		name     string
+		verdicts []verdict
+		cut      bool
+	}{
+		{"a log whose outcome can be known", []verdict{refuse, applyLater, supersedeLater, overtake, forget}, false},
+		{"and links that break", []verdict{refuse, applyLater, supersedeLater, overtake}, true},
+		{"and a disk that stalls", []verdict{commitSlowly, applyLater, refuse}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			for seed := range uint64(6) {
-				t.Run(fmt.Sprint(seed), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						a := adversary{t: t, verdicts: a.verdicts, cut: a.cut}
-						a.run(seed)
-					})
+				bubble(t, func(t *testing.T) {
+					a := adversary{t: t, verdicts: test.verdicts, cut: test.cut}
+					a.run(seed)
 				})
 			}
 		})
 	}
 }
-

@@ -98,6 +98,9 @@ func (f *fakeBackend) Status() cluster.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := cluster.Status{ID: "n1", Role: cluster.Leader, LeaderID: f.leader, Term: 3, Applied: f.seq, Commit: f.seq, Sequence: f.seq}
+	if f.leader != "n1" {
+		st.Role = cluster.Follower
+	}
 	st.Scripts, st.Expired = f.store.Scripts(), f.store.Expired()
 	for db := range st.Keys {
 		st.Keys[db], st.Deadlines[db] = f.store.Keys(db)

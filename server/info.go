@@ -207,7 +207,7 @@ func infoStats(srv *Server, f *facts) {
 // so no client waits for one.
 func infoReplication(srv *Server, f *facts) {
 	applied := f.status.Applied
-	if srv.leads() {
+	if f.status.Role == cluster.Leader {
 		f.add("role", "master")
 	} else {
 		host, port, known := srv.leaderAddr()

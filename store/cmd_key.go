@@ -101,7 +101,7 @@ func cmdRenameNX(c *Ctx) Reply { return c.rename(true) }
 // rename replies 1 if it renamed. A key renamed to itself stays as it is.
 func (c *Ctx) rename(onlyNew bool) Reply {
 	key, name := c.Args[1], c.Args[2]
-	if c.LookupWrite(c.DB, key) == nil {
+	if c.Lookup(c.DB, key) == nil {
 		return Err(ErrNoSuchKey)
 	}
 	if bytes.Equal(key, name) || c.LookupWrite(c.DB, name) != nil && onlyNew {

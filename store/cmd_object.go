@@ -63,6 +63,9 @@ func (e *Entry) encoding() string {
 		}
 		return "hashtable"
 	}
+	if e.raw {
+		return "raw"
+	}
 	if _, ok := ParseInt(stringBytes(e.str)); ok {
 		return "int"
 	}

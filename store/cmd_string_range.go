@@ -64,19 +64,16 @@ func cmdAppend(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	old, deadline := "", int64(0)
-	if e != nil {
-		old, deadline = e.str, e.deadline
-		if fault := checkLength(int64(len(old)), int64(len(c.Args[2]))); fault != nil {
-			return *fault
-		}
+	if e == nil {
+		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
+		return Int(int64(len(c.Args[2])))
 	}
-	value := old + bytesToString(c.Args[2])
-	if old == "" {
-		value = c.Arg(2) // the sum with nothing is not a copy
+	old := int64(len(e.str))
+	if fault := checkLength(old, int64(len(c.Args[2]))); fault != nil {
+		return *fault
 	}
-	c.SetString(c.DB, c.Args[1], value, deadline)
-	return Int(int64(len(value)))
+	c.Patch(c.DB, c.Args[1], old, bytesToString(c.Args[2]))
+	return Int(old + int64(len(c.Args[2])))
 }
 
 func cmdStrLen(c *Ctx) Reply {
@@ -102,22 +99,19 @@ func cmdSetRange(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	old, deadline := "", int64(0)
+	old := int64(0)
 	if e != nil {
-		old, deadline = e.str, e.deadline
+		old = int64(len(e.str))
 	}
 	patch := c.Args[3]
 	if len(patch) == 0 {
-		return Int(int64(len(old)))
+		return Int(old)
 	}
 	if fault := checkLength(offset, int64(len(patch))); fault != nil {
 		return *fault
 	}
-	value := make([]byte, max(len(old), int(offset)+len(patch)))
-	copy(value, old)
-	copy(value[offset:], patch)
-	c.SetString(c.DB, c.Args[1], bytesToString(value), deadline)
-	return Int(int64(len(value)))
+	c.Patch(c.DB, c.Args[1], offset, bytesToString(patch))
+	return Int(max(old, offset+int64(len(patch))))
 }
 
 func cmdGetRange(c *Ctx) Reply {

@@ -9,7 +9,7 @@ import (
 // Limits of the compact form, the defaults of Redis's
 // hash-max-listpack-entries and hash-max-listpack-value.
 const (
-	compactEntries = 128
+	compactEntries = 512
 	compactValue   = 64
 )
 

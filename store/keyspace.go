@@ -38,6 +38,7 @@ type Entry struct {
 	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
 	typ      Type
 	str      string
+	raw      bool // the string has been changed in place: OBJECT ENCODING shows it
 	fields   *Hash
 }
 

@@ -39,6 +39,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	+------+-------------------------------------------------------------+
 //	| 'D'  | int db: the database of the keys that follow                |
 //	| 'S'  | key head, str value                                         |
+//	| 'R'  | the same, changed in place since it was set                 |
 //	| 'H'  | key head, int compact, int n, n times (str field, str value)|
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'E'  | int expired, int script arrivals: the end                   |
@@ -47,6 +48,7 @@ func (s *Store) Snapshot() *Snapshot {
 const (
 	recDB     = 'D'
 	recString = 'S'
+	recRaw    = 'R'
 	recHash   = 'H'
 	recScript = 'L'
 	recEnd    = 'E'
@@ -94,10 +96,13 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 }
 
 func (w *snapWriter) entry(e *Entry) {
-	if e.typ == TypeString {
-		w.WriteByte(recString)
-	} else {
+	switch {
+	case e.typ == TypeHash:
 		w.WriteByte(recHash)
+	case e.raw:
+		w.WriteByte(recRaw)
+	default:
+		w.WriteByte(recString)
 	}
 	w.str(e.key)
 	w.int(uint64(e.deadline))
@@ -174,7 +179,7 @@ func Restore(in io.Reader) (*Store, error) {
 			} else {
 				r.err = fmt.Errorf("database %d", n)
 			}
-		case recString, recHash:
+		case recString, recRaw, recHash:
 			if e := r.entry(tag); r.err == nil {
 				s.dbs[db].set(e)
 			}
@@ -204,8 +209,8 @@ func (r *snapReader) entry(tag byte) *Entry {
 	key := r.str()
 	e := &Entry{key: key, hash: hashOf(key), typ: TypeString,
 		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
-	if tag == recString {
-		e.str = r.str()
+	if tag != recHash {
+		e.str, e.raw = r.str(), tag == recRaw
 		return e
 	}
 	e.typ, e.fields = TypeHash, &Hash{}

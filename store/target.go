@@ -27,8 +27,31 @@ func setString(t target, db int, key, value string, deadline int64) {
 		t.put(db, e)
 		return
 	}
-	e.typ, e.str, e.fields = TypeString, value, nil
+	e.typ, e.str, e.raw, e.fields = TypeString, value, false, nil
 	t.setDeadline(db, key, deadline)
+}
+
+// patchString overwrites a string from an offset on; the gap before it is
+// filled with zero bytes. The deadline stays. It reports false if the key is
+// not a string.
+func patchString(t target, db int, key string, offset int64, patch string) bool {
+	e := t.mutable(db, key)
+	fresh := e == nil
+	if fresh {
+		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeString}
+	}
+	if e.typ != TypeString || offset < 0 || offset > maxPatch {
+		return false
+	}
+	value := make([]byte, max(int64(len(e.str)), offset+int64(len(patch))))
+	copy(value, e.str)
+	copy(value[offset:], patch)
+	e.str, e.raw = bytesToString(value), true
+	t.stamp(e, fresh, false)
+	if fresh {
+		t.put(db, e)
+	}
+	return true
 }
 
 // hashSet sets a field. It reports false, and does nothing, if the key is not

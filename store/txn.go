@@ -199,6 +199,17 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
+// Patch overwrites a string from an offset on, creating the key or filling the
+// gap with zero bytes. The key must not hold another type.
+func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
+	k := bytesToString(key)
+	t.ws.begin(opPatch, db)
+	t.ws.str(k)
+	t.ws.int(offset)
+	t.ws.str(patch)
+	patchString(t, db, k, offset, patch)
+}
+
 // Delete deletes a key; it must exist.
 func (t *Txn) Delete(db int, key []byte) {
 	t.ws.begin(opDelete, db)

@@ -39,6 +39,7 @@ type op byte
 //	| 12 | as 11, but copy                                             |
 //	| 13 | str sha, str body, int pinned: cache a script               |
 //	| 14 | forget all scripts                                          |
+//	| 15 | str key, int offset, str bytes: overwrite part of a string  |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -55,7 +56,11 @@ const (
 	opCopy
 	opScriptLoad
 	opScriptFlush
+	opPatch
 )
+
+// maxPatch is the largest offset of operation 15.
+const maxPatch = 512 << 20
 
 // WriteSet is a list of primitive writes in encoded form, in order.
 type WriteSet struct {
@@ -200,6 +205,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opScriptLoad:
 		if sha, body, pinned := d.str(), d.str(), d.int(); !d.bad {
 			s.scripts.load(string([]byte(sha)), string([]byte(body)), pinned != 0)
+		}
+	case opPatch:
+		if key, offset, patch := d.str(), d.int(), d.str(); !d.bad {
+			d.bad = !patchString(t, db, key, offset, patch)
 		}
 	case opScriptFlush:
 		s.scripts = newScriptCache()

@@ -23,6 +23,7 @@ type options struct {
 	data, password, protected string
 	logLevel, logFormat       string
 	ephemeral                 bool
+	debugCommand              string
 	failoverWait, scriptLimit time.Duration
 }
 
@@ -42,6 +43,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback without a password")
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
+	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`")
 }

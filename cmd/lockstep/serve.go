@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -51,9 +52,15 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	return runNode(stop, cancel, o, cfg, log)
 }
 
-// runNode starts the parts in order and stops them in reverse.
-func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Config, log *slog.Logger) error {
-	clock := cluster.NewSystemTime()
+// parts are a running node, before it is told to accept clients.
+type parts struct {
+	listener net.Listener
+	node     *cluster.Node
+	server   *server.Server
+}
+
+// assemble makes a node out of its parts and starts it.
+func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
 	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, Log: scriptLog(log)})
 	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
 	engine.Bind(table)
@@ -63,27 +70,39 @@ func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Confi
 	// to be wrong, and nothing has to be undone then.
 	ln, err := net.Listen("tcp", o.listen)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w; stop the process that has it, or choose another port", o.listen, err)
+		return nil, fmt.Errorf("--listen %s: %w; stop the process that has it, or choose another port", o.listen, err)
 	}
-	defer ln.Close()
-
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
 	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
 	node, err := cluster.Open(cfg)
 	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	sc := server.Default()
+	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
+	sc.OnShutdown = shutdown
+	sc.DataDir, sc.Durable = cfg.Data, !cfg.Ephemeral
+	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
+	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
+	if err := sc.Validate(); err != nil {
+		return nil, errors.Join(usageError{err}, ln.Close(), node.Close())
+	}
+	return &parts{listener: ln, node: node, server: server.New(sc, node, table)}, nil
+}
+
+// runNode runs a node and stops its parts in reverse order.
+func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Config, log *slog.Logger) error {
+	p, err := assemble(o, cfg, cluster.NewSystemTime(), log, shutdown)
+	if err != nil {
 		return err
 	}
-	srv, err := newServer(o, cfg, node, table, hub, clock, log, shutdown)
+	web, err := serveHTTP(o.httpListen, p.node, log)
 	if err != nil {
-		return errors.Join(err, node.Close())
-	}
-	web, err := serveHTTP(o.httpListen, node, log)
-	if err != nil {
-		return errors.Join(err, node.Close())
+		return errors.Join(err, p.listener.Close(), p.node.Close())
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }()
-	go announce(stop, node, o, log)
+	go func() { failed <- p.server.Serve(p.listener) }()
+	go announce(stop, p.node, o, log)
 
 	select {
 	case <-stop.Done():
@@ -92,10 +111,10 @@ func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Confi
 	}
 	// Leadership goes first, while this node can still forward what its
 	// clients have sent.
-	node.HandOver()
+	p.node.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	err = errors.Join(err, srv.Shutdown(ctx), node.Close())
+	err = errors.Join(err, p.server.Shutdown(ctx), p.node.Close())
 	if web != nil {
 		err = errors.Join(err, web.Shutdown(ctx))
 	}
@@ -103,19 +122,6 @@ func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Confi
 		log.Info("Stopped")
 	}
 	return err
-}
-
-func newServer(o options, cfg cluster.Config, node *cluster.Node, table *store.Table, hub *server.Hub,
-	clock *cluster.SystemTime, log *slog.Logger, shutdown func()) (*server.Server, error) {
-	sc := server.Default()
-	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
-	sc.OnShutdown = shutdown
-	sc.DataDir, sc.Durable = cfg.Data, !cfg.Ephemeral
-	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
-	if err := sc.Validate(); err != nil {
-		return nil, usageError{err}
-	}
-	return server.New(sc, node, table), nil
 }
 
 // announce says when the node can serve.

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/conformance/transcript"
+)
+
+// movedTime is the machine's clock, moved on by what transcripts ask for.
+type movedTime struct {
+	*cluster.SystemTime
+	moved atomic.Int64
+}
+
+func (m *movedTime) Monotonic() time.Duration {
+	return m.SystemTime.Monotonic() + time.Duration(m.moved.Load())
+}
+
+func (m *movedTime) Wall() time.Time {
+	return m.SystemTime.Wall().Add(time.Duration(m.moved.Load()))
+}
+
+// inProcess is a whole ephemeral node inside the test.
+type inProcess struct {
+	t     *testing.T
+	addr  string
+	clock *movedTime
+}
+
+func (p *inProcess) Dial() (net.Conn, error) { return net.Dial("tcp", p.addr) }
+func (p *inProcess) Advance(d time.Duration) { p.clock.moved.Add(int64(d)) }
+
+// With starts a node of its own for a transcript that needs other settings.
+func (p *inProcess) With(settings [][2]string) (transcript.Target, func(), error) {
+	other, stop := startInProcess(p.t, settings)
+	return other, stop, nil
+}
+
+func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
+	t.Helper()
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", ephemeral: true,
+		failoverWait: time.Second, scriptLimit: 5 * time.Second}
+	for _, kv := range settings {
+		if kv[0] != "enable-debug-command" {
+			t.Fatalf("a transcript needs the setting %s, which this test does not know", kv[0])
+		}
+		o.debugCommand = kv[1]
+	}
+	cfg, err := o.clusterConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := &movedTime{SystemTime: cluster.NewSystemTime()}
+	log := slog.New(slog.DiscardHandler)
+	parts, err := assemble(o, cfg, clock, log, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- parts.server.Serve(parts.listener) }()
+	stop := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := parts.server.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := parts.node.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+	return &inProcess{t: t, addr: parts.listener.Addr().String(), clock: clock}, stop
+}
+
+// notYet are the transcripts of what a later version will have.
+var notYet = map[string]string{
+	"later/":                     "commands that are not here yet (README.md)",
+	"pubsub/keyspace-events.txt": "keyspace notifications are not here yet (README.md)",
+}
+
+// TestTranscripts plays the whole corpus, recorded from redis-server 7.0.15,
+// against a whole node.
+func TestTranscripts(t *testing.T) {
+	root := filepath.Join("..", "..", "conformance", "transcript", "testdata")
+	target, stop := startInProcess(t, nil)
+	defer stop()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".txt" {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		for prefix := range notYet {
+			if strings.HasPrefix(name, prefix) {
+				return nil
+			}
+		}
+		t.Run(name, func(t *testing.T) {
+			src, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := transcript.Parse(name, src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			transcript.Run(t, f, target)
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
