@@ -148,6 +148,9 @@ func (a *adversary) run(seed uint64) {
 	a.n.log.set(func(l *fakeLog) { l.verify = nil })
 	synctest.Wait()
 	a.check()
+	if l := a.b.routes.get().link; l != nil {
+		l.fail()
+	}
 }
 
 // check compares what the clients were told with the state.

@@ -19,10 +19,10 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	var entry []byte
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		b.prev = seq
-		var txn *store.Txn
+		txn := s.begin(st)
 		for again := true; again; {
 			b.requests = b.requests[:0]
-			txn = st.Begin(now, seq+1, store.Env{Grace: s.late.of, Receivers: n.cfg.Receivers})
+			txn.Restart(now, seq+1)
 			txn.ExpireDue(expireLimit)
 			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
@@ -37,6 +37,14 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		entry = e.Append(make([]byte, 0, len(e.Writes)+64))
 	})
 	return b, entry, q
+}
+
+// begin returns a transaction on st; it is the same one as long as the store is.
+func (s *sequencer) begin(st *store.Store) *store.Txn {
+	if s.txn == nil || !s.txn.On(st) {
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.node.cfg.Receivers})
+	}
+	return s.txn
 }
 
 // evaluateOn runs requests on txn and adds them to b. It returns those that are
@@ -109,10 +117,14 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 // runScript runs a command that may take long: when it does, everybody else
 // is told that the server is busy. It sets refused if those behind r were.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) {
-	run := s.scriptStarts(behind)
-	timer := time.AfterFunc(s.node.busyThreshold(), func() { s.setBusy(run) })
+	s.scriptStarts(behind)
+	if s.busyTimer == nil {
+		s.busyTimer = time.AfterFunc(s.node.busyThreshold(), s.setBusy)
+	} else {
+		s.busyTimer.Reset(s.node.busyThreshold())
+	}
 	defer func() {
-		timer.Stop()
+		s.busyTimer.Stop()
 		*refused = s.scriptEnds() || *refused
 	}()
 	r.replies = append(r.replies, ctx.Cmd.Run(ctx))

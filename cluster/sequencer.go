@@ -39,17 +39,21 @@ type sequencer struct {
 	node *Node
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	queue   []*request
-	running bool       // ephemeral: a goroutine runs batches …
-	handed  bool       // … and wants lead's to go on
-	spare   []*request // the other of two queues that take turns
-	behind  []*request // in the present batch, behind the script that runs
-	script  uint64     // odd while a script runs
-	busy    bool       // it has run for longer than the busy threshold
-	closed  bool
-	wake    chan struct{} // has room for one: there is work
-	stamped time.Duration // monotonic time of the last entry
+	mu          sync.Mutex
+	queue       []*request
+	running     bool          // ephemeral: a goroutine runs batches …
+	handed      bool          // … and wants lead's to go on
+	spare       []*request    // the other of two queues that take turns
+	behind      []*request    // in the present batch, behind the script that runs
+	script      uint64        // odd while a script runs …
+	scriptSince time.Duration // … since this monotonic time
+	busy        bool          // it has run for longer than the busy threshold
+	closed      bool
+	wake        chan struct{} // has room for one: there is work
+	stamped     time.Duration // monotonic time of the last entry
+
+	txn       *store.Txn  // used again for every batch
+	busyTimer *time.Timer // runs setBusy
 
 	term     uint64 // of Raft, when the sequencer began
 	late     lateness
@@ -165,14 +169,14 @@ func (s *sequencer) close() {
 	}
 }
 
-// scriptStarts returns a number that names this run of a script. The requests
-// behind it wait for it.
-func (s *sequencer) scriptStarts(behind []*request) uint64 {
+// scriptStarts notes that a script runs, and which requests of the batch come
+// after it.
+func (s *sequencer) scriptStarts(behind []*request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script++
+	s.scriptSince = s.node.cfg.Time.Monotonic()
 	s.behind = behind
-	return s.script
 }
 
 // scriptEnds returns whether the requests behind the script were refused. They
@@ -188,9 +192,10 @@ func (s *sequencer) scriptEnds() (refused bool) {
 
 // setBusy answers everything that waits behind a script that has run for too
 // long, and everything that comes until it ends.
-func (s *sequencer) setBusy(run uint64) {
+func (s *sequencer) setBusy() {
 	s.mu.Lock()
-	if s.script != run {
+	// The timer may have fired for a script that has ended meanwhile.
+	if s.script%2 == 0 || s.node.cfg.Time.Monotonic()-s.scriptSince < s.node.busyThreshold() {
 		s.mu.Unlock()
 		return
 	}
@@ -368,6 +373,13 @@ func (s *sequencer) answerReads(b *batch) bool {
 
 // propose puts the batch into the log and answers it.
 func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
+	if s.node.cfg.Ephemeral {
+		// Nothing to wait for, so nothing can be in doubt.
+		_, err := s.node.cons.Propose(entry)
+		s.stamped = s.node.cfg.Time.Monotonic()
+		b.finish(err)
+		return err == nil
+	}
 	s.node.pending.add(b)
 	// A stalled disk or a lost majority must not hold clients for ever.
 	watchdog := time.AfterFunc(s.node.cfg.FailoverWait, func() { b.finish(errUnknown) })

@@ -50,6 +50,8 @@ func (e *Engine) jsonDecode(L *lua.LState, c *jsonConfig) int {
 	if len(s) >= 2 && (s[0] == 0 || s[1] == 0) {
 		e.throw(L, "JSON parser does not support UTF-16 or UTF-32")
 	}
+	// cjson reads a C string: a zero byte is its end, wherever it stands.
+	s, _, _ = strings.Cut(s, "\x00")
 	e.charge(int64(len(s)))
 	d := &jsonDecoder{e: e, L: L, c: c, s: s}
 	d.next()
@@ -159,12 +161,8 @@ func (d *jsonDecoder) next() {
 		d.i++
 	}
 	d.at = d.i
-	// cjson reads a C string: a zero byte is its end, wherever it stands.
-	if d.i >= len(d.s) || d.s[d.i] == 0 {
+	if d.i >= len(d.s) {
 		d.kind = tokenEnd
-		if d.i < len(d.s) {
-			d.fail("invalid token", d.i)
-		}
 		return
 	}
 	c := d.s[d.i]

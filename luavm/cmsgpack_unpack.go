@@ -123,8 +123,6 @@ func (u *unpacker) value(depth int) lua.LValue {
 		return lua.LNumber(int32(u.uint(4)))
 	case 0xd3:
 		return lua.LNumber(int64(u.uint(8)))
-	case 0xc4, 0xc5, 0xc6:
-		return u.str(int(u.uint(1 << (c - 0xc4))))
 	case 0xd9, 0xda, 0xdb:
 		return u.str(int(u.uint(1 << (c - 0xd9))))
 	case 0xdc, 0xdd:

@@ -34,6 +34,9 @@ func compile(source, name string) (proto *lua.FunctionProto, err error) {
 		}
 		return nil, err
 	}
+	// Only functions have the table arg; making one for every call of a script
+	// would cost more than the call.
+	proto.IsVarArg &^= lua.VarArgNeedsArg
 	// Returning from the end of the chunk happens on its last line.
 	if n := len(proto.DbgSourcePositions); n > 0 {
 		proto.DbgSourcePositions[n-1] = last

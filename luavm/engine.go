@@ -80,6 +80,7 @@ type run struct {
 	nextHeap  int64  // value of spent at which to look at the heap
 	heapBase  int64
 	depth     int                  // nested protected calls
+	sources   map[string]string    // full names of loaded chunks by their short ones
 	active    map[*lua.LState]bool // coroutines that wait for one they resumed
 	shown     map[lua.LValue]int   // numbers that tostring gave out
 	errSource string

@@ -67,10 +67,6 @@ func errShebangOption(option string) store.Error {
 	return store.Error("ERR Unknown lua shebang option: " + option)
 }
 
-func errUnknownSub(sub string) store.Error {
-	return store.Error(fmt.Sprintf("ERR unknown subcommand '%s'. Try SCRIPT HELP.", sub))
-}
-
 func msgUnknownGlobal(name string) string {
 	return "Script attempted to access nonexistent global variable '" + name + "'"
 }

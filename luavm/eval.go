@@ -83,7 +83,7 @@ func (e *Engine) finish() {
 	e.state.Store(0)
 	e.cjson.reset()
 	e.call = store.Ctx{}
-	e.shown, e.active = nil, nil
+	e.shown, e.active, e.sources = nil, nil, nil
 	if e.dirty {
 		e.L.Close()
 		e.rebuild()
@@ -136,9 +136,9 @@ func (e *Engine) failureReply(sha string, failure lua.LValue) store.Reply {
 	} else {
 		text = "ERR " + e.display(failure)
 	}
-	text = oneLine(text)
+	text, _, _ = strings.Cut(text, "\x00")
 	if e.errSource != "" {
 		text += suffix(sha, e.errSource, e.errLine)
 	}
-	return store.Reply{Kind: store.Failure, Str: text}
+	return store.Reply{Kind: store.Failure, Str: oneLine(text)}
 }

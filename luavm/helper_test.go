@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"lockstep/store"
 )
@@ -15,7 +14,6 @@ type world struct {
 	e     *Engine
 	table *store.Table
 	txn   *store.Txn
-	clock time.Duration
 }
 
 func newWorld(tb testing.TB, opts Options) *world {

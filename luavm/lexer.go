@@ -287,13 +287,6 @@ func (x *lexer) long(level int, unfinished string, keep bool) string {
 		switch c := x.cur(); c {
 		case eof:
 			x.fail(unfinished, tkEOS.String())
-		case '[':
-			if x.bracket() == level {
-				x.save()
-				if level == 0 {
-					x.fail("nesting of [[...]] is deprecated", "[")
-				}
-			}
 		case ']':
 			if x.bracket() == level {
 				x.save()

@@ -48,7 +48,7 @@ func (e *Engine) baseCollect(L *lua.LState) int {
 	case "count":
 		L.Push(lua.LNumber(float64(e.spent) / 1024))
 	case "step":
-		L.Push(lua.LTrue)
+		L.Push(lua.LFalse)
 	case "collect", "stop", "restart":
 		L.Push(lua.LNumber(0))
 	case "setpause", "setstepmul":

@@ -88,16 +88,12 @@ func (e *Engine) parseSpec(L *lua.LState, format string, i int) (spec formatSpec
 func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 	switch verb {
 	case 'c':
-		return spec.pad(string([]byte{byte(e.checkInt(L, arg))}))
+		s, _, _ := strings.Cut(spec.pad(string([]byte{byte(e.checkInt(L, arg))})), "\x00")
+		return s
 	case 'd', 'i':
 		return spec.integer(toInt64(e.checkNumber(L, arg)))
 	case 'o', 'u', 'x', 'X':
-		n := e.checkNumber(L, arg)
-		u := uint64(toInt64(n))
-		if n >= 1<<63 && n < 1<<64 {
-			u = uint64(n)
-		}
-		return spec.unsigned(u, verb)
+		return spec.unsigned(toUint64(e.checkNumber(L, arg)), verb)
 	case 'e', 'E', 'f', 'g', 'G':
 		return spec.float(float64(e.checkNumber(L, arg)), verb)
 	case 'q':

@@ -17,7 +17,14 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 	fn := e.checkFunction(L, 1)
 	var b strings.Builder
 	for {
-		piece := e.call1(L, fn)
+		L.Push(fn)
+		if failure, ok := e.protectedCall(L, 0, 1, nil); !ok {
+			L.Push(lua.LNil)
+			L.Push(failure)
+			return 2
+		}
+		piece := L.Get(-1)
+		L.Pop(1)
 		if piece == lua.LNil {
 			break
 		}
@@ -46,6 +53,10 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 		L.Push(lua.LString(err.Error()))
 		return 2
 	}
+	if e.sources == nil {
+		e.sources = map[string]string{}
+	}
+	e.sources[proto.SourceName] = name
 	L.Push(L.NewFunctionFromProto(proto))
 	return 1
 }

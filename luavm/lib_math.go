@@ -18,14 +18,14 @@ var mathLibrary = library{
 	"deg":   oneNumber(func(x float64) float64 { return x / (math.Pi / 180) }),
 	"exp":   oneNumber(math.Exp),
 	"floor": oneNumber(math.Floor),
-	"fmod":  twoNumbers(math.Mod),
+	"fmod":  twoNumbers(fmod),
 	"frexp": (*Engine).mathFrexp,
 	"ldexp": (*Engine).mathLdexp,
 	"log":   oneNumber(math.Log),
 	"log10": oneNumber(math.Log10),
 	"max":   (*Engine).mathMax,
 	"min":   (*Engine).mathMin,
-	"mod":   twoNumbers(math.Mod),
+	"mod":   twoNumbers(fmod),
 	"modf":  (*Engine).mathModf,
 	"pow":   twoNumbers(math.Pow),
 	"rad":   oneNumber(func(x float64) float64 { return x * (math.Pi / 180) }),
@@ -57,6 +57,16 @@ func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
 		L.Push(lua.LNumber(fn(a, float64(e.checkNumber(L, 2)))))
 		return 1
 	}
+}
+
+// fmod is C's: where the result is not a number it has the sign that the
+// processor gives it.
+func fmod(x, y float64) float64 {
+	if y == 0 || math.IsInf(x, 0) {
+		v := x * y
+		return v / v
+	}
+	return math.Mod(x, y)
 }
 
 func (e *Engine) mathFrexp(L *lua.LState) int {

@@ -148,6 +148,17 @@ func toInt64(n lua.LNumber) int64 {
 	return math.MinInt64
 }
 
+// toUint64 is the cast to an unsigned integer that gcc makes on amd64.
+func toUint64(n lua.LNumber) uint64 {
+	switch {
+	case n >= 1<<64:
+		return 0
+	case n >= 1<<63:
+		return uint64(n)
+	}
+	return uint64(toInt64(n))
+}
+
 // toInt is toInt64 for what C Lua holds in an int or ptrdiff_t.
 func toInt(n lua.LNumber) int { return int(toInt64(n)) }
 

@@ -13,7 +13,6 @@ type parser struct {
 	line     int   // of the current token
 	lastLine int   // of the token before it
 	ahead    *token
-	aheadAt  int
 	fn       *scope
 	level    int
 }
@@ -210,9 +209,9 @@ func (p *parser) forStmt(line int) ast.Stmt {
 	n := len(p.fn.locals)
 	switch p.t.kind {
 	case '=':
-		s = p.numericFor(first, line)
+		s = p.numericFor(first)
 	case ',', tkIn:
-		s = p.genericFor(first, line)
+		s = p.genericFor(first)
 	default:
 		p.syntax("'=' or 'in' expected")
 	}
@@ -228,7 +227,7 @@ func (p *parser) hidden(names ...string) {
 	}
 }
 
-func (p *parser) numericFor(name string, line int) ast.Stmt {
+func (p *parser) numericFor(name string) ast.Stmt {
 	p.advance()
 	s := &ast.NumberForStmt{Name: name}
 	s.Init = p.expr()
@@ -238,19 +237,20 @@ func (p *parser) numericFor(name string, line int) ast.Stmt {
 		s.Step = p.expr()
 	}
 	p.hidden("(for index)", "(for limit)", "(for step)")
+	line := p.x.line // C Lua checks the three values where the body begins
 	p.expect(tkDo)
 	p.declare(name)
 	s.Stmts = p.loopBlock()
 	return at(s, line, line)
 }
 
-func (p *parser) genericFor(name string, line int) ast.Stmt {
+func (p *parser) genericFor(name string) ast.Stmt {
 	s := &ast.GenericForStmt{Names: []string{name}}
 	for p.accept(',') {
 		s.Names = append(s.Names, p.name())
 	}
 	p.expect(tkIn)
-	line = p.x.line
+	line := p.x.line
 	s.Exprs = p.exprList()
 	p.hidden("(for generator)", "(for state)", "(for control)")
 	p.expect(tkDo)

@@ -77,7 +77,11 @@ func (e *Engine) notePosition(L *lua.LState) {
 	case f.Fn.IsG:
 		e.errSource, e.errLine = "=[C]", -1
 	default:
-		e.errSource, e.errLine = "@"+f.Fn.Proto.SourceName, f.line()
+		name, loaded := e.sources[f.Fn.Proto.SourceName]
+		if !loaded {
+			name = "@" + f.Fn.Proto.SourceName
+		}
+		e.errSource, e.errLine = name, f.line()
 	}
 }
 

@@ -3,6 +3,7 @@ package luavm
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 
 	lua "github.com/yuin/gopher-lua"
 )
@@ -110,6 +111,7 @@ func (l *layout) padding(kind byte, size int) int {
 
 func (e *Engine) structPack(L *lua.LState) int {
 	l := e.newLayout(L, e.checkString(L, 1))
+	L.Push(lua.LNil) // the library's mark: missing arguments are nil
 	var out []byte
 	arg := 2
 	for l.more() {
@@ -136,7 +138,7 @@ func (e *Engine) structPack(L *lua.LState) int {
 				size = len(s)
 			}
 			if len(s) < size {
-				e.argError(L, arg-1, "string too short")
+				e.argError(L, arg, "string too short")
 			}
 			e.charge(int64(size))
 			out = append(out, s[:size]...)
@@ -144,13 +146,8 @@ func (e *Engine) structPack(L *lua.LState) int {
 				out = append(out, 0)
 			}
 		default:
-			n := e.checkNumber(L, arg)
+			out = appendUint(out, toUint64(e.checkNumber(L, arg)), size, l.big)
 			arg++
-			u := uint64(toInt64(n))
-			if n >= 1<<63 && n < 1<<64 {
-				u = uint64(n)
-			}
-			out = appendUint(out, u, size, l.big)
 		}
 		l.total += pad + len(out) - before
 	}
@@ -189,8 +186,11 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 	l := e.newLayout(L, e.checkString(L, 1))
 	data := e.checkString(L, 2)
 	pos := e.optInt(L, 3, 1) - 1
-	if pos < 0 {
+	switch {
+	case pos == -1:
 		e.argError(L, 3, "offset must be 1 or greater")
+	case pos < 0: // unsigned in the library
+		pos = len(data) + 1
 	}
 	n := 0
 	for l.more() {
@@ -253,8 +253,8 @@ func (e *Engine) sizeBefore(L *lua.LState, n int, data string, pos int) int {
 
 func unpackInt(s string, kind byte, big bool) lua.LNumber {
 	u := readUint(s, big)
-	if kind >= 'a' && len(s) <= 8 {
-		shift := uint(64 - 8*len(s))
+	if kind >= 'a' {
+		shift := uint(max(64-8*len(s), 0))
 		return lua.LNumber(int64(u<<shift) >> shift)
 	}
 	return lua.LNumber(u)
@@ -263,6 +263,10 @@ func unpackInt(s string, kind byte, big bool) lua.LNumber {
 func (e *Engine) structSize(L *lua.LState) int {
 	l := e.newLayout(L, e.checkString(L, 1))
 	for l.more() {
+		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (isAlpha(l.fmt[l.i]) || isDigit(l.fmt[l.i])) {
+			l.i++ // only pack and unpack look at unknown letters
+			continue
+		}
 		kind, size := l.option()
 		if kind == 's' {
 			e.argError(L, 1, "option 's' has no fixed size")

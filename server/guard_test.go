@@ -104,6 +104,7 @@ func TestGuardReads(t *testing.T) {
 		{"line ends not looked at", "*1xx$4xxPINGxx", nil, ""},
 		{"line ends of arguments", "*1\r\n$4\r\nPINGab*1\ra$1\rbcde", [][]string{{"PING"}, {"c"}}, ""},
 		{"quotes", `set "a\x41\n" 'it\'s' "\q"` + "\r\n", [][]string{{"set", "aA\n", "it's", "q"}}, ""},
+		{"blanks", "a\tb\vc \v\fd \"e\"\vf\r\n", [][]string{{"a", "b\vc", "d", "e", "f"}}, ""},
 		{"after good ones", array("PING") + "*1\r\n+x\r\n", [][]string{{"PING"}}, "Protocol error: expected '$', got '+'"},
 		{"large", array("SET", "k", long) + array("GET", "k"), [][]string{{"SET", "k", long}, {"GET", "k"}}, ""},
 		{"forged stand-in", array("parcel") + array("A", long) + array("parcel"), [][]string{{"parcel"}, {"A", long}, {"parcel"}}, ""},

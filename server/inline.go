@@ -12,7 +12,7 @@ func splitInline(line []byte) (args [][]byte, ok bool) {
 			return args, true
 		}
 		arg := []byte{}
-		for i < len(line) && !isBlank(line[i]) {
+		for i < len(line) && !endsWord(line[i]) {
 			c := line[i]
 			i++
 			if c != '"' && c != '\'' {
@@ -22,6 +22,7 @@ func splitInline(line []byte) (args [][]byte, ok bool) {
 			if arg, i = quoted(arg, line, i, c); i < 0 {
 				return nil, false
 			}
+			break
 		}
 		args = append(args, arg)
 	}
@@ -89,5 +90,8 @@ func hexDigit(c byte) (byte, bool) {
 	}
 	return 0, false
 }
+
+// endsWord tells what ends a word outside quotes: not every blank does.
+func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

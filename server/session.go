@@ -169,7 +169,7 @@ func (s *session) reset() {
 	s.dropSubscriptions()
 	s.db.Store(0)
 	s.resp.Store(2)
-	s.silent, s.skip = false, 0
+	s.silent = false // but not a SKIP, which silences RESET itself
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)
 	s.authed.Store(s.srv.params.password() == "")

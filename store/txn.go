@@ -77,6 +77,9 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	t.saved, t.journal = 0, t.journal[:0]
 }
 
+// On reports whether the transaction is on s.
+func (t *Txn) On(s *Store) bool { return t.s == s }
+
 // Now returns the time of the transaction.
 func (t *Txn) Now() Time { return t.now }
 

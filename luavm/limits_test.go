@@ -1,0 +1,261 @@
+package luavm
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// tick is a clock that moves by a millisecond whenever it is asked.
+func tick() func() time.Duration {
+	now := time.Duration(0)
+	return func() time.Duration { now += time.Millisecond; return now }
+}
+
+// mustFail checks that a script ends in an error of a text.
+func mustFail(t *testing.T, w *world, script, text string) {
+	t.Helper()
+	r := w.eval(script)
+	if !r.IsError() || !strings.Contains(r.Str, text) {
+		if len(r.Str) > 300 {
+			r.Str = r.Str[:300]
+		}
+		t.Errorf("%.200s\n got %q\nwant an error with %q", script, r.Str, text)
+	}
+	// The engine goes on.
+	if r := w.eval("return redis.call('echo','alive')"); r.Str != "alive" {
+		t.Fatalf("after %.200s: %q", script, r.Str)
+	}
+}
+
+func TestTimeLimit(t *testing.T) {
+	for _, script := range []string{
+		"while true do end",
+		"repeat until false",
+		"for i=1,1e18 do end",
+		"local function f() return f() end f()",
+		"while true do pcall(error) end",
+		"while true do pcall(function() while true do end end) end",
+		"return pcall(function() while true do end end)",
+		"while true do xpcall(function() while true do end end, function(e) while true do end end) end",
+		"pcall(pcall, function() while true do end end) return 1",
+		"coroutine.wrap(function() while true do end end)() return 1",
+		"return coroutine.resume(coroutine.create(function() while true do end end))",
+		"local c = coroutine.wrap(function() while true do coroutine.yield() end end) while true do c() end",
+		"local t = setmetatable({},{__index=function() while true do end end}) return pcall(function() return t.x end)",
+		"table.sort({1,2,3},function() while true do end end)",
+		"string.gsub('x','x',function() while true do end end)",
+		"for k in function() return 1 end do end",
+		"while true do redis.call('echo','x') end",
+		"while true do redis.pcall('nosuch') end",
+		"while true do loadstring('return 1')() end",
+		"load(function() while true do end end)",
+		"return string.find(string.rep('a',30000), string.rep('a?',200)..string.rep('a',200)..'b')",
+		"return string.find(string.rep('a',5000), '.-.-.-.-b')",
+		"return string.rep('x',1e6):find(('.-'):rep(10)..'y')",
+		"while true do table.concat({1,2,3}) end",
+		"local t={} for i=1,1000 do t[i]=i end while true do table.sort(t,function(a,b) return a>b end) end",
+		"local s=string.rep('(',1000) while true do pcall(loadstring,s) end",
+	} {
+		w := newWorld(t, Options{Now: tick(), TimeLimit: 2 * time.Second})
+		mustFail(t, w, script, "time limit")
+	}
+}
+
+func TestNoTimeLimitBelowIt(t *testing.T) {
+	w := newWorld(t, Options{Now: func() time.Duration { return 0 }, TimeLimit: time.Millisecond})
+	if r := w.eval("local n=0 for i=1,1e5 do n=n+i end return n"); r.Int != 5000050000 {
+		t.Fatal(r)
+	}
+}
+
+func TestSetTimeLimit(t *testing.T) {
+	w := newWorld(t, Options{Now: tick()})
+	w.e.SetTimeLimit(time.Second)
+	mustFail(t, w, "while true do end", "time limit")
+}
+
+func TestMemoryLimit(t *testing.T) {
+	for _, script := range []string{
+		"local s='x' while true do s=s..s end",
+		"local s=string.rep('x',1e5) local t={} while true do t[#t+1]=s..#t end",
+		"return string.rep('x',1e9)",
+		"return string.rep('x',1e18)",
+		"return string.rep(string.rep('x',1e4),1e4)",
+		"local t={} while true do t[#t+1]={} end",
+		"local t={} local i=0 while true do i=i+1 t['k'..i]=i end",
+		"local t={} for i=1,1e9 do t[i]=i end",
+		"local t={} for i=1,1e9 do t[i]=function() return t end end",
+		"local t={} for i=1,1000 do local a={} a[4e6]=1 t[i]=a end",
+		"local t={} while true do t={t} end",
+		"local t={} while true do table.insert(t,'xxxxxxxxxxxx'..#t) end",
+		"local t={} while true do t[#t+1]=coroutine.create(function() end) end",
+		"local function f() local c=coroutine.wrap(f) return c() end f() while true do pcall(f) end return 1",
+		"local s=string.rep('x',1e6) return s:gsub('x',s)",
+		"local s=string.rep('x',1e6) return s:gsub('x','%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0%0')",
+		"local t={} for i=1,1000 do t[i]=string.rep('x',1e5) end return table.concat(t)",
+		"local s=string.rep('x',1e6) return string.format(string.rep('%s',100),s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s,s)",
+		"local s='x' while true do s=s:rep(2) end",
+		"local s='x' while true do pcall(function() s=s..s end) end",
+		"local s='x' return pcall(function() while true do s=s..s end end)",
+		"local s=string.rep('[',1e6) local t={} while true do t[#t+1]=pcall(cjson.decode,s) t[#t+1]=s..#t end",
+		"local t={} for i=1,100 do t={t,t} end return cjson.encode(t)",
+		"local t={} for i=1,100 do t={t,t} end return t",
+		"local t={string.rep('x',1e6)} for i=1,10 do t={t,t} end return t",
+		"local t={} for i=1,15 do t={t,t} end local r={} while true do r[#r+1]=cmsgpack.pack(t) end",
+		"for i=1,1e9 do redis.call('set','k'..i,string.rep('x',1e4)) end",
+		"local s=string.rep('x',1e6) for i=1,1e9 do redis.call('append','k',s) end",
+		"local s=string.rep('x',1e6) local t={} while true do t[#t+1]=s:upper() end",
+		"local s=string.rep('x',1e6) local t={} while true do t[#t+1]=s:reverse() end",
+		"local t={} while true do t[#t+1]={...,1,2,3,4,5,6,7,8,9,10} end",
+		"local t={} while true do t[#t+1]={unpack({1,2,3,4,5,6,7,8,9,10})} end",
+		"local s='return 1 ' while true do s=s..s loadstring(s) end",
+		"local p={} for i=1,1e9 do p[i]=loadstring('return '..i) end",
+		"return struct.pack(string.rep('I32',1e6),1)",
+		"local t={} while true do t[#t+1]=redis.sha1hex(#t) end",
+	} {
+		w := newWorld(t, Options{MemoryLimit: 32 << 20})
+		var before, peak runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := w.eval(script)
+		runtime.ReadMemStats(&peak)
+		if grown := int64(peak.HeapSys) - int64(before.HeapSys); grown > 512<<20 {
+			t.Errorf("%.200s\nthe heap grew by %d MiB", script, grown>>20)
+		}
+		if !r.IsError() || !strings.Contains(r.Str, "limit") && !strings.Contains(r.Str, "no value") && !strings.Contains(r.Str, "constant") && !strings.Contains(r.Str, "got nil") {
+			t.Errorf("%.200s\n got %.200q", script, r.Str)
+		}
+		w.e.L = nil
+		debug.FreeOSMemory()
+	}
+}
+
+func TestGarbageIsNoMemory(t *testing.T) {
+	w := newWorld(t, Options{MemoryLimit: 16 << 20})
+	for _, script := range []string{
+		"local s=string.rep('x',1e5) local n=0 for i=1,2000 do n=n+#(s..i) end return n",
+		"local n=0 for i=1,200000 do local t={i} n=n+t[1] end return n",
+		"local s='' for i=1,5000 do s=s..'x' end return #s",
+		"local n=0 for i=1,300 do local s=string.rep('x',1e6) n=n+#s end return n",
+	} {
+		if r := w.eval(script); r.IsError() {
+			t.Errorf("%s\n%s", script, r.Str)
+		}
+	}
+}
+
+func TestRecursion(t *testing.T) {
+	w := newWorld(t, Options{})
+	mustFail(t, w, "local function f() return 1+f() end f()", "user_script:1: stack overflow")
+	mustFail(t, w, "local function f(...) return 1+f(1,2,3,...) end f()", "stack overflow")
+	mustFail(t, w, "local t t=setmetatable({},{__index=function(_,k) return t[k..'x'] end}) return t.a", "C stack overflow")
+	mustFail(t, w, "local t t=setmetatable({},{__tostring=function() return tostring(t) end}) return tostring(t)", "stack overflow")
+	mustFail(t, w, "local function f() table.sort({1,2},f) end f()", "stack overflow")
+	mustFail(t, w, "local function f() string.gsub('x','x',f) end f()", "stack overflow")
+	mustFail(t, w, "local function f() local ok,e=pcall(f) if not ok then error(e,0) end end f()", "C stack overflow")
+	mustFail(t, w, "return string.find(string.rep('x',1e6),string.rep('(x)',31)..string.rep('x-',1e5)..'y')", "pattern too complex")
+	mustFail(t, w, "return "+strings.Repeat("(", 1e5), "too many syntax levels")
+	mustFail(t, w, "return "+strings.Repeat("{", 1e5), "too many syntax levels")
+	mustFail(t, w, "return "+strings.Repeat("-", 1e5)+"1", "expected")
+	mustFail(t, w, "return "+strings.Repeat("not ", 1e5)+"1", "too many syntax levels")
+	mustFail(t, w, "return 1"+strings.Repeat("+1", 1e5), "too complex")
+	mustFail(t, w, "return 1"+strings.Repeat("..1", 1e5), "malformed number")
+	mustFail(t, w, "return ''"+strings.Repeat("..''", 1e5), "too many syntax levels")
+	mustFail(t, w, "local t t"+strings.Repeat(".a", 1e5)+"=1", "too complex")
+	mustFail(t, w, strings.Repeat("do ", 1e5), "too many syntax levels")
+	mustFail(t, w, "if a then "+strings.Repeat("elseif a then ", 1e5)+" end", "too complex")
+	mustFail(t, w, strings.Repeat("local function f() ", 1e5), "too many syntax levels")
+	mustFail(t, w, strings.Repeat("x", maxSourceBytes+1), "longer than")
+}
+
+func TestStoppedScriptLeavesNoTrace(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
+	w.do(2, "set", "a", "before")
+	w.do(2, "hset", "h", "f", "before")
+	size := len(w.txn.Writes().Bytes())
+	const loop = "redis.call('set','a','x') redis.call('set','b','x') redis.call('hset','h','f','x') redis.call('del','h') while true do end"
+	mustFail(t, w, loop, "time limit")
+	for _, c := range [][]string{{"a", "before"}, {"b", ""}} {
+		if r := w.do(2, "get", c[0]); r.Str != c[1] {
+			t.Errorf("%s is %q", c[0], r.Str)
+		}
+	}
+	if r := w.do(2, "hget", "h", "f"); r.Str != "before" {
+		t.Errorf("h is %q", r.Str)
+	}
+	if r := w.do(2, "evalsha", scriptSHA(loop), "0"); !strings.HasPrefix(r.Str, "NOSCRIPT") {
+		t.Errorf("the stopped script stayed in the cache: %q", r.Str)
+	}
+	w.reset()
+	w.do(2, "set", "a", "before")
+	size = len(w.txn.Writes().Bytes())
+	w.eval(loop)
+	if n := len(w.txn.Writes().Bytes()); n != size {
+		t.Errorf("the write set grew from %d to %d bytes", size, n)
+	}
+}
+
+func TestFailedScriptKeepsItsWrites(t *testing.T) {
+	w := newWorld(t, Options{})
+	mustFail(t, w, "redis.call('set','a','x') error('boom')", "boom")
+	if r := w.do(2, "get", "a"); r.Str != "x" {
+		t.Fatal(r)
+	}
+}
+
+func TestKill(t *testing.T) {
+	if r := New(Options{}).Kill(); r.Str != string(errNotBusy) {
+		t.Fatal(r)
+	}
+	for _, script := range []string{"while true do end", "while true do pcall(function() while true do end end) end"} {
+		w := newWorld(t, Options{Now: tick()})
+		answer := make(chan store.Reply)
+		go func() { answer <- w.eval(script) }()
+		var r store.Reply
+		for r = w.e.Kill(); r.IsError(); r = w.e.Kill() {
+			runtime.Gosched()
+		}
+		if since, running := w.e.BusySince(); running && since < 0 {
+			t.Error("busy since", since)
+		}
+		want := "ERR Script killed by user with SCRIPT KILL... script: " + scriptSHA(script) + ", on @user_script:1."
+		if got := <-answer; got.Str != want {
+			t.Errorf("got %q\nwant %q", got.Str, want)
+		}
+		if _, running := w.e.BusySince(); running || w.e.Running() {
+			t.Error("still busy")
+		}
+	}
+}
+
+func TestKillAfterWrite(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
+	wrote := make(chan struct{})
+	w.table.Lookup([]byte("ping")).Run = func(*store.Ctx) store.Reply {
+		close(wrote)
+		return store.OK
+	}
+	done := make(chan store.Reply)
+	go func() { done <- w.eval("redis.call('set','a','1') redis.call('ping') while true do end") }()
+	<-wrote
+	if r := w.e.Kill(); r.Str != string(errUnkillable) {
+		t.Error(r)
+	}
+	w.e.SetTimeLimit(time.Nanosecond)
+	if r := <-done; !strings.Contains(r.Str, "time limit") {
+		t.Error(r)
+	}
+}
+
+func TestAddressesDoNotLeak(t *testing.T) {
+	w := newWorld(t, Options{})
+	script := "return {tostring({}),tostring(print==nil),tostring(function() end),tostring(redis.call)}"
+	first := wire(w.eval(script), 2)
+	if second := wire(newWorld(t, Options{}).eval(script), 2); first != second {
+		t.Errorf("%q\n%q", first, second)
+	}
+}
