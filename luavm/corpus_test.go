@@ -107,7 +107,7 @@ func replay(t *testing.T, cases []corpusCase, golden string) {
 	}
 }
 
-func readCases(t *testing.T, file string) []corpusCase {
+func readCases(t testing.TB, file string) []corpusCase {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func readCases(t *testing.T, file string) []corpusCase {
 	return cases
 }
 
-func recordCases(t *testing.T, cases []corpusCase, golden string) {
+func recordCases(t testing.TB, cases []corpusCase, golden string) {
 	conn, err := net.Dial("tcp", *record)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -208,6 +209,24 @@ func (n *Node) Do(args ...string) (any, error) {
 	}
 	defer c.Close()
 	return c.Do(args...)
+}
+
+// SendRaw sends bytes over a connection of its own and reads until the node
+// closes it or falls silent.
+func (n *Node) SendRaw(raw string) error {
+	conn, err := net.DialTimeout("tcp", n.Addr, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	silence := time.AfterFunc(500*time.Millisecond, func() { conn.Close() })
+	defer silence.Stop()
+	// The node may close before it has read everything; that is its right.
+	if _, err := conn.Write([]byte(raw)); err != nil {
+		return nil
+	}
+	_, _ = io.Copy(io.Discard, conn)
+	return nil
 }
 
 // Status returns what `lockstep status` shows.

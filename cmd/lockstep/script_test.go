@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// others returns the nodes that are not n.
+func others(list []*nodes.Node, n *nodes.Node) []*nodes.Node {
+	var rest []*nodes.Node
+	for _, x := range list {
+		if x != n {
+			rest = append(rest, x)
+		}
+	}
+	return rest
+}
+
+// isError reports whether err is an error reply that begins with code.
+func isError(err error, code string) bool {
+	reply, ok := err.(bench.ServerError)
+	return ok && strings.HasPrefix(string(reply), code)
+}
+
+// waitBusy asks until the server says that a script keeps it busy.
+func waitBusy(t *testing.T, n *nodes.Node) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		got, err := n.Do("GET", "held")
+		if isError(err, "BUSY ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no -BUSY through %s: %v, %v", n.ID, got, err)
+		}
+	}
+}
+
+// TestEndlessScript runs scripts that never end on three nodes. Others are
+// told BUSY, SCRIPT KILL ends them from any node, the time limit ends them
+// without it, nothing that they wrote stays, and leadership does not move.
+func TestEndlessScript(t *testing.T) {
+	list := nodes.Start(t, 3, "--script-time-limit", "3s")
+	leader := nodes.Leader(list)
+	follower := others(list, leader)[0]
+	before, err := leader.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := follower.Do("SET", "held", "owner", "PX", "60000"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	for _, n := range list {
+		if got, err := n.Do("CONFIG", "SET", "busy-reply-threshold", "100"); got != "OK" {
+			t.Fatal(got, err)
+		}
+	}
+	for _, from := range []*nodes.Node{leader, follower} {
+		t.Run("killed through "+from.ID, func(t *testing.T) {
+			c := from.Dial()
+			if err := c.Send("EVAL", "while true do end", "0"); err != nil {
+				t.Fatal(err)
+			}
+			waitBusy(t, leader)
+			waitBusy(t, follower)
+			if got, err := from.Do("SCRIPT", "KILL"); got != "OK" {
+				t.Errorf("SCRIPT KILL: %v, %v", got, err)
+			}
+			if _, err := c.Receive(); !isError(err, "ERR ") || !strings.Contains(err.Error(), "killed by user") {
+				t.Errorf("the script's caller got %v", err)
+			}
+			if got, err := from.Do("GET", "held"); got != "owner" {
+				t.Errorf("after the kill: %v, %v", got, err)
+			}
+		})
+	}
+	t.Run("time limit", func(t *testing.T) {
+		c := follower.Dial()
+		if err := c.Send("EVAL", "redis.call('set','trace','1') redis.call('del','held') while true do end", "0"); err != nil {
+			t.Fatal(err)
+		}
+		waitBusy(t, follower)
+		if _, err := follower.Do("SCRIPT", "KILL"); !isError(err, "UNKILLABLE ") {
+			t.Errorf("SCRIPT KILL of a script that wrote: %v", err)
+		}
+		if _, err := c.Receive(); !isError(err, "ERR ") {
+			t.Errorf("the script's caller got %v", err)
+		}
+		if got, err := follower.Do("EXISTS", "trace", "held"); got != int64(1) {
+			t.Errorf("EXISTS trace held = %v, %v: the stopped script left a trace", got, err)
+		}
+	})
+	after, err := leader.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after["role"] != "leader" || after["term"] != before["term"] {
+		t.Errorf("leadership moved: role %s, term %s, was %s", after["role"], after["term"], before["term"])
+	}
+}
+
+// TestHostileInput sends what must cost its sender an error, or the
+// connection, and nobody else anything.
+func TestHostileInput(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	if got, err := n.Do("SET", "held", "owner", "NX", "PX", "60000"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	scripts := map[string]string{
+		"doubles a string":     "local s = 'x' while true do s = s .. s end",
+		"repeats a string":     "return string.rep('x', 2^40)",
+		"fills a table":        "local t = {} while true do t[#t + 1] = {} end",
+		"recurses":             "local function f() return 1 + f() end return f()",
+		"recurses under pcall": "local function f() pcall(f) return f() end return f()",
+		"formats":              "return string.format('%99999999999d', 1)",
+	}
+	for name, script := range scripts {
+		if got, err := n.Do("EVAL", script, "0"); !isError(err, "ERR ") {
+			t.Errorf("a script that %s: %v, %v", name, got, err)
+		}
+	}
+	for name, raw := range map[string]string{
+		"garbage":            "\x00\xff\xfe garbage \x01\r\n\r\n*-7\r\n$$$\r\n",
+		"600 MB bulk header": "*2\r\n$3\r\nGET\r\n$629145600\r\n",
+		"huge array":         "*2147483648\r\n",
+		"HTTP":               "POST / HTTP/1.1\r\nHost: example\r\n\r\n",
+		"deep nesting":       strings.Repeat("*1\r\n", 10000),
+	} {
+		if err := n.SendRaw(raw); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := n.Do("GET", "held"); got != "owner" {
+			t.Fatalf("after %s: %v, %v\n%s", name, got, err, n.Log())
+		}
+	}
+	big := strings.Repeat("x", 65<<20)
+	if _, err := n.Do("SET", "big", big); !isError(err, "ERR ") {
+		t.Errorf("a value larger than a log entry: %v", err)
+	}
+	if got, err := n.Do("SET", "fits", big[:1<<20]); got != "OK" {
+		t.Errorf("a value of 1 MB: %v, %v", got, err)
+	}
+	if log := n.Log(); strings.Contains(log, "panic") || strings.Contains(log, "goroutine ") {
+		t.Errorf("the server's log:\n%s", log)
+	}
+}
+
+// TestExpiryAcrossNodes checks the keyspace of a follower: an expired key is
+// deleted through the log, not by a timer of each node.
+func TestExpiryAcrossNodes(t *testing.T) {
+	list := nodes.Start(t, 3)
+	for i := range 50 {
+		if got, err := list[i%3].Do("SET", fmt.Sprint("short:", i), "v", "NX", "PX", "100"); got != "OK" {
+			t.Fatal(got, err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		left := ""
+		for _, n := range list {
+			st, err := n.Status()
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += n.ID + ":" + st["keys"] + " "
+		}
+		if left == "n1:0 n2:0 n3:0 " {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("keys left: %s", left)
+		}
+	}
+}
