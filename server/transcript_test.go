@@ -42,7 +42,6 @@ var notHere = map[string]string{
 // otherRows are steps that show rows of other packages in words of their own
 // (notes and tips), which those packages test.
 var otherRows = map[string]bool{
-	"> COMMAND INFO set":                  true,
 	"> COMMAND INFO eval":                 true,
 	"> COMMAND INFO eval evalsha eval_ro": true,
 	"> COMMAND INFO script|load":          true,

@@ -13,6 +13,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -61,7 +62,16 @@ type parts struct {
 
 // assemble makes a node out of its parts and starts it.
 func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
-	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, Log: scriptLog(log)})
+	// Scripts may call INFO and its kin, which the server answers; it exists a
+	// moment later than the engine.
+	var srv atomic.Pointer[server.Server]
+	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, Log: scriptLog(log),
+		Local: func(c *store.Ctx) store.Reply {
+			if s := srv.Load(); s != nil {
+				return s.RunInScript(c)
+			}
+			return store.Err(cluster.ErrClusterDown)
+		}})
 	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
 	engine.Bind(table)
 	hub := server.NewHub()
@@ -81,13 +91,15 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 	sc := server.Default()
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.OnShutdown = shutdown
+	sc.Port = ln.Addr().(*net.TCPAddr).Port
 	sc.DataDir, sc.Durable = cfg.Data, !cfg.Ephemeral
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
 	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
 	if err := sc.Validate(); err != nil {
 		return nil, errors.Join(usageError{err}, ln.Close(), node.Close())
 	}
-	return &parts{listener: ln, node: node, server: server.New(sc, node, table)}, nil
+	srv.Store(server.New(sc, node, table))
+	return &parts{listener: ln, node: node, server: srv.Load()}, nil
 }
 
 // runNode runs a node and stops its parts in reverse order.

@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+var wireTable = store.NewTable(store.Commands())
+
+func reader(b []byte) *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(b), 16) }
+
+func oneFrame(kind byte, id uint64, body []byte) []byte {
+	return endFrame(append(beginFrame(nil, kind, id), body...), 0)
+}
+
+func sampleCalls(t testing.TB) []Call {
+	t.Helper()
+	var calls []Call
+	for i, line := range []string{"SET lock owner NX PX 30000", "get lock", "object encoding lock"} {
+		var args [][]byte
+		for _, w := range strings.Fields(line) {
+			args = append(args, []byte(w))
+		}
+		cmd, ok := wireTable.Resolve(args)
+		if !ok {
+			t.Fatal(line)
+		}
+		calls = append(calls, Call{Cmd: cmd, Args: args, DB: i * 7, RESP: 2 + i%2})
+	}
+	calls[0].Args[2] = []byte{}
+	calls[1].Args[1] = bytes.Repeat([]byte{0, 255, '\r', '\n'}, 1000)
+	return calls
+}
+
+func TestCallsRoundTrip(t *testing.T) {
+	want := sampleCalls(t)
+	got, err := readCalls(appendCalls(nil, want), wireTable)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestBadCallsAreRefused(t *testing.T) {
+	whole := appendCalls(nil, sampleCalls(t))
+	for n := range whole {
+		if calls, err := readCalls(whole[:n], wireTable); err == nil {
+			t.Fatalf("cut to %d of %d bytes: %v", n, len(whole), calls)
+		}
+	}
+	for name, body := range map[string][]byte{
+		"no calls":         {0},
+		"no arguments":     {1, 0, 2, 0},
+		"database 16":      {1, 16, 2, 1, 3, 'G', 'E', 'T'},
+		"a container":      {1, 0, 2, 1, 6, 'O', 'B', 'J', 'E', 'C', 'T'},
+		"unknown":          {1, 0, 2, 1, 3, 'X', 'Y', 'Z'},
+		"a huge count":     binary.AppendUvarint(nil, 1<<40),
+		"an endless count": bytes.Repeat([]byte{255}, 20),
+	} {
+		if calls, err := readCalls(body, wireTable); err == nil {
+			t.Errorf("%s: %v", name, calls)
+		}
+	}
+}
+
+func TestResultRoundTrip(t *testing.T) {
+	want := []store.Reply{store.OK, store.Nil, store.Int(-5), store.Err("BUSY x"), store.List(store.Str("a"), store.Strs("b", ""))}
+	dst := make([]store.Reply, 0, 8)
+	got, err := readResult(appendReplies(nil, want), dst)
+	if err != nil || !reflect.DeepEqual(got, want) || &got[0] != &dst[:1][0] {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := readResult([]byte{statusNotExecuted}, nil); err != errNotExecuted {
+		t.Errorf("not executed: %v", err)
+	}
+	if _, err := readResult([]byte{statusUnknown}, nil); err != errUnknown {
+		t.Errorf("unknown: %v", err)
+	}
+	// Only a peer that says so has not executed a request.
+	whole := appendReplies(nil, want)
+	for n := range whole {
+		if _, err := readResult(whole[:n], nil); err == nil || errors.Is(err, errNotExecuted) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
+		}
+	}
+	for status := 2; status < 256; status++ {
+		if _, err := readResult([]byte{byte(status)}, nil); err == nil || errors.Is(err, errNotExecuted) {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+}
+
+func TestGreetingRoundTrip(t *testing.T) {
+	want := greeting{id: "n1", client: "host:6379"}
+	b := want.append(nil)
+	if got, err := readGreeting(reader(b)); err != nil || got != want {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for n := range b {
+		if g, err := readGreeting(reader(b[:n])); err == nil {
+			t.Fatalf("cut to %d bytes: %v", n, g)
+		}
+	}
+	b[len(wireMagic)]++
+	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("another version: %v", err)
+	}
+	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x01\xff\xff\xff\x7f"} {
+		if g, err := readGreeting(reader([]byte(bad))); err == nil {
+			t.Errorf("%q: %v", bad, g)
+		}
+	}
+}
+
+func TestFrames(t *testing.T) {
+	big := bytes.Repeat([]byte("0123456789abcdef"), 3<<16+1) // more than one step of memory
+	stream := oneFrame(frameSubmit, 1, []byte("body"))
+	stream = append(stream, oneFrame(frameResult, 1<<63, nil)...)
+	stream = append(stream, oneFrame(frameKill, 300, big)...)
+	r := reader(stream)
+	for i, want := range []frame{{frameSubmit, 1, []byte("body")}, {frameResult, 1 << 63, nil}, {frameKill, 300, big}} {
+		f, err := readFrame(r)
+		if err != nil || f.kind != want.kind || f.id != want.id || !bytes.Equal(f.body, want.body) {
+			t.Errorf("frame %d: kind %d, id %d, %d bytes, %v", i, f.kind, f.id, len(f.body), err)
+		}
+	}
+	if _, err := readFrame(r); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+	whole := oneFrame(frameSubmit, 1<<40, []byte("body"))
+	for n := 1; n < len(whole); n++ {
+		if f, err := readFrame(reader(whole[:n])); err == nil {
+			t.Fatalf("cut to %d bytes: %v", n, f)
+		}
+	}
+	for name, b := range map[string][]byte{
+		"empty":    {0, 0, 0, 0},
+		"no id":    {0, 0, 0, 1, 1},
+		"half id":  {0, 0, 0, 2, 1, 200},
+		"too long": {255, 255, 255, 255, 1, 1},
+	} {
+		if f, err := readFrame(reader(b)); !errors.Is(err, errFrame) {
+			t.Errorf("%s: %v, %v", name, f, err)
+		}
+	}
+}
+
+// A length that is only announced must not take memory.
+func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
+	b := binary.BigEndian.AppendUint32(nil, maxFrame)
+	b = append(b, make([]byte, 100)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := readFrame(reader(b)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("a frame that never came took %d MB", took>>20)
+	}
+}
+
+// Whatever a peer sends is understood or refused; what is understood survives
+// being sent on.
+func FuzzWire(f *testing.F) {
+	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f))))
+	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
+	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
+	f.Add(greeting{"n1", "host:1"}.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if g, err := readGreeting(reader(b)); err == nil {
+			if again, err := readGreeting(reader(g.append(nil))); err != nil || again != g {
+				t.Errorf("greeting %v became %v, %v", g, again, err)
+			}
+		}
+		body := b
+		if fr, err := readFrame(reader(b)); err == nil {
+			again, err := readFrame(reader(oneFrame(fr.kind, fr.id, fr.body)))
+			if err != nil || again.kind != fr.kind || again.id != fr.id || !bytes.Equal(again.body, fr.body) {
+				t.Errorf("frame %v became %v, %v", fr, again, err)
+			}
+			body = fr.body
+		}
+		if calls, err := readCalls(body, wireTable); err == nil {
+			again, err := readCalls(appendCalls(nil, calls), wireTable)
+			if err != nil || !reflect.DeepEqual(again, calls) {
+				t.Errorf("calls %v became %v, %v", calls, again, err)
+			}
+		}
+		if replies, err := readResult(body, nil); err == nil {
+			again, err := readResult(appendReplies(nil, replies), nil)
+			if err != nil || !reflect.DeepEqual(again, replies) {
+				t.Errorf("replies %v became %v, %v", replies, again, err)
+			}
+		}
+	})
+}
