@@ -208,7 +208,7 @@ func (l *fakeLog) count() (proposals, verified int) {
 // testNode is a node over a fakeLog, whose leadership the test decides.
 type testNode struct {
 	*Node
-	t     *testing.T
+	t     testing.TB
 	log   *fakeLog
 	leads chan leadership
 	table *store.Table

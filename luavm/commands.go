@@ -12,9 +12,13 @@ func (e *Engine) Commands() []store.Command {
 	const common = store.NoScript | store.Stale | store.SkipMonitor | store.NoMandatoryKeys | store.MovableKeys | store.Scripting
 	rw := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRW | store.KeyAccess | store.KeyUpdate}}
 	ro := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRO | store.KeyAccess}}
+	// What EVAL's specs say of their keys is the worst case.
+	const notes = "What the script does with its keys is not known."
+	rwNoted, roNoted := []store.KeySpec{rw[0]}, []store.KeySpec{ro[0]}
+	rwNoted[0].Notes, roNoted[0].Notes = notes, notes
 	return []store.Command{
 		{
-			Name: "eval", Arity: -3, Flags: common, Keys: rw, Group: "scripting", Since: "2.6.0",
+			Name: "eval", Arity: -3, Flags: common, Keys: rwNoted, Group: "scripting", Since: "2.6.0",
 			Summary: "Runs a Lua script in the server.",
 			Usage:   "script numkeys [key [key ...]] [arg [arg ...]]",
 			Run:     func(c *store.Ctx) store.Reply { return e.evalBody(c, false) },
@@ -26,7 +30,7 @@ func (e *Engine) Commands() []store.Command {
 			Run:     func(c *store.Ctx) store.Reply { return e.evalSHA(c, false) },
 		},
 		{
-			Name: "eval_ro", Arity: -3, Flags: common | store.ReadOnly, Keys: ro, Group: "scripting", Since: "7.0.0",
+			Name: "eval_ro", Arity: -3, Flags: common | store.ReadOnly, Keys: roNoted, Group: "scripting", Since: "7.0.0",
 			Summary: "Runs a Lua script that may not write.",
 			Usage:   "script numkeys [key [key ...]] [arg [arg ...]]",
 			Run:     func(c *store.Ctx) store.Reply { return e.evalBody(c, true) },
@@ -75,6 +79,7 @@ func (e *Engine) scriptCommands() []store.Command {
 		{
 			Name: "load", Arity: 3, Flags: flags | store.Stale, Group: "scripting", Since: "2.6.0",
 			Summary: "Caches a script.",
+			Tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			Usage:   "script", Run: e.scriptLoad,
 		},
 	}

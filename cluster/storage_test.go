@@ -1,0 +1,377 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// dataConfig is that of a single durable node that snapshots early.
+func dataConfig(t testing.TB, dir string) Config {
+	cfg := Default()
+	cfg.Data, cfg.PeerListen = dir, "127.0.0.1:0"
+	cfg.PeerAdvertise = "n1.test:1" // nobody dials a single node
+	cfg.Table, cfg.Time, cfg.Logger = store.NewTable(store.Commands()), NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 40*ms, 40*ms, 40*ms
+	cfg.SnapshotInterval, cfg.SnapshotThreshold, cfg.TrailingLogs = time.Hour, 1<<40, 4
+	cfg.Fatal = func(err error) { t.Error(err) }
+	return cfg
+}
+
+// openNode starts a node and waits until it serves.
+func openNode(t testing.TB, cfg Config) *Node {
+	t.Helper()
+	n, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := n.WaitReady(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func closeNode(t testing.TB, n *Node) {
+	t.Helper()
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// lines submits a pipeline to a node.
+func lines(t testing.TB, n *Node, commands ...string) string {
+	t.Helper()
+	tn := &testNode{Node: n, t: t, table: n.cfg.Table}
+	return text(n.Submit(tn.call(commands...), nil))
+}
+
+// filled makes a data directory with snapshots and a log behind them.
+func filled(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	n := openNode(t, dataConfig(t, dir))
+	for i := range 60 {
+		lines(t, n, fmt.Sprintf("SET k%d %s", i, strings.Repeat("v", 2000)))
+		if i%20 == 19 {
+			if err := n.Snapshot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lines(t, n, "SET last v")
+	closeNode(t, n)
+	return dir
+}
+
+func TestRestartKeepsEverything(t *testing.T) {
+	dir := filled(t)
+	n := openNode(t, dataConfig(t, dir))
+	if got := lines(t, n, "GET last", "STRLEN k0", "STRLEN k59"); got != "v 2000 2000" {
+		t.Errorf("got %q", got)
+	}
+	closeNode(t, n)
+	// And once more, with nothing written in between.
+	n = openNode(t, dataConfig(t, dir))
+	if got := lines(t, n, "GET last", "DBSIZE"); got != "v 61" {
+		t.Errorf("got %q", got)
+	}
+	closeNode(t, n)
+}
+
+func newestSnapshot(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, "snapshots", "*-*"))
+	if err != nil || len(list) == 0 {
+		t.Fatal("no snapshots", err)
+	}
+	newest := list[0]
+	for _, s := range list { // <term>-<index>-<time>
+		if strings.Split(filepath.Base(s), "-")[2] > strings.Split(filepath.Base(newest), "-")[2] {
+			newest = s
+		}
+	}
+	return newest
+}
+
+func truncate(t *testing.T, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func overwrite(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A directory that cannot be used ends the start with one line that names it
+// and says what to do. It never panics, and it never starts afresh.
+func TestUnusableDirectories(t *testing.T) {
+	whole := filled(t)
+	raftDB := func(dir string) string { return filepath.Join(dir, logFile) }
+	for _, test := range []struct {
+		name   string
+		damage func(t *testing.T, dir string)
+		want   []string
+	}{
+		{"log missing", func(t *testing.T, dir string) { os.Remove(raftDB(dir)) }, []string{"lost its log", "backup"}},
+		{"log empty", func(t *testing.T, dir string) { truncate(t, raftDB(dir), 0) }, []string{"log", "backup"}},
+		{"log of one page", func(t *testing.T, dir string) { truncate(t, raftDB(dir), 4096) }, []string{"log", "damaged", "backup"}},
+		{"log of garbage", func(t *testing.T, dir string) {
+			overwrite(t, raftDB(dir), bytes.Repeat([]byte("garbage!"), 1<<14))
+		}, []string{"log", "damaged", "backup"}},
+		{"log is a directory", func(t *testing.T, dir string) {
+			os.Remove(raftDB(dir))
+			os.Mkdir(raftDB(dir), 0o700)
+		}, []string{"log", "damaged"}},
+		{"node.json missing", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, nodeFile)) }, []string{nodeFile, "backup"}},
+		{"node.json empty", func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, nodeFile), nil) }, []string{nodeFile, "damaged"}},
+		{"node.json cut", func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, nodeFile), 10) }, []string{nodeFile, "damaged"}},
+		{"node.json of another node", func(t *testing.T, dir string) {
+			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n7"}`))
+		}, []string{`"n7"`, `"n1"`, "--id"}},
+		{"a later format", func(t *testing.T, dir string) {
+			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":2,"id":"n1"}`))
+		}, []string{"format 2"}},
+		{"newest snapshot damaged", func(t *testing.T, dir string) {
+			overwrite(t, filepath.Join(newestSnapshot(t, dir), "state.bin"), []byte("LOCKSTEP"))
+		}, []string{"backup"}},
+		{"newest snapshot's description damaged", func(t *testing.T, dir string) {
+			overwrite(t, filepath.Join(newestSnapshot(t, dir), "meta.json"), []byte("{"))
+		}, []string{"backup"}},
+		{"snapshots missing", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "snapshots")) }, []string{"backup"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			test.damage(t, dir)
+			mustNotOpen(t, dir, test.want...)
+		})
+	}
+}
+
+func mustNotOpen(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	n, err := Open(dataConfig(t, dir))
+	if err == nil {
+		defer n.Close()
+		t.Fatalf("the node has started, with %q", lines(t, n, "DBSIZE"))
+	}
+	for _, w := range append(want, dir) {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error does not say %q: %v", w, err)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one line: %v", err)
+	}
+	// The failed start has let go of everything.
+	st := &storage{dir: dir}
+	if err := st.acquire(); err != nil {
+		t.Errorf("still locked: %v", err)
+	}
+	st.close()
+}
+
+// Wherever the log is cut, the node says so or has everything that it had
+// acknowledged (the file may end in free pages).
+func TestLogCutAnywhere(t *testing.T) {
+	whole := filled(t)
+	info, err := os.Stat(filepath.Join(whole, logFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for size := int64(0); size < info.Size(); size += info.Size()/16 + 1000 {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+			t.Fatal(err)
+		}
+		truncate(t, filepath.Join(dir, logFile), size)
+		n, err := Open(dataConfig(t, dir))
+		if err != nil {
+			refused++
+			if !strings.Contains(err.Error(), "damaged") && !strings.Contains(err.Error(), "backup") {
+				t.Errorf("cut to %d bytes: %v", size, err)
+			}
+			continue
+		}
+		if err := n.WaitReady(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if got := lines(t, n, "GET last", "DBSIZE"); got != "v 61" {
+			t.Errorf("cut to %d of %d bytes, the node has started with %q", size, info.Size(), got)
+		}
+		closeNode(t, n)
+	}
+	if refused < 8 {
+		t.Errorf("only %d cut logs were refused", refused)
+	}
+}
+
+func TestLockedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	n := openNode(t, dataConfig(t, dir))
+	defer closeNode(t, n)
+	if other, err := Open(dataConfig(t, dir)); err == nil {
+		other.Close()
+		t.Error("two nodes have one directory")
+	} else if !strings.Contains(err.Error(), "in use") || !strings.Contains(err.Error(), dir) {
+		t.Error(err)
+	}
+	if got := lines(t, n, "SET k v"); got != "OK" {
+		t.Errorf("the first node suffered: %q", got)
+	}
+}
+
+func TestDirectoryThatCannotBeMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	overwrite(t, file, nil)
+	if _, err := Open(dataConfig(t, filepath.Join(file, "data"))); err == nil || !strings.Contains(err.Error(), "--data") {
+		t.Error(err)
+	}
+}
+
+func TestPeerPortTaken(t *testing.T) {
+	n := openNode(t, dataConfig(t, t.TempDir()))
+	defer closeNode(t, n)
+	cfg := dataConfig(t, t.TempDir())
+	cfg.PeerListen = n.cons.(*raftLog).port.ln.Addr().String()
+	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "--peer-listen "+cfg.PeerListen) {
+		t.Error(err)
+	}
+	// The directory is free again and complete.
+	cfg.PeerListen = "127.0.0.1:0"
+	closeNode(t, openNode(t, cfg))
+}
+
+// A node killed while its directory is made starts on what is there.
+func TestInterruptedFirstStart(t *testing.T) {
+	fresh := func(t *testing.T) (string, *storage) {
+		dir := t.TempDir()
+		st, err := openStorage(dir, "n1", raftLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir, st
+	}
+	for name, prepare := range map[string]func(t *testing.T) string{
+		"before node.json": func(t *testing.T) string {
+			dir := t.TempDir()
+			overwrite(t, filepath.Join(dir, lockFile), nil)
+			overwrite(t, filepath.Join(dir, nodeFile+".tmp"), []byte("{"))
+			return dir
+		},
+		"before the log": func(t *testing.T) string {
+			dir, st := fresh(t)
+			st.close()
+			os.Remove(filepath.Join(dir, logFile))
+			return dir
+		},
+		"in the log": func(t *testing.T) string {
+			dir, st := fresh(t)
+			st.close()
+			truncate(t, filepath.Join(dir, logFile), 5000)
+			return dir
+		},
+		"before the first configuration": func(t *testing.T) string {
+			dir, st := fresh(t)
+			st.close()
+			return dir
+		},
+		"before the log was declared complete": func(t *testing.T) string {
+			dir := t.TempDir()
+			closeNode(t, openNode(t, dataConfig(t, dir)))
+			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n1","new":true}`))
+			return dir
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := prepare(t)
+			n := openNode(t, dataConfig(t, dir))
+			if got := lines(t, n, "SET k v"); got != "OK" {
+				t.Error(got)
+			}
+			closeNode(t, n)
+			n = openNode(t, dataConfig(t, dir))
+			if got := lines(t, n, "GET k"); got != "v" {
+				t.Errorf("after another start: %q", got)
+			}
+			closeNode(t, n)
+		})
+	}
+}
+
+// failingStable cannot write.
+type failingStable struct{}
+
+var errDisk = errors.New("no space left")
+
+func (failingStable) Set([]byte, []byte) error         { return errDisk }
+func (failingStable) Get([]byte) ([]byte, error)       { return nil, errDisk }
+func (failingStable) SetUint64([]byte, uint64) error   { return errDisk }
+func (failingStable) GetUint64([]byte) (uint64, error) { return 0, errDisk }
+
+// A vote that cannot be written ends the process with a reason.
+func TestUnwritableVoteIsFatal(t *testing.T) {
+	var fatal []error
+	s := fatalStable{failingStable{}, func(err error) { fatal = append(fatal, err) }}
+	if err := s.SetUint64([]byte("CurrentTerm"), 7); !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	if err := s.Set([]byte("LastVoteCand"), nil); !errors.Is(err, errDisk) {
+		t.Error(err)
+	}
+	if len(fatal) != 2 || !errors.Is(fatal[0], errDisk) || !strings.Contains(fatal[1].Error(), "vote") {
+		t.Errorf("%v", fatal)
+	}
+}
+
+// A damaged entry ends the process, and no snapshot hides it from the next
+// start.
+func TestDamagedEntryIsFatal(t *testing.T) {
+	dir := t.TempDir()
+	cfg := dataConfig(t, dir)
+	fatal := make(chan error, 100)
+	cfg.Fatal = func(err error) { fatal <- err }
+	n := openNode(t, cfg)
+	if got := lines(t, n, "SET k v"); got != "OK" {
+		t.Error(got)
+	}
+	if _, err := n.cons.Propose([]byte("not an entry")); !errors.Is(err, errUnknown) {
+		t.Errorf("propose: %v", err)
+	}
+	if err := <-fatal; !strings.Contains(err.Error(), "log entry") || !strings.Contains(err.Error(), "backup") {
+		t.Error(err)
+	}
+	if err := n.Snapshot(); err == nil {
+		t.Error("a snapshot was taken of a state that has lost an entry")
+	}
+	closeNode(t, n)
+	n, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeNode(t, n)
+	select {
+	case <-fatal:
+	case <-time.After(10 * time.Second):
+		t.Error("the next start went past the damaged entry")
+	}
+}
