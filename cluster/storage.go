@@ -122,7 +122,7 @@ func (st *storage) identify(id string) error {
 		}
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(st.dir, logFile)); errors.Is(err, os.ErrNotExist) {
+	if info, err := os.Stat(filepath.Join(st.dir, logFile)); errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
 		// Starting without the log would let this node vote twice in a term
 		// and forget what it acknowledged.
 		return fmt.Errorf("data directory %s has lost its log (%s): restore it from a backup, or remove this node from the cluster and join with an empty directory", st.dir, logFile)
