@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"sync"
 	"time"
 
@@ -55,15 +54,29 @@ type sequencer struct {
 	txn       *store.Txn  // used again for every batch
 	busyTimer *time.Timer // runs setBusy
 
-	term     uint64 // of Raft, when the sequencer began
-	late     lateness
-	lastSize int // requests in the batch before
+	term uint64 // of Raft, when the sequencer began
+	late lateness
+
+	// What gather goes by.
+	full        chan struct{} // has room for one: want has been reached
+	want        int           // requests that gather waits for; on mu
+	patience    *time.Timer
+	expected    int           // requests if everyone who was answered sends again
+	answered    time.Duration // when the last batch was
+	lastTook    time.Duration // what it took
+	gatherPause int
 }
 
 func newSequencer(n *Node) *sequencer {
 	// An ephemeral node's submitters may run batches once lead has run the first.
-	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1),
+	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
 		running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+}
+
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
 }
 
 // submit queues a request; it is completed with errNotExecuted if this node
@@ -82,6 +95,10 @@ func (s *sequencer) submit(r *request) {
 	}
 	s.queue = append(s.queue, r)
 	first := len(s.queue) == 1
+	enough := s.want > 0 && len(s.queue) >= s.want
+	if enough {
+		s.want = 0
+	}
 	mine := s.node.cfg.Ephemeral && !s.running
 	s.running = s.running || mine
 	s.mu.Unlock()
@@ -92,6 +109,11 @@ func (s *sequencer) submit(r *request) {
 		s.runInline()
 	case first:
 		s.signal()
+	case enough:
+		select {
+		case s.full <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -147,7 +169,11 @@ func (s *sequencer) take() []*request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue
-	s.queue, s.spare = s.spare[:0], q
+	s.queue, s.spare, s.want = s.spare[:0], q, 0
+	select {
+	case <-s.full:
+	default:
+	}
 	return q
 }
 
@@ -233,7 +259,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		q := s.gather()
+		q := s.gather(ctx)
 		if len(q) == 0 {
 			timer.Reset(s.idle())
 			select {
@@ -281,23 +307,49 @@ func (s *sequencer) assist(ctx context.Context) {
 	}
 }
 
-// gather takes the waiting requests. When the batch before has just been
-// answered, its clients are about to send again: yielding to them makes one
-// full batch of what would be two halves, each with a disk write of its own.
-func (s *sequencer) gather() []*request {
-	if s.lastSize > 1 {
-		for range 4 {
-			before := s.waiting()
-			if before >= s.lastSize {
-				break
-			}
-			runtime.Gosched()
-			if before > 0 && s.waiting() == before {
-				break
-			}
-		}
+// gatherLimit bounds how long a batch waits for more requests.
+const gatherLimit = 500 * time.Microsecond
+
+// gatherRetry is after how many batches waiting is tried again when it did not
+// pay.
+const gatherRetry = 32
+
+// gather takes the waiting requests. When a batch has just been answered, its
+// clients are about to send again. Waiting for them a little makes one full
+// batch of what would be two halves, each with a disk write of its own.
+func (s *sequencer) gather(ctx context.Context) []*request {
+	patience := min(s.lastTook/2, gatherLimit) - (s.node.cfg.Time.Monotonic() - s.answered)
+	before := s.waiting()
+	if before == 0 || before >= s.expected || patience <= 0 {
+		return s.take()
 	}
-	return s.take()
+	if s.gatherPause > 0 {
+		s.gatherPause--
+		return s.take()
+	}
+	s.mu.Lock()
+	s.want = s.expected
+	s.mu.Unlock()
+	s.patience.Reset(patience)
+	select {
+	case <-s.full:
+	case <-s.patience.C:
+	case <-ctx.Done():
+	}
+	s.patience.Stop()
+	q := s.take()
+	if (len(q)-before)*4 < s.expected-before {
+		s.gatherPause = gatherRetry
+	}
+	return q
+}
+
+// note remembers what the next gather needs to know of a batch that has just
+// been answered.
+func (s *sequencer) note(b *batch, started time.Duration) {
+	s.answered = s.node.cfg.Time.Monotonic()
+	s.lastTook = s.answered - started
+	s.expected = s.waiting() + len(b.requests)
 }
 
 // idle returns how long there is nothing to do but wait for requests.
@@ -337,8 +389,8 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 			return false
 		}
 		started := s.node.clock.now()
+		began := s.node.cfg.Time.Monotonic()
 		b, entry, rest := s.evaluate(ctx, q, started, stamp)
-		s.lastSize = len(b.requests)
 		stamp = false
 		if entry == nil {
 			if !s.answerReads(b) {
@@ -349,6 +401,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 			s.giveBack(rest)
 			return false
 		}
+		s.note(b, began)
 		q = rest
 	}
 	return true
