@@ -60,11 +60,13 @@ func (e *Engine) scriptCommands() []store.Command {
 		{
 			Name: "exists", Arity: -3, Flags: flags, Group: "scripting", Since: "2.6.0",
 			Summary: "Tells which scripts are cached.",
+			Tips:    []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
 			Usage:   "sha1 [sha1 ...]", Run: scriptExists,
 		},
 		{
 			Name: "flush", Arity: -2, Flags: flags, Group: "scripting", Since: "2.6.0",
 			Summary: "Forgets all cached scripts.",
+			Tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			Usage:   "[ASYNC|SYNC]", Run: e.scriptFlush,
 		},
 		{
@@ -74,6 +76,7 @@ func (e *Engine) scriptCommands() []store.Command {
 		{
 			Name: "kill", Arity: 2, Flags: flags | store.AllowBusy, Group: "scripting", Since: "2.6.0",
 			Summary: "Stops the script that is running.",
+			Tips:    []string{"request_policy:all_shards", "response_policy:one_succeeded"},
 			Run:     func(*store.Ctx) store.Reply { return e.Kill() },
 		},
 		{

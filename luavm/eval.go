@@ -61,7 +61,11 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly bo
 	e.finish()
 	if e.stop != "" {
 		ctx.Rollback(save)
-		return store.Reply{Kind: store.Failure, Str: "ERR " + e.stop + suffix(c.sha, e.errSource, e.errLine)}
+		text := "ERR " + e.stop
+		if e.errSource != "" { // not while the reply was converted
+			text += suffix(c.sha, e.errSource, e.errLine)
+		}
+		return store.Reply{Kind: store.Failure, Str: text}
 	}
 	ctx.Release(save)
 	return reply

@@ -63,6 +63,22 @@ func arrayPart(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset))
 }
 
+// stringConstantsOffset is where a FunctionProto keeps its constants once more,
+// as plain strings.
+var stringConstantsOffset = checkedStringConstantsOffset()
+
+func checkedStringConstantsOffset() uintptr {
+	field, ok := reflect.TypeFor[lua.FunctionProto]().FieldByName("stringConstants")
+	if !ok || field.Type != reflect.TypeFor[[]string]() {
+		panic("luavm: this gopher-lua has no FunctionProto.stringConstants")
+	}
+	return field.Offset
+}
+
+func setStringConstants(p *lua.FunctionProto, strs []string) {
+	*(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset)) = strs
+}
+
 // framePlace returns where L keeps its current frame.
 func framePlace(L *lua.LState) **frame {
 	return (**frame)(unsafe.Add(unsafe.Pointer(L), frameOffset))

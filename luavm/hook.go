@@ -2,6 +2,7 @@ package luavm
 
 import (
 	"context"
+	"math"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
@@ -30,7 +31,7 @@ func (*hook) Value(any) any                     { return nil }
 // watched has a bit for every opcode that before looks at.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
-	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN
+	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD
 
 // Done is called before every instruction: keep it cheap.
 func (h *hook) Done() <-chan struct{} {
@@ -75,6 +76,8 @@ func (h *hook) before(f *frame, inst uint32) {
 		e.beforeSet(L, f, inst)
 	case lua.OP_CONCAT:
 		e.beforeConcat(L, argB(inst), argC(inst))
+	case lua.OP_MOD:
+		beforeModulo(L, argB(inst)+1, argC(inst)+1)
 	case lua.OP_FORPREP:
 		e.beforeFor(L, a)
 	case lua.OP_SETLIST:
@@ -144,6 +147,19 @@ func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 		}
 	}
 	e.charge(size + 32)
+}
+
+// beforeModulo replaces the operands of %, which stand in registers of their
+// own, by ones of which gopher-lua's remainder is what C Lua computes.
+func beforeModulo(L *lua.LState, a, b int) {
+	x, ok := L.Get(a).(lua.LNumber)
+	y, both := L.Get(b).(lua.LNumber)
+	if !ok || !both {
+		return
+	}
+	r := modulo(float64(x), float64(y))
+	L.Replace(a, lua.LNumber(r))
+	L.Replace(b, lua.LNumber(math.Copysign(math.Inf(1), r)))
 }
 
 // beforeFor lets numeric for take numeric strings, which Redisson's read lock

@@ -3,12 +3,14 @@ package luavm
 import (
 	"fmt"
 	"strings"
+
+	lua "github.com/yuin/gopher-lua"
 )
 
 // The scanner and the parser (parser.go, parser_expr.go) take the place of
 // gopher-lua's: they accept exactly Lua 5.1, refuse it in the words of llex.c
-// and lparser.c, and bound how deep and how long a script may be before the
-// compiler recurses over it. What they build is gopher-lua's own tree.
+// and lparser.c, and bound how deep a script may be nested. The code is
+// generated while they read (codegen.go).
 
 // tokenKind is a character, or one of the constants below.
 type tokenKind int
@@ -76,9 +78,10 @@ func (k tokenKind) String() string {
 
 // token is one token; text is its source, value what it stands for.
 type token struct {
-	kind  tokenKind
-	text  string
-	value string
+	kind   tokenKind
+	text   string
+	value  string
+	number lua.LNumber
 }
 
 // syntaxError is what compile returns for a faulty script.
@@ -257,7 +260,7 @@ func (x *lexer) number() token {
 	if !ok {
 		x.failText("malformed number")
 	}
-	return token{kind: tkNumber, text: s, value: formatG(float64(n), 17)}
+	return token{kind: tkNumber, text: s, number: n}
 }
 
 // bracket reads [, [= and so on up to a second bracket. It returns the number

@@ -3,38 +3,47 @@ package luavm
 import (
 	"fmt"
 
-	"github.com/yuin/gopher-lua/ast"
+	lua "github.com/yuin/gopher-lua"
 )
 
-// parser is lparser.c's recursive descent.
+// Limits of C Lua (luaconf.h), and a bound on how long compiling may take.
+const (
+	maxLevels      = 200
+	maxLocals      = 200
+	maxUpvalues    = 60
+	maxSourceBytes = 1 << 20
+	maxSteps       = 20_000_000 // over lists of jumps, which grow with every "or" of a chain
+)
+
+// parser reads a chunk by recursive descent and has the code generated.
 type parser struct {
 	x        *lexer
 	t        token // the current token
-	line     int   // of the current token
-	lastLine int   // of the token before it
+	lastLine int   // line of the token before it
 	ahead    *token
-	fn       *scope
+	f        *function
 	level    int
+	steps    int
+	shown    string // name of the source in errors at run time
 }
 
-func parse(source, name string) (chunk []ast.Stmt, last int) {
-	p := &parser{x: &lexer{src: source, name: name, line: 1}, lastLine: 1}
-	p.fn = newScope(nil, 0)
-	p.fn.vararg = true
+func parse(source, name, shown string) *lua.FunctionProto {
+	p := &parser{x: &lexer{src: source, name: name, line: 1}, lastLine: 1, shown: shown}
+	p.f = newFunction(p, nil, 0)
+	p.f.vararg = lua.VarArgIsVarArg
 	p.advance()
-	chunk = p.chunk()
+	p.chunk()
 	p.check(tkEOS)
-	return chunk, p.line
+	return p.f.finish()
 }
 
 func (p *parser) advance() {
 	p.lastLine = p.x.line
 	if p.ahead != nil {
 		p.t, p.ahead = *p.ahead, nil
-	} else {
-		p.t = p.x.next()
+		return
 	}
-	p.line = p.x.line
+	p.t = p.x.next()
 }
 
 func (p *parser) peek() tokenKind {
@@ -45,9 +54,10 @@ func (p *parser) peek() tokenKind {
 
 // syntax raises an error at the current token.
 func (p *parser) syntax(msg string) {
-	near := p.t.text
-	if near == "" || p.t.kind != tkName && p.t.kind != tkNumber && p.t.kind != tkString {
-		near = p.t.kind.String()
+	near := p.t.kind.String()
+	switch p.t.kind {
+	case tkName, tkNumber, tkString:
+		near = p.t.text
 	}
 	p.x.fail(msg, near)
 }
@@ -91,11 +101,11 @@ func (p *parser) name() string {
 	return s
 }
 
-// at gives a node the lines that its instructions will have.
-func at[N ast.PositionHolder](n N, first, last int) N {
-	n.SetLine(first)
-	n.SetLastLine(last)
-	return n
+func (p *parser) enterLevel() {
+	p.level++
+	if p.level > maxLevels {
+		p.x.fail("chunk has too many syntax levels", "")
+	}
 }
 
 func (p *parser) blockFollows() bool {
@@ -106,315 +116,292 @@ func (p *parser) blockFollows() bool {
 	return false
 }
 
-func (p *parser) chunk() []ast.Stmt {
-	p.enter()
-	var stmts []ast.Stmt
+func (p *parser) chunk() {
+	p.enterLevel()
 	for last := false; !last && !p.blockFollows(); {
-		var s ast.Stmt
-		s, last = p.statement()
-		stmts = append(stmts, s)
+		last = p.statement()
 		p.accept(';')
+		p.f.free = len(p.f.active)
 	}
-	p.leave()
-	return stmts
+	p.level--
 }
 
-// block is a chunk with its own names.
-func (p *parser) block() []ast.Stmt {
-	n := len(p.fn.locals)
-	stmts := p.chunk()
-	p.fn.locals = p.fn.locals[:n]
-	return stmts
+func (p *parser) block() {
+	p.f.enter(false)
+	p.chunk()
+	p.f.leave()
 }
 
-func (p *parser) loopBlock() []ast.Stmt {
-	p.fn.loops++
-	stmts := p.block()
-	p.fn.loops--
-	return stmts
-}
-
-func (p *parser) statement() (s ast.Stmt, last bool) {
+// statement reads a statement; last is true if none may follow.
+func (p *parser) statement() (last bool) {
 	line := p.x.line
 	switch p.t.kind {
 	case tkIf:
-		return p.ifStmt(line), false
+		p.ifStatement(line)
 	case tkWhile:
-		p.advance()
-		cond := p.expr()
-		p.expect(tkDo)
-		body := p.loopBlock()
-		p.match(tkEnd, tkWhile, line)
-		return at(&ast.WhileStmt{Condition: cond, Stmts: body}, line, p.lastLine), false
+		p.whileStatement(line)
 	case tkDo:
 		p.advance()
-		body := p.block()
+		p.block()
 		p.match(tkEnd, tkDo, line)
-		return at(&ast.DoBlockStmt{Stmts: body}, line, p.lastLine), false
 	case tkFor:
-		return p.forStmt(line), false
+		p.forStatement(line)
 	case tkRepeat:
-		return p.repeatStmt(line), false
+		p.repeatStatement(line)
 	case tkFunction:
-		return p.functionStmt(line), false
+		p.functionStatement(line)
 	case tkLocal:
 		p.advance()
 		if p.accept(tkFunction) {
-			return p.localFunction(line), false
+			p.localFunction()
+		} else {
+			p.localStatement()
 		}
-		return p.localStmt(line), false
 	case tkReturn:
-		return p.returnStmt(line), true
+		p.returnStatement()
+		return true
 	case tkBreak:
 		p.advance()
-		if p.fn.loops == 0 {
-			p.syntax("no loop to break")
-		}
-		return at(&ast.BreakStmt{}, line, line), true
+		p.breakLoop()
+		return true
+	default:
+		p.exprStatement()
 	}
-	return p.exprStmt(line), false
+	return false
 }
 
-func (p *parser) ifStmt(line int) ast.Stmt {
-	top := p.thenBlock()
-	tail, chain := top, 0
+// condition reads an expression; the jumps returned are taken if it is false.
+func (p *parser) condition() int {
+	e := p.expr()
+	if e.kind == expNil {
+		e.kind = expFalse
+	}
+	p.f.goOnIfTrue(&e)
+	return e.no
+}
+
+func (p *parser) ifStatement(line int) {
+	f := p.f
+	end := noJump
+	next := p.thenBlock()
 	for p.t.kind == tkElseif {
-		if chain++; chain > maxChain {
-			p.x.fail("function or expression too complex", "")
-		}
-		next := p.thenBlock()
-		tail.Else = []ast.Stmt{next}
-		tail = next
+		f.join(&end, f.jump())
+		f.patchHere(next)
+		next = p.thenBlock()
 	}
-	if p.accept(tkElse) {
-		tail.Else = p.block()
+	if p.t.kind == tkElse {
+		f.join(&end, f.jump())
+		f.patchHere(next)
+		p.advance()
+		p.block()
+	} else {
+		f.join(&end, next)
 	}
+	f.patchHere(end)
 	p.match(tkEnd, tkIf, line)
-	return top
 }
 
-func (p *parser) thenBlock() *ast.IfStmt {
-	line := p.x.line
+func (p *parser) thenBlock() int {
 	p.advance()
-	cond := p.expr()
+	exit := p.condition()
 	p.expect(tkThen)
-	body := p.block()
-	return at(&ast.IfStmt{Condition: cond, Then: body}, line, p.lastLine)
+	p.block()
+	return exit
 }
 
-func (p *parser) forStmt(line int) ast.Stmt {
+func (p *parser) whileStatement(line int) {
+	f := p.f
 	p.advance()
-	first := p.name()
-	var s ast.Stmt
-	n := len(p.fn.locals)
+	start := f.label()
+	exit := p.condition()
+	f.enter(true)
+	p.expect(tkDo)
+	p.block()
+	f.patch(f.jump(), start)
+	p.match(tkEnd, tkWhile, line)
+	f.leave()
+	f.patchHere(exit)
+}
+
+func (p *parser) repeatStatement(line int) {
+	f := p.f
+	start := f.label()
+	f.enter(true)
+	scope := f.enter(false)
+	p.advance()
+	p.chunk()
+	p.match(tkUntil, tkRepeat, line)
+	exit := p.condition() // sees the variables of the body
+	if !scope.captured {
+		f.leave()
+		f.patch(exit, start)
+	} else {
+		p.breakLoop()
+		f.patchHere(exit)
+		f.leave()
+		f.patch(f.jump(), start)
+	}
+	f.leave()
+}
+
+func (p *parser) breakLoop() {
+	captured := false
+	b := p.f.block
+	for b != nil && !b.breakable {
+		captured = captured || b.captured
+		b = b.previous
+	}
+	if b == nil {
+		p.syntax("no loop to break")
+	}
+	if captured {
+		p.f.emitABC(lua.OP_CLOSE, b.active, 0, 0)
+	}
+	p.f.join(&b.breaks, p.f.jump())
+}
+
+func (p *parser) forStatement(line int) {
+	p.f.enter(true)
+	p.advance()
+	name := p.name()
 	switch p.t.kind {
 	case '=':
-		s = p.numericFor(first)
+		p.numericFor(name, line)
 	case ',', tkIn:
-		s = p.genericFor(first)
+		p.genericFor(name)
 	default:
 		p.syntax("'=' or 'in' expected")
 	}
-	p.fn.locals = p.fn.locals[:n]
 	p.match(tkEnd, tkFor, line)
-	s.SetLastLine(p.lastLine)
-	return s
+	p.f.leave()
 }
 
-func (p *parser) hidden(names ...string) {
-	for _, n := range names {
-		p.declare(n)
-	}
-}
-
-func (p *parser) numericFor(name string) ast.Stmt {
+func (p *parser) numericFor(name string, line int) {
+	f := p.f
+	base := f.free
+	f.declare("(for index)", "(for limit)", "(for step)", name)
 	p.advance()
-	s := &ast.NumberForStmt{Name: name}
-	s.Init = p.expr()
-	p.expect(',')
-	s.Limit = p.expr()
-	if p.accept(',') {
-		s.Step = p.expr()
+	value := func() {
+		e := p.expr()
+		f.toNextReg(&e)
 	}
-	p.hidden("(for index)", "(for limit)", "(for step)")
-	line := p.x.line // C Lua checks the three values where the body begins
+	value()
+	p.expect(',')
+	value()
+	if p.accept(',') {
+		value()
+	} else {
+		f.emitABx(lua.OP_LOADK, f.free, f.constant(lua.LNumber(1)))
+		f.reserve(1)
+	}
+	f.activate(3)
 	p.expect(tkDo)
-	p.declare(name)
-	s.Stmts = p.loopBlock()
-	return at(s, line, line)
+	prepare := f.emitAsBx(lua.OP_FORPREP, base, noJump)
+	p.forBody(1)
+	f.patchHere(prepare)
+	loop := f.emitAsBx(lua.OP_FORLOOP, base, noJump)
+	f.fixLine(line)
+	f.patch(loop, prepare+1)
 }
 
-func (p *parser) genericFor(name string) ast.Stmt {
-	s := &ast.GenericForStmt{Names: []string{name}}
+func (p *parser) genericFor(name string) {
+	f := p.f
+	base := f.free
+	f.declare("(for generator)", "(for state)", "(for control)", name)
+	names := 1
 	for p.accept(',') {
-		s.Names = append(s.Names, p.name())
+		f.declare(p.name())
+		names++
 	}
 	p.expect(tkIn)
 	line := p.x.line
-	s.Exprs = p.exprList()
-	p.hidden("(for generator)", "(for state)", "(for control)")
+	n, e := p.exprList()
+	p.adjust(3, n, &e)
+	f.need(3) // for the call of the generator
+	f.activate(3)
 	p.expect(tkDo)
-	p.hidden(s.Names...)
-	s.Stmts = p.loopBlock()
-	at(s, line, line)
-	if _, call := s.Exprs[0].(*ast.FuncCallExpr); call && len(s.Exprs) == 1 {
-		return s
-	}
-	// The compiler sets all three values of the loop only if one call gives
-	// them; otherwise they are put into hidden variables first.
-	hidden := []string{"(generator)", "(state)", "(control)"}
-	values := at(&ast.LocalAssignStmt{Names: hidden, Exprs: s.Exprs}, line, line)
-	s.Exprs = nil
-	for _, name := range hidden {
-		s.Exprs = append(s.Exprs, at(&ast.IdentExpr{Value: name}, line, line))
-	}
-	return at(&ast.DoBlockStmt{Stmts: []ast.Stmt{values, s}}, line, line)
+	prepare := f.jump()
+	p.forBody(names)
+	f.patchHere(prepare)
+	f.emitABC(lua.OP_TFORLOOP, base, 0, names)
+	f.fixLine(line)
+	f.patch(f.jump(), prepare+1)
 }
 
-func (p *parser) repeatStmt(line int) ast.Stmt {
-	p.advance()
-	n := len(p.fn.locals)
-	p.fn.loops++
-	body := p.chunk()
-	p.fn.loops--
-	p.match(tkUntil, tkRepeat, line)
-	cond := p.expr() // sees the names of the body
-	p.fn.locals = p.fn.locals[:n]
-	return at(&ast.RepeatStmt{Condition: cond, Stmts: body}, line, p.lastLine)
+func (p *parser) forBody(names int) {
+	p.f.enter(false)
+	p.f.activate(names)
+	p.f.reserve(names)
+	p.block()
+	p.f.leave()
 }
 
-func (p *parser) functionStmt(line int) ast.Stmt {
+func (p *parser) functionStatement(line int) {
 	p.advance()
-	fline := p.x.line
 	name := p.name()
-	p.resolve(name)
-	var target ast.Expr = at(&ast.IdentExpr{Value: name}, fline, fline)
-	fname := &ast.FuncName{}
+	v := p.variable(name)
 	method := false
 	for p.t.kind == '.' {
-		p.advance()
-		target = p.field(target)
+		p.field(&v)
 	}
-	if p.accept(':') {
-		fname.Receiver, fname.Method, method = target, p.name(), true
-		p.constant(fname.Method)
-	} else {
-		fname.Func = target
+	if p.t.kind == ':' {
+		method = true
+		p.field(&v)
 	}
 	fn := p.body(method, line)
-	target.SetLine(line)
-	return at(&ast.FuncDefStmt{Name: fname, Func: fn}, line, p.lastLine)
+	p.f.store(&v, &fn)
+	p.f.fixLine(line)
 }
 
-// field is a name after a dot, as an index of object.
-func (p *parser) field(object ast.Expr) ast.Expr {
-	line := p.x.line
-	key := p.name()
-	p.constant(key)
-	return at(&ast.AttrGetExpr{Object: object, Key: at(&ast.StringExpr{Value: key}, line, line)}, line, line)
-}
-
-func (p *parser) localFunction(line int) ast.Stmt {
-	name := p.name()
-	p.declare(name)
+func (p *parser) localFunction() {
+	f := p.f
+	f.declare(p.name())
+	v := newExp(expLocal, f.free)
+	f.reserve(1)
+	f.activate(1)
 	fn := p.body(false, p.x.line)
-	return at(&ast.LocalAssignStmt{Names: []string{name}, Exprs: []ast.Expr{fn}}, line, p.lastLine)
+	f.store(&v, &fn)
+	// Only now is there a value to be named.
+	f.active[len(f.active)-1].StartPc = f.pc()
 }
 
-func (p *parser) localStmt(line int) ast.Stmt {
-	s := &ast.LocalAssignStmt{}
+func (p *parser) localStatement() {
+	names := 0
 	for {
-		s.Names = append(s.Names, p.name())
-		p.checkLimit(len(p.fn.locals)+len(s.Names), maxLocals, "local variables")
+		p.f.declare(p.name())
+		names++
 		if !p.accept(',') {
 			break
 		}
 	}
+	n, e := 0, newExp(expVoid, 0)
 	if p.accept('=') {
-		s.Exprs = p.exprList()
+		n, e = p.exprList()
 	}
-	p.hidden(s.Names...)
-	if len(s.Exprs) == 1 && len(s.Names) == 1 {
-		if _, ok := s.Exprs[0].(*ast.FunctionExpr); ok {
-			// A single function makes the compiler take this for "local
-			// function", whose body sees the new name. A second value, which
-			// is dropped, says otherwise.
-			s.Exprs = append(s.Exprs, at(&ast.NilExpr{}, line, line))
-		}
-	}
-	return at(s, line, p.lastLine)
+	p.adjust(names, n, &e)
+	p.f.activate(names)
 }
 
-func (p *parser) returnStmt(line int) ast.Stmt {
+func (p *parser) returnStatement() {
+	f := p.f
 	p.advance()
-	s := &ast.ReturnStmt{}
+	first, n := 0, 0
 	if !p.blockFollows() && p.t.kind != ';' {
-		s.Exprs = p.exprList()
-	}
-	return at(s, line, p.lastLine)
-}
-
-// exprStmt is a call or an assignment.
-func (p *parser) exprStmt(line int) ast.Stmt {
-	e, kind := p.primary()
-	if kind == callExpr {
-		return at(&ast.FuncCallStmt{Expr: e}, line, p.lastLine)
-	}
-	s := &ast.AssignStmt{}
-	for {
-		if kind != variable {
-			p.syntax("syntax error")
-		}
-		s.Lhs = append(s.Lhs, e)
-		if !p.accept(',') {
-			break
-		}
-		e, kind = p.primary()
-		p.checkLimit(len(s.Lhs), maxLevels-p.level, "variables in assignment")
-	}
-	p.expect('=')
-	s.Rhs = p.exprList()
-	for _, e := range s.Lhs {
-		// The instruction that stores stands after the values.
-		e.SetLine(p.lastLine)
-	}
-	at(s, line, p.lastLine)
-	if len(s.Lhs) > 1 {
-		return p.parallel(s)
-	}
-	return s
-}
-
-// parallel keeps an assignment to several variables from seeing its own
-// effects: the compiler writes a value into a local variable while an index
-// that was to be evaluated before may still read it. So all operands go into
-// hidden variables first.
-func (p *parser) parallel(s *ast.AssignStmt) ast.Stmt {
-	line := s.Line()
-	block := &ast.DoBlockStmt{}
-	hide := func(n int, kind string) string { return fmt.Sprintf("(%s %d)", kind, n) }
-	ident := func(name string) ast.Expr { return at(&ast.IdentExpr{Value: name}, line, line) }
-	local := func(names []string, exprs []ast.Expr) {
-		block.Stmts = append(block.Stmts, at(&ast.LocalAssignStmt{Names: names, Exprs: exprs}, line, line))
-	}
-	for i, e := range s.Lhs {
-		if a, ok := e.(*ast.AttrGetExpr); ok {
-			local([]string{hide(i, "object")}, []ast.Expr{a.Object})
-			a.Object = ident(hide(i, "object"))
-			if _, constant := a.Key.(*ast.StringExpr); !constant {
-				local([]string{hide(i, "key")}, []ast.Expr{a.Key})
-				a.Key = ident(hide(i, "key"))
+		var e exp
+		n, e = p.exprList()
+		switch {
+		case e.isMulti():
+			f.setReturns(&e, multiple)
+			if e.kind == expCall && n == 1 {
+				setOp(&f.code[e.info], lua.OP_TAILCALL)
 			}
+			first, n = len(f.active), multiple
+		case n == 1:
+			first = f.toAnyReg(&e)
+		default:
+			f.toNextReg(&e)
+			first = len(f.active)
 		}
 	}
-	names := make([]string, len(s.Lhs))
-	for i := range names {
-		names[i] = hide(i, "value")
-	}
-	local(names, s.Rhs)
-	for i := len(s.Lhs) - 1; i >= 0; i-- {
-		one := &ast.AssignStmt{Lhs: []ast.Expr{s.Lhs[i]}, Rhs: []ast.Expr{ident(names[i])}}
-		block.Stmts = append(block.Stmts, at(one, line, line))
-	}
-	return at(block, line, s.LastLine())
+	f.emitABC(lua.OP_RETURN, first, n+1, 0)
 }

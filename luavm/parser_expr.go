@@ -1,78 +1,185 @@
 package luavm
 
-import "github.com/yuin/gopher-lua/ast"
-
-// exprKind says what may be done with a primary expression.
-type exprKind int
-
-const (
-	otherExpr exprKind = iota
-	variable           // may be assigned to
-	callExpr           // may stand as a statement
+import (
+	lua "github.com/yuin/gopher-lua"
 )
 
-func (p *parser) exprList() []ast.Expr {
-	list := []ast.Expr{p.expr()}
-	for p.accept(',') {
-		list = append(list, p.expr())
-	}
-	return list
+// target is a variable that waits for its value; there may be several.
+type target struct {
+	previous *target
+	v        exp
 }
 
-func (p *parser) prefix() (ast.Expr, exprKind) {
-	line := p.x.line
+// exprStatement is a call or an assignment.
+func (p *parser) exprStatement() {
+	t := &target{v: p.primary()}
+	if t.v.kind == expCall {
+		setC(&p.f.code[t.v.info], 1) // no results
+		return
+	}
+	p.assignment(t, 1)
+}
+
+func (p *parser) assignment(t *target, n int) {
+	f := p.f
+	if t.v.kind < expLocal || t.v.kind > expIndexed {
+		p.syntax("syntax error")
+	}
+	var e exp
+	if p.accept(',') {
+		next := &target{previous: t, v: p.primary()}
+		if next.v.kind == expLocal {
+			p.keepIndexes(t, &next.v)
+		}
+		f.limit(n, maxLevels-p.level, "variables in assignment")
+		p.assignment(next, n+1)
+	} else {
+		p.expect('=')
+		var values int
+		values, e = p.exprList()
+		if values == n {
+			f.oneReturn(&e)
+			f.store(&t.v, &e)
+			return
+		}
+		p.adjust(n, values, &e)
+		if values > n {
+			f.free -= values - n
+		}
+	}
+	e = newExp(expReg, f.free-1)
+	f.store(&t.v, &e)
+}
+
+// keepIndexes copies a local variable that is assigned to while earlier targets
+// use it as table or index.
+func (p *parser) keepIndexes(t *target, v *exp) {
+	f := p.f
+	extra, conflict := f.free, false
+	for ; t != nil; t = t.previous {
+		if t.v.kind != expIndexed {
+			continue
+		}
+		if t.v.info == v.info {
+			t.v.info, conflict = extra, true
+		}
+		if t.v.aux == v.info {
+			t.v.aux, conflict = extra, true
+		}
+	}
+	if conflict {
+		f.emitABC(lua.OP_MOVE, extra, v.info, 0)
+		f.reserve(1)
+	}
+}
+
+// adjust makes n expressions, the last of them e, give as many values as there
+// are variables.
+func (p *parser) adjust(vars, n int, e *exp) {
+	f := p.f
+	extra := vars - n
+	if e.isMulti() {
+		extra = max(extra+1, 0)
+		f.setReturns(e, extra)
+		if extra > 1 {
+			f.reserve(extra - 1)
+		}
+		return
+	}
+	if e.kind != expVoid {
+		f.toNextReg(e)
+	}
+	if extra > 0 {
+		reg := f.free
+		f.reserve(extra)
+		f.emitABC(lua.OP_LOADNIL, reg, reg+extra-1, 0)
+	}
+}
+
+// exprList reads expressions; all but the last are in registers.
+func (p *parser) exprList() (n int, e exp) {
+	n, e = 1, p.expr()
+	for p.accept(',') {
+		p.f.toNextReg(&e)
+		e = p.expr()
+		n++
+	}
+	return n, e
+}
+
+func (p *parser) variable(name string) exp {
+	v := p.f.find(name, true)
+	if v.kind == expGlobal {
+		v.info = p.f.stringConst(name)
+	}
+	return v
+}
+
+func (p *parser) nameExp() exp { return newExp(expConst, p.f.stringConst(p.name())) }
+
+// field is .name or :name of a function statement.
+func (p *parser) field(e *exp) {
+	p.f.toAnyReg(e)
+	p.advance()
+	key := p.nameExp()
+	p.f.indexed(e, &key)
+}
+
+// index is [expr].
+func (p *parser) index() exp {
+	p.advance()
+	e := p.expr()
+	p.f.toValue(&e)
+	p.expect(']')
+	return e
+}
+
+func (p *parser) prefix() exp {
 	switch p.t.kind {
 	case '(':
+		line := p.x.line
 		p.advance()
 		e := p.expr()
 		p.match(')', '(', line)
-		switch e := e.(type) {
-		case *ast.FuncCallExpr:
-			e.AdjustRet = true
-		case *ast.Comma3Expr:
-			e.AdjustRet = true
-		}
-		return e, otherExpr
+		p.f.discharge(&e)
+		return e
 	case tkName:
-		name := p.name()
-		p.resolve(name)
-		return at(&ast.IdentExpr{Value: name}, line, line), variable
+		return p.variable(p.name())
 	}
 	p.syntax("unexpected symbol")
-	return nil, otherExpr
+	return exp{}
 }
 
-func (p *parser) primary() (ast.Expr, exprKind) {
-	e, kind := p.prefix()
-	for chain := 0; ; chain++ {
-		if chain > maxChain {
-			p.x.fail("function or expression too complex", "")
-		}
+func (p *parser) primary() exp {
+	f := p.f
+	e := p.prefix()
+	for {
 		switch p.t.kind {
 		case '.':
-			p.advance()
-			e, kind = p.field(e), variable
+			p.field(&e)
 		case '[':
-			p.advance()
-			key := p.expr()
-			p.expect(']')
-			e, kind = at(&ast.AttrGetExpr{Object: e, Key: key}, p.lastLine, p.lastLine), variable
+			f.toAnyReg(&e)
+			key := p.index()
+			f.indexed(&e, &key)
 		case ':':
 			p.advance()
-			name := p.name()
-			p.constant(name)
-			e, kind = p.call(&ast.FuncCallExpr{Receiver: e, Method: name}), callExpr
+			key := p.nameExp()
+			f.self(&e, &key)
+			p.call(&e)
 		case '(', tkString, '{':
-			e, kind = p.call(&ast.FuncCallExpr{Func: e}), callExpr
+			f.toNextReg(&e)
+			p.call(&e)
 		default:
-			return e, kind
+			return e
 		}
 	}
 }
 
 // call reads the arguments of a call.
-func (p *parser) call(c *ast.FuncCallExpr) ast.Expr {
+func (p *parser) call(e *exp) {
+	f := p.f
 	line := p.x.line
+	args := newExp(expVoid, 0)
 	switch p.t.kind {
 	case '(':
 		if line != p.lastLine {
@@ -80,127 +187,193 @@ func (p *parser) call(c *ast.FuncCallExpr) ast.Expr {
 		}
 		p.advance()
 		if p.t.kind != ')' {
-			c.Args = p.exprList()
+			_, args = p.exprList()
+			f.setReturns(&args, multiple)
 		}
 		p.match(')', '(', line)
 	case '{':
-		c.Args = []ast.Expr{p.table()}
+		args = p.table()
 	case tkString:
-		c.Args = []ast.Expr{p.literal()}
+		args = newExp(expConst, f.stringConst(p.t.value))
+		p.advance()
 	default:
 		p.syntax("function arguments expected")
 	}
-	return at(c, line, p.lastLine)
-}
-
-func (p *parser) literal() ast.Expr {
-	line := p.x.line
-	s := p.t.value
-	p.constant(s)
-	p.advance()
-	return at(&ast.StringExpr{Value: s}, line, line)
-}
-
-func (p *parser) table() ast.Expr {
-	line := p.x.line
-	p.expect('{')
-	t := &ast.TableExpr{}
-	items := 0
-	for p.t.kind != '}' {
-		f := &ast.Field{}
-		switch {
-		case p.t.kind == '[':
-			p.advance()
-			f.Key = p.expr()
-			p.expect(']')
-			p.expect('=')
-		case p.t.kind == tkName && p.peek() == '=':
-			at := p.x.line
-			f.Key = &ast.StringExpr{Value: p.name()}
-			p.constant(f.Key.(*ast.StringExpr).Value)
-			f.Key.SetLine(at)
-			p.expect('=')
-		default:
-			items++
-			p.checkLimit(items, maxItems, "items in a constructor")
+	base, n := e.info, multiple
+	if !args.isMulti() {
+		if args.kind != expVoid {
+			f.toNextReg(&args)
 		}
-		f.Value = p.expr()
-		t.Fields = append(t.Fields, f)
+		n = f.free - (base + 1)
+	}
+	*e = newExp(expCall, f.emitABC(lua.OP_CALL, base, n+1, 2))
+	f.fixLine(line)
+	f.free = base + 1
+}
+
+// table reads a constructor.
+func (p *parser) table() exp {
+	f := p.f
+	line := p.x.line
+	pc := f.emitABC(lua.OP_NEWTABLE, 0, 0, 0)
+	t := newExp(expReloc, pc)
+	f.toNextReg(&t)
+	item := newExp(expVoid, 0)
+	items, waiting, fields := 0, 0, 0
+	p.expect('{')
+	for p.t.kind != '}' {
+		if item.kind != expVoid {
+			f.toNextReg(&item)
+			item.kind = expVoid
+			if waiting == itemsPerFlush {
+				f.setList(t.info, items, waiting)
+				waiting = 0
+			}
+		}
+		if p.t.kind == '[' || p.t.kind == tkName && p.peek() == '=' {
+			p.record(t.info)
+			fields++
+		} else {
+			item = p.expr()
+			items++
+			waiting++
+		}
 		if !p.accept(',') && !p.accept(';') {
 			break
 		}
 	}
 	p.match('}', '{', line)
-	return at(t, line, p.lastLine)
+	switch {
+	case waiting == 0:
+	case item.isMulti():
+		f.setReturns(&item, multiple)
+		f.setList(t.info, items, multiple)
+		items--
+	default:
+		if item.kind != expVoid {
+			f.toNextReg(&item)
+		}
+		f.setList(t.info, items, waiting)
+	}
+	setB(&f.code[pc], min(items, 0x1ff))
+	setC(&f.code[pc], min(fields, 0x1ff))
+	return t
 }
 
-// body is a function from its parameters on; line is that of its keyword.
-func (p *parser) body(method bool, line int) *ast.FunctionExpr {
-	p.fn = newScope(p.fn, line)
-	if method {
-		p.declare("self")
+// record reads a field with a key.
+func (p *parser) record(table int) {
+	f := p.f
+	reg := f.free
+	var key exp
+	if p.t.kind == tkName {
+		key = p.nameExp()
+	} else {
+		key = p.index()
 	}
-	f := &ast.FunctionExpr{ParList: &ast.ParList{}}
+	p.expect('=')
+	k := f.toRK(&key)
+	value := p.expr()
+	op := lua.OP_SETTABLE
+	if f.isStringConst(k) {
+		op = lua.OP_SETTABLEKS
+	}
+	v := f.toRK(&value)
+	f.emitABC(op, table, k, v)
+	f.free = reg
+}
+
+// body reads a function from its parameters on; line is that of its keyword.
+func (p *parser) body(method bool, line int) exp {
+	outer := p.f
+	f := newFunction(p, outer, line)
+	p.f = f
 	p.expect('(')
-	for p.t.kind != ')' {
+	if method {
+		f.declare("self")
+		f.activate(1)
+	}
+	p.parameters()
+	p.expect(')')
+	p.chunk()
+	p.match(tkEnd, tkFunction, line)
+	proto := f.finish()
+	p.f = outer
+	if len(outer.protos) > maxBx {
+		p.syntax("constant table overflow")
+	}
+	outer.protos = append(outer.protos, proto)
+	e := newExp(expReloc, outer.emitABx(lua.OP_CLOSURE, 0, len(outer.protos)-1))
+	for _, u := range f.upvalues {
+		op := lua.OP_GETUPVAL
+		if u.inFrame {
+			op = lua.OP_MOVE
+		}
+		outer.emitABC(op, 0, u.index, 0)
+	}
+	return e
+}
+
+func (p *parser) parameters() {
+	f := p.f
+	n := 0
+	for p.t.kind != ')' || n > 0 {
 		switch p.t.kind {
 		case tkName:
-			f.ParList.Names = append(f.ParList.Names, p.name())
-			p.declare(f.ParList.Names[len(f.ParList.Names)-1])
+			f.declare(p.name())
+			n++
 		case tkDots:
 			p.advance()
-			f.ParList.HasVargs, p.fn.vararg = true, true
-			p.declare("arg")
+			f.declare("arg")
+			n++
+			f.vararg = lua.VarArgHasArg | lua.VarArgIsVarArg | lua.VarArgNeedsArg
 		default:
 			p.syntax("<name> or '...' expected")
 		}
-		if p.fn.vararg || !p.accept(',') {
+		if f.vararg != 0 || !p.accept(',') {
 			break
 		}
-		if p.t.kind == ')' {
-			p.syntax("<name> or '...' expected")
-		}
 	}
-	p.expect(')')
-	f.Stmts = p.chunk()
-	last := p.x.line
-	p.match(tkEnd, tkFunction, line)
-	p.fn = p.fn.parent
-	return at(f, line, last)
+	f.activate(n)
+	f.params = len(f.active)
+	if f.vararg != 0 {
+		f.params--
+	}
+	f.reserve(len(f.active))
 }
 
 // simple is an operand.
-func (p *parser) simple() ast.Expr {
-	line := p.x.line
-	var e ast.Expr
+func (p *parser) simple() exp {
+	f := p.f
+	var e exp
 	switch p.t.kind {
 	case tkNumber:
-		p.constant(p.t.value)
-		e = &ast.NumberExpr{Value: p.t.value}
+		e = newExp(expNumber, 0)
+		e.num = p.t.number
 	case tkString:
-		return p.literal()
+		e = newExp(expConst, f.stringConst(p.t.value))
 	case tkNil:
-		e = &ast.NilExpr{}
+		e = newExp(expNil, 0)
 	case tkTrue:
-		e = &ast.TrueExpr{}
+		e = newExp(expTrue, 0)
 	case tkFalse:
-		e = &ast.FalseExpr{}
+		e = newExp(expFalse, 0)
 	case tkDots:
-		if !p.fn.vararg {
+		if f.vararg == 0 {
 			p.syntax("cannot use '...' outside a vararg function")
 		}
-		e = &ast.Comma3Expr{}
+		f.vararg &^= lua.VarArgNeedsArg
+		e = newExp(expVararg, f.emitABC(lua.OP_VARARG, 0, 1, 0))
 	case '{':
 		return p.table()
 	case tkFunction:
+		line := p.x.line
 		p.advance()
 		return p.body(false, line)
 	default:
-		e, _ = p.primary()
-		return e
+		return p.primary()
 	}
 	p.advance()
-	return at(e, line, line)
+	return e
 }
 
 // priority of the binary operators, to the left and to the right.
@@ -213,53 +386,47 @@ var priority = map[tokenKind][2]int{
 
 const unaryPriority = 8
 
-func (p *parser) expr() ast.Expr { return p.subExpr(0) }
+func (p *parser) expr() exp { return p.subExpr(0) }
 
 // subExpr reads an expression of operators that bind stronger than limit.
-func (p *parser) subExpr(limit int) ast.Expr {
-	p.enter()
-	var e ast.Expr
-	switch p.t.kind {
-	case tkNot:
+func (p *parser) subExpr(limit int) exp {
+	p.enterLevel()
+	var e exp
+	switch op := p.t.kind; op {
+	case tkNot, '-', '#':
 		p.advance()
-		e = &ast.UnaryNotOpExpr{Expr: p.subExpr(unaryPriority)}
-		at(e, p.lastLine, p.lastLine)
-	case '-':
-		p.advance()
-		e = &ast.UnaryMinusOpExpr{Expr: p.subExpr(unaryPriority)}
-		at(e, p.lastLine, p.lastLine)
-	case '#':
-		p.advance()
-		e = &ast.UnaryLenOpExpr{Expr: p.subExpr(unaryPriority)}
-		at(e, p.lastLine, p.lastLine)
+		e = p.subExpr(unaryPriority)
+		p.f.unary(op, &e)
 	default:
 		e = p.simple()
 	}
-	for chain := 0; ; chain++ {
+	for {
 		op := p.t.kind
 		prio, ok := priority[op]
 		if !ok || prio[0] <= limit {
 			break
 		}
-		if chain > maxChain {
-			p.x.fail("function or expression too complex", "")
-		}
 		p.advance()
-		rhs := p.subExpr(prio[1])
-		e = at(binaryExpr(op, e, rhs), p.lastLine, p.lastLine)
+		p.f.firstOperand(op, &e)
+		second := p.subExpr(prio[1])
+		if op == '%' && !(e.isNumeral() && second.isNumeral()) {
+			p.moduloOperands(&e, &second)
+		}
+		p.f.binary(op, &e, &second)
 	}
-	p.leave()
+	p.level--
 	return e
 }
 
-func binaryExpr(op tokenKind, lhs, rhs ast.Expr) ast.Expr {
-	switch op {
-	case tkAnd, tkOr:
-		return &ast.LogicalOpExpr{Operator: op.String(), Lhs: lhs, Rhs: rhs}
-	case tkEq, tkNe, tkLe, tkGe, '<', '>':
-		return &ast.RelationalOpExpr{Operator: op.String(), Lhs: lhs, Rhs: rhs}
-	case tkConcat:
-		return &ast.StringConcatOpExpr{Lhs: lhs, Rhs: rhs}
+// moduloOperands puts both operands of % into registers of their own, where
+// the hook replaces them: gopher-lua's remainder is not C Lua's.
+func (p *parser) moduloOperands(a, b *exp) {
+	f := p.f
+	if a.isNumeral() {
+		// The second operand may already be in the next register.
+		f.toNextReg(b)
+		f.toNextReg(a)
+		return
 	}
-	return &ast.ArithmeticOpExpr{Operator: op.String(), Lhs: lhs, Rhs: rhs}
+	f.toNextReg(b)
 }

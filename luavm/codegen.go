@@ -1,0 +1,400 @@
+package luavm
+
+import (
+	"fmt"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// The code generator. gopher-lua runs Lua 5.1's instruction set, and its own
+// compiler miscompiles what C Lua does not: a generic for over three plain
+// values, conditions of nested and/or, constructors of more than 25,600 items,
+// assignments to several variables of which one is an index of another. So the
+// instructions are generated here, in one pass while the parser reads, by the
+// method of Lua's own compiler: expressions stay descriptions for as long as
+// possible (codegen_expr.go), and jumps whose target is not known yet form lists
+// threaded through their operands. Instructions, lines and names of variables
+// are those of C Lua, and so error messages are as well.
+
+const (
+	noJump   = -1
+	noReg    = 0xff
+	maxSbx   = 0x1ffff
+	maxBx    = 0x3ffff
+	maxC     = 0x1ff
+	multiple = -1 // results: all there are
+
+	maxStackRegs  = 250
+	itemsPerFlush = 50 // of SETLIST
+)
+
+func instABC(op, a, b, c int) uint32 {
+	return uint32(op)<<26 | uint32(a&0xff)<<18 | uint32(c&0x1ff)<<9 | uint32(b&0x1ff)
+}
+
+func instABx(op, a, bx int) uint32 { return uint32(op)<<26 | uint32(a&0xff)<<18 | uint32(bx&maxBx) }
+
+func setA(i *uint32, a int)   { *i = *i&^(0xff<<18) | uint32(a&0xff)<<18 }
+func setB(i *uint32, b int)   { *i = *i&^0x1ff | uint32(b&0x1ff) }
+func setC(i *uint32, c int)   { *i = *i&^(0x1ff<<9) | uint32(c&0x1ff)<<9 }
+func setSbx(i *uint32, n int) { *i = *i&^maxBx | uint32(n+maxSbx)&maxBx }
+func setOp(i *uint32, op int) { *i = *i&(1<<26-1) | uint32(op)<<26 }
+
+// upvalue tells where a closure finds a variable of an enclosing function.
+type upvalue struct {
+	name    string
+	inFrame bool // a local of the enclosing function, else one of its upvalues
+	index   int
+}
+
+// block is a block of statements.
+type block struct {
+	previous  *block
+	breaks    int // list of jumps out of the loop
+	active    int // locals in force outside
+	captured  bool
+	breakable bool
+}
+
+// function is a function being compiled.
+type function struct {
+	p      *parser
+	parent *function
+	line   int // 0 for the main chunk
+
+	code   []uint32
+	lines  []int
+	consts []lua.LValue
+	index  map[lua.LValue]int
+	protos []*lua.FunctionProto
+
+	params     int
+	vararg     uint8
+	upvalues   []upvalue
+	variables  []*lua.DbgLocalInfo // in the order of declaration
+	active     []*lua.DbgLocalInfo // in force, by register
+	pending    []*lua.DbgLocalInfo // declared, not yet in force
+	block      *block
+	here       int // list of jumps to the next instruction
+	lastTarget int
+	free       int // first free register
+	size       int // registers used
+}
+
+func newFunction(p *parser, parent *function, line int) *function {
+	return &function{p: p, parent: parent, line: line, index: map[lua.LValue]int{}, here: noJump, size: 2}
+}
+
+func (f *function) pc() int { return len(f.code) }
+
+func (f *function) emit(inst uint32) int {
+	pending := f.here
+	f.here = noJump
+	f.patchList(pending, f.pc(), noReg, f.pc())
+	f.code = append(f.code, inst)
+	f.lines = append(f.lines, f.p.lastLine)
+	return f.pc() - 1
+}
+
+func (f *function) emitABC(op, a, b, c int) int { return f.emit(instABC(op, a, b, c)) }
+func (f *function) emitABx(op, a, bx int) int   { return f.emit(instABx(op, a, bx)) }
+func (f *function) emitAsBx(op, a, n int) int   { return f.emit(instABx(op, a, n+maxSbx)) }
+
+// fixLine gives the latest instruction another line.
+func (f *function) fixLine(line int) { f.lines[f.pc()-1] = line }
+
+// Jumps.
+
+func (f *function) jump() int {
+	pending := f.here
+	f.here = noJump
+	j := f.emitAsBx(lua.OP_JMP, 0, noJump)
+	f.join(&j, pending) // jumps to here jump along
+	return j
+}
+
+func (f *function) condJump(op, a, b, c int) int {
+	f.emitABC(op, a, b, c)
+	return f.jump()
+}
+
+func (f *function) fixJump(pc, dest int) {
+	offset := dest - (pc + 1)
+	if offset > maxSbx || offset < -maxSbx {
+		f.p.syntax("control structure too long")
+	}
+	setSbx(&f.code[pc], offset)
+}
+
+// label marks the next instruction as the target of a jump.
+func (f *function) label() int {
+	f.lastTarget = f.pc()
+	return f.pc()
+}
+
+// follow is the next jump of a list.
+func (f *function) follow(pc int) int {
+	offset := argSbx(f.code[pc])
+	if offset == noJump {
+		return noJump
+	}
+	return pc + 1 + offset
+}
+
+// control is the instruction that decides whether a jump is taken.
+func (f *function) control(pc int) *uint32 {
+	if pc >= 1 {
+		switch opOf(f.code[pc-1]) {
+		case lua.OP_EQ, lua.OP_LT, lua.OP_LE, lua.OP_TEST, lua.OP_TESTSET:
+			return &f.code[pc-1]
+		}
+	}
+	return &f.code[pc]
+}
+
+// needsValue reports whether a jump of a list leaves no value behind.
+func (f *function) needsValue(list int) bool {
+	for ; list != noJump; list = f.follow(list) {
+		if opOf(*f.control(list)) != lua.OP_TESTSET {
+			return true
+		}
+	}
+	return false
+}
+
+// patchTest makes a TESTSET put its value into reg, or only test if there is
+// nothing to put.
+func (f *function) patchTest(pc, reg int) bool {
+	i := f.control(pc)
+	if opOf(*i) != lua.OP_TESTSET {
+		return false
+	}
+	if reg != noReg && reg != argB(*i) {
+		setA(i, reg)
+	} else {
+		*i = instABC(lua.OP_TEST, argB(*i), 0, argC(*i))
+	}
+	return true
+}
+
+func (f *function) dropValues(list int) {
+	for ; list != noJump; list = f.follow(list) {
+		f.patchTest(list, noReg)
+	}
+}
+
+// patchList points the jumps of a list that leave a value in reg at one target
+// and the others at another.
+func (f *function) patchList(list, withValue, reg, without int) {
+	for list != noJump {
+		next := f.follow(list)
+		if f.patchTest(list, reg) {
+			f.fixJump(list, withValue)
+		} else {
+			f.fixJump(list, without)
+		}
+		list = next
+	}
+}
+
+func (f *function) patch(list, target int) {
+	if target == f.pc() {
+		f.patchHere(list)
+		return
+	}
+	f.patchList(list, target, noReg, target)
+}
+
+func (f *function) patchHere(list int) {
+	f.label()
+	f.join(&f.here, list)
+}
+
+// join appends a list of jumps to another.
+func (f *function) join(to *int, list int) {
+	if list == noJump {
+		return
+	}
+	if *to == noJump {
+		*to = list
+		return
+	}
+	last := *to
+	for next := f.follow(last); next != noJump; next = f.follow(last) {
+		last = next
+		if f.p.steps++; f.p.steps > maxSteps {
+			f.p.syntax("function or expression too complex")
+		}
+	}
+	f.fixJump(last, list)
+}
+
+// Registers and constants.
+
+func (f *function) need(n int) {
+	if size := f.free + n; size > f.size {
+		if size >= maxStackRegs {
+			f.p.syntax("function or expression too complex")
+		}
+		f.size = size
+	}
+}
+
+func (f *function) reserve(n int) {
+	f.need(n)
+	f.free += n
+}
+
+func (f *function) release(rk int) {
+	if rk&rkConst == 0 && rk >= len(f.active) {
+		f.free--
+	}
+}
+
+func (f *function) constant(v lua.LValue) int {
+	if i, ok := f.index[v]; ok {
+		return i
+	}
+	if len(f.consts) > maxBx {
+		f.p.syntax("constant table overflow")
+	}
+	f.consts = append(f.consts, v)
+	f.index[v] = len(f.consts) - 1
+	return len(f.consts) - 1
+}
+
+func (f *function) stringConst(s string) int { return f.constant(lua.LString(s)) }
+
+// isStringConst tells keys that the interpreter has faster instructions for.
+func (f *function) isStringConst(rk int) bool {
+	if rk&rkConst == 0 {
+		return false
+	}
+	_, ok := f.consts[rk&^rkConst].(lua.LString)
+	return ok
+}
+
+// Variables.
+
+func (f *function) limit(n, limit int, what string) {
+	if n <= limit {
+		return
+	}
+	where := "main function"
+	if f.line > 0 {
+		where = fmt.Sprintf("function at line %d", f.line)
+	}
+	f.p.x.fail(fmt.Sprintf("%s has more than %d %s", where, limit, what), "")
+}
+
+// declare makes a variable known; activate brings it into force.
+func (f *function) declare(names ...string) {
+	for _, name := range names {
+		f.limit(len(f.active)+len(f.pending)+1, maxLocals, "local variables")
+		f.pending = append(f.pending, &lua.DbgLocalInfo{Name: name})
+	}
+}
+
+func (f *function) activate(n int) {
+	for _, v := range f.pending[:n] {
+		v.StartPc = f.pc()
+		f.variables = append(f.variables, v)
+		f.active = append(f.active, v)
+	}
+	f.pending = f.pending[n:]
+}
+
+func (f *function) deactivate(to int) {
+	for _, v := range f.active[to:] {
+		v.EndPc = f.pc()
+	}
+	f.active = f.active[:to]
+}
+
+func (f *function) enter(breakable bool) *block {
+	b := &block{previous: f.block, breaks: noJump, active: len(f.active), breakable: breakable}
+	f.block = b
+	return b
+}
+
+func (f *function) leave() {
+	b := f.block
+	f.block = b.previous
+	f.deactivate(b.active)
+	if b.captured {
+		f.emitABC(lua.OP_CLOSE, b.active, 0, 0)
+	}
+	f.free = len(f.active)
+	f.patchHere(b.breaks)
+}
+
+// find tells what a name means in a function.
+func (f *function) find(name string, here bool) exp {
+	for i := len(f.active) - 1; i >= 0; i-- {
+		if f.active[i].Name == name {
+			if !here {
+				b := f.block
+				for b != nil && b.active > i {
+					b = b.previous
+				}
+				if b != nil {
+					b.captured = true
+				}
+			}
+			return newExp(expLocal, i)
+		}
+	}
+	if f.parent == nil {
+		return newExp(expGlobal, noReg)
+	}
+	outer := f.parent.find(name, false)
+	if outer.kind == expGlobal {
+		return outer
+	}
+	return newExp(expUpvalue, f.upvalue(name, outer))
+}
+
+func (f *function) upvalue(name string, outer exp) int {
+	u := upvalue{name: name, inFrame: outer.kind == expLocal, index: outer.info}
+	for i, have := range f.upvalues {
+		if have.inFrame == u.inFrame && have.index == u.index {
+			return i
+		}
+	}
+	f.limit(len(f.upvalues)+1, maxUpvalues, "upvalues")
+	f.upvalues = append(f.upvalues, u)
+	return len(f.upvalues) - 1
+}
+
+// finish ends a function and returns what gopher-lua runs.
+func (f *function) finish() *lua.FunctionProto {
+	f.deactivate(0)
+	f.emitABC(lua.OP_RETURN, 0, 1, 0)
+	// One more register than used: gopher-lua's tail call leaves the last one
+	// behind when it moves a frame.
+	p := &lua.FunctionProto{
+		SourceName:         f.p.shown,
+		LineDefined:        f.line,
+		LastLineDefined:    f.p.lastLine,
+		NumUpvalues:        uint8(len(f.upvalues)),
+		NumParameters:      uint8(f.params),
+		IsVarArg:           f.vararg,
+		NumUsedRegisters:   uint8(f.size + 1),
+		Code:               f.code,
+		Constants:          f.consts,
+		FunctionPrototypes: f.protos,
+		DbgSourcePositions: f.lines,
+		DbgLocals:          f.variables,
+	}
+	for _, u := range f.upvalues {
+		p.DbgUpvalues = append(p.DbgUpvalues, u.name)
+	}
+	strs := make([]string, len(f.consts))
+	for i, c := range f.consts {
+		if s, ok := c.(lua.LString); ok {
+			strs[i] = string(s)
+		}
+	}
+	setStringConstants(p, strs)
+	return p
+}

@@ -1,0 +1,53 @@
+// Package luavm evaluates scripts: EVAL, EVALSHA, their _RO forms and SCRIPT,
+// in a sandboxed Lua 5.1 whose redis.call runs the commands of the same table
+// on the same transaction. It is the only package that imports gopher-lua.
+//
+// Where to look: what scripts can reach is in sandbox.go and the lib_*.go
+// files; redis.call in call.go; values crossing the border in convert.go; what
+// ends a script in limits.go; errors in protect.go and varinfo.go; the compiler
+// in lexer.go, parser*.go and codegen*.go.
+//
+// Invariants:
+//   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the
+//     interpreter) leaves no trace: its writes are rolled back, its text is not
+//     cached, the Lua state is thrown away. No pcall of the script survives a
+//     stop. An error of the script's own keeps what it wrote, as in Redis.
+//   - Nothing of a script survives it: globals and libraries are read-only, and
+//     settings (redis.setresp, those of cjson) go back to their defaults. Only
+//     the state of math.random goes on, as in Redis.
+//   - The engine has no clock and no goroutine. Except for Kill, Running,
+//     BusySince and SetTimeLimit it is used by one goroutine at a time.
+//
+// # How gopher-lua is used
+//
+// It gives the interpreter of instructions and the tables. Everything that
+// decides whether a script behaves as on Redis is here: the compiler, because
+// gopher-lua's miscompiles some programs and words its errors differently, and
+// the libraries, which check their arguments and print as C Lua's do. A context
+// whose Done is called before every instruction (hook.go) corrects what is left:
+// numbers joined to strings, numeric for over strings, %, writes to read-only
+// tables. It needs the current call frame, which gopher-lua does not export;
+// frame.go reads it in place and refuses to start with another layout.
+//
+// The replies in testdata were recorded from redis-server 7.0.15.
+//
+// # Differences from Redis 7.0.15 that remain
+//
+//   - tostring of a table, function or coroutine prints a number counted from
+//     the start of the script in place of an address.
+//   - The result of an operation is never -0 (a constant -0 is), and NaN that
+//     comes from % prints as nan where C Lua prints -nan.
+//   - The length of a table with holes may be another of its borders; the order
+//     of pairs is that of insertion, where C Lua's is that of its hash; next
+//     does not refuse a key that was never in the table.
+//   - An array fills with nil up to an index below 4,194,304 that is set, so a
+//     sparse table of numbers costs memory; larger indexes do not.
+//   - cjson's settings last for one script, not for the life of the server.
+//   - string.dump is refused and byte code is not loaded.
+//   - A script may be 1 MiB long. Patterns are matched to a depth of 10,000.
+//   - collectgarbage does nothing; count and gcinfo tell what the script
+//     allocated.
+//   - error with a table that has no err crashes Redis; here it is an error.
+//   - SCRIPT DEBUG knows only NO. A script is stopped at the limits of Options,
+//     which Redis does not have.
+package luavm
