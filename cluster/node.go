@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -85,7 +86,7 @@ func newNode(cfg Config) *Node {
 // restored is called when a snapshot has replaced the state.
 func (n *Node) restored(seq uint64, lease int64) {
 	n.clock.applied(lease)
-	n.pending.restored(seq)
+	n.pending.giveUp(seq)
 }
 
 // watch follows the changes of leadership.
@@ -368,5 +369,7 @@ func (n *Node) Close() error {
 		n.cfg.Scripts.Abort()
 	}
 	n.work.Wait()
-	return n.cons.Close()
+	err := n.cons.Close()
+	n.pending.giveUp(math.MaxUint64) // nothing is applied any more
+	return err
 }

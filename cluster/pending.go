@@ -63,9 +63,9 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome) {
 	}
 }
 
-// restored gives up what a snapshot from the leader has jumped over: the
-// entries that would have told are not seen here any more.
-func (p *pendingBatches) restored(seq uint64) {
+// giveUp gives up what was evaluated on a state before seq. A snapshot from the
+// leader has jumped over the entries that would have told, or the node ends.
+func (p *pendingBatches) giveUp(seq uint64) {
 	p.mu.Lock()
 	var lost []*batch
 	kept := p.list[:0]

@@ -1,0 +1,194 @@
+package cluster
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sources parses the non-test Go files of the module, by path from its root.
+func sources(t *testing.T) (*token.FileSet, map[string]*ast.File) {
+	t.Helper()
+	const root = ".."
+	fset, files := token.NewFileSet(), map[string]*ast.File{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		files[filepath.ToSlash(rel)] = f
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, must := range []string{"cluster/clock.go", "cmd/lockstep/main.go", "store/txn.go"} {
+		if files[must] == nil {
+			t.Fatalf("%s was not found", must)
+		}
+	}
+	return fset, files
+}
+
+func imports(f *ast.File) (paths []string) {
+	for _, spec := range f.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			panic(err) // the parser has accepted it
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
+// Programs that speak RESP to a server from outside measure real time.
+func outside(path string) bool {
+	return strings.HasPrefix(path, "bench/") || strings.HasPrefix(path, "conformance/")
+}
+
+// Time is an argument everywhere, so that a test can decide it. One file asks
+// the machine.
+func TestOnlyTheClockAsksForTheTime(t *testing.T) {
+	fset, files := sources(t)
+	asks := 0
+	for path, f := range files {
+		if outside(path) {
+			continue
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			if !ok || pkg.Name != "time" {
+				return true
+			}
+			switch sel.Sel.Name {
+			case "Now", "Since", "Until":
+				if path == "cluster/clock.go" {
+					asks++
+				} else {
+					t.Errorf("%s: time.%s; take the time as an argument", fset.Position(sel.Pos()), sel.Sel.Name)
+				}
+			}
+			return true
+		})
+		for _, spec := range f.Imports {
+			if spec.Path.Value == `"time"` && spec.Name != nil {
+				t.Errorf("%s: time is imported under another name", path)
+			}
+		}
+	}
+	if asks == 0 {
+		t.Error("cluster/clock.go does not ask for the time: this test looks for the wrong thing")
+	}
+}
+
+// layers from the top to the bottom; each may import what stands below it.
+var layers = []string{"cmd", "server", "cluster", "raftfsm", "luavm", "store"}
+
+func TestImportsRunOneWay(t *testing.T) {
+	_, files := sources(t)
+	level := map[string]int{}
+	for i, name := range layers {
+		level[name] = i
+	}
+	seen := map[string]bool{}
+	for path, f := range files {
+		top, _, _ := strings.Cut(path, "/")
+		from, layered := level[top]
+		for _, imported := range imports(f) {
+			rest, ours := strings.CutPrefix(imported, "lockstep/")
+			if !ours {
+				continue
+			}
+			name, _, _ := strings.Cut(rest, "/")
+			to, known := level[name]
+			switch {
+			case name == top:
+			case layered && known && from < to:
+				seen[top] = true
+			case (top == "cmd" || top == "conformance") && name == "bench":
+				// It stands beside the layers and speaks only RESP.
+			default:
+				t.Errorf("%s imports %s", path, imported)
+			}
+		}
+	}
+	for _, name := range []string{"cmd", "server", "cluster", "raftfsm"} {
+		if !seen[name] {
+			t.Errorf("%s imports nothing below it: this test looks for the wrong thing", name)
+		}
+	}
+}
+
+// Each third-party module is imported by one package, so that it can be
+// replaced.
+func TestThirdPartyModulesHaveOneImporter(t *testing.T) {
+	_, files := sources(t)
+	modules := modulesUsed(t)
+	importer := map[string]string{}
+	for path, f := range files {
+		pkg := filepath.ToSlash(filepath.Dir(path))
+		for _, imported := range imports(f) {
+			module := moduleOf(imported, modules)
+			if module == "" {
+				continue
+			}
+			if other := importer[module]; other != "" && other != pkg {
+				t.Errorf("%s is imported by %s and by %s", module, other, pkg)
+			}
+			importer[module] = pkg
+		}
+	}
+	for module, want := range map[string]string{
+		"github.com/hashicorp/raft":  "cluster",
+		"github.com/tidwall/redcon":  "server",
+		"github.com/yuin/gopher-lua": "luavm",
+		"github.com/tidwall/btree":   "store",
+	} {
+		if got := importer[module]; got != want {
+			t.Errorf("%s is imported by %q, want %s", module, got, want)
+		}
+	}
+}
+
+// modulesUsed lists the modules of the build.
+func modulesUsed(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}}", "all").Output()
+	if err != nil {
+		t.Fatalf("go list -m: %v", err)
+	}
+	return strings.Fields(string(out))
+}
+
+// moduleOf returns the module of an import path, "" if it is the standard
+// library's or ours.
+func moduleOf(path string, modules []string) string {
+	found := ""
+	for _, m := range modules {
+		if m != "lockstep" && (path == m || strings.HasPrefix(path, m+"/")) && len(m) > len(found) {
+			found = m
+		}
+	}
+	return found
+}

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	cfg := Default()
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	cfg.Peers = []Peer{{"n1", "a:1"}, {"n2", "b:1"}, {"n3", "c:1"}}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Validate reports every fault, each naming its flag.
+func TestValidateReportsEveryFault(t *testing.T) {
+	cfg := Default()
+	cfg.ID, cfg.FailoverWait, cfg.Data, cfg.PeerListen = "a b", 0, "", "nowhere"
+	cfg.Peers = []Peer{{"n1", "host:1"}, {"n1", "host:2"}, {"n2", "host:1"}, {"n3", "host"}, {"", "host:4"}}
+	err := cfg.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"--id", "--failover-wait", "--data", "--peer-listen", "n1 twice",
+		"n1 and n2 the same address", `"n3=host"`, `"=host:4"`, "does not include this node"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	cfg = Default()
+	cfg.Ephemeral, cfg.Data, cfg.PeerListen = true, "", ""
+	if err := cfg.Validate(); err != nil {
+		t.Errorf("an ephemeral node needs no directory and no port: %v", err)
+	}
+	cfg.Peers = []Peer{{"n1", "a:1"}, {"n2", "b:1"}}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "--ephemeral") {
+		t.Error(err)
+	}
+}
+
+func TestPeerAddr(t *testing.T) {
+	cfg := Default()
+	if got := cfg.peerAddr(); got != cfg.PeerListen {
+		t.Error(got)
+	}
+	cfg.PeerAdvertise = "host:7"
+	if got := cfg.peerAddr(); got != "host:7" {
+		t.Error(got)
+	}
+	cfg.Peers = []Peer{{"n1", "first:1"}}
+	if got := cfg.peerAddr(); got != "first:1" {
+		t.Errorf("%s; every member must know this one by the same address", got)
+	}
+}

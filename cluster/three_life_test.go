@@ -1,0 +1,250 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// Every node serves every client: what one has acknowledged, all can read.
+func TestThreeNodesServeAsOne(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	for i := range 3 {
+		c.expect(i, "OK 1", fmt.Sprintf("SET k%d v%d", i, i), "INCR counter"+fmt.Sprint(i))
+		for j := range 3 {
+			c.expect(j, fmt.Sprintf("v%d 1", i), fmt.Sprintf("GET k%d", i), "GET counter"+fmt.Sprint(i))
+		}
+	}
+	c.expect(c.follower(), "-ERR", "PANIC")
+	c.expect(c.follower(), "OK", "SET lock owner-1 NX PX 30000")
+	c.expect(c.leader(), "nil", "SET lock owner-2 NX PX 30000")
+	// Read your writes, at once, from every node in turn.
+	for i := range 60 {
+		c.expect(i%3, fmt.Sprint(i+1), "INCR turn")
+		c.expect((i+1)%3, fmt.Sprint(i+1), "GET turn")
+	}
+	l := c.startLoad(0, 1, 2)
+	l.more(300)
+	if failed := l.end(); len(failed) > 0 {
+		t.Errorf("failures without a fault: %v", failed)
+	}
+	c.same()
+	// Messages reach every node in the same order.
+	if a := c.sinks[0].all(); len(a) < 300 || !slices.Equal(a, c.sinks[1].all()) || !slices.Equal(a, c.sinks[2].all()) {
+		t.Errorf("the nodes published %d, %d and %d messages, or in different orders", len(a), len(c.sinks[1].all()), len(c.sinks[2].all()))
+	}
+}
+
+func TestMembersAndTransfer(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	for round := range 3 {
+		from := c.leader()
+		to := (from + 1) % 3
+		if round == 2 {
+			to = (from + 2) % 3 // also from the node that leads
+		}
+		ask := c.nodes[to]
+		if round == 2 {
+			ask = c.nodes[from]
+		}
+		if err := ask.Transfer(c.cfg[to].ID); err != nil {
+			t.Fatal(err)
+		}
+		c.until("the new leader", func() bool { return c.leader() == to })
+		for i, n := range c.nodes {
+			members, err := n.Members()
+			if err != nil || len(members) != 3 {
+				t.Fatal(members, err)
+			}
+			for j, m := range members {
+				if m.ID != c.cfg[j].ID || m.PeerAddr != c.cfg[j].PeerListen || !m.Voter || m.Leader != (j == to) {
+					t.Errorf("n%d sees %+v", i+1, m)
+				}
+			}
+			if id, addr := n.LeaderClient(); id != c.cfg[to].ID || addr != c.cfg[to].Advertise {
+				t.Errorf("n%d: leader %s at %q", i+1, id, addr)
+			}
+		}
+		c.expect(from, fmt.Sprint(round+1), "INCR counter")
+	}
+	for _, n := range c.nodes {
+		if err := n.Transfer("n9"); err == nil || !strings.Contains(err.Error(), ErrNoSuchMember.Error()) {
+			t.Errorf("transfer to nobody: %v", err)
+		}
+	}
+}
+
+// SCRIPT KILL works on every node.
+func TestKillIsForwarded(t *testing.T) {
+	c := startThree(t, func(cfg *Config) { cfg.Scripts = &killer{cfg.ID} })
+	c.start(0, 1, 2)
+	leader := c.leader()
+	for i, n := range c.nodes {
+		if got := n.KillScript().Str; got != "killed on "+c.cfg[leader].ID {
+			t.Errorf("n%d: %q", i+1, got)
+		}
+	}
+}
+
+type killer struct{ id string }
+
+func (k *killer) Kill() store.Reply { return store.Status("killed on " + k.id) }
+func (k *killer) Abort()            {}
+
+// Who leaves in order is not missed: clients of the other nodes see no error.
+func TestHandOverUnderLoad(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	for range 3 {
+		leader := c.leader()
+		l := c.startLoad((leader+1)%3, (leader+2)%3)
+		l.more(50)
+		start := time.Now()
+		c.nodes[leader].HandOver()
+		if took := time.Since(start); took > handoverTimeout {
+			t.Errorf("handing over took %v", took)
+		}
+		c.stop(leader)
+		l.more(50)
+		if failed := l.end(); len(failed) > 0 {
+			t.Errorf("clients of the survivors were told %v", failed)
+		}
+		c.start(leader)
+		c.same()
+	}
+}
+
+// The death of the leader costs a pause; what was acknowledged stays, nothing
+// is executed twice, and the dead node catches up when it is back.
+func TestCrashOfTheLeader(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	leader := c.leader()
+	l := c.startLoad(0, 1, 2)
+	l.more(100)
+	c.crash(leader)
+	l.more(100)
+	if c.leader() == leader {
+		t.Error("no service")
+	}
+	failed := l.end()
+	delete(failed, "-INDETERMINATE -INDETERMINATE") // what was in flight
+	if failed["-CLUSTERDOWN -CLUSTERDOWN"] > 4 || len(failed) > 1 {
+		t.Errorf("clients were told %v; only those of the dead node may be told CLUSTERDOWN", failed)
+	}
+	c.start(leader)
+	c.same()
+	c.expect(leader, "OK", "SET after v")
+}
+
+// After a restart of all nodes everything that was acknowledged is there, and
+// old messages are not sent again.
+func TestRestartOfAll(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	l := c.startLoad(0, 1, 2)
+	l.more(200)
+	for i := range 3 {
+		c.crash(i)
+	}
+	l.stop.Store(true)
+	l.clients.Wait()
+	before := slices.Clone(c.sinks)
+	c.start(0, 1, 2)
+	l.check()
+	c.expect(0, "0", "PUBLISH news x")
+	c.same()
+	for i := range 3 {
+		// What a node did not have before the restart is news to it.
+		got, old := c.sinks[i].all(), before[i].all()
+		for _, message := range got {
+			if slices.Contains(old, message) {
+				t.Errorf("n%d sent %q again", i+1, message)
+			}
+		}
+		if len(old) < 100 || len(got) == 0 || got[len(got)-1] != "news x" {
+			t.Errorf("n%d sent %d messages before the restart, and then %q", i+1, len(old), got)
+		}
+	}
+}
+
+// A node that was away for so long that the log does not reach back catches
+// up by a snapshot.
+func TestLaggingNodeGetsASnapshot(t *testing.T) {
+	c := startThree(t, func(cfg *Config) {
+		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 40, 20*ms, 5
+	})
+	c.start(0, 1, 2)
+	away := c.follower()
+	c.expect(away, "OK", "SET before v")
+	c.same()
+	last, err := c.nodes[away].cons.(*raftLog).st.bolt.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stop(away)
+	on := c.leader()
+	first := func(i int) uint64 {
+		index, err := c.nodes[i].cons.(*raftLog).st.bolt.FirstIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return index
+	}
+	for k := 0; first(on) <= last+1; k++ {
+		c.expect(on, "OK 0", fmt.Sprintf("SET k%d v PX 3600000", k), fmt.Sprintf("PUBLISH news %d", k))
+		if k > 5000 {
+			t.Fatal("the log is not shortened")
+		}
+	}
+	c.start(away)
+	c.same()
+	if slices.Contains(c.sinks[away].all(), "news 0") {
+		t.Error("the node caught up by the log")
+	}
+	if n := c.nodes[away].Status(); n.Keys[0] < 20 || n.Deadlines[0] != n.Keys[0]-1 {
+		t.Errorf("%d keys, %d deadlines", n.Keys[0], n.Deadlines[0])
+	}
+	if err := c.nodes[away].Transfer(c.cfg[away].ID); err != nil {
+		t.Fatal(err)
+	}
+	c.until("the node that was away leads", func() bool { return c.leader() == away })
+	c.expect(on, "v OK", "GET before", "SET k v")
+	c.same()
+	if err := c.nodes[on].Snapshot(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a majority nothing is acknowledged, and it is said which of the
+// requests surely had no effect.
+func TestNoMajority(t *testing.T) {
+	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 700 * ms })
+	c.start(0, 1, 2)
+	leader := c.leader()
+	c.crash((leader + 1) % 3)
+	c.crash((leader + 2) % 3)
+	c.until("an answer without a majority", func() bool {
+		got := c.do(leader, "INCR counter")
+		if got != "-INDETERMINATE" && got != "-CLUSTERDOWN" {
+			t.Errorf("got %q", got)
+		}
+		return got == "-CLUSTERDOWN"
+	})
+	c.expect(leader, "-CLUSTERDOWN", "GET counter")
+	if err := c.nodes[leader].Transfer(""); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("transfer: %v", err)
+	}
+	if c.nodes[leader].Ready() {
+		t.Error("ready without a majority")
+	}
+	c.start((leader + 1) % 3)
+	c.until("service", func() bool { return c.do(leader, "SET k v") == "OK" })
+}

@@ -1,0 +1,275 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// three is a cluster of three real nodes in this process, over loopback and
+// temporary directories.
+type three struct {
+	t     *testing.T
+	cfg   []Config
+	nodes []*Node // nil: stopped
+	sinks []*notes
+	loads int
+}
+
+// notes is a Sink that keeps what a node published.
+type notes struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (s *notes) Publish(_ store.PublishKind, channel, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, channel+" "+message)
+}
+
+func (s *notes) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+func startThree(t *testing.T, change ...func(*Config)) *three {
+	t.Helper()
+	c := &three{t: t, cfg: make([]Config, 3), nodes: make([]*Node, 3), sinks: make([]*notes, 3)}
+	var peers []Peer
+	for i := range 3 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: ln.Addr().String()})
+		defer ln.Close() // when all have one
+	}
+	dir, table := t.TempDir(), store.NewTable(store.Commands(), badCommands)
+	for i := range 3 {
+		cfg := Default()
+		cfg.ID, cfg.Peers, cfg.PeerListen = peers[i].ID, peers, peers[i].Addr
+		cfg.Data, cfg.Advertise = filepath.Join(dir, peers[i].ID), fmt.Sprintf("client-%d:6379", i+1)
+		cfg.Table, cfg.Time, cfg.Logger = table, NewSystemTime(), slog.New(slog.DiscardHandler)
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 150*ms, 150*ms, 100*ms
+		cfg.FailoverWait = 20 * time.Second // a loaded machine is slow to elect
+		cfg.Fatal = func(err error) { t.Error(err) }
+		for _, fn := range change {
+			fn(&cfg)
+		}
+		c.cfg[i] = cfg
+	}
+	t.Cleanup(func() {
+		for i := range c.nodes {
+			c.stop(i)
+		}
+	})
+	return c
+}
+
+// start starts nodes and waits until they serve.
+func (c *three) start(list ...int) {
+	c.t.Helper()
+	for _, i := range list {
+		c.sinks[i] = &notes{}
+		c.cfg[i].Sink = c.sinks[i]
+		n, err := Open(c.cfg[i])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.nodes[i] = n
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, i := range list {
+		if err := c.nodes[i].WaitReady(ctx); err != nil {
+			c.t.Fatalf("n%d: %v", i+1, err)
+		}
+	}
+}
+
+// stop closes a node without handing over.
+func (c *three) stop(i int) {
+	if n := c.nodes[i]; n != nil {
+		c.nodes[i] = nil
+		if err := n.Close(); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// crash cuts a node off as its death would: every connection ends at once,
+// whatever is in flight.
+func (c *three) crash(i int) {
+	r := c.nodes[i].cons.(*raftLog)
+	r.port.Close()
+	r.trans.Close()
+	if err := r.raft.Shutdown().Error(); err != nil {
+		c.t.Error(err)
+	}
+	c.stop(i)
+}
+
+// leader waits until the nodes agree on a leader that serves.
+func (c *three) leader() int {
+	c.t.Helper()
+	found := -1
+	c.until("a leader that all running nodes follow", func() bool {
+		found = -1
+		for i, n := range c.nodes {
+			if n != nil && n.routes.get().seq != nil {
+				found = i
+			}
+		}
+		for _, n := range c.nodes {
+			if n != nil && (found < 0 || !n.Ready() || n.Status().LeaderID != c.cfg[found].ID) {
+				return false
+			}
+		}
+		return found >= 0
+	})
+	return found
+}
+
+func (c *three) follower() int { return (c.leader() + 1) % 3 }
+
+func (c *three) until(what string, ok func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(2 * ms)
+	}
+}
+
+func (c *three) do(i int, commands ...string) string {
+	c.t.Helper()
+	return lines(c.t, c.nodes[i], commands...)
+}
+
+func (c *three) expect(i int, want string, commands ...string) {
+	c.t.Helper()
+	if got := c.do(i, commands...); got != want {
+		c.t.Errorf("n%d: %q: got %q, want %q", i+1, commands, got, want)
+	}
+}
+
+// same waits until the running nodes have applied the same entries, and then
+// requires the same state of them.
+func (c *three) same() {
+	c.t.Helper()
+	var at, hashes []string
+	c.until("equal positions", func() bool {
+		at, hashes = nil, nil
+		for _, n := range c.nodes {
+			if n == nil {
+				continue
+			}
+			s, snap := n.Status(), n.fsm.Snapshot()
+			hash, err := snap.Hash()
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if s.Applied != s.Commit {
+				return false
+			}
+			// Raft counts an entry as applied when it hands it over.
+			at = append(at, fmt.Sprint(s.Applied, " ", snap.Sequence()))
+			hashes = append(hashes, hash)
+		}
+		return len(slices.Compact(slices.Clone(at))) == 1
+	})
+	if len(slices.Compact(slices.Clone(hashes))) != 1 {
+		c.t.Errorf("states differ at the same index: %v %v", at, hashes)
+	}
+}
+
+// load is clients that count, each in keys of its own.
+type load struct {
+	c       *three
+	stop    atomic.Bool
+	clients sync.WaitGroup
+
+	mu      sync.Mutex
+	told    map[string]string // reply by key
+	changed atomic.Int64      // replies so far
+}
+
+// startLoad starts clients on nodes. Every request has its own key, so that a
+// second execution shows.
+func (c *three) startLoad(nodes ...int) *load {
+	c.loads++
+	l, name := &load{c: c, told: map[string]string{}}, fmt.Sprint("load", c.loads)
+	for _, i := range nodes {
+		n := c.nodes[i]
+		for client := range 4 {
+			l.clients.Go(func() {
+				for k := 0; !l.stop.Load() && n.ctx.Err() == nil; k++ {
+					key := fmt.Sprintf("%s:n%d:%d:%d", name, i+1, client, k)
+					got := lines(c.t, n, "INCR "+key, "PUBLISH load "+key)
+					l.mu.Lock()
+					l.told[key] = got
+					l.mu.Unlock()
+					l.changed.Add(1)
+				}
+			})
+		}
+	}
+	return l
+}
+
+// more waits for count more replies.
+func (l *load) more(count int64) {
+	l.c.t.Helper()
+	from := l.changed.Load()
+	l.c.until("replies", func() bool { return l.changed.Load() >= from+count })
+}
+
+// end stops the clients and checks what they were told; it returns how many
+// requests were told anything but success.
+func (l *load) end() (failed map[string]int) {
+	l.c.t.Helper()
+	l.stop.Store(true)
+	l.clients.Wait()
+	l.check()
+	failed = map[string]int{}
+	for _, got := range l.told {
+		if got != "1 0" {
+			failed[got]++
+		}
+	}
+	return failed
+}
+
+// check compares what the clients were told with the state.
+func (l *load) check() {
+	l.c.t.Helper()
+	on := l.c.leader()
+	for key, got := range l.told {
+		value := l.c.do(on, "GET "+key)
+		ok := false
+		switch got {
+		case "1 0":
+			ok = value == "1"
+		case "-INDETERMINATE -INDETERMINATE":
+			ok = value == "1" || value == "nil"
+		case "-CLUSTERDOWN -CLUSTERDOWN":
+			ok = value == "nil"
+		}
+		if !ok {
+			l.c.t.Errorf("%s was told %q, and its value is %s", key, got, value)
+		}
+	}
+}
