@@ -25,8 +25,9 @@ stop() {
 }
 trap stop EXIT
 
-# Ports of this run; a taken one makes the server say so and the script end.
-base=$((20000 + RANDOM % 20000))
+# Ports of this run, below those that the system gives to outgoing connections;
+# a taken one makes the server say so and the script end.
+base=$((10000 + RANDOM % 20000))
 port() { echo $((base + $1)); }
 spawn() { # LOG COMMAND...
   local log=$1
