@@ -279,11 +279,14 @@ func TestLatenessOfTheVeryOldAndOfOtherTerms(t *testing.T) {
 		t.Errorf("late by %d and %d, want the largest value and 0", a, b)
 	}
 	// Once it is too old to be told apart, it counts as the worst: late is safe.
-	for seq := uint64(12); seq < uint64(len(l.blocks))*latenessBlock+5000; seq++ {
+	for seq := uint64(12); seq < uint64(len(l.blocks)+20)*latenessBlock; seq++ {
 		l.record(seq, 1)
 	}
 	if got := l.of(10); got != 1<<16-1 {
 		t.Errorf("a very old write set is late by %d", got)
+	}
+	if got := l.of(uint64(len(l.blocks))*latenessBlock + 10); got != 1 {
+		t.Errorf("a block that took the place of an old one is late by %d, want 1", got)
 	}
 	if got := l.of(9); got != 0 {
 		t.Errorf("a write set of an earlier leader: %d", got)

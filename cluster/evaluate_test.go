@@ -135,11 +135,11 @@ func TestBusy(t *testing.T) {
 		synctest.Wait()
 		script := n.start("SCRIPT 8")
 		synctest.Wait()
-		inBatch := n.start("INCR counter", "INCR counter")
+		inBatch := n.startForwarded("INCR counter", "INCR counter")
 		synctest.Wait()
 		<-blocker
 		synctest.Wait()
-		queued := n.start("INCR counter")
+		queued := n.startForwarded("INCR counter")
 		if n.Busy() {
 			t.Error("busy before the threshold")
 		}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -149,7 +150,7 @@ func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			n := newTestNode(t, scriptCommand)
 			n.lead()
-			n.expectTogether([]string{"OK", "OK"}, "SET lock v NX PX 3000", "SCRIPT 2")
+			n.expectTogether([]string{"OK", "OK", "1"}, "SET lock v NX PX 3000", "SCRIPT 2", "INCR counter")
 			n.mustKeep("lock", 2999*ms)
 		})
 	})
@@ -235,4 +236,17 @@ func TestHugeTTL(t *testing.T) {
 		time.Sleep(time.Hour)
 		n.expect("2699999996400000 v", "PTTL lock", "GET lock")
 	})
+	// However far the only deadline is away, the leader is not kept busy.
+	for _, ttl := range []int64{1 << 42, 9_000_000_000_000, 9_223_372_036_854, 10_000_000_000_000, 13_900_000_000_000, 9_200_000_000_000_000_000} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t)
+			n.lead()
+			n.expect("OK", fmt.Sprintf("SET lock v NX PX %d", ttl))
+			before := n.batches.Load()
+			time.Sleep(time.Minute)
+			if after := n.batches.Load(); after-before > 62 {
+				t.Errorf("TTL %d: %d batches in a minute", ttl, after-before)
+			}
+		})
+	}
 }

@@ -32,6 +32,7 @@ type verdict int
 const (
 	commit         verdict = iota
 	commitSlowly           // after fakeLog.delay
+	returnSlowly           // committed, but the proposer learns it after fakeLog.delay
 	refuse                 // errNotExecuted
 	applyLater             // errUnknown; takes effect before the next barrier
 	supersedeLater         // errUnknown; another leader's entry takes its place
@@ -82,6 +83,9 @@ func (l *fakeLog) Propose(data []byte) (raftfsm.Outcome, error) {
 	}
 	if v == commitSlowly {
 		time.Sleep(delay)
+	}
+	if v == returnSlowly {
+		defer time.Sleep(delay)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,6 +297,13 @@ func (n *testNode) doOn(node *Node, lines ...string) string {
 func (n *testNode) start(lines ...string) <-chan string {
 	calls, done := n.call(lines...), make(chan string, 1)
 	go func() { done <- text(n.Submit(calls, nil)) }()
+	return done
+}
+
+// startForwarded submits a pipeline as a peer would.
+func (n *testNode) startForwarded(lines ...string) <-chan string {
+	done := make(chan string, 1)
+	n.routes.get().seq.submit(&request{calls: n.call(lines...), finish: func(r *request) { done <- text(r.replies) }})
 	return done
 }
 

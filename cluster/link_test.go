@@ -285,6 +285,50 @@ func TestMalformedResultIsUnknown(t *testing.T) {
 	}
 }
 
+// When the leader that has a request falls silent and is replaced, a read is
+// asked again at once; a write waits for its outcome as long as it may.
+func TestSilentLeaderIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		l, far := testLink()
+		defer l.fail()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		n.routes.set(n.ctx, nil, l)
+		start := time.Now()
+		read, write := n.start("EXISTS counter"), n.start("INCR counter")
+		time.Sleep(time.Second)
+		n.lead()
+		if got := <-read; got != "0" || time.Since(start) > time.Second {
+			t.Errorf("read: %q after %v", got, time.Since(start))
+		}
+		if got := <-write; got != "-INDETERMINATE" || time.Since(start) != n.cfg.FailoverWait {
+			t.Errorf("write: %q after %v", got, time.Since(start))
+		}
+	})
+}
+
+// A leader that lives may take its time.
+func TestSlowLeaderIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		l, far := testLink()
+		defer l.fail()
+		n.routes.set(n.ctx, nil, l)
+		reply := n.start("INCR counter")
+		f, err := readFrame(bufio.NewReader(far))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * n.cfg.FailoverWait)
+		if _, err := far.Write(oneFrame(frameResult, f.id, appendReplies(nil, []store.Reply{store.Int(7)}))); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-reply; got != "7" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 // A link to a leader that has been replaced must not become the route.
 func TestStaleRouteIsNotSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {

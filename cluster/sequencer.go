@@ -360,8 +360,10 @@ func (s *sequencer) idle() time.Duration {
 		if next == 0 {
 			return
 		}
-		// A key lives through the millisecond of its deadline.
-		due := time.Duration(next+1-s.node.clock.now().Lease) * time.Millisecond
+		// A key lives through the millisecond of its deadline, which may be
+		// further away than a Duration can say.
+		left := min(next-s.node.clock.now().Lease, stampInterval.Milliseconds()) + 1
+		due := time.Duration(left) * time.Millisecond
 		stamp := s.stamped + stampInterval - s.node.cfg.Time.Monotonic()
 		wait = max(min(due, stamp), time.Millisecond)
 	})

@@ -129,6 +129,26 @@ func TestFateUnknown(t *testing.T) {
 	}
 }
 
+// A node that stops knows that it will hear no more.
+func TestCloseAnswersWhatIsPending(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.log.decides(0, always(forget))
+		n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+		pending := n.start("INCR counter")
+		synctest.Wait()
+		start := time.Now()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := <-pending; got != "-INDETERMINATE" || time.Since(start) > 0 {
+			t.Errorf("got %q after %v", got, time.Since(start))
+		}
+		n.expect("-CLUSTERDOWN", "INCR counter")
+	})
+}
+
 // A proposal that hangs must not hold its clients for ever, and whatever
 // becomes of it later, they have had their answer.
 func TestWatchdog(t *testing.T) {
@@ -144,6 +164,20 @@ func TestWatchdog(t *testing.T) {
 		n.expect("2", "INCR counter") // waits for the first, which took effect
 		if took := time.Since(start); took < 10*time.Second {
 			t.Errorf("the second batch went past the first after %v", took)
+		}
+	})
+}
+
+// A request is answered when its entry is applied, and its memory used again
+// at once, while the proposer is still to learn of it: the next request in that
+// memory must not get its answer.
+func TestAnswersDoNotGoToTheNextRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.log.decides(10*ms, always(returnSlowly))
+		for i := range 50 { // the pool may hand out other memory
+			n.expect(strconv.Itoa(i+1), "INCR counter")
 		}
 	})
 }

@@ -1,0 +1,44 @@
+package cluster
+
+import (
+	"slices"
+	"testing"
+
+	"lockstep/raftfsm"
+)
+
+// A snapshot jumps over the entries that would have told what became of the
+// batches evaluated before it: those are given up, the others are not.
+func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
+	var p pendingBatches
+	told := map[uint64]error{}
+	for _, prev := range []uint64{4, 5, 6} {
+		r := &request{finish: func(r *request) { told[prev] = r.err }}
+		p.add(&batch{number: prev, prev: prev, requests: []*request{r}})
+	}
+	p.giveUp(6)
+	if len(told) != 2 || told[4] != errUnknown || told[5] != errUnknown {
+		t.Errorf("told %v", told)
+	}
+	const boot = 77
+	p.applied(boot, raftfsm.Outcome{Prev: 5, Accepted: true, Proposer: boot + 1, Batch: 6})
+	if p.len() != 1 {
+		t.Error("settled by an entry on another state")
+	}
+	p.applied(boot, raftfsm.Outcome{Prev: 6, Accepted: true, Proposer: boot, Batch: 6})
+	if err, ok := told[6]; !ok || err != nil || p.len() != 0 {
+		t.Errorf("the batch that took effect: %v, %v", err, ok)
+	}
+}
+
+// The number of a batch names it only together with the run of its node.
+func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
+	var p pendingBatches
+	var told []error
+	r := &request{finish: func(r *request) { told = append(told, r.err) }}
+	p.add(&batch{number: 1, prev: 9, requests: []*request{r}})
+	p.applied(2, raftfsm.Outcome{Prev: 9, Accepted: true, Proposer: 1, Batch: 1})
+	if !slices.Equal(told, []error{errNotExecuted}) {
+		t.Errorf("told %v", told)
+	}
+}
