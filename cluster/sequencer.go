@@ -82,38 +82,53 @@ func newStoppedTimer() *time.Timer {
 // submit queues a request; it is completed with errNotExecuted if this node
 // does not lead any more.
 func (s *sequencer) submit(r *request) {
+	if s.enqueue(r) {
+		s.flush()
+	}
+}
+
+// enqueue is submit without flush, which has to follow; false if the request
+// has been completed.
+func (s *sequencer) enqueue(r *request) bool {
 	s.mu.Lock()
 	switch {
 	case s.closed:
 		s.mu.Unlock()
 		r.complete(errNotExecuted)
-		return
+		return false
 	case s.busy:
 		s.mu.Unlock()
 		r.refuse(ErrBusy)
-		return
+		return false
 	}
 	s.queue = append(s.queue, r)
-	first := len(s.queue) == 1
+	s.mu.Unlock()
+	return true
+}
+
+// flush has the queue looked at.
+func (s *sequencer) flush() {
+	s.mu.Lock()
+	work := len(s.queue) > 0
 	enough := s.want > 0 && len(s.queue) >= s.want
 	if enough {
 		s.want = 0
 	}
-	mine := s.node.cfg.Ephemeral && !s.running
+	mine := work && s.node.cfg.Ephemeral && !s.running
 	s.running = s.running || mine
 	s.mu.Unlock()
 	switch {
 	case mine:
-		// Nothing has to be waited for, so handing the request to another
-		// goroutine would cost more than running it.
+		// Nothing has to be waited for, so handing the requests to another
+		// goroutine would cost more than running them.
 		s.runInline()
-	case first:
-		s.signal()
 	case enough:
 		select {
 		case s.full <- struct{}{}:
 		default:
 		}
+	case work:
+		s.signal()
 	}
 }
 

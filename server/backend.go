@@ -12,6 +12,10 @@ type Backend interface {
 	// Submit runs commands in order, as one unit, and returns their replies
 	// when what they wrote is safe. It may use the memory of replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
+	// SubmitAsync is Submit that does not wait. It may put the submission off
+	// until Flush; Flush may run it on the caller's goroutine.
+	SubmitAsync(p *cluster.Submission)
+	Flush()
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
 	// Busy reports whether a script has been running for longer than the busy

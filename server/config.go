@@ -29,6 +29,10 @@ type Config struct {
 	Port int
 	// DataDir is what CONFIG GET dir says.
 	DataDir string
+	// Loops is how many event loops serve connections, on a system that has
+	// them; 0: as many as suit the machine; -1: each connection is served by
+	// a goroutine of its own, as on other systems.
+	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
 

@@ -80,7 +80,12 @@ func (s *session) submit() {
 	}
 	start := s.srv.cfg.Clock()
 	s.replies = s.srv.backend.Submit(s.calls, s.replies[:0])
-	each := s.srv.cfg.Clock().Sub(start) / time.Duration(len(s.calls))
+	s.answer(s.srv.cfg.Clock().Sub(start))
+}
+
+// answer queues the replies of a submission and counts its commands.
+func (s *session) answer(took time.Duration) {
+	each := took / time.Duration(len(s.calls))
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
 		s.srv.stats.called(cmd, each)

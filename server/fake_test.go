@@ -31,8 +31,10 @@ type fakeBackend struct {
 	busy      atomic.Bool
 	kills     atomic.Int32
 	threshold atomic.Int64
-	hold      chan struct{} // Submit waits for it, if set
+	hold      atomic.Pointer[chan struct{}] // Submit waits for it, if set
+	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
+	turns     atomic.Int32
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -51,8 +53,10 @@ func (f *fakeBackend) advance(d time.Duration) {
 }
 
 func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []store.Reply {
-	if f.hold != nil {
-		<-f.hold
+	if hold := f.hold.Load(); hold != nil {
+		f.held.Add(1)
+		<-*hold
+		f.held.Add(-1)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,6 +75,31 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		}
 	}
 	return replies
+}
+
+// SubmitAsync answers in place or from another goroutine, by turns.
+func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
+	run := func() {
+		p.Replies = f.Submit(p.Calls, p.Replies)
+		p.Done()
+	}
+	if f.hold.Load() == nil && f.turns.Add(1)%2 == 0 {
+		run()
+		return
+	}
+	go run()
+}
+
+func (f *fakeBackend) Flush() {}
+
+// holdBack has every Submit wait until release is called.
+func (f *fakeBackend) holdBack() (release func()) {
+	gate := make(chan struct{})
+	f.hold.Store(&gate)
+	return func() {
+		f.hold.Store(nil)
+		close(gate)
+	}
 }
 
 func (f *fakeBackend) KillScript() store.Reply {

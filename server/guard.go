@@ -35,6 +35,8 @@ const (
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
+	keepArgs = 1 << 10 // arguments that a loop keeps room for
+
 	unauthArgs = 10
 	unauthBulk = 16384
 )
@@ -71,6 +73,11 @@ type guard struct {
 	done  int
 	sent  int   // of out[:done], already handed over
 	marks []int // start and end of each argument in out[done:]
+
+	// For a loop, which needs no redcon: out holds arguments alone.
+	direct bool
+	argv   [][]byte // arguments of the complete commands, one after the other
+	ends   []int    // where each command ends in argv
 
 	left    int64 // arguments of the current command still to come
 	payload int64 // bytes of the current argument still to come
@@ -118,8 +125,20 @@ func (g *guard) Read(p []byte) (int, error) {
 	}
 }
 
-// recycle makes room in out after everything complete has been handed over.
+// recycle makes room in out after everything complete has been handed over,
+// or, for a loop, has been run.
 func (g *guard) recycle() {
+	if g.direct {
+		// A client that has sent much once must not hold on to it.
+		if cap(g.argv) > keepArgs {
+			g.argv, g.ends = nil, nil
+		}
+		clear(g.argv)
+		g.argv, g.ends = g.argv[:0], g.ends[:0]
+		if len(g.out) == g.done && cap(g.out) > 4*largeCommand {
+			g.out, g.done = nil, 0
+		}
+	}
 	rest := len(g.out) - g.done
 	copy(g.out, g.out[g.done:])
 	g.out = g.out[:rest]
@@ -171,6 +190,15 @@ func (g *guard) fillArg() {
 	}
 }
 
+// command returns the arguments of a complete command.
+func (g *guard) command(i int) [][]byte {
+	start := 0
+	if i > 0 {
+		start = g.ends[i-1]
+	}
+	return g.argv[start:g.ends[i]:g.ends[i]]
+}
+
 // claim returns the arguments of the next command that redcon delivered: its
 // own, or those of the parcel that it stood in for.
 func (g *guard) claim(args [][]byte) [][]byte {
@@ -190,6 +218,10 @@ func (g *guard) Write(p []byte) (int, error) { return len(p), nil }
 
 // commit closes the command being built.
 func (g *guard) commit() {
+	if g.direct {
+		g.commitDirect()
+		return
+	}
 	if g.large != nil {
 		g.out = append(g.out[:g.done], standIn...)
 		g.parcels = append(g.parcels, parcel{g.delivered, g.large})
@@ -201,8 +233,28 @@ func (g *guard) commit() {
 	g.size = 0
 }
 
-// addHeader appends a header such as "*3\r\n".
+// commitDirect is commit for a loop. out may be moved as it grows, but the
+// arguments stay where they are.
+func (g *guard) commitDirect() {
+	if g.large != nil {
+		g.out = g.out[:g.done]
+		g.argv = append(g.argv, g.large...)
+		g.large = nil
+	}
+	for i := 0; i < len(g.marks); i += 2 {
+		g.argv = append(g.argv, g.out[g.marks[i]:g.marks[i+1]:g.marks[i+1]])
+	}
+	g.ends = append(g.ends, len(g.argv))
+	g.done = len(g.out)
+	g.marks = g.marks[:0]
+	g.size = 0
+}
+
+// addHeader appends a header such as "*3\r\n", which only redcon needs.
 func (g *guard) addHeader(kind byte, n int64) {
+	if g.direct {
+		return
+	}
 	g.out = append(g.out, kind)
 	g.out = strconv.AppendInt(g.out, n, 10)
 	g.out = append(g.out, '\r', '\n')

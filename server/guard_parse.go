@@ -18,6 +18,8 @@ func (g *guard) parse() {
 			ok = g.takePayload()
 		case g.left > 0:
 			ok = g.takeLine('\r', "too big bulk count string", g.bulkHeader)
+		case g.direct && g.takeWhole():
+			ok = true
 		case g.startsWith() == '*':
 			ok = g.takeLine('\r', "too big mbulk count string", g.arrayHeader)
 		default:
@@ -27,6 +29,56 @@ func (g *guard) parse() {
 			return
 		}
 	}
+}
+
+// takeWhole is the short way for what nearly every command is: an array of
+// small arguments, all of it in buf, written as clients write it. The arguments
+// stay in buf. Anything else it leaves to the others: it reports false and has
+// done nothing.
+func (g *guard) takeWhole() bool {
+	if len(g.line) > 0 || g.policy.needsAuth() {
+		return false
+	}
+	in := g.buf[g.r:g.w]
+	n, i := shortHeader(in, '*')
+	had := len(g.argv)
+	for ; i > 0 && n > 0; n-- {
+		size, skip := shortHeader(in[i:], '$')
+		start := i + skip
+		i = start + size
+		if skip == 0 || i+2 > len(in) {
+			i = 0
+			break
+		}
+		g.argv = append(g.argv, in[start:i:i])
+		i += 2
+	}
+	if i == 0 || len(g.argv) == had || int64(i) > min(g.policy.maxQuery(), g.policy.maxBulk()) {
+		g.argv = g.argv[:had]
+		return false
+	}
+	g.r += i
+	g.ends = append(g.ends, len(g.argv))
+	return true
+}
+
+// shortHeader reads a header of one to four digits at the beginning of in and
+// returns its number and its length, 0 if there is none such.
+func shortHeader(in []byte, kind byte) (n, size int) {
+	if len(in) < 4 || in[0] != kind {
+		return 0, 0
+	}
+	for i, c := range in[1:min(len(in)-1, 6)] {
+		switch {
+		case c >= '0' && c <= '9' && i < 4:
+			n = n*10 + int(c-'0')
+		case c == '\r' && i > 0 && in[i+2] == '\n' && (in[1] != '0' || i == 1):
+			return n, i + 3
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
 }
 
 // startsWith returns the first byte of the current line.
@@ -90,7 +142,7 @@ func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use 
 // fault ends the connection, unless commands before the fault still have to
 // run: then it waits.
 func (g *guard) fault(text string) bool {
-	if g.done == 0 {
+	if g.done == 0 && len(g.ends) == 0 {
 		g.failure = text
 	}
 	return false
@@ -178,7 +230,7 @@ func (g *guard) takePayload() bool {
 		return true
 	}
 	g.inBulk = false
-	if g.large == nil {
+	if g.large == nil && !g.direct {
 		g.out = append(g.out, '\r', '\n')
 	}
 	if g.left--; g.left == 0 {
@@ -214,7 +266,11 @@ func (g *guard) inline(line []byte) bool {
 		g.addHeader('*', int64(len(args)))
 		for _, a := range args {
 			g.addHeader('$', int64(len(a)))
-			g.out = append(append(g.out, a...), '\r', '\n')
+			g.marks = append(g.marks, len(g.out), len(g.out)+len(a))
+			g.out = append(g.out, a...)
+			if !g.direct {
+				g.out = append(g.out, '\r', '\n')
+			}
 		}
 	}
 	g.commit()

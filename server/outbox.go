@@ -13,8 +13,10 @@ import (
 // socket, without the lock: the session's when it has answered a pipeline, or
 // one that a message has started.
 type outbox struct {
-	conn net.Conn
-	sent *atomic.Int64 // bytes written, over all sessions
+	conn   net.Conn
+	try    tryWriter     // the same, if a loop serves it …
+	onPush func()        // … which is told of messages by this
+	sent   *atomic.Int64 // bytes written, over all sessions
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -23,6 +25,7 @@ type outbox struct {
 	writing int       // bytes that the writer has taken
 	written int64     // bytes that it has finished with
 	busy    bool      // a writer is at work
+	told    bool      // the loop knows of a message
 	failed  bool      // the connection is gone or given up: drop everything
 	over    time.Time // since when the soft limit has been exceeded
 }
@@ -32,8 +35,21 @@ const keepOutput = 64 << 10
 
 func newOutbox(conn net.Conn, sent *atomic.Int64) *outbox {
 	o := &outbox{conn: conn, sent: sent}
+	o.try, _ = conn.(tryWriter)
 	o.moved.L = &o.mu
 	return o
+}
+
+// tryWriter writes what it can without waiting.
+type tryWriter interface {
+	tryWrite(p []byte) (int, error)
+}
+
+// setOnPush has fn called when a message waits.
+func (o *outbox) setOnPush(fn func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.onPush = fn
 }
 
 // limit is a client output buffer limit: none where 0.
@@ -64,7 +80,12 @@ func (o *outbox) push(message []byte, l limit, now time.Time) bool {
 		o.fail()
 		return false
 	}
-	if !o.busy {
+	switch {
+	case o.busy || o.told:
+	case o.onPush != nil:
+		o.told = true
+		o.onPush()
+	default:
 		o.busy = true
 		go o.start()
 	}
@@ -114,6 +135,54 @@ func (o *outbox) flush() {
 		o.busy = true
 		o.write()
 	}
+}
+
+// flushNow sends what it can without waiting and reports whether nothing is
+// left. Only the loop calls it.
+func (o *outbox) flushNow() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.tryAll()
+}
+
+// sendPushed is the loop's answer to onPush: it sends messages, and what cannot
+// be sent at once is left to a goroutine.
+func (o *outbox) sendPushed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told = false
+	if !o.busy && !o.tryAll() {
+		o.busy = true
+		go o.start()
+	}
+}
+
+// tryAll is flushNow with mu held.
+func (o *outbox) tryAll() bool {
+	if o.failed {
+		return true
+	}
+	if o.busy {
+		return false
+	}
+	if len(o.pending) == 0 {
+		return true
+	}
+	n, err := o.try.tryWrite(o.pending)
+	o.sent.Add(int64(n))
+	o.written += int64(n)
+	switch {
+	case err != nil:
+		o.fail()
+		return true
+	case n < len(o.pending):
+		o.pending = o.pending[:copy(o.pending, o.pending[n:])]
+		return false
+	case cap(o.pending) > keepOutput:
+		o.pending = nil
+	}
+	o.pending = o.pending[:0]
+	return true
 }
 
 // start is a writer of its own goroutine.

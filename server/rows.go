@@ -83,6 +83,21 @@ func bindHandlers(table *store.Table) map[*store.Command]handler {
 	return bound
 }
 
+// findInPlace returns the commands whose handlers cannot wait for anything, so
+// that an event loop may run them. The others get a goroutine: INFO, for one,
+// asks for the state, which a script may hold for long.
+func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
+	found := map[*store.Command]bool{}
+	for cmd := range handlers {
+		switch cmd.FullName() {
+		case "ping", "echo", "select", "time", "hello", "auth", "quit", "reset",
+			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
+			found[cmd] = true
+		}
+	}
+	return found
+}
+
 // RunInScript runs a command of this package that a script has called, such as
 // INFO or PUBSUB. It is called on the leader, in the middle of an evaluation,
 // so it asks the backend for nothing that waits for one.

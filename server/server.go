@@ -19,6 +19,7 @@ type Server struct {
 	backend  Backend
 	table    *store.Table
 	handlers map[*store.Command]handler
+	inPlace  map[*store.Command]bool // handlers that cannot wait
 	hub      *Hub
 	params   *params
 	stats    *stats
@@ -62,6 +63,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
 	srv.handlers = bindHandlers(table)
+	srv.inPlace = findInPlace(srv.handlers)
 	srv.docs = newCommandDocs(table)
 	go srv.cron()
 	return srv
@@ -77,6 +79,9 @@ func (srv *Server) Serve(ln net.Listener) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
+	if served, err := srv.serveLoops(ln); served {
+		return err
+	}
 	return redcon.Serve(&listener{Listener: ln, srv: srv}, srv.serve, srv.accept, srv.gone)
 }
 
@@ -100,7 +105,19 @@ func (srv *Server) ServeConn(c net.Conn) error {
 
 // accept decides whether a connection may stay.
 func (srv *Server) accept(conn redcon.Conn) bool {
-	g := conn.NetConn().(*guard)
+	s, refusal := srv.enter(conn.NetConn().(*guard))
+	if refusal == "" {
+		conn.SetContext(s)
+		return true
+	}
+	refused := store.Err(refusal)
+	s.out.add(func(b []byte) []byte { return appendReply(b, &refused, 2) })
+	s.out.flush()
+	return false
+}
+
+// enter makes a session of a connection, unless it is to be turned away.
+func (srv *Server) enter(g *guard) (*session, store.Error) {
 	srv.stats.connections.Add(1)
 	s := srv.newSession(g)
 	refusal := srv.register(s)
@@ -108,15 +125,10 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 		srv.unregister(s)
 		refusal = errDenied
 	}
-	if refusal == "" {
-		conn.SetContext(s)
-		return true
+	if refusal != "" {
+		srv.stats.refused.Add(1)
 	}
-	srv.stats.refused.Add(1)
-	refused := store.Err(refusal)
-	s.out.add(func(b []byte) []byte { return appendReply(b, &refused, 2) })
-	s.out.flush()
-	return false
+	return s, refusal
 }
 
 // register adds a session, unless there are too many or the server closes.

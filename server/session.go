@@ -118,8 +118,13 @@ func (s *session) received(n int) {
 }
 
 func (s *session) protocolError(text string) {
-	s.reply(nil, store.Err(errf("ERR %s", text)))
+	s.complain(text)
 	s.out.flush()
+}
+
+// complain queues the answer to a breach of the protocol.
+func (s *session) complain(text string) {
+	s.reply(nil, store.Err(errf("ERR %s", text)))
 }
 
 func (s *session) protocol() int { return int(s.resp.Load()) }

@@ -257,13 +257,13 @@ func TestShutdown(t *testing.T) {
 	idle, working := ts.dial(t), ts.dial(t)
 	idle.do("PING", "+PONG\r\n")
 	working.do("PING", "+PONG\r\n")
-	ts.fake.hold = make(chan struct{})
+	release := ts.fake.holdBack()
 	working.send(array("SET", "k", "v"))
-	ts.await(func() bool { return ts.running() == 1 })
+	ts.await(func() bool { return ts.fake.held.Load() == 1 })
 	done := make(chan error, 1)
 	go func() { done <- ts.Shutdown(t.Context()) }()
 	idle.expectClosed()
-	close(ts.fake.hold)
+	release()
 	working.expect("+OK\r\n")
 	working.expectClosed()
 	if err := <-done; err != nil {
@@ -274,26 +274,13 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// running counts sessions with a pipeline in progress.
-func (ts *testServer) running() int {
-	n := 0
-	for _, s := range ts.each() {
-		s.mu.Lock()
-		if s.running {
-			n++
-		}
-		s.mu.Unlock()
-	}
-	return n
-}
-
 // TestShutdownCut: when the time is up, what is left is cut.
 func TestShutdownCut(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
-	ts.fake.hold = make(chan struct{})
+	release := ts.fake.holdBack()
 	c.send(array("SET", "k", "v"))
-	ts.await(func() bool { return ts.running() == 1 })
+	ts.await(func() bool { return ts.fake.held.Load() == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- ts.Shutdown(ctx) }()
@@ -302,7 +289,7 @@ func TestShutdownCut(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	c.expectClosed()
-	close(ts.fake.hold)
+	release()
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 

@@ -1,0 +1,58 @@
+package cluster
+
+import "lockstep/store"
+
+// Submission is a Submit that nobody waits for. It is used again and again, for
+// one pipeline at a time: between SubmitAsync and Done it is the node's.
+type Submission struct {
+	Calls   []Call
+	Replies []store.Reply // the outcome; what it holds before is used as memory
+	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
+
+	req *request
+}
+
+// SubmitAsync begins to run the calls, as Submit does. Flush must follow; in
+// between, more submissions can be collected.
+func (n *Node) SubmitAsync(p *Submission) {
+	seq := n.routes.get().seq
+	if seq == nil {
+		go n.submitBlocking(p)
+		return
+	}
+	if p.req == nil {
+		p.req = &request{finish: func(r *request) { n.finished(p, r) }}
+	}
+	p.req.calls, p.req.replies, p.req.err = p.Calls, p.Replies[:0], nil
+	p.req.finished.Store(false)
+	seq.enqueue(p.req)
+}
+
+// Flush sees to it that what was submitted is run. An ephemeral node runs it
+// here and now, so this takes as long as a script does.
+func (n *Node) Flush() {
+	if seq := n.routes.get().seq; seq != nil {
+		seq.flush()
+	}
+}
+
+func (n *Node) finished(p *Submission, r *request) {
+	switch r.err {
+	case nil:
+		p.Replies = r.replies
+	case errNotExecuted:
+		// There may be another leader by now, or soon.
+		go n.submitBlocking(p)
+		return
+	default:
+		// The batch may still hold the request: leave it to the collector.
+		p.req = nil
+		p.Replies = errorReplies(p.Replies[:0], len(p.Calls), ErrIndeterminate)
+	}
+	p.Done()
+}
+
+func (n *Node) submitBlocking(p *Submission) {
+	p.Replies = n.submitWaiting(p.Calls, p.Replies)
+	p.Done()
+}

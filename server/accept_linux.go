@@ -1,0 +1,109 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"lockstep/store"
+)
+
+// serveLoops is Serve by event loops. It reports false for a listener that
+// they cannot serve.
+func (srv *Server) serveLoops(ln net.Listener) (served bool, err error) {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok || srv.cfg.Loops < 0 {
+		return false, nil
+	}
+	n := srv.cfg.Loops
+	if n == 0 {
+		n = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	var loops []*loop
+	defer func() {
+		for _, l := range loops {
+			l.finishUp()
+		}
+	}()
+	for range n {
+		l, err := newLoop(srv)
+		if err != nil {
+			return true, err
+		}
+		loops = append(loops, l)
+		go l.run(0)
+		go l.watch()
+	}
+	srv.acceptInto(tcp, loops)
+	return true, nil
+}
+
+// acceptInto accepts connections until the listener is closed and the
+// connections may be cut.
+func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop) {
+	for i := 0; ; i++ {
+		conn, err := ln.AcceptTCP()
+		if err == nil {
+			err = srv.adopt(conn, loops[i%len(loops)])
+		}
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			<-srv.drained
+			return
+		}
+		srv.cfg.Log.Error("cannot accept a connection", "error", err)
+		select {
+		case <-time.After(acceptPause):
+		case <-srv.drained:
+			return
+		}
+	}
+}
+
+// adopt makes a session of a connection and gives it to a loop.
+func (srv *Server) adopt(conn *net.TCPConn, l *loop) error {
+	srv.keepAlive(conn)
+	c := &loopConn{loop: l}
+	c.remote, c.local = conn.RemoteAddr(), conn.LocalAddr()
+	var err error
+	if c.fd, err = takeSocket(conn); err != nil {
+		return err
+	}
+	c.room = make(chan struct{}, 1)
+	c.onClose = func() { l.tell(c, newsClosed) }
+	c.guard = newGuard(&c.fdConn)
+	c.guard.direct = true
+	s, refusal := srv.enter(c.guard)
+	if refusal != "" {
+		refused := store.Err(refusal)
+		// A client that is turned away may also have left.
+		_, _ = c.tryWrite(appendReply(nil, &refused, 2))
+		c.release()
+		return nil
+	}
+	c.s = s
+	c.sub.Done = func() { l.tell(c, newsAnswered) }
+	s.out.setOnPush(func() { l.tell(c, newsPushed) })
+	l.tell(c, newsJoined)
+	return nil
+}
+
+// takeSocket takes the socket away from the runtime, which would go on to wait
+// for it.
+func takeSocket(conn *net.TCPConn) (fd int, err error) {
+	// Closing what is only a name of the socket now tells nothing.
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fault := raw.Control(func(old uintptr) {
+		fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	return fd, errors.Join(err, fault)
+}

@@ -1,0 +1,267 @@
+package server
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// On Linux a few loops serve all connections, each by an epoll instance of its
+// own. A goroutine for each connection costs a third more: a read that finds
+// nothing, being parked and made ready, waking threads, and above all that what
+// many clients send at the same time arrives at the backend piece by piece.
+//
+// A round takes everything that has happened, reads and parses it, submits it,
+// has the backend run it (an ephemeral node does so on this goroutine), and
+// writes the replies. Nothing in it waits, with one exception: a script that
+// the backend runs. Then the watcher puts another goroutine in place of the one
+// that is held up (watch_linux.go).
+//
+// Events are edge-triggered and all registered once: loopConn.readable remembers
+// them, so a connection that waits for its replies costs no system call.
+
+// loop serves connections. Its owner is one goroutine at a time; what is not
+// guarded by mu belongs to the owner.
+type loop struct {
+	srv   *Server
+	epoll int
+	bell  int // an eventfd that wakes the owner
+
+	mu     sync.Mutex // taken last
+	queue  []*loopConn
+	asleep bool // the owner waits for events
+	over   bool // end when the last connection is gone
+	ended  bool
+	owner  int // counts the goroutines that have owned the loop
+
+	held     atomic.Uint64 // odd while the owner is inside the backend
+	watching atomic.Bool
+	stir     chan struct{} // tells the watcher that there is something to watch
+	stop     chan struct{} // closed when the loop has ended
+
+	spare     []*loopConn // the other of two queues that take turns
+	conns     []*loopConn // by descriptor
+	count     int
+	ready     []*loopConn // idle, with input to look at
+	others    []*loopConn // the other of two lists that take turns
+	answered  []*loopConn // replies to be sent at the end of the round
+	submitted bool        // the backend has not been flushed since
+	now       time.Time   // of the round
+	events    [256]unix.EpollEvent
+}
+
+func newLoop(srv *Server) (*loop, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		_ = unix.Close(epoll)
+		return nil, err
+	}
+	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(bell)}
+	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell, &ev); err != nil {
+		l.closeFiles()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *loop) closeFiles() {
+	_ = unix.Close(l.epoll)
+	_ = unix.Close(l.bell)
+}
+
+// tell queues news about a connection and wakes the owner if it sleeps. It may
+// be called from anywhere.
+func (l *loop) tell(c *loopConn, n news) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	c.news |= n
+	if !c.queued {
+		c.queued = true
+		l.queue = append(l.queue, c)
+	}
+	l.ring()
+}
+
+// ring wakes the owner; mu is held.
+func (l *loop) ring() {
+	if !l.asleep {
+		return
+	}
+	l.asleep = false
+	one := uint64(1)
+	// It can only fail if the counter is full, and then the bell rings anyway.
+	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(l.bell), uintptr(unsafe.Pointer(&one)), 8)
+}
+
+// finishUp ends the loop when its last connection is gone.
+func (l *loop) finishUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	l.ring()
+}
+
+// run is the loop; me is this goroutine's number among the owners.
+func (l *loop) run(me int) {
+	for {
+		n := l.wait()
+		if n < 0 {
+			return
+		}
+		l.now = l.srv.cfg.Clock()
+		for i := range l.events[:n] {
+			l.event(&l.events[i])
+		}
+		l.hear()
+		l.ready, l.others = l.others[:0], l.ready
+		for i, c := range l.others {
+			l.others[i], c.ready = nil, false
+			if c.state == connIdle {
+				l.advance(c)
+			}
+		}
+		for l.submitted {
+			l.submitted = false
+			if !l.flushBackend(me) {
+				return
+			}
+			l.now = l.srv.cfg.Clock()
+			l.hear()
+		}
+		for i, c := range l.answered {
+			l.answered[i] = nil
+			l.send(c)
+		}
+		l.answered = l.answered[:0]
+	}
+}
+
+// flushBackend has the backend run what was submitted. It reports false if
+// that took so long that another goroutine owns the loop now.
+func (l *loop) flushBackend(me int) bool {
+	l.held.Add(1)
+	if !l.watching.Load() {
+		l.watching.Store(true)
+		l.stir <- struct{}{}
+	}
+	l.srv.backend.Flush()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner != me {
+		return false
+	}
+	l.held.Add(1)
+	return true
+}
+
+// event notes what has happened to a socket.
+func (l *loop) event(ev *unix.EpollEvent) {
+	fd := int(ev.Fd)
+	if fd >= len(l.conns) || l.conns[fd] == nil {
+		return // the bell, or a connection that is gone
+	}
+	c := l.conns[fd]
+	if ev.Events&unix.EPOLLOUT != 0 {
+		c.writable()
+	}
+	if ev.Events&^unix.EPOLLOUT != 0 {
+		c.readable = true
+		if ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			c.hungUp = true
+		}
+		if c.state == connIdle {
+			l.again(c)
+		}
+	}
+}
+
+// hear takes in the news.
+func (l *loop) hear() {
+	l.mu.Lock()
+	queue := l.queue
+	l.queue, l.spare = l.spare[:0], queue
+	for _, c := range queue {
+		c.heard = c.news
+		c.news, c.queued = 0, false
+	}
+	l.mu.Unlock()
+	for i, c := range queue {
+		queue[i] = nil
+		n := c.heard
+		if n&newsJoined != 0 {
+			l.join(c)
+		}
+		if n&newsPushed != 0 && c.state != connGone {
+			c.s.out.sendPushed()
+		}
+		switch {
+		case n&newsAnswered != 0:
+			l.resume(c)
+		case n&newsReturned != 0:
+			l.finish(c)
+		case n&newsClosed != 0 && c.state == connIdle:
+			l.retire(c)
+		}
+	}
+}
+
+// join takes a new connection in.
+func (l *loop) join(c *loopConn) {
+	for c.fd >= len(l.conns) {
+		l.conns = append(l.conns, make([]*loopConn, len(l.conns)+64)...)
+	}
+	l.conns[c.fd] = c
+	l.count++
+	c.state = connIdle
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(c.fd)}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &ev); err != nil {
+		l.srv.cfg.Log.Error("cannot wait for a connection", "error", err)
+		l.retire(c)
+		return
+	}
+	if c.shut.Load() {
+		l.again(c) // closed before it was here
+	}
+}
+
+// wait returns the number of events; -1 when the loop has ended.
+func (l *loop) wait() int {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
+	if errno == 0 && n > 0 {
+		return int(n)
+	}
+	l.mu.Lock()
+	switch {
+	case len(l.queue) > 0 || len(l.ready) > 0 || len(l.answered) > 0:
+		l.mu.Unlock()
+		return 0
+	case l.over && l.count == 0:
+		l.ended = true
+		l.closeFiles()
+		close(l.stop)
+		l.mu.Unlock()
+		return -1
+	}
+	l.asleep = true
+	l.mu.Unlock()
+	// The scheduler is told of this one: it may last.
+	m, err := unix.EpollWait(l.epoll, l.events[:], -1)
+	l.mu.Lock()
+	l.asleep = false
+	l.mu.Unlock()
+	if err != nil {
+		return 0 // interrupted by a signal
+	}
+	return m
+}

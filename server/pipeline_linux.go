@@ -1,0 +1,221 @@
+package server
+
+import (
+	"time"
+
+	"lockstep/cluster"
+)
+
+// loopConn is a connection that a loop serves. A pipeline of it goes through
+// these states:
+//
+//	idle → running → waiting → running → … → idle
+//	            ↘ away (a goroutine has it) ↗
+//
+// Only an idle connection is read, so commands run in the order in which they
+// came. Except where it is said otherwise, only the loop touches a loopConn; in
+// state away, what belongs to the session is the goroutine's.
+type loopConn struct {
+	fdConn
+	loop  *loop
+	s     *session
+	guard *guard
+	state connState
+	ready bool // in loop.ready
+
+	next  int       // command of the pipeline that is to run next
+	since time.Time // when the submission began
+	sub   cluster.Submission
+
+	heard  news // what the loop knows already
+	news   news // guarded by loop.mu
+	queued bool // in loop.queue; guarded by loop.mu
+}
+
+type connState uint8
+
+const (
+	connNew connState = iota
+	connIdle
+	connRunning
+	connWaiting
+	connAway
+	connGone
+)
+
+// news is what others have to tell the loop about a connection.
+type news uint8
+
+const (
+	newsJoined   news = 1 << iota // it is new
+	newsAnswered                  // its submission has been answered
+	newsReturned                  // the goroutine that had it is done
+	newsPushed                    // a message waits in its outbox
+	newsClosed                    // it was closed
+)
+
+// advance looks at what an idle connection has sent.
+func (l *loop) advance(c *loopConn) {
+	// A client that sends one huge argument must not keep the others waiting.
+	const reads = 4
+	g := c.guard
+	for range reads {
+		if c.shut.Load() {
+			l.retire(c)
+			return
+		}
+		g.parse()
+		switch {
+		case len(g.ends) > 0:
+			l.begin(c)
+			return
+		case g.failure != "":
+			l.protocolError(c)
+			return
+		case g.end != nil:
+			l.retire(c)
+			return
+		case !c.readable:
+			return
+		}
+		g.fill()
+	}
+	l.again(c)
+}
+
+// again has an idle connection looked at in the next round.
+func (l *loop) again(c *loopConn) {
+	if !c.ready {
+		c.ready = true
+		l.ready = append(l.ready, c)
+	}
+}
+
+// begin starts the pipeline that the guard has taken in.
+func (l *loop) begin(c *loopConn) {
+	if !c.s.begin() {
+		l.retire(c)
+		return
+	}
+	c.s.active.Store(l.now.UnixMilli())
+	c.next = 0
+	l.step(c)
+}
+
+// step runs commands until the pipeline is done or has to wait. Consecutive
+// commands for the log become one submission, as in dispatch.
+func (l *loop) step(c *loopConn) {
+	c.state = connRunning
+	s, g := c.s, c.guard
+	for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
+		args := g.command(c.next)
+		if !isHTTP(args[0]) {
+			cmd, refusal := s.admit(args)
+			do := s.srv.handlers[cmd]
+			if refusal == "" && do == nil {
+				s.command.Store(cmd)
+				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+				if len(s.calls) >= maxCalls {
+					c.next++
+					l.submit(c)
+					return
+				}
+				continue
+			}
+			if refusal == "" && len(s.calls) == 0 && !l.srv.inPlace[cmd] {
+				l.sendAway(c)
+				return
+			}
+		}
+		if len(s.calls) > 0 {
+			l.submit(c)
+			return
+		}
+		s.dispatch(args)
+	}
+	if len(s.calls) > 0 {
+		l.submit(c)
+		return
+	}
+	l.answered = append(l.answered, c)
+}
+
+// submit hands the collected commands to the backend; the loop flushes it when
+// it has collected those of all connections.
+func (l *loop) submit(c *loopConn) {
+	c.state = connWaiting
+	c.since = l.now
+	c.sub.Calls, c.sub.Replies = c.s.calls, c.s.replies[:0]
+	l.submitted = true
+	l.srv.backend.SubmitAsync(&c.sub)
+}
+
+// resume goes on with a pipeline whose submission has been answered.
+func (l *loop) resume(c *loopConn) {
+	s := c.s
+	s.replies = c.sub.Replies
+	c.sub.Calls, c.sub.Replies = nil, nil
+	s.answer(l.now.Sub(c.since))
+	l.step(c)
+}
+
+// sendAway has a goroutine run the rest of a pipeline, because its next command
+// may wait.
+func (l *loop) sendAway(c *loopConn) {
+	c.state = connAway
+	go func() {
+		s, g := c.s, c.guard
+		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
+			s.dispatch(g.command(c.next))
+		}
+		s.submit()
+		s.out.flush()
+		l.tell(c, newsReturned)
+	}()
+}
+
+// send writes the replies of a pipeline that is done. A client that does not
+// take them at once gets a goroutine that waits for it.
+func (l *loop) send(c *loopConn) {
+	if c.s.out.flushNow() {
+		l.finish(c)
+		return
+	}
+	c.state = connAway
+	go func() {
+		c.s.out.flush()
+		l.tell(c, newsReturned)
+	}()
+}
+
+// finish ends a pipeline whose replies have been sent.
+func (l *loop) finish(c *loopConn) {
+	if c.s.end() || c.shut.Load() {
+		l.retire(c)
+		return
+	}
+	c.guard.recycle()
+	c.state = connIdle
+	if c.readable || c.guard.r < c.guard.w || c.guard.end != nil {
+		l.again(c)
+	}
+}
+
+// protocolError tells the client and ends the connection.
+func (l *loop) protocolError(c *loopConn) {
+	c.state = connRunning
+	c.s.complain("Protocol error: " + c.guard.failure)
+	c.s.closeAfterReply()
+	l.answered = append(l.answered, c)
+}
+
+// retire ends a connection that no pipeline of is in progress.
+func (l *loop) retire(c *loopConn) {
+	c.state = connGone
+	l.conns[c.fd] = nil
+	l.count--
+	c.s.out.abort()
+	c.s.dropSubscriptions()
+	l.srv.unregister(c.s)
+	c.release()
+}
