@@ -185,8 +185,8 @@ func (l *fakeLog) decides(delay time.Duration, fn func(raftfsm.Entry) verdict) {
 	l.set(func(l *fakeLog) { l.delay, l.decide = delay, fn })
 }
 
-func (l *fakeLog) Transfer(string) error      { return ErrNoSuchMember }
-func (l *fakeLog) Members() ([]Member, error) { return nil, nil }
+func (l *fakeLog) Transfer(string) error      { return nil }
+func (l *fakeLog) Members() ([]Member, error) { return make([]Member, 2), nil }
 func (l *fakeLog) Snapshot() error            { return nil }
 func (l *fakeLog) Close() error               { return nil }
 

@@ -327,39 +327,46 @@ func (n *Node) Transfer(id string) error {
 func (n *Node) Snapshot() error { return n.cons.Snapshot() }
 
 // handoverTimeout bounds the wait for another node to take over at shutdown.
-const handoverTimeout = 2 * time.Second
+const handoverTimeout = 4 * time.Second
 
 // HandOver gives leadership to another member, if this node has it and there
 // is one. The node goes on as a follower. It returns when the peers have been
 // told what became of their requests here, so that nothing is lost by stopping.
 func (n *Node) HandOver() {
-	n.mu.Lock()
-	leads := n.leader.self
-	n.mu.Unlock()
-	if members, err := n.Members(); !leads || err != nil || len(members) < 2 {
+	if members, err := n.Members(); !n.leads() || err != nil || len(members) < 2 {
 		return
 	}
-	handed := make(chan error, 1)
-	go func() { handed <- n.cons.Transfer("") }()
-	select {
-	case err := <-handed:
-		if err != nil {
-			n.cfg.Logger.Warn("leadership could not be handed over", "error", err)
-			return
+	timeout, pause := time.After(handoverTimeout), time.NewTicker(retryPause)
+	defer pause.Stop()
+	handed, transferring := make(chan error, 1), false
+	for n.leads() || n.pending.len() > 0 || n.served.Load() > 0 {
+		// The chosen member may lose the election that this starts, even to
+		// this node.
+		if n.leads() && !transferring {
+			transferring = true
+			go func() { handed <- n.cons.Transfer("") }()
 		}
-	case <-time.After(handoverTimeout):
-		n.cfg.Logger.Warn("leadership could not be handed over in time")
-		return
-	}
-	timeout := time.After(handoverTimeout)
-	for n.pending.len() > 0 || n.served.Load() > 0 {
 		select {
+		case <-pause.C:
 		case <-timeout:
-			n.cfg.Logger.Warn("peers still wait for results", "peers", n.served.Load(), "batches", n.pending.len())
+			n.cfg.Logger.Warn("leadership was not handed over in time", "peers", n.served.Load(), "batches", n.pending.len())
 			return
-		case <-time.After(retryPause):
+		}
+		select {
+		case err := <-handed:
+			transferring = false
+			if err != nil {
+				n.cfg.Logger.Info("leadership is not handed over yet", "error", err)
+			}
+		default:
 		}
 	}
+}
+
+func (n *Node) leads() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leader.self
 }
 
 // Close stops the node. HandOver comes first in a clean shutdown.

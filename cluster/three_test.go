@@ -141,6 +141,18 @@ func (c *three) leader() int {
 	return found
 }
 
+// transfer makes a node the leader. On a loaded machine the election that this
+// starts may be won by another one.
+func (c *three) transfer(ask *Node, to int) {
+	c.t.Helper()
+	c.until("the transfer of leadership", func() bool {
+		if err := ask.Transfer(c.cfg[to].ID); err != nil {
+			c.t.Log(err)
+		}
+		return c.leader() == to
+	})
+}
+
 func (c *three) follower() int { return (c.leader() + 1) % 3 }
 
 func (c *three) until(what string, ok func() bool) {
