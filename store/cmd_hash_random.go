@@ -26,7 +26,7 @@ func cmdHRandField(c *Ctx) Reply {
 		case e == nil:
 			return Nil
 		}
-		return Str(e.fields.at(randIntN(e.fields.Len())).Name)
+		return Str(e.Fields().at(randIntN(e.Fields().Len())).Name)
 	}
 	count, ok := ParseInt(c.Args[2])
 	switch {
@@ -50,7 +50,7 @@ func cmdHRandField(c *Ctx) Reply {
 	case count < -maxRandomFields:
 		return Err(ErrValueRange)
 	}
-	return c.fieldsReply(randomFields(e.fields, count), values)
+	return c.fieldsReply(randomFields(e.Fields(), count), values)
 }
 
 // randomFields picks count different fields, or, for a negative count, that

@@ -58,7 +58,7 @@ const maxEmbedded = 44
 // encoding names the form that Redis would have the value in.
 func (e *Entry) encoding() string {
 	if e.typ == TypeHash {
-		if e.fields.Compact() {
+		if e.Fields().Compact() {
 			return "listpack"
 		}
 		return "hashtable"

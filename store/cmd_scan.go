@@ -163,11 +163,11 @@ func cmdHScan(c *Ctx) Reply {
 		}
 		return true
 	}
-	if e.fields.Compact() {
-		e.fields.Each(visit)
+	if e.Fields().Compact() {
+		e.Fields().Each(visit)
 	} else {
 		walk.left = o.count
-		e.fields.ascend(cursor, visit)
+		e.Fields().ascend(cursor, visit)
 	}
 	return walk.reply(elems)
 }

@@ -131,7 +131,7 @@ func (h *Hash) remove(name string) bool {
 	return false
 }
 
-func (h *Hash) clone() *Hash {
+func (h *Hash) clone() collection {
 	if h.big != nil {
 		return &Hash{big: h.big.Copy()}
 	}

@@ -39,6 +39,17 @@ type op byte
 //	| 12 | as 11, but copy                                             |
 //	| 13 | str sha, str body, int pinned: cache a script               |
 //	| 14 | forget all scripts                                          |
+//	| 15 | str key, str value: push onto the head of a list            |
+//	| 16 | str key, str value: push onto the tail of a list            |
+//	| 17 | str key, int index, str value: replace an element of a list |
+//	| 18 | str key, int index, str value: insert into a list so that   |
+//	|    | the value has this index                                    |
+//	| 19 | str key, int index, int n: remove n elements of a list      |
+//	| 20 | str key, str member: add to a set                           |
+//	| 21 | str key, str member: remove from a set                      |
+//	| 22 | str key, str member, int score: set the score of a member   |
+//	|    | of a sorted set; its bits as of an IEEE 754 double          |
+//	| 23 | str key, str member: remove from a sorted set               |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -55,6 +66,17 @@ const (
 	opCopy
 	opScriptLoad
 	opScriptFlush
+	opPushHead
+	opPushTail
+	opListSet
+	opListInsert
+	opListRemove
+	opSetAdd
+	opSetRemove
+	opScoreSet
+	opScoreRemove
+
+	opEnd // one beyond the last
 )
 
 // WriteSet is a list of primitive writes in encoded form, in order.
@@ -203,6 +225,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		}
 	case opScriptFlush:
 		s.scripts = newScriptCache()
+	case opPushHead, opPushTail, opListSet, opListInsert, opListRemove:
+		applyList(t, o, d, db)
+	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove:
+		applyMember(t, o, d, db)
 	default:
 		return false
 	}
