@@ -59,10 +59,12 @@ type recordedRow struct {
 	Usage      string
 	Deprecated string
 	ReplacedBy string `json:"replaced_by"`
-	Keys       []struct {
-		Flags             []string
-		Begin, Last, Step int
-	}
+	Keys       []recordedKeys
+}
+
+type recordedKeys struct {
+	Flags                      []string
+	Begin, Last, Step, NumKeys int
 }
 
 func TestRowsEqualRedis(t *testing.T) {
@@ -111,13 +113,10 @@ func recordRow(c *Command) recordedRow {
 	if c.Is(Keyspace) || c.Group == "generic" && len(c.Sub) == 0 {
 		r.ACL = append(r.ACL, "@keyspace")
 	}
-	r.Keys = make([]struct {
-		Flags             []string
-		Begin, Last, Step int
-	}, len(c.Keys))
+	r.Keys = make([]recordedKeys, len(c.Keys))
 	for i, k := range c.Keys {
 		r.Keys[i].Flags = flagNames(k.Flags, keyFlagNames)
-		r.Keys[i].Begin, r.Keys[i].Last, r.Keys[i].Step = k.Begin, k.Last, k.Step
+		r.Keys[i].Begin, r.Keys[i].Last, r.Keys[i].Step, r.Keys[i].NumKeys = k.Begin, k.Last, k.Step, k.NumKeys
 	}
 	return r
 }
@@ -128,7 +127,8 @@ type flagName[F any] struct {
 }
 
 var commandFlagNames = []flagName[Flags]{
-	{DenyOOM, "denyoom"}, {Fast, "fast"}, {Loading, "loading"}, {PubSub, "pubsub"},
+	{Blocking, "blocking"}, {DenyOOM, "denyoom"}, {Fast, "fast"}, {Loading, "loading"},
+	{MovableKeys, "movablekeys"}, {NoScript, "noscript"}, {PubSub, "pubsub"},
 	{ReadOnly, "readonly"}, {Stale, "stale"}, {Write, "write"},
 }
 

@@ -20,35 +20,53 @@ const (
 
 // Every client-visible error text of the data commands.
 const (
-	ErrWrongType      Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
-	ErrSyntax         Error = "ERR syntax error"
-	ErrNoSuchKey      Error = "ERR no such key"
-	ErrNotInteger     Error = "ERR value is not an integer or out of range"
-	ErrNotFloat       Error = "ERR value is not a valid float"
-	ErrOverflow       Error = "ERR increment or decrement would overflow"
-	ErrDecrOverflow   Error = "ERR decrement would overflow"
-	ErrNaNOrInf       Error = "ERR increment would produce NaN or Infinity"
-	ErrOffset         Error = "ERR offset is out of range"
-	ErrStringSize     Error = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
-	ErrNotPositive    Error = "ERR value is out of range, must be positive"
-	ErrValueRange     Error = "ERR value is out of range"
-	ErrHashNotInteger Error = "ERR hash value is not an integer"
-	ErrHashNotFloat   Error = "ERR hash value is not a float"
-	ErrCursor         Error = "ERR invalid cursor"
-	ErrDBIndex        Error = "ERR DB index is out of range"
-	ErrFirstDB        Error = "ERR invalid first DB index"
-	ErrSecondDB       Error = "ERR invalid second DB index"
-	ErrSameObject     Error = "ERR source and destination objects are the same"
-	ErrNXAndOther     Error = "ERR NX and XX, GT or LT options at the same time are not compatible"
-	ErrGTAndLT        Error = "ERR GT and LT options at the same time are not compatible"
-	ErrNotAFloat      Error = "ERR value is NaN or Infinity"
-	ErrNumKeys        Error = "ERR numkeys should be greater than 0"
-	ErrFlushMode      Error = "ERR FLUSHALL only support SYNC|ASYNC option"
-	ErrLFUOff         Error = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
-	ErrLCSType        Error = "ERR The specified keys must contain string values"
-	ErrLCSLenAndIdx   Error = "ERR If you want both the length and indexes, please just use IDX."
-	ErrLCSMemory      Error = "ERR Insufficient memory, failed allocating transient memory for LCS"
-	ErrWriteSetTooBig Error = "ERR the command writes more than a log entry may hold (64mb)"
+	ErrWrongType       Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	ErrSyntax          Error = "ERR syntax error"
+	ErrNoSuchKey       Error = "ERR no such key"
+	ErrNotInteger      Error = "ERR value is not an integer or out of range"
+	ErrNotFloat        Error = "ERR value is not a valid float"
+	ErrOverflow        Error = "ERR increment or decrement would overflow"
+	ErrDecrOverflow    Error = "ERR decrement would overflow"
+	ErrNaNOrInf        Error = "ERR increment would produce NaN or Infinity"
+	ErrOffset          Error = "ERR offset is out of range"
+	ErrStringSize      Error = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	ErrNotPositive     Error = "ERR value is out of range, must be positive"
+	ErrValueRange      Error = "ERR value is out of range"
+	ErrHashNotInteger  Error = "ERR hash value is not an integer"
+	ErrHashNotFloat    Error = "ERR hash value is not a float"
+	ErrCursor          Error = "ERR invalid cursor"
+	ErrDBIndex         Error = "ERR DB index is out of range"
+	ErrFirstDB         Error = "ERR invalid first DB index"
+	ErrSecondDB        Error = "ERR invalid second DB index"
+	ErrSameObject      Error = "ERR source and destination objects are the same"
+	ErrNXAndOther      Error = "ERR NX and XX, GT or LT options at the same time are not compatible"
+	ErrGTAndLT         Error = "ERR GT and LT options at the same time are not compatible"
+	ErrNotAFloat       Error = "ERR value is NaN or Infinity"
+	ErrNumKeys         Error = "ERR numkeys should be greater than 0"
+	ErrFlushMode       Error = "ERR FLUSHALL only support SYNC|ASYNC option"
+	ErrLFUOff          Error = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	ErrLCSType         Error = "ERR The specified keys must contain string values"
+	ErrLCSLenAndIdx    Error = "ERR If you want both the length and indexes, please just use IDX."
+	ErrLCSMemory       Error = "ERR Insufficient memory, failed allocating transient memory for LCS"
+	ErrIndexRange      Error = "ERR index out of range"
+	ErrCountPositive   Error = "ERR count should be greater than 0"
+	ErrRankZero        Error = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use negative to start from the end of the list"
+	ErrCountNegative   Error = "ERR COUNT can't be negative"
+	ErrMaxLen          Error = "ERR MAXLEN can't be negative"
+	ErrLimitNegative   Error = "ERR LIMIT can't be negative"
+	ErrTooManyKeys     Error = "ERR Number of keys can't be greater than number of args"
+	ErrTimeoutNotFloat Error = "ERR timeout is not a float or out of range"
+	ErrTimeoutNegative Error = "ERR timeout is negative"
+	ErrScoreRange      Error = "ERR min or max is not a float"
+	ErrLexRange        Error = "ERR min or max not valid string range item"
+	ErrNXAndXX         Error = "ERR XX and NX options at the same time are not compatible"
+	ErrGTLTNX          Error = "ERR GT, LT, and/or NX options at the same time are not compatible"
+	ErrIncrPairs       Error = "ERR INCR option supports a single increment-element pair"
+	ErrScoreNaN        Error = "ERR resulting score is not a number (NaN)"
+	ErrLimitByRank     Error = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+	ErrScoresByLex     Error = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
+	ErrWeight          Error = "ERR weight value is not a float"
+	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 
 // ErrInvalidExpire is the answer to a time to live that is not positive or
@@ -61,6 +79,12 @@ func ErrInvalidExpire(command string) Error {
 // lower-case name ("get", "config|get").
 func ErrWrongArgs(name string) Error {
 	return Error("ERR wrong number of arguments for '" + name + "' command")
+}
+
+// ErrNoInputKey is the answer to a combination of no sorted sets; command is
+// the full name.
+func ErrNoInputKey(command string) Error {
+	return Error("ERR at least 1 input key is needed for '" + command + "' command")
 }
 
 // ErrUnsupportedOption is EXPIRE's answer to an option that it does not know.

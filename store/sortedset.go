@@ -129,6 +129,9 @@ func (z *SortedSet) set(name string, score float64) {
 	if had && old == score {
 		return // 0 stays 0 when it is set to -0, as in Redis
 	}
+	if z.byScore == nil && !had && (len(z.small) == compactEntries || len(name) > compactValue) {
+		z.grow()
+	}
 	if z.byScore == nil {
 		if score == 0 {
 			score = 0 // Redis's small form has no -0
@@ -140,9 +143,6 @@ func (z *SortedSet) set(name string, score float64) {
 		}
 		m := Scored{name, score}
 		z.small = slices.Insert(z.small, z.Rank(m), m)
-		if len(z.small) > compactEntries || len(name) > compactValue && !had {
-			z.grow()
-		}
 		return
 	}
 	probe := scoredName{member: member{hashOf(name), name}}

@@ -75,14 +75,18 @@ func setRemove(t target, db int, key, name string) bool {
 	return true
 }
 
-// scoreSet adds a member to a sorted set or changes its score.
-func scoreSet(t target, db int, key, name string, score float64) bool {
+// scoreSet adds a member to a sorted set or changes its score; large gives the
+// set its large form first.
+func scoreSet(t target, db int, key, name string, score float64, large bool) bool {
 	if math.IsNaN(score) {
 		return false
 	}
 	e, absent := collect(t, db, key, TypeSortedSet, func() collection { return &SortedSet{} })
 	if e == nil {
 		return false
+	}
+	if large && e.Scores().Compact() {
+		e.Scores().grow()
 	}
 	e.Scores().set(name, score)
 	changed(t, db, e, absent)
@@ -133,7 +137,7 @@ func applyList(t target, o op, d *decoder, db int) {
 func applyMember(t target, o op, d *decoder, db int) {
 	key, name := d.str(), d.str()
 	score := 0.0
-	if o == opScoreSet {
+	if o == opScoreSet || o == opScoreSetLarge {
 		score = math.Float64frombits(uint64(d.int()))
 	}
 	if d.bad {
@@ -144,8 +148,8 @@ func applyMember(t target, o op, d *decoder, db int) {
 		d.bad = !setAdd(t, db, key, name)
 	case opSetRemove:
 		d.bad = !setRemove(t, db, key, name)
-	case opScoreSet:
-		d.bad = !scoreSet(t, db, key, name, score)
+	case opScoreSet, opScoreSetLarge:
+		d.bad = !scoreSet(t, db, key, name, score, o == opScoreSetLarge)
 	case opScoreRemove:
 		d.bad = !scoreRemove(t, db, key, name)
 	}

@@ -70,9 +70,18 @@ func (t *Txn) SetRemove(db int, key []byte, name string) {
 // ScoreSet adds a member to a sorted set, creating the key, or changes its
 // score. The score must be a number.
 func (t *Txn) ScoreSet(db int, key []byte, name string, score float64) {
-	t.member(opScoreSet, db, key, name)
+	t.scoreSet(opScoreSet, db, key, name, score)
+}
+
+// ScoreSetLarge is ScoreSet after giving the set its large form.
+func (t *Txn) ScoreSetLarge(db int, key []byte, name string, score float64) {
+	t.scoreSet(opScoreSetLarge, db, key, name, score)
+}
+
+func (t *Txn) scoreSet(o op, db int, key []byte, name string, score float64) {
+	t.member(o, db, key, name)
 	t.ws.int(int64(math.Float64bits(score)))
-	scoreSet(t, db, bytesToString(key), name, score)
+	scoreSet(t, db, bytesToString(key), name, score, o == opScoreSetLarge)
 }
 
 // ScoreRemove removes an existing member of a sorted set; the key goes with

@@ -50,6 +50,7 @@ type op byte
 //	| 22 | str key, str member, int score: set the score of a member   |
 //	|    | of a sorted set; its bits as of an IEEE 754 double          |
 //	| 23 | str key, str member: remove from a sorted set               |
+//	| 24 | as 22, but give the set its large form first                |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -75,6 +76,7 @@ const (
 	opSetRemove
 	opScoreSet
 	opScoreRemove
+	opScoreSetLarge
 
 	opEnd // one beyond the last
 )
@@ -227,7 +229,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		s.scripts = newScriptCache()
 	case opPushHead, opPushTail, opListSet, opListInsert, opListRemove:
 		applyList(t, o, d, db)
-	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove:
+	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
 		applyMember(t, o, d, db)
 	default:
 		return false
