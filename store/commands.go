@@ -12,7 +12,7 @@ func Commands() []Command {
 		setCommands, setRandomCommands, setAlgebraCommands,
 		sortedSetCommands, sortedSetRangeCommands, sortedSetSpanCommands,
 		sortedSetPopCommands, sortedSetAlgebraCommands,
-		blockingCommands,
+		blockingCommands, sortCommands,
 		publishCommands,
 	} {
 		all = append(all, group...)

@@ -66,6 +66,7 @@ const (
 	ErrLimitByRank     Error = "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
 	ErrScoresByLex     Error = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 	ErrWeight          Error = "ERR weight value is not a float"
+	ErrSortScore       Error = "ERR One or more scores can't be converted into double"
 	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 

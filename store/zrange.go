@@ -136,8 +136,7 @@ func parseScoreEnd(arg []byte) (score float64, open, ok bool) {
 // checked: it may have blanks in front, ends at a NUL, may be out of range,
 // and no text is 0. It must not be NaN.
 func parseCDouble(s string) (float64, bool) {
-	s, _, _ = strings.Cut(s, "\x00")
-	s = strings.TrimLeft(s, " \t\n\v\f\r")
+	s = strings.TrimLeft(cString(s), cSpace)
 	if s == "" {
 		return 0, true
 	}
@@ -155,6 +154,9 @@ func parseCDouble(s string) (float64, bool) {
 	f, err := strconv.ParseFloat(s, 64)
 	return f, !errors.Is(err, strconv.ErrSyntax)
 }
+
+// cSpace is what C's number functions skip.
+const cSpace = " \t\n\v\f\r"
 
 func parseLexSpan(min, max []byte) (zrange, *Reply) {
 	var r lexSpan
