@@ -235,7 +235,7 @@ func (c *Ctx) storeScores(list []Scored) Reply {
 // writeScores makes a sorted set. The small form has no -0, so one that ends
 // up large must not pass through it.
 func (c *Ctx) writeScores(key []byte, list []Scored) {
-	large := len(list) > compactEntries ||
+	large := len(list) > compactScores ||
 		slices.ContainsFunc(list, func(m Scored) bool { return len(m.Member) > compactValue })
 	for _, m := range list {
 		if large && m.Score == 0 && math.Signbit(m.Score) {

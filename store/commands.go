@@ -12,7 +12,7 @@ func Commands() []Command {
 		setCommands, setRandomCommands, setAlgebraCommands,
 		sortedSetCommands, sortedSetRangeCommands, sortedSetSpanCommands,
 		sortedSetPopCommands, sortedSetAlgebraCommands,
-		blockingCommands, sortCommands,
+		blockingCommands, sortCommands, dumpCommands,
 		publishCommands,
 	} {
 		all = append(all, group...)

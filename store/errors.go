@@ -67,6 +67,12 @@ const (
 	ErrScoresByLex     Error = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 	ErrWeight          Error = "ERR weight value is not a float"
 	ErrSortScore       Error = "ERR One or more scores can't be converted into double"
+	ErrBusyKey         Error = "BUSYKEY Target key name already exists."
+	ErrRestoreTTL      Error = "ERR Invalid TTL value, must be >= 0"
+	ErrIdleTime        Error = "ERR Invalid IDLETIME value, must be >= 0"
+	ErrFreq            Error = "ERR Invalid FREQ value, must be >= 0 and <= 255"
+	ErrDumpChecksum    Error = "ERR DUMP payload version or checksum are wrong"
+	ErrDumpFormat      Error = "ERR Bad data format"
 	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 

@@ -8,6 +8,11 @@ import (
 	"github.com/tidwall/btree"
 )
 
+// compactScores is up to how many members a sorted set has its small form, the
+// default of Redis's zset-max-listpack-entries. The length of a member is
+// limited like that of a hash field.
+const compactScores = 128
+
 // Scored is a member of a sorted set with its score.
 type Scored struct {
 	Member string
@@ -32,8 +37,7 @@ func scoredNameLess(a, b scoredName) bool { return memberLess(a.member, b.member
 
 // SortedSet is the value of a sorted set key. A small one is a slice in the
 // set's order, a large one a pair of copy-on-write trees, one in that order
-// and one that finds the score of a member. The limits are those of a hash,
-// as in Redis's defaults.
+// and one that finds the score of a member.
 type SortedSet struct {
 	small   []Scored
 	byScore *btree.BTreeG[Scored] // nil: the small form
@@ -129,7 +133,7 @@ func (z *SortedSet) set(name string, score float64) {
 	if had && old == score {
 		return // 0 stays 0 when it is set to -0, as in Redis
 	}
-	if z.byScore == nil && !had && (len(z.small) == compactEntries || len(name) > compactValue) {
+	if z.byScore == nil && !had && (len(z.small) == compactScores || len(name) > compactValue) {
 		z.grow()
 	}
 	if z.byScore == nil {
