@@ -10,7 +10,7 @@ var dumpCommands = []Command{
 		Usage:   "key", Run: cmdDump,
 	},
 	{
-		Name: "restore", Arity: -4, Flags: Write | DenyOOM, Group: "generic", Since: "2.6.0",
+		Name: "restore", Arity: -4, Flags: Write | DenyOOM | Dangerous, Group: "generic", Since: "2.6.0",
 		Keys:    firstKey(KeyOW | KeyUpdate),
 		Summary: "Creates a key from the serialized form of a value.",
 		Usage:   "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", Run: cmdRestore,

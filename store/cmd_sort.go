@@ -10,14 +10,14 @@ import (
 // sortCommands are SORT and its form that only reads.
 var sortCommands = []Command{
 	{
-		Name: "sort", Arity: -2, Flags: Write | DenyOOM | MovableKeys, Group: "generic", Since: "1.0.0",
+		Name: "sort", Arity: -2, Flags: Write | DenyOOM | MovableKeys | Dangerous, Group: "generic", Since: "1.0.0",
 		Keys:       []KeySpec{{Begin: 1, Step: 1, Flags: KeyRO | KeyAccess}, {Flags: KeyRO | KeyAccess, Notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort"}, {Find: sortStore, Flags: KeyOW | KeyUpdate, Notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array"}},
 		Categories: []string{"set", "sortedset", "list"},
 		Summary:    "Sorts the elements of a list, set or sorted set, and stores them if wanted.",
 		Usage:      "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]", Run: cmdSort,
 	},
 	{
-		Name: "sort_ro", Arity: -2, Flags: ReadOnly | MovableKeys, Group: "generic", Since: "7.0.0",
+		Name: "sort_ro", Arity: -2, Flags: ReadOnly | MovableKeys | Dangerous, Group: "generic", Since: "7.0.0",
 		Keys:       []KeySpec{{Begin: 1, Step: 1, Flags: KeyRO | KeyAccess}, {Flags: KeyRO | KeyAccess, Notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort"}},
 		Categories: []string{"set", "sortedset", "list"},
 		Summary:    "Sorts the elements of a list, set or sorted set.",

@@ -13,6 +13,7 @@ func Commands() []Command {
 		sortedSetCommands, sortedSetRangeCommands, sortedSetSpanCommands,
 		sortedSetPopCommands, sortedSetAlgebraCommands,
 		blockingCommands, sortCommands, dumpCommands,
+		bitCommands, bitFieldCommands,
 		publishCommands,
 	} {
 		all = append(all, group...)

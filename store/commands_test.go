@@ -89,7 +89,7 @@ func TestRowsEqualRedis(t *testing.T) {
 		}
 		delete(recorded, want.Name)
 		got := recordRow(c)
-		want.ACL = categoriesOf(want.ACL, "keyspace", "dangerous")
+		want.ACL = categoriesOf(want.ACL, append([]string{"keyspace", "dangerous"}, c.Categories...)...)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got  %+v\n want %+v", want.Name, got, want)
 		}
@@ -110,9 +110,13 @@ func recordRow(c *Command) recordedRow {
 	if c.Is(Dangerous) {
 		r.ACL = append(r.ACL, "@dangerous")
 	}
-	if c.Is(Keyspace) || c.Group == "generic" && len(c.Sub) == 0 {
+	if c.Is(Keyspace) || c.Group == "generic" && len(c.Sub) == 0 && c.Categories == nil {
 		r.ACL = append(r.ACL, "@keyspace")
 	}
+	for _, name := range c.Categories {
+		r.ACL = append(r.ACL, "@"+name)
+	}
+	sort.Strings(r.ACL)
 	r.Keys = make([]recordedKeys, len(c.Keys))
 	for i, k := range c.Keys {
 		r.Keys[i].Flags = flagNames(k.Flags, keyFlagNames)

@@ -73,6 +73,13 @@ const (
 	ErrFreq            Error = "ERR Invalid FREQ value, must be >= 0 and <= 255"
 	ErrDumpChecksum    Error = "ERR DUMP payload version or checksum are wrong"
 	ErrDumpFormat      Error = "ERR Bad data format"
+	ErrBitOffset       Error = "ERR bit offset is not an integer or out of range"
+	ErrBit             Error = "ERR bit is not an integer or out of range"
+	ErrBitArgument     Error = "ERR The bit argument must be 1 or 0."
+	ErrBitOpNot        Error = "ERR BITOP NOT must be called with a single source key."
+	ErrBitOverflow     Error = "ERR Invalid OVERFLOW type specified"
+	ErrBitType         Error = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
+	ErrBitFieldRO      Error = "ERR BITFIELD_RO only supports the GET subcommand"
 	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 
