@@ -79,8 +79,6 @@ const (
 	opScoreSet
 	opScoreRemove
 	opScoreSetLarge
-
-	opEnd // one beyond the last
 )
 
 // maxPatch is the largest offset of operation 15.
