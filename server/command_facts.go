@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"lockstep/store"
 )
 
@@ -49,14 +51,18 @@ var groupCategories = map[string]string{
 // in Redis's order. A container that cannot be called has none but its speed.
 func aclCategories(c *store.Command) []string {
 	callable := len(c.Sub) == 0 || c.Is(store.Connection)
+	own := func(name string) bool { return slices.Contains(c.Categories, name) }
 	facts := []struct {
 		is   bool
 		name string
 	}{
-		{callable && (c.Is(store.Keyspace) || c.Group == "generic" && !c.Is(store.Connection)), "keyspace"},
+		{callable && (c.Is(store.Keyspace) || c.Group == "generic" && c.Categories == nil && !c.Is(store.Connection)), "keyspace"},
 		{c.Is(store.ReadOnly) && !c.Is(store.Scripting), "read"},
 		{c.Is(store.Write), "write"},
 		{callable && groupCategories[c.Group] != "", groupCategories[c.Group]},
+		{own("set"), "set"},
+		{own("sortedset"), "sortedset"},
+		{own("list"), "list"},
 		{c.Is(store.PubSub), "pubsub"},
 		{c.Is(store.Admin), "admin"},
 		{c.Is(store.Fast), "fast"},
@@ -80,7 +86,7 @@ func aclCategories(c *store.Command) []string {
 func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	fixed := []store.KeySpec{}
 	for _, s := range specs {
-		if s.NumKeys == 0 {
+		if s.NumKeys == 0 && !s.Unknown() {
 			fixed = append(fixed, s)
 		}
 	}
@@ -111,6 +117,10 @@ func keySpecs(specs []store.KeySpec) store.Reply {
 	r := store.Reply{Kind: store.Set}
 	num := func(n int) store.Reply { return store.Int(int64(n)) }
 	for _, s := range specs {
+		if s.Unknown() {
+			r.Elems = append(r.Elems, unknownSpec(s))
+			continue
+		}
 		begin, kind, find := s.Begin, "range", store.MapOf(
 			store.Str("lastkey"), num(s.Last), store.Str("keystep"), num(max(s.Step, 1)), store.Str("limit"), num(0))
 		if s.NumKeys > 0 {
@@ -131,4 +141,15 @@ func keySpecs(specs []store.KeySpec) store.Reply {
 		r.Elems = append(r.Elems, spec)
 	}
 	return r
+}
+
+// unknownSpec is a key spec that says nothing about places.
+func unknownSpec(s store.KeySpec) store.Reply {
+	unknown := store.MapOf(store.Str("type"), store.Str("unknown"), store.Str("spec"), store.MapOf())
+	return store.MapOf(
+		store.Str("notes"), store.Str(s.Notes),
+		store.Str("flags"), statusSet("", namesOfFlags(s.Flags, keyFlagNames)),
+		store.Str("begin_search"), unknown,
+		store.Str("find_keys"), unknown,
+	)
 }

@@ -94,7 +94,7 @@ func cmdHSet(c *Ctx) Reply {
 		field := bytesToString(c.Args[i])
 		exists := false
 		if e != nil {
-			_, exists = e.fields.Get(field)
+			_, exists = e.Fields().Get(field)
 		}
 		if !exists {
 			added++
@@ -121,7 +121,7 @@ func cmdHSetNX(c *Ctx) Reply {
 	}
 	field := bytesToString(c.Args[2])
 	if e != nil {
-		if _, exists := e.fields.Get(field); exists {
+		if _, exists := e.Fields().Get(field); exists {
 			return Zero
 		}
 	}
@@ -135,7 +135,7 @@ func (c *Ctx) field() (value string, exists, ok bool) {
 	if !ok || e == nil {
 		return "", false, ok
 	}
-	value, exists = e.fields.Get(bytesToString(c.Args[2]))
+	value, exists = e.Fields().Get(bytesToString(c.Args[2]))
 	return value, exists, true
 }
 
@@ -177,7 +177,7 @@ func cmdHMGet(c *Ctx) Reply {
 		if e == nil {
 			continue
 		}
-		if value, exists := e.fields.Get(bytesToString(field)); exists {
+		if value, exists := e.Fields().Get(bytesToString(field)); exists {
 			elems[i] = Str(value)
 		}
 	}
@@ -209,8 +209,8 @@ func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	case e == nil:
 		return emptyList
 	}
-	elems := make([]Reply, 0, per*e.fields.Len())
-	e.fields.Each(func(f Field) bool {
+	elems := make([]Reply, 0, per*e.Fields().Len())
+	e.Fields().Each(func(f Field) bool {
 		elems = add(f, elems)
 		return true
 	})
@@ -225,7 +225,7 @@ func cmdHLen(c *Ctx) Reply {
 	case e == nil:
 		return Zero
 	}
-	return Int(int64(e.fields.Len()))
+	return Int(int64(e.Fields().Len()))
 }
 
 func cmdHDel(c *Ctx) Reply {
@@ -239,7 +239,7 @@ func cmdHDel(c *Ctx) Reply {
 			break
 		}
 		name := bytesToString(field)
-		if _, exists := e.fields.Get(name); exists {
+		if _, exists := e.Fields().Get(name); exists {
 			c.HashDelete(c.DB, c.Args[1], name)
 			if n++; n == 1 {
 				e = c.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last field

@@ -29,7 +29,7 @@ func cmdHIncrBy(c *Ctx) Reply {
 	}
 	n := int64(0)
 	if e != nil {
-		if value, exists := e.fields.Get(bytesToString(c.Args[2])); exists {
+		if value, exists := e.Fields().Get(bytesToString(c.Args[2])); exists {
 			if n, ok = ParseInt(stringBytes(value)); !ok {
 				return Err(ErrHashNotInteger)
 			}
@@ -56,7 +56,7 @@ func cmdHIncrByFloat(c *Ctx) Reply {
 	}
 	old := "0"
 	if e != nil {
-		if value, exists := e.fields.Get(bytesToString(c.Args[2])); exists {
+		if value, exists := e.Fields().Get(bytesToString(c.Args[2])); exists {
 			old = value
 		}
 	}

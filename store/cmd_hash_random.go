@@ -26,48 +26,91 @@ func cmdHRandField(c *Ctx) Reply {
 		case e == nil:
 			return Nil
 		}
-		return Str(e.fields.at(randIntN(e.fields.Len())).Name)
+		return Str(e.Fields().at(randIntN(e.elems.Len())).Name)
 	}
-	count, ok := ParseInt(c.Args[2])
+	count, values, fault := c.randomArgs("withvalues")
+	if fault != nil {
+		return *fault
+	}
+	return c.randomPairs(TypeHash, count, values, func(e *Entry, i int) (name, value Reply) {
+		f := e.Fields().at(i)
+		return Str(f.Name), Str(f.Value)
+	})
+}
+
+// randomArgs parses a count and, after it, the word that asks for more than
+// the names.
+func (c *Ctx) randomArgs(word string) (count int64, values bool, fault *Reply) {
+	count, fault = parseRandomCount(c.Args[2])
+	switch {
+	case fault != nil:
+		return 0, false, fault
+	case len(c.Args) > 4 || len(c.Args) == 4 && !equalFold(c.Args[3], word):
+		return 0, false, &syntaxError
+	}
+	values = len(c.Args) == 4
+	if values && (count < -math.MaxInt64/2 || count > math.MaxInt64/2) {
+		return 0, false, &valueRange
+	}
+	return count, values, nil
+}
+
+var (
+	valueRange = Err(ErrValueRange)
+	outOfInt64 = Err(ErrIntRange(-math.MaxInt64, math.MaxInt64))
+)
+
+func parseRandomCount(arg []byte) (count int64, fault *Reply) {
+	count, ok := ParseInt(arg)
 	switch {
 	case !ok:
-		return notInteger
+		return 0, &notInteger
 	case count == math.MinInt64:
-		return Err(ErrIntRange(-math.MaxInt64, math.MaxInt64))
-	case len(c.Args) > 4 || len(c.Args) == 4 && !equalFold(c.Args[3], "withvalues"):
-		return Err(ErrSyntax)
+		return 0, &outOfInt64
 	}
-	values := len(c.Args) == 4
-	if values && (count < -math.MaxInt64/2 || count > math.MaxInt64/2) {
-		return Err(ErrValueRange)
-	}
-	e, ok := c.read(TypeHash)
+	return count, nil
+}
+
+// randomPairs picks elements of the key at Args[1] and lists them: with their
+// values as pairs, which RESP2 flattens.
+func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i int) (name, value Reply)) Reply {
+	e, ok := c.read(t)
 	switch {
 	case !ok:
 		return wrongType
 	case e == nil:
 		return emptyList
 	case count < -maxRandomFields:
-		return Err(ErrValueRange)
+		return valueRange
 	}
-	return c.fieldsReply(randomFields(e.fields, count), values)
+	picked := randomIndexes(e.elems.Len(), count)
+	elems := make([]Reply, 0, 2*len(picked))
+	for _, i := range picked {
+		name, value := at(e, i)
+		elems = append(elems, name)
+		switch {
+		case values && c.RESP > 2:
+			elems[len(elems)-1] = List(name, value)
+		case values:
+			elems = append(elems, value)
+		}
+	}
+	return List(elems...)
 }
 
-// randomFields picks count different fields, or, for a negative count, that
-// many independently of each other.
-func randomFields(h *Hash, count int64) []Field {
-	n := h.Len()
-	var picked []Field
+// randomIndexes picks count different numbers below n, or, for a negative
+// count, that many independently of each other.
+func randomIndexes(n int, count int64) []int {
+	var picked []int
 	switch {
 	case count < 0:
 		for range -count {
-			picked = append(picked, h.at(randIntN(n)))
+			picked = append(picked, randIntN(n))
 		}
 	case count >= int64(n):
-		h.Each(func(f Field) bool {
-			picked = append(picked, f)
-			return true
-		})
+		for i := range n {
+			picked = append(picked, i)
+		}
 	default:
 		// Floyd's algorithm: every subset is equally likely.
 		seen := map[int]bool{}
@@ -77,24 +120,8 @@ func randomFields(h *Hash, count int64) []Field {
 				j = i
 			}
 			seen[j] = true
-			picked = append(picked, h.at(j))
+			picked = append(picked, j)
 		}
 	}
 	return picked
-}
-
-// fieldsReply lists fields: with their values as pairs, which RESP2 flattens.
-func (c *Ctx) fieldsReply(fields []Field, values bool) Reply {
-	elems := make([]Reply, 0, 2*len(fields))
-	for _, f := range fields {
-		switch {
-		case !values:
-			elems = append(elems, Str(f.Name))
-		case c.RESP > 2:
-			elems = append(elems, List(Str(f.Name), Str(f.Value)))
-		default:
-			elems = append(elems, Str(f.Name), Str(f.Value))
-		}
-	}
-	return List(elems...)
 }

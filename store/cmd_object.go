@@ -57,11 +57,15 @@ const maxEmbedded = 44
 
 // encoding names the form that Redis would have the value in.
 func (e *Entry) encoding() string {
-	if e.typ == TypeHash {
-		if e.fields.Compact() {
-			return "listpack"
-		}
-		return "hashtable"
+	switch v := e.elems.(type) {
+	case *Hash:
+		return formName(v.Compact(), "listpack", "hashtable")
+	case *Deque:
+		return "quicklist"
+	case *MemberSet:
+		return formName(v.Compact(), "intset", "hashtable")
+	case *SortedSet:
+		return formName(v.Compact(), "listpack", "skiplist")
 	}
 	if e.raw {
 		return "raw"
@@ -73,6 +77,13 @@ func (e *Entry) encoding() string {
 		return "embstr"
 	}
 	return "raw"
+}
+
+func formName(compact bool, small, large string) string {
+	if compact {
+		return small
+	}
+	return large
 }
 
 func cmdObjectFreq(c *Ctx) Reply {

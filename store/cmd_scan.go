@@ -28,6 +28,20 @@ var scanCommands = []Command{
 		Usage:   "key cursor [MATCH pattern] [COUNT count]", Run: cmdHScan,
 	},
 	{
+		Name: "sscan", Arity: -3, Flags: ReadOnly, Group: "set", Since: "2.8.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Tips:    []string{"nondeterministic_output"},
+		Summary: "Iterates over the members of a set.",
+		Usage:   "key cursor [MATCH pattern] [COUNT count]", Run: cmdSScan,
+	},
+	{
+		Name: "zscan", Arity: -3, Flags: ReadOnly, Group: "sorted-set", Since: "2.8.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Tips:    []string{"nondeterministic_output"},
+		Summary: "Iterates over the members of a sorted set.",
+		Usage:   "key cursor [MATCH pattern] [COUNT count]", Run: cmdZScan,
+	},
+	{
 		Name: "randomkey", Arity: 1, Flags: ReadOnly, Group: "generic", Since: "1.0.0",
 		Tips:    []string{"request_policy:all_shards", "nondeterministic_output"},
 		Summary: "Returns the name of some key.",
@@ -134,41 +148,84 @@ func cmdScan(c *Ctx) Reply {
 	return walk.reply(elems)
 }
 
-// cmdHScan looks at the words only if there is a hash, and returns a compact
-// hash as a whole, as Redis does.
 func cmdHScan(c *Ctx) Reply {
+	return c.scanElements(TypeHash, true, func(e *Entry, from uint64, visit scanVisit) {
+		h := e.Fields()
+		if h.Compact() {
+			h.Each(func(f Field) bool { return visit(0, f.Name, f.Value) })
+			return
+		}
+		h.ascend(from, func(f Field) bool { return visit(f.hash, f.Name, f.Value) })
+	})
+}
+
+func cmdSScan(c *Ctx) Reply {
+	return c.scanElements(TypeSet, false, func(e *Entry, from uint64, visit scanVisit) {
+		s := e.Members()
+		if s.Compact() {
+			s.Each(func(name string) bool { return visit(0, name, "") })
+			return
+		}
+		s.ascend(from, func(m member) bool { return visit(m.hash, m.name, "") })
+	})
+}
+
+func cmdZScan(c *Ctx) Reply {
+	return c.scanElements(TypeSortedSet, true, func(e *Entry, from uint64, visit scanVisit) {
+		z := e.Scores()
+		if z.Compact() {
+			z.Each(0, func(m Scored) bool { return visit(0, m.Member, compactScore(m.Score)) })
+			return
+		}
+		z.ascend(from, func(m scoredName) bool { return visit(m.hash, m.name, FormatFloat(m.score)) })
+	})
+}
+
+// compactScore prints a score as the small form holds it: as an integer
+// wherever it is one.
+func compactScore(score float64) string {
+	if n := int64(score); math.Abs(score) <= 1<<62 && float64(n) == score {
+		return strconv.FormatInt(n, 10)
+	}
+	return FormatFloat(score)
+}
+
+// scanVisit is told the elements of a collection; 0 is the hash of all of a
+// compact one. It returns false when a call has seen enough.
+type scanVisit func(hash uint64, name, value string) bool
+
+// scanElements looks at the words only if there is a key, and returns a compact
+// collection as a whole, as Redis does.
+func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64, visit scanVisit)) Reply {
 	cursor, ok := parseCursor(c.Args[2])
 	if !ok {
 		return Err(ErrCursor)
 	}
-	e, ok := c.read(TypeHash)
+	e, ok := c.read(t)
 	if !ok {
 		return wrongType
 	}
-	walk := scanWalk{left: math.MaxInt64}
 	elems := []Reply{}
 	if e == nil {
-		return walk.reply(elems)
+		return (&scanWalk{}).reply(elems)
 	}
 	o, fault := parseScanOptions(c.Args[3:], false)
 	if fault != nil {
 		return *fault
 	}
-	visit := func(f Field) bool {
-		if !walk.visit(f.hash) {
+	walk := scanWalk{left: o.count}
+	each(e, cursor, func(hash uint64, name, value string) bool {
+		if !walk.visit(hash) {
 			return false
 		}
-		if o.matches(f.Name) {
-			elems = append(elems, Str(f.Name), Str(f.Value))
+		if o.matches(name) {
+			elems = append(elems, Str(name))
+			if values {
+				elems = append(elems, Str(value))
+			}
 		}
 		return true
-	}
-	if e.fields.Compact() {
-		e.fields.Each(visit)
-	} else {
-		walk.left = o.count
-		e.fields.ascend(cursor, visit)
-	}
+	})
 	return walk.reply(elems)
 }
 

@@ -57,7 +57,7 @@ func TestHashForms(t *testing.T) {
 			t.Errorf("%s is a %s, want %s", key, got, want)
 		}
 	}
-	for i := range compactEntries {
+	for i := range compactFields {
 		d.do("HSET", "h", fmt.Sprint("f", i), "v")
 	}
 	encoding("h", "listpack")
@@ -65,7 +65,7 @@ func TestHashForms(t *testing.T) {
 	encoding("h", "hashtable")
 	d.do("HDEL", "h", "one more", "f1")
 	encoding("h", "hashtable")
-	for _, field := range []string{"f0", "f127"} {
+	for _, field := range []string{"f0", "f511"} {
 		if got := d.do("HGET", "h", field); got != `"v"` {
 			t.Errorf("HGET h %s: %s", field, got)
 		}

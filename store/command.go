@@ -86,15 +86,20 @@ const (
 // KeySpec tells where a command's keys are. Either they stand at Begin,
 // Begin+Step, … up to Begin+Last (a negative Last counts from the end), or, if
 // NumKeys is set, the argument at NumKeys holds their number and they follow
-// it.
+// it. If neither is set, the places of the keys depend on the other arguments;
+// Find, if there is one, returns them.
 type KeySpec struct {
 	Begin   int
 	Last    int
 	Step    int
 	NumKeys int
+	Find    func(args [][]byte) []int
 	Flags   KeyFlags
 	Notes   string // a remark for COMMAND INFO
 }
+
+// Unknown reports whether the places of the keys depend on other arguments.
+func (k *KeySpec) Unknown() bool { return k.Begin == 0 && k.NumKeys == 0 }
 
 // Handler runs one command and returns its reply. It must validate before it
 // writes: what it has written stays when it returns an error.
@@ -111,6 +116,10 @@ type Command struct {
 	Summary string
 	Usage   string // arguments in the notation of the Redis documentation
 	Tips    []string
+
+	// Categories are the ACL categories of the command's data, where its group
+	// does not tell them.
+	Categories []string
 
 	Deprecated string // the Redis version that advised against it; "" if none did
 	ReplacedBy string // what to use instead of a deprecated command
@@ -150,6 +159,12 @@ type Ctx struct {
 
 	// InScript is true for commands that a script calls.
 	InScript bool
+
+	// Ready is the key that a blocking command is run again for; nil: it is
+	// run for the first time.
+	Ready []byte
+	// Wait is set by a blocking command that found nothing (see wait.go).
+	Wait *Wait
 }
 
 // Arg returns argument i as a string of its own.
@@ -228,6 +243,14 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 // COMMAND GETKEYS. ok is false if the arguments do not fit the key specs.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
+		if ks.Unknown() {
+			if ks.Find != nil {
+				for _, i := range ks.Find(args) {
+					keys = append(keys, args[i])
+				}
+			}
+			continue
+		}
 		first, last, step := ks.Begin, ks.Begin+ks.Last, max(ks.Step, 1)
 		if ks.Last < 0 {
 			last = len(args) + ks.Last

@@ -8,6 +8,12 @@ func Commands() []Command {
 		stringCommands, counterCommands, stringRangeCommands, lcsCommands,
 		keyCommands, expireCommands, databaseCommands, scanCommands, objectCommands,
 		hashCommands, hashCounterCommands, hashRandomCommands,
+		listCommands, listSearchCommands, listPopCommands,
+		setCommands, setRandomCommands, setAlgebraCommands,
+		sortedSetCommands, sortedSetRangeCommands, sortedSetSpanCommands,
+		sortedSetPopCommands, sortedSetAlgebraCommands,
+		blockingCommands, sortCommands, dumpCommands,
+		bitCommands, bitFieldCommands,
 		publishCommands,
 	} {
 		all = append(all, group...)

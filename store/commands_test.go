@@ -59,10 +59,12 @@ type recordedRow struct {
 	Usage      string
 	Deprecated string
 	ReplacedBy string `json:"replaced_by"`
-	Keys       []struct {
-		Flags             []string
-		Begin, Last, Step int
-	}
+	Keys       []recordedKeys
+}
+
+type recordedKeys struct {
+	Flags                      []string
+	Begin, Last, Step, NumKeys int
 }
 
 func TestRowsEqualRedis(t *testing.T) {
@@ -87,7 +89,7 @@ func TestRowsEqualRedis(t *testing.T) {
 		}
 		delete(recorded, want.Name)
 		got := recordRow(c)
-		want.ACL = categoriesOf(want.ACL, "keyspace", "dangerous")
+		want.ACL = categoriesOf(want.ACL, append([]string{"keyspace", "dangerous"}, c.Categories...)...)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got  %+v\n want %+v", want.Name, got, want)
 		}
@@ -108,16 +110,17 @@ func recordRow(c *Command) recordedRow {
 	if c.Is(Dangerous) {
 		r.ACL = append(r.ACL, "@dangerous")
 	}
-	if c.Is(Keyspace) || c.Group == "generic" && len(c.Sub) == 0 {
+	if c.Is(Keyspace) || c.Group == "generic" && len(c.Sub) == 0 && c.Categories == nil {
 		r.ACL = append(r.ACL, "@keyspace")
 	}
-	r.Keys = make([]struct {
-		Flags             []string
-		Begin, Last, Step int
-	}, len(c.Keys))
+	for _, name := range c.Categories {
+		r.ACL = append(r.ACL, "@"+name)
+	}
+	sort.Strings(r.ACL)
+	r.Keys = make([]recordedKeys, len(c.Keys))
 	for i, k := range c.Keys {
 		r.Keys[i].Flags = flagNames(k.Flags, keyFlagNames)
-		r.Keys[i].Begin, r.Keys[i].Last, r.Keys[i].Step = k.Begin, k.Last, k.Step
+		r.Keys[i].Begin, r.Keys[i].Last, r.Keys[i].Step, r.Keys[i].NumKeys = k.Begin, k.Last, k.Step, k.NumKeys
 	}
 	return r
 }
@@ -128,7 +131,8 @@ type flagName[F any] struct {
 }
 
 var commandFlagNames = []flagName[Flags]{
-	{DenyOOM, "denyoom"}, {Fast, "fast"}, {Loading, "loading"}, {PubSub, "pubsub"},
+	{Blocking, "blocking"}, {DenyOOM, "denyoom"}, {Fast, "fast"}, {Loading, "loading"},
+	{MovableKeys, "movablekeys"}, {NoScript, "noscript"}, {PubSub, "pubsub"},
 	{ReadOnly, "readonly"}, {Stale, "stale"}, {Write, "write"},
 }
 

@@ -9,8 +9,8 @@ import (
 // Limits of the compact form, the defaults of Redis's
 // hash-max-listpack-entries and hash-max-listpack-value.
 const (
-	compactEntries = 512
-	compactValue   = 64
+	compactFields = 512
+	compactValue  = 64
 )
 
 // Field is a field of a hash.
@@ -92,7 +92,7 @@ func (h *Hash) set(name, value string) {
 			}
 		}
 		h.small = append(h.small, Field{Name: strings.Clone(name), Value: value})
-		if len(h.small) > compactEntries || len(name) > compactValue || len(value) > compactValue {
+		if len(h.small) > compactFields || len(name) > compactValue || len(value) > compactValue {
 			h.grow()
 		}
 		return
@@ -131,7 +131,7 @@ func (h *Hash) remove(name string) bool {
 	return false
 }
 
-func (h *Hash) clone() *Hash {
+func (h *Hash) clone() collection {
 	if h.big != nil {
 		return &Hash{big: h.big.Copy()}
 	}

@@ -194,7 +194,7 @@ func valueText(e *Entry) string {
 		return fmt.Sprintf("%q until %d", e.str, e.deadline)
 	}
 	var fields []string
-	e.fields.Each(func(f Field) bool {
+	e.Fields().Each(func(f Field) bool {
 		fields = append(fields, fmt.Sprintf("%q=%q", f.Name, f.Value))
 		return true
 	})

@@ -15,6 +15,9 @@ type Type uint8
 const (
 	TypeString Type = iota + 1
 	TypeHash
+	TypeList
+	TypeSet
+	TypeSortedSet
 )
 
 func (t Type) String() string {
@@ -23,6 +26,12 @@ func (t Type) String() string {
 		return "string"
 	case TypeHash:
 		return "hash"
+	case TypeList:
+		return "list"
+	case TypeSet:
+		return "set"
+	case TypeSortedSet:
+		return "zset"
 	}
 	return "none"
 }
@@ -38,8 +47,16 @@ type Entry struct {
 	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
 	typ      Type
 	str      string
-	raw      bool // the string has been changed in place: OBJECT ENCODING shows it
-	fields   *Hash
+	raw      bool       // the string has been changed in place: OBJECT ENCODING shows it
+	elems    collection // nil: a string
+}
+
+// collection is the value of a key that holds elements. A key goes with its
+// last element.
+type collection interface {
+	Len() int
+	// clone copies so deeply that changing one leaves the other alone.
+	clone() collection
 }
 
 // Key returns the key's name.
@@ -65,15 +82,24 @@ func (e *Entry) Leased() uint64 { return e.leased }
 // Str returns the value of a string key.
 func (e *Entry) Str() string { return e.str }
 
-// Fields returns the value of a hash key.
-func (e *Entry) Fields() *Hash { return e.fields }
+// Fields returns the value of a hash key, nil of another.
+func (e *Entry) Fields() *Hash { h, _ := e.elems.(*Hash); return h }
+
+// List returns the value of a list key, nil of another.
+func (e *Entry) List() *Deque { l, _ := e.elems.(*Deque); return l }
+
+// Members returns the value of a set key, nil of another.
+func (e *Entry) Members() *MemberSet { s, _ := e.elems.(*MemberSet); return s }
+
+// Scores returns the value of a sorted set key, nil of another.
+func (e *Entry) Scores() *SortedSet { z, _ := e.elems.(*SortedSet); return z }
 
 // clone copies the entry deeply enough that changing the copy leaves the
 // original alone.
 func (e *Entry) clone() *Entry {
 	c := *e
-	if e.fields != nil {
-		c.fields = e.fields.clone()
+	if e.elems != nil {
+		c.elems = e.elems.clone()
 	}
 	return &c
 }

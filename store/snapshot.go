@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 )
 
 // Snapshot is the keyspace at one instant. It may be read while the store goes
@@ -41,17 +42,24 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'S'  | key head, str value                                         |
 //	| 'R'  | the same, changed in place since it was set                 |
 //	| 'H'  | key head, int compact, int n, n times (str field, str value)|
+//	| 'Q'  | key head, int n, n times str value: a list                  |
+//	| 'M'  | key head, int compact, int n, n times str member: a set     |
+//	| 'Z'  | key head, int compact, int n, n times (str member, int      |
+//	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
 const (
-	recDB     = 'D'
-	recString = 'S'
-	recRaw    = 'R'
-	recHash   = 'H'
-	recScript = 'L'
-	recEnd    = 'E'
+	recDB        = 'D'
+	recString    = 'S'
+	recRaw       = 'R'
+	recHash      = 'H'
+	recList      = 'Q'
+	recSet       = 'M'
+	recSortedSet = 'Z'
+	recScript    = 'L'
+	recEnd       = 'E'
 )
 
 // snapWriter writes fields; bufio keeps the first error.
@@ -95,31 +103,59 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 	return w.Flush()
 }
 
+// recordOf is the tag of the record of a key.
+var recordOf = [...]byte{TypeString: recString, TypeHash: recHash, TypeList: recList, TypeSet: recSet, TypeSortedSet: recSortedSet}
+
 func (w *snapWriter) entry(e *Entry) {
-	switch {
-	case e.typ == TypeHash:
-		w.WriteByte(recHash)
-	case e.raw:
-		w.WriteByte(recRaw)
-	default:
-		w.WriteByte(recString)
+	tag := recordOf[e.typ]
+	if e.raw {
+		tag = recRaw
 	}
+	w.WriteByte(tag)
 	w.str(e.key)
 	w.int(uint64(e.deadline))
 	w.int(e.created)
 	w.int(e.changed)
 	w.int(e.leased)
-	if e.typ == TypeString {
+	switch v := e.elems.(type) {
+	case nil:
 		w.str(e.str)
-		return
+	case *Hash:
+		w.head(v)
+		v.Each(func(f Field) bool {
+			w.str(f.Name)
+			w.str(f.Value)
+			return true
+		})
+	case *Deque:
+		w.int(uint64(v.Len()))
+		v.Each(0, func(value string) bool {
+			w.str(value)
+			return true
+		})
+	case *MemberSet:
+		w.head(v)
+		v.Each(func(name string) bool {
+			w.str(name)
+			return true
+		})
+	case *SortedSet:
+		w.head(v)
+		v.Each(0, func(m Scored) bool {
+			w.str(m.Member)
+			w.int(math.Float64bits(m.Score))
+			return true
+		})
 	}
-	w.int(uint64(Flag(e.fields.Compact()).Int))
-	w.int(uint64(e.fields.Len()))
-	e.fields.Each(func(f Field) bool {
-		w.str(f.Name)
-		w.str(f.Value)
-		return true
-	})
+}
+
+// head writes the form of a collection and its number of elements.
+func (w *snapWriter) head(v interface {
+	Compact() bool
+	Len() int
+}) {
+	w.int(uint64(Flag(v.Compact()).Int))
+	w.int(uint64(v.Len()))
 }
 
 // ErrCorruptSnapshot is the error of Restore for bytes that are not a
@@ -179,7 +215,7 @@ func Restore(in io.Reader) (*Store, error) {
 			} else {
 				r.err = fmt.Errorf("database %d", n)
 			}
-		case recString, recRaw, recHash:
+		case recString, recRaw, recHash, recList, recSet, recSortedSet:
 			if e := r.entry(tag); r.err == nil {
 				s.dbs[db].set(e)
 			}
@@ -209,20 +245,68 @@ func (r *snapReader) entry(tag byte) *Entry {
 	key := r.str()
 	e := &Entry{key: key, hash: hashOf(key), typ: TypeString,
 		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
-	if tag != recHash {
+	switch tag {
+	case recString, recRaw:
 		e.str, e.raw = r.str(), tag == recRaw
 		return e
+	case recHash:
+		e.typ, e.elems = TypeHash, r.hash()
+	case recList:
+		e.typ, e.elems = TypeList, r.list()
+	case recSet:
+		e.typ, e.elems = TypeSet, r.set()
+	case recSortedSet:
+		e.typ, e.elems = TypeSortedSet, r.sortedSet()
 	}
-	e.typ, e.fields = TypeHash, &Hash{}
-	compact := r.int() != 0
-	for n := r.int(); n > 0 && r.err == nil; n-- {
-		e.fields.set(r.str(), r.str())
-	}
-	if r.err == nil && e.fields.Len() == 0 {
-		r.err = errors.New("a hash without fields")
-	}
-	if !compact && e.fields.Compact() {
-		e.fields.grow()
+	if r.err == nil && e.elems.Len() == 0 {
+		r.err = errors.New("a key without elements")
 	}
 	return e
+}
+
+// each reads a number of elements with fn.
+func (r *snapReader) each(fn func()) {
+	for n := r.int(); n > 0 && r.err == nil; n-- {
+		fn()
+	}
+}
+
+func (r *snapReader) hash() *Hash {
+	h, compact := &Hash{}, r.int() != 0
+	r.each(func() { h.set(r.str(), r.str()) })
+	if !compact && h.Compact() {
+		h.grow()
+	}
+	return h
+}
+
+func (r *snapReader) list() *Deque {
+	l := newList()
+	r.each(func() { l.push(false, r.str()) })
+	return l
+}
+
+func (r *snapReader) set() *MemberSet {
+	s, compact := &MemberSet{}, r.int() != 0
+	r.each(func() { s.add(r.str()) })
+	if !compact && s.Compact() {
+		s.grow()
+	}
+	return s
+}
+
+func (r *snapReader) sortedSet() *SortedSet {
+	z, compact := &SortedSet{}, r.int() != 0
+	if !compact {
+		z.grow() // first, because the small form has no -0
+	}
+	r.each(func() {
+		name, score := r.str(), math.Float64frombits(r.int())
+		if math.IsNaN(score) {
+			r.err = errors.New("a score that is not a number")
+		} else if r.err == nil {
+			z.set(name, score)
+		}
+	})
+	return z
 }

@@ -27,7 +27,7 @@ func setString(t target, db int, key, value string, deadline int64) {
 		t.put(db, e)
 		return
 	}
-	e.typ, e.str, e.raw, e.fields = TypeString, value, false, nil
+	e.typ, e.str, e.raw, e.elems = TypeString, value, false, nil
 	t.setDeadline(db, key, deadline)
 }
 
@@ -59,8 +59,8 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
-		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeHash, fields: &Hash{}}
-		e.fields.set(field, value)
+		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeHash, elems: &Hash{}}
+		e.Fields().set(field, value)
 		t.stamp(e, true, false)
 		t.put(db, e)
 		return true
@@ -68,7 +68,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 	if e.typ != TypeHash {
 		return false
 	}
-	e.fields.set(field, value)
+	e.Fields().set(field, value)
 	t.stamp(e, false, false)
 	return true
 }
@@ -80,9 +80,9 @@ func hashDelete(t target, db int, key, field string) bool {
 	if e == nil || e.typ != TypeHash {
 		return e == nil
 	}
-	e.fields.remove(field)
+	e.Fields().remove(field)
 	t.stamp(e, false, false)
-	if e.fields.Len() == 0 {
+	if e.Fields().Len() == 0 {
 		t.remove(db, key)
 	}
 	return true

@@ -41,6 +41,9 @@ type Txn struct {
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
+	ready   []ReadyKey // see TakeReady
+	swapped bool
+
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
@@ -73,6 +76,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	t.ws.Reset()
 	t.scripts, t.scriptsReset = nil, false
+	t.ready, t.swapped = nil, false
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]
 }
@@ -283,6 +287,7 @@ func (t *Txn) Swap(a, b int) {
 	t.ws.int(int64(b))
 	swap := func() { t.views[a], t.views[b] = t.views[b], t.views[a] }
 	swap()
+	t.swapped = true
 	t.undo(swap)
 }
 

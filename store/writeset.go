@@ -40,6 +40,18 @@ type op byte
 //	| 13 | str sha, str body, int pinned: cache a script               |
 //	| 14 | forget all scripts                                          |
 //	| 15 | str key, int offset, str bytes: overwrite part of a string  |
+//	| 16 | str key, str value: push onto the head of a list            |
+//	| 17 | str key, str value: push onto the tail of a list            |
+//	| 18 | str key, int index, str value: replace an element of a list |
+//	| 19 | str key, int index, str value: insert into a list so that   |
+//	|    | the value has this index                                    |
+//	| 20 | str key, int index, int n: remove n elements of a list      |
+//	| 21 | str key, str member: add to a set                           |
+//	| 22 | str key, str member: remove from a set                      |
+//	| 23 | str key, str member, int score: set the score of a member   |
+//	|    | of a sorted set; its bits as of an IEEE 754 double          |
+//	| 24 | str key, str member: remove from a sorted set               |
+//	| 25 | as 23, but give the set its large form first                |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -57,6 +69,16 @@ const (
 	opScriptLoad
 	opScriptFlush
 	opPatch
+	opPushHead
+	opPushTail
+	opListSet
+	opListInsert
+	opListRemove
+	opSetAdd
+	opSetRemove
+	opScoreSet
+	opScoreRemove
+	opScoreSetLarge
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -212,6 +234,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		}
 	case opScriptFlush:
 		s.scripts = newScriptCache()
+	case opPushHead, opPushTail, opListSet, opListInsert, opListRemove:
+		applyList(t, o, d, db)
+	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
+		applyMember(t, o, d, db)
 	default:
 		return false
 	}

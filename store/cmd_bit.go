@@ -1,0 +1,351 @@
+package store
+
+import "math/bits"
+
+// bitCommands are the commands on single bits of strings, the highest of each byte first.
+var bitCommands = []Command{
+	{
+		Name: "setbit", Arity: 4, Flags: Write | DenyOOM, Group: "bitmap", Since: "2.2.0",
+		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate),
+		Summary: "Sets or clears a bit of a string and returns what it was.",
+		Usage:   "key offset value", Run: cmdSetBit,
+	},
+	{
+		Name: "getbit", Arity: 3, Flags: ReadOnly | Fast, Group: "bitmap", Since: "2.2.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Returns a bit of a string.",
+		Usage:   "key offset", Run: cmdGetBit,
+	},
+	{
+		Name: "bitcount", Arity: -2, Flags: ReadOnly, Group: "bitmap", Since: "2.6.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Counts the bits of a string that are set.",
+		Usage:   "key [start end [BYTE | BIT]]", Run: cmdBitCount,
+	},
+	{
+		Name: "bitpos", Arity: -3, Flags: ReadOnly, Group: "bitmap", Since: "2.8.7",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Finds the first bit of a string that is set or clear.",
+		Usage:   "key bit [start [end [BYTE | BIT]]]", Run: cmdBitPos,
+	},
+	{
+		Name: "bitop", Arity: -4, Flags: Write | DenyOOM, Group: "bitmap", Since: "2.6.0",
+		Keys:    []KeySpec{{Begin: 2, Step: 1, Flags: KeyOW | KeyUpdate}, {Begin: 3, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores the result of a bitwise operation on strings.",
+		Usage:   "operation destkey key [key ...]", Run: cmdBitOp,
+	},
+}
+
+// maxBitOffset is the highest bit of the longest string.
+const maxBitOffset = maxString*8 - 1
+
+// parseBitOffset reads the place of a bit; with a # in front it counts in
+// units of so many bits, if width is not 0.
+func parseBitOffset(arg []byte, width int64) (offset int64, fault *Reply) {
+	hash := width > 0 && len(arg) > 0 && arg[0] == '#'
+	if hash {
+		arg = arg[1:]
+	}
+	offset, ok := ParseInt(arg)
+	if hash && offset <= maxBitOffset {
+		offset *= width
+	}
+	if !ok || offset < 0 || offset > maxBitOffset {
+		return 0, &badBitOffset
+	}
+	return offset, nil
+}
+
+var (
+	badBitOffset = Err(ErrBitOffset)
+	badBit       = Err(ErrBit)
+	badBitArg    = Err(ErrBitArgument)
+)
+
+// bitAt returns a bit of a string, 0 beyond its end.
+func bitAt(s string, i int64) byte {
+	if i>>3 >= int64(len(s)) {
+		return 0
+	}
+	return s[i>>3] >> (7 - i&7) & 1
+}
+
+func cmdSetBit(c *Ctx) Reply {
+	offset, fault := parseBitOffset(c.Args[2], 0)
+	if fault != nil {
+		return *fault
+	}
+	bit, ok := ParseInt(c.Args[3])
+	if !ok || bit != 0 && bit != 1 {
+		return badBit
+	}
+	s, fault := c.growString(offset)
+	if fault != nil {
+		return *fault
+	}
+	mask := byte(0x80 >> (offset & 7))
+	old := Flag(s.b[offset>>3]&mask != 0)
+	if old.Int != bit {
+		s.b[offset>>3] ^= mask
+		s.changed = true
+	}
+	c.writeString(s)
+	return old
+}
+
+// bitString is a string that is being changed.
+type bitString struct {
+	b        []byte
+	deadline int64
+	changed  bool
+}
+
+// growString returns a copy of the string at Args[1], long enough to have the
+// bit at offset.
+func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
+	e, ok := c.write(TypeString)
+	if !ok {
+		return nil, &wrongType
+	}
+	old := ""
+	s = &bitString{}
+	if e != nil {
+		old, s.deadline = e.str, e.deadline
+	}
+	length := int(offset>>3) + 1
+	if length > len(old) {
+		if fault := checkLength(0, int64(length)); fault != nil {
+			return nil, fault
+		}
+		s.changed = true
+	}
+	s.b = make([]byte, max(length, len(old)))
+	copy(s.b, old)
+	return s, nil
+}
+
+// writeString writes the string at Args[1] if it has changed.
+func (c *Ctx) writeString(s *bitString) {
+	if s.changed {
+		c.SetString(c.DB, c.Args[1], bytesToString(s.b), s.deadline)
+	}
+}
+
+func cmdGetBit(c *Ctx) Reply {
+	offset, fault := parseBitOffset(c.Args[2], 0)
+	if fault != nil {
+		return *fault
+	}
+	e, ok := c.read(TypeString)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Zero
+	}
+	return Int(int64(bitAt(e.str, offset)))
+}
+
+// parseUnit reads the word that tells bits from bytes.
+func parseUnit(arg []byte) (inBits, ok bool) {
+	inBits = equalFold(arg, "bit")
+	return inBits, inBits || equalFold(arg, "byte")
+}
+
+// bitSpan converts two inclusive indexes, of bits or bytes, to a range of bits
+// [from, to) of a string of n bytes.
+func bitSpan(start, end, n int64, inBits bool) (from, to int64) {
+	if inBits {
+		n *= 8
+	}
+	if start < 0 {
+		start = max(start+n, 0)
+	}
+	if end < 0 {
+		end = max(end+n, 0)
+	}
+	if end = min(end, n-1); start > end {
+		return 0, 0
+	}
+	if inBits {
+		return start, end + 1
+	}
+	return 8 * start, 8 * (end + 1)
+}
+
+// cmdBitCount looks at the range only if there is a string.
+func cmdBitCount(c *Ctx) Reply {
+	e, ok := c.read(TypeString)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Zero
+	}
+	from, to := int64(0), 8*int64(len(e.str))
+	switch len(c.Args) {
+	case 2:
+	case 4, 5:
+		start, end, fault := c.indexRange(2)
+		if fault != nil {
+			return *fault
+		}
+		if start < 0 && end < 0 && start > end {
+			return Zero
+		}
+		inBits := false
+		if len(c.Args) == 5 {
+			if inBits, ok = parseUnit(c.Args[4]); !ok {
+				return Err(ErrSyntax)
+			}
+		}
+		from, to = bitSpan(start, end, int64(len(e.str)), inBits)
+	default:
+		return Err(ErrSyntax)
+	}
+	return Int(countBits(e.str, from, to))
+}
+
+func countBits(s string, from, to int64) int64 {
+	n := int64(0)
+	for ; from < to && from&7 != 0; from++ {
+		n += int64(bitAt(s, from))
+	}
+	for ; to > from && to&7 != 0; to-- {
+		n += int64(bitAt(s, to-1))
+	}
+	for i := from / 8; i < to/8; i++ {
+		n += int64(bits.OnesCount8(s[i]))
+	}
+	return n
+}
+
+func cmdBitPos(c *Ctx) Reply {
+	bit, ok := ParseInt(c.Args[2])
+	switch {
+	case !ok:
+		return notInteger
+	case bit != 0 && bit != 1:
+		return badBitArg
+	}
+	e, ok := c.read(TypeString)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Int(-bit)
+	}
+	n := int64(len(e.str))
+	from, to, fault := c.bitPosSpan(n)
+	if fault != nil {
+		return *fault
+	}
+	if from >= to {
+		return Int(-1)
+	}
+	i := findBit(e.str, byte(bit), from, to)
+	switch {
+	case i < to:
+		return Int(i)
+	case bit == 0 && len(c.Args) < 5:
+		return Int(to) // without an end the string goes on with zeros
+	}
+	return Int(-1)
+}
+
+// bitPosSpan reads the range of BITPOS in a string of n bytes.
+func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
+	if len(c.Args) == 3 {
+		return 0, 8 * n, nil
+	}
+	if len(c.Args) > 6 {
+		return 0, 0, &syntaxError
+	}
+	start, ok := ParseInt(c.Args[3])
+	if !ok {
+		return 0, 0, &notInteger
+	}
+	end, inBits := int64(-1), false
+	if len(c.Args) == 6 {
+		if inBits, ok = parseUnit(c.Args[5]); !ok {
+			return 0, 0, &syntaxError
+		}
+	}
+	if len(c.Args) > 4 {
+		if end, ok = ParseInt(c.Args[4]); !ok {
+			return 0, 0, &notInteger
+		}
+	}
+	if n == 0 {
+		return 0, 0, nil
+	}
+	from, to = bitSpan(start, end, n, inBits)
+	return from, to, nil
+}
+
+// findBit returns the first place of a bit in a range, or its end.
+func findBit(s string, bit byte, from, to int64) int64 {
+	none := -(1 - bit) // a byte without the bit
+	for from < to {
+		if from&7 == 0 && to-from >= 8 && s[from>>3] == none {
+			from += 8
+		} else if bitAt(s, from) == bit {
+			return from
+		} else {
+			from++
+		}
+	}
+	return to
+}
+
+func cmdBitOp(c *Ctx) Reply {
+	var op func(a, b byte) byte
+	switch word := c.Args[1]; {
+	case equalFold(word, "and"):
+		op = func(a, b byte) byte { return a & b }
+	case equalFold(word, "or"):
+		op = func(a, b byte) byte { return a | b }
+	case equalFold(word, "xor"):
+		op = func(a, b byte) byte { return a ^ b }
+	case !equalFold(word, "not"):
+		return Err(ErrSyntax)
+	case len(c.Args) != 4:
+		return Err(ErrBitOpNot)
+	}
+	var sources []string
+	longest := 0
+	for _, key := range c.Args[3:] {
+		s := ""
+		if e := c.Lookup(c.DB, key); e != nil {
+			if e.typ != TypeString {
+				return wrongType
+			}
+			s = e.str
+		}
+		sources = append(sources, s)
+		longest = max(longest, len(s))
+	}
+	if longest == 0 {
+		c.discard(c.Args[2])
+		return Zero
+	}
+	result := make([]byte, longest)
+	copy(result, sources[0])
+	for _, s := range sources[1:] {
+		for i := range result {
+			b := byte(0)
+			if i < len(s) {
+				b = s[i]
+			}
+			result[i] = op(result[i], b)
+		}
+	}
+	if op == nil {
+		for i := range result {
+			result[i] = ^result[i]
+		}
+	}
+	c.discard(c.Args[2])
+	c.SetString(c.DB, c.Args[2], bytesToString(result), 0)
+	return Int(int64(longest))
+}

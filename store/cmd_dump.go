@@ -1,0 +1,134 @@
+package store
+
+// dumpCommands carry values from one server to another.
+var dumpCommands = []Command{
+	{
+		Name: "dump", Arity: 2, Flags: ReadOnly, Group: "generic", Since: "2.6.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Tips:    []string{"nondeterministic_output"},
+		Summary: "Returns the value of a key in a serialized form.",
+		Usage:   "key", Run: cmdDump,
+	},
+	{
+		Name: "restore", Arity: -4, Flags: Write | DenyOOM | Dangerous, Group: "generic", Since: "2.6.0",
+		Keys:    firstKey(KeyOW | KeyUpdate),
+		Summary: "Creates a key from the serialized form of a value.",
+		Usage:   "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]", Run: cmdRestore,
+	},
+}
+
+func cmdDump(c *Ctx) Reply {
+	e := c.Lookup(c.DB, c.Args[1])
+	if e == nil {
+		return Nil
+	}
+	return Str(e.dump())
+}
+
+// restoreOptions are the words of RESTORE. Idle time and frequency are checked
+// and forgotten: nothing is evicted by them.
+type restoreOptions struct{ replace, absTTL, idle, freq bool }
+
+func (o *restoreOptions) parse(args [][]byte) *Reply {
+	for ; len(args) > 0; args = args[1:] {
+		switch word := args[0]; {
+		case equalFold(word, "replace"):
+			o.replace = true
+		case equalFold(word, "absttl"):
+			o.absTTL = true
+		case equalFold(word, "idletime") && len(args) > 1 && !o.freq:
+			n, ok := ParseInt(args[1])
+			if !ok {
+				return &notInteger
+			}
+			if n < 0 {
+				return &badIdleTime
+			}
+			o.idle = true
+			args = args[1:]
+		case equalFold(word, "freq") && len(args) > 1 && !o.idle:
+			n, ok := ParseInt(args[1])
+			if !ok {
+				return &notInteger
+			}
+			if n < 0 || n > 255 {
+				return &badFreq
+			}
+			o.freq = true
+			args = args[1:]
+		default:
+			return &syntaxError
+		}
+	}
+	return nil
+}
+
+var (
+	badIdleTime = Err(ErrIdleTime)
+	badFreq     = Err(ErrFreq)
+)
+
+func cmdRestore(c *Ctx) Reply {
+	o := restoreOptions{}
+	if fault := o.parse(c.Args[4:]); fault != nil {
+		return *fault
+	}
+	key := c.Args[1]
+	if !o.replace && c.LookupWrite(c.DB, key) != nil {
+		return Err(ErrBusyKey)
+	}
+	ttl, ok := ParseInt(c.Args[2])
+	switch {
+	case !ok:
+		return notInteger
+	case ttl < 0:
+		return Err(ErrRestoreTTL)
+	}
+	text, ok := payload(bytesToString(c.Args[3]))
+	if !ok {
+		return Err(ErrDumpChecksum)
+	}
+	value, ok := readValue(text)
+	if !ok {
+		return Err(ErrDumpFormat)
+	}
+	c.discard(key)
+	deadline := int64(0)
+	switch {
+	case ttl == 0:
+	case !o.absTTL:
+		deadline = c.DeadlineIn(ttl)
+	case c.passed(ttl):
+		return OK
+	default:
+		deadline = c.DeadlineAt(ttl)
+	}
+	c.create(key, &value, deadline)
+	return OK
+}
+
+// create makes a key that does not exist.
+func (c *Ctx) create(key []byte, v *rdbValue, deadline int64) {
+	switch v.typ {
+	case TypeString:
+		c.SetString(c.DB, key, v.str, deadline)
+		return
+	case TypeHash:
+		for i := 0; i < len(v.list); i += 2 {
+			c.HashSet(c.DB, key, v.list[i], v.list[i+1])
+		}
+	case TypeList:
+		for _, value := range v.list {
+			c.PushTail(c.DB, key, value)
+		}
+	case TypeSet:
+		for _, name := range v.list {
+			c.SetAdd(c.DB, key, name)
+		}
+	case TypeSortedSet:
+		c.writeScores(key, v.scores)
+	}
+	if deadline != 0 {
+		c.SetDeadline(c.DB, key, deadline)
+	}
+}

@@ -1,0 +1,221 @@
+package store
+
+// listCommands are the commands on lists as a whole and by index.
+var listCommands = []Command{
+	{
+		Name: "lpush", Arity: -3, Flags: Write | DenyOOM | Fast, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyInsert),
+		Summary: "Adds elements at the head of a list, creating it if needed.",
+		Usage:   "key element [element ...]", Run: cmdLPush,
+	},
+	{
+		Name: "lpushx", Arity: -3, Flags: Write | DenyOOM | Fast, Group: "list", Since: "2.2.0",
+		Keys:    firstKey(KeyRW | KeyInsert),
+		Summary: "Adds elements at the head of a list that exists.",
+		Usage:   "key element [element ...]", Run: cmdLPushX,
+	},
+	{
+		Name: "rpush", Arity: -3, Flags: Write | DenyOOM | Fast, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyInsert),
+		Summary: "Adds elements at the tail of a list, creating it if needed.",
+		Usage:   "key element [element ...]", Run: cmdRPush,
+	},
+	{
+		Name: "rpushx", Arity: -3, Flags: Write | DenyOOM | Fast, Group: "list", Since: "2.2.0",
+		Keys:    firstKey(KeyRW | KeyInsert),
+		Summary: "Adds elements at the tail of a list that exists.",
+		Usage:   "key element [element ...]", Run: cmdRPushX,
+	},
+	{
+		Name: "llen", Arity: 2, Flags: ReadOnly | Fast, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRO),
+		Summary: "Returns the length of a list.",
+		Usage:   "key", Run: cmdLLen,
+	},
+	{
+		Name: "lindex", Arity: 3, Flags: ReadOnly, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Returns the element of a list at an index.",
+		Usage:   "key index", Run: cmdLIndex,
+	},
+	{
+		Name: "lset", Arity: 4, Flags: Write | DenyOOM, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyUpdate),
+		Summary: "Replaces the element of a list at an index.",
+		Usage:   "key index element", Run: cmdLSet,
+	},
+	{
+		Name: "lrange", Arity: 4, Flags: ReadOnly, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Returns a range of the elements of a list.",
+		Usage:   "key start stop", Run: cmdLRange,
+	},
+	{
+		Name: "ltrim", Arity: 4, Flags: Write, Group: "list", Since: "1.0.0",
+		Keys:    firstKey(KeyRW | KeyDelete),
+		Summary: "Removes the elements of a list outside a range.",
+		Usage:   "key start stop", Run: cmdLTrim,
+	},
+}
+
+func cmdLPush(c *Ctx) Reply  { return c.push(c.PushHead, true) }
+func cmdLPushX(c *Ctx) Reply { return c.push(c.PushHead, false) }
+func cmdRPush(c *Ctx) Reply  { return c.push(c.PushTail, true) }
+func cmdRPushX(c *Ctx) Reply { return c.push(c.PushTail, false) }
+
+// push adds all values at one end; create says whether a missing list is made.
+func (c *Ctx) push(add func(db int, key []byte, value string), create bool) Reply {
+	e, ok := c.write(TypeList)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil && !create:
+		return Zero
+	}
+	n := len(c.Args) - 2
+	if e != nil {
+		n += e.List().Len()
+	}
+	for i := 2; i < len(c.Args); i++ {
+		add(c.DB, c.Args[1], c.Arg(i))
+	}
+	return Int(int64(n))
+}
+
+func cmdLLen(c *Ctx) Reply { return c.count(TypeList) }
+
+// count replies with the number of elements at Args[1].
+func (c *Ctx) count(t Type) Reply {
+	e, ok := c.read(t)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Zero
+	}
+	return Int(int64(e.elems.Len()))
+}
+
+// listIndex converts an index that may count from the end; ok is false if it
+// is beyond either end.
+func listIndex(i int64, n int) (int, bool) {
+	if i < 0 {
+		i += int64(n)
+	}
+	return int(i), i >= 0 && i < int64(n)
+}
+
+// cmdLIndex looks at the index only if there is a list.
+func cmdLIndex(c *Ctx) Reply {
+	e, ok := c.read(TypeList)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Nil
+	}
+	n, ok := ParseInt(c.Args[2])
+	if !ok {
+		return notInteger
+	}
+	i, ok := listIndex(n, e.List().Len())
+	if !ok {
+		return Nil
+	}
+	return Str(e.List().At(i))
+}
+
+func cmdLSet(c *Ctx) Reply {
+	e, ok := c.write(TypeList)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return Err(ErrNoSuchKey)
+	}
+	n, ok := ParseInt(c.Args[2])
+	if !ok {
+		return notInteger
+	}
+	i, ok := listIndex(n, e.List().Len())
+	if !ok {
+		return Err(ErrIndexRange)
+	}
+	c.ListSet(c.DB, c.Args[1], i, c.Arg(3))
+	return OK
+}
+
+// indexRange parses two inclusive indexes at Args[i] and after it.
+func (c *Ctx) indexRange(i int) (start, end int64, fault *Reply) {
+	start, ok := ParseInt(c.Args[i])
+	end, ok2 := ParseInt(c.Args[i+1])
+	if !ok || !ok2 {
+		return 0, 0, &notInteger
+	}
+	return start, end, nil
+}
+
+// rankRange converts inclusive indexes, negative ones from the end, to the
+// bounds of a slice of something n long. Unlike clampRange it takes a start
+// before the beginning as the beginning whatever the end is.
+func rankRange(start, end int64, n int) (from, to int) {
+	length := int64(n)
+	if start < 0 {
+		start = max(start+length, 0)
+	}
+	if end < 0 {
+		end += length
+	}
+	if end = min(end, length-1); start > end {
+		return 0, 0
+	}
+	return int(start), int(end) + 1
+}
+
+func cmdLRange(c *Ctx) Reply {
+	start, end, fault := c.indexRange(2)
+	if fault != nil {
+		return *fault
+	}
+	e, ok := c.read(TypeList)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return emptyList
+	}
+	from, to := rankRange(start, end, e.List().Len())
+	return List(listSlice(e.List(), from, to)...)
+}
+
+// listSlice returns the elements from an index to before another.
+func listSlice(l *Deque, from, to int) []Reply {
+	if from >= to {
+		return nil
+	}
+	elems := make([]Reply, 0, to-from)
+	l.Each(from, func(value string) bool {
+		elems = append(elems, Str(value))
+		return len(elems) < to-from
+	})
+	return elems
+}
+
+func cmdLTrim(c *Ctx) Reply {
+	start, end, fault := c.indexRange(2)
+	if fault != nil {
+		return *fault
+	}
+	e, ok := c.write(TypeList)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return OK
+	}
+	n := e.List().Len()
+	from, to := rankRange(start, end, n)
+	c.ListRemove(c.DB, c.Args[1], to, n-to)
+	c.ListRemove(c.DB, c.Args[1], 0, from)
+	return OK
+}

@@ -1,0 +1,210 @@
+package store
+
+import (
+	"math"
+	"slices"
+)
+
+// setAlgebraCommands combine sets.
+var setAlgebraCommands = []Command{
+	{
+		Name: "sinter", Arity: -2, Flags: ReadOnly, Group: "set", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Tips:    []string{"nondeterministic_output_order"},
+		Summary: "Returns what several sets have in common.",
+		Usage:   "key [key ...]", Run: cmdSInter,
+	},
+	{
+		Name: "sintercard", Arity: -3, Flags: ReadOnly | MovableKeys, Group: "set", Since: "7.0.0",
+		Keys:    []KeySpec{{NumKeys: 1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Counts what several sets have in common.",
+		Usage:   "numkeys key [key ...] [LIMIT limit]", Run: cmdSInterCard,
+	},
+	{
+		Name: "sinterstore", Arity: -3, Flags: Write | DenyOOM, Group: "set", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyUpdate}, {Begin: 2, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores what several sets have in common.",
+		Usage:   "destination key [key ...]", Run: cmdSInterStore,
+	},
+	{
+		Name: "sunion", Arity: -2, Flags: ReadOnly, Group: "set", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Tips:    []string{"nondeterministic_output_order"},
+		Summary: "Returns the union of several sets.",
+		Usage:   "key [key ...]", Run: cmdSUnion,
+	},
+	{
+		Name: "sunionstore", Arity: -3, Flags: Write | DenyOOM, Group: "set", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyOW | KeyUpdate}, {Begin: 2, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores the union of several sets.",
+		Usage:   "destination key [key ...]", Run: cmdSUnionStore,
+	},
+	{
+		Name: "sdiff", Arity: -2, Flags: ReadOnly, Group: "set", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Tips:    []string{"nondeterministic_output_order"},
+		Summary: "Returns what the first of several sets has and the others have not.",
+		Usage:   "key [key ...]", Run: cmdSDiff,
+	},
+	{
+		Name: "sdiffstore", Arity: -3, Flags: Write | DenyOOM, Group: "set", Since: "1.0.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyOW | KeyUpdate}, {Begin: 2, Last: -1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores what the first of several sets has and the others have not.",
+		Usage:   "destination key [key ...]", Run: cmdSDiffStore,
+	},
+}
+
+// sets looks up keys that must hold sets; a missing one is nil.
+func (c *Ctx) sets(keys [][]byte) (list []*MemberSet, ok bool) {
+	for _, key := range keys {
+		e := c.Lookup(c.DB, key)
+		switch {
+		case e == nil:
+			list = append(list, nil)
+		case e.typ != TypeSet:
+			return nil, false
+		default:
+			list = append(list, e.Members())
+		}
+	}
+	return list, true
+}
+
+// intersect returns up to limit of the members that all sets have, in the
+// order of the smallest.
+func intersect(sets []*MemberSet, limit int) []string {
+	if slices.Contains(sets, nil) {
+		return nil
+	}
+	slices.SortStableFunc(sets, func(a, b *MemberSet) int { return a.Len() - b.Len() })
+	var common []string
+	sets[0].Each(func(name string) bool {
+		for _, s := range sets[1:] {
+			if !s.Has(name) {
+				return true
+			}
+		}
+		common = append(common, name)
+		return len(common) < limit
+	})
+	return common
+}
+
+// unite returns the members that any set has.
+func unite(sets []*MemberSet) *MemberSet {
+	all := &MemberSet{}
+	for _, s := range sets {
+		if s != nil {
+			s.Each(func(name string) bool {
+				all.add(name)
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// subtract returns the members that only the first set has.
+func subtract(sets []*MemberSet) *MemberSet {
+	rest := &MemberSet{}
+	if sets[0] == nil {
+		return rest
+	}
+	sets[0].Each(func(name string) bool {
+		if !slices.ContainsFunc(sets[1:], func(s *MemberSet) bool { return s != nil && s.Has(name) }) {
+			rest.add(name)
+		}
+		return true
+	})
+	return rest
+}
+
+func cmdSInter(c *Ctx) Reply {
+	sets, ok := c.sets(c.Args[1:])
+	if !ok {
+		return wrongType
+	}
+	r := Strs(intersect(sets, math.MaxInt)...)
+	r.Kind = Set
+	return r
+}
+
+func cmdSInterCard(c *Ctx) Reply {
+	n, ok := ParseInt(c.Args[1])
+	switch {
+	case !ok || n <= 0:
+		return badNumKeys
+	case n > int64(len(c.Args)-2):
+		return Err(ErrTooManyKeys)
+	}
+	keys, args := c.Args[2:2+n], c.Args[2+n:]
+	limit := int64(0)
+	for ; len(args) > 0; args = args[2:] {
+		if len(args) < 2 || !equalFold(args[0], "limit") {
+			return Err(ErrSyntax)
+		}
+		if limit, ok = ParseInt(args[1]); !ok || limit < 0 {
+			return Err(ErrLimitNegative)
+		}
+	}
+	sets, ok := c.sets(keys)
+	if !ok {
+		return wrongType
+	}
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	return Int(int64(len(intersect(sets, int(limit)))))
+}
+
+func cmdSInterStore(c *Ctx) Reply {
+	sets, ok := c.sets(c.Args[2:])
+	if !ok {
+		return wrongType
+	}
+	return c.storeSet(intersect(sets, math.MaxInt))
+}
+
+func cmdSUnion(c *Ctx) Reply { return c.combine(unite) }
+func cmdSDiff(c *Ctx) Reply  { return c.combine(subtract) }
+
+func (c *Ctx) combine(fn func([]*MemberSet) *MemberSet) Reply {
+	sets, ok := c.sets(c.Args[1:])
+	if !ok {
+		return wrongType
+	}
+	return setReply(fn(sets))
+}
+
+func cmdSUnionStore(c *Ctx) Reply { return c.combineStore(unite) }
+func cmdSDiffStore(c *Ctx) Reply  { return c.combineStore(subtract) }
+
+func (c *Ctx) combineStore(fn func([]*MemberSet) *MemberSet) Reply {
+	sets, ok := c.sets(c.Args[2:])
+	if !ok {
+		return wrongType
+	}
+	names := []string{}
+	fn(sets).Each(func(name string) bool {
+		names = append(names, name)
+		return true
+	})
+	return c.storeSet(names)
+}
+
+// discard deletes a key, if there is one, to make room for a result.
+func (c *Ctx) discard(key []byte) {
+	if c.LookupWrite(c.DB, key) != nil {
+		c.Delete(c.DB, key)
+	}
+}
+
+// storeSet replaces the key at Args[1] by a set and replies with its size. An
+// empty set is no key.
+func (c *Ctx) storeSet(names []string) Reply {
+	c.discard(c.Args[1])
+	for _, name := range names {
+		c.SetAdd(c.DB, c.Args[1], name)
+	}
+	return Int(int64(len(names)))
+}

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// sortCommands are SORT and its form that only reads.
+var sortCommands = []Command{
+	{
+		Name: "sort", Arity: -2, Flags: Write | DenyOOM | MovableKeys | Dangerous, Group: "generic", Since: "1.0.0",
+		Keys:       []KeySpec{{Begin: 1, Step: 1, Flags: KeyRO | KeyAccess}, {Flags: KeyRO | KeyAccess, Notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort"}, {Find: sortStore, Flags: KeyOW | KeyUpdate, Notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array"}},
+		Categories: []string{"set", "sortedset", "list"},
+		Summary:    "Sorts the elements of a list, set or sorted set, and stores them if wanted.",
+		Usage:      "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]", Run: cmdSort,
+	},
+	{
+		Name: "sort_ro", Arity: -2, Flags: ReadOnly | MovableKeys | Dangerous, Group: "generic", Since: "7.0.0",
+		Keys:       []KeySpec{{Begin: 1, Step: 1, Flags: KeyRO | KeyAccess}, {Flags: KeyRO | KeyAccess, Notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort"}},
+		Categories: []string{"set", "sortedset", "list"},
+		Summary:    "Sorts the elements of a list, set or sorted set.",
+		Usage:      "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]", Run: cmdSortRO,
+	},
+}
+
+// sortStore finds the key after STORE; the last one counts.
+func sortStore(args [][]byte) (at []int) {
+	for i := 2; i < len(args); i++ {
+		switch {
+		case equalFold(args[i], "limit"):
+			i += 2
+		case equalFold(args[i], "get"), equalFold(args[i], "by"):
+			i++
+		case equalFold(args[i], "store") && i+1 < len(args):
+			at = []int{i + 1}
+		}
+	}
+	return at
+}
+
+// sortCall is a parsed call of SORT.
+type sortCall struct {
+	by            string
+	gets          []string
+	weighed       bool // there is a BY
+	asIs          bool // a BY without a star leaves the order as it is
+	alpha, desc   bool
+	offset, limit int64 // a negative limit is none
+	store         []byte
+}
+
+func (s *sortCall) parse(args [][]byte, readonly bool) *Reply {
+	s.limit = -1
+	for ; len(args) > 0; args = args[1:] {
+		switch word := args[0]; {
+		case equalFold(word, "asc"):
+			s.desc = false
+		case equalFold(word, "desc"):
+			s.desc = true
+		case equalFold(word, "alpha"):
+			s.alpha = true
+		case equalFold(word, "limit") && len(args) > 2:
+			var ok, ok2 bool
+			s.offset, ok = ParseInt(args[1])
+			s.limit, ok2 = ParseInt(args[2])
+			if !ok || !ok2 {
+				return &notInteger
+			}
+			args = args[2:]
+		case len(args) < 2:
+			return &syntaxError
+		case equalFold(word, "store") && !readonly:
+			s.store = args[1]
+			args = args[1:]
+		case equalFold(word, "by"):
+			s.by, s.weighed = string(args[1]), true
+			s.asIs = s.asIs || !strings.Contains(cString(s.by), "*")
+			args = args[1:]
+		case equalFold(word, "get"):
+			s.gets = append(s.gets, string(args[1]))
+			args = args[1:]
+		default:
+			return &syntaxError
+		}
+	}
+	return nil
+}
+
+// cString is what C's string functions see of a string.
+func cString(s string) string {
+	s, _, _ = strings.Cut(s, "\x00")
+	return s
+}
+
+func cmdSort(c *Ctx) Reply   { return c.sort(false) }
+func cmdSortRO(c *Ctx) Reply { return c.sort(true) }
+
+func (c *Ctx) sort(readonly bool) Reply {
+	s := sortCall{}
+	if fault := s.parse(c.Args[2:], readonly); fault != nil {
+		return *fault
+	}
+	e := c.Lookup(c.DB, c.Args[1])
+	if e != nil && (e.typ == TypeString || e.typ == TypeHash) {
+		return wrongType
+	}
+	var list []string
+	if e != nil {
+		list = e.names()
+		if s.asIs && e.typ == TypeSet && (s.store != nil || c.InScript) {
+			// What is stored or seen by a script must have an order.
+			s.asIs, s.alpha, s.weighed = false, true, false
+		}
+	}
+	switch {
+	case !s.asIs:
+		if !c.sortList(&s, list) {
+			return Err(ErrSortScore)
+		}
+	case s.desc && e != nil && e.typ != TypeSet:
+		slices.Reverse(list)
+	}
+	return c.sortReply(&s, s.slice(list))
+}
+
+// names lists the elements of a list, set or sorted set.
+func (e *Entry) names() []string {
+	list := make([]string, 0, e.elems.Len())
+	add := func(name string) bool {
+		list = append(list, name)
+		return true
+	}
+	switch v := e.elems.(type) {
+	case *Deque:
+		v.Each(0, add)
+	case *MemberSet:
+		v.Each(add)
+	case *SortedSet:
+		v.Each(0, func(m Scored) bool { return add(m.Member) })
+	}
+	return list
+}
+
+// slice applies LIMIT.
+func (s *sortCall) slice(list []string) []string {
+	n := int64(len(list))
+	from := min(max(s.offset, 0), n)
+	count := n - from
+	if s.limit >= 0 {
+		count = min(count, s.limit)
+	}
+	return list[from : from+count]
+}
+
+// sortItem is an element with what it is sorted by.
+type sortItem struct {
+	value  string
+	weight string
+	absent bool // there is no weight
+	score  float64
+}
+
+// sortList sorts; ok is false if a number is none.
+func (c *Ctx) sortList(s *sortCall, list []string) (ok bool) {
+	items := make([]sortItem, len(list))
+	ok = true
+	for i, value := range list {
+		it := sortItem{value: value, weight: value}
+		if s.weighed {
+			weight, found := c.byPattern(s.by, value)
+			it.weight, it.absent = weight, !found
+		}
+		if !s.alpha && !it.absent {
+			var isNumber bool
+			it.score, isNumber = sortScore(it.weight)
+			ok = ok && isNumber
+		}
+		items[i] = it
+	}
+	slices.SortStableFunc(items, func(a, b sortItem) int {
+		order := s.compare(&a, &b)
+		if s.desc {
+			return -order
+		}
+		return order
+	})
+	for i := range items {
+		list[i] = items[i].value
+	}
+	return ok
+}
+
+func (s *sortCall) compare(a, b *sortItem) int {
+	switch {
+	case !s.alpha:
+		if order := cmp.Compare(a.score, b.score); order != 0 {
+			return order
+		}
+		return cmp.Compare(a.value, b.value)
+	case a.absent || b.absent:
+		return int(Flag(b.absent).Int - Flag(a.absent).Int)
+	case s.store != nil:
+		return cmp.Compare(a.weight, b.weight)
+	}
+	return cmp.Compare(cString(a.weight), cString(b.weight))
+}
+
+// sortScore is parseCDouble that refuses what is out of range.
+func sortScore(text string) (float64, bool) {
+	score, ok := parseCDouble(text)
+	if !ok || math.Abs(score) <= math.MaxFloat64 && score != 0 {
+		return score, ok
+	}
+	n, isNumber := scanNumber(strings.TrimLeft(cString(text), cSpace))
+	return score, !isNumber || n.inf || score == 0 && n.digits == ""
+}
+
+// byPattern returns the value that a BY or GET pattern names for an element:
+// the key that has the element in place of the star, or a field of it after
+// "->".
+func (c *Ctx) byPattern(pattern, value string) (string, bool) {
+	if pattern == "#" {
+		return value, true
+	}
+	prefix, rest, star := strings.Cut(pattern, "*")
+	if !star || strings.Contains(prefix, "\x00") {
+		return "", false
+	}
+	field, isField := "", false
+	if i := strings.Index(rest, "->"); i >= 0 && i+2 < len(rest) {
+		rest, field, isField = rest[:i], rest[i+2:], true
+	}
+	e := c.Lookup(c.DB, []byte(prefix+value+rest))
+	switch {
+	case e == nil:
+		return "", false
+	case !isField:
+		return e.str, e.typ == TypeString
+	case e.typ != TypeHash:
+		return "", false
+	}
+	return e.Fields().Get(field)
+}
+
+// sortReply replies with the elements, or what GET makes of them, or stores
+// that and replies with its length.
+func (c *Ctx) sortReply(s *sortCall, list []string) Reply {
+	elems := []Reply{}
+	for _, value := range list {
+		if len(s.gets) == 0 {
+			elems = append(elems, Str(value))
+		}
+		for _, pattern := range s.gets {
+			if got, found := c.byPattern(pattern, value); found {
+				elems = append(elems, Str(got))
+			} else {
+				elems = append(elems, Nil)
+			}
+		}
+	}
+	if s.store == nil {
+		return List(elems...)
+	}
+	c.discard(s.store)
+	for _, r := range elems {
+		c.PushTail(c.DB, s.store, r.Str)
+	}
+	return Int(int64(len(elems)))
+}

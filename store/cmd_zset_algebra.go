@@ -1,0 +1,309 @@
+package store
+
+import (
+	"math"
+	"slices"
+)
+
+// sortedSetAlgebraCommands combine sorted sets, and sets as if all scores were 1.
+var sortedSetAlgebraCommands = []Command{
+	{
+		Name: "zinter", Arity: -3, Flags: ReadOnly | MovableKeys, Group: "sorted-set", Since: "6.2.0",
+		Keys:    []KeySpec{{NumKeys: 1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Returns what several sorted sets have in common.",
+		Usage:   "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]", Run: cmdZInter,
+	},
+	{
+		Name: "zinterstore", Arity: -4, Flags: Write | DenyOOM | MovableKeys, Group: "sorted-set", Since: "2.0.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyOW | KeyUpdate}, {NumKeys: 2, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores what several sorted sets have in common.",
+		Usage:   "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]", Run: cmdZInterStore,
+	},
+	{
+		Name: "zintercard", Arity: -3, Flags: ReadOnly | MovableKeys, Group: "sorted-set", Since: "7.0.0",
+		Keys:    []KeySpec{{NumKeys: 1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Counts what several sorted sets have in common.",
+		Usage:   "numkeys key [key ...] [LIMIT limit]", Run: cmdZInterCard,
+	},
+	{
+		Name: "zunion", Arity: -3, Flags: ReadOnly | MovableKeys, Group: "sorted-set", Since: "6.2.0",
+		Keys:    []KeySpec{{NumKeys: 1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Returns the union of several sorted sets.",
+		Usage:   "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] [WITHSCORES]", Run: cmdZUnion,
+	},
+	{
+		Name: "zunionstore", Arity: -4, Flags: Write | DenyOOM | MovableKeys, Group: "sorted-set", Since: "2.0.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyOW | KeyUpdate}, {NumKeys: 2, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores the union of several sorted sets.",
+		Usage:   "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>]", Run: cmdZUnionStore,
+	},
+	{
+		Name: "zdiff", Arity: -3, Flags: ReadOnly | MovableKeys, Group: "sorted-set", Since: "6.2.0",
+		Keys:    []KeySpec{{NumKeys: 1, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Returns what the first of several sorted sets has and the others have not.",
+		Usage:   "numkeys key [key ...] [WITHSCORES]", Run: cmdZDiff,
+	},
+	{
+		Name: "zdiffstore", Arity: -4, Flags: Write | DenyOOM | MovableKeys, Group: "sorted-set", Since: "6.2.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyOW | KeyUpdate}, {NumKeys: 2, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores what the first of several sorted sets has and the others have not.",
+		Usage:   "destination numkeys key [key ...]", Run: cmdZDiffStore,
+	},
+}
+
+// weighted is an input of a combination: a sorted set or a set, or neither if
+// the key is missing.
+type weighted struct {
+	scores  *SortedSet
+	members *MemberSet
+	weight  float64
+}
+
+func (w *weighted) len() int {
+	switch {
+	case w.scores != nil:
+		return w.scores.Len()
+	case w.members != nil:
+		return w.members.Len()
+	}
+	return 0
+}
+
+func (w *weighted) score(name string) (float64, bool) {
+	switch {
+	case w.scores != nil:
+		return w.scores.Score(name)
+	case w.members != nil:
+		return 1, w.members.Has(name)
+	}
+	return 0, false
+}
+
+func (w *weighted) each(fn func(m Scored) bool) {
+	switch {
+	case w.scores != nil:
+		w.scores.Each(0, fn)
+	case w.members != nil:
+		w.members.Each(func(name string) bool { return fn(Scored{name, 1}) })
+	}
+}
+
+// weigh is the first value of a member in a result.
+func (w *weighted) weigh(score float64) float64 { return notNaN(w.weight * score) }
+
+func notNaN(f float64) float64 {
+	if math.IsNaN(f) {
+		return 0
+	}
+	return f
+}
+
+// combination is a parsed call of a command that combines sorted sets.
+type combination struct {
+	inputs    []weighted
+	aggregate func(a, b float64) float64
+	scores    bool
+	limit     int64 // 0: none
+}
+
+// The ways to make one score of two. They are comparisons and not math.Min
+// and math.Max, because a NaN, which 0 times infinity is, has to lose.
+func sumScores(a, b float64) float64 { return notNaN(a + b) }
+
+func minScore(a, b float64) float64 {
+	if b < a {
+		return b
+	}
+	return a
+}
+
+func maxScore(a, b float64) float64 {
+	if b > a {
+		return b
+	}
+	return a
+}
+
+// combineWords says which options a command takes.
+type combineWords struct{ weights, scores, limit bool }
+
+// parseCombination reads the arguments from the number of keys on.
+func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination, fault *Reply) {
+	n, ok := ParseInt(args[0])
+	refuse := func(e Error) (combination, *Reply) {
+		r := Err(e)
+		return k, &r
+	}
+	switch {
+	case !ok:
+		return k, &notInteger
+	case n < 1:
+		return refuse(ErrNoInputKey(c.Cmd.FullName()))
+	case n > int64(len(args)-1):
+		return k, &syntaxError
+	}
+	k.aggregate = sumScores
+	for _, key := range args[1 : 1+n] {
+		e := c.Lookup(c.DB, key)
+		if e != nil && e.typ != TypeSortedSet && e.typ != TypeSet {
+			return k, &wrongType
+		}
+		in := weighted{weight: 1}
+		if e != nil {
+			in.scores, in.members = e.Scores(), e.Members()
+		}
+		k.inputs = append(k.inputs, in)
+	}
+	for args = args[1+n:]; len(args) > 0; {
+		used, e := k.option(args, words)
+		if e != "" {
+			return refuse(e)
+		}
+		args = args[used:]
+	}
+	return k, nil
+}
+
+// option reads one option and returns how many arguments it has.
+func (k *combination) option(args [][]byte, words combineWords) (used int, e Error) {
+	switch n := len(k.inputs); {
+	case words.weights && len(args) > n && equalFold(args[0], "weights"):
+		for i := range k.inputs {
+			var ok bool
+			if k.inputs[i].weight, ok = ParseFloat(args[1+i]); !ok {
+				return 0, ErrWeight
+			}
+		}
+		return 1 + n, ""
+	case words.weights && len(args) >= 2 && equalFold(args[0], "aggregate"):
+		switch {
+		case equalFold(args[1], "sum"):
+			k.aggregate = sumScores
+		case equalFold(args[1], "min"):
+			k.aggregate = minScore
+		case equalFold(args[1], "max"):
+			k.aggregate = maxScore
+		default:
+			return 0, ErrSyntax
+		}
+		return 2, ""
+	case words.scores && equalFold(args[0], "withscores"):
+		k.scores = true
+		return 1, ""
+	case words.limit && len(args) >= 2 && equalFold(args[0], "limit"):
+		var ok bool
+		if k.limit, ok = ParseInt(args[1]); !ok || k.limit < 0 {
+			return 0, ErrLimitNegative
+		}
+		return 2, ""
+	}
+	return 0, ErrSyntax
+}
+
+// bySize puts the smallest input first: the order in which scores are added
+// up shows in the last digits.
+func (k *combination) bySize() {
+	slices.SortStableFunc(k.inputs, func(a, b weighted) int { return a.len() - b.len() })
+}
+
+// newResult is an empty set in the form in which Redis computes: the small one
+// has no -0.
+func newResult() *SortedSet {
+	z := &SortedSet{}
+	z.grow()
+	return z
+}
+
+func (k *combination) inter() *SortedSet {
+	k.bySize()
+	result := newResult()
+	k.inputs[0].each(func(m Scored) bool {
+		score := k.inputs[0].weigh(m.Score)
+		for i := 1; i < len(k.inputs); i++ {
+			other, ok := k.inputs[i].score(m.Member)
+			if !ok {
+				return true
+			}
+			score = k.aggregate(score, other*k.inputs[i].weight)
+		}
+		result.set(m.Member, score)
+		return k.limit == 0 || int64(result.Len()) < k.limit
+	})
+	return result
+}
+
+func (k *combination) union() *SortedSet {
+	k.bySize()
+	totals := map[string]float64{}
+	for i := range k.inputs {
+		in := &k.inputs[i]
+		in.each(func(m Scored) bool {
+			score := in.weigh(m.Score)
+			if old, had := totals[m.Member]; had {
+				score = k.aggregate(old, score)
+			}
+			totals[m.Member] = score
+			return true
+		})
+	}
+	result := newResult()
+	for name, score := range totals {
+		result.set(name, score)
+	}
+	return result
+}
+
+func (k *combination) diff() *SortedSet {
+	result := newResult()
+	k.inputs[0].each(func(m Scored) bool {
+		for i := 1; i < len(k.inputs); i++ {
+			if _, ok := k.inputs[i].score(m.Member); ok {
+				return true
+			}
+		}
+		result.set(m.Member, m.Score)
+		return true
+	})
+	return result
+}
+
+func cmdZInter(c *Ctx) Reply { return c.combineScores(true, (*combination).inter) }
+func cmdZUnion(c *Ctx) Reply { return c.combineScores(true, (*combination).union) }
+func cmdZDiff(c *Ctx) Reply  { return c.combineScores(false, (*combination).diff) }
+
+func (c *Ctx) combineScores(weights bool, fn func(*combination) *SortedSet) Reply {
+	k, fault := c.parseCombination(c.Args[1:], combineWords{weights: weights, scores: true})
+	if fault != nil {
+		return *fault
+	}
+	return c.scoredReply(listScores(fn(&k)), k.scores)
+}
+
+func listScores(z *SortedSet) []Scored {
+	list := make([]Scored, 0, z.Len())
+	z.Each(0, func(m Scored) bool {
+		list = append(list, m)
+		return true
+	})
+	return list
+}
+
+func cmdZInterStore(c *Ctx) Reply { return c.combineScoresStore(true, (*combination).inter) }
+func cmdZUnionStore(c *Ctx) Reply { return c.combineScoresStore(true, (*combination).union) }
+func cmdZDiffStore(c *Ctx) Reply  { return c.combineScoresStore(false, (*combination).diff) }
+
+func (c *Ctx) combineScoresStore(weights bool, fn func(*combination) *SortedSet) Reply {
+	k, fault := c.parseCombination(c.Args[2:], combineWords{weights: weights})
+	if fault != nil {
+		return *fault
+	}
+	return c.storeScores(listScores(fn(&k)))
+}
+
+func cmdZInterCard(c *Ctx) Reply {
+	k, fault := c.parseCombination(c.Args[1:], combineWords{limit: true})
+	if fault != nil {
+		return *fault
+	}
+	return Int(int64(k.inter().Len()))
+}

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"math"
+	"slices"
+)
+
+// sortedSetRangeCommands return ranges of sorted sets.
+var sortedSetRangeCommands = []Command{
+	{
+		Name: "zrange", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "1.2.0",
+		Keys:    firstKey(KeyRO | KeyAccess),
+		Summary: "Returns a range of the members of a sorted set.",
+		Usage:   "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]", Run: cmdZRange,
+	},
+	{
+		Name: "zrangestore", Arity: -5, Flags: Write | DenyOOM, Group: "sorted-set", Since: "6.2.0",
+		Keys:    []KeySpec{{Begin: 1, Step: 1, Flags: KeyOW | KeyUpdate}, {Begin: 2, Step: 1, Flags: KeyRO | KeyAccess}},
+		Summary: "Stores a range of the members of a sorted set.",
+		Usage:   "dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]", Run: cmdZRangeStore,
+	},
+	{
+		Name: "zrangebyscore", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "1.0.5",
+		Keys:       firstKey(KeyRO | KeyAccess),
+		Deprecated: "6.2.0", ReplacedBy: "`ZRANGE` with the `BYSCORE` argument",
+		Summary: "Returns the members of a sorted set in a range of scores.",
+		Usage:   "key min max [WITHSCORES] [LIMIT offset count]", Run: cmdZRangeByScore,
+	},
+	{
+		Name: "zrevrange", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "1.2.0",
+		Keys:       firstKey(KeyRO | KeyAccess),
+		Deprecated: "6.2.0", ReplacedBy: "`ZRANGE` with the `REV` argument",
+		Summary: "Returns a range of the members of a sorted set, highest score first.",
+		Usage:   "key start stop [WITHSCORES]", Run: cmdZRevRange,
+	},
+	{
+		Name: "zrevrangebyscore", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "2.2.0",
+		Keys:       firstKey(KeyRO | KeyAccess),
+		Deprecated: "6.2.0", ReplacedBy: "`ZRANGE` with the `REV` and `BYSCORE` arguments",
+		Summary: "Returns the members of a sorted set in a range of scores, highest first.",
+		Usage:   "key max min [WITHSCORES] [LIMIT offset count]", Run: cmdZRevRangeByScore,
+	},
+	{
+		Name: "zrangebylex", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "2.8.9",
+		Keys:       firstKey(KeyRO | KeyAccess),
+		Deprecated: "6.2.0", ReplacedBy: "`ZRANGE` with the `BYLEX` argument",
+		Summary: "Returns the members of a sorted set in a lexicographic range.",
+		Usage:   "key min max [LIMIT offset count]", Run: cmdZRangeByLex,
+	},
+	{
+		Name: "zrevrangebylex", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "2.8.9",
+		Keys:       firstKey(KeyRO | KeyAccess),
+		Deprecated: "6.2.0", ReplacedBy: "`ZRANGE` with the `REV` and `BYLEX` arguments",
+		Summary: "Returns the members of a sorted set in a lexicographic range, last first.",
+		Usage:   "key max min [LIMIT offset count]", Run: cmdZRevRangeByLex,
+	},
+}
+
+// zrangeWay is by what a range is given.
+type zrangeWay uint8
+
+const (
+	anyWay zrangeWay = iota // a word may say
+	byRank
+	byScore
+	byLex
+)
+
+// zrangeCall is a parsed call of a command that returns a range.
+type zrangeCall struct {
+	way           zrangeWay
+	down          bool
+	scores        bool
+	offset, limit int64 // a negative limit is none
+	span          zrange
+}
+
+// parse reads the words after the ends of the range; store commands take no
+// WITHSCORES, and only ZRANGE and ZRANGESTORE leave the way open.
+func (z *zrangeCall) parse(args [][]byte, store bool) *Reply {
+	free := z.way == anyWay
+	z.limit = -1
+	for ; len(args) > 0; args = args[1:] {
+		switch word := args[0]; {
+		case equalFold(word, "withscores") && !store:
+			z.scores = true
+		case equalFold(word, "limit") && len(args) >= 3:
+			var ok, ok2 bool
+			z.offset, ok = ParseInt(args[1])
+			z.limit, ok2 = ParseInt(args[2])
+			if !ok || !ok2 {
+				return &notInteger
+			}
+			args = args[2:]
+		case equalFold(word, "rev") && free && !z.down:
+			z.down = true
+		case equalFold(word, "bylex") && z.way == anyWay:
+			z.way = byLex
+		case equalFold(word, "byscore") && z.way == anyWay:
+			z.way = byScore
+		default:
+			return &syntaxError
+		}
+	}
+	if z.way == anyWay {
+		z.way = byRank
+	}
+	switch {
+	case z.limit != -1 && z.way == byRank:
+		return &limitByRank
+	case z.scores && z.way == byLex:
+		return &scoresByLex
+	}
+	return nil
+}
+
+var (
+	limitByRank = Err(ErrLimitByRank)
+	scoresByLex = Err(ErrScoresByLex)
+)
+
+// parseSpan reads the ends of the range: for a descending one by score or
+// member the upper end stands first.
+func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
+	if z.down && z.way != byRank {
+		min, max = max, min
+	}
+	switch z.way {
+	case byScore:
+		z.span, fault = parseScoreSpan(min, max)
+	case byLex:
+		z.span, fault = parseLexSpan(min, max)
+	default:
+		z.span, fault = parseRankSpan(min, max)
+	}
+	return fault
+}
+
+// of returns the range of a set in the order of the reply.
+func (z *zrangeCall) of(set *SortedSet) []Scored {
+	from, to := z.span.ranks(set, z.down)
+	n, offset := int64(to-from), z.offset
+	if z.way == byRank {
+		offset = 0 // LIMIT x -1 is allowed, and ignored
+	}
+	if offset < 0 || offset > n {
+		return nil
+	}
+	n -= offset
+	if z.limit >= 0 {
+		n = min(n, z.limit)
+	}
+	if n == 0 {
+		return nil
+	}
+	list := make([]Scored, 0, n)
+	visit := func(m Scored) bool {
+		list = append(list, m)
+		return int64(len(list)) < n
+	}
+	if z.down {
+		set.eachBack(to-1-int(offset), visit)
+	} else {
+		set.Each(from+int(offset), visit)
+	}
+	return list
+}
+
+func cmdZRange(c *Ctx) Reply           { return c.zrange(zrangeCall{}) }
+func cmdZRevRange(c *Ctx) Reply        { return c.zrange(zrangeCall{way: byRank, down: true}) }
+func cmdZRangeByScore(c *Ctx) Reply    { return c.zrange(zrangeCall{way: byScore}) }
+func cmdZRevRangeByScore(c *Ctx) Reply { return c.zrange(zrangeCall{way: byScore, down: true}) }
+func cmdZRangeByLex(c *Ctx) Reply      { return c.zrange(zrangeCall{way: byLex}) }
+func cmdZRevRangeByLex(c *Ctx) Reply   { return c.zrange(zrangeCall{way: byLex, down: true}) }
+
+func (c *Ctx) zrange(z zrangeCall) Reply {
+	if fault := z.parse(c.Args[4:], false); fault != nil {
+		return *fault
+	}
+	if fault := z.parseSpan(c.Args[2], c.Args[3]); fault != nil {
+		return *fault
+	}
+	e, ok := c.read(TypeSortedSet)
+	switch {
+	case !ok:
+		return wrongType
+	case e == nil:
+		return emptyList
+	}
+	return c.scoredReply(z.of(e.Scores()), z.scores)
+}
+
+// scoredReply lists members: with their scores as pairs, which RESP2 flattens.
+func (c *Ctx) scoredReply(list []Scored, scores bool) Reply {
+	elems := make([]Reply, 0, 2*len(list))
+	for _, m := range list {
+		switch {
+		case !scores:
+			elems = append(elems, Str(m.Member))
+		case c.RESP > 2:
+			elems = append(elems, List(Str(m.Member), Float(m.Score)))
+		default:
+			elems = append(elems, Str(m.Member), Float(m.Score))
+		}
+	}
+	return List(elems...)
+}
+
+func cmdZRangeStore(c *Ctx) Reply {
+	z := zrangeCall{}
+	if fault := z.parse(c.Args[5:], true); fault != nil {
+		return *fault
+	}
+	if fault := z.parseSpan(c.Args[3], c.Args[4]); fault != nil {
+		return *fault
+	}
+	var list []Scored
+	if e := c.Lookup(c.DB, c.Args[2]); e != nil {
+		if e.typ != TypeSortedSet {
+			return wrongType
+		}
+		list = z.of(e.Scores())
+	}
+	return c.storeScores(list)
+}
+
+// storeScores replaces the key at Args[1] by a sorted set and replies with its
+// size. An empty set is no key.
+func (c *Ctx) storeScores(list []Scored) Reply {
+	c.discard(c.Args[1])
+	c.writeScores(c.Args[1], list)
+	return Int(int64(len(list)))
+}
+
+// writeScores makes a sorted set. The small form has no -0, so one that ends
+// up large must not pass through it.
+func (c *Ctx) writeScores(key []byte, list []Scored) {
+	large := len(list) > compactScores ||
+		slices.ContainsFunc(list, func(m Scored) bool { return len(m.Member) > compactValue })
+	for _, m := range list {
+		if large && m.Score == 0 && math.Signbit(m.Score) {
+			c.ScoreSetLarge(c.DB, key, m.Member, m.Score)
+		} else {
+			c.ScoreSet(c.DB, key, m.Member, m.Score)
+		}
+	}
+}

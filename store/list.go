@@ -1,0 +1,126 @@
+package store
+
+import (
+	"math"
+
+	"github.com/tidwall/btree"
+)
+
+// Deque is the value of a list key: a copy-on-write tree of elements in the
+// order of positions, which are numbers with room between them. A push takes
+// the position beyond the end, an insertion one halfway between its
+// neighbours; when there is none, all positions are given out anew. So both
+// ends and any index are reached in O(log n), and a copy takes O(1).
+type Deque struct {
+	tree *btree.BTreeG[listElem]
+}
+
+type listElem struct {
+	at    int64
+	value string
+}
+
+func listElemLess(a, b listElem) bool { return a.at < b.at }
+
+// listStride is the distance of neighbours that nothing was inserted between.
+const listStride = 1 << 20
+
+func newList() *Deque { return &Deque{btree.NewBTreeGOptions(listElemLess, treeOptions)} }
+
+// Len returns the number of elements.
+func (l *Deque) Len() int { return l.tree.Len() }
+
+func (l *Deque) clone() collection { return &Deque{l.tree.Copy()} }
+
+// At returns the element at an index that must exist.
+func (l *Deque) At(i int) string {
+	e, _ := l.tree.GetAt(i)
+	return e.value
+}
+
+// Each calls fn for the elements from an index on until it returns false.
+func (l *Deque) Each(from int, fn func(value string) bool) {
+	if first, ok := l.tree.GetAt(from); ok {
+		l.tree.Ascend(first, func(e listElem) bool { return fn(e.value) })
+	}
+}
+
+// eachBack is Each towards the head.
+func (l *Deque) eachBack(from int, fn func(value string) bool) {
+	if first, ok := l.tree.GetAt(from); ok {
+		l.tree.Descend(first, func(e listElem) bool { return fn(e.value) })
+	}
+}
+
+// push keeps value, which must be a string of its own.
+func (l *Deque) push(head bool, value string) {
+	if head {
+		l.insert(0, value)
+	} else {
+		l.insert(l.Len(), value)
+	}
+}
+
+// set replaces the element at an index that must exist.
+func (l *Deque) set(i int, value string) {
+	e, _ := l.tree.GetAt(i)
+	e.value = value
+	l.tree.Set(e)
+}
+
+// insert puts value before the element at index i, or at the end if i is the
+// length.
+func (l *Deque) insert(i int, value string) {
+	at, ok := l.gap(i)
+	if !ok {
+		l.spread()
+		at, _ = l.gap(i)
+	}
+	l.tree.Set(listElem{at, value})
+}
+
+// gap finds a free position before index i.
+func (l *Deque) gap(i int) (at int64, ok bool) {
+	n := l.Len()
+	switch {
+	case n == 0:
+		return 0, true
+	case i == n:
+		last, _ := l.tree.Max()
+		return last.at + listStride, last.at <= math.MaxInt64-listStride
+	case i == 0:
+		first, _ := l.tree.Min()
+		return first.at - listStride, first.at >= math.MinInt64+listStride
+	}
+	after, _ := l.tree.GetAt(i)
+	before, _ := l.tree.GetAt(i - 1)
+	half := uint64(after.at-before.at) / 2
+	return before.at + int64(half), half > 0
+}
+
+// spread gives out all positions anew.
+func (l *Deque) spread() {
+	spread := newList()
+	at := int64(0)
+	l.tree.Scan(func(e listElem) bool {
+		spread.tree.Load(listElem{at, e.value})
+		at += listStride
+		return true
+	})
+	l.tree = spread.tree
+}
+
+// remove removes n elements from index i on; they must exist.
+func (l *Deque) remove(i, n int) {
+	for ; n > 0; n-- {
+		switch i {
+		case 0:
+			l.tree.PopMin()
+		case l.Len() - 1:
+			l.tree.PopMax()
+			i--
+		default:
+			l.tree.DeleteAt(i)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"encoding/binary"
+	"strconv"
+)
+
+// A listpack is Redis's compact row of strings and integers:
+//
+//	+---------------+----------------------+---------+------+
+//	| uint32 LE     | uint16 LE: entries,  | entries | 0xff |
+//	| whole length  | 65535: not told      |         |      |
+//	+---------------+----------------------+---------+------+
+//
+// An entry is its encoding, its data, and the length of both, so that it can
+// be read backwards: in groups of seven bits, the highest first, all but the
+// first with the high bit set.
+//
+//	0xxxxxxx           integer of 7 bits    11110001 int16 LE
+//	10xxxxxx           string of x bytes    11110010 int24 LE
+//	110xxxxx +1 byte   integer of 13 bits   11110011 int32 LE
+//	1110xxxx +1 byte   string of x bytes    11110100 int64 LE
+//	11110000 uint32 LE string of so many bytes
+const (
+	packHead = 6
+	packEnd  = 0xff
+
+	packString32 = 0xf0
+	packInt16    = 0xf1
+	packInt24    = 0xf2
+	packInt32    = 0xf3
+	packInt64    = 0xf4
+)
+
+// listpack builds a listpack.
+type listpack struct {
+	b []byte
+	n int
+}
+
+func newListpack() *listpack { return &listpack{b: make([]byte, packHead)} }
+
+// size is the length that bytes would return.
+func (p *listpack) size() int { return len(p.b) + 1 }
+
+// bytes closes the listpack.
+func (p *listpack) bytes() []byte {
+	b := append(p.b, packEnd)
+	binary.LittleEndian.PutUint32(b, uint32(len(b)))
+	binary.LittleEndian.PutUint16(b[4:], uint16(min(p.n, 65535)))
+	return b
+}
+
+// add appends a string, as an integer if it is one.
+func (p *listpack) add(s string) {
+	from := len(p.b)
+	if n, ok := ParseInt(stringBytes(s)); ok {
+		p.b = appendPackInt(p.b, n)
+	} else {
+		switch l := len(s); {
+		case l < 1<<6:
+			p.b = append(p.b, 0x80|byte(l))
+		case l < 1<<12:
+			p.b = append(p.b, 0xe0|byte(l>>8), byte(l))
+		default:
+			p.b = binary.LittleEndian.AppendUint32(append(p.b, packString32), uint32(l))
+		}
+		p.b = append(p.b, s...)
+	}
+	p.b = appendBackLen(p.b, len(p.b)-from)
+	p.n++
+}
+
+func appendPackInt(b []byte, n int64) []byte {
+	switch {
+	case n >= 0 && n < 1<<7:
+		return append(b, byte(n))
+	case n >= -1<<12 && n < 1<<12:
+		return append(b, 0xc0|byte(n>>8)&0x1f, byte(n))
+	case n >= -1<<15 && n < 1<<15:
+		return append(b, packInt16, byte(n), byte(n>>8))
+	case n >= -1<<23 && n < 1<<23:
+		return append(b, packInt24, byte(n), byte(n>>8), byte(n>>16))
+	case n >= -1<<31 && n < 1<<31:
+		return binary.LittleEndian.AppendUint32(append(b, packInt32), uint32(n))
+	}
+	return binary.LittleEndian.AppendUint64(append(b, packInt64), uint64(n))
+}
+
+// backLen is how many bytes the length of an entry takes behind it.
+func backLen(l int) int {
+	switch {
+	case l <= 127:
+		return 1
+	case l < 16383:
+		return 2
+	case l < 2097151:
+		return 3
+	case l < 268435455:
+		return 4
+	}
+	return 5
+}
+
+func appendBackLen(b []byte, l int) []byte {
+	n := backLen(l)
+	for i := n - 1; i >= 0; i-- {
+		c := byte(l>>(7*i)) & 0x7f
+		if i < n-1 {
+			c |= 0x80
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// readListpack returns the entries of a listpack; ok is false if it is broken.
+func readListpack(b []byte) (list []string, ok bool) {
+	if len(b) < packHead+1 || binary.LittleEndian.Uint32(b) != uint32(len(b)) || b[len(b)-1] != packEnd {
+		return nil, false
+	}
+	told := int(binary.LittleEndian.Uint16(b[4:]))
+	b = b[packHead : len(b)-1]
+	for len(b) > 0 {
+		s, used := readPackEntry(b)
+		if used == 0 {
+			return nil, false
+		}
+		used += backLen(used)
+		if used > len(b) {
+			return nil, false
+		}
+		list = append(list, s)
+		b = b[used:]
+	}
+	return list, told == 65535 || told == len(list)
+}
+
+// readPackEntry reads encoding and data; used is 0 if they are broken.
+func readPackEntry(b []byte) (s string, used int) {
+	le := func(n int) uint64 {
+		v := uint64(0)
+		for i := n; i > 0; i-- {
+			v = v<<8 | uint64(b[i])
+		}
+		return v
+	}
+	text := func(head, n int) (string, int) {
+		if n > len(b)-head {
+			return "", 0
+		}
+		return string(b[head : head+n]), head + n
+	}
+	number := func(size, bits int) (string, int) {
+		if size >= len(b) {
+			return "", 0
+		}
+		n := int64(le(size)) << (64 - bits) >> (64 - bits)
+		return strconv.FormatInt(n, 10), 1 + size
+	}
+	switch c := b[0]; {
+	case c < 0x80:
+		return strconv.Itoa(int(c)), 1
+	case c < 0xc0:
+		return text(1, int(c&0x3f))
+	case c < 0xf0 && len(b) < 2:
+		return "", 0
+	case c < 0xe0:
+		n := int64(c&0x1f)<<8 | int64(b[1])
+		return strconv.FormatInt(n<<51>>51, 10), 2
+	case c < 0xf0:
+		return text(2, int(c&0x0f)<<8|int(b[1]))
+	case c == packString32 && len(b) >= 5:
+		return text(5, int(le(4)))
+	case c == packInt16:
+		return number(2, 16)
+	case c == packInt24:
+		return number(3, 24)
+	case c == packInt32:
+		return number(4, 32)
+	case c == packInt64:
+		return number(8, 64)
+	}
+	return "", 0
+}

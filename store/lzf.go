@@ -1,0 +1,166 @@
+package store
+
+// LZF, the compression of long strings in Redis's dump format. Compressed data
+// is a row of runs:
+//
+//	+----------+---------------------------------------------------------+
+//	| 000nnnnn | n+1 literal bytes follow                                |
+//	| lllooooo | copy l+2 bytes from (o<<8 | next byte)+1 bytes back;    |
+//	|          | if l is 7, a byte with more length stands between       |
+//	+----------+---------------------------------------------------------+
+//
+// The compressor looks for matches as Redis's does, so that the results are
+// equal to the byte: a table tells for the hash of three bytes where it was
+// last seen.
+const (
+	lzfHashBits   = 16
+	lzfMaxOffset  = 1 << 13
+	lzfMaxMatch   = 1<<8 + 1<<3
+	lzfMaxLiteral = 1 << 5
+)
+
+func lzfHash(b []byte) uint32 {
+	h := uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])
+	return (h>>(24-lzfHashBits) - 5*h) & (1<<lzfHashBits - 1)
+}
+
+// lzfWriter gathers the literals of a run behind a place for its length.
+type lzfWriter struct {
+	out      []byte
+	literals int
+}
+
+func (w *lzfWriter) literal(c byte) {
+	w.out = append(w.out, c)
+	if w.literals++; w.literals == lzfMaxLiteral {
+		w.endRun()
+		w.beginRun()
+	}
+}
+
+func (w *lzfWriter) beginRun() {
+	w.out = append(w.out, 0)
+	w.literals = 0
+}
+
+func (w *lzfWriter) endRun() {
+	at := len(w.out) - w.literals - 1
+	if w.literals == 0 {
+		w.out = w.out[:at]
+	} else {
+		w.out[at] = byte(w.literals - 1)
+	}
+}
+
+// copy writes a match of length bytes, offset+1 bytes back.
+func (w *lzfWriter) copy(offset, length int) {
+	w.endRun()
+	if l := length - 2; l < 7 {
+		w.out = append(w.out, byte(offset>>8+l<<5))
+	} else {
+		w.out = append(w.out, byte(offset>>8+7<<5), byte(l-7))
+	}
+	w.out = append(w.out, byte(offset))
+	w.beginRun()
+}
+
+// lzfMatch returns how many bytes are equal, of which there are at least three.
+// It stops two bytes before the end, except that the first sixteen steps look
+// at the end only once, as in the original, and may go beyond that.
+func lzfMatch(ref, in []byte) int {
+	longest := min(len(in)-2, lzfMaxMatch)
+	length := 3
+	if longest > 16 {
+		for ; length < 19; length++ {
+			if ref[length] != in[length] {
+				return length
+			}
+		}
+	}
+	for length < longest && ref[length] == in[length] {
+		length++
+	}
+	return length
+}
+
+// lzfCompress compresses in, if that saves at least four bytes.
+func lzfCompress(in []byte) ([]byte, bool) {
+	limit := len(in) - 4
+	w := lzfWriter{out: make([]byte, 0, len(in)+8)}
+	w.beginRun()
+	table := make([]int32, 1<<lzfHashBits)
+	i := 0
+	for i < len(in)-2 {
+		slot := &table[lzfHash(in[i:])]
+		ref := int(*slot)
+		*slot = int32(i)
+		offset := i - ref - 1
+		if ref == 0 || offset >= lzfMaxOffset || in[ref] != in[i] || in[ref+1] != in[i+1] || in[ref+2] != in[i+2] {
+			if len(w.out) >= limit {
+				return nil, false
+			}
+			w.literal(in[i])
+			i++
+			continue
+		}
+		if full := len(w.out) + 4; full >= limit && (w.literals > 0 || full-1 >= limit) {
+			return nil, false
+		}
+		length := lzfMatch(in[ref:], in[i:])
+		w.copy(offset, length)
+		i += length
+		if i >= len(in)-2 {
+			break
+		}
+		// Only the last two places inside the match are remembered.
+		table[lzfHash(in[i-2:])] = int32(i - 2)
+		table[lzfHash(in[i-1:])] = int32(i - 1)
+	}
+	if len(w.out)+3 > limit {
+		return nil, false
+	}
+	for ; i < len(in); i++ {
+		w.literal(in[i])
+	}
+	w.endRun()
+	return w.out, true
+}
+
+// lzfExpand undoes lzfCompress; size is the length of the result.
+func lzfExpand(in []byte, size int) (out []byte, ok bool) {
+	// No byte of compressed data stands for more than a longest match.
+	if size > len(in)*lzfMaxMatch {
+		return nil, false
+	}
+	out = make([]byte, 0, size)
+	for len(in) > 0 {
+		c := int(in[0])
+		in = in[1:]
+		if c < lzfMaxLiteral {
+			if c++; c > len(in) || len(out)+c > size {
+				return nil, false
+			}
+			out = append(out, in[:c]...)
+			in = in[c:]
+			continue
+		}
+		length, rest := c>>5, in
+		if length == 7 && len(rest) > 0 {
+			length += int(rest[0])
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			return nil, false
+		}
+		from := len(out) - (c&31)<<8 - int(rest[0]) - 1
+		in = rest[1:]
+		if length += 2; from < 0 || len(out)+length > size {
+			return nil, false
+		}
+		for range length { // byte by byte: it may overlap itself
+			out = append(out, out[from])
+			from++
+		}
+	}
+	return out, len(out) == size
+}

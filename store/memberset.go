@@ -1,0 +1,137 @@
+package store
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// intsetEntries is up to how many members a set of integers has its compact
+// form, the default of Redis's set-max-intset-entries.
+const intsetEntries = 512
+
+// MemberSet is the value of a set key. While all members are integers and few,
+// it is a sorted slice of them, which is the order in which Redis replies;
+// else a copy-on-write tree in the order of member hashes, which SSCAN needs.
+type MemberSet struct {
+	ints []int64
+	tree *btree.BTreeG[member] // nil: the integer form
+}
+
+type member struct {
+	hash uint64
+	name string
+}
+
+func memberLess(a, b member) bool {
+	if a.hash != b.hash {
+		return a.hash < b.hash
+	}
+	return a.name < b.name
+}
+
+// Len returns the number of members.
+func (s *MemberSet) Len() int {
+	if s.tree != nil {
+		return s.tree.Len()
+	}
+	return len(s.ints)
+}
+
+// Compact reports whether the set still has its integer form.
+func (s *MemberSet) Compact() bool { return s.tree == nil }
+
+func (s *MemberSet) clone() collection {
+	if s.tree != nil {
+		return &MemberSet{tree: s.tree.Copy()}
+	}
+	return &MemberSet{ints: append(make([]int64, 0, len(s.ints)+1), s.ints...)}
+}
+
+// Has tells whether name is a member.
+func (s *MemberSet) Has(name string) bool {
+	if s.tree != nil {
+		_, ok := s.tree.Get(member{hashOf(name), name})
+		return ok
+	}
+	n, ok := ParseInt(stringBytes(name))
+	if ok {
+		_, ok = slices.BinarySearch(s.ints, n)
+	}
+	return ok
+}
+
+// Each calls fn for every member until it returns false.
+func (s *MemberSet) Each(fn func(name string) bool) {
+	if s.tree != nil {
+		s.tree.Scan(func(m member) bool { return fn(m.name) })
+		return
+	}
+	for _, n := range s.ints {
+		if !fn(strconv.FormatInt(n, 10)) {
+			return
+		}
+	}
+}
+
+// ascend calls fn for the members from a hash on, in hash order (tree form).
+func (s *MemberSet) ascend(from uint64, fn func(member) bool) {
+	s.tree.Ascend(member{hash: from}, fn)
+}
+
+// at returns the member at a place in the order of Each.
+func (s *MemberSet) at(i int) string {
+	if s.tree != nil {
+		m, _ := s.tree.GetAt(i)
+		return m.name
+	}
+	return strconv.FormatInt(s.ints[i], 10)
+}
+
+// add copies the name if it is new.
+func (s *MemberSet) add(name string) {
+	if s.tree == nil {
+		n, ok := ParseInt(stringBytes(name))
+		if ok {
+			i, had := slices.BinarySearch(s.ints, n)
+			if had {
+				return
+			}
+			s.ints = slices.Insert(s.ints, i, n)
+			if len(s.ints) > intsetEntries {
+				s.grow()
+			}
+			return
+		}
+		s.grow()
+	}
+	m := member{hashOf(name), name}
+	if _, had := s.tree.Get(m); !had {
+		m.name = strings.Clone(name)
+		s.tree.Set(m)
+	}
+}
+
+// grow changes to the tree form. As in Redis there is no way back.
+func (s *MemberSet) grow() {
+	s.tree = btree.NewBTreeGOptions(memberLess, treeOptions)
+	for _, n := range s.ints {
+		name := strconv.FormatInt(n, 10)
+		s.tree.Set(member{hashOf(name), name})
+	}
+	s.ints = nil
+}
+
+func (s *MemberSet) remove(name string) {
+	if s.tree != nil {
+		s.tree.Delete(member{hashOf(name), name})
+		return
+	}
+	if n, ok := ParseInt(stringBytes(name)); ok {
+		if i, had := slices.BinarySearch(s.ints, n); had {
+			s.ints = slices.Delete(s.ints, i, i+1)
+		}
+	}
+}

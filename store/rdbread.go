@@ -1,0 +1,250 @@
+package store
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+)
+
+// rdbValue is a deserialized value: its type, and the field for it.
+type rdbValue struct {
+	typ    Type
+	str    string
+	list   []string // elements, members, or names and values in turn
+	scores []Scored
+}
+
+// rdbReader reads a serialized value; the first fault sticks.
+type rdbReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *rdbReader) take(n int) []byte {
+	if n < 0 || n > len(r.b) {
+		r.bad, r.b = true, nil
+		return make([]byte, min(max(n, 0), 8))
+	}
+	b := r.b[:n]
+	r.b = r.b[n:]
+	return b
+}
+
+// length reads a length; encoded is the first byte of a string that has none.
+func (r *rdbReader) length() (n int, encoded byte) {
+	c := r.take(1)[0]
+	var v uint64
+	switch {
+	case c>>6 == 0:
+		v = uint64(c)
+	case c>>6 == 1:
+		v = uint64(c&0x3f)<<8 | uint64(r.take(1)[0])
+	case c == 0x80:
+		v = uint64(binary.BigEndian.Uint32(r.take(4)))
+	case c == 0x81:
+		v = binary.BigEndian.Uint64(r.take(8))
+	case c>>6 == 3:
+		return 0, c
+	default:
+		r.bad = true
+	}
+	if v > maxString {
+		r.bad = true
+		return 0, 0
+	}
+	return int(v), 0
+}
+
+// count reads the number of elements, which take at least a byte each.
+func (r *rdbReader) count() int {
+	n, encoded := r.length()
+	if encoded != 0 || n == 0 || n > len(r.b) {
+		r.bad = true
+		return 0
+	}
+	return n
+}
+
+func (r *rdbReader) string() string {
+	n, encoded := r.length()
+	switch encoded {
+	case 0:
+		return string(r.take(n))
+	case rdbEncodedInt8:
+		return strconv.Itoa(int(int8(r.take(1)[0])))
+	case rdbEncodedInt16:
+		return strconv.Itoa(int(int16(binary.LittleEndian.Uint16(r.take(2)))))
+	case rdbEncodedInt32:
+		return strconv.Itoa(int(int32(binary.LittleEndian.Uint32(r.take(4)))))
+	case rdbEncodedLZF:
+		packed, e1 := r.length()
+		size, e2 := r.length()
+		if e1 == 0 && e2 == 0 {
+			if s, ok := lzfExpand(r.take(packed), size); ok {
+				return bytesToString(s)
+			}
+		}
+	}
+	r.bad = true
+	return ""
+}
+
+func (r *rdbReader) strings(n int) []string {
+	var list []string
+	for ; n > 0 && !r.bad; n-- {
+		list = append(list, r.string())
+	}
+	return list
+}
+
+func (r *rdbReader) pack() []string {
+	list, ok := readListpack(stringBytes(r.string()))
+	r.bad = r.bad || !ok || len(list) == 0
+	return list
+}
+
+// asciiDouble reads a score as very old dumps have it: a byte with its length,
+// or one of three that stand for what has no digits, then its text.
+func (r *rdbReader) asciiDouble() float64 {
+	switch n := r.take(1)[0]; n {
+	case 255:
+		return math.Inf(-1)
+	case 254:
+		return math.Inf(1)
+	case 253:
+		return math.NaN()
+	default:
+		f, ok := ParseFloat(r.take(int(n)))
+		r.bad = r.bad || !ok
+		return f
+	}
+}
+
+// readValue reads a serialized value without version and checksum; ok is false
+// if it is broken or of a type that is not here.
+func readValue(value string) (v rdbValue, ok bool) {
+	if value == "" {
+		return v, false
+	}
+	r := &rdbReader{b: stringBytes(value)}
+	switch t := r.take(1)[0]; t {
+	case rdbString:
+		v.typ, v.str = TypeString, r.string()
+	case rdbList:
+		v.typ, v.list = TypeList, r.strings(r.count())
+	case rdbQuicklist2:
+		v.typ, v.list = TypeList, r.quicklist()
+	case rdbSet:
+		v.typ, v.list = TypeSet, r.strings(r.count())
+	case rdbIntset:
+		v.typ, v.list = TypeSet, r.intset()
+	case rdbHash:
+		v.typ, v.list = TypeHash, r.strings(2*r.count())
+	case rdbHashPack:
+		v.typ, v.list = TypeHash, r.pack()
+		r.bad = r.bad || len(v.list)%2 == 1
+	case rdbSortedSet, rdbSortedSet2:
+		v.typ, v.scores = TypeSortedSet, r.scores(t == rdbSortedSet)
+	case rdbSortedPack:
+		v.typ, v.scores = TypeSortedSet, r.packedScores()
+	default:
+		return v, false
+	}
+	return v, !r.bad && v.distinct()
+}
+
+// distinct tells whether no member or field comes twice and no score is NaN.
+func (v *rdbValue) distinct() bool {
+	seen := map[string]bool{}
+	add := func(name string) bool {
+		had := seen[name]
+		seen[name] = true
+		return !had
+	}
+	step := 1
+	switch v.typ {
+	case TypeList:
+		return true
+	case TypeHash:
+		step = 2
+	}
+	for i := 0; i < len(v.list); i += step {
+		if !add(v.list[i]) {
+			return false
+		}
+	}
+	for _, m := range v.scores {
+		if !add(m.Member) || math.IsNaN(m.Score) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *rdbReader) quicklist() []string {
+	var list []string
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		switch kind, _ := r.length(); kind {
+		case rdbPackedNode:
+			list = append(list, r.pack()...)
+		case rdbPlainNode:
+			list = append(list, r.string())
+		default:
+			r.bad = true
+		}
+	}
+	return list
+}
+
+func (r *rdbReader) intset() []string {
+	b := stringBytes(r.string())
+	if len(b) < 8 {
+		r.bad = true
+		return nil
+	}
+	size, n := int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
+	b = b[8:]
+	if size != 2 && size != 4 && size != 8 || n == 0 || n*size != len(b) {
+		r.bad = true
+		return nil
+	}
+	var list []string
+	for ; len(b) > 0; b = b[size:] {
+		v := uint64(0)
+		for i := size - 1; i >= 0; i-- {
+			v = v<<8 | uint64(b[i])
+		}
+		shift := 64 - 8*size
+		list = append(list, strconv.FormatInt(int64(v)<<shift>>shift, 10))
+	}
+	return list
+}
+
+func (r *rdbReader) scores(ascii bool) []Scored {
+	var list []Scored
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		m := Scored{Member: r.string()}
+		if ascii {
+			m.Score = r.asciiDouble()
+		} else {
+			m.Score = math.Float64frombits(binary.LittleEndian.Uint64(r.take(8)))
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func (r *rdbReader) packedScores() []Scored {
+	pairs := r.pack()
+	if len(pairs)%2 == 1 {
+		r.bad = true
+		return nil
+	}
+	var list []Scored
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		score, ok := ParseFloat(stringBytes(pairs[1]))
+		r.bad = r.bad || !ok
+		list = append(list, Scored{pairs[0], score})
+	}
+	return list
+}

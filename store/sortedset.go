@@ -1,0 +1,195 @@
+package store
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// compactScores is up to how many members a sorted set has its small form, the
+// default of Redis's zset-max-listpack-entries. The length of a member is
+// limited like that of a hash field.
+const compactScores = 128
+
+// Scored is a member of a sorted set with its score.
+type Scored struct {
+	Member string
+	Score  float64
+}
+
+// scoredLess is the order of a sorted set: by score, then by member.
+func scoredLess(a, b Scored) bool {
+	if a.Score != b.Score {
+		return a.Score < b.Score
+	}
+	return a.Member < b.Member
+}
+
+// scoredName is a member in the order of hashes, which ZSCAN needs.
+type scoredName struct {
+	member
+	score float64
+}
+
+func scoredNameLess(a, b scoredName) bool { return memberLess(a.member, b.member) }
+
+// SortedSet is the value of a sorted set key. A small one is a slice in the
+// set's order, a large one a pair of copy-on-write trees, one in that order
+// and one that finds the score of a member.
+type SortedSet struct {
+	small   []Scored
+	byScore *btree.BTreeG[Scored] // nil: the small form
+	byName  *btree.BTreeG[scoredName]
+}
+
+// Len returns the number of members.
+func (z *SortedSet) Len() int {
+	if z.byScore != nil {
+		return z.byScore.Len()
+	}
+	return len(z.small)
+}
+
+// Compact reports whether the set still has its small form.
+func (z *SortedSet) Compact() bool { return z.byScore == nil }
+
+func (z *SortedSet) clone() collection {
+	if z.byScore != nil {
+		return &SortedSet{byScore: z.byScore.Copy(), byName: z.byName.Copy()}
+	}
+	return &SortedSet{small: append(make([]Scored, 0, len(z.small)+1), z.small...)}
+}
+
+// Score returns the score of a member.
+func (z *SortedSet) Score(name string) (score float64, ok bool) {
+	if z.byScore != nil {
+		m, ok := z.byName.Get(scoredName{member: member{hashOf(name), name}})
+		return m.score, ok
+	}
+	for i := range z.small {
+		if z.small[i].Member == name {
+			return z.small[i].Score, true
+		}
+	}
+	return 0, false
+}
+
+// at returns the member of a rank that must exist.
+func (z *SortedSet) at(rank int) Scored {
+	if z.byScore != nil {
+		m, _ := z.byScore.GetAt(rank)
+		return m
+	}
+	return z.small[rank]
+}
+
+// search returns the lowest rank whose member is not before the place that
+// before describes; it must be true for the members in front of that place and
+// for no others.
+func (z *SortedSet) search(before func(Scored) bool) int {
+	return sort.Search(z.Len(), func(i int) bool { return !before(z.at(i)) })
+}
+
+// Rank returns the rank of a member with its score.
+func (z *SortedSet) Rank(m Scored) int {
+	return z.search(func(x Scored) bool { return scoredLess(x, m) })
+}
+
+// Each calls fn for the members from a rank on until it returns false.
+func (z *SortedSet) Each(from int, fn func(Scored) bool) {
+	if z.byScore != nil {
+		if first, ok := z.byScore.GetAt(from); ok {
+			z.byScore.Ascend(first, fn)
+		}
+		return
+	}
+	for i := from; i < len(z.small) && fn(z.small[i]); i++ {
+	}
+}
+
+// eachBack is Each towards lower ranks.
+func (z *SortedSet) eachBack(from int, fn func(Scored) bool) {
+	if z.byScore != nil {
+		if first, ok := z.byScore.GetAt(from); ok {
+			z.byScore.Descend(first, fn)
+		}
+		return
+	}
+	for i := from; i >= 0 && fn(z.small[i]); i-- {
+	}
+}
+
+// ascend calls fn for the members from a hash on, in hash order (tree form).
+func (z *SortedSet) ascend(from uint64, fn func(scoredName) bool) {
+	z.byName.Ascend(scoredName{member: member{hash: from}}, fn)
+}
+
+// set adds a member or changes its score, which must be a number. It copies
+// the name if it is new.
+func (z *SortedSet) set(name string, score float64) {
+	old, had := z.Score(name)
+	if had && old == score {
+		return // 0 stays 0 when it is set to -0, as in Redis
+	}
+	if z.byScore == nil && !had && (len(z.small) == compactScores || len(name) > compactValue) {
+		z.grow()
+	}
+	if z.byScore == nil {
+		if score == 0 {
+			score = 0 // Redis's small form has no -0
+		}
+		if had {
+			name = z.removeSmall(name)
+		} else {
+			name = strings.Clone(name)
+		}
+		m := Scored{name, score}
+		z.small = slices.Insert(z.small, z.Rank(m), m)
+		return
+	}
+	probe := scoredName{member: member{hashOf(name), name}}
+	if had {
+		known, _ := z.byName.Get(probe)
+		z.byScore.Delete(Scored{name, old})
+		probe.name = known.name
+	} else {
+		probe.name = strings.Clone(name)
+	}
+	probe.score = score
+	z.byName.Set(probe)
+	z.byScore.Set(Scored{probe.name, score})
+}
+
+// grow changes to the tree form. As in Redis there is no way back.
+func (z *SortedSet) grow() {
+	z.byScore = btree.NewBTreeGOptions(scoredLess, treeOptions)
+	z.byName = btree.NewBTreeGOptions(scoredNameLess, treeOptions)
+	for _, m := range z.small {
+		z.byScore.Load(m)
+		z.byName.Set(scoredName{member{hashOf(m.Member), m.Member}, m.Score})
+	}
+	z.small = nil
+}
+
+// removeSmall removes a member that must exist from the small form and returns
+// its name as it was kept.
+func (z *SortedSet) removeSmall(name string) string {
+	i := slices.IndexFunc(z.small, func(m Scored) bool { return m.Member == name })
+	kept := z.small[i].Member
+	z.small = slices.Delete(z.small, i, i+1)
+	return kept
+}
+
+func (z *SortedSet) remove(name string) {
+	score, ok := z.Score(name)
+	switch {
+	case !ok:
+	case z.byScore == nil:
+		z.removeSmall(name)
+	default:
+		z.byScore.Delete(Scored{name, score})
+		z.byName.Delete(scoredName{member: member{hashOf(name), name}})
+	}
+}

@@ -1,0 +1,156 @@
+package store
+
+import "math"
+
+// collect returns the entry of a key that is about to get an element, made by
+// make if there is none. It is nil if the key holds another type. absent means
+// that the entry is new and has to be put.
+func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
+	e = t.mutable(db, key)
+	if e == nil {
+		return &Entry{key: ownKey(key), hash: hashOf(key), typ: typ, elems: make()}, true
+	}
+	if e.typ != typ {
+		return nil, false
+	}
+	return e, false
+}
+
+// changed stamps an entry whose elements have changed, and puts it if it is
+// new.
+func changed(t target, db int, e *Entry, absent bool) {
+	t.stamp(e, absent, false)
+	switch {
+	case absent:
+		t.put(db, e)
+	case e.elems.Len() == 0:
+		t.remove(db, e.key)
+	}
+}
+
+// The functions below report false, and do nothing, if the key holds another
+// type or lacks the element: commands rule that out, a corrupt log may not.
+
+// listPush adds an element at one end of a list.
+func listPush(t target, db int, key string, head bool, value string) bool {
+	e, absent := collect(t, db, key, TypeList, func() collection { return newList() })
+	if e == nil {
+		return false
+	}
+	e.List().push(head, value)
+	changed(t, db, e, absent)
+	return true
+}
+
+// listEdit changes a list that must exist and have n elements from index i on.
+func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) bool {
+	e := t.mutable(db, key)
+	if e == nil || e.typ != TypeList || i < 0 || n < 0 || i > int64(e.elems.Len())-n {
+		return false
+	}
+	edit(e.List())
+	changed(t, db, e, false)
+	return true
+}
+
+// setAdd adds a member to a set.
+func setAdd(t target, db int, key, name string) bool {
+	e, absent := collect(t, db, key, TypeSet, func() collection { return &MemberSet{} })
+	if e == nil {
+		return false
+	}
+	e.Members().add(name)
+	changed(t, db, e, absent)
+	return true
+}
+
+// setRemove removes a member from a set.
+func setRemove(t target, db int, key, name string) bool {
+	e := t.mutable(db, key)
+	if e == nil || e.typ != TypeSet {
+		return e == nil
+	}
+	e.Members().remove(name)
+	changed(t, db, e, false)
+	return true
+}
+
+// scoreSet adds a member to a sorted set or changes its score; large gives the
+// set its large form first.
+func scoreSet(t target, db int, key, name string, score float64, large bool) bool {
+	if math.IsNaN(score) {
+		return false
+	}
+	e, absent := collect(t, db, key, TypeSortedSet, func() collection { return &SortedSet{} })
+	if e == nil {
+		return false
+	}
+	if large && e.Scores().Compact() {
+		e.Scores().grow()
+	}
+	e.Scores().set(name, score)
+	changed(t, db, e, absent)
+	return true
+}
+
+// scoreRemove removes a member from a sorted set.
+func scoreRemove(t target, db int, key, name string) bool {
+	e := t.mutable(db, key)
+	if e == nil || e.typ != TypeSortedSet {
+		return e == nil
+	}
+	e.Scores().remove(name)
+	changed(t, db, e, false)
+	return true
+}
+
+// applyList decodes a write of a list completely before it takes effect.
+func applyList(t target, o op, d *decoder, db int) {
+	key := d.str()
+	var i, n int64
+	if o == opListSet || o == opListInsert || o == opListRemove {
+		i = d.int()
+	}
+	if o == opListRemove {
+		if n = d.int(); !d.bad {
+			d.bad = !listEdit(t, db, key, i, n, func(l *Deque) { l.remove(int(i), int(n)) })
+		}
+		return
+	}
+	value := d.str()
+	if d.bad {
+		return
+	}
+	value = string([]byte(value))
+	switch o {
+	case opPushHead, opPushTail:
+		d.bad = !listPush(t, db, key, o == opPushHead, value)
+	case opListSet:
+		d.bad = !listEdit(t, db, key, i, 1, func(l *Deque) { l.set(int(i), value) })
+	case opListInsert:
+		d.bad = !listEdit(t, db, key, i, 0, func(l *Deque) { l.insert(int(i), value) })
+	}
+}
+
+// applyMember decodes a write of a set or sorted set completely before it takes
+// effect.
+func applyMember(t target, o op, d *decoder, db int) {
+	key, name := d.str(), d.str()
+	score := 0.0
+	if o == opScoreSet || o == opScoreSetLarge {
+		score = math.Float64frombits(uint64(d.int()))
+	}
+	if d.bad {
+		return
+	}
+	switch o {
+	case opSetAdd:
+		d.bad = !setAdd(t, db, key, name)
+	case opSetRemove:
+		d.bad = !setRemove(t, db, key, name)
+	case opScoreSet, opScoreSetLarge:
+		d.bad = !scoreSet(t, db, key, name, score, o == opScoreSetLarge)
+	case opScoreRemove:
+		d.bad = !scoreRemove(t, db, key, name)
+	}
+}

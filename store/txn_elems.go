@@ -1,0 +1,98 @@
+package store
+
+import "math"
+
+// The writes of lists, sets and sorted sets. The key must not hold another
+// type. Values of lists must be strings of their own; members and keys are
+// copied if they are kept.
+
+// PushHead adds an element at the head of a list, creating the key.
+func (t *Txn) PushHead(db int, key []byte, value string) { t.push(opPushHead, db, key, value) }
+
+// PushTail adds an element at the tail of a list, creating the key.
+func (t *Txn) PushTail(db int, key []byte, value string) { t.push(opPushTail, db, key, value) }
+
+func (t *Txn) push(o op, db int, key []byte, value string) {
+	k := bytesToString(key)
+	t.ws.begin(o, db)
+	t.ws.str(k)
+	t.ws.str(value)
+	listPush(t, db, k, o == opPushHead, value)
+}
+
+// ListSet replaces the element at an index that must exist.
+func (t *Txn) ListSet(db int, key []byte, i int, value string) {
+	k := bytesToString(key)
+	t.ws.begin(opListSet, db)
+	t.ws.str(k)
+	t.ws.int(int64(i))
+	t.ws.str(value)
+	listEdit(t, db, k, int64(i), 1, func(l *Deque) { l.set(i, value) })
+}
+
+// ListInsert inserts into an existing list so that value gets index i.
+func (t *Txn) ListInsert(db int, key []byte, i int, value string) {
+	k := bytesToString(key)
+	t.ws.begin(opListInsert, db)
+	t.ws.str(k)
+	t.ws.int(int64(i))
+	t.ws.str(value)
+	listEdit(t, db, k, int64(i), 0, func(l *Deque) { l.insert(i, value) })
+}
+
+// ListRemove removes n elements, which must exist, from index i on; the key
+// goes with its last element.
+func (t *Txn) ListRemove(db int, key []byte, i, n int) {
+	if n == 0 {
+		return
+	}
+	k := bytesToString(key)
+	t.ws.begin(opListRemove, db)
+	t.ws.str(k)
+	t.ws.int(int64(i))
+	t.ws.int(int64(n))
+	listEdit(t, db, k, int64(i), int64(n), func(l *Deque) { l.remove(i, n) })
+}
+
+// SetAdd adds a member to a set, creating the key.
+func (t *Txn) SetAdd(db int, key []byte, name string) {
+	t.member(opSetAdd, db, key, name)
+	setAdd(t, db, bytesToString(key), name)
+}
+
+// SetRemove removes an existing member of a set; the key goes with its last
+// member.
+func (t *Txn) SetRemove(db int, key []byte, name string) {
+	t.member(opSetRemove, db, key, name)
+	setRemove(t, db, bytesToString(key), name)
+}
+
+// ScoreSet adds a member to a sorted set, creating the key, or changes its
+// score. The score must be a number.
+func (t *Txn) ScoreSet(db int, key []byte, name string, score float64) {
+	t.scoreSet(opScoreSet, db, key, name, score)
+}
+
+// ScoreSetLarge is ScoreSet after giving the set its large form.
+func (t *Txn) ScoreSetLarge(db int, key []byte, name string, score float64) {
+	t.scoreSet(opScoreSetLarge, db, key, name, score)
+}
+
+func (t *Txn) scoreSet(o op, db int, key []byte, name string, score float64) {
+	t.member(o, db, key, name)
+	t.ws.int(int64(math.Float64bits(score)))
+	scoreSet(t, db, bytesToString(key), name, score, o == opScoreSetLarge)
+}
+
+// ScoreRemove removes an existing member of a sorted set; the key goes with
+// its last member.
+func (t *Txn) ScoreRemove(db int, key []byte, name string) {
+	t.member(opScoreRemove, db, key, name)
+	scoreRemove(t, db, bytesToString(key), name)
+}
+
+func (t *Txn) member(o op, db int, key []byte, name string) {
+	t.ws.begin(o, db)
+	t.ws.str(bytesToString(key))
+	t.ws.str(name)
+}

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Ranges of sorted sets, by rank, score and member. Each becomes a range of
+// ranks [from, to) of a given set.
+
+// zrange is a parsed range.
+type zrange interface {
+	// ranks returns where the range lies in a set. down says from which end it
+	// will be walked, which matters if the members are out of order for it.
+	ranks(z *SortedSet, down bool) (from, to int)
+}
+
+type rankSpan struct{ start, end int64 }
+
+func (r rankSpan) ranks(z *SortedSet, down bool) (from, to int) {
+	from, to = rankRange(r.start, r.end, z.Len())
+	if down {
+		from, to = z.Len()-to, z.Len()-from
+	}
+	return from, to
+}
+
+// scoreSpan is a range of scores; open ends are outside of it.
+type scoreSpan struct {
+	min, max         float64
+	openMin, openMax bool
+}
+
+func (r scoreSpan) ranks(z *SortedSet, _ bool) (from, to int) {
+	from = z.search(func(m Scored) bool { return m.Score < r.min || r.openMin && m.Score == r.min })
+	to = z.search(func(m Scored) bool { return m.Score < r.max || !r.openMax && m.Score == r.max })
+	return from, max(from, to)
+}
+
+// lexSpan is a range of members, for sets whose scores are all equal. An
+// infinite end is below or above every member.
+type lexSpan struct {
+	min, max lexEnd
+}
+
+type lexEnd struct {
+	text     string
+	open     bool
+	infinite int // -1, 0, 1
+}
+
+// below tells whether the member is in front of the range.
+func (r *lexSpan) below(m Scored) bool {
+	if r.min.infinite != 0 {
+		return r.min.infinite > 0
+	}
+	return m.Member < r.min.text || r.min.open && m.Member == r.min.text
+}
+
+// above tells whether the member is behind the range.
+func (r *lexSpan) above(m Scored) bool {
+	if r.max.infinite != 0 {
+		return r.max.infinite < 0
+	}
+	return m.Member > r.max.text || r.max.open && m.Member == r.max.text
+}
+
+// empty tells whether no member can be in the range.
+func (r *lexSpan) empty() bool {
+	a, b := r.min, r.max
+	switch {
+	case a.infinite != 0 || b.infinite != 0:
+		return a.infinite > b.infinite || a.infinite == b.infinite && a.infinite != 0
+	case a.text != b.text:
+		return a.text > b.text
+	}
+	return a.open || b.open
+}
+
+// ranks walks a small set as Redis does, so that one with different scores,
+// for which a range of members has no meaning, gives the same result.
+func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
+	n := z.Len()
+	if r.empty() || n == 0 || r.below(z.at(n-1)) || r.above(z.at(0)) {
+		return 0, 0
+	}
+	if !z.Compact() {
+		from = z.search(r.below)
+		to = z.search(func(m Scored) bool { return !r.above(m) })
+		return from, max(from, to)
+	}
+	if down {
+		for to = n; to > 0 && r.above(z.at(to-1)); to-- {
+		}
+		for from = to; from > 0 && !r.below(z.at(from-1)); from-- {
+		}
+		return from, to
+	}
+	for from < n && r.below(z.at(from)) {
+		from++
+	}
+	for to = from; to < n && !r.above(z.at(to)); to++ {
+	}
+	return from, to
+}
+
+func parseRankSpan(min, max []byte) (zrange, *Reply) {
+	start, ok := ParseInt(min)
+	end, ok2 := ParseInt(max)
+	if !ok || !ok2 {
+		return nil, &notInteger
+	}
+	return rankSpan{start, end}, nil
+}
+
+func parseScoreSpan(min, max []byte) (zrange, *Reply) {
+	var r scoreSpan
+	var ok, ok2 bool
+	r.min, r.openMin, ok = parseScoreEnd(min)
+	r.max, r.openMax, ok2 = parseScoreEnd(max)
+	if !ok || !ok2 {
+		return nil, &notScoreRange
+	}
+	return r, nil
+}
+
+func parseScoreEnd(arg []byte) (score float64, open, ok bool) {
+	s, open := strings.CutPrefix(bytesToString(arg), "(")
+	score, ok = parseCDouble(s)
+	return score, open, ok
+}
+
+// parseCDouble reads a number as C's strtod does where the result is not
+// checked: it may have blanks in front, ends at a NUL, may be out of range,
+// and no text is 0. It must not be NaN.
+func parseCDouble(s string) (float64, bool) {
+	s = strings.TrimLeft(cString(s), cSpace)
+	if s == "" {
+		return 0, true
+	}
+	n, ok := scanNumber(s)
+	switch {
+	case !ok:
+		return 0, false
+	case n.inf:
+		return math.Inf(1 - 2*int(Flag(n.neg).Int)), true
+	}
+	if n.hex && !strings.ContainsAny(s, "pP") {
+		s += "p0" // Go wants the exponent that C allows to leave out
+	}
+	// Out of range is infinite or zero, as in C.
+	f, err := strconv.ParseFloat(s, 64)
+	return f, !errors.Is(err, strconv.ErrSyntax)
+}
+
+// cSpace is what C's number functions skip.
+const cSpace = " \t\n\v\f\r"
+
+func parseLexSpan(min, max []byte) (zrange, *Reply) {
+	var r lexSpan
+	var ok, ok2 bool
+	r.min, ok = parseLexEnd(min)
+	r.max, ok2 = parseLexEnd(max)
+	if !ok || !ok2 {
+		return nil, &notLexRange
+	}
+	return r, nil
+}
+
+func parseLexEnd(arg []byte) (end lexEnd, ok bool) {
+	switch {
+	case len(arg) == 0:
+		return end, false
+	case arg[0] == '[' || arg[0] == '(':
+		return lexEnd{text: string(arg[1:]), open: arg[0] == '('}, true
+	case len(arg) > 1:
+		return end, false
+	case arg[0] == '-':
+		return lexEnd{infinite: -1}, true
+	}
+	return lexEnd{infinite: 1}, arg[0] == '+'
+}
+
+var (
+	notScoreRange = Err(ErrScoreRange)
+	notLexRange   = Err(ErrLexRange)
+)
