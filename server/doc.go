@@ -7,6 +7,11 @@
 // node answers itself, or Backend.Submit for everything else → encode.go →
 // outbox → socket.
 //
+// On Linux neither redcon nor a goroutine for each connection is in that way:
+// an event loop (loop_linux.go) reads, parses with the same guard, submits what
+// all connections have sent at once, and writes the replies. Commands that may
+// wait are run by a goroutine as elsewhere.
+//
 // Invariants:
 //   - Replies leave in the order of the commands, and a frame is never torn:
 //     everything that is sent goes through the session's outbox.
@@ -15,5 +20,6 @@
 //   - The package does not ask for the time; Config.Clock gives it.
 //   - Only this package imports redcon.
 //
-// Lock order: Server.mu → Hub.mu → outbox.mu; session.mu is a leaf.
+// Lock order: Server.mu → Hub.mu → outbox.mu → fdConn.mu; session.mu and
+// loop.mu are leaves.
 package server

@@ -32,6 +32,7 @@ type fakeBackend struct {
 	kills     atomic.Int32
 	threshold atomic.Int64
 	hold      atomic.Pointer[chan struct{}] // Submit waits for it, if set
+	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
 	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
 	turns     atomic.Int32
@@ -90,7 +91,14 @@ func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	go run()
 }
 
-func (f *fakeBackend) Flush() {}
+// Flush waits if a test has it, as for a script that runs in it.
+func (f *fakeBackend) Flush() {
+	if gate := f.stuck.Swap(nil); gate != nil {
+		f.held.Add(1)
+		<-*gate
+		f.held.Add(-1)
+	}
+}
 
 // holdBack has every Submit wait until release is called.
 func (f *fakeBackend) holdBack() (release func()) {

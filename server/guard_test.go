@@ -71,6 +71,31 @@ func read(in [][]byte, r *rules) (commands [][]string, failure string) {
 	}
 }
 
+// readDirect is read as an event loop does it, without redcon.
+func readDirect(in [][]byte, r *rules) (commands [][]string, failure string) {
+	g := newGuard(&pieces{in: in})
+	g.policy, g.direct = r, true
+	for g.end == nil && g.failure == "" {
+		g.parse()
+		for i := range g.ends {
+			var args []string
+			for _, a := range g.command(i) {
+				args = append(args, string(a))
+			}
+			commands = append(commands, args)
+		}
+		if len(g.ends) > 0 {
+			g.recycle()
+		} else if g.end == nil && g.failure == "" {
+			g.fill()
+		}
+	}
+	if g.failure != "" {
+		failure = "Protocol error: " + g.failure
+	}
+	return commands, failure
+}
+
 func whole(s string) [][]byte { return [][]byte{[]byte(s)} }
 
 func bytewise(s string) [][]byte {
@@ -119,9 +144,13 @@ func TestGuardReads(t *testing.T) {
 		{"unbalanced", "set \"a\r\n", nil, "Protocol error: unbalanced quotes in request"},
 	} {
 		for how, in := range map[string][][]byte{"whole": whole(c.in), "bytewise": bytewise(c.in)} {
-			got, failure := read(in, usualRules())
+			got, failure := read(slices.Clone(in), usualRules())
 			if !slices.EqualFunc(got, c.want, slices.Equal) || failure != c.failure {
 				t.Errorf("%s, %s: got %.200q, %q; want %.200q, %q", c.name, how, got, failure, c.want, c.failure)
+			}
+			got, failure = readDirect(in, usualRules())
+			if !slices.EqualFunc(got, c.want, slices.Equal) || failure != c.failure {
+				t.Errorf("%s, %s, direct: got %.200q, %q; want %.200q, %q", c.name, how, got, failure, c.want, c.failure)
 			}
 		}
 	}
@@ -147,6 +176,10 @@ func TestGuardLimits(t *testing.T) {
 		got, failure := read(whole(c.in), c.rules)
 		if len(got) != c.commands || failure != c.failure {
 			t.Errorf("%s: %d commands, %q; want %d, %q", c.name, len(got), failure, c.commands, c.failure)
+		}
+		got, failure = readDirect(whole(c.in), c.rules)
+		if len(got) != c.commands || failure != c.failure {
+			t.Errorf("%s, direct: %d commands, %q; want %d, %q", c.name, len(got), failure, c.commands, c.failure)
 		}
 	}
 }
@@ -177,6 +210,7 @@ func TestGuardMemory(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		read(whole(header), usualRules())
+		readDirect(whole(header), usualRules())
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("%q made the server allocate %d bytes", header, n)
@@ -213,6 +247,10 @@ func FuzzGuard(f *testing.F) {
 		got, failure := read(chop(in, seed), usualRules())
 		if !slices.EqualFunc(got, want, slices.Equal) || failure != wantFailure {
 			t.Fatalf("in one piece %.300q, %q; in pieces %.300q, %q", want, wantFailure, got, failure)
+		}
+		got, failure = readDirect(chop(in, seed), usualRules())
+		if !slices.EqualFunc(got, want, slices.Equal) || failure != wantFailure {
+			t.Fatalf("through redcon %.300q, %q; direct %.300q, %q", want, wantFailure, got, failure)
 		}
 		for _, c := range want {
 			if len(c) == 0 || strings.HasPrefix(c[0], "redcon: ") && !bytes.Contains(in, []byte("redcon")) {

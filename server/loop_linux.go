@@ -10,9 +10,9 @@ import (
 )
 
 // On Linux a few loops serve all connections, each by an epoll instance of its
-// own. A goroutine for each connection costs a third more: a read that finds
-// nothing, being parked and made ready, waking threads, and above all that what
-// many clients send at the same time arrives at the backend piece by piece.
+// own. With a goroutine for each connection every command costs more: a read
+// that finds nothing, being parked and made ready, waking threads; and what many
+// clients send at the same time arrives at the backend piece by piece.
 //
 // A round takes everything that has happened, reads and parses it, submits it,
 // has the backend run it (an ephemeral node does so on this goroutine), and

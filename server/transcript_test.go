@@ -12,8 +12,9 @@ import (
 
 // target plays transcripts against a server over the fake backend.
 type target struct {
-	t  *testing.T
-	ts *testServer
+	t     *testing.T
+	ts    *testServer
+	loops int
 }
 
 func (g target) Dial() (net.Conn, error) { return net.Dial("tcp", g.ts.addr) }
@@ -22,6 +23,7 @@ func (g target) Advance(d time.Duration) { g.ts.fake.advance(d) }
 // With starts a server with parameters of its own.
 func (g target) With(settings [][2]string) (transcript.Target, func(), error) {
 	ts := newTestServer(g.t, func(c *Config) {
+		c.Loops = g.loops
 		for _, kv := range settings {
 			switch kv[0] {
 			case "enable-debug-command":
@@ -31,7 +33,7 @@ func (g target) With(settings [][2]string) (transcript.Target, func(), error) {
 			}
 		}
 	})
-	return target{g.t, ts}, func() {}, nil
+	return target{g.t, ts, g.loops}, func() {}, nil
 }
 
 // notHere are the files that need what the fake backend does not have.
@@ -49,7 +51,12 @@ var otherRows = map[string]bool{
 
 // TestTranscripts plays the recorded conversations about connections. The
 // data commands have their own tests in package store.
-func TestTranscripts(t *testing.T) {
+func TestTranscripts(t *testing.T) { playTranscripts(t, 0) }
+
+// TestTranscriptsWithoutLoops plays them as on a system without event loops.
+func TestTranscriptsWithoutLoops(t *testing.T) { playTranscripts(t, -1) }
+
+func playTranscripts(t *testing.T, loops int) {
 	root := filepath.Join("..", "conformance", "transcript", "testdata")
 	for _, group := range []string{"server", "protocol", "pubsub"} {
 		files, err := filepath.Glob(filepath.Join(root, group, "*.txt"))
@@ -71,7 +78,7 @@ func TestTranscripts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				diffs, err := transcript.Check(f, target{t, newTestServer(t, nil)})
+				diffs, err := transcript.Check(f, target{t, newTestServer(t, func(c *Config) { c.Loops = loops }), loops})
 				if err != nil {
 					t.Error(err)
 				}

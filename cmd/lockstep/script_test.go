@@ -176,3 +176,65 @@ func TestExpiryAcrossNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestScriptOnEphemeralNode: a node without a log runs scripts where it serves
+// connections; yet only those who need the outcome wait for it.
+func TestScriptOnEphemeralNode(t *testing.T) {
+	node, stop := startInProcess(t, nil)
+	defer stop()
+	dial := func() *bench.Conn {
+		c, err := bench.Dial(node.addr, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	send := func(c *bench.Conn, args ...string) {
+		if err := c.Send(args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control := dial()
+	for range 5 {
+		if got, err := control.Do("CONFIG", "SET", "busy-reply-threshold", "300"); got != "OK" {
+			t.Fatal(got, err)
+		}
+		victim, writer, reader, late := dial(), dial(), dial(), dial()
+		send(victim, "EVAL", "while true do end", "0")
+		send(writer, "SET", "k", "v")
+		send(reader, "INFO")
+		if got, err := control.Do("PING"); got != "PONG" && !isError(err, "BUSY ") {
+			t.Error(got, err)
+		}
+		if got, err := writer.Receive(); got != "OK" && !isError(err, "BUSY ") {
+			t.Errorf("SET beside a script: %v, %v", got, err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			got, err := late.Do("GET", "k")
+			if isError(err, "BUSY ") {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("no -BUSY: %v, %v", got, err)
+			}
+		}
+		for _, cmd := range []string{"PING", "GET", "INFO"} {
+			if got, err := late.Do(cmd, "k"); !isError(err, "BUSY ") {
+				t.Errorf("%s beside a script: %v, %v", cmd, got, err)
+			}
+		}
+		if got, err := late.Do("SCRIPT", "KILL"); got != "OK" {
+			t.Errorf("SCRIPT KILL: %v, %v", got, err)
+		}
+		if _, err := victim.Receive(); !isError(err, "ERR ") || !strings.Contains(err.Error(), "killed by user") {
+			t.Errorf("the script's caller got %v", err)
+		}
+		if got, err := reader.Receive(); err != nil && !isError(err, "BUSY ") {
+			t.Errorf("INFO, asked while the script ran: %v, %v", got, err)
+		}
+		if got, err := writer.Do("SET", "k", "v"); got != "OK" {
+			t.Error(got, err)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func withLoops(n int) func(*Config) { return func(c *Config) { c.Loops = n } }
+
+// conversation makes n random commands, as the bytes to send and the bytes to
+// expect. Some are answered by the session, some by the backend, some by a
+// goroutine; some are large and some are inline.
+func conversation(r *rand.Rand, key string, n int) (send, want []byte) {
+	counter, value := 0, ""
+	for range n {
+		var in, out string
+		switch r.IntN(9) {
+		case 0:
+			counter++
+			in, out = array("INCR", key), fmt.Sprintf(":%d\r\n", counter)
+		case 1:
+			in, out = array("PING"), "+PONG\r\n"
+		case 2:
+			value = strings.Repeat("v", r.IntN(40))
+			in, out = array("SET", key+"v", value), "+OK\r\n"
+		case 3:
+			value = strings.Repeat("w", r.IntN(60_000))
+			in, out = array("SET", key+"v", value), "+OK\r\n"
+		case 4:
+			in, out = array("SET", key+"v", value)+array("GET", key+"v"), "+OK\r\n"+bulk(value)
+		case 5:
+			in, out = "ECHO "+key+"\r\n", bulk(key)
+		case 6:
+			in, out = array("CLIENT", "GETREDIR"), ":-1\r\n" // not in place
+		case 7:
+			in, out = array("NOSUCH"), "-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
+		case 8:
+			in, out = array("GET"), "-ERR wrong number of arguments for 'get' command\r\n"
+		}
+		send, want = append(send, in...), append(want, out...)
+	}
+	return send, want
+}
+
+// TestLoopConversations has many clients whose input is cut at random places:
+// each gets its own replies, in order, whatever the number of loops.
+func TestLoopConversations(t *testing.T) {
+	for _, loops := range []int{-1, 1, 3} {
+		ts := newTestServer(t, withLoops(loops))
+		var wg sync.WaitGroup
+		for i := range 40 {
+			r := rand.New(rand.NewPCG(uint64(i), uint64(loops)))
+			c := ts.dial(t)
+			send, want := conversation(r, fmt.Sprintf("k%d", i), 60)
+			wg.Go(func() {
+				for _, piece := range chop(send, uint64(i)) {
+					if _, err := c.conn.Write(piece); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				got := make([]byte, len(want))
+				if n, err := io.ReadFull(c.conn, got); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%d loops, client %d: %d of %d bytes, %v", loops, i, n, len(want), err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// TestLoopHugePipeline: a client that sends a lot before it reads anything is
+// answered as fast as it reads, and others do not notice.
+func TestLoopHugePipeline(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	c, other := ts.dial(t), ts.dial(t)
+	value := strings.Repeat("x", 10_000)
+	other.send(array("SET", "big", value))
+	other.expect("+OK\r\n")
+	const n = 5000 // 50 MB of replies: more than any socket buffer
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.conn.Write([]byte(strings.Repeat(array("GET", "big"), n)))
+		sent <- err
+	}()
+	// The server must stop at some point, and still serve others.
+	for range 50 {
+		other.do("PING", "+PONG\r\n")
+	}
+	want := bulk(value)
+	got := make([]byte, len(want))
+	for i := range n {
+		if _, err := io.ReadFull(c.conn, got); err != nil || string(got) != want {
+			t.Fatalf("reply %d: %.40q, %v", i, got, err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	c.do("PING", "+PONG\r\n")
+}
+
+// TestLoopSlowReaderKilled: a connection whose replies nobody reads can be
+// killed.
+func TestLoopSlowReaderKilled(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	slow, other := ts.dial(t), ts.dial(t)
+	other.send(array("SET", "big", strings.Repeat("x", 1<<20)))
+	other.expect("+OK\r\n")
+	slow.do("CLIENT ID", ":1\r\n")
+	slow.send(strings.Repeat(array("GET", "big"), 50))
+	ts.await(func() bool { return ts.each()[0].out.size() > 0 })
+	other.do("CLIENT KILL ID 1", ":1\r\n")
+	ts.await(func() bool { return ts.clients() == 1 })
+	slow.expectGone()
+	other.do("PING", "+PONG\r\n")
+}
+
+// TestLoopHalfClosed: what came before the end is answered.
+func TestLoopHalfClosed(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	for i := range 50 {
+		c := ts.dial(t)
+		c.send(strings.Repeat(array("INCR", fmt.Sprint("n", i)), 3) + array("ECHO", "x") + "*1\r\n$4\r\nPI")
+		if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		c.expect(":1\r\n:2\r\n:3\r\n" + bulk("x"))
+		c.expectClosed()
+	}
+	ts.await(func() bool { return ts.clients() == 0 })
+}
+
+// TestLoopKillWhileWaiting: a connection that waits for the backend is closed
+// at once for the client, and forgotten when the backend has answered.
+func TestLoopKillWhileWaiting(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	c, other := ts.dial(t), ts.dial(t)
+	c.do("CLIENT ID", ":1\r\n")
+	release := ts.fake.holdBack()
+	c.send(array("SET", "k", "v"))
+	ts.await(func() bool { return ts.fake.held.Load() == 1 })
+	other.do("CLIENT KILL ID 1", ":1\r\n")
+	c.expectClosed()
+	if n := ts.clients(); n != 2 {
+		t.Errorf("%d clients while one waits", n)
+	}
+	release()
+	ts.await(func() bool { return ts.clients() == 1 })
+	other.do("GET k", bulk("v"))
+}
+
+// TestLoopShutdownDrains: whoever waits for a reply gets it.
+func TestLoopShutdownDrains(t *testing.T) {
+	ts := newTestServer(t, withLoops(2))
+	release := ts.fake.holdBack()
+	var list []*client
+	for i := range 50 {
+		c := ts.dial(t)
+		c.send(array("SET", fmt.Sprint("k", i), "v") + array("GET", fmt.Sprint("k", i)))
+		list = append(list, c)
+	}
+	ts.await(func() bool { return ts.fake.held.Load() == 50 })
+	done := make(chan error, 1)
+	go func() { done <- ts.Shutdown(t.Context()) }()
+	ts.await(func() bool {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		return ts.closing
+	})
+	for _, s := range ts.each() {
+		ts.await(func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.draining
+		})
+	}
+	release()
+	for _, c := range list {
+		c.expect("+OK\r\n" + bulk("v"))
+		c.expectClosed()
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}
+
+// TestLoopManyIdle: idle connections have no goroutines, and leave nothing.
+func TestLoopManyIdle(t *testing.T) {
+	ts := newTestServer(t, withLoops(2))
+	before := runtime.NumGoroutine()
+	const n = 2000
+	var list []*client
+	for range n {
+		list = append(list, ts.dial(t))
+	}
+	for _, c := range list {
+		c.do("PING", "+PONG\r\n")
+	}
+	if more := runtime.NumGoroutine() - before; more > 100 {
+		t.Errorf("%d connections have %d goroutines", n, more)
+	}
+	for _, c := range list {
+		if err := c.conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ts.await(func() bool { return ts.clients() == 0 })
+}
+
+// TestLoopHeldUp: while the backend holds the loop's goroutine, another one
+// serves the others; when it comes back, nothing is lost.
+func TestLoopHeldUp(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	c, other := ts.dial(t), ts.dial(t)
+	for range 5 {
+		gate := make(chan struct{})
+		ts.fake.stuck.Store(&gate)
+		c.send(array("SET", "k", "v"))
+		ts.await(func() bool { return ts.fake.held.Load() == 1 })
+		for range 20 {
+			other.do("PING", "+PONG\r\n")
+			other.do("SET other v", "+OK\r\n")
+		}
+		third := ts.dial(t)
+		third.do("ECHO x", bulk("x"))
+		// What was answered before the loop was held up is not held up.
+		c.expect("+OK\r\n")
+		c.do("PING", "+PONG\r\n")
+		close(gate)
+		ts.await(func() bool { return ts.fake.held.Load() == 0 })
+		c.do("GET k", bulk("v"))
+	}
+}
+
+// TestLoopHeldUpAgain has the loop held up at every turn, for short and for
+// long.
+func TestLoopHeldUpAgain(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		r := rand.New(rand.NewPCG(1, 2))
+		for {
+			gate := make(chan struct{})
+			ts.fake.stuck.Store(&gate)
+			select {
+			case <-stop:
+				close(gate)
+				return
+			case <-time.After(time.Duration(r.IntN(4)) * watchInterval / 2):
+				close(gate)
+			}
+		}
+	})
+	var clients sync.WaitGroup
+	for i := range 10 {
+		c := ts.dial(t)
+		clients.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 3))
+			for j := range 20 {
+				send, want := conversation(r, fmt.Sprintf("k%d.%d", i, j), 5)
+				got := make([]byte, len(want))
+				if _, err := c.conn.Write(send); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := io.ReadFull(c.conn, got); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("client %d, turn %d: %v", i, j, err)
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	wg.Wait()
+}
+
+// TestLoopMessages: a subscriber gets messages through the loop, also when it
+// reads slowly.
+func TestLoopMessages(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	sub, pub := ts.dial(t), ts.dial(t)
+	sub.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+	text := strings.Repeat("m", 5000)
+	const n = 2000 // 10 MB
+	go func() {
+		for range n {
+			if _, err := pub.conn.Write([]byte(array("PUBLISH", "ch", text))); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for range n {
+		pub.expect(":1\r\n")
+	}
+	want := "*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n" + bulk(text)
+	for range n {
+		sub.expect(want)
+	}
+	sub.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+}
