@@ -105,12 +105,15 @@ func TestHandOverUnderLoad(t *testing.T) {
 		l.more(50)
 		start := time.Now()
 		c.nodes[leader].HandOver()
-		if took := time.Since(start); took > handoverTimeout {
-			t.Logf("handing over was given up: %+v", c.nodes[leader].Status())
-		}
+		givenUp := time.Since(start) >= handoverTimeout
 		c.stop(leader)
 		l.more(50)
-		if failed := l.end(); len(failed) > 0 {
+		failed := l.end()
+		if givenUp { // a machine so busy that no election succeeds
+			t.Log("leadership was not handed over in time")
+			delete(failed, "-INDETERMINATE -INDETERMINATE")
+		}
+		if len(failed) > 0 {
 			t.Errorf("clients of the survivors were told %v", failed)
 		}
 		c.start(leader)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -61,7 +63,7 @@ func startThree(t *testing.T, change ...func(*Config)) *three {
 		cfg.ID, cfg.Peers, cfg.PeerListen = peers[i].ID, peers, peers[i].Addr
 		cfg.Data, cfg.Advertise = filepath.Join(dir, peers[i].ID), fmt.Sprintf("client-%d:6379", i+1)
 		cfg.Table, cfg.Time, cfg.Logger = table, NewSystemTime(), slog.New(slog.DiscardHandler)
-		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 150*ms, 150*ms, 100*ms
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 200*ms, 200*ms, 150*ms
 		cfg.FailoverWait = 20 * time.Second // a loaded machine is slow to elect
 		cfg.Fatal = func(err error) { t.Error(err) }
 		for _, fn := range change {
@@ -235,6 +237,7 @@ func (c *three) startLoad(nodes ...int) *load {
 					l.told[key] = got
 					l.mu.Unlock()
 					l.changed.Add(1)
+					time.Sleep(ms) // or a slow machine has much to check
 				}
 			})
 		}
@@ -268,10 +271,16 @@ func (l *load) end() (failed map[string]int) {
 // check compares what the clients were told with the state.
 func (l *load) check() {
 	l.c.t.Helper()
-	on := l.c.leader()
-	for key, got := range l.told {
-		value := l.c.do(on, "GET "+key)
-		ok := false
+	on, keys := l.c.leader(), slices.Collect(maps.Keys(l.told))
+	var values []string
+	for some := range slices.Chunk(keys, 100) {
+		values = append(values, strings.Fields(strings.Trim(l.c.do(on, "MGET "+strings.Join(some, " ")), "[]"))...)
+	}
+	if len(values) != len(keys) {
+		l.c.t.Fatalf("%d values of %d keys", len(values), len(keys))
+	}
+	for i, key := range keys {
+		got, value, ok := l.told[key], values[i], false
 		switch got {
 		case "1 0":
 			ok = value == "1"

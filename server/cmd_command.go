@@ -177,7 +177,7 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 		}
 		one := store.Command{Keys: []store.KeySpec{spec}}
 		keys, ok := one.KeysOf(args)
-		if !ok {
+		if !ok || spec.NumKeys > 0 && len(keys) == 0 {
 			if cmd.Is(store.NoMandatoryKeys) {
 				continue
 			}
@@ -191,17 +191,23 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 }
 
 // keyFlagsOf settles flags that depend on the arguments: SET reads the key only
-// with GET.
+// with GET, BITFIELD may only read it.
 func keyFlagsOf(cmd *store.Command, spec store.KeySpec, args [][]byte) store.KeyFlags {
-	if spec.Flags&store.KeyVariable == 0 || cmd.Name != "set" {
+	if spec.Flags&store.KeyVariable == 0 {
 		return spec.Flags
 	}
-	for _, a := range args[min(3, len(args)):] {
-		if strings.EqualFold(string(a), "get") {
-			return store.KeyRW | store.KeyAccess | store.KeyUpdate
-		}
+	has := func(from int, words ...string) bool {
+		return slices.ContainsFunc(args[min(from, len(args)):], func(a []byte) bool {
+			return slices.Contains(words, strings.ToLower(string(a)))
+		})
 	}
-	return store.KeyOW | store.KeyUpdate
+	switch {
+	case cmd.Name == "set" && !has(3, "get"):
+		return store.KeyOW | store.KeyUpdate
+	case cmd.Name == "bitfield" && !has(2, "set", "incrby"):
+		return store.KeyRO | store.KeyAccess
+	}
+	return store.KeyRW | store.KeyAccess | store.KeyUpdate
 }
 
 func doGetKeys(s *session, args [][]byte) store.Reply {

@@ -6,7 +6,8 @@ import "math"
 var bitFieldCommands = []Command{
 	{
 		Name: "bitfield", Arity: -2, Flags: Write | DenyOOM, Group: "bitmap", Since: "3.2.0",
-		Keys:    firstKey(KeyRW | KeyAccess | KeyUpdate | KeyVariable),
+		Keys: []KeySpec{{Begin: 1, Step: 1, Flags: KeyRW | KeyAccess | KeyUpdate | KeyVariable,
+			Notes: "This command allows both access and modification of the key"}},
 		Summary: "Reads and changes integers inside a string.",
 		Usage:   "key [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> [GET encoding offset | [OVERFLOW <WRAP | SAT | FAIL>] <SET encoding offset value | INCRBY encoding offset increment> ...]]", Run: cmdBitField,
 	},

@@ -55,11 +55,8 @@ func cmdLInsert(c *Ctx) Reply {
 // cmdLRem removes from the tail if the count is negative, all if it is 0.
 func cmdLRem(c *Ctx) Reply {
 	count, ok := ParseInt(c.Args[2])
-	switch {
-	case !ok:
+	if !ok {
 		return notInteger
-	case count == math.MinInt64:
-		return Err(ErrIntRange(-math.MaxInt64, math.MaxInt64))
 	}
 	e, ok := c.write(TypeList)
 	switch {
@@ -69,7 +66,7 @@ func cmdLRem(c *Ctx) Reply {
 		return Zero
 	}
 	back := count < 0
-	limit := max(count, -count)
+	limit := max(count, -max(count, -math.MaxInt64))
 	var found []int
 	eachIndex(e.List(), back, func(i int, value string) bool {
 		if value == bytesToString(c.Args[3]) {

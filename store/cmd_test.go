@@ -20,11 +20,28 @@ func TestNothingWritten(t *testing.T) {
 		"HSET s f v", "HSET h f v f", "HMSET h f v f", "HSETNX h f v", "HINCRBY h f 1", "HINCRBYFLOAT h f 1", "HDEL h none", "HDEL none f",
 		"HGET h f", "HGETALL h", "HRANDFIELD h", "HSCAN h 0", "SCAN 0", "KEYS *", "RANDOMKEY", "DBSIZE",
 		"FLUSHDB later", "FLUSHALL later", "OBJECT ENCODING s", "OBJECT HELP",
+		"LPUSH s x", "LPUSHX none x", "LPOP none", "LPOP l 0", "LPOP l -1", "LPOP l 1 2", "LSET l 9 x", "LSET none 0 x", "LINSERT l before none x",
+		"LTRIM l 0 -1", "LTRIM none 0 1", "LREM l 0 none", "LMOVE none l left left", "LMOVE l s left left", "LMOVE l l up down", "LMPOP 1 none left",
+		"LMPOP 1 l up", "LRANGE l 0 -1", "LINDEX l 0", "LPOS l a", "LLEN l",
+		"BLPOP none 0", "BLPOP s 0", "BLPOP l x", "BRPOP l -1", "BLMOVE none l left left 0", "BLMOVE l s left left 0", "BRPOPLPUSH none l 0",
+		"BLMPOP x 1 l left", "BLMPOP 0 1 none left", "BZPOPMIN none 0", "BZPOPMAX l 0", "BZMPOP 0 1 none min",
+		"SADD m a", "SADD s a", "SREM m none", "SREM none a", "SPOP none", "SPOP m 0", "SPOP m -1", "SMOVE m none none", "SMOVE m m a", "SMOVE none m a",
+		"SMOVE m s a", "SINTERSTORE none none m", "SUNIONSTORE none s", "SDIFFSTORE none m m", "SMEMBERS m", "SRANDMEMBER m", "SSCAN m 0", "SINTERCARD 1 m",
+		"ZADD z 1 a", "ZADD z NX 2 a", "ZADD z XX 1 none", "ZADD z GT 0 a", "ZADD z x a", "ZADD z NX XX 1 a", "ZADD z INCR 0 a", "ZADD none XX 1 a", "ZADD s 1 a",
+		"ZINCRBY z x a", "ZREM z none", "ZREM none a", "ZPOPMIN none", "ZPOPMAX z 0", "ZMPOP 1 none min", "ZREMRANGEBYRANK z 5 6", "ZREMRANGEBYSCORE z 5 6",
+		"ZREMRANGEBYLEX z [x [y", "ZRANGESTORE none z 5 6", "ZUNIONSTORE none 1 none", "ZINTERSTORE none 2 z none", "ZDIFFSTORE none 2 z z", "ZUNIONSTORE none 0 z",
+		"ZRANGE z 0 -1", "ZSCORE z a", "ZRANDMEMBER z", "ZSCAN z 0", "ZUNION 1 z",
+		"SORT l ALPHA", "SORT l", "SORT none STORE other", "SORT s", "SORT_RO l ALPHA", "DUMP l", "RESTORE s 0 x", "RESTORE none 0 x", "RESTORE none -1 x",
+		"SETBIT s 1 1", "SETBIT s x 1", "SETBIT s 1 2", "SETBIT l 1 1", "SETBIT s 600000000 1", "GETBIT s 1", "BITCOUNT s", "BITPOS s 1",
+		"BITOP AND none none", "BITOP NOT x s s", "BITOP AND x l", "BITFIELD s GET u8 0", "BITFIELD s INCRBY u8 0 0", "BITFIELD s SET u64 0 1",
 	} {
 		d := newTestDB(t)
 		d.do("SET", "s", "text")
 		d.do("SET", "n", "1")
 		d.do("HSET", "h", "f", "text")
+		d.do("RPUSH", "l", "a", "b")
+		d.do("SADD", "m", "a", "b")
+		d.do("ZADD", "z", "1", "a", "2", "b")
 		reply := d.do(words(call)...)
 		if d.wrote != 0 {
 			t.Errorf("%s replied %s and wrote %d times", call, reply, d.wrote)

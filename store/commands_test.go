@@ -174,6 +174,13 @@ func TestKeysOf(t *testing.T) {
 		{"rename a b", "a b"},
 		{"object encoding k", "k"},
 		{"dbsize", ""},
+		{"blpop a b 0", "a b"},
+		{"blmpop 0 2 a b left", "a b"},
+		{"zunionstore d 2 a b weights 1 2", "d a b"},
+		{"bitop and d a b", "d a b"},
+		{"sort k", "k"},
+		{"sort k by x get store limit 0 store store d store e", "k e"},
+		{"sort_ro k by x", "k"},
 	} {
 		var args [][]byte
 		for _, w := range strings.Fields(tc.call) {
@@ -188,6 +195,9 @@ func TestKeysOf(t *testing.T) {
 		if !ok || strings.Join(got, " ") != tc.want {
 			t.Errorf("%s: got %q", tc.call, got)
 		}
+	}
+	if _, ok := table.Lookup([]byte("zinter")).KeysOf([][]byte{nil, []byte("2"), []byte("a")}); ok {
+		t.Error("keys found beyond the arguments")
 	}
 	if _, ok := table.Lookup([]byte("rename")).KeysOf([][]byte{nil, []byte("a")}); ok {
 		t.Error("keys found beyond the arguments")

@@ -149,6 +149,8 @@ func render(r Reply) string {
 		return ":" + strconv.FormatInt(r.Int, 10)
 	case Bulk:
 		return strconv.Quote(r.Str)
+	case Double:
+		return "," + FormatFloat(r.Float())
 	}
 	parts := make([]string, len(r.Elems))
 	for i, e := range r.Elems {
@@ -160,6 +162,8 @@ func render(r Reply) string {
 		return "[" + list + "]"
 	case Map:
 		return "{" + list + "}"
+	case Set:
+		return "~[" + list + "]"
 	}
 	return fmt.Sprintf("kind %d", r.Kind)
 }
@@ -190,16 +194,34 @@ func dump(txn *Txn) string {
 
 // valueText is type, value and deadline of an entry.
 func valueText(e *Entry) string {
-	if e.typ == TypeString {
+	var elems []string
+	switch v := e.elems.(type) {
+	case nil:
 		return fmt.Sprintf("%q until %d", e.str, e.deadline)
+	case *Hash:
+		v.Each(func(f Field) bool {
+			elems = append(elems, fmt.Sprintf("%q=%q", f.Name, f.Value))
+			return true
+		})
+		sort.Strings(elems)
+	case *Deque:
+		v.Each(0, func(value string) bool {
+			elems = append(elems, strconv.Quote(value))
+			return true
+		})
+	case *MemberSet:
+		v.Each(func(name string) bool {
+			elems = append(elems, strconv.Quote(name))
+			return true
+		})
+		sort.Strings(elems)
+	case *SortedSet:
+		v.Each(0, func(m Scored) bool {
+			elems = append(elems, fmt.Sprintf("%q:%s", m.Member, FormatFloat(m.Score)))
+			return true
+		})
 	}
-	var fields []string
-	e.Fields().Each(func(f Field) bool {
-		fields = append(fields, fmt.Sprintf("%q=%q", f.Name, f.Value))
-		return true
-	})
-	sort.Strings(fields)
-	return fmt.Sprintf("%v until %d", fields, e.deadline)
+	return fmt.Sprintf("%s %v until %d", e.typ, elems, e.deadline)
 }
 
 // encode returns the bytes of a snapshot of the present state.

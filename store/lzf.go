@@ -10,8 +10,7 @@ package store
 //	+----------+---------------------------------------------------------+
 //
 // The compressor looks for matches as Redis's does, so that the results are
-// equal to the byte: a table tells for the hash of three bytes where it was
-// last seen.
+// equal to the byte.
 const (
 	lzfHashBits   = 16
 	lzfMaxOffset  = 1 << 13
@@ -83,12 +82,16 @@ func lzfMatch(ref, in []byte) int {
 	return length
 }
 
-// lzfCompress compresses in, if that saves at least four bytes.
-func lzfCompress(in []byte) ([]byte, bool) {
+// lzfTable tells for the hash of three bytes where they were last seen.
+type lzfTable [1 << lzfHashBits]int32
+
+// lzfCompress compresses in, if that saves at least four bytes. The table may
+// be used again.
+func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
+	*table = lzfTable{}
 	limit := len(in) - 4
 	w := lzfWriter{out: make([]byte, 0, len(in)+8)}
 	w.beginRun()
-	table := make([]int32, 1<<lzfHashBits)
 	i := 0
 	for i < len(in)-2 {
 		slot := &table[lzfHash(in[i:])]

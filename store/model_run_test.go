@@ -66,6 +66,9 @@ func (g generator) hset() []string {
 }
 
 func (g generator) command() []string {
+	if g.IntN(2) == 0 {
+		return g.elems()
+	}
 	switch g.IntN(32) {
 	case 0, 1, 2, 3, 4, 5:
 		return g.set()
@@ -173,7 +176,9 @@ func expiredOnly(txn *Txn, n int) bool {
 func opsOf(b []byte) (ops []op) {
 	shapes := map[op]string{
 		opDB: "i", opSet: "ssi", opDelete: "s", opExpire: "s", opDeadline: "si", opHashSet: "sss",
-		opHashDelete: "ss", opPublish: "iss", opSwap: "ii", opMove: "iss", opCopy: "iss", opScriptLoad: "ssi",
+		opHashDelete: "ss", opPublish: "iss", opSwap: "ii", opMove: "iss", opCopy: "iss", opScriptLoad: "ssi", opPatch: "sis",
+		opPushHead: "ss", opPushTail: "ss", opListSet: "sis", opListInsert: "sis", opListRemove: "sii",
+		opSetAdd: "ss", opSetRemove: "ss", opScoreSet: "ssi", opScoreRemove: "ss", opScoreSetLarge: "ssi",
 	}
 	d := decoder{b: b}
 	for len(d.b) > 0 {
@@ -291,12 +296,14 @@ func checkBatch(t *testing.T, d *testDB, txn *Txn, m *model, replica *Store) {
 	checkIndexes(t, d.s)
 }
 
-// checkIndexes compares the order of deadlines with the keys.
+// checkIndexes compares the order of deadlines with the keys, and the two
+// trees of large sorted sets with each other.
 func checkIndexes(t *testing.T, s *Store) {
 	t.Helper()
 	for db, ks := range s.dbs {
 		n := 0
 		ks.keys.Scan(func(e slot) bool {
+			checkScores(t, e.Scores())
 			if e.deadline != 0 {
 				n++
 				if _, ok := ks.deadlines.Get(expiry{e.deadline, e.key}); !ok {
@@ -309,4 +316,20 @@ func checkIndexes(t *testing.T, s *Store) {
 			t.Fatalf("database %d: %d deadlines indexed, %d set", db, ks.deadlines.Len(), n)
 		}
 	}
+}
+
+func checkScores(t *testing.T, z *SortedSet) {
+	t.Helper()
+	if z == nil || z.Compact() {
+		return
+	}
+	if z.byName.Len() != z.byScore.Len() {
+		t.Fatalf("%d members by name, %d by score", z.byName.Len(), z.byScore.Len())
+	}
+	z.Each(0, func(m Scored) bool {
+		if score, ok := z.Score(m.Member); !ok || score != m.Score {
+			t.Fatalf("%q: score %v by name, %v by score", m.Member, score, m.Score)
+		}
+		return true
+	})
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -19,16 +20,74 @@ type model struct {
 
 type modelValue struct {
 	str      string
-	hash     map[string]string // nil: a string
+	hash     map[string]string
+	list     []string
+	set      map[string]bool
+	scores   map[string]float64 // all four nil: a string
 	deadline int64
 }
 
 func (v *modelValue) clone() *modelValue {
 	c := *v
-	if v.hash != nil {
-		c.hash = maps.Clone(v.hash)
-	}
+	c.hash, c.set, c.scores, c.list = maps.Clone(v.hash), maps.Clone(v.set), maps.Clone(v.scores), slices.Clone(v.list)
 	return &c
+}
+
+func (v *modelValue) typ() Type {
+	switch {
+	case v.hash != nil:
+		return TypeHash
+	case v.list != nil:
+		return TypeList
+	case v.set != nil:
+		return TypeSet
+	case v.scores != nil:
+		return TypeSortedSet
+	}
+	return TypeString
+}
+
+// text is valueText of the model.
+func (v *modelValue) text() string {
+	var elems []string
+	switch v.typ() {
+	case TypeString:
+		return fmt.Sprintf("%q until %d", v.str, v.deadline)
+	case TypeHash:
+		for f, x := range v.hash {
+			elems = append(elems, fmt.Sprintf("%q=%q", f, x))
+		}
+		sort.Strings(elems)
+	case TypeList:
+		for _, x := range v.list {
+			elems = append(elems, strconv.Quote(x))
+		}
+	case TypeSet:
+		elems = quoted(v.set)
+	case TypeSortedSet:
+		for _, m := range v.sorted() {
+			elems = append(elems, fmt.Sprintf("%q:%s", m.Member, FormatFloat(m.Score)))
+		}
+	}
+	return fmt.Sprintf("%s %v until %d", v.typ(), elems, v.deadline)
+}
+
+// quoted lists the keys of a map.
+func quoted(m map[string]bool) (list []string) {
+	for x := range m {
+		list = append(list, strconv.Quote(x))
+	}
+	sort.Strings(list)
+	return list
+}
+
+// sorted lists the members of a sorted set in its order.
+func (v *modelValue) sorted() (list []Scored) {
+	for name, score := range v.scores {
+		list = append(list, Scored{name, score})
+	}
+	sort.Slice(list, func(i, j int) bool { return scoredLess(list[i], list[j]) })
+	return list
 }
 
 func newModel() *model {
@@ -63,16 +122,7 @@ func (m *model) dump() string {
 	var lines []string
 	for i, db := range m.dbs {
 		for k, v := range db {
-			value := strconv.Quote(v.str)
-			if v.hash != nil {
-				var fields []string
-				for f, x := range v.hash {
-					fields = append(fields, fmt.Sprintf("%q=%q", f, x))
-				}
-				sort.Strings(fields)
-				value = fmt.Sprint(fields)
-			}
-			lines = append(lines, fmt.Sprintf("%d %q %s until %d", i, k, value, v.deadline))
+			lines = append(lines, fmt.Sprintf("%d %q %s", i, k, v.text()))
 		}
 	}
 	sort.Strings(lines)
@@ -137,8 +187,21 @@ func (m *model) run(args ...string) string {
 	case "pexpire", "pttl", "persist":
 		return m.expiry(v, args)
 	}
-	if strings.HasPrefix(args[0], "h") {
+	switch {
+	case strings.HasPrefix(args[0], "h"):
 		return m.hash(v, args)
+	case modelLists[args[0]] != nil:
+		return m.elems(v, TypeList, args, modelLists[args[0]])
+	case modelSets[args[0]] != nil:
+		return m.elems(v, TypeSet, args, modelSets[args[0]])
+	case modelSortedSets[args[0]] != nil:
+		return m.elems(v, TypeSortedSet, args, modelSortedSets[args[0]])
+	case strings.HasSuffix(args[0], "store"):
+		return m.store(args)
+	case args[0] == "lmove":
+		return m.lmove(v, args)
+	case args[0] == "smove":
+		return m.smove(v, args)
 	}
 	return m.str(v, args)
 }
@@ -244,7 +307,7 @@ func (m *model) str(v *modelValue, args []string) string {
 	if args[0] == "set" {
 		return m.set(v, args)
 	}
-	if v != nil && v.hash != nil {
+	if v != nil && v.typ() != TypeString {
 		return modelWrongType
 	}
 	old := "nil"
@@ -314,7 +377,7 @@ func (m *model) set(v *modelValue, args []string) string {
 		case "xx":
 			ok = v != nil
 		case "get":
-			if v != nil && v.hash != nil {
+			if v != nil && v.typ() != TypeString {
 				return modelWrongType
 			}
 			reply = "nil"

@@ -53,7 +53,10 @@ var crcTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTable, b) }
 
 // rdbWriter builds a serialized value.
-type rdbWriter struct{ b []byte }
+type rdbWriter struct {
+	b     []byte
+	table *lzfTable // made when it is first needed
+}
 
 func (w *rdbWriter) length(n int) {
 	switch {
@@ -81,7 +84,10 @@ func (w *rdbWriter) string(s string) {
 		return
 	}
 	if len(s) >= rdbCompressFrom {
-		if packed, ok := lzfCompress(stringBytes(s)); ok {
+		if w.table == nil {
+			w.table = new(lzfTable)
+		}
+		if packed, ok := lzfCompress(stringBytes(s), w.table); ok {
 			w.b = append(w.b, rdbEncodedLZF)
 			w.length(len(packed))
 			w.length(len(s))

@@ -4,6 +4,8 @@ package store
 type Savepoint struct {
 	writes  WriteSet
 	journal int
+	ready   int
+	swapped bool
 }
 
 // Savepoint marks the present state. Until it is released or rolled back, the
@@ -11,7 +13,7 @@ type Savepoint struct {
 func (t *Txn) Savepoint() Savepoint {
 	t.generation++
 	t.saved++
-	return Savepoint{writes: t.ws, journal: len(t.journal)}
+	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped}
 }
 
 // Release forgets a savepoint and keeps what was written since.
@@ -33,6 +35,7 @@ func (t *Txn) Rollback(sp Savepoint) {
 	// Appending after the savepoint may have moved the buffer, but never
 	// changes what stands before its length.
 	t.ws = WriteSet{buf: t.ws.buf[:len(sp.writes.buf)], db: sp.writes.db, n: sp.writes.n}
+	t.ready, t.swapped = t.ready[:min(sp.ready, len(t.ready))], sp.swapped
 	t.Release(sp)
 }
 

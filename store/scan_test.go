@@ -59,8 +59,10 @@ func TestScanUnderChange(t *testing.T) {
 		d.do("SET", fmt.Sprint("stays", i), "v")
 		d.do("SET", fmt.Sprint("goes", i), "v")
 		d.do("HSET", "h", fmt.Sprint("stays", i), "v", fmt.Sprint("goes", i), "v")
+		d.do("SADD", "s", fmt.Sprint("stays", i), fmt.Sprint("goes", i))
+		d.do("ZADD", "z", "1", fmt.Sprint("stays", i), "2", fmt.Sprint("goes", i))
 	}
-	for _, call := range [][]string{{"SCAN", "0"}, {"HSCAN", "h", "0"}} {
+	for _, call := range [][]string{{"SCAN", "0"}, {"HSCAN", "h", "0"}, {"SSCAN", "s", "0"}, {"ZSCAN", "z", "0"}} {
 		i := 0
 		txn := d.begin()
 		seen := scanAll(t, d, txn, call, len(call)-1, func() {
@@ -69,6 +71,10 @@ func TestScanUnderChange(t *testing.T) {
 			d.run(txn, "SET", fmt.Sprint("comes", i), "v")
 			d.run(txn, "HDEL", "h", key)
 			d.run(txn, "HSET", "h", fmt.Sprint("comes", i), "v")
+			d.run(txn, "SREM", "s", key)
+			d.run(txn, "SADD", "s", fmt.Sprint("comes", i))
+			d.run(txn, "ZREM", "z", key)
+			d.run(txn, "ZADD", "z", "3", fmt.Sprint("comes", i), "9", fmt.Sprint("stays", i))
 			i++
 		})
 		for i := range 300 {

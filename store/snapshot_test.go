@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -35,6 +36,7 @@ func golden(t *testing.T, name string, b []byte) {
 func everyWrite(txn *Txn) {
 	txn.SetString(0, []byte("lock"), "owner", 1_030_000)
 	txn.SetString(0, []byte("plain"), "value", 0)
+	txn.Patch(0, []byte("plain"), 7, "!")
 	txn.SetDeadline(0, []byte("plain"), 2_000_000)
 	txn.HashSet(0, []byte("hash"), "uuid:1", "1")
 	txn.HashSet(0, []byte("hash"), "uuid:2", "2")
@@ -70,7 +72,7 @@ func TestGoldenBytes(t *testing.T) {
 	for _, o := range opsOf(txn.Writes().Bytes()) {
 		seen[o] = true
 	}
-	for o := opDB; o <= opScriptFlush; o++ {
+	for o := opDB; o < opPushHead; o++ {
 		if !seen[o] {
 			t.Errorf("no write has operation %d", o)
 		}
@@ -88,6 +90,56 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
+// everyElementWrite uses each primitive write of lists, sets and sorted sets.
+func everyElementWrite(txn *Txn) {
+	list, set, scores := []byte("list"), []byte("set"), []byte("scores")
+	txn.PushTail(0, list, "b")
+	txn.PushTail(0, list, "c")
+	txn.PushHead(0, list, "a")
+	txn.ListInsert(0, list, 1, "between")
+	txn.ListSet(0, list, 3, "last")
+	txn.ListRemove(0, list, 2, 1)
+	txn.SetAdd(0, set, "10")
+	txn.SetAdd(0, set, "-3")
+	txn.SetAdd(0, []byte("words"), "word")
+	txn.SetAdd(0, []byte("words"), "10")
+	txn.SetAdd(0, set, "4")
+	txn.SetRemove(0, set, "4")
+	txn.ScoreSet(0, scores, "m", 1700000300000)
+	txn.ScoreSet(0, scores, "n", -0.5)
+	txn.ScoreSet(0, scores, "gone", 1)
+	txn.ScoreRemove(0, scores, "gone")
+	txn.ScoreSetLarge(0, []byte("large"), "zero", math.Copysign(0, -1))
+	txn.ScoreSet(0, []byte("large"), "inf", math.Inf(1))
+}
+
+// TestGoldenElements has a file of its own, so that the bytes of the older
+// writes stay as they were recorded.
+func TestGoldenElements(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	everyElementWrite(txn)
+	seen := map[op]bool{}
+	for _, o := range opsOf(txn.Writes().Bytes()) {
+		seen[o] = true
+	}
+	for o := opPushHead; o <= opScoreSetLarge; o++ {
+		if !seen[o] {
+			t.Errorf("no write has operation %d", o)
+		}
+	}
+	golden(t, "writeset-elements.golden", txn.Writes().Bytes())
+	d.apply(txn)
+	golden(t, "snapshot-elements.golden", encode(t, d.s))
+	d.script(`
+		LRANGE list 0 -1 => ["a" "between" "last"]
+		SMEMBERS set => ~["-3" "10"]
+		OBJECT ENCODING words => "hashtable"
+		ZRANGE scores 0 -1 WITHSCORES => ["n" ,-0.5 "m" ,1700000300000]
+		ZRANGE large 0 -1 WITHSCORES => ["zero" ,-0 "inf" ,inf]
+	`)
+}
+
 type recorder struct{ messages []string }
 
 func (r *recorder) Publish(kind PublishKind, channel, message string) {
@@ -98,10 +150,15 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
 	everyWrite(txn)
+	everyElementWrite(txn)
 	d.apply(txn)
-	for i := range 500 {
+	for i := range 600 {
 		d.do("SET", fmt.Sprint("key", i), fmt.Sprint(i), "PX", "1000")
 		d.do("HSET", "wide", fmt.Sprint("field", i), "1")
+		d.do("LPUSH", "queue", fmt.Sprint(i))
+		d.do("SADD", "ints", fmt.Sprint(i))
+		d.do("SADD", "members", fmt.Sprint("m", i))
+		d.do("ZADD", "scores", fmt.Sprint(i%50), fmt.Sprint("m", i))
 	}
 	want := encode(t, d.s)
 	restored, err := Restore(bytes.NewReader(want))
@@ -126,11 +183,16 @@ func TestSnapshotRoundTrip(t *testing.T) {
 // detector this is a test of the sharing, too).
 func TestSnapshotIsFrozen(t *testing.T) {
 	d := newTestDB(t)
-	for i := range 300 {
+	for i := range 600 {
 		d.do("SET", fmt.Sprint("key", i), "old")
 		d.do("HSET", "wide", fmt.Sprint("field", i), "old")
+		d.do("RPUSH", "queue", fmt.Sprint("old", i))
+		d.do("SADD", "members", fmt.Sprint("old", i))
+		d.do("ZADD", "scores", fmt.Sprint(i), fmt.Sprint("old", i))
 	}
 	d.do("HSET", "narrow", "field", "old")
+	d.do("SADD", "ints", "1", "2", "3")
+	d.do("ZADD", "few", "1", "old")
 	want := encode(t, d.s)
 	snap := d.s.Snapshot()
 	got := make(chan []byte)
@@ -145,6 +207,14 @@ func TestSnapshotIsFrozen(t *testing.T) {
 		d.do("SET", fmt.Sprint("key", i), "new", "PX", "1000")
 		d.do("HSET", "wide", fmt.Sprint("field", i), "new")
 		d.do("HSET", "narrow", "field", "new")
+		d.do("LPOP", "queue")
+		d.do("RPUSH", "queue", "new")
+		d.do("LSET", "queue", "100", "new")
+		d.do("SREM", "members", fmt.Sprint("old", i))
+		d.do("SADD", "members", fmt.Sprint("new", i))
+		d.do("ZINCRBY", "scores", "1000", fmt.Sprint("old", i))
+		d.do("SADD", "ints", fmt.Sprint(i))
+		d.do("ZINCRBY", "few", "1", "old")
 		d.do("DEL", fmt.Sprint("key", i+150))
 	}
 	d.do("SWAPDB", "0", "1")
@@ -163,6 +233,17 @@ func TestApplyRefuses(t *testing.T) {
 		"a swap beyond":        {byte(opSwap), 0, 77},
 		"an endless number":    {byte(opDelete), 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255},
 		"a field of a string":  {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'},
+		"a push onto a string": {byte(opSet), 1, 'k', 1, 'v', 0, byte(opPushHead), 1, 'k', 1, 'x'},
+		"a set of no list":     {byte(opListSet), 1, 'k', 0, 1, 'x'},
+		"a set beyond":         {byte(opPushTail), 1, 'k', 1, 'x', byte(opListSet), 1, 'k', 1, 1, 'y'},
+		"an insertion beyond":  {byte(opPushTail), 1, 'k', 1, 'x', byte(opListInsert), 1, 'k', 2, 1, 'y'},
+		"a removal beyond":     {byte(opPushTail), 1, 'k', 1, 'x', byte(opListRemove), 1, 'k', 0, 2},
+		"a removal of -1":      {byte(opPushTail), 1, 'k', 1, 'x', byte(opListRemove), 1, 'k', 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		"a member of a list":   {byte(opPushTail), 1, 'k', 1, 'x', byte(opSetAdd), 1, 'k', 1, 'y'},
+		"no member of a list":  {byte(opPushTail), 1, 'k', 1, 'x', byte(opSetRemove), 1, 'k', 1, 'y'},
+		"a score of a list":    {byte(opPushTail), 1, 'k', 1, 'x', byte(opScoreSet), 1, 'k', 1, 'y', 0},
+		"no score of a list":   {byte(opPushTail), 1, 'k', 1, 'x', byte(opScoreRemove), 1, 'k', 1, 'y'},
+		"a score of NaN":       {byte(opScoreSet), 1, 'k', 1, 'y', 128, 128, 128, 128, 128, 128, 128, 252, 127},
 		"no field of a string": {byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashDelete), 1, 'k', 1, 'f'},
 	} {
 		if err := New().Apply(b, 1, nil); !errors.Is(err, ErrCorrupt) {
@@ -172,9 +253,11 @@ func TestApplyRefuses(t *testing.T) {
 }
 
 func FuzzApply(f *testing.F) {
-	txn := New().Begin(Time{Lease: 1}, 1, Env{})
-	everyWrite(txn)
-	f.Add(txn.Writes().Bytes())
+	for _, writes := range []func(*Txn){everyWrite, everyElementWrite} {
+		txn := New().Begin(Time{Lease: 1}, 1, Env{})
+		writes(txn)
+		f.Add(txn.Writes().Bytes())
+	}
 	f.Add([]byte{byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		one, two := New(), New()
@@ -203,10 +286,12 @@ func FuzzApply(f *testing.F) {
 
 func FuzzRestore(f *testing.F) {
 	d := newTestDB(f)
-	txn := d.begin()
-	everyWrite(txn)
-	d.apply(txn)
-	f.Add(encode(f, d.s))
+	for _, writes := range []func(*Txn){everyWrite, everyElementWrite} {
+		txn := d.begin()
+		writes(txn)
+		d.apply(txn)
+		f.Add(encode(f, d.s))
+	}
 	f.Add([]byte{recString, 255, 255, 255, 255, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Restore(bytes.NewReader(b))

@@ -91,6 +91,14 @@ const covered = `
 	rename renamenx copy keys scan randomkey dbsize flushdb flushall
 	object|encoding object|refcount object|idletime object|freq
 	hset hmset hsetnx hget hmget hgetall hkeys hvals hlen hstrlen hexists hdel hincrby hincrbyfloat hscan hrandfield
+	lpush lpushx rpush rpushx lpop rpop llen lindex lset linsert lrange ltrim lrem lpos lmove rpoplpush lmpop
+	blpop brpop blmove brpoplpush blmpop
+	sadd srem sismember smismember smembers scard spop srandmember smove sinter sintercard sinterstore sunion sunionstore
+	sdiff sdiffstore sscan
+	zadd zrem zscore zmscore zincrby zcard zcount zlexcount zrank zrevrank zrange zrangestore zrangebyscore zrevrange
+	zrevrangebyscore zrangebylex zrevrangebylex zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zmpop
+	bzpopmin bzpopmax bzmpop zrandmember zinter zinterstore zintercard zunion zunionstore zdiff zdiffstore zscan
+	sort sort_ro dump restore setbit getbit bitcount bitpos bitop bitfield bitfield_ro
 	eval evalsha eval_ro evalsha_ro script|load script|exists script|flush script|kill
 	subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish
 	pubsub|channels pubsub|numsub pubsub|numpat pubsub|shardchannels pubsub|shardnumsub`

@@ -45,8 +45,12 @@ func (p *player) variable(name string) (string, error) {
 		}
 		switch kind {
 		case "id":
+			if w.id != "" {
+				return w.id, nil
+			}
 			v, err := w.ask("CLIENT", "ID")
-			return v.Text, err
+			w.id = v.Text
+			return w.id, err
 		case "addr":
 			return w.conn.LocalAddr().String(), nil
 		case "laddr":

@@ -19,6 +19,7 @@ type wire struct {
 	conn   net.Conn
 	r      *bufio.Reader
 	closed bool
+	id     string // client id, once it was asked for: a client that is blocked cannot be asked
 }
 
 func newWire(conn net.Conn) *wire { return &wire{conn: conn, r: bufio.NewReader(conn)} }
