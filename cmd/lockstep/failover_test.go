@@ -86,9 +86,11 @@ func TestLeaderKilled(t *testing.T) {
 func grantAfterKill(t *testing.T, survivors []*nodes.Node, key string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	for {
+	for attempt := 0; ; attempt++ {
 		for _, n := range survivors {
-			got, err := n.Do("SET", key, "me", "NX", "PX", "60000")
+			// A new lock each time: an attempt whose outcome was reported as
+			// unknown may have taken the one before.
+			got, err := n.Do("SET", fmt.Sprint(key, attempt, n.ID), "me", "NX", "PX", "60000")
 			if got == "OK" {
 				took := time.Since(start)
 				if took > grantLimit {
