@@ -83,21 +83,18 @@ func cmdSetBit(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	mask := byte(0x80 >> (offset & 7))
-	old := Flag(s.b[offset>>3]&mask != 0)
-	if old.Int != bit {
-		s.b[offset>>3] ^= mask
-		s.changed = true
+	old := bitAt(bytesToString(s.b), offset)
+	if int64(old) != bit {
+		s.b[offset>>3] ^= 0x80 >> (offset & 7)
 	}
 	c.writeString(s)
-	return old
+	return Int(int64(old))
 }
 
 // bitString is a string that is being changed.
 type bitString struct {
-	b        []byte
-	deadline int64
-	changed  bool
+	old string
+	b   []byte
 }
 
 // growString returns a copy of the string at Args[1], long enough to have the
@@ -107,27 +104,38 @@ func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 	if !ok {
 		return nil, &wrongType
 	}
-	old := ""
 	s = &bitString{}
 	if e != nil {
-		old, s.deadline = e.str, e.deadline
+		s.old = e.str
 	}
 	length := int(offset>>3) + 1
-	if length > len(old) {
+	if length > len(s.old) {
 		if fault := checkLength(0, int64(length)); fault != nil {
 			return nil, fault
 		}
-		s.changed = true
 	}
-	s.b = make([]byte, max(length, len(old)))
-	copy(s.b, old)
+	s.b = make([]byte, max(length, len(s.old)))
+	copy(s.b, s.old)
 	return s, nil
 }
 
-// writeString writes the string at Args[1] if it has changed.
+// writeString writes what has changed of the string at Args[1].
 func (c *Ctx) writeString(s *bitString) {
-	if s.changed {
-		c.SetString(c.DB, c.Args[1], bytesToString(s.b), s.deadline)
+	from, to := 0, len(s.b)
+	for from < len(s.old) && s.b[from] == s.old[from] {
+		from++
+	}
+	if len(s.b) > len(s.old) {
+		for from >= len(s.old) && from < to-1 && s.b[from] == 0 {
+			from++ // a gap is filled with zeros
+		}
+	} else {
+		for to > from && s.b[to-1] == s.old[to-1] {
+			to--
+		}
+	}
+	if from < to {
+		c.Patch(c.DB, c.Args[1], int64(from), bytesToString(s.b[from:to]))
 	}
 }
 

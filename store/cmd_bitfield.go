@@ -187,7 +187,6 @@ func (op *bitOp) save(s *bitString, value int64) {
 		set := value>>(op.width-1-i)&1 != 0
 		if s.b[at>>3]&mask != 0 != set {
 			s.b[at>>3] ^= mask
-			s.changed = true
 		}
 	}
 }
