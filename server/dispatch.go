@@ -129,7 +129,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	}
 	// Does a script keep everyone waiting?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
-		return cmd, errBusy
+		return cmd, s.srv.backend.BusyError()
 	}
 	return cmd, ""
 }
