@@ -195,6 +195,7 @@ func (n *Node) Status() Status {
 	n.cons.Facts(&s)
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
+		s.Libraries, s.Functions = st.Libraries()
 		for db := range s.Keys {
 			s.Keys[db], s.Deadlines[db] = st.Keys(db)
 		}

@@ -81,15 +81,11 @@ func (e *Engine) RunningFunction() store.Reply {
 }
 
 func functionStats(libs []*store.Library, running store.Reply) store.Reply {
-	functions := 0
-	for _, lib := range libs {
-		functions += len(lib.Functions)
-	}
 	return store.MapOf(
 		store.Str("running_script"), running,
 		store.Str("engines"), store.MapOf(store.Str(libraryEngine), store.MapOf(
 			store.Str("libraries_count"), store.Int(int64(len(libs))),
-			store.Str("functions_count"), store.Int(int64(functions)),
+			store.Str("functions_count"), store.Int(int64(store.CountFunctions(libs))),
 		)),
 	)
 }

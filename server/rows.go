@@ -122,6 +122,8 @@ func (s *session) status() cluster.Status {
 	for db := range st.Keys {
 		st.Keys[db] = s.script.Size(db)
 	}
+	libs := s.script.Libraries()
+	st.Libraries, st.Functions = len(libs), store.CountFunctions(libs)
 	return st
 }
 

@@ -109,6 +109,19 @@ func (s *librarySet) with(lib *Library) *librarySet {
 	return next
 }
 
+// Libraries returns the numbers of function libraries and of functions.
+func (s *Store) Libraries() (libraries, functions int) {
+	return len(s.libs.libs), CountFunctions(s.libs.libs)
+}
+
+// CountFunctions returns how many functions there are in libraries.
+func CountFunctions(libs []*Library) (n int) {
+	for _, lib := range libs {
+		n += len(lib.Functions)
+	}
+	return n
+}
+
 // Libraries returns the function libraries, by name. The list must not be
 // changed.
 func (t *Txn) Libraries() []*Library { return t.libraries().libs }
