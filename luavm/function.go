@@ -3,6 +3,7 @@ package luavm
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"lockstep/store"
 )
@@ -207,15 +208,28 @@ func (e *Engine) readDump(dump string) (*restored, store.Error) {
 		return nil, err
 	}
 	s := &restored{}
+	start, limit := e.now(), time.Duration(e.timeLimit.Load())
 	for {
 		code, more, err := r.Next()
 		if err != "" || !more {
 			return s, err
 		}
+		// Each library has its time; all of them together must not take for ever.
+		if limit > 0 && e.now()-start > limit {
+			return nil, errRegister("ERR " + msgLoad)
+		}
 		if _, err := s.load(e, code, func(string) bool { return false }); err != "" {
 			return nil, err
 		}
 	}
+}
+
+// now is the clock of the options, if there is one.
+func (e *Engine) now() time.Duration {
+	if e.opts.Now == nil {
+		return 0
+	}
+	return e.opts.Now()
 }
 
 // join checks that the libraries can stand beside those of c.

@@ -262,6 +262,26 @@ func FuzzLibrary(f *testing.F) {
 	})
 }
 
+// However many libraries are restored, they end at the time limit of scripts.
+func TestRestoreTimeLimit(t *testing.T) {
+	var body []byte
+	for i := range 40 {
+		code := fmt.Sprintf("#!lua name=l%02d\nfor i = 1, 10000 do end redis.register_function('f%d', redis.log)", i, i)
+		body = append(append(body, 0xf5, 0x40|byte(len(code)>>8), byte(len(code))), code...)
+	}
+	w := newWorld(t, Options{Now: tick(), TimeLimit: 200 * time.Millisecond})
+	if r := w.do(2, "function", "restore", seal(body)); r.Str != "ERR Error registering functions: ERR "+msgLoad {
+		t.Error(r)
+	}
+	if n := w.txn.Writes().Len(); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	w.e.SetTimeLimit(time.Hour)
+	if r := w.do(2, "function", "restore", seal(body)); r.Str != "OK" {
+		t.Error(r)
+	}
+}
+
 // seal puts version and checksum behind a payload.
 func seal(body []byte) string {
 	b := append(bytes.Clone(body), 10, 0)
