@@ -193,6 +193,61 @@ func TestKillFunction(t *testing.T) {
 	}
 }
 
+// What others may ask at any time they may ask from other goroutines (-race).
+func TestAskedWhileRunning(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.mustLoad(t, counterLibrary)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if r := w.e.RunningFunction(); r.Kind != store.Null && r.Elems[1].Elems[1].Str != "count" {
+				t.Errorf("%v runs", r)
+			}
+			if e := w.e.BusyError(); e != store.ErrBusyFunction && e != store.ErrBusyScript {
+				t.Error(e)
+			}
+		}
+	}()
+	for i := range int64(2000) {
+		if r := w.do(2, "fcall", "count", "0", "an argument"); r.Int != i+1 {
+			t.Fatal(r)
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
+// A function that has written is not killed.
+func TestKillFunctionThatWrote(t *testing.T) {
+	var w *world
+	var kills []string
+	w = newWorld(t, Options{TimeLimit: time.Second, Now: func() time.Duration {
+		if now := time.Duration(len(kills)) * 100 * time.Millisecond; w == nil || !w.e.Running() {
+			return now
+		}
+		kills = append(kills, w.e.KillFunction().Str)
+		return time.Duration(len(kills)) * 100 * time.Millisecond
+	}})
+	w.mustLoad(t, counterLibrary)
+	if r := w.do(2, "fcall", "stopped", "1", "k"); !strings.Contains(r.Str, "time limit") {
+		t.Error(r)
+	}
+	if len(kills) < 10 {
+		t.Fatal(kills)
+	}
+	for _, got := range kills {
+		if got != string(errUnkillable) {
+			t.Error(got)
+		}
+	}
+}
+
 // What a library has loaded is bounded.
 func TestLoadedLibrariesAreBounded(t *testing.T) {
 	w := newWorld(t, Options{})

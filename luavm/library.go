@@ -20,13 +20,17 @@ type loadedLibrary struct {
 	fns map[string]*lua.LFunction // by the names they were registered with
 }
 
-// notInFunctions is what scripts find in the table redis and functions do not.
-var notInFunctions = [...]string{"breakpoint", "debug", "replicate_commands"}
+// notInFunctions are the globals of scripts that functions do not have,
+// notInTheirRedis what is missing in their table redis.
+var (
+	notInFunctions  = [...]string{"KEYS", "ARGV", "__redis__err__handler"}
+	notInTheirRedis = [...]string{"breakpoint", "debug", "replicate_commands"}
+)
 
-// whileLoading is what there is in that table besides register_function while
-// the code of a library runs.
+// whileLoading are the constants in that table while the code of a library
+// runs.
 var whileLoading = [...]string{
-	"log", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
+	"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
 }
 
 // openFunctions makes the globals of libraries: an empty table that looks up
@@ -36,12 +40,12 @@ func (e *Engine) openFunctions() {
 	L := e.L
 	e.libRun = L.CreateTable(0, 32)
 	e.globals.ForEach(func(name, v lua.LValue) { e.libRun.RawSet(name, v) })
-	for _, name := range [...]string{"KEYS", "ARGV"} {
+	for _, name := range notInFunctions {
 		e.libRun.RawSetString(name, lua.LNil)
 	}
 	scripts, api := e.lib("redis"), L.CreateTable(0, 32)
 	scripts.ForEach(func(name, v lua.LValue) { api.RawSet(name, v) })
-	for _, name := range notInFunctions {
+	for _, name := range notInTheirRedis {
 		api.RawSetString(name, lua.LNil)
 	}
 	api.Metatable = e.protect
@@ -51,6 +55,7 @@ func (e *Engine) openFunctions() {
 
 	loading := L.CreateTable(0, 8)
 	loading.RawSetString("register_function", e.function((*Engine).redisRegister))
+	loading.RawSetString("log", e.function((*Engine).redisLog))
 	for _, name := range whileLoading {
 		loading.RawSetString(name, scripts.RawGetString(name))
 	}
