@@ -106,10 +106,7 @@ func TestEndlessFunction(t *testing.T) {
 		}
 	}
 	for _, from := range []*nodes.Node{leader, follower} {
-		c := from.Dial()
-		if err := c.Send("FCALL", "spin", "0", "argument"); err != nil {
-			t.Fatal(err)
-		}
+		answer := spin(t, from)
 		waitBusy(t, leader)
 		waitBusy(t, follower)
 		for _, n := range []*nodes.Node{leader, follower} {
@@ -126,8 +123,39 @@ func TestEndlessFunction(t *testing.T) {
 		if got, err := from.Do("FUNCTION", "KILL"); got != "OK" {
 			t.Errorf("FUNCTION KILL: %v, %v", got, err)
 		}
-		if _, err := c.Receive(); !isError(err, "ERR Script killed by user") {
+		if err := <-answer; !isError(err, "ERR Script killed by user") {
 			t.Errorf("the caller got %v", err)
 		}
 	}
+}
+
+// spin calls the endless function until it keeps the server busy, and returns
+// where its answer will come. An election on a starved machine may end the first
+// attempt.
+func spin(t *testing.T, from *nodes.Node) <-chan error {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		c := from.Dial()
+		if err := c.Send("FCALL", "spin", "0", "argument"); err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan error, 1)
+		go func() {
+			_, err := c.Receive()
+			answer <- err
+		}()
+		for ended := false; !ended; {
+			if _, err := from.Do("GET", "k"); isError(err, "BUSY ") {
+				return answer
+			}
+			select {
+			case err := <-answer:
+				t.Logf("the function ended by itself: %v", err)
+				ended = true
+			default:
+			}
+		}
+	}
+	t.Fatalf("no -BUSY through %s\n%s", from.ID, from.Log())
+	return nil
 }
