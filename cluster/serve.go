@@ -53,7 +53,7 @@ func (n *Node) serveFrame(f frame, out *outbox) error {
 		}
 		n.serveSubmit(f.id, calls, out)
 	case frameKill:
-		reply := n.killHere()
+		reply := n.scriptsHere(scriptQuestion(f.body))
 		return out.send(frameResult, f.id, func(b []byte) []byte {
 			return appendReplies(b, []store.Reply{reply})
 		})

@@ -24,7 +24,8 @@ import (
 //
 //	kind 1  submit    n, n times (db, resp, argc, argc times str)
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
-//	kind 3  kill      no body; the result is SCRIPT KILL's reply
+//	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
+//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //

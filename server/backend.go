@@ -18,9 +18,16 @@ type Backend interface {
 	Flush()
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
+	// KillFunction ends the running function, as FUNCTION KILL.
+	KillFunction() store.Reply
+	// RunningFunction returns FUNCTION STATS's reply while a function runs, Nil
+	// if none does.
+	RunningFunction() store.Reply
 	// Busy reports whether a script has been running for longer than the busy
 	// threshold. It is asked before every command.
 	Busy() bool
+	// BusyError is what clients are told then.
+	BusyError() store.Error
 	// SetBusyThreshold changes that threshold.
 	SetBusyThreshold(d time.Duration)
 	// LeaderClient returns the leader's id and RESP address; empty if unknown.

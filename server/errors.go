@@ -21,7 +21,6 @@ const (
 	errNoSuchClient   store.Error = "ERR No such client"
 	errClientID       store.Error = "ERR client-id should be greater than 0"
 	errListID         store.Error = "ERR Invalid client ID"
-	errBusy           store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	errNoCluster      store.Error = "ERR This instance has cluster support disabled"
 	errDebugOff       store.Error = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
 	errNoConfigFile   store.Error = "ERR The server is running without a config file"

@@ -115,6 +115,13 @@ func (f *fakeBackend) KillScript() store.Reply {
 	return store.OK
 }
 
+func (f *fakeBackend) KillFunction() store.Reply {
+	f.kills.Add(1)
+	return store.OK
+}
+
+func (f *fakeBackend) RunningFunction() store.Reply     { return store.Nil }
+func (f *fakeBackend) BusyError() store.Error           { return store.ErrBusyScript }
 func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
 func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
 
