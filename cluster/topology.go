@@ -26,6 +26,8 @@ type Topology struct {
 	Nodes  []Sighting // the members of which the addresses are known, by id
 	// Members is how many members there are, known or not.
 	Members int
+	// DownAfter is how long a member may be silent before it counts as down.
+	DownAfter time.Duration
 	// Changed is closed when this topology is out of date.
 	Changed <-chan struct{}
 }
@@ -126,7 +128,7 @@ func (n *Node) renew(now time.Duration) {
 	}
 	var s Status
 	n.cons.Facts(&s)
-	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: s.Term, Members: len(d.heard) + 1}
+	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: s.Term, Members: len(d.heard) + 1, DownAfter: n.cfg.DownAfter}
 	own := n.facts()
 	t.Nodes = append(t.Nodes, Sighting{ID: own.id, Addresses: own.addrs, RunID: own.runID, Applied: own.applied, Up: true, Known: now})
 	for id, h := range d.heard {

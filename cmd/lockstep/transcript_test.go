@@ -67,7 +67,7 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- parts.server.Serve(parts.listener) }()
+	go func() { served <- parts.server.Serve(parts.listeners.plain) }()
 	stop := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -81,7 +81,7 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 			t.Error(err)
 		}
 	}
-	return &inProcess{t: t, addr: parts.listener.Addr().String(), clock: clock}, stop
+	return &inProcess{t: t, addr: parts.listeners.plain.Addr().String(), clock: clock}, stop
 }
 
 // notYet are the transcripts that are not played, and why.
