@@ -53,6 +53,16 @@ func (t *Topology) Node(id string) *Sighting {
 	return nil
 }
 
+// Up is how many members are up, as far as this node can see.
+func (t *Topology) Up() (n int) {
+	for i := range t.Nodes {
+		if t.Nodes[i].Up {
+			n++
+		}
+	}
+	return n
+}
+
 // Quorum is how many members are a majority.
 func (t *Topology) Quorum() int { return t.Members/2 + 1 }
 

@@ -219,7 +219,7 @@ func describeSentinel(w watched, n *cluster.Sighting) store.Reply {
 }
 
 func doCkQuorum(_ *session, w watched, _ [][]byte) store.Reply {
-	usable := w.up()
+	usable := w.Up()
 	if usable >= w.Quorum() {
 		return store.Status("OK " + strconv.Itoa(usable) + " usable Sentinels. Quorum and failover authorization can be reached")
 	}

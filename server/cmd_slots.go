@@ -87,7 +87,7 @@ func doClusterFixed(*session, [][]byte) store.Reply { return store.Err(errFixedC
 
 // doClusterNode is for changes to one node, which has to exist.
 func doClusterNode(s *session, args [][]byte) store.Reply {
-	if s.nodeNamed(args[2]) == nil {
+	if sh := s.shard(); sh.named(args[2]) == nil {
 		return store.Err(errUnknownNode(args[2]))
 	}
 	return store.Err(errFixedCluster)
@@ -175,29 +175,44 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 	return store.List(keys[:min(int64(len(keys)), count)]...)
 }
 
-// shard returns the nodes that speak Cluster, the one that leads, or led last,
-// first.
-func (s *session) shard() (t *cluster.Topology, nodes []cluster.Sighting) {
-	t = s.srv.backend.Topology()
-	for _, n := range t.Nodes {
-		if !s.endpointOf(n.Cluster).known() {
-			continue
-		}
-		if n.ID == t.Last {
-			nodes = slices.Insert(nodes, 0, n)
-		} else {
-			nodes = append(nodes, n)
-		}
-	}
-	return t, nodes
+// shard is the cluster as its clients are told: one shard, the node that owns
+// the slots first.
+type shard struct {
+	*cluster.Topology
+	owner string // its id
+	nodes []cluster.Sighting
 }
 
-// nodeNamed returns a node by its name in the cluster; nil if there is none.
-func (s *session) nodeNamed(name []byte) *cluster.Sighting {
-	_, nodes := s.shard()
-	for i := range nodes {
-		if nodeName(nodes[i].ID) == string(name) {
-			return &nodes[i]
+// shard finds the owner of the slots: who leads. While nobody does, or whoever
+// does cannot be reached, this node owns them itself. So clients that look for
+// a better node come here and find that their commands wait for the next
+// leader, instead of failing at a dead one.
+func (s *session) shard() shard {
+	t := s.srv.backend.Topology()
+	sh := shard{Topology: t, owner: t.Self}
+	if t.Leader != "" && s.clusterEndpoint(t.Node(t.Leader)).known() && s.srv.backend.Ready() {
+		sh.owner = t.Leader
+	}
+	for _, n := range t.Nodes {
+		if !s.clusterEndpoint(&n).known() {
+			continue
+		}
+		// One that leads and does not answer is seen here before Raft sees it.
+		n.Up = n.Up && (n.ID == sh.owner || n.ID != t.Leader)
+		if n.ID == sh.owner {
+			sh.nodes = slices.Insert(sh.nodes, 0, n)
+		} else {
+			sh.nodes = append(sh.nodes, n)
+		}
+	}
+	return sh
+}
+
+// named returns a node by its name in the cluster; nil if there is none.
+func (sh *shard) named(name []byte) *cluster.Sighting {
+	for i := range sh.nodes {
+		if nodeName(sh.nodes[i].ID) == string(name) {
+			return &sh.nodes[i]
 		}
 	}
 	return nil
@@ -205,31 +220,27 @@ func (s *session) nodeNamed(name []byte) *cluster.Sighting {
 
 // doClusterSlots leaves out replicas that are down, as Redis does.
 func doClusterSlots(s *session, _ [][]byte) store.Reply {
-	t, nodes := s.shard()
-	if len(nodes) == 0 || nodes[0].ID != t.Last {
-		return store.List() // nobody is known to have the slots
-	}
+	sh := s.shard()
 	r := store.List(store.Int(0), store.Int(slots-1))
-	for i := range nodes {
-		if i > 0 && !nodes[i].Up {
+	for i := range sh.nodes {
+		n := &sh.nodes[i]
+		if !n.Up {
 			continue
 		}
-		at := s.endpointOf(nodes[i].Cluster)
-		r.Elems = append(r.Elems, store.List(store.Str(at.host), store.Int(int64(at.port)), store.Str(nodeName(nodes[i].ID)), store.MapOf()))
+		at := s.endpointOf(n.Cluster)
+		r.Elems = append(r.Elems, store.List(store.Str(at.host), store.Int(int64(at.port)), store.Str(nodeName(n.ID)), store.MapOf()))
 	}
 	return store.List(r)
 }
 
 func doClusterShards(s *session, _ [][]byte) store.Reply {
-	t, nodes := s.shard()
-	owned := store.List()
+	sh := s.shard()
 	list := store.List()
-	for i := range nodes {
-		n := &nodes[i]
+	for i := range sh.nodes {
+		n := &sh.nodes[i]
 		role, health := "replica", "online"
-		if n.ID == t.Last {
+		if n.ID == sh.owner {
 			role = "master"
-			owned = store.List(store.Int(0), store.Int(slots-1))
 		}
 		if !n.Up {
 			health = "fail"
@@ -245,7 +256,7 @@ func doClusterShards(s *session, _ [][]byte) store.Reply {
 			store.Str("health"), store.Str(health))
 		list.Elems = append(list.Elems, store.MapOf(fields...))
 	}
-	return store.List(store.MapOf(store.Str("slots"), owned, store.Str("nodes"), list))
+	return store.List(store.MapOf(store.Str("slots"), store.List(store.Int(0), store.Int(slots-1)), store.Str("nodes"), list))
 }
 
 // busOffset is between a node's port and its cluster bus port in Redis. There
@@ -253,59 +264,58 @@ func doClusterShards(s *session, _ [][]byte) store.Reply {
 const busOffset = 10000
 
 // nodeLine describes a node as CLUSTER NODES does.
-func (s *session) nodeLine(t *cluster.Topology, n *cluster.Sighting) string {
+func (s *session) nodeLine(sh *shard, n *cluster.Sighting) string {
 	at := s.endpointOf(n.Cluster)
 	flags := ""
-	if n.ID == t.Self {
+	if n.ID == sh.Self {
 		flags = "myself,"
 	}
-	leader, served := "-", ""
-	if n.ID == t.Last {
+	owner, served := "-", ""
+	if n.ID == sh.owner {
 		flags += "master"
 		served = fmt.Sprintf(" 0-%d", slots-1)
 	} else {
 		flags += "slave"
-		if t.Last != "" {
-			leader = nodeName(t.Last)
-		}
+		owner = nodeName(sh.owner)
 	}
 	link, pong := "connected", s.srv.cfg.Clock().Add(-n.Silence).UnixMilli()
 	if !n.Up {
 		flags += ",fail"
 		link = "disconnected"
 	}
-	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s", nodeName(n.ID), at.hostPort(), at.port+busOffset, flags, leader, pong, t.Term, link, served)
+	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s", nodeName(n.ID), at.hostPort(), at.port+busOffset, flags, owner, pong, sh.Term, link, served)
 }
 
 func doClusterNodes(s *session, _ [][]byte) store.Reply {
-	t, nodes := s.shard()
+	sh := s.shard()
 	var b strings.Builder
-	for i := range nodes {
-		b.WriteString(s.nodeLine(t, &nodes[i]) + "\n")
+	for i := range sh.nodes {
+		b.WriteString(s.nodeLine(&sh, &sh.nodes[i]) + "\n")
 	}
 	return store.Text(b.String())
 }
 
 func doClusterReplicas(s *session, args [][]byte) store.Reply {
-	n := s.nodeNamed(args[2])
-	if n == nil {
+	sh := s.shard()
+	n := sh.named(args[2])
+	switch {
+	case n == nil:
 		return store.Err(errUnknownNode(args[2]))
-	}
-	t, nodes := s.shard()
-	if n.ID != t.Last {
+	case n.ID != sh.owner:
 		return store.Err(errNotMaster)
 	}
 	r := store.List()
-	for i := range nodes {
-		if nodes[i].ID != t.Last {
-			r.Elems = append(r.Elems, store.Str(s.nodeLine(t, &nodes[i])))
+	for i := range sh.nodes {
+		if sh.nodes[i].ID != sh.owner {
+			r.Elems = append(r.Elems, store.Str(s.nodeLine(&sh, &sh.nodes[i])))
 		}
 	}
 	return r
 }
 
 func doFailureReports(s *session, args [][]byte) store.Reply {
-	n := s.nodeNamed(args[2])
+	sh := s.shard()
+	n := sh.named(args[2])
 	switch {
 	case n == nil:
 		return store.Err(errUnknownNode(args[2]))
@@ -315,12 +325,13 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 	return store.Int(1)
 }
 
-// doClusterInfo says fail only when nobody leads: a command would wait.
+// doClusterInfo says fail when too few members are up to elect a leader; with
+// enough of them there is one, or will be in a moment.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
-	t, nodes := s.shard()
+	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}
 	state, served := "ok", slots
-	if t.Leader == "" {
+	if sh.Up() < sh.Quorum() {
 		state, served = "fail", 0
 	}
 	f.all(
@@ -329,10 +340,10 @@ func doClusterInfo(s *session, _ [][]byte) store.Reply {
 		"cluster_slots_ok", served,
 		"cluster_slots_pfail", 0,
 		"cluster_slots_fail", slots-served,
-		"cluster_known_nodes", len(nodes),
+		"cluster_known_nodes", len(sh.nodes),
 		"cluster_size", 1,
-		"cluster_current_epoch", t.Term,
-		"cluster_my_epoch", t.Term,
+		"cluster_current_epoch", sh.Term,
+		"cluster_my_epoch", sh.Term,
 		"cluster_stats_messages_sent", 0,
 		"cluster_stats_messages_received", 0,
 		"total_cluster_links_buffer_limit_exceeded", 0,
@@ -342,11 +353,11 @@ func doClusterInfo(s *session, _ [][]byte) store.Reply {
 
 // doClusterLinks lists two links for each node that is up, as there are.
 func doClusterLinks(s *session, _ [][]byte) store.Reply {
-	t, nodes := s.shard()
+	sh := s.shard()
 	r := store.List()
-	for i := range nodes {
-		n := &nodes[i]
-		if n.ID == t.Self || !n.Up {
+	for i := range sh.nodes {
+		n := &sh.nodes[i]
+		if n.ID == sh.Self || !n.Up {
 			continue
 		}
 		since := s.srv.cfg.Clock().Add(-n.Known).UnixMilli()

@@ -106,23 +106,13 @@ func (w *watched) sentinels() (list []*cluster.Sighting) {
 	return list
 }
 
-// up is how many members are up, as far as this node can see.
-func (w *watched) up() (n int) {
-	for i := range w.Nodes {
-		if w.Nodes[i].Up {
-			n++
-		}
-	}
-	return n
-}
-
 // down is the state of the master in INFO's words: a majority that sees it down
 // too makes that objective.
 func (w *watched) down() string {
 	switch {
 	case w.master.Up:
 		return "ok"
-	case w.up() >= w.Quorum():
+	case w.Up() >= w.Quorum():
 		return "odown"
 	}
 	return "sdown"
@@ -214,7 +204,7 @@ func (srv *Server) tellMaster(before, now watched) {
 		srv.event("+sdown", "%s", what)
 	}
 	if was != "odown" && is == "odown" {
-		srv.event("+odown", "%s #quorum %d/%d", what, now.up(), now.Quorum())
+		srv.event("+odown", "%s #quorum %d/%d", what, now.Up(), now.Quorum())
 	}
 	if was == "odown" && is != "odown" {
 		srv.event("-odown", "%s", what)
