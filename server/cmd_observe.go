@@ -85,5 +85,8 @@ func doInfo(s *session, args [][]byte) store.Reply {
 		f.b.WriteString("# " + sec.title + "\r\n")
 		sec.write(s.srv, f)
 	}
+	if s.srv.watch != nil {
+		return store.Str(f.b.String()) // a Sentinel says it so in RESP3, too
+	}
 	return store.Text(f.b.String())
 }

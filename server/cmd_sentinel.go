@@ -313,20 +313,17 @@ func doSentinelSet(_ *session, _ watched, args [][]byte) store.Reply {
 	return store.Err(errFixedSentinel)
 }
 
-// sentinelConfig is what SENTINEL CONFIG GET knows.
+// sentinelConfig is what SENTINEL CONFIG GET knows. Hosts are told as they are
+// advertised, so names are resolved and announced if there are any.
 func (s *session) sentinelConfig() [][2]string {
-	names, own := "no", endpoint{}
+	names := "no"
 	for _, n := range s.srv.backend.Topology().Nodes {
-		at := s.endpointOf(n.Sentinel)
-		if n.ID == s.srv.cfg.NodeID {
-			own = at
-		}
-		if at.known() && net.ParseIP(at.host) == nil {
+		if at := s.endpointOf(n.Plain); at.known() && net.ParseIP(at.host) == nil {
 			names = "yes"
 		}
 	}
 	return [][2]string{
-		{"resolve-hostnames", names}, {"announce-hostnames", names}, {"announce-ip", own.host}, {"announce-port", own.digits()},
+		{"resolve-hostnames", names}, {"announce-hostnames", names}, {"announce-ip", ""}, {"announce-port", "0"},
 		{"sentinel-user", ""}, {"sentinel-pass", ""},
 	}
 }

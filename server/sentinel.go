@@ -156,6 +156,15 @@ func (srv *Server) tell(before, now watched) {
 	if now.master == nil {
 		return
 	}
+	if before.master != nil {
+		was := before.down()
+		if switched {
+			was = "ok" // another one, and not looked at before
+		} else if before.master.RunID != now.master.RunID {
+			srv.event("+reboot", "master %s %s %d", srv.watch.name, now.at.host, now.at.port)
+		}
+		srv.tellMaster(was, now)
+	}
 	for _, n := range now.replicas() {
 		old := before.Node(n.ID)
 		if switched {
@@ -170,9 +179,6 @@ func (srv *Server) tell(before, now watched) {
 	for _, n := range now.sentinels() {
 		old := before.Node(n.ID)
 		srv.tellOne("sentinel", old, n, now, old == nil || !now.find(old.Sentinel).known())
-	}
-	if !switched {
-		srv.tellMaster(before, now)
 	}
 }
 
@@ -193,13 +199,10 @@ func (srv *Server) tellOne(kind string, old, n *cluster.Sighting, now watched, i
 	}
 }
 
-// tellMaster publishes what has become of a master that is still the same.
-func (srv *Server) tellMaster(before, now watched) {
-	if before.master == nil {
-		return
-	}
+// tellMaster publishes that the master has gone down or come back.
+func (srv *Server) tellMaster(was string, now watched) {
 	what := fmt.Sprintf("master %s %s %d", srv.watch.name, now.at.host, now.at.port)
-	was, is := before.down(), now.down()
+	is := now.down()
 	if was == "ok" && is != "ok" {
 		srv.event("+sdown", "%s", what)
 	}
@@ -211,9 +214,6 @@ func (srv *Server) tellMaster(before, now watched) {
 	}
 	if was != "ok" && is == "ok" {
 		srv.event("-sdown", "%s", what)
-	}
-	if before.master.RunID != now.master.RunID {
-		srv.event("+reboot", "%s", what)
 	}
 }
 
@@ -234,6 +234,16 @@ func (srv *Server) tellSwitch(before, now watched) {
 		srv.event("+failover-state-wait-promotion", "%s", chosen)
 		srv.event("+promoted-slave", "%s", chosen)
 		srv.event("+failover-state-reconf-slaves", "%s", old)
+		for _, n := range now.replicas() {
+			if n.ID == before.id {
+				continue
+			}
+			at := now.find(n.Plain)
+			other := fmt.Sprintf("slave %s %s %d %s", at.hostPort(), at.host, at.port, under)
+			for _, stage := range []string{"sent", "inprog", "done"} {
+				srv.event("+slave-reconf-"+stage, "%s", other)
+			}
+		}
 		srv.event("+failover-end", "%s", old)
 	} else if at := now.find(now.master.Sentinel); at.known() {
 		srv.event("+config-update-from", "sentinel %s %s %d %s", sentinelName(now.id), at.host, at.port, under)
