@@ -263,6 +263,13 @@ func doClusterShards(s *session, _ [][]byte) store.Reply {
 // is no such bus here, but every client expects a number.
 const busOffset = 10000
 
+func busPort(port int) int {
+	if port+busOffset > 65535 {
+		return port - busOffset
+	}
+	return port + busOffset
+}
+
 // nodeLine describes a node as CLUSTER NODES does.
 func (s *session) nodeLine(sh *shard, n *cluster.Sighting) string {
 	at := s.endpointOf(n.Cluster)
@@ -283,7 +290,7 @@ func (s *session) nodeLine(sh *shard, n *cluster.Sighting) string {
 		flags += ",fail"
 		link = "disconnected"
 	}
-	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s", nodeName(n.ID), at.hostPort(), at.port+busOffset, flags, owner, pong, sh.Term, link, served)
+	return fmt.Sprintf("%s %s@%d %s %s 0 %d %d %s%s", nodeName(n.ID), at.hostPort(), busPort(at.port), flags, owner, pong, sh.Term, link, served)
 }
 
 func doClusterNodes(s *session, _ [][]byte) store.Reply {

@@ -330,3 +330,45 @@ func TestAdvertisedEverywhere(t *testing.T) {
 		t.Errorf("replica: %v", m)
 	}
 }
+
+// TestMembersCome: members that join, and processes that start again.
+func TestMembersCome(t *testing.T) {
+	ts := newTestServer(t, nil)
+	two := fakeTopology("n1")
+	two.Nodes = two.Nodes[:2]
+	ts.fake.become(two)
+	sub := dialTo(t, ts.sentinel(t))
+	sub.ask("PSUBSCRIBE", "*")
+	said := func(channel, payload string) {
+		t.Helper()
+		sub.expect("*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n" + bulk(channel) + bulk(payload))
+	}
+	ts.fake.become(fakeTopology("n1"))
+	said("+slave", "slave 127.0.0.1:6381 127.0.0.1 6381 @ mymaster 127.0.0.1 6379")
+	said("+sentinel", "sentinel "+sentinelName("n3")+" 127.0.0.1 26381 @ mymaster 127.0.0.1 6379")
+	again := fakeTopology("n1")
+	again.Node("n2").RunID = strings.Repeat("f", 40)
+	ts.fake.become(again)
+	said("+reboot", "slave 127.0.0.1:6380 127.0.0.1 6380 @ mymaster 127.0.0.1 6379")
+	// The same one leads again.
+	term := fakeTopology("n1")
+	term.Node("n2").RunID = strings.Repeat("f", 40)
+	term.Term = 9
+	ts.fake.become(term)
+	said("+new-epoch", "9")
+}
+
+// TestClusterWithoutLoops: the face belongs to the listener, however its
+// connections are served.
+func TestClusterWithoutLoops(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.Loops = -1 })
+	ts.fake.become(fakeTopology("n2"))
+	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))
+	c.do("SET foo 1", "-MOVED 12182 127.0.0.1:7002\r\n")
+	c.do("READONLY", "+OK\r\n")
+	c.do("GET foo", "$-1\r\n")
+	c.do("SET foo 1", "-MOVED 12182 127.0.0.1:7002\r\n")
+	c.do("RESET", "+RESET\r\n")
+	c.do("GET foo", "-MOVED 12182 127.0.0.1:7002\r\n")
+	ts.dial(t).do("SET foo 1", "+OK\r\n")
+}

@@ -72,6 +72,9 @@ func (o *options) discoveryFaults() (faults []error) {
 			faults = append(faults, fmt.Errorf("--%s-advertise %q: want host:port", l.name, l.advertise))
 		}
 	}
+	if o.sentinelAuth != "yes" && o.sentinelAuth != "no" {
+		faults = append(faults, fmt.Errorf("--sentinel-auth %q: want yes or no", o.sentinelAuth))
+	}
 	if o.sentinelListen != "" && (o.masterName == "" || strings.ContainsAny(o.masterName, " \t\r\n")) {
 		faults = append(faults, fmt.Errorf("--sentinel-master-name %q: use a name without spaces, such as mymaster", o.masterName))
 	}
@@ -121,6 +124,17 @@ func (ls listeners) close() (err error) {
 		}
 	}
 	return err
+}
+
+// newSentinel makes a node's Sentinel out of the configuration of its server.
+func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener) *server.Server {
+	own := server.Default() // it has a run id of its own
+	sc.RunID, sc.Port = own.RunID, portOf(ln)
+	if o.sentinelAuth == "no" {
+		// Anybody may ask for the leader, but not stop it.
+		sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = "", false, nil
+	}
+	return server.NewSentinel(sc, node, o.masterName)
 }
 
 // serve serves every listener. The channel gets a word from each that ends, and

@@ -51,7 +51,7 @@ func startMembers(t *testing.T) []*member {
 	for i := range 3 {
 		own := addrs[3+3*i:]
 		m := &member{o: options{id: fmt.Sprintf("n%d", i+1), listen: own[0], peerListen: addrs[i], peers: peers,
-			sentinelListen: own[1], masterName: "mymaster", clusterListen: own[2],
+			sentinelListen: own[1], sentinelAuth: "yes", masterName: "mymaster", clusterListen: own[2],
 			data: filepath.Join(dir, fmt.Sprint(i)), protected: "yes", failoverWait: 20 * time.Second, scriptLimit: 5 * time.Second}}
 		cfg, err := m.o.clusterConfig()
 		if err != nil {
@@ -246,6 +246,7 @@ func TestDiscoveryFlags(t *testing.T) {
 		{[]string{"--cluster-listen", "0.0.0.0:0"}, []string{"--cluster-listen", "--requirepass"}},
 		{[]string{"--cluster-advertise", "a:1"}, []string{"--cluster-advertise", "--cluster-listen"}},
 		{[]string{"--sentinel-listen", "127.0.0.1:0", "--sentinel-advertise", "a"}, []string{"--sentinel-advertise"}},
+		{[]string{"--sentinel-auth", "maybe"}, []string{"--sentinel-auth"}},
 		{[]string{"--sentinel-listen", "127.0.0.1:0", "--sentinel-master-name", "a b"}, []string{"--sentinel-master-name"}},
 	} {
 		refused(t, exitUsage, c.words, c.args...)
@@ -257,4 +258,44 @@ func TestDiscoveryFlags(t *testing.T) {
 	defer ln.Close()
 	free := nodes.FreeAddrs(t, 1)
 	refused(t, exitRuntime, []string{"--cluster-listen", ln.Addr().String()}, "--listen", free[0], "--cluster-listen", ln.Addr().String())
+}
+
+// TestSentinelAuth: the password of the data is Sentinel's, too, unless it is
+// said that anybody may ask where the leader is.
+func TestSentinelAuth(t *testing.T) {
+	for auth, want := range map[string]string{"yes": "-NOAUTH Authentication required.", "no": "*2 "} {
+		addrs := nodes.FreeAddrs(t, 2)
+		o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: auth, masterName: "mymaster", password: "secret",
+			protected: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
+		cfg, err := o.clusterConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped := false
+		p, err := assemble(o, cfg, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() { stopped = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := p.serve()
+		s := speak(t, o.sentinelListen)
+		if got := s.ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"); !strings.HasPrefix(got, want) {
+			t.Errorf("--sentinel-auth %s: %s", auth, got)
+		}
+		if got := s.ask("SHUTDOWN"); !strings.HasPrefix(got, "-") {
+			t.Errorf("--sentinel-auth %s: SHUTDOWN: %s", auth, got)
+		}
+		if got := speak(t, o.listen).ask("GET x"); got != "-NOAUTH Authentication required." {
+			t.Errorf("--sentinel-auth %s: GET: %s", auth, got)
+		}
+		m := &member{parts: p}
+		m.stop(t)
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if stopped {
+			t.Errorf("--sentinel-auth %s: a stranger has stopped the node", auth)
+		}
+	}
 }

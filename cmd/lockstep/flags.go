@@ -21,7 +21,7 @@ type options struct {
 	peerListen, peerAdvertise string
 	sentinelListen            string
 	sentinelAdvertise         string
-	masterName                string
+	sentinelAuth, masterName  string
 	clusterListen             string
 	clusterAdvertise          string
 	httpListen, peers         string
@@ -43,6 +43,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
 	fs.StringVar(&o.sentinelListen, "sentinel-listen", "", "`host:port` for clients that find the leader by Redis Sentinel; off by default")
 	fs.StringVar(&o.sentinelAdvertise, "sentinel-advertise", "", "`host:port` under which clients reach --sentinel-listen (default: the same)")
+	fs.StringVar(&o.sentinelAuth, "sentinel-auth", "yes", "`yes|no`: whether Sentinel clients must give the password, too")
 	fs.StringVar(&o.masterName, "sentinel-master-name", "mymaster", "`name` by which Sentinel clients ask for the leader")
 	fs.StringVar(&o.clusterListen, "cluster-listen", "", "`host:port` for clients of Redis Cluster; off by default")
 	fs.StringVar(&o.clusterAdvertise, "cluster-advertise", "", "`host:port` under which clients reach --cluster-listen (default: the same)")

@@ -104,9 +104,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 	srv.Store(server.New(sc, node, table))
 	p := &parts{listeners: ls, node: node, server: srv.Load()}
 	if ls.sentinel != nil {
-		own := server.Default() // it has a run id of its own
-		sc.RunID, sc.Port = own.RunID, portOf(ls.sentinel)
-		p.sentinel = server.NewSentinel(sc, node, o.masterName)
+		p.sentinel = newSentinel(o, sc, node, ls.sentinel)
 	}
 	return p, nil
 }

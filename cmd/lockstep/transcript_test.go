@@ -48,7 +48,7 @@ func (p *inProcess) With(settings [][2]string) (transcript.Target, func(), error
 
 func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 	t.Helper()
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", ephemeral: true,
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: 5 * time.Second}
 	for _, kv := range settings {
 		if kv[0] != "enable-debug-command" {
