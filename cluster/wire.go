@@ -11,10 +11,11 @@ import (
 	"lockstep/store"
 )
 
-// The peer port carries two protocols; the first byte of a connection chooses:
+// The peer port carries three protocols; the first byte of a connection chooses:
 //
 //	'R'  hashicorp/raft's own transport
 //	'F'  forwarding, below
+//	'D'  what the nodes tell each other of themselves: facts.go
 //
 // A forwarding connection begins with a greeting in each direction and then
 // carries frames, requests one way and results the other, many at a time.

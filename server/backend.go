@@ -32,6 +32,10 @@ type Backend interface {
 	SetBusyThreshold(d time.Duration)
 	// LeaderClient returns the leader's id and RESP address; empty if unknown.
 	LeaderClient() (id, addr string)
+	// Topology is what this node knows of the cluster. It costs one load.
+	Topology() *cluster.Topology
+	// Ready reports whether a command would reach a leader now.
+	Ready() bool
 	// Members returns the members of the cluster.
 	Members() ([]cluster.Member, error)
 	// Status describes this node, the state hash left out.

@@ -122,6 +122,12 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, errNoAuth
 	}
+	// Does another node of the cluster own its keys?
+	if s.face == FaceCluster {
+		if refusal := s.redirect(cmd, args); refusal != "" {
+			return cmd, refusal
+		}
+	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
