@@ -1,6 +1,9 @@
 package server
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,12 +32,19 @@ type pause struct {
 
 	mu      sync.Mutex
 	until   int64 // Unix ms
-	waiting map[*session]func()
+	waiting map[*session]parked
+	order   int
 	timed   bool // a goroutine watches the end
 }
 
+// parked is a session that waits for the end of the pause.
+type parked struct {
+	order  int // they go on in the order in which they came
+	resume func()
+}
+
 func newPause(clock func() time.Time, stop <-chan struct{}) *pause {
-	return &pause{clock: clock, stop: stop, waiting: map[*session]func(){}}
+	return &pause{clock: clock, stop: stop, waiting: map[*session]parked{}}
 }
 
 // holds reports whether a command has to wait.
@@ -89,10 +99,10 @@ func (p *pause) end() {
 	p.mode.Store(pauseOff)
 	p.until = 0
 	waiting := p.waiting
-	p.waiting = map[*session]func(){}
+	p.waiting = map[*session]parked{}
 	p.mu.Unlock()
-	for _, resume := range waiting {
-		resume()
+	for _, w := range slices.SortedFunc(maps.Values(waiting), func(a, b parked) int { return cmp.Compare(a.order, b.order) }) {
+		w.resume()
 	}
 }
 
@@ -103,7 +113,8 @@ func (p *pause) await(s *session, resume func()) bool {
 	if p.mode.Load() == pauseOff {
 		return false
 	}
-	p.waiting[s] = resume
+	p.order++
+	p.waiting[s] = parked{p.order, resume}
 	return true
 }
 
