@@ -50,6 +50,7 @@ type Blocked struct {
 
 	sleeper *sleeper // sent: on this node, the leader …
 	link    *link    // … or by this link …
+	token   uint64   // … with this token …
 	call    uint64   // … as this call, 0 if the call is about to be made
 }
 
@@ -198,7 +199,7 @@ func (k *keeper) sending(b *Blocked, rt route, token uint64) func() {
 	b.sleeper, b.link, b.call = nil, nil, 0
 	attempt, id := b.attempt, b.id
 	if rt.seq == nil {
-		b.link = rt.link
+		b.link, b.token = rt.link, token
 		return func() { k.sendThere(b, rt.link, token, attempt) }
 	}
 	w := &sleeper{origin: k.n.boot, id: id, joined: func() { k.waiting(b, attempt) }}
@@ -270,7 +271,10 @@ func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	case attempt != b.attempt || b.state != blockSent:
 	case err == errCancelled && b.quit != nil:
 		after = k.finish(b, b.quit.reply, true)
-	case err == errCancelled || err == errNotExecuted:
+	case err == errCancelled || err == errNotExecuted || err == errStale:
+		if err == errStale && k.token == b.token {
+			k.token = 0
+		}
 		after = k.requeue(b)
 		k.notBefore = k.n.cfg.Time.Monotonic() + retryPause
 		k.signal()

@@ -94,7 +94,7 @@ func (p *peerConn) checkAlive() {
 	switch {
 	case p.ended || len(p.sleepers) == 0:
 		p.watch = nil
-	case heard == p.last:
+	case heard == p.last && p.n.routes.get().seq != nil:
 		p.n.cfg.Logger.Warn("a peer with blocked clients is silent", "peer", p.id)
 		p.conn.Close()
 	default:

@@ -49,8 +49,8 @@ const (
 	keeperPoll = 50 * time.Millisecond
 	// settlePoll is how often the keeper looks whether it can go on.
 	settlePoll = 2 * time.Millisecond
-	// aliveInterval is how often a node with blocked clients tells the leader
-	// that it is there …
+	// aliveInterval is how often a node that has had blocked clients tells the
+	// leader that it is there …
 	aliveInterval = time.Second
 	// … and this how long the leader waits for that before it lets them go.
 	aliveTimeout = 4 * aliveInterval
@@ -116,9 +116,9 @@ func (k *keeper) step(rt route) time.Duration {
 		k.seq, k.link, k.token, k.ask = rt.seq, rt.link, 0, nil
 	}
 	after := k.expire(now)
-	after = append(after, k.settle(position)...)
+	after = append(after, k.settle(position, now)...)
 	after = append(after, k.giveUp(now)...)
-	after = append(after, k.claim(rt)...)
+	after = append(after, k.claim(rt, now)...)
 	after = append(after, k.resend(rt, now)...)
 	after = append(after, k.tellAlive(now)...)
 	wait := k.idle(rt, now)
@@ -135,7 +135,7 @@ func (k *keeper) step(rt route) time.Duration {
 // idle returns how long there is nothing to do.
 func (k *keeper) idle(rt route, now time.Duration) time.Duration {
 	wait := time.Hour
-	if len(k.all) > 0 && k.link != nil {
+	if k.token != 0 {
 		wait = max(k.alive+aliveInterval-now, time.Millisecond)
 	}
 	if len(k.timers) > 0 {
@@ -163,9 +163,9 @@ func (k *keeper) expire(now time.Duration) (after []func()) {
 // away, or served, everything that came from here by other links; an earlier
 // leader's entries come before its own. So what the log does not say to have
 // been served up to that position was not and will not be.
-func (k *keeper) claim(rt route) (after []func()) {
+func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
 	needed := len(k.doubt) > 0 || rt.link != nil && k.token == 0 && len(k.unsent) > 0
-	if !needed || k.ask != nil || rt.seq == nil && rt.link == nil {
+	if !needed || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
 	}
 	ask := &claimAsk{cohort: k.doubt, token: rand.Uint64() | 1}
@@ -207,14 +207,14 @@ func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 
 // settle decides about those in doubt when a claim has been answered and the
 // log has come so far here.
-func (k *keeper) settle(position uint64) (after []func()) {
+func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
 	ask := k.ask
 	if ask == nil || !ask.answered {
 		return nil
 	}
 	if ask.failed {
 		k.doubt = append(k.doubt, ask.cohort...)
-		k.ask = nil
+		k.ask, k.notBefore = nil, now+retryPause
 		return nil
 	}
 	if k.link != nil {
@@ -289,7 +289,7 @@ func (k *keeper) tokenOf(rt route) uint64 {
 
 func (k *keeper) tellAlive(now time.Duration) (after []func()) {
 	l := k.link
-	if l == nil || len(k.all) == 0 || now-k.alive < aliveInterval {
+	if k.token == 0 || now-k.alive < aliveInterval {
 		return nil
 	}
 	k.alive = now

@@ -98,6 +98,8 @@ func (p *peerConn) answer(id uint64) func(*request) {
 				return append(b, statusNotExecuted)
 			case errCancelled:
 				return append(b, statusCancelled)
+			case errStale:
+				return append(b, statusStale)
 			default:
 				return append(b, statusUnknown)
 			}

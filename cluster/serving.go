@@ -18,9 +18,10 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	ws.joined = append(ws.joined, w)
 	switch {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
-		// It came by a link that its origin has given up since.
+		// It came by a link that its origin has given up since, or this is
+		// another term of leadership.
 		w.state.Store(sleeperCancelled)
-		r.complete(errNotExecuted)
+		r.complete(errStale)
 		return false
 	case w.quit.Load() == quitNow:
 		w.state.Store(sleeperCancelled)

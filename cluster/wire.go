@@ -59,6 +59,7 @@ const (
 	statusNotExecuted = 1
 	statusUnknown     = 2
 	statusCancelled   = 3
+	statusStale       = 4
 
 	// maxFrame bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.
@@ -266,6 +267,8 @@ func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 		return dst, errNotExecuted
 	case statusCancelled:
 		return dst, errCancelled
+	case statusStale:
+		return dst, errStale
 	default:
 		return dst, errUnknown
 	}
