@@ -24,6 +24,7 @@ type Node struct {
 	clock   *leaseClock
 	routes  *router
 	pending pendingBatches
+	keeper  *keeper // of blocking commands
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
 	served  atomic.Int64 // peers that forward to this node
@@ -85,7 +86,10 @@ func newNode(cfg Config) *Node {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
-	n.fsm = raftfsm.New(cfg.Sink)
+	n.fsm = raftfsm.New(noteSink{n})
+	n.keeper = newKeeper(n)
+	n.work.Add(1)
+	go n.keeper.run()
 	return n
 }
 
@@ -93,6 +97,7 @@ func newNode(cfg Config) *Node {
 func (n *Node) restored(seq uint64, lease int64) {
 	n.clock.applied(lease)
 	n.pending.giveUp(seq)
+	n.keeper.jumped()
 }
 
 // watch follows the changes of leadership.

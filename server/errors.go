@@ -57,6 +57,8 @@ const (
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
+	errUnblocked      store.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+	errPauseMode      store.Error = "ERR CLIENT PAUSE mode must be WRITE or ALL"
 	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
 
 	// errDenied ends a connection from outside while protected mode is on and

@@ -35,6 +35,7 @@ type fakeBackend struct {
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
 	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
+	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 
 	topology atomic.Pointer[cluster.Topology]
@@ -81,6 +82,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			}
 		}
 	}
+	f.serveWaiting()
 	return replies
 }
 

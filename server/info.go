@@ -80,7 +80,7 @@ func infoClients(srv *Server, f *facts) {
 		"maxclients", srv.params.maxClients.Load(),
 		"client_recent_max_input_buffer", 0,
 		"client_recent_max_output_buffer", 0,
-		"blocked_clients", 0,
+		"blocked_clients", srv.stats.blocked.Load()+int64(srv.pause.count()),
 		"tracking_clients", 0,
 		"clients_in_timeout_table", 0,
 	)
