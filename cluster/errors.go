@@ -13,6 +13,10 @@ var (
 	errNotExecuted = errors.New("cluster: not executed")
 	// errUnknown: it may or may not have taken effect.
 	errUnknown = errors.New("cluster: outcome unknown")
+	// errCancelled: a blocking command that was cancelled; it had no effect.
+	errCancelled = errors.New("cluster: cancelled")
+	// errStale: not executed, and the link has to be claimed anew before.
+	errStale = errors.New("cluster: the link is not the one for blocking commands")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
 	// ErrNoLeader is the error of an operation that needs a leader.

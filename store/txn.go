@@ -269,6 +269,14 @@ func (t *Txn) Publish(kind PublishKind, channel, message string) int {
 	return t.env.Receivers(kind, channel)
 }
 
+// Note sends a message of the leader's to a node with the write set.
+func (t *Txn) Note(node, message string) {
+	t.ws.begin(opPublish, t.ws.db)
+	t.ws.int(int64(Note))
+	t.ws.str(node)
+	t.ws.str(message)
+}
+
 // Flush empties a database.
 func (t *Txn) Flush(db int) {
 	if t.Size(db) == 0 && t.views[db].base.empty() && len(t.views[db].over) == 0 {

@@ -14,6 +14,9 @@ const (
 	Channel PublishKind = iota
 	// Shard is SPUBLISH and SSUBSCRIBE.
 	Shard
+	// Note is no message for clients but one from the leader to the node that
+	// the channel names.
+	Note PublishKind = 16
 )
 
 // op is the code of a primitive write.
