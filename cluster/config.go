@@ -17,10 +17,17 @@ type Peer struct {
 	Addr string // peer address, host:port
 }
 
-// ScriptStopper ends the script that is running.
+// ScriptStopper ends the script that is running, and tells what it is.
 type ScriptStopper interface {
 	// Kill ends it at the wish of a client and returns SCRIPT KILL's reply.
 	Kill() store.Reply
+	// KillFunction is Kill for FUNCTION KILL.
+	KillFunction() store.Reply
+	// RunningFunction returns FUNCTION STATS's reply while a function runs,
+	// Nil if none does.
+	RunningFunction() store.Reply
+	// BusyError is what others are told while it runs for long.
+	BusyError() store.Error
 	// Abort ends it because this node no longer leads.
 	Abort()
 }

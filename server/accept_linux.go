@@ -88,6 +88,7 @@ func (srv *Server) adopt(conn *net.TCPConn, l *loop, face Face) error {
 		return nil
 	}
 	c.s = s
+	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
 	l.tell(c, newsJoined)

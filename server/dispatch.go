@@ -56,8 +56,19 @@ func (s *session) dispatch(args [][]byte) {
 		s.finish()
 		return
 	}
+	// A loop has looked at this already, and does its own waiting.
+	if !s.onLoop && s.srv.pause.holds(cmd, args) {
+		if s.parkHere() {
+			s.dispatch(args)
+		}
+		return
+	}
 	s.command.Store(cmd)
 	do := s.srv.handlers[cmd]
+	if do == nil && cmd.Is(store.Blocking) {
+		s.blockHere(cmd, args)
+		return
+	}
 	if do == nil {
 		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
 		if len(s.calls) >= maxCalls {
@@ -135,7 +146,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	}
 	// Does a script keep everyone waiting?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
-		return cmd, errBusy
+		return cmd, s.srv.backend.BusyError()
 	}
 	return cmd, ""
 }

@@ -21,7 +21,6 @@ const (
 	errNoSuchClient   store.Error = "ERR No such client"
 	errClientID       store.Error = "ERR client-id should be greater than 0"
 	errListID         store.Error = "ERR Invalid client ID"
-	errBusy           store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	errNoCluster      store.Error = "ERR This instance has cluster support disabled"
 	errCrossSlot      store.Error = "CROSSSLOT Keys in request don't hash to the same slot"
 	errSelectCluster  store.Error = "ERR SELECT is not allowed in cluster mode"
@@ -58,6 +57,8 @@ const (
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
+	errUnblocked      store.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+	errPauseMode      store.Error = "ERR CLIENT PAUSE mode must be WRITE or ALL"
 	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
 
 	// errDenied ends a connection from outside while protected mode is on and

@@ -35,6 +35,7 @@ type fakeBackend struct {
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
 	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
+	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 
 	topology atomic.Pointer[cluster.Topology]
@@ -81,6 +82,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			}
 		}
 	}
+	f.serveWaiting()
 	return replies
 }
 
@@ -121,6 +123,13 @@ func (f *fakeBackend) KillScript() store.Reply {
 	return store.OK
 }
 
+func (f *fakeBackend) KillFunction() store.Reply {
+	f.kills.Add(1)
+	return store.OK
+}
+
+func (f *fakeBackend) RunningFunction() store.Reply     { return store.Nil }
+func (f *fakeBackend) BusyError() store.Error           { return store.ErrBusyScript }
 func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
 func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
 

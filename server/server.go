@@ -21,6 +21,7 @@ type Server struct {
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool // handlers that cannot wait
 	hub      *Hub
+	pause    *pause
 	params   *params
 	stats    *stats
 	docs     *commandDocs
@@ -61,6 +62,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
 	}
+	srv.pause = newPause(cfg.Clock, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
 	srv.handlers = bindHandlers(table)
@@ -160,6 +162,7 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	if !ok {
 		return
 	}
+	s.abandon()
 	s.out.abort()
 	s.dropSubscriptions()
 	srv.unregister(s)
@@ -211,7 +214,7 @@ func (srv *Server) checkClients(now time.Time) {
 			srv.stats.outputLimit.Add(1)
 			continue
 		}
-		if timeout > 0 && !s.subscriber() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
+		if timeout > 0 && !s.subscriber() && !s.waits() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
 			s.drain()
 		}
 	}

@@ -22,6 +22,7 @@ type session struct {
 	face    Face
 	created time.Time
 
+	onLoop bool       // an event loop serves it
 	script *store.Ctx // set if there is no client: see RunInScript
 
 	// Only the session's own goroutine uses these.
@@ -40,6 +41,8 @@ type session struct {
 	active  atomic.Int64 // Unix ms of the last pipeline
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
+	blocked atomic.Pointer[cluster.Blocked]
+	parked  atomic.Bool // held back by CLIENT PAUSE
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
@@ -98,15 +101,24 @@ func (s *session) isClosing() bool {
 	return s.closing
 }
 
-// drain closes an idle session now and a busy one when its pipeline is done.
+// drain closes an idle session now and a busy one when its pipeline is done; it
+// waits for nothing any more.
 func (s *session) drain() {
 	s.mu.Lock()
 	running := s.running
 	s.draining = true
 	s.mu.Unlock()
-	if !running {
+	if !running || s.parked.Load() {
 		s.out.abort()
+		return
 	}
+	s.unblock()
+}
+
+func (s *session) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
 }
 
 // The guard's policy.

@@ -13,7 +13,6 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -74,7 +73,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 			}
 			return store.Err(cluster.ErrClusterDown)
 		}})
-	table := store.NewTable(served(store.Commands()), engine.Commands(), server.Commands())
+	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
 	engine.Bind(table)
 	hub := server.NewHub()
 
@@ -107,12 +106,6 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 		p.sentinel = newSentinel(o, sc, node, ls.sentinel)
 	}
 	return p, nil
-}
-
-// served leaves out the blocking pops: a node cannot hold their clients yet, and
-// answering at once would not be what they are called for.
-func served(rows []store.Command) []store.Command {
-	return slices.DeleteFunc(rows, func(c store.Command) bool { return c.Is(store.Blocking) })
 }
 
 // runNode runs a node and stops its parts in reverse order.

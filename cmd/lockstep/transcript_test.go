@@ -86,10 +86,7 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 
 // notYet are the transcripts that are not played, and why.
 var notYet = map[string]string{
-	"list/b":                     "blocking pops are not served yet (README.md)",
-	"list/waiting":               "blocking pops are not served yet (README.md)",
-	"zset/waiting":               "blocking pops are not served yet (README.md)",
-	"zset/bz":                    "blocking pops are not served yet (README.md)",
+	"list/waiting-multi.txt":     "transactions are not here yet (README.md)",
 	"differs/":                   "where gopher-lua differs from C Lua (README.md)",
 	"later/":                     "commands that are not here yet (README.md)",
 	"pubsub/keyspace-events.txt": "keyspace notifications are not here yet (README.md)",
