@@ -29,6 +29,5 @@ var (
 const (
 	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
-	ErrBusy          store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrInternal      store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

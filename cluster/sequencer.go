@@ -101,7 +101,7 @@ func (s *sequencer) enqueue(r *request) bool {
 		return false
 	case s.busy:
 		s.mu.Unlock()
-		r.refuse(ErrBusy)
+		r.refuse(s.node.BusyError())
 		return false
 	}
 	s.queue = append(s.queue, r)
@@ -253,7 +253,7 @@ func (s *sequencer) setBusy() {
 	s.queue, s.behind = nil, nil
 	s.mu.Unlock()
 	for _, r := range q {
-		r.refuse(ErrBusy)
+		r.refuse(s.node.BusyError())
 	}
 }
 

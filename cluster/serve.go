@@ -54,7 +54,7 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 	case frameAlive:
 		// That it was heard is all.
 	case frameKill:
-		reply := n.killHere()
+		reply := n.scriptsHere(scriptQuestion(f.body))
 		return out.send(frameResult, f.id, func(b []byte) []byte {
 			return appendReplies(b, []store.Reply{reply})
 		})

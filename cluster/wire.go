@@ -11,10 +11,11 @@ import (
 	"lockstep/store"
 )
 
-// The peer port carries two protocols; the first byte of a connection chooses:
+// The peer port carries three protocols; the first byte of a connection chooses:
 //
 //	'R'  hashicorp/raft's own transport
 //	'F'  forwarding, below
+//	'D'  what the nodes tell each other of themselves: facts.go
 //
 // A forwarding connection begins with a greeting in each direction and then
 // carries frames, requests one way and results the other, many at a time.
@@ -24,7 +25,8 @@ import (
 //
 //	kind 1  submit    n, n times (db, resp, argc, argc times str)
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
-//	kind 3  kill      no body; the result is SCRIPT KILL's reply
+//	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
+//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot of the sender, its number of the command, token,

@@ -25,13 +25,24 @@ type Backend interface {
 	Abandon(b *cluster.Blocked)
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
+	// KillFunction ends the running function, as FUNCTION KILL.
+	KillFunction() store.Reply
+	// RunningFunction returns FUNCTION STATS's reply while a function runs, Nil
+	// if none does.
+	RunningFunction() store.Reply
 	// Busy reports whether a script has been running for longer than the busy
 	// threshold. It is asked before every command.
 	Busy() bool
+	// BusyError is what clients are told then.
+	BusyError() store.Error
 	// SetBusyThreshold changes that threshold.
 	SetBusyThreshold(d time.Duration)
 	// LeaderClient returns the leader's id and RESP address; empty if unknown.
 	LeaderClient() (id, addr string)
+	// Topology is what this node knows of the cluster. It costs one load.
+	Topology() *cluster.Topology
+	// Ready reports whether a command would reach a leader now.
+	Ready() bool
 	// Members returns the members of the cluster.
 	Members() ([]cluster.Member, error)
 	// Status describes this node, the state hash left out.

@@ -64,6 +64,7 @@ type parcel struct {
 type guard struct {
 	net.Conn
 	policy policy
+	face   Face // of the listener that it came by
 
 	buf  []byte // input; buf[r:w] has not been looked at
 	r, w int

@@ -25,6 +25,7 @@ type Server struct {
 	params   *params
 	stats    *stats
 	docs     *commandDocs
+	watch    *watcher // set if this is a Sentinel
 	started  time.Time
 	lastID   atomic.Int64
 
@@ -73,7 +74,10 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 
 // Serve accepts connections until the listener is closed. After Shutdown it
 // returns nil.
-func (srv *Server) Serve(ln net.Listener) error {
+func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain) }
+
+// ServeAs is Serve for a listener whose clients see a certain face.
+func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 	srv.mu.Lock()
 	if srv.closing {
 		srv.mu.Unlock()
@@ -81,10 +85,10 @@ func (srv *Server) Serve(ln net.Listener) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
-	if served, err := srv.serveLoops(ln); served {
+	if served, err := srv.serveLoops(ln, face); served {
 		return err
 	}
-	return redcon.Serve(&listener{Listener: ln, srv: srv}, srv.serve, srv.accept, srv.gone)
+	return redcon.Serve(&listener{Listener: ln, srv: srv, face: face}, srv.serve, srv.accept, srv.gone)
 }
 
 // ServeConn serves one connection until it ends.

@@ -19,6 +19,7 @@ type session struct {
 	out     *outbox
 	addr    string
 	laddr   string
+	face    Face
 	created time.Time
 
 	onLoop bool       // an event loop serves it
@@ -27,6 +28,7 @@ type session struct {
 	// Only the session's own goroutine uses these.
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
+	replica bool // READONLY on the Cluster listener
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
 
@@ -54,7 +56,7 @@ type session struct {
 }
 
 func (srv *Server) newSession(c *guard) *session {
-	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c}
+	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face}
 	s.out = newOutbox(c.Conn, &srv.stats.netOut)
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
@@ -186,6 +188,7 @@ func (s *session) reset() {
 	s.dropSubscriptions()
 	s.db.Store(0)
 	s.resp.Store(2)
+	s.replica = false
 	s.silent = false // but not a SKIP, which silences RESET itself
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)
