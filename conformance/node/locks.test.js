@@ -83,21 +83,23 @@ const tests = {
   },
 };
 
-for (const about of ALL) {
-  describe(`${about.client} ${about.mode}`, { concurrency: true }, () => {
-    const made = [];
-    after(() => Promise.all(made.map((client) => client.close())));
-    for (const [name, body] of Object.entries(tests)) {
-      it(name, (t) => reported(t, about, name, async () => {
-        const reason = missing(about.mode);
-        if (reason) return reason;
-        const make = async () => {
-          made.push(await about.make(await addrsNow()));
-          return made.at(-1);
-        };
-        await body(make, `node:${randomUUID()}`);
-        return undefined;
-      }));
-    }
-  });
-}
+describe('locks', { concurrency: 8 }, () => {
+  for (const about of ALL) {
+    describe(`${about.client} ${about.mode}`, { concurrency: true }, () => {
+      const made = [];
+      after(() => Promise.all(made.map((client) => client.close())));
+      for (const [name, body] of Object.entries(tests)) {
+        it(name, (t) => reported(t, about, name, async () => {
+          const reason = missing(about.mode);
+          if (reason) return reason;
+          const make = async () => {
+            made.push(await about.make(await addrsNow()));
+            return made.at(-1);
+          };
+          await body(make, `node:${randomUUID()}`);
+          return undefined;
+        }));
+      }
+    });
+  }
+});

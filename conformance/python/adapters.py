@@ -34,6 +34,7 @@ class RedisPy:
 
     client, version = "redis-py Lock", where.REDIS_PY
     extends = True
+    lease = 8  # of a contended lock
 
     def __init__(self, connect, addrs):
         self.redis = connect(addrs)
@@ -105,6 +106,8 @@ class PythonRedisLock:
 
     client, version = "python-redis-lock", version("python-redis-lock")
     extends = True
+    # It waits in BLPOP for as long as a lease, and redis-py's sockets time out after 5 s.
+    lease = 4
 
     def __init__(self, connect, addrs):
         self.redis = connect(addrs)
@@ -137,6 +140,7 @@ class Pottery:
 
     client, version = "pottery Redlock", version("pottery")
     extends = True
+    lease = 8
 
     def __init__(self, connect, addrs):
         self.redis = connect(addrs)
@@ -169,6 +173,7 @@ class RedlockPy:
 
     client, version = "redlock-py", version("redlock-py")
     extends = False
+    lease = 8
     refused = None  # unlock says nothing
 
     def __init__(self, connect, addrs):
