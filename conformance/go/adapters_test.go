@@ -122,7 +122,7 @@ func (r redsyncLocker) acquire(key string, ttl, wait time.Duration) (held, error
 	// Its default is 32 tries, 50 to 250 ms apart.
 	tries := 1 + int(wait/(150*time.Millisecond))
 	m := r.rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries))
-	err := m.Lock()
+	err := again(m.Lock)
 	var taken *redsync.ErrTaken
 	if errors.Is(err, redsync.ErrFailed) || errors.As(err, &taken) {
 		return nil, nil
@@ -137,10 +137,26 @@ func (r redsyncLocker) foreign(key string) held {
 	return redsyncLock{r.rs.NewMutex(key, redsync.WithValue("somebody else"))}
 }
 
-func (l redsyncLock) release() error { return owner(l.Unlock()) }
+func (l redsyncLock) release() error {
+	return again(func() error { return owner(l.Unlock()) })
+}
 
 // extend is by the expiry that the mutex was made with.
-func (l redsyncLock) extend(time.Duration) error { return owner(l.Extend()) }
+func (l redsyncLock) extend(time.Duration) error {
+	return again(func() error { return owner(l.Extend()) })
+}
+
+// again calls do until the server was in time: redsync gives each server a
+// twentieth of the lease, which is little for a test's short leases on a
+// machine under load, and tries 32 times by default.
+func again(do func() error) (err error) {
+	for range 32 {
+		if err = do(); !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+	return err
+}
 
 func owner(ok bool, err error) error {
 	if err == nil && !ok {
