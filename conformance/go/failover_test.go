@@ -70,10 +70,14 @@ func (s *stage) contend(l locker) {
 func (s *stage) fault(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	plain := strings.HasPrefix(s.mode, "plain")
 	switch {
-	case strings.Contains(text, "INDETERMINATE"):
+	// A client of the killed node sends a release again by itself; if it had
+	// been carried out, it is refused.
+	case strings.Contains(text, "INDETERMINATE"), !plain && (strings.Contains(text, errNotOwner.Error()) ||
+		strings.Contains(text, "lock not held") || strings.Contains(text, "lock was already expired")):
 		s.unknown = append(s.unknown, text)
-	case !strings.HasPrefix(s.mode, "plain") && isLost(text):
+	case !plain && isLost(text):
 		s.off = append(s.off, text)
 	default:
 		s.faults = append(s.faults, text)

@@ -76,7 +76,8 @@ class NodeRedlock4 {
   constructor(client, close) {
     this.end = close;
     this.redlock = new Redlock4([client]);
-    this.redlock.on('clientError', () => {}); // its way to tell of errors that it retries
+    // Its way to tell of errors that it retries; a LockError does not say its cause.
+    this.redlock.on('clientError', (fault) => { this.last = fault; });
   }
 
   async acquire(name, ttl, wait = 0) {
@@ -89,7 +90,16 @@ class NodeRedlock4 {
     }
   }
 
-  release(lock) { return lock.unlock(); }
+  async release(lock) {
+    this.last = undefined;
+    try {
+      await lock.unlock();
+    } catch (fault) {
+      fault.cause = this.last;
+      throw fault;
+    }
+  }
+
   extend(lock, ttl) { return lock.extend(ttl); }
   foreign(name) {
     return new Redlock4.Lock(this.redlock, [name], 'somebody else', Date.now() + 60000, 1);

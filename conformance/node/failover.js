@@ -8,12 +8,18 @@ import { ADDRS, CONTROL, addrsNow, failover, missing, reported, sleep } from './
 
 const WORKERS = 3;
 
-/** The answer to a request in flight whose outcome nobody knows; redlock wraps it. */
-async function isUnknown(fault) {
-  const causes = [fault];
+/**
+ * The answer to a request in flight whose outcome nobody knows; redlock wraps
+ * it. A client of the killed node sends it again by itself, so a release that
+ * had been carried out is then refused.
+ */
+async function isUnknown(fault, mode) {
+  if (!mode.startsWith('plain') && /not the owner/.test(fault.message)) return true;
+  const causes = [fault, fault.cause].filter(Boolean);
   for (const attempt of Array.isArray(fault.attempts) ? fault.attempts : []) {
     causes.push(...(await attempt).votesAgainst.values());
   }
+  if (!mode.startsWith('plain') && causes.some((cause) => /0 of the 1 requested/.test(cause.message))) return true;
   return causes.some((cause) => /INDETERMINATE/.test(cause.message));
 }
 
@@ -55,7 +61,7 @@ class Stage {
         await answered(client.release(held));
         this.done += over ? 1 : 0;
       } catch (fault) {
-        if (await isUnknown(fault)) this.unknown.push(fault.message);
+        if (await isUnknown(fault, this.about.mode)) this.unknown.push(fault.message);
         else if (isLost(fault)) this.lost.push(fault.message);
         else this.faults.push(`${fault.name}: ${fault.message}`);
         await sleep(100);
