@@ -84,8 +84,12 @@ func (s *stage) fault(text string) {
 	}
 }
 
+// isLost reports whether an error comes from the connection to the killed node.
+// MOVED is among them: a follower redirects to the leader that it knows, until
+// it notices that it is dead, and go-redis follows three redirects (as with a
+// Redis Cluster).
 func isLost(text string) bool {
-	for _, part := range []string{"EOF", "connection refused", "connection reset", "broken pipe", "i/o timeout", "closed"} {
+	for _, part := range []string{"MOVED", "EOF", "connection refused", "connection reset", "broken pipe", "i/o timeout", "closed"} {
 		if strings.Contains(text, part) {
 			return true
 		}
