@@ -14,6 +14,6 @@ fi
 export PYTHONDONTWRITEBYTECODE=1
 # Most tests wait for leases; the failover must have the servers for itself.
 status=0
-.venv/bin/pytest --tb=short -m "not failover" -n 8 || status=1
+.venv/bin/pytest --tb=short -m "not failover" -n 12 || status=1
 .venv/bin/pytest --tb=short -m failover || status=1
 exit $status

@@ -107,13 +107,13 @@ func contention(t *testing.T, mk func() locker, key string) {
 
 func extend(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
-	h := get(t, a, key, 2*time.Second, 0)
-	time.Sleep(1200 * time.Millisecond)
-	if err := h.extend(2 * time.Second); err != nil {
+	h := get(t, a, key, 5*time.Second, 0)
+	time.Sleep(3 * time.Second)
+	if err := h.extend(5 * time.Second); err != nil {
 		t.Fatalf("extend: %v", err)
 	}
-	time.Sleep(1200 * time.Millisecond)
-	if get(t, b, key, 2*time.Second, 0) != nil {
+	time.Sleep(3 * time.Second)
+	if get(t, b, key, 5*time.Second, 0) != nil {
 		t.Fatal("the lease ended before its extension")
 	}
 	release(t, h)
@@ -122,13 +122,13 @@ func extend(t *testing.T, mk func() locker, key string) {
 func expiry(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	start := time.Now()
-	if get(t, a, key, 1500*time.Millisecond, 0) == nil || get(t, b, key, time.Second, 0) != nil {
+	if get(t, a, key, 3*time.Second, 0) == nil || get(t, b, key, time.Second, 0) != nil {
 		t.Fatal("not granted once")
 	}
 	if !eventually(15*time.Second, func() bool { return get(t, b, key, time.Second, 0) != nil }) {
 		t.Fatal("the lease never ended")
 	}
-	if waited := time.Since(start); waited < 1500*time.Millisecond {
+	if waited := time.Since(start); waited < 3*time.Second {
 		t.Fatalf("the lease ended early, after %v", waited)
 	}
 }

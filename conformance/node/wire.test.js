@@ -53,8 +53,8 @@ describe('wire', { concurrency: true }, () => {
   }));
 
   wire(redlock, 'using_extends_by_itself', (addrs, key) => withIoredis(addrs, {}, async (client) => {
-    await new Redlock5([client]).using([key], 1500, async (signal) => {
-      await sleep(3000);
+    await new Redlock5([client]).using([key], 5000, async (signal) => {
+      await sleep(7000);
       assert.equal(signal.aborted, false);
       assert.equal(await client.exists(key), 1);
     });

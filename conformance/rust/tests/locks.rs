@@ -72,11 +72,11 @@ fn contention() {
 fn extend() {
     every("extend", |make, key| {
         let (mut a, mut b) = (make(), make());
-        let held = get(&mut a, key, 2 * S).expect("a free lock");
-        sleep(S * 6 / 5);
-        a.extend(&held, 2 * S).expect("extend");
-        sleep(S * 6 / 5);
-        assert!(get(&mut b, key, 2 * S).is_none(), "the lease ended before its extension");
+        let held = get(&mut a, key, 5 * S).expect("a free lock");
+        sleep(3 * S);
+        a.extend(&held, 5 * S).expect("extend");
+        sleep(3 * S);
+        assert!(get(&mut b, key, 5 * S).is_none(), "the lease ended before its extension");
         a.release(&held).expect("release");
     });
 }
@@ -86,10 +86,10 @@ fn expiry() {
     every("expiry", |make, key| {
         let (mut a, mut b) = (make(), make());
         let start = Instant::now();
-        get(&mut a, key, S * 3 / 2).expect("a free lock");
+        get(&mut a, key, 3 * S).expect("a free lock");
         assert!(get(&mut b, key, S).is_none(), "granted twice");
         assert!(eventually(15 * S, || get(&mut b, key, S).is_some()), "the lease never ended");
-        assert!(start.elapsed() >= S * 3 / 2, "the lease ended early");
+        assert!(start.elapsed() >= 3 * S, "the lease ended early");
     });
 }
 
