@@ -237,7 +237,14 @@ func (f bsmForeign) extend(ttl time.Duration) error {
 // them that the lock's key is gone, and a lock is renewed while it is held.
 type rueidisLocker struct{ rueidislock.Locker }
 
-type rueidisLock struct{ cancel context.CancelFunc }
+type rueidisLock struct {
+	owned  context.Context // ends when the library gives the lock up
+	cancel context.CancelFunc
+}
+
+// givenUp reports whether the library has told the owner that the lock is no
+// longer its own: it does when an extension fails, and deletes its keys.
+func (l rueidisLock) givenUp() bool { return l.owned.Err() != nil }
 
 func newRueidislock(t testing.TB, o rueidis.ClientOption) locker {
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: o})
@@ -250,16 +257,26 @@ func newRueidislock(t testing.TB, o rueidis.ClientOption) locker {
 
 func (r rueidisLocker) acquire(key string, _, wait time.Duration) (held, error) {
 	if wait == 0 {
-		_, cancel, err := r.TryWithContext(context.Background(), key)
-		if errors.Is(err, rueidislock.ErrNotLocked) {
-			return nil, nil
+		// It waits 20 ms for each key, which a machine under load may miss.
+		var owned context.Context
+		var cancel context.CancelFunc
+		ok, err := retry(time.Second, func() (bool, error) {
+			var err error
+			owned, cancel, err = r.TryWithContext(context.Background(), key)
+			if errors.Is(err, rueidislock.ErrNotLocked) || errors.Is(err, context.DeadlineExceeded) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if !ok {
+			return nil, err
 		}
-		return rueidisLock{cancel}, err
+		return rueidisLock{owned, cancel}, nil
 	}
 	// The context bounds the wait, and the lock, too: it ends with release.
 	ctx, stop := context.WithCancel(context.Background())
 	timer := time.AfterFunc(wait, stop)
-	_, cancel, err := r.WithContext(ctx, key)
+	owned, cancel, err := r.WithContext(ctx, key)
 	if errors.Is(err, context.Canceled) {
 		return nil, nil
 	}
@@ -268,7 +285,7 @@ func (r rueidisLocker) acquire(key string, _, wait time.Duration) (held, error) 
 		return nil, err
 	}
 	timer.Stop()
-	return rueidisLock{func() { cancel(); stop() }}, nil
+	return rueidisLock{owned, func() { cancel(); stop() }}, nil
 }
 
 func (r rueidisLocker) foreign(string) held { return nil }

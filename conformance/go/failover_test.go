@@ -162,7 +162,11 @@ func (s *stage) checkHeld(t *testing.T) {
 	if s.held == nil {
 		t.Fatal("the lock was never held")
 	}
-	if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {
+	// One that renews by itself may have met the failover with an extension in
+	// flight; then it must have told its owner.
+	if l, ok := s.held.(rueidisLock); ok && l.givenUp() {
+		t.Log("given up by the library, and its owner knows")
+	} else if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {
 		t.Fatal("granted twice")
 	}
 	release(t, s.held)
