@@ -72,16 +72,25 @@ func (s *stage) fault(text string) {
 	defer s.mu.Unlock()
 	plain := strings.HasPrefix(s.mode, "plain")
 	switch {
-	// A client of the killed node sends a release again by itself; if it had
-	// been carried out, it is refused.
-	case strings.Contains(text, "INDETERMINATE"), !plain && (strings.Contains(text, errNotOwner.Error()) ||
-		strings.Contains(text, "lock not held") || strings.Contains(text, "lock was already expired")):
+	// A client of the killed node sends a release again by itself, and redsync
+	// after a twentieth of the lease; if it had been carried out, it is refused.
+	case strings.Contains(text, "INDETERMINATE"), (!plain || strings.HasPrefix(s.client, "redsync")) && isRefusal(text):
 		s.unknown = append(s.unknown, text)
 	case !plain && isLost(text):
 		s.off = append(s.off, text)
 	default:
 		s.faults = append(s.faults, text)
 	}
+}
+
+// isRefusal reports whether a release was refused, in any library's words.
+func isRefusal(text string) bool {
+	for _, part := range []string{errNotOwner.Error(), "lock not held", "lock was already expired", "lock already taken"} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // isLost reports whether an error comes from the connection to the killed node.
