@@ -5,7 +5,7 @@ GO       ?= go
 # deadline as a failure.
 FUZZTIME ?= 20000x
 
-.PHONY: build test check race fuzz conformance failover differential bench clean
+.PHONY: build test check race fuzz conformance compatibility failover differential bench clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -15,6 +15,7 @@ test: check race fuzz conformance
 check:
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "run: gofmt -w" $$fmt; exit 1; fi
 	$(GO) vet ./...
+	cd conformance/go && $(GO) vet .
 	$(GO) tool staticcheck ./...
 
 # The race detector needs a C compiler.
@@ -35,6 +36,11 @@ fuzz:
 # The suites of foreign clients, against one node and against three.
 conformance:
 	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 20m -v ./conformance/clients
+
+# The same, and docs/compatibility.md is written from what they report.
+compatibility:
+	LOCKSTEP_RECORD=1 $(MAKE) conformance
+	$(GO) run ./conformance/compatibility/generate
 
 # Twenty kills of the leader; make test does two.
 failover:

@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"lockstep/conformance/compatibility"
 	"lockstep/conformance/nodes"
 )
 
@@ -16,11 +19,15 @@ import (
 type suite struct {
 	name   string
 	needs  []string // tools on the PATH
-	script string   // in conformance/; finds the servers in LOCKSTEP_ADDRS
+	script string   // in conformance/; what it finds in its environment is in environment
 }
 
 var suites = []suite{
 	{name: "java", needs: []string{"mvn", "javac"}, script: "../run-java.sh"},
+	{name: "python", needs: []string{"python3"}, script: "../run-python.sh"},
+	{name: "node", needs: []string{"node", "npm"}, script: "../run-node.sh"},
+	{name: "go", needs: []string{"go"}, script: "../run-go.sh"},
+	{name: "rust", needs: []string{"cargo"}, script: "../run-rust.sh"},
 }
 
 func TestClients(t *testing.T) {
@@ -30,19 +37,22 @@ func TestClients(t *testing.T) {
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
 			s.require(t)
+			var results []compatibility.Result
 			t.Run("one node", func(t *testing.T) {
-				s.run(t, nodes.Start(t, 1))
+				results = append(results, s.run(t, nodes.StartDiscoverable(t, 1))...)
 			})
 			// The suites use the first address most: a follower's.
 			t.Run("three nodes through a follower", func(t *testing.T) {
-				list := nodes.Start(t, 3)
-				leader := nodes.Leader(list)
-				for list[0] == leader || leader == nil {
-					list = append(list[1:], list[0])
-					leader = nodes.Leader(list)
-				}
-				s.run(t, list)
+				list := nodes.StartDiscoverable(t, 3)
+				c := &control{list: list}
+				results = append(results, s.run(t, c.followersFirst())...)
 			})
+			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && len(results) > 0 {
+				file := filepath.Join("..", "compatibility", "results", s.name+".jsonl")
+				if err := compatibility.WriteResults(file, results); err != nil {
+					t.Fatal(err)
+				}
+			}
 		})
 	}
 }
@@ -61,15 +71,27 @@ func (s suite) require(t *testing.T) {
 	}
 }
 
-func (s suite) run(t *testing.T, list []*nodes.Node) {
+// environment tells a suite where everything is. The first address of each
+// kind is a follower's when there are three nodes.
+func environment(t *testing.T, list []*nodes.Node, results string) []string {
+	a := addrsOf(list)
+	return append(os.Environ(),
+		"LOCKSTEP_ADDRS="+strings.Join(a.Plain, ","),
+		"LOCKSTEP_SENTINELS="+strings.Join(a.Sentinel, ","),
+		"LOCKSTEP_CLUSTER="+strings.Join(a.Cluster, ","),
+		"LOCKSTEP_CONTROL="+startControl(t, list),
+		"LOCKSTEP_NODES="+strconv.Itoa(len(list)),
+		"LOCKSTEP_RESULTS="+results,
+	)
+}
+
+// run runs the suite and returns what it reported.
+func (s suite) run(t *testing.T, list []*nodes.Node) []compatibility.Result {
 	t.Helper()
-	var addrs []string
-	for _, n := range list {
-		addrs = append(addrs, n.Addr)
-	}
+	file := filepath.Join(t.TempDir(), "results.jsonl")
 	var out bytes.Buffer
 	cmd := exec.Command(s.script)
-	cmd.Env = append(os.Environ(), "LOCKSTEP_ADDRS="+strings.Join(addrs, ","))
+	cmd.Env = environment(t, list, file)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	t.Logf("%s", out.String())
@@ -79,4 +101,15 @@ func (s suite) run(t *testing.T, list []*nodes.Node) {
 		}
 		t.Fatalf("%s: %v", s.script, err)
 	}
+	results, err := compatibility.ReadResults(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		results[i].Nodes = len(list)
+		if results[i].Outcome == compatibility.Failed {
+			t.Errorf("%s reported a failure and did not fail: %+v", s.script, results[i])
+		}
+	}
+	return results
 }

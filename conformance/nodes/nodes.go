@@ -62,6 +62,9 @@ type Node struct {
 	HTTPAddr string
 	Data     string
 
+	// The listeners of the two discoveries; empty unless StartDiscoverable started the node.
+	SentinelAddr, ClusterAddr string
+
 	t    testing.TB
 	args []string
 	cmd  *exec.Cmd
@@ -88,6 +91,12 @@ func FreeAddrs(t testing.TB, n int) []string {
 // end with the test.
 func Start(t testing.TB, n int, flags ...string) []*Node {
 	t.Helper()
+	return start(t, n, flags, func(*Node) []string { return nil })
+}
+
+// start starts n nodes; of gives each its own flags beside the common ones.
+func start(t testing.TB, n int, flags []string, of func(*Node) []string) []*Node {
+	t.Helper()
 	dir, addrs := t.TempDir(), FreeAddrs(t, 3*n)
 	list := make([]*Node, n)
 	var peers []string
@@ -100,6 +109,7 @@ func Start(t testing.TB, n int, flags ...string) []*Node {
 	for _, node := range list {
 		node.args = append([]string{"serve", "--id", node.ID, "--data", node.Data, "--listen", node.Addr,
 			"--peer-listen", node.PeerAddr, "--http-listen", node.HTTPAddr}, flags...)
+		node.args = append(node.args, of(node)...)
 		if n > 1 {
 			node.args = append(node.args, "--peers", strings.Join(peers, ","))
 		}

@@ -1,0 +1,123 @@
+package clients
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/conformance/nodes"
+)
+
+// control is the endpoint through which a suite, in its own language, asks
+// for a failover in the middle of a test: it alone knows when its locks are
+// held.
+//
+//	GET  /addrs     addresses of the nodes, followers first
+//	POST /failover  kill -9 of the leader; answers when another node leads
+//	                and the killed one is back
+type control struct {
+	mu   sync.Mutex
+	list []*nodes.Node
+}
+
+// electionTimeout is how long the survivors may take, on a machine under load.
+const electionTimeout = 20 * time.Second
+
+// addrs is the answer of GET /addrs.
+type addrs struct {
+	Plain    []string `json:"plain"`
+	Sentinel []string `json:"sentinel"`
+	Cluster  []string `json:"cluster"`
+}
+
+// startControl serves list until the test ends and returns the URL.
+func startControl(t *testing.T, list []*nodes.Node) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &control{list: list}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /addrs", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, addrsOf(c.followersFirst()), nil)
+	})
+	mux.HandleFunc("POST /failover", func(w http.ResponseWriter, _ *http.Request) {
+		killed, err := c.failover()
+		answer(w, map[string]string{"killed": killed}, err)
+	})
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return "http://" + ln.Addr().String()
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// addrsOf collects the addresses under which clients find the nodes.
+func addrsOf(list []*nodes.Node) addrs {
+	a := addrs{Plain: []string{}, Sentinel: []string{}, Cluster: []string{}}
+	for _, n := range list {
+		a.Plain = append(a.Plain, n.Addr)
+		if n.SentinelAddr != "" {
+			a.Sentinel = append(a.Sentinel, n.SentinelAddr)
+		}
+		if n.ClusterAddr != "" {
+			a.Cluster = append(a.Cluster, n.ClusterAddr)
+		}
+	}
+	return a
+}
+
+// followersFirst returns the nodes with the leader at the end.
+func (c *control) followersFirst() []*nodes.Node {
+	leader := nodes.Leader(c.list)
+	list := slices.DeleteFunc(slices.Clone(c.list), func(n *nodes.Node) bool { return n == leader })
+	if leader != nil {
+		list = append(list, leader)
+	}
+	return list
+}
+
+// failover kills the leader, waits for another one, and starts the killed
+// node again. A single node is killed and started.
+func (c *control) failover() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leader := nodes.Leader(c.list)
+	if leader == nil {
+		return "", errors.New("no node leads")
+	}
+	leader.Kill()
+	rest := slices.DeleteFunc(slices.Clone(c.list), func(n *nodes.Node) bool { return n == leader })
+	for deadline := time.Now().Add(electionTimeout); len(rest) > 0 && nodes.Leader(rest) == nil; {
+		if time.Now().After(deadline) {
+			return "", errors.New("no new leader in time")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	leader.Run()
+	leader.WaitReady()
+	return leader.ID, nil
+}

@@ -1,0 +1,79 @@
+package compatibility
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+
+	"lockstep/luavm"
+	"lockstep/server"
+	"lockstep/store"
+)
+
+// States of a command.
+const (
+	Done     = "done"
+	NoEffect = "accepted, no effect"
+	NotHere  = "not here"
+)
+
+// Command is a command of Redis and what lockstep makes of it.
+type Command struct {
+	Group, Name string // "config|get" is a subcommand
+	State       string
+	Why         string // for all but Done
+}
+
+// redisCommands is what redis-server 7.0.15 has, "group name" a line, as
+// COMMAND DOCS tells; a test compares it with the real one.
+//
+//go:embed redis-7.0.15.txt
+var redisCommands string
+
+// Table is the command table of a node.
+func Table() *store.Table {
+	engine := luavm.New(luavm.Options{})
+	return store.NewTable(store.Commands(), engine.Commands(), server.Commands())
+}
+
+// Commands returns every command of Redis 7.0.15 with its state, in Redis's groups.
+func Commands(table *store.Table) []Command {
+	var list []Command
+	for line := range strings.Lines(redisCommands) {
+		group, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		c := Command{Group: group, Name: name, State: Done}
+		switch why := noEffect[name]; {
+		case !has(table, name):
+			c.State, c.Why = NotHere, reason(group, name)
+		case why != "":
+			c.State, c.Why = NoEffect, why
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// has reports whether a command or "container|subcommand" is in the table.
+func has(table *store.Table, name string) bool {
+	container, sub, nested := strings.Cut(name, "|")
+	args := [][]byte{[]byte(container)}
+	if nested {
+		args = append(args, []byte(sub))
+	}
+	_, ok := table.Resolve(args)
+	return ok
+}
+
+// reason says why a command is not here; "" if nobody has said it.
+func reason(group, name string) string {
+	container, _, _ := strings.Cut(name, "|")
+	for _, key := range []string{name, container} {
+		if why, ok := absent[key]; ok {
+			return why
+		}
+		if slices.Contains(soon, key) {
+			return "not built yet"
+		}
+	}
+	return absentGroups[group]
+}

@@ -1,0 +1,197 @@
+package compatibility
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/transcript/redisd"
+)
+
+var update = flag.Bool("update", false, "write redis-7.0.15.txt from the redis-server that is installed")
+
+// TestDocument fails when docs/compatibility.md is older than the results or
+// the command table.
+func TestDocument(t *testing.T) {
+	results, err := ReadAll("results")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Generate(results, Commands(Table()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join("..", "..", "docs", "compatibility.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/compatibility.md is out of date: run `go run ./conformance/compatibility/generate`")
+	}
+}
+
+// TestNothingFailed: a result that failed is not to be committed.
+func TestNothingFailed(t *testing.T) {
+	results, err := ReadAll("results")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) == 0 {
+		t.Fatal("no results")
+	}
+	for _, r := range results {
+		if r.Outcome == Failed {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestReasons: every command that is not done has a reason, and no reason is
+// left of a command that is done now.
+func TestReasons(t *testing.T) {
+	table, names := Table(), map[string]bool{}
+	for _, c := range Commands(table) {
+		names[c.Name] = true
+		if c.State != Done && c.Why == "" {
+			t.Errorf("%s is %s and nobody says why", c.Name, c.State)
+		}
+	}
+	for name := range noEffect {
+		if !names[name] && !slices.Contains([]string{"debug"}, name) {
+			t.Errorf("noEffect: Redis has no %s", name)
+		}
+	}
+}
+
+// TestVersions: the results are of the versions that are pinned.
+func TestVersions(t *testing.T) {
+	pinned := map[string]string{}
+	for suite, file := range map[string]string{"python": "requirements.txt", "node": "package.json", "go": "go.mod", "rust": "Cargo.lock"} {
+		b, err := os.ReadFile(filepath.Join("..", suite, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinned[suite] = string(b)
+	}
+	for suite, text := range pinned {
+		results, err := ReadResults(filepath.Join("results", suite+".jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range results {
+			for _, v := range strings.Split(r.Version, ", ") {
+				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s]|$)`).MatchString(text) {
+					t.Errorf("%s: %s %s is not the version that is pinned", suite, r.Client, v)
+				}
+			}
+		}
+	}
+}
+
+// TestRedisCommands compares the list of Redis's commands with a real one's.
+func TestRedisCommands(t *testing.T) {
+	bin, version, err := redisd.Find()
+	if err != nil || version != redisd.Version {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("CI has redis-server %s: %q, %v", redisd.Version, version, err)
+		}
+		t.Skipf("redis-server %s is not installed", redisd.Version)
+	}
+	srv, err := redisd.Start(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	conn, err := srv.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := conn.RemoteAddr().String()
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := bench.Dial(addr, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	docs, err := c.Do("COMMAND", "DOCS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := documented(docs)
+	slices.Sort(lines)
+	got := strings.Join(lines, "\n") + "\n"
+	if *update {
+		if err := os.WriteFile("redis-7.0.15.txt", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != redisCommands {
+		t.Error("redis-7.0.15.txt is not what redis-server says: run with -update")
+	}
+}
+
+// documented turns the reply of COMMAND DOCS into lines "group name"; of a
+// container, its subcommands.
+func documented(docs any) (lines []string) {
+	list, _ := docs.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		fields, _ := list[i+1].([]any)
+		group, subs := "", []string(nil)
+		for j := 0; j+1 < len(fields); j += 2 {
+			switch fields[j] {
+			case "group":
+				group = fmt.Sprint(fields[j+1])
+			case "subcommands":
+				subs = documented(fields[j+1])
+			}
+		}
+		if subs == nil {
+			lines = append(lines, group+" "+fmt.Sprint(list[i]))
+		}
+		lines = append(lines, subs...)
+	}
+	return lines
+}
+
+// TestResults: what is written is read again, in an order of its own.
+func TestResults(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.jsonl")
+	in := []Result{
+		{Client: "b", Version: "1", Mode: "plain", Nodes: 3, Test: "x", Outcome: Passed},
+		{Client: "a", Version: "1", Mode: "plain", Nodes: 1, Test: "x", Outcome: Skipped, Reason: "why"},
+	}
+	if err := WriteResults(file, in); err != nil {
+		t.Fatal(err)
+	}
+	out, err := ReadResults(file)
+	if err != nil || len(out) != 2 || out[0] != in[1] || out[1] != in[0] {
+		t.Errorf("%v, %v", out, err)
+	}
+	for _, bad := range []Result{{Client: "a"}, {Client: "a", Version: "1", Mode: "m", Test: "t", Outcome: Skipped}} {
+		line, err := json.Marshal(bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadResults(file); err == nil {
+			t.Errorf("%s was accepted", line)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+// Command generate writes docs/compatibility.md. Run it in the root of the
+// repository, after `LOCKSTEP_RECORD=1 make conformance`.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"lockstep/conformance/compatibility"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	results, err := compatibility.ReadAll(filepath.Join("conformance", "compatibility", "results"))
+	if err != nil {
+		return err
+	}
+	doc, err := compatibility.Generate(results, compatibility.Commands(compatibility.Table()))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll("docs", 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join("docs", "compatibility.md"), []byte(doc), 0o644)
+}

@@ -1,0 +1,138 @@
+// Package conformance runs the lock libraries that Go programs use against
+// the servers in $LOCKSTEP_ADDRS. It is a module of its own, so that the
+// server's stays clean.
+package conformance
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// masterName is the name that every tutorial gives it.
+const masterName = "mymaster"
+
+// addrs are the addresses of the nodes, followers first, the leader last.
+type addrs struct {
+	Plain, Sentinel, Cluster []string
+}
+
+func list(env string) []string {
+	return strings.FieldsFunc(os.Getenv(env), func(r rune) bool { return r == ',' })
+}
+
+func addrsNow(t testing.TB) (a addrs) {
+	t.Helper()
+	control := os.Getenv("LOCKSTEP_CONTROL")
+	if control == "" {
+		a = addrs{list("LOCKSTEP_ADDRS"), list("LOCKSTEP_SENTINELS"), list("LOCKSTEP_CLUSTER")}
+		if len(a.Plain) == 0 {
+			t.Fatal("set LOCKSTEP_ADDRS=host:port[,host:port...]")
+		}
+		return a
+	}
+	resp, err := http.Get(control + "/addrs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// failover kills the leader as kill -9 does, and returns when another one
+// leads and the killed one is back.
+func failover(t testing.TB) {
+	t.Helper()
+	resp, err := http.Post(os.Getenv("LOCKSTEP_CONTROL")+"/failover", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("failover: %s %s %v", resp.Status, body, err)
+	}
+}
+
+// newKey returns a name that no other test uses.
+func newKey() string { return "go:" + rand.Text() }
+
+//go:embed go.mod
+var goMod string
+
+var requirement = regexp.MustCompile(`(?m)(\S+) v(\d\S*)( // indirect)?$`)
+
+// version is the version of a module that go.mod selects; for one that is
+// replaced, the last line of go.mod tells.
+var version = sync.OnceValue(func() map[string]string {
+	m := map[string]string{}
+	for _, r := range requirement.FindAllStringSubmatch(goMod, -1) {
+		m[r[1]] = r[2]
+	}
+	return m
+})
+
+var results sync.Mutex
+
+// report appends a test's result to $LOCKSTEP_RESULTS when the test ends.
+func report(t *testing.T, l library, test string, reason string) {
+	t.Cleanup(func() {
+		file := os.Getenv("LOCKSTEP_RESULTS")
+		if file == "" {
+			return
+		}
+		line := map[string]string{"client": l.client, "version": l.version(), "mode": l.mode, "test": test, "result": "passed"}
+		switch {
+		case t.Failed():
+			line["result"] = "failed"
+		case t.Skipped():
+			line["result"], line["reason"] = "skipped", reason
+		}
+		results.Lock()
+		defer results.Unlock()
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		if err := json.NewEncoder(f).Encode(line); err != nil {
+			t.Error(err)
+		}
+	})
+	if reason != "" {
+		t.Skip(reason)
+	}
+}
+
+// eventually polls until ok or the time is over.
+func eventually(limit time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMain(m *testing.M) {
+	seen := map[string]bool{}
+	for _, l := range libraries {
+		if line := fmt.Sprintf("client %s %s", l.client, l.version()); !seen[line] {
+			seen[line] = true
+			fmt.Println(line)
+		}
+	}
+	os.Exit(m.Run())
+}

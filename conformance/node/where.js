@@ -1,0 +1,63 @@
+// Where the servers are, how a test asks for a failover, and where results go.
+import { appendFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const list = (name) => (process.env[name] ?? '').split(',').filter(Boolean);
+
+export const ADDRS = list('LOCKSTEP_ADDRS');
+export const SENTINELS = list('LOCKSTEP_SENTINELS');
+export const CLUSTER = list('LOCKSTEP_CLUSTER');
+export const CONTROL = process.env.LOCKSTEP_CONTROL ?? '';
+export const MASTER = 'mymaster';
+export { sleep };
+
+export const versionOf = (name) => {
+  const lock = createRequire(import.meta.url)('./package-lock.json');
+  return lock.packages[`node_modules/${name}`].version;
+};
+
+export const split = (addr) => {
+  const at = addr.lastIndexOf(':');
+  return { host: addr.slice(0, at), port: Number(addr.slice(at + 1)) };
+};
+
+/** The addresses at this moment: followers first, the leader last. */
+export async function addrsNow() {
+  if (!CONTROL) return { plain: ADDRS, sentinel: SENTINELS, cluster: CLUSTER };
+  return (await fetch(`${CONTROL}/addrs`)).json();
+}
+
+/** kill -9 of the leader; resolves when another one leads and it is back. */
+export async function failover() {
+  const reply = await fetch(`${CONTROL}/failover`, { method: 'POST' });
+  if (!reply.ok) throw new Error(await reply.text());
+}
+
+/** Runs a test and reports it; a body that returns a string skips for that reason. */
+export async function reported(t, about, test, body) {
+  const { client, version, mode } = about;
+  const line = { client, version, mode, test };
+  try {
+    const reason = await body();
+    line.result = reason ? 'skipped' : 'passed';
+    if (reason) {
+      line.reason = reason;
+      t.skip(reason);
+    }
+  } catch (fault) {
+    line.result = 'failed';
+    throw fault;
+  } finally {
+    if (process.env.LOCKSTEP_RESULTS) {
+      appendFileSync(process.env.LOCKSTEP_RESULTS, `${JSON.stringify(line)}\n`);
+    }
+  }
+}
+
+/** Why a mode cannot be had here. */
+export function missing(mode) {
+  if (mode === 'sentinel' && !SENTINELS.length) return 'no Sentinel listener';
+  if (mode === 'cluster' && !CLUSTER.length) return 'no Cluster listener';
+  return undefined;
+}

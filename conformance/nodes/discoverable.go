@@ -1,0 +1,15 @@
+package nodes
+
+import "testing"
+
+// StartDiscoverable starts n nodes that can be found by Sentinel and Cluster
+// clients, too.
+func StartDiscoverable(t testing.TB, n int, flags ...string) []*Node {
+	t.Helper()
+	addrs := FreeAddrs(t, 2*n)
+	return start(t, n, flags, func(node *Node) []string {
+		node.SentinelAddr, node.ClusterAddr = addrs[0], addrs[1]
+		addrs = addrs[2:]
+		return []string{"--sentinel-listen", node.SentinelAddr, "--cluster-listen", node.ClusterAddr}
+	})
+}
