@@ -73,6 +73,8 @@ func (n *Node) serveFrame(f frame, out *outbox) error {
 				return appendReplies(b, []store.Reply{reply})
 			})
 		}()
+	case framePosition:
+		return n.servePosition(f.id, out)
 	default:
 		return errFrame
 	}

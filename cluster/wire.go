@@ -27,6 +27,8 @@ import (
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
+//	kind 20 position  no body; the result is the index of the last entry that
+//	                  the asked node has applied
 //
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
 // as in store/replycodec.go.
@@ -41,6 +43,7 @@ const (
 	frameResult   = 2
 	frameKill     = 3
 	frameTransfer = 4
+	framePosition = 20
 
 	statusDone        = 0
 	statusNotExecuted = 1

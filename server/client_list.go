@@ -69,6 +69,9 @@ func (s *session) describe(now time.Time) string {
 	if s.subscriber() {
 		flags = "P"
 	}
+	if s.monitoring.Load() {
+		flags = "O" + strings.TrimPrefix(flags, "N")
+	}
 	if s.noEvict.Load() {
 		flags = strings.TrimPrefix(flags, "N") + "e"
 	}

@@ -59,6 +59,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.command.Store(cmd)
 	do := s.srv.handlers[cmd]
 	if do == nil {
+		s.watched(cmd, args)
 		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
 		if len(s.calls) >= maxCalls {
 			s.submit()
@@ -68,7 +69,8 @@ func (s *session) dispatch(args [][]byte) {
 	s.submit()
 	start := s.srv.cfg.Clock()
 	r := do(s, args)
-	s.srv.stats.called(cmd, s.srv.cfg.Clock().Sub(start))
+	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
+	s.watched(cmd, args)
 	s.reply(cmd, r)
 	s.finish()
 }
@@ -88,7 +90,7 @@ func (s *session) answer(took time.Duration) {
 	each := took / time.Duration(len(s.calls))
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
-		s.srv.stats.called(cmd, each)
+		s.ran(cmd, s.calls[i].Args, each)
 		s.reply(cmd, s.replies[i])
 		s.finish()
 	}
@@ -130,6 +132,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	// Does a script keep everyone waiting?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return cmd, errBusy
+	}
+	if s.monitoring.Load() && touchesKeys(cmd) {
+		return cmd, errMonitorKeys
 	}
 	return cmd, ""
 }

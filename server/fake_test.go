@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -156,6 +157,15 @@ func (f *fakeBackend) Transfer(id string) error {
 	return nil
 }
 
+// Replicated has one other member that is always there and waits in vain for
+// another.
+func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, bool) {
+	if others > 1 {
+		<-ctx.Done()
+	}
+	return 1, true
+}
+
 func (f *fakeBackend) Snapshot() error {
 	f.snapshots.Add(1)
 	return nil
@@ -183,6 +193,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 		Now:       func() time.Duration { return time.Duration(fake.now.Load()) },
 		TimeLimit: time.Minute,
 		Local:     func(c *store.Ctx) store.Reply { return srv.RunInScript(c) },
+		Trace:     func(c *store.Ctx) { srv.Watch(c) },
 	})
 	table := store.NewTable(store.Commands(), scripts.Commands(), Commands())
 	scripts.Bind(table)

@@ -239,3 +239,10 @@ func (o *outbox) size() int {
 	defer o.mu.Unlock()
 	return len(o.pending) + o.writing
 }
+
+// isOver reports whether the client has been cut off.
+func (o *outbox) isOver() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed
+}

@@ -114,6 +114,7 @@ func (l *loop) step(c *loopConn) {
 			do := s.srv.handlers[cmd]
 			if refusal == "" && do == nil {
 				s.command.Store(cmd)
+				s.watched(cmd, args)
 				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
 				if len(s.calls) >= maxCalls {
 					c.next++
@@ -216,6 +217,7 @@ func (l *loop) retire(c *loopConn) {
 	l.count--
 	c.s.out.abort()
 	c.s.dropSubscriptions()
+	l.srv.monitors.remove(c.s)
 	l.srv.unregister(c.s)
 	c.release()
 }

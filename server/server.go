@@ -24,6 +24,9 @@ type Server struct {
 	params   *params
 	stats    *stats
 	docs     *commandDocs
+	monitors monitors
+	slow     slowlog
+	spikes   spikes
 	started  time.Time
 	lastID   atomic.Int64
 
@@ -36,9 +39,11 @@ type Server struct {
 	sessions  map[int64]*session
 	listeners map[net.Listener]struct{}
 	closing   bool
-	empty     *sync.Cond    // signalled when a session ends; on mu
-	drained   chan struct{} // closed when the connections may be cut
-	stop      chan struct{} // closed when Shutdown begins
+
+	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
+	empty                   *sync.Cond    // signalled when a session ends; on mu
+	drained                 chan struct{} // closed when the connections may be cut
+	stop                    chan struct{} // closed when Shutdown begins
 }
 
 // New makes a server. It panics on a configuration that Validate refuses: the
@@ -158,6 +163,7 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	}
 	s.out.abort()
 	s.dropSubscriptions()
+	srv.monitors.remove(s)
 	srv.unregister(s)
 }
 

@@ -39,6 +39,8 @@ type session struct {
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
 
+	monitoring atomic.Bool
+
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
 	mu       sync.Mutex
@@ -172,6 +174,7 @@ func (s *session) finish() {
 // reset returns to the state of a new connection (RESET).
 func (s *session) reset() {
 	s.dropSubscriptions()
+	s.srv.monitors.remove(s)
 	s.db.Store(0)
 	s.resp.Store(2)
 	s.silent = false // but not a SKIP, which silences RESET itself
