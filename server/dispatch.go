@@ -70,8 +70,8 @@ func (s *session) dispatch(args [][]byte) {
 	start := s.srv.cfg.Clock()
 	r := do(s, args)
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
-	s.watched(cmd, args)
 	s.reply(cmd, r)
+	s.watched(cmd, args)
 	s.finish()
 }
 

@@ -37,6 +37,7 @@ type fakeBackend struct {
 	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
 	turns     atomic.Int32
+	others    atomic.Int32 // members that have every write
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -157,13 +158,12 @@ func (f *fakeBackend) Transfer(id string) error {
 	return nil
 }
 
-// Replicated has one other member that is always there and waits in vain for
-// another.
+// Replicated waits in vain for more members than there are.
 func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, bool) {
-	if others > 1 {
+	if others > int(f.others.Load()) {
 		<-ctx.Done()
 	}
-	return 1, true
+	return int(f.others.Load()), true
 }
 
 func (f *fakeBackend) Snapshot() error {

@@ -13,7 +13,8 @@ import (
 // The slow log of a node has the commands of its own clients. What Redis
 // measures is the execution alone; here it is the time until the outcome was
 // safe, the log included, because that is what the client waits for. The
-// commands of one submission share its time.
+// commands of one submission share its time. What a script calls is part of the
+// script: Redis lists such commands, too.
 
 const (
 	slowArgs     = 32  // arguments that an entry keeps
