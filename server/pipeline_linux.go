@@ -124,7 +124,7 @@ func (l *loop) step(c *loopConn) {
 				continue
 			}
 			if refusal == "" && len(s.calls) == 0 && !l.srv.inPlace[cmd] {
-				l.sendAway(c)
+				l.sendAway(c, func() {})
 				return
 			}
 		}
@@ -156,15 +156,21 @@ func (l *loop) resume(c *loopConn) {
 	s := c.s
 	s.replies = c.sub.Replies
 	c.sub.Calls, c.sub.Replies = nil, nil
-	s.answer(l.now.Sub(c.since))
+	took := l.now.Sub(c.since)
+	if extent(s.replies, largeOutput) > largeOutput {
+		l.sendAway(c, func() { s.answer(took, true) })
+		return
+	}
+	s.answer(took, false)
 	l.step(c)
 }
 
-// sendAway has a goroutine run the rest of a pipeline, because its next command
-// may wait.
-func (l *loop) sendAway(c *loopConn) {
+// sendAway has a goroutine run the rest of a pipeline after first, because that
+// or the next command may wait.
+func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state = connAway
 	go func() {
+		first()
 		s, g := c.s, c.guard
 		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 			s.dispatch(g.command(c.next))

@@ -213,7 +213,7 @@ func (srv *Server) checkClients(now time.Time) {
 			srv.stats.outputLimit.Add(1)
 			continue
 		}
-		if timeout > 0 && !s.subscriber() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
+		if timeout > 0 && !s.subscriber() && !s.monitoring.Load() && !s.isRunning() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
 			s.drain()
 		}
 	}

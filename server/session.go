@@ -98,6 +98,13 @@ func (s *session) isClosing() bool {
 	return s.closing
 }
 
+// isRunning reports whether a pipeline is being run.
+func (s *session) isRunning() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
+}
+
 // drain closes an idle session now and a busy one when its pipeline is done.
 func (s *session) drain() {
 	s.mu.Lock()
@@ -160,7 +167,19 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 		return
 	}
 	resp := s.protocol()
-	s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) })
+	if s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) }) > freeOutput {
+		s.checkOutput(s.srv.cfg.Clock())
+	}
+}
+
+// freeOutput is how much output Redis does not count: its first buffer.
+const freeOutput = 16 << 10
+
+// checkOutput cuts off a client that is past its output buffer limit.
+func (s *session) checkOutput(now time.Time) {
+	if !s.out.checkLimit(s.srv.params.limitOf(s.class()), now) {
+		s.srv.stats.outputLimit.Add(1)
+	}
 }
 
 // finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for itself, one
