@@ -93,7 +93,11 @@ func errUnknownCommand(args [][]byte) store.Error {
 		}
 		rest.WriteString("'" + cString(a, maxQuoted-rest.Len()) + "' ")
 	}
-	return errf("ERR unknown command '%s', with args beginning with: %s", cString(args[0], maxQuoted), rest.String())
+	text := errf("ERR unknown command '%s', with args beginning with: %s", cString(args[0], maxQuoted), rest.String())
+	if why := whyAbsent(string(args[0])); why != "" {
+		text += store.Error("(" + why + ")")
+	}
+	return text
 }
 
 func errUnknownSubcommand(container string, sub []byte) store.Error {
