@@ -48,10 +48,26 @@ func main() {
 	flag.IntVar(&p.locks, "locks", 100, "locks")
 	flag.DurationVar(&p.last, "for", time.Minute, "how long they contend")
 	flag.Parse()
-	if err := p.run(); err != nil {
+	r, err := p.run()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "connections:", err)
 		os.Exit(1)
 	}
+	fmt.Println(r)
+}
+
+// result is what a run has shown.
+type result struct {
+	plan          *plan
+	before, after int64   // KiB of resident memory
+	perIdle       float64 // KiB
+	taken         int64   // locks
+}
+
+func (r *result) String() string {
+	return fmt.Sprintf("idle connections: %d, resident memory %d KiB before and %d KiB with them: %.1f KiB each\n"+
+		"locks taken: %d in %v by %d clients over %d locks, without an error",
+		r.plan.idle, r.before, r.after, r.perIdle, r.taken, r.plan.last, r.plan.busy, r.plan.locks)
 }
 
 const (
@@ -59,48 +75,53 @@ const (
 	leaseMillis = "10000"
 )
 
-func (p *plan) run() error {
+func (p *plan) run() (*result, error) {
 	if p.server == "" {
-		return errors.New("-server is missing: build cmd/lockstep first")
+		return nil, errors.New("-server is missing: build cmd/lockstep first")
 	}
 	if err := raiseFiles(uint64(p.idle + p.busy + 100)); err != nil {
-		return err
+		return nil, err
 	}
 	data, err := os.MkdirTemp("", "connections")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(data)
-	node := exec.Command(p.server, "serve", "--data", filepath.Join(data, "n1"), "--listen", p.listen, "--peer-listen", "127.0.0.1:0", "--http-listen", "")
+	node := exec.Command(p.server, "serve", "--data", filepath.Join(data, "n1"), "--listen", p.listen,
+		"--peer-listen", "127.0.0.1:0", "--http-listen", "", "--log-level", "error")
 	node.Stderr = os.Stderr
 	if err := node.Start(); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		_ = node.Process.Signal(syscall.SIGTERM)
 		_ = node.Wait()
 	}()
+	return p.measure(node.Process.Pid)
+}
+
+// measure does what the plan says to a node that has been started.
+func (p *plan) measure(pid int) (*result, error) {
 	first, err := p.dialFirst()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := first.Do("CONFIG", "SET", "maxclients", strconv.Itoa(p.idle+p.busy+10)); err != nil {
-		return err
+		return nil, err
 	}
-	before, err := settledMemory(first, node.Process.Pid)
-	if err != nil {
-		return err
+	r := &result{plan: p}
+	if r.before, err = settledMemory(first, pid); err != nil {
+		return nil, err
 	}
 	if err := p.subscribe(); err != nil {
-		return err
+		return nil, err
 	}
-	after, err := settledMemory(first, node.Process.Pid)
-	if err != nil {
-		return err
+	if r.after, err = settledMemory(first, pid); err != nil {
+		return nil, err
 	}
-	fmt.Printf("idle connections: %d, resident memory %d KiB before and %d KiB with them: %.1f KiB each\n",
-		p.idle, before, after, float64(after-before)/float64(max(p.idle, 1)))
-	return p.contend(first)
+	r.perIdle = float64(r.after-r.before) / float64(max(p.idle, 1))
+	r.taken, err = p.contend(first)
+	return r, err
 }
 
 // raiseFiles lets this process, and those that it starts, open enough files.
@@ -186,8 +207,8 @@ const unlock = `if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('publis
 
 // contend has the busy clients take, hold and release locks. Two holders of one
 // lock would find each other's name in its counter.
-func (p *plan) contend(first *bench.Conn) error {
-	var taken, failures atomic.Int64
+func (p *plan) contend(first *bench.Conn) (int64, error) {
+	var taken atomic.Int64
 	var once sync.Once
 	var reason error
 	end := time.Now().Add(p.last)
@@ -196,14 +217,13 @@ func (p *plan) contend(first *bench.Conn) error {
 	for i := range p.busy {
 		c, err := bench.Dial(p.listen, dialTimeout)
 		if err != nil {
-			return fmt.Errorf("busy client %d: %w", i, err)
+			return 0, fmt.Errorf("busy client %d: %w", i, err)
 		}
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
 			defer c.Close()
 			if err := p.client(c, i, end, holders, &taken); err != nil {
-				failures.Add(1)
 				once.Do(func() { reason = fmt.Errorf("client %d: %w", i, err) })
 			}
 		}()
@@ -211,14 +231,13 @@ func (p *plan) contend(first *bench.Conn) error {
 	wg.Wait()
 	info, err := first.Do("INFO", "clients")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	// The busy ones may have gone by now; nobody else may.
 	if n := field(info, "connected_clients"); n < int64(len(p.subscribers)) {
-		return fmt.Errorf("%d clients are connected, of %d subscribers", n, len(p.subscribers))
+		return 0, fmt.Errorf("%d clients are connected, of %d subscribers", n, len(p.subscribers))
 	}
-	fmt.Printf("locks taken: %d in %v by %d clients over %d locks; clients that failed: %d\n", taken.Load(), p.last, p.busy, p.locks, failures.Load())
-	return reason
+	return taken.Load(), reason
 }
 
 // client takes and releases one lock until the end.
