@@ -29,6 +29,7 @@ var _ consensus = (*raftLog)(nil)
 // raftHooks are what a node wants to know of Raft.
 type raftHooks struct {
 	forward  func(net.Conn)        // serves a forwarding connection
+	facts    func(net.Conn)        // serves a connection that asks how this node is
 	applied  func(raftfsm.Outcome) // an entry was applied, in log order
 	restored func(seq uint64, lease int64)
 	leads    chan leadership // who leads, as it changes
@@ -54,14 +55,14 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 func (r *raftLog) open(hooks raftHooks) (err error) {
 	cfg := r.cfg
 	logs := raftLogger(cfg.Logger)
-	if r.st, err = openStorage(cfg.Data, cfg.ID, logs); err != nil {
+	if r.st, err = openStorage(cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", cfg.PeerListen)
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
-	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, cfg.Logger)
+	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, hooks.facts, cfg.Logger)
 	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: r.port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
 	})
@@ -98,12 +99,12 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	last, err := r.st.bolt.LastIndex()
+	last, err := r.st.log.LastIndex()
 	if err != nil {
 		return err
 	}
 	m.fsm.Replay(last)
-	r.raft, err = raft.NewRaft(rc, m, r.st.bolt, stable, r.st.snaps, r.trans)
+	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
 	return err
 }
 
@@ -152,7 +153,7 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 // bootstrap gives a new node its first configuration. Every first member does
 // it alike, so starting again is harmless.
 func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
-	exists, err := raft.HasExistingState(r.st.bolt, stable, r.st.snaps)
+	exists, err := raft.HasExistingState(r.st.log, stable, r.st.snaps)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", r.cfg.Data, err)
 	}
@@ -164,11 +165,11 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 		if len(conf.Servers) == 0 {
 			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.peerAddr())}}
 		}
-		if err := raft.BootstrapCluster(rc, r.st.bolt, stable, r.st.snaps, r.trans, conf); err != nil {
+		if err := raft.BootstrapCluster(rc, r.st.log, stable, r.st.snaps, r.trans, conf); err != nil {
 			return fmt.Errorf("first configuration: %w", err)
 		}
 	}
-	return r.st.mark(r.cfg.ID, false)
+	return r.st.finish()
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {

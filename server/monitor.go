@@ -43,9 +43,9 @@ func (m *monitors) remove(s *session) {
 	s.monitoring.Store(false)
 }
 
-// watched shows a command of a session to the monitors. Those for operators
+// display shows a command of a session to the monitors. Those for operators
 // are not shown.
-func (s *session) watched(cmd *store.Command, args [][]byte) {
+func (s *session) display(cmd *store.Command, args [][]byte) {
 	if s.srv.monitors.count.Load() == 0 || cmd.Is(store.Admin) {
 		return
 	}

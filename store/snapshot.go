@@ -14,6 +14,7 @@ import (
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	libs    *librarySet
 	expired uint64
 }
 
@@ -22,7 +23,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, libs: s.libs, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -47,6 +48,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -59,6 +61,7 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recScript    = 'L'
+	recLibrary   = 'F'
 	recEnd       = 'E'
 )
 
@@ -97,6 +100,10 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.int(s.order)
 		return true
 	})
+	for _, lib := range sn.libs.libs {
+		w.WriteByte(recLibrary)
+		w.str(bytesToString(appendLibrary(nil, lib)))
+	}
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
 	w.int(sn.scripts.arrival)
@@ -226,6 +233,13 @@ func Restore(in io.Reader) (*Store, error) {
 				if !c.pinned {
 					s.scripts.evaled.Set(c)
 				}
+			}
+		case recLibrary:
+			d := decoder{b: stringBytes(r.str())}
+			if lib := d.library(); !d.bad && len(d.b) == 0 {
+				s.libs = s.libs.with(lib)
+			} else if r.err == nil {
+				r.err = errors.New("a function library")
 			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()
