@@ -9,7 +9,8 @@ import (
 
 // What WAIT may say. A write that a client has been told of is in the log of a
 // majority; Raft does not tell whose. So the members that the majority leaves
-// open are asked how far they have applied the log: what is applied is on disk.
+// open are asked how far the log is committed as they know it: so far they have
+// it on disk, for a member cannot know of a commit beyond its own log.
 
 // positionPause is how long a member that is behind is left alone.
 const positionPause = 10 * time.Millisecond
@@ -69,8 +70,8 @@ func (n *Node) gather(ctx context.Context, arrived <-chan string, others int, he
 	return max(count, known), self
 }
 
-// acknowledged returns an index that no acknowledged write lies behind: the
-// leader answers nobody before it has applied the entry.
+// acknowledged returns an index that no acknowledged write lies beyond: the
+// leader answers nobody before the entry is committed.
 func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -80,13 +81,14 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
+// position is how far this node knows the log to be committed.
 func (n *Node) position() uint64 {
 	var s Status
 	n.cons.Facts(&s)
-	return s.Applied
+	return s.Commit
 }
 
-// reaches waits until a member has applied an entry; false if ctx ends first.
+// reaches waits until a member has an entry for good; false if ctx ends first.
 func (n *Node) reaches(ctx context.Context, m Member, target uint64) bool {
 	tick := time.NewTicker(positionPause)
 	defer tick.Stop()
