@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// bothPaths runs a test with event loops, where there are any, and without.
-func bothPaths(t *testing.T, test func(t *testing.T, loops int)) {
+// eachPath runs a test with event loops, where there are any, and without.
+func eachPath(t *testing.T, test func(t *testing.T, loops int)) {
 	for name, loops := range map[string]int{"loops": 1, "goroutines": -1} {
 		t.Run(name, func(t *testing.T) { test(t, loops) })
 	}
@@ -21,7 +21,7 @@ func bothPaths(t *testing.T, test func(t *testing.T, loops int)) {
 // TestMaxClientsChanges: the limit holds from the moment it is set, for those who come
 // after it.
 func TestMaxClientsChanges(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		a := ts.dial(t)
 		a.do("CONFIG SET maxclients 2", "+OK\r\n")
@@ -43,7 +43,7 @@ func TestMaxClientsChanges(t *testing.T) {
 // TestIdleTimeout: idle clients go, subscribers, monitors and those who wait
 // for an answer stay.
 func TestIdleTimeout(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		idle, sub, mon, busy, op := ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t)
 		idle.do("PING", "+PONG\r\n")
@@ -68,7 +68,7 @@ func TestIdleTimeout(t *testing.T) {
 // TestNormalOutputLimit: a client that does not read its replies is cut off at
 // its hard limit, and at its soft limit after the given time.
 func TestNormalOutputLimit(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		op := ts.dial(t)
 		op.ask("SET", "k", strings.Repeat("v", 4<<20))
@@ -91,7 +91,7 @@ func TestNormalOutputLimit(t *testing.T) {
 // TestFlood: a client that sends without end and never reads is held in check,
 // and another one does not notice.
 func TestFlood(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		other := ts.dial(t)
 		other.ask("SET", "k", strings.Repeat("v", 1<<20))
@@ -159,7 +159,7 @@ func TestHalfOpen(t *testing.T) {
 
 // TestQueryLimits: the limits of what a client may send apply as they are set.
 func TestQueryLimits(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		op := ts.dial(t)
 		op.do("CONFIG SET proto-max-bulk-len 1mb", "+OK\r\n")

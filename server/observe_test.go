@@ -8,7 +8,7 @@ import (
 
 // TestWait: what WAIT and WAITAOF say is what the backend knows.
 func TestWait(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
 		ts.fake.others.Store(1)
 		c := ts.dial(t)
@@ -119,7 +119,7 @@ func TestMemoryUsage(t *testing.T) {
 // TestMonitorIsCutOff: a monitor that does not read is bounded by the limits of
 // a normal client.
 func TestMonitorIsCutOff(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		other, mon := ts.dial(t), ts.dial(t)
 		other.do(`CONFIG SET client-output-buffer-limit "normal 1mb 0 0"`, "+OK\r\n")
