@@ -74,6 +74,8 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 				return appendReplies(b, []store.Reply{reply})
 			})
 		}()
+	case framePosition:
+		return n.servePosition(f.id, out)
 	default:
 		return errFrame
 	}

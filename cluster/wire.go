@@ -37,6 +37,8 @@ import (
 //	                  far the log has come
 //	kind 8  waits     to the sender of a block: it waits. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
+//	kind 20 position  no body; the result is the index up to which the asked
+//	                  node knows the log to be committed, and so has it
 //
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
 // as in store/replycodec.go.
@@ -56,6 +58,7 @@ const (
 	frameClaim    = 7
 	frameWaits    = 8
 	frameAlive    = 9
+	framePosition = 20
 
 	statusDone        = 0
 	statusNotExecuted = 1

@@ -44,6 +44,9 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 		run = e.opts.Local
 	}
 	r := run(&e.call)
+	if e.opts.Trace != nil {
+		e.opts.Trace(&e.call)
+	}
 	if r.IsError() {
 		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	// Local runs the commands that have no handler in the table because the
 	// server answers them itself. Nil refuses them in scripts.
 	Local store.Handler
+	// Trace is told of every command that a script has run. It may be nil.
+	Trace func(*store.Ctx)
 }
 
 const defaultMemoryLimit = 256 << 20

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"lockstep/cluster"
@@ -51,6 +52,10 @@ type Backend interface {
 	StateHash() (index uint64, hash string, err error)
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
+	// Replicated returns how many other members have on disk what was
+	// acknowledged before, and whether this node has; it waits for as many as
+	// that, or until ctx ends.
+	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Snapshot writes a snapshot now.
 	Snapshot() error
 }

@@ -18,6 +18,7 @@ func (srv *Server) blocks(cmd *store.Command) bool {
 // endBlock must follow. The backend has to be flushed.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
 	s.command.Store(cmd)
+	s.display(cmd, args)
 	b := &cluster.Blocked{
 		Call: cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()},
 		Done: done,

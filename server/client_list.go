@@ -69,7 +69,7 @@ func (s *session) describe(now time.Time) string {
 	for _, f := range []struct {
 		set  bool
 		flag string
-	}{{s.subscriber(), "P"}, {s.waits(), "b"}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
+	}{{s.monitoring.Load(), "O"}, {s.subscriber(), "P"}, {s.waits(), "b"}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
 		if f.set {
 			flags += f.flag
 		}

@@ -141,11 +141,8 @@ func doCommandList(s *session, args [][]byte) store.Reply {
 	}
 	for _, cmd := range s.srv.table.All() {
 		add(cmd)
-		// Without a filter Redis lists the containers only.
 		for i := range cmd.Sub {
-			if len(args) > 2 {
-				add(&cmd.Sub[i])
-			}
+			add(&cmd.Sub[i])
 		}
 	}
 	return r
@@ -169,6 +166,9 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 	}
 	if !cmd.ArityOK(len(args)) {
 		return nil, errBadCommandLen
+	}
+	if cmd.Name == "migrate" {
+		return migrated(cmd.Keys[0].Flags, args)
 	}
 	var uses []keyUse
 	for _, spec := range cmd.Keys {
@@ -204,10 +204,41 @@ func keyFlagsOf(cmd *store.Command, spec store.KeySpec, args [][]byte) store.Key
 	switch {
 	case cmd.Name == "set" && !has(3, "get"):
 		return store.KeyOW | store.KeyUpdate
-	case cmd.Name == "bitfield" && !has(2, "set", "incrby"):
+	case cmd.Name == "bitfield" && onlyGets(args[2:]):
 		return store.KeyRO | store.KeyAccess
 	}
 	return store.KeyRW | store.KeyAccess | store.KeyUpdate
+}
+
+// onlyGets reports whether all operations of a BITFIELD are well-formed GETs.
+func onlyGets(ops [][]byte) bool {
+	for len(ops) > 0 {
+		if len(ops) < 3 || !strings.EqualFold(string(ops[0]), "get") {
+			return false
+		}
+		ops = ops[3:]
+	}
+	return true
+}
+
+// migrated finds the keys of MIGRATE: one, or those behind KEYS.
+func migrated(flags store.KeyFlags, args [][]byte) ([]keyUse, store.Error) {
+	keys := args[3:4]
+	for i := 6; i < len(args); i++ {
+		if !strings.EqualFold(string(args[i]), "keys") {
+			continue
+		}
+		if len(args[3]) > 0 {
+			return nil, errBadCommandArgs
+		}
+		keys = args[i+1:]
+		break
+	}
+	var uses []keyUse
+	for _, k := range keys {
+		uses = append(uses, keyUse{k, flags})
+	}
+	return uses, ""
 }
 
 func doGetKeys(s *session, args [][]byte) store.Reply {

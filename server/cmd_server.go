@@ -1,10 +1,8 @@
 package server
 
 import (
-	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"lockstep/store"
 )
@@ -39,13 +37,8 @@ func serverRows() []row {
 		}, do: doShutdown},
 		{Command: store.Command{
 			Name: "debug", Arity: -2, Flags: admin | store.Loading | store.Stale, Group: "server", Since: "1.0.0",
-			Summary: "Commands for tests.", Usage: "SLEEP seconds",
+			Summary: "Commands for tests.", Usage: "subcommand [arg ...]",
 		}, do: doDebug},
-		{Command: store.Command{
-			Name: "wait", Arity: 3, Flags: store.NoScript | store.Connection, Group: "generic", Since: "3.0.0",
-			Summary: "Counts replicas beyond the cluster that have this connection's writes: none, the cluster itself already has them.",
-			Usage:   "numreplicas timeout", Tips: []string{"request_policy:all_shards", "response_policy:agg_min"},
-		}, do: doWait},
 	}
 }
 
@@ -122,49 +115,4 @@ func doShutdown(s *session, args [][]byte) store.Reply {
 	s.closeAfterReply()
 	s.srv.cfg.OnShutdown()
 	return store.Reply{Kind: store.None}
-}
-
-// doDebug knows SLEEP alone, which holds this connection and no other.
-func doDebug(s *session, args [][]byte) store.Reply {
-	switch strings.ToLower(string(args[1])) {
-	case "sleep":
-		if len(args) != 3 {
-			break
-		}
-		secs, ok := store.ParseFloat(args[2])
-		if !ok {
-			secs = 0 // as C's strtod
-		}
-		nap := time.NewTimer(time.Duration(min(max(secs, 0), math.MaxInt32) * float64(time.Second)))
-		defer nap.Stop()
-		select {
-		case <-nap.C:
-		case <-s.srv.stop:
-		}
-		return store.OK
-	case "help":
-		if len(args) == 2 {
-			return store.List(
-				store.Status("DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"),
-				store.Status("SLEEP <seconds>"), store.Status("    Holds this connection for a time. Decimals allowed."),
-				store.Status("HELP"), store.Status("    Lists the subcommands."),
-			)
-		}
-	}
-	return store.Err(errSubcommandArgs("debug", args[1]))
-}
-
-// doWait: INFO says connected_slaves:0 and WAIT agrees, at once.
-func doWait(_ *session, args [][]byte) store.Reply {
-	if _, ok := store.ParseInt(args[1]); !ok {
-		return store.Err(store.ErrNotInteger)
-	}
-	timeout, ok := store.ParseInt(args[2])
-	switch {
-	case !ok:
-		return store.Err(errTimeout)
-	case timeout < 0:
-		return store.Err(errTimeoutSign)
-	}
-	return store.Zero
 }

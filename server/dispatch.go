@@ -70,6 +70,7 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	if do == nil {
+		s.display(cmd, args)
 		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
 		if len(s.calls) >= maxCalls {
 			s.submit()
@@ -79,8 +80,9 @@ func (s *session) dispatch(args [][]byte) {
 	s.submit()
 	start := s.srv.cfg.Clock()
 	r := do(s, args)
-	s.srv.stats.called(cmd, s.srv.cfg.Clock().Sub(start))
+	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
+	s.display(cmd, args)
 	s.finish()
 }
 
@@ -91,17 +93,25 @@ func (s *session) submit() {
 	}
 	start := s.srv.cfg.Clock()
 	s.replies = s.srv.backend.Submit(s.calls, s.replies[:0])
-	s.answer(s.srv.cfg.Clock().Sub(start))
+	s.answer(s.srv.cfg.Clock().Sub(start), true)
 }
 
-// answer queues the replies of a submission and counts its commands.
-func (s *session) answer(took time.Duration) {
+// largeOutput is how much of a pipeline's output is held before it is sent:
+// a client that asks for much and reads nothing waits, it does not fill memory.
+const largeOutput = 1 << 20
+
+// answer queues the replies of a submission and counts its commands. mayWait
+// lets it wait for the client to take what is large.
+func (s *session) answer(took time.Duration, mayWait bool) {
 	each := took / time.Duration(len(s.calls))
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
-		s.srv.stats.called(cmd, each)
+		s.ran(cmd, s.calls[i].Args, each)
 		s.reply(cmd, s.replies[i])
 		s.finish()
+		if mayWait && len(s.replies[i].Str)+len(s.replies[i].Elems) > 0 && s.out.size() > largeOutput {
+			s.out.flush()
+		}
 	}
 	// Do not hold on to what the client sent while it is idle.
 	clear(s.calls)
@@ -148,7 +158,25 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return cmd, s.srv.backend.BusyError()
 	}
+	if s.monitoring.Load() && touchesKeys(cmd) {
+		return cmd, errMonitorKeys
+	}
 	return cmd, ""
+}
+
+// extent is about how many bytes replies take, as far as it goes beyond enough.
+func extent(replies []store.Reply, enough int) int {
+	n := 0
+	for i := range replies {
+		n += len(replies[i].Str)
+		if replies[i].Elems != nil {
+			n += extent(replies[i].Elems, enough-n)
+		}
+		if n > enough {
+			break
+		}
+	}
+	return n
 }
 
 func inPubSubContext(name string) bool {

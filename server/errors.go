@@ -56,10 +56,30 @@ const (
 	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
+	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
 	errUnblocked      store.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 	errPauseMode      store.Error = "ERR CLIENT PAUSE mode must be WRITE or ALL"
 	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
+
+	errNotPositive     store.Error = "ERR value is out of range, must be positive"
+	errNoLocalDisk     store.Error = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+	errMasterPort      store.Error = "ERR Invalid master port"
+	errRewriting       store.Error = "ERR Background append only file rewriting already in progress"
+	errNoFailover      store.Error = "ERR No failover in progress."
+	errNoReplicas      store.Error = "ERR FAILOVER requires connected replicas."
+	errFailoverTarget  store.Error = "ERR FAILOVER target HOST and PORT is not a replica."
+	errFailoverTimeout store.Error = "ERR FAILOVER timeout must be greater than 0"
+	errFailoverForce   store.Error = "ERR FAILOVER with force option requires both a timeout and target HOST and IP."
+	errProtocolName    store.Error = "ERR Wrong protocol type name. Please use one of the following: string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false"
+	errOnlyRESP3       store.Error = "ERR RESP2 is not supported by this command"
+	errModules         store.Error = "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
+
+	// What this server refuses, in words of its own: Redis would do it.
+	errNoReplicaOf store.Error = "ERR REPLICAOF is not supported: the nodes of a cluster replicate by Raft, as they are told at their start"
+	errNoPromotion store.Error = "ERR this node follows the leader of its cluster: FAILOVER or LOCKSTEP TRANSFER chooses another leader"
+	errNoSync      store.Error = "ERR SYNC and PSYNC are not supported: a node of this server replicates by Raft, not to a Redis, and gives no RDB file"
+	errNoMigrate   store.Error = "ERR MIGRATE is not supported: use DUMP here and RESTORE there"
 
 	// errDenied ends a connection from outside while protected mode is on and
 	// there is no password.
@@ -97,7 +117,11 @@ func errUnknownCommand(args [][]byte) store.Error {
 		}
 		rest.WriteString("'" + cString(a, maxQuoted-rest.Len()) + "' ")
 	}
-	return errf("ERR unknown command '%s', with args beginning with: %s", cString(args[0], maxQuoted), rest.String())
+	text := errf("ERR unknown command '%s', with args beginning with: %s", cString(args[0], maxQuoted), rest.String())
+	if why := whyAbsent(string(args[0])); why != "" {
+		text += store.Error("(" + why + ")")
+	}
+	return text
 }
 
 func errUnknownSubcommand(container string, sub []byte) store.Error {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -37,6 +38,7 @@ type fakeBackend struct {
 	snapshots atomic.Int32
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
+	others    atomic.Int32 // members that have every write
 
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
@@ -198,6 +200,14 @@ func (f *fakeBackend) Transfer(id string) error {
 	return nil
 }
 
+// Replicated waits in vain for more members than there are.
+func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, bool) {
+	if others > int(f.others.Load()) {
+		<-ctx.Done()
+	}
+	return int(f.others.Load()), true
+}
+
 func (f *fakeBackend) Snapshot() error {
 	f.snapshots.Add(1)
 	return nil
@@ -225,6 +235,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 		Now:       func() time.Duration { return time.Duration(fake.now.Load()) },
 		TimeLimit: time.Minute,
 		Local:     func(c *store.Ctx) store.Reply { return srv.RunInScript(c) },
+		Trace:     func(c *store.Ctx) { srv.Watch(c) },
 	})
 	table := store.NewTable(store.Commands(), scripts.Commands(), Commands())
 	scripts.Bind(table)

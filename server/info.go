@@ -25,6 +25,7 @@ var infoSections = []infoSection{
 	{"Modules", true, func(*Server, *facts) {}},
 	{"Commandstats", false, infoCommandStats},
 	{"Errorstats", true, infoErrorStats},
+	{"Latencystats", false, infoLatencyStats},
 	{"Cluster", true, infoCluster},
 	{"Keyspace", true, infoKeyspace},
 }
@@ -212,13 +213,29 @@ func infoCPU(_ *Server, f *facts) {
 func infoCommandStats(srv *Server, f *facts) {
 	add := func(cmd *store.Command) {
 		c := srv.stats.calls[cmd]
-		calls, usec := c.calls.Load(), c.usec.Load()
+		calls, usec := c.took.total(), c.usec.Load()
 		rejected, failed := c.rejected.Load(), c.failed.Load()
 		if calls+rejected+failed == 0 {
 			return
 		}
 		f.add("cmdstat_"+cmd.FullName(), fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
 			calls, usec, float64(usec)/float64(max(calls, 1)), rejected, failed))
+	}
+	for _, cmd := range srv.table.All() {
+		add(cmd)
+		for i := range cmd.Sub {
+			add(&cmd.Sub[i])
+		}
+	}
+}
+
+// infoLatencyStats has the three percentiles that Redis shows by default.
+func infoLatencyStats(srv *Server, f *facts) {
+	add := func(cmd *store.Command) {
+		if d := &srv.stats.calls[cmd].took; d.total() > 0 {
+			f.add("latency_percentiles_usec_"+cmd.FullName(),
+				fmt.Sprintf("p50=%.3f,p99=%.3f,p99.9=%.3f", d.percentile(.5), d.percentile(.99), d.percentile(.999)))
+		}
 	}
 	for _, cmd := range srv.table.All() {
 		add(cmd)

@@ -58,13 +58,16 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add appends frames to what will be sent at the next flush.
-func (o *outbox) add(frames func(b []byte) []byte) {
+// add appends frames to what will be sent at the next flush, and returns how
+// much waits.
+func (o *outbox) add(frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
 		o.pending = frames(o.pending)
 	}
+	n := len(o.pending) + o.writing
 	o.mu.Unlock()
+	return n
 }
 
 // push appends a message and sees to its being sent, without waiting for it.
@@ -238,4 +241,11 @@ func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.pending) + o.writing
+}
+
+// isOver reports whether the client has been cut off.
+func (o *outbox) isOver() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed
 }

@@ -28,6 +28,10 @@ type params struct {
 	keepAlive  atomic.Int64 // s
 	protected  atomic.Bool
 	limits     atomic.Pointer[map[string]limit] // by client class
+	slowerThan atomic.Int64                     // µs; negative: the slow log is off
+	slowMax    atomic.Int64
+	spikeFrom  atomic.Int64 // ms; 0: latency is not watched
+	alarm      atomic.Int64 // ns; see setAlarm
 }
 
 // paramKind is how a value is read and which faults it can have.

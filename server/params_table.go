@@ -33,8 +33,21 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "notify-keyspace-events", value: cfg.NotifyKeyspaceEvents, check: canonicalEvents},
 		{name: "enable-debug-command", fixed: true, value: cfg.EnableDebugCommand},
 	}
-	list := append(acting, describing(cfg)...)
+	list := append(acting, p.watching()...)
+	list = append(list, describing(cfg)...)
 	return append(list, accepted(cfg)...)
+}
+
+// watching are the parameters of the slow log and of the latency monitor.
+func (p *params) watching() []*paramDef {
+	return []*paramDef{
+		{name: "slowlog-log-slower-than", kind: intParam, min: -1, max: math.MaxInt64, value: "10000",
+			apply: func(v string) { p.slowerThan.Store(number(v)); p.setAlarm() }},
+		{name: "slowlog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
+			apply: func(v string) { p.slowMax.Store(number(v)) }},
+		{name: "latency-monitor-threshold", kind: intParam, max: math.MaxInt64, value: "0",
+			apply: func(v string) { p.spikeFrom.Store(number(v)); p.setAlarm() }},
+	}
 }
 
 // describing are parameters that cannot be changed here.
@@ -84,7 +97,6 @@ func accepted(cfg *Config) []*paramDef {
 		num("hash-max-listpack-entries", "hash-max-ziplist-entries", "512", 0, math.MaxInt64),
 		num("hash-max-listpack-value", "hash-max-ziplist-value", "64", 0, math.MaxInt64),
 		num("hz", "", "10", 0, math.MaxInt32),
-		num("latency-monitor-threshold", "", "0", 0, math.MaxInt64),
 		flag("latency-tracking", "", "yes"),
 		flag("lazyfree-lazy-eviction", "", "no"),
 		flag("lazyfree-lazy-expire", "", "no"),
@@ -107,8 +119,6 @@ func accepted(cfg *Config) []*paramDef {
 		flag("replica-read-only", "slave-read-only", "no"),
 		flag("replica-serve-stale-data", "slave-serve-stale-data", "yes"),
 		{name: "save", value: "", check: checkSave},
-		num("slowlog-log-slower-than", "", "10000", -1, math.MaxInt64),
-		num("slowlog-max-len", "", "128", 0, math.MaxInt64),
 		flag("stop-writes-on-bgsave-error", "", "yes"),
 		num("tracking-table-max-keys", "", "1000000", 0, math.MaxInt64),
 	}

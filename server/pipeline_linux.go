@@ -123,6 +123,7 @@ func (l *loop) step(c *loopConn) {
 			}
 			if refusal == "" && do == nil && !l.srv.blocks(cmd) && !l.srv.pause.holds(cmd, args) {
 				s.command.Store(cmd)
+				s.display(cmd, args)
 				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
 				if len(s.calls) >= maxCalls {
 					c.next++
@@ -132,7 +133,7 @@ func (l *loop) step(c *loopConn) {
 				continue
 			}
 			if refusal == "" && len(s.calls) == 0 && !l.srv.inPlace[cmd] {
-				l.sendAway(c)
+				l.sendAway(c, func() {})
 				return
 			}
 		}
@@ -164,15 +165,21 @@ func (l *loop) resume(c *loopConn) {
 	s := c.s
 	s.replies = c.sub.Replies
 	c.sub.Calls, c.sub.Replies = nil, nil
-	s.answer(l.now.Sub(c.since))
+	took := l.now.Sub(c.since)
+	if extent(s.replies, largeOutput) > largeOutput {
+		l.sendAway(c, func() { s.answer(took, true) })
+		return
+	}
+	s.answer(took, false)
 	l.step(c)
 }
 
-// sendAway has a goroutine run the rest of a pipeline, because its next command
-// may wait.
-func (l *loop) sendAway(c *loopConn) {
+// sendAway has a goroutine run the rest of a pipeline after first, because that
+// or the next command may wait.
+func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state = connAway
 	go func() {
+		first()
 		s, g := c.s, c.guard
 		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 			args := g.command(c.next)
@@ -230,6 +237,7 @@ func (l *loop) retire(c *loopConn) {
 	l.count--
 	c.s.out.abort()
 	c.s.dropSubscriptions()
+	l.srv.monitors.remove(c.s)
 	l.srv.unregister(c.s)
 	c.release()
 }

@@ -23,6 +23,7 @@ func rows() []row {
 	for _, group := range [][]row{
 		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(),
 		serverRows(), clusterRows(), observeRows(), lockstepRows(),
+		memoryRows(), replicationRows(), curiousRows(),
 	} {
 		all = append(all, group...)
 	}

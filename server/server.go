@@ -25,6 +25,9 @@ type Server struct {
 	params   *params
 	stats    *stats
 	docs     *commandDocs
+	monitors monitors
+	slow     slowlog
+	spikes   spikes
 	watch    *watcher // set if this is a Sentinel
 	started  time.Time
 	lastID   atomic.Int64
@@ -38,9 +41,11 @@ type Server struct {
 	sessions  map[int64]*session
 	listeners map[net.Listener]struct{}
 	closing   bool
-	empty     *sync.Cond    // signalled when a session ends; on mu
-	drained   chan struct{} // closed when the connections may be cut
-	stop      chan struct{} // closed when Shutdown begins
+
+	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
+	empty                   *sync.Cond    // signalled when a session ends; on mu
+	drained                 chan struct{} // closed when the connections may be cut
+	stop                    chan struct{} // closed when Shutdown begins
 }
 
 // New makes a server. It panics on a configuration that Validate refuses: the
@@ -165,6 +170,7 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	s.abandon()
 	s.out.abort()
 	s.dropSubscriptions()
+	srv.monitors.remove(s)
 	srv.unregister(s)
 }
 
@@ -214,7 +220,7 @@ func (srv *Server) checkClients(now time.Time) {
 			srv.stats.outputLimit.Add(1)
 			continue
 		}
-		if timeout > 0 && !s.subscriber() && !s.waits() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
+		if timeout > 0 && !s.subscriber() && !s.monitoring.Load() && !s.isRunning() && !s.waits() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
 			s.drain()
 		}
 	}

@@ -44,6 +44,8 @@ type session struct {
 	blocked atomic.Pointer[cluster.Blocked]
 	parked  atomic.Bool // held back by CLIENT PAUSE
 
+	monitoring atomic.Bool
+
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
 	mu       sync.Mutex
@@ -99,6 +101,13 @@ func (s *session) isClosing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
+}
+
+// isRunning reports whether a pipeline is being run.
+func (s *session) isRunning() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
 }
 
 // drain closes an idle session now and a busy one when its pipeline is done; it
@@ -172,7 +181,19 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 		return
 	}
 	resp := s.protocol()
-	s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) })
+	if s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) }) > freeOutput {
+		s.checkOutput(s.srv.cfg.Clock())
+	}
+}
+
+// freeOutput is how much output Redis does not count: its first buffer.
+const freeOutput = 16 << 10
+
+// checkOutput cuts off a client that is past its output buffer limit.
+func (s *session) checkOutput(now time.Time) {
+	if !s.out.checkLimit(s.srv.params.limitOf(s.class()), now) {
+		s.srv.stats.outputLimit.Add(1)
+	}
 }
 
 // finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for itself, one
@@ -186,6 +207,7 @@ func (s *session) finish() {
 // reset returns to the state of a new connection (RESET).
 func (s *session) reset() {
 	s.dropSubscriptions()
+	s.srv.monitors.remove(s)
 	s.db.Store(0)
 	s.resp.Store(2)
 	s.replica = false

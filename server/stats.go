@@ -29,7 +29,8 @@ type stats struct {
 // callStats counts one command. rejected are the calls that did not run,
 // failed those that ran and gave an error.
 type callStats struct {
-	calls, usec, rejected, failed atomic.Int64
+	usec, rejected, failed atomic.Int64
+	took                   durations // counts the calls, too
 }
 
 // maxErrorCodes bounds the error codes that are counted apart: a script can
@@ -51,7 +52,7 @@ func newStats(table *store.Table) *stats {
 func (st *stats) called(cmd *store.Command, took time.Duration) {
 	st.commands.Add(1)
 	c := st.calls[cmd]
-	c.calls.Add(1)
+	c.took.add(took)
 	c.usec.Add(took.Microseconds())
 }
 
@@ -82,9 +83,10 @@ func (st *stats) reset() {
 		n.Store(0)
 	}
 	for _, c := range st.calls {
-		for _, n := range []*atomic.Int64{&c.calls, &c.usec, &c.rejected, &c.failed} {
+		for _, n := range []*atomic.Int64{&c.usec, &c.rejected, &c.failed} {
 			n.Store(0)
 		}
+		c.took.reset()
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -72,6 +72,11 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 				return s.RunInScript(c)
 			}
 			return store.Err(cluster.ErrClusterDown)
+		},
+		Trace: func(c *store.Ctx) {
+			if s := srv.Load(); s != nil {
+				s.Watch(c)
+			}
 		}})
 	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
 	engine.Bind(table)

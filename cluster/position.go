@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"lockstep/store"
+)
+
+// What WAIT may say. A write that a client has been told of is in the log of a
+// majority; Raft does not tell whose. So the members that the majority leaves
+// open are asked how far the log is committed as they know it: so far they have
+// it on disk, for a member cannot know of a commit beyond its own log.
+
+// positionPause is how long a member that is behind is left alone.
+const positionPause = 10 * time.Millisecond
+
+// Replicated returns how many other members have on disk what was acknowledged
+// before the call, and whether this one has. It waits until there are enough,
+// or until ctx ends; what it says then is certain, but may be too little.
+func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
+	members, err := n.cons.Members()
+	if err != nil {
+		return 0, false
+	}
+	voters := 0
+	for _, m := range members {
+		if m.Voter {
+			voters++
+		}
+	}
+	known := voters / 2 // a majority without this node, or without one of its own
+	if others <= known && !here {
+		return known, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(n.ctx, cancel)
+	defer stop()
+	target, ok := n.acknowledged(ctx)
+	if !ok {
+		return known, false
+	}
+	arrived := make(chan string, len(members))
+	for _, m := range members {
+		go func() {
+			if n.reaches(ctx, m, target) {
+				arrived <- m.ID
+			}
+		}()
+	}
+	return n.gather(ctx, arrived, others, here, known)
+}
+
+// gather counts the members that arrive until it has enough.
+func (n *Node) gather(ctx context.Context, arrived <-chan string, others int, here bool, known int) (int, bool) {
+	count, self := 0, false
+	for max(count, known) < others || here && !self {
+		select {
+		case id := <-arrived:
+			if id == n.cfg.ID {
+				self = true
+			} else {
+				count++
+			}
+		case <-ctx.Done():
+			return max(count, known), self
+		}
+	}
+	return max(count, known), self
+}
+
+// acknowledged returns an index that no acknowledged write lies beyond: the
+// leader answers nobody before the entry is committed.
+func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
+	rt := n.routes.get()
+	if rt.link == nil {
+		return n.position(), rt.seq != nil
+	}
+	reply, err := n.ask(ctx, rt.link, framePosition, nil)
+	return uint64(reply.Int), err == nil && !reply.IsError()
+}
+
+// position is how far this node knows the log to be committed.
+func (n *Node) position() uint64 {
+	var s Status
+	n.cons.Facts(&s)
+	return s.Commit
+}
+
+// reaches waits until a member has an entry for good; false if ctx ends first.
+func (n *Node) reaches(ctx context.Context, m Member, target uint64) bool {
+	tick := time.NewTicker(positionPause)
+	defer tick.Stop()
+	for {
+		if m.ID == n.cfg.ID {
+			if n.position() >= target {
+				return true
+			}
+		} else if n.peerReaches(ctx, m, target, tick.C) {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// peerReaches asks another member until it has got there, the connection fails,
+// or ctx ends.
+func (n *Node) peerReaches(ctx context.Context, m Member, target uint64, tick <-chan time.Time) bool {
+	l, r, err := n.connect(m.PeerAddr)
+	if err != nil {
+		return false // it is asked again as long as there is time
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.read(r)
+	}()
+	defer func() {
+		l.fail()
+		<-ended
+	}()
+	for {
+		reply, err := n.ask(ctx, l, framePosition, nil)
+		if err != nil || reply.IsError() {
+			return false
+		}
+		if uint64(reply.Int) >= target {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick:
+		}
+	}
+}
+
+// servePosition answers a peer that asks how far this node has come.
+func (n *Node) servePosition(id uint64, out *outbox) error {
+	return out.send(frameResult, id, func(b []byte) []byte {
+		return appendReplies(b, []store.Reply{store.Int(int64(n.position()))})
+	})
+}

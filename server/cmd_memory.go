@@ -1,0 +1,160 @@
+package server
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+
+	"lockstep/store"
+)
+
+// memoryRows are about the memory of this node, as Go's runtime knows it.
+func memoryRows() []row {
+	const random, shards, special = "nondeterministic_output", "request_policy:all_shards", "response_policy:special"
+	sub := func(name, summary string, do handler, tips ...string) row {
+		return row{Command: store.Command{Name: name, Arity: 2, Since: "4.0.0", Summary: summary, Tips: tips}, do: do}
+	}
+	return []row{{
+		Command: store.Command{Name: "memory", Arity: -2, Group: "server", Since: "4.0.0", Summary: "Commands about memory."},
+		sub: []row{
+			sub("doctor", "Says what is wrong with this node's memory.", doMemoryDoctor, random, shards, special),
+			helpRow("memory", "4.0.0", 0),
+			sub("malloc-stats", "Describes the state of the allocator.", doMallocStats, random, shards, special),
+			sub("purge", "Returns unused memory to the system.", doMemoryPurge, shards, "response_policy:all_succeeded"),
+			sub("stats", "Returns figures about this node's memory.", doMemoryStats, random, shards, special),
+			// Runs where the keys are: it has no handler here.
+			{Command: store.Command{
+				Name: "usage", Arity: -3, Flags: store.ReadOnly, Since: "4.0.0", Usage: "key [SAMPLES count]",
+				Keys:    []store.KeySpec{{Begin: 2, Step: 1, Flags: store.KeyRO}},
+				Summary: "Estimates the memory that a key and its value take.", Run: store.MemoryUsage,
+			}},
+		},
+	}}
+}
+
+// memoryFigures are read without stopping the world.
+type memoryFigures struct{ objects, heap, free, released, total uint64 }
+
+func readMemory() memoryFigures {
+	read := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+	}
+	metrics.Read(read)
+	v := func(i int) uint64 { return read[i].Value.Uint64() }
+	return memoryFigures{objects: v(0), heap: v(0) + v(1), free: v(2), released: v(3), total: v(4)}
+}
+
+func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
+
+// noteMemory keeps the peak and what the process took at the start.
+func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.firstMemory == 0 {
+		srv.firstMemory = m.objects
+	}
+	srv.peakMemory = max(srv.peakMemory, m.objects)
+	return srv.peakMemory, srv.firstMemory
+}
+
+func doMemoryStats(s *session, _ [][]byte) store.Reply {
+	m, st := readMemory(), s.status()
+	peak, first := s.srv.noteMemory(m)
+	rss := m.total - m.released
+	keys := 0
+	r := store.MapOf()
+	num := func(name string, n uint64) {
+		r.Elems = append(r.Elems, store.Str(name), store.Int(int64(n)))
+	}
+	float := func(name string, f float64) {
+		r.Elems = append(r.Elems, store.Str(name), store.Float(f))
+	}
+	num("peak.allocated", peak)
+	num("total.allocated", m.objects)
+	num("startup.allocated", first)
+	num("replication.backlog", 0)
+	num("clients.slaves", 0)
+	num("clients.normal", uint64(s.srv.clients())*sessionMemory)
+	num("cluster.links", 0)
+	num("aof.buffer", 0)
+	num("lua.caches", uint64(st.Scripts)*scriptMemory)
+	num("functions.caches", 0)
+	for db := range st.Keys {
+		if st.Keys[db] == 0 {
+			continue
+		}
+		keys += st.Keys[db]
+		r.Elems = append(r.Elems, store.Str("db."+strconv.Itoa(db)), store.MapOf(
+			store.Str("overhead.hashtable.main"), store.Int(int64(st.Keys[db])*keyOverhead),
+			store.Str("overhead.hashtable.expires"), store.Int(int64(st.Deadlines[db])*keyOverhead),
+			store.Str("overhead.hashtable.slot-to-keys"), store.Zero))
+	}
+	overhead := min(first+uint64(s.srv.clients())*sessionMemory+uint64(keys)*keyOverhead, m.objects)
+	data := m.objects - overhead
+	num("overhead.total", overhead)
+	num("keys.count", uint64(keys))
+	num("keys.bytes-per-key", (m.objects-min(first, m.objects))/uint64(max(keys, 1)))
+	num("dataset.bytes", data)
+	float("dataset.percentage", 100*ratio(data, m.objects))
+	float("peak.percentage", 100*ratio(m.objects, peak))
+	num("allocator.allocated", m.objects)
+	num("allocator.active", m.heap)
+	num("allocator.resident", m.heap+m.free)
+	float("allocator-fragmentation.ratio", ratio(m.heap, m.objects))
+	num("allocator-fragmentation.bytes", m.heap-m.objects)
+	float("allocator-rss.ratio", ratio(m.heap+m.free, m.heap))
+	num("allocator-rss.bytes", m.free)
+	float("rss-overhead.ratio", ratio(rss, m.heap+m.free))
+	num("rss-overhead.bytes", rss-min(rss, m.heap+m.free))
+	float("fragmentation", ratio(rss, m.objects))
+	num("fragmentation.bytes", rss-min(rss, m.objects))
+	return r
+}
+
+const (
+	sessionMemory = 6 << 10 // of an idle connection
+	scriptMemory  = 4 << 10
+	keyOverhead   = 48 // of a key's place in a tree
+)
+
+// littleMemory is too little to have an opinion on, as in Redis.
+const littleMemory = 5 << 20
+
+func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
+	m := readMemory()
+	peak, _ := s.srv.noteMemory(m)
+	rss := m.total - m.released
+	var found []string
+	if peak > m.objects+m.objects/2 {
+		found = append(found, " * Peak memory: this node once used more than one and a half times what it uses now.")
+	}
+	if rss > 2*m.objects {
+		found = append(found, " * Fragmentation: the process holds more than twice what its objects take. MEMORY PURGE returns what is free.")
+	}
+	switch {
+	case m.objects < littleMemory:
+		return store.Text("This node uses so little memory that there is nothing to say about it.\n")
+	case found == nil:
+		return store.Text("Nothing about this node's memory looks wrong.\n")
+	}
+	return store.Text("What looks unusual about this node's memory:\n\n" + strings.Join(found, "\n") + "\n")
+}
+
+// doMemoryPurge takes as long as a garbage collection; it runs beside the
+// others.
+func doMemoryPurge(*session, [][]byte) store.Reply {
+	debug.FreeOSMemory()
+	return store.OK
+}
+
+func doMallocStats(*session, [][]byte) store.Reply {
+	m := readMemory()
+	var b strings.Builder
+	f := facts{b: &b}
+	f.all("allocator", "Go "+runtime.Version(), "objects", m.objects, "heap", m.heap, "free", m.free, "released", m.released, "total", m.total)
+	return store.Text(b.String())
+}

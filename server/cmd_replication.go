@@ -1,0 +1,242 @@
+package server
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/store"
+)
+
+// replicationRows are the commands by which Redis servers are made replicas of
+// one another. Here Raft does that: what has a counterpart is done, the rest is
+// refused in words that say what to do instead.
+func replicationRows() []row {
+	const admin = store.Admin | store.NoScript
+	plain := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler) row {
+		return row{Command: store.Command{Name: name, Arity: arity, Flags: flags, Group: "server", Since: since, Usage: usage, Summary: summary}, do: do}
+	}
+	const address = "<host port | NO ONE>"
+	slaveof := plain("slaveof", 3, admin|store.Stale|store.NoAsyncLoading, "1.0.0", address, "The old name of REPLICAOF.", doReplicaOf)
+	slaveof.Deprecated, slaveof.ReplacedBy = "5.0.0", "`REPLICAOF`"
+	wait := store.Command{
+		Name: "wait", Arity: 3, Flags: store.NoScript | store.Connection, Group: "generic", Since: "3.0.0",
+		Summary: "Counts the other nodes that have this connection's writes on disk, and waits for more.",
+		Usage:   "numreplicas timeout", Tips: []string{"request_policy:all_shards", "response_policy:agg_min"},
+	}
+	waitaof := wait
+	waitaof.Name, waitaof.Arity, waitaof.Since = "waitaof", 4, "7.2.0"
+	waitaof.Summary = "Says whether this node has this connection's writes on disk, and how many others have, and waits for more."
+	waitaof.Usage = "numlocal numreplicas timeout"
+	return []row{
+		{Command: wait, do: doWait},
+		{Command: waitaof, do: doWaitAOF},
+		plain("replicaof", 3, admin|store.Stale|store.NoAsyncLoading, "5.0.0", address, "Makes a Redis a replica of another; here only NO ONE does anything: nothing.", doReplicaOf),
+		slaveof,
+		plain("failover", -1, admin|store.Stale, "6.2.0", "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]", "Hands leadership to another node.", doFailover),
+		plain("sync", 1, admin|store.NoAsyncLoading|store.NoMulti, "1.0.0", "", "Asks a Redis for its data as a replica.", doNoSync),
+		plain("psync", -3, admin|store.NoAsyncLoading|store.NoMulti, "2.8.0", "replicationid offset", "Asks a Redis for its data as a replica.", doNoSync),
+		plain("replconf", -1, admin|store.Loading|store.Stale|store.AllowBusy, "3.0.0", "", "How a Redis replica introduces itself.", doReplConf),
+		plain("bgrewriteaof", 1, admin|store.NoAsyncLoading, "1.0.0", "", "Shortens the log by a snapshot, in the background.", doBgRewriteAOF),
+	}
+}
+
+// waitTimeout reads the timeout of WAIT and WAITAOF.
+func waitTimeout(arg []byte) (time.Duration, store.Error) {
+	ms, ok := store.ParseInt(arg)
+	switch {
+	case !ok:
+		return 0, errTimeout
+	case ms < 0:
+		return 0, errTimeoutSign
+	}
+	return milliseconds(ms), ""
+}
+
+// replicated asks the backend until timeout has passed (0: never), the client
+// is cut off or the server stops.
+func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if timeout > 0 {
+		ctx, cancel = context.WithTimeout(context.Background(), timeout)
+	}
+	defer cancel()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		defer cancel()
+		// Nobody tells when a client is cut off.
+		tick := time.NewTicker(cronPeriod)
+		defer tick.Stop()
+		for !s.out.isOver() {
+			select {
+			case <-done:
+				return
+			case <-s.srv.stop:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
+}
+
+// doWait: a reply has only been sent for what a majority has on disk, so most
+// calls need not wait for anybody.
+func doWait(s *session, args [][]byte) store.Reply {
+	others, ok := store.ParseInt(args[1])
+	if !ok {
+		return store.Err(store.ErrNotInteger)
+	}
+	timeout, refusal := waitTimeout(args[2])
+	if refusal != "" {
+		return store.Err(refusal)
+	}
+	n, _ := s.replicated(others, false, timeout)
+	return store.Int(int64(n))
+}
+
+// doWaitAOF is of Redis 7.2, but clients ask for it.
+func doWaitAOF(s *session, args [][]byte) store.Reply {
+	here, ok := store.ParseInt(args[1])
+	switch {
+	case !ok:
+		return store.Err(store.ErrNotInteger)
+	case here < 0 || here > 1:
+		return store.Err(store.ErrIntRange(0, 1))
+	}
+	others, ok := store.ParseInt(args[2])
+	switch {
+	case !ok:
+		return store.Err(store.ErrNotInteger)
+	case others < 0:
+		return store.Err(errNotPositive)
+	}
+	timeout, refusal := waitTimeout(args[3])
+	if refusal != "" {
+		return store.Err(refusal)
+	}
+	if !s.srv.cfg.Durable {
+		if here > 0 {
+			return store.Err(errNoLocalDisk)
+		}
+		return store.List(store.Zero, store.Zero)
+	}
+	n, self := s.replicated(others, true, timeout)
+	return store.List(store.Flag(self), store.Int(int64(n)))
+}
+
+// doReplicaOf takes NO ONE where it changes nothing.
+func doReplicaOf(s *session, args [][]byte) store.Reply {
+	if strings.EqualFold(string(args[1]), "no") && strings.EqualFold(string(args[2]), "one") {
+		if s.srv.leads() {
+			return store.OK
+		}
+		return store.Err(errNoPromotion)
+	}
+	if port, ok := store.ParseInt(args[2]); !ok || port < 0 || port > 65535 {
+		return store.Err(errMasterPort)
+	}
+	return store.Err(errNoReplicaOf)
+}
+
+func doNoSync(*session, [][]byte) store.Reply { return store.Err(errNoSync) }
+
+// doReplConf lets tools introduce themselves; SYNC tells them the rest.
+func doReplConf(_ *session, args [][]byte) store.Reply {
+	if len(args)%2 == 0 {
+		return store.Err(store.ErrSyntax)
+	}
+	for i := 1; i < len(args); i += 2 {
+		switch option := strings.ToLower(string(args[i])); option {
+		case "listening-port", "ip-address", "capa", "rdb-only", "rdb-filter-only":
+		case "ack", "getack":
+			return store.Reply{Kind: store.None}
+		default:
+			return store.Err(errf("ERR Unrecognized REPLCONF option: %s", cString(args[i], len(args[i]))))
+		}
+	}
+	return store.OK
+}
+
+func doBgRewriteAOF(s *session, _ [][]byte) store.Reply {
+	if s.srv.saving.Load() {
+		return store.Err(errRewriting)
+	}
+	go s.srv.save() // logs its failure
+	return store.Status("Background append only file rewriting started")
+}
+
+// failover is what FAILOVER asks for.
+type failover struct {
+	host  string
+	port  string
+	force bool
+	abort bool
+	timed bool
+}
+
+func parseFailover(args [][]byte) (f failover, refusal store.Error) {
+	for i := 1; i < len(args); i++ {
+		switch option := strings.ToLower(string(args[i])); {
+		case option == "abort" && len(args) == 2:
+			f.abort = true
+		case option == "timeout" && i+1 < len(args) && !f.timed:
+			i++
+			switch ms, ok := store.ParseInt(args[i]); {
+			case !ok:
+				return f, store.ErrNotInteger
+			case ms <= 0:
+				return f, errFailoverTimeout
+			}
+			f.timed = true
+		case option == "to" && i+2 < len(args) && f.host == "":
+			port, ok := store.ParseInt(args[i+2])
+			if !ok {
+				return f, store.ErrNotInteger
+			}
+			f.host, f.port = string(args[i+1]), strconv.FormatInt(port, 10)
+			i += 2
+		case option == "force" && !f.force:
+			f.force = true
+		default:
+			return f, store.ErrSyntax
+		}
+	}
+	return f, ""
+}
+
+// doFailover is LOCKSTEP TRANSFER under the name that operators know.
+func doFailover(s *session, args [][]byte) store.Reply {
+	f, refusal := parseFailover(args)
+	switch {
+	case refusal != "":
+		return store.Err(refusal)
+	case f.abort:
+		return store.Err(errNoFailover)
+	}
+	members, err := s.srv.backend.Members()
+	if err != nil {
+		return store.Err(errf("ERR %v", err))
+	}
+	id := ""
+	for _, m := range members {
+		if f.host != "" && m.Client == net.JoinHostPort(f.host, f.port) {
+			id = m.ID
+		}
+	}
+	switch {
+	case len(members) < 2:
+		return store.Err(errNoReplicas)
+	case f.force && (!f.timed || f.host == ""):
+		return store.Err(errFailoverForce)
+	case f.host != "" && id == "":
+		return store.Err(errFailoverTarget)
+	}
+	if err := s.srv.backend.Transfer(id); err != nil {
+		return store.Err(errf("ERR %s", strings.TrimPrefix(err.Error(), "ERR ")))
+	}
+	return store.OK
+}

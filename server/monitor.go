@@ -1,0 +1,120 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/store"
+)
+
+// monitors are the clients that watch all commands of this node (MONITOR).
+// The commands of a script are shown where it runs, which is on the leader.
+type monitors struct {
+	count atomic.Int32 // asked for every command
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+}
+
+// add makes a session a monitor and, in the same instant, tells it: no command
+// is shown before that.
+func (m *monitors) add(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions == nil {
+		m.sessions = map[*session]struct{}{}
+	}
+	m.sessions[s] = struct{}{}
+	m.count.Store(int32(len(m.sessions)))
+	s.monitoring.Store(true)
+	s.reply(nil, store.OK)
+}
+
+func (m *monitors) remove(s *session) {
+	if !s.monitoring.Load() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sessions, s)
+	m.count.Store(int32(len(m.sessions)))
+	s.monitoring.Store(false)
+}
+
+// display shows a command of a session to the monitors. Those for operators
+// are not shown.
+func (s *session) display(cmd *store.Command, args [][]byte) {
+	if s.srv.monitors.count.Load() == 0 || cmd.Is(store.Admin) {
+		return
+	}
+	s.srv.show(int(s.db.Load()), s.addr, redact(cmd, args))
+}
+
+// Watch shows a command that a script has run.
+func (srv *Server) Watch(c *store.Ctx) {
+	if srv.monitors.count.Load() == 0 || c.Cmd.Is(store.Admin) {
+		return
+	}
+	srv.show(c.DB, "lua", redact(c.Cmd, c.Args))
+}
+
+func (srv *Server) show(db int, from string, args [][]byte) {
+	now := srv.cfg.Clock()
+	line := appendMonitorLine(nil, now, db, from, args)
+	srv.monitors.mu.Lock()
+	defer srv.monitors.mu.Unlock()
+	for s := range srv.monitors.sessions {
+		if !s.out.push(line, srv.params.limitOf(s.class()), now) {
+			srv.stats.outputLimit.Add(1)
+		}
+	}
+}
+
+// appendMonitorLine writes the line that MONITOR prints for a command.
+func appendMonitorLine(b []byte, now time.Time, db int, from string, args [][]byte) []byte {
+	us := now.UnixMicro()
+	b = fmt.Appendf(b, "+%d.%06d [%d %s]", us/1e6, us%1e6, db, from)
+	for _, arg := range args {
+		b = append(b, ' ')
+		b = appendQuoted(b, arg)
+	}
+	return append(b, '\r', '\n')
+}
+
+// appendQuoted quotes as Redis's sdscatrepr.
+func appendQuoted(b, arg []byte) []byte {
+	const escapes = "\nn\rr\tt\aa\bb\\\\\"\""
+	b = append(b, '"')
+next:
+	for _, c := range arg {
+		for i := 0; i < len(escapes); i += 2 {
+			if c == escapes[i] {
+				b = append(b, '\\', escapes[i+1])
+				continue next
+			}
+		}
+		if c >= ' ' && c <= '~' {
+			b = append(b, c)
+		} else {
+			b = fmt.Appendf(b, `\x%02x`, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// doMonitor does not answer a client that is a monitor already; Redis does not
+// either.
+func doMonitor(s *session, _ [][]byte) store.Reply {
+	if !s.monitoring.Load() {
+		s.srv.monitors.add(s)
+	}
+	return store.Reply{Kind: store.None}
+}
+
+// touchesKeys reports whether a monitor may not call the command: to Redis it
+// is a kind of replica.
+func touchesKeys(cmd *store.Command) bool {
+	return cmd.Flags&(store.Write|store.ReadOnly|store.MayReplicate) != 0
+}

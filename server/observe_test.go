@@ -1,0 +1,141 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWait: what WAIT and WAITAOF say is what the backend knows.
+func TestWait(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
+		ts.fake.others.Store(1)
+		c := ts.dial(t)
+		c.do("WAIT 0 0", ":1\r\n")
+		c.do("WAIT 1 0", ":1\r\n")
+		c.do("WAIT 2 1", ":1\r\n") // there is no second one: the time passes
+		c.do("WAITAOF 0 0 0", "*2\r\n:1\r\n:1\r\n")
+		c.do("WAITAOF 1 1 0", "*2\r\n:1\r\n:1\r\n")
+		c.do("WAITAOF 1 2 1", "*2\r\n:1\r\n:1\r\n")
+		c.do("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1\r\n")
+		c.do("WAITAOF x 0 0", "-ERR value is not an integer or out of range\r\n")
+		c.do("WAITAOF 0 -1 0", "-ERR value is out of range, must be positive\r\n")
+		c.do("WAITAOF 0 0 -1", "-ERR timeout is negative\r\n")
+		c.do("WAITAOF 0 0 x", "-ERR timeout is not an integer or out of range\r\n")
+		c.do("WAITAOF 0 0", "-ERR wrong number of arguments for 'waitaof' command\r\n")
+	})
+	c := newTestServer(t, nil).dial(t)
+	c.do("WAITAOF 0 0 0", "*2\r\n:0\r\n:0\r\n")
+	c.do("WAITAOF 1 0 0", "-"+string(errNoLocalDisk)+"\r\n")
+}
+
+// TestWaitEnds: a client that waits for ever does not keep the server from
+// stopping.
+func TestWaitEnds(t *testing.T) {
+	ts := newTestServer(t, nil)
+	ts.dial(t).send("WAIT 9 0\r\n")
+}
+
+// TestFailoverCommand hands leadership over by the address of a node.
+func TestFailoverCommand(t *testing.T) {
+	c := newTestServer(t, nil).dial(t)
+	c.do("FAILOVER", "+OK\r\n")
+	c.do("FAILOVER TO 127.0.0.1 6380 TIMEOUT 100", "+OK\r\n")
+	c.do("FAILOVER TO 127.0.0.1 6380 FORCE", "-"+string(errFailoverForce)+"\r\n")
+	c.do("FAILOVER TO 192.0.2.1 1", "-"+string(errFailoverTarget)+"\r\n")
+	c.do("REPLICAOF 192.0.2.1 1", "-"+string(errNoReplicaOf)+"\r\n")
+	c.do("SYNC", "-"+string(errNoSync)+"\r\n")
+	c.do("MIGRATE h 1 k 0 10", "-"+string(errNoMigrate)+"\r\n")
+	ts := newTestServer(t, nil)
+	ts.fake.elect("n2", "127.0.0.1:6380")
+	ts.dial(t).do("REPLICAOF NO ONE", "-"+string(errNoPromotion)+"\r\n")
+}
+
+// TestLatencyMonitor: commands beyond the threshold become events, one sample a
+// second, and a histogram has them all.
+func TestLatencyMonitor(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	cmd := ts.table.Lookup([]byte("set"))
+	s := ts.each()[0]
+	slow := func(took time.Duration) { s.ran(cmd, [][]byte{[]byte("set"), []byte("k")}, took) }
+	slow(200 * time.Millisecond)
+	c.do("LATENCY LATEST", "*0\r\n")
+	c.do("CONFIG SET latency-monitor-threshold 100", "+OK\r\n")
+	slow(99 * time.Millisecond)
+	c.do("LATENCY LATEST", "*0\r\n")
+	slow(150 * time.Millisecond)
+	slow(300 * time.Millisecond)
+	ts.fake.advance(time.Second)
+	slow(120 * time.Millisecond)
+	c.do("LATENCY LATEST", "*1\r\n*4\r\n$7\r\ncommand\r\n:1795262401\r\n:120\r\n:300\r\n")
+	c.do("LATENCY HISTORY command", "*2\r\n*2\r\n:1795262400\r\n:300\r\n*2\r\n:1795262401\r\n:120\r\n")
+	if g := c.ask("LATENCY", "GRAPH", "command").Text; !strings.HasPrefix(g, "command - high 300 ms, low 120 ms (all time high 300 ms)\n---") {
+		t.Errorf("graph:\n%s", g)
+	}
+	if d := c.ask("LATENCY", "DOCTOR").Text; !strings.Contains(d, "at worst 300 ms") {
+		t.Errorf("doctor: %s", d)
+	}
+	c.do("LATENCY RESET nosuch", ":0\r\n")
+	c.do("LATENCY RESET", ":1\r\n")
+	c.do("LATENCY HISTOGRAM set", "*2\r\n$3\r\nset\r\n*4\r\n$5\r\ncalls\r\n:5\r\n$14\r\nhistogram_usec\r\n*6\r\n:135266\r\n:2\r\n:270532\r\n:4\r\n:541065\r\n:5\r\n")
+	if v := c.ask("SLOWLOG", "LEN"); v.Text != "5" && len(v.Lines()) != 1 {
+		t.Errorf("slow log: %q", v.Lines())
+	}
+}
+
+// TestMemoryUsage: more takes more, and a sample stands for the whole.
+func TestMemoryUsage(t *testing.T) {
+	c := newTestServer(t, nil).dial(t)
+	size := func(args ...string) int64 {
+		t.Helper()
+		n := int64(0)
+		for _, d := range strings.TrimPrefix(c.ask(append([]string{"MEMORY", "USAGE"}, args...)...).Lines()[0], ":") {
+			n = n*10 + int64(d-'0')
+		}
+		return n
+	}
+	c.ask("SET", "small", "v")
+	c.ask("SET", "large", strings.Repeat("v", 100_000))
+	if s, l := size("small"), size("large"); s < 50 || s > 500 || l < 100_000 || l > 120_000 {
+		t.Errorf("strings: %d and %d bytes", s, l)
+	}
+	for i := range 2000 {
+		field := strings.Repeat("f", 10) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+		c.ask("HSET", "h", field, "value")
+		c.ask("ZADD", "z", "1", field)
+		c.ask("SADD", "s", field)
+		c.ask("RPUSH", "l", field)
+	}
+	for _, key := range []string{"h", "z", "s", "l"} {
+		all, sampled := size(key, "SAMPLES", "0"), size(key)
+		if all < 2000*16 || all > 2000*400 || sampled < all/2 || sampled > all*2 {
+			t.Errorf("%s: %d bytes, %d by samples", key, all, sampled)
+		}
+	}
+}
+
+// TestMonitorIsCutOff: a monitor that does not read is bounded by the limits of
+// a normal client.
+func TestMonitorIsCutOff(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		other, mon := ts.dial(t), ts.dial(t)
+		other.do(`CONFIG SET client-output-buffer-limit "normal 1mb 0 0"`, "+OK\r\n")
+		mon.do("MONITOR", "+OK\r\n")
+		value := strings.Repeat("v", 100_000)
+		for range 200 {
+			other.ask("SET", "k", value)
+			if ts.stats.outputLimit.Load() > 0 {
+				break
+			}
+		}
+		if n := ts.stats.outputLimit.Load(); n != 1 {
+			t.Fatalf("%d clients were cut off, want the monitor", n)
+		}
+		for ts.monitors.count.Load() > 0 {
+			other.ask("PING")
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/store"
+)
+
+// The slow log of a node has the commands of its own clients. What Redis
+// measures is the execution alone; here it is the time until the outcome was
+// safe, the log included, because that is what the client waits for. The
+// commands of one submission share its time. What a script calls is part of the
+// script: Redis lists such commands, too.
+
+const (
+	slowArgs     = 32  // arguments that an entry keeps
+	slowArgBytes = 128 // bytes that it keeps of each
+)
+
+// slowEntry is one command that took long.
+type slowEntry struct {
+	id   int64
+	at   int64 // Unix seconds
+	took time.Duration
+	args []string
+	addr string
+	name string
+}
+
+// slowlog keeps the latest slow commands, the oldest first.
+type slowlog struct {
+	mu      sync.Mutex
+	entries []slowEntry
+	next    int64
+}
+
+// add records a command; at most limit entries are kept.
+func (l *slowlog) add(e slowEntry, limit int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.id = l.next
+	l.next++
+	l.entries = append(l.entries, e)
+	if over := int64(len(l.entries)) - limit; over > 0 {
+		clear(l.entries[:over])
+		l.entries = l.entries[over:]
+	}
+}
+
+// latest returns up to n entries, the newest first.
+func (l *slowlog) latest(n int64) []slowEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var list []slowEntry
+	for i := len(l.entries) - 1; i >= 0 && int64(len(list)) < n; i-- {
+		list = append(list, l.entries[i])
+	}
+	return list
+}
+
+func (l *slowlog) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.entries)
+}
+
+func (l *slowlog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = nil
+}
+
+// trimArgs shortens the arguments of a command as Redis does for its slow log.
+func trimArgs(args [][]byte) []string {
+	list := make([]string, 0, min(len(args), slowArgs))
+	for i, arg := range args {
+		if i == slowArgs-1 && len(args) > slowArgs {
+			return append(list, fmt.Sprintf("... (%d more arguments)", len(args)-i))
+		}
+		if more := len(arg) - slowArgBytes; more > 0 {
+			list = append(list, fmt.Sprintf("%s... (%d more bytes)", arg[:slowArgBytes], more))
+			continue
+		}
+		list = append(list, string(arg))
+	}
+	return list
+}
+
+// redactedWord stands for an argument that nobody is to read.
+const redactedWord = "(redacted)"
+
+// redact replaces the secrets of a command, in a copy.
+func redact(cmd *store.Command, args [][]byte) [][]byte {
+	var hide []int
+	from := func(i int) {
+		for ; i < len(args); i++ {
+			hide = append(hide, i)
+		}
+	}
+	switch cmd.FullName() {
+	case "auth":
+		from(1)
+	case "hello", "migrate":
+		hide = secretsAfterAuth(args)
+	case "acl|setuser", "acl|deluser", "acl|getuser":
+		from(2)
+	case "config|set":
+		for i := 2; i+1 < len(args); i += 2 {
+			if secretParams[strings.ToLower(string(args[i]))] {
+				hide = append(hide, i+1)
+			}
+		}
+	}
+	if hide == nil {
+		return args
+	}
+	shown := append([][]byte(nil), args...)
+	for _, i := range hide {
+		shown[i] = []byte(redactedWord)
+	}
+	return shown
+}
+
+// secretsAfterAuth finds what follows the options AUTH and AUTH2.
+func secretsAfterAuth(args [][]byte) (hide []int) {
+	hello := strings.EqualFold(string(args[0]), "hello")
+	for i := 1; i < len(args); i++ {
+		n := 0
+		switch strings.ToLower(string(args[i])) {
+		case "auth":
+			n = 1
+			if hello {
+				n = 2
+			}
+		case "auth2":
+			n = 2
+		}
+		for ; n > 0 && i+1 < len(args); n-- {
+			i++
+			hide = append(hide, i)
+		}
+	}
+	return hide
+}
+
+// secretParams are the parameters whose values are passwords.
+var secretParams = map[string]bool{
+	"requirepass": true, "masterauth": true, "masteruser": true,
+	"tls-key-file-pass": true, "tls-client-key-file-pass": true,
+}
+
+// ran counts a command that was run and looks closer at one that took long.
+func (s *session) ran(cmd *store.Command, args [][]byte, took time.Duration) {
+	s.srv.stats.called(cmd, took)
+	if int64(took) >= s.srv.params.alarm.Load() {
+		s.srv.note(s, cmd, args, took)
+	}
+}
+
+// note records a command in the slow log and among the latency spikes, if it is
+// slow enough for them. How long a client chose to wait for data is its own
+// business.
+func (srv *Server) note(s *session, cmd *store.Command, args [][]byte, took time.Duration) {
+	if cmd.Is(store.Blocking) {
+		return
+	}
+	p, now := srv.params, srv.cfg.Clock().Unix()
+	if limit := p.slowerThan.Load(); limit >= 0 && took.Microseconds() >= limit && !cmd.Is(store.SkipSlowlog) {
+		srv.slow.add(slowEntry{
+			at: now, took: took, args: trimArgs(redact(cmd, args)), addr: s.addr, name: s.clientName(),
+		}, p.slowMax.Load())
+	}
+	if limit := p.spikeFrom.Load(); limit > 0 && took.Milliseconds() >= limit {
+		event := "command"
+		if cmd.Is(store.Fast) {
+			event = "fast-command"
+		}
+		srv.spikes.add(event, now, took.Milliseconds())
+	}
+}
+
+func (s *session) clientName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.name
+}
+
+// setAlarm settles from which duration on a command is looked at: the one load
+// that the slow log and the latency monitor cost every command.
+func (p *params) setAlarm() {
+	alarm := int64(math.MaxInt64)
+	if us := p.slowerThan.Load(); us >= 0 {
+		alarm = min(us, math.MaxInt64/1000) * 1000
+	}
+	if ms := p.spikeFrom.Load(); ms > 0 {
+		alarm = min(alarm, int64(milliseconds(ms)))
+	}
+	p.alarm.Store(alarm)
+}
+
+func doSlowlogGet(s *session, args [][]byte) store.Reply {
+	n := int64(10)
+	switch {
+	case len(args) > 3:
+		return store.Err(errSubcommandArgs("slowlog", args[1]))
+	case len(args) == 3:
+		var ok bool
+		if n, ok = store.ParseInt(args[2]); !ok || n < -1 {
+			return store.Err(errSlowlogCount)
+		}
+		if n == -1 {
+			n = math.MaxInt64
+		}
+	}
+	r := store.List()
+	for _, e := range s.srv.slow.latest(n) {
+		r.Elems = append(r.Elems, store.List(store.Int(e.id), store.Int(e.at), store.Int(e.took.Microseconds()),
+			store.Strs(e.args...), store.Str(e.addr), store.Str(e.name)))
+	}
+	return r
+}
+
+func doSlowlogLen(s *session, _ [][]byte) store.Reply { return store.Int(int64(s.srv.slow.len())) }
+
+func doSlowlogReset(s *session, _ [][]byte) store.Reply {
+	s.srv.slow.reset()
+	return store.OK
+}
