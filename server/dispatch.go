@@ -52,11 +52,16 @@ func (s *session) dispatch(args [][]byte) {
 	if refusal != "" {
 		s.submit()
 		s.srv.stats.rejected(cmd)
-		s.reply(nil, store.Err(refusal))
+		s.reply(nil, store.Err(s.abort(cmd, refusal)))
 		s.finish()
 		return
 	}
 	s.command.Store(cmd)
+	if s.queues(cmd) {
+		s.reply(nil, s.enqueue(cmd, args))
+		s.finish()
+		return
+	}
 	do := s.srv.handlers[cmd]
 	if do == nil {
 		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
@@ -66,6 +71,11 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.submit()
+	if t := s.ask(cmd, args); t != nil {
+		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Txn: t})
+		s.submit()
+		return
+	}
 	start := s.srv.cfg.Clock()
 	r := do(s, args)
 	s.srv.stats.called(cmd, s.srv.cfg.Clock().Sub(start))
@@ -89,7 +99,11 @@ func (s *session) answer(took time.Duration) {
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
 		s.srv.stats.called(cmd, each)
-		s.reply(cmd, s.replies[i])
+		if s.calls[i].Txn != nil {
+			s.answerTransaction(&s.calls[i], s.replies[i], each)
+		} else {
+			s.reply(cmd, s.replies[i])
+		}
 		s.finish()
 	}
 	// Do not hold on to what the client sent while it is idle.
@@ -121,6 +135,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	// such even to one that has not.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, errNoAuth
+	}
+	if s.multi != nil && cmd.Is(store.NoMulti) {
+		return cmd, errNotInMulti
 	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.

@@ -35,7 +35,16 @@ const (
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
+	errNestedMulti    store.Error = "ERR MULTI calls can not be nested"
+	errWatchInMulti   store.Error = "ERR WATCH inside MULTI is not allowed"
+	errNotInMulti     store.Error = "ERR Command not allowed inside a transaction"
+	errExecAborted    store.Error = "EXECABORT Transaction discarded because of previous errors."
+	errQueueTooBig    store.Error = "ERR the transaction is too large: its commands may have 64 MiB in all"
+	errTooMuchWatched store.Error = "ERR too many watched keys: they may have 64 MiB in all"
 	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
+
+	errExecWithoutMulti    store.Error = "ERR EXEC without MULTI"
+	errDiscardWithoutMulti store.Error = "ERR DISCARD without MULTI"
 
 	// errDenied ends a connection from outside while protected mode is on and
 	// there is no password.

@@ -66,8 +66,12 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	replies = replies[:0]
 	for _, c := range calls {
 		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
-		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
-		replies = append(replies, c.Cmd.Run(ctx))
+		if c.Txn != nil {
+			replies = append(replies, c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) }))
+		} else {
+			ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+			replies = append(replies, c.Cmd.Run(ctx))
+		}
 		if txn.Writes().Len() > 0 {
 			f.seq++
 			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {

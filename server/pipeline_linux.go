@@ -112,7 +112,7 @@ func (l *loop) step(c *loopConn) {
 		if !isHTTP(args[0]) {
 			cmd, refusal := s.admit(args)
 			do := s.srv.handlers[cmd]
-			if refusal == "" && do == nil {
+			if refusal == "" && do == nil && s.multi == nil {
 				s.command.Store(cmd)
 				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
 				if len(s.calls) >= maxCalls {
@@ -122,9 +122,18 @@ func (l *loop) step(c *loopConn) {
 				}
 				continue
 			}
-			if refusal == "" && len(s.calls) == 0 && !l.srv.inPlace[cmd] {
-				l.sendAway(c)
-				return
+			if refusal == "" && len(s.calls) == 0 && !s.queues(cmd) {
+				if !l.srv.inPlace[cmd] || cmd == l.srv.exec && s.multi.waits(l.srv) {
+					l.sendAway(c)
+					return
+				}
+				if t := s.ask(cmd, args); t != nil {
+					s.command.Store(cmd)
+					s.calls = append(s.calls, cluster.Call{Cmd: cmd, Txn: t})
+					c.next++
+					l.submit(c)
+					return
+				}
 			}
 		}
 		if len(s.calls) > 0 {

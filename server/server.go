@@ -20,6 +20,8 @@ type Server struct {
 	table    *store.Table
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool // handlers that cannot wait
+	exec     *store.Command          // which, with watch, may ask the leader though it has a handler
+	watch    *store.Command
 	hub      *Hub
 	params   *params
 	stats    *stats
@@ -64,6 +66,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.lastSave.Store(srv.started.Unix())
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
+	srv.exec, srv.watch = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
 	srv.docs = newCommandDocs(table)
 	go srv.cron()
 	return srv

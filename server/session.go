@@ -29,6 +29,11 @@ type session struct {
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
 
+	multi     *transaction // since MULTI
+	executing *transaction // of an EXEC that is not answered yet
+	watched   []cluster.Watched
+	watchSize int
+
 	// Others look at these, for CLIENT LIST and messages.
 	db      atomic.Int32
 	resp    atomic.Int32
@@ -38,6 +43,7 @@ type session struct {
 	active  atomic.Int64 // Unix ms of the last pipeline
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
+	queued  atomic.Int32 // commands queued since MULTI; -1 without one
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
@@ -58,6 +64,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s.created = srv.cfg.Clock()
 	s.active.Store(s.created.UnixMilli())
 	s.resp.Store(2)
+	s.queued.Store(-1)
 	s.authed.Store(srv.params.password() == "")
 	for i := range s.subs {
 		s.subs[i] = map[string]struct{}{}
@@ -154,12 +161,15 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if r.Kind == store.Failure {
 		s.srv.stats.failed(cmd, r.Str)
 	}
-	if r.Kind == store.None || s.silent || s.skip == 1 {
+	if r.Kind == store.None || s.muted() {
 		return
 	}
 	resp := s.protocol()
 	s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) })
 }
+
+// muted reports whether CLIENT REPLY holds replies back.
+func (s *session) muted() bool { return s.silent || s.skip == 1 }
 
 // finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for itself, one
 // for the command that it silences.
@@ -171,6 +181,7 @@ func (s *session) finish() {
 
 // reset returns to the state of a new connection (RESET).
 func (s *session) reset() {
+	s.discard()
 	s.dropSubscriptions()
 	s.db.Store(0)
 	s.resp.Store(2)

@@ -238,7 +238,8 @@ type Store struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
 	epoch   uint32
-	expired uint64 // keys deleted because their deadline had passed
+	expired uint64            // keys deleted because their deadline had passed
+	swapped [Databases]uint64 // write set of the latest SWAPDB, for WATCH
 }
 
 // New returns an empty store.

@@ -15,6 +15,7 @@ type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
 	expired uint64
+	swapped [Databases]uint64
 }
 
 // Snapshot freezes the present state. The trees are shared copy-on-write; the
@@ -22,7 +23,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, swapped: s.swapped, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -47,6 +48,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'W'  | int db, int sequence number of its latest SWAPDB            |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -59,6 +61,7 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recScript    = 'L'
+	recSwapped   = 'W'
 	recEnd       = 'E'
 )
 
@@ -97,6 +100,13 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.int(s.order)
 		return true
 	})
+	for db, seq := range sn.swapped {
+		if seq != 0 {
+			w.WriteByte(recSwapped)
+			w.int(uint64(db))
+			w.int(seq)
+		}
+	}
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
 	w.int(sn.scripts.arrival)
@@ -226,6 +236,12 @@ func Restore(in io.Reader) (*Store, error) {
 				if !c.pinned {
 					s.scripts.evaled.Set(c)
 				}
+			}
+		case recSwapped:
+			if n, seq := r.int(), r.int(); n < Databases {
+				s.swapped[n] = seq
+			} else {
+				r.err = fmt.Errorf("database %d", n)
 			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()

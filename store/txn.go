@@ -44,6 +44,8 @@ type Txn struct {
 	ready   []ReadyKey // see TakeReady
 	swapped bool
 
+	swappedDBs uint16 // databases that were swapped, as bits; see Version
+
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
@@ -76,7 +78,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	t.ws.Reset()
 	t.scripts, t.scriptsReset = nil, false
-	t.ready, t.swapped = nil, false
+	t.ready, t.swapped, t.swappedDBs = nil, false, 0
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]
 }
@@ -288,7 +290,12 @@ func (t *Txn) Swap(a, b int) {
 	swap := func() { t.views[a], t.views[b] = t.views[b], t.views[a] }
 	swap()
 	t.swapped = true
-	t.undo(swap)
+	dbs := t.swappedDBs
+	t.swappedDBs |= 1<<a | 1<<b
+	t.undo(func() {
+		swap()
+		t.swappedDBs = dbs
+	})
 }
 
 // Move moves an existing key, with its deadline, to another database or name

@@ -219,6 +219,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opSwap:
 		if a, b := d.db(), d.db(); !d.bad {
 			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
+			s.swapped[a], s.swapped[b] = t.seq, t.seq
 		}
 	case opMove, opCopy:
 		if to, key, name := d.db(), d.str(), d.str(); !d.bad {
