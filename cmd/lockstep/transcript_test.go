@@ -91,6 +91,8 @@ var notYet = map[string]string{
 	"zset/waiting":               "blocking pops are not served yet (README.md)",
 	"zset/bz":                    "blocking pops are not served yet (README.md)",
 	"differs/":                   "where gopher-lua differs from C Lua (README.md)",
+	"multi/waiting":              "blocking pops are not served yet (README.md)",
+	"multi/blocking.txt":         "blocking pops are not served yet (README.md)",
 	"later/":                     "commands that are not here yet (README.md)",
 	"pubsub/keyspace-events.txt": "keyspace notifications are not here yet (README.md)",
 }
