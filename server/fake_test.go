@@ -36,6 +36,7 @@ type fakeBackend struct {
 	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
 	turns     atomic.Int32
+	refusal   atomic.Value // a store.Error that every submission gets
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -65,6 +66,10 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	now := store.Time{Lease: f.now.Load()/1e6 + 1, Wall: f.clock().UnixMicro()}
 	replies = replies[:0]
 	for _, c := range calls {
+		if e, _ := f.refusal.Load().(store.Error); e != "" {
+			replies = append(replies, store.Err(e))
+			continue
+		}
 		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
 		if c.Txn != nil {
 			replies = append(replies, c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) }))
