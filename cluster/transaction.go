@@ -22,11 +22,11 @@ type Transaction struct {
 type Watched struct {
 	DB      int
 	Key     []byte
-	Version uint64 // 0: there was no such key
+	Version uint64 // store.Txn.Version
 }
 
-// neverWatched is a version that no key ever has.
-const neverWatched = 1<<64 - 1
+// neverWatched is a version that no key has: it would exist.
+const neverWatched = 0
 
 // Run evaluates the transaction; run is told to run each of its commands.
 func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) store.Reply {
@@ -35,7 +35,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) stor
 	}
 	for i := range t.Watched {
 		w := &t.Watched[i]
-		if txn.Version(w.DB, w.Key) != w.Version {
+		if !txn.Unchanged(w.DB, w.Key, w.Version) {
 			return store.Reply{Kind: store.NullArray}
 		}
 	}
@@ -54,8 +54,8 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) stor
 func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	r := store.Reply{Kind: store.Array, Elems: make([]store.Reply, 0, len(t.Watched))}
 	for i := range t.Watched {
-		v := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
-		if v == txn.Sequence() {
+		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
+		if !settled {
 			// tooEarly has not kept it out, so it stands behind writes in a
 			// request of its own: let EXEC fail rather than miss a change.
 			v = neverWatched
@@ -74,7 +74,7 @@ func (r *request) tooEarly(txn *store.Txn) bool {
 		return false
 	}
 	for i := range t.Watched {
-		if txn.Version(t.Watched[i].DB, t.Watched[i].Key) == txn.Sequence() {
+		if _, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key); !settled {
 			return true
 		}
 	}

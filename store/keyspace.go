@@ -235,11 +235,12 @@ type Sink interface {
 
 // Store is the committed keyspace. It is not safe for concurrent use.
 type Store struct {
-	dbs     [Databases]*keyspace
-	scripts scriptCache
-	epoch   uint32
-	expired uint64            // keys deleted because their deadline had passed
-	swapped [Databases]uint64 // write set of the latest SWAPDB, for WATCH
+	dbs      [Databases]*keyspace
+	scripts  scriptCache
+	epoch    uint32
+	expired  uint64            // keys deleted because their deadline had passed
+	swapped  [Databases]uint64 // write set of the latest SWAPDB, for WATCH
+	removals removals          // for WATCH; not part of the state
 }
 
 // New returns an empty store.
