@@ -172,6 +172,7 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 // being sent on.
 func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f))))
+	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f))))
 	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
 	f.Add(greeting{"n1", "host:1"}.append(nil))
