@@ -58,7 +58,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
-		if i > 0 && r.tooEarly(txn) {
+		if i > 0 && r.calls[0].Txn != nil && r.tooEarly(txn) {
 			return q[i:], false
 		}
 		r.replies = r.replies[:0]

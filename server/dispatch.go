@@ -57,7 +57,7 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.command.Store(cmd)
-	if s.queues(cmd) {
+	if s.multi != nil && s.queues(cmd) {
 		s.reply(nil, s.enqueue(cmd, args))
 		s.finish()
 		return

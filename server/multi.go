@@ -40,6 +40,12 @@ type queued struct {
 	do   handler // nil: the leader runs it
 }
 
+// watchedKey is a key that a session watches.
+type watchedKey struct {
+	db  int
+	key string
+}
+
 func multiRows() []row {
 	const flags = store.NoScript | store.Loading | store.Stale | store.Fast | store.AllowBusy
 	return []row{
@@ -85,15 +91,18 @@ func doDiscard(s *session, _ [][]byte) store.Reply {
 }
 
 func doUnwatch(s *session, _ [][]byte) store.Reply {
-	s.watched, s.watchSize = nil, 0
+	s.unwatch()
 	return store.OK
 }
 
 // discard ends the transaction and forgets what is watched.
 func (s *session) discard() {
-	s.multi, s.watched, s.watchSize = nil, nil, 0
+	s.multi = nil
+	s.unwatch()
 	s.queued.Store(-1)
 }
+
+func (s *session) unwatch() { s.watched, s.watching, s.watchSize = nil, nil, 0 }
 
 // doWatch is WATCH where it needs nothing of the leader; see ask.
 func doWatch(s *session, args [][]byte) store.Reply {
@@ -222,9 +231,12 @@ func (s *session) askWatch(args [][]byte) *cluster.Transaction {
 	}
 	t := &cluster.Transaction{Observe: true}
 	db := int(s.db.Load())
+	again := make(map[watchedKey]bool, len(args))
 	for _, key := range copyArgs(args[1:]) {
 		// Of a key that is watched already the older version counts.
-		if !isWatched(s.watched, db, key) && !isWatched(t.Watched, db, key) {
+		k := watchedKey{db, string(key)}
+		if !s.watching[k] && !again[k] {
+			again[k] = true
 			t.Watched = append(t.Watched, cluster.Watched{DB: db, Key: key})
 		}
 	}
@@ -232,15 +244,6 @@ func (s *session) askWatch(args [][]byte) *cluster.Transaction {
 		return nil
 	}
 	return t
-}
-
-func isWatched(list []cluster.Watched, db int, key []byte) bool {
-	for i := range list {
-		if list[i].DB == db && string(list[i].Key) == string(key) {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *session) askExec() *cluster.Transaction {
@@ -276,8 +279,8 @@ func (s *session) askExec() *cluster.Transaction {
 
 // beginExec leaves the transaction; CLIENT LIST shows it until endExec.
 func (s *session) beginExec() {
-	s.executing = s.multi
-	s.multi, s.watched, s.watchSize = nil, nil, 0
+	s.executing, s.multi = s.multi, nil
+	s.unwatch()
 }
 
 func (s *session) endExec() {
@@ -292,6 +295,10 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		for i, w := range c.Txn.Watched {
 			w.Version = uint64(r.Elems[i].Int)
 			s.watched = append(s.watched, w)
+			if s.watching == nil {
+				s.watching = map[watchedKey]bool{}
+			}
+			s.watching[watchedKey{w.DB, string(w.Key)}] = true
 			s.watchSize += commandCost + len(w.Key)
 		}
 		s.reply(c.Cmd, store.OK)

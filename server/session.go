@@ -32,6 +32,7 @@ type session struct {
 	multi     *transaction // since MULTI
 	executing *transaction // of an EXEC that is not answered yet
 	watched   []cluster.Watched
+	watching  map[watchedKey]bool // the same
 	watchSize int
 
 	// Others look at these, for CLIENT LIST and messages.
