@@ -1,14 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/conformance/transcript"
 )
 
 // session is a client connection whose replies are compared.
@@ -72,6 +78,47 @@ func TestTransactionsThroughFollowers(t *testing.T) {
 	b.expect("x", "GET", "stolen")
 	leader.Run()
 	leader.WaitReady()
+	waitEqual(t, list)
+}
+
+// follower plays transcripts against a process that does not lead.
+type follower struct{ addr string }
+
+func (f follower) Dial() (net.Conn, error) { return net.Dial("tcp", f.addr) }
+func (f follower) Advance(time.Duration)   {} // no file that is played asks for it
+
+// TestTransactionTranscriptsThroughAFollower plays the recorded transactions
+// through a follower. It leaves out those that wait, and those that show where
+// subscribers and roles are counted by node.
+func TestTransactionTranscriptsThroughAFollower(t *testing.T) {
+	list := nodes.Start(t, 3)
+	leader := nodes.Leader(list)
+	at := list[0]
+	if at == leader {
+		at = list[1]
+	}
+	root := filepath.Join("..", "..", "conformance", "transcript", "testdata")
+	files, err := filepath.Glob(filepath.Join(root, "multi", "*.txt"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d transcripts, %v", len(files), err)
+	}
+	for _, path := range files {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "multi/" + filepath.Base(path)
+		if bytes.Contains(src, []byte("@advance")) || name == "multi/pubsub.txt" || isNotYet(name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			f, err := transcript.Parse(name, src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			transcript.Run(t, f, follower{at.Addr})
+		})
+	}
 	waitEqual(t, list)
 }
 
