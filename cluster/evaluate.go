@@ -23,6 +23,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		for again := true; again; {
 			b.requests = b.requests[:0]
 			txn.Restart(now, seq+1)
+			s.sleepers.rollback()
 			txn.ExpireDue(expireLimit)
 			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
@@ -58,7 +59,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
-		if i > 0 && r.calls[0].Txn != nil && r.tooEarly(txn) {
+		if i > 0 && len(r.calls) == 1 && r.calls[0].Txn != nil && r.tooEarly(txn) {
 			return q[i:], false
 		}
 		r.replies = r.replies[:0]
@@ -79,10 +80,17 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			// It may fit into an entry of its own: the others go first.
 			b.requests = b.requests[:0]
 			txn.Restart(txn.Now(), b.prev+1)
+			s.sleepers.rollback()
 			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
 			return append(rest, q[i:]...), again
 		}
-		b.requests = append(b.requests, r)
+		if !r.held {
+			b.requests = append(b.requests, r)
+		}
+		if ws := s.sleepers; len(ws.answered) > 0 {
+			b.requests = append(b.requests, ws.answered...)
+			ws.answered = ws.answered[:0]
+		}
 	}
 	return nil, false
 }
@@ -101,19 +109,26 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
+	if r.sleeper != nil || r.claim != nil {
+		s.evaluateSpecial(txn, r)
+		return false, nil
+	}
 	ctx := store.Ctx{Txn: txn}
 	for i := range r.calls {
 		c := &r.calls[i]
-		if c.Txn != nil {
-			r.replies = append(r.replies, s.runTransaction(txn, c.Txn, behind, &refused))
-			continue
-		}
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
-		if !c.Cmd.Is(store.Scripting) {
+		switch {
+		case c.Txn != nil:
+			r.replies = append(r.replies, s.runTransaction(txn, c.Txn, behind, &refused))
+		case c.Cmd.Is(store.Scripting):
+			r.replies = append(r.replies, s.runScript(&ctx, behind, &refused))
+		default:
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
-			continue
 		}
-		r.replies = append(r.replies, s.runScript(&ctx, behind, &refused))
+		// After the whole command, script or transaction.
+		if s.sleepers.any() {
+			s.serveReady(txn)
+		}
 	}
 	return refused, nil
 }
@@ -126,6 +141,19 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*req
 		}
 		return s.runScript(ctx, behind, refused)
 	})
+}
+
+// evaluateSpecial runs a request that is not a pipeline of commands.
+func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
+	if r.claim != nil {
+		s.evaluateClaim(r.claim)
+		r.replies = append(r.replies, store.OK)
+		return
+	}
+	r.held = !s.evaluateBlocking(txn, r)
+	if s.sleepers.any() {
+		s.serveReady(txn) // BLMOVE has pushed
+	}
 }
 
 // runScript runs a command that may take long: when it does, everybody else

@@ -171,7 +171,7 @@ func TestScriptInATransaction(t *testing.T) {
 		if got := <-other; got != "-BUSY" {
 			t.Errorf("beside it: %q", got)
 		}
-		if got := n.Submit(n.txn(nil, "INCR counter"), nil); got[0].Str != string(store.ErrExecAbort(ErrBusy)) {
+		if got := n.Submit(n.txn(nil, "INCR counter"), nil); got[0].Str != string(store.ErrExecAbort(store.ErrBusyScript)) {
 			t.Errorf("another transaction: %v", got)
 		}
 		if got := <-done; got != "[1 OK OK 2]" {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -102,7 +103,7 @@ func (s *session) discard() {
 	s.queued.Store(-1)
 }
 
-func (s *session) unwatch() { s.watched, s.watching, s.watchSize = nil, nil, 0 }
+func (s *session) unwatch() { s.watchList, s.watching, s.watchSize = nil, nil, 0 }
 
 // doWatch is WATCH where it needs nothing of the leader; see ask.
 func doWatch(s *session, args [][]byte) store.Reply {
@@ -126,7 +127,7 @@ func doExec(s *session, _ [][]byte) store.Reply {
 		return store.Err(errExecAborted)
 	}
 	s.beginExec()
-	s.answerExec(s.srv.exec, t, nil, 0)
+	s.answerExec(s.srv.execCmd, t, nil, 0)
 	s.endExec()
 	return answered
 }
@@ -192,7 +193,7 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
 	}
-	if cmd != nil && cmd == s.srv.exec {
+	if cmd != nil && cmd == s.srv.execCmd {
 		s.discard()
 		return store.ErrExecAbort(refusal)
 	}
@@ -212,14 +213,27 @@ func (t *transaction) waits(srv *Server) bool {
 	return false
 }
 
+// paused reports whether CLIENT PAUSE holds a command back: EXEC as well as any
+// of the commands that it would run.
+func (s *session) paused(cmd *store.Command, args [][]byte) bool {
+	p := s.srv.pause
+	if p.holds(cmd, args) {
+		return true
+	}
+	if cmd != s.srv.execCmd || s.multi == nil || p.mode.Load() == pauseOff {
+		return false
+	}
+	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return mayWrite(q.cmd, q.args) })
+}
+
 // ask returns what a command has to ask of the leader as a transaction; nil
 // unless it is EXEC or WATCH, or if it can be answered here. The session has
 // left the transaction then and waits for the answer (answerTransaction).
 func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	switch cmd {
-	case s.srv.watch:
+	case s.srv.watchCmd:
 		return s.askWatch(args)
-	case s.srv.exec:
+	case s.srv.execCmd:
 		return s.askExec()
 	}
 	return nil
@@ -251,7 +265,7 @@ func (s *session) askExec() *cluster.Transaction {
 	if t == nil || t.aborted {
 		return nil
 	}
-	txn := &cluster.Transaction{Watched: s.watched}
+	txn := &cluster.Transaction{Watched: s.watchList}
 	db, resp := int(s.db.Load()), s.protocol()
 	for i := range t.commands {
 		q := &t.commands[i]
@@ -294,7 +308,7 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 	case c.Txn.Observe && r.Kind == store.Array && len(r.Elems) == len(c.Txn.Watched):
 		for i, w := range c.Txn.Watched {
 			w.Version = uint64(r.Elems[i].Int)
-			s.watched = append(s.watched, w)
+			s.watchList = append(s.watchList, w)
 			if s.watching == nil {
 				s.watching = map[watchedKey]bool{}
 			}

@@ -241,11 +241,12 @@ type Store struct {
 	expired  uint64            // keys deleted because their deadline had passed
 	swapped  [Databases]uint64 // write set of the latest SWAPDB, for WATCH
 	removals removals          // for WATCH; not part of the state
+	libs     *librarySet
 }
 
 // New returns an empty store.
 func New() *Store {
-	s := &Store{scripts: newScriptCache()}
+	s := &Store{scripts: newScriptCache(), libs: noLibraries}
 	for i := range s.dbs {
 		s.dbs[i] = newKeyspace()
 	}

@@ -14,6 +14,7 @@ import (
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	libs    *librarySet
 	expired uint64
 	swapped [Databases]uint64
 }
@@ -23,7 +24,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, swapped: s.swapped, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, swapped: s.swapped, libs: s.libs, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -49,6 +50,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |
+//	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -62,6 +64,7 @@ const (
 	recSortedSet = 'Z'
 	recScript    = 'L'
 	recSwapped   = 'W'
+	recLibrary   = 'F'
 	recEnd       = 'E'
 )
 
@@ -106,6 +109,10 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 			w.int(uint64(db))
 			w.int(seq)
 		}
+	}
+	for _, lib := range sn.libs.libs {
+		w.WriteByte(recLibrary)
+		w.str(bytesToString(appendLibrary(nil, lib)))
 	}
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
@@ -242,6 +249,13 @@ func Restore(in io.Reader) (*Store, error) {
 				s.swapped[n] = seq
 			} else {
 				r.err = fmt.Errorf("database %d", n)
+			}
+		case recLibrary:
+			d := decoder{b: stringBytes(r.str())}
+			if lib := d.library(); !d.bad && len(d.b) == 0 {
+				s.libs = s.libs.with(lib)
+			} else if r.err == nil {
+				r.err = errors.New("a function library")
 			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()

@@ -41,6 +41,8 @@ type Txn struct {
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
+	libs *librarySet // the function libraries; nil: those that are committed
+
 	ready   []ReadyKey // see TakeReady
 	swapped bool
 
@@ -78,7 +80,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		clear(v.over)
 	}
 	t.ws.Reset()
-	t.scripts, t.scriptsReset = nil, false
+	t.scripts, t.scriptsReset, t.libs = nil, false, nil
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
 	if cap(t.lapsed) > keepPending {
 		t.lapsed = nil
@@ -274,6 +276,14 @@ func (t *Txn) Publish(kind PublishKind, channel, message string) int {
 		return 0
 	}
 	return t.env.Receivers(kind, channel)
+}
+
+// Note sends a message of the leader's to a node with the write set.
+func (t *Txn) Note(node, message string) {
+	t.ws.begin(opPublish, t.ws.db)
+	t.ws.int(int64(Note))
+	t.ws.str(node)
+	t.ws.str(message)
 }
 
 // Flush empties a database.
