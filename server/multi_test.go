@@ -11,15 +11,6 @@ import (
 	"lockstep/store"
 )
 
-// bothPaths runs a test on event loops and without.
-func bothPaths(t *testing.T, fn func(t *testing.T, ts *testServer)) {
-	for name, loops := range map[string]int{"loops": 0, "redcon": -1} {
-		t.Run(name, func(t *testing.T) {
-			fn(t, newTestServer(t, func(c *Config) { c.Loops = loops }))
-		})
-	}
-}
-
 // The whole transaction is one submission, and EXEC of a transaction that asks
 // nothing of the leader is none.
 func TestTransactionIsOneSubmission(t *testing.T) {
