@@ -8,6 +8,8 @@ type Call struct {
 	Args [][]byte // must not be changed after submission
 	DB   int
 	RESP int // protocol version of the client; scripts shape replies by it
+
+	Txn *Transaction // WATCH or EXEC instead of Cmd's handler
 }
 
 // Role of a node, in the words of Raft.

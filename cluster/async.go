@@ -47,6 +47,10 @@ func (n *Node) finished(p *Submission, r *request) {
 	default:
 		// The batch may still hold the request: leave it to the collector.
 		p.req = nil
+		if readOnly(p.Calls) {
+			go n.submitBlocking(p)
+			return
+		}
 		p.Replies = errorReplies(p.Replies[:0], len(p.Calls), ErrIndeterminate)
 	}
 	p.Done()

@@ -59,6 +59,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
+		if i > 0 && len(r.calls) == 1 && r.calls[0].Txn != nil && r.tooEarly(txn) {
+			return q[i:], false
+		}
 		r.replies = r.replies[:0]
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
@@ -114,13 +117,13 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
-		if !c.Cmd.Is(store.Scripting) {
+		switch {
+		case c.Txn != nil:
+			r.replies = append(r.replies, s.runTransaction(txn, c.Txn, behind, &refused))
+		case c.Cmd.Is(store.Scripting):
+			r.replies = append(r.replies, s.runScript(&ctx, behind, &refused))
+		default:
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
-		} else {
-			if refused {
-				behind = nil
-			}
-			s.runScript(&ctx, r, behind, &refused)
 		}
 		// After the whole command, script or transaction.
 		if s.sleepers.any() {
@@ -128,6 +131,16 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		}
 	}
 	return refused, nil
+}
+
+// runTransaction runs a transaction, whose scripts may take long, too.
+func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*request, refused *bool) store.Reply {
+	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
+		if !ctx.Cmd.Is(store.Scripting) {
+			return ctx.Cmd.Run(ctx)
+		}
+		return s.runScript(ctx, behind, refused)
+	})
 }
 
 // evaluateSpecial runs a request that is not a pipeline of commands.
@@ -144,8 +157,12 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 }
 
 // runScript runs a command that may take long: when it does, everybody else
-// is told that the server is busy. It sets refused if those behind r were.
-func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) {
+// is told that the server is busy. It sets refused if the requests behind this
+// one were, by this script or an earlier one.
+func (s *sequencer) runScript(ctx *store.Ctx, behind []*request, refused *bool) store.Reply {
+	if *refused {
+		behind = nil
+	}
 	s.scriptStarts(behind)
 	if s.busyTimer == nil {
 		s.busyTimer = time.AfterFunc(s.node.busyThreshold(), s.setBusy)
@@ -156,5 +173,5 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 		s.busyTimer.Stop()
 		*refused = s.scriptEnds() || *refused
 	}()
-	r.replies = append(r.replies, ctx.Cmd.Run(ctx))
+	return ctx.Cmd.Run(ctx)
 }

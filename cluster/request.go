@@ -35,6 +35,11 @@ func (r *request) complete(err error) {
 func (r *request) refuse(e store.Error) {
 	if r.finished.CompareAndSwap(false, true) {
 		r.replies = errorReplies(r.replies[:0], len(r.calls), e)
+		for i := range r.calls {
+			if t := r.calls[i].Txn; t != nil && !t.Observe {
+				r.replies[i] = store.Err(store.ErrExecAbort(e))
+			}
+		}
 		r.finish(r)
 	}
 }
@@ -49,7 +54,8 @@ func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 // readOnly reports whether running the calls twice would do no harm.
 func readOnly(calls []Call) bool {
 	for i := range calls {
-		if !calls[i].Cmd.Is(store.ReadOnly) {
+		c := &calls[i]
+		if c.Txn != nil && !readOnly(c.Txn.Calls) || c.Txn == nil && !c.Cmd.Is(store.ReadOnly) {
 			return false
 		}
 	}

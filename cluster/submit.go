@@ -74,7 +74,7 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 		if err == nil {
 			return replies
 		}
-		if err != errNotExecuted {
+		if err != errNotExecuted && !readOnly(calls) {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 //	greeting:  "LKST" | version (1 byte) | str id | str client address
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
-//	kind 1  submit    n, n times (db, resp, argc, argc times str)
+//	kind 1  submit    n, n times call
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
 //	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
@@ -40,6 +40,10 @@ import (
 //	kind 20 position  no body; the result is the index up to which the asked
 //	                  node knows the log to be committed, and so has it
 //
+//	call:         db | resp | argc | argc times str
+//	transaction:  db | resp | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
+//	              version) | n, n times call
+//
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
 // as in store/replycodec.go.
 const (
@@ -47,7 +51,7 @@ const (
 	protoForward = 'F'
 
 	wireMagic   = "LKST"
-	wireVersion = 1
+	wireVersion = 2
 
 	frameSubmit   = 1
 	frameResult   = 2
@@ -176,6 +180,10 @@ func appendCalls(buf []byte, calls []Call) []byte {
 		c := &calls[i]
 		buf = binary.AppendUvarint(buf, uint64(c.DB))
 		buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		if c.Txn != nil {
+			buf = c.Txn.append(append(buf, 0))
+			continue
+		}
 		buf = binary.AppendUvarint(buf, uint64(len(c.Args)))
 		for _, a := range c.Args {
 			buf = binary.AppendUvarint(buf, uint64(len(a)))
@@ -199,6 +207,16 @@ func (r *fieldReader) int() int {
 	}
 	r.b = r.b[size:]
 	return int(n)
+}
+
+func (r *fieldReader) uint64() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
 }
 
 // count is an int that announces so many fields of a byte at least.
@@ -227,29 +245,42 @@ func readCalls(body []byte, table *store.Table) ([]Call, error) {
 	r := fieldReader{b: body}
 	calls := make([]Call, 0, 4)
 	for n := r.count(); n > 0 && !r.bad; n-- {
-		c := Call{DB: r.int(), RESP: r.int()}
-		argc := r.count()
-		if r.bad || argc == 0 || c.DB >= store.Databases {
-			return nil, errFrame
+		c, err := readCall(&r, table)
+		if err != nil {
+			return nil, err
 		}
-		c.Args = make([][]byte, argc)
-		for i := range c.Args {
-			c.Args[i] = r.bytes()
-		}
-		if r.bad {
-			return nil, errFrame
-		}
-		cmd, ok := table.Resolve(c.Args)
-		if !ok || cmd.Run == nil {
-			return nil, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
-		}
-		c.Cmd = cmd
 		calls = append(calls, c)
 	}
 	if r.bad || len(calls) == 0 {
 		return nil, errFrame
 	}
 	return calls, nil
+}
+
+func readCall(r *fieldReader, table *store.Table) (Call, error) {
+	c := Call{DB: r.int(), RESP: r.int()}
+	argc := r.count()
+	if r.bad || c.DB >= store.Databases {
+		return Call{}, errFrame
+	}
+	var err error
+	if argc == 0 {
+		c.Cmd = execCall
+		c.Txn, err = readTransaction(r, table)
+		return c, err
+	}
+	c.Args = make([][]byte, argc)
+	for i := range c.Args {
+		c.Args[i] = r.bytes()
+	}
+	if r.bad {
+		return Call{}, errFrame
+	}
+	var ok bool
+	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
+		return Call{}, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
+	}
+	return c, nil
 }
 
 func appendReplies(buf []byte, replies []store.Reply) []byte {

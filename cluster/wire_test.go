@@ -110,10 +110,10 @@ func TestGreetingRoundTrip(t *testing.T) {
 		}
 	}
 	b[len(wireMagic)]++
-	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 2") {
+	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 3") {
 		t.Errorf("another version: %v", err)
 	}
-	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x01\xff\xff\xff\x7f"} {
+	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x02\xff\xff\xff\x7f"} {
 		if g, err := readGreeting(reader([]byte(bad))); err == nil {
 			t.Errorf("%q: %v", bad, g)
 		}
@@ -172,6 +172,7 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 // being sent on.
 func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f))))
+	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f))))
 	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
 	f.Add(greeting{"n1", "host:1"}.append(nil))

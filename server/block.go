@@ -122,5 +122,5 @@ func (s *session) park(resume func()) bool {
 // yields reports whether a command must be left to the loop: it may wait.
 func (s *session) yields(args [][]byte) bool {
 	cmd, ok := s.srv.table.Resolve(args)
-	return ok && (s.srv.blocks(cmd) || s.srv.pause.holds(cmd, args))
+	return ok && (s.srv.blocks(cmd) && !s.queues(cmd) || s.paused(cmd, args))
 }

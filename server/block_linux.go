@@ -6,12 +6,12 @@ import "lockstep/store"
 // one. What the client has asked for before it has been answered.
 func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
 	switch {
-	case l.srv.pause.holds(cmd, args):
+	case c.s.paused(cmd, args):
 		if !c.s.park(func() { l.tell(c, newsResumed) }) {
 			return l.blocks(c, cmd, args) // over in this moment
 		}
 		c.state = connBlocked
-	case l.srv.blocks(cmd):
+	case l.srv.blocks(cmd) && !c.s.queues(cmd):
 		c.state = connBlocked
 		c.next++
 		c.s.block(cmd, args, func(r store.Reply) {

@@ -171,17 +171,26 @@ func doReset(s *session, _ [][]byte) store.Reply {
 }
 
 func doSelect(s *session, args [][]byte) store.Reply {
-	n, ok := store.ParseInt(args[1])
-	switch {
-	case !ok:
-		return store.Err(store.ErrNotInteger)
-	case n < -1<<31 || n > 1<<31-1:
-		return store.Err(store.ErrIntRange(-1<<31, 1<<31-1))
-	case n < 0 || n >= store.Databases:
-		return store.Err(store.ErrDBIndex)
+	n, refusal := parseDB(args[1])
+	if refusal != "" {
+		return store.Err(refusal)
 	}
 	s.db.Store(int32(n))
 	return store.OK
+}
+
+// parseDB reads the number of a database.
+func parseDB(arg []byte) (int, store.Error) {
+	n, ok := store.ParseInt(arg)
+	switch {
+	case !ok:
+		return 0, store.ErrNotInteger
+	case n < -1<<31 || n > 1<<31-1:
+		return 0, store.ErrIntRange(-1<<31, 1<<31-1)
+	case n < 0 || n >= store.Databases:
+		return 0, store.ErrDBIndex
+	}
+	return int(n), ""
 }
 
 func doScriptKill(s *session, _ [][]byte) store.Reply { return s.srv.backend.KillScript() }

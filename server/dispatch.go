@@ -52,18 +52,23 @@ func (s *session) dispatch(args [][]byte) {
 	if refusal != "" {
 		s.submit()
 		s.srv.stats.rejected(cmd)
-		s.reply(nil, store.Err(refusal))
+		s.reply(nil, store.Err(s.abort(cmd, refusal)))
 		s.finish()
 		return
 	}
 	// A loop has looked at this already, and does its own waiting.
-	if !s.onLoop && s.srv.pause.holds(cmd, args) {
+	if !s.onLoop && s.paused(cmd, args) {
 		if s.parkHere() {
 			s.dispatch(args)
 		}
 		return
 	}
 	s.command.Store(cmd)
+	if s.multi != nil && s.queues(cmd) {
+		s.reply(nil, s.enqueue(cmd, args))
+		s.finish()
+		return
+	}
 	do := s.srv.handlers[cmd]
 	if do == nil && cmd.Is(store.Blocking) {
 		s.blockHere(cmd, args)
@@ -78,6 +83,11 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	s.submit()
+	if t := s.ask(cmd, args); t != nil {
+		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t})
+		s.submit()
+		return
+	}
 	start := s.srv.cfg.Clock()
 	r := do(s, args)
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
@@ -106,8 +116,13 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	each := took / time.Duration(len(s.calls))
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
+		if s.calls[i].Txn != nil {
+			s.answerTransaction(&s.calls[i], s.replies[i], each)
+			s.display(cmd, s.calls[i].Args) // behind its commands, as in Redis
+		} else {
+			s.reply(cmd, s.replies[i])
+		}
 		s.ran(cmd, s.calls[i].Args, each)
-		s.reply(cmd, s.replies[i])
 		s.finish()
 		if mayWait && len(s.replies[i].Str)+len(s.replies[i].Elems) > 0 && s.out.size() > largeOutput {
 			s.out.flush()
@@ -142,6 +157,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	// such even to one that has not.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, errNoAuth
+	}
+	if s.multi != nil && cmd.Is(store.NoMulti) {
+		return cmd, errNotInMulti
 	}
 	// Does another node of the cluster own its keys?
 	if s.face == FaceCluster {

@@ -58,9 +58,18 @@ const (
 	errSaving         store.Error = "ERR Background save already in progress"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
+	errNestedMulti    store.Error = "ERR MULTI calls can not be nested"
+	errWatchInMulti   store.Error = "ERR WATCH inside MULTI is not allowed"
+	errNotInMulti     store.Error = "ERR Command not allowed inside a transaction"
+	errExecAborted    store.Error = "EXECABORT Transaction discarded because of previous errors."
+	errQueueTooBig    store.Error = "ERR the transaction is too large: its commands may have 64 MiB in all"
+	errTooMuchWatched store.Error = "ERR too many watched keys: they may have 64 MiB in all"
 	errUnblocked      store.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 	errPauseMode      store.Error = "ERR CLIENT PAUSE mode must be WRITE or ALL"
 	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
+
+	errExecWithoutMulti    store.Error = "ERR EXEC without MULTI"
+	errDiscardWithoutMulti store.Error = "ERR DISCARD without MULTI"
 
 	errNotPositive     store.Error = "ERR value is out of range, must be positive"
 	errNoLocalDisk     store.Error = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."

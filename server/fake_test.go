@@ -39,6 +39,7 @@ type fakeBackend struct {
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 	others    atomic.Int32 // members that have every write
+	refusal   atomic.Value // a store.Error that every submission gets
 
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
@@ -74,9 +75,17 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	now := store.Time{Lease: f.now.Load()/1e6 + 1, Wall: f.clock().UnixMicro()}
 	replies = replies[:0]
 	for _, c := range calls {
+		if e, _ := f.refusal.Load().(store.Error); e != "" {
+			replies = append(replies, store.Err(e))
+			continue
+		}
 		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
-		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
-		replies = append(replies, c.Cmd.Run(ctx))
+		if c.Txn != nil {
+			replies = append(replies, c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) }))
+		} else {
+			ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+			replies = append(replies, c.Cmd.Run(ctx))
+		}
 		if txn.Writes().Len() > 0 {
 			f.seq++
 			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {

@@ -21,11 +21,13 @@ type outbox struct {
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
 	pending []byte
-	spare   []byte    // memory of the last write, to be used again
-	writing int       // bytes that the writer has taken
-	written int64     // bytes that it has finished with
-	busy    bool      // a writer is at work
-	told    bool      // the loop knows of a message
+	spare   []byte // memory of the last write, to be used again
+	writing int    // bytes that the writer has taken
+	written int64  // bytes that it has finished with
+	busy    bool   // a writer is at work
+	told    bool   // the loop knows of a message
+	held    bool   // messages wait in late: a reply is being written in pieces
+	late    []byte
 	failed  bool      // the connection is gone or given up: drop everything
 	over    time.Time // since when the soft limit has been exceeded
 }
@@ -78,13 +80,17 @@ func (o *outbox) push(message []byte, l limit, now time.Time) bool {
 	if o.failed {
 		return true
 	}
-	o.pending = append(o.pending, message...)
+	if o.held {
+		o.late = append(o.late, message...)
+	} else {
+		o.pending = append(o.pending, message...)
+	}
 	if o.exceeds(l, now) {
 		o.fail()
 		return false
 	}
 	switch {
-	case o.busy || o.told:
+	case o.busy || o.told || o.held:
 	case o.onPush != nil:
 		o.told = true
 		o.onPush()
@@ -95,10 +101,28 @@ func (o *outbox) push(message []byte, l limit, now time.Time) bool {
 	return true
 }
 
+// hold keeps messages out of what the session adds until release, whose caller
+// flushes.
+func (o *outbox) hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = true
+}
+
+func (o *outbox) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = false
+	if !o.failed {
+		o.pending = append(o.pending, o.late...)
+	}
+	o.late = nil
+}
+
 // exceeds applies the limits of Redis's checkClientOutputBufferLimits: at once
 // beyond the hard one, after a while beyond the soft one.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
-	size := int64(len(o.pending) + o.writing)
+	size := int64(len(o.pending) + len(o.late) + o.writing)
 	if l.hard > 0 && size >= l.hard {
 		return true
 	}

@@ -121,7 +121,7 @@ func (l *loop) step(c *loopConn) {
 			if refusal == "" && len(s.calls) == 0 && l.blocks(c, cmd, args) {
 				return
 			}
-			if refusal == "" && do == nil && !l.srv.blocks(cmd) && !l.srv.pause.holds(cmd, args) {
+			if refusal == "" && do == nil && s.multi == nil && !l.srv.blocks(cmd) && !s.paused(cmd, args) {
 				s.command.Store(cmd)
 				s.display(cmd, args)
 				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
@@ -132,9 +132,18 @@ func (l *loop) step(c *loopConn) {
 				}
 				continue
 			}
-			if refusal == "" && len(s.calls) == 0 && !l.srv.inPlace[cmd] {
-				l.sendAway(c, func() {})
-				return
+			if refusal == "" && len(s.calls) == 0 && !s.queues(cmd) {
+				if !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && s.multi.waits(l.srv) {
+					l.sendAway(c, func() {})
+					return
+				}
+				if t := s.ask(cmd, args); t != nil {
+					s.command.Store(cmd)
+					s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t})
+					c.next++
+					l.submit(c)
+					return
+				}
 			}
 		}
 		if len(s.calls) > 0 {

@@ -21,7 +21,7 @@ type row struct {
 func rows() []row {
 	var all []row
 	for _, group := range [][]row{
-		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(),
+		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(), multiRows(),
 		serverRows(), clusterRows(), observeRows(), lockstepRows(),
 		memoryRows(), replicationRows(), curiousRows(),
 	} {
@@ -93,7 +93,8 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
 		switch cmd.FullName() {
-		case "ping", "echo", "select", "time", "hello", "auth", "quit", "reset",
+		case "multi", "exec", "discard", "watch", "unwatch", // EXEC: see transaction.waits
+			"ping", "echo", "select", "time", "hello", "auth", "quit", "reset",
 			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
 			found[cmd] = true
 		}

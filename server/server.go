@@ -20,6 +20,8 @@ type Server struct {
 	table    *store.Table
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool // handlers that cannot wait
+	execCmd  *store.Command          // which, with watchCmd, may ask the leader though it has a handler
+	watchCmd *store.Command
 	hub      *Hub
 	pause    *pause
 	params   *params
@@ -72,6 +74,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.lastSave.Store(srv.started.Unix())
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
+	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
 	srv.docs = newCommandDocs(table)
 	go srv.cron()
 	return srv

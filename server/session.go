@@ -32,6 +32,12 @@ type session struct {
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
 
+	multi     *transaction // since MULTI
+	executing *transaction // of an EXEC that is not answered yet
+	watchList []cluster.Watched
+	watching  map[watchedKey]bool // the same
+	watchSize int
+
 	// Others look at these, for CLIENT LIST and messages.
 	db      atomic.Int32
 	resp    atomic.Int32
@@ -41,6 +47,7 @@ type session struct {
 	active  atomic.Int64 // Unix ms of the last pipeline
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
+	queued  atomic.Int32 // commands queued since MULTI; -1 without one
 	blocked atomic.Pointer[cluster.Blocked]
 	parked  atomic.Bool // held back by CLIENT PAUSE
 
@@ -65,6 +72,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s.created = srv.cfg.Clock()
 	s.active.Store(s.created.UnixMilli())
 	s.resp.Store(2)
+	s.queued.Store(-1)
 	s.authed.Store(srv.params.password() == "")
 	for i := range s.subs {
 		s.subs[i] = map[string]struct{}{}
@@ -177,7 +185,7 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if r.Kind == store.Failure {
 		s.srv.stats.failed(cmd, r.Str)
 	}
-	if r.Kind == store.None || s.silent || s.skip == 1 {
+	if r.Kind == store.None || s.muted() {
 		return
 	}
 	resp := s.protocol()
@@ -196,6 +204,9 @@ func (s *session) checkOutput(now time.Time) {
 	}
 }
 
+// muted reports whether CLIENT REPLY holds replies back.
+func (s *session) muted() bool { return s.silent || s.skip == 1 }
+
 // finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for itself, one
 // for the command that it silences.
 func (s *session) finish() {
@@ -206,6 +217,7 @@ func (s *session) finish() {
 
 // reset returns to the state of a new connection (RESET).
 func (s *session) reset() {
+	s.discard()
 	s.dropSubscriptions()
 	s.srv.monitors.remove(s)
 	s.db.Store(0)

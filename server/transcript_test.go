@@ -47,6 +47,7 @@ var notHere = map[string]string{
 	"list/blmove.txt":            "the queues of the leader are not here",
 	"list/brpoplpush.txt":        "the queues of the leader are not here",
 	"zset/waiting.txt":           "the queues of the leader are not here",
+	"multi/waiting.txt":          "the queues of the leader are not here",
 }
 
 // otherRows are steps that show rows of other packages in words of their own
@@ -66,7 +67,7 @@ func TestTranscriptsWithoutLoops(t *testing.T) { playTranscripts(t, -1) }
 
 func playTranscripts(t *testing.T, loops int) {
 	root := filepath.Join("..", "conformance", "transcript", "testdata")
-	for _, group := range []string{"server", "protocol", "pubsub", "list", "set", "zset", "sort", "dump", "bitmap"} {
+	for _, group := range []string{"server", "protocol", "pubsub", "list", "set", "zset", "sort", "dump", "bitmap", "multi"} {
 		files, err := filepath.Glob(filepath.Join(root, group, "*.txt"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no transcripts in %s (%v)", group, err)

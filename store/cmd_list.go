@@ -215,6 +215,10 @@ func cmdLTrim(c *Ctx) Reply {
 	}
 	n := e.List().Len()
 	from, to := rankRange(start, end, n)
+	if from == 0 && to == n {
+		// Redis takes this for a change, too: WATCH has to see it.
+		c.ListSet(c.DB, c.Args[1], 0, e.List().At(0))
+	}
 	c.ListRemove(c.DB, c.Args[1], to, n-to)
 	c.ListRemove(c.DB, c.Args[1], 0, from)
 	return OK

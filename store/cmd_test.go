@@ -21,7 +21,7 @@ func TestNothingWritten(t *testing.T) {
 		"HGET h f", "HGETALL h", "HRANDFIELD h", "HSCAN h 0", "SCAN 0", "KEYS *", "RANDOMKEY", "DBSIZE",
 		"FLUSHDB later", "FLUSHALL later", "OBJECT ENCODING s", "OBJECT HELP",
 		"LPUSH s x", "LPUSHX none x", "LPOP none", "LPOP l 0", "LPOP l -1", "LPOP l 1 2", "LSET l 9 x", "LSET none 0 x", "LINSERT l before none x",
-		"LTRIM l 0 -1", "LTRIM none 0 1", "LREM l 0 none", "LMOVE none l left left", "LMOVE l s left left", "LMOVE l l up down", "LMPOP 1 none left",
+		"LTRIM none 0 1", "LREM l 0 none", "LMOVE none l left left", "LMOVE l s left left", "LMOVE l l up down", "LMPOP 1 none left",
 		"LMPOP 1 l up", "LRANGE l 0 -1", "LINDEX l 0", "LPOS l a", "LLEN l",
 		"BLPOP none 0", "BLPOP s 0", "BLPOP l x", "BRPOP l -1", "BLMOVE none l left left 0", "BLMOVE l s left left 0", "BRPOPLPUSH none l 0",
 		"BLMPOP x 1 l left", "BLMPOP 0 1 none left", "BZPOPMIN none 0", "BZPOPMAX l 0", "BZMPOP 0 1 none min",

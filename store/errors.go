@@ -103,6 +103,12 @@ func ErrWrongArgs(name string) Error {
 	return Error("ERR wrong number of arguments for '" + name + "' command")
 }
 
+// ErrExecAbort is the answer to an EXEC that was refused; the transaction is
+// discarded.
+func ErrExecAbort(why Error) Error {
+	return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(why), "ERR "))
+}
+
 // ErrNoInputKey is the answer to a combination of no sorted sets; command is
 // the full name.
 func ErrNoInputKey(command string) Error {

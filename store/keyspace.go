@@ -235,11 +235,13 @@ type Sink interface {
 
 // Store is the committed keyspace. It is not safe for concurrent use.
 type Store struct {
-	dbs     [Databases]*keyspace
-	scripts scriptCache
-	libs    *librarySet
-	epoch   uint32
-	expired uint64 // keys deleted because their deadline had passed
+	dbs      [Databases]*keyspace
+	scripts  scriptCache
+	epoch    uint32
+	expired  uint64            // keys deleted because their deadline had passed
+	swapped  [Databases]uint64 // write set of the latest SWAPDB, for WATCH
+	removals removals          // for WATCH; not part of the state
+	libs     *librarySet
 }
 
 // New returns an empty store.

@@ -16,6 +16,7 @@ type Snapshot struct {
 	scripts scriptCache
 	libs    *librarySet
 	expired uint64
+	swapped [Databases]uint64
 }
 
 // Snapshot freezes the present state. The trees are shared copy-on-write; the
@@ -23,7 +24,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, libs: s.libs, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, swapped: s.swapped, libs: s.libs, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -48,6 +49,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'W'  | int db, int sequence number of its latest SWAPDB            |
 //	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
@@ -61,6 +63,7 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recScript    = 'L'
+	recSwapped   = 'W'
 	recLibrary   = 'F'
 	recEnd       = 'E'
 )
@@ -100,6 +103,13 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.int(s.order)
 		return true
 	})
+	for db, seq := range sn.swapped {
+		if seq != 0 {
+			w.WriteByte(recSwapped)
+			w.int(uint64(db))
+			w.int(seq)
+		}
+	}
 	for _, lib := range sn.libs.libs {
 		w.WriteByte(recLibrary)
 		w.str(bytesToString(appendLibrary(nil, lib)))
@@ -233,6 +243,12 @@ func Restore(in io.Reader) (*Store, error) {
 				if !c.pinned {
 					s.scripts.evaled.Set(c)
 				}
+			}
+		case recSwapped:
+			if n, seq := r.int(), r.int(); n < Databases {
+				s.swapped[n] = seq
+			} else {
+				r.err = fmt.Errorf("database %d", n)
 			}
 		case recLibrary:
 			d := decoder{b: stringBytes(r.str())}

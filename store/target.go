@@ -130,6 +130,7 @@ func (t *committed) remove(db int, key string) {
 	ks := t.s.dbs[db]
 	if e := ks.get(key); e != nil {
 		ks.remove(e)
+		t.s.removals.note(db, e.hash, t.seq)
 	}
 }
 

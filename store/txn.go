@@ -46,6 +46,9 @@ type Txn struct {
 	ready   []ReadyKey // see TakeReady
 	swapped bool
 
+	swappedDBs uint16      // databases that were swapped, as bits …
+	lapsed     []lapsedKey // … and keys that have expired: see Version
+
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
@@ -78,7 +81,12 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	t.ws.Reset()
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
-	t.ready, t.swapped = nil, false
+	t.ready, t.swapped, t.swappedDBs = nil, false, 0
+	if cap(t.lapsed) > keepPending {
+		t.lapsed = nil
+	}
+	clear(t.lapsed)
+	t.lapsed = t.lapsed[:0]
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]
 }
@@ -167,6 +175,7 @@ func (t *Txn) expire(db int, key string) {
 	t.ws.begin(opExpire, db)
 	t.ws.str(key)
 	t.remove(db, key)
+	t.lapsed = append(t.lapsed, lapsedKey{db, key})
 }
 
 // ExpireDue deletes keys whose deadline has passed, at most limit of them,
@@ -298,7 +307,12 @@ func (t *Txn) Swap(a, b int) {
 	swap := func() { t.views[a], t.views[b] = t.views[b], t.views[a] }
 	swap()
 	t.swapped = true
-	t.undo(swap)
+	dbs := t.swappedDBs
+	t.swappedDBs |= 1<<a | 1<<b
+	t.undo(func() {
+		swap()
+		t.swappedDBs = dbs
+	})
 }
 
 // Move moves an existing key, with its deadline, to another database or name

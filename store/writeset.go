@@ -199,12 +199,16 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		if !d.bad {
 			setString(t, db, key, string([]byte(value)), deadline)
 		}
-	case opDelete, opExpire:
+	case opDelete:
 		if key := d.str(); !d.bad {
-			if o == opExpire {
-				s.expired++
-			}
 			t.remove(db, key)
+		}
+	case opExpire:
+		if key := d.str(); !d.bad {
+			s.expired++
+			if e := s.dbs[db].get(key); e != nil {
+				s.dbs[db].remove(e)
+			}
 		}
 	case opDeadline:
 		if key, at := d.str(), d.int(); !d.bad {
@@ -223,10 +227,12 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			sink.Publish(PublishKind(kind), string([]byte(channel)), string([]byte(msg)))
 		}
 	case opFlush:
+		s.removals.noteAll(db, s.dbs[db], t.seq)
 		s.dbs[db] = newKeyspace()
 	case opSwap:
 		if a, b := d.db(), d.db(); !d.bad {
 			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
+			s.swapped[a], s.swapped[b] = t.seq, t.seq
 		}
 	case opMove, opCopy:
 		if to, key, name := d.db(), d.str(), d.str(); !d.bad {

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"encoding/binary"
+
+	"lockstep/store"
+)
+
+// Transaction is what WATCH and EXEC ask of the leader, each as one call.
+//
+// WATCH learns the versions of keys (store.Txn.Version) and leaves nothing
+// behind: they are part of the replicated state, so EXEC may compare them on
+// another leader. EXEC brings them along and is evaluated in one piece, as one
+// request in one entry, if none of the keys has another version by then.
+type Transaction struct {
+	Watched []Watched
+	Calls   []Call // of EXEC; none of them is a transaction
+	Observe bool   // WATCH: the reply is the list of versions
+}
+
+// Watched is a key that WATCH has looked at.
+type Watched struct {
+	DB      int
+	Key     []byte
+	Version uint64 // store.Txn.Version
+}
+
+// neverWatched is a version that no key has: it would exist.
+const neverWatched = 0
+
+// Run evaluates the transaction; run is told to run each of its commands.
+func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) store.Reply {
+	if t.Observe {
+		return t.observe(txn)
+	}
+	for i := range t.Watched {
+		w := &t.Watched[i]
+		if !txn.Unchanged(w.DB, w.Key, w.Version) {
+			return store.Reply{Kind: store.NullArray}
+		}
+	}
+	replies := store.Reply{Kind: store.Array, Elems: make([]store.Reply, 0, len(t.Calls))}
+	ctx := store.Ctx{Txn: txn}
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
+		// A command that would wait has replied what it does here (wait.go).
+		replies.Elems = append(replies.Elems, run(&ctx))
+		ctx.Wait = nil
+	}
+	return replies
+}
+
+func (t *Transaction) observe(txn *store.Txn) store.Reply {
+	r := store.Reply{Kind: store.Array, Elems: make([]store.Reply, 0, len(t.Watched))}
+	for i := range t.Watched {
+		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
+		if !settled {
+			// tooEarly has not kept it out, so it stands behind writes in a
+			// request of its own: let EXEC fail rather than miss a change.
+			v = neverWatched
+		}
+		r.Elems = append(r.Elems, store.Int(int64(v)))
+	}
+	return r
+}
+
+// tooEarly reports whether the request, whose one call is a transaction, is a
+// WATCH of a key that the present
+// write set has changed. What comes after it in the same batch could change the
+// key again and leave it the same version. So it has to wait for the next batch.
+func (r *request) tooEarly(txn *store.Txn) bool {
+	t := r.calls[0].Txn
+	if !t.Observe {
+		return false
+	}
+	for i := range t.Watched {
+		if _, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key); !settled {
+			return true
+		}
+	}
+	return false
+}
+
+// execCall stands for EXEC where only the node of the client knows its row.
+var execCall = &store.Command{Name: "exec"}
+
+// append encodes a transaction; see wire.go.
+func (t *Transaction) append(buf []byte) []byte {
+	buf = append(buf, byte(store.Flag(t.Observe).Int))
+	buf = binary.AppendUvarint(buf, uint64(len(t.Watched)))
+	for i := range t.Watched {
+		w := &t.Watched[i]
+		buf = binary.AppendUvarint(buf, uint64(w.DB))
+		buf = binary.AppendUvarint(buf, uint64(len(w.Key)))
+		buf = append(buf, w.Key...)
+		buf = binary.AppendUvarint(buf, w.Version)
+	}
+	return appendCalls(buf, t.Calls)
+}
+
+// readTransaction decodes a transaction.
+func readTransaction(r *fieldReader, table *store.Table) (*Transaction, error) {
+	t := &Transaction{Observe: r.int() != 0}
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		w := Watched{DB: r.int(), Key: r.bytes(), Version: r.uint64()}
+		r.bad = r.bad || w.DB >= store.Databases
+		t.Watched = append(t.Watched, w)
+	}
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		c, err := readCall(r, table)
+		if err != nil {
+			return nil, err
+		}
+		if c.Txn != nil {
+			return nil, errFrame
+		}
+		t.Calls = append(t.Calls, c)
+	}
+	if r.bad || t.Observe && len(t.Calls) > 0 {
+		return nil, errFrame
+	}
+	return t, nil
+}

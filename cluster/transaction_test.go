@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"lockstep/store"
+)
+
+// txn makes the call of an EXEC.
+func (n *testNode) txn(watched []Watched, lines ...string) []Call {
+	n.t.Helper()
+	return []Call{{Cmd: execCall, RESP: 2, Txn: &Transaction{Watched: watched, Calls: n.call(lines...)}}}
+}
+
+// watchCall makes the call of a WATCH.
+func watchCall(keys ...string) []Call {
+	t := &Transaction{Observe: true}
+	for _, k := range keys {
+		t.Watched = append(t.Watched, Watched{Key: []byte(k)})
+	}
+	return []Call{{Cmd: execCall, Txn: t}}
+}
+
+// seen is what a WATCH has learned.
+func seen(t testing.TB, calls []Call, replies []store.Reply) []Watched {
+	t.Helper()
+	list := calls[0].Txn.Watched
+	if len(replies) != 1 || replies[0].Kind != store.Array || len(replies[0].Elems) != len(list) {
+		t.Errorf("WATCH: %q", text(replies))
+		return list
+	}
+	for i := range list {
+		list[i].Version = uint64(replies[0].Elems[i].Int)
+	}
+	return list
+}
+
+func watch(t testing.TB, n *Node, keys ...string) []Watched {
+	t.Helper()
+	calls := watchCall(keys...)
+	return seen(t, calls, n.Submit(calls, nil))
+}
+
+func (n *testNode) expectTxn(want string, watched []Watched, lines ...string) {
+	n.t.Helper()
+	if got := execText(n.Submit(n.txn(watched, lines...), nil)); got != want {
+		n.t.Errorf("EXEC of %q: got %q, want %q", lines, got, want)
+	}
+}
+
+// execText is text, with a word for a transaction that did not take place.
+func execText(replies []store.Reply) string {
+	if len(replies) == 1 && replies[0].Kind == store.NullArray {
+		return "changed"
+	}
+	return text(replies)
+}
+
+func TestTransactionIsOneEntry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expectTxn("[OK 1 2 -ERR nil x]", nil, "SET k x", "INCR n", "INCR n", "INCR k", "BLMOVE none k left left 0", "GET k")
+		if proposals, _ := n.log.count(); proposals != 2 {
+			t.Errorf("%d proposals, want 2: the term's first and the transaction", proposals)
+		}
+		n.expectTxn("[x 2]", nil, "GET k", "GET n")
+		n.expectTxn("[]", nil)
+		if proposals, verified := n.log.count(); proposals != 2 || verified != 2 {
+			t.Errorf("%d proposals, %d checks after two transactions that wrote nothing", proposals, verified)
+		}
+	})
+}
+
+func TestWatchedKeys(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.do("SET k x", "SET e x PX 50", "SET dead x PX 1")
+		w := watch(t, n.Node, "k", "none")
+		n.expectTxn("[x]", w, "GET k")
+		n.expectTxn("[OK]", w, "SET k y")
+		n.expectTxn("changed", w, "GET k")
+		n.expectTxn("[OK]", watch(t, n.Node, "none"), "SET none x")
+		n.expectTxn("changed", w[1:], "GET k")
+		w = watch(t, n.Node, "e")
+		synctest.Wait()
+		n.log.decides(100*ms, once(commitSlowly))
+		n.do("SET blocker x")
+		n.expectTxn("changed", w, "GET k")
+		n.expectTxn("[y]", watch(t, n.Node, "dead"), "GET k")
+	})
+}
+
+// A WATCH must not see a version that the batch it is in gives a key: a write
+// behind it in the batch would leave the key the same one.
+func TestWatchBetweenWritesOfOneBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.log.decides(10*ms, once(commitSlowly))
+		blocker := n.start("SET blocker x")
+		synctest.Wait()
+		before := n.start("SET k a", "SWAPDB 3 4")
+		synctest.Wait()
+		calls := watchCall("k")
+		watching := make(chan []store.Reply, 1)
+		go func() { watching <- n.Submit(calls, nil) }()
+		synctest.Wait()
+		after := n.start("SET k b")
+		synctest.Wait()
+		<-blocker
+		w := seen(t, calls, <-watching)
+		<-before
+		<-after
+		if got := w[0].Version; got == 0 || got == neverWatched {
+			t.Errorf("version %d", got)
+		}
+		// The write behind the WATCH may have been in its batch, or in the next.
+		n.expectTxn("changed", w, "GET k")
+		n.expect("b", "GET k")
+		n.expectTxn("[b]", watch(t, n.Node, "k"), "GET k")
+	})
+}
+
+// In a request of its own making, where it cannot wait, EXEC fails.
+func TestWatchBehindAWriteInOneRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		calls := watchCall("k", "other")
+		replies := n.Submit(append(n.call("SET k a"), calls...), nil)
+		w := seen(t, calls, replies[1:])
+		n.expectTxn("changed", w, "GET k")
+		n.expectTxn("[a]", w[1:], "GET k")
+	})
+}
+
+// What refuses a command discards a transaction.
+func TestTransactionRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, append(badCommands, scriptCommand)...)
+		n.lead()
+		for want, lines := range map[string][]string{
+			string(store.ErrExecAbort(store.ErrWriteSetTooBig)): {"INCR counter", "FILL a 40", "FILL b 40"},
+			string(store.ErrExecAbort(ErrInternal)):             {"INCR counter", "PANIC"},
+		} {
+			if got := n.Submit(n.txn(nil, lines...), nil); len(got) != 1 || got[0].Str != want {
+				t.Errorf("%q: got %v, want %s", lines, got, want)
+			}
+		}
+		n.expect("nil", "GET counter")
+	})
+}
+
+// A script in a transaction keeps others waiting as any script does.
+func TestScriptInATransaction(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, scriptCommand)
+		n.lead()
+		done := make(chan string, 1)
+		go func() {
+			done <- text(n.Submit(n.txn(nil, "INCR counter", "SCRIPT 8", "SCRIPT 8", "INCR counter"), nil))
+		}()
+		synctest.Wait()
+		other := n.start("INCR counter")
+		if got := <-other; got != "-BUSY" {
+			t.Errorf("beside it: %q", got)
+		}
+		if got := n.Submit(n.txn(nil, "INCR counter"), nil); got[0].Str != string(store.ErrExecAbort(store.ErrBusyScript)) {
+			t.Errorf("another transaction: %v", got)
+		}
+		if got := <-done; got != "[1 OK OK 2]" {
+			t.Errorf("the transaction: %q", got)
+		}
+		n.expect("3", "INCR counter")
+	})
+}
+
+// A transaction with a write whose fate is unknown is not run again; one that
+// only reads is, and so is WATCH.
+func TestTransactionOfUnknownFate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.log.decides(0, always(forget))
+		n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+		if got := n.Submit(n.txn(nil, "GET counter", "INCR counter"), nil); got[0].Str != string(ErrIndeterminate) {
+			t.Errorf("with a write: %v", got)
+		}
+		for _, calls := range [][]Call{n.txn(nil, "GET counter", "EXISTS k"), watchCall("k")} {
+			if got := n.Submit(calls, nil); got[0].Str != string(ErrClusterDown) {
+				t.Errorf("without a write: %v", got)
+			}
+		}
+	})
+}
+
+func sampleTransactions(t testing.TB) []Call {
+	return []Call{
+		{Cmd: execCall, DB: 3, RESP: 3, Txn: &Transaction{Watched: []Watched{{DB: 15, Key: []byte("k"), Version: 1<<64 - 1}, {Key: []byte{}}}, Calls: sampleCalls(t)}},
+		{Cmd: execCall, Txn: &Transaction{Watched: []Watched{{DB: 1, Key: []byte("k")}}, Observe: true}},
+		{Cmd: execCall, Txn: &Transaction{}},
+	}
+}
+
+func TestTransactionsOnTheWire(t *testing.T) {
+	want := append(sampleCalls(t), sampleTransactions(t)...)
+	whole := appendCalls(nil, want)
+	got, err := readCalls(whole, wireTable)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for n := range whole {
+		if calls, err := readCalls(whole[:n], wireTable); err == nil {
+			t.Fatalf("cut to %d of %d bytes: %v", n, len(whole), calls)
+		}
+	}
+	inner := sampleTransactions(t)[2]
+	for name, c := range map[string]Call{
+		"a transaction inside": {Txn: &Transaction{Calls: []Call{inner}}},
+		"database 16":          {Txn: &Transaction{Watched: []Watched{{DB: 16}}}},
+		"WATCH with commands":  {Txn: &Transaction{Observe: true, Calls: sampleCalls(t)}},
+	} {
+		if calls, err := readCalls(appendCalls(nil, []Call{c}), wireTable); !errors.Is(err, errFrame) {
+			t.Errorf("%s: %v, %v", name, calls, err)
+		}
+	}
+	unknown := Call{Txn: &Transaction{Calls: []Call{{Args: [][]byte{[]byte("XYZ")}}}}}
+	if _, err := readCalls(appendCalls(nil, []Call{unknown}), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
+		t.Errorf("an unknown command inside: %v", err)
+	}
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+	"lockstep/conformance/transcript"
+)
+
+// session is a client connection whose replies are compared.
+type session struct {
+	*bench.Conn
+	t *testing.T
+}
+
+func (s session) expect(want any, args ...string) {
+	s.t.Helper()
+	if got, err := s.Do(args...); err != nil || !reflect.DeepEqual(got, want) {
+		s.t.Errorf("%q: got %v, %v; want %v", args, got, err, want)
+	}
+}
+
+// TestTransactionsThroughFollowers runs the transactions of clients that know
+// nothing of the cluster, each connected to another node, while the leader is
+// killed between WATCH and EXEC.
+func TestTransactionsThroughFollowers(t *testing.T) {
+	list := nodes.Start(t, 3)
+	leader := nodes.Leader(list)
+	if leader == nil {
+		t.Fatal("no leader")
+	}
+	var others []*nodes.Node
+	for _, n := range list {
+		if n != leader {
+			others = append(others, n)
+		}
+	}
+	a, b := session{others[0].Dial(), t}, session{others[1].Dial(), t}
+
+	// A release by WATCH, through a follower.
+	a.expect("OK", "SET", "lock", "a", "NX", "PX", "60000")
+	a.expect("OK", "WATCH", "lock")
+	a.expect("a", "GET", "lock")
+	a.expect("OK", "MULTI")
+	a.expect("QUEUED", "SELECT", "1")
+	a.expect("QUEUED", "INCR", "releases")
+	a.expect("QUEUED", "CLIENT", "SETNAME", "released")
+	a.expect("QUEUED", "SELECT", "0")
+	a.expect("QUEUED", "DEL", "lock")
+	a.expect("QUEUED", "EVAL", "return redis.call('exists', KEYS[1])", "1", "lock")
+	a.expect([]any{"OK", int64(1), "OK", "OK", int64(1), int64(0)}, "EXEC")
+	a.expect("released", "CLIENT", "GETNAME")
+
+	// The leader dies between WATCH and EXEC. What has not changed is still the
+	// same on the next one; what has is not.
+	b.expect("OK", "SET", "kept", "x")
+	b.expect("OK", "SET", "stolen", "x")
+	a.expect("OK", "WATCH", "kept")
+	b.expect("OK", "WATCH", "stolen")
+	a.expect("OK", "SET", "stolen", "x")
+	a.expect("OK", "MULTI")
+	a.expect("QUEUED", "GET", "kept")
+	b.expect("OK", "MULTI")
+	b.expect("QUEUED", "SET", "stolen", "y")
+	leader.Kill()
+	a.expect([]any{"x"}, "EXEC") // it only reads, so it may be tried again
+	b.expect(nil, "EXEC")
+	b.expect("x", "GET", "stolen")
+	leader.Run()
+	leader.WaitReady()
+	waitEqual(t, list)
+}
+
+// follower plays transcripts against a process that does not lead.
+type follower struct{ addr string }
+
+func (f follower) Dial() (net.Conn, error) { return net.Dial("tcp", f.addr) }
+func (f follower) Advance(time.Duration)   {} // no file that is played asks for it
+
+// TestTransactionTranscriptsThroughAFollower plays the recorded transactions
+// through a follower. It leaves out those that wait, and those that show where
+// subscribers and roles are counted by node.
+func TestTransactionTranscriptsThroughAFollower(t *testing.T) {
+	list := nodes.Start(t, 3)
+	leader := nodes.Leader(list)
+	at := list[0]
+	if at == leader {
+		at = list[1]
+	}
+	root := filepath.Join("..", "..", "conformance", "transcript", "testdata")
+	files, err := filepath.Glob(filepath.Join(root, "multi", "*.txt"))
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d transcripts, %v", len(files), err)
+	}
+	for _, path := range files {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "multi/" + filepath.Base(path)
+		if bytes.Contains(src, []byte("@advance")) || name == "multi/pubsub.txt" || isNotYet(name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			f, err := transcript.Parse(name, src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			transcript.Run(t, f, follower{at.Addr})
+		})
+	}
+	waitEqual(t, list)
+}
+
+// TestCountersByWatch has clients on all nodes count without scripts or INCR:
+// by WATCH, GET, MULTI, SET, EXEC, in one pipeline after the GET, and again
+// until it succeeds. No count may be lost.
+func TestCountersByWatch(t *testing.T) {
+	list := nodes.Start(t, 3)
+	const clients, each = 6, 15
+	var wg sync.WaitGroup
+	for i := range clients {
+		c := list[i%3].Dial()
+		wg.Go(func() {
+			for range each {
+				if err := countOnce(c); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c := session{list[0].Dial(), t}
+	c.expect(fmt.Sprint(clients*each), "GET", "counter")
+	c.expect(fmt.Sprint(clients*each), "GET", "shadow")
+	waitEqual(t, list)
+}
+
+func countOnce(c *bench.Conn) error {
+	for {
+		if _, err := c.Do("WATCH", "counter"); err != nil {
+			return err
+		}
+		v, err := c.Do("GET", "counter")
+		if err != nil {
+			return err
+		}
+		n := 0
+		if v != nil {
+			if _, err := fmt.Sscan(v.(string), &n); err != nil {
+				return err
+			}
+		}
+		next := fmt.Sprint(n + 1)
+		var replies []any
+		for _, line := range []string{"MULTI", "SET counter " + next, "PING", "INCR shadow", "EXEC"} {
+			if err := c.Send(strings.Fields(line)...); err != nil {
+				return err
+			}
+		}
+		for range 5 {
+			r, err := c.Receive()
+			if err != nil {
+				return err
+			}
+			replies = append(replies, r)
+		}
+		if replies[4] == nil {
+			continue // somebody was faster
+		}
+		want := []any{"OK", "QUEUED", "QUEUED", "QUEUED", []any{"OK", "PONG", int64(n + 1)}}
+		if !reflect.DeepEqual(replies, want) {
+			return fmt.Errorf("got %v, want %v", replies, want)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,357 @@
+package server
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// Transactions. What a client queues after MULTI stays in its session. EXEC
+// sends all commands that need the log, together with what WATCH has seen, to
+// the leader as one call (cluster.Transaction), so nothing comes between them.
+// Commands that are answered here (PING, INFO, SUBSCRIBE, …) run when that call
+// has been answered, at their place among the replies: before it nobody knows
+// whether the transaction takes place. SELECT and HELLO count for the commands
+// behind them all the same: what they will change is known beforehand.
+
+// maxQueued bounds what a session may queue and watch, in bytes: as much as one
+// log entry may hold.
+const maxQueued = 64 << 20
+
+// What a queued command and an argument of it take, apart from its bytes.
+const (
+	commandCost  = 64
+	argumentCost = 24
+)
+
+// transaction is what a session has queued since MULTI.
+type transaction struct {
+	commands []queued
+	size     int
+	aborted  bool // a command was refused, so EXEC will be
+}
+
+// queued is a command in a transaction.
+type queued struct {
+	cmd  *store.Command
+	args [][]byte
+	do   handler // nil: the leader runs it
+}
+
+// watchedKey is a key that a session watches.
+type watchedKey struct {
+	db  int
+	key string
+}
+
+func multiRows() []row {
+	const flags = store.NoScript | store.Loading | store.Stale | store.Fast | store.AllowBusy
+	return []row{
+		{Command: store.Command{
+			Name: "multi", Arity: 1, Flags: flags, Group: "transactions", Since: "1.2.0",
+			Summary: "Begins a transaction: the commands after it are queued.",
+		}, do: doMulti},
+		{Command: store.Command{
+			Name: "exec", Arity: 1, Flags: store.NoScript | store.Loading | store.Stale | store.SkipSlowlog, Group: "transactions", Since: "1.2.0",
+			Summary: "Runs the queued commands, unless a watched key has changed.",
+		}, do: doExec},
+		{Command: store.Command{
+			Name: "discard", Arity: 1, Flags: flags, Group: "transactions", Since: "2.0.0",
+			Summary: "Drops the queued commands and forgets the watched keys.",
+		}, do: doDiscard},
+		{Command: store.Command{
+			Name: "watch", Arity: -2, Flags: flags, Group: "transactions", Since: "2.2.0", Usage: "key [key ...]",
+			Keys:    []store.KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: store.KeyRO}},
+			Summary: "Has the next EXEC run only if the keys have not changed by then.",
+		}, do: doWatch},
+		{Command: store.Command{
+			Name: "unwatch", Arity: 1, Flags: flags, Group: "transactions", Since: "2.2.0",
+			Summary: "Forgets the watched keys.",
+		}, do: doUnwatch},
+	}
+}
+
+func doMulti(s *session, _ [][]byte) store.Reply {
+	if s.multi != nil {
+		return store.Err(errNestedMulti)
+	}
+	s.multi = &transaction{}
+	s.queued.Store(0)
+	return store.OK
+}
+
+func doDiscard(s *session, _ [][]byte) store.Reply {
+	if s.multi == nil {
+		return store.Err(errDiscardWithoutMulti)
+	}
+	s.discard()
+	return store.OK
+}
+
+func doUnwatch(s *session, _ [][]byte) store.Reply {
+	s.unwatch()
+	return store.OK
+}
+
+// discard ends the transaction and forgets what is watched.
+func (s *session) discard() {
+	s.multi = nil
+	s.unwatch()
+	s.queued.Store(-1)
+}
+
+func (s *session) unwatch() { s.watchList, s.watching, s.watchSize = nil, nil, 0 }
+
+// doWatch is WATCH where it needs nothing of the leader; see ask.
+func doWatch(s *session, args [][]byte) store.Reply {
+	switch {
+	case s.multi != nil:
+		return store.Err(errWatchInMulti)
+	case s.watchSize+queuedSize(args) > maxQueued:
+		return store.Err(errTooMuchWatched)
+	}
+	return store.OK
+}
+
+// doExec is EXEC where it needs nothing of the leader; see ask.
+func doExec(s *session, _ [][]byte) store.Reply {
+	t := s.multi
+	switch {
+	case t == nil:
+		return store.Err(errExecWithoutMulti)
+	case t.aborted:
+		s.discard()
+		return store.Err(errExecAborted)
+	}
+	s.beginExec()
+	s.answerExec(s.srv.execCmd, t, nil, 0)
+	s.endExec()
+	return answered
+}
+
+// queues reports whether a command is to be queued instead of run.
+func (s *session) queues(cmd *store.Command) bool {
+	if s.multi == nil {
+		return false
+	}
+	switch cmd.FullName() {
+	case "exec", "discard", "multi", "watch", "quit", "reset":
+		return false
+	}
+	return true
+}
+
+func queuedSize(args [][]byte) int {
+	n := commandCost
+	for _, a := range args {
+		n += argumentCost + len(a)
+	}
+	return n
+}
+
+// enqueue adds a command to the transaction. The arguments are copied: where
+// they stand, the next pipeline will.
+func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
+	t := s.multi
+	if t.aborted {
+		return queuedReply
+	}
+	size := queuedSize(args)
+	if t.size+size > maxQueued {
+		t.aborted = true
+		return store.Err(errQueueTooBig)
+	}
+	t.size += size
+	t.commands = append(t.commands, queued{cmd: cmd, args: copyArgs(args), do: s.srv.handlers[cmd]})
+	s.queued.Store(int32(len(t.commands)))
+	return queuedReply
+}
+
+var queuedReply = store.Status("QUEUED")
+
+// copyArgs copies arguments into one piece of memory.
+func copyArgs(args [][]byte) [][]byte {
+	n := 0
+	for _, a := range args {
+		n += len(a)
+	}
+	buf, list := make([]byte, 0, n), make([][]byte, len(args))
+	for i, a := range args {
+		from := len(buf)
+		buf = append(buf, a...)
+		list[i] = buf[from:len(buf):len(buf)]
+	}
+	return list
+}
+
+// abort is told of every refusal: one inside a transaction spoils it, and one
+// of EXEC ends it.
+func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
+	if s.multi != nil {
+		s.multi.aborted = true
+	}
+	if cmd != nil && cmd == s.srv.execCmd {
+		s.discard()
+		return store.ErrExecAbort(refusal)
+	}
+	return refusal
+}
+
+// waits reports whether EXEC will run a command here that may take time.
+func (t *transaction) waits(srv *Server) bool {
+	if t == nil {
+		return false
+	}
+	for i := range t.commands {
+		if q := &t.commands[i]; q.do != nil && !srv.inPlace[q.cmd] {
+			return true
+		}
+	}
+	return false
+}
+
+// paused reports whether CLIENT PAUSE holds a command back: EXEC as well as any
+// of the commands that it would run.
+func (s *session) paused(cmd *store.Command, args [][]byte) bool {
+	p := s.srv.pause
+	if p.holds(cmd, args) {
+		return true
+	}
+	if cmd != s.srv.execCmd || s.multi == nil || p.mode.Load() == pauseOff {
+		return false
+	}
+	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return mayWrite(q.cmd, q.args) })
+}
+
+// ask returns what a command has to ask of the leader as a transaction; nil
+// unless it is EXEC or WATCH, or if it can be answered here. The session has
+// left the transaction then and waits for the answer (answerTransaction).
+func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
+	switch cmd {
+	case s.srv.watchCmd:
+		return s.askWatch(args)
+	case s.srv.execCmd:
+		return s.askExec()
+	}
+	return nil
+}
+
+func (s *session) askWatch(args [][]byte) *cluster.Transaction {
+	if s.multi != nil || s.watchSize+queuedSize(args) > maxQueued {
+		return nil
+	}
+	t := &cluster.Transaction{Observe: true}
+	db := int(s.db.Load())
+	again := make(map[watchedKey]bool, len(args))
+	for _, key := range copyArgs(args[1:]) {
+		// Of a key that is watched already the older version counts.
+		k := watchedKey{db, string(key)}
+		if !s.watching[k] && !again[k] {
+			again[k] = true
+			t.Watched = append(t.Watched, cluster.Watched{DB: db, Key: key})
+		}
+	}
+	if len(t.Watched) == 0 {
+		return nil
+	}
+	return t
+}
+
+func (s *session) askExec() *cluster.Transaction {
+	t := s.multi
+	if t == nil || t.aborted {
+		return nil
+	}
+	txn := &cluster.Transaction{Watched: s.watchList}
+	db, resp := int(s.db.Load()), s.protocol()
+	for i := range t.commands {
+		q := &t.commands[i]
+		if q.do == nil {
+			txn.Calls = append(txn.Calls, cluster.Call{Cmd: q.cmd, Args: q.args, DB: db, RESP: resp})
+			continue
+		}
+		switch q.cmd.FullName() {
+		case "select":
+			if n, refusal := parseDB(q.args[1]); refusal == "" {
+				db = n
+			}
+		case "hello":
+			if len(q.args) > 1 && (string(q.args[1]) == "2" || string(q.args[1]) == "3") {
+				resp = int(q.args[1][0] - '0')
+			}
+		}
+	}
+	if len(txn.Calls)+len(txn.Watched) == 0 {
+		return nil
+	}
+	s.beginExec()
+	return txn
+}
+
+// beginExec leaves the transaction; CLIENT LIST shows it until endExec.
+func (s *session) beginExec() {
+	s.executing, s.multi = s.multi, nil
+	s.unwatch()
+}
+
+func (s *session) endExec() {
+	s.executing = nil
+	s.queued.Store(-1)
+}
+
+// answerTransaction answers WATCH or EXEC with what the leader has said.
+func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Duration) {
+	switch {
+	case c.Txn.Observe && r.Kind == store.Array && len(r.Elems) == len(c.Txn.Watched):
+		for i, w := range c.Txn.Watched {
+			w.Version = uint64(r.Elems[i].Int)
+			s.watchList = append(s.watchList, w)
+			if s.watching == nil {
+				s.watching = map[watchedKey]bool{}
+			}
+			s.watching[watchedKey{w.DB, string(w.Key)}] = true
+			s.watchSize += commandCost + len(w.Key)
+		}
+		s.reply(c.Cmd, store.OK)
+	case c.Txn.Observe:
+		s.reply(c.Cmd, r)
+	case r.Kind == store.Array && len(r.Elems) == len(c.Txn.Calls):
+		s.answerExec(c.Cmd, s.executing, r.Elems, took)
+		s.endExec()
+	default:
+		s.reply(c.Cmd, r)
+		s.endExec()
+	}
+}
+
+// answerExec replies to EXEC. answers are those of the leader; the commands
+// between them run now. The replies go out one by one, because SUBSCRIBE writes
+// its own and HELLO changes their form; no message may come between them.
+func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
+	each := took / time.Duration(max(len(t.commands), 1))
+	s.out.hold()
+	defer s.out.release()
+	if !s.muted() {
+		s.out.add(func(b []byte) []byte {
+			return append(strconv.AppendInt(append(b, '*'), int64(len(t.commands)), 10), '\r', '\n')
+		})
+	}
+	for i := range t.commands {
+		q := &t.commands[i]
+		if q.do == nil {
+			s.ran(q.cmd, q.args, each)
+			s.display(q.cmd, q.args)
+			s.reply(q.cmd, answers[0])
+			answers = answers[1:]
+			continue
+		}
+		start := s.srv.cfg.Clock()
+		r := q.do(s, q.args)
+		s.ran(q.cmd, q.args, s.srv.cfg.Clock().Sub(start))
+		s.reply(q.cmd, r)
+		s.display(q.cmd, q.args)
+	}
+}

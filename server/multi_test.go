@@ -1,0 +1,167 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockstep/conformance/transcript"
+	"lockstep/store"
+)
+
+// The whole transaction is one submission, and EXEC of a transaction that asks
+// nothing of the leader is none.
+func TestTransactionIsOneSubmission(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		c.send("MULTI\r\nSET k 1\r\nPING\r\nINCR k\r\nSELECT 1\r\nEXEC\r\nEXISTS k\r\nGET k\r\n")
+		c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 4) + "*4\r\n+OK\r\n+PONG\r\n:2\r\n+OK\r\n:0\r\n$-1\r\n")
+		c.send("MULTI\r\nPING\r\nEXEC\r\nWATCH k k\r\nWATCH k\r\nMULTI\r\nEXEC\r\n")
+		c.expect("+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n+OK\r\n+OK\r\n+OK\r\n*0\r\n")
+		ts.fake.mu.Lock()
+		defer ts.fake.mu.Unlock()
+		if got, want := ts.fake.batch, []int{1, 2, 1, 1}; !slices.Equal(got, want) {
+			t.Errorf("submissions of %v calls, want %v", got, want)
+		}
+	})
+}
+
+// What is queued must outlive the buffers that it arrived in.
+func TestQueuedArgumentsAreCopied(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		c.do("MULTI", "+OK\r\n")
+		want := ""
+		for i := range 100 {
+			v := fmt.Sprintf("%03d%s", i, strings.Repeat("x", i*i*3))
+			c.send(array("RPUSH", "list", v))
+			c.expect("+QUEUED\r\n")
+			want += bulk(v)
+		}
+		c.send("LRANGE list 0 -1\r\nEXEC\r\n")
+		c.expect("+QUEUED\r\n*101\r\n")
+		for i := range 100 {
+			c.expect(fmt.Sprintf(":%d\r\n", i+1))
+		}
+		c.expect("*100\r\n" + want)
+	})
+}
+
+// While the pieces of an EXEC's reply are written, no message comes between
+// them.
+func TestMessagesBesideTransactions(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		r := bufio.NewReader(c.conn)
+		read := func() transcript.Value {
+			v, err := transcript.ReadValue(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		c.send("HELLO 3\r\nSUBSCRIBE ch\r\n")
+		read()
+		read()
+		const transactions = 300
+		room := make(chan struct{}, 500) // messages that may be on their way
+		go func() {
+			for i := 0; ; i++ {
+				select {
+				case room <- struct{}{}:
+					ts.hub.Publish(store.Channel, "ch", fmt.Sprint(i))
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+		go func() {
+			queue := "MULTI\r\n" + strings.Repeat("ECHO reply\r\nEXISTS k\r\n", 20) + "EXEC\r\n"
+			for range transactions {
+				if _, err := c.conn.Write([]byte(queue)); err != nil {
+					return
+				}
+			}
+		}()
+		next, done := 0, 0
+		for done < transactions {
+			switch v := read(); {
+			case v.Type == '+':
+			case v.Type == '>' && v.Elems[2].Text == fmt.Sprint(next):
+				next++
+				<-room
+			case v.Type == '*' && len(v.Elems) == 40:
+				done++
+				for i, e := range v.Elems {
+					if want := "$:"[i%2]; e.Type != want {
+						t.Fatalf("reply %d of transaction %d: %q", i, done, e.Lines())
+					}
+				}
+			default:
+				t.Fatalf("after %d messages and %d transactions: %q", next, done, v.Lines())
+			}
+		}
+	})
+}
+
+func TestTransactionSizeIsBounded(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		large := array("SET", "k", strings.Repeat("x", 16<<20))
+		c.do("MULTI", "+OK\r\n")
+		for range 3 {
+			c.send(large)
+			c.expect("+QUEUED\r\n")
+		}
+		c.send(large + large + "PING\r\nEXEC\r\n")
+		c.expect("-" + string(errQueueTooBig) + "\r\n+QUEUED\r\n+QUEUED\r\n-" + string(errExecAborted) + "\r\n")
+		c.do("EXISTS k", ":0\r\n")
+		key := strings.Repeat("k", 40<<20)
+		c.send(array("WATCH", key) + array("WATCH", "other", key[1:]) + "UNWATCH\r\n" + array("WATCH", key[1:]))
+		c.expect("+OK\r\n-" + string(errTooMuchWatched) + "\r\n+OK\r\n+OK\r\n")
+	})
+}
+
+// While a script keeps the server busy nothing can be queued; MULTI and
+// DISCARD are allowed, and EXEC ends the transaction.
+func TestTransactionWhileBusy(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		c.do("WATCH k", "+OK\r\n")
+		c.do("MULTI", "+OK\r\n")
+		c.do("GET k", "+QUEUED\r\n")
+		ts.fake.busy.Store(true)
+		c.do("EXEC", "-EXECABORT Transaction discarded because of: "+string(store.ErrBusyScript)+"\r\n")
+		c.do("MULTI", "+OK\r\n")
+		c.do("GET k", "-"+string(store.ErrBusyScript)+"\r\n")
+		c.do("DISCARD", "+OK\r\n")
+		c.do("MULTI", "+OK\r\n")
+		c.do("GET k", "-"+string(store.ErrBusyScript)+"\r\n")
+		ts.fake.busy.Store(false)
+		c.do("EXEC", "-"+string(errExecAborted)+"\r\n")
+		c.do("EXEC", "-"+string(errExecWithoutMulti)+"\r\n")
+	})
+}
+
+// An EXEC that had no effect ends the transaction, and nothing of it has run
+// here either.
+func TestTransactionThatTheLeaderRefuses(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		const why = "CLUSTERDOWN The cluster has no leader"
+		c := ts.dial(t)
+		ts.fake.refusal.Store(store.Error(why))
+		c.do("WATCH k", "-"+why+"\r\n")
+		c.send("MULTI\r\nSELECT 3\r\nSET k v\r\nPING\r\nEXEC\r\n")
+		c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 3) + "-" + why + "\r\n")
+		c.do("EXEC", "-"+string(errExecWithoutMulti)+"\r\n")
+		ts.fake.refusal.Store(store.Error(""))
+		c.send("MULTI\r\nGET k\r\nEXEC\r\nCLIENT INFO\r\n")
+		c.expect("+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n")
+		v, err := transcript.ReadValue(bufio.NewReader(c.conn))
+		if err != nil || !strings.Contains(v.Text, " db=0 ") || !strings.Contains(v.Text, " multi=-1 ") {
+			t.Errorf("after a refused EXEC: %q, %v", v.Text, err)
+		}
+	})
+}

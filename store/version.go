@@ -1,0 +1,95 @@
+package store
+
+// What WATCH compares. A key that exists has the number of the write set that
+// last changed it, or put it in the place of another by SWAPDB. A key that does
+// not exist has had none since some write set.
+//
+// The first is part of the state. That a key came and went again is not: it
+// would have to be remembered for ever. A node remembers it for the keys that
+// were deleted last (removals). If that is forgotten, or the node has been
+// restored from a snapshot since, a transaction takes place that Redis would
+// refuse: on a key that is absent, as it was when it was watched.
+
+// wasAbsent marks the version of a key that does not exist; the rest is the
+// write set since when.
+const wasAbsent = 1 << 63
+
+// Version returns what WATCH remembers of a key. It is settled unless the
+// present write set has changed the key: it could do so again, and the version
+// would be the same.
+func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
+	if e := t.Lookup(db, key); e != nil {
+		v := t.version(db, e)
+		return v, v != t.seq
+	}
+	return wasAbsent | (t.seq - 1), !t.removedHere(db, key)
+}
+
+// Unchanged reports whether nothing has happened to a key since it had version
+// v. That it has expired counts, unless it had before.
+func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
+	e := t.Lookup(db, key)
+	if v&wasAbsent == 0 {
+		return e != nil && t.version(db, e) == v
+	}
+	return e == nil && !t.removedHere(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
+}
+
+func (t *Txn) version(db int, e *Entry) uint64 {
+	if t.swappedDBs>>db&1 != 0 {
+		return t.seq
+	}
+	return max(e.changed, t.s.swapped[db])
+}
+
+// removedHere reports whether the transaction has removed a key, other than by
+// its expiry.
+func (t *Txn) removedHere(db int, key []byte) bool {
+	e, pending := t.views[db].over[string(key)]
+	if !pending || e != nil {
+		return false
+	}
+	for _, x := range t.lapsed {
+		if x.db == db && x.key == string(key) {
+			return false
+		}
+	}
+	return true
+}
+
+// lapsedKey is a key that has expired.
+type lapsedKey struct {
+	db  int
+	key string
+}
+
+// removals remembers which write set removed a key, by the hash of its name.
+// Of two keys with one place it remembers the later one.
+type removals [1024]struct{ name, seq uint64 }
+
+// nameOf tells the keys of all databases apart: a hash has 48 bits.
+func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
+
+func (r *removals) note(db int, hash, seq uint64) {
+	at := &r[hash%uint64(len(r))]
+	at.name, at.seq = nameOf(db, hash), seq
+}
+
+// last returns 0 if nothing is known.
+func (r *removals) last(db int, hash uint64) uint64 {
+	if at := &r[hash%uint64(len(r))]; at.name == nameOf(db, hash) {
+		return at.seq
+	}
+	return 0
+}
+
+// noteAll notes the keys of a database that is about to be emptied, as far as
+// there is room.
+func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
+	n := 0
+	ks.keys.Scan(func(s slot) bool {
+		r.note(db, s.hash, seq)
+		n++
+		return n < len(r)
+	})
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"bytes"
+	"testing"
+)
+
+// versions is what a watcher remembers of a key.
+func (d *testDB) version(key string) uint64 {
+	v, _ := d.begin().Version(0, []byte(key))
+	return v
+}
+
+func (d *testDB) unchanged(key string, v uint64) bool {
+	return d.begin().Unchanged(0, []byte(key), v)
+}
+
+// A version is not settled while the present write set has changed the key.
+func TestVersionInsideAWriteSet(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", "v")
+	d.do("SET", "other", "v")
+	for name, c := range map[string]struct {
+		write   func(*Txn)
+		settled bool
+	}{
+		"nothing":     {func(*Txn) {}, true},
+		"another key": {func(t *Txn) { t.SetString(0, []byte("other"), "w", 0) }, true},
+		"set":         {func(t *Txn) { t.SetString(0, []byte("k"), "w", 0) }, false},
+		"deleted":     {func(t *Txn) { t.Delete(0, []byte("k")) }, false},
+		"swapped":     {func(t *Txn) { t.Swap(0, 1); t.Swap(0, 1) }, false},
+		"rolled back": {func(t *Txn) {
+			sp := t.Savepoint()
+			t.SetString(0, []byte("k"), "w", 0)
+			t.Swap(0, 1)
+			t.Rollback(sp)
+		}, true},
+	} {
+		before := d.version("k")
+		txn := d.begin()
+		c.write(txn)
+		if _, settled := txn.Version(0, []byte("k")); settled != c.settled {
+			t.Errorf("%s: settled %v", name, settled)
+		}
+		if got := txn.Unchanged(0, []byte("k"), before); got != c.settled {
+			t.Errorf("%s: unchanged %v", name, got)
+		}
+	}
+}
+
+// That keys of another database or name go says nothing of this one, even if
+// they have its place among what is remembered.
+func TestRemovalsOfOthers(t *testing.T) {
+	d := newTestDB(t)
+	v := d.version("k")
+	place := hashOf("k") % uint64(len(removals{}))
+	for i, same := 0, 0; same < 3; i++ {
+		name := "key:" + string(rune('0'+i%10)) + string(rune('a'+i/10%26)) + string(rune('a'+i/260%26)) + string(rune('a'+i/6760%26))
+		if hashOf(name)%uint64(len(removals{})) != place {
+			continue
+		}
+		same++
+		d.do("SET", name, "v")
+		d.do("DEL", name)
+	}
+	if !d.unchanged("k", v) {
+		t.Error("changed by keys of other names")
+	}
+	d.do("SET", "k", "v")
+	d.do("DEL", "k")
+	if d.unchanged("k", v) {
+		t.Error("that the key has come and gone is forgotten at once")
+	}
+	if !d.unchanged("k", d.version("k")) {
+		t.Error("changed before it was watched")
+	}
+}
+
+// SWAPDB is part of the state: a version holds on a node that was restored.
+func TestVersionsSurviveASnapshot(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", "v")
+	d.do("SWAPDB", "0", "1")
+	d.do("SWAPDB", "0", "1")
+	v, gone := d.version("k"), d.version("absent")
+	s, err := Restore(bytes.NewReader(encode(t, d.s)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.s = s
+	if !d.unchanged("k", v) || !d.unchanged("absent", gone) || d.unchanged("k", v-1) || d.unchanged("k", gone) || d.unchanged("absent", v) {
+		t.Error("versions differ after a snapshot")
+	}
+}
