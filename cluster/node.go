@@ -210,6 +210,13 @@ func (n *Node) StateHash() (index uint64, hash string, err error) {
 	return snap.Index(), hash, err
 }
 
+// Config returns a parameter of the cluster as this node knows it; false if it
+// has never been set.
+func (n *Node) Config(name string) (value string, ok bool) {
+	n.fsm.View(func(st *store.Store, _ uint64) { value, ok = st.Config(name) })
+	return value, ok
+}
+
 // term is Raft's present term as this node knows it.
 func (n *Node) term() uint64 {
 	var s Status

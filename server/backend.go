@@ -16,6 +16,9 @@ type Backend interface {
 	// until Flush; Flush may run it on the caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
+	// Config returns a parameter of the cluster as this node knows it; false if
+	// it has never been set.
+	Config(name string) (string, bool)
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
 	// Busy reports whether a script has been running for longer than the busy

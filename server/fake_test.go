@@ -268,3 +268,9 @@ func (c *client) expectClosed() {
 
 // bulk formats a RESP bulk string.
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+func (f *fakeBackend) Config(name string) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store.Config(name)
+}

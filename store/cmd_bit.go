@@ -88,6 +88,7 @@ func cmdSetBit(c *Ctx) Reply {
 		s.b[offset>>3] ^= 0x80 >> (offset & 7)
 	}
 	c.writeString(s)
+	c.eventOn(eventString, "setbit")
 	return Int(int64(old))
 }
 
@@ -334,7 +335,8 @@ func cmdBitOp(c *Ctx) Reply {
 		longest = max(longest, len(s))
 	}
 	if longest == 0 {
-		c.discard(c.Args[2])
+		existed := c.discard(c.Args[2])
+		c.stored(eventString, "set", c.Args[2], existed, true)
 		return Zero
 	}
 	result := make([]byte, longest)
@@ -353,7 +355,7 @@ func cmdBitOp(c *Ctx) Reply {
 			result[i] = ^result[i]
 		}
 	}
-	c.discard(c.Args[2])
-	c.SetString(c.DB, c.Args[2], bytesToString(result), 0)
+	c.overwrite(c.Args[2], func() { c.SetString(c.DB, c.Args[2], bytesToString(result), 0) })
+	c.event(eventString, "set", c.Args[2])
 	return Int(int64(longest))
 }

@@ -139,11 +139,16 @@ func (c *Ctx) bitField(readonly bool) Reply {
 		}
 	}
 	elems := make([]Reply, len(ops))
+	changes := false
 	for i := range ops {
 		elems[i] = ops[i].run(s)
+		changes = changes || ops[i].kind != 'g' && elems[i].Kind != Null
 	}
 	if highest >= 0 {
 		c.writeString(s)
+	}
+	if changes {
+		c.eventOn(eventString, "setbit")
 	}
 	return List(elems...)
 }

@@ -237,6 +237,7 @@ type Sink interface {
 type Store struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	config  config
 	epoch   uint32
 	expired uint64 // keys deleted because their deadline had passed
 }

@@ -89,6 +89,7 @@ func (t *Txn) mutable(db int, key string) *Entry {
 func (t *Txn) put(db int, e *Entry) {
 	e.epoch = t.generation
 	t.replace(db, e.key, e)
+	t.notify(eventNew, "new", db, e.key)
 	if e.typ == TypeList || e.typ == TypeSortedSet {
 		t.ready = append(t.ready, ReadyKey{db, e.key, e.typ})
 	}

@@ -14,6 +14,7 @@ import (
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	config  config
 	expired uint64
 }
 
@@ -22,7 +23,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, config: s.config, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -47,6 +48,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'C'  | str name, str value: a parameter of the cluster             |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -59,6 +61,7 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recScript    = 'L'
+	recConfig    = 'C'
 	recEnd       = 'E'
 )
 
@@ -97,6 +100,11 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.int(s.order)
 		return true
 	})
+	for _, name := range sn.config.names() {
+		w.WriteByte(recConfig)
+		w.str(name)
+		w.str(sn.config.values[name])
+	}
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
 	w.int(sn.scripts.arrival)
@@ -226,6 +234,10 @@ func Restore(in io.Reader) (*Store, error) {
 				if !c.pinned {
 					s.scripts.evaled.Set(c)
 				}
+			}
+		case recConfig:
+			if name, value := r.str(), r.str(); r.err == nil {
+				s.config = s.config.with(name, value)
 			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()

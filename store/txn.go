@@ -44,6 +44,9 @@ type Txn struct {
 	ready   []ReadyKey // see TakeReady
 	swapped bool
 
+	config config     // pending, or that of the store
+	events eventClass // keyspace notifications in force
+
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
@@ -77,6 +80,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	t.ws.Reset()
 	t.scripts, t.scriptsReset = nil, false
 	t.ready, t.swapped = nil, false
+	t.config, t.events = t.s.config, t.s.config.events
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]
 }
@@ -165,6 +169,7 @@ func (t *Txn) expire(db int, key string) {
 	t.ws.begin(opExpire, db)
 	t.ws.str(key)
 	t.remove(db, key)
+	t.notify(eventExpired, "expired", db, key)
 }
 
 // ExpireDue deletes keys whose deadline has passed, at most limit of them,
@@ -257,14 +262,18 @@ func (t *Txn) HashDelete(db int, key []byte, field string) {
 // Publish sends a message with the write set and returns how many subscribers
 // it reaches.
 func (t *Txn) Publish(kind PublishKind, channel, message string) int {
-	t.ws.begin(opPublish, t.ws.db)
-	t.ws.int(int64(kind))
-	t.ws.str(channel)
-	t.ws.str(message)
+	t.message(kind, channel, message)
 	if t.env.Receivers == nil {
 		return 0
 	}
 	return t.env.Receivers(kind, channel)
+}
+
+func (t *Txn) message(kind PublishKind, channel, message string) {
+	t.ws.begin(opPublish, t.ws.db)
+	t.ws.int(int64(kind))
+	t.ws.str(channel)
+	t.ws.str(message)
 }
 
 // Flush empties a database.

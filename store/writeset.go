@@ -52,6 +52,7 @@ type op byte
 //	|    | of a sorted set; its bits as of an IEEE 754 double          |
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
+//	| 26 | str name, str value: a parameter of the cluster             |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -79,6 +80,7 @@ const (
 	opScoreSet
 	opScoreRemove
 	opScoreSetLarge
+	opConfig
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -231,6 +233,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opPatch:
 		if key, offset, patch := d.str(), d.int(), d.str(); !d.bad {
 			d.bad = !patchString(t, db, key, offset, patch)
+		}
+	case opConfig:
+		if name, value := d.str(), d.str(); !d.bad {
+			s.config = s.config.with(string([]byte(name)), string([]byte(value)))
 		}
 	case opScriptFlush:
 		s.scripts = newScriptCache()

@@ -92,7 +92,6 @@ var notYet = map[string]string{
 	"zset/bz":                    "blocking pops are not served yet (README.md)",
 	"differs/":                   "where gopher-lua differs from C Lua (README.md)",
 	"later/":                     "commands that are not here yet (README.md)",
-	"pubsub/keyspace-events.txt": "keyspace notifications are not here yet (README.md)",
 }
 
 // TestTranscripts plays the whole corpus, recorded from redis-server 7.0.15,
