@@ -88,7 +88,9 @@ func cmdSetBit(c *Ctx) Reply {
 		s.b[offset>>3] ^= 0x80 >> (offset & 7)
 	}
 	c.writeString(s)
-	c.eventOn(eventString, "setbit")
+	if int64(old) != bit || s.grown() {
+		c.eventOn(eventString, "setbit")
+	}
 	return Int(int64(old))
 }
 
@@ -97,6 +99,8 @@ type bitString struct {
 	old string
 	b   []byte
 }
+
+func (s *bitString) grown() bool { return len(s.b) > len(s.old) }
 
 // growString returns a copy of the string at Args[1], long enough to have the
 // bit at offset.
@@ -126,7 +130,7 @@ func (c *Ctx) writeString(s *bitString) {
 	for from < len(s.old) && s.b[from] == s.old[from] {
 		from++
 	}
-	if len(s.b) > len(s.old) {
+	if s.grown() {
 		for from >= len(s.old) && from < to-1 && s.b[from] == 0 {
 			from++ // a gap is filled with zeros
 		}

@@ -141,8 +141,10 @@ func (c *Ctx) bitField(readonly bool) Reply {
 	elems := make([]Reply, len(ops))
 	changes := false
 	for i := range ops {
+		old := ops[i].load(bytesToString(s.b))
 		elems[i] = ops[i].run(s)
-		changes = changes || ops[i].kind != 'g' && elems[i].Kind != Null
+		wrote := ops[i].kind != 'g' && elems[i].Kind != Null
+		changes = changes || wrote && (s.grown() || ops[i].load(bytesToString(s.b)) != old)
 	}
 	if highest >= 0 {
 		c.writeString(s)
