@@ -8,6 +8,10 @@ type Call struct {
 	Args [][]byte // must not be changed after submission
 	DB   int
 	RESP int // protocol version of the client; scripts shape replies by it
+
+	// Origin names the client to the write set, if it does not want to hear of
+	// its own changes; else 0.
+	Origin uint64
 }
 
 // Role of a node, in the words of Raft.

@@ -102,6 +102,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
+		txn.SetOrigin(c.Origin)
 		if !c.Cmd.Is(store.Scripting) {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
 			continue

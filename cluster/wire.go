@@ -22,7 +22,7 @@ import (
 //	greeting:  "LKST" | version (1 byte) | str id | str client address
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
-//	kind 1  submit    n, n times (db, resp, argc, argc times str)
+//	kind 1  submit    n, n times (db, resp, origin, argc, argc times str)
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply
 //	kind 4  transfer  str id of the member to lead; the result is a status
@@ -35,7 +35,7 @@ const (
 	protoForward = 'F'
 
 	wireMagic   = "LKST"
-	wireVersion = 1
+	wireVersion = 2
 
 	frameSubmit   = 1
 	frameResult   = 2
@@ -156,6 +156,7 @@ func appendCalls(buf []byte, calls []Call) []byte {
 		c := &calls[i]
 		buf = binary.AppendUvarint(buf, uint64(c.DB))
 		buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		buf = binary.AppendUvarint(buf, c.Origin)
 		buf = binary.AppendUvarint(buf, uint64(len(c.Args)))
 		for _, a := range c.Args {
 			buf = binary.AppendUvarint(buf, uint64(len(a)))
@@ -179,6 +180,16 @@ func (r *fieldReader) int() int {
 	}
 	r.b = r.b[size:]
 	return int(n)
+}
+
+func (r *fieldReader) uint64() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
 }
 
 // count is an int that announces so many fields of a byte at least.
@@ -207,7 +218,7 @@ func readCalls(body []byte, table *store.Table) ([]Call, error) {
 	r := fieldReader{b: body}
 	calls := make([]Call, 0, 4)
 	for n := r.count(); n > 0 && !r.bad; n-- {
-		c := Call{DB: r.int(), RESP: r.int()}
+		c := Call{DB: r.int(), RESP: r.int(), Origin: r.uint64()}
 		argc := r.count()
 		if r.bad || argc == 0 || c.DB >= store.Databases {
 			return nil, errFrame

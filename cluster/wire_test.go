@@ -34,7 +34,7 @@ func sampleCalls(t testing.TB) []Call {
 		if !ok {
 			t.Fatal(line)
 		}
-		calls = append(calls, Call{Cmd: cmd, Args: args, DB: i * 7, RESP: 2 + i%2})
+		calls = append(calls, Call{Cmd: cmd, Args: args, DB: i * 7, RESP: 2 + i%2, Origin: uint64(i) << 63})
 	}
 	calls[0].Args[2] = []byte{}
 	calls[1].Args[1] = bytes.Repeat([]byte{0, 255, '\r', '\n'}, 1000)
@@ -110,10 +110,10 @@ func TestGreetingRoundTrip(t *testing.T) {
 		}
 	}
 	b[len(wireMagic)]++
-	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 2") {
+	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 3") {
 		t.Errorf("another version: %v", err)
 	}
-	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x01\xff\xff\xff\x7f"} {
+	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x02\xff\xff\xff\x7f"} {
 		if g, err := readGreeting(reader([]byte(bad))); err == nil {
 			t.Errorf("%q: %v", bad, g)
 		}

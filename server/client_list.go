@@ -69,6 +69,10 @@ func (s *session) describe(now time.Time) string {
 	if s.subscriber() {
 		flags = "P"
 	}
+	how := s.tracking.Load()
+	if letters := how.letters(); letters != "" {
+		flags = strings.TrimPrefix(flags, "N") + letters
+	}
 	if s.noEvict.Load() {
 		flags = strings.TrimPrefix(flags, "N") + "e"
 	}
@@ -83,11 +87,11 @@ func (s *session) describe(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=-1"+
-		" qbuf=0 qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d"+
+		" qbuf=0 qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+
 		" lib-name=%s lib-ver=%s\n",
 		s.id, s.addr, s.laddr, s.id+7, s.name, seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
 		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard],
-		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, defaultUser, s.protocol(),
+		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, defaultUser, how.redirection(), s.protocol(),
 		s.libName, s.libVer)
 }
 

@@ -53,13 +53,14 @@ func (s *session) dispatch(args [][]byte) {
 		s.submit()
 		s.srv.stats.rejected(cmd)
 		s.reply(nil, store.Err(refusal))
+		s.used(cmd)
 		s.finish()
 		return
 	}
 	s.command.Store(cmd)
 	do := s.srv.handlers[cmd]
 	if do == nil {
-		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+		s.collect(cmd, args)
 		if len(s.calls) >= maxCalls {
 			s.submit()
 		}
@@ -70,7 +71,16 @@ func (s *session) dispatch(args [][]byte) {
 	r := do(s, args)
 	s.srv.stats.called(cmd, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
+	s.used(cmd)
 	s.finish()
+}
+
+// collect keeps a command for the next submission.
+func (s *session) collect(cmd *store.Command, args [][]byte) {
+	s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+	if how := s.tracking.Load(); how != nil {
+		s.track(how, &s.calls[len(s.calls)-1])
+	}
 }
 
 // submit sends the collected commands through the log and queues the replies.
@@ -96,6 +106,10 @@ func (s *session) answer(took time.Duration) {
 	clear(s.calls)
 	clear(s.replies)
 	s.calls = s.calls[:0]
+	if s.holding {
+		s.holding = false
+		s.srv.hub.tracker.release(s)
+	}
 }
 
 // admit makes the checks that Redis makes before it runs a command, in its

@@ -31,6 +31,8 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "busy-reply-threshold", alias: "lua-time-limit", kind: intParam, max: math.MaxInt64, value: strconv.Itoa(cfg.BusyReplyThreshold),
 			apply: func(v string) { backend.SetBusyThreshold(milliseconds(number(v))) }},
 		{name: store.ParamEvents, shared: true, check: checkEvents},
+		{name: "tracking-table-max-keys", kind: intParam, max: math.MaxInt64, value: "1000000",
+			apply: func(v string) { cfg.Hub.tracker.maxKeys.Store(number(v)) }},
 		{name: "enable-debug-command", fixed: true, value: cfg.EnableDebugCommand},
 	}
 	list := append(acting, describing(cfg)...)
@@ -109,7 +111,6 @@ func accepted(cfg *Config) []*paramDef {
 		num("slowlog-log-slower-than", "", "10000", -1, math.MaxInt64),
 		num("slowlog-max-len", "", "128", 0, math.MaxInt64),
 		flag("stop-writes-on-bgsave-error", "", "yes"),
-		num("tracking-table-max-keys", "", "1000000", 0, math.MaxInt64),
 	}
 }
 

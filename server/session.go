@@ -28,6 +28,8 @@ type session struct {
 	replies []store.Reply
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
+	caching bool // CLIENT CACHING has been called for the next command
+	holding bool // waiting is set
 
 	// Others look at these, for CLIENT LIST and messages.
 	db      atomic.Int32
@@ -38,6 +40,10 @@ type session struct {
 	active  atomic.Int64 // Unix ms of the last pipeline
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
+
+	tracking atomic.Pointer[tracking] // nil: off
+	waiting  bool                     // for replies; guarded by tracker.mu
+	held     [][]string               // messages till then; guarded by tracker.mu
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
@@ -172,6 +178,8 @@ func (s *session) finish() {
 // reset returns to the state of a new connection (RESET).
 func (s *session) reset() {
 	s.dropSubscriptions()
+	s.srv.hub.tracker.disable(s)
+	s.caching = false
 	s.db.Store(0)
 	s.resp.Store(2)
 	s.silent = false // but not a SKIP, which silences RESET itself

@@ -53,6 +53,8 @@ type op byte
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
 //	| 26 | str name, str value: a parameter of the cluster             |
+//	| 32 | int origin: who makes the writes that follow (touched.go);  |
+//	|    | 0, as at first: nobody in particular                        |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -81,6 +83,8 @@ const (
 	opScoreRemove
 	opScoreSetLarge
 	opConfig
+
+	opOrigin op = 32
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -91,6 +95,9 @@ type WriteSet struct {
 	buf []byte
 	db  int // database of the last write
 	n   int
+
+	origin uint64 // of the last write
+	author uint64 // of the next one
 }
 
 // Len returns the number of writes.
@@ -103,13 +110,17 @@ func (w *WriteSet) Size() int { return len(w.buf) }
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
 // Reset empties the write set and keeps its memory.
-func (w *WriteSet) Reset() { w.buf, w.db, w.n = w.buf[:0], 0, 0 }
+func (w *WriteSet) Reset() { *w = WriteSet{buf: w.buf[:0]} }
 
 func (w *WriteSet) begin(o op, db int) {
 	if db != w.db {
 		w.buf = append(w.buf, byte(opDB))
 		w.int(int64(db))
 		w.db = db
+	}
+	if w.author != w.origin {
+		w.origin = w.author
+		w.buf = binary.AppendUvarint(append(w.buf, byte(opOrigin)), w.origin)
 	}
 	w.buf = append(w.buf, byte(o))
 	w.n++
@@ -234,6 +245,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		if key, offset, patch := d.str(), d.int(), d.str(); !d.bad {
 			d.bad = !patchString(t, db, key, offset, patch)
 		}
+	case opOrigin:
+		d.int() // for EachTouched
 	case opConfig:
 		if name, value := d.str(), d.str(); !d.bad {
 			s.config = s.config.with(string([]byte(name)), string([]byte(value)))

@@ -86,12 +86,12 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 
 // notYet are the transcripts that are not played, and why.
 var notYet = map[string]string{
-	"list/b":                     "blocking pops are not served yet (README.md)",
-	"list/waiting":               "blocking pops are not served yet (README.md)",
-	"zset/waiting":               "blocking pops are not served yet (README.md)",
-	"zset/bz":                    "blocking pops are not served yet (README.md)",
-	"differs/":                   "where gopher-lua differs from C Lua (README.md)",
-	"later/":                     "commands that are not here yet (README.md)",
+	"list/b":       "blocking pops are not served yet (README.md)",
+	"list/waiting": "blocking pops are not served yet (README.md)",
+	"zset/waiting": "blocking pops are not served yet (README.md)",
+	"zset/bz":      "blocking pops are not served yet (README.md)",
+	"differs/":     "where gopher-lua differs from C Lua (README.md)",
+	"later/":       "commands that are not here yet (README.md)",
 }
 
 // TestTranscripts plays the whole corpus, recorded from redis-server 7.0.15,
