@@ -67,12 +67,14 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	for _, c := range calls {
 		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
 		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+		txn.SetOrigin(c.Origin)
 		replies = append(replies, c.Cmd.Run(ctx))
 		if txn.Writes().Len() > 0 {
 			f.seq++
 			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {
 				panic(err)
 			}
+			f.hub.Applied(txn.Writes().Bytes())
 		}
 	}
 	return replies

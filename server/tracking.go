@@ -132,14 +132,15 @@ func (s *session) track(how *tracking, call *cluster.Call) {
 	if how.noloop {
 		call.Origin = t.origin(s)
 	}
-	s.holding = true
 	caching := s.caching
 	s.caching = false
 	var keys [][]byte
 	if !how.bcast && !(how.optin && !caching) && !(how.optout && caching) && mayRead(call.Cmd) {
 		keys, _ = call.Cmd.KeysOf(call.Args)
 	}
-	t.remember(s, keys)
+	// One that blocks returns nothing that may be kept, and may wait for ever.
+	s.holding = s.holding || !call.Cmd.Is(store.Blocking)
+	t.remember(s, keys, s.holding)
 }
 
 // mayRead reports whether clients may keep what a command returns. Of a script
@@ -148,11 +149,12 @@ func mayRead(cmd *store.Command) bool {
 	return cmd.Is(store.ReadOnly) && !cmd.Is(store.PubSub) || cmd.Is(store.Scripting)
 }
 
-// remember holds the session's messages back and notes what it is about to read.
-func (t *tracker) remember(s *session, keys [][]byte) {
+// remember notes what a session is about to read and whether its messages are
+// held back.
+func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.waiting = true
+	s.waiting = hold
 	for _, key := range keys {
 		ids := t.keys[string(key)]
 		if ids == nil {
@@ -284,10 +286,17 @@ func (t *tracker) broadcast() {
 	clear(t.changed)
 }
 
+// maxHeld is how many messages are held back for a session that waits for
+// replies. Beyond it the session is told that anything may have changed.
+const maxHeld = 4096
+
 // send delivers a message, or holds it back; no keys stands for all.
 func (t *tracker) send(s *session, keys []string) {
 	if s.waiting {
 		s.held = append(s.held, keys)
+		if len(s.held) > maxHeld {
+			s.held = append(s.held[:0], nil) // all in one
+		}
 		return
 	}
 	t.deliver(s, keys)
