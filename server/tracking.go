@@ -129,7 +129,8 @@ func (t *tracker) disable(s *session) {
 // track is told of every call of a tracking session before it is submitted.
 func (s *session) track(how *tracking, call *cluster.Call) {
 	t := s.srv.hub.tracker
-	if how.noloop {
+	// What its scripts change, Redis does tell a client in BCAST mode.
+	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
 	caching := s.caching
