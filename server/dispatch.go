@@ -78,8 +78,9 @@ func (s *session) dispatch(args [][]byte) {
 // collect keeps a command for the next submission.
 func (s *session) collect(cmd *store.Command, args [][]byte) {
 	s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
-	if how := s.tracking.Load(); how != nil {
-		s.track(how, &s.calls[len(s.calls)-1])
+	if s.tracking.Load() != nil {
+		s.track(&s.calls[len(s.calls)-1])
+		s.used(cmd)
 	}
 }
 

@@ -127,16 +127,18 @@ func (t *tracker) disable(s *session) {
 }
 
 // track is told of every call of a tracking session before it is submitted.
-func (s *session) track(how *tracking, call *cluster.Call) {
+func (s *session) track(call *cluster.Call) {
+	how := s.tracking.Load()
+	if how == nil {
+		return
+	}
 	t := s.srv.hub.tracker
 	// What its scripts change, Redis does tell a client in BCAST mode.
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
-	caching := s.caching
-	s.caching = false
 	var keys [][]byte
-	if !how.bcast && !(how.optin && !caching) && !(how.optout && caching) && mayRead(call.Cmd) {
+	if !how.bcast && !(how.optin && !s.caching) && !(how.optout && s.caching) && mayRead(call.Cmd) {
 		keys, _ = call.Cmd.KeysOf(call.Args)
 	}
 	// One that blocks returns nothing that may be kept, and may wait for ever.
