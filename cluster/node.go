@@ -80,6 +80,9 @@ func newNode(cfg Config) *Node {
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
 	n.fsm = raftfsm.New(cfg.Sink)
+	if keys, ok := cfg.Sink.(store.KeySink); ok {
+		n.fsm.Show(keys)
+	}
 	return n
 }
 

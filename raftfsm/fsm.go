@@ -20,7 +20,7 @@ type Outcome struct {
 // View from another.
 type FSM struct {
 	sink store.Sink
-	keys store.KeySink // the same, if it wants to see what is applied
+	keys store.KeySink // nil: nobody wants to see what is applied
 
 	mu    sync.Mutex
 	store *store.Store
@@ -36,11 +36,11 @@ type FSM struct {
 
 // New returns a state machine with an empty keyspace. Published messages go to
 // sink, in log order.
-func New(sink store.Sink) *FSM {
-	f := &FSM{sink: sink, store: store.New()}
-	f.keys, _ = sink.(store.KeySink)
-	return f
-}
+func New(sink store.Sink) *FSM { return &FSM{sink: sink, store: store.New()} }
+
+// Show has every write set shown to keys when it has taken effect. It is called
+// before the first one is applied.
+func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
 // Replay tells that the entries up to a log index are from before the start of
 // this process. Their messages are not published: nobody here can have been

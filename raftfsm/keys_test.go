@@ -13,8 +13,6 @@ type seen struct {
 	list []string
 }
 
-func (s *seen) Publish(store.PublishKind, string, string) {}
-
 func (s *seen) Touch(key string, _ uint64) { s.list = append(s.list, "touched "+key) }
 func (s *seen) TouchAll()                  { s.list = append(s.list, "touched all") }
 func (s *seen) Applied(writes []byte)      { store.EachTouched(writes, s) }
@@ -24,7 +22,8 @@ func (s *seen) Replaced()                  { s.list = append(s.list, "replaced")
 // snapshot as a whole.
 func TestKeySinkSeesWhatTakesEffect(t *testing.T) {
 	sink := &seen{}
-	f := New(sink)
+	f := New(nil)
+	f.Show(sink)
 	set := func(key string) func(*store.Txn) {
 		return func(t *store.Txn) { t.SetString(0, []byte(key), "v", 0) }
 	}

@@ -21,7 +21,10 @@ type Hub struct {
 	tracker *tracker
 }
 
-var _ store.KeySink = (*Hub)(nil)
+var (
+	_ store.Sink    = (*Hub)(nil)
+	_ store.KeySink = (*Hub)(nil)
+)
 
 // subscribers are the sessions that one name delivers to.
 type subscribers map[*session]struct{}

@@ -10,9 +10,8 @@ type Toucher interface {
 	TouchAll()
 }
 
-// KeySink is a Sink that is shown what has been applied.
+// KeySink is shown what has been applied.
 type KeySink interface {
-	Sink
 	// Applied is called with every write set that has taken effect, before
 	// anything is evaluated on the new state. It must not block.
 	Applied(writes []byte)
@@ -21,19 +20,20 @@ type KeySink interface {
 }
 
 // shapes are the arguments of the primitive writes: i an integer, s a string,
-// k a key that is changed, u a key that is not.
+// k a key that is changed, u a key that is not; * a number that says how often
+// what follows comes.
 var shapes = [...]string{
 	opSet: "ksi", opDelete: "k", opExpire: "k", opDeadline: "ki", opHashSet: "kss", opHashDelete: "ks",
 	opPublish: "iss", opFlush: "", opSwap: "ii", opMove: "ikk", opCopy: "iuk", opScriptLoad: "ssi", opScriptFlush: "",
 	opPatch: "kis", opPushHead: "ks", opPushTail: "ks", opListSet: "kis", opListInsert: "kis", opListRemove: "kii",
 	opSetAdd: "ks", opSetRemove: "ks", opScoreSet: "ksi", opScoreRemove: "ks", opScoreSetLarge: "ksi",
-	opConfig: "ss", opOrigin: "i",
+	opConfig: "ss", 27: "ss", 28: "s", 29: "ss*sisi", 30: "s", 31: "", opOrigin: "i",
 }
 
 // known reports whether an operation has a shape. Those without arguments are
 // told apart from gaps between the codes here.
 func (o op) known() bool {
-	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush)
+	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == 31)
 }
 
 // EachTouched tells t what an encoded write set changes, in order. Of an
@@ -67,6 +67,11 @@ func (d *decoder) touch(shape string, origin uint64, t Toucher) {
 		switch shape[i] {
 		case 'i':
 			d.int()
+		case '*':
+			for n := d.int(); n > 0 && !d.bad; n-- {
+				d.touch(shape[i+1:], origin, t)
+			}
+			return
 		case 'k':
 			if key := d.str(); !d.bad {
 				t.Touch(key, origin)

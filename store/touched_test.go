@@ -138,7 +138,7 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestUnknownWritesTouchAll(t *testing.T) {
-	for _, code := range []byte{0, 1, 27, 31, 33, 255} {
+	for _, code := range []byte{0, 1, 33, 255} {
 		got := &touches{}
 		EachTouched([]byte{byte(opDelete), 1, 'k', code, 0x80}, got)
 		if want := "k by 0 all"; code != byte(opDB) && strings.Join(got.list, " ") != want {
@@ -146,6 +146,13 @@ func TestUnknownWritesTouchAll(t *testing.T) {
 		}
 	}
 	got := &touches{}
+	for _, other := range []string{"\x1b\x01u\x01r", "\x1c\x01u", "\x1d\x01n\x01c\x02\x01f\x00\x00\x01\x01g\x01\x01d\x02", "\x1d\x01n\x01c\x00", "\x1e\x01n", "\x1f"} {
+		EachTouched([]byte(other+"\x03\x01k"), got)
+	}
+	if want := strings.Repeat("k by 0,", 6); strings.Join(got.list, ",")+"," != want {
+		t.Errorf("users and functions: %q", got.list)
+	}
+	got = &touches{}
 	EachTouched([]byte{byte(opSet), 200}, got) // cut short
 	if len(got.list) > 0 {
 		t.Errorf("%q", got.list)
