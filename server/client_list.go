@@ -65,20 +65,17 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 // Redis shows for an idle client.
 func (s *session) describe(now time.Time) string {
 	n := s.srv.hub.counts(s)
-	flags := "N"
-	if s.subscriber() {
-		flags = "P"
-	}
 	how := s.tracking.Load()
-	if letters := how.letters(); letters != "" {
-		flags = strings.TrimPrefix(flags, "N") + letters
+	flags := ""
+	for _, f := range []struct {
+		set  bool
+		flag string
+	}{{s.subscriber(), "P"}, {s.waits(), "b"}, {how != nil, how.letters()}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
+		if f.set {
+			flags += f.flag
+		}
 	}
-	if s.noEvict.Load() {
-		flags = strings.TrimPrefix(flags, "N") + "e"
-	}
-	if s.noTouch.Load() {
-		flags = strings.TrimPrefix(flags, "N") + "T"
-	}
+	flags = cmp.Or(flags, "N")
 	last := "NULL"
 	if cmd := s.command.Load(); cmd != nil {
 		last = cmd.FullName()

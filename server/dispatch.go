@@ -57,8 +57,19 @@ func (s *session) dispatch(args [][]byte) {
 		s.finish()
 		return
 	}
+	// A loop has looked at this already, and does its own waiting.
+	if !s.onLoop && s.srv.pause.holds(cmd, args) {
+		if s.parkHere() {
+			s.dispatch(args)
+		}
+		return
+	}
 	s.command.Store(cmd)
 	do := s.srv.handlers[cmd]
+	if do == nil && cmd.Is(store.Blocking) {
+		s.blockHere(cmd, args)
+		return
+	}
 	if do == nil {
 		s.collect(cmd, args)
 		if len(s.calls) >= maxCalls {
@@ -129,13 +140,19 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		return cmd, store.ErrWrongArgs(cmd.FullName())
 	}
 	// Is it one that the operator has to allow?
-	if cmd.Name == "debug" && !s.debugAllowed() {
+	if cmd.Name == "debug" && cmd.FullName() == "debug" && !s.debugAllowed() {
 		return cmd, errDebugOff
 	}
 	// Has the client said who it is? So an unknown command is reported as
 	// such even to one that has not.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, errNoAuth
+	}
+	// Does another node of the cluster own its keys?
+	if s.face == FaceCluster {
+		if refusal := s.redirect(cmd, args); refusal != "" {
+			return cmd, refusal
+		}
 	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.
@@ -144,7 +161,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	}
 	// Does a script keep everyone waiting?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
-		return cmd, errBusy
+		return cmd, s.srv.backend.BusyError()
 	}
 	return cmd, ""
 }

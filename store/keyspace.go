@@ -238,13 +238,14 @@ type Store struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
 	config  config
+	libs    *librarySet
 	epoch   uint32
 	expired uint64 // keys deleted because their deadline had passed
 }
 
 // New returns an empty store.
 func New() *Store {
-	s := &Store{scripts: newScriptCache()}
+	s := &Store{scripts: newScriptCache(), libs: noLibraries}
 	for i := range s.dbs {
 		s.dbs[i] = newKeyspace()
 	}

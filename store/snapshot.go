@@ -15,6 +15,7 @@ type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
 	config  config
+	libs    *librarySet
 	expired uint64
 }
 
@@ -23,7 +24,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, config: s.config, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, config: s.config, libs: s.libs, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -48,6 +49,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'C'  | str name, str value: a parameter of the cluster             |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
@@ -61,6 +63,7 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recScript    = 'L'
+	recLibrary   = 'F'
 	recConfig    = 'C'
 	recEnd       = 'E'
 )
@@ -104,6 +107,10 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.WriteByte(recConfig)
 		w.str(name)
 		w.str(sn.config.values[name])
+	}
+	for _, lib := range sn.libs.libs {
+		w.WriteByte(recLibrary)
+		w.str(bytesToString(appendLibrary(nil, lib)))
 	}
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
@@ -238,6 +245,13 @@ func Restore(in io.Reader) (*Store, error) {
 		case recConfig:
 			if name, value := r.str(), r.str(); r.err == nil {
 				s.config = s.config.with(name, value)
+			}
+		case recLibrary:
+			d := decoder{b: stringBytes(r.str())}
+			if lib := d.library(); !d.bad && len(d.b) == 0 {
+				s.libs = s.libs.with(lib)
+			} else if r.err == nil {
+				r.err = errors.New("a function library")
 			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()

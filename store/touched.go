@@ -27,13 +27,14 @@ var shapes = [...]string{
 	opPublish: "iss", opFlush: "", opSwap: "ii", opMove: "ikk", opCopy: "iuk", opScriptLoad: "ssi", opScriptFlush: "",
 	opPatch: "kis", opPushHead: "ks", opPushTail: "ks", opListSet: "kis", opListInsert: "kis", opListRemove: "kii",
 	opSetAdd: "ks", opSetRemove: "ks", opScoreSet: "ksi", opScoreRemove: "ks", opScoreSetLarge: "ksi",
-	opConfig: "ss", 27: "ss", 28: "s", 29: "ss*sisi", 30: "s", 31: "", opOrigin: "i",
+	opConfig: "ss", 27: "ss", 28: "s",
+	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i",
 }
 
 // known reports whether an operation has a shape. Those without arguments are
 // told apart from gaps between the codes here.
 func (o op) known() bool {
-	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == 31)
+	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == opLibraryFlush)
 }
 
 // EachTouched tells t what an encoded write set changes, in order. Of an

@@ -41,6 +41,8 @@ type Txn struct {
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
+	libs *librarySet // the function libraries; nil: those that are committed
+
 	ready   []ReadyKey // see TakeReady
 	swapped bool
 
@@ -78,7 +80,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		clear(v.over)
 	}
 	t.ws.Reset()
-	t.scripts, t.scriptsReset = nil, false
+	t.scripts, t.scriptsReset, t.libs = nil, false, nil
 	t.ready, t.swapped = nil, false
 	t.config, t.events = t.s.config, t.s.config.events
 	clear(t.journal)
@@ -274,6 +276,11 @@ func (t *Txn) message(kind PublishKind, channel, message string) {
 	t.ws.int(int64(kind))
 	t.ws.str(channel)
 	t.ws.str(message)
+}
+
+// Note sends a message of the leader's to a node with the write set.
+func (t *Txn) Note(node, message string) {
+	t.message(Note, node, message)
 }
 
 // Flush empties a database.

@@ -14,6 +14,9 @@ const (
 	Channel PublishKind = iota
 	// Shard is SPUBLISH and SSUBSCRIBE.
 	Shard
+	// Note is no message for clients but one from the leader to the node that
+	// the channel names.
+	Note PublishKind = 16
 )
 
 // op is the code of a primitive write.
@@ -53,6 +56,11 @@ type op byte
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
 //	| 26 | str name, str value: a parameter of the cluster             |
+//	| 29 | str name, str code, int n, n times (str name, int           |
+//	|    | described, str description, int flags): a function library  |
+//	|    | and its functions; it replaces the one of its name          |
+//	| 30 | str name: delete a function library                         |
+//	| 31 | delete all function libraries                               |
 //	| 32 | int origin: who makes the writes that follow (touched.go);  |
 //	|    | 0, as at first: nobody in particular                        |
 //	+----+------------------------------------------------------------+
@@ -258,7 +266,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
 		applyMember(t, o, d, db)
 	default:
-		return false
+		return s.applyLibrary(o, d)
 	}
 	return true
 }

@@ -20,7 +20,7 @@ type listener struct {
 	r    *bufio.Reader
 }
 
-func listen(t *testing.T, n *nodes.Node) *listener {
+func hearNode(t *testing.T, n *nodes.Node) *listener {
 	t.Helper()
 	c, err := net.Dial("tcp", n.Addr)
 	if err != nil {
@@ -106,7 +106,7 @@ func TestEventsOnEveryNode(t *testing.T) {
 		t.Helper()
 		var ears []*listener
 		for _, n := range alive {
-			l := listen(t, n)
+			l := hearNode(t, n)
 			l.send("SUBSCRIBE __keyevent@0__:expired __keyevent@0__:set")
 			l.skip(":2")
 			ears = append(ears, l)
@@ -147,7 +147,7 @@ func TestTrackingOnEveryNode(t *testing.T) {
 	var plain, noloop []*listener
 	for _, n := range list {
 		for _, option := range []string{"", " NOLOOP"} {
-			l := listen(t, n)
+			l := hearNode(t, n)
 			l.send("HELLO 3\r\nCLIENT GETNAME")
 			l.skip("_")
 			l.send("CLIENT TRACKING ON" + option)
