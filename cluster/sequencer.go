@@ -330,51 +330,6 @@ func (s *sequencer) assist(ctx context.Context) {
 	}
 }
 
-// gatherLimit bounds how long a batch waits for more requests.
-const gatherLimit = 500 * time.Microsecond
-
-// gatherRetry is after how many batches waiting is tried again when it did not
-// pay.
-const gatherRetry = 32
-
-// gather takes the waiting requests. When a batch has just been answered, its
-// clients are about to send again. Waiting for them a little makes one full
-// batch of what would be two halves, each with a disk write of its own.
-func (s *sequencer) gather(ctx context.Context) []*request {
-	patience := min(s.lastTook/2, gatherLimit) - (s.node.cfg.Time.Monotonic() - s.answered)
-	before := s.waiting()
-	if before == 0 || before >= s.expected || patience <= 0 {
-		return s.take()
-	}
-	if s.gatherPause > 0 {
-		s.gatherPause--
-		return s.take()
-	}
-	s.mu.Lock()
-	s.want = s.expected
-	s.mu.Unlock()
-	s.patience.Reset(patience)
-	select {
-	case <-s.full:
-	case <-s.patience.C:
-	case <-ctx.Done():
-	}
-	s.patience.Stop()
-	q := s.take()
-	if (len(q)-before)*4 < s.expected-before {
-		s.gatherPause = gatherRetry
-	}
-	return q
-}
-
-// note remembers what the next gather needs to know of a batch that has just
-// been answered.
-func (s *sequencer) note(b *batch, started time.Duration) {
-	s.answered = s.node.cfg.Time.Monotonic()
-	s.lastTook = s.answered - started
-	s.expected = s.waiting() + len(b.requests)
-}
-
 // idle returns how long there is nothing to do but wait for requests.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour

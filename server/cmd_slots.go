@@ -186,12 +186,16 @@ type shard struct {
 // shard finds the owner of the slots: who leads. While nobody does, or whoever
 // does cannot be reached, this node owns them itself. So clients that look for
 // a better node come here and find that their commands wait for the next
-// leader, instead of failing at a dead one.
+// leader, instead of failing at a dead one. A node that
+// sees too few others for an election may be the one that is cut off: it names
+// who led last.
 func (s *session) shard() shard {
 	t := s.srv.backend.Topology()
 	sh := shard{Topology: t, owner: t.Self}
 	if t.Leader != "" && s.clusterEndpoint(t.Node(t.Leader)).known() && s.srv.backend.Ready() {
 		sh.owner = t.Leader
+	} else if t.Up() < t.Quorum() && s.clusterEndpoint(t.Node(t.Last)).known() {
+		sh.owner = t.Last
 	}
 	for _, n := range t.Nodes {
 		if !s.clusterEndpoint(&n).known() {
@@ -224,7 +228,7 @@ func doClusterSlots(s *session, _ [][]byte) store.Reply {
 	r := store.List(store.Int(0), store.Int(slots-1))
 	for i := range sh.nodes {
 		n := &sh.nodes[i]
-		if !n.Up {
+		if !n.Up && n.ID != sh.owner {
 			continue
 		}
 		at := s.endpointOf(n.Cluster)

@@ -278,7 +278,12 @@ func TestClusterWithoutLeader(t *testing.T) {
 	if text := c.ask("CLUSTER", "INFO").Text; !strings.Contains(text, "cluster_state:ok\r\n") {
 		t.Errorf("CLUSTER INFO: %s", text)
 	}
-	ts.fake.become(down(fakeTopology(""), "n2", "n3"))
+	cutOff := down(fakeTopology(""), "n2", "n3")
+	cutOff.Last = "n2"
+	ts.fake.become(cutOff)
+	if got := owner(); got != "7002" {
+		t.Errorf("a node that is cut off says that the slots are at %s", got)
+	}
 	if text := c.ask("CLUSTER", "INFO").Text; !strings.Contains(text, "cluster_state:fail\r\n") {
 		t.Errorf("CLUSTER INFO: %s", text)
 	}

@@ -12,6 +12,11 @@
 // all connections have sent at once, and writes the replies. Commands that may
 // wait are run by a goroutine as elsewhere.
 //
+// A server has one keyspace and up to three faces (face.go), each at a listener of
+// its own: plain Redis, and a node of a Redis Cluster, are one Server; a Sentinel
+// (sentinel.go) is a Server beside it with a command table, clients and channels
+// of its own. What they tell of the other nodes comes from Backend.Topology.
+//
 // Invariants:
 //   - Replies leave in the order of the commands, and a frame is never torn:
 //     everything that is sent goes through the session's outbox.
