@@ -10,6 +10,9 @@ type Call struct {
 	RESP int // protocol version of the client; scripts shape replies by it
 
 	Txn *Transaction // WATCH or EXEC instead of Cmd's handler
+	// Origin names the client to the write set, if it does not want to hear of
+	// its own changes; else 0.
+	Origin uint64
 }
 
 // Role of a node, in the words of Raft.

@@ -71,7 +71,8 @@ type Config struct {
 
 	Table   *store.Table
 	Scripts ScriptStopper
-	// Sink receives published messages on every node, in log order.
+	// Sink receives published messages on every node, in log order. One that is
+	// a store.KeySink, too, is shown the write sets.
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int

@@ -117,6 +117,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
+		txn.SetOrigin(c.Origin)
 		switch {
 		case c.Txn != nil:
 			r.replies = append(r.replies, s.runTransaction(txn, c.Txn, behind, &refused))

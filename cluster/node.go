@@ -87,6 +87,9 @@ func newNode(cfg Config) *Node {
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
+	if keys, ok := cfg.Sink.(store.KeySink); ok {
+		n.fsm.Show(keys)
+	}
 	n.keeper = newKeeper(n)
 	n.work.Add(1)
 	go n.keeper.run()
@@ -221,6 +224,13 @@ func (n *Node) StateHash() (index uint64, hash string, err error) {
 	snap := n.fsm.Snapshot()
 	hash, err = snap.Hash()
 	return snap.Index(), hash, err
+}
+
+// Config returns a parameter of the cluster as this node knows it; false if it
+// has never been set.
+func (n *Node) Config(name string) (value string, ok bool) {
+	n.fsm.View(func(st *store.Store, _ uint64) { value, ok = st.Config(name) })
+	return value, ok
 }
 
 // term is Raft's present term as this node knows it.

@@ -50,6 +50,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
 	before := txn.Writes().Len()
+	txn.SetOrigin(c.Origin)
 	reply = c.Cmd.Run(&ctx)
 	if ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
 		// If the leader or the link is lost now, only the log can tell.

@@ -44,6 +44,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) stor
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
+		txn.SetOrigin(c.Origin)
 		// A command that would wait has replied what it does here (wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx))
 		ctx.Wait = nil

@@ -40,8 +40,8 @@ import (
 //	kind 20 position  no body; the result is the index up to which the asked
 //	                  node knows the log to be committed, and so has it
 //
-//	call:         db | resp | argc | argc times str
-//	transaction:  db | resp | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
+//	call:         db | resp | origin | argc | argc times str
+//	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
 //	              version) | n, n times call
 //
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
@@ -51,7 +51,7 @@ const (
 	protoForward = 'F'
 
 	wireMagic   = "LKST"
-	wireVersion = 2
+	wireVersion = 3
 
 	frameSubmit   = 1
 	frameResult   = 2
@@ -180,6 +180,7 @@ func appendCalls(buf []byte, calls []Call) []byte {
 		c := &calls[i]
 		buf = binary.AppendUvarint(buf, uint64(c.DB))
 		buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		buf = binary.AppendUvarint(buf, c.Origin)
 		if c.Txn != nil {
 			buf = c.Txn.append(append(buf, 0))
 			continue
@@ -258,7 +259,7 @@ func readCalls(body []byte, table *store.Table) ([]Call, error) {
 }
 
 func readCall(r *fieldReader, table *store.Table) (Call, error) {
-	c := Call{DB: r.int(), RESP: r.int()}
+	c := Call{DB: r.int(), RESP: r.int(), Origin: r.uint64()}
 	argc := r.count()
 	if r.bad || c.DB >= store.Databases {
 		return Call{}, errFrame

@@ -20,6 +20,7 @@ type Outcome struct {
 // View from another.
 type FSM struct {
 	sink store.Sink
+	keys store.KeySink // nil: nobody wants to see what is applied
 
 	mu    sync.Mutex
 	store *store.Store
@@ -36,6 +37,10 @@ type FSM struct {
 // New returns a state machine with an empty keyspace. Published messages go to
 // sink, in log order.
 func New(sink store.Sink) *FSM { return &FSM{sink: sink, store: store.New()} }
+
+// Show has every write set shown to keys when it has taken effect. It is called
+// before the first one is applied.
+func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
 // Replay tells that the entries up to a log index are from before the start of
 // this process. Their messages are not published: nobody here can have been
@@ -82,6 +87,9 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	}
 	if err := f.store.Apply(e.Writes, f.seq+1, sink); err != nil {
 		return out, err
+	}
+	if f.keys != nil {
+		f.keys.Applied(e.Writes)
 	}
 	f.seq++
 	// The lease clock never runs back, whatever a proposer stamps.

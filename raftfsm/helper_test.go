@@ -75,6 +75,9 @@ func restored(t testing.TB, snapshot []byte) *FSM {
 func randomWrite(r *rand.Rand, lease int64) func(*store.Txn) {
 	return func(t *store.Txn) {
 		t.ExpireDue(10)
+		if r.IntN(10) == 0 {
+			t.SetConfig(fmt.Sprint("p", r.IntN(3)), fmt.Sprint(r.IntN(5)))
+		}
 		for range 1 + r.IntN(5) {
 			randomOp(r, t, lease)
 		}

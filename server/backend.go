@@ -24,6 +24,9 @@ type Backend interface {
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
 	// Abandon ends one whose client has gone.
 	Abandon(b *cluster.Blocked)
+	// Config returns a parameter of the cluster as this node knows it; false if
+	// it has never been set.
+	Config(name string) (string, bool)
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
 	// KillFunction ends the running function, as FUNCTION KILL.

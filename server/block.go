@@ -23,6 +23,10 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 		Call: cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()},
 		Done: done,
 	}
+	if s.tracking.Load() != nil {
+		s.track(&b.Call)
+		s.used(cmd)
+	}
 	s.srv.stats.blocked.Add(1)
 	s.blocked.Store(b)
 	s.srv.backend.Block(b)

@@ -66,11 +66,12 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 func (s *session) describe(now time.Time) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()
+	how := s.tracking.Load()
 	flags := ""
 	for _, f := range []struct {
 		set  bool
 		flag string
-	}{{s.monitoring.Load(), "O"}, {s.subscriber(), "P"}, {multi >= 0, "x"}, {s.waits(), "b"}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
+	}{{s.monitoring.Load(), "O"}, {s.subscriber(), "P"}, {multi >= 0, "x"}, {s.waits(), "b"}, {how != nil, how.letters()}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
 		if f.set {
 			flags += f.flag
 		}
@@ -84,11 +85,11 @@ func (s *session) describe(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
-		" qbuf=0 qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=-1 resp=%d"+
+		" qbuf=0 qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+
 		" lib-name=%s lib-ver=%s\n",
 		s.id, s.addr, s.laddr, s.id+7, s.name, seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
 		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard], multi,
-		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, defaultUser, s.protocol(),
+		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, defaultUser, how.redirection(), s.protocol(),
 		s.libName, s.libVer)
 }
 

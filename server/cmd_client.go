@@ -26,6 +26,7 @@ func clientRows() []row {
 			Summary: "Commands about connections.",
 		},
 		sub: []row{
+			sub("caching", 3, plain, "6.0.0", "<YES | NO>", "Says whether the next command is tracked.", doClientCaching),
 			sub("getname", 2, plain, "2.6.9", "", "Returns the name of this connection.", doClientGetName),
 			sub("getredir", 2, plain, "6.0.0", "", "Returns the id of the client that tracking messages go to.", doClientGetRedir),
 			helpRow("client", "5.0.0", store.Connection),
@@ -41,6 +42,9 @@ func clientRows() []row {
 			sub("reply", 3, plain, "3.2.0", "<ON | OFF | SKIP>", "Turns replies to this connection off and on.", doClientReply),
 			sub("setinfo", 4, plain, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Says which client library this connection uses.", doClientSetInfo),
 			sub("setname", 3, plain, "2.6.9", "connection-name", "Names this connection.", doClientSetName),
+			sub("tracking", -3, plain, "6.0.0",
+				"<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]",
+				"Tells this connection, or another, when keys change that it has read.", doClientTracking),
 			sub("trackinginfo", 2, plain, "6.2.0", "", "Describes client side caching on this connection.", doClientTrackingInfo),
 			sub("unblock", -3, admin, "5.0.0", "client-id [TIMEOUT | ERROR]", "Wakes a client that is blocked by a command.", doClientUnblock),
 			sub("unpause", 2, admin, "6.2.0", "", "Ends CLIENT PAUSE.", doClientUnpause),
@@ -148,18 +152,6 @@ func doClientReply(s *session, args [][]byte) store.Reply {
 		return store.Err(store.ErrSyntax)
 	}
 	return store.Reply{Kind: store.None}
-}
-
-// There is no tracking here; these say so in the form that clients expect.
-
-func doClientGetRedir(*session, [][]byte) store.Reply { return store.Int(-1) }
-
-func doClientTrackingInfo(*session, [][]byte) store.Reply {
-	return store.MapOf(
-		store.Str("flags"), store.Reply{Kind: store.Set, Elems: []store.Reply{store.Str("off")}},
-		store.Str("redirect"), store.Int(-1),
-		store.Str("prefixes"), store.List(),
-	)
 }
 
 // clientFilter selects connections for CLIENT KILL and CLIENT LIST.

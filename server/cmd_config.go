@@ -13,6 +13,7 @@ func configRows() []row {
 			{Command: store.Command{
 				Name: "get", Arity: -3, Flags: admin, Since: "2.0.0", Usage: "parameter [parameter ...]",
 				Summary: "Returns the parameters that match the patterns.",
+				Run:     runConfigGet,
 			}, do: doConfigGet},
 			helpRow("config", "5.0.0", 0),
 			{Command: store.Command{
@@ -25,7 +26,8 @@ func configRows() []row {
 			}, do: doConfigRewrite},
 			{Command: store.Command{
 				Name: "set", Arity: -4, Flags: admin, Since: "2.0.0", Usage: "parameter value [parameter value ...]",
-				Summary: "Changes parameters of this node, all or none.",
+				Summary: "Changes parameters of this node, and those that the cluster shares, all or none.",
+				Run:     runConfigSet,
 				Tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			}, do: doConfigSet},
 		},
@@ -33,16 +35,21 @@ func configRows() []row {
 }
 
 func doConfigGet(s *session, args [][]byte) store.Reply {
-	return store.MapOf(s.srv.params.get(args[2:])...)
+	return store.MapOf(s.srv.params.get(args[2:], s.sharedParam)...)
 }
 
 func doConfigSet(s *session, args [][]byte) store.Reply {
 	if len(args)%2 != 0 {
 		return store.Err(store.ErrSyntax)
 	}
-	if refusal := s.srv.params.set(args[2:]); refusal != "" {
+	change, refusal := s.srv.params.check(args[2:])
+	if refusal != "" {
 		return store.Err(refusal)
 	}
+	if r := s.shareParams(change); r.IsError() {
+		return r
+	}
+	s.srv.params.commit(change)
 	return store.OK
 }
 

@@ -213,10 +213,10 @@ func TestConfigValidate(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
-	bad := Config{RunID: "x", MaxClients: 0, Timeout: -1, TCPKeepAlive: -1, BusyReplyThreshold: -1, EnableDebugCommand: "maybe", NotifyKeyspaceEvents: "Q"}
+	bad := Config{RunID: "x", MaxClients: 0, Timeout: -1, TCPKeepAlive: -1, BusyReplyThreshold: -1, EnableDebugCommand: "maybe"}
 	err := bad.Validate()
 	for _, word := range []string{"node id", "clock", "logger", "hub", "run id", "maxclients", "timeout", "tcp-keepalive", "proto-max-bulk-len",
-		"client-query-buffer-limit", "busy-reply-threshold", "enable-debug-command", "notify-keyspace-events"} {
+		"client-query-buffer-limit", "busy-reply-threshold", "enable-debug-command"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("nothing about %s in: %v", word, err)
 		}

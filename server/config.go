@@ -47,7 +47,6 @@ type Config struct {
 	ClientQueryBufferLimit int64
 	BusyReplyThreshold     int    // milliseconds
 	EnableDebugCommand     string // no, local or yes
-	NotifyKeyspaceEvents   string
 }
 
 // Default returns the configuration of a Redis without a configuration file.
@@ -95,9 +94,6 @@ func (c *Config) Validate() error {
 	bad(c.ProtoMaxBulkLen < 1<<20, "proto-max-bulk-len is %d, must be at least 1048576", c.ProtoMaxBulkLen)
 	bad(c.ClientQueryBufferLimit < 1<<20, "client-query-buffer-limit is %d, must be at least 1048576", c.ClientQueryBufferLimit)
 	bad(c.BusyReplyThreshold < 0, "busy-reply-threshold is %d, must not be negative", c.BusyReplyThreshold)
-	events, fault := canonicalEvents(c.NotifyKeyspaceEvents)
-	bad(fault != "", "notify-keyspace-events is %q: %s", c.NotifyKeyspaceEvents, fault)
-	bad(fault == "" && events != c.NotifyKeyspaceEvents, "notify-keyspace-events is %q, write it as %q", c.NotifyKeyspaceEvents, events)
 	switch c.EnableDebugCommand {
 	case "no", "local", "yes":
 	default:

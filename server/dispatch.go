@@ -53,6 +53,7 @@ func (s *session) dispatch(args [][]byte) {
 		s.submit()
 		s.srv.stats.rejected(cmd)
 		s.reply(nil, store.Err(s.abort(cmd, refusal)))
+		s.used(cmd)
 		s.finish()
 		return
 	}
@@ -76,7 +77,7 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	if do == nil {
 		s.display(cmd, args)
-		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+		s.collect(cmd, args)
 		if len(s.calls) >= maxCalls {
 			s.submit()
 		}
@@ -93,7 +94,17 @@ func (s *session) dispatch(args [][]byte) {
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
 	s.display(cmd, args)
+	s.used(cmd)
 	s.finish()
+}
+
+// collect keeps a command for the next submission.
+func (s *session) collect(cmd *store.Command, args [][]byte) {
+	s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+	if s.tracking.Load() != nil {
+		s.track(&s.calls[len(s.calls)-1])
+		s.used(cmd)
+	}
 }
 
 // submit sends the collected commands through the log and queues the replies.
@@ -132,6 +143,10 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	clear(s.calls)
 	clear(s.replies)
 	s.calls = s.calls[:0]
+	if s.holding {
+		s.holding = false
+		s.srv.hub.tracker.release(s)
+	}
 }
 
 // admit makes the checks that Redis makes before it runs a command, in its

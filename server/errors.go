@@ -147,6 +147,28 @@ func errPubSubContext(name string) store.Error {
 	return errf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", name)
 }
 
+// CLIENT TRACKING and CLIENT CACHING.
+const (
+	errOneRedirect   = store.Error("ERR A client can only redirect to a single other client")
+	errNoRedirect    = store.Error("ERR The client ID you want redirect to does not exist")
+	errPrefixNoBcast = store.Error("ERR PREFIX option requires BCAST mode to be enabled")
+	errSwitchBcast   = store.Error("ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.")
+	errOptBcast      = store.Error("ERR OPTIN and OPTOUT are not compatible with BCAST")
+	errOptBoth       = store.Error("ERR You can't specify both OPTIN mode and OPTOUT mode")
+	errSwitchOpt     = store.Error("ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.")
+	errCachingOff    = store.Error("ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
+	errCachingYes    = store.Error("ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
+	errCachingNo     = store.Error("ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
+)
+
+func errPrefixExists(prefix, other string) store.Error {
+	return errf("ERR Prefix '%s' overlaps with an existing prefix '%s'. Prefixes for a single client must not overlap.", cString([]byte(prefix), len(prefix)), cString([]byte(other), len(other)))
+}
+
+func errPrefixTwice(prefix, other string) store.Error {
+	return errf("ERR Prefix '%s' overlaps with another provided prefix '%s'. Prefixes for a single client must not overlap.", cString([]byte(prefix), len(prefix)), cString([]byte(other), len(other)))
+}
+
 func errHelloOption(opt []byte) store.Error {
 	return errf("ERR Syntax error in HELLO option '%s'", cString(opt, len(opt)))
 }

@@ -80,6 +80,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			continue
 		}
 		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
+		txn.SetOrigin(c.Origin)
 		if c.Txn != nil {
 			replies = append(replies, c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) }))
 		} else {
@@ -91,6 +92,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {
 				panic(err)
 			}
+			f.hub.Applied(txn.Writes().Bytes())
 		}
 	}
 	f.serveWaiting()
@@ -330,3 +332,9 @@ func (c *client) expectClosed() {
 
 // bulk formats a RESP bulk string.
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+func (f *fakeBackend) Config(name string) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store.Config(name)
+}

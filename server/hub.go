@@ -17,9 +17,14 @@ type Hub struct {
 	channels map[string]subscribers
 	shards   map[string]subscribers
 	patterns map[string]subscribers
+
+	tracker *tracker
 }
 
-var _ store.Sink = (*Hub)(nil)
+var (
+	_ store.Sink    = (*Hub)(nil)
+	_ store.KeySink = (*Hub)(nil)
+)
 
 // subscribers are the sessions that one name delivers to.
 type subscribers map[*session]struct{}
@@ -30,6 +35,7 @@ func NewHub() *Hub {
 		channels: map[string]subscribers{},
 		shards:   map[string]subscribers{},
 		patterns: map[string]subscribers{},
+		tracker:  newTracker(),
 	}
 }
 

@@ -82,7 +82,7 @@ func infoClients(srv *Server, f *facts) {
 		"client_recent_max_input_buffer", 0,
 		"client_recent_max_output_buffer", 0,
 		"blocked_clients", srv.stats.blocked.Load()+int64(srv.pause.count()),
-		"tracking_clients", 0,
+		"tracking_clients", srv.hub.tracker.clients.Load(),
 		"clients_in_timeout_table", 0,
 	)
 }
@@ -163,6 +163,7 @@ func infoPersistence(srv *Server, f *facts) {
 
 func infoStats(srv *Server, f *facts) {
 	st := srv.stats
+	keys, items, prefixes := srv.hub.tracker.sizes()
 	f.all(
 		"total_connections_received", st.connections.Load(),
 		"total_commands_processed", st.commands.Load(),
@@ -190,9 +191,9 @@ func infoStats(srv *Server, f *facts) {
 		"total_forks", 0,
 		"migrate_cached_sockets", 0,
 		"slave_expires_tracked_keys", 0,
-		"tracking_total_keys", 0,
-		"tracking_total_items", 0,
-		"tracking_total_prefixes", 0,
+		"tracking_total_keys", keys,
+		"tracking_total_items", items,
+		"tracking_total_prefixes", prefixes,
 		"unexpected_error_replies", 0,
 		"total_error_replies", st.errorReplies.Load(),
 		"client_output_buffer_limit_disconnections", st.outputLimit.Load(),

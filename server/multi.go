@@ -271,6 +271,7 @@ func (s *session) askExec() *cluster.Transaction {
 		q := &t.commands[i]
 		if q.do == nil {
 			txn.Calls = append(txn.Calls, cluster.Call{Cmd: q.cmd, Args: q.args, DB: db, RESP: resp})
+			s.track(&txn.Calls[len(txn.Calls)-1])
 			continue
 		}
 		switch q.cmd.FullName() {

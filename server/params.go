@@ -55,6 +55,7 @@ type paramDef struct {
 	words    []string
 	value    string // the default
 	fixed    bool   // cannot be changed while the server runs
+	shared   bool   // holds for the whole cluster: see params_shared.go
 	check    func(value string) (canonical, fault string)
 	apply    func(value string)
 }
@@ -85,17 +86,32 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 // pubsubLimit is limitOf("pubsub"), asked for every message.
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// get returns names and values for CONFIG GET. A name without wildcards is
-// printed as the client spelled it.
-func (p *params) get(patterns [][]byte) []store.Reply {
+// get returns names and values for CONFIG GET; those that the cluster shares
+// come from shared. A name without wildcards is printed as the client spelled
+// it.
+func (p *params) get(patterns [][]byte, shared func(*paramDef) string) []store.Reply {
+	list, elsewhere := p.find(patterns)
+	// Asking may take a while, so mu is not held.
+	for i, def := range elsewhere {
+		list[i] = store.Str(shared(def))
+	}
+	return list
+}
+
+// find is get without the shared values; it returns where in the list those
+// stand.
+func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]*paramDef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := map[string]bool{}
-	list := []store.Reply{}
+	list, elsewhere = []store.Reply{}, map[int]*paramDef{}
 	add := func(name, shown string) {
 		if def := p.defs[name]; def != nil && !seen[name] {
 			seen[name] = true
 			list = append(list, store.Str(shown), store.Str(p.values[def]))
+			if def.shared {
+				elsewhere[len(list)-1] = def
+			}
 		}
 	}
 	for _, arg := range patterns {
@@ -110,11 +126,18 @@ func (p *params) get(patterns [][]byte) []store.Reply {
 			}
 		}
 	}
-	return list
+	return list, elsewhere
 }
 
-// set changes parameters, all or none (CONFIG SET).
-func (p *params) set(pairs [][]byte) store.Error {
+// change is what a CONFIG SET does when nothing is wrong with it.
+type change struct {
+	defs   []*paramDef
+	values []string // in the form in which they are kept
+	given  []string // as the client wrote them
+}
+
+// check reads the arguments of CONFIG SET.
+func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defs := make([]*paramDef, 0, len(pairs)/2)
@@ -123,29 +146,40 @@ func (p *params) set(pairs [][]byte) store.Error {
 		def := p.defs[name]
 		switch {
 		case def == nil:
-			return errUnknownParam(pairs[i])
+			return c, errUnknownParam(pairs[i])
 		case def.fixed:
-			return errParam(def.name, "can't set immutable config")
+			return c, errParam(def.name, "can't set immutable config")
 		case slices.Contains(defs, def):
-			return errParam(def.name, "duplicate parameter")
+			return c, errParam(def.name, "duplicate parameter")
 		}
 		defs = append(defs, def)
 	}
-	values := make([]string, len(defs))
+	c.defs = defs
 	for i, def := range defs {
-		value, fault := def.parse(string(pairs[2*i+1]), p.values[def])
+		given := string(pairs[2*i+1])
+		value, fault := def.parse(given, p.values[def])
 		if fault != "" {
-			return errParam(def.name, fault)
+			return c, errParam(def.name, fault)
 		}
-		values[i] = value
+		c.values, c.given = append(c.values, value), append(c.given, given)
 	}
-	for i, def := range defs {
-		p.values[def] = values[i]
+	return c, ""
+}
+
+// commit makes a change that has been checked; what the cluster shares is not
+// its business.
+func (p *params) commit(c change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, def := range c.defs {
+		if def.shared {
+			continue
+		}
+		p.values[def] = c.values[i]
 		if def.apply != nil {
-			def.apply(values[i])
+			def.apply(c.values[i])
 		}
 	}
-	return ""
 }
 
 // value returns a parameter as text.

@@ -30,7 +30,9 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "client-output-buffer-limit", value: defaultLimits, apply: p.applyLimits},
 		{name: "busy-reply-threshold", alias: "lua-time-limit", kind: intParam, max: math.MaxInt64, value: strconv.Itoa(cfg.BusyReplyThreshold),
 			apply: func(v string) { backend.SetBusyThreshold(milliseconds(number(v))) }},
-		{name: "notify-keyspace-events", value: cfg.NotifyKeyspaceEvents, check: canonicalEvents},
+		{name: store.ParamEvents, shared: true, check: checkEvents},
+		{name: "tracking-table-max-keys", kind: intParam, max: math.MaxInt64, value: "1000000",
+			apply: func(v string) { cfg.Hub.tracker.maxKeys.Store(number(v)) }},
 		{name: "enable-debug-command", fixed: true, value: cfg.EnableDebugCommand},
 	}
 	list := append(acting, p.watching()...)
@@ -120,7 +122,6 @@ func accepted(cfg *Config) []*paramDef {
 		flag("replica-serve-stale-data", "slave-serve-stale-data", "yes"),
 		{name: "save", value: "", check: checkSave},
 		flag("stop-writes-on-bgsave-error", "", "yes"),
-		num("tracking-table-max-keys", "", "1000000", 0, math.MaxInt64),
 	}
 }
 
@@ -136,40 +137,13 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// eventClasses are the classes of keyspace events that 'A' stands for, in the
-// order in which Redis prints them; K and E choose the channels, and m and n
-// are never part of A.
-const eventClasses = "g$lshzxetd"
-
-// canonicalEvents brings notify-keyspace-events into Redis's order.
-func canonicalEvents(value string) (canonical, fault string) {
-	has := func(c byte) bool {
-		return strings.IndexByte(value, c) >= 0 || strings.Contains(value, "A") && strings.IndexByte(eventClasses, c) >= 0
+// checkEvents brings notify-keyspace-events into Redis's form.
+func checkEvents(value string) (canonical, fault string) {
+	canonical, ok := store.CanonicalEvents(value)
+	if !ok {
+		return "", "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
 	}
-	for i := range len(value) {
-		if !strings.Contains("Ag$lshzxeKEtmdn", value[i:i+1]) {
-			return "", "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."
-		}
-	}
-	var classes []byte
-	for i := range len(eventClasses) {
-		if has(eventClasses[i]) {
-			classes = append(classes, eventClasses[i])
-		}
-	}
-	all := len(classes) == len(eventClasses)
-	if all {
-		classes = []byte{'A'}
-	} else if has('n') {
-		// Redis prints n only beside single classes.
-		classes = append(classes, 'n')
-	}
-	for _, c := range []byte("KEm") {
-		if has(c) {
-			classes = append(classes, c)
-		}
-	}
-	return string(classes), ""
+	return canonical, ""
 }
 
 // checkSave takes pairs of seconds and changes, as redis.conf does.

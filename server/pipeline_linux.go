@@ -124,7 +124,7 @@ func (l *loop) step(c *loopConn) {
 			if refusal == "" && do == nil && s.multi == nil && !l.srv.blocks(cmd) && !s.paused(cmd, args) {
 				s.command.Store(cmd)
 				s.display(cmd, args)
-				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+				s.collect(cmd, args)
 				if len(s.calls) >= maxCalls {
 					c.next++
 					l.submit(c)

@@ -94,7 +94,7 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	for cmd := range handlers {
 		switch cmd.FullName() {
 		case "multi", "exec", "discard", "watch", "unwatch", // EXEC: see transaction.waits
-			"ping", "echo", "select", "time", "hello", "auth", "quit", "reset",
+			"ping", "echo", "select", "time", "hello", "auth", "quit", "reset", "client|tracking", "client|caching",
 			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
 			found[cmd] = true
 		}

@@ -157,6 +157,7 @@ func (srv *Server) register(s *session) store.Error {
 }
 
 func (srv *Server) unregister(s *session) {
+	srv.hub.tracker.disable(s)
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s.id)
@@ -175,6 +176,13 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	s.dropSubscriptions()
 	srv.monitors.remove(s)
 	srv.unregister(s)
+}
+
+// session returns the session of an id, nil if there is none.
+func (srv *Server) session(id int64) *session {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	return srv.sessions[id]
 }
 
 // each returns the sessions, by id.

@@ -31,6 +31,8 @@ type session struct {
 	replica bool // READONLY on the Cluster listener
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
+	caching bool // CLIENT CACHING has been called for the next command
+	holding bool // waiting is set
 
 	multi     *transaction // since MULTI
 	executing *transaction // of an EXEC that is not answered yet
@@ -52,6 +54,9 @@ type session struct {
 	parked  atomic.Bool // held back by CLIENT PAUSE
 
 	monitoring atomic.Bool
+	tracking   atomic.Pointer[tracking] // nil: off
+	waiting    bool                     // for replies; guarded by tracker.mu
+	held       [][]string               // messages till then; guarded by tracker.mu
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
@@ -220,6 +225,8 @@ func (s *session) reset() {
 	s.discard()
 	s.dropSubscriptions()
 	s.srv.monitors.remove(s)
+	s.srv.hub.tracker.disable(s)
+	s.caching = false
 	s.db.Store(0)
 	s.resp.Store(2)
 	s.replica = false

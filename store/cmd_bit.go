@@ -88,6 +88,9 @@ func cmdSetBit(c *Ctx) Reply {
 		s.b[offset>>3] ^= 0x80 >> (offset & 7)
 	}
 	c.writeString(s)
+	if int64(old) != bit || s.grown() {
+		c.eventOn(eventString, "setbit")
+	}
 	return Int(int64(old))
 }
 
@@ -96,6 +99,8 @@ type bitString struct {
 	old string
 	b   []byte
 }
+
+func (s *bitString) grown() bool { return len(s.b) > len(s.old) }
 
 // growString returns a copy of the string at Args[1], long enough to have the
 // bit at offset.
@@ -125,7 +130,7 @@ func (c *Ctx) writeString(s *bitString) {
 	for from < len(s.old) && s.b[from] == s.old[from] {
 		from++
 	}
-	if len(s.b) > len(s.old) {
+	if s.grown() {
 		for from >= len(s.old) && from < to-1 && s.b[from] == 0 {
 			from++ // a gap is filled with zeros
 		}
@@ -334,7 +339,8 @@ func cmdBitOp(c *Ctx) Reply {
 		longest = max(longest, len(s))
 	}
 	if longest == 0 {
-		c.discard(c.Args[2])
+		existed := c.discard(c.Args[2])
+		c.stored(eventString, "set", c.Args[2], existed, true)
 		return Zero
 	}
 	result := make([]byte, longest)
@@ -353,7 +359,7 @@ func cmdBitOp(c *Ctx) Reply {
 			result[i] = ^result[i]
 		}
 	}
-	c.discard(c.Args[2])
-	c.SetString(c.DB, c.Args[2], bytesToString(result), 0)
+	c.overwrite(c.Args[2], func() { c.SetString(c.DB, c.Args[2], bytesToString(result), 0) })
+	c.event(eventString, "set", c.Args[2])
 	return Int(int64(longest))
 }

@@ -139,11 +139,18 @@ func (c *Ctx) bitField(readonly bool) Reply {
 		}
 	}
 	elems := make([]Reply, len(ops))
+	changes := false
 	for i := range ops {
+		old := ops[i].load(bytesToString(s.b))
 		elems[i] = ops[i].run(s)
+		wrote := ops[i].kind != 'g' && elems[i].Kind != Null
+		changes = changes || wrote && (s.grown() || ops[i].load(bytesToString(s.b)) != old)
 	}
 	if highest >= 0 {
 		c.writeString(s)
+	}
+	if changes {
+		c.eventOn(eventString, "setbit")
 	}
 	return List(elems...)
 }

@@ -75,6 +75,7 @@ func (c *Ctx) addInt(by int64) Reply {
 		return Err(ErrOverflow)
 	}
 	c.SetString(c.DB, c.Args[1], strconv.FormatInt(n, 10), deadline)
+	c.eventOn(eventString, "incrby")
 	return Int(n)
 }
 
@@ -107,5 +108,6 @@ func cmdIncrByFloat(c *Ctx) Reply {
 	}
 	text := formatLongDouble(sum)
 	c.SetString(c.DB, c.Args[1], text, deadline)
+	c.eventOn(eventString, "incrbyfloat")
 	return Str(text)
 }

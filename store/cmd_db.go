@@ -68,6 +68,8 @@ func cmdMove(c *Ctx) Reply {
 		return Zero
 	}
 	c.Move(c.DB, key, to, key)
+	c.event(eventGeneric, "move_from", key)
+	c.notify(eventGeneric, "move_to", to, bytesToString(key))
 	return One
 }
 

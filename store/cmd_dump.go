@@ -92,18 +92,20 @@ func cmdRestore(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrDumpFormat)
 	}
-	c.discard(key)
+	existed := c.discard(key)
 	deadline := int64(0)
 	switch {
 	case ttl == 0:
 	case !o.absTTL:
 		deadline = c.DeadlineIn(ttl)
 	case c.passed(ttl):
+		c.stored(eventGeneric, "restore", key, existed, true)
 		return OK
 	default:
 		deadline = c.DeadlineAt(ttl)
 	}
 	c.create(key, &value, deadline)
+	c.event(eventGeneric, "restore", key)
 	return OK
 }
 

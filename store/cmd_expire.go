@@ -126,8 +126,10 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 	}
 	if c.passed(when) {
 		c.Delete(c.DB, c.Args[1])
+		c.eventOn(eventGeneric, "del")
 	} else {
 		c.SetDeadline(c.DB, c.Args[1], c.DeadlineAt(when))
+		c.eventOn(eventGeneric, "expire")
 	}
 	return One
 }
@@ -193,5 +195,6 @@ func cmdPersist(c *Ctx) Reply {
 		return Zero
 	}
 	c.SetDeadline(c.DB, c.Args[1], 0)
+	c.eventOn(eventGeneric, "persist")
 	return One
 }

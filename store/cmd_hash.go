@@ -101,9 +101,10 @@ func cmdHSet(c *Ctx) Reply {
 		}
 		c.HashSet(c.DB, c.Args[1], field, c.Arg(i+1))
 		if i == 2 && len(c.Args) > 4 {
-			e = c.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
 		}
 	}
+	c.eventOn(eventHash, "hset")
 	return Int(added)
 }
 
@@ -126,6 +127,7 @@ func cmdHSetNX(c *Ctx) Reply {
 		}
 	}
 	c.HashSet(c.DB, c.Args[1], field, c.Arg(3))
+	c.eventOn(eventHash, "hset")
 	return One
 }
 
@@ -242,9 +244,13 @@ func cmdHDel(c *Ctx) Reply {
 		if _, exists := e.Fields().Get(name); exists {
 			c.HashDelete(c.DB, c.Args[1], name)
 			if n++; n == 1 {
-				e = c.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last field
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last field
 			}
 		}
+	}
+	if n > 0 {
+		c.eventOn(eventHash, "hdel")
+		c.eventIfGone(c.Args[1])
 	}
 	return Int(n)
 }

@@ -39,6 +39,7 @@ func cmdHIncrBy(c *Ctx) Reply {
 		return Err(ErrOverflow)
 	}
 	c.HashSet(c.DB, c.Args[1], bytesToString(c.Args[2]), strconv.FormatInt(n, 10))
+	c.eventOn(eventHash, "hincrby")
 	return Int(n)
 }
 
@@ -70,5 +71,6 @@ func cmdHIncrByFloat(c *Ctx) Reply {
 	}
 	text := formatLongDouble(sum)
 	c.HashSet(c.DB, c.Args[1], bytesToString(c.Args[2]), text)
+	c.eventOn(eventHash, "hincrbyfloat")
 	return Str(text)
 }

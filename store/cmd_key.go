@@ -63,6 +63,7 @@ func cmdDel(c *Ctx) Reply {
 	for _, key := range c.Args[1:] {
 		if c.LookupWrite(c.DB, key) != nil {
 			c.Delete(c.DB, key)
+			c.event(eventGeneric, "del", key)
 			n++
 		}
 	}
@@ -101,13 +102,15 @@ func cmdRenameNX(c *Ctx) Reply { return c.rename(true) }
 // rename replies 1 if it renamed. A key renamed to itself stays as it is.
 func (c *Ctx) rename(onlyNew bool) Reply {
 	key, name := c.Args[1], c.Args[2]
-	if c.Lookup(c.DB, key) == nil {
+	if c.LookupWrite(c.DB, key) == nil {
 		return Err(ErrNoSuchKey)
 	}
 	if bytes.Equal(key, name) || c.LookupWrite(c.DB, name) != nil && onlyNew {
 		return Zero
 	}
 	c.Move(c.DB, key, c.DB, name)
+	c.event(eventGeneric, "rename_from", key)
+	c.event(eventGeneric, "rename_to", name)
 	return One
 }
 
@@ -139,5 +142,6 @@ func cmdCopy(c *Ctx) Reply {
 		return Zero
 	}
 	c.Copy(c.DB, key, to, name)
+	c.notify(eventGeneric, "copy_to", to, bytesToString(name))
 	return One
 }

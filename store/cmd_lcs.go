@@ -48,14 +48,17 @@ func parseLCSOptions(args [][]byte) (o lcsOptions, fault *Reply) {
 var lcsLenAndIdx = Err(ErrLCSLenAndIdx)
 
 func cmdLCS(c *Ctx) Reply {
+	// Both are looked up before either is judged: events tell.
 	var text [2]string
+	isText := true
 	for i := range text {
 		if e := c.Lookup(c.DB, c.Args[1+i]); e != nil {
-			if e.typ != TypeString {
-				return Err(ErrLCSType)
-			}
+			isText = isText && e.typ == TypeString
 			text[i] = e.str
 		}
+	}
+	if !isText {
+		return Err(ErrLCSType)
 	}
 	o, fault := parseLCSOptions(c.Args[3:])
 	if fault != nil {

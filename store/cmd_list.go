@@ -58,13 +58,13 @@ var listCommands = []Command{
 	},
 }
 
-func cmdLPush(c *Ctx) Reply  { return c.push(c.PushHead, true) }
-func cmdLPushX(c *Ctx) Reply { return c.push(c.PushHead, false) }
-func cmdRPush(c *Ctx) Reply  { return c.push(c.PushTail, true) }
-func cmdRPushX(c *Ctx) Reply { return c.push(c.PushTail, false) }
+func cmdLPush(c *Ctx) Reply  { return c.push(c.PushHead, "lpush", true) }
+func cmdLPushX(c *Ctx) Reply { return c.push(c.PushHead, "lpush", false) }
+func cmdRPush(c *Ctx) Reply  { return c.push(c.PushTail, "rpush", true) }
+func cmdRPushX(c *Ctx) Reply { return c.push(c.PushTail, "rpush", false) }
 
 // push adds all values at one end; create says whether a missing list is made.
-func (c *Ctx) push(add func(db int, key []byte, value string), create bool) Reply {
+func (c *Ctx) push(add func(db int, key []byte, value string), event string, create bool) Reply {
 	e, ok := c.write(TypeList)
 	switch {
 	case !ok:
@@ -79,6 +79,7 @@ func (c *Ctx) push(add func(db int, key []byte, value string), create bool) Repl
 	for i := 2; i < len(c.Args); i++ {
 		add(c.DB, c.Args[1], c.Arg(i))
 	}
+	c.eventOn(eventList, event)
 	return Int(int64(n))
 }
 
@@ -142,6 +143,7 @@ func cmdLSet(c *Ctx) Reply {
 		return Err(ErrIndexRange)
 	}
 	c.ListSet(c.DB, c.Args[1], i, c.Arg(3))
+	c.eventOn(eventList, "lset")
 	return OK
 }
 
@@ -221,5 +223,7 @@ func cmdLTrim(c *Ctx) Reply {
 	}
 	c.ListRemove(c.DB, c.Args[1], to, n-to)
 	c.ListRemove(c.DB, c.Args[1], 0, from)
+	c.eventOn(eventList, "ltrim")
+	c.eventIfGone(c.Args[1])
 	return OK
 }

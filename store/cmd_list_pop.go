@@ -89,7 +89,18 @@ func (c *Ctx) take(key []byte, l *Deque, head bool, count int64) []Reply {
 		l.eachBack(length-1, visit)
 	}
 	c.ListRemove(c.DB, key, from, n)
+	if n > 0 {
+		c.event(eventList, popEvent(head), key)
+		c.eventIfGone(key)
+	}
 	return elems
+}
+
+func popEvent(head bool) string {
+	if head {
+		return "lpop"
+	}
+	return "rpop"
 }
 
 // mpop are the arguments of the commands that pop from one of several keys.
@@ -198,9 +209,9 @@ func (c *Ctx) moveElement(fromHead, toHead bool) (r Reply, found bool) {
 		i = l.Len() - 1
 	}
 	value := l.At(i)
-	add := c.PushTail
+	add, event := c.PushTail, "rpush"
 	if toHead {
-		add = c.PushHead
+		add, event = c.PushHead, "lpush"
 		if bytes.Equal(source, target) {
 			i++
 		}
@@ -208,6 +219,9 @@ func (c *Ctx) moveElement(fromHead, toHead bool) (r Reply, found bool) {
 	// The push comes first, so that a list that gives itself its only element
 	// is not deleted in between.
 	add(c.DB, target, value)
+	c.event(eventList, event, target)
 	c.ListRemove(c.DB, source, i, 1)
+	c.event(eventList, popEvent(fromHead), source)
+	c.eventIfGone(source)
 	return Str(value), true
 }

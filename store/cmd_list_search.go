@@ -49,6 +49,7 @@ func cmdLInsert(c *Ctx) Reply {
 	}
 	n := l.Len() + 1
 	c.ListInsert(c.DB, c.Args[1], at, c.Arg(4))
+	c.eventOn(eventList, "linsert")
 	return Int(int64(n))
 }
 
@@ -79,6 +80,10 @@ func cmdLRem(c *Ctx) Reply {
 			i -= n // those in front are gone
 		}
 		c.ListRemove(c.DB, c.Args[1], i, 1)
+	}
+	if len(found) > 0 {
+		c.eventOn(eventList, "lrem")
+		c.eventIfGone(c.Args[1])
 	}
 	return Int(int64(len(found)))
 }

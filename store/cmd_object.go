@@ -44,7 +44,7 @@ var objectCommands = []Command{
 }
 
 func cmdObjectEncoding(c *Ctx) Reply {
-	e := c.Lookup(c.DB, c.Args[2])
+	e := c.Txn.Lookup(c.DB, c.Args[2])
 	if e == nil {
 		return Nil
 	}
@@ -87,7 +87,7 @@ func formName(compact bool, small, large string) string {
 }
 
 func cmdObjectFreq(c *Ctx) Reply {
-	if c.Lookup(c.DB, c.Args[2]) == nil {
+	if c.Txn.Lookup(c.DB, c.Args[2]) == nil {
 		return Nil
 	}
 	return Err(ErrLFUOff)
@@ -96,7 +96,7 @@ func cmdObjectFreq(c *Ctx) Reply {
 // cmdObjectIdletime answers as if the key were in constant use: access times
 // are not kept, nothing is evicted by them.
 func cmdObjectIdletime(c *Ctx) Reply {
-	if c.Lookup(c.DB, c.Args[2]) == nil {
+	if c.Txn.Lookup(c.DB, c.Args[2]) == nil {
 		return Nil
 	}
 	return Zero
@@ -107,7 +107,7 @@ func cmdObjectIdletime(c *Ctx) Reply {
 const sharedIntegers = 10000
 
 func cmdObjectRefcount(c *Ctx) Reply {
-	e := c.Lookup(c.DB, c.Args[2])
+	e := c.Txn.Lookup(c.DB, c.Args[2])
 	if e == nil {
 		return Nil
 	}

@@ -58,9 +58,12 @@ func cmdSAdd(c *Ctx) Reply {
 		if e == nil || !e.Members().Has(name) {
 			c.SetAdd(c.DB, c.Args[1], name)
 			if n++; n == 1 && i+3 < len(c.Args) {
-				e = c.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
 			}
 		}
+	}
+	if n > 0 {
+		c.eventOn(eventSet, "sadd")
 	}
 	return Int(n)
 }
@@ -79,8 +82,12 @@ func cmdSRem(c *Ctx) Reply {
 		if e.Members().Has(name) {
 			c.SetRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last member
 		}
+	}
+	if n > 0 {
+		c.eventOn(eventSet, "srem")
+		c.eventIfGone(c.Args[1])
 	}
 	return Int(n)
 }
@@ -144,8 +151,11 @@ func cmdSMove(c *Ctx) Reply {
 		return One
 	}
 	c.SetRemove(c.DB, c.Args[1], name)
+	c.eventOn(eventSet, "srem")
+	c.eventIfGone(c.Args[1])
 	if target == nil || !target.Members().Has(name) {
 		c.SetAdd(c.DB, c.Args[2], name)
+		c.event(eventSet, "sadd", c.Args[2])
 	}
 	return One
 }

@@ -162,7 +162,7 @@ func cmdSInterStore(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	return c.storeSet(intersect(sets, math.MaxInt))
+	return c.storeSet("sinterstore", intersect(sets, math.MaxInt))
 }
 
 func cmdSUnion(c *Ctx) Reply { return c.combine(unite) }
@@ -176,10 +176,10 @@ func (c *Ctx) combine(fn func([]*MemberSet) *MemberSet) Reply {
 	return setReply(fn(sets))
 }
 
-func cmdSUnionStore(c *Ctx) Reply { return c.combineStore(unite) }
-func cmdSDiffStore(c *Ctx) Reply  { return c.combineStore(subtract) }
+func cmdSUnionStore(c *Ctx) Reply { return c.combineStore("sunionstore", unite) }
+func cmdSDiffStore(c *Ctx) Reply  { return c.combineStore("sdiffstore", subtract) }
 
-func (c *Ctx) combineStore(fn func([]*MemberSet) *MemberSet) Reply {
+func (c *Ctx) combineStore(event string, fn func([]*MemberSet) *MemberSet) Reply {
 	sets, ok := c.sets(c.Args[2:])
 	if !ok {
 		return wrongType
@@ -189,22 +189,26 @@ func (c *Ctx) combineStore(fn func([]*MemberSet) *MemberSet) Reply {
 		names = append(names, name)
 		return true
 	})
-	return c.storeSet(names)
+	return c.storeSet(event, names)
 }
 
 // discard deletes a key, if there is one, to make room for a result.
-func (c *Ctx) discard(key []byte) {
-	if c.LookupWrite(c.DB, key) != nil {
+func (c *Ctx) discard(key []byte) (existed bool) {
+	existed = c.LookupWrite(c.DB, key) != nil
+	if existed {
 		c.Delete(c.DB, key)
 	}
+	return existed
 }
 
 // storeSet replaces the key at Args[1] by a set and replies with its size. An
 // empty set is no key.
-func (c *Ctx) storeSet(names []string) Reply {
-	c.discard(c.Args[1])
-	for _, name := range names {
-		c.SetAdd(c.DB, c.Args[1], name)
-	}
+func (c *Ctx) storeSet(event string, names []string) Reply {
+	existed := c.overwrite(c.Args[1], func() {
+		for _, name := range names {
+			c.SetAdd(c.DB, c.Args[1], name)
+		}
+	})
+	c.stored(eventSet, event, c.Args[1], existed, len(names) == 0)
 	return Int(int64(len(names)))
 }

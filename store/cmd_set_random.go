@@ -49,6 +49,10 @@ func cmdSPop(c *Ctx) Reply {
 	for _, r := range picked {
 		c.SetRemove(c.DB, c.Args[1], r.Str)
 	}
+	if len(picked) > 0 {
+		c.eventOn(eventSet, "spop")
+		c.eventIfGone(c.Args[1])
+	}
 	if count < 0 {
 		return picked[0]
 	}

@@ -263,9 +263,11 @@ func (c *Ctx) sortReply(s *sortCall, list []string) Reply {
 	if s.store == nil {
 		return List(elems...)
 	}
-	c.discard(s.store)
-	for _, r := range elems {
-		c.PushTail(c.DB, s.store, r.Str)
-	}
+	existed := c.overwrite(s.store, func() {
+		for _, r := range elems {
+			c.PushTail(c.DB, s.store, r.Str)
+		}
+	})
+	c.stored(eventList, "sortstore", s.store, existed, len(elems) == 0)
 	return Int(int64(len(elems)))
 }

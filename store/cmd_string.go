@@ -78,7 +78,11 @@ var stringCommands = []Command{
 // needs, and only then the condition.
 func cmdSet(c *Ctx) Reply {
 	if len(c.Args) == 3 {
+		if c.events != 0 {
+			c.LookupWrite(c.DB, c.Args[1]) // one that has expired says so first
+		}
 		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
+		c.eventOn(eventString, "set")
 		return OK
 	}
 	o, ok := parseStringOptions(c.Args[3:], setWords)
@@ -100,7 +104,9 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 	reply := OK
 	if o.has(optGet) {
 		reply = Nil
-		if old != nil {
+		if old == nil {
+			c.notify(eventMiss, "keymiss", c.DB, string(key))
+		} else {
 			if old.typ != TypeString {
 				return wrongType
 			}
@@ -118,13 +124,22 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 		// The new value is gone before anybody could read it.
 		if old != nil {
 			c.Delete(c.DB, key)
+		} else {
+			c.eventOn(eventNew, "new")
 		}
+		c.eventOn(eventString, "set")
+		c.eventOn(eventGeneric, "expire")
+		c.eventOn(eventExpired, "expired")
 	case o.expire != nil:
 		c.SetString(c.DB, key, string(value), c.DeadlineAt(when))
+		c.eventOn(eventString, "set")
+		c.eventOn(eventGeneric, "expire")
 	case o.has(optKeepTTL) && old != nil:
 		c.SetString(c.DB, key, string(value), old.deadline)
+		c.eventOn(eventString, "set")
 	default:
 		c.SetString(c.DB, key, string(value), 0)
+		c.eventOn(eventString, "set")
 	}
 	return reply
 }
@@ -162,19 +177,21 @@ func stringOrNil(e *Entry, ok bool) Reply {
 }
 
 func cmdGetSet(c *Ctx) Reply {
-	e, ok := c.write(TypeString)
+	e, ok := c.update(TypeString)
 	reply := stringOrNil(e, ok)
 	if ok {
 		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
+		c.eventOn(eventString, "set")
 	}
 	return reply
 }
 
 func cmdGetDel(c *Ctx) Reply {
-	e, ok := c.write(TypeString)
+	e, ok := c.update(TypeString)
 	reply := stringOrNil(e, ok)
 	if ok && e != nil {
 		c.Delete(c.DB, c.Args[1])
+		c.eventOn(eventGeneric, "del")
 	}
 	return reply
 }
@@ -186,7 +203,7 @@ func cmdGetEX(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrSyntax)
 	}
-	e, ok := c.write(TypeString)
+	e, ok := c.update(TypeString)
 	if !ok || e == nil {
 		return stringOrNil(e, ok)
 	}
@@ -198,10 +215,13 @@ func cmdGetEX(c *Ctx) Reply {
 	switch {
 	case o.expire != nil && c.passed(when):
 		c.Delete(c.DB, c.Args[1])
+		c.eventOn(eventGeneric, "del")
 	case o.expire != nil:
 		c.SetDeadline(c.DB, c.Args[1], c.DeadlineAt(when))
+		c.eventOn(eventGeneric, "expire")
 	case o.has(optPersist) && e.deadline != 0:
 		c.SetDeadline(c.DB, c.Args[1], 0)
+		c.eventOn(eventGeneric, "persist")
 	}
 	return reply
 }
@@ -231,6 +251,7 @@ func (c *Ctx) setAll() {
 	for i := 1; i < len(c.Args); i += 2 {
 		c.LookupWrite(c.DB, c.Args[i])
 		c.SetString(c.DB, c.Args[i], c.Arg(i+1), 0)
+		c.event(eventString, "set", c.Args[i])
 	}
 }
 

@@ -66,6 +66,7 @@ func cmdAppend(c *Ctx) Reply {
 	}
 	if e == nil {
 		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
+		c.eventOn(eventString, "append")
 		return Int(int64(len(c.Args[2])))
 	}
 	old := int64(len(e.str))
@@ -73,6 +74,7 @@ func cmdAppend(c *Ctx) Reply {
 		return *fault
 	}
 	c.Patch(c.DB, c.Args[1], old, bytesToString(c.Args[2]))
+	c.eventOn(eventString, "append")
 	return Int(old + int64(len(c.Args[2])))
 }
 
@@ -111,6 +113,7 @@ func cmdSetRange(c *Ctx) Reply {
 		return *fault
 	}
 	c.Patch(c.DB, c.Args[1], offset, bytesToString(patch))
+	c.eventOn(eventString, "setrange")
 	return Int(max(old, offset+int64(len(patch))))
 }
 

@@ -117,6 +117,11 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 		return wrongType
 	}
 	added, updated := int64(0), int64(0)
+	defer func() {
+		if added+updated > 0 {
+			c.eventOn(eventSortedSet, f.event())
+		}
+	}()
 	for i, score := range scores {
 		name := bytesToString(pairs[2*i+1])
 		old, had := 0.0, false
@@ -140,7 +145,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 			added += 1 - Flag(had).Int
 			updated += Flag(had).Int
 			if len(scores) > 1 {
-				e = c.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
 			}
 		}
 		if f.incr {
@@ -175,8 +180,12 @@ func cmdZRem(c *Ctx) Reply {
 		if _, had := e.Scores().Score(name); had {
 			c.ScoreRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last member
 		}
+	}
+	if n > 0 {
+		c.eventOn(eventSortedSet, "zrem")
+		c.eventIfGone(c.Args[1])
 	}
 	return Int(n)
 }
@@ -233,4 +242,11 @@ func (c *Ctx) rank(down bool) Reply {
 		rank = z.Len() - 1 - rank
 	}
 	return Int(int64(rank))
+}
+
+func (f *zaddFlags) event() string {
+	if f.incr {
+		return "zincr"
+	}
+	return "zadd"
 }

@@ -288,16 +288,22 @@ func listScores(z *SortedSet) []Scored {
 	return list
 }
 
-func cmdZInterStore(c *Ctx) Reply { return c.combineScoresStore(true, (*combination).inter) }
-func cmdZUnionStore(c *Ctx) Reply { return c.combineScoresStore(true, (*combination).union) }
-func cmdZDiffStore(c *Ctx) Reply  { return c.combineScoresStore(false, (*combination).diff) }
+func cmdZInterStore(c *Ctx) Reply {
+	return c.combineScoresStore("zinterstore", true, (*combination).inter)
+}
+func cmdZUnionStore(c *Ctx) Reply {
+	return c.combineScoresStore("zunionstore", true, (*combination).union)
+}
+func cmdZDiffStore(c *Ctx) Reply {
+	return c.combineScoresStore("zdiffstore", false, (*combination).diff)
+}
 
-func (c *Ctx) combineScoresStore(weights bool, fn func(*combination) *SortedSet) Reply {
+func (c *Ctx) combineScoresStore(event string, weights bool, fn func(*combination) *SortedSet) Reply {
 	k, fault := c.parseCombination(c.Args[2:], combineWords{weights: weights})
 	if fault != nil {
 		return *fault
 	}
-	return c.storeScores(listScores(fn(&k)))
+	return c.storeScores(event, listScores(fn(&k)))
 }
 
 func cmdZInterCard(c *Ctx) Reply {

@@ -78,6 +78,14 @@ func (c *Ctx) takeScores(key []byte, z *SortedSet, lowest bool, count int64) []S
 	for _, m := range popped {
 		c.ScoreRemove(c.DB, key, m.Member)
 	}
+	if n > 0 {
+		event := "zpopmax"
+		if lowest {
+			event = "zpopmin"
+		}
+		c.event(eventSortedSet, event, key)
+		c.eventIfGone(key)
+	}
 	return popped
 }
 

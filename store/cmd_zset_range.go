@@ -221,14 +221,14 @@ func cmdZRangeStore(c *Ctx) Reply {
 		}
 		list = z.of(e.Scores())
 	}
-	return c.storeScores(list)
+	return c.storeScores("zrangestore", list)
 }
 
 // storeScores replaces the key at Args[1] by a sorted set and replies with its
 // size. An empty set is no key.
-func (c *Ctx) storeScores(list []Scored) Reply {
-	c.discard(c.Args[1])
-	c.writeScores(c.Args[1], list)
+func (c *Ctx) storeScores(event string, list []Scored) Reply {
+	existed := c.overwrite(c.Args[1], func() { c.writeScores(c.Args[1], list) })
+	c.stored(eventSortedSet, event, c.Args[1], existed, len(list) == 0)
 	return Int(int64(len(list)))
 }
 

@@ -80,5 +80,9 @@ func (c *Ctx) removeSpan(parse func(min, max []byte) (zrange, *Reply)) Reply {
 	for _, name := range names {
 		c.ScoreRemove(c.DB, c.Args[1], name)
 	}
+	if len(names) > 0 {
+		c.eventOn(eventSortedSet, c.Cmd.Name) // the event has the command's name
+		c.eventIfGone(c.Args[1])
+	}
 	return Int(int64(len(names)))
 }

@@ -25,6 +25,15 @@ func Commands() []Command {
 // argument.
 func firstKey(f KeyFlags) []KeySpec { return []KeySpec{{Begin: 1, Step: 1, Flags: f}} }
 
+// update is write for a command that reads the key first.
+func (c *Ctx) update(t Type) (e *Entry, ok bool) {
+	e, ok = c.write(t)
+	if e == nil {
+		c.eventOn(eventMiss, "keymiss")
+	}
+	return e, ok
+}
+
 // wrongType is the reply to a command on a key of another type.
 var wrongType = Err(ErrWrongType)
 

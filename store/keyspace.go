@@ -242,6 +242,7 @@ type Store struct {
 	swapped  [Databases]uint64 // write set of the latest SWAPDB, for WATCH
 	removals removals          // for WATCH; not part of the state
 	libs     *librarySet
+	config   config
 }
 
 // New returns an empty store.

@@ -34,7 +34,9 @@ func (t *Txn) Rollback(sp Savepoint) {
 	t.journal = t.journal[:sp.journal]
 	// Appending after the savepoint may have moved the buffer, but never
 	// changes what stands before its length.
-	t.ws = WriteSet{buf: t.ws.buf[:len(sp.writes.buf)], db: sp.writes.db, n: sp.writes.n}
+	buf := t.ws.buf[:len(sp.writes.buf)]
+	t.ws = sp.writes
+	t.ws.buf = buf
 	t.ready, t.swapped = t.ready[:min(sp.ready, len(t.ready))], sp.swapped
 	t.Release(sp)
 }
@@ -89,6 +91,7 @@ func (t *Txn) mutable(db int, key string) *Entry {
 func (t *Txn) put(db int, e *Entry) {
 	e.epoch = t.generation
 	t.replace(db, e.key, e)
+	t.notify(eventNew, "new", db, e.key)
 	if e.typ == TypeList || e.typ == TypeSortedSet {
 		t.ready = append(t.ready, ReadyKey{db, e.key, e.typ})
 	}

@@ -14,6 +14,7 @@ import (
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	config  config
 	libs    *librarySet
 	expired uint64
 	swapped [Databases]uint64
@@ -24,7 +25,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, swapped: s.swapped, libs: s.libs, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -51,6 +52,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |
 //	| 'F'  | str library: a function library, as in operation 29         |
+//	| 'C'  | str name, str value: a parameter of the cluster             |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -65,6 +67,7 @@ const (
 	recScript    = 'L'
 	recSwapped   = 'W'
 	recLibrary   = 'F'
+	recConfig    = 'C'
 	recEnd       = 'E'
 )
 
@@ -109,6 +112,11 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 			w.int(uint64(db))
 			w.int(seq)
 		}
+	}
+	for _, name := range sn.config.names() {
+		w.WriteByte(recConfig)
+		w.str(name)
+		w.str(sn.config.values[name])
 	}
 	for _, lib := range sn.libs.libs {
 		w.WriteByte(recLibrary)
@@ -249,6 +257,10 @@ func Restore(in io.Reader) (*Store, error) {
 				s.swapped[n] = seq
 			} else {
 				r.err = fmt.Errorf("database %d", n)
+			}
+		case recConfig:
+			if name, value := r.str(), r.str(); r.err == nil {
+				s.config = s.config.with(name, value)
 			}
 		case recLibrary:
 			d := decoder{b: stringBytes(r.str())}

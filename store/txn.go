@@ -48,6 +48,8 @@ type Txn struct {
 
 	swappedDBs uint16      // databases that were swapped, as bits …
 	lapsed     []lapsedKey // … and keys that have expired: see Version
+	config     config      // pending, or that of the store
+	events     eventClass  // keyspace notifications in force
 
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
@@ -87,6 +89,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	clear(t.lapsed)
 	t.lapsed = t.lapsed[:0]
+	t.config, t.events = t.s.config, t.s.config.events
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]
 }
@@ -176,6 +179,7 @@ func (t *Txn) expire(db int, key string) {
 	t.ws.str(key)
 	t.remove(db, key)
 	t.lapsed = append(t.lapsed, lapsedKey{db, key})
+	t.notify(eventExpired, "expired", db, key)
 }
 
 // ExpireDue deletes keys whose deadline has passed, at most limit of them,
@@ -268,22 +272,23 @@ func (t *Txn) HashDelete(db int, key []byte, field string) {
 // Publish sends a message with the write set and returns how many subscribers
 // it reaches.
 func (t *Txn) Publish(kind PublishKind, channel, message string) int {
-	t.ws.begin(opPublish, t.ws.db)
-	t.ws.int(int64(kind))
-	t.ws.str(channel)
-	t.ws.str(message)
+	t.message(kind, channel, message)
 	if t.env.Receivers == nil {
 		return 0
 	}
 	return t.env.Receivers(kind, channel)
 }
 
+func (t *Txn) message(kind PublishKind, channel, message string) {
+	t.ws.begin(opPublish, t.ws.db)
+	t.ws.int(int64(kind))
+	t.ws.str(channel)
+	t.ws.str(message)
+}
+
 // Note sends a message of the leader's to a node with the write set.
 func (t *Txn) Note(node, message string) {
-	t.ws.begin(opPublish, t.ws.db)
-	t.ws.int(int64(Note))
-	t.ws.str(node)
-	t.ws.str(message)
+	t.message(Note, node, message)
 }
 
 // Flush empties a database.

@@ -55,11 +55,14 @@ type op byte
 //	|    | of a sorted set; its bits as of an IEEE 754 double          |
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
+//	| 26 | str name, str value: a parameter of the cluster             |
 //	| 29 | str name, str code, int n, n times (str name, int           |
 //	|    | described, str description, int flags): a function library  |
 //	|    | and its functions; it replaces the one of its name          |
 //	| 30 | str name: delete a function library                         |
 //	| 31 | delete all function libraries                               |
+//	| 32 | int origin: who makes the writes that follow (touched.go);  |
+//	|    | 0, as at first: nobody in particular                        |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -87,6 +90,9 @@ const (
 	opScoreSet
 	opScoreRemove
 	opScoreSetLarge
+	opConfig
+
+	opOrigin op = 32
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -97,6 +103,9 @@ type WriteSet struct {
 	buf []byte
 	db  int // database of the last write
 	n   int
+
+	origin uint64 // of the last write
+	author uint64 // of the next one
 }
 
 // Len returns the number of writes.
@@ -109,13 +118,17 @@ func (w *WriteSet) Size() int { return len(w.buf) }
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
 // Reset empties the write set and keeps its memory.
-func (w *WriteSet) Reset() { w.buf, w.db, w.n = w.buf[:0], 0, 0 }
+func (w *WriteSet) Reset() { *w = WriteSet{buf: w.buf[:0]} }
 
 func (w *WriteSet) begin(o op, db int) {
 	if db != w.db {
 		w.buf = append(w.buf, byte(opDB))
 		w.int(int64(db))
 		w.db = db
+	}
+	if w.author != w.origin {
+		w.origin = w.author
+		w.buf = binary.AppendUvarint(append(w.buf, byte(opOrigin)), w.origin)
 	}
 	w.buf = append(w.buf, byte(o))
 	w.n++
@@ -245,6 +258,12 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opPatch:
 		if key, offset, patch := d.str(), d.int(), d.str(); !d.bad {
 			d.bad = !patchString(t, db, key, offset, patch)
+		}
+	case opOrigin:
+		d.int() // for EachTouched
+	case opConfig:
+		if name, value := d.str(), d.str(); !d.bad {
+			s.config = s.config.with(string([]byte(name)), string([]byte(value)))
 		}
 	case opScriptFlush:
 		s.scripts = newScriptCache()

@@ -86,12 +86,8 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 
 // notYet are the transcripts that are not played, and why.
 var notYet = map[string]string{
-	"clients/watch":              "commands that are not here yet (README.md)",
-	"clients/trap-06":            "client tracking is not here yet (README.md)",
-	"list/waiting-multi.txt":     "transactions are not here yet (README.md)",
-	"differs/":                   "where gopher-lua differs from C Lua (README.md)",
-	"later/":                     "commands that are not here yet (README.md)",
-	"pubsub/keyspace-events.txt": "keyspace notifications are not here yet (README.md)",
+	"differs/": "where gopher-lua differs from C Lua (README.md)",
+	"later/":   "commands that are not here yet (README.md)",
 }
 
 func isNotYet(name string) bool {

@@ -1,0 +1,205 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"lockstep/store"
+)
+
+// trackingOptions are the words of CLIENT TRACKING.
+type trackingOptions struct {
+	tracking
+	given []string // prefixes
+}
+
+func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal store.Error) {
+	o = &trackingOptions{}
+	for i := 0; i < len(words); i++ {
+		more := i+1 < len(words)
+		switch word := strings.ToLower(string(words[i])); {
+		case word == "redirect" && more:
+			i++
+			if o.redirect != 0 {
+				return nil, errOneRedirect
+			}
+			id, ok := store.ParseInt(words[i])
+			if !ok {
+				return nil, store.ErrNotInteger
+			}
+			if s.srv.session(id) == nil {
+				return nil, errNoRedirect
+			}
+			o.redirect = id
+		case word == "bcast":
+			o.bcast = true
+		case word == "optin":
+			o.optin = true
+		case word == "optout":
+			o.optout = true
+		case word == "noloop":
+			o.noloop = true
+		case word == "prefix" && more:
+			i++
+			o.given = append(o.given, string(words[i]))
+		default:
+			return nil, store.ErrSyntax
+		}
+	}
+	return o, ""
+}
+
+// fit checks the options against each other and against how the session tracks
+// already.
+func (o *trackingOptions) fit(old *tracking) store.Error {
+	switch {
+	case !o.bcast && len(o.given) > 0:
+		return errPrefixNoBcast
+	case old != nil && old.bcast != o.bcast:
+		return errSwitchBcast
+	case o.bcast && (o.optin || o.optout):
+		return errOptBcast
+	case o.optin && o.optout:
+		return errOptBoth
+	case old != nil && (o.optin && old.optout || o.optout && old.optin):
+		return errSwitchOpt
+	}
+	for i, prefix := range o.given {
+		if old != nil {
+			for _, other := range old.prefixes {
+				if overlap(other, prefix) {
+					return errPrefixExists(prefix, other)
+				}
+			}
+		}
+		for _, other := range o.given[i+1:] {
+			if overlap(prefix, other) {
+				return errPrefixTwice(prefix, other)
+			}
+		}
+	}
+	return ""
+}
+
+func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+func doClientTracking(s *session, args [][]byte) store.Reply {
+	o, refusal := s.trackingOptions(args[3:])
+	if refusal != "" {
+		return store.Err(refusal)
+	}
+	on, ok := onOff(args[2])
+	switch {
+	case !ok:
+		return store.Err(store.ErrSyntax)
+	case !on:
+		s.srv.hub.tracker.disable(s)
+		return store.OK
+	}
+	old := s.tracking.Load()
+	if refusal := o.fit(old); refusal != "" {
+		return store.Err(refusal)
+	}
+	how := &o.tracking
+	if o.bcast {
+		how.prefixes = o.given
+		if len(o.given) == 0 {
+			how.prefixes = []string{""} // everything
+		}
+		if old != nil {
+			how.prefixes = append(how.prefixes, old.prefixes...)
+		}
+		slices.Sort(how.prefixes)
+		how.prefixes = slices.Compact(how.prefixes)
+	}
+	s.srv.hub.tracker.enable(s, how)
+	return store.OK
+}
+
+func doClientCaching(s *session, args [][]byte) store.Reply {
+	how := s.tracking.Load()
+	if how == nil {
+		return store.Err(errCachingOff)
+	}
+	switch strings.ToLower(string(args[2])) {
+	case "yes":
+		if !how.optin {
+			return store.Err(errCachingYes)
+		}
+	case "no":
+		if !how.optout {
+			return store.Err(errCachingNo)
+		}
+	default:
+		return store.Err(store.ErrSyntax)
+	}
+	s.caching = true
+	return store.OK
+}
+
+// used ends what CLIENT CACHING has asked for: it holds for one command, or for
+// one transaction, but not for another CLIENT.
+func (s *session) used(cmd *store.Command) {
+	if s.caching && s.multi == nil && (cmd == nil || !strings.HasPrefix(cmd.FullName(), "client|")) {
+		s.caching = false
+	}
+}
+
+func doClientGetRedir(s *session, _ [][]byte) store.Reply {
+	return store.Int(s.tracking.Load().redirection())
+}
+
+// redirection is the id that CLIENT GETREDIR shows.
+func (how *tracking) redirection() int64 {
+	if how == nil {
+		return -1
+	}
+	return how.redirect
+}
+
+func doClientTrackingInfo(s *session, _ [][]byte) store.Reply {
+	how := s.tracking.Load()
+	flags, prefixes := []string{"off"}, []string{}
+	if how != nil {
+		flags, prefixes = how.flags(s.caching), how.prefixes
+	}
+	set := store.Strs(flags...)
+	set.Kind = store.Set
+	return store.MapOf(
+		store.Str("flags"), set,
+		store.Str("redirect"), store.Int(how.redirection()),
+		store.Str("prefixes"), store.Strs(prefixes...),
+	)
+}
+
+func (how *tracking) flags(caching bool) []string {
+	flags := []string{"on"}
+	add := func(set bool, name string) {
+		if set {
+			flags = append(flags, name)
+		}
+	}
+	add(how.bcast, "bcast")
+	add(how.optin, "optin")
+	add(how.optin && caching, "caching-yes")
+	add(how.optout, "optout")
+	add(how.optout && caching, "caching-no")
+	add(how.noloop, "noloop")
+	add(how.broken.Load(), "broken_redirect")
+	return flags
+}
+
+// letters are the flags of CLIENT LIST.
+func (how *tracking) letters() string {
+	if how == nil {
+		return ""
+	}
+	letters := "t"
+	if how.broken.Load() {
+		letters += "R"
+	}
+	if how.bcast {
+		letters += "B"
+	}
+	return letters
+}
