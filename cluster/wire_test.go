@@ -110,7 +110,7 @@ func TestGreetingRoundTrip(t *testing.T) {
 		}
 	}
 	b[len(wireMagic)]++
-	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 3") {
+	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 4") {
 		t.Errorf("another version: %v", err)
 	}
 	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x02\xff\xff\xff\x7f"} {

@@ -135,6 +135,7 @@ func TestEventsOnEveryNode(t *testing.T) {
 		n.WaitReady()
 	}
 	mustDo(t, list[0], "[notify-keyspace-events AKE]", "CONFIG", "GET", "notify-keyspace-events")
+	waitEqual(t, list) // a node that was away tells its clients what it catches up with
 	hear(list[2], list, "again")
 	waitEqual(t, list)
 }
