@@ -205,8 +205,10 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	// An unsigned value that is negative here is one beyond any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// With 64 bits the room overflows where the sum cannot.
-	if add > 0 && (op.width < 64 || base >= 0) {
+	// With 64 bits the room overflows where the sum cannot. It overflows too if
+	// a base is far below a narrow signed type: Redis takes that for above, and
+	// so SET i16 0 -9223372036854775808 saturates at the upper end.
+	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}
 	if add < 0 && (op.width < 64 || base < 0) {
