@@ -74,8 +74,10 @@ func (g *generator) pick(list []drawn) step {
 
 // spoil makes one command in thirty wrong in some way.
 func (g *generator) spoil(s step) step {
-	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 {
-		return s // a smaller COUNT would show the order of the keys
+	// A smaller COUNT would show the order of the keys, and SPOP without one
+	// is random.
+	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" {
+		return s
 	}
 	i := g.r.IntN(len(s.args))
 	switch g.r.IntN(4) {
