@@ -107,8 +107,8 @@ func TestEndlessFunction(t *testing.T) {
 	}
 	for _, from := range []*nodes.Node{leader, follower} {
 		answer := spin(t, from)
-		waitBusy(t, leader)
-		waitBusy(t, follower)
+		waitBusy(t, leader.ID, leader.Do)
+		waitBusy(t, follower.ID, follower.Do)
 		for _, n := range []*nodes.Node{leader, follower} {
 			if _, err := n.Do("GET", "k"); !isError(err, "BUSY ") || !strings.Contains(err.Error(), "FUNCTION KILL") {
 				t.Errorf("GET through %s: %v", n.ID, err)

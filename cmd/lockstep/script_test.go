@@ -30,7 +30,7 @@ func isError(err error, code string) bool {
 // waitBusy asks until the server says that a script keeps it busy. A question
 // that came to the leader just before the script is answered with it, in one
 // batch: so none is waited for alone.
-func waitBusy(t *testing.T, n *nodes.Node) {
+func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
 	answers := make(chan error, 1000)
@@ -43,11 +43,11 @@ func waitBusy(t *testing.T, n *nodes.Node) {
 			}
 		case <-tick.C:
 			go func() {
-				_, err := n.Do("GET", "held")
+				_, err := do("GET", "held")
 				answers <- err
 			}()
 		case <-deadline:
-			t.Fatalf("no -BUSY through %s", n.ID)
+			t.Fatalf("no -BUSY through %s", name)
 		}
 	}
 }
@@ -77,8 +77,8 @@ func TestEndlessScript(t *testing.T) {
 			if err := c.Send("EVAL", "while true do end", "0"); err != nil {
 				t.Fatal(err)
 			}
-			waitBusy(t, leader)
-			waitBusy(t, follower)
+			waitBusy(t, leader.ID, leader.Do)
+			waitBusy(t, follower.ID, follower.Do)
 			if got, err := from.Do("SCRIPT", "KILL"); got != "OK" {
 				t.Errorf("SCRIPT KILL: %v, %v", got, err)
 			}
@@ -95,7 +95,7 @@ func TestEndlessScript(t *testing.T) {
 		if err := c.Send("EVAL", "redis.call('set','trace','1') redis.call('del','held') while true do end", "0"); err != nil {
 			t.Fatal(err)
 		}
-		waitBusy(t, follower)
+		waitBusy(t, follower.ID, follower.Do)
 		if _, err := follower.Do("SCRIPT", "KILL"); !isError(err, "UNKILLABLE ") {
 			t.Errorf("SCRIPT KILL of a script that wrote: %v", err)
 		}
@@ -221,15 +221,14 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 		if got, err := writer.Receive(); got != "OK" && !isError(err, "BUSY ") {
 			t.Errorf("SET beside a script: %v, %v", got, err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); ; {
-			got, err := late.Do("GET", "k")
-			if isError(err, "BUSY ") {
-				break
+		waitBusy(t, "a new connection", func(args ...string) (any, error) {
+			c, err := bench.Dial(node.addr, 20*time.Second)
+			if err != nil {
+				return nil, err
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("no -BUSY: %v, %v", got, err)
-			}
-		}
+			defer c.Close()
+			return c.Do(args...)
+		})
 		for _, cmd := range []string{"PING", "GET", "INFO"} {
 			if got, err := late.Do(cmd, "k"); !isError(err, "BUSY ") {
 				t.Errorf("%s beside a script: %v, %v", cmd, got, err)

@@ -89,7 +89,7 @@ func (p *players) close() {
 // reset empties both servers and returns the connections to database 0.
 func (p *players) reset() error {
 	for _, at := range []pair{p.resp2, p.resp3} {
-		for _, args := range [][]string{{"DISCARD"}, {"UNWATCH"}, {"SELECT", "0"}, {"FLUSHALL"}} {
+		for _, args := range [][]string{{"SELECT", "0"}, {"FLUSHALL"}} {
 			if _, _, err := at.do(args); err != nil {
 				return err
 			}
@@ -125,24 +125,12 @@ func (p *players) play(steps []step) (*difference, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !s.same(ours, theirs) {
+		if !same(ours, theirs, s.how) {
 			return &difference{i, fmt.Sprintf("%q", s.args), ours, theirs}, nil
 		}
 		time.Sleep(s.wait)
 	}
 	return p.keyspace()
-}
-
-func (s step) same(a, b transcript.Value) bool {
-	if s.inner == nil || len(a.Elems) != len(b.Elems) || len(a.Elems) != len(s.inner) {
-		return same(a, b, s.how)
-	}
-	for i := range a.Elems {
-		if !same(a.Elems[i], b.Elems[i], s.inner[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // contents are the commands that show a key of a type.
@@ -153,9 +141,6 @@ var contents = map[string]command{
 
 // keyspace compares every key of every database that is used.
 func (p *players) keyspace() (*difference, error) {
-	if _, _, err := p.resp2.do([]string{"DISCARD"}); err != nil { // if the steps end in MULTI
-		return nil, err
-	}
 	for db := range 4 {
 		number := fmt.Sprint(db)
 		if _, _, err := p.resp2.do([]string{"SELECT", number}); err != nil {
