@@ -8,7 +8,7 @@ import org.redisson.config.Config;
 import org.redisson.config.MasterSlaveServersConfig;
 import org.redisson.config.SentinelServersConfig;
 
-import static org.junit.jupiter.api.Assumptions.assumeFalse;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 /** Redisson's ways to find its servers, with nothing set but the addresses. The first address is a follower's. */
 enum Mode {
@@ -68,10 +68,13 @@ enum Mode {
         return config;
     }
 
+    boolean isAvailable() {
+        return !(this == SENTINEL && Endpoints.sentinels().isEmpty()) && !(this == CLUSTER && Endpoints.cluster().isEmpty());
+    }
+
     /** Skips the test where the servers under test have no such listeners. */
     void assumeAvailable() {
-        assumeFalse(this == SENTINEL && Endpoints.sentinels().isEmpty(), "no Sentinel listener");
-        assumeFalse(this == CLUSTER && Endpoints.cluster().isEmpty(), "no Cluster listener");
+        assumeTrue(isAvailable(), this == SENTINEL ? "no Sentinel listener" : "no Cluster listener");
     }
 
     @Override
