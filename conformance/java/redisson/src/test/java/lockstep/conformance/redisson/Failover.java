@@ -179,6 +179,12 @@ final class Failover {
                 lock.unlock();
             }
 
+            /** A non-reentrant lock takes every error for its own, because Redisson's messages quote the script's arguments. */
+            @Override
+            public boolean isUnknown(Exception e) {
+                return Stage.Gate.super.isUnknown(e) || !c.kind().isReentrant() && e instanceof IllegalMonitorStateException;
+            }
+
             @Override
             public void recover() {
                 if (lock.isHeldByCurrentThread()) {

@@ -24,6 +24,10 @@ final class Stage {
         /** Called inside. */
         default void inside(Stage stage) throws Exception {}
 
+        default boolean isUnknown(Exception e) {
+            return String.valueOf(e.getMessage()).contains("INDETERMINATE");
+        }
+
         /** Called when the outcome of enter or leave is unknown: a program then looks whether it is in, and leaves. */
         default void recover() {}
     }
@@ -91,7 +95,7 @@ final class Stage {
      * they sent again may have been carried out twice.
      */
     private void note(Gate gate, Exception e) {
-        if (String.valueOf(e.getMessage()).contains("INDETERMINATE")) {
+        if (gate.isUnknown(e)) {
             unknown.add(Failover.clock() + " " + e);
             gate.recover();
         } else if (mode == Mode.SINGLE || !isLost(e)) {
@@ -130,7 +134,7 @@ final class Stage {
     }
 
     void assertWentOn() {
-        assertEquals(List.of(), List.copyOf(faults));
+        assertEquals(List.of(), List.copyOf(faults), "beside " + unknown);
         assertTrue(unknown.size() <= threads.size(), "only what was in flight is unknown: " + unknown);
         assertTrue(goesOn(), "entered " + after + " times after the failover");
     }
