@@ -15,6 +15,7 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
 
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 import static lockstep.conformance.Wait.assertAtLeast;
 import static lockstep.conformance.Wait.assertAtMost;
@@ -90,7 +91,7 @@ class PermitSemaphoreTest {
         assertNotNull(waiting.get(60, SECONDS));
         assertAtMost(Wait.SLACK, Wait.since(start), "woken");
         long asked = System.nanoTime();
-        assertNull(semaphore.tryAcquire(700, 60_000, java.util.concurrent.TimeUnit.MILLISECONDS));
+        assertNull(semaphore.tryAcquire(700, 60_000, MILLISECONDS));
         assertAtLeast(Duration.ofMillis(700), Wait.since(asked), "giving up");
     }
 

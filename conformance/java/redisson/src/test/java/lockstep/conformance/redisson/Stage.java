@@ -33,7 +33,7 @@ final class Stage {
     }
 
     private final Mode mode;
-    private final int room;
+    private volatile int room;
     private final AtomicInteger inside = new AtomicInteger();
     private final AtomicInteger after = new AtomicInteger();
     private final AtomicInteger granted = new AtomicInteger();
@@ -47,6 +47,11 @@ final class Stage {
     Stage(Mode mode, int room) {
         this.mode = mode;
         this.room = room;
+    }
+
+    /** Lets so many more in. */
+    void widen(int more) {
+        room += more;
     }
 
     void start(Gate gate) {
@@ -126,8 +131,11 @@ final class Stage {
         return after.get() >= 3;
     }
 
-    void stop() throws Exception {
+    void stop() {
         stopped = true;
+    }
+
+    void join() throws Exception {
         for (Future<Void> thread : threads) {
             thread.get(60, TimeUnit.SECONDS);
         }

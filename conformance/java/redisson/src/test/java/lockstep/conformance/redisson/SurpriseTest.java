@@ -24,6 +24,7 @@ import org.redisson.client.RedisException;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 import static lockstep.conformance.Wait.assertBetween;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -122,7 +123,8 @@ class SurpriseTest {
         for (int i = 0; i < 3; i++) {
             assertEquals(name, script(Redissons.node(i)).<String>evalSha(RScript.Mode.READ_WRITE, sha, ReturnType.VALUE, List.of()));
         }
-        RedisException unknown = assertThrows(RedisException.class, () -> script(a.other())
+        RScript script = script(a.other());
+        RedisException unknown = assertThrows(RedisException.class, () -> script
                 .evalSha(RScript.Mode.READ_WRITE, "0123456789012345678901234567890123456789", ReturnType.VALUE, List.of()));
         assertTrue(unknown.getMessage().startsWith("NOSCRIPT "), unknown.getMessage());
     }
@@ -132,7 +134,8 @@ class SurpriseTest {
     @MethodSource("modes")
     @Timeout(30)
     void surprise07AnUnknownCommandInAScriptIsNoUnknownCommand(About a) {
-        RedisException unknown = assertThrows(RedisException.class, () -> script(a.owner())
+        RScript script = script(a.owner());
+        RedisException unknown = assertThrows(RedisException.class, () -> script
                 .eval(RScript.Mode.READ_WRITE, "return redis.call('nosuchcommand')", ReturnType.VALUE, List.of(name)));
         assertTrue(unknown.getMessage().startsWith("ERR Unknown Redis command called from script"), unknown.getMessage());
     }
@@ -174,7 +177,7 @@ class SurpriseTest {
         assertTrue(semaphore.trySetPermits(1));
         String leased = semaphore.acquire(60, SECONDS);
         // Refused, it is told the nearest end, and would sleep until then.
-        assertNull(a.other().getPermitExpirableSemaphore(name).tryAcquire(300, 60_000, java.util.concurrent.TimeUnit.MILLISECONDS));
+        assertNull(a.other().getPermitExpirableSemaphore(name).tryAcquire(300, 60_000, MILLISECONDS));
         semaphore.release(leased);
         String forGood = semaphore.acquire();
         assertNotNull(forGood);
