@@ -8,6 +8,10 @@ type Call struct {
 	Args [][]byte // must not be changed after submission
 	DB   int
 	RESP int // protocol version of the client; scripts shape replies by it
+
+	// User is whose rights count: a name, "" for the default user, or
+	// store.SystemUser.
+	User string
 }
 
 // Role of a node, in the words of Raft.

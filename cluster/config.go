@@ -59,6 +59,8 @@ type Config struct {
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
+	// ACL is what this node adds to the users of the state.
+	ACL store.ACLEnv
 
 	Time   TimeSource
 	Logger *slog.Logger

@@ -42,7 +42,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 // begin returns a transaction on st; it is the same one as long as the store is.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
-		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.node.cfg.Receivers})
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.node.cfg.Receivers, ACL: s.node.cfg.ACL})
 	}
 	return s.txn
 }
@@ -102,6 +102,10 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
+		if refusal, ok := ctx.Authorize(c.User); !ok {
+			r.replies = append(r.replies, txn.Note(refusal))
+			continue
+		}
 		if !c.Cmd.Is(store.Scripting) {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
 			continue
@@ -127,5 +131,5 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 		s.busyTimer.Stop()
 		*refused = s.scriptEnds() || *refused
 	}()
-	r.replies = append(r.replies, ctx.Cmd.Run(ctx))
+	r.replies = append(r.replies, ctx.Txn.Note(ctx.Cmd.Run(ctx)))
 }

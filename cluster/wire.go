@@ -22,7 +22,8 @@ import (
 //	greeting:  "LKST" | version (1 byte) | str id | str client address
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
-//	kind 1  submit    n, n times (db, resp, argc, argc times str)
+//	kind 1  submit    n, n times (db, resp, argc, argc times str); resp plus 4
+//	                  if str user follows it, who is not the default user
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply
 //	kind 4  transfer  str id of the member to lead; the result is a status
@@ -41,6 +42,8 @@ const (
 	frameResult   = 2
 	frameKill     = 3
 	frameTransfer = 4
+
+	wireUser = 4
 
 	statusDone        = 0
 	statusNotExecuted = 1
@@ -155,7 +158,12 @@ func appendCalls(buf []byte, calls []Call) []byte {
 	for i := range calls {
 		c := &calls[i]
 		buf = binary.AppendUvarint(buf, uint64(c.DB))
-		buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		if c.User == "" {
+			buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		} else {
+			buf = binary.AppendUvarint(buf, uint64(c.RESP|wireUser))
+			buf = appendStr(buf, c.User)
+		}
 		buf = binary.AppendUvarint(buf, uint64(len(c.Args)))
 		for _, a := range c.Args {
 			buf = binary.AppendUvarint(buf, uint64(len(a)))
@@ -208,6 +216,10 @@ func readCalls(body []byte, table *store.Table) ([]Call, error) {
 	calls := make([]Call, 0, 4)
 	for n := r.count(); n > 0 && !r.bad; n-- {
 		c := Call{DB: r.int(), RESP: r.int()}
+		if c.RESP&wireUser != 0 {
+			c.RESP &^= wireUser
+			c.User = string(r.bytes())
+		}
 		argc := r.count()
 		if r.bad || argc == 0 || c.DB >= store.Databases {
 			return nil, errFrame

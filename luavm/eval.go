@@ -75,7 +75,7 @@ func (e *Engine) begin(ctx *store.Ctx, c *chunk, readOnly bool) {
 	args, buf := e.args, e.argBuf
 	e.run = run{
 		args: args, argBuf: buf, sha: c.sha,
-		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true},
+		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
 		readOnly: readOnly || c.flags.noWrites,
 		resp:     2, budget: lookEvery, nextHeap: heapFrom,
 	}

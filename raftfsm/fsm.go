@@ -84,10 +84,22 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 		return out, err
 	}
 	f.seq++
+	f.tellAccounts(f.seq)
 	// The lease clock never runs back, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	out.Accepted, out.Sequence, out.Lease = true, f.seq, f.lease
 	return out, nil
+}
+
+// tellAccounts tells the sink of the users if they changed with write set seq.
+// Unlike messages, users of entries before the start count.
+func (f *FSM) tellAccounts(seq uint64) {
+	if f.store.AccountsVersion() != seq {
+		return
+	}
+	if s, ok := f.sink.(store.AccountSink); ok {
+		s.AccountsChanged(f.store.Accounts())
+	}
 }
 
 // View runs fn on the committed state; nothing is applied meanwhile. fn must

@@ -112,5 +112,6 @@ func (f *FSM) Restore(r io.Reader) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store, f.seq, f.lease, f.wall = s, fields[0], int64(fields[1]), int64(fields[2])
+	f.tellAccounts(s.AccountsVersion())
 	return nil
 }

@@ -253,7 +253,7 @@ func (g *guard) inline(line []byte) bool {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
-	args, ok := splitInline(line)
+	args, ok := store.SplitArgs(line)
 	if !ok {
 		return g.fault("unbalanced quotes in request")
 	}

@@ -239,11 +239,13 @@ type Store struct {
 	scripts scriptCache
 	epoch   uint32
 	expired uint64 // keys deleted because their deadline had passed
+
+	accounts accounts
 }
 
 // New returns an empty store.
 func New() *Store {
-	s := &Store{scripts: newScriptCache()}
+	s := &Store{scripts: newScriptCache(), accounts: newAccounts()}
 	for i := range s.dbs {
 		s.dbs[i] = newKeyspace()
 	}

@@ -15,6 +15,8 @@ type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
 	expired uint64
+
+	accounts Accounts
 }
 
 // Snapshot freezes the present state. The trees are shared copy-on-write; the
@@ -22,7 +24,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, accounts: s.Accounts(), scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -47,6 +49,8 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'Z'  | key head, int compact, int n, n times (str member, int      |
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
+//	| 'U'  | str name, str rules: a user; rules as in encodeRules        |
+//	| 'V'  | int version of the users                                    |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -59,6 +63,8 @@ const (
 	recSet       = 'M'
 	recSortedSet = 'Z'
 	recScript    = 'L'
+	recUser      = 'U'
+	recUsers     = 'V'
 	recEnd       = 'E'
 )
 
@@ -97,6 +103,7 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.int(s.order)
 		return true
 	})
+	w.accounts(sn.accounts)
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
 	w.int(sn.scripts.arrival)
@@ -227,6 +234,12 @@ func Restore(in io.Reader) (*Store, error) {
 					s.scripts.evaled.Set(c)
 				}
 			}
+		case recUser:
+			if a := (&Account{Name: r.str(), rules: r.str()}); r.err == nil {
+				s.accounts.set(a, 0)
+			}
+		case recUsers:
+			s.accounts.version = r.int()
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()
 			if r.err == nil {

@@ -20,6 +20,8 @@ type Env struct {
 	Grace func(seq uint64) int64
 	// Receivers returns how many subscribers a message reaches.
 	Receivers func(kind PublishKind, channel string) int
+	// ACL is what the node adds to the users of the state.
+	ACL ACLEnv
 }
 
 // view is one database as a Txn sees it: the committed keys, unless the Txn
@@ -40,6 +42,10 @@ type Txn struct {
 
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
+
+	users       map[string]*Account // pending; nil: deleted
+	defaultUser *User               // if the state has none
+	denied      []Denial            // see Note
 
 	ready   []ReadyKey // see TakeReady
 	swapped bool
@@ -76,6 +82,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	t.ws.Reset()
 	t.scripts, t.scriptsReset = nil, false
+	t.users, t.denied = nil, nil
 	t.ready, t.swapped = nil, false
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]

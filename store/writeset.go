@@ -52,6 +52,8 @@ type op byte
 //	|    | of a sorted set; its bits as of an IEEE 754 double          |
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
+//	| 27 | str user, str rules: set a user; rules as in encodeRules    |
+//	| 28 | str user: delete a user                                    |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -79,6 +81,11 @@ const (
 	opScoreSet
 	opScoreRemove
 	opScoreSetLarge
+)
+
+const (
+	opUserSet    op = 27
+	opUserDelete op = 28
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -238,6 +245,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		applyList(t, o, d, db)
 	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
 		applyMember(t, o, d, db)
+	case opUserSet, opUserDelete:
+		s.applyUser(o, d, t.seq)
 	default:
 		return false
 	}

@@ -1,9 +1,9 @@
-package server
+package store
 
-// splitInline splits an inline request as Redis's sdssplitargs does: blanks
+// SplitArgs splits a line, such as an inline request, as Redis's sdssplitargs does: blanks
 // separate; "…" knows \n \r \t \b \a \xHH and takes any other escaped byte as
 // it is; '…' knows \'; a closing quote must be followed by a blank or the end.
-func splitInline(line []byte) (args [][]byte, ok bool) {
+func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isBlank(line[i]) {
 			i++
@@ -19,7 +19,7 @@ func splitInline(line []byte) (args [][]byte, ok bool) {
 				arg = append(arg, c)
 				continue
 			}
-			if arg, i = quoted(arg, line, i, c); i < 0 {
+			if arg, i = quotedPart(arg, line, i, c); i < 0 {
 				return nil, false
 			}
 			break
@@ -28,9 +28,9 @@ func splitInline(line []byte) (args [][]byte, ok bool) {
 	}
 }
 
-// quoted reads the rest of a quoted part and returns where it ends, -1 if it
+// quotedPart reads the rest of a quoted part and returns where it ends, -1 if it
 // does not end properly.
-func quoted(arg, line []byte, i int, quote byte) ([]byte, int) {
+func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	for i < len(line) {
 		c := line[i]
 		i++
@@ -69,8 +69,8 @@ func unescape(s []byte) (byte, int) {
 		return '\a', 1
 	case 'x':
 		if len(s) >= 3 {
-			hi, ok1 := hexDigit(s[1])
-			lo, ok2 := hexDigit(s[2])
+			hi, ok1 := hexValue(s[1])
+			lo, ok2 := hexValue(s[2])
 			if ok1 && ok2 {
 				return hi<<4 | lo, 3
 			}
@@ -79,7 +79,7 @@ func unescape(s []byte) (byte, int) {
 	return s[0], 1
 }
 
-func hexDigit(c byte) (byte, bool) {
+func hexValue(c byte) (byte, bool) {
 	switch {
 	case '0' <= c && c <= '9':
 		return c - '0', true
