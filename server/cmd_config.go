@@ -1,6 +1,10 @@
 package server
 
-import "lockstep/store"
+import (
+	"strings"
+
+	"lockstep/store"
+)
 
 func configRows() []row {
 	const admin = store.Admin | store.NoScript | store.Loading | store.Stale
@@ -40,10 +44,28 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	if len(args)%2 != 0 {
 		return store.Err(store.ErrSyntax)
 	}
+	if refusal := s.setSharedParams(args[2:]); refusal != "" {
+		return store.Err(refusal)
+	}
 	if refusal := s.srv.params.set(args[2:]); refusal != "" {
 		return store.Err(refusal)
 	}
 	return store.OK
+}
+
+// setSharedParams sets what all nodes have in common, if every pair is right:
+// requirepass is the password of the default user, who is the same everywhere.
+func (s *session) setSharedParams(pairs [][]byte) store.Error {
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.EqualFold(string(pairs[i]), "requirepass") {
+			continue
+		}
+		if refusal := s.srv.params.check(pairs); refusal != "" {
+			return refusal
+		}
+		return s.srv.setPassword(string(pairs[i+1]))
+	}
+	return ""
 }
 
 func doConfigResetStat(s *session, _ [][]byte) store.Reply {

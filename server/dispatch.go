@@ -52,6 +52,7 @@ func (s *session) dispatch(args [][]byte) {
 	if refusal != "" {
 		s.submit()
 		s.srv.stats.rejected(cmd)
+		s.noteRefusal(cmd, args, refusal)
 		s.reply(nil, store.Err(refusal))
 		s.finish()
 		return
@@ -59,7 +60,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.command.Store(cmd)
 	do := s.srv.handlers[cmd]
 	if do == nil {
-		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()})
 		if len(s.calls) >= maxCalls {
 			s.submit()
 		}
@@ -89,7 +90,11 @@ func (s *session) answer(took time.Duration) {
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
 		s.srv.stats.called(cmd, each)
-		s.reply(cmd, s.replies[i])
+		r := s.replies[i]
+		if r.Kind == store.Noted {
+			r = s.settle(r)
+		}
+		s.reply(cmd, r)
 		s.finish()
 	}
 	// Do not hold on to what the client sent while it is idle.
@@ -121,6 +126,10 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	// such even to one that has not.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, errNoAuth
+	}
+	// Does the client's user have the right to it?
+	if refusal := s.mayRun(cmd, args); refusal != "" {
+		return cmd, refusal
 	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.

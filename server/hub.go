@@ -17,6 +17,8 @@ type Hub struct {
 	channels map[string]subscribers
 	shards   map[string]subscribers
 	patterns map[string]subscribers
+
+	accounts *accounts
 }
 
 var _ store.Sink = (*Hub)(nil)
@@ -30,6 +32,7 @@ func NewHub() *Hub {
 		channels: map[string]subscribers{},
 		shards:   map[string]subscribers{},
 		patterns: map[string]subscribers{},
+		accounts: newAccounts(),
 	}
 }
 

@@ -20,7 +20,7 @@ type params struct {
 	names  []string             // of defs, sorted
 	values map[*paramDef]string
 
-	pass       atomic.Pointer[string]
+	aclLogMax  atomic.Int64
 	maxBulk    atomic.Int64
 	maxQuery   atomic.Int64
 	maxClients atomic.Int64
@@ -74,8 +74,6 @@ func newParams(cfg *Config, backend Backend) *params {
 	return p
 }
 
-func (p *params) password() string { return *p.pass.Load() }
-
 func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] }
 
 // pubsubLimit is limitOf("pubsub"), asked for every message.
@@ -113,27 +111,9 @@ func (p *params) get(patterns [][]byte) []store.Reply {
 func (p *params) set(pairs [][]byte) store.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defs := make([]*paramDef, 0, len(pairs)/2)
-	for i := 0; i < len(pairs); i += 2 {
-		name := strings.ToLower(string(pairs[i]))
-		def := p.defs[name]
-		switch {
-		case def == nil:
-			return errUnknownParam(pairs[i])
-		case def.fixed:
-			return errParam(def.name, "can't set immutable config")
-		case slices.Contains(defs, def):
-			return errParam(def.name, "duplicate parameter")
-		}
-		defs = append(defs, def)
-	}
-	values := make([]string, len(defs))
-	for i, def := range defs {
-		value, fault := def.parse(string(pairs[2*i+1]), p.values[def])
-		if fault != "" {
-			return errParam(def.name, fault)
-		}
-		values[i] = value
+	defs, values, refusal := p.read(pairs)
+	if refusal != "" {
+		return refusal
 	}
 	for i, def := range defs {
 		p.values[def] = values[i]
@@ -142,6 +122,41 @@ func (p *params) set(pairs [][]byte) store.Error {
 		}
 	}
 	return ""
+}
+
+// check is set without the setting.
+func (p *params) check(pairs [][]byte) store.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _, refusal := p.read(pairs)
+	return refusal
+}
+
+// read finds the parameters of names and values in turn. mu is held.
+func (p *params) read(pairs [][]byte) (defs []*paramDef, values []string, refusal store.Error) {
+	defs = make([]*paramDef, 0, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		name := strings.ToLower(string(pairs[i]))
+		def := p.defs[name]
+		switch {
+		case def == nil:
+			return nil, nil, errUnknownParam(pairs[i])
+		case def.fixed:
+			return nil, nil, errParam(def.name, "can't set immutable config")
+		case slices.Contains(defs, def):
+			return nil, nil, errParam(def.name, "duplicate parameter")
+		}
+		defs = append(defs, def)
+	}
+	values = make([]string, len(defs))
+	for i, def := range defs {
+		value, fault := def.parse(string(pairs[2*i+1]), p.values[def])
+		if fault != "" {
+			return nil, nil, errParam(def.name, fault)
+		}
+		values[i] = value
+	}
+	return defs, values, ""
 }
 
 // value returns a parameter as text.

@@ -114,7 +114,7 @@ func (l *loop) step(c *loopConn) {
 			do := s.srv.handlers[cmd]
 			if refusal == "" && do == nil {
 				s.command.Store(cmd)
-				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()})
 				if len(s.calls) >= maxCalls {
 					c.next++
 					l.submit(c)

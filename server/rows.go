@@ -21,7 +21,7 @@ type row struct {
 func rows() []row {
 	var all []row
 	for _, group := range [][]row{
-		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(),
+		connectionRows(), aclRows(), clientRows(), commandRows(), configRows(), pubsubRows(),
 		serverRows(), clusterRows(), observeRows(), lockstepRows(),
 	} {
 		all = append(all, group...)
@@ -90,7 +90,7 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
 		switch cmd.FullName() {
-		case "ping", "echo", "select", "time", "hello", "auth", "quit", "reset",
+		case "ping", "echo", "select", "time", "quit", "reset",
 			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
 			found[cmd] = true
 		}

@@ -23,6 +23,7 @@ type Server struct {
 	hub      *Hub
 	params   *params
 	stats    *stats
+	aclLog   aclLog
 	docs     *commandDocs
 	started  time.Time
 	lastID   atomic.Int64
@@ -65,6 +66,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.docs = newCommandDocs(table)
+	srv.hub.accounts.bind(srv)
 	go srv.cron()
 	return srv
 }
@@ -121,7 +123,7 @@ func (srv *Server) enter(g *guard) (*session, store.Error) {
 	srv.stats.connections.Add(1)
 	s := srv.newSession(g)
 	refusal := srv.register(s)
-	if refusal == "" && srv.params.protected.Load() && srv.params.password() == "" && !s.local() {
+	if refusal == "" && srv.params.protected.Load() && srv.hub.accounts.def.user.Load().NoPass && !s.local() {
 		srv.unregister(s)
 		refusal = errDenied
 	}

@@ -104,6 +104,14 @@ func channelAllowed(allowed []string, channel string, pattern bool) bool {
 	})
 }
 
+// MayListen reports whether one selector allows a channel or, taken literally,
+// a pattern.
+func (u *User) MayListen(channel string, pattern bool) bool {
+	return slices.ContainsFunc(u.selectors, func(s *selector) bool {
+		return s.allChannels || channelAllowed(s.channels, channel, pattern)
+	})
+}
+
 // channels returns which arguments are channels that the command sends to or
 // listens to; none if last < first.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {

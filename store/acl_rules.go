@@ -24,10 +24,11 @@ func MergeSelectors(args []string) (rules []string, open string) {
 	for _, arg := range args {
 		ends := strings.HasSuffix(arg, ")")
 		switch {
+		case strings.HasPrefix(arg, "(") && !ends:
+			// One that is open already is forgotten, as in Redis.
+			pending, open = arg, arg
 		case pending != "":
 			pending += " " + arg
-		case strings.HasPrefix(arg, "(") && !ends:
-			pending, open = arg, arg
 		default:
 			rules = append(rules, arg)
 		}
@@ -82,8 +83,9 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 		return u.applyPassword(rule[0], rule[1:])
 	case rule[0] == '(' && strings.HasSuffix(rule, ")"):
 		s := newSelector(u.table, allChannels)
-		// As in Redis, quotes that do not end make it an empty selector.
-		words, _ := SplitArgs([]byte(rule[1 : len(rule)-1]))
+		// As in Redis, quotes that do not end make it an empty selector, and
+		// what follows a NUL is not seen.
+		words, _ := SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
 		for _, w := range words {
 			if fault := s.apply(u.table.acl, string(w)); fault != "" {
 				return fault
@@ -184,7 +186,7 @@ func (s *selector) applyKeys(rule string) (fault string) {
 			return faultSyntax
 		}
 	}
-	if hasSpaces(pattern) {
+	if HasSpaces(pattern) {
 		return faultSyntax
 	}
 	at := slices.IndexFunc(s.keys, func(k keyPattern) bool { return k.pattern == pattern })
@@ -200,7 +202,7 @@ func (s *selector) applyChannel(pattern string) (fault string) {
 	switch {
 	case s.allChannels:
 		return faultChannel
-	case hasSpaces(pattern):
+	case HasSpaces(pattern):
 		return faultSyntax
 	case !slices.Contains(s.channels, pattern):
 		s.channels = append(s.channels, pattern)

@@ -154,7 +154,7 @@ func (t *Txn) User(table *Table, name string) *User {
 		return nil
 	}
 	if t.defaultUser == nil {
-		t.defaultUser = newDefaultUser(table, t.env.ACL.PasswordHash)
+		t.defaultUser = InitialUser(table, t.env.ACL.PasswordHash)
 	}
 	return t.defaultUser
 }

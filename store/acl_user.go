@@ -78,9 +78,9 @@ func newSelector(t *Table, allChannels bool) *selector {
 	return &selector{allChannels: allChannels, commands: make(bitmap, len(t.acl.bits)/64+1)}
 }
 
-// newDefaultUser is the default user of a server that has been told nothing;
+// InitialUser is the default user of a server that has been told nothing;
 // passwordHash is that of requirepass, or "".
-func newDefaultUser(t *Table, passwordHash string) *User {
+func InitialUser(t *Table, passwordHash string) *User {
 	u := NewUser(t, DefaultUser, true)
 	u.Enabled, u.NoPass = true, passwordHash == ""
 	if passwordHash != "" {
@@ -166,8 +166,8 @@ func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool
 	return func(channel string, pattern bool) bool { return channelAllowed(upcoming, channel, pattern) }, lost
 }
 
-// hasSpaces reports whether a name or pattern holds what cannot stand in a
+// HasSpaces reports whether a name or pattern holds what cannot stand in a
 // line of rules.
-func hasSpaces(s string) bool {
+func HasSpaces(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r == 0 || r < 0x80 && isBlank(byte(r)) })
 }

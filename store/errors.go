@@ -82,8 +82,8 @@ const (
 	ErrBitFieldRO      Error = "ERR BITFIELD_RO only supports the GET subcommand"
 	ErrNoPermKey       Error = "NOPERM this user has no permissions to access one of the keys used as arguments"
 	ErrNoPermChannel   Error = "NOPERM this user has no permissions to access one of the channels used as arguments"
-	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions"
-	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions"
+	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
+	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 

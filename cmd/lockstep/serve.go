@@ -84,6 +84,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 		return nil, fmt.Errorf("--listen %s: %w; stop the process that has it, or choose another port", o.listen, err)
 	}
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
+	cfg.ACL = hub.ACL(o.password)
 	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
 	node, err := cluster.Open(cfg)
 	if err != nil {
