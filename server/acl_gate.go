@@ -14,7 +14,7 @@ func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error
 	if u.Unrestricted() {
 		return ""
 	}
-	why, arg := u.Check(cmd, args)
+	why, _ := u.Check(cmd, args)
 	if why == store.Allowed {
 		return ""
 	}
