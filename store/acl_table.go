@@ -2,6 +2,7 @@ package store
 
 import (
 	_ "embed"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -101,12 +102,7 @@ func newACLTable(t *Table) *aclTable {
 		}
 	}
 	// A container comes before its subcommands: "acl" < "acl|cat".
-	names := make([]string, 0, len(redisCategories()))
-	for name := range redisCategories() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range RedisCommands() {
 		if a.name[name] == nil {
 			top, sub, isSub := strings.Cut(name, "|")
 			foreign := &Command{Name: name}
@@ -179,3 +175,13 @@ func (b bitmap) fill(n int, on bool) {
 		b.set(i, on)
 	}
 }
+
+// RedisCategories returns the ACL categories that Redis 7.0.15 says a command
+// has, by its full name; ok is false if Redis has no such command.
+func RedisCategories(fullName string) (categories []string, ok bool) {
+	categories, ok = redisCategories()[fullName]
+	return categories, ok
+}
+
+// RedisCommands returns the full names of the commands of Redis 7.0.15.
+func RedisCommands() []string { return slices.Sorted(maps.Keys(redisCategories())) }
