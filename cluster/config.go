@@ -29,6 +29,7 @@ type ScriptStopper interface {
 type Config struct {
 	ID        string // unique in the cluster
 	Data      string // directory for log and snapshots
+	LogStore  string // LogWAL or LogBolt; empty: as Data has it, else LogWAL
 	Ephemeral bool   // keep nothing on disk; one node only
 
 	PeerListen    string // where Raft and forwarding listen
@@ -98,6 +99,11 @@ func (c *Config) Validate() error {
 	}
 	if c.Ephemeral && len(c.Peers) > 1 {
 		fault("--ephemeral keeps nothing on disk and is for one node only: leave out --peers")
+	}
+	switch c.LogStore {
+	case "", LogWAL, LogBolt:
+	default:
+		fault("--log-store %q: want %s or %s", c.LogStore, LogWAL, LogBolt)
 	}
 	if !c.Ephemeral {
 		if c.Data == "" {

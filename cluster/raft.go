@@ -54,7 +54,7 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 func (r *raftLog) open(hooks raftHooks) (err error) {
 	cfg := r.cfg
 	logs := raftLogger(cfg.Logger)
-	if r.st, err = openStorage(cfg.Data, cfg.ID, logs); err != nil {
+	if r.st, err = openStorage(cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", cfg.PeerListen)
@@ -98,12 +98,12 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	last, err := r.st.bolt.LastIndex()
+	last, err := r.st.log.LastIndex()
 	if err != nil {
 		return err
 	}
 	m.fsm.Replay(last)
-	r.raft, err = raft.NewRaft(rc, m, r.st.bolt, stable, r.st.snaps, r.trans)
+	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
 	return err
 }
 
@@ -152,7 +152,7 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 // bootstrap gives a new node its first configuration. Every first member does
 // it alike, so starting again is harmless.
 func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
-	exists, err := raft.HasExistingState(r.st.bolt, stable, r.st.snaps)
+	exists, err := raft.HasExistingState(r.st.log, stable, r.st.snaps)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", r.cfg.Data, err)
 	}
@@ -164,11 +164,11 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 		if len(conf.Servers) == 0 {
 			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.peerAddr())}}
 		}
-		if err := raft.BootstrapCluster(rc, r.st.bolt, stable, r.st.snaps, r.trans, conf); err != nil {
+		if err := raft.BootstrapCluster(rc, r.st.log, stable, r.st.snaps, r.trans, conf); err != nil {
 			return fmt.Errorf("first configuration: %w", err)
 		}
 	}
-	return r.st.mark(r.cfg.ID, false)
+	return r.st.finish()
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {

@@ -24,8 +24,9 @@ import (
 const (
 	// maxBatchBytes closes a batch: larger entries delay Raft's own traffic.
 	maxBatchBytes = 256 << 10
-	// maxEntryBytes is the most that one command may write.
-	maxEntryBytes = 64 << 20
+	// maxEntryBytes is the most that one command may write. raft-wal would store
+	// an entry of more than 64 MiB and not read it again.
+	maxEntryBytes = 63 << 20
 	// expireLimit is how many expired keys one entry deletes.
 	expireLimit = 5000
 	// stampInterval is how often a leader logs the time while a deadline is

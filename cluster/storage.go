@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,12 +23,16 @@ import (
 //
 //	LOCK       held with flock(2) while a process uses the directory
 //	node.json  whose directory it is, and whether its log is complete
-//	raft.db    Raft's log, term and vote (bbolt)
+//	raft.db    Raft's term and vote (bbolt), and the log if --log-store is bolt
+//	log/       Raft's log in segments (raft-wal)
+//	log.last   index of the last entry; see guardedLog
 //	snapshots/ the latest snapshots
 const (
 	lockFile = "LOCK"
 	nodeFile = "node.json"
-	logFile  = "raft.db"
+	boltFile = "raft.db"
+	walDir   = "log"
+	markFile = "log.last"
 
 	snapshotsKept = 2
 )
@@ -36,6 +41,7 @@ const (
 type nodeRecord struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
+	Log    string `json:"log"`           // LogWAL or LogBolt
 	New    bool   `json:"new,omitempty"` // the log is not complete yet
 }
 
@@ -44,31 +50,35 @@ const dataFormat = 1
 // storage is an open data directory.
 type storage struct {
 	dir   string
+	rec   nodeRecord
 	lock  *os.File
-	bolt  *raftboltdb.BoltStore
+	bolt  *raftboltdb.BoltStore // term and vote
+	log   logStore
 	snaps *raft.FileSnapshotStore
 }
 
-func openStorage(dir, id string, logs hclog.Logger) (*storage, error) {
+// openStorage opens or makes a data directory. kind is its log store; empty
+// takes the one that it has.
+func openStorage(dir, id, kind string, logs hclog.Logger) (*storage, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", dir, err)
 	}
 	st := &storage{dir: dir}
-	if err := st.open(id, logs); err != nil {
+	if err := st.open(id, kind, logs); err != nil {
 		st.close()
 		return nil, err
 	}
 	return st, nil
 }
 
-func (st *storage) open(id string, logs hclog.Logger) (err error) {
+func (st *storage) open(id, kind string, logs hclog.Logger) (err error) {
 	if err := st.acquire(); err != nil {
 		return err
 	}
-	if err := st.identify(id); err != nil {
+	if err := st.identify(id, kind); err != nil {
 		return err
 	}
-	if err := st.openLog(); err != nil {
+	if err := st.openLog(logs); err != nil {
 		return err
 	}
 	if st.snaps, err = raft.NewFileSnapshotStoreWithLogger(st.dir, snapshotsKept, logs); err != nil {
@@ -93,14 +103,14 @@ func (st *storage) acquire() error {
 }
 
 // identify checks that the directory belongs to this node, and marks a new one.
-func (st *storage) identify(id string) error {
+func (st *storage) identify(id, kind string) error {
 	path := filepath.Join(st.dir, nodeFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Stat(filepath.Join(st.dir, logFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(st.dir, boltFile)); err == nil {
 			return fmt.Errorf("data directory %s has a log but no %s: restore the whole directory from a backup", st.dir, nodeFile)
 		}
-		return st.mark(id, true)
+		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true})
 	}
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
@@ -117,23 +127,45 @@ func (st *storage) identify(id string) error {
 	}
 	if rec.New {
 		// A start was interrupted; Raft has not seen this log yet.
-		if err := os.Remove(filepath.Join(st.dir, logFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("data directory %s: %w", st.dir, err)
+		for _, part := range []string{boltFile, walDir, markFile} {
+			if err := os.RemoveAll(filepath.Join(st.dir, part)); err != nil {
+				return fmt.Errorf("data directory %s: %w", st.dir, err)
+			}
 		}
-		return nil
+		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true})
 	}
-	if info, err := os.Stat(filepath.Join(st.dir, logFile)); errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
-		// Starting without the log would let this node vote twice in a term
-		// and forget what it acknowledged.
-		return fmt.Errorf("data directory %s has lost its log (%s): restore it from a backup, or remove this node from the cluster and join with an empty directory", st.dir, logFile)
+	if kind != "" && kind != rec.Log {
+		return fmt.Errorf("data directory %s keeps its log in %q, not in %q: leave out --log-store, or remove this node from the cluster and join with an empty directory", st.dir, rec.Log, kind)
+	}
+	if rec.Log != LogWAL && rec.Log != LogBolt {
+		return fmt.Errorf("data directory %s: %s names the log store %q: use the program that wrote it", st.dir, nodeFile, rec.Log)
+	}
+	st.rec = rec
+	return st.complete()
+}
+
+// complete checks that no part of the log is missing: starting without it
+// would let this node vote twice in a term and forget what it acknowledged.
+func (st *storage) complete() error {
+	parts := []string{boltFile, markFile}
+	if st.rec.Log == LogWAL {
+		parts = append(parts, walDir)
+	}
+	for _, part := range parts {
+		info, err := os.Stat(filepath.Join(st.dir, part))
+		if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+			return fmt.Errorf("data directory %s has lost its log (%s): restore it from a backup, or remove this node from the cluster and join with an empty directory", st.dir, part)
+		}
 	}
 	return nil
 }
 
 // mark writes node.json: first as that of a new directory, and again when the
 // log is complete. After a crash in between the log is made again.
-func (st *storage) mark(id string, isNew bool) error {
-	b, err := json.Marshal(nodeRecord{Format: dataFormat, ID: id, New: isNew})
+func (st *storage) mark(rec nodeRecord) error {
+	rec.Format = dataFormat
+	st.rec = rec
+	b, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
@@ -141,6 +173,16 @@ func (st *storage) mark(id string, isNew bool) error {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
 	return nil
+}
+
+// finish declares a new directory's log complete.
+func (st *storage) finish() error {
+	if !st.rec.New {
+		return nil
+	}
+	rec := st.rec
+	rec.New = false
+	return st.mark(rec)
 }
 
 // writeFileSync replaces a file so that a crash leaves the old or the new one.
@@ -165,19 +207,41 @@ func writeFileSync(path string, b []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openLog opens the log. bbolt panics on some kinds of damage.
-func (st *storage) openLog() (err error) {
-	path := filepath.Join(st.dir, logFile)
+// openLog opens the term, the vote and the log. bbolt panics on some kinds of
+// damage.
+func (st *storage) openLog(logs hclog.Logger) (err error) {
+	part := boltFile
 	damaged := func(why any) error {
-		return fmt.Errorf("data directory %s: the log %s is damaged (%v): restore the directory from a backup, or remove this node from the cluster and join with an empty directory", st.dir, logFile, why)
+		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): restore the directory from a backup, or remove this node from the cluster and join with an empty directory", st.dir, part, why)
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = damaged(p)
 		}
 	}()
-	if err := checkBolt(path); err != nil {
+	if err := st.openBolt(); err != nil {
 		return damaged(err)
+	}
+	log := logStore(boltLog{st.bolt})
+	if st.rec.Log == LogWAL {
+		part = walDir
+		if log, err = openWAL(filepath.Join(st.dir, walDir), logs); err != nil {
+			return damaged(err)
+		}
+	}
+	st.log = log
+	guarded, err := openGuarded(log, filepath.Join(st.dir, markFile), st.rec.New)
+	if err != nil {
+		return damaged(err)
+	}
+	st.log = guarded
+	return nil
+}
+
+func (st *storage) openBolt() (err error) {
+	path := filepath.Join(st.dir, boltFile)
+	if err := checkBolt(path); err != nil {
+		return err
 	}
 	st.bolt, err = raftboltdb.New(raftboltdb.Options{
 		Path: path,
@@ -190,23 +254,7 @@ func (st *storage) openLog() (err error) {
 			FreelistType:   bbolt.FreelistMapType,
 		},
 	})
-	if err != nil {
-		return damaged(err)
-	}
-	// Touch both ends of the log: truncation shows here, not under load.
-	var l raft.Log
-	first, err := st.bolt.FirstIndex()
-	if err == nil && first > 0 {
-		err = st.bolt.GetLog(first, &l)
-	}
-	last, err2 := st.bolt.LastIndex()
-	if err2 == nil && last > 0 {
-		err2 = st.bolt.GetLog(last, &l)
-	}
-	if err = errors.Join(err, err2); err != nil {
-		return damaged(err)
-	}
-	return nil
+	return err
 }
 
 // checkBolt looks for a file that is shorter than bbolt says it is. Reading
@@ -233,6 +281,9 @@ func checkBolt(path string) error {
 }
 
 func (st *storage) close() {
+	if st.log != nil {
+		st.log.Close()
+	}
 	if st.bolt != nil {
 		st.bolt.Close()
 	}

@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft-wal/metadb"
 
 	"lockstep/store"
 )
@@ -57,10 +60,12 @@ func lines(t testing.TB, n *Node, commands ...string) string {
 }
 
 // filled makes a data directory with snapshots and a log behind them.
-func filled(t testing.TB) string {
+func filled(t testing.TB, logStore string) string {
 	t.Helper()
 	dir := t.TempDir()
-	n := openNode(t, dataConfig(t, dir))
+	cfg := dataConfig(t, dir)
+	cfg.LogStore = logStore
+	n := openNode(t, cfg)
 	for i := range 60 {
 		lines(t, n, fmt.Sprintf("SET k%d %s", i, strings.Repeat("v", 2000)))
 		if i%20 == 19 {
@@ -74,19 +79,28 @@ func filled(t testing.TB) string {
 	return dir
 }
 
+// eachLogStore runs a test with every log store.
+func eachLogStore(t *testing.T, test func(t *testing.T, logStore string)) {
+	for _, kind := range []string{LogWAL, LogBolt} {
+		t.Run(kind, func(t *testing.T) { test(t, kind) })
+	}
+}
+
 func TestRestartKeepsEverything(t *testing.T) {
-	dir := filled(t)
-	n := openNode(t, dataConfig(t, dir))
-	if got := lines(t, n, "GET last", "STRLEN k0", "STRLEN k59"); got != "v 2000 2000" {
-		t.Errorf("got %q", got)
-	}
-	closeNode(t, n)
-	// And once more, with nothing written in between.
-	n = openNode(t, dataConfig(t, dir))
-	if got := lines(t, n, "GET last", "DBSIZE"); got != "v 61" {
-		t.Errorf("got %q", got)
-	}
-	closeNode(t, n)
+	eachLogStore(t, func(t *testing.T, logStore string) {
+		dir := filled(t, logStore)
+		n := openNode(t, dataConfig(t, dir))
+		if got := lines(t, n, "GET last", "STRLEN k0", "STRLEN k59"); got != "v 2000 2000" {
+			t.Errorf("got %q", got)
+		}
+		closeNode(t, n)
+		// And once more, with nothing written in between.
+		n = openNode(t, dataConfig(t, dir))
+		if got := lines(t, n, "GET last", "DBSIZE"); got != "v 61" {
+			t.Errorf("got %q", got)
+		}
+		closeNode(t, n)
+	})
 }
 
 func newestSnapshot(t *testing.T, dir string) string {
@@ -121,32 +135,56 @@ func overwrite(t *testing.T, path string, b []byte) {
 // A directory that cannot be used ends the start with one line that names it
 // and says what to do. It never panics, and it never starts afresh.
 func TestUnusableDirectories(t *testing.T) {
-	whole := filled(t)
-	raftDB := func(dir string) string { return filepath.Join(dir, logFile) }
-	for _, test := range []struct {
-		name   string
-		damage func(t *testing.T, dir string)
-		want   []string
-	}{
-		{"log missing", func(t *testing.T, dir string) { os.Remove(raftDB(dir)) }, []string{"lost its log", "backup"}},
-		{"log empty", func(t *testing.T, dir string) { truncate(t, raftDB(dir), 0) }, []string{"log", "backup"}},
-		{"log of one page", func(t *testing.T, dir string) { truncate(t, raftDB(dir), 4096) }, []string{"log", "damaged", "backup"}},
-		{"log of garbage", func(t *testing.T, dir string) {
+	eachLogStore(t, func(t *testing.T, logStore string) {
+		whole := filled(t, logStore)
+		for _, test := range append(damages(), damagesOf(logStore)...) {
+			t.Run(test.name, func(t *testing.T) {
+				dir := t.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+					t.Fatal(err)
+				}
+				test.damage(t, dir)
+				mustNotOpen(t, dir, test.want...)
+			})
+		}
+	})
+}
+
+type damage struct {
+	name   string
+	damage func(t *testing.T, dir string)
+	want   []string // in the error
+}
+
+// damages are those that do not depend on the log store.
+func damages() []damage {
+	raftDB := func(dir string) string { return filepath.Join(dir, boltFile) }
+	mark := func(dir string) string { return filepath.Join(dir, markFile) }
+	return []damage{
+		{"term missing", func(t *testing.T, dir string) { os.Remove(raftDB(dir)) }, []string{"lost its log", "backup"}},
+		{"term empty", func(t *testing.T, dir string) { truncate(t, raftDB(dir), 0) }, []string{"log", "backup"}},
+		{"term of one page", func(t *testing.T, dir string) { truncate(t, raftDB(dir), 4096) }, []string{"log", "damaged", "backup"}},
+		{"term of garbage", func(t *testing.T, dir string) {
 			overwrite(t, raftDB(dir), bytes.Repeat([]byte("garbage!"), 1<<14))
 		}, []string{"log", "damaged", "backup"}},
-		{"log is a directory", func(t *testing.T, dir string) {
+		{"term is a directory", func(t *testing.T, dir string) {
 			os.Remove(raftDB(dir))
 			os.Mkdir(raftDB(dir), 0o700)
 		}, []string{"log", "damaged"}},
+		{"mark missing", func(t *testing.T, dir string) { os.Remove(mark(dir)) }, []string{"lost its log", markFile}},
+		{"mark damaged", func(t *testing.T, dir string) { overwrite(t, mark(dir), make([]byte, markLen)) }, []string{markFile, "damaged", "backup"}},
 		{"node.json missing", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, nodeFile)) }, []string{nodeFile, "backup"}},
 		{"node.json empty", func(t *testing.T, dir string) { overwrite(t, filepath.Join(dir, nodeFile), nil) }, []string{nodeFile, "damaged"}},
 		{"node.json cut", func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, nodeFile), 10) }, []string{nodeFile, "damaged"}},
 		{"node.json of another node", func(t *testing.T, dir string) {
-			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n7"}`))
+			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n7","log":"wal"}`))
 		}, []string{`"n7"`, `"n1"`, "--id"}},
 		{"a later format", func(t *testing.T, dir string) {
 			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":2,"id":"n1"}`))
 		}, []string{"format 2"}},
+		{"an unknown log store", func(t *testing.T, dir string) {
+			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n1","log":"stone"}`))
+		}, []string{`"stone"`}},
 		{"newest snapshot damaged", func(t *testing.T, dir string) {
 			overwrite(t, filepath.Join(newestSnapshot(t, dir), "state.bin"), []byte("LOCKSTEP"))
 		}, []string{"backup"}},
@@ -154,16 +192,39 @@ func TestUnusableDirectories(t *testing.T) {
 			overwrite(t, filepath.Join(newestSnapshot(t, dir), "meta.json"), []byte("{"))
 		}, []string{"backup"}},
 		{"snapshots missing", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "snapshots")) }, []string{"backup"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
-				t.Fatal(err)
-			}
-			test.damage(t, dir)
-			mustNotOpen(t, dir, test.want...)
-		})
 	}
+}
+
+// damagesOf are those of a log store.
+func damagesOf(logStore string) []damage {
+	if logStore == LogBolt {
+		return nil
+	}
+	return []damage{
+		{"log missing", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, walDir)) }, []string{"lost its log", "backup"}},
+		{"log empty", func(t *testing.T, dir string) {
+			os.RemoveAll(filepath.Join(dir, walDir))
+			os.Mkdir(filepath.Join(dir, walDir), 0o700)
+		}, []string{"damaged", "has reached", "backup"}},
+		{"list of segments missing", func(t *testing.T, dir string) { os.Remove(filepath.Join(dir, walDir, metadb.FileName)) }, []string{"damaged", "backup"}},
+		{"list of segments cut", func(t *testing.T, dir string) {
+			truncate(t, filepath.Join(dir, walDir, metadb.FileName), 8192)
+		}, []string{"damaged", "backup"}},
+		{"segment missing", func(t *testing.T, dir string) { os.Remove(segment(t, dir)) }, []string{"damaged", "has reached", "backup"}},
+		{"segment of garbage", func(t *testing.T, dir string) {
+			overwrite(t, segment(t, dir), bytes.Repeat([]byte("garbage!"), 1<<14))
+		}, []string{"damaged", "backup"}},
+	}
+}
+
+// segment returns the file of the log's newest segment.
+func segment(t *testing.T, dir string) string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, walDir, "*.wal"))
+	if err != nil || len(list) == 0 {
+		t.Fatal("no segments", err)
+	}
+	return slices.Max(list)
 }
 
 func mustNotOpen(t *testing.T, dir string, want ...string) {
@@ -189,40 +250,95 @@ func mustNotOpen(t *testing.T, dir string, want ...string) {
 	st.close()
 }
 
-// Wherever the log is cut, the node says so or has everything that it had
-// acknowledged (the file may end in free pages).
-func TestLogCutAnywhere(t *testing.T) {
-	whole := filled(t)
-	info, err := os.Stat(filepath.Join(whole, logFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+// spoiled opens copies of a directory whose log is spoiled at places from 0 to
+// size. The node says so, or has everything that it had acknowledged (the
+// damage may lie where nothing is).
+func spoiled(t *testing.T, whole string, size int64, spoil func(dir string, at int64)) {
+	t.Helper()
 	refused := 0
-	for size := int64(0); size < info.Size(); size += info.Size()/16 + 1000 {
+	for at := int64(0); at < size; at += size/16 + 1000 {
 		dir := t.TempDir()
 		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
 			t.Fatal(err)
 		}
-		truncate(t, filepath.Join(dir, logFile), size)
-		n, err := Open(dataConfig(t, dir))
+		spoil(dir, at)
+		cfg := dataConfig(t, dir)
+		fatal := make(chan error, 100)
+		cfg.Fatal = func(err error) { fatal <- err }
+		n, err := Open(cfg)
 		if err != nil {
 			refused++
 			if !strings.Contains(err.Error(), "damaged") && !strings.Contains(err.Error(), "backup") {
-				t.Errorf("cut to %d bytes: %v", size, err)
+				t.Errorf("spoiled at %d: %v", at, err)
 			}
 			continue
 		}
-		if err := n.WaitReady(context.Background()); err != nil {
-			t.Error(err)
+		ctx, cancel := context.WithCancel(context.Background())
+		ready := make(chan error, 1)
+		go func() { ready <- n.WaitReady(ctx) }()
+		select {
+		case err := <-fatal: // a damaged entry ends the process
+			refused++
+			if !strings.Contains(err.Error(), "backup") {
+				t.Errorf("spoiled at %d: %v", at, err)
+			}
+		case err := <-ready:
+			if got := lines(t, n, "GET last", "DBSIZE"); err != nil || got != "v 61" {
+				t.Errorf("spoiled at %d of %d bytes, the node has started with %q, %v", at, size, got, err)
+			}
 		}
-		if got := lines(t, n, "GET last", "DBSIZE"); got != "v 61" {
-			t.Errorf("cut to %d of %d bytes, the node has started with %q", size, info.Size(), got)
-		}
+		cancel()
 		closeNode(t, n)
 	}
 	if refused < 8 {
-		t.Errorf("only %d cut logs were refused", refused)
+		t.Errorf("only %d damaged logs were refused", refused)
 	}
+}
+
+func TestLogCutAnywhere(t *testing.T) {
+	eachLogStore(t, func(t *testing.T, logStore string) {
+		whole := filled(t, logStore)
+		file, size := logEnd(t, whole, logStore)
+		spoiled(t, whole, size, func(dir string, at int64) {
+			truncate(t, filepath.Join(dir, file), at)
+		})
+	})
+}
+
+// A log that lost a page in its middle is not taken for one that a crash has
+// torn.
+func TestLogPageLost(t *testing.T) {
+	whole := filled(t, LogWAL)
+	file, size := logEnd(t, whole, LogWAL)
+	spoiled(t, whole, size, func(dir string, at int64) {
+		f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteAt(make([]byte, 4096), at)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// logEnd returns the file of a log, from its directory on, and how much of it
+// is in use.
+func logEnd(t *testing.T, dir, logStore string) (file string, size int64) {
+	t.Helper()
+	if logStore == LogBolt {
+		info, err := os.Stat(filepath.Join(dir, boltFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return boltFile, info.Size()
+	}
+	file = filepath.Join(walDir, filepath.Base(segment(t, dir)))
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, int64(len(bytes.TrimRight(b, "\x00")))
 }
 
 func TestLockedDirectory(t *testing.T) {
@@ -265,7 +381,7 @@ func TestPeerPortTaken(t *testing.T) {
 func TestInterruptedFirstStart(t *testing.T) {
 	fresh := func(t *testing.T) (string, *storage) {
 		dir := t.TempDir()
-		st, err := openStorage(dir, "n1", raftLogger(slog.New(slog.DiscardHandler)))
+		st, err := openStorage(dir, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,13 +397,20 @@ func TestInterruptedFirstStart(t *testing.T) {
 		"before the log": func(t *testing.T) string {
 			dir, st := fresh(t)
 			st.close()
-			os.Remove(filepath.Join(dir, logFile))
+			os.Remove(filepath.Join(dir, boltFile))
 			return dir
 		},
 		"in the log": func(t *testing.T) string {
 			dir, st := fresh(t)
 			st.close()
-			truncate(t, filepath.Join(dir, logFile), 5000)
+			truncate(t, filepath.Join(dir, boltFile), 5000)
+			return dir
+		},
+		"before the log's first segment": func(t *testing.T) string {
+			dir, st := fresh(t)
+			st.close()
+			os.Remove(segment(t, dir))
+			os.Remove(filepath.Join(dir, markFile))
 			return dir
 		},
 		"before the first configuration": func(t *testing.T) string {
@@ -298,7 +421,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 		"before the log was declared complete": func(t *testing.T) string {
 			dir := t.TempDir()
 			closeNode(t, openNode(t, dataConfig(t, dir)))
-			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n1","new":true}`))
+			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n1","log":"wal","new":true}`))
 			return dir
 		},
 	} {

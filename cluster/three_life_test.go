@@ -185,14 +185,14 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	away := c.follower()
 	c.expect(away, "OK", "SET before v")
 	c.same()
-	last, err := c.nodes[away].cons.(*raftLog).st.bolt.LastIndex()
+	last, err := c.nodes[away].cons.(*raftLog).st.log.LastIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.stop(away)
 	on := c.leader()
 	first := func(i int) uint64 {
-		index, err := c.nodes[i].cons.(*raftLog).st.bolt.FirstIndex()
+		index, err := c.nodes[i].cons.(*raftLog).st.log.FirstIndex()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ type options struct {
 	peerListen, peerAdvertise string
 	httpListen, peers         string
 	data, password, protected string
+	logStore                  string
 	logLevel, logFormat       string
 	ephemeral                 bool
 	debugCommand              string
@@ -38,6 +39,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz, /readyz and /debug/pprof; \"\" turns it off")
 	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
+	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
 	fs.StringVar(&o.password, "requirepass", "", "`password` that clients must give")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback without a password")
@@ -80,7 +82,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 // clusterConfig turns the flags into the node's configuration.
 func (o *options) clusterConfig() (cluster.Config, error) {
 	c := cluster.Default()
-	c.ID, c.Data, c.Ephemeral = o.id, o.data, o.ephemeral
+	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
 	c.Advertise, c.FailoverWait = o.advertise, o.failoverWait
 	if c.Advertise == "" {
