@@ -44,7 +44,7 @@ func (c *Command) ACLCategories() []string {
 		{own("sortedset"), "sortedset"},
 		{own("list"), "list"},
 		{c.Is(PubSub), "pubsub"},
-		{c.Is(Admin), "admin"},
+		{c.Is(Admin) || own("admin"), "admin"},
 		{c.Is(Fast), "fast"},
 		{!c.Is(Fast), "slow"},
 		{c.Is(Blocking), "blocking"},
