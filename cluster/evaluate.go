@@ -114,6 +114,8 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			behind = nil
 		}
 		s.runScript(&ctx, r, behind, &refused)
+		last := &r.replies[len(r.replies)-1]
+		*last = txn.Note(*last)
 	}
 	return refused, nil
 }
@@ -131,5 +133,5 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 		s.busyTimer.Stop()
 		*refused = s.scriptEnds() || *refused
 	}()
-	r.replies = append(r.replies, ctx.Txn.Note(ctx.Cmd.Run(ctx)))
+	r.replies = append(r.replies, ctx.Cmd.Run(ctx))
 }

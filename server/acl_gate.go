@@ -67,13 +67,9 @@ func (s *session) userName() string {
 
 // denied records a refusal in the ACL log of this node.
 func (s *session) denied(d store.Denial) {
-	context := "toplevel"
-	if d.InScript {
-		context = "lua"
-	}
 	s.srv.stats.denied(d.Reason)
 	s.srv.aclLog.add(s.srv.cfg.Clock(), int(s.srv.params.aclLogMax.Load()), aclLogEntry{
-		reason: d.Reason, context: context, object: d.Object, user: d.User,
+		reason: d.Reason, context: d.Context, object: d.Object, user: d.User,
 	}, s)
 }
 

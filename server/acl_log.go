@@ -27,7 +27,7 @@ type aclLog struct {
 type aclLogEntry struct {
 	count   int64
 	reason  store.DenyReason
-	context string
+	context store.DenyContext
 	object  string
 	user    string
 	client  string
@@ -71,7 +71,7 @@ func (l *aclLog) show(now time.Time, n int64) store.Reply {
 		r.Elems = append(r.Elems, store.MapOf(
 			store.Str("count"), store.Int(e.count),
 			store.Str("reason"), store.Str(e.reason.String()),
-			store.Str("context"), store.Str(e.context),
+			store.Str("context"), store.Str(e.context.String()),
 			store.Str("object"), store.Str(e.object),
 			store.Str("username"), store.Str(e.user),
 			store.Str("age-seconds"), store.Float(float64(now.Sub(e.at).Milliseconds())/1000),

@@ -3,11 +3,26 @@ package store
 // Denial is a command that was refused while it was evaluated, for the ACL log
 // of the node that the client is connected to.
 type Denial struct {
-	Reason   DenyReason
-	InScript bool
-	Object   string
-	User     string
+	Reason  DenyReason
+	Context DenyContext
+	Object  string
+	User    string
 }
+
+// DenyContext says where a command was refused.
+type DenyContext uint8
+
+const (
+	// AtTopLevel is a command on its own.
+	AtTopLevel DenyContext = iota
+	// InMulti is a command that is queued, or run by EXEC.
+	InMulti
+	// InLua is a command that a script has called.
+	InLua
+)
+
+// String is the context in the words of ACL LOG.
+func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
 // Authorize settles whose rights the command has. user is the name of the
 // caller, "" for the default user. ok is false if the user may not run it; the
@@ -39,12 +54,22 @@ func (c *Ctx) authorize(user string) (refusal Reply, ok bool) {
 		return Reply{}, true
 	}
 	c.Deny(u, c.Cmd, c.Args, why, arg)
+	if c.InMulti {
+		return Err(why.RefusalAtExec()), false
+	}
 	return Err(why.Refusal(c.Cmd)), false
 }
 
 // Deny notes a refusal for the ACL log.
 func (c *Ctx) Deny(u *User, cmd *Command, args [][]byte, why DenyReason, arg int) {
-	c.denied = append(c.denied, Denial{Reason: why, InScript: c.InScript, Object: DeniedObject(cmd, args, why, arg), User: u.Name})
+	context := AtTopLevel
+	switch {
+	case c.InScript:
+		context = InLua
+	case c.InMulti:
+		context = InMulti
+	}
+	c.denied = append(c.denied, Denial{Reason: why, Context: context, Object: DeniedObject(cmd, args, why, arg), User: u.Name})
 }
 
 // DeniedObject is what ACL LOG names as the object of a refusal.
@@ -85,7 +110,7 @@ func (t *Txn) Note(r Reply) Reply {
 	}
 	r = Reply{Kind: Noted, Elems: []Reply{r}}
 	for _, d := range t.denied {
-		r.Elems = append(r.Elems, List(Int(int64(d.Reason)), Flag(d.InScript), Str(d.Object), Str(d.User)))
+		r.Elems = append(r.Elems, List(Int(int64(d.Reason)), Int(int64(d.Context)), Str(d.Object), Str(d.User)))
 	}
 	t.denied = nil
 	return r
@@ -98,8 +123,8 @@ func Unnote(r Reply) (Reply, []Denial) {
 	}
 	var list []Denial
 	for _, e := range r.Elems[1:] {
-		if len(e.Elems) == 4 {
-			list = append(list, Denial{Reason: DenyReason(e.Elems[0].Int), InScript: e.Elems[1].Int != 0, Object: e.Elems[2].Str, User: e.Elems[3].Str})
+		if len(e.Elems) == 4 && e.Elems[0].Int <= int64(DeniedChannel) && e.Elems[1].Int <= int64(InLua) {
+			list = append(list, Denial{Reason: DenyReason(e.Elems[0].Int), Context: DenyContext(e.Elems[1].Int), Object: e.Elems[2].Str, User: e.Elems[3].Str})
 		}
 	}
 	return r.Elems[0], list

@@ -166,6 +166,8 @@ type Ctx struct {
 	// User is whose rights count; nil: may do anything.
 	User *User
 
+	// InMulti is true for commands that EXEC runs.
+	InMulti bool
 	// InScript is true for commands that a script calls.
 	InScript bool
 
