@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// bothPaths runs a test on event loops and on a goroutine for each connection.
-func bothPaths(t *testing.T, test func(t *testing.T, loops int)) {
+// eachPath runs a test on event loops and on a goroutine for each connection.
+func eachPath(t *testing.T, test func(t *testing.T, loops int)) {
 	for name, loops := range map[string]int{"loops": 1, "goroutines": -1} {
 		t.Run(name, func(t *testing.T) { test(t, loops) })
 	}
@@ -20,7 +20,7 @@ func bothPaths(t *testing.T, test func(t *testing.T, loops int)) {
 // TestRequirePassIsTheDefaultUsers: the password that a node was started with
 // is the default user's until the users' state says something of it.
 func TestRequirePassIsTheDefaultUsers(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass = loops, "first" })
 		c := ts.dial(t)
 		c.do("PING", "-NOAUTH Authentication required.\r\n")
@@ -48,7 +48,7 @@ func TestRequirePassIsTheDefaultUsers(t *testing.T) {
 // TestRefusalInAPipeline: the commands around one that is refused run, in
 // order, and the refusal is logged once.
 func TestRefusalInAPipeline(t *testing.T) {
-	bothPaths(t, func(t *testing.T, loops int) {
+	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops = loops })
 		admin, c := ts.dial(t), ts.dial(t)
 		admin.do("ACL SETUSER u on nopass ~a +get +set +echo +ping", "+OK\r\n")

@@ -97,7 +97,7 @@ func (r DenyReason) RefusalAtExec() Error {
 	case DeniedKey:
 		return ErrExecPerm("no permission to touch the specified keys")
 	case DeniedChannel:
-		return ErrExecPerm("no permission to access one of the channels used as arguments to the command")
+		return ErrExecPerm("no permission to access one of the channels used as arguments")
 	}
 	return ErrExecPerm("no permission to execute the command or subcommand")
 }
