@@ -5,7 +5,7 @@ GO       ?= go
 # deadline as a failure.
 FUZZTIME ?= 20000x
 
-.PHONY: build test check race fuzz conformance failover bench clean
+.PHONY: build test check race fuzz conformance failover differential bench clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -39,6 +39,12 @@ conformance:
 # Twenty kills of the leader; make test does two.
 failover:
 	LOCKSTEP_FAILOVERS=20 $(GO) test -count=1 -timeout 20m -v -run 'TestLeaderKilled|TestAllKilled|TestCleanStop' ./cmd/lockstep
+
+# A million random commands on lockstep and on redis-server; make test plays
+# twenty thousand.
+differential: build
+	@./lockstep --ephemeral --listen 127.0.0.1:16379 --http-listen '' & trap "kill $$!" EXIT; sleep 1; \
+	$(GO) run ./conformance/differential -lockstep 127.0.0.1:16379 -commands 1000000
 
 # Beside redis-server, in one run.
 bench: build

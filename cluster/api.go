@@ -44,5 +44,7 @@ type Status struct {
 	Keys      [store.Databases]int
 	Deadlines [store.Databases]int
 	Scripts   int
+	Libraries int // of functions
+	Functions int
 	Expired   uint64
 }

@@ -17,10 +17,17 @@ type Peer struct {
 	Addr string // peer address, host:port
 }
 
-// ScriptStopper ends the script that is running.
+// ScriptStopper ends the script that is running, and tells what it is.
 type ScriptStopper interface {
 	// Kill ends it at the wish of a client and returns SCRIPT KILL's reply.
 	Kill() store.Reply
+	// KillFunction is Kill for FUNCTION KILL.
+	KillFunction() store.Reply
+	// RunningFunction returns FUNCTION STATS's reply while a function runs,
+	// Nil if none does.
+	RunningFunction() store.Reply
+	// BusyError is what others are told while it runs for long.
+	BusyError() store.Error
 	// Abort ends it because this node no longer leads.
 	Abort()
 }
@@ -36,6 +43,14 @@ type Config struct {
 	PeerAdvertise string // where other nodes reach it; PeerListen if empty
 	Advertise     string // RESP address for clients, told to the other nodes
 	Peers         []Peer // the first members; empty: this node alone
+
+	// Where clients find this node's Sentinel and Cluster listeners; "" if it
+	// has none.
+	SentinelAdvertise string
+	ClusterAdvertise  string
+	RunID             string // names this process to clients
+	// DownAfter is how long a member may be silent before it counts as down.
+	DownAfter time.Duration
 
 	// FailoverWait bounds how long a client waits through an election.
 	FailoverWait time.Duration
@@ -77,6 +92,7 @@ func Default() Config {
 		Data:              "lockstep-data",
 		PeerListen:        "127.0.0.1:7379",
 		FailoverWait:      2500 * time.Millisecond,
+		DownAfter:         1500 * time.Millisecond,
 		BusyThreshold:     5 * time.Second,
 		HeartbeatTimeout:  500 * time.Millisecond,
 		ElectionTimeout:   500 * time.Millisecond,
@@ -96,6 +112,9 @@ func (c *Config) Validate() error {
 	}
 	if c.FailoverWait <= 0 {
 		fault("--failover-wait must be more than 0, such as 2.5s")
+	}
+	if c.DownAfter <= 0 {
+		fault("how long a member may be silent before it counts as down must be more than 0")
 	}
 	if c.Ephemeral && len(c.Peers) > 1 {
 		fault("--ephemeral keeps nothing on disk and is for one node only: leave out --peers")

@@ -13,6 +13,10 @@ var (
 	errNotExecuted = errors.New("cluster: not executed")
 	// errUnknown: it may or may not have taken effect.
 	errUnknown = errors.New("cluster: outcome unknown")
+	// errCancelled: a blocking command that was cancelled; it had no effect.
+	errCancelled = errors.New("cluster: cancelled")
+	// errStale: not executed, and the link has to be claimed anew before.
+	errStale = errors.New("cluster: the link is not the one for blocking commands")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
 	// ErrNoLeader is the error of an operation that needs a leader.
@@ -25,6 +29,5 @@ var (
 const (
 	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
-	ErrBusy          store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrInternal      store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

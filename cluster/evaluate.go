@@ -23,6 +23,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		for again := true; again; {
 			b.requests = b.requests[:0]
 			txn.Restart(now, seq+1)
+			s.sleepers.rollback()
 			txn.ExpireDue(expireLimit)
 			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
@@ -76,10 +77,17 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			// It may fit into an entry of its own: the others go first.
 			b.requests = b.requests[:0]
 			txn.Restart(txn.Now(), b.prev+1)
+			s.sleepers.rollback()
 			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
 			return append(rest, q[i:]...), again
 		}
-		b.requests = append(b.requests, r)
+		if !r.held {
+			b.requests = append(b.requests, r)
+		}
+		if ws := s.sleepers; len(ws.answered) > 0 {
+			b.requests = append(b.requests, ws.answered...)
+			ws.answered = ws.answered[:0]
+		}
 	}
 	return nil, false
 }
@@ -98,26 +106,47 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
+	if r.sleeper != nil || r.claim != nil {
+		s.evaluateSpecial(txn, r)
+		return false, nil
+	}
 	ctx := store.Ctx{Txn: txn}
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		if refusal, ok := ctx.Authorize(c.User); !ok {
-			r.replies = append(r.replies, txn.Note(refusal))
+			r.replies = append(r.replies, txn.AttachDenials(refusal))
 			continue
 		}
 		if !c.Cmd.Is(store.Scripting) {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
-			continue
+		} else {
+			if refused {
+				behind = nil
+			}
+			s.runScript(&ctx, r, behind, &refused)
+			last := &r.replies[len(r.replies)-1]
+			*last = txn.AttachDenials(*last)
 		}
-		if refused {
-			behind = nil
+		// After the whole command, script or transaction.
+		if s.sleepers.any() {
+			s.serveReady(txn)
 		}
-		s.runScript(&ctx, r, behind, &refused)
-		last := &r.replies[len(r.replies)-1]
-		*last = txn.Note(*last)
 	}
 	return refused, nil
+}
+
+// evaluateSpecial runs a request that is not a pipeline of commands.
+func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
+	if r.claim != nil {
+		s.evaluateClaim(r.claim)
+		r.replies = append(r.replies, store.OK)
+		return
+	}
+	r.held = !s.evaluateBlocking(txn, r)
+	if s.sleepers.any() {
+		s.serveReady(txn) // BLMOVE has pushed
+	}
 }
 
 // runScript runs a command that may take long: when it does, everybody else

@@ -58,6 +58,7 @@ type fakeLog struct {
 	foreign   uint64 // entries by other leaders
 	proposals []raftfsm.Entry
 	verified  int
+	copies    []*Node // apply the same entries
 }
 
 type limboEntry struct {
@@ -112,6 +113,12 @@ func (l *fakeLog) apply(data []byte) raftfsm.Outcome {
 		panic(err)
 	}
 	l.after(out)
+	for _, n := range l.copies {
+		if _, err := n.fsm.Apply(l.index, data); err != nil {
+			panic(err)
+		}
+		n.applied(out)
+	}
 	return out
 }
 

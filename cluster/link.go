@@ -103,7 +103,8 @@ func (o *outbox) run() {
 
 // forwarded is a request that was sent to a peer and waits for its result.
 type forwarded struct {
-	done func(body []byte, err error) // called once
+	done  func(body []byte, err error) // called once
+	waits func()                       // if not nil: called when the peer says that it waits
 }
 
 // link is a connection to a peer for forwarding to it.
@@ -126,22 +127,49 @@ func newLink(conn net.Conn, peer greeting) *link {
 // if the frame was certainly not sent, or with errUnknown. It returns a
 // function that gives the call up.
 func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
-	f := &forwarded{done: done}
+	id := l.start(kind, fill, &forwarded{done: done})
+	if id == 0 {
+		return func() {}
+	}
+	return func() { l.resolve(id, nil, errUnknown) }
+}
+
+// start is call without giving up. It returns the number of the call; 0 if
+// done has been called.
+func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint64) {
 	l.mu.Lock()
 	if l.broken || l.retired {
 		l.mu.Unlock()
-		done(nil, errNotExecuted)
-		return func() {}
+		f.done(nil, errNotExecuted)
+		return 0
 	}
 	l.next++
-	id := l.next
+	id = l.next
 	l.waiting[id] = f
 	l.mu.Unlock()
 	if l.out.send(kind, id, fill) != nil {
 		l.resolve(id, nil, errNotExecuted)
 		l.fail()
+		return 0
 	}
-	return func() { l.resolve(id, nil, errUnknown) }
+	return id
+}
+
+// cancel asks the peer to cancel a blocking command; the result of the call
+// tells whether it did.
+func (l *link) cancel(call uint64, how int32) {
+	// If the link is broken, that is the result.
+	_ = l.out.send(frameCancel, call, func(b []byte) []byte { return append(b, byte(how)) })
+}
+
+// progress tells that a call waits at the peer.
+func (l *link) progress(id uint64) {
+	l.mu.Lock()
+	f := l.waiting[id]
+	l.mu.Unlock()
+	if f != nil && f.waits != nil {
+		f.waits()
+	}
 }
 
 func (l *link) resolve(id uint64, body []byte, err error) {
@@ -174,10 +202,14 @@ func (l *link) read(r *bufio.Reader) {
 	defer l.fail()
 	for {
 		f, err := readFrame(r)
-		if err != nil || f.kind != frameResult {
+		switch {
+		case err == nil && f.kind == frameResult:
+			l.resolve(f.id, f.body, nil)
+		case err == nil && f.kind == frameWaits:
+			l.progress(f.id)
+		default:
 			return
 		}
-		l.resolve(f.id, f.body, nil)
 	}
 }
 

@@ -16,6 +16,7 @@ type peerPort struct {
 	ln      net.Listener
 	self    string // address as the other nodes know it
 	forward func(net.Conn)
+	facts   func(net.Conn)
 	log     *slog.Logger
 	raft    chan net.Conn
 
@@ -30,8 +31,8 @@ var _ raft.StreamLayer = (*peerPort)(nil)
 // greetTimeout is how long a new connection may take to say what it is for.
 const greetTimeout = 5 * time.Second
 
-func newPeerPort(ln net.Listener, self string, forward func(net.Conn), log *slog.Logger) *peerPort {
-	p := &peerPort{ln: ln, self: self, forward: forward, log: log,
+func newPeerPort(ln net.Listener, self string, forward, facts func(net.Conn), log *slog.Logger) *peerPort {
+	p := &peerPort{ln: ln, self: self, forward: forward, facts: facts, log: log,
 		raft: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	go p.accept()
 	return p
@@ -72,13 +73,20 @@ func (p *peerPort) sort(conn net.Conn) {
 			conn.Close()
 		}
 	case protoForward:
-		if p.track(conn) {
-			p.forward(conn)
-			p.untrack(conn)
-		}
+		p.serve(conn, p.forward)
+	case protoFacts:
+		p.serve(conn, p.facts)
 	default:
 		p.log.Warn("peer port: not a peer; clients use the port of --listen", "remote", conn.RemoteAddr().String())
 		conn.Close()
+	}
+}
+
+// serve has a connection served that ends with the port.
+func (p *peerPort) serve(conn net.Conn, do func(net.Conn)) {
+	if p.track(conn) {
+		do(conn)
+		p.untrack(conn)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 		p := newPeerPort(neverAccepts{make(chan struct{})}, "host:1", func(c net.Conn) {
 			forwarded <- c
 			_, _ = io.Copy(io.Discard, c) // serves until the end
-		}, slog.New(slog.DiscardHandler))
+		}, nil, slog.New(slog.DiscardHandler))
 		dial := func(first string) net.Conn {
 			near, far := net.Pipe()
 			go p.sort(far)

@@ -24,6 +24,7 @@ type Node struct {
 	clock   *leaseClock
 	routes  *router
 	pending pendingBatches
+	keeper  *keeper // of blocking commands
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
 	served  atomic.Int64 // peers that forward to this node
@@ -32,6 +33,8 @@ type Node struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: peers may connect earlier
+
+	disc discovery
 
 	mu        sync.Mutex
 	leader    leadership
@@ -50,6 +53,7 @@ func Open(cfg Config) (*Node, error) {
 		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
 		close(n.opened)
 		n.setLeader(leadership{id: cfg.ID, self: true})
+		n.look()
 		n.clock.lead(0)
 		n.work.Add(1)
 		go func() {
@@ -60,26 +64,32 @@ func Open(cfg Config) (*Node, error) {
 	}
 	leads := make(chan leadership)
 	cons, err := openRaft(&n.cfg, n.fsm, raftHooks{
-		forward: n.serveForward, applied: n.applied, restored: n.restored, leads: leads,
+		forward: n.serveForward, facts: n.serveFacts, applied: n.applied, restored: n.restored, leads: leads,
 	})
 	if err != nil {
 		n.cancel()
 		return nil, err
 	}
 	n.cons = cons
+	n.look()
 	close(n.opened)
-	n.work.Add(1)
+	n.work.Add(2)
 	go n.watch(leads)
+	go n.discover()
 	return n, nil
 }
 
 // newNode returns a node without its consensus.
 func newNode(cfg Config) *Node {
 	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
+	n.disc.heard = map[string]*heard{}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
-	n.fsm = raftfsm.New(cfg.Sink)
+	n.fsm = raftfsm.New(noteSink{n})
+	n.keeper = newKeeper(n)
+	n.work.Add(1)
+	go n.keeper.run()
 	return n
 }
 
@@ -87,6 +97,7 @@ func newNode(cfg Config) *Node {
 func (n *Node) restored(seq uint64, lease int64) {
 	n.clock.applied(lease)
 	n.pending.giveUp(seq)
+	n.keeper.jumped()
 }
 
 // watch follows the changes of leadership.
@@ -102,6 +113,7 @@ func (n *Node) watch(leads <-chan leadership) {
 			endTerm()
 			endTerm = func() {}
 			n.setLeader(l)
+			n.look()
 			if l.self {
 				endTerm = n.startTerm()
 			}
@@ -195,6 +207,7 @@ func (n *Node) Status() Status {
 	n.cons.Facts(&s)
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
+		s.Libraries, s.Functions = st.Libraries()
 		for db := range s.Keys {
 			s.Keys[db], s.Deadlines[db] = st.Keys(db)
 		}
@@ -279,26 +292,12 @@ func (n *Node) SetBusyThreshold(d time.Duration) { n.busy.Store(int64(d)) }
 
 func (n *Node) busyThreshold() time.Duration { return time.Duration(n.busy.Load()) }
 
-// KillScript ends the script that the leader runs.
-func (n *Node) KillScript() store.Reply {
-	rt := n.routes.get()
-	if rt.link == nil {
-		return n.killHere()
-	}
-	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
-	defer cancel()
-	reply, err := n.ask(ctx, rt.link, frameKill, nil)
-	if err != nil {
-		return store.Err(ErrClusterDown)
-	}
-	return reply
-}
-
-func (n *Node) killHere() store.Reply {
+// BusyError is what clients are told while Busy.
+func (n *Node) BusyError() store.Error {
 	if n.cfg.Scripts == nil {
-		return store.Err(ErrClusterDown)
+		return store.ErrBusyScript
 	}
-	return n.cfg.Scripts.Kill()
+	return n.cfg.Scripts.BusyError()
 }
 
 // Transfer hands leadership to a member ("": any), wherever the leader is.

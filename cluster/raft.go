@@ -29,6 +29,7 @@ var _ consensus = (*raftLog)(nil)
 // raftHooks are what a node wants to know of Raft.
 type raftHooks struct {
 	forward  func(net.Conn)        // serves a forwarding connection
+	facts    func(net.Conn)        // serves a connection that asks how this node is
 	applied  func(raftfsm.Outcome) // an entry was applied, in log order
 	restored func(seq uint64, lease int64)
 	leads    chan leadership // who leads, as it changes
@@ -61,7 +62,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
-	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, cfg.Logger)
+	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, hooks.facts, cfg.Logger)
 	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: r.port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
 	})

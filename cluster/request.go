@@ -13,6 +13,10 @@ type request struct {
 	replies []store.Reply
 	err     error // errNotExecuted or errUnknown instead of replies
 
+	sleeper *sleeper // set for a blocking command, which is alone
+	claim   *claim   // set for a request that is no command
+	held    bool     // it is not to be answered by the present batch
+
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
 	finished atomic.Bool

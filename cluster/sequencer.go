@@ -55,6 +55,8 @@ type sequencer struct {
 	txn       *store.Txn  // used again for every batch
 	busyTimer *time.Timer // runs setBusy
 
+	sleepers *sleepers // those who wait for an element
+
 	term uint64 // of Raft, when the sequencer began
 	late lateness
 
@@ -71,7 +73,7 @@ type sequencer struct {
 func newSequencer(n *Node) *sequencer {
 	// An ephemeral node's submitters may run batches once lead has run the first.
 	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
-		running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+		sleepers: newSleepers(), running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
 }
 
 func newStoppedTimer() *time.Timer {
@@ -99,7 +101,7 @@ func (s *sequencer) enqueue(r *request) bool {
 		return false
 	case s.busy:
 		s.mu.Unlock()
-		r.refuse(ErrBusy)
+		r.refuse(s.node.BusyError())
 		return false
 	}
 	s.queue = append(s.queue, r)
@@ -209,6 +211,11 @@ func (s *sequencer) close() {
 	for _, r := range q {
 		r.complete(errNotExecuted)
 	}
+	// A submitter may still be running a batch.
+	for s.node.cfg.Ephemeral && !s.acquire() {
+		time.Sleep(retryPause)
+	}
+	s.sleepers.drop(everySleeper)
 }
 
 // scriptStarts notes that a script runs, and which requests of the batch come
@@ -246,7 +253,7 @@ func (s *sequencer) setBusy() {
 	s.queue, s.behind = nil, nil
 	s.mu.Unlock()
 	for _, r := range q {
-		r.refuse(ErrBusy)
+		r.refuse(s.node.BusyError())
 	}
 }
 
@@ -419,6 +426,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 			s.giveBack(rest)
 			return false
 		}
+		s.sleepers.settle()
 		s.note(b, began)
 		q = rest
 	}
@@ -468,6 +476,8 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		watchdog.Stop()
 		s.node.pending.remove(b)
 		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
+		// Who knows what has become ready.
+		s.sleepers.drop(everySleeper)
 		b.finish(errNotExecuted)
 		return true
 	case errors.Is(err, errNotExecuted):

@@ -279,7 +279,10 @@ type stopper struct {
 	abort   chan struct{}
 }
 
-func (s *stopper) Kill() store.Reply { return store.OK }
+func (s *stopper) Kill() store.Reply            { return store.OK }
+func (s *stopper) KillFunction() store.Reply    { return store.OK }
+func (s *stopper) RunningFunction() store.Reply { return store.Nil }
+func (s *stopper) BusyError() store.Error       { return store.ErrBusyScript }
 
 func (s *stopper) Abort() {
 	s.aborted.Add(1)

@@ -32,28 +32,29 @@ func (n *Node) serveForward(conn net.Conn) {
 	out := newOutbox(conn)
 	go out.run()
 	defer out.close()
-	for {
-		f, err := readFrame(r)
-		if err != nil {
-			return
-		}
-		if err := n.serveFrame(f, out); err != nil {
-			n.cfg.Logger.Error("peer connection closed", "peer", peer.id, "error", err)
-			return
-		}
-	}
+	p := &peerConn{n: n, id: peer.id, conn: conn, out: out}
+	p.read(r)
 }
 
-func (n *Node) serveFrame(f frame, out *outbox) error {
+func (n *Node) serveFrame(f frame, p *peerConn) error {
+	out := p.out
 	switch f.kind {
 	case frameSubmit:
 		calls, err := readCalls(f.body, n.cfg.Table)
 		if err != nil {
 			return err
 		}
-		n.serveSubmit(f.id, calls, out)
+		n.serveSubmit(f.id, calls, p)
+	case frameBlock:
+		return p.serveBlock(f.id, f.body)
+	case frameCancel:
+		return p.serveCancel(f.id, f.body)
+	case frameClaim:
+		return p.serveClaim(f.id, f.body)
+	case frameAlive:
+		// That it was heard is all.
 	case frameKill:
-		reply := n.killHere()
+		reply := n.scriptsHere(scriptQuestion(f.body))
 		return out.send(frameResult, f.id, func(b []byte) []byte {
 			return appendReplies(b, []store.Reply{reply})
 		})
@@ -81,26 +82,38 @@ func (n *Node) serveFrame(f frame, out *outbox) error {
 
 // serveSubmit queues a forwarded request. No goroutine waits for it: whoever
 // completes it puts the result into the outbox.
-func (n *Node) serveSubmit(id uint64, calls []Call, out *outbox) {
-	req := &request{calls: calls, replies: make([]store.Reply, 0, len(calls))}
-	req.finish = func(r *request) {
+func (n *Node) serveSubmit(id uint64, calls []Call, p *peerConn) {
+	n.serveRequest(&request{calls: calls, replies: make([]store.Reply, 0, len(calls)), finish: p.answer(id)})
+}
+
+// answer returns what sends the result of a request to the peer.
+func (p *peerConn) answer(id uint64) func(*request) {
+	return func(r *request) {
 		// If the link is gone, the peer has given the request up as unknown.
-		_ = out.send(frameResult, id, func(b []byte) []byte {
+		_ = p.out.send(frameResult, id, func(b []byte) []byte {
 			switch r.err {
 			case nil:
 				return appendReplies(b, r.replies)
 			case errNotExecuted:
 				return append(b, statusNotExecuted)
+			case errCancelled:
+				return append(b, statusCancelled)
+			case errStale:
+				return append(b, statusStale)
 			default:
 				return append(b, statusUnknown)
 			}
 		})
 	}
+}
+
+// serveRequest queues a peer's request if this node leads.
+func (n *Node) serveRequest(r *request) {
 	if seq := n.routes.get().seq; seq != nil {
-		seq.submit(req)
+		seq.submit(r)
 		return
 	}
-	req.complete(errNotExecuted)
+	r.complete(errNotExecuted)
 }
 
 // ask sends a control frame to the leader and waits for its reply.

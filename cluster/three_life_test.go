@@ -78,7 +78,7 @@ func TestMembersAndTransfer(t *testing.T) {
 	}
 }
 
-// SCRIPT KILL works on every node.
+// SCRIPT KILL, FUNCTION KILL and FUNCTION STATS work on every node.
 func TestKillIsForwarded(t *testing.T) {
 	c := startThree(t, func(cfg *Config) { cfg.Scripts = &killer{cfg.ID} })
 	c.start(0, 1, 2)
@@ -87,13 +87,24 @@ func TestKillIsForwarded(t *testing.T) {
 		if got := n.KillScript().Str; got != "killed on "+c.cfg[leader].ID {
 			t.Errorf("n%d: %q", i+1, got)
 		}
+		if got := n.KillFunction().Str; got != "function killed on "+c.cfg[leader].ID {
+			t.Errorf("n%d: %q", i+1, got)
+		}
+		if got := n.RunningFunction().Str; got != "runs on "+c.cfg[leader].ID {
+			t.Errorf("n%d: %q", i+1, got)
+		}
 	}
 }
 
 type killer struct{ id string }
 
 func (k *killer) Kill() store.Reply { return store.Status("killed on " + k.id) }
-func (k *killer) Abort()            {}
+func (k *killer) KillFunction() store.Reply {
+	return store.Status("function killed on " + k.id)
+}
+func (k *killer) RunningFunction() store.Reply { return store.Status("runs on " + k.id) }
+func (k *killer) BusyError() store.Error       { return store.ErrBusyScript }
+func (k *killer) Abort()                       {}
 
 // Who leaves in order is not missed: clients of the other nodes see no error.
 func TestHandOverUnderLoad(t *testing.T) {

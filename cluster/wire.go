@@ -11,10 +11,11 @@ import (
 	"lockstep/store"
 )
 
-// The peer port carries two protocols; the first byte of a connection chooses:
+// The peer port carries three protocols; the first byte of a connection chooses:
 //
 //	'R'  hashicorp/raft's own transport
 //	'F'  forwarding, below
+//	'D'  what the nodes tell each other of themselves: facts.go
 //
 // A forwarding connection begins with a greeting in each direction and then
 // carries frames, requests one way and results the other, many at a time.
@@ -25,9 +26,18 @@ import (
 //	kind 1  submit    n, n times (db, resp, argc, argc times str); resp plus 4
 //	                  if str user follows it, who is not the default user
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
-//	kind 3  kill      no body; the result is SCRIPT KILL's reply
+//	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
+//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
+//	kind 5  block     boot of the sender, its number of the command, token,
+//	                  then as kind 1 with n=1: a blocking command
+//	kind 6  cancel    how (1 byte): cancel the block frame with this id
+//	kind 7  claim     boot of the sender, token: this connection is the one for
+//	                  its blocking commands; the result is an integer, how
+//	                  far the log has come
+//	kind 8  waits     to the sender of a block: it waits. No body
+//	kind 9  alive     the sender has blocked clients and lives. No body
 //
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
 // as in store/replycodec.go.
@@ -42,12 +52,19 @@ const (
 	frameResult   = 2
 	frameKill     = 3
 	frameTransfer = 4
+	frameBlock    = 5
+	frameCancel   = 6
+	frameClaim    = 7
+	frameWaits    = 8
+	frameAlive    = 9
 
 	wireUser = 4
 
 	statusDone        = 0
 	statusNotExecuted = 1
 	statusUnknown     = 2
+	statusCancelled   = 3
+	statusStale       = 4
 
 	// maxFrame bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.
@@ -262,6 +279,10 @@ func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 	case statusDone:
 	case statusNotExecuted:
 		return dst, errNotExecuted
+	case statusCancelled:
+		return dst, errCancelled
+	case statusStale:
+		return dst, errStale
 	default:
 		return dst, errUnknown
 	}

@@ -1,6 +1,8 @@
 package luavm
 
 import (
+	"strings"
+
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/store"
@@ -70,7 +72,9 @@ func markCounted(t *lua.LTable) *lua.LTable {
 func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	cmd, known := e.table.Resolve(args)
 	switch {
-	case cmd == nil, !known && len(args) > 1:
+	case cmd == nil:
+		return nil, refusalOfAbsent(args)
+	case !known && len(args) > 1:
 		return nil, msgUnknownCommand
 	case !known, !cmd.ArityOK(len(args)):
 		return nil, msgCommandArity
@@ -133,4 +137,28 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 		e.argBuf = nil
 	}
 	return args, true
+}
+
+// absent are the commands of Redis that scripts may not call and that do not
+// exist here, with their arities: scripts are told what Redis tells them.
+var absent = map[string]store.Command{
+	"bgrewriteaof": {Arity: 1},
+	"failover":     {Arity: -1},
+	"module":       {Arity: -2},
+	"psync":        {Arity: -3},
+	"replconf":     {Arity: -1},
+	"replicaof":    {Arity: 3},
+	"slaveof":      {Arity: 3},
+	"sync":         {Arity: 1},
+}
+
+func refusalOfAbsent(args [][]byte) string {
+	cmd, ok := absent[strings.ToLower(string(args[0]))]
+	switch {
+	case !ok:
+		return msgUnknownCommand
+	case !cmd.ArityOK(len(args)):
+		return msgCommandArity
+	}
+	return msgNotAllowed
 }

@@ -16,7 +16,7 @@ func (e *Engine) Commands() []store.Command {
 	const notes = "What the script does with its keys is not known."
 	rwNoted, roNoted := []store.KeySpec{rw[0]}, []store.KeySpec{ro[0]}
 	rwNoted[0].Notes, roNoted[0].Notes = notes, notes
-	return []store.Command{
+	return append(e.callCommands(common, rwNoted, roNoted), []store.Command{
 		{
 			Name: "eval", Arity: -3, Flags: common, Keys: rwNoted, Group: "scripting", Since: "2.6.0",
 			Summary: "Runs a Lua script in the server.",
@@ -46,7 +46,7 @@ func (e *Engine) Commands() []store.Command {
 			Summary: "A container for the commands on the script cache.",
 			Usage:   "subcommand", Sub: e.scriptCommands(),
 		},
-	}
+	}...)
 }
 
 func (e *Engine) scriptCommands() []store.Command {
@@ -88,12 +88,12 @@ func (e *Engine) scriptCommands() []store.Command {
 	}
 }
 
-// keysAndArgs splits what follows numkeys.
-func keysAndArgs(c *store.Ctx) (keys, args [][]byte, err store.Error) {
+// keysAndArgs splits what follows numkeys; bad is the error if that is no number.
+func keysAndArgs(c *store.Ctx, bad store.Error) (keys, args [][]byte, err store.Error) {
 	n, ok := store.ParseInt(c.Args[2])
 	switch {
 	case !ok:
-		return nil, nil, store.ErrNotInteger
+		return nil, nil, bad
 	case n > int64(len(c.Args)-3):
 		return nil, nil, errTooManyKeys
 	case n < 0:
@@ -103,7 +103,7 @@ func keysAndArgs(c *store.Ctx) (keys, args [][]byte, err store.Error) {
 }
 
 func (e *Engine) evalBody(c *store.Ctx, readOnly bool) store.Reply {
-	keys, args, err := keysAndArgs(c)
+	keys, args, err := keysAndArgs(c, store.ErrNotInteger)
 	if err != "" {
 		return store.Err(err)
 	}
@@ -125,7 +125,7 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 	if len(c.Args[1]) != shaSize {
 		return store.Err(errNoScript)
 	}
-	keys, args, err := keysAndArgs(c)
+	keys, args, err := keysAndArgs(c, store.ErrNotInteger)
 	if err != "" {
 		return store.Err(err)
 	}

@@ -1,9 +1,10 @@
-// Package luavm evaluates scripts: EVAL, EVALSHA, their _RO forms and SCRIPT,
-// in a sandboxed Lua 5.1 whose redis.call runs the commands of the same table
-// on the same transaction. It is the only package that imports gopher-lua.
+// Package luavm evaluates scripts and functions: EVAL, EVALSHA, FCALL, their
+// _RO forms, SCRIPT and FUNCTION, in a sandboxed Lua 5.1 whose redis.call runs
+// the commands of the same table on the same transaction. It is the only package
+// that imports gopher-lua.
 //
 // Where to look: what scripts can reach is in sandbox.go and the lib_*.go
-// files; redis.call in call.go; values crossing the border in convert.go; what
+// files, what function libraries can in library.go; redis.call in call.go; values crossing the border in convert.go; what
 // ends a script in limits.go; errors in protect.go and varinfo.go; the compiler
 // in lexer.go, parser*.go and codegen*.go.
 //
@@ -14,9 +15,13 @@
 //     stop. An error of the script's own keeps what it wrote, as in Redis.
 //   - Nothing of a script survives it: globals and libraries are read-only, and
 //     settings (redis.setresp, those of cjson) go back to their defaults. Only
-//     the state of math.random goes on, as in Redis.
-//   - The engine has no clock and no goroutine. Except for Kill, Running,
-//     BusySince and SetTimeLimit it is used by one goroutine at a time.
+//     the state of math.random goes on, and the locals of function libraries, as
+//     in Redis.
+//   - What is compiled or loaded is a cache. Which scripts and functions exist,
+//     the transaction decides; any node can make them from their texts.
+//   - The engine has no clock and no goroutine. It is used by one goroutine at a
+//     time, except for Kill, KillFunction, Abort, Running, RunningFunction,
+//     BusyError, BusySince and SetTimeLimit.
 //
 // # How gopher-lua is used
 //
@@ -48,6 +53,12 @@
 //   - collectgarbage does nothing; count and gcinfo tell what the script
 //     allocated.
 //   - error with a table that has no err crashes Redis; here it is an error.
+//   - The locals of a function library live where its functions run, on the
+//     leader. They start anew when another node leads, or when a script or
+//     function is stopped, and they count changes of calls that are evaluated
+//     again because leadership was in doubt. What must last belongs into keys.
+//   - All libraries of FUNCTION RESTORE together may load for as long as a
+//     script may run. FUNCTION LIST and DUMP go by name.
 //   - SCRIPT DEBUG knows only NO. A script is stopped at the limits of Options,
 //     which Redis does not have.
 package luavm

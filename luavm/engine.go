@@ -50,6 +50,11 @@ type Engine struct {
 	bySHA  map[string]*chunk
 	byBody map[string]*chunk
 
+	libs            map[string]*loadedLibrary // by name
+	libEnv, libMeta *lua.LTable               // the globals of functions, see openFunctions
+	libRun, libLoad *lua.LTable
+	present         presentCall
+
 	state   atomic.Uint32 // stateRunning and its kin
 	started atomic.Int64  // when the running script began, by Now; -1: not asked yet
 
@@ -62,6 +67,7 @@ const (
 	stateRunning = 1 << iota
 	stateWrote
 	stateKilled
+	stateFunction
 )
 
 // run is what one evaluation keeps.
@@ -69,9 +75,10 @@ type run struct {
 	call     store.Ctx // what the commands of the script see
 	args     [][]byte
 	argBuf   []byte
-	sha      string
+	sha      string // its name in errors
 	readOnly bool
-	resp     int // redis.setresp
+	loading  *loadedLibrary // set while the code of a library runs
+	resp     int            // redis.setresp
 
 	stop      string // why the script is being stopped; "" while it is not
 	dirty     bool   // the Lua state must not be used again
@@ -133,7 +140,12 @@ func (e *Engine) Running() bool { return e.state.Load()&stateRunning != 0 }
 
 // Kill stops the running script as SCRIPT KILL does and returns the reply to
 // it. It may be called from any goroutine.
-func (e *Engine) Kill() store.Reply {
+func (e *Engine) Kill() store.Reply { return e.kill(0) }
+
+// KillFunction is Kill for FUNCTION KILL.
+func (e *Engine) KillFunction() store.Reply { return e.kill(stateFunction) }
+
+func (e *Engine) kill(what uint32) store.Reply {
 	for {
 		s := e.state.Load()
 		switch {
@@ -141,10 +153,23 @@ func (e *Engine) Kill() store.Reply {
 			return store.Err(errNotBusy)
 		case s&stateWrote != 0:
 			return store.Err(errUnkillable)
+		case s&stateFunction != what:
+			return store.Err(busyWith(s))
 		case e.state.CompareAndSwap(s, s|stateKilled):
 			return store.OK
 		}
 	}
+}
+
+// BusyError is what others are told while a script or function runs for long.
+// It may be called from any goroutine.
+func (e *Engine) BusyError() store.Error { return busyWith(e.state.Load()) }
+
+func busyWith(state uint32) store.Error {
+	if state&stateFunction != 0 {
+		return store.ErrBusyFunction
+	}
+	return store.ErrBusyScript
 }
 
 // Abort stops the running script whatever it has written, because this node may
@@ -189,6 +214,7 @@ func (e *Engine) rebuild() {
 	for _, c := range e.bySHA {
 		c.fn = nil
 	}
+	e.libs = map[string]*loadedLibrary{}
 }
 
 func (e *Engine) log(level int, msg string) {

@@ -19,7 +19,43 @@ const (
 	errROScript     store.Error = "ERR Can not execute a script with write flag using *_ro command."
 	errReplyDepth   store.Error = "ERR reached lua stack limit"
 
-	errShebang store.Error = "ERR Invalid script shebang"
+	errShebang      store.Error = "ERR Invalid script shebang"
+	errShebangWords store.Error = "ERR Invalid engine in script shebang"
+)
+
+// Those of functions.
+const (
+	errNoFunction        store.Error = "ERR Function not found"
+	errBadKeyCount       store.Error = "ERR Bad number of keys provided"
+	errNoLibrary         store.Error = "ERR Library not found"
+	errNoMetadata        store.Error = "ERR Missing library metadata"
+	errMetadata          store.Error = "ERR Invalid library metadata"
+	errNameTwice         store.Error = "ERR Invalid metadata value, name argument was given multiple times"
+	errNoName            store.Error = "ERR Library name was not given"
+	errBadName           store.Error = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
+	errNoFunctions       store.Error = "ERR No functions registered"
+	errRestorePolicy     store.Error = "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+	errFunctionFlushMode store.Error = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"
+	errListName          store.Error = "ERR library name argument was not given"
+)
+
+// Faults of redis.register_function.
+const (
+	msgRegisterLate          = "redis.register_function can only be called on FUNCTION LOAD command"
+	msgRegisterArgs          = "wrong number of arguments to redis.register_function"
+	msgRegisterTable         = "calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments)."
+	msgRegisterName          = "first argument to redis.register_function must be a string"
+	msgRegisterCallback      = "second argument to redis.register_function must be a function"
+	msgRegisterKey           = "named argument key given to redis.register_function is not a string"
+	msgRegisterNamedName     = "function_name argument given to redis.register_function must be a string"
+	msgRegisterDescription   = "description argument given to redis.register_function must be a string"
+	msgRegisterNamedCallback = "callback argument given to redis.register_function must be a function"
+	msgRegisterFlags         = "flags argument to redis.register_function must be a table representing function flags"
+	msgRegisterFlag          = "unknown flag given"
+	msgRegisterUnknown       = "unknown argument given to redis.register_function"
+	msgRegisterNoName        = "redis.register_function must get a function name argument"
+	msgRegisterNoCallback    = "redis.register_function must get a callback argument"
+	msgRegisterTwice         = "Function already exists in the library"
 )
 
 // Texts raised inside scripts; the code ERR is put before them on the way out.
@@ -50,6 +86,7 @@ const (
 const (
 	msgKilled = "Script killed by user with SCRIPT KILL..."
 	msgTime   = "Script exceeded the time limit (script-time-limit) and was stopped. Nothing that it did was kept."
+	msgLoad   = "FUNCTION LOAD timeout"
 	msgMemory = "Script exceeded the memory limit and was stopped. Nothing that it did was kept."
 	msgFault  = "Script hit an internal fault of the interpreter and was stopped. Nothing that it did was kept."
 )
@@ -68,6 +105,47 @@ func errShebangFlag(flag string) store.Error {
 
 func errShebangOption(option string) store.Error {
 	return store.Error("ERR Unknown lua shebang option: " + option)
+}
+
+func errLibraryCompile(msg string) store.Error {
+	return store.Error("ERR Error compiling function: " + oneLine(msg))
+}
+
+func errRegister(msg string) store.Error {
+	return store.Error("ERR Error registering functions: " + oneLine(msg))
+}
+
+func errMetadataValue(word string) store.Error {
+	return store.Error("ERR Invalid metadata value given: " + oneLine(word))
+}
+
+func errNoEngine(engine string) store.Error {
+	return store.Error("ERR Engine '" + oneLine(engine) + "' not found")
+}
+
+func errLibraryExists(name string) store.Error {
+	return store.Error("ERR Library '" + name + "' already exists")
+}
+
+// errLibraryTaken is errLibraryExists as FUNCTION RESTORE words it.
+func errLibraryTaken(name string) store.Error {
+	return store.Error("ERR Library " + name + " already exists")
+}
+
+func errFunctionExists(name string) store.Error {
+	return store.Error("ERR Function " + name + " already exists")
+}
+
+func errLoadOption(word string) store.Error {
+	return store.Error("ERR Unknown option given: " + oneLine(word))
+}
+
+func errListArgument(word string) store.Error {
+	return store.Error("ERR Unknown argument " + oneLine(word))
+}
+
+func errFunctionSyntax(sub string) store.Error {
+	return store.Error("ERR unknown subcommand or wrong number of arguments for '" + oneLine(sub) + "'. Try FUNCTION HELP.")
 }
 
 func msgUnknownGlobal(name string) string {

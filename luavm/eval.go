@@ -56,31 +56,40 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly bo
 	}
 	save := ctx.Savepoint()
 	ctx.LoadScript(c.sha, c.body, false)
-	e.begin(ctx, c, readOnly)
-	reply = e.execute(c, keys, args)
-	e.finish()
-	if e.stop != "" {
-		ctx.Rollback(save)
-		text := "ERR " + e.stop
-		if e.errSource != "" { // not while the reply was converted
-			text += suffix(c.sha, e.errSource, e.errLine)
-		}
-		return store.Reply{Kind: store.Failure, Str: text}
+	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
+	e.state.Store(stateRunning)
+	if c.fn == nil {
+		c.fn = e.L.NewFunctionFromProto(c.proto)
 	}
-	ctx.Release(save)
-	return reply
+	return e.end(ctx, save, e.execute(c.fn, keys, args))
 }
 
-func (e *Engine) begin(ctx *store.Ctx, c *chunk, readOnly bool) {
+// begin prepares an evaluation. sha is what its errors are signed with; a
+// function has its name in that place.
+func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 	args, buf := e.args, e.argBuf
 	e.run = run{
-		args: args, argBuf: buf, sha: c.sha,
+		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
-		readOnly: readOnly || c.flags.noWrites,
+		readOnly: readOnly,
 		resp:     2, budget: lookEvery, nextHeap: heapFrom,
 	}
 	e.started.Store(-1)
-	e.state.Store(stateRunning)
+}
+
+// end finishes an evaluation and settles what it wrote.
+func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) store.Reply {
+	e.finish()
+	if e.stop == "" {
+		ctx.Release(save)
+		return reply
+	}
+	ctx.Rollback(save)
+	text := "ERR " + e.stop
+	if e.errSource != "" { // not while the reply was converted
+		text += suffix(e.sha, e.errSource, e.errLine)
+	}
+	return store.Reply{Kind: store.Failure, Str: text}
 }
 
 func (e *Engine) finish() {
@@ -96,26 +105,35 @@ func (e *Engine) finish() {
 	e.L.SetTop(0)
 }
 
-// execute calls the compiled script and converts its result. It returns on
-// every stop with e.stop set.
-func (e *Engine) execute(c *chunk, keys, args [][]byte) (reply store.Reply) {
-	defer func() {
-		if p := recover(); p != nil {
-			if _, ours := p.(stopped); !ours {
-				panic(p)
-			}
+// ignoreStop is deferred by what runs Lua; a script that is being stopped has
+// left the reason in e.stop.
+func ignoreStop() {
+	if p := recover(); p != nil {
+		if _, ours := p.(stopped); !ours {
+			panic(p)
 		}
-	}()
-	L := e.L
-	e.globals.RawSetString("KEYS", e.stringList(L, keys))
-	e.globals.RawSetString("ARGV", e.stringList(L, args))
-	if c.fn == nil {
-		c.fn = L.NewFunctionFromProto(c.proto)
 	}
-	L.Push(c.fn)
-	failure, ok := e.protectedCall(L, 0, 1, nil)
+}
+
+// execute calls a compiled script, or a function, and converts its result. It
+// returns on every stop with e.stop set.
+func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Reply) {
+	defer ignoreStop()
+	L := e.L
+	keyList, argList := e.stringList(L, keys), e.stringList(L, args)
+	L.Push(fn)
+	nargs := 0
+	if e.state.Load()&stateFunction == 0 {
+		e.globals.RawSetString("KEYS", keyList)
+		e.globals.RawSetString("ARGV", argList)
+	} else {
+		L.Push(keyList)
+		L.Push(argList)
+		nargs = 2
+	}
+	failure, ok := e.protectedCall(L, nargs, 1, nil)
 	if !ok {
-		return e.failureReply(c.sha, failure)
+		return e.failureReply(failure)
 	}
 	return e.toReply(L.Get(-1), 0)
 }
@@ -130,7 +148,15 @@ func (e *Engine) stringList(L *lua.LState, list [][]byte) *lua.LTable {
 }
 
 // failureReply is the reply to an error that the script did not catch.
-func (e *Engine) failureReply(sha string, failure lua.LValue) store.Reply {
+func (e *Engine) failureReply(failure lua.LValue) store.Reply {
+	text := e.failureText(failure)
+	if e.errSource != "" {
+		text += suffix(e.sha, e.errSource, e.errLine)
+	}
+	return store.Reply{Kind: store.Failure, Str: oneLine(text)}
+}
+
+func (e *Engine) failureText(failure lua.LValue) string {
 	text := ""
 	if t, ok := failure.(*lua.LTable); ok {
 		// Redis dereferences a null pointer if the table has no err.
@@ -141,8 +167,5 @@ func (e *Engine) failureReply(sha string, failure lua.LValue) store.Reply {
 		text = "ERR " + e.display(failure)
 	}
 	text, _, _ = strings.Cut(text, "\x00")
-	if e.errSource != "" {
-		text += suffix(sha, e.errSource, e.errLine)
-	}
-	return store.Reply{Kind: store.Failure, Str: oneLine(text)}
+	return text
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"sync"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
 )
@@ -13,6 +14,8 @@ const (
 	callDepth = 20000
 	// protectDepth is C Lua's LUAI_MAXCCALLS.
 	protectDepth = 200
+	// loadTimeLimit stops the code of a library while it registers functions.
+	loadTimeLimit = 500 * time.Millisecond
 	// lookEvery is how many instructions run between two looks at the limits.
 	lookEvery = 256
 	// instructionCost is what an instruction is taken to allocate.
@@ -72,6 +75,12 @@ func (e *Engine) checkClock() {
 	start := e.started.Load()
 	if start < 0 {
 		e.started.Store(now)
+		return
+	}
+	if e.loading != nil {
+		if now-start > int64(loadTimeLimit) {
+			e.halt(msgLoad)
+		}
 		return
 	}
 	if limit := e.timeLimit.Load(); limit > 0 && now-start > limit {

@@ -46,6 +46,7 @@ func (e *Engine) openSandbox() {
 		g.RawGetString(name).(*lua.LTable).Metatable = e.protect
 	}
 	g.Metatable = e.gmeta
+	e.openFunctions()
 }
 
 func (e *Engine) function(fn func(*Engine, *lua.LState) int) *lua.LFunction {
@@ -65,7 +66,7 @@ func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(na
 // isReadonly reports whether a script may not change a table.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
 	mt, ok := t.Metatable.(*lua.LTable)
-	return ok && (mt == e.protect || mt == e.gmeta)
+	return ok && (mt == e.protect || mt == e.gmeta || mt == e.libMeta)
 }
 
 func (e *Engine) unknownGlobal(L *lua.LState) int {

@@ -6,16 +6,19 @@ import (
 	"lockstep/store"
 )
 
-// scriptFlags are what the first line of a script declares.
+// scriptFlags are what the first line of a script declares. Apart from
+// no-writes the flags speak of memory limits, replicas and hash slots, which do
+// not exist here.
 type scriptFlags struct {
 	declared bool // there is a shebang
 	noWrites bool
 }
 
-// knownFlags are the flags that Redis 7.0 knows. All but no-writes speak of
-// memory limits, replicas and hash slots, which do not exist here.
-var knownFlags = map[string]bool{
-	"no-writes": true, "allow-oom": true, "allow-stale": true, "no-cluster": true, "allow-cross-slot-keys": true,
+// shebangLine returns the first line; there is none without its end, or with a
+// NUL before that, which ends a text in C.
+func shebangLine(body string) (line string, ok bool) {
+	line, _, ok = strings.Cut(body, "\n")
+	return line, ok && strings.IndexByte(line, 0) < 0
 }
 
 // parseShebang reads "#!lua flags=a,b"; skip is its length without the newline.
@@ -23,29 +26,80 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	if !strings.HasPrefix(body, "#!") {
 		return flags, 0, ""
 	}
-	skip = strings.IndexByte(body, '\n')
-	if skip < 0 {
+	line, ok := shebangLine(body)
+	if !ok {
 		return flags, 0, errShebang
 	}
-	words := strings.Fields(body[:skip])
-	if words[0] != "#!lua" {
-		return flags, 0, errShebangEngine(words[0])
+	words, ok := store.SplitArgs([]byte(line))
+	if !ok {
+		return flags, 0, errShebangWords
+	}
+	if engine := string(words[0]); engine != "#!lua" {
+		return flags, 0, errShebangEngine(engine)
 	}
 	flags.declared = true
 	for _, option := range words[1:] {
-		list, ok := strings.CutPrefix(option, "flags=")
+		list, ok := strings.CutPrefix(string(option), "flags=")
 		if !ok {
-			return flags, 0, errShebangOption(option)
+			return flags, 0, errShebangOption(string(option))
 		}
 		if list == "" {
 			continue
 		}
-		for flag := range strings.SplitSeq(list, ",") {
-			if !knownFlags[flag] {
-				return flags, 0, errShebangFlag(flag)
+		for name := range strings.SplitSeq(list, ",") {
+			flag, ok := store.ParseFunctionFlag(name)
+			if !ok {
+				return flags, 0, errShebangFlag(name)
 			}
-			flags.noWrites = flags.noWrites || flag == "no-writes"
+			flags.noWrites = flags.noWrites || flag == store.FunctionNoWrites
 		}
 	}
-	return flags, skip, ""
+	return flags, len(line), ""
+}
+
+// parseLibrary reads "#!lua name=x", the first line of a library; skip is its
+// length without the newline.
+func parseLibrary(code string) (name string, skip int, err store.Error) {
+	if !strings.HasPrefix(code, "#!") {
+		return "", 0, errNoMetadata
+	}
+	line, ok := shebangLine(code)
+	if !ok {
+		return "", 0, errMetadata
+	}
+	words, ok := store.SplitArgs([]byte(line))
+	if !ok {
+		return "", 0, errMetadata
+	}
+	named := false
+	for _, word := range words[1:] {
+		const option = "name="
+		if len(word) < len(option) || !strings.EqualFold(string(word[:len(option)]), option) {
+			return "", 0, errMetadataValue(string(word))
+		}
+		if named {
+			return "", 0, errNameTwice
+		}
+		name, named = string(word[len(option):]), true
+	}
+	if !named {
+		return "", 0, errNoName
+	}
+	if !legalName(name) {
+		return "", 0, errBadName
+	}
+	if engine := string(words[0][2:]); !strings.EqualFold(engine, libraryEngine) {
+		return "", 0, errNoEngine(engine)
+	}
+	return name, len(line), ""
+}
+
+// legalName reports whether a library or a function may have this name.
+func legalName(name string) bool {
+	for _, c := range []byte(name) {
+		if c != '_' && (c < '0' || '9' < c) && (c < 'A' || 'Z' < c) && (c < 'a' || 'z' < c) {
+			return false
+		}
+	}
+	return name != ""
 }

@@ -13,7 +13,7 @@ import (
 
 // serveLoops is Serve by event loops. It reports false for a listener that
 // they cannot serve.
-func (srv *Server) serveLoops(ln net.Listener) (served bool, err error) {
+func (srv *Server) serveLoops(ln net.Listener, face Face) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {
 		return false, nil
@@ -37,17 +37,17 @@ func (srv *Server) serveLoops(ln net.Listener) (served bool, err error) {
 		go l.run(0)
 		go l.watch()
 	}
-	srv.acceptInto(tcp, loops)
+	srv.acceptInto(tcp, loops, face)
 	return true, nil
 }
 
 // acceptInto accepts connections until the listener is closed and the
 // connections may be cut.
-func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop) {
+func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face) {
 	for i := 0; ; i++ {
 		conn, err := ln.AcceptTCP()
 		if err == nil {
-			err = srv.adopt(conn, loops[i%len(loops)])
+			err = srv.adopt(conn, loops[i%len(loops)], face)
 		}
 		if err == nil {
 			continue
@@ -66,7 +66,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop) {
 }
 
 // adopt makes a session of a connection and gives it to a loop.
-func (srv *Server) adopt(conn *net.TCPConn, l *loop) error {
+func (srv *Server) adopt(conn *net.TCPConn, l *loop, face Face) error {
 	srv.keepAlive(conn)
 	c := &loopConn{loop: l}
 	c.remote, c.local = conn.RemoteAddr(), conn.LocalAddr()
@@ -78,6 +78,7 @@ func (srv *Server) adopt(conn *net.TCPConn, l *loop) error {
 	c.onClose = func() { l.tell(c, newsClosed) }
 	c.guard = newGuard(&c.fdConn)
 	c.guard.direct = true
+	c.guard.face = face
 	s, refusal := srv.enter(c.guard)
 	if refusal != "" {
 		refused := store.Err(refusal)
@@ -87,6 +88,7 @@ func (srv *Server) adopt(conn *net.TCPConn, l *loop) error {
 		return nil
 	}
 	c.s = s
+	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
 	l.tell(c, newsJoined)

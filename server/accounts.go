@@ -151,6 +151,11 @@ func (s *session) expel() {
 	if !running {
 		s.dropSubscriptions()
 		s.out.abort()
+		return
+	}
+	if s.blocked.Load() != nil {
+		// Not from here: the state machine is locked.
+		go s.unblock()
 	}
 }
 

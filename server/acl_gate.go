@@ -75,7 +75,7 @@ func (s *session) denied(d store.Denial) {
 
 // settle records the refusals that came with a reply.
 func (s *session) settle(r store.Reply) store.Reply {
-	r, denials := store.Unnote(r)
+	r, denials := store.DetachDenials(r)
 	for _, d := range denials {
 		s.denied(d)
 	}

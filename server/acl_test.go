@@ -97,7 +97,7 @@ func TestRightsLostOnTheWay(t *testing.T) {
 		return ts.fake.Submit([]cluster.Call{{Cmd: get, Args: [][]byte{[]byte("GET"), []byte("b")}, RESP: 2, User: user}}, nil)[0]
 	}
 	for _, user := range []string{"u", "nosuch"} {
-		r, notes := store.Unnote(call(user))
+		r, notes := store.DetachDenials(call(user))
 		if !strings.HasPrefix(r.Str, "NOPERM ") || len(notes) != 1 {
 			t.Errorf("as %s: %v, %v", user, r, notes)
 		}

@@ -16,15 +16,33 @@ type Backend interface {
 	// until Flush; Flush may run it on the caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
+	// Block begins to run a blocking command; Flush must follow.
+	Block(b *cluster.Blocked)
+	// Unblock ends one with a reply, unless it is served before that; ended,
+	// if not nil, is told which.
+	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
+	// Abandon ends one whose client has gone.
+	Abandon(b *cluster.Blocked)
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
+	// KillFunction ends the running function, as FUNCTION KILL.
+	KillFunction() store.Reply
+	// RunningFunction returns FUNCTION STATS's reply while a function runs, Nil
+	// if none does.
+	RunningFunction() store.Reply
 	// Busy reports whether a script has been running for longer than the busy
 	// threshold. It is asked before every command.
 	Busy() bool
+	// BusyError is what clients are told then.
+	BusyError() store.Error
 	// SetBusyThreshold changes that threshold.
 	SetBusyThreshold(d time.Duration)
 	// LeaderClient returns the leader's id and RESP address; empty if unknown.
 	LeaderClient() (id, addr string)
+	// Topology is what this node knows of the cluster. It costs one load.
+	Topology() *cluster.Topology
+	// Ready reports whether a command would reach a leader now.
+	Ready() bool
 	// Members returns the members of the cluster.
 	Members() ([]cluster.Member, error)
 	// Status describes this node, the state hash left out.

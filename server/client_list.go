@@ -65,16 +65,16 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 // Redis shows for an idle client.
 func (s *session) describe(now time.Time) string {
 	n := s.srv.hub.counts(s)
-	flags := "N"
-	if s.subscriber() {
-		flags = "P"
+	flags := ""
+	for _, f := range []struct {
+		set  bool
+		flag string
+	}{{s.subscriber(), "P"}, {s.waits(), "b"}, {s.noEvict.Load(), "e"}, {s.noTouch.Load(), "T"}} {
+		if f.set {
+			flags += f.flag
+		}
 	}
-	if s.noEvict.Load() {
-		flags = strings.TrimPrefix(flags, "N") + "e"
-	}
-	if s.noTouch.Load() {
-		flags = strings.TrimPrefix(flags, "N") + "T"
-	}
+	flags = cmp.Or(flags, "N")
 	last := "NULL"
 	if cmd := s.command.Load(); cmd != nil {
 		last = cmd.FullName()

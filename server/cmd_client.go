@@ -37,12 +37,13 @@ func clientRows() []row {
 			list,
 			sub("no-evict", 3, admin, "7.0.0", "<ON | OFF>", "Keeps this connection when memory is short.", doClientNoEvict),
 			sub("no-touch", 3, plain, "7.2.0", "<ON | OFF>", "Keeps this connection's reads from changing when keys were last used.", doClientNoTouch),
+			sub("pause", -3, admin, "2.9.50", "timeout [WRITE | ALL]", "Holds the commands of this node's clients back for a while.", doClientPause),
 			sub("reply", 3, plain, "3.2.0", "<ON | OFF | SKIP>", "Turns replies to this connection off and on.", doClientReply),
 			sub("setinfo", 4, plain, "7.2.0", "<LIB-NAME libname | LIB-VER libver>", "Says which client library this connection uses.", doClientSetInfo),
 			sub("setname", 3, plain, "2.6.9", "connection-name", "Names this connection.", doClientSetName),
 			sub("trackinginfo", 2, plain, "6.2.0", "", "Describes client side caching on this connection.", doClientTrackingInfo),
 			sub("unblock", -3, admin, "5.0.0", "client-id [TIMEOUT | ERROR]", "Wakes a client that is blocked by a command.", doClientUnblock),
-			sub("unpause", 2, admin, "6.2.0", "", "Ends CLIENT PAUSE.", doOK),
+			sub("unpause", 2, admin, "6.2.0", "", "Ends CLIENT PAUSE.", doClientUnpause),
 		},
 	}}
 }
@@ -159,24 +160,6 @@ func doClientTrackingInfo(*session, [][]byte) store.Reply {
 		store.Str("redirect"), store.Int(-1),
 		store.Str("prefixes"), store.List(),
 	)
-}
-
-// doClientUnblock has nobody to wake: no command blocks.
-func doClientUnblock(_ *session, args [][]byte) store.Reply {
-	if len(args) > 4 {
-		return store.Err(store.ErrWrongArgs("client|unblock"))
-	}
-	if len(args) == 4 {
-		switch strings.ToLower(string(args[3])) {
-		case "timeout", "error":
-		default:
-			return store.Err(errUnblockReason)
-		}
-	}
-	if _, ok := store.ParseInt(args[2]); !ok {
-		return store.Err(store.ErrNotInteger)
-	}
-	return store.Zero
 }
 
 // clientFilter selects connections for CLIENT KILL and CLIENT LIST.

@@ -7,40 +7,6 @@ import (
 	"lockstep/store"
 )
 
-// clusterRows are the commands of Redis Cluster: on this port they answer as a
-// Redis without it does, so that clients go on in plain mode.
-func clusterRows() []row {
-	const plain = store.Loading | store.Stale | store.Fast | store.Connection
-	sub := func(name string, arity int, since, summary string) row {
-		return row{Command: store.Command{Name: name, Arity: arity, Flags: store.Stale, Since: since, Summary: summary,
-			Tips: []string{"nondeterministic_output"}}, do: doNoCluster}
-	}
-	top := func(name, summary string) row {
-		return row{Command: store.Command{Name: name, Arity: 1, Flags: plain, Group: "cluster", Since: "3.0.0", Summary: summary}, do: doNoCluster}
-	}
-	keyslot := sub("keyslot", 3, "3.0.0", "Returns the hash slot of a key.")
-	keyslot.Usage = "key"
-	return []row{
-		{
-			Command: store.Command{Name: "cluster", Arity: -2, Group: "cluster", Since: "3.0.0", Summary: "Commands of Redis Cluster."},
-			sub: []row{
-				helpRow("cluster", "5.0.0", 0),
-				sub("info", 2, "3.0.0", "Describes the state of the cluster."),
-				keyslot,
-				sub("myid", 2, "3.0.0", "Returns the id of this node."),
-				sub("nodes", 2, "3.0.0", "Lists the nodes of the cluster."),
-				sub("shards", 2, "7.0.0", "Lists the shards of the cluster."),
-				sub("slots", 2, "3.0.0", "Lists which node serves which hash slots."),
-			},
-		},
-		top("asking", "Has the next command served during a move of its slot."),
-		top("readonly", "Allows reads from a replica."),
-		top("readwrite", "Ends READONLY."),
-	}
-}
-
-func doNoCluster(*session, [][]byte) store.Reply { return store.Err(errNoCluster) }
-
 // lockstepRows are our own administration.
 func lockstepRows() []row {
 	const flags = store.NoScript | store.Loading | store.Stale | store.Admin

@@ -120,19 +120,22 @@ func doHello(s *session, args [][]byte) store.Reply {
 		return store.Err(errHelloNoAuth)
 	}
 	s.resp.Store(int32(resp))
-	role := "replica"
-	if s.srv.leads() {
-		role = "master"
-	}
-	return store.MapOf(
+	r := store.MapOf(
 		store.Str("server"), store.Str("redis"),
 		store.Str("version"), store.Str(store.RedisVersion),
 		store.Str("proto"), store.Int(int64(resp)),
 		store.Str("id"), store.Int(s.id),
-		store.Str("mode"), store.Str("standalone"),
-		store.Str("role"), store.Str(role),
-		store.Str("modules"), store.List(),
+		store.Str("mode"), store.Str(s.mode()),
 	)
+	if s.srv.watch == nil {
+		role := "replica"
+		if s.srv.leads() {
+			role = "master"
+		}
+		r.Elems = append(r.Elems, store.Str("role"), store.Str(role))
+	}
+	r.Elems = append(r.Elems, store.Str("modules"), store.List())
+	return r
 }
 
 // leads reports whether this node is the leader.

@@ -74,8 +74,8 @@ func doInfo(s *session, args [][]byte) store.Reply {
 	}
 	every := want["all"] || want["everything"]
 	usual := len(want) == 0 || want["default"]
-	f := &facts{b: &strings.Builder{}, status: s.status()}
-	for _, sec := range infoSections {
+	f := &facts{b: &strings.Builder{}, s: s, status: s.status()}
+	for _, sec := range s.srv.sections() {
 		if !every && !(usual && sec.usual) && !want[strings.ToLower(sec.title)] {
 			continue
 		}
@@ -84,6 +84,9 @@ func doInfo(s *session, args [][]byte) store.Reply {
 		}
 		f.b.WriteString("# " + sec.title + "\r\n")
 		sec.write(s.srv, f)
+	}
+	if s.srv.watch != nil {
+		return store.Str(f.b.String()) // a Sentinel says it so in RESP3, too
 	}
 	return store.Text(f.b.String())
 }

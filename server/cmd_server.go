@@ -2,7 +2,6 @@ package server
 
 import (
 	"math"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -57,30 +56,6 @@ func doTime(s *session, _ [][]byte) store.Reply { return unixTime(s.srv.cfg.Cloc
 
 func unixTime(us int64) store.Reply {
 	return store.Strs(strconv.FormatInt(us/1e6, 10), strconv.FormatInt(us%1e6, 10))
-}
-
-// leaderAddr splits the leader's address; known is false if there is none.
-func (srv *Server) leaderAddr() (host string, port int, known bool) {
-	_, addr := srv.backend.LeaderClient()
-	host, digits, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", 0, false
-	}
-	port, err = strconv.Atoi(digits)
-	return host, port, err == nil
-}
-
-func doRole(s *session, _ [][]byte) store.Reply {
-	applied := store.Int(int64(s.srv.backend.Status().Applied))
-	if s.srv.leads() {
-		return store.List(store.Str("master"), applied, store.List())
-	}
-	host, port, known := s.srv.leaderAddr()
-	state := "connected"
-	if !known {
-		state = "connect"
-	}
-	return store.List(store.Str("slave"), store.Str(host), store.Int(int64(port)), store.Str(state), applied)
 }
 
 func doLastSave(s *session, _ [][]byte) store.Reply {

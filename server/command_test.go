@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -138,15 +139,27 @@ func TestFollower(t *testing.T) {
 		t.Errorf("HELLO: %s", hello)
 	}
 	ts.fake.elect("", "")
-	c.do("ROLE", "*5\r\n$5\r\nslave\r\n$0\r\n\r\n:0\r\n$7\r\nconnect\r\n:0\r\n")
+	c.do("ROLE", "*5\r\n$5\r\nslave\r\n$9\r\n192.0.2.7\r\n:6380\r\n$7\r\nconnect\r\n:0\r\n")
 	ts.fake.elect("n1", "127.0.0.1:6379")
-	c.do("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n")
+	c.do("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*2\r\n"+
+		"*3\r\n$9\r\n192.0.2.7\r\n$4\r\n6380\r\n$1\r\n7\r\n"+
+		"*3\r\n$9\r\n127.0.0.1\r\n$4\r\n6381\r\n$1\r\n7\r\n")
 }
 
 func (f *fakeBackend) elect(id, addr string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leader, f.addr = id, addr
+	t := *f.topology.Load()
+	t.Leader = id
+	if id != "" {
+		t.Last = id
+	}
+	t.Nodes = slices.Clone(t.Nodes)
+	if n := t.Node(id); n != nil {
+		n.Plain = addr
+	}
+	f.topology.Store(&t)
 }
 
 func TestLockstepCommands(t *testing.T) {

@@ -57,8 +57,19 @@ func (s *session) dispatch(args [][]byte) {
 		s.finish()
 		return
 	}
+	// A loop has looked at this already, and does its own waiting.
+	if !s.onLoop && s.srv.pause.holds(cmd, args) {
+		if s.parkHere() {
+			s.dispatch(args)
+		}
+		return
+	}
 	s.command.Store(cmd)
 	do := s.srv.handlers[cmd]
+	if do == nil && cmd.Is(store.Blocking) {
+		s.blockHere(cmd, args)
+		return
+	}
 	if do == nil {
 		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()})
 		if len(s.calls) >= maxCalls {
@@ -119,7 +130,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		return cmd, store.ErrWrongArgs(cmd.FullName())
 	}
 	// Is it one that the operator has to allow?
-	if cmd.Name == "debug" && !s.debugAllowed() {
+	if cmd.Name == "debug" && cmd.FullName() == "debug" && !s.debugAllowed() {
 		return cmd, errDebugOff
 	}
 	// Has the client said who it is? So an unknown command is reported as
@@ -131,6 +142,12 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
+	// Does another node of the cluster own its keys?
+	if s.face == FaceCluster {
+		if refusal := s.redirect(cmd, args); refusal != "" {
+			return cmd, refusal
+		}
+	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
@@ -138,7 +155,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	}
 	// Does a script keep everyone waiting?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
-		return cmd, errBusy
+		return cmd, s.srv.backend.BusyError()
 	}
 	return cmd, ""
 }

@@ -21,8 +21,30 @@ const (
 	errNoSuchClient   store.Error = "ERR No such client"
 	errClientID       store.Error = "ERR client-id should be greater than 0"
 	errListID         store.Error = "ERR Invalid client ID"
-	errBusy           store.Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	errNoCluster      store.Error = "ERR This instance has cluster support disabled"
+	errCrossSlot      store.Error = "CROSSSLOT Keys in request don't hash to the same slot"
+	errSelectCluster  store.Error = "ERR SELECT is not allowed in cluster mode"
+	errMoveCluster    store.Error = "ERR MOVE is not allowed in cluster mode"
+	errSwapCluster    store.Error = "ERR SWAPDB is not allowed in cluster mode"
+	errCopyCluster    store.Error = "ERR Copying to another database is not allowed in cluster mode"
+	errSortBy         store.Error = "ERR BY option of SORT denied in Cluster mode."
+	errSortGet        store.Error = "ERR GET option of SORT denied in Cluster mode."
+	errSlot           store.Error = "ERR Invalid slot"
+	errSlotOrCount    store.Error = "ERR Invalid slot or number of keys"
+	errFixedCluster   store.Error = "ERR The slots and nodes of this cluster follow its Raft group and cannot be changed by this command"
+	errFailoverMaster store.Error = "ERR You should send CLUSTER FAILOVER to a replica"
+	errNotMaster      store.Error = "ERR The specified node is not a master"
+	errNoMaster       store.Error = "ERR No such master with that name"
+	errHelloOnly      store.Error = "ERR Only HELLO messages are accepted by Sentinel instances."
+	errFailoverBusy   store.Error = "INPROG Failover already in progress"
+	errNoGoodReplica  store.Error = "NOGOODSLAVE No suitable replica to promote"
+	errFixedSentinel  store.Error = "ERR What this Sentinel watches follows the cluster and cannot be changed by this command"
+	errSentinelConfig store.Error = "ERR Only SENTINEL CONFIG GET <option> / SET <option> <value> are supported."
+	errMonitorTwice   store.Error = "ERR Duplicate master name."
+	errMonitorPort    store.Error = "ERR Invalid port"
+	errMonitorQuorum  store.Error = "ERR Invalid quorum"
+	errQuorumLow      store.Error = "ERR Quorum must be 1 or greater."
+	errSimulation     store.Error = "ERR Unknown failure simulation specified"
 	errDebugOff       store.Error = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
 	errNoConfigFile   store.Error = "ERR The server is running without a config file"
 	errBadCommand     store.Error = "ERR Invalid command specified"
@@ -38,6 +60,8 @@ const (
 	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"
 	errGenPassBits    store.Error = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
+	errUnblocked      store.Error = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
+	errPauseMode      store.Error = "ERR CLIENT PAUSE mode must be WRITE or ALL"
 	errUnblockReason  store.Error = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"
 
 	// errDenied ends a connection from outside while protected mode is on and
@@ -103,6 +127,14 @@ func errClientType(arg []byte) store.Error {
 
 func errNoSuchUser(arg []byte) store.Error {
 	return errf("ERR No such user '%s'", cString(arg, len(arg)))
+}
+
+func errSentinelOption(command string, option []byte) store.Error {
+	return errf("ERR Unknown option or number of arguments for SENTINEL %s '%s'", command, cString(option, len(option)))
+}
+
+func errUnknownNode(name []byte) store.Error {
+	return errf("ERR Unknown node %s", cString(name, len(name)))
 }
 
 func errUnknownParam(name []byte) store.Error {

@@ -36,13 +36,20 @@ type fakeBackend struct {
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
 	held      atomic.Int32                  // Submits that wait so
 	snapshots atomic.Int32
+	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
+
+	topology atomic.Pointer[cluster.Topology]
+	changed  chan struct{} // of topology; guarded by mu
+	unready  atomic.Bool
 }
 
 var _ Backend = (*fakeBackend)(nil)
 
 func newFake(hub *Hub) *fakeBackend {
-	return &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379"}
+	f := &fakeBackend{store: store.New(), hub: hub, leader: "n1", addr: "127.0.0.1:6379"}
+	f.become(fakeTopology("n1"))
+	return f
 }
 
 // clock is called from within Submit too, when a message is delivered.
@@ -72,7 +79,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		if ok {
 			r = c.Cmd.Run(ctx)
 		}
-		replies = append(replies, txn.Note(r))
+		replies = append(replies, txn.AttachDenials(r))
 		if txn.Writes().Len() > 0 {
 			f.seq++
 			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {
@@ -83,6 +90,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			}
 		}
 	}
+	f.serveWaiting()
 	return replies
 }
 
@@ -123,6 +131,13 @@ func (f *fakeBackend) KillScript() store.Reply {
 	return store.OK
 }
 
+func (f *fakeBackend) KillFunction() store.Reply {
+	f.kills.Add(1)
+	return store.OK
+}
+
+func (f *fakeBackend) RunningFunction() store.Reply     { return store.Nil }
+func (f *fakeBackend) BusyError() store.Error           { return store.ErrBusyScript }
 func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
 func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
 
@@ -131,6 +146,33 @@ func (f *fakeBackend) LeaderClient() (id, addr string) {
 	defer f.mu.Unlock()
 	return f.leader, f.addr
 }
+
+// fakeTopology is a cluster of the three nodes n1, n2 and n3, all up.
+func fakeTopology(leader string) *cluster.Topology {
+	t := &cluster.Topology{Self: "n1", Leader: leader, Last: leader, Term: 3, Members: 3, DownAfter: time.Second}
+	for i := 1; i <= 3; i++ {
+		at := func(port int) string { return fmt.Sprintf("127.0.0.1:%d", port+i) }
+		t.Nodes = append(t.Nodes, cluster.Sighting{ID: fmt.Sprintf("n%d", i), RunID: fmt.Sprintf("%040d", i), Applied: 7, Up: true, Known: time.Minute,
+			Addresses: cluster.Addresses{Plain: at(6378), Sentinel: at(26378), Cluster: at(7000)}})
+	}
+	return t
+}
+
+// become has the node see another topology.
+func (f *fakeBackend) become(t *cluster.Topology) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	outdated := f.changed
+	f.changed = make(chan struct{})
+	t.Changed = f.changed
+	f.topology.Store(t)
+	if outdated != nil {
+		close(outdated)
+	}
+}
+
+func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
+func (f *fakeBackend) Ready() bool                 { return !f.unready.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {
 	return []cluster.Member{

@@ -64,6 +64,7 @@ type parcel struct {
 type guard struct {
 	net.Conn
 	policy policy
+	face   Face // of the listener that it came by
 
 	buf  []byte // input; buf[r:w] has not been looked at
 	r, w int
@@ -89,6 +90,9 @@ type guard struct {
 	parcels   []parcel
 	delivered uint64 // commands put into out so far
 	claimed   uint64
+
+	ahead    []byte // what watch has read …
+	aheadEnd error  // … and how that ended
 
 	failure string // protocol error to report
 	end     error  // what Read returns from now on
@@ -159,7 +163,7 @@ func (g *guard) fill() {
 		// The last read filled the buffer: this client sends more than most.
 		g.buf = make([]byte, 0, inputBuffer)
 	}
-	n, err := g.Conn.Read(g.buf[:cap(g.buf)])
+	n, err := g.read(g.buf[:cap(g.buf)])
 	g.buf = g.buf[:n]
 	g.r, g.w = 0, n
 	g.policy.received(n)
@@ -180,7 +184,7 @@ func (g *guard) fillArg() {
 	if int64(len(room)) > g.payload {
 		room = room[:g.payload]
 	}
-	n, err := g.Conn.Read(room)
+	n, err := g.read(room)
 	*arg = (*arg)[:len(*arg)+n]
 	g.payload -= int64(n)
 	g.grew(int64(n))

@@ -13,13 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// infoSections are the sections of INFO in their order; usual are those shown
-// when none is asked for.
-var infoSections = []struct {
-	title string
-	usual bool
-	write func(srv *Server, f *facts)
-}{
+// infoSections are the sections of INFO in their order.
+var infoSections = []infoSection{
 	{"Server", true, infoServer},
 	{"Clients", true, infoClients},
 	{"Memory", true, infoMemory},
@@ -30,13 +25,14 @@ var infoSections = []struct {
 	{"Modules", true, func(*Server, *facts) {}},
 	{"Commandstats", false, infoCommandStats},
 	{"Errorstats", true, infoErrorStats},
-	{"Cluster", true, func(_ *Server, f *facts) { f.add("cluster_enabled", 0) }},
+	{"Cluster", true, infoCluster},
 	{"Keyspace", true, infoKeyspace},
 }
 
 // facts writes lines of INFO.
 type facts struct {
 	b      *strings.Builder
+	s      *session // that asks
 	status cluster.Status
 }
 
@@ -57,7 +53,7 @@ func infoServer(srv *Server, f *facts) {
 		"redis_git_sha1", "00000000",
 		"redis_git_dirty", 0,
 		"redis_build_id", "0",
-		"redis_mode", "standalone",
+		"redis_mode", f.s.mode(),
 		"os", runtime.GOOS+" "+runtime.GOARCH,
 		"arch_bits", 32<<(^uint(0)>>63),
 		"monotonic_clock", "Go runtime",
@@ -84,7 +80,7 @@ func infoClients(srv *Server, f *facts) {
 		"maxclients", srv.params.maxClients.Load(),
 		"client_recent_max_input_buffer", 0,
 		"client_recent_max_output_buffer", 0,
-		"blocked_clients", 0,
+		"blocked_clients", srv.stats.blocked.Load()+int64(srv.pause.count()),
 		"tracking_clients", 0,
 		"clients_in_timeout_table", 0,
 	)
@@ -103,8 +99,8 @@ func infoMemory(srv *Server, f *facts) {
 		"used_memory_rss", rss,
 		"used_memory_rss_human", human(rss),
 		"number_of_cached_scripts", scripts,
-		"number_of_functions", 0,
-		"number_of_libraries", 0,
+		"number_of_functions", f.status.Functions,
+		"number_of_libraries", f.status.Libraries,
 		"maxmemory", limit,
 		"maxmemory_human", human(uint64(limit)),
 		"maxmemory_policy", srv.params.value("maxmemory-policy"),
@@ -206,47 +202,6 @@ func infoStats(srv *Server, f *facts) {
 	)
 }
 
-// infoReplication is what Redisson's replicated mode finds the leader by: a
-// role of exactly master or slave. There is never a replica in Redis's sense,
-// so no client waits for one.
-func infoReplication(srv *Server, f *facts) {
-	applied := f.status.Applied
-	if f.status.Role == cluster.Leader {
-		f.add("role", "master")
-	} else {
-		host, port, known := srv.leaderAddr()
-		link := "up"
-		if !known {
-			link = "down"
-		}
-		f.all(
-			"role", "slave",
-			"master_host", host,
-			"master_port", port,
-			"master_link_status", link,
-			"master_last_io_seconds_ago", 0,
-			"master_sync_in_progress", 0,
-			"slave_read_repl_offset", applied,
-			"slave_repl_offset", applied,
-			"slave_priority", 100,
-			"slave_read_only", 1,
-			"replica_announced", 1,
-		)
-	}
-	f.all(
-		"connected_slaves", 0,
-		"master_failover_state", "no-failover",
-		"master_replid", srv.cfg.RunID,
-		"master_replid2", strings.Repeat("0", 40),
-		"master_repl_offset", applied,
-		"second_repl_offset", -1,
-		"repl_backlog_active", 0,
-		"repl_backlog_size", srv.params.value("repl-backlog-size"),
-		"repl_backlog_first_byte_offset", 0,
-		"repl_backlog_histlen", 0,
-	)
-}
-
 func infoCPU(_ *Server, f *facts) {
 	user, system := cpuTime()
 	secs := func(d time.Duration) string { return fmt.Sprintf("%.6f", d.Seconds()) }
@@ -288,6 +243,14 @@ func infoErrorStats(srv *Server, f *facts) {
 	for _, code := range codes {
 		f.add("errorstat_"+code, fmt.Sprintf("count=%d", srv.stats.errors[code]))
 	}
+}
+
+func infoCluster(_ *Server, f *facts) {
+	enabled := 0
+	if f.s.face == FaceCluster {
+		enabled = 1
+	}
+	f.add("cluster_enabled", enabled)
 }
 
 func infoKeyspace(_ *Server, f *facts) {

@@ -12,7 +12,8 @@ import (
 // is closed it cuts every connection, so Accept returns only when they may go.
 type listener struct {
 	net.Listener
-	srv *Server
+	srv  *Server
+	face Face
 }
 
 // acceptPause is how long Accept waits after a passing failure, such as too
@@ -27,7 +28,9 @@ func (l *listener) Accept() (net.Conn, error) {
 			if tcp, ok := c.(*net.TCPConn); ok {
 				l.srv.keepAlive(tcp)
 			}
-			return newGuard(c), nil
+			g := newGuard(c)
+			g.face = l.face
+			return g, nil
 		}
 		if errors.Is(err, net.ErrClosed) {
 			<-l.srv.drained

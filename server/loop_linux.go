@@ -179,6 +179,10 @@ func (l *loop) event(ev *unix.EpollEvent) {
 		c.readable = true
 		if ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			c.hungUp = true
+			if c.state == connBlocked {
+				l.retire(c)
+				return
+			}
 		}
 		if c.state == connIdle {
 			l.again(c)
@@ -209,7 +213,9 @@ func (l *loop) hear() {
 		case n&newsAnswered != 0:
 			l.resume(c)
 		case n&newsReturned != 0:
-			l.finish(c)
+			l.returned(c)
+		case c.state == connBlocked:
+			l.hearBlocked(c, n)
 		case n&newsClosed != 0 && c.state == connIdle:
 			l.retire(c)
 		}

@@ -107,7 +107,8 @@ func accepted(cfg *Config) []*paramDef {
 		num("repl-backlog-ttl", "", "3600", 0, math.MaxInt32),
 		num("repl-timeout", "", "60", 1, math.MaxInt32),
 		num("replica-priority", "slave-priority", "100", 0, math.MaxInt32),
-		flag("replica-read-only", "slave-read-only", "yes"),
+		// Every node takes writes: see infoReplication.
+		flag("replica-read-only", "slave-read-only", "no"),
 		flag("replica-serve-stale-data", "slave-serve-stale-data", "yes"),
 		{name: "save", value: "", check: checkSave},
 		num("slowlog-log-slower-than", "", "10000", -1, math.MaxInt64),

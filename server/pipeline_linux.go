@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/store"
 )
 
 // loopConn is a connection that a loop serves. A pipeline of it goes through
@@ -11,6 +12,7 @@ import (
 //
 //	idle → running → waiting → running → … → idle
 //	            ↘ away (a goroutine has it) ↗
+//	            ↘ blocked (by a command or CLIENT PAUSE) ↗
 //
 // Only an idle connection is read, so commands run in the order in which they
 // came. Except where it is said otherwise, only the loop touches a loopConn; in
@@ -26,6 +28,7 @@ type loopConn struct {
 	next  int       // command of the pipeline that is to run next
 	since time.Time // when the submission began
 	sub   cluster.Submission
+	reply store.Reply // of its blocking command, if newsUnblocked
 
 	heard  news // what the loop knows already
 	news   news // guarded by loop.mu
@@ -40,6 +43,7 @@ const (
 	connRunning
 	connWaiting
 	connAway
+	connBlocked
 	connGone
 )
 
@@ -47,11 +51,13 @@ const (
 type news uint8
 
 const (
-	newsJoined   news = 1 << iota // it is new
-	newsAnswered                  // its submission has been answered
-	newsReturned                  // the goroutine that had it is done
-	newsPushed                    // a message waits in its outbox
-	newsClosed                    // it was closed
+	newsJoined    news = 1 << iota // it is new
+	newsAnswered                   // its submission has been answered
+	newsReturned                   // the goroutine that had it is done
+	newsPushed                     // a message waits in its outbox
+	newsClosed                     // it was closed
+	newsUnblocked                  // its blocking command has a reply
+	newsResumed                    // the pause is over
 )
 
 // advance looks at what an idle connection has sent.
@@ -112,7 +118,10 @@ func (l *loop) step(c *loopConn) {
 		if !isHTTP(args[0]) {
 			cmd, refusal := s.admit(args)
 			do := s.srv.handlers[cmd]
-			if refusal == "" && do == nil {
+			if refusal == "" && len(s.calls) == 0 && l.blocks(c, cmd, args) {
+				return
+			}
+			if refusal == "" && do == nil && !l.srv.blocks(cmd) && !l.srv.pause.holds(cmd, args) {
 				s.command.Store(cmd)
 				s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()})
 				if len(s.calls) >= maxCalls {
@@ -166,7 +175,11 @@ func (l *loop) sendAway(c *loopConn) {
 	go func() {
 		s, g := c.s, c.guard
 		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
-			s.dispatch(g.command(c.next))
+			args := g.command(c.next)
+			if s.yields(args) {
+				break // the loop can wait for many
+			}
+			s.dispatch(args)
 		}
 		s.submit()
 		s.out.flush()
@@ -212,6 +225,7 @@ func (l *loop) protocolError(c *loopConn) {
 // retire ends a connection that no pipeline of is in progress.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
+	c.s.abandon()
 	l.conns[c.fd] = nil
 	l.count--
 	c.s.out.abort()

@@ -51,14 +51,16 @@ func (r *row) command() store.Command {
 	return c
 }
 
-// bindHandlers connects the rows of the table with their handlers. Two
+// bindHandlers connects the rows of the table with their handlers. A few
 // commands of other packages have one as well: SELECT because the database
-// belongs to the session (its own handler is for scripts), and SCRIPT KILL
-// because it must get past the script that it is to kill.
+// belongs to the session (its own handler is for scripts), SCRIPT KILL and its
+// like because they must get past the script that they are about.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
-		"select":      doSelect,
-		"script|kill": doScriptKill,
+		"select":         doSelect,
+		"script|kill":    doScriptKill,
+		"function|kill":  doFunctionKill,
+		"function|stats": doFunctionStats,
 	}
 	for _, r := range rows() {
 		if r.do != nil {
@@ -120,6 +122,8 @@ func (s *session) status() cluster.Status {
 	for db := range st.Keys {
 		st.Keys[db] = s.script.Size(db)
 	}
+	libs := s.script.Libraries()
+	st.Libraries, st.Functions = len(libs), store.CountFunctions(libs)
 	return st
 }
 

@@ -21,10 +21,12 @@ type Server struct {
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool // handlers that cannot wait
 	hub      *Hub
+	pause    *pause
 	params   *params
 	stats    *stats
 	aclLog   aclLog
 	docs     *commandDocs
+	watch    *watcher // set if this is a Sentinel
 	started  time.Time
 	lastID   atomic.Int64
 
@@ -61,6 +63,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
 	}
+	srv.pause = newPause(cfg.Clock, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
 	srv.handlers = bindHandlers(table)
@@ -73,7 +76,10 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 
 // Serve accepts connections until the listener is closed. After Shutdown it
 // returns nil.
-func (srv *Server) Serve(ln net.Listener) error {
+func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain) }
+
+// ServeAs is Serve for a listener whose clients see a certain face.
+func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 	srv.mu.Lock()
 	if srv.closing {
 		srv.mu.Unlock()
@@ -81,10 +87,10 @@ func (srv *Server) Serve(ln net.Listener) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
-	if served, err := srv.serveLoops(ln); served {
+	if served, err := srv.serveLoops(ln, face); served {
 		return err
 	}
-	return redcon.Serve(&listener{Listener: ln, srv: srv}, srv.serve, srv.accept, srv.gone)
+	return redcon.Serve(&listener{Listener: ln, srv: srv, face: face}, srv.serve, srv.accept, srv.gone)
 }
 
 // ServeConn serves one connection until it ends.
@@ -158,6 +164,7 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	if !ok {
 		return
 	}
+	s.abandon()
 	s.out.abort()
 	s.dropSubscriptions()
 	srv.unregister(s)
@@ -209,7 +216,7 @@ func (srv *Server) checkClients(now time.Time) {
 			srv.stats.outputLimit.Add(1)
 			continue
 		}
-		if timeout > 0 && !s.subscriber() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
+		if timeout > 0 && !s.subscriber() && !s.waits() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {
 			s.drain()
 		}
 	}

@@ -19,13 +19,16 @@ type session struct {
 	out     *outbox
 	addr    string
 	laddr   string
+	face    Face
 	created time.Time
 
+	onLoop bool       // an event loop serves it
 	script *store.Ctx // set if there is no client: see RunInScript
 
 	// Only the session's own goroutine uses these.
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
+	replica bool // READONLY on the Cluster listener
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
 
@@ -39,6 +42,8 @@ type session struct {
 	active  atomic.Int64 // Unix ms of the last pipeline
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
+	blocked atomic.Pointer[cluster.Blocked]
+	parked  atomic.Bool // held back by CLIENT PAUSE
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
@@ -52,7 +57,7 @@ type session struct {
 }
 
 func (srv *Server) newSession(c *guard) *session {
-	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c}
+	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face}
 	s.out = newOutbox(c.Conn, &srv.stats.netOut)
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
@@ -97,15 +102,24 @@ func (s *session) isClosing() bool {
 	return s.closing
 }
 
-// drain closes an idle session now and a busy one when its pipeline is done.
+// drain closes an idle session now and a busy one when its pipeline is done; it
+// waits for nothing any more.
 func (s *session) drain() {
 	s.mu.Lock()
 	running := s.running
 	s.draining = true
 	s.mu.Unlock()
-	if !running {
+	if !running || s.parked.Load() {
 		s.out.abort()
+		return
 	}
+	s.unblock()
+}
+
+func (s *session) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
 }
 
 // The guard's policy.
@@ -175,6 +189,7 @@ func (s *session) reset() {
 	s.dropSubscriptions()
 	s.db.Store(0)
 	s.resp.Store(2)
+	s.replica = false
 	s.silent = false // but not a SKIP, which silences RESET itself
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)

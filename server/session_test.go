@@ -232,7 +232,7 @@ func TestBusy(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
 	ts.fake.busy.Store(true)
-	busy := "-" + string(errBusy) + "\r\n"
+	busy := "-" + string(store.ErrBusyScript) + "\r\n"
 	c.do("PING", busy)
 	c.do("GET k", busy)
 	c.do("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: \r\n")

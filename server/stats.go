@@ -18,6 +18,7 @@ type stats struct {
 	commands     atomic.Int64
 	errorReplies atomic.Int64
 	outputLimit  atomic.Int64 // disconnected by an output buffer limit
+	blocked      atomic.Int64 // sessions that wait at the leader
 
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // refusals by reason
 

@@ -39,11 +39,13 @@ func (g target) With(settings [][2]string) (transcript.Target, func(), error) {
 // notHere are the files that need what the fake backend does not have.
 var notHere = map[string]string{
 	"pubsub/keyspace-events.txt": "keyspace events are a later issue",
-	"list/waiting.txt":           "nobody holds back a client yet",
-	"list/waiting-move.txt":      "nobody holds back a client yet",
-	"list/blmove.txt":            "nobody holds back a client yet",
-	"list/brpoplpush.txt":        "nobody holds back a client yet",
-	"zset/waiting.txt":           "nobody holds back a client yet",
+	"list/waiting.txt":           "the queues of the leader are not here",
+	"list/waiting-multi.txt":     "the queues of the leader are not here",
+	"list/waiting-order.txt":     "the queues of the leader are not here",
+	"list/waiting-move.txt":      "the queues of the leader are not here",
+	"list/blmove.txt":            "the queues of the leader are not here",
+	"list/brpoplpush.txt":        "the queues of the leader are not here",
+	"zset/waiting.txt":           "the queues of the leader are not here",
 }
 
 // otherRows are steps that show rows of other packages in words of their own

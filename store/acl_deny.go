@@ -102,9 +102,9 @@ func (r DenyReason) RefusalAtExec() Error {
 	return ErrExecPerm("no permission to execute the command or subcommand")
 }
 
-// Note returns a reply with the denials noted since the last call, so that
+// AttachDenials returns a reply with the denials since the last call, so that
 // they reach the node of the client.
-func (t *Txn) Note(r Reply) Reply {
+func (t *Txn) AttachDenials(r Reply) Reply {
 	if len(t.denied) == 0 {
 		return r
 	}
@@ -116,8 +116,8 @@ func (t *Txn) Note(r Reply) Reply {
 	return r
 }
 
-// Unnote takes a reply and its denials apart.
-func Unnote(r Reply) (Reply, []Denial) {
+// DetachDenials takes a reply and its denials apart.
+func DetachDenials(r Reply) (Reply, []Denial) {
 	if r.Kind != Noted || len(r.Elems) == 0 {
 		return r, nil
 	}

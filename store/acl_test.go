@@ -187,7 +187,7 @@ func TestAuthorize(t *testing.T) {
 			t.Errorf("%q GET %s: %v, %v", tc.user, tc.key, ok, r.Str)
 		}
 		if tc.want != "" {
-			_, notes := Unnote(c.Txn.Note(r))
+			_, notes := DetachDenials(c.Txn.AttachDenials(r))
 			if len(notes) != 1 || notes[0].User != tc.user {
 				t.Errorf("%q GET %s: noted %v", tc.user, tc.key, notes)
 			}

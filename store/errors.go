@@ -73,6 +73,12 @@ const (
 	ErrFreq            Error = "ERR Invalid FREQ value, must be >= 0 and <= 255"
 	ErrDumpChecksum    Error = "ERR DUMP payload version or checksum are wrong"
 	ErrDumpFormat      Error = "ERR Bad data format"
+	ErrDumpLibrary     Error = "ERR Failed loading library payload"
+	ErrDumpLibraryName Error = "ERR Failed loading library name"
+	ErrDumpEngine      Error = "ERR Failed loading engine name"
+	ErrDumpDescription Error = "ERR Failed loading library description"
+	ErrDumpBlob        Error = "ERR Failed loading library blob"
+	ErrDumpNoFunction  Error = "ERR given type is not a function"
 	ErrBitOffset       Error = "ERR bit offset is not an integer or out of range"
 	ErrBit             Error = "ERR bit is not an integer or out of range"
 	ErrBitArgument     Error = "ERR The bit argument must be 1 or 0."
@@ -84,6 +90,8 @@ const (
 	ErrNoPermChannel   Error = "NOPERM this user has no permissions to access one of the channels used as arguments"
 	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
 	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
+	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
 	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
 )
 

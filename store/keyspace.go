@@ -237,6 +237,7 @@ type Sink interface {
 type Store struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	libs    *librarySet
 	epoch   uint32
 	expired uint64 // keys deleted because their deadline had passed
 
@@ -245,7 +246,7 @@ type Store struct {
 
 // New returns an empty store.
 func New() *Store {
-	s := &Store{scripts: newScriptCache(), accounts: newAccounts()}
+	s := &Store{scripts: newScriptCache(), libs: noLibraries, accounts: newAccounts()}
 	for i := range s.dbs {
 		s.dbs[i] = newKeyspace()
 	}

@@ -43,7 +43,7 @@ const (
 	// Multi is several replies to one command, sent one after the other.
 	Multi
 	// Noted is a reply, the first element, with denials for the ACL log. The
-	// server takes it apart (Unnote) before anyone sees it.
+	// server takes it apart (DetachDenials) before anyone sees it.
 	Noted
 )
 

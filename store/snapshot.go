@@ -14,6 +14,7 @@ import (
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
+	libs    *librarySet
 	expired uint64
 
 	accounts Accounts
@@ -24,7 +25,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, accounts: s.Accounts(), scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -51,6 +52,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'U'  | str name, str rules: a user; rules as in encodeRules        |
 //	| 'V'  | int version of the users                                    |
+//	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'E'  | int expired, int script arrivals: the end                   |
 //	+------+-------------------------------------------------------------+
 //	key head: str key, int deadline, int created, int changed, int leased
@@ -65,6 +67,7 @@ const (
 	recScript    = 'L'
 	recUser      = 'U'
 	recUsers     = 'V'
+	recLibrary   = 'F'
 	recEnd       = 'E'
 )
 
@@ -104,6 +107,10 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		return true
 	})
 	w.accounts(sn.accounts)
+	for _, lib := range sn.libs.libs {
+		w.WriteByte(recLibrary)
+		w.str(bytesToString(appendLibrary(nil, lib)))
+	}
 	w.WriteByte(recEnd)
 	w.int(sn.expired)
 	w.int(sn.scripts.arrival)
@@ -240,6 +247,13 @@ func Restore(in io.Reader) (*Store, error) {
 			}
 		case recUsers:
 			s.accounts.version = r.int()
+		case recLibrary:
+			d := decoder{b: stringBytes(r.str())}
+			if lib := d.library(); !d.bad && len(d.b) == 0 {
+				s.libs = s.libs.with(lib)
+			} else if r.err == nil {
+				r.err = errors.New("a function library")
+			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()
 			if r.err == nil {

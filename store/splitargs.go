@@ -1,6 +1,6 @@
 package store
 
-// SplitArgs splits a line, such as an inline request, as Redis's sdssplitargs does: blanks
+// SplitArgs splits a line (an inline request, the first line of a script) as Redis's sdssplitargs does: blanks
 // separate; "…" knows \n \r \t \b \a \xHH and takes any other escaped byte as
 // it is; '…' knows \'; a closing quote must be followed by a blank or the end.
 func SplitArgs(line []byte) (args [][]byte, ok bool) {
@@ -69,26 +69,20 @@ func unescape(s []byte) (byte, int) {
 		return '\a', 1
 	case 'x':
 		if len(s) >= 3 {
-			hi, ok1 := hexValue(s[1])
-			lo, ok2 := hexValue(s[2])
-			if ok1 && ok2 {
-				return hi<<4 | lo, 3
+			if hexDigit(s[1]) && hexDigit(s[2]) {
+				return hexValue(s[1])<<4 | hexValue(s[2]), 3
 			}
 		}
 	}
 	return s[0], 1
 }
 
-func hexValue(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
+// hexValue is the value of a hexadecimal digit.
+func hexValue(c byte) byte {
+	if c <= '9' {
+		return c - '0'
 	}
-	return 0, false
+	return (c | 0x20) - 'a' + 10
 }
 
 // endsWord tells what ends a word outside quotes: not every blank does.

@@ -45,7 +45,8 @@ type Txn struct {
 
 	users       map[string]*Account // pending; nil: deleted
 	defaultUser *User               // if the state has none
-	denied      []Denial            // see Note
+	denied      []Denial            // see AttachDenials
+	libs        *librarySet         // the function libraries; nil: those that are committed
 
 	ready   []ReadyKey // see TakeReady
 	swapped bool
@@ -81,7 +82,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		clear(v.over)
 	}
 	t.ws.Reset()
-	t.scripts, t.scriptsReset = nil, false
+	t.scripts, t.scriptsReset, t.libs = nil, false, nil
 	t.users, t.denied = nil, nil
 	t.ready, t.swapped = nil, false
 	clear(t.journal)
@@ -272,6 +273,14 @@ func (t *Txn) Publish(kind PublishKind, channel, message string) int {
 		return 0
 	}
 	return t.env.Receivers(kind, channel)
+}
+
+// Note sends a message of the leader's to a node with the write set.
+func (t *Txn) Note(node, message string) {
+	t.ws.begin(opPublish, t.ws.db)
+	t.ws.int(int64(Note))
+	t.ws.str(node)
+	t.ws.str(message)
 }
 
 // Flush empties a database.

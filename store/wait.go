@@ -71,6 +71,17 @@ func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	return nil, nil, true
 }
 
+// WaitTimeout returns how many ms a blocking command may wait, 0 for ever; ok
+// is false if its arguments do not say.
+func WaitTimeout(cmd *Command, args [][]byte) (ms int64, ok bool) {
+	arg := args[len(args)-1]
+	if cmd.Name == "blmpop" || cmd.Name == "bzmpop" {
+		arg = args[1]
+	}
+	ms, fault := parseTimeout(arg)
+	return ms, fault == nil
+}
+
 var thousand = new(big.Float).SetInt64(1000)
 
 // parseTimeout reads a number of seconds and rounds it up to milliseconds.

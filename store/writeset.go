@@ -14,6 +14,9 @@ const (
 	Channel PublishKind = iota
 	// Shard is SPUBLISH and SSUBSCRIBE.
 	Shard
+	// Note is no message for clients but one from the leader to the node that
+	// the channel names.
+	Note PublishKind = 16
 )
 
 // op is the code of a primitive write.
@@ -54,6 +57,11 @@ type op byte
 //	| 25 | as 23, but give the set its large form first                |
 //	| 27 | str user, str rules: set a user; rules as in encodeRules    |
 //	| 28 | str user: delete a user                                    |
+//	| 29 | str name, str code, int n, n times (str name, int           |
+//	|    | described, str description, int flags): a function library  |
+//	|    | and its functions; it replaces the one of its name          |
+//	| 30 | str name: delete a function library                         |
+//	| 31 | delete all function libraries                               |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -248,7 +256,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opUserSet, opUserDelete:
 		s.applyUser(o, d, t.seq)
 	default:
-		return false
+		return s.applyLibrary(o, d)
 	}
 	return true
 }

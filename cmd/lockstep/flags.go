@@ -19,6 +19,11 @@ import (
 type options struct {
 	id, listen, advertise     string
 	peerListen, peerAdvertise string
+	sentinelListen            string
+	sentinelAdvertise         string
+	sentinelAuth, masterName  string
+	clusterListen             string
+	clusterAdvertise          string
 	httpListen, peers         string
 	data, password, protected string
 	logStore                  string
@@ -36,6 +41,12 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
 	fs.StringVar(&o.peerListen, "peer-listen", d.PeerListen, "`host:port` for the other nodes")
 	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
+	fs.StringVar(&o.sentinelListen, "sentinel-listen", "", "`host:port` for clients that find the leader by Redis Sentinel; off by default")
+	fs.StringVar(&o.sentinelAdvertise, "sentinel-advertise", "", "`host:port` under which clients reach --sentinel-listen (default: the same)")
+	fs.StringVar(&o.sentinelAuth, "sentinel-auth", "yes", "`yes|no`: whether Sentinel clients must give the password, too")
+	fs.StringVar(&o.masterName, "sentinel-master-name", "mymaster", "`name` by which Sentinel clients ask for the leader")
+	fs.StringVar(&o.clusterListen, "cluster-listen", "", "`host:port` for clients of Redis Cluster; off by default")
+	fs.StringVar(&o.clusterAdvertise, "cluster-advertise", "", "`host:port` under which clients reach --cluster-listen (default: the same)")
 	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz, /readyz and /debug/pprof; \"\" turns it off")
 	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
@@ -84,10 +95,10 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 	c := cluster.Default()
 	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
-	c.Advertise, c.FailoverWait = o.advertise, o.failoverWait
-	if c.Advertise == "" {
-		c.Advertise = o.listen
-	}
+	c.FailoverWait = o.failoverWait
+	c.Advertise = o.advertised(o.advertise, o.listen)
+	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
+	c.ClusterAdvertise = o.advertised(o.clusterAdvertise, o.clusterListen)
 	var faults []error
 	for _, p := range strings.Split(o.peers, ",") {
 		if o.peers == "" {
@@ -105,7 +116,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 }
 
 func (o *options) validate() error {
-	var faults []error
+	faults := o.discoveryFaults()
 	for _, l := range []struct{ name, addr string }{{"listen", o.listen}, {"http-listen", o.httpListen}} {
 		if l.addr == "" && l.name == "http-listen" {
 			continue

@@ -13,7 +13,6 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -56,9 +55,10 @@ func serve(args []string, stdout, stderr io.Writer) error {
 
 // parts are a running node, before it is told to accept clients.
 type parts struct {
-	listener net.Listener
-	node     *cluster.Node
-	server   *server.Server
+	listeners listeners
+	node      *cluster.Node
+	server    *server.Server
+	sentinel  *server.Server // nil without --sentinel-listen
 }
 
 // assemble makes a node out of its parts and starts it.
@@ -73,41 +73,39 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 			}
 			return store.Err(cluster.ErrClusterDown)
 		}})
-	table := store.NewTable(served(store.Commands()), engine.Commands(), server.Commands())
+	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
 	engine.Bind(table)
 	hub := server.NewHub()
 
-	// The client port is taken first: that it is free is the likeliest thing
-	// to be wrong, and nothing has to be undone then.
-	ln, err := net.Listen("tcp", o.listen)
+	// The client ports are taken first: that they are free is the likeliest
+	// thing to be wrong, and nothing has to be undone then.
+	ls, err := listen(o, &cfg)
 	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w; stop the process that has it, or choose another port", o.listen, err)
-	}
-	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
-	cfg.ACL = hub.ACL(o.password)
-	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
-	node, err := cluster.Open(cfg)
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
+		return nil, err
 	}
 	sc := server.Default()
+	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
+	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
+	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password)
+	node, err := cluster.Open(cfg)
+	if err != nil {
+		return nil, errors.Join(err, ls.close())
+	}
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.OnShutdown = shutdown
-	sc.Port = ln.Addr().(*net.TCPAddr).Port
+	sc.Port = portOf(ls.plain)
 	sc.DataDir, sc.Durable = cfg.Data, !cfg.Ephemeral
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
 	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
 	if err := sc.Validate(); err != nil {
-		return nil, errors.Join(usageError{err}, ln.Close(), node.Close())
+		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
 	}
 	srv.Store(server.New(sc, node, table))
-	return &parts{listener: ln, node: node, server: srv.Load()}, nil
-}
-
-// served leaves out the blocking pops: a node cannot hold their clients yet, and
-// answering at once would not be what they are called for.
-func served(rows []store.Command) []store.Command {
-	return slices.DeleteFunc(rows, func(c store.Command) bool { return c.Is(store.Blocking) })
+	p := &parts{listeners: ls, node: node, server: srv.Load()}
+	if ls.sentinel != nil {
+		p.sentinel = newSentinel(o, sc, node, ls.sentinel)
+	}
+	return p, nil
 }
 
 // runNode runs a node and stops its parts in reverse order.
@@ -118,10 +116,9 @@ func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Confi
 	}
 	web, err := serveHTTP(o.httpListen, p.node, log)
 	if err != nil {
-		return errors.Join(err, p.listener.Close(), p.node.Close())
+		return errors.Join(err, p.listeners.close(), p.node.Close())
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- p.server.Serve(p.listener) }()
+	failed := p.serve()
 	go announce(stop, p.node, o, log)
 
 	select {
@@ -134,7 +131,11 @@ func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Confi
 	p.node.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
-	err = errors.Join(err, p.server.Shutdown(ctx), p.node.Close())
+	err = errors.Join(err, p.server.Shutdown(ctx))
+	if p.sentinel != nil {
+		err = errors.Join(err, p.sentinel.Shutdown(ctx))
+	}
+	err = errors.Join(err, p.node.Close())
 	if web != nil {
 		err = errors.Join(err, web.Shutdown(ctx))
 	}

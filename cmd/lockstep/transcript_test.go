@@ -48,7 +48,7 @@ func (p *inProcess) With(settings [][2]string) (transcript.Target, func(), error
 
 func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 	t.Helper()
-	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", ephemeral: true,
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: 5 * time.Second}
 	for _, kv := range settings {
 		if kv[0] != "enable-debug-command" {
@@ -67,7 +67,7 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- parts.server.Serve(parts.listener) }()
+	go func() { served <- parts.server.Serve(parts.listeners.plain) }()
 	stop := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -81,15 +81,12 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 			t.Error(err)
 		}
 	}
-	return &inProcess{t: t, addr: parts.listener.Addr().String(), clock: clock}, stop
+	return &inProcess{t: t, addr: parts.listeners.plain.Addr().String(), clock: clock}, stop
 }
 
 // notYet are the transcripts that are not played, and why.
 var notYet = map[string]string{
-	"list/b":                     "blocking pops are not served yet (README.md)",
-	"list/waiting":               "blocking pops are not served yet (README.md)",
-	"zset/waiting":               "blocking pops are not served yet (README.md)",
-	"zset/bz":                    "blocking pops are not served yet (README.md)",
+	"list/waiting-multi.txt":     "transactions are not here yet (README.md)",
 	"differs/":                   "where gopher-lua differs from C Lua (README.md)",
 	"later/":                     "commands that are not here yet (README.md)",
 	"pubsub/keyspace-events.txt": "keyspace notifications are not here yet (README.md)",

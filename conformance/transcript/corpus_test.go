@@ -100,6 +100,8 @@ const covered = `
 	bzpopmin bzpopmax bzmpop zrandmember zinter zinterstore zintercard zunion zunionstore zdiff zdiffstore zscan
 	sort sort_ro dump restore setbit getbit bitcount bitpos bitop bitfield bitfield_ro
 	eval evalsha eval_ro evalsha_ro script|load script|exists script|flush script|kill
+	fcall fcall_ro function|load function|list function|delete function|dump function|restore function|flush function|stats
+	function|kill function|help
 	subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish
 	pubsub|channels pubsub|numsub pubsub|numpat pubsub|shardchannels pubsub|shardnumsub`
 

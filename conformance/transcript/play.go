@@ -137,7 +137,7 @@ func (p *player) start() error {
 		return err
 	}
 	p.control = newWire(conn)
-	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
+	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}, {"FUNCTION", "FLUSH"}} {
 		v, err := p.control.ask(cmd...)
 		if err != nil {
 			return err

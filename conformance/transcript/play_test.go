@@ -57,7 +57,7 @@ func (s *toy) answer(args []string) (string, bool) {
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, strings.Join(args, " "))
 	switch args[0] {
-	case "FLUSHALL", "SCRIPT":
+	case "FLUSHALL", "SCRIPT", "FUNCTION":
 		return "+OK\r\n", true
 	case "RESET":
 		return "+RESET\r\n", true
@@ -133,7 +133,7 @@ func TestCheckStartsEmpty(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if got := strings.Join(s.asked, ", "); got != "FLUSHALL, SCRIPT FLUSH, NOW, RESET" {
+	if got := strings.Join(s.asked, ", "); got != "FLUSHALL, SCRIPT FLUSH, FUNCTION FLUSH, NOW, RESET" {
 		t.Errorf("the server was asked %s", got)
 	}
 }

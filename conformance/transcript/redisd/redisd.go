@@ -131,6 +131,9 @@ func (s *Server) Close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
+// Addr returns host:port of the server.
+func (s *Server) Addr() string { return s.addr }
+
 // Dial opens a client connection.
 func (s *Server) Dial() (net.Conn, error) { return net.Dial("tcp", s.addr) }
 

@@ -1,0 +1,327 @@
+package cluster
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"lockstep/store"
+)
+
+// Blocking commands, on the node that the client is connected to.
+//
+// A Blocked is sent to the leader, where it waits in the queues (sleepers.go),
+// and stays with this node's keeper until it has its reply. The node that the
+// client is connected to has the last word on everything but being served:
+//
+//   - The timeout runs here, by this node's clock, so a change of leader does
+//     not begin it anew. When it is over the leader is asked to cancel, and
+//     answers either that or with what it has served: one of them, never both.
+//   - When the client leaves, or somebody unblocks it, the same.
+//   - When the leader or the link to it is lost, the command queues again. The
+//     leader says for certain if it was not executed; if it cannot, the log
+//     does, see settle in keeper.go.
+//
+//	       ┌── not executed ──┐
+//	       ▼                  │
+//	    unsent ── send ──▶ sent ── reply, or cancelled ──▶ done
+//	       ▲                  │
+//	  not in the log      link lost
+//	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
+
+// Blocked is a blocking command in progress.
+type Blocked struct {
+	Call Call
+	// Done is called with the reply, once, from any goroutine; it must not
+	// wait. After Abandon it is not called.
+	Done func(store.Reply)
+
+	// The rest is guarded by keeper.mu.
+	id       uint64
+	state    blockState
+	attempt  int           // counts the sendings
+	began    time.Duration // by the monotonic clock
+	deadline time.Duration
+	index    int   // in keeper.timers; -1: not there
+	waits    bool  // a leader has found that there is nothing for it
+	blind    bool  // a snapshot has jumped over entries since it was sent
+	quit     *quit // what ends it if it is not served
+
+	sleeper *sleeper // sent: on this node, the leader …
+	link    *link    // … or by this link …
+	token   uint64   // … with this token …
+	call    uint64   // … as this call, 0 if the call is about to be made
+}
+
+type blockState uint8
+
+const (
+	blockUnsent blockState = iota
+	blockSent
+	blockDoubt
+	blockDone
+)
+
+// quit is the wish to end a Blocked.
+type quit struct {
+	reply   store.Reply
+	timeout bool       // it has to be evaluated once before that
+	ended   func(bool) // is told whether this has ended it; may be nil
+	at      time.Duration
+}
+
+// Block begins to run a blocking command. Flush must follow.
+func (n *Node) Block(b *Blocked) {
+	k := n.keeper
+	now := n.cfg.Time.Monotonic()
+	b.began, b.index = now, -1
+	rt := n.routes.get()
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		b.Done(store.Err(ErrClusterDown))
+		return
+	}
+	k.next++
+	b.id = k.next
+	k.all[b.id] = b
+	if ms, ok := store.WaitTimeout(b.Call.Cmd, b.Call.Args); ok && ms > 0 && ms < maxTimeout {
+		b.deadline = now + time.Duration(ms)*time.Millisecond
+		heap.Push(&k.timers, b)
+		if b.index == 0 {
+			defer k.signal()
+		}
+	}
+	token := k.tokenOf(rt)
+	if rt.seq == nil && token == 0 {
+		k.unsent = append(k.unsent, b)
+		k.mu.Unlock()
+		k.signal()
+		return
+	}
+	send := k.sending(b, rt, token)
+	k.mu.Unlock()
+	send()
+}
+
+// maxTimeout is in ms; what is longer is for ever.
+const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
+
+// Unblock ends a Blocked with a reply, unless it is served before. ended is
+// told, perhaps before Unblock returns, whether it was this that ended it.
+func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
+	n.keeper.end(b, &quit{reply: reply, ended: ended})
+}
+
+// Abandon ends a Blocked whose client has gone. What is being served to it at
+// this moment is lost, as what Redis writes to a connection that has ended.
+func (n *Node) Abandon(b *Blocked) {
+	k := n.keeper
+	k.mu.Lock()
+	if b.state == blockDone {
+		k.mu.Unlock()
+		return
+	}
+	cancel := k.cancelling(b, quitNow)
+	b.Done = func(store.Reply) {}
+	after := k.finish(b, store.Reply{}, false)
+	k.mu.Unlock()
+	cancel()
+	after()
+}
+
+// end is Unblock for any reason.
+func (k *keeper) end(b *Blocked, q *quit) {
+	q.at = k.n.cfg.Time.Monotonic()
+	k.mu.Lock()
+	if b.state == blockDone || b.quit != nil {
+		k.mu.Unlock()
+		if q.ended != nil {
+			q.ended(false)
+		}
+		return
+	}
+	after := k.endLocked(b, q)
+	k.mu.Unlock()
+	after()
+}
+
+// endLocked returns what is to be done without mu.
+func (k *keeper) endLocked(b *Blocked, q *quit) (after func()) {
+	b.quit = q
+	if b.index >= 0 {
+		heap.Remove(&k.timers, b.index)
+	}
+	switch {
+	case b.state == blockSent:
+		return k.cancelling(b, quitSoon)
+	case b.state == blockUnsent && (b.waits || !q.timeout):
+		return k.finish(b, q.reply, true)
+	}
+	return func() {}
+}
+
+// cancelling returns what asks the leader to cancel b.
+func (k *keeper) cancelling(b *Blocked, how int32) func() {
+	w, l, call := b.sleeper, b.link, b.call
+	switch {
+	case b.state != blockSent:
+	case w != nil:
+		return func() { w.cancel(how) }
+	case call != 0:
+		return func() { l.cancel(call, how) }
+	}
+	return func() {} // sending does it when the call has been made
+}
+
+// finish ends b and returns what tells who waits. quitted says that it is by
+// its quit.
+func (k *keeper) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
+	b.state = blockDone
+	delete(k.all, b.id)
+	if b.index >= 0 {
+		heap.Remove(&k.timers, b.index)
+	}
+	done, q := b.Done, b.quit
+	return func() {
+		done(reply)
+		if q != nil && q.ended != nil {
+			q.ended(quitted)
+		}
+	}
+}
+
+// sending marks b as sent and returns what sends it.
+func (k *keeper) sending(b *Blocked, rt route, token uint64) func() {
+	b.state, b.blind = blockSent, false
+	b.attempt++
+	b.sleeper, b.link, b.call = nil, nil, 0
+	attempt, id := b.attempt, b.id
+	if rt.seq == nil {
+		b.link, b.token = rt.link, token
+		return func() { k.sendThere(b, rt.link, token, attempt) }
+	}
+	w := &sleeper{origin: k.n.boot, id: id, joined: func() { k.waiting(b, attempt) }}
+	w.req = &request{calls: []Call{b.Call}, sleeper: w, finish: func(r *request) {
+		var reply store.Reply
+		if r.err == nil {
+			reply = r.replies[0]
+		}
+		k.result(b, attempt, reply, r.err)
+	}}
+	b.sleeper = w
+	if b.quit != nil {
+		w.quit.Store(quitSoon)
+	}
+	return func() { rt.seq.enqueue(w.req) }
+}
+
+func (k *keeper) sendThere(b *Blocked, l *link, token uint64, attempt int) {
+	call := l.start(frameBlock,
+		func(buf []byte) []byte { return appendBlock(buf, k.n.boot, b.id, token, &b.Call) },
+		&forwarded{
+			done: func(body []byte, err error) {
+				var reply store.Reply
+				if err == nil {
+					reply, err = readOneReply(body)
+				}
+				k.result(b, attempt, reply, err)
+			},
+			waits: func() { k.waiting(b, attempt) },
+		})
+	if call == 0 {
+		return // result has been told
+	}
+	how := int32(0)
+	k.mu.Lock()
+	if b.attempt == attempt {
+		b.call = call
+		switch {
+		case b.state == blockDone:
+			how = quitNow
+		case b.quit != nil:
+			how = quitSoon
+		}
+	}
+	k.mu.Unlock()
+	if how != 0 {
+		l.cancel(call, how)
+	}
+}
+
+// waiting is told when a leader has found that there is nothing for b.
+func (k *keeper) waiting(b *Blocked, attempt int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if b.attempt == attempt {
+		b.waits = true
+	}
+}
+
+// result is told what became of a sending. A reply counts whichever sending
+// it is of: the command has been executed.
+func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
+	k.mu.Lock()
+	after := func() {}
+	switch {
+	case b.state == blockDone:
+	case err == nil:
+		after = k.finish(b, reply, false)
+	case attempt != b.attempt || b.state != blockSent:
+	case err == errCancelled && b.quit != nil:
+		after = k.finish(b, b.quit.reply, true)
+	case err == errCancelled || err == errNotExecuted || err == errStale:
+		if err == errStale && k.token == b.token {
+			k.token = 0
+		}
+		after = k.requeue(b)
+		k.notBefore = k.n.cfg.Time.Monotonic() + retryPause
+		k.signal()
+	default:
+		b.state = blockDoubt
+		k.doubt = append(k.doubt, b)
+		k.signal()
+	}
+	k.mu.Unlock()
+	after()
+}
+
+// requeue has b, which was certainly not executed, sent again.
+func (k *keeper) requeue(b *Blocked) (after func()) {
+	b.state = blockUnsent
+	if b.quit != nil && (b.waits || !b.quit.timeout) {
+		return k.finish(b, b.quit.reply, true)
+	}
+	k.unsent = append(k.unsent, b)
+	return func() {}
+}
+
+// timers is a heap of Blocked by deadline.
+type timers []*Blocked
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].deadline < t[j].deadline }
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].index, t[j].index = i, j
+}
+
+func (t *timers) Push(x any) {
+	b := x.(*Blocked)
+	b.index = len(*t)
+	*t = append(*t, b)
+}
+
+func (t *timers) Pop() any {
+	old := *t
+	b := old[len(old)-1]
+	old[len(old)-1] = nil
+	*t = old[:len(old)-1]
+	b.index = -1
+	return b
+}
+
+func inOrder(list []*Blocked) {
+	slices.SortFunc(list, func(a, b *Blocked) int { return cmp.Compare(a.id, b.id) })
+}

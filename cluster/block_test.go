@@ -1,0 +1,417 @@
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// pair is a node that leads and one that forwards to it and applies what it
+// proposes.
+type pair struct {
+	*testNode
+	b *Node
+}
+
+func newPair(t *testing.T, commands ...store.Command) *pair {
+	p := &pair{testNode: newTestNode(t, commands...)}
+	cfg := Default()
+	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", NewSystemTime(), slog.New(slog.DiscardHandler), p.table
+	p.b = newNode(cfg)
+	p.log.set(func(l *fakeLog) { l.copies = []*Node{p.b} })
+	t.Cleanup(func() {
+		p.cut()
+		p.b.cancel()
+		p.b.work.Wait()
+	})
+	p.lead()
+	p.connect()
+	return p
+}
+
+// connect gives the second node a link to the first.
+func (p *pair) connect() { p.connectBy(net.Pipe()) }
+
+func (p *pair) connectBy(near, far net.Conn) {
+	p.t.Helper()
+	go p.serveForward(far)
+	l, r, err := p.b.greet(near)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.b.routes.set(p.b.ctx, nil, l)
+	go func() {
+		l.read(r)
+		p.b.routes.drop(nil, l)
+	}()
+}
+
+// cut breaks the link.
+func (p *pair) cut() {
+	if l := p.b.routes.get().link; l != nil {
+		l.fail()
+	}
+}
+
+// block begins a blocking command on a node.
+func (p *pair) block(node *Node, line string) (*Blocked, <-chan string) {
+	p.t.Helper()
+	done := make(chan string, 2)
+	b := &Blocked{Call: p.call(line)[0], Done: func(r store.Reply) { done <- text([]store.Reply{r}) }}
+	node.Block(b)
+	node.Flush()
+	return b, done
+}
+
+// wait is block and waits until the command does.
+func (p *pair) wait(node *Node, line string) (*Blocked, <-chan string) {
+	p.t.Helper()
+	b, done := p.block(node, line)
+	synctest.Wait()
+	return b, done
+}
+
+// got expects a reply that is there already.
+func (p *pair) got(done <-chan string, want string) {
+	p.t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-done:
+		if got != want {
+			p.t.Errorf("got %q, want %q", got, want)
+		}
+	default:
+		p.t.Errorf("nothing yet, want %q", want)
+	}
+}
+
+// silent expects that there is no reply yet.
+func (p *pair) silent(done <-chan string) {
+	p.t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-done:
+		p.t.Errorf("got %q, want nothing yet", got)
+	default:
+	}
+}
+
+// Clients are served in the order in which they came, whatever node they are
+// connected to, and in the batch of the push.
+func TestBlockedInOrderAcrossNodes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		var done []<-chan string
+		for i := range 8 {
+			node := p.Node
+			if i%3 == 0 {
+				node = p.b
+			}
+			_, reply := p.wait(node, "BLPOP l 0")
+			done = append(done, reply)
+		}
+		before, _ := p.log.count()
+		p.expect("10", "RPUSH l 0 1 2 3 4 5 6 7 8 9")
+		if after, _ := p.log.count(); after != before+1 {
+			t.Errorf("%d entries, want one", after-before)
+		}
+		for i, reply := range done {
+			p.got(reply, fmt.Sprintf("[l %d]", i))
+		}
+		p.expect("[8 9]", "LRANGE l 0 -1")
+	})
+}
+
+// Nothing comes between the push and who waits for it, not even in the same
+// pipeline.
+func TestBlockedIsServedBetweenCommands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		_, a := p.wait(p.b, "BLMOVE l m LEFT LEFT 0")
+		_, b := p.wait(p.Node, "BLPOP m 0")
+		p.expect("1 nil nil", "RPUSH l x", "LPOP l", "LPOP m")
+		p.got(a, "x")
+		p.got(b, "[m x]")
+	})
+}
+
+func TestBlockedServedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.do("RPUSH l a b")
+		_, a := p.wait(p.b, "BLPOP l 0")
+		_, b := p.wait(p.Node, "BRPOP l 0.001")
+		p.got(a, "[l a]")
+		p.got(b, "[l b]")
+		_, bad := p.wait(p.b, "BLPOP l -1")
+		p.got(bad, "-ERR")
+	})
+}
+
+// A timeout is over when it is over, on each node, and takes no element.
+func TestBlockedTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, node := range []*Node{p.Node, p.b} {
+			start := time.Now()
+			_, done := p.wait(node, "BLPOP l 0.3")
+			if got := <-done; got != "[]" && got != "" {
+				t.Errorf("got %q", got)
+			}
+			if took := time.Since(start); took != 300*ms {
+				t.Errorf("took %v", took)
+			}
+		}
+		p.expect("1 a", "RPUSH l a", "LPOP l")
+		if n := len(p.b.keeper.timers) + len(p.keeper.timers) + len(p.b.keeper.all); n != 0 {
+			t.Errorf("%d left behind", n)
+		}
+	})
+}
+
+// Who has left, or was unblocked, takes no element.
+func TestBlockedThatEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, node := range []*Node{p.Node, p.b} {
+			gone, none := p.wait(node, "BLPOP l 0")
+			other, unblocked := p.wait(node, "BLPOP l 0")
+			_, last := p.wait(node, "BLPOP l 0")
+			node.Abandon(gone)
+			ended := make(chan bool, 1)
+			node.Unblock(other, store.Err("UNBLOCKED by a test"), func(ok bool) { ended <- ok })
+			p.got(unblocked, "-UNBLOCKED")
+			if !<-ended {
+				t.Error("not ended")
+			}
+			p.expect("1", "RPUSH l x")
+			p.got(last, "[l x]")
+			p.silent(none)
+			node.Unblock(other, store.Nil, func(ok bool) { ended <- ok })
+			if <-ended {
+				t.Error("ended twice")
+			}
+		}
+		p.expect("0", "EXISTS l")
+		if seq := p.routes.get().seq; seq.sleepers.any() || len(seq.sleepers.queues) > 0 {
+			t.Error("somebody is still in the queues")
+		}
+	})
+}
+
+// A cancel that comes while the element is on its way to the log is too late:
+// the reply is the element, never both.
+func TestBlockedServedOrCancelled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		b, done := p.wait(p.b, "BLPOP l 1")
+		p.log.decides(200*ms, always(commitSlowly))
+		push := p.start("RPUSH l x")
+		synctest.Wait()
+		ended := make(chan bool, 1)
+		p.b.Unblock(b, store.WaitTimedOut, func(ok bool) { ended <- ok })
+		p.silent(done)
+		time.Sleep(300 * ms)
+		p.got(done, "[l x]")
+		if <-ended {
+			t.Error("told to have ended what was served")
+		}
+		if got := <-push; got != "1" {
+			t.Errorf("push: %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		p.silent(done)
+	})
+}
+
+// A change of leader goes unnoticed, and a timeout does not begin anew.
+func TestBlockedThroughElection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		start := time.Now()
+		_, here := p.wait(p.Node, "BLPOP l 0")
+		_, there := p.wait(p.b, "BLPOP l 0")
+		_, short := p.wait(p.b, "BLPOP none 10")
+		_, over := p.wait(p.b, "BLPOP none 3")
+		time.Sleep(time.Second)
+		p.depose()
+		p.cut()
+		time.Sleep(2200 * ms)
+		p.silent(over) // nobody knows whether it was served
+		p.lead()
+		p.connect()
+		time.Sleep(100 * ms)
+		p.got(over, "")
+		p.silent(here)
+		p.silent(there)
+		p.expect("2", "RPUSH l x x")
+		p.got(here, "[l x]")
+		p.got(there, "[l x]")
+		<-short
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("timed out after %v", took)
+		}
+	})
+}
+
+// The leader lives but the link breaks: its waiters leave, and queue again.
+func TestBlockedThroughBrokenLink(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		_, there := p.wait(p.b, "BLPOP l 0")
+		_, here := p.wait(p.Node, "BLPOP l 0")
+		p.cut()
+		synctest.Wait()
+		p.expect("1", "RPUSH l x")
+		p.got(here, "[l x]")
+		p.connect()
+		time.Sleep(100 * ms)
+		p.silent(there)
+		p.expect("1", "RPUSH l y")
+		p.got(there, "[l y]")
+	})
+}
+
+// The leader has served when the link breaks: the log tells, and the command
+// does not run again.
+func TestBlockedServedBehindBrokenLink(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		_, there := p.wait(p.b, "BLPOP l 0")
+		p.log.decides(200*ms, always(commitSlowly))
+		push := p.start("RPUSH l x y")
+		synctest.Wait()
+		p.cut()
+		p.connect()
+		<-push
+		p.got(there, "[l x]")
+		time.Sleep(time.Second)
+		p.expect("[y]", "LRANGE l 0 -1")
+	})
+}
+
+// The leader is lost with the element in flight. What the log makes of it is
+// what the client gets, and no element goes twice or is lost.
+func TestBlockedInDoubt(t *testing.T) {
+	for _, fate := range []verdict{applyLater, supersedeLater} {
+		for _, forwarded := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t)
+				node := p.Node
+				if forwarded {
+					node = p.b
+				}
+				_, done := p.wait(node, "BLPOP l 0")
+				p.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+				p.log.decides(0, func(e raftfsm.Entry) verdict {
+					if strings.Contains(string(e.Writes), "elem") {
+						return fate
+					}
+					return commit
+				})
+				push := p.start("RPUSH l elem")
+				synctest.Wait()
+				p.silent(done)
+				p.cut()
+				p.depose()
+				p.log.decides(0, nil)
+				p.log.set(func(l *fakeLog) { l.barrier = nil })
+				p.lead()
+				p.connect()
+				time.Sleep(100 * ms)
+				// Superseded, the push is tried again by its own node.
+				p.got(done, "[l elem]")
+				p.got(push, "1")
+				p.expect("0", "EXISTS l")
+			})
+		}
+	}
+}
+
+// A node that is gone without its connection's telling swallows nothing.
+func TestSilentPeerSwallowsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		_, there := p.wait(p.b, "BLPOP l 0")
+		time.Sleep(3 * aliveTimeout)
+		seq := p.routes.get().seq
+		if !seq.sleepers.any() {
+			t.Fatal("a live peer's client was let go")
+		}
+		p.b.cancel() // its keeper says nothing any more
+		p.b.work.Wait()
+		p.got(there, "-INDETERMINATE")
+		time.Sleep(3 * aliveTimeout)
+		p.expect("1 x", "RPUSH l x", "LPOP l")
+	})
+}
+
+// Without a leader a command that nobody has looked at is refused in the end.
+func TestBlockedWithoutLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.depose()
+		p.cut()
+		synctest.Wait()
+		for _, node := range []*Node{p.Node, p.b} {
+			start := time.Now()
+			b, gone := p.wait(node, "BLPOP l 0")
+			node.Abandon(b)
+			_, done := p.wait(node, "BLPOP l 0.1")
+			if got := <-done; got != "-CLUSTERDOWN" || time.Since(start) < node.cfg.FailoverWait {
+				t.Errorf("got %q after %v", got, time.Since(start))
+			}
+			p.silent(gone)
+		}
+	})
+}
+
+// A snapshot has jumped over the entries that would have told: nobody knows.
+func TestBlockedInDoubtForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		_, there := p.wait(p.b, "BLPOP l 0")
+		p.b.restored(0, 1)
+		p.cut()
+		synctest.Wait()
+		p.connect()
+		time.Sleep(100 * ms)
+		p.got(there, "-INDETERMINATE")
+	})
+}
+
+// When a batch is evaluated again, because a command in it fails inside the
+// server, its waiters are as before.
+func TestBlockedWhenBatchIsEvaluatedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, badCommands...)
+		_, a := p.wait(p.Node, "BLPOP l 0")
+		_, b := p.wait(p.b, "BLPOP l k 0")
+		p.log.decides(100*ms, always(commitSlowly))
+		first := p.start("SET s 1") // the next ones gather behind it
+		synctest.Wait()
+		push := p.start("RPUSH l x")
+		_, c := p.wait(p.Node, "BLPOP l 0")
+		bad := p.start("RPUSH k never", "PANIC")
+		synctest.Wait()
+		pop := p.start("LPOP k")
+		for i, reply := range []<-chan string{first, push, bad, pop} {
+			if got, want := <-reply, []string{"OK", "1", "-ERR -ERR", "nil"}[i]; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		p.got(a, "[l x]")
+		p.silent(b)
+		p.silent(c)
+		p.expect("2", "RPUSH l y z")
+		p.got(b, "[l y]")
+		p.got(c, "[l z]")
+	})
+}

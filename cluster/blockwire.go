@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"bufio"
+	"encoding/binary"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/store"
+)
+
+// The frames of blocking commands, and the leader's end of them.
+
+func appendBlock(buf []byte, boot, id, token uint64, c *Call) []byte {
+	buf = binary.BigEndian.AppendUint64(buf, boot)
+	buf = binary.BigEndian.AppendUint64(buf, id)
+	buf = binary.BigEndian.AppendUint64(buf, token)
+	return appendCalls(buf, []Call{*c})
+}
+
+func appendClaim(buf []byte, boot, token uint64) []byte {
+	buf = binary.BigEndian.AppendUint64(buf, boot)
+	return binary.BigEndian.AppendUint64(buf, token)
+}
+
+// readOneReply decodes a result that is one reply.
+func readOneReply(body []byte) (store.Reply, error) {
+	replies, err := readResult(body, nil)
+	if err != nil {
+		return store.Reply{}, err
+	}
+	if len(replies) != 1 {
+		return store.Reply{}, errFrame
+	}
+	return replies[0], nil
+}
+
+// peerConn is a peer that forwards to this node.
+type peerConn struct {
+	n    *Node
+	id   string
+	conn net.Conn
+	out  *outbox
+
+	heard atomic.Uint64 // frames so far
+
+	mu       sync.Mutex
+	ended    bool
+	sleepers map[uint64]*sleeper // its blocking commands here, by call
+	watch    *time.Timer         // runs checkAlive; nil: nothing to watch
+	last     uint64              // heard when it last ran
+}
+
+// read serves frames until the connection ends.
+func (p *peerConn) read(r *bufio.Reader) {
+	defer p.end()
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		p.heard.Add(1)
+		if err := p.n.serveFrame(f, p); err != nil {
+			p.n.cfg.Logger.Error("peer connection closed", "peer", p.id, "error", err)
+			return
+		}
+	}
+}
+
+// end lets the blocking commands of the peer go: nobody could be told what
+// they have been served.
+func (p *peerConn) end() {
+	p.mu.Lock()
+	p.ended = true
+	sleepers := p.sleepers
+	p.sleepers = nil
+	if p.watch != nil {
+		p.watch.Stop()
+	}
+	p.mu.Unlock()
+	for _, w := range sleepers {
+		w.cancel(quitNow)
+	}
+}
+
+// checkAlive ends the connection of a peer that has blocked clients and has
+// not been heard for long: it may be gone without the connection's telling.
+func (p *peerConn) checkAlive() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heard := p.heard.Load()
+	switch {
+	case p.ended || len(p.sleepers) == 0:
+		p.watch = nil
+	case heard == p.last && p.n.routes.get().seq != nil:
+		p.n.cfg.Logger.Warn("a peer with blocked clients is silent", "peer", p.id)
+		p.conn.Close()
+	default:
+		p.last = heard
+		p.watch.Reset(aliveTimeout)
+	}
+}
+
+// serveBlock queues a blocking command.
+func (p *peerConn) serveBlock(call uint64, body []byte) error {
+	if len(body) < 24 {
+		return errFrame
+	}
+	calls, err := readCalls(body[24:], p.n.cfg.Table)
+	if err != nil {
+		return err
+	}
+	if len(calls) != 1 || !calls[0].Cmd.Is(store.Blocking) {
+		return errFrame
+	}
+	w := &sleeper{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
+	w.joined = func() {
+		// If the link is gone, the peer finds out by itself.
+		_ = p.out.send(frameWaits, call, func(b []byte) []byte { return b })
+	}
+	finish := p.answer(call)
+	w.req = &request{calls: calls, sleeper: w, finish: func(r *request) {
+		p.mu.Lock()
+		delete(p.sleepers, call)
+		p.mu.Unlock()
+		finish(r)
+	}}
+	p.mu.Lock()
+	if p.sleepers == nil {
+		p.sleepers = map[uint64]*sleeper{}
+	}
+	p.sleepers[call] = w
+	if p.watch == nil {
+		p.last = p.heard.Load()
+		p.watch = time.AfterFunc(aliveTimeout, p.checkAlive)
+	}
+	p.mu.Unlock()
+	p.n.serveRequest(w.req)
+	return nil
+}
+
+// serveCancel cancels a blocking command, if it is not answered yet.
+func (p *peerConn) serveCancel(call uint64, body []byte) error {
+	if len(body) != 1 {
+		return errFrame
+	}
+	p.mu.Lock()
+	w := p.sleepers[call]
+	p.mu.Unlock()
+	if w != nil {
+		w.cancel(int32(body[0]))
+	}
+	return nil
+}
+
+// serveClaim makes this connection the one for the peer's blocking commands.
+func (p *peerConn) serveClaim(call uint64, body []byte) error {
+	if len(body) != 16 {
+		return errFrame
+	}
+	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
+	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
+		// If the link is gone, the peer finds out by itself.
+		_ = p.out.send(frameResult, call, func(b []byte) []byte {
+			if err != nil {
+				return append(b, statusNotExecuted)
+			}
+			return appendReplies(b, []store.Reply{store.Int(int64(position))})
+		})
+	}))
+	return nil
+}

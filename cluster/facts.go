@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"net"
+	"time"
+)
+
+// Every node asks every other one, beatPeriod after beatPeriod, how it is, on a
+// connection of its own to the peer port. Raft would tell about the leader
+// only; a client that asks a follower for the others wants to know them all,
+// and which of them are there.
+//
+// Such a connection begins with 'D'. Then the asking node sends a frame with
+// its facts and gets one with the other's, as often as it likes.
+//
+//	kind 1  facts   str id | str plain | str sentinel | str cluster |
+//	                str run id | uvarint applied
+//
+// Frames, integers and str are as in wire.go. What stands behind the known
+// fields is skipped, so that a later version can say more.
+const (
+	protoFacts = 'D'
+	frameFacts = 1
+
+	beatPeriod = 250 * time.Millisecond
+	// A peer that has not answered by then is asked on a new connection.
+	beatTimeout = time.Second
+)
+
+// facts are what a node tells the others of itself.
+type facts struct {
+	id      string
+	addrs   Addresses
+	runID   string
+	applied uint64
+}
+
+func (f facts) append(buf []byte) []byte {
+	start := len(buf)
+	buf = beginFrame(buf, frameFacts, 0)
+	for _, s := range []string{f.id, f.addrs.Plain, f.addrs.Sentinel, f.addrs.Cluster, f.runID} {
+		buf = appendStr(buf, s)
+	}
+	return endFrame(binary.AppendUvarint(buf, f.applied), start)
+}
+
+func readFacts(r *bufio.Reader) (facts, error) {
+	fr, err := readFrame(r)
+	if err != nil {
+		return facts{}, err
+	}
+	var f facts
+	in := fieldReader{b: fr.body}
+	for _, s := range []*string{&f.id, &f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster, &f.runID} {
+		*s = string(in.bytes())
+	}
+	applied, size := binary.Uvarint(in.b)
+	if fr.kind != frameFacts || in.bad || size <= 0 || f.id == "" {
+		return facts{}, errFrame
+	}
+	f.applied = applied
+	return f, nil
+}
+
+// serveFacts answers a peer that asks how this node is.
+func (n *Node) serveFacts(conn net.Conn) {
+	defer conn.Close()
+	select {
+	case <-n.opened:
+	case <-n.ctx.Done():
+		return
+	}
+	r := bufio.NewReaderSize(conn, 512)
+	for n.ctx.Err() == nil {
+		// A peer that says nothing for so long has another connection.
+		idle := time.AfterFunc(2*beatTimeout, func() { conn.Close() })
+		f, err := readFacts(r)
+		idle.Stop()
+		if err != nil {
+			return
+		}
+		n.note(f)
+		if _, err := conn.Write(n.facts().append(nil)); err != nil {
+			return
+		}
+	}
+}
+
+// discover keeps an eye on the other members until the node closes.
+func (n *Node) discover() {
+	defer n.work.Done()
+	asked := map[string]askedPeer{}
+	beat := time.NewTicker(beatPeriod)
+	defer beat.Stop()
+	for {
+		n.attend(asked)
+		n.look()
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-beat.C:
+		}
+	}
+}
+
+// askedPeer is a member that is being asked.
+type askedPeer struct {
+	addr string
+	stop context.CancelFunc
+}
+
+// attend starts asking new members and stops asking former ones.
+func (n *Node) attend(asked map[string]askedPeer) {
+	list, err := n.cons.Members()
+	if err != nil {
+		return // Raft is being stopped
+	}
+	known := map[string]string{}
+	for _, m := range list {
+		if m.ID != n.cfg.ID {
+			known[m.ID] = m.PeerAddr
+		}
+	}
+	n.expect(known)
+	for id, p := range asked {
+		if known[id] != p.addr {
+			p.stop()
+			delete(asked, id)
+		}
+	}
+	for id, addr := range known {
+		if _, is := asked[id]; is {
+			continue
+		}
+		ctx, cancel := context.WithCancel(n.ctx)
+		asked[id] = askedPeer{addr: addr, stop: cancel}
+		n.work.Add(1)
+		go func() {
+			defer n.work.Done()
+			n.askPeer(ctx, addr)
+		}()
+	}
+}
+
+// askPeer asks one member until ctx ends.
+func (n *Node) askPeer(ctx context.Context, addr string) {
+	for ctx.Err() == nil {
+		if conn, err := dialPeer(addr, protoFacts, dialTimeout); err == nil {
+			n.askOn(ctx, conn)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(beatPeriod):
+		}
+	}
+}
+
+// askOn asks on one connection until it fails.
+func (n *Node) askOn(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	beat := time.NewTicker(beatPeriod)
+	defer beat.Stop()
+	r := bufio.NewReaderSize(conn, 512)
+	for {
+		timer := time.AfterFunc(beatTimeout, func() { conn.Close() })
+		f, err := n.exchange(conn, r)
+		timer.Stop()
+		if err != nil {
+			return
+		}
+		n.note(f)
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+		}
+	}
+}
+
+func (n *Node) exchange(conn net.Conn, r *bufio.Reader) (facts, error) {
+	if _, err := conn.Write(n.facts().append(nil)); err != nil {
+		return facts{}, err
+	}
+	return readFacts(r)
+}

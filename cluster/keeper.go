@@ -1,0 +1,345 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"lockstep/store"
+)
+
+// keeper looks after the blocking commands of this node's clients: their
+// timeouts, and what the loss of a leader means for them. One goroutine does
+// it for all of them.
+type keeper struct {
+	n    *Node
+	wake chan struct{} // has room for one
+
+	// mu comes after FSM's: notes are read while an entry is applied.
+	mu        sync.Mutex
+	closed    bool
+	next      uint64
+	all       map[uint64]*Blocked // in progress, by id
+	timers    timers
+	unsent    []*Blocked // may hold what is done by now, as may …
+	doubt     []*Blocked // … this
+	notBefore time.Duration
+
+	// The route that tokens and claims belong to.
+	seq   *sequencer
+	link  *link
+	token uint64 // the leader has accepted this link as ours; 0: not yet
+	ask   *claimAsk
+	alive time.Duration // when the leader was last told that we live
+}
+
+// claimAsk is a claim on its way.
+type claimAsk struct {
+	token    uint64
+	cohort   []*Blocked // in doubt before it was sent
+	answered bool
+	failed   bool
+	position uint64 // of the leader's state, when answered
+}
+
+const (
+	// keeperPoll bounds how late a timeout is noticed when the clock does not
+	// run evenly, as in tests that move it.
+	keeperPoll = 50 * time.Millisecond
+	// settlePoll is how often the keeper looks whether it can go on.
+	settlePoll = 2 * time.Millisecond
+	// aliveInterval is how often a node that has had blocked clients tells the
+	// leader that it is there …
+	aliveInterval = time.Second
+	// … and this how long the leader waits for that before it lets them go.
+	aliveTimeout = 4 * aliveInterval
+)
+
+func newKeeper(n *Node) *keeper {
+	return &keeper{n: n, wake: make(chan struct{}, 1), all: map[uint64]*Blocked{}}
+}
+
+func (k *keeper) signal() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until the node closes.
+func (k *keeper) run() {
+	defer k.n.work.Done()
+	defer k.close()
+	timer := newStoppedTimer()
+	defer timer.Stop()
+	for {
+		rt := k.n.routes.get()
+		timer.Reset(k.step(rt))
+		select {
+		case <-k.n.ctx.Done():
+			return
+		case <-k.wake:
+		case <-rt.changed:
+		case <-timer.C:
+		}
+	}
+}
+
+// close ends what is still in progress when the node closes.
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.closed = true
+	var after []func()
+	for _, b := range k.all {
+		e := ErrIndeterminate
+		if b.state == blockUnsent {
+			e = ErrClusterDown
+		}
+		after = append(after, k.finish(b, store.Err(e), false))
+	}
+	k.mu.Unlock()
+	for _, fn := range after {
+		fn()
+	}
+}
+
+// step does what is due and returns when it wants to be called again.
+func (k *keeper) step(rt route) time.Duration {
+	now := k.n.cfg.Time.Monotonic()
+	position, _ := k.n.fsm.Position()
+	k.mu.Lock()
+	if rt.seq != k.seq || rt.link != k.link {
+		if k.ask != nil {
+			k.doubt = append(k.doubt, k.ask.cohort...)
+		}
+		k.seq, k.link, k.token, k.ask = rt.seq, rt.link, 0, nil
+	}
+	after := k.expire(now)
+	after = append(after, k.settle(position, now)...)
+	after = append(after, k.giveUp(now)...)
+	after = append(after, k.claim(rt, now)...)
+	after = append(after, k.resend(rt, now)...)
+	after = append(after, k.tellAlive(now)...)
+	wait := k.idle(rt, now)
+	k.mu.Unlock()
+	for _, fn := range after {
+		fn()
+	}
+	if rt.seq != nil && len(after) > 0 {
+		rt.seq.flush()
+	}
+	return wait
+}
+
+// idle returns how long there is nothing to do.
+func (k *keeper) idle(rt route, now time.Duration) time.Duration {
+	wait := time.Hour
+	if k.token != 0 {
+		wait = max(k.alive+aliveInterval-now, time.Millisecond)
+	}
+	if len(k.timers) > 0 {
+		wait = min(wait, keeperPoll, max(k.timers[0].deadline-now, 100*time.Microsecond))
+	}
+	switch routed := rt.seq != nil || rt.link != nil; {
+	case routed && (k.ask != nil || len(k.unsent) > 0 || len(k.doubt) > 0):
+		wait = min(wait, settlePoll)
+	case len(k.unsent) > 0 || len(k.doubt) > 0:
+		wait = min(wait, keeperPoll)
+	}
+	return wait
+}
+
+// expire ends what has waited for long enough.
+func (k *keeper) expire(now time.Duration) (after []func()) {
+	for len(k.timers) > 0 && k.timers[0].deadline <= now {
+		after = append(after, k.endLocked(k.timers[0], &quit{reply: store.WaitTimedOut, timeout: true, at: now}))
+	}
+	return after
+}
+
+// claim makes the link to the leader the one that counts for this node, and
+// asks how far the log has come. A leader that has heard the claim has sent
+// away, or served, everything that came from here by other links; an earlier
+// leader's entries come before its own. So what the log does not say to have
+// been served up to that position was not and will not be.
+func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
+	needed := len(k.doubt) > 0 || rt.link != nil && k.token == 0 && len(k.unsent) > 0
+	if !needed || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
+		return nil
+	}
+	ask := &claimAsk{cohort: k.doubt, token: rand.Uint64() | 1}
+	k.doubt, k.ask = nil, ask
+	answer := func(position uint64, err error) {
+		k.mu.Lock()
+		ask.answered, ask.position, ask.failed = true, position, err != nil
+		k.mu.Unlock()
+		k.signal()
+	}
+	if rt.seq != nil {
+		return append(after, func() { rt.seq.submit(k.n.claimRequest(&claim{origin: k.n.boot}, answer)) })
+	}
+	return append(after, func() {
+		rt.link.start(frameClaim,
+			func(buf []byte) []byte { return appendClaim(buf, k.n.boot, ask.token) },
+			&forwarded{done: func(body []byte, err error) {
+				var reply store.Reply
+				if err == nil {
+					reply, err = readOneReply(body)
+				}
+				answer(uint64(reply.Int), err)
+			}})
+	})
+}
+
+// claimRequest makes a request of a claim. answer is told the position of the
+// state that the claim has been evaluated on, or of a later one.
+func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
+	return &request{claim: c, finish: func(r *request) {
+		if r.err != nil || len(r.replies) != 1 {
+			answer(0, errNotExecuted)
+			return
+		}
+		position, _ := n.fsm.Position()
+		answer(position, nil)
+	}}
+}
+
+// settle decides about those in doubt when a claim has been answered and the
+// log has come so far here.
+func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
+	ask := k.ask
+	if ask == nil || !ask.answered {
+		return nil
+	}
+	if ask.failed {
+		k.doubt = append(k.doubt, ask.cohort...)
+		k.ask, k.notBefore = nil, now+retryPause
+		return nil
+	}
+	if k.link != nil {
+		k.token = ask.token
+	}
+	if position < ask.position {
+		return nil
+	}
+	k.ask = nil
+	for _, b := range ask.cohort {
+		switch {
+		case b.state != blockDoubt:
+		case b.blind:
+			after = append(after, k.finish(b, store.Err(ErrIndeterminate), false))
+		default:
+			after = append(after, k.requeue(b))
+		}
+	}
+	return after
+}
+
+// giveUp ends what nobody can decide: commands that no leader has looked at
+// within the time that every command is given, and those in doubt that are
+// over.
+func (k *keeper) giveUp(now time.Duration) (after []func()) {
+	limit := k.n.cfg.FailoverWait
+	check := func(list []*Blocked) []*Blocked {
+		kept := list[:0]
+		for _, b := range list {
+			switch {
+			case b.state == blockUnsent && !b.waits && now-b.began >= limit:
+				after = append(after, k.finish(b, store.Err(ErrClusterDown), false))
+			case b.state == blockDoubt && (b.quit != nil && now-b.quit.at >= limit || !b.waits && now-b.began >= limit):
+				after = append(after, k.finish(b, store.Err(ErrIndeterminate), false))
+			case b.state != blockDone:
+				kept = append(kept, b)
+			}
+		}
+		clear(list[len(kept):])
+		return kept
+	}
+	k.unsent, k.doubt = check(k.unsent), check(k.doubt)
+	if k.ask != nil {
+		k.ask.cohort = check(k.ask.cohort)
+	}
+	return after
+}
+
+// resend sends what has not been sent, in the order in which it came.
+func (k *keeper) resend(rt route, now time.Duration) (after []func()) {
+	if rt.seq == nil && k.token == 0 || len(k.unsent) == 0 || now < k.notBefore {
+		return nil
+	}
+	list := k.unsent
+	k.unsent = nil
+	inOrder(list)
+	for _, b := range list {
+		if b.state == blockUnsent {
+			after = append(after, k.sending(b, rt, k.token))
+		}
+	}
+	return after
+}
+
+// tokenOf returns the token for sending by a route; 0: there has to be a claim.
+func (k *keeper) tokenOf(rt route) uint64 {
+	if rt.link == nil || rt.link != k.link {
+		return 0
+	}
+	return k.token
+}
+
+func (k *keeper) tellAlive(now time.Duration) (after []func()) {
+	l := k.link
+	if k.token == 0 || now-k.alive < aliveInterval {
+		return nil
+	}
+	k.alive = now
+	// If the link is broken, its reader sees to it.
+	return append(after, func() { _ = l.out.send(frameAlive, 0, func(b []byte) []byte { return b }) })
+}
+
+// noted reads a note in the log.
+func (k *keeper) noted(note string) {
+	id, size := binary.Uvarint([]byte(note))
+	if size <= 0 {
+		return
+	}
+	reply, _, err := store.ReadReply([]byte(note[size:]))
+	if err != nil {
+		k.n.cfg.Logger.Error("a note of a blocking command cannot be read", "error", err)
+		return
+	}
+	k.mu.Lock()
+	after := func() {}
+	if b := k.all[id]; b != nil {
+		after = k.finish(b, reply, false)
+	}
+	k.mu.Unlock()
+	after()
+}
+
+// jumped is told when a snapshot has replaced the state: notes may have been
+// among what it jumped over.
+func (k *keeper) jumped() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, b := range k.all {
+		b.blind = b.blind || b.state != blockUnsent
+	}
+}
+
+// noteSink takes the notes to this node out of what is published.
+type noteSink struct{ n *Node }
+
+var _ store.Sink = noteSink{}
+
+// Publish implements store.Sink.
+func (s noteSink) Publish(kind store.PublishKind, channel, message string) {
+	switch {
+	case kind != store.Note:
+		if s.n.cfg.Sink != nil {
+			s.n.cfg.Sink.Publish(kind, channel, message)
+		}
+	case channel == noteName(s.n.boot):
+		s.n.keeper.noted(message)
+	}
+}

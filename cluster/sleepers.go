@@ -1,0 +1,308 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"lockstep/store"
+)
+
+// Clients that wait for an element, as the leader has them. A sleeper is a
+// request whose command found nothing; it stands in a queue for each of its
+// keys, in order of arrival over all nodes, and is answered in the batch of
+// the command that gave its key an element, so nothing comes between. Where
+// sleepers come from and how they get through a change of leader: block.go.
+
+// sleeper is a blocking command on the leader.
+type sleeper struct {
+	req   *request
+	wait  *store.Wait // nil until it has been found to wait
+	state atomic.Int32
+	quit  atomic.Int32 // quitSoon: it is not to wait; quitNow: nor to run
+	// joined is called when it is known to wait; nil: nobody asks.
+	joined func()
+
+	origin uint64 // boot number of the node that its client is connected to …
+	id     uint64 // … and its number there
+	token  uint64 // of the link that it came by; 0: no link
+
+	all    *sleepers // set when it joins them
+	places []*place  // one for each key
+}
+
+// States of a sleeper. Whoever moves it out of asked or waiting answers it.
+const (
+	sleeperAsked     int32 = iota // not evaluated yet
+	sleeperTaken                  // being evaluated, or served by the present batch
+	sleeperWaiting                // in the queues
+	sleeperCancelled              // answered with errCancelled
+)
+
+const (
+	quitSoon int32 = 1 + iota
+	quitNow
+)
+
+// cancel has the sleeper answered with errCancelled, if it is not served
+// before that. With quitSoon it is evaluated once.
+func (w *sleeper) cancel(how int32) {
+	w.quit.Store(max(how, w.quit.Load()))
+	switch {
+	case w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled):
+		w.all.bury(w)
+		w.req.complete(errCancelled)
+	case how == quitNow && w.state.CompareAndSwap(sleeperAsked, sleeperCancelled):
+		w.req.complete(errCancelled)
+	}
+}
+
+// release lets a taken sleeper wait.
+func (w *sleeper) release() {
+	w.state.Store(sleeperWaiting)
+	if how := w.quit.Load(); how != 0 {
+		// The cancel may have come while it was taken.
+		w.cancel(how)
+	}
+}
+
+// waitKey names what is waited for.
+type waitKey struct {
+	db  int
+	key string
+}
+
+// place is a sleeper's place in the queue of one key.
+type place struct {
+	w          *sleeper
+	queue      *waitQueue
+	order      uint64 // grows from head to tail
+	prev, next *place
+	listed     bool
+}
+
+// waitQueue are those who wait for one key.
+type waitQueue struct {
+	key        waitKey
+	head, tail *place
+	n          int
+}
+
+func (q *waitQueue) push(p *place) { q.insert(p, q.tail) }
+
+// insert puts p behind another place (nil: first).
+func (q *waitQueue) insert(p, after *place) {
+	p.prev, p.listed = after, true
+	if after == nil {
+		p.next, q.head = q.head, p
+	} else {
+		p.next, after.next = after.next, p
+	}
+	if p.next == nil {
+		q.tail = p
+	} else {
+		p.next.prev = p
+	}
+	q.n++
+}
+
+func (q *waitQueue) remove(p *place) {
+	if p.prev == nil {
+		q.head = p.next
+	} else {
+		p.prev.next = p.next
+	}
+	if p.next == nil {
+		q.tail = p.prev
+	} else {
+		p.next.prev = p.prev
+	}
+	p.prev, p.next, p.listed = nil, nil, false
+	q.n--
+}
+
+// restore puts a place back where it was.
+func (q *waitQueue) restore(p *place) {
+	var after *place
+	for x := q.head; x != nil && x.order < p.order; x = x.next {
+		after = x
+	}
+	q.insert(p, after)
+}
+
+// sleepers are all that wait. Only the goroutine that evaluates uses them.
+type sleepers struct {
+	queues map[waitKey]*waitQueue
+	all    map[*sleeper]struct{}
+	tokens map[uint64]uint64 // of the present link of each origin
+	order  uint64
+
+	// What the present batch has done, in case that it is evaluated again.
+	served   []*sleeper
+	joined   []*sleeper
+	answered []*request // served, and not in the batch yet
+
+	buried atomic.Int32 // length of dead
+	mu     sync.Mutex
+	dead   []*sleeper // cancelled, and still in the queues
+}
+
+func newSleepers() *sleepers {
+	return &sleepers{queues: map[waitKey]*waitQueue{}, all: map[*sleeper]struct{}{}, tokens: map[uint64]uint64{}}
+}
+
+func (ws *sleepers) any() bool { return len(ws.all) > 0 }
+
+// queue returns the queue of a key, a new one if there is none.
+func (ws *sleepers) queue(k waitKey) *waitQueue {
+	q := ws.queues[k]
+	if q == nil {
+		q = &waitQueue{key: k}
+		ws.queues[k] = q
+	}
+	return q
+}
+
+// join adds a sleeper behind all others.
+func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
+	w.wait, w.all, w.places = wait, ws, w.places[:0]
+	seen := map[string]bool{}
+	for _, key := range wait.Keys {
+		if seen[key] {
+			continue // named twice
+		}
+		seen[key] = true
+		ws.order++
+		p := &place{w: w, queue: ws.queue(waitKey{wait.DB, key}), order: ws.order}
+		p.queue.push(p)
+		w.places = append(w.places, p)
+	}
+	ws.all[w] = struct{}{}
+	ws.joined = append(ws.joined, w)
+}
+
+// leave takes a sleeper out of its queues; its places remember where it was.
+func (ws *sleepers) leave(w *sleeper) {
+	for _, p := range w.places {
+		if !p.listed {
+			continue
+		}
+		p.queue.remove(p)
+		if p.queue.n == 0 {
+			delete(ws.queues, p.queue.key)
+		}
+	}
+	delete(ws.all, w)
+}
+
+// rollback undoes what the present batch has done: its requests are going to
+// be evaluated again.
+func (ws *sleepers) rollback() {
+	for _, w := range ws.joined {
+		ws.leave(w)
+		w.wait = nil
+		// A sleeper that was cancelled meanwhile stays so.
+		if !w.state.CompareAndSwap(sleeperWaiting, sleeperAsked) {
+			w.state.CompareAndSwap(sleeperTaken, sleeperAsked)
+		}
+	}
+	for _, w := range ws.served {
+		if w.wait == nil {
+			continue // has joined in this batch, too
+		}
+		for _, p := range w.places {
+			p.queue = ws.queue(p.queue.key)
+			p.queue.restore(p)
+		}
+		ws.all[w] = struct{}{}
+		w.release()
+	}
+	ws.settle()
+}
+
+// settle ends the present batch: what it has done stays.
+func (ws *sleepers) settle() {
+	clear(ws.served)
+	clear(ws.joined)
+	clear(ws.answered)
+	ws.served, ws.joined, ws.answered = ws.served[:0], ws.joined[:0], ws.answered[:0]
+}
+
+// bury has a cancelled sleeper taken out of the queues when they are next
+// looked at.
+func (ws *sleepers) bury(w *sleeper) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.dead = append(ws.dead, w)
+	ws.buried.Store(int32(len(ws.dead)))
+}
+
+// sweep takes the cancelled sleepers out of the queues.
+func (ws *sleepers) sweep() {
+	if ws.buried.Load() == 0 {
+		return
+	}
+	ws.mu.Lock()
+	dead := ws.dead
+	ws.dead = nil
+	ws.buried.Store(0)
+	ws.mu.Unlock()
+	for _, w := range dead {
+		ws.leave(w)
+	}
+}
+
+// drop sends sleepers back to their origins, which have them queue again.
+func (ws *sleepers) drop(which func(*sleeper) bool) {
+	for w := range ws.all {
+		if !which(w) {
+			continue
+		}
+		ws.leave(w)
+		if w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled) {
+			w.req.complete(errNotExecuted)
+		}
+	}
+}
+
+func everySleeper(*sleeper) bool { return true }
+
+// readyList are keys whose sleepers are to be served, each once.
+type readyList struct {
+	keys   []waitKey
+	listed map[waitKey]bool
+}
+
+// add takes in what has become ready and is waited for.
+func (l *readyList) add(ws *sleepers, txn *store.Txn) {
+	keys, all := txn.TakeReady()
+	for _, k := range keys {
+		l.put(ws, waitKey{k.DB, k.Key})
+	}
+	if !all {
+		return
+	}
+	// Databases were swapped: any key may be ready.
+	var waited []waitKey
+	for k := range ws.queues {
+		waited = append(waited, k)
+	}
+	slices.SortFunc(waited, func(a, b waitKey) int {
+		return cmp.Compare(ws.queues[a].head.order, ws.queues[b].head.order)
+	})
+	for _, k := range waited {
+		l.put(ws, k)
+	}
+}
+
+func (l *readyList) put(ws *sleepers, k waitKey) {
+	if ws.queues[k] == nil || l.listed[k] {
+		return
+	}
+	if l.listed == nil {
+		l.listed = map[waitKey]bool{}
+	}
+	l.listed[k] = true
+	l.keys = append(l.keys, k)
+}

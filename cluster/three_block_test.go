@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// blockOn runs a blocking command on a node and waits for its reply.
+func blockOn(n *Node, line string) store.Reply {
+	var args [][]byte
+	for _, w := range strings.Fields(line) {
+		args = append(args, []byte(w))
+	}
+	cmd, _ := n.cfg.Table.Resolve(args)
+	done := make(chan store.Reply, 1)
+	n.Block(&Blocked{Call: Call{Cmd: cmd, Args: args, RESP: 2}, Done: func(r store.Reply) { done <- r }})
+	n.Flush()
+	return <-done
+}
+
+// delivery is producers and consumers on several nodes.
+type delivery struct {
+	c         *three
+	producing atomic.Bool
+	producers sync.WaitGroup
+	consumers sync.WaitGroup
+
+	mu     sync.Mutex
+	pushed map[string]string // what the producer was told, by element
+	taken  map[string]int
+	count  atomic.Int64 // elements taken
+}
+
+func (d *delivery) produce(node int) {
+	d.producers.Go(func() {
+		n := d.c.nodes[node]
+		for i := 0; d.producing.Load(); i++ {
+			elem := fmt.Sprintf("n%d:%d", node+1, i)
+			got := lines(d.c.t, n, fmt.Sprintf("RPUSH queue%d %s", i%2, elem))
+			d.mu.Lock()
+			d.pushed[elem] = got
+			d.mu.Unlock()
+			time.Sleep(ms)
+		}
+	})
+}
+
+// consume takes elements until it is given the one that says stop.
+func (d *delivery) consume(node int, commands ...string) {
+	d.consumers.Go(func() {
+		n := d.c.nodes[node]
+		for i := 0; ; i++ {
+			r := blockOn(n, commands[i%len(commands)])
+			switch {
+			case r.Kind == store.NullArray:
+				continue
+			case len(r.Elems) != 2:
+				d.c.t.Errorf("n%d: %q", node+1, text([]store.Reply{r}))
+				return
+			}
+			elem := r.Elems[1].Str
+			if elem == "stop" {
+				return
+			}
+			d.mu.Lock()
+			d.taken[elem]++
+			d.mu.Unlock()
+			d.count.Add(1)
+		}
+	})
+}
+
+// more waits for count more elements to be taken.
+func (d *delivery) more(count int64) {
+	d.c.t.Helper()
+	from := d.count.Load()
+	d.c.until("elements to be taken", func() bool { return d.count.Load() >= from+count })
+}
+
+// finish stops everybody and requires that each element was taken once.
+func (d *delivery) finish(ask, consumers int) {
+	d.c.t.Helper()
+	d.producing.Store(false)
+	d.producers.Wait()
+	for range consumers {
+		if got := d.c.do(ask, "RPUSH queue0 stop"); strings.HasPrefix(got, "-") {
+			d.c.t.Fatalf("the end of the queue: %q", got)
+		}
+	}
+	d.consumers.Wait()
+	left := d.c.do(ask, "LRANGE queue0 0 -1", "LRANGE queue1 0 -1")
+	for elem, got := range d.pushed {
+		n := d.taken[elem]
+		if strings.Contains(left, elem+" ") || strings.Contains(left, elem+"]") {
+			n++
+		}
+		acknowledged := !strings.HasPrefix(got, "-")
+		if n > 1 || acknowledged && n != 1 || strings.HasPrefix(got, "-CLUSTERDOWN") && n != 0 {
+			d.c.t.Errorf("%s was delivered %d times; its push was told %q", elem, n, got)
+		}
+	}
+	for elem := range d.taken {
+		if _, known := d.pushed[elem]; !known {
+			d.c.t.Errorf("%s was taken, and never pushed", elem)
+		}
+	}
+}
+
+// Through changes of leader, and the death of one, each element goes to one
+// consumer and none is lost, as long as the consumer's own node lives.
+func TestEachElementIsDeliveredOnce(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	leader := c.leader()
+	survivors := []int{(leader + 1) % 3, (leader + 2) % 3}
+	d := &delivery{c: c, pushed: map[string]string{}, taken: map[string]int{}}
+	d.producing.Store(true)
+	consumers := 0
+	for _, i := range survivors {
+		d.produce(i)
+		for range 4 {
+			d.consume(i, "BLPOP queue0 queue1 0", "BRPOP queue1 queue0 0.01", "BLPOP queue0 queue1 5")
+			consumers++
+		}
+	}
+	d.more(50)
+	c.transfer(c.nodes[leader], survivors[0])
+	d.more(50)
+	c.transfer(c.nodes[survivors[0]], leader)
+	d.more(50)
+	c.crash(leader)
+	d.more(50)
+	d.finish(survivors[0], consumers)
+	c.same()
+}
+
+// Many wait cheaply, through any node, and leave without a trace.
+func TestManyBlockedClients(t *testing.T) {
+	const many = 3000
+	c := startThree(t)
+	c.start(0, 1, 2)
+	leader := c.leader()
+	var list []*Blocked
+	var served atomic.Int64
+	for i := range many {
+		n := c.nodes[i%3]
+		args := [][]byte{[]byte("BLPOP"), []byte(fmt.Sprintf("key%d", i%10)), []byte("1000")}
+		cmd, _ := n.cfg.Table.Resolve(args)
+		b := &Blocked{Call: Call{Cmd: cmd, Args: args, RESP: 2}, Done: func(store.Reply) { served.Add(1) }}
+		n.Block(b)
+		n.Flush()
+		list = append(list, b)
+	}
+	queued := func() int {
+		// Evaluation has the lock of the state, so nobody changes them now.
+		count := 0
+		seq := c.nodes[leader].routes.get().seq
+		c.nodes[leader].fsm.View(func(*store.Store, uint64) {
+			seq.sleepers.sweep()
+			count = len(seq.sleepers.all)
+		})
+		return count
+	}
+	c.until("all to wait", func() bool { return queued() == many })
+	for i := range 10 {
+		c.do(i%3, fmt.Sprintf("RPUSH key%d a b c d e", i))
+	}
+	c.until("some to be served", func() bool { return served.Load() == 50 })
+	for i, b := range list {
+		c.nodes[i%3].Abandon(b)
+	}
+	c.until("all to have left", func() bool { return queued() == 0 })
+	c.expect(0, "0", "EXISTS key0 key1 key2 key3 key4 key5 key6 key7 key8 key9")
+	if served.Load() != 50 {
+		t.Errorf("%d were served", served.Load())
+	}
+}

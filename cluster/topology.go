@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Addresses are what a node tells clients of itself, by protocol; "" if it
+// does not speak it.
+type Addresses struct {
+	Plain    string // Redis without Sentinel or Cluster
+	Sentinel string
+	Cluster  string
+}
+
+// Topology is what a node knows of the cluster at one instant. It is never
+// changed: another one takes its place.
+type Topology struct {
+	Self   string
+	Leader string // who leads; "" while nobody is known to
+	Last   string // who leads or, while nobody does, who led last
+	Term   uint64
+	Nodes  []Sighting // the members of which the addresses are known, by id
+	// Members is how many members there are, known or not.
+	Members int
+	// DownAfter is how long a member may be silent before it counts as down.
+	DownAfter time.Duration
+	// Changed is closed when this topology is out of date.
+	Changed <-chan struct{}
+}
+
+// Sighting is what a node knows of a member, itself included.
+type Sighting struct {
+	ID string
+	Addresses
+	RunID   string // of its present process
+	Applied uint64 // Raft index of the last entry that it applied
+	Up      bool
+	Silence time.Duration // how long it has said nothing
+	Known   time.Duration // how long it has been known
+}
+
+// Node returns what is known of a member; nil if nothing is.
+func (t *Topology) Node(id string) *Sighting {
+	for i := range t.Nodes {
+		if t.Nodes[i].ID == id {
+			return &t.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Up is how many members are up, as far as this node can see.
+func (t *Topology) Up() (n int) {
+	for i := range t.Nodes {
+		if t.Nodes[i].Up {
+			n++
+		}
+	}
+	return n
+}
+
+// Quorum is how many members are a majority.
+func (t *Topology) Quorum() int { return t.Members/2 + 1 }
+
+// discovery is what a node has been told by the others. Lock order:
+// discovery.mu, Node.mu.
+type discovery struct {
+	mu    sync.Mutex
+	heard map[string]*heard
+	last  string // who led last
+
+	current atomic.Pointer[Topology]
+	changed chan struct{} // of current; closed and replaced with mu held
+}
+
+// heard is the latest word of a member.
+type heard struct {
+	facts facts
+	told  bool          // facts are its own words
+	first time.Duration // when it was first looked for
+	seen  time.Duration // when it last spoke
+}
+
+// Topology returns what this node knows of the cluster. It costs one load.
+func (n *Node) Topology() *Topology { return n.disc.current.Load() }
+
+// facts are what this node tells the others.
+func (n *Node) facts() facts {
+	var s Status
+	n.cons.Facts(&s)
+	return facts{
+		id:      n.cfg.ID,
+		addrs:   Addresses{Plain: n.cfg.Advertise, Sentinel: n.cfg.SentinelAdvertise, Cluster: n.cfg.ClusterAdvertise},
+		runID:   n.cfg.RunID,
+		applied: s.Applied,
+	}
+}
+
+// note takes in what a member says of itself.
+func (n *Node) note(f facts) {
+	now := n.cfg.Time.Monotonic()
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	h := n.disc.heard[f.id]
+	if h == nil {
+		return // not a member, or not any more
+	}
+	news := !h.told || h.facts.addrs != f.addrs || h.facts.runID != f.runID
+	h.facts, h.told, h.seen = f, true, now
+	n.mu.Lock()
+	n.clients[f.id] = f.addrs.Plain
+	n.mu.Unlock()
+	if news {
+		n.renew(now)
+	}
+}
+
+// look renews the topology, and with it who is thought to be up.
+func (n *Node) look() {
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	n.renew(n.cfg.Time.Monotonic())
+}
+
+// renew puts another topology in place of the present one; discovery.mu is
+// held. It runs at every beat, so that silence is known to within one.
+func (n *Node) renew(now time.Duration) {
+	n.mu.Lock()
+	leader := n.leader
+	n.mu.Unlock()
+	d := &n.disc
+	if leader.id != "" {
+		d.last = leader.id
+	}
+	var s Status
+	n.cons.Facts(&s)
+	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: s.Term, Members: len(d.heard) + 1, DownAfter: n.cfg.DownAfter}
+	own := n.facts()
+	t.Nodes = append(t.Nodes, Sighting{ID: own.id, Addresses: own.addrs, RunID: own.runID, Applied: own.applied, Up: true, Known: now})
+	for id, h := range d.heard {
+		if !h.told {
+			continue
+		}
+		silence := now - h.seen
+		// Who leads is heard by Raft, whatever becomes of these words.
+		up := silence < n.cfg.DownAfter || id == leader.id
+		t.Nodes = append(t.Nodes, Sighting{ID: id, Addresses: h.facts.addrs, RunID: h.facts.runID, Applied: h.facts.applied,
+			Up: up, Silence: silence, Known: now - h.first})
+	}
+	slices.SortFunc(t.Nodes, func(a, b Sighting) int { return strings.Compare(a.ID, b.ID) })
+	outdated := d.changed
+	d.changed = make(chan struct{})
+	t.Changed = d.changed
+	d.current.Store(t)
+	if outdated != nil {
+		close(outdated)
+	}
+}
+
+// expect keeps what was heard to the members that Raft knows.
+func (n *Node) expect(known map[string]string) {
+	now := n.cfg.Time.Monotonic()
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	for id := range n.disc.heard {
+		if _, still := known[id]; !still {
+			delete(n.disc.heard, id)
+		}
+	}
+	for id := range known {
+		if n.disc.heard[id] == nil {
+			n.disc.heard[id] = &heard{first: now, seen: now}
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// discoverable has the three nodes say where they are.
+func discoverable(cfg *Config) {
+	n := cfg.ID[1:]
+	cfg.SentinelAdvertise, cfg.ClusterAdvertise = "sentinel-"+n+":26379", "cluster-"+n+":7000"
+	cfg.RunID = "run-" + n
+	cfg.DownAfter = 400 * ms
+}
+
+// seen waits until every running node sees a topology that pleases.
+func (c *three) seen(what string, pleases func(i int, t *Topology) bool) {
+	c.t.Helper()
+	c.until(what, func() bool {
+		for i, n := range c.nodes {
+			if n != nil && !pleases(i, n.Topology()) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestTopology: every node knows all members with their addresses, who leads
+// and who is down, though only the leader has links to the others.
+func TestTopology(t *testing.T) {
+	c := startThree(t, discoverable)
+	c.start(0, 1, 2)
+	all := func(_ int, top *Topology) bool {
+		for _, n := range top.Nodes {
+			if !n.Up {
+				return false
+			}
+		}
+		return len(top.Nodes) == 3 && top.Leader != ""
+	}
+	c.seen("all members on all nodes", all)
+	for i, n := range c.nodes {
+		top := n.Topology()
+		if top.Self != c.cfg[i].ID || top.Members != 3 || top.Quorum() != 2 || top.Up() != 3 || top.Last != top.Leader {
+			t.Errorf("%s sees %+v", c.cfg[i].ID, top)
+		}
+		for j := range 3 {
+			want := Addresses{fmt.Sprintf("client-%d:6379", j+1), fmt.Sprintf("sentinel-%d:26379", j+1), fmt.Sprintf("cluster-%d:7000", j+1)}
+			if got := top.Node(c.cfg[j].ID); got.Addresses != want || got.RunID != fmt.Sprintf("run-%d", j+1) {
+				t.Errorf("%s sees %+v of %s", c.cfg[i].ID, got, c.cfg[j].ID)
+			}
+		}
+		members, err := n.Members()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range members {
+			if m.Client == "" {
+				t.Errorf("%s does not know where clients find %s", c.cfg[i].ID, m.ID)
+			}
+		}
+	}
+
+	old := c.leader()
+	next := (old + 1) % 3
+	outdated := c.nodes[old].Topology()
+	c.transfer(c.nodes[old], next)
+	c.seen("the next leader", func(_ int, top *Topology) bool { return top.Leader == c.cfg[next].ID && top.Last == top.Leader })
+	select {
+	case <-outdated.Changed:
+	default:
+		t.Error("a topology that has been replaced does not say so")
+	}
+
+	// A node that dies is down; one that starts again is up, as another process.
+	gone := c.leader()
+	c.crash(gone)
+	c.seen("the dead one down", func(_ int, top *Topology) bool {
+		n := top.Node(c.cfg[gone].ID)
+		return n != nil && !n.Up && n.Silence >= 400*ms && top.Leader != "" && top.Leader != c.cfg[gone].ID && top.Up() == 2
+	})
+	c.cfg[gone].RunID = "run-again"
+	c.start(gone)
+	c.seen("it back", func(i int, top *Topology) bool {
+		return all(i, top) && top.Node(c.cfg[gone].ID).RunID == "run-again"
+	})
+}
+
+// TestTopologyWithoutLeader: while nobody leads, the last leader is known.
+func TestTopologyWithoutLeader(t *testing.T) {
+	c := startThree(t, discoverable)
+	c.start(0, 1, 2)
+	old := c.leader()
+	c.seen("all members on all nodes", func(_ int, top *Topology) bool { return len(top.Nodes) == 3 })
+	alone := (old + 1) % 3
+	c.crash((old + 2) % 3)
+	c.crash(old)
+	c.seen("nobody leading", func(_ int, top *Topology) bool {
+		return top.Leader == "" && top.Last == c.cfg[old].ID && top.Up() == 1 && !top.Node(c.cfg[old].ID).Up
+	})
+	if c.nodes[alone].Ready() {
+		t.Error("a node alone is ready")
+	}
+}
+
+// TestTopologyOfEphemeralNode: it leads, and there is nobody else.
+func TestTopologyOfEphemeralNode(t *testing.T) {
+	c := startThree(t, discoverable)
+	cfg := c.cfg[0]
+	cfg.Ephemeral, cfg.Peers = true, nil
+	n, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	top := n.Topology()
+	if top.Leader != "n1" || top.Self != "n1" || len(top.Nodes) != 1 || !top.Nodes[0].Up || top.Quorum() != 1 {
+		t.Errorf("topology %+v", top)
+	}
+}
+
+var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300}
+
+// TestFactsGolden holds the bytes still.
+func TestFactsGolden(t *testing.T) {
+	const want = "00000018" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02"
+	if got := hex.EncodeToString(sampleFacts.append(nil)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestFactsRoundTrip(t *testing.T) {
+	whole := sampleFacts.append(nil)
+	if got, err := readFacts(reader(whole)); err != nil || got != sampleFacts {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	// A later version may say more.
+	body := append(bytes.Clone(whole[6:]), "more"...)
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || got != sampleFacts {
+		t.Errorf("with more behind: %+v, %v", got, err)
+	}
+	for n := range body[:len(whole)-6] {
+		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {
+			t.Errorf("cut to %d bytes: %+v", n, got)
+		}
+	}
+	if got, err := readFacts(reader(oneFrame(frameSubmit+1, 0, body))); err == nil {
+		t.Errorf("of another kind: %+v", got)
+	}
+}
+
+// TestFactsFromStrangers: what a node says that is no member changes nothing.
+func TestFactsFromStrangers(t *testing.T) {
+	c := startThree(t, discoverable)
+	c.start(0, 1, 2)
+	c.seen("all members on all nodes", func(_ int, top *Topology) bool { return len(top.Nodes) == 3 })
+	conn, err := dialPeer(c.cfg[0].PeerListen, protoFacts, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stranger := sampleFacts
+	stranger.id = "stranger"
+	if _, err := conn.Write(stranger.append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := readFacts(reader(mustRead(t, conn))); err != nil || f.id != "n1" {
+		t.Errorf("answer %+v, %v", f, err)
+	}
+	if top := c.nodes[0].Topology(); top.Node("stranger") != nil || top.Members != 3 {
+		t.Errorf("topology %+v", top)
+	}
+}
+
+func mustRead(t *testing.T, conn interface{ Read([]byte) (int, error) }) []byte {
+	t.Helper()
+	b := make([]byte, 512)
+	n, err := conn.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
+}

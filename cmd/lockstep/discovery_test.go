@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/conformance/nodes"
+	"lockstep/conformance/transcript"
+)
+
+// member is a whole node of three inside the test, with every listener.
+type member struct {
+	o     options
+	parts *parts
+}
+
+func (m *member) stop(t *testing.T) {
+	if m.parts == nil {
+		return
+	}
+	p := m.parts
+	m.parts = nil
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := p.server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := p.sentinel.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := p.node.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// startMembers starts three nodes and waits until each knows all of them.
+func startMembers(t *testing.T) []*member {
+	t.Helper()
+	addrs := nodes.FreeAddrs(t, 12)
+	peers := fmt.Sprintf("n1=%s,n2=%s,n3=%s", addrs[0], addrs[1], addrs[2])
+	dir := t.TempDir()
+	var list []*member
+	for i := range 3 {
+		own := addrs[3+3*i:]
+		m := &member{o: options{id: fmt.Sprintf("n%d", i+1), listen: own[0], peerListen: addrs[i], peers: peers,
+			sentinelListen: own[1], sentinelAuth: "yes", masterName: "mymaster", clusterListen: own[2],
+			data: filepath.Join(dir, fmt.Sprint(i)), protected: "yes", failoverWait: 20 * time.Second, scriptLimit: 5 * time.Second}}
+		cfg, err := m.o.clusterConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.parts, err = assemble(m.o, cfg, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() {}); err != nil {
+			t.Fatal(err)
+		}
+		ended := m.parts.serve()
+		t.Cleanup(func() {
+			m.stop(t)
+			for range 3 {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		list = append(list, m)
+	}
+	for _, m := range list {
+		until(t, "all members", func() bool {
+			top := m.parts.node.Topology()
+			return len(top.Nodes) == 3 && top.Leader != "" && m.parts.node.Ready()
+		})
+	}
+	return list
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come about", what)
+		}
+	}
+}
+
+// speaker is a connection that asks in RESP.
+type speaker struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func speak(t *testing.T, addr string) *speaker {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &speaker{t, conn, bufio.NewReader(conn)}
+}
+
+func (s *speaker) next() transcript.Value {
+	s.t.Helper()
+	if err := s.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		s.t.Fatal(err)
+	}
+	v, err := transcript.ReadValue(s.in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+func (s *speaker) ask(line string) string {
+	s.t.Helper()
+	if _, err := s.conn.Write(transcript.AppendCommand(nil, strings.Fields(line)...)); err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Join(s.next().Lines(), " ")
+}
+
+// TestDiscoveryThroughTransfer: leadership moves, and every way of finding the
+// leader says so, on connections that stay.
+func TestDiscoveryThroughTransfer(t *testing.T) {
+	list := startMembers(t)
+	leader := func() *member {
+		id := list[0].parts.node.Topology().Last
+		return list[id[1]-'1']
+	}
+	old := leader()
+	var subs []*speaker
+	for _, m := range list {
+		s := speak(t, m.o.sentinelListen)
+		s.ask("SUBSCRIBE +switch-master")
+		subs = append(subs, s)
+	}
+	atOld := speak(t, old.o.clusterListen)
+	if got := atOld.ask("SET foo 1"); got != "+OK" {
+		t.Fatalf("at the leader: %s", got)
+	}
+	plain := speak(t, old.o.listen)
+	if got := plain.ask("INFO replication"); !strings.Contains(got, `role:master\r\n`) {
+		t.Errorf("INFO at the leader: %s", got)
+	}
+	shard := speak(t, old.o.clusterListen)
+	shard.ask("SSUBSCRIBE news")
+
+	if got := speak(t, list[0].o.sentinelListen).ask("SENTINEL FAILOVER mymaster"); got != "+OK" {
+		t.Fatalf("SENTINEL FAILOVER: %s", got)
+	}
+	var event string
+	for i, s := range subs {
+		v := s.next()
+		if payload := v.Elems[2].Text; i > 0 && payload != event {
+			t.Errorf("%q and %q: two Sentinels saw different changes", event, payload)
+		} else {
+			event = payload
+		}
+	}
+	words := strings.Fields(event)
+	if was := net.JoinHostPort(words[1], words[2]); words[0] != "mymaster" || was != old.o.listen {
+		t.Errorf("+switch-master %q; the leader was at %s", event, old.o.listen)
+	}
+	now := leader()
+	if is := net.JoinHostPort(words[3], words[4]); is != now.o.listen {
+		t.Errorf("+switch-master %q; the leader is at %s", event, now.o.listen)
+	}
+	for _, m := range list {
+		host, port, _ := net.SplitHostPort(now.o.listen)
+		s := speak(t, m.o.sentinelListen)
+		if got, want := s.ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"), fmt.Sprintf(`*2   $"%s"   $"%s"`, host, port); got != want {
+			t.Errorf("%s: the master is %s, want %s", m.o.id, got, want)
+		}
+		if got := s.ask("SENTINEL CKQUORUM mymaster"); got != "+OK 3 usable Sentinels. Quorum and failover authorization can be reached" {
+			t.Errorf("%s: %s", m.o.id, got)
+		}
+	}
+	until(t, "the link to the leader", old.parts.node.Ready)
+	if got, want := atOld.ask("SET foo 2"), "-MOVED 12182 "+now.o.clusterListen; got != want {
+		t.Errorf("at the former leader: %s, want %s", got, want)
+	}
+	if got := speak(t, now.o.clusterListen).ask("GET foo"); got != `$"1"` {
+		t.Errorf("at the leader: %s", got)
+	}
+	if got := plain.ask("INFO replication"); !strings.Contains(got, `role:slave\r\n`) {
+		t.Errorf("INFO at the former leader: %s", got)
+	}
+	// On the plain port the former leader goes on serving, and subscribers stay.
+	if got := plain.ask("SET foo 3"); got != "+OK" {
+		t.Errorf("SET at the former leader: %s", got)
+	}
+	speak(t, now.o.clusterListen).ask("SPUBLISH news moved")
+	if v := shard.next(); len(v.Elems) != 3 || v.Elems[2].Text != "moved" {
+		t.Errorf("the subscriber got %v", v)
+	}
+}
+
+// TestClusterThroughCrash: the leader dies, and a client of the Cluster
+// listener that asks another node waits there and gets its answer.
+func TestClusterThroughCrash(t *testing.T) {
+	list := startMembers(t)
+	id := list[0].parts.node.Topology().Leader
+	dead := list[id[1]-'1']
+	other := list[(id[1]-'1'+1)%3]
+	s := speak(t, other.o.clusterListen)
+	if got := s.ask("SET foo 1"); !strings.HasPrefix(got, "-MOVED 12182 ") {
+		t.Fatalf("at a follower: %s", got)
+	}
+	dead.stop(t)
+	until(t, "the end of the link", func() bool { return !other.parts.node.Ready() || other.parts.node.Topology().Leader != id })
+	got := s.ask("SET foo 1")
+	if moved := "-MOVED 12182 "; got != "+OK" && (!strings.HasPrefix(got, moved) || strings.HasSuffix(got, dead.o.clusterListen)) {
+		t.Errorf("after the death of the leader: %s", got)
+	}
+}
+
+func TestAdvertised(t *testing.T) {
+	for _, c := range []struct {
+		given, listen, peers, want string
+	}{
+		{"", "127.0.0.1:6379", "", "127.0.0.1:6379"},
+		{"a:1", "127.0.0.1:6379", "", "a:1"},
+		{"a:1", "", "", ""},
+		{"", "0.0.0.0:6379", "n1=host-1:7379,n2=host-2:7379", "host-1:6379"},
+		{"", ":6379", "n2=host-2:7379,n1=10.0.0.1:7379", "10.0.0.1:6379"},
+		{"", "[::]:6379", "n1=[fd00::1]:7379", "[fd00::1]:6379"},
+		{"", "0.0.0.0:6379", "", "0.0.0.0:6379"},
+	} {
+		o := options{id: "n1", peers: c.peers}
+		if got := o.advertised(c.given, c.listen); got != c.want {
+			t.Errorf("listening on %q, given %q, among %q: %q, want %q", c.listen, c.given, c.peers, got, c.want)
+		}
+	}
+}
+
+func TestDiscoveryFlags(t *testing.T) {
+	for _, c := range []struct{ args, words []string }{
+		{[]string{"--sentinel-listen", "nonsense"}, []string{"--sentinel-listen", "nonsense"}},
+		{[]string{"--cluster-listen", "0.0.0.0:0"}, []string{"--cluster-listen", "--requirepass"}},
+		{[]string{"--cluster-advertise", "a:1"}, []string{"--cluster-advertise", "--cluster-listen"}},
+		{[]string{"--sentinel-listen", "127.0.0.1:0", "--sentinel-advertise", "a"}, []string{"--sentinel-advertise"}},
+		{[]string{"--sentinel-auth", "maybe"}, []string{"--sentinel-auth"}},
+		{[]string{"--sentinel-listen", "127.0.0.1:0", "--sentinel-master-name", "a b"}, []string{"--sentinel-master-name"}},
+	} {
+		refused(t, exitUsage, c.words, c.args...)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	free := nodes.FreeAddrs(t, 1)
+	refused(t, exitRuntime, []string{"--cluster-listen", ln.Addr().String()}, "--listen", free[0], "--cluster-listen", ln.Addr().String())
+}
+
+// TestSentinelAuth: the password of the data is Sentinel's, too, unless it is
+// said that anybody may ask where the leader is.
+func TestSentinelAuth(t *testing.T) {
+	for auth, want := range map[string]string{"yes": "-NOAUTH Authentication required.", "no": "*2 "} {
+		addrs := nodes.FreeAddrs(t, 2)
+		o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: auth, masterName: "mymaster", password: "secret",
+			protected: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
+		cfg, err := o.clusterConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped := false
+		p, err := assemble(o, cfg, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() { stopped = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := p.serve()
+		s := speak(t, o.sentinelListen)
+		if got := s.ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"); !strings.HasPrefix(got, want) {
+			t.Errorf("--sentinel-auth %s: %s", auth, got)
+		}
+		if got := s.ask("SHUTDOWN"); !strings.HasPrefix(got, "-") {
+			t.Errorf("--sentinel-auth %s: SHUTDOWN: %s", auth, got)
+		}
+		if got := speak(t, o.listen).ask("GET x"); got != "-NOAUTH Authentication required." {
+			t.Errorf("--sentinel-auth %s: GET: %s", auth, got)
+		}
+		m := &member{parts: p}
+		m.stop(t)
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if stopped {
+			t.Errorf("--sentinel-auth %s: a stranger has stopped the node", auth)
+		}
+	}
+}

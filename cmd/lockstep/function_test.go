@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/conformance/nodes"
+)
+
+// TestFunctionsOnEveryNode loads a library through a follower. Its functions
+// can be called through every node, when the leader has gone, and when all
+// nodes have been started again; the same for its deletion.
+func TestFunctionsOnEveryNode(t *testing.T) {
+	list := nodes.Start(t, 3)
+	leader := nodes.Leader(list)
+	follower := others(list, leader)[0]
+	const code = "#!lua name=lib\nredis.register_function('put', function(keys, args) return redis.call('incrby', keys[1], args[1]) end)\n" +
+		"redis.register_function{function_name='get', callback=function(keys) return redis.call('get', keys[1]) end, flags={'no-writes'}}"
+	if got, err := follower.Do("FUNCTION", "LOAD", code); got != "lib" {
+		t.Fatal(got, err)
+	}
+	sum := int64(0)
+	works := func(when string, nodes []*nodes.Node) {
+		t.Helper()
+		for _, n := range nodes {
+			waitServing(t, n)
+			sum += 7
+			if got, err := n.Do("FCALL", "put", "1", "sum", "7"); got != sum {
+				t.Errorf("%s, through %s: put = %v, %v, want %d", when, n.ID, got, err, sum)
+			}
+			if got, err := n.Do("FCALL_RO", "get", "1", "sum"); got != fmt.Sprint(sum) {
+				t.Errorf("%s, through %s: get = %v, %v, want %d", when, n.ID, got, err, sum)
+			}
+			if got, err := n.Do("FUNCTION", "STATS"); !strings.Contains(fmt.Sprint(got), "libraries_count 1 functions_count 2") {
+				t.Errorf("%s, through %s: FUNCTION STATS = %v, %v", when, n.ID, got, err)
+			}
+		}
+	}
+	works("at first", list)
+	if got, err := follower.Do("FLUSHALL"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	sum = 0
+	leader.Kill()
+	works("without the leader", others(list, leader))
+	leader.Run()
+	leader.WaitReady()
+	works("when it is back", list)
+	for _, n := range list {
+		n.Kill()
+	}
+	for _, n := range list {
+		n.Run()
+	}
+	for _, n := range list {
+		n.WaitReady()
+	}
+	works("after a restart of all", list)
+
+	dump, err := follower.Do("FUNCTION", "DUMP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := follower.Do("FUNCTION", "FLUSH"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	for _, n := range list {
+		if _, err := n.Do("FCALL", "put", "1", "sum", "7"); !isError(err, "ERR Function not found") {
+			t.Errorf("through %s after FUNCTION FLUSH: %v", n.ID, err)
+		}
+	}
+	if got, err := follower.Do("FUNCTION", "RESTORE", dump.(string)); got != "OK" {
+		t.Fatal(got, err)
+	}
+	works("restored", list)
+}
+
+// waitServing asks until the node has a leader to ask.
+func waitServing(t *testing.T, n *nodes.Node) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		_, err := n.Do("GET", "sum")
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not serve: %v", n.ID, err)
+		}
+	}
+}
+
+// TestEndlessFunction: FUNCTION KILL and STATS reach the function that the
+// leader runs from every node, and SCRIPT KILL does not end it.
+func TestEndlessFunction(t *testing.T) {
+	list := nodes.Start(t, 3)
+	leader := nodes.Leader(list)
+	follower := others(list, leader)[0]
+	if got, err := leader.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('spin', function() while true do end end)"); got != "lib" {
+		t.Fatal(got, err)
+	}
+	for _, n := range list {
+		if got, err := n.Do("CONFIG", "SET", "busy-reply-threshold", "100"); got != "OK" {
+			t.Fatal(got, err)
+		}
+	}
+	for _, from := range []*nodes.Node{leader, follower} {
+		c := from.Dial()
+		if err := c.Send("FCALL", "spin", "0", "argument"); err != nil {
+			t.Fatal(err)
+		}
+		waitBusy(t, leader)
+		waitBusy(t, follower)
+		for _, n := range []*nodes.Node{leader, follower} {
+			if _, err := n.Do("GET", "k"); !isError(err, "BUSY ") || !strings.Contains(err.Error(), "FUNCTION KILL") {
+				t.Errorf("GET through %s: %v", n.ID, err)
+			}
+			if got, err := n.Do("FUNCTION", "STATS"); !strings.Contains(fmt.Sprint(got), "name spin command [FCALL spin 0 argument]") {
+				t.Errorf("FUNCTION STATS through %s: %v, %v", n.ID, got, err)
+			}
+			if _, err := n.Do("SCRIPT", "KILL"); !isError(err, "BUSY ") {
+				t.Errorf("SCRIPT KILL through %s: %v", n.ID, err)
+			}
+		}
+		if got, err := from.Do("FUNCTION", "KILL"); got != "OK" {
+			t.Errorf("FUNCTION KILL: %v, %v", got, err)
+		}
+		if _, err := c.Receive(); !isError(err, "ERR Script killed by user") {
+			t.Errorf("the caller got %v", err)
+		}
+	}
+}

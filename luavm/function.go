@@ -1,0 +1,248 @@
+package luavm
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/store"
+)
+
+// presentCall is the function that runs now, as FUNCTION STATS tells it to
+// another goroutine.
+type presentCall struct {
+	mu   sync.Mutex
+	name string // "" if none runs
+	args [][]byte
+	libs []*store.Library
+}
+
+func (p *presentCall) set(name string, args [][]byte, libs []*store.Library) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.name, p.args, p.libs = name, args, libs
+}
+
+// fcall is FCALL and FCALL_RO.
+func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
+	lib, fn := c.Function(c.Arg(1))
+	if fn == nil {
+		return store.Err(errNoFunction)
+	}
+	keys, args, err := keysAndArgs(c, errBadKeyCount)
+	if err != "" {
+		return store.Err(err)
+	}
+	noWrites := fn.Flags&store.FunctionNoWrites != 0
+	if readOnly && !noWrites {
+		return store.Err(errROScript)
+	}
+	l, err := e.loaded(lib)
+	if err != "" {
+		return store.Err(err)
+	}
+	callback := l.fns[fn.Name]
+	if callback == nil {
+		return store.Err(errNoFunction)
+	}
+	save := c.Savepoint()
+	e.begin(c, fn.Name, noWrites)
+	e.present.set(fn.Name, c.Args, c.Libraries())
+	e.state.Store(stateRunning | stateFunction)
+	L := e.L
+	L.Env = e.libEnv // of what loadstring makes
+	reply := e.execute(callback, keys, args)
+	L.Env = e.globals
+	e.present.set("", nil, nil)
+	return e.end(c, save, reply)
+}
+
+// RunningFunction is FUNCTION STATS while a function runs; Nil if none does. It
+// may be called from any goroutine.
+func (e *Engine) RunningFunction() store.Reply {
+	p := &e.present
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.name == "" {
+		return store.Nil
+	}
+	ms := int64(0)
+	if since, running := e.BusySince(); running && e.opts.Now != nil {
+		ms = (e.opts.Now() - since).Milliseconds()
+	}
+	command := store.Reply{Kind: store.Array}
+	for _, arg := range p.args {
+		command.Elems = append(command.Elems, store.Str(string(arg)))
+	}
+	return functionStats(p.libs, store.MapOf(
+		store.Str("name"), store.Str(p.name),
+		store.Str("command"), command,
+		store.Str("duration_ms"), store.Int(ms),
+	))
+}
+
+func functionStats(libs []*store.Library, running store.Reply) store.Reply {
+	return store.MapOf(
+		store.Str("running_script"), running,
+		store.Str("engines"), store.MapOf(store.Str(libraryEngine), store.MapOf(
+			store.Str("libraries_count"), store.Int(int64(len(libs))),
+			store.Str("functions_count"), store.Int(int64(store.CountFunctions(libs))),
+		)),
+	)
+}
+
+// functionLoad is FUNCTION LOAD.
+func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
+	replace := false
+	last := len(c.Args) - 1
+	for _, word := range c.Args[2:last] {
+		if !strings.EqualFold(string(word), "replace") {
+			return store.Err(errLoadOption(string(word)))
+		}
+		replace = true
+	}
+	s := restored{}
+	l, err := s.load(e, c.Arg(last), func(name string) bool { return !replace && c.Library(name) != nil })
+	if err == "" {
+		err = s.collides(c, l)
+	}
+	if err != "" {
+		return store.Err(err)
+	}
+	c.LoadLibrary(l.lib)
+	e.keep(l)
+	return store.Str(l.lib.Name)
+}
+
+// restored are libraries that were loaded together and are not stored yet.
+type restored struct {
+	list      []*loadedLibrary
+	byName    map[string]bool
+	functions map[string]bool // by their names in lower case
+}
+
+// load reads the first line of a library, asks whether its name is taken, and
+// runs the code: the order of Redis's checks.
+func (s *restored) load(e *Engine, code string, taken func(name string) bool) (*loadedLibrary, store.Error) {
+	name, skip, err := parseLibrary(code)
+	switch {
+	case err != "":
+		return nil, err
+	case s.byName[name] || taken(name):
+		return nil, errLibraryExists(name)
+	}
+	l, err := e.loadLibrary(name, code, skip)
+	if err != "" {
+		return nil, err
+	}
+	return l, s.add(l)
+}
+
+func (s *restored) add(l *loadedLibrary) store.Error {
+	if s.byName == nil {
+		s.byName, s.functions = map[string]bool{}, map[string]bool{}
+	}
+	for _, f := range l.lib.Functions {
+		if s.functions[strings.ToLower(f.Name)] {
+			return errFunctionExists(f.Name)
+		}
+	}
+	for _, f := range l.lib.Functions {
+		s.functions[strings.ToLower(f.Name)] = true
+	}
+	s.byName[l.lib.Name] = true
+	s.list = append(s.list, l)
+	return ""
+}
+
+// collides finds a function of l in a library of c that is not replaced.
+func (s *restored) collides(c *store.Ctx, l *loadedLibrary) store.Error {
+	for _, f := range l.lib.Functions {
+		if other, _ := c.Function(f.Name); other != nil && !s.byName[other.Name] {
+			return errFunctionExists(f.Name)
+		}
+	}
+	return ""
+}
+
+// functionRestore is FUNCTION RESTORE.
+func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
+	if len(c.Args) > 4 {
+		return store.Err(errFunctionSyntax(c.Arg(1)))
+	}
+	policy := "append"
+	if len(c.Args) == 4 {
+		policy = strings.ToLower(c.Arg(3))
+	}
+	if policy != "append" && policy != "replace" && policy != "flush" {
+		return store.Err(errRestorePolicy)
+	}
+	s, err := e.readDump(c.Arg(2))
+	if err == "" && policy != "flush" {
+		err = s.join(c, policy == "replace")
+	}
+	if err != "" {
+		return store.Err(err)
+	}
+	if policy == "flush" {
+		c.FlushLibraries()
+		clear(e.libs)
+	}
+	// What is replaced goes first: a function may move to another library.
+	for _, l := range s.list {
+		if c.Library(l.lib.Name) != nil {
+			c.DeleteLibrary(l.lib.Name)
+		}
+	}
+	for _, l := range s.list {
+		c.LoadLibrary(l.lib)
+		e.keep(l)
+	}
+	return store.OK
+}
+
+// readDump loads the libraries of a serialized form.
+func (e *Engine) readDump(dump string) (*restored, store.Error) {
+	r, err := store.ReadLibraries(dump)
+	if err != "" {
+		return nil, err
+	}
+	s := &restored{}
+	start, limit := e.now(), time.Duration(e.timeLimit.Load())
+	for {
+		code, more, err := r.Next()
+		if err != "" || !more {
+			return s, err
+		}
+		// Each library has its time; all of them together must not take for ever.
+		if limit > 0 && e.now()-start > limit {
+			return nil, errRegister("ERR " + msgLoad)
+		}
+		if _, err := s.load(e, code, func(string) bool { return false }); err != "" {
+			return nil, err
+		}
+	}
+}
+
+// now is the clock of the options, if there is one.
+func (e *Engine) now() time.Duration {
+	if e.opts.Now == nil {
+		return 0
+	}
+	return e.opts.Now()
+}
+
+// join checks that the libraries can stand beside those of c.
+func (s *restored) join(c *store.Ctx, replace bool) store.Error {
+	for _, l := range s.list {
+		if !replace && c.Library(l.lib.Name) != nil {
+			return errLibraryTaken(l.lib.Name)
+		}
+	}
+	for _, l := range s.list {
+		if err := s.collides(c, l); err != "" {
+			return err
+		}
+	}
+	return ""
+}

@@ -1,0 +1,318 @@
+package luavm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc64"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+const counterLibrary = `#!lua name=counter
+local n = 0
+redis.register_function('count', function() n = n + 1 return n end)
+redis.register_function('spin', function() n = n + 1 while true do end end)
+redis.register_function('write', function(keys) redis.call('set', keys[1], 'v') error('late') end)
+redis.register_function('stopped', function(keys) redis.call('set', keys[1], 'v') while true do end end)
+redis.register_function('grow', function() local t = {} while true do t[#t + 1] = {} end end)
+redis.register_function('recurse', function() local function f() return 1 + f() end return f() end)`
+
+// mustLoad loads a library.
+func (w *world) mustLoad(t testing.TB, code string) {
+	t.Helper()
+	if r := w.do(2, "function", "load", "replace", code); r.IsError() {
+		t.Fatal(r.Str)
+	}
+}
+
+// The locals of a library live from call to call, until a script or function
+// is stopped in the middle of something; then libraries start anew.
+func TestLibraryState(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second, MemoryLimit: 32 << 20})
+	w.mustLoad(t, counterLibrary)
+	count := func(want int64) {
+		t.Helper()
+		if r := w.do(2, "fcall", "count", "0"); r.Int != want {
+			t.Errorf("count is %v, want %d", r, want)
+		}
+	}
+	count(1)
+	count(2)
+	w.eval("return 1")
+	count(3)
+	for _, name := range []string{"spin", "grow"} {
+		if r := w.do(2, "fcall", name, "0"); !r.IsError() || !strings.Contains(r.Str, " limit ") || !strings.Contains(r.Str, " script: "+name+", on @user_function:") {
+			t.Errorf("%s: %v", name, r)
+		}
+		count(1)
+		count(2)
+	}
+	// An error of the function's own is no reason for that.
+	w.do(2, "fcall", "write", "1", "k")
+	count(3)
+	w.mustLoad(t, counterLibrary)
+	count(1)
+}
+
+// What a function wrote before an error stays, as in Redis; of one that is
+// stopped nothing does.
+func TestFunctionWrites(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
+	w.mustLoad(t, counterLibrary)
+	if r := w.do(2, "fcall", "write", "1", "kept"); !strings.Contains(r.Str, "late script: write, on @user_function:5.") {
+		t.Error(r)
+	}
+	if r := w.do(2, "fcall", "stopped", "1", "dropped"); !r.IsError() {
+		t.Error(r)
+	}
+	if r := w.do(2, "exists", "kept"); r.Int != 1 {
+		t.Error("what was written before an error is gone")
+	}
+	if r := w.do(2, "exists", "dropped"); r.Int != 0 {
+		t.Error("a function that was stopped left a trace")
+	}
+	if r := w.do(2, "fcall", "recurse", "0"); !strings.Contains(r.Str, "stack overflow") {
+		t.Error(r)
+	}
+}
+
+// Libraries are in the store: another engine, as on another node, compiles
+// them when they are called.
+func TestLibraryOnAnotherEngine(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.mustLoad(t, counterLibrary)
+	other := newWorld(t, Options{})
+	other.txn = w.txn
+	for _, want := range []int64{1, 2} {
+		if r := other.do(2, "fcall", "count", "0"); r.Int != want {
+			t.Errorf("%v, want %d", r, want)
+		}
+	}
+	// And notices that they have changed.
+	w.mustLoad(t, strings.Replace(counterLibrary, "local n = 0", "local n = 100", 1))
+	if r := other.do(2, "fcall", "count", "0"); r.Int != 101 {
+		t.Errorf("%v, want 101", r)
+	}
+	w.do(2, "function", "delete", "counter")
+	if r := other.do(2, "fcall", "count", "0"); r.Str != string(errNoFunction) {
+		t.Error(r)
+	}
+}
+
+// A library that could be registered there may fail to load here: its callers
+// are told, and it is tried again.
+func TestLibraryThatDoesNotLoad(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.txn.LoadLibrary(&store.Library{Name: "odd", Code: "#!lua name=odd\nlocal x = nil .. 1", Functions: []store.Function{{Name: "f"}}})
+	w.txn.LoadLibrary(&store.Library{Name: "less", Code: "#!lua name=less\nredis.register_function('other', function() end)", Functions: []store.Function{{Name: "g"}}})
+	w.txn.LoadLibrary(&store.Library{Name: "none", Code: "no first line", Functions: []store.Function{{Name: "h"}}})
+	for range 2 {
+		for name, want := range map[string]string{
+			"f": "ERR Error registering functions: ERR user_function:2: attempt to concatenate a nil value",
+			"g": string(errNoFunction), "h": string(errNoMetadata),
+		} {
+			if r := w.do(2, "fcall", name, "0"); r.Str != want {
+				t.Errorf("%s: %q, want %q", name, r.Str, want)
+			}
+		}
+	}
+}
+
+func TestLoadLimits(t *testing.T) {
+	for code, want := range map[string]string{
+		"while true do end":                             "ERR Error registering functions: ERR " + msgLoad,
+		"local s = 'x' while true do s = s .. s end":    "ERR Error registering functions: ERR " + msgMemory,
+		"local t = {} while true do t[#t + 1] = {} end": "ERR Error registering functions: ERR " + msgMemory,
+		"local function f() return 1 + f() end f()":     "ERR Error registering functions: ERR user_function:2: stack overflow",
+	} {
+		w := newWorld(t, Options{Now: func() time.Duration { return 0 }, MemoryLimit: 32 << 20})
+		if want[len(want)-len(msgLoad):] == msgLoad {
+			w = newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
+		}
+		if r := w.do(2, "function", "load", "#!lua name=lib\n"+code); r.Str != want {
+			t.Errorf("%s: %q, want %q", code, r.Str, want)
+		}
+		if n := w.txn.Writes().Len(); n != 0 {
+			t.Errorf("%s: %d writes", code, n)
+		}
+		w.mustLoad(t, counterLibrary)
+		if r := w.do(2, "fcall", "count", "0"); r.Int != 1 {
+			t.Errorf("after %s: %v", code, r)
+		}
+	}
+}
+
+// FUNCTION KILL and STATS are asked from another goroutine while a function
+// runs, SCRIPT KILL is refused, and the other way round.
+func TestKillFunction(t *testing.T) {
+	var w *world
+	var stats []store.Reply
+	var kills []string
+	looks := 0
+	w = newWorld(t, Options{Now: func() time.Duration {
+		looks++
+		if looks%10 == 5 {
+			stats = append(stats, w.e.RunningFunction())
+			kills = append(kills, w.e.Kill().Str, string(w.e.BusyError()), w.e.KillFunction().Str)
+		}
+		return time.Duration(looks) * time.Millisecond
+	}})
+	w.mustLoad(t, counterLibrary)
+	if r := w.do(2, "FCall", "spin", "1", "a key", "an argument"); r.Str != "ERR "+msgKilled+" script: spin, on @user_function:4." {
+		t.Error(r)
+	}
+	if got, want := fmt.Sprint(kills), fmt.Sprint([]string{string(store.ErrBusyFunction), string(store.ErrBusyFunction), "OK"}); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if len(stats) != 1 {
+		t.Fatal(stats)
+	}
+	want := "*4\r\n$14\r\nrunning_script\r\n*6\r\n$4\r\nname\r\n$4\r\nspin\r\n$7\r\ncommand\r\n*5\r\n$5\r\nFCall\r\n$4\r\nspin\r\n$1\r\n1\r\n$5\r\na key\r\n$11\r\nan argument\r\n" +
+		"$11\r\nduration_ms\r\n:4\r\n$7\r\nengines\r\n*2\r\n$3\r\nLUA\r\n*4\r\n$15\r\nlibraries_count\r\n:1\r\n$15\r\nfunctions_count\r\n:6\r\n"
+	if got := wire(stats[0], 2); got != want {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+	if r := w.e.RunningFunction(); r.Kind != store.Null {
+		t.Errorf("nothing runs, but: %v", r)
+	}
+	kills, looks = nil, 0
+	w.e.opts.Now = func() time.Duration {
+		if looks++; looks == 5 {
+			kills = append(kills, w.e.KillFunction().Str, string(w.e.BusyError()), wire(w.e.RunningFunction(), 2), w.e.Kill().Str)
+		}
+		return time.Duration(looks) * time.Millisecond
+	}
+	w.eval("while true do end")
+	if got, want := fmt.Sprint(kills), fmt.Sprint([]string{string(store.ErrBusyScript), string(store.ErrBusyScript), "$-1\r\n", "OK"}); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// What a library has loaded is bounded.
+func TestLoadedLibrariesAreBounded(t *testing.T) {
+	w := newWorld(t, Options{})
+	for i := range maxLoaded + 10 {
+		w.mustLoad(t, fmt.Sprintf("#!lua name=l%d\nredis.register_function('f%d', function() return %d end)", i, i, i))
+	}
+	if n := len(w.e.libs); n > maxLoaded {
+		t.Errorf("%d libraries are loaded", n)
+	}
+	for _, i := range []int64{0, maxLoaded + 9} {
+		if r := w.do(2, "fcall", fmt.Sprint("f", i), "0"); r.Int != i {
+			t.Errorf("f%d: %v", i, r)
+		}
+	}
+}
+
+// TestDumpRestores: what FUNCTION DUMP returns can be restored, and is the
+// same then.
+func TestDumpRestores(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.mustLoad(t, counterLibrary)
+	w.mustLoad(t, "#!lua name=zz\nredis.register_function{function_name='z', callback=function() return 'z' end, description='d', flags={'no-writes'}}")
+	dump := w.do(2, "function", "dump").Str
+	list := wire(w.do(3, "function", "list", "withcode"), 3)
+	other := newWorld(t, Options{})
+	if r := other.do(2, "function", "restore", dump); r.Str != "OK" {
+		t.Fatal(r)
+	}
+	if got := wire(other.do(3, "function", "list", "withcode"), 3); got != list {
+		t.Errorf("got %q, want %q", got, list)
+	}
+	if got := other.do(2, "function", "dump").Str; got != dump {
+		t.Errorf("got %q, want %q", got, dump)
+	}
+}
+
+// FuzzLibrary: no library code may do more than fail, when it is loaded and
+// when its functions are called. What could be loaded can be loaded again from
+// what FUNCTION DUMP says.
+func FuzzLibrary(f *testing.F) {
+	f.Add(counterLibrary[len("#!lua name=counter\n"):])
+	f.Add("redis.register_function{function_name='f', callback=redis.log, description='x', flags={'no-writes', 'allow-oom'}}")
+	f.Add("local r = redis redis.register_function('f', function(keys, args) r.register_function('g', r.log) end)")
+	f.Add("redis.register_function('f', ('x').rep)")
+	f.Add("redis.register_function('f', function() return loadstring('return redis.call(\"get\", \"k\")')() end)")
+	f.Add("('x'):gsub('.', function() redis.register_function('f', function() return coroutine.wrap(function() return 1 end)() end) end)")
+	w := newWorld(f, Options{Now: tick(), TimeLimit: 200 * time.Millisecond, MemoryLimit: 64 << 20})
+	f.Fuzz(func(t *testing.T, body string) {
+		w.reset()
+		clear(w.e.libs)
+		if r := w.do(2, "function", "load", "#!lua name=lib\n"+body); r.IsError() {
+			if n := w.txn.Writes().Len(); n != 0 {
+				t.Fatalf("%s, but %d writes", r.Str, n)
+			}
+		} else {
+			for _, fn := range w.txn.Library("lib").Functions {
+				w.do(2, "fcall", fn.Name, "1", "k", "a")
+			}
+			dump := w.do(2, "function", "dump")
+			if r := w.do(2, "function", "restore", dump.Str, "replace"); r.Str != "OK" {
+				t.Fatalf("its own dump: %s", r.Str)
+			}
+		}
+		if r := w.eval("return redis.call('echo',string.rep('ok',2)..1)"); r.Str != "okok1" {
+			t.Fatalf("after %q: %q", body, r.Str)
+		}
+	})
+}
+
+// However many libraries are restored, they end at the time limit of scripts.
+func TestRestoreTimeLimit(t *testing.T) {
+	var body []byte
+	for i := range 40 {
+		code := fmt.Sprintf("#!lua name=l%02d\nfor i = 1, 10000 do end redis.register_function('f%d', redis.log)", i, i)
+		body = append(append(body, 0xf5, 0x40|byte(len(code)>>8), byte(len(code))), code...)
+	}
+	w := newWorld(t, Options{Now: tick(), TimeLimit: 200 * time.Millisecond})
+	if r := w.do(2, "function", "restore", seal(body)); r.Str != "ERR Error registering functions: ERR "+msgLoad {
+		t.Error(r)
+	}
+	if n := w.txn.Writes().Len(); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	w.e.SetTimeLimit(time.Hour)
+	if r := w.do(2, "function", "restore", seal(body)); r.Str != "OK" {
+		t.Error(r)
+	}
+}
+
+// seal puts version and checksum behind a payload.
+func seal(body []byte) string {
+	b := append(bytes.Clone(body), 10, 0)
+	sum := ^crc64.Update(math.MaxUint64, crc64.MakeTable(0x95ac9329ac4bc9b5), b)
+	return string(binary.LittleEndian.AppendUint64(b, sum))
+}
+
+// FuzzFunctionRestore: no payload may do more than be refused, and then
+// nothing has changed.
+func FuzzFunctionRestore(f *testing.F) {
+	w := newWorld(f, Options{Now: tick(), TimeLimit: 200 * time.Millisecond, MemoryLimit: 64 << 20})
+	w.mustLoad(f, counterLibrary)
+	dump := []byte(w.do(2, "function", "dump").Str)
+	if seal(dump[:len(dump)-10]) != string(dump) {
+		f.Fatal("the checksum is not as it should be")
+	}
+	f.Add(dump[:len(dump)-10], byte(0))
+	f.Add([]byte{}, byte(1))
+	f.Add([]byte("\xf6\x01x\x03LUA\x00\x3bredis.register_function('old', function() return 'old' end)"), byte(2))
+	f.Add([]byte("\xf5\x16#!lua name=bad\nbroken("), byte(1))
+	f.Fuzz(func(t *testing.T, body []byte, policy byte) {
+		w.reset()
+		w.mustLoad(t, counterLibrary)
+		before := w.txn.Writes().Len()
+		words := []string{"append", "replace", "flush", "other"}
+		r := w.do(2, "function", "restore", seal(body), words[policy%4])
+		if r.IsError() && w.txn.Writes().Len() != before {
+			t.Fatalf("%s, but it wrote", r.Str)
+		}
+		for _, lib := range w.txn.Libraries() {
+			w.do(2, "fcall", lib.Functions[0].Name, "0")
+		}
+	})
+}

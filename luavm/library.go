@@ -1,0 +1,264 @@
+package luavm
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+// libraryEngine is the only engine of functions.
+const libraryEngine = "LUA"
+
+// loadedLibrary is a library whose code has run in the present Lua state. The
+// store has the code and what it registered; the functions themselves exist
+// only here, are made when they are first called, and keep what is local to
+// their library from call to call as long as this state lives.
+type loadedLibrary struct {
+	lib *store.Library
+	fns map[string]*lua.LFunction // by the names they were registered with
+}
+
+// notInFunctions is what scripts find in the table redis and functions do not.
+var notInFunctions = [...]string{"breakpoint", "debug", "replicate_commands"}
+
+// whileLoading is what there is in that table besides register_function while
+// the code of a library runs.
+var whileLoading = [...]string{
+	"log", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
+}
+
+// openFunctions makes the globals of libraries: an empty table that looks up
+// everything in libLoad while a library is loaded, and in libRun afterwards. So
+// what a library calls when a function runs is out of its reach while it loads.
+func (e *Engine) openFunctions() {
+	L := e.L
+	e.libRun = L.CreateTable(0, 32)
+	e.globals.ForEach(func(name, v lua.LValue) { e.libRun.RawSet(name, v) })
+	for _, name := range [...]string{"KEYS", "ARGV"} {
+		e.libRun.RawSetString(name, lua.LNil)
+	}
+	scripts, api := e.lib("redis"), L.CreateTable(0, 32)
+	scripts.ForEach(func(name, v lua.LValue) { api.RawSet(name, v) })
+	for _, name := range notInFunctions {
+		api.RawSetString(name, lua.LNil)
+	}
+	api.Metatable = e.protect
+	e.libRun.RawSetString("redis", api)
+	e.libRun.RawSetString("_G", e.libRun)
+	e.libRun.Metatable = e.gmeta
+
+	loading := L.CreateTable(0, 8)
+	loading.RawSetString("register_function", e.function((*Engine).redisRegister))
+	for _, name := range whileLoading {
+		loading.RawSetString(name, scripts.RawGetString(name))
+	}
+	loading.Metatable = e.gmeta
+	e.libLoad = L.CreateTable(0, 1)
+	e.libLoad.RawSetString("redis", loading)
+	e.libLoad.Metatable = e.gmeta
+
+	e.libMeta = L.CreateTable(0, 1)
+	e.libMeta.RawSetString("__index", e.libRun)
+	e.libMeta.Metatable = e.protect
+	e.libEnv = L.CreateTable(0, 0)
+	e.libEnv.Metatable = e.libMeta
+}
+
+// loadLibrary runs the code of a library whose first line, skip bytes, has been
+// read, and returns what it registered.
+func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store.Error) {
+	proto, fault := compile(code[skip:], "@user_function")
+	if fault != nil {
+		return nil, errLibraryCompile(fault.Error())
+	}
+	l := &loadedLibrary{
+		lib: &store.Library{Name: name, Code: strings.Clone(code)},
+		fns: map[string]*lua.LFunction{},
+	}
+	e.begin(&store.Ctx{}, "", true)
+	e.loading = l
+	e.libMeta.RawSetString("__index", e.libLoad)
+	text := e.register(proto)
+	e.libMeta.RawSetString("__index", e.libRun)
+	e.loading = nil
+	if e.stop != "" {
+		text = "ERR " + e.stop
+	}
+	if e.dirty {
+		l.fns = nil // of a state that is about to end
+	}
+	e.finish()
+	if text != "" {
+		return nil, errRegister(text)
+	}
+	if len(l.lib.Functions) == 0 {
+		return nil, errNoFunctions
+	}
+	return l, ""
+}
+
+// register runs the main chunk of a library and returns what went wrong.
+func (e *Engine) register(proto *lua.FunctionProto) (text string) {
+	defer ignoreStop()
+	L := e.L
+	L.Env = e.libEnv
+	defer func() { L.Env = e.globals }()
+	L.Push(L.NewFunctionFromProto(proto))
+	if failure, ok := e.protectedCall(L, 0, 0, nil); !ok {
+		return e.failureText(failure)
+	}
+	return ""
+}
+
+// loaded returns a library ready to be called.
+func (e *Engine) loaded(lib *store.Library) (*loadedLibrary, store.Error) {
+	l := e.libs[lib.Name]
+	if l != nil && (l.lib == lib || l.lib.Code == lib.Code) {
+		l.lib = lib
+		return l, ""
+	}
+	name, skip, err := parseLibrary(lib.Code)
+	if err != "" {
+		return nil, err
+	}
+	if l, err = e.loadLibrary(name, lib.Code, skip); err != "" {
+		return nil, err
+	}
+	l.lib = lib
+	e.keep(l)
+	return l, ""
+}
+
+// maxLoaded bounds the libraries that are loaded; when there are more, all are
+// dropped and loaded again as they are called.
+const maxLoaded = 1000
+
+func (e *Engine) keep(l *loadedLibrary) {
+	if len(e.libs) >= maxLoaded {
+		clear(e.libs)
+	}
+	e.libs[l.lib.Name] = l
+}
+
+// redisRegister is redis.register_function.
+func (e *Engine) redisRegister(L *lua.LState) int {
+	if e.loading == nil {
+		e.raise(L, msgRegisterLate)
+	}
+	var r registration
+	var fault string
+	switch L.GetTop() {
+	case 1:
+		fault = r.readNamed(L.Get(1))
+	case 2:
+		fault = r.readPositional(L.Get(1), L.Get(2))
+	default:
+		fault = msgRegisterArgs
+	}
+	if fault == "" {
+		fault = e.loading.add(&r)
+	}
+	if fault != "" {
+		e.raise(L, fault)
+	}
+	e.charge(int64(len(r.Name)+len(r.Description)) + 200)
+	return 0
+}
+
+// registration is what redis.register_function was given.
+type registration struct {
+	store.Function
+	named    bool
+	callback *lua.LFunction
+}
+
+func (r *registration) readPositional(name, callback lua.LValue) (fault string) {
+	if r.Name, r.named = toString(name); !r.named {
+		return msgRegisterName
+	}
+	var ok bool
+	if r.callback, ok = callback.(*lua.LFunction); !ok {
+		return msgRegisterCallback
+	}
+	return ""
+}
+
+func (r *registration) readNamed(v lua.LValue) (fault string) {
+	t, ok := v.(*lua.LTable)
+	if !ok {
+		return msgRegisterTable
+	}
+	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		name, ok := toString(k)
+		if !ok {
+			return msgRegisterKey
+		}
+		if fault := r.readArgument(strings.ToLower(name), v); fault != "" {
+			return fault
+		}
+	}
+	switch {
+	case !r.named:
+		return msgRegisterNoName
+	case r.callback == nil:
+		return msgRegisterNoCallback
+	}
+	return ""
+}
+
+func (r *registration) readArgument(name string, v lua.LValue) (fault string) {
+	ok := false
+	switch name {
+	case "function_name":
+		if r.Name, r.named = toString(v); !r.named {
+			return msgRegisterNamedName
+		}
+	case "description":
+		if r.Description, r.Described = toString(v); !r.Described {
+			return msgRegisterDescription
+		}
+	case "callback":
+		if r.callback, ok = v.(*lua.LFunction); !ok {
+			return msgRegisterNamedCallback
+		}
+	case "flags":
+		t, ok := v.(*lua.LTable)
+		if !ok {
+			return msgRegisterFlags
+		}
+		return r.readFlags(t)
+	default:
+		return msgRegisterUnknown
+	}
+	return ""
+}
+
+func (r *registration) readFlags(t *lua.LTable) (fault string) {
+	for i := 1; ; i++ {
+		v := t.RawGetInt(i)
+		if v == lua.LNil {
+			return ""
+		}
+		name, _ := toString(v)
+		flag, ok := store.ParseFunctionFlag(strings.ToLower(name))
+		if !ok {
+			return msgRegisterFlag
+		}
+		r.Flags |= flag
+	}
+}
+
+// add registers a function.
+func (l *loadedLibrary) add(r *registration) (fault string) {
+	if !legalName(r.Name) {
+		return string(errBadName[len("ERR "):])
+	}
+	if l.fns[r.Name] != nil {
+		return msgRegisterTwice
+	}
+	l.fns[r.Name] = r.callback
+	l.lib.Functions = append(l.lib.Functions, r.Function)
+	return ""
+}

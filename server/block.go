@@ -1,0 +1,125 @@
+package server
+
+import (
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// Blocking commands and CLIENT PAUSE: a session that waits runs no further
+// command of its pipeline until it goes on, but is watched: if its client
+// leaves, it must not be served.
+
+// blocks reports whether a command may have to wait at the leader.
+func (srv *Server) blocks(cmd *store.Command) bool {
+	return cmd.Is(store.Blocking) && srv.handlers[cmd] == nil
+}
+
+// block begins a blocking command. done is told its reply, from any goroutine;
+// endBlock must follow. The backend has to be flushed.
+func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
+	s.command.Store(cmd)
+	b := &cluster.Blocked{
+		Call: cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()},
+		Done: done,
+	}
+	s.srv.stats.blocked.Add(1)
+	s.blocked.Store(b)
+	s.srv.backend.Block(b)
+	if s.isDraining() || s.isClosing() {
+		s.unblock()
+	}
+	return b
+}
+
+// endBlock ends a blocking command. reply is None if it was given up.
+func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
+	s.blocked.Store(nil)
+	s.srv.stats.blocked.Add(-1)
+	s.srv.stats.called(cmd, 0) // what it took is waiting
+	s.reply(cmd, s.settle(reply))
+	s.finish()
+}
+
+// abandon gives up what the session waits for, because its client has gone.
+func (s *session) abandon() {
+	if b := s.blocked.Swap(nil); b != nil {
+		s.srv.stats.blocked.Add(-1)
+		s.srv.backend.Abandon(b)
+	}
+	if s.parked.CompareAndSwap(true, false) {
+		s.srv.pause.forget(s)
+	}
+}
+
+// unblock ends the session's blocking command without a reply, if it has not
+// been served.
+func (s *session) unblock() {
+	if b := s.blocked.Load(); b != nil {
+		s.srv.backend.Unblock(b, store.Reply{Kind: store.None}, nil)
+	}
+}
+
+// waits reports whether the session is blocked in the sense of CLIENT LIST.
+func (s *session) waits() bool { return s.blocked.Load() != nil || s.parked.Load() }
+
+// blockHere is block for a session with a goroutine of its own, which waits.
+func (s *session) blockHere(cmd *store.Command, args [][]byte) {
+	s.submit()
+	s.out.flush()
+	done, gone := make(chan store.Reply, 1), make(chan struct{})
+	s.block(cmd, args, func(r store.Reply) { done <- r })
+	s.srv.backend.Flush()
+	stop := s.conn.watch(func() { close(gone) })
+	select {
+	case r := <-done:
+		stop()
+		s.endBlock(cmd, r)
+	case <-gone:
+		stop()
+		s.abandon()
+		s.closeAfterReply()
+	}
+}
+
+// parkHere waits until the pause is over. It reports false if the client has
+// left meanwhile.
+func (s *session) parkHere() bool {
+	s.submit()
+	s.out.flush()
+	over, gone := make(chan struct{}), make(chan struct{})
+	if !s.park(func() { close(over) }) {
+		return true
+	}
+	stop := s.conn.watch(func() { close(gone) })
+	defer stop()
+	select {
+	case <-over:
+		return true
+	case <-gone:
+		s.abandon()
+		s.closeAfterReply()
+		return false
+	}
+}
+
+// park has resume called when the pause is over; false if it is over already.
+func (s *session) park(resume func()) bool {
+	s.parked.Store(true)
+	if !s.srv.pause.await(s, func() {
+		s.parked.Store(false)
+		resume()
+	}) {
+		s.parked.Store(false)
+		return false
+	}
+	if s.isDraining() {
+		s.out.abort()
+	}
+	return true
+}
+
+// yields reports whether a command must be left to the loop: it may wait.
+func (s *session) yields(args [][]byte) bool {
+	cmd, ok := s.srv.table.Resolve(args)
+	return ok && (s.srv.blocks(cmd) || s.srv.pause.holds(cmd, args))
+}

@@ -1,0 +1,65 @@
+package server
+
+import "lockstep/store"
+
+// blocks begins a command that may have to wait, and reports whether it is
+// one. What the client has asked for before it has been answered.
+func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
+	switch {
+	case l.srv.pause.holds(cmd, args):
+		if !c.s.park(func() { l.tell(c, newsResumed) }) {
+			return l.blocks(c, cmd, args) // over in this moment
+		}
+		c.state = connBlocked
+	case l.srv.blocks(cmd):
+		c.state = connBlocked
+		c.next++
+		c.s.block(cmd, args, func(r store.Reply) {
+			c.reply = r
+			l.tell(c, newsUnblocked)
+		})
+		l.submitted = true
+	default:
+		return false
+	}
+	c.s.out.sendPushed() // the earlier replies
+	if c.hungUp {
+		// It may still read what is there for it, but must not wait.
+		if c.s.parked.Load() {
+			c.s.out.abort()
+		} else {
+			c.s.unblock()
+		}
+	}
+	return true
+}
+
+// hearBlocked takes in the news about a connection that waits.
+func (l *loop) hearBlocked(c *loopConn, n news) {
+	s := c.s
+	switch {
+	case n&newsClosed != 0:
+		l.retire(c)
+	case n&newsUnblocked != 0:
+		cmd := s.command.Load()
+		reply := c.reply
+		c.reply = store.Reply{}
+		s.endBlock(cmd, reply)
+		if c.hungUp && reply.Kind == store.None {
+			l.retire(c)
+			return
+		}
+		l.step(c)
+	case n&newsResumed != 0:
+		l.step(c)
+	}
+}
+
+// returned goes on with a pipeline that a goroutine has had.
+func (l *loop) returned(c *loopConn) {
+	if c.next < len(c.guard.ends) && !c.s.isClosing() && !c.shut.Load() {
+		l.step(c)
+		return
+	}
+	l.finish(c)
+}

@@ -1,0 +1,19 @@
+package server
+
+import (
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+func doFunctionKill(s *session, _ [][]byte) store.Reply { return s.srv.backend.KillFunction() }
+
+// doFunctionStats asks past a function that is running, which it is about;
+// otherwise it is a command like others.
+func doFunctionStats(s *session, args [][]byte) store.Reply {
+	if r := s.srv.backend.RunningFunction(); r.Kind != store.Null {
+		return r
+	}
+	cmd, _ := s.srv.table.Resolve(args)
+	call := cluster.Call{Cmd: cmd, Args: args, RESP: s.protocol(), User: s.caller()}
+	return s.settle(s.srv.backend.Submit([]cluster.Call{call}, nil)[0])
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// Block answers at once or keeps the command until one of its keys has
+// something, which serveWaiting looks for.
+func (f *fakeBackend) Block(b *cluster.Blocked) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting = append(f.waiting, b)
+	f.serveWaiting()
+	if ms, ok := store.WaitTimeout(b.Call.Cmd, b.Call.Args); ok && ms > 0 {
+		time.AfterFunc(time.Duration(ms)*time.Millisecond, func() { f.Unblock(b, store.WaitTimedOut, nil) })
+	}
+}
+
+// serveWaiting tries the waiting commands in order; mu is held.
+func (f *fakeBackend) serveWaiting() {
+	kept := f.waiting[:0]
+	for _, b := range f.waiting {
+		now := store.Time{Lease: f.now.Load()/1e6 + 1, Wall: f.clock().UnixMicro()}
+		txn := f.store.Begin(now, f.seq+1, store.Env{})
+		ctx := &store.Ctx{Txn: txn, Cmd: b.Call.Cmd, Args: b.Call.Args, DB: b.Call.DB, RESP: b.Call.RESP}
+		r := b.Call.Cmd.Run(ctx)
+		if ctx.Wait != nil {
+			kept = append(kept, b)
+			continue
+		}
+		f.seq++
+		if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {
+			panic(err)
+		}
+		b.Done(r)
+	}
+	f.waiting = kept
+}
+
+// take removes a waiting command; false if it does not wait any more.
+func (f *fakeBackend) take(b *cluster.Blocked) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, w := range f.waiting {
+		if w == b {
+			f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fakeBackend) Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool)) {
+	ok := f.take(b)
+	if ok {
+		b.Done(reply)
+	}
+	if ended != nil {
+		ended(ok)
+	}
+}
+
+func (f *fakeBackend) Abandon(b *cluster.Blocked) { f.take(b) }
+
+// blockedClients is how many commands wait.
+func (f *fakeBackend) blockedClients() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.waiting)
+}

@@ -1,0 +1,224 @@
+package server
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/store"
+)
+
+// pauseMode is what CLIENT PAUSE holds back.
+type pauseMode = int32
+
+const (
+	pauseOff pauseMode = iota
+	pauseWrite
+	pauseAll
+)
+
+// pause is CLIENT PAUSE. As in Redis it is of this node: commands of this
+// node's clients wait here; those of other nodes' clients, replication, and
+// what has reached the leader already, go on.
+type pause struct {
+	clock func() time.Time
+	stop  <-chan struct{} // closed at shutdown
+
+	mode atomic.Int32 // all that a server without a pause looks at
+
+	mu      sync.Mutex
+	until   int64 // Unix ms
+	waiting map[*session]parked
+	order   int
+	timed   bool // a goroutine watches the end
+}
+
+// parked is a session that waits for the end of the pause.
+type parked struct {
+	order  int // they go on in the order in which they came
+	resume func()
+}
+
+func newPause(clock func() time.Time, stop <-chan struct{}) *pause {
+	return &pause{clock: clock, stop: stop, waiting: map[*session]parked{}}
+}
+
+// holds reports whether a command has to wait.
+func (p *pause) holds(cmd *store.Command, args [][]byte) bool {
+	switch p.mode.Load() {
+	case pauseOff:
+		return false
+	case pauseAll:
+		return true
+	}
+	return mayWrite(cmd, args)
+}
+
+// mayWrite reports whether CLIENT PAUSE WRITE holds a command back: writes,
+// messages, and scripts unless they declare that they do not write. The script
+// of EVALSHA is not looked at.
+func mayWrite(cmd *store.Command, args [][]byte) bool {
+	if cmd.Flags&(store.Write|store.MayReplicate) != 0 {
+		return true
+	}
+	switch cmd.Name {
+	case "eval":
+		first, _, _ := strings.Cut(string(args[1][:min(len(args[1]), 256)]), "\n")
+		return !strings.HasPrefix(first, "#!") || !strings.Contains(first, "no-writes")
+	case "evalsha", "fcall":
+		return true
+	}
+	return false
+}
+
+// begin pauses for ms milliseconds. Of two pauses the stricter mode and the
+// later end count.
+func (p *pause) begin(mode pauseMode, ms int64) {
+	now := p.clock().UnixMilli()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	end := now + ms // may overflow, and then is over
+	if end <= now && p.mode.Load() == pauseOff {
+		return
+	}
+	p.until = max(p.until, end)
+	p.mode.Store(max(mode, p.mode.Load()))
+	if !p.timed {
+		p.timed = true
+		go p.watch()
+	}
+}
+
+// end lets everybody go on.
+func (p *pause) end() {
+	p.mu.Lock()
+	p.mode.Store(pauseOff)
+	p.until = 0
+	waiting := p.waiting
+	p.waiting = map[*session]parked{}
+	p.mu.Unlock()
+	for _, w := range slices.SortedFunc(maps.Values(waiting), func(a, b parked) int { return cmp.Compare(a.order, b.order) }) {
+		w.resume()
+	}
+}
+
+// await has resume called at the end; false if the pause is over.
+func (p *pause) await(s *session, resume func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode.Load() == pauseOff {
+		return false
+	}
+	p.order++
+	p.waiting[s] = parked{p.order, resume}
+	return true
+}
+
+// forget takes back await.
+func (p *pause) forget(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, s)
+}
+
+func (p *pause) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
+// pausePoll bounds how late the end is noticed when the clock is moved.
+const pausePoll = 20 * time.Millisecond
+
+// watch ends the pause when its time is over.
+func (p *pause) watch() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return // what waits is cut off
+		case <-timer.C:
+		}
+		p.mu.Lock()
+		left := p.until - p.clock().UnixMilli()
+		if left <= 0 {
+			p.timed = false
+			p.mu.Unlock()
+			p.end()
+			return
+		}
+		p.mu.Unlock()
+		timer.Reset(min(time.Duration(min(left, 1000))*time.Millisecond, pausePoll))
+	}
+}
+
+func doClientPause(s *session, args [][]byte) store.Reply {
+	mode := pauseAll
+	switch {
+	case len(args) > 4:
+		return store.Err(errSubcommandArgs("client", args[1]))
+	case len(args) == 4 && strings.EqualFold(string(args[3]), "write"):
+		mode = pauseWrite
+	case len(args) == 4 && !strings.EqualFold(string(args[3]), "all"):
+		return store.Err(errPauseMode)
+	}
+	ms, ok := store.ParseInt(args[2])
+	if !ok {
+		return store.Err(errTimeout)
+	}
+	if ms < 0 {
+		return store.Err(errTimeoutSign)
+	}
+	s.srv.pause.begin(mode, ms)
+	return store.OK
+}
+
+func doClientUnpause(s *session, _ [][]byte) store.Reply {
+	s.srv.pause.end()
+	return store.OK
+}
+
+// doClientUnblock wakes a client of this node. Unlike Redis it does not wake
+// one that CLIENT PAUSE holds back, which Redis would answer twice.
+func doClientUnblock(s *session, args [][]byte) store.Reply {
+	reply := store.WaitTimedOut
+	switch {
+	case len(args) > 4:
+		return store.Err(errSubcommandArgs("client", args[1]))
+	case len(args) == 4 && strings.EqualFold(string(args[3]), "error"):
+		reply = store.Err(errUnblocked)
+	case len(args) == 4 && !strings.EqualFold(string(args[3]), "timeout"):
+		return store.Err(errUnblockReason)
+	}
+	id, ok := store.ParseInt(args[2])
+	if !ok {
+		return store.Err(store.ErrNotInteger)
+	}
+	s.srv.mu.Lock()
+	other := s.srv.sessions[id]
+	s.srv.mu.Unlock()
+	if other == nil {
+		return store.Zero
+	}
+	b := other.blocked.Load()
+	if b == nil {
+		return store.Zero
+	}
+	// It may be served at this moment; only the leader knows.
+	ended := make(chan bool, 1)
+	s.srv.backend.Unblock(b, reply, func(ok bool) { ended <- ok })
+	select {
+	case ok = <-ended:
+	case <-s.srv.stop:
+		ok = false
+	}
+	if !ok {
+		return store.Zero
+	}
+	return store.Int(1)
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"bytes"
+	"strings"
+
+	"lockstep/store"
+)
+
+// slots is how many hash slots a Redis Cluster has.
+const slots = 16384
+
+// crc16Table is for CRC-16/XMODEM, the one that Redis Cluster hashes with.
+var crc16Table = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()
+
+// slotOf returns the hash slot of a key. What stands between its first { and
+// the next } decides alone, if there is anything.
+func slotOf(key []byte) int {
+	if open := bytes.IndexByte(key, '{'); open >= 0 {
+		if n := bytes.IndexByte(key[open+1:], '}'); n > 0 {
+			key = key[open+1 : open+1+n]
+		}
+	}
+	crc := uint16(0)
+	for _, c := range key {
+		crc = crc<<8 ^ crc16Table[byte(crc>>8)^c]
+	}
+	return int(crc % slots)
+}
+
+// redirect says why a client of the Cluster listener may not run a command
+// here; "" if it may.
+//
+// A node that does not lead could serve the command as on the plain listener.
+// It sends the client to the leader all the same, because the client then
+// remembers the way. But it serves whatever it cannot send there: without a
+// leader, or with one that does not answer or does not speak this protocol, the
+// command waits for the next leader inside the server.
+func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
+	if cmd.Name == "select" {
+		if n, ok := store.ParseInt(args[1]); ok && n != 0 {
+			return errSelectCluster
+		}
+	}
+	keys, ok := cmd.KeysOf(args)
+	if !ok {
+		return "" // the command itself has better words for what is wrong
+	}
+	if len(keys) > 0 {
+		slot := slotOf(keys[0])
+		for _, key := range keys[1:] {
+			if slotOf(key) != slot {
+				return errCrossSlot
+			}
+		}
+		if refusal := s.moved(cmd, slot); refusal != "" {
+			return refusal
+		}
+	}
+	return refusedInCluster(cmd, args)
+}
+
+// moved is the redirection of a command whose keys are in a slot; "" if it is
+// served here.
+func (s *session) moved(cmd *store.Command, slot int) store.Error {
+	t := s.srv.backend.Topology()
+	switch {
+	case t.Leader == t.Self || t.Leader == "":
+		return ""
+	case shardPubSub(cmd.Name):
+		return "" // as a replica in Redis: messages reach every node
+	case s.replica && !cmd.Is(store.Write):
+		return "" // READONLY
+	}
+	leader := s.clusterEndpoint(t.Node(t.Leader))
+	if !leader.known() || !s.srv.backend.Ready() {
+		return ""
+	}
+	return errf("MOVED %d %s", slot, leader.hostPort())
+}
+
+func shardPubSub(name string) bool {
+	return name == "ssubscribe" || name == "sunsubscribe" || name == "spublish"
+}
+
+// refusedInCluster are the commands that Redis Cluster does not have, with
+// databases or keys that it could not find.
+func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
+	switch cmd.Name {
+	case "move":
+		return errMoveCluster
+	case "swapdb":
+		return errSwapCluster
+	case "copy":
+		for i := 3; i+1 < len(args); i++ {
+			if n, ok := store.ParseInt(args[i+1]); ok && n != 0 && strings.EqualFold(string(args[i]), "db") {
+				return errCopyCluster
+			}
+		}
+	case "sort", "sort_ro":
+		return sortRefusal(args)
+	}
+	return ""
+}
+
+// sortRefusal refuses SORT's keys that are made of patterns.
+func sortRefusal(args [][]byte) store.Error {
+	for i := 2; i < len(args); i++ {
+		switch strings.ToLower(string(args[i])) {
+		case "limit":
+			i += 2
+		case "store":
+			i++
+		case "by":
+			i++
+			if i < len(args) && bytes.IndexByte(args[i], '*') >= 0 {
+				return errSortBy
+			}
+		case "get":
+			if i+1 < len(args) {
+				return errSortGet
+			}
+		}
+	}
+	return ""
+}

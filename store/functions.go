@@ -1,0 +1,242 @@
+package store
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+)
+
+// FunctionFlags are what a function declares about itself.
+type FunctionFlags uint8
+
+// The flags of functions, and of scripts that begin with "#!".
+const (
+	FunctionNoWrites FunctionFlags = 1 << iota
+	FunctionAllowOOM
+	FunctionAllowStale
+	FunctionNoCluster
+	FunctionAllowCrossSlotKeys
+)
+
+// functionFlags are the names of the flags, in the order of their bits.
+var functionFlags = [...]string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
+
+// ParseFunctionFlag returns the flag of a name in lower case.
+func ParseFunctionFlag(name string) (flag FunctionFlags, ok bool) {
+	i := slices.Index(functionFlags[:], name)
+	return 1 << max(i, 0), i >= 0
+}
+
+// Names returns the names of the flags that are set.
+func (f FunctionFlags) Names() []string {
+	var names []string
+	for i, name := range functionFlags {
+		if f>>i&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Function is what is known of a function without running anything.
+type Function struct {
+	Name        string
+	Description string
+	Described   bool // the description was given, and may be empty
+	Flags       FunctionFlags
+}
+
+// Library is a function library: its code with the first line, and what running
+// the code has registered. It is never changed.
+type Library struct {
+	Name      string
+	Code      string
+	Functions []Function
+}
+
+// librarySet holds the function libraries. It is part of the replicated state,
+// so that functions exist on every node, after a change of leader and after a
+// restart. A set is never changed; a change makes another one, which is cheap
+// enough for something that happens so rarely, and needs no care in snapshots.
+type librarySet struct {
+	libs      []*Library // by name
+	functions []functionPlace
+}
+
+// functionPlace finds a function by its name in lower case: FCALL does not
+// distinguish case.
+type functionPlace struct {
+	name string
+	lib  *Library
+	at   int
+}
+
+var noLibraries = &librarySet{}
+
+func (s *librarySet) find(name string) (i int, ok bool) {
+	return slices.BinarySearchFunc(s.libs, name, func(l *Library, name string) int { return strings.Compare(l.Name, name) })
+}
+
+func (s *librarySet) findFunction(lower string) (i int, ok bool) {
+	return slices.BinarySearchFunc(s.functions, lower, func(p functionPlace, name string) int { return strings.Compare(p.name, name) })
+}
+
+// without returns the set without a library.
+func (s *librarySet) without(name string) *librarySet {
+	i, ok := s.find(name)
+	if !ok {
+		return s
+	}
+	gone := s.libs[i]
+	return &librarySet{
+		libs:      slices.Delete(slices.Clone(s.libs), i, i+1),
+		functions: slices.DeleteFunc(slices.Clone(s.functions), func(p functionPlace) bool { return p.lib == gone }),
+	}
+}
+
+// with returns the set with a library, which replaces one of its name. Of two
+// functions whose names differ in case only, the first is found.
+func (s *librarySet) with(lib *Library) *librarySet {
+	base := s.without(lib.Name)
+	i, _ := base.find(lib.Name)
+	next := &librarySet{libs: slices.Insert(slices.Clone(base.libs), i, lib), functions: slices.Clone(base.functions)}
+	for at := range lib.Functions {
+		name := strings.ToLower(lib.Functions[at].Name)
+		if i, taken := next.findFunction(name); !taken {
+			next.functions = slices.Insert(next.functions, i, functionPlace{name, lib, at})
+		}
+	}
+	return next
+}
+
+// Libraries returns the numbers of function libraries and of functions.
+func (s *Store) Libraries() (libraries, functions int) {
+	return len(s.libs.libs), CountFunctions(s.libs.libs)
+}
+
+// CountFunctions returns how many functions there are in libraries.
+func CountFunctions(libs []*Library) (n int) {
+	for _, lib := range libs {
+		n += len(lib.Functions)
+	}
+	return n
+}
+
+// Libraries returns the function libraries, by name. The list must not be
+// changed.
+func (t *Txn) Libraries() []*Library { return t.libraries().libs }
+
+// Library returns a function library; nil if there is none of that name.
+func (t *Txn) Library(name string) *Library {
+	set := t.libraries()
+	if i, ok := set.find(name); ok {
+		return set.libs[i]
+	}
+	return nil
+}
+
+// Function finds a function by its name in any case; nil if there is none.
+func (t *Txn) Function(name string) (*Library, *Function) {
+	set := t.libraries()
+	i, ok := set.findFunction(strings.ToLower(name))
+	if !ok {
+		return nil, nil
+	}
+	p := set.functions[i]
+	return p.lib, &p.lib.Functions[p.at]
+}
+
+func (t *Txn) libraries() *librarySet {
+	if t.libs != nil {
+		return t.libs
+	}
+	return t.s.libs
+}
+
+func (t *Txn) setLibraries(next *librarySet) {
+	old := t.libs
+	t.undo(func() { t.libs = old })
+	t.libs = next
+}
+
+// LoadLibrary adds a function library or replaces the one of its name. No other
+// library may have a function of the same name.
+func (t *Txn) LoadLibrary(lib *Library) {
+	t.ws.begin(opLibraryLoad, t.ws.db)
+	t.ws.buf = appendLibrary(t.ws.buf, lib)
+	t.setLibraries(t.libraries().with(lib))
+}
+
+// DeleteLibrary deletes a function library; it must exist.
+func (t *Txn) DeleteLibrary(name string) {
+	t.ws.begin(opLibraryDelete, t.ws.db)
+	t.ws.str(name)
+	t.setLibraries(t.libraries().without(name))
+}
+
+// FlushLibraries deletes all function libraries.
+func (t *Txn) FlushLibraries() {
+	if len(t.libraries().libs) == 0 {
+		return
+	}
+	t.ws.begin(opLibraryFlush, t.ws.db)
+	t.setLibraries(noLibraries)
+}
+
+// The primitive writes of libraries (see writeset.go).
+const (
+	opLibraryLoad   op = 29
+	opLibraryDelete op = 30
+	opLibraryFlush  op = 31
+)
+
+// applyLibrary applies a write to the function libraries; it reports false for
+// any other.
+func (s *Store) applyLibrary(o op, d *decoder) bool {
+	switch o {
+	case opLibraryLoad:
+		if lib := d.library(); !d.bad {
+			s.libs = s.libs.with(lib)
+		}
+	case opLibraryDelete:
+		if name := d.str(); !d.bad {
+			s.libs = s.libs.without(name)
+		}
+	case opLibraryFlush:
+		s.libs = noLibraries
+	default:
+		return false
+	}
+	return true
+}
+
+// appendLibrary codes a library as the arguments of operation 29.
+func appendLibrary(b []byte, lib *Library) []byte {
+	str := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	str(lib.Name)
+	str(lib.Code)
+	b = binary.AppendUvarint(b, uint64(len(lib.Functions)))
+	for _, f := range lib.Functions {
+		str(f.Name)
+		b = binary.AppendUvarint(b, uint64(Flag(f.Described).Int))
+		str(f.Description)
+		b = binary.AppendUvarint(b, uint64(f.Flags))
+	}
+	return b
+}
+
+func (d *decoder) library() *Library {
+	lib := &Library{Name: strings.Clone(d.str()), Code: strings.Clone(d.str())}
+	for n := d.int(); n != 0 && !d.bad; n-- {
+		f := Function{Name: strings.Clone(d.str()), Described: d.int() != 0, Description: strings.Clone(d.str())}
+		flags := d.int()
+		d.bad = d.bad || flags < 0 || flags >= 1<<len(functionFlags)
+		f.Flags = FunctionFlags(flags)
+		lib.Functions = append(lib.Functions, f)
+	}
+	d.bad = d.bad || len(lib.Functions) == 0
+	return lib
+}

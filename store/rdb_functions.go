@@ -1,0 +1,78 @@
+package store
+
+import "encoding/binary"
+
+// The serialized form of the function libraries, as FUNCTION DUMP returns it:
+// for each of them a byte and its code as a string, then version and checksum as
+// behind a value (rdb.go). Before Redis 7.0 was released, name, engine and
+// description stood apart from the code; such records are read, too.
+const (
+	rdbLibrary    = 245
+	rdbOldLibrary = 246
+)
+
+// DumpLibraries returns the serialized form of all function libraries.
+func (t *Txn) DumpLibraries() string {
+	w := &rdbWriter{}
+	for _, lib := range t.Libraries() {
+		w.b = append(w.b, rdbLibrary)
+		w.string(lib.Code)
+	}
+	w.b = binary.LittleEndian.AppendUint16(w.b, rdbVersion)
+	return bytesToString(binary.LittleEndian.AppendUint64(w.b, rdbChecksum(w.b)))
+}
+
+// LibraryReader reads the code of one library after the other from their
+// serialized form.
+type LibraryReader struct{ r rdbReader }
+
+// ReadLibraries checks version and checksum of serialized libraries.
+func ReadLibraries(dump string) (*LibraryReader, Error) {
+	text, ok := payload(dump)
+	if !ok {
+		return nil, ErrDumpChecksum
+	}
+	return &LibraryReader{rdbReader{b: stringBytes(text)}}, ""
+}
+
+// Next returns the code of the next library; more is false at the end.
+func (l *LibraryReader) Next() (code string, more bool, err Error) {
+	r := &l.r
+	if len(r.b) == 0 {
+		return "", false, ""
+	}
+	switch r.take(1)[0] {
+	case rdbLibrary:
+		if code = r.string(); r.bad {
+			return "", false, ErrDumpLibrary
+		}
+		return code, true, ""
+	case rdbOldLibrary:
+		code, err = r.oldLibrary()
+		return code, err == "", err
+	}
+	return "", false, ErrDumpNoFunction
+}
+
+// oldLibrary puts name and engine into a first line, where they belong now. The
+// description is dropped, as in Redis.
+func (r *rdbReader) oldLibrary() (code string, err Error) {
+	name := r.string()
+	if r.bad {
+		return "", ErrDumpLibraryName
+	}
+	engine := r.string()
+	if r.bad {
+		return "", ErrDumpEngine
+	}
+	if described, _ := r.length(); described != 0 {
+		if r.string(); r.bad {
+			return "", ErrDumpDescription
+		}
+	}
+	body := r.string()
+	if r.bad {
+		return "", ErrDumpBlob
+	}
+	return "#!" + engine + " name=" + name + "\n" + body, ""
+}
