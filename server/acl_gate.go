@@ -149,7 +149,11 @@ func (srv *Server) system(words ...string) store.Reply {
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
-	cmd, _ := srv.table.Resolve(args)
+	cmd, ok := srv.table.Resolve(args)
+	if !ok || cmd.Run == nil {
+		// The Sentinel listener's table has no users to ask for.
+		return store.Err(errBadCommand)
+	}
 	calls := []cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}
 	return srv.backend.Submit(calls, nil)[0]
 }
