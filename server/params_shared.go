@@ -85,3 +85,14 @@ func (s *session) sharedParam(def *paramDef) string {
 	}
 	return canonical
 }
+
+// sharePassword has requirepass become the password of the default user, who is
+// the same on every node.
+func (s *session) sharePassword(c change) store.Error {
+	for i, def := range c.defs {
+		if def.name == "requirepass" {
+			return s.srv.setPassword(c.given[i])
+		}
+	}
+	return ""
+}

@@ -26,6 +26,7 @@ type Server struct {
 	pause    *pause
 	params   *params
 	stats    *stats
+	aclLog   aclLog
 	docs     *commandDocs
 	monitors monitors
 	slow     slowlog
@@ -76,6 +77,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
 	srv.docs = newCommandDocs(table)
+	srv.hub.accounts.bind(srv)
 	go srv.cron()
 	return srv
 }
@@ -135,7 +137,7 @@ func (srv *Server) enter(g *guard) (*session, store.Error) {
 	srv.stats.connections.Add(1)
 	s := srv.newSession(g)
 	refusal := srv.register(s)
-	if refusal == "" && srv.params.protected.Load() && srv.params.password() == "" && !s.local() {
+	if refusal == "" && srv.params.protected.Load() && srv.hub.accounts.def.user.Load().NoPass && !s.local() {
 		srv.unregister(s)
 		refusal = errDenied
 	}

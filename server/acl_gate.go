@@ -1,0 +1,213 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// mayRun asks whether the session's user may run a command.
+func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error) {
+	u := s.account.Load().user.Load()
+	if u.Unrestricted() {
+		return ""
+	}
+	why, _ := u.Check(cmd, args)
+	if why == store.Allowed {
+		return ""
+	}
+	return why.Refusal(cmd)
+}
+
+// noteRefusal records in the ACL log why a command was not admitted, if it was
+// for want of rights. It is not done by mayRun, because a loop may ask that
+// more than once for one command.
+func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.Error) {
+	if cmd == nil || !strings.HasPrefix(string(refusal), "NOPERM ") {
+		return
+	}
+	u := s.account.Load().user.Load()
+	if why, arg := u.Check(cmd, args); why != store.Allowed {
+		s.denied(store.Denial{Reason: why, Context: s.context(), Object: store.DeniedObject(cmd, args, why, arg), User: u.Name})
+	}
+}
+
+// context says whether what the session does is part of a transaction.
+func (s *session) context() store.DenyContext {
+	if s.multi != nil || s.executing != nil {
+		return store.InMulti
+	}
+	return store.AtTopLevel
+}
+
+// mayRunAtExec is mayRun for a queued command that is run here.
+func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
+	u := s.account.Load().user.Load()
+	why, arg := u.Check(q.cmd, q.args)
+	if why == store.Allowed {
+		return ""
+	}
+	s.denied(store.Denial{Reason: why, Context: store.InMulti, Object: store.DeniedObject(q.cmd, q.args, why, arg), User: u.Name})
+	return why.RefusalAtExec()
+}
+
+// callerAfter is the caller of the commands that stand behind a queued AUTH:
+// the leader runs them before AUTH is run here.
+func (s *session) callerAfter(caller string, auth [][]byte) string {
+	name, password := store.DefaultUser, auth[len(auth)-1]
+	switch len(auth) {
+	case 2:
+	case 3:
+		name = string(auth[1])
+	default:
+		return caller
+	}
+	acc := s.srv.hub.accounts.get(name)
+	switch {
+	case acc == nil || !acc.user.Load().Authenticate(password):
+		return caller
+	case acc == s.srv.hub.accounts.def:
+		return ""
+	}
+	return acc.name
+}
+
+// stillMayListen ends the connection if the user lost a channel while the
+// session subscribed to it: whoever took the right away has not seen it yet.
+func (s *session) stillMayListen(kind subKind, names [][]byte) {
+	u := s.account.Load().user.Load()
+	if u.Unrestricted() {
+		return
+	}
+	for _, name := range names {
+		if !u.MayListen(string(name), kind == subPattern) {
+			s.expel()
+			return
+		}
+	}
+}
+
+// caller is the user whose name goes along with a call.
+func (s *session) caller() string {
+	if acc := s.account.Load(); acc != s.srv.hub.accounts.def {
+		return acc.name
+	}
+	return ""
+}
+
+// userName is the name of the session's user.
+func (s *session) userName() string {
+	if acc := s.account.Load(); acc != nil {
+		return acc.name
+	}
+	return store.DefaultUser
+}
+
+// denied records a refusal in the ACL log of this node.
+func (s *session) denied(d store.Denial) {
+	s.srv.stats.denied(d.Reason)
+	s.srv.aclLog.add(s.srv.cfg.Clock(), int(s.srv.params.aclLogMax.Load()), aclLogEntry{
+		reason: d.Reason, context: d.Context, object: d.Object, user: d.User,
+	}, s)
+}
+
+// settle records the refusals that came with a reply.
+func (s *session) settle(r store.Reply) store.Reply {
+	r, denials := store.DetachDenials(r)
+	for _, d := range denials {
+		s.denied(d)
+	}
+	return r
+}
+
+// login checks a user name and password and authenticates the connection.
+// command is its name as the client wrote it.
+func (s *session) login(command, name, password []byte) bool {
+	if s.enter(string(name), password) {
+		return true
+	}
+	// The log may have said something of the user that is yet to come here.
+	if s.srv.catchUp() && s.enter(string(name), password) {
+		return true
+	}
+	s.denied(store.Denial{Reason: store.DeniedAuth, Context: s.context(), Object: string(command), User: string(name)})
+	return false
+}
+
+func (s *session) enter(name string, password []byte) bool {
+	acc := s.srv.hub.accounts.get(name)
+	if acc == nil || !acc.user.Load().Authenticate(password) {
+		return false
+	}
+	before := s.account.Swap(acc)
+	// It may have been deleted while its sessions were being looked for.
+	if acc.gone.Load() {
+		s.account.Store(before)
+		return false
+	}
+	s.authed.Store(true)
+	return true
+}
+
+// leave makes the session one that has not said who it is.
+func (s *session) leave() {
+	s.account.Store(s.srv.hub.accounts.def)
+	s.authed.Store(s.srv.hub.accounts.open.Load())
+}
+
+// catchUpTimeout bounds the wait for what the leader knows already.
+const catchUpTimeout = time.Second
+
+// catchUp waits until this node knows every user that the leader knows now. It
+// reports whether it has learned something.
+func (srv *Server) catchUp() (learned bool) {
+	before, _ := srv.hub.accounts.present()
+	r := srv.system("acl", "load", aclLoadVersion)
+	if r.Kind != store.Integer {
+		return false
+	}
+	timer := time.NewTimer(catchUpTimeout)
+	defer timer.Stop()
+	for {
+		version, moved := srv.hub.accounts.present()
+		if version >= uint64(r.Int) {
+			return version != before
+		}
+		select {
+		case <-moved:
+		case <-timer.C:
+			return version != before
+		}
+	}
+}
+
+// system runs a command of the server's own through the log.
+func (srv *Server) system(words ...string) store.Reply {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	cmd, ok := srv.table.Resolve(args)
+	if !ok || cmd.Run == nil {
+		// The Sentinel listener's table has no users to ask for.
+		return store.Err(errBadCommand)
+	}
+	calls := []cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}
+	return srv.backend.Submit(calls, nil)[0]
+}
+
+// setPassword makes requirepass the default user's password on every node.
+func (srv *Server) setPassword(password string) store.Error {
+	rule := ">" + password
+	if password == "" {
+		rule = "nopass"
+	}
+	r := srv.system("acl", "setuser", store.DefaultUser, "resetpass", rule)
+	if r.IsError() {
+		return store.Error(r.Str)
+	}
+	srv.catchUp()
+	return ""
+}
