@@ -23,7 +23,7 @@ func ACLCategories() []string { return slices.Clone(aclCategories) }
 var groupCategories = map[string]string{
 	"string": "string", "hash": "hash", "list": "list", "set": "set",
 	"sorted-set": "sortedset", "stream": "stream", "bitmap": "bitmap",
-	"hyperloglog": "hyperloglog", "geo": "geo", "transactions": "transaction",
+	"hyperloglog": "hyperloglog", "geo": "geo",
 }
 
 // ACLCategories derives a command's ACL categories from its flags and group,
@@ -50,6 +50,7 @@ func (c *Command) ACLCategories() []string {
 		{c.Is(Blocking), "blocking"},
 		{c.Is(Admin) || c.Is(Dangerous), "dangerous"},
 		{callable && (c.Is(Connection) || c.Group == "connection"), "connection"},
+		{c.Group == "transactions", "transaction"},
 		{c.Is(Scripting), "scripting"},
 	}
 	list := []string{}
