@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,13 @@ func TestRequirePassIsTheDefaultUsers(t *testing.T) {
 	})
 }
 
+// denials returns the entries of the ACL log.
+func (ts *testServer) denials() []aclLogEntry {
+	ts.aclLog.mu.Lock()
+	defer ts.aclLog.mu.Unlock()
+	return slices.Clone(ts.aclLog.entries)
+}
+
 // TestRefusalInAPipeline: the commands around one that is refused run, in
 // order, and the refusal is logged once.
 func TestRefusalInAPipeline(t *testing.T) {
@@ -48,12 +56,12 @@ func TestRefusalInAPipeline(t *testing.T) {
 		c.send(array("AUTH", "u", "x") + array("SET", "a", "1") + array("GET", "b") + array("GET", "a") + array("ECHO", "e") + array("DEL", "a") + array("PING"))
 		c.expect("+OK\r\n+OK\r\n-NOPERM this user has no permissions to access one of the keys used as arguments\r\n$1\r\n1\r\n$1\r\ne\r\n" +
 			"-NOPERM this user has no permissions to run the 'del' command\r\n+PONG\r\n")
-		for _, e := range ts.aclLog.entries {
+		for _, e := range ts.denials() {
 			if e.count != 1 {
 				t.Errorf("%s is logged %d times", e.object, e.count)
 			}
 		}
-		if n := len(ts.aclLog.entries); n != 2 {
+		if n := len(ts.denials()); n != 2 {
 			t.Errorf("%d entries in the log, want 2", n)
 		}
 		if info := strings.Join(admin.ask("INFO", "stats").Lines(), "\n"); !strings.Contains(info, "acl_access_denied_cmd:1") || !strings.Contains(info, "acl_access_denied_key:1") {
@@ -114,14 +122,14 @@ func TestLogGroups(t *testing.T) {
 	wrong()
 	ts.fake.advance(61 * time.Second)
 	wrong()
-	if e := ts.aclLog.entries; len(e) != 2 || e[0].count != 1 || e[1].count != 3 {
+	if e := ts.denials(); len(e) != 2 || e[0].count != 1 || e[1].count != 3 {
 		t.Errorf("%+v", e)
 	}
 	for i := range 12 {
 		c.do(fmt.Sprintf("AUTH u%d wrong", i), "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 	}
 	wrong() // too far back to be found
-	if e := ts.aclLog.entries; len(e) != 15 || e[0].count != 1 {
+	if e := ts.denials(); len(e) != 15 || e[0].count != 1 {
 		t.Errorf("%d entries, the first %+v", len(e), e[0])
 	}
 }

@@ -36,7 +36,8 @@ func runConfigGet(c *store.Ctx) store.Reply {
 
 // onLeader runs a command of this package where the shared parameters are.
 func (s *session) onLeader(args ...string) store.Reply {
-	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol()}
+	// Whether the client may call CONFIG has been asked.
+	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser}
 	for _, arg := range args {
 		call.Args = append(call.Args, []byte(arg))
 	}

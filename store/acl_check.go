@@ -144,7 +144,7 @@ func (c *Command) keyUses(args [][]byte) []keyUse {
 			continue
 		}
 		at, ok := spec.places(args)
-		if !ok {
+		if !ok || spec.NumKeys > 0 && len(at) == 0 {
 			return nil
 		}
 		for _, i := range at {
@@ -174,13 +174,18 @@ func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	return KeyRW | KeyAccess | KeyUpdate
 }
 
-// onlyGets reports whether all operations of a BITFIELD are well-formed GETs.
+// onlyGets reports whether all operations of a BITFIELD are well-formed GETs;
+// OVERFLOW with any word is none.
 func onlyGets(ops [][]byte) bool {
 	for len(ops) > 0 {
-		if len(ops) < 3 || !strings.EqualFold(string(ops[0]), "get") {
+		switch word := string(ops[0]); {
+		case strings.EqualFold(word, "get") && len(ops) >= 3:
+			ops = ops[3:]
+		case strings.EqualFold(word, "overflow") && len(ops) >= 2:
+			ops = ops[2:]
+		default:
 			return false
 		}
-		ops = ops[3:]
 	}
 	return true
 }
