@@ -16,8 +16,6 @@ type accounts struct {
 	open    atomic.Bool // the default user is on and needs no password
 	version atomic.Uint64
 	def     *account
-	// allChannels is acl-pubsub-default.
-	allChannels atomic.Bool
 
 	mu     sync.Mutex
 	latest store.Accounts // what the log has said
@@ -62,7 +60,7 @@ func (a *accounts) bind(srv *Server) {
 // ACL is what this node adds to the users of the state. password is
 // requirepass.
 func (h *Hub) ACL(password string) store.ACLEnv {
-	return store.ACLEnv{PasswordHash: passwordHash(password), AllChannels: h.accounts.allChannels.Load}
+	return store.ACLEnv{PasswordHash: passwordHash(password)}
 }
 
 // passwordHash returns the form in which the password of the default user is

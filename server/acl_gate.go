@@ -53,20 +53,50 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
-// callerAfter is the caller of the commands that stand behind a queued AUTH:
-// the leader runs them before AUTH is run here.
-func (s *session) callerAfter(caller string, auth [][]byte) string {
-	name, password := store.DefaultUser, auth[len(auth)-1]
-	switch len(auth) {
-	case 2:
-	case 3:
-		name = string(auth[1])
-	default:
-		return caller
+// callerAfter is the caller of the commands that stand behind a queued AUTH or
+// HELLO: the leader runs them before that is run here.
+func (s *session) callerAfter(caller string, q *queued) string {
+	for _, words := range credentials(q) {
+		caller = s.callerAs(caller, words[0], words[1])
 	}
+	return caller
+}
+
+// credentials are the names and passwords in a queued AUTH or HELLO, up to a
+// fault in it.
+func credentials(q *queued) (list [][2]string) {
+	args := make([]string, len(q.args))
+	for i, a := range q.args {
+		args[i] = string(a)
+	}
+	if q.cmd.FullName() == "auth" {
+		switch len(args) {
+		case 2:
+			return [][2]string{{store.DefaultUser, args[1]}}
+		case 3:
+			return [][2]string{{args[1], args[2]}}
+		}
+		return nil
+	}
+	if len(args) < 2 || args[1] != "2" && args[1] != "3" {
+		return nil
+	}
+	for i := 2; i+1 < len(args); i += 2 {
+		switch {
+		case strings.EqualFold(args[i], "auth") && i+2 < len(args):
+			list = append(list, [2]string{args[i+1], args[i+2]})
+			i++
+		case !strings.EqualFold(args[i], "setname"):
+			return list
+		}
+	}
+	return list
+}
+
+func (s *session) callerAs(caller, name, password string) string {
 	acc := s.srv.hub.accounts.get(name)
 	switch {
-	case acc == nil || !acc.user.Load().Authenticate(password):
+	case acc == nil || !acc.user.Load().Authenticate([]byte(password)):
 		return caller
 	case acc == s.srv.hub.accounts.def:
 		return ""
@@ -181,6 +211,13 @@ func (srv *Server) catchUp() (learned bool) {
 			return version != before
 		}
 	}
+}
+
+// needsNoPassword reports whether the default user takes any password. A node
+// that thinks so may only be behind.
+func (srv *Server) needsNoPassword() bool {
+	def := srv.hub.accounts.def
+	return def.user.Load().NoPass && (!srv.catchUp() || def.user.Load().NoPass)
 }
 
 // system runs a command of the server's own through the log.

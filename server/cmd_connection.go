@@ -74,7 +74,7 @@ func doAuth(s *session, args [][]byte) store.Reply {
 		return store.Err(store.ErrSyntax)
 	case len(args) == 3:
 		user, password = args[1], args[2]
-	case s.srv.hub.accounts.def.user.Load().NoPass:
+	case s.srv.needsNoPassword():
 		return store.Err(errNoPassword)
 	}
 	if !s.login(args[0], user, password) {

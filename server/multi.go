@@ -284,8 +284,9 @@ func (s *session) askExec() *cluster.Transaction {
 				db = n
 			}
 		case "auth":
-			user = s.callerAfter(user, q.args)
+			user = s.callerAfter(user, q)
 		case "hello":
+			user = s.callerAfter(user, q)
 			if len(q.args) > 1 && (string(q.args[1]) == "2" || string(q.args[1]) == "3") {
 				resp = int(q.args[1][0] - '0')
 			}

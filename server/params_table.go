@@ -15,8 +15,7 @@ import (
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
 		{name: "requirepass", value: cfg.RequirePass}, // see doConfigSet
-		{name: "acl-pubsub-default", kind: enumParam, words: []string{"allchannels", "resetchannels"}, value: "resetchannels",
-			apply: func(v string) { cfg.Hub.accounts.allChannels.Store(v == "allchannels") }},
+		{name: store.ParamChannels, kind: enumParam, words: []string{"allchannels", "resetchannels"}, value: "resetchannels", shared: true},
 		{name: "acllog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
 			apply: func(v string) { p.aclLogMax.Store(number(v)) }},
 		{name: "maxclients", kind: intParam, min: 1, max: math.MaxUint32, value: strconv.Itoa(cfg.MaxClients),

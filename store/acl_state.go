@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tidwall/btree"
@@ -126,13 +127,12 @@ type ACLEnv struct {
 	// PasswordHash is that of the default user as long as the state says
 	// nothing of it; "": it has none.
 	PasswordHash string
-	// AllChannels is acl-pubsub-default; nil: resetchannels.
-	AllChannels func() bool
 }
 
-// NewUsersGetAllChannels is acl-pubsub-default.
+// NewUsersGetAllChannels is ParamChannels.
 func (t *Txn) NewUsersGetAllChannels() bool {
-	return t.env.ACL.AllChannels != nil && t.env.ACL.AllChannels()
+	value, _ := t.Config(ParamChannels)
+	return strings.EqualFold(value, "allchannels")
 }
 
 // account returns the account of a name as this transaction sees it.
