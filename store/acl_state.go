@@ -140,8 +140,15 @@ func (t *Txn) account(name string) *Account {
 	if a, pending := t.users[name]; pending {
 		return a
 	}
-	a, _ := t.s.accounts.byName.Get(&Account{Name: name})
-	return a
+	if name == DefaultUser {
+		return t.s.accounts.def
+	}
+	// Clients of one name often come together.
+	if at := t.s.accounts.version; t.caller == nil || t.caller.Name != name || t.callerAt != at {
+		t.caller, _ = t.s.accounts.byName.Get(&Account{Name: name})
+		t.callerAt = at
+	}
+	return t.caller
 }
 
 // User returns a user by name; nil if there is none. There always is a default

@@ -44,6 +44,8 @@ type Txn struct {
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
 	users       map[string]*Account // pending; nil: deleted
+	caller      *Account            // the committed one that was asked for last …
+	callerAt    uint64              // … at this version of the users
 	defaultUser *User               // if the state has none
 	denied      []Denial            // see AttachDenials
 	libs        *librarySet         // the function libraries; nil: those that are committed
