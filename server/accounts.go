@@ -14,6 +14,7 @@ import (
 // and session.mu.
 type accounts struct {
 	open    atomic.Bool // the default user is on and needs no password
+	current atomic.Bool // since the start this has been as good as the leader's
 	version atomic.Uint64
 	def     *account
 
@@ -88,7 +89,10 @@ func (a *accounts) update() {
 			a.dropListeners(acc, old, u)
 		}
 	}
-	a.open.Store(a.def.user.Load().Enabled && a.def.user.Load().NoPass)
+	a.open.Store(a.def.user.Load().Open())
+	if !a.open.Load() {
+		a.dropAnonymous()
+	}
 	for name, acc := range a.byName {
 		if named[name] == nil {
 			delete(a.byName, name)
@@ -100,6 +104,31 @@ func (a *accounts) update() {
 	a.version.Store(a.latest.Version)
 	close(a.moved)
 	a.moved = make(chan struct{})
+}
+
+// dropAnonymous closes the connections of those who have begun to listen when
+// this node did not know yet that they have to say who they are.
+func (a *accounts) dropAnonymous() {
+	a.eachOf(a.def, func(s *session) {
+		if !s.authed.Load() && (s.subscriber() || s.monitoring.Load() || s.tracking.Load() != nil) {
+			s.expel()
+		}
+	})
+}
+
+// setCurrent notes that this node has caught up with the leader. From now on
+// who comes while the default user is open has been let in for good, as in
+// Redis; and so has who is here now.
+func (a *accounts) setCurrent() {
+	if a.current.Load() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.current.Store(true)
+	if a.open.Load() {
+		a.eachOf(a.def, func(s *session) { s.authed.Store(true) })
+	}
 }
 
 func (a *accounts) eachOf(acc *account, do func(*session)) {

@@ -124,7 +124,29 @@ func (s *session) caller() string {
 	if acc := s.account.Load(); acc != s.srv.hub.accounts.def {
 		return acc.name
 	}
+	if !s.authed.Load() {
+		return store.Anonymous
+	}
 	return ""
+}
+
+// checkAnonymous refuses commands for operators to a client that has not said
+// who it is, as long as this node does not know whether it would have to: its
+// log may have users in it that it has not been told of since it started. What
+// the leader runs, the leader checks.
+func (s *session) checkAnonymous(cmd *store.Command) (refusal store.Reply, refused bool) {
+	a := s.srv.hub.accounts
+	if s.authed.Load() || a.current.Load() || !cmd.Is(store.Admin) || strings.HasPrefix(cmd.FullName(), "lockstep|") {
+		return store.Reply{}, false
+	}
+	s.srv.catchUp()
+	switch {
+	case !a.current.Load():
+		return store.Err(cluster.ErrClusterDown), true
+	case s.needsAuth():
+		return store.Err(store.ErrNoAuth), true
+	}
+	return store.Reply{}, false
 }
 
 // userName is the name of the session's user.
@@ -184,7 +206,8 @@ func (s *session) enter(name string, password []byte) bool {
 // leave makes the session one that has not said who it is.
 func (s *session) leave() {
 	s.account.Store(s.srv.hub.accounts.def)
-	s.authed.Store(s.srv.hub.accounts.open.Load())
+	a := s.srv.hub.accounts
+	s.authed.Store(a.current.Load() && a.open.Load())
 }
 
 // catchUpTimeout bounds the wait for what the leader knows already.
@@ -193,7 +216,8 @@ const catchUpTimeout = time.Second
 // catchUp waits until this node knows every user that the leader knows now. It
 // reports whether it has learned something.
 func (srv *Server) catchUp() (learned bool) {
-	before, _ := srv.hub.accounts.present()
+	a := srv.hub.accounts
+	before, _ := a.present()
 	r := srv.system("acl", "load", aclLoadVersion)
 	if r.Kind != store.Integer {
 		return false
@@ -201,14 +225,35 @@ func (srv *Server) catchUp() (learned bool) {
 	timer := time.NewTimer(catchUpTimeout)
 	defer timer.Stop()
 	for {
-		version, moved := srv.hub.accounts.present()
+		version, moved := a.present()
 		if version >= uint64(r.Int) {
+			a.setCurrent()
 			return version != before
 		}
 		select {
 		case <-moved:
 		case <-timer.C:
 			return version != before
+		}
+	}
+}
+
+// learnPause is how long a node that has just started waits before it asks
+// again for a leader that could tell it of the users.
+const learnPause = 50 * time.Millisecond
+
+// learnUsers makes the accounts current as soon as there is a leader.
+func (srv *Server) learnUsers() {
+	tick := time.NewTicker(learnPause)
+	defer tick.Stop()
+	for !srv.hub.accounts.current.Load() {
+		if srv.backend.Ready() && srv.catchUp() {
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-srv.stop:
+			return
 		}
 	}
 }

@@ -91,7 +91,10 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	start := s.srv.cfg.Clock()
-	r := do(s, args)
+	r, refused := s.checkAnonymous(cmd)
+	if !refused {
+		r = do(s, args)
+	}
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
 	s.display(cmd, args)
@@ -176,7 +179,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	// Has the client said who it is? So an unknown command is reported as
 	// such even to one that has not.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
-		return cmd, errNoAuth
+		return cmd, store.ErrNoAuth
 	}
 	if s.multi != nil && cmd.Is(store.NoMulti) {
 		return cmd, errNotInMulti

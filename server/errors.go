@@ -11,7 +11,6 @@ import (
 // Every client-visible error text of the server, as Redis 7.0 words it.
 const (
 	errMaxClients     store.Error = "ERR max number of clients reached"
-	errNoAuth         store.Error = "NOAUTH Authentication required."
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."
 	errNoPassword     store.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	errHelloNoAuth    store.Error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"

@@ -360,6 +360,10 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			s.reply(q.cmd, store.Err(refusal))
 			continue
 		}
+		if r, refused := s.checkAnonymous(q.cmd); refused {
+			s.reply(q.cmd, r)
+			continue
+		}
 		start := s.srv.cfg.Clock()
 		r := q.do(s, q.args)
 		s.ran(q.cmd, q.args, s.srv.cfg.Clock().Sub(start))

@@ -27,6 +27,7 @@ type Server struct {
 	params   *params
 	stats    *stats
 	aclLog   aclLog
+	learning sync.Once
 	docs     *commandDocs
 	monitors monitors
 	slow     slowlog
@@ -78,6 +79,9 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
 	srv.docs = newCommandDocs(table)
 	srv.hub.accounts.bind(srv)
+	if table.Lookup([]byte("acl")) == nil {
+		srv.hub.accounts.setCurrent() // a Sentinel's, which nobody changes
+	}
 	go srv.cron()
 	return srv
 }
@@ -95,6 +99,7 @@ func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
+	srv.learning.Do(func() { go srv.learnUsers() })
 	if served, err := srv.serveLoops(ln, face); served {
 		return err
 	}

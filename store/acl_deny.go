@@ -37,10 +37,14 @@ func (c *Ctx) Authorize(user string) (refusal Reply, ok bool) {
 }
 
 func (c *Ctx) authorize(user string) (refusal Reply, ok bool) {
-	if user == "" {
+	anonymous := user == Anonymous
+	if user == "" || anonymous {
 		user = DefaultUser
 	}
 	u := c.Txn.User(c.Cmd.table, user)
+	if anonymous && !u.Open() {
+		return Err(ErrNoAuth), false
+	}
 	if u == nil {
 		// Deleted since; nobody may do anything in its name.
 		u = NewUser(c.Cmd.table, user, false)

@@ -18,6 +18,10 @@ const (
 	// SystemUser marks commands of the server's own. No user can have this
 	// name: a name holds no NUL.
 	SystemUser = "\x00"
+	// Anonymous is the default user for as long as that needs no password. A
+	// node whose knowledge of the users may be old gives it for clients that
+	// have not given any.
+	Anonymous = "\x00?"
 )
 
 // User is what a user may do. One that has been published is not changed any
@@ -128,6 +132,9 @@ func (u *User) seal() *User {
 
 // Unrestricted reports whether nothing is forbidden to the user.
 func (u *User) Unrestricted() bool { return u.free }
+
+// Open reports whether whoever says nothing is this user.
+func (u *User) Open() bool { return u.Enabled && u.NoPass }
 
 // HashPassword returns the form in which passwords are kept.
 func HashPassword(password []byte) string {

@@ -86,6 +86,7 @@ const (
 	ErrBitOverflow     Error = "ERR Invalid OVERFLOW type specified"
 	ErrBitType         Error = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
 	ErrBitFieldRO      Error = "ERR BITFIELD_RO only supports the GET subcommand"
+	ErrNoAuth          Error = "NOAUTH Authentication required."
 	ErrNoPermKey       Error = "NOPERM this user has no permissions to access one of the keys used as arguments"
 	ErrNoPermChannel   Error = "NOPERM this user has no permissions to access one of the channels used as arguments"
 	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
