@@ -133,3 +133,28 @@ func TestLogGroups(t *testing.T) {
 		t.Errorf("%d entries, the first %+v", len(e), e[0])
 	}
 }
+
+// TestAnonymousUntilCurrent: who came while this node did not know the users
+// yet is asked who it is when the default user turns out to be closed; and the
+// leader knows it anyway.
+func TestAnonymousUntilCurrent(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		admin := ts.dial(t)
+		admin.do("PING", "+PONG\r\n")
+		ts.hub.accounts.current.Store(false)
+		c, listener := ts.dial(t), ts.dial(t)
+		c.do("SET k v", "+OK\r\n")
+		listener.send(array("SUBSCRIBE", "ch"))
+		listener.expect("*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+		admin.do("ACL SETUSER default off", "+OK\r\n")
+		c.do("GET k", "-NOAUTH Authentication required.\r\n")
+		listener.expectClosed()
+		admin.do("GET k", bulk("v"))
+		get := ts.table.Lookup([]byte("get"))
+		call := cluster.Call{Cmd: get, Args: [][]byte{[]byte("GET"), []byte("k")}, RESP: 2, User: store.Anonymous}
+		if r := ts.fake.Submit([]cluster.Call{call}, nil)[0]; r.Str != string(store.ErrNoAuth) {
+			t.Errorf("the leader replies %v", r)
+		}
+	})
+}
