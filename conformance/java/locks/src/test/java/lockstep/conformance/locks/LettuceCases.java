@@ -55,7 +55,7 @@ final class LettuceCases {
         List<Case> cases = new ArrayList<>();
         add(cases, "plain RESP3", a -> plain(a, ProtocolVersion.RESP3));
         add(cases, "plain RESP2", a -> plain(a, ProtocolVersion.RESP2));
-        add(cases, "plain (MasterReplica)", a -> masterReplica(uri(a.plain().get(0))));
+        add(cases, "MasterReplica", a -> masterReplica(uri(a.plain().get(0))));
         add(cases, "sentinel", LettuceCases::sentinel);
         add(cases, "sentinel (MasterReplica)", a -> masterReplica(sentinelUri(a)));
         add(cases, "cluster", LettuceCases::cluster);
