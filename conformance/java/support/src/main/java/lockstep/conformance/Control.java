@@ -39,6 +39,10 @@ public final class Control {
         return Endpoints.parse(list.group(1).replace("\"", ""));
     }
 
+    public static boolean canFailOver() {
+        return !URL.isEmpty() && Endpoints.all().size() >= 3;
+    }
+
     /** Skips the test unless there are three nodes and somebody who can kill one. */
     public static void assumeFailoverIsPossible() {
         assumeFalse(URL.isEmpty(), "nobody to ask for a failover: LOCKSTEP_CONTROL is not set");
