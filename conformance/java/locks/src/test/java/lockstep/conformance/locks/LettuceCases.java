@@ -37,7 +37,8 @@ final class LettuceCases {
     private LettuceCases() {}
 
     /** Both ways to call a connection, and how to be rid of it. */
-    record Connection(RedisClusterCommands<String, String> sync, RedisClusterAsyncCommands<String, String> async, Runnable close) {
+    record Connection(RedisClusterCommands<String, String> sync, RedisClusterAsyncCommands<String, String> async,
+            Runnable close) {
         static Connection of(AbstractRedisClient client, io.lettuce.core.api.StatefulRedisConnection<String, String> made) {
             return new Connection(made.sync(), made.async(), () -> close(client));
         }

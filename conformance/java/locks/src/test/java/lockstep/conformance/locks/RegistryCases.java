@@ -36,7 +36,7 @@ final class RegistryCases {
      * A registry with a connection factory of its own, as a process has it. The registry's locks belong to threads, so
      * each lock that is held has one.
      */
-    private static final class Registry implements LockClient {
+    static final class Registry implements LockClient {
         private final RedisConnectionFactory factory;
         private final RedisLockRegistry registry;
 
@@ -44,6 +44,10 @@ final class RegistryCases {
             factory = mode.connect(addresses);
             registry = new RedisLockRegistry(factory, REGISTRY);
             registry.setRedisLockType(type);
+        }
+
+        RedisLockRegistry registry() {
+            return registry;
         }
 
         @Override

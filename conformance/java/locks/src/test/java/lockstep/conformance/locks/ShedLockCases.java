@@ -21,9 +21,9 @@ import redis.clients.jedis.util.Pool;
 
 /** ShedLock's providers. They do not wait: a task that is running elsewhere is left out. */
 final class ShedLockCases {
-    private static final String CORE = ClientUnderTest.loadedVersion("net.javacrumbs.shedlock:shedlock-core");
-    private static final String JEDIS = ClientUnderTest.loadedVersion("net.javacrumbs.shedlock:shedlock-provider-redis-jedis4");
-    private static final String SPRING = ClientUnderTest.loadedVersion("net.javacrumbs.shedlock:shedlock-provider-redis-spring");
+    static final String CORE = ClientUnderTest.loadedVersion("net.javacrumbs.shedlock:shedlock-core");
+    static final String JEDIS = ClientUnderTest.loadedVersion("net.javacrumbs.shedlock:shedlock-provider-redis-jedis4");
+    static final String SPRING = ClientUnderTest.loadedVersion("net.javacrumbs.shedlock:shedlock-provider-redis-spring");
 
     private ShedLockCases() {}
 
@@ -45,10 +45,11 @@ final class ShedLockCases {
     }
 
     private static Case unified(String mode, Make<UnifiedJedis> make) {
-        return jedis(mode, a -> {
-            UnifiedJedis client = make.from(a);
-            return new ShedLock(new JedisLockProvider(client, "conformance"), Late.HARMFUL, client::close);
-        });
+        return jedis(mode, a -> jedis(make.from(a)));
+    }
+
+    static ShedLock jedis(UnifiedJedis client) {
+        return new ShedLock(new JedisLockProvider(client, "conformance"), Late.HARMFUL, client::close);
     }
 
     private static Case pooled(String mode, Make<Pool<Jedis>> make) {
