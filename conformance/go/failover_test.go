@@ -173,7 +173,7 @@ func (s *stage) checkHeld(t *testing.T) {
 	}
 	// One that renews by itself may have met the failover with an extension in
 	// flight; then it must have told its owner.
-	if l, ok := s.held.(rueidisLock); ok && l.givenUp() {
+	if l, ok := s.held.(renewingLock); ok && l.givenUp() {
 		t.Log("given up by the library, and its owner knows")
 	} else if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {
 		t.Fatal("granted twice")

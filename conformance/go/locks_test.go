@@ -108,6 +108,9 @@ func contention(t *testing.T, mk func() locker, key string) {
 func extend(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	h := get(t, a, key, 5*time.Second, 0)
+	if h == nil {
+		t.Fatal("a free lock was not granted")
+	}
 	time.Sleep(3 * time.Second)
 	if err := h.extend(5 * time.Second); err != nil {
 		t.Fatalf("extend: %v", err)
@@ -136,6 +139,9 @@ func expiry(t *testing.T, mk func() locker, key string) {
 func releaseByNonOwner(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	h := get(t, a, key, 30*time.Second, 0)
+	if h == nil {
+		t.Fatal("a free lock was not granted")
+	}
 	if err := b.foreign(key).release(); err == nil {
 		t.Error("a stranger's release was not refused")
 	}
@@ -151,6 +157,9 @@ func releaseByNonOwner(t *testing.T, mk func() locker, key string) {
 func waiter(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	h := get(t, a, key, time.Minute, 0)
+	if h == nil {
+		t.Fatal("a free lock was not granted")
+	}
 	type grant struct {
 		h   held
 		err error
