@@ -174,7 +174,9 @@ type bsmLocker struct {
 type bsmLock struct{ *redislock.Lock }
 
 func (b bsmLocker) acquire(key string, ttl, wait time.Duration) (held, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), max(wait, 10*time.Second))
+	// The tries are what ends it: without a deadline redislock gives up, with an
+	// error, after a lease, and each try takes its time, too.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*wait+10*time.Second)
 	defer cancel()
 	opt := &redislock.Options{}
 	if wait > 0 {

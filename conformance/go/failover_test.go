@@ -178,7 +178,14 @@ func (s *stage) checkHeld(t *testing.T) {
 	} else if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {
 		t.Fatal("granted twice")
 	}
-	release(t, s.held)
+	err := s.held.release()
+	if err != nil && !strings.HasPrefix(s.mode, "plain") && isLost(err.Error()) {
+		// go-redis 6 and 7 learn from a request that their connection is gone.
+		err = s.held.release()
+	}
+	if err != nil {
+		t.Fatalf("release: %v", err)
+	}
 	if !eventually(5*time.Second, func() bool { return get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil }) {
 		t.Fatal("not released")
 	}
