@@ -61,3 +61,14 @@ export function missing(mode) {
   if (mode === 'cluster' && !CLUSTER.length) return 'no Cluster listener';
   return undefined;
 }
+
+/**
+ * A client that leaves a socket or a timer behind keeps the process alive for
+ * ever: after so long, it says what is left and fails.
+ */
+export function mustEnd(milliseconds) {
+  setTimeout(() => {
+    console.error(`the tests are over and the process does not end: ${process.getActiveResourcesInfo().join(', ')}`);
+    process.exit(1);
+  }, milliseconds).unref();
+}
