@@ -30,9 +30,11 @@ var suites = []suite{
 	{name: "node", needs: []string{"node", "npm"}, script: "../run-node.sh"},
 	{name: "go", needs: []string{"go"}, script: "../run-go.sh"},
 	{name: "rust", needs: []string{"cargo"}, script: "../run-rust.sh"},
-	// Ruby's libraries are those that Debian packages: .ci/install has the names.
+	// Ruby's and PHP's libraries are those that Debian packages: .ci/install has the names.
 	{name: "ruby", needs: []string{"ruby"}, script: "../run-ruby.sh",
 		probe: []string{"ruby", "-e", "%w[minitest redis active_support sidekiq].each { |name| require name }"}},
+	{name: "php", needs: []string{"php"}, script: "../run-php.sh",
+		probe: []string{"php", "-r", `chdir("../php"); require "./adapters.php"; new Redis; pcntl_async_signals();`}},
 }
 
 func TestClients(t *testing.T) {
