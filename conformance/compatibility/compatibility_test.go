@@ -88,7 +88,7 @@ func TestVersions(t *testing.T) {
 		}
 		for _, r := range results {
 			for _, v := range strings.Split(r.Version, ", ") {
-				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s<]|$)`).MatchString(text) {
+				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s<+]|$)`).MatchString(text) {
 					t.Errorf("%s: %s %s is not the version that is pinned", suite, r.Client, v)
 				}
 			}
