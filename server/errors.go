@@ -56,6 +56,7 @@ const (
 	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
+	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
 	errNestedMulti    store.Error = "ERR MULTI calls can not be nested"
@@ -102,6 +103,9 @@ const (
 		" 4) Setup a an authentication password for the default user." +
 		" NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside."
 )
+
+// movedTo begins a redirection.
+const movedTo = "MOVED "
 
 func errf(format string, args ...any) store.Error {
 	return store.Error(fmt.Sprintf(format, args...))
