@@ -1,5 +1,5 @@
 // What ioredis, node-redis and node-redlock send, and where they would break;
-// the names follow wire-clients.md: trap_N is its list of surprises.
+// the names follow conformance/WIRE.md: trap_N is its list of traps.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { describe, it } from 'node:test';
