@@ -50,9 +50,9 @@ func run(ours, theirs string, total int, seed uint64) error {
 		return err
 	}
 	defer p.close()
-	played := 0
-	for ; played < total; seed++ {
+	for ; p.played.commands < total; seed++ {
 		steps := stepsOf(seed)
+		p.notify = seed%4 != 0
 		d, err := p.play(steps)
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
@@ -60,9 +60,8 @@ func run(ours, theirs string, total int, seed uint64) error {
 		if d != nil {
 			return report(p, seed, steps, d)
 		}
-		played += len(steps)
 	}
-	fmt.Printf("%d commands, no difference\n", played)
+	fmt.Printf("%v, no difference\n", p.played)
 	return nil
 }
 
