@@ -211,12 +211,17 @@ func keyFlagsOf(cmd *store.Command, spec store.KeySpec, args [][]byte) store.Key
 }
 
 // onlyGets reports whether all operations of a BITFIELD are well-formed GETs.
+// OVERFLOW is none.
 func onlyGets(ops [][]byte) bool {
 	for len(ops) > 0 {
-		if len(ops) < 3 || !strings.EqualFold(string(ops[0]), "get") {
+		switch {
+		case len(ops) > 2 && strings.EqualFold(string(ops[0]), "get"):
+			ops = ops[3:]
+		case len(ops) > 1 && strings.EqualFold(string(ops[0]), "overflow"):
+			ops = ops[2:]
+		default:
 			return false
 		}
-		ops = ops[3:]
 	}
 	return true
 }

@@ -68,17 +68,23 @@ func (l *listener) skip(control *pair) error {
 }
 
 // compare compares what has been published since it was last asked.
-func (l *listener) compare(control *pair) (*difference, error) {
+func (l *listener) compare(control *pair, has traits) (*difference, error) {
 	ours, theirs, err := l.heard(control)
 	if err != nil {
 		return nil, err
 	}
-	return compareEvents(ours, theirs), nil
+	return compareEvents(ours, theirs, has), nil
 }
 
-// compareEvents compares notifications. When a server finds out that a key has
+// compareEvents compares the notifications of a step, or of many without
+// traits. A SORT reads the elements of a set or sorted set, and so what belongs
+// to each, in no order that is defined. When a server finds out that a key has
 // expired is not defined, only that it does before the next event of that key.
-func compareEvents(ours, theirs []string) *difference {
+func compareEvents(ours, theirs []string, has traits) *difference {
+	if has.sorts {
+		sortMissed(ours)
+		sortMissed(theirs)
+	}
 	if slices.Equal(ours, theirs) {
 		return nil
 	}
@@ -109,31 +115,17 @@ func byKey(list []string) map[string][]string {
 	return m
 }
 
-// compareSorted is compare after a SORT: it reads the elements of a set or
-// sorted set, and so what belongs to each, in no order that is defined.
-func (l *listener) compareSorted(control *pair) (*difference, error) {
-	ours, theirs, err := l.heard(control)
-	if err != nil {
-		return nil, err
-	}
-	sortRuns(ours, isMissed)
-	sortRuns(theirs, isMissed)
-	return compareEvents(ours, theirs), nil
-}
-
-// sortRuns sorts events of a kind that follow each other.
-func sortRuns(list []string, kind func(string) bool) {
+// sortMissed sorts absent keys that were looked for one after the other.
+func sortMissed(list []string) {
 	for from := 0; from < len(list); {
 		to := from
-		for to < len(list) && kind(list[to]) {
+		for to < len(list) && strings.Contains(list[to], "__:keymiss ") {
 			to++
 		}
 		slices.Sort(list[from:to])
 		from = to + 1
 	}
 }
-
-func isMissed(event string) bool { return strings.Contains(event, "__:keymiss ") }
 
 func isExpired(event string) bool { return strings.Contains(event, "__:expired ") }
 

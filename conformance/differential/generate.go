@@ -99,7 +99,9 @@ func (g *generator) spoil(s step) step {
 	case 1:
 		s.args = append(s.args, words["value"](g.r))
 	case 2:
-		s.args[i] = words["int"](g.r)
+		if !timed[s.args[0]] { // a short time to live would end at any moment
+			s.args[i] = words["int"](g.r)
+		}
 	case 3:
 		s.args[0] += "x"
 	}
@@ -110,6 +112,11 @@ func (g *generator) spoil(s step) step {
 		s.how = exact
 	}
 	return s
+}
+
+// timed are the commands that set a time to live.
+var timed = map[string]bool{
+	"SET": true, "SETEX": true, "PSETEX": true, "GETEX": true, "EXPIRE": true, "PEXPIRE": true, "RESTORE": true,
 }
 
 // script wraps a command.
@@ -162,9 +169,10 @@ func (g *generator) transaction() []step {
 	return list
 }
 
-// expiry draws a key whose time to live ends at once.
+// expiry draws a key whose time to live ends at once. (Redis deletes a key by
+// PEXPIRE if the time is over before it has looked it up.)
 func (g *generator) expiry() []step {
-	key, ms := words["key"](g.r), strconv.Itoa(1+g.r.IntN(3))
+	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
 	if g.r.IntN(3) == 0 {
 		return []step{{args: []string{"SET", key, "v", "PXAT", ms}, expires: true}}
 	}

@@ -206,7 +206,7 @@ func (p *players) play(steps []step) (*difference, error) {
 	for i, s := range steps {
 		d, err := p.step(s)
 		if d == nil && err == nil && i%drainEvery == drainEvery-1 {
-			d, err = p.events.compare(p.control)
+			d, err = p.events.compare(p.control, traits{})
 		}
 		if err != nil {
 			return nil, err
@@ -230,7 +230,7 @@ func (p *players) end() (*difference, error) {
 			return d, err
 		}
 	}
-	if d, err := p.events.compare(p.control); d != nil || err != nil {
+	if d, err := p.events.compare(p.control, traits{}); d != nil || err != nil {
 		return d, err
 	}
 	return p.keyspace()
@@ -249,11 +249,16 @@ func (p *players) step(s step) (*difference, error) {
 	if s.resp3 {
 		at = p.resp3
 	}
+	if clears(s.args) || at.has.clears {
+		if d, err := p.releaseUnordered(); d != nil || err != nil {
+			return d, err
+		}
+	}
 	if sorts(s.args) {
 		if d, err := p.run(at, forgetErrno); d != nil || err != nil {
 			return d, err
 		}
-		if d, err := p.events.compare(p.control); d != nil || err != nil {
+		if d, err := p.events.compare(p.control, traits{}); d != nil || err != nil {
 			return d, err
 		}
 	}
@@ -279,13 +284,11 @@ func (p *players) run(at *pair, s step) (*difference, error) {
 		has = at.has
 		at.queued, at.has = nil, traits{}
 	}
-	if has.sorts {
-		if d, err := p.events.compareSorted(p.control); d != nil || err != nil {
-			return d, err
-		}
-	}
-	if has.expires {
-		return p.settle(has.clears)
+	switch {
+	case has.expires:
+		return p.settle(has)
+	case has.sorts:
+		return p.events.compare(p.control, has)
 	}
 	return nil, nil
 }

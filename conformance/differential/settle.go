@@ -8,9 +8,8 @@ import (
 )
 
 // settle waits until the keys whose time to live ends now are gone on both
-// servers, and compares the notifications of that, unless cleared says that
-// they are not defined.
-func (p *players) settle(cleared bool) (*difference, error) {
+// servers, and compares the notifications of a step and of that.
+func (p *players) settle(has traits) (*difference, error) {
 	ours, theirs, err := p.events.heard(p.control)
 	if err != nil {
 		return nil, err
@@ -46,10 +45,10 @@ func (p *players) settle(cleared bool) (*difference, error) {
 			theirs = append(theirs, e)
 		}
 	}
-	if cleared {
-		return nil, nil
+	if has.clears {
+		return nil, nil // whether it was found out before is not defined
 	}
-	return compareEvents(ours, theirs), nil
+	return compareEvents(ours, theirs, has), nil
 }
 
 // soon is the largest time to live, in milliseconds, that settle waits for.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -82,6 +83,41 @@ func (c *conn) peek() (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// releaseUnordered ends what waits for more than one key. After a SWAPDB, Redis
+// looks for keys that are waited for in the order of a hash table.
+func (p *players) releaseUnordered() (*difference, error) {
+	keys := 0
+	for i := range p.waiters {
+		if w := &p.waiters[i]; w.parked {
+			keys += w.keys()
+		}
+	}
+	if keys < 2 {
+		return nil, nil
+	}
+	for i := range p.waiters {
+		if d, err := p.release(&p.waiters[i]); d != nil || err != nil {
+			return d, err
+		}
+	}
+	return nil, nil
+}
+
+// keys is how many it waits for.
+func (w *waiter) keys() int {
+	switch args := w.step.args; args[0] {
+	case "BLMOVE", "BRPOPLPUSH":
+		return 1
+	case "BLMPOP", "BZMPOP":
+		if n, err := strconv.Atoi(args[2]); err == nil {
+			return n
+		}
+		return 2 // or more
+	default:
+		return len(args) - 2 // the name and the timeout
+	}
 }
 
 // release ends a wait and compares whether it had been served and with what.
