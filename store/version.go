@@ -22,7 +22,7 @@ func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 		v := t.version(db, e)
 		return v, v != t.seq
 	}
-	return wasAbsent | (t.seq - 1), !t.removedHere(db, key)
+	return wasAbsent | (t.seq - 1), !t.removedHere(db, key) && !t.swappedAway(db, key)
 }
 
 // Unchanged reports whether nothing has happened to a key since it had version
@@ -32,7 +32,7 @@ func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 	if v&wasAbsent == 0 {
 		return e != nil && t.version(db, e) == v
 	}
-	return e == nil && !t.removedHere(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
+	return e == nil && !t.removedHere(db, key) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
 
 func (t *Txn) version(db int, e *Entry) uint64 {
@@ -55,6 +55,20 @@ func (t *Txn) removedHere(db int, key []byte) bool {
 		}
 	}
 	return true
+}
+
+// swappedAway reports whether a key that a database does not have may have
+// left it by a SWAPDB of the transaction: another one of those has it.
+func (t *Txn) swappedAway(db int, key []byte) bool {
+	if t.swappedDBs>>db&1 == 0 {
+		return false
+	}
+	for other := range t.views {
+		if t.swappedDBs>>other&1 != 0 && (t.Lookup(other, key) != nil || t.removedHere(other, key)) {
+			return true
+		}
+	}
+	return false
 }
 
 // lapsedKey is a key that has expired.
@@ -83,8 +97,8 @@ func (r *removals) last(db int, hash uint64) uint64 {
 	return 0
 }
 
-// noteAll notes the keys of a database that is about to be emptied, as far as
-// there is room.
+// noteAll notes the keys of a database that is about to be emptied or swapped,
+// as far as there is room.
 func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	n := 0
 	ks.keys.Scan(func(s slot) bool {

@@ -48,6 +48,31 @@ func TestVersionInsideAWriteSet(t *testing.T) {
 	}
 }
 
+// A key that SWAPDB has taken away was there.
+func TestVersionSwappedAway(t *testing.T) {
+	for _, oneWriteSet := range []bool{false, true} {
+		d := newTestDB(t)
+		gone, never, later := d.version("k"), d.version("never"), uint64(0)
+		if oneWriteSet {
+			txn := d.begin()
+			txn.SetString(0, []byte("k"), "v", 0)
+			txn.Swap(0, 1)
+			if _, settled := txn.Version(0, []byte("k")); settled {
+				t.Error("it is settled that a key is absent that has just gone")
+			}
+			if txn.Unchanged(0, []byte("k"), gone) || !txn.Unchanged(0, []byte("never"), never) {
+				t.Error("in one write set")
+			}
+			continue
+		}
+		d.do("SET", "k", "v")
+		d.do("SWAPDB", "0", "1")
+		if later = d.version("k"); d.unchanged("k", gone) || !d.unchanged("k", later) || !d.unchanged("never", never) {
+			t.Error("in two write sets")
+		}
+	}
+}
+
 // That keys of another database or name go says nothing of this one, even if
 // they have its place among what is remembered.
 func TestRemovalsOfOthers(t *testing.T) {
