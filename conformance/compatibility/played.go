@@ -13,8 +13,9 @@ import (
 // Play counts how often transcripts play a command, by what Redis answered.
 type Play struct {
 	Replies int // no errors
-	Errors  int
+	Exact   int // of Replies, those compared to the letter
 	RESP3   int // of Replies, those over RESP3
+	Errors  int
 }
 
 // Corpus is what the transcripts play.
@@ -68,7 +69,7 @@ func (c *Corpus) shapes(path string, text []byte) error {
 	for i, line := range lines[:len(lines)-1] {
 		if words, ok := strings.CutPrefix(line, "> "); ok {
 			commands++
-			c.count(c.name(strings.Fields(words)), lines[i+1:], resp3)
+			c.count(c.name(strings.Fields(words)), lines[i+1:], resp3, false)
 		}
 	}
 	if commands > 0 {
@@ -91,12 +92,12 @@ func (c *Corpus) name(args []string) string {
 	return name
 }
 
-func (c *Corpus) count(name string, reply []string, resp3 bool) {
-	c.Commands++
-	c.see(name, strings.HasPrefix(reply[0], "-"), resp3)
+func (c *Corpus) count(name string, reply []string, resp3, exact bool) {
+	c.see(name, strings.HasPrefix(reply[0], "-"), resp3, exact)
 }
 
-func (c *Corpus) see(name string, isError, resp3 bool) {
+func (c *Corpus) see(name string, isError, resp3, exact bool) {
+	c.Commands++
 	p := c.Plays[name]
 	switch {
 	case p == nil: // a command that Redis does not have
@@ -104,6 +105,9 @@ func (c *Corpus) see(name string, isError, resp3 bool) {
 		p.Errors++
 	default:
 		p.Replies++
+		if exact {
+			p.Exact++
+		}
 		if resp3 {
 			p.RESP3++
 		}
@@ -136,7 +140,7 @@ func (c *Corpus) transcript(path string, text []byte) error {
 			c.step(at, s)
 		case transcript.Push:
 			if at.waiting != "" && len(s.Reply) > 0 {
-				c.count(at.waiting, s.Reply, at.resp3)
+				c.count(at.waiting, s.Reply, at.resp3, s.Literal())
 				at.waiting = ""
 			}
 		}
@@ -163,10 +167,11 @@ func (c *Corpus) step(at *connection, s transcript.Step) {
 		at.queued = nil
 	case name == "hello" && !isError && len(s.Args) > 1:
 		at.resp3 = s.Args[1] == "3"
-	case name == "reset":
+	}
+	c.count(name, s.Reply, at.resp3, s.Literal() && s.Kind == transcript.Command)
+	if name == "reset" {
 		*at = connection{}
 	}
-	c.count(name, s.Reply, at.resp3)
 }
 
 // inner counts the commands of a transaction.
@@ -176,7 +181,6 @@ func (c *Corpus) inner(at *connection, s transcript.Step) {
 		return // it did not take place, or only the shape is shown
 	}
 	for i, name := range at.queued {
-		c.Commands++
-		c.see(name, v.Elems[i].Type == '-', at.resp3)
+		c.see(name, v.Elems[i].Type == '-', at.resp3, true)
 	}
 }

@@ -69,7 +69,7 @@ var commands = []command{
 	{"RANDOMKEY", shape},
 	{"DUMP {key}", shape}, // the order in sets is not defined
 	{"RESTORE {key} (0|{ttlms}) {dump} [REPLACE] [ABSTTL] [IDLETIME {small}]", exact},
-	{"OBJECT (FREQ|HELP|REFCOUNTS) {key}", exact}, {"OBJECT IDLETIME {key}", shape},
+	{"OBJECT (FREQ|REFCOUNTS) {key}", exact}, {"OBJECT IDLETIME {key}", shape},
 	// With BY and ALPHA the order of equal elements is not defined.
 	{"SORT {list} [BY (s*|h*->f)] [LIMIT {small} {small}] [GET (#|s*|h*->f)]... [ASC|DESC] [STORE {list}]", exact},
 	{"SORT {list} [LIMIT {small} {small}] [GET (#|s*|h*->f)]... [ASC|DESC] ALPHA [STORE {list}]", exact},

@@ -55,6 +55,7 @@ func (p *players) park(w *waiter, s step) (*difference, error) {
 
 // parked reports whether a client is blocked, as opposed to answered.
 func parked(c, control *conn, id string) (bool, error) {
+	seen := 0
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		v, err := control.do("CLIENT", "LIST", "ID", id)
 		if err != nil {
@@ -64,14 +65,23 @@ func parked(c, control *conn, id string) (bool, error) {
 			return false, err
 		}
 		_, flags, _ := strings.Cut(v.Text, " flags=")
-		if flags, _, _ = strings.Cut(flags, " "); strings.Contains(flags, "b") {
-			// lockstep says so just before the command is under way.
-			time.Sleep(2 * time.Millisecond)
+		if flags, _, _ = strings.Cut(flags, " "); !strings.Contains(flags, "b") {
+			continue
+		}
+		if seen++; seen == sightings {
 			return true, nil
+		}
+		// lockstep says so as soon as the command is on its way to the leader,
+		// who answers one after the other.
+		if _, err := control.do("DBSIZE"); err != nil {
+			return false, err
 		}
 	}
 	return false, errors.New("neither answered nor blocked")
 }
+
+// sightings is how often a client must be seen blocked, with 1 ms between.
+const sightings = 3
 
 // peek reports whether a reply has begun to arrive.
 func (c *conn) peek() (bool, error) {
