@@ -181,6 +181,6 @@ func (c *Corpus) inner(at *connection, s transcript.Step) {
 		return // it did not take place, or only the shape is shown
 	}
 	for i, name := range at.queued {
-		c.see(name, v.Elems[i].Type == '-', at.resp3, true)
+		c.see(name, v.Elems[i].Type == '-', at.resp3, s.Literal())
 	}
 }
