@@ -25,7 +25,7 @@ func (w *waiter) open(p *pair) error {
 }
 
 // patience bounds the wait for what must happen soon.
-const patience = 5 * time.Second
+const patience = 20 * time.Second
 
 // park sends a blocking command and returns when both servers have answered or
 // have blocked the client.
