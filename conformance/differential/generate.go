@@ -76,6 +76,8 @@ func (g *generator) some() []step {
 		return []step{g.pick(g.seldom)}
 	case n < 160:
 		return g.getKeys()
+	case n < 161:
+		return g.grow()
 	}
 	return []step{g.spoil(g.pick(g.common))}
 }
@@ -177,6 +179,36 @@ func (g *generator) expiry() []step {
 		return []step{{args: []string{"SET", key, "v", "PXAT", ms}, expires: true}}
 	}
 	return []step{{args: []string{"PEXPIRE", key, ms}, expires: true}}
+}
+
+// grow draws a command that makes a collection too large for its compact form.
+func (g *generator) grow() []step {
+	n := 100 + g.r.IntN(500)
+	var args []string
+	switch g.r.IntN(4) {
+	case 0:
+		args = []string{"HSET", words["hash"](g.r)}
+	case 1:
+		args = []string{"SADD", words["set"](g.r)}
+	case 2:
+		args = []string{"ZADD", words["zset"](g.r)}
+	default:
+		args = []string{"RPUSH", words["list"](g.r)}
+	}
+	for i := range n {
+		element := strconv.Itoa(i)
+		switch args[0] {
+		case "HSET":
+			args = append(args, element, "v")
+		case "ZADD":
+			args = append(args, strconv.Itoa(i%50), element)
+		case "RPUSH":
+			args = append(args, element+" is one of many elements of a list that is longer than a block")
+		default:
+			args = append(args, element)
+		}
+	}
+	return []step{{args: args}}
 }
 
 // wait leaves a client blocked. It may be served before there is anything for
