@@ -78,21 +78,42 @@ type lapsedKey struct {
 }
 
 // removals remembers which write set removed a key, by the hash of its name.
-// Of two keys with one place it remembers the later one.
-type removals [1024]struct{ name, seq uint64 }
+// Of the keys that have one place it remembers those that were removed last.
+type removals [256][4]struct{ name, seq uint64 }
+
+// capacity is how many keys there is room for.
+const capacity = len(removals{}) * len(removals{}[0])
 
 // nameOf tells the keys of all databases apart: a hash has 48 bits.
 func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
 
+// place is apart for keys of one name in different databases, which FLUSHALL
+// and SWAPDB remove together.
+func place(db int, hash uint64) uint64 {
+	return (hash + 17*uint64(db)) % uint64(len(removals{}))
+}
+
 func (r *removals) note(db int, hash, seq uint64) {
-	at := &r[hash%uint64(len(r))]
-	at.name, at.seq = nameOf(db, hash), seq
+	name, at := nameOf(db, hash), &r[place(db, hash)]
+	oldest := &at[0]
+	for i := range at {
+		if at[i].name == name {
+			at[i].seq = seq
+			return
+		}
+		if at[i].seq < oldest.seq {
+			oldest = &at[i]
+		}
+	}
+	oldest.name, oldest.seq = name, seq
 }
 
 // last returns 0 if nothing is known.
 func (r *removals) last(db int, hash uint64) uint64 {
-	if at := &r[hash%uint64(len(r))]; at.name == nameOf(db, hash) {
-		return at.seq
+	for _, x := range r[place(db, hash)] {
+		if x.name == nameOf(db, hash) {
+			return x.seq
+		}
 	}
 	return 0
 }
@@ -104,6 +125,6 @@ func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	ks.keys.Scan(func(s slot) bool {
 		r.note(db, s.hash, seq)
 		n++
-		return n < len(r)
+		return n < capacity
 	})
 }

@@ -60,14 +60,15 @@ type traits struct {
 	sorts   bool // elements are read in no order that is defined
 	expires bool // it leaves keys whose time to live ends at once
 	clears  bool // keys may go before a server finds out that they have expired
+	quiet   bool // it may change a key without Redis telling those who watch it
 }
 
 func traitsOf(s step) traits {
-	return traits{sorts: sorts(s.args), expires: s.expires || expiresAtOnce(s.args), clears: clears(s.args)}
+	return traits{sorts: sorts(s.args), expires: s.expires || expiresAtOnce(s.args), clears: clears(s.args), quiet: quiet(s.args)}
 }
 
 func (t traits) and(u traits) traits {
-	return traits{t.sorts || u.sorts, t.expires || u.expires, t.clears || u.clears}
+	return traits{t.sorts || u.sorts, t.expires || u.expires, t.clears || u.clears, t.quiet || u.quiet}
 }
 
 func (p *pair) send(args []string) error {
@@ -254,6 +255,11 @@ func (p *players) step(s step) (*difference, error) {
 			return d, err
 		}
 	}
+	if quiet(s.args) || at.has.quiet {
+		if err := p.unwatch(at); err != nil {
+			return nil, err
+		}
+	}
 	if sorts(s.args) {
 		if d, err := p.run(at, forgetErrno); d != nil || err != nil {
 			return d, err
@@ -319,6 +325,32 @@ func sorts(args []string) bool {
 // clears tells whether a command may take keys away without looking at them.
 func clears(args []string) bool {
 	return len(args) > 0 && slices.Contains([]string{"FLUSHALL", "FLUSHDB", "SWAPDB"}, args[0])
+}
+
+// quiet tells whether a command may be a BITFIELD that fails. Redis makes the
+// key for it, or makes it longer, without telling those who watch it
+// (transcript/testdata/differs/watch.txt).
+func quiet(args []string) bool {
+	has := func(word string) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, word) })
+	}
+	return has("BITFIELD") && has("FAIL")
+}
+
+// unwatch ends what connections watch, but not what a transaction of at does.
+func (p *players) unwatch(at *pair) error {
+	for _, c := range []*pair{p.resp2, p.resp3} {
+		if c == at && len(c.queued) > 0 {
+			continue
+		}
+		c.queued, c.has = nil, traits{}
+		for _, args := range []string{"DISCARD", "UNWATCH"} {
+			if _, _, err := c.do(args); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // forgetErrno goes before a SORT. Redis's SORT takes a number for too large if
