@@ -25,7 +25,11 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Generate(results, Commands(Table()))
+	corpus, err := ReadCorpus(filepath.Join("..", "transcript", "testdata"), filepath.Join("..", "discovery", "testdata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Generate(results, Commands(Table()), corpus)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +66,16 @@ func TestReasons(t *testing.T) {
 		names[c.Name] = true
 		if c.State != Done && c.Why == "" {
 			t.Errorf("%s is %s and nobody says why", c.Name, c.State)
+		}
+	}
+	for name := range absent {
+		if !names[name] || has(table, name) {
+			t.Errorf("absent: %s is here, or Redis has none", name)
+		}
+	}
+	for name := range refused {
+		if !names[name] || !has(table, name) {
+			t.Errorf("refused: %s is not here, or Redis has none", name)
 		}
 	}
 	for name := range noEffect {

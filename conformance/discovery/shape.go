@@ -37,6 +37,7 @@ var Cluster = []string{
 	"HELLO", "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER LINKS", "CLUSTER KEYSLOT foo{bar}",
 	"CLUSTER KEYSLOT", "CLUSTER COUNTKEYSINSLOT 0", "CLUSTER COUNTKEYSINSLOT 16384", "CLUSTER COUNTKEYSINSLOT x", "CLUSTER GETKEYSINSLOT 0 10",
 	"CLUSTER GETKEYSINSLOT 99999 10", "CLUSTER GETKEYSINSLOT 0 -1", "CLUSTER REPLICAS x", "CLUSTER SLAVES x", "CLUSTER COUNT-FAILURE-REPORTS x",
+	"CLUSTER REPLICAS <myid>", "CLUSTER SLAVES <myid>", "CLUSTER COUNT-FAILURE-REPORTS <myid>",
 	"CLUSTER FORGET x", "CLUSTER REPLICATE x", "CLUSTER RESET foo", "CLUSTER RESET x y", "CLUSTER FAILOVER", "CLUSTER FAILOVER foo", "CLUSTER FOO", "CLUSTER",
 	"CLUSTER SLOTS x", "CLUSTER SAVECONFIG", "ASKING", "READONLY", "READWRITE", "READONLY x", "GET foo", "SET foo 1", "GET foo", "CLUSTER COUNTKEYSINSLOT 12182",
 	"CLUSTER GETKEYSINSLOT 12182 10", "MGET a b", "MSET a 1 b 2", "MGET {a}1 {a}2", "EVAL return 2 a b", "EVAL return 1 a", "SELECT 1", "SELECT 0", "SELECT x",
@@ -54,21 +55,26 @@ var Replica = []string{
 	"MULTI", "GET foo", "SET foo 1", "EXEC", "EXEC", "READONLY", "MULTI", "GET foo", "EXEC", "MULTI", "GET foo", "READWRITE", "EXEC", "GET foo",
 }
 
-// Ask plays questions on one connection and returns them with the shape of the answers.
+// Ask plays questions on one connection and returns them with the shape of the answers. <myid> is what CLUSTER MYID has said.
 func Ask(conn net.Conn, resp string, questions []string) ([]string, error) {
 	r := bufio.NewReader(conn)
 	var lines []string
+	id := ""
 	for _, q := range questions {
 		words := strings.Fields(q)
 		if q == "HELLO" {
 			words = append(words, resp)
 		}
-		if _, err := conn.Write(transcript.AppendCommand(nil, words...)); err != nil {
+		sent := strings.Fields(strings.ReplaceAll(strings.Join(words, " "), "<myid>", id))
+		if _, err := conn.Write(transcript.AppendCommand(nil, sent...)); err != nil {
 			return nil, err
 		}
 		v, err := transcript.ReadValue(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", q, err)
+		}
+		if q == "CLUSTER MYID" {
+			id = v.Text
 		}
 		lines = append(lines, "> "+strings.Join(words, " "))
 		lines = append(lines, Shape(v, "")...)
