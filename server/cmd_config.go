@@ -35,7 +35,7 @@ func configRows() []row {
 }
 
 func doConfigGet(s *session, args [][]byte) store.Reply {
-	return store.MapOf(s.srv.params.get(args[2:], s.sharedParam)...)
+	return store.MapOf(s.srv.params.get(args[2:], s.paramElsewhere)...)
 }
 
 func doConfigSet(s *session, args [][]byte) store.Reply {

@@ -173,8 +173,15 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		return cmd, store.ErrWrongArgs(cmd.FullName())
 	}
 	// Is it one that the operator has to allow?
-	if cmd.Name == "debug" && cmd.FullName() == "debug" && !s.debugAllowed() {
-		return cmd, errDebugOff
+	switch cmd.Name {
+	case "debug":
+		if cmd.FullName() == "debug" && !s.debugAllowed() {
+			return cmd, errDebugOff
+		}
+	case "load", "loadex", "unload":
+		if strings.HasPrefix(cmd.FullName(), "module|") {
+			return cmd, errModules
+		}
 	}
 	// Has the client said who it is? So an unknown command is reported as
 	// such even to one that has not.

@@ -55,6 +55,7 @@ const (
 	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
+	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errUserSpaces     store.Error = "ERR Usernames can't contain spaces or null characters"
 	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"
@@ -104,6 +105,9 @@ const (
 		" 4) Setup a an authentication password for the default user." +
 		" NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside."
 )
+
+// movedTo begins a redirection.
+const movedTo = "MOVED "
 
 func errf(format string, args ...any) store.Error {
 	return store.Error(fmt.Sprintf(format, args...))

@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"lockstep/cluster"
@@ -192,13 +193,16 @@ func copyArgs(args [][]byte) [][]byte {
 }
 
 // abort is told of every refusal: one inside a transaction spoils it, and one
-// of EXEC ends it.
+// of EXEC ends it. A client that is sent elsewhere is told just that.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
 	}
 	if cmd != nil && cmd == s.srv.execCmd {
 		s.discard()
+		if refusal == errCrossSlot || strings.HasPrefix(string(refusal), movedTo) {
+			return refusal
+		}
 		return store.ErrExecAbort(refusal)
 	}
 	return refusal

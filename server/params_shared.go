@@ -66,6 +66,14 @@ func (s *session) shareParams(c change) store.Reply {
 	return s.onLeader(args...)
 }
 
+// paramElsewhere returns a parameter that is not simply one of this node.
+func (s *session) paramElsewhere(def *paramDef) string {
+	if def.faced {
+		return yesNo(s.face == FaceCluster)
+	}
+	return s.sharedParam(def)
+}
+
 // sharedParam returns a shared parameter in the form of CONFIG GET. The leader
 // is asked, so that what another node has just set shows here; without one it
 // is what this node knows.

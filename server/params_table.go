@@ -65,7 +65,7 @@ func describing(cfg *Config) []*paramDef {
 		fixed("appenddirname", "", "appendonlydir"),
 		fixed("appendfilename", "", "appendonly.aof"),
 		fixed("bind-source-addr", "", ""),
-		fixed("cluster-enabled", "", "no"),
+		{name: "cluster-enabled", value: "no", fixed: true, faced: true},
 		fixed("daemonize", "", "no"),
 		fixed("databases", "", strconv.Itoa(store.Databases)),
 		fixed("dir", "", cfg.DataDir),

@@ -219,14 +219,18 @@ func (s *sortCall) compare(a, b *sortItem) int {
 	return cmp.Compare(cString(a.weight), cString(b.weight))
 }
 
+// leastNormal is the least double with all of its digits. C calls a decimal
+// number below it out of range.
+const leastNormal = 0x1p-1022
+
 // sortScore is parseCDouble that refuses what is out of range.
 func sortScore(text string) (float64, bool) {
 	score, ok := parseCDouble(text)
-	if !ok || math.Abs(score) <= math.MaxFloat64 && score != 0 {
+	if size := math.Abs(score); !ok || leastNormal <= size && size <= math.MaxFloat64 {
 		return score, ok
 	}
 	n, isNumber := scanNumber(strings.TrimLeft(cString(text), cSpace))
-	return score, !isNumber || n.inf || score == 0 && n.digits == ""
+	return score, !isNumber || n.inf || n.digits == "" || n.hex && score != 0
 }
 
 // byPattern returns the value that a BY or GET pattern names for an element:

@@ -248,6 +248,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		s.dbs[db] = newKeyspace()
 	case opSwap:
 		if a, b := d.db(), d.db(); !d.bad {
+			s.removals.noteAll(a, s.dbs[a], t.seq)
+			s.removals.noteAll(b, s.dbs[b], t.seq)
 			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
 			s.swapped[a], s.swapped[b] = t.seq, t.seq
 		}
