@@ -37,13 +37,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 /**
  * Every script that an object has is run, and every command that it sends beside them: a {@link Recorder} counts. What they do is
- * the other tests' matter. Single mode, with a short watchdog, because renewals are scripts too.
+ * the other tests' matter. Single mode; renewals are scripts too, and have a client with a short watchdog.
  */
 @ExtendWith(Redissons.class)
 class WireTableTest {
     private static final int WATCHDOG = 1500;
     private static Recorder recorder;
     private static RedissonClient client;
+    private static RedissonClient brief;
 
     private final String name = Names.key("wire");
 
@@ -51,13 +52,15 @@ class WireTableTest {
     static void record() throws Exception {
         recorder = new Recorder(Endpoints.first());
         Config config = new Config();
-        config.setLockWatchdogTimeout(WATCHDOG).useSingleServer().setAddress(recorder.endpoint().uri());
+        config.useSingleServer().setAddress(recorder.endpoint().uri());
         client = Redisson.create(config);
+        brief = Redisson.create(new Config(config).setLockWatchdogTimeout(WATCHDOG));
     }
 
     @AfterAll
     static void end() throws Exception {
         client.shutdown();
+        brief.shutdown();
         recorder.close();
     }
 
@@ -105,7 +108,7 @@ class WireTableTest {
     void rowWatchdog() throws Exception {
         List<RLock> locks = new ArrayList<>();
         for (int i = 0; i < 120; i++) { // more than one renewal takes
-            locks.add(client.getLock(name + ":" + i));
+            locks.add(brief.getLock(name + ":" + i));
             locks.get(i).lock();
         }
         Thread.sleep(2 * WATCHDOG);
@@ -136,7 +139,7 @@ class WireTableTest {
 
     @Test
     void rowReadWatchdog() throws Exception {
-        RLock lock = client.getReadWriteLock(name).readLock();
+        RLock lock = brief.getReadWriteLock(name).readLock();
         lock.lock();
         lock.lock();
         Thread.sleep(2 * WATCHDOG);
@@ -211,11 +214,12 @@ class WireTableTest {
     void rowFasterMultiLock() throws Exception {
         RLock lock = client.getMultiLock(name, List.of("a", "b"));
         live(lock, other().getMultiLock(name, List.of("b", "c")));
-        lock.lock();
+        RLock renewed = brief.getMultiLock(name, List.of("a", "b"));
+        renewed.lock();
         Thread.sleep(2 * WATCHDOG);
-        assertTrue(lock.isHeldByCurrentThread());
-        assertTrue(lock.isLocked());
-        lock.unlock();
+        assertTrue(renewed.isHeldByCurrentThread());
+        assertTrue(renewed.isLocked());
+        renewed.unlock();
         assertSent(7, "SUBSCRIBE", "UNSUBSCRIBE", "DEL");
     }
 
