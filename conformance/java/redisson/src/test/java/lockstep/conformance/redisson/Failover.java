@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import lockstep.conformance.Control;
 import lockstep.conformance.Names;
@@ -57,7 +58,7 @@ final class Failover {
     }
 
     static Stream<Subject> contended() {
-        return Stream.concat(Case.exclusive(), Stream.of("semaphore", "permit-expirable semaphore", "rate limiter", "id generator")
+        return Stream.concat(Case.all(), Stream.of("semaphore", "permit-expirable semaphore", "rate limiter", "id generator")
                 .flatMap(About::inEveryMode));
     }
 
@@ -142,10 +143,19 @@ final class Failover {
     }
 
     private Stage contend(Subject subject) {
+        if (subject instanceof Case c && c.kind() == LockKind.READ) {
+            Stage stage = new Stage(c.setup(), WORKERS);
+            AtomicInteger writers = new AtomicInteger();
+            for (RedissonClient client : List.of(c.owner(), c.other(), c.owner())) {
+                stage.start(locker(c, c.kind().of(client, name + ":" + c), false, writers));
+            }
+            stage.start(locker(c, c.rival(name + ":" + c), true, writers));
+            return stage;
+        }
         if (subject instanceof Case c) {
             Stage stage = new Stage(c.setup(), 1);
             for (RedissonClient client : List.of(c.owner(), c.other(), c.owner())) {
-                stage.start(locker(c, c.kind().of(client, name + ":" + c)));
+                stage.start(locker(c, c.kind().of(client, name + ":" + c), false, new AtomicInteger()));
             }
             return stage;
         }
@@ -168,7 +178,8 @@ final class Failover {
         return stage;
     }
 
-    private static Stage.Gate locker(Case c, RLock lock) {
+    /** Beside one who writes there is nobody. */
+    private static Stage.Gate locker(Case c, RLock lock, boolean writes, AtomicInteger writers) {
         return new Stage.Gate() {
             @Override
             public boolean enter() throws Exception {
@@ -176,7 +187,15 @@ final class Failover {
             }
 
             @Override
-            public void inside(Stage stage) {
+            public void inside(Stage stage) throws InterruptedException {
+                if (writes) {
+                    writers.incrementAndGet();
+                    Thread.sleep(5);
+                    stage.assertAlone();
+                    writers.decrementAndGet();
+                } else if (writers.get() > 0) {
+                    stage.fault("reads beside a writer");
+                }
                 if (c.setup() == Mode.SINGLE && c.kind().countsHolds()) {
                     int count = lock.getHoldCount();
                     if (count != 1) {

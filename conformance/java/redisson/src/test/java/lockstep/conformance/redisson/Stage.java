@@ -115,6 +115,12 @@ final class Stage {
                 || e instanceof IllegalMonitorStateException;
     }
 
+    void assertAlone() {
+        if (inside.get() != 1) {
+            fault(inside + " inside at once");
+        }
+    }
+
     /** Counts what was handed out, of which there is so much. */
     void granted(int most) {
         int now = granted.incrementAndGet();
