@@ -134,7 +134,7 @@ func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(s
 // keysInSlot asks the leader for all keys: slots are nothing to the store.
 func (s *session) keysInSlot(slot int64) (keys []store.Reply, failure *store.Reply) {
 	args := [][]byte{[]byte("keys"), []byte("*")}
-	r := s.srv.backend.Submit([]cluster.Call{{Cmd: s.srv.table.Lookup(args[0]), Args: args, RESP: 2}}, nil)[0]
+	r := s.srv.backend.Submit([]cluster.Call{{Cmd: s.srv.table.Lookup(args[0]), Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]
 	if r.IsError() {
 		return nil, &r
 	}

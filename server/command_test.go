@@ -109,7 +109,7 @@ func TestInfo(t *testing.T) {
 		"redis_version:" + store.RedisVersion, "redis_mode:standalone", "run_id:" + ts.cfg.RunID, "tcp_port:6379",
 		"connected_clients:1", "blocked_clients:0", "maxclients:10000", "loading:0", "aof_enabled:0",
 		"total_connections_received:1", "total_commands_processed:2", "total_error_replies:3",
-		"role:master", "connected_slaves:0", "cluster_enabled:0", "db0:keys=1,expires=1,avg_ttl=0",
+		"role:master", "connected_slaves:1", "cluster_enabled:0", "db0:keys=1,expires=1,avg_ttl=0",
 		"cmdstat_get:calls=0,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=0",
 		"cmdstat_hget:calls=1,usec=0,usec_per_call=0.00,rejected_calls=0,failed_calls=1",
 		"errorstat_ERR:count=2", "errorstat_WRONGTYPE:count=1", "# Modules",
@@ -131,7 +131,7 @@ func TestFollower(t *testing.T) {
 	ts.fake.elect("n2", "192.0.2.7:6380")
 	text := c.ask("INFO", "replication").Text
 	want := "role:slave\r\nmaster_host:192.0.2.7\r\nmaster_port:6380\r\nmaster_link_status:up\r\n"
-	if !strings.Contains(text, want) || !strings.Contains(text, "connected_slaves:0\r\n") {
+	if !strings.Contains(text, want) || !strings.Contains(text, "connected_slaves:1\r\n") {
 		t.Errorf("INFO replication: %q", text)
 	}
 	c.do("ROLE", "*5\r\n$5\r\nslave\r\n$9\r\n192.0.2.7\r\n:6380\r\n$9\r\nconnected\r\n:0\r\n")

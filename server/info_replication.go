@@ -45,22 +45,24 @@ func (s *session) followers() (list []*cluster.Sighting) {
 // role of exactly master or slave. What the log has been applied to stands for
 // the offset of replication.
 //
-// The replicas are listed, for clients that read from them, but not counted in
-// connected_slaves: clients that see a number there send WAIT after every write
-// and give a lock up if the number that they get back is another one. A write
-// that has been answered is on a majority already, so nobody has to wait.
+// connected_slaves counts what an acknowledged write is known to be on besides
+// the node that answers: one less than a majority. Clients that see a number
+// there (Redisson) send WAIT with it after every write and give a lock up if
+// they get another one back; this one WAIT answers at once, however many of the
+// listed replicas are down.
 //
 // slave_read_only is 0: every node takes writes, and StackExchange.Redis sends
 // none to a replica that says otherwise.
 func infoReplication(srv *Server, f *facts) {
 	applied, leads := f.status.Applied, f.status.Role == cluster.Leader
+	copies := srv.backend.Topology().Quorum() - 1
 	if leads {
-		f.all("role", "master", "connected_slaves", 0)
+		f.all("role", "master", "connected_slaves", copies)
 		if f.s.script == nil {
 			infoFollowers(f)
 		}
 	} else {
-		infoLeader(f)
+		infoLeader(f, copies)
 	}
 	f.all(
 		"master_failover_state", "no-failover",
@@ -82,7 +84,7 @@ func infoFollowers(f *facts) {
 	}
 }
 
-func infoLeader(f *facts) {
+func infoLeader(f *facts, copies int) {
 	at, down := f.s.lead()
 	link := "up"
 	if down {
@@ -105,7 +107,7 @@ func infoLeader(f *facts) {
 		"slave_priority", 100,
 		"slave_read_only", 0,
 		"replica_announced", 1,
-		"connected_slaves", 0,
+		"connected_slaves", copies,
 	)
 }
 

@@ -57,6 +57,7 @@ func TestFailoverCommand(t *testing.T) {
 func TestLatencyMonitor(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
+	c.do("PING", "+PONG\r\n") // from here on the server knows the connection
 	cmd := ts.table.Lookup([]byte("set"))
 	s := ts.each()[0]
 	slow := func(took time.Duration) { s.ran(cmd, [][]byte{[]byte("set"), []byte("k")}, took) }

@@ -20,7 +20,7 @@ type params struct {
 	names  []string             // of defs, sorted
 	values map[*paramDef]string
 
-	pass       atomic.Pointer[string]
+	aclLogMax  atomic.Int64
 	maxBulk    atomic.Int64
 	maxQuery   atomic.Int64
 	maxClients atomic.Int64
@@ -79,8 +79,6 @@ func newParams(cfg *Config, backend Backend) *params {
 	slices.Sort(p.names)
 	return p
 }
-
-func (p *params) password() string { return *p.pass.Load() }
 
 func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] }
 

@@ -36,7 +36,8 @@ func runConfigGet(c *store.Ctx) store.Reply {
 
 // onLeader runs a command of this package where the shared parameters are.
 func (s *session) onLeader(args ...string) store.Reply {
-	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol()}
+	// Whether the client may call CONFIG has been asked.
+	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser}
 	for _, arg := range args {
 		call.Args = append(call.Args, []byte(arg))
 	}
@@ -92,4 +93,15 @@ func (s *session) sharedParam(def *paramDef) string {
 		return value // from a newer version, perhaps
 	}
 	return canonical
+}
+
+// sharePassword has requirepass become the password of the default user, who is
+// the same on every node.
+func (s *session) sharePassword(c change) store.Error {
+	for i, def := range c.defs {
+		if def.name == "requirepass" {
+			return s.srv.setPassword(c.given[i])
+		}
+	}
+	return ""
 }

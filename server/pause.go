@@ -96,11 +96,21 @@ func (p *pause) begin(mode pauseMode, ms int64) {
 // end lets everybody go on.
 func (p *pause) end() {
 	p.mu.Lock()
+	waiting := p.release()
+	p.mu.Unlock()
+	resume(waiting)
+}
+
+// release ends the pause and returns who waits. p.mu is held.
+func (p *pause) release() map[*session]parked {
 	p.mode.Store(pauseOff)
 	p.until = 0
 	waiting := p.waiting
 	p.waiting = map[*session]parked{}
-	p.mu.Unlock()
+	return waiting
+}
+
+func resume(waiting map[*session]parked) {
 	for _, w := range slices.SortedFunc(maps.Values(waiting), func(a, b parked) int { return cmp.Compare(a.order, b.order) }) {
 		w.resume()
 	}
@@ -148,8 +158,9 @@ func (p *pause) watch() {
 		left := p.until - p.clock().UnixMilli()
 		if left <= 0 {
 			p.timed = false
+			waiting := p.release() // at once: the next pause may begin from here on
 			p.mu.Unlock()
-			p.end()
+			resume(waiting)
 			return
 		}
 		p.mu.Unlock()

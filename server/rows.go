@@ -19,7 +19,7 @@ type row struct {
 func rows() []row {
 	var all []row
 	for _, group := range [][]row{
-		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(), multiRows(),
+		connectionRows(), aclRows(), clientRows(), commandRows(), configRows(), pubsubRows(), multiRows(),
 		serverRows(), clusterRows(), observeRows(), lockstepRows(),
 		memoryRows(), replicationRows(), curiousRows(),
 	} {
@@ -92,7 +92,7 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	for cmd := range handlers {
 		switch cmd.FullName() {
 		case "multi", "exec", "discard", "watch", "unwatch", // EXEC: see transaction.waits
-			"ping", "echo", "select", "time", "hello", "auth", "quit", "reset", "client|tracking", "client|caching",
+			"ping", "echo", "select", "time", "quit", "reset", "client|tracking", "client|caching",
 			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
 			found[cmd] = true
 		}

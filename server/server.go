@@ -26,6 +26,8 @@ type Server struct {
 	pause    *pause
 	params   *params
 	stats    *stats
+	aclLog   aclLog
+	learning sync.Once
 	docs     *commandDocs
 	monitors monitors
 	slow     slowlog
@@ -76,6 +78,10 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
 	srv.docs = newCommandDocs(table)
+	srv.hub.accounts.bind(srv)
+	if table.Lookup([]byte("acl")) == nil {
+		srv.hub.accounts.setCurrent() // a Sentinel's, which nobody changes
+	}
 	go srv.cron()
 	return srv
 }
@@ -93,6 +99,7 @@ func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
+	srv.learning.Do(func() { go srv.learnUsers() })
 	if served, err := srv.serveLoops(ln, face); served {
 		return err
 	}
@@ -138,7 +145,7 @@ func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
 	refusal, in = srv.register(s)
-	if in && srv.params.protected.Load() && srv.params.password() == "" && !s.local() {
+	if in && srv.params.protected.Load() && srv.hub.accounts.def.user.Load().NoPass && !s.local() {
 		srv.unregister(s)
 		refusal, in = errDenied, false
 	}

@@ -217,6 +217,33 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	}
 }
 
+// TestWaitAgreesWithInfo: a client that sends WAIT with the number that INFO
+// gives (Redisson) is answered that number, although one of the nodes is gone.
+func TestWaitAgreesWithInfo(t *testing.T) {
+	list := startMembers(t)
+	id := list[0].parts.node.Topology().Leader
+	for _, m := range list {
+		if m.o.id != id {
+			m.stop(t)
+			break
+		}
+	}
+	for _, m := range list {
+		if m.parts == nil {
+			continue
+		}
+		for _, addr := range []string{m.o.listen, m.o.clusterListen} {
+			s := speak(t, addr)
+			if got := s.ask("INFO replication"); !strings.Contains(got, `connected_slaves:1\r\n`) {
+				t.Errorf("%s at %s: %s", m.o.id, addr, got)
+			}
+			if got := s.ask("WAIT 1 0"); got != ":1" {
+				t.Errorf("%s at %s: WAIT 1 0 answers %s", m.o.id, addr, got)
+			}
+		}
+	}
+}
+
 // TestClusterThroughCrash: the leader dies, and a client of the Cluster
 // listener that asks another node waits there and gets its answer.
 func TestClusterThroughCrash(t *testing.T) {
