@@ -138,7 +138,7 @@ func TestHalfOpen(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		out := newOutbox(near, new(atomic.Int64))
+		out := newOutbox(near, new(atomic.Int64), new(atomic.Int64))
 		now := epoch
 		soft := limit{soft: 1000, softFor: time.Minute}
 		for range 20 {
