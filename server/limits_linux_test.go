@@ -29,6 +29,8 @@ func TestKeepAlive(t *testing.T) {
 				}
 				switch conn := s.conn.Conn.(type) {
 				case *fdConn:
+					conn.mu.Lock()
+					defer conn.mu.Unlock()
 					get(uintptr(conn.fd))
 				case *net.TCPConn:
 					raw, err := conn.SyscallConn()
