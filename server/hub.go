@@ -119,9 +119,7 @@ func deliver(subs subscribers, now *time.Time, words ...string) {
 		if frames[resp] == nil {
 			frames[resp] = appendReply(nil, &push, resp)
 		}
-		if !s.out.push(frames[resp], s.srv.params.pubsubLimit(), *now) {
-			s.srv.stats.outputLimit.Add(1)
-		}
+		s.out.push(frames[resp], s.srv.params.pubsubLimit(), *now)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -138,7 +139,7 @@ func TestHalfOpen(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		out := newOutbox(near, new(atomic.Int64))
+		out := newOutbox(near, new(atomic.Int64), new(atomic.Int64))
 		now := epoch
 		soft := limit{soft: 1000, softFor: time.Minute}
 		for range 20 {
@@ -176,6 +177,88 @@ func TestQueryLimits(t *testing.T) {
 		op.do("CONFIG SET client-query-buffer-limit 1gb", "+OK\r\n")
 		if v := ts.dial(t).ask("ECHO", strings.Repeat("x", 2<<20)); len(v.Text) != 2<<20 {
 			t.Errorf("got %d bytes", len(v.Text))
+		}
+	})
+}
+
+// TestLineLimits: a line may have 64 KiB; what begins one must say so soon.
+func TestLineLimits(t *testing.T) {
+	const most = 64 << 10
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		for begin, text := range map[string]string{"": "too big inline request", "*": "too big mbulk count string", "*1\r\n$": "too big bulk count string"} {
+			c := ts.dial(t)
+			c.send(begin + strings.Repeat("1", most+1))
+			c.expect("-ERR Protocol error: " + text + "\r\n")
+			c.expectClosed()
+		}
+		c := ts.dial(t)
+		word := strings.Repeat("x", most-len("ECHO \r\n"))
+		c.do("ECHO "+word, fmt.Sprintf("$%d\r\n%s\r\n", len(word), word))
+	})
+}
+
+// TestPubSubLimit: a subscriber that does not read is cut off at its hard limit, or at its soft one after a while; its publisher
+// and other subscribers do not notice.
+func TestPubSubLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit string
+		wait  time.Duration
+	}{"hard": {"pubsub 8mb 0 0", 0}, "soft": {"pubsub 0 1mb 60", 61 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			eachPath(t, func(t *testing.T, loops int) {
+				ts := newTestServer(t, withLoops(loops))
+				slow, other := ts.dial(t), ts.dial(t)
+				if err := slow.conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+					t.Fatal(err)
+				}
+				slow.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+				other.do(`CONFIG SET client-output-buffer-limit "`+c.limit+`"`, "+OK\r\n")
+				// More than the limits and the socket's buffers take.
+				for range 200 {
+					other.ask("PUBLISH", "ch", strings.Repeat("x", 100_000))
+				}
+				if c.wait > 0 {
+					if n := ts.hub.count(subChannel, "ch"); n != 1 {
+						t.Fatalf("%d subscribers before the time", n)
+					}
+					ts.checkClients(ts.fake.clock())
+					ts.fake.advance(c.wait)
+					other.do("PING", "+PONG\r\n")
+					ts.checkClients(ts.fake.clock())
+				}
+				slow.expectGone()
+				ts.await(func() bool { return ts.hub.count(subChannel, "ch") == 0 })
+				if n := ts.stats.outputLimit.Load(); n != 1 {
+					t.Errorf("%d clients were cut off", n)
+				}
+				other.do("PUBLISH ch x", ":0\r\n")
+			})
+		})
+	}
+}
+
+// TestManyConnections: those beyond maxclients are told so and leave nothing behind; those within go on.
+func TestManyConnections(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		first := ts.dial(t)
+		first.do("CONFIG SET maxclients 10", "+OK\r\n")
+		for i := range 300 {
+			c := ts.dial(t)
+			if i < 9 {
+				c.do("PING", "+PONG\r\n")
+				continue
+			}
+			c.expect("-ERR max number of clients reached\r\n")
+			c.expectClosed()
+		}
+		first.do("PING", "+PONG\r\n")
+		if n := len(ts.each()); n != 10 {
+			t.Errorf("%d sessions", n)
+		}
+		if n := ts.stats.refused.Load(); n != 291 {
+			t.Errorf("%d connections were refused", n)
 		}
 	})
 }

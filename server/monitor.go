@@ -66,9 +66,7 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	srv.monitors.mu.Lock()
 	defer srv.monitors.mu.Unlock()
 	for s := range srv.monitors.sessions {
-		if !s.out.push(line, srv.params.limitOf(s.class()), now) {
-			srv.stats.outputLimit.Add(1)
-		}
+		s.out.push(line, srv.params.limitOf(s.class()), now)
 	}
 }
 

@@ -17,6 +17,7 @@ type outbox struct {
 	try    tryWriter     // the same, if a loop serves it …
 	onPush func()        // … which is told of messages by this
 	sent   *atomic.Int64 // bytes written, over all sessions
+	cutOff *atomic.Int64 // those who were, at their limit
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -35,8 +36,8 @@ type outbox struct {
 // keepOutput is how much memory an outbox keeps for its next frames.
 const keepOutput = 64 << 10
 
-func newOutbox(conn net.Conn, sent *atomic.Int64) *outbox {
-	o := &outbox{conn: conn, sent: sent}
+func newOutbox(conn net.Conn, sent, cutOff *atomic.Int64) *outbox {
+	o := &outbox{conn: conn, sent: sent, cutOff: cutOff}
 	o.try, _ = conn.(tryWriter)
 	o.moved.L = &o.mu
 	return o
@@ -73,12 +74,12 @@ func (o *outbox) add(frames func(b []byte) []byte) int {
 }
 
 // push appends a message and sees to its being sent, without waiting for it.
-// It reports false if the client is past its limit: then it has been cut off.
-func (o *outbox) push(message []byte, l limit, now time.Time) bool {
+// A client that is past its limit is cut off.
+func (o *outbox) push(message []byte, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failed {
-		return true
+		return
 	}
 	if o.held {
 		o.late = append(o.late, message...)
@@ -86,8 +87,9 @@ func (o *outbox) push(message []byte, l limit, now time.Time) bool {
 		o.pending = append(o.pending, message...)
 	}
 	if o.exceeds(l, now) {
+		o.cutOff.Add(1)
 		o.fail()
-		return false
+		return
 	}
 	switch {
 	case o.busy || o.told || o.held:
@@ -98,7 +100,6 @@ func (o *outbox) push(message []byte, l limit, now time.Time) bool {
 		o.busy = true
 		go o.start()
 	}
-	return true
 }
 
 // hold keeps messages out of what the session adds until release, whose caller
@@ -141,6 +142,7 @@ func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.failed && o.exceeds(l, now) {
+		o.cutOff.Add(1)
 		o.fail()
 		return false
 	}

@@ -241,7 +241,6 @@ func (srv *Server) checkClients(now time.Time) {
 	timeout := time.Duration(srv.params.timeout.Load()) * time.Second
 	for _, s := range srv.each() {
 		if !s.out.checkLimit(srv.params.limitOf(s.class()), now) {
-			srv.stats.outputLimit.Add(1)
 			continue
 		}
 		if timeout > 0 && !s.subscriber() && !s.monitoring.Load() && !s.isRunning() && !s.waits() && now.Sub(time.UnixMilli(s.active.Load())) > timeout {

@@ -72,7 +72,7 @@ type session struct {
 
 func (srv *Server) newSession(c *guard) *session {
 	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face}
-	s.out = newOutbox(c.Conn, &srv.stats.netOut)
+	s.out = newOutbox(c.Conn, &srv.stats.netOut, &srv.stats.outputLimit)
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
 	s.created = srv.cfg.Clock()
@@ -205,9 +205,7 @@ const freeOutput = 16 << 10
 
 // checkOutput cuts off a client that is past its output buffer limit.
 func (s *session) checkOutput(now time.Time) {
-	if !s.out.checkLimit(s.srv.params.limitOf(s.class()), now) {
-		s.srv.stats.outputLimit.Add(1)
-	}
+	s.out.checkLimit(s.srv.params.limitOf(s.class()), now)
 }
 
 // muted reports whether CLIENT REPLY holds replies back.

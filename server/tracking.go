@@ -340,9 +340,7 @@ func (t *tracker) deliver(s *session, keys []string) {
 // push sends a message that is no reply.
 func (s *session) push(elems ...store.Reply) {
 	r := store.Reply{Kind: store.Push, Elems: elems}
-	if !s.out.push(appendReply(nil, &r, s.protocol()), s.srv.params.limitOf(s.class()), s.srv.cfg.Clock()) {
-		s.srv.stats.outputLimit.Add(1)
-	}
+	s.out.push(appendReply(nil, &r, s.protocol()), s.srv.params.limitOf(s.class()), s.srv.cfg.Clock())
 }
 
 // sizes returns the numbers for INFO.

@@ -35,6 +35,7 @@ type inProcess struct {
 	t     *testing.T
 	addr  string
 	clock *movedTime
+	wrap  func(net.Listener) net.Listener
 }
 
 func (p *inProcess) Dial() (net.Conn, error) { return net.Dial("tcp", p.addr) }
@@ -42,11 +43,20 @@ func (p *inProcess) Advance(d time.Duration) { p.clock.moved.Add(int64(d)) }
 
 // With starts a node of its own for a transcript that needs other settings.
 func (p *inProcess) With(settings [][2]string) (transcript.Target, func(), error) {
-	other, stop := startInProcess(p.t, settings)
+	other, stop := startInProcessOn(p.t, settings, p.wrap)
 	return other, stop, nil
 }
 
 func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
+	t.Helper()
+	return startInProcessOn(t, settings, func(ln net.Listener) net.Listener { return ln })
+}
+
+// withoutLoops hides from the server that a listener is one of TCP, so that it
+// serves each connection by a goroutine, as where there is no epoll.
+func withoutLoops(ln net.Listener) net.Listener { return struct{ net.Listener }{ln} }
+
+func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener) net.Listener) (*inProcess, func()) {
 	t.Helper()
 	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: 5 * time.Second}
@@ -67,7 +77,7 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- parts.server.Serve(parts.listeners.plain) }()
+	go func() { served <- parts.server.Serve(wrap(parts.listeners.plain)) }()
 	stop := func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -81,7 +91,7 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 			t.Error(err)
 		}
 	}
-	return &inProcess{t: t, addr: parts.listeners.plain.Addr().String(), clock: clock}, stop
+	return &inProcess{t: t, addr: parts.listeners.plain.Addr().String(), clock: clock, wrap: wrap}, stop
 }
 
 // notYet are the transcripts that are not played, and why.
@@ -101,9 +111,20 @@ func isNotYet(name string) bool {
 // TestTranscripts plays the whole corpus, recorded from redis-server 7.0.15,
 // against a whole node.
 func TestTranscripts(t *testing.T) {
-	root := filepath.Join("..", "..", "conformance", "transcript", "testdata")
 	target, stop := startInProcess(t, nil)
 	defer stop()
+	playAll(t, target)
+}
+
+// TestTranscriptsWithoutLoops: both ways to serve connections answer the same.
+func TestTranscriptsWithoutLoops(t *testing.T) {
+	target, stop := startInProcessOn(t, nil, withoutLoops)
+	defer stop()
+	playAll(t, target)
+}
+
+func playAll(t *testing.T, target transcript.Target) {
+	root := filepath.Join("..", "..", "conformance", "transcript", "testdata")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".txt" {
 			return err
