@@ -115,5 +115,6 @@ func (f *FSM) Restore(r io.Reader) error {
 	if f.keys != nil {
 		f.keys.Replaced()
 	}
+	f.tellAccounts(s.AccountsVersion())
 	return nil
 }

@@ -2,7 +2,6 @@ package compatibility
 
 import (
 	_ "embed"
-	"slices"
 	"strings"
 
 	"lockstep/luavm"
@@ -73,9 +72,6 @@ func reason(group, name string) string {
 	for _, key := range []string{name, container} {
 		if why, ok := absent[key]; ok {
 			return why
-		}
-		if slices.Contains(soon, key) {
-			return "not built yet"
 		}
 	}
 	return absentGroups[group]

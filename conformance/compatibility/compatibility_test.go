@@ -88,7 +88,7 @@ func TestReasons(t *testing.T) {
 // TestVersions: the results are of the versions that are pinned.
 func TestVersions(t *testing.T) {
 	pinned := map[string]string{}
-	for suite, file := range map[string]string{"python": "requirements.txt", "node": "package.json", "go": "go.mod", "rust": "Cargo.lock"} {
+	for suite, file := range map[string]string{"java": "pom.xml", "python": "requirements.txt", "node": "package.json", "go": "go.mod", "rust": "Cargo.lock"} {
 		b, err := os.ReadFile(filepath.Join("..", suite, file))
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestVersions(t *testing.T) {
 		}
 		for _, r := range results {
 			for _, v := range strings.Split(r.Version, ", ") {
-				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s]|$)`).MatchString(text) {
+				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s<+]|$)`).MatchString(text) {
 					t.Errorf("%s: %s %s is not the version that is pinned", suite, r.Client, v)
 				}
 			}

@@ -3,6 +3,8 @@ package compatibility
 // noEffect are the commands that answer as Redis does and change nothing, and
 // why that is right here.
 var noEffect = map[string]string{
+	"acl|load":                      "there is no ACL file; users are part of the replicated state",
+	"acl|save":                      "there is no ACL file; users are part of the replicated state",
 	"asking":                        "there is no slot migration: one shard holds all slots",
 	"bgrewriteaof":                  "the Raft log is the append-only file; it is compacted by snapshots",
 	"bgsave":                        "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
@@ -55,12 +57,6 @@ const (
 var absent = map[string]string{
 	"pfdebug":        "no HyperLogLog",
 	"restore-asking": "there is no slot migration",
-}
-
-// soon are the commands of issue 3 that are being built; a merge that brings
-// them takes them out of here.
-var soon = []string{
-	"acl",
 }
 
 // absentGroups are data types that are not here as a whole.
