@@ -12,7 +12,7 @@ type Error string
 func (e Error) Error() string { return string(e) }
 
 // RedisVersion is the version reported to clients and scripts. Newer versions
-// make some clients use commands that are not here (design.md section 6).
+// make some clients use commands that are not here.
 const (
 	RedisVersion    = "7.2.4"
 	RedisVersionNum = 0x00070204
