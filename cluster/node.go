@@ -24,6 +24,7 @@ type Node struct {
 	clock   *leaseClock
 	routes  *router
 	pending pendingBatches
+	tickets tickets
 	keeper  *keeper // of blocking commands
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns

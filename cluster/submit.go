@@ -70,7 +70,7 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	rt := n.routes.get()
 	if rt.seq != nil {
 		// The usual case, without a timer.
-		replies, err := n.submitHere(rt.seq, calls, dst)
+		replies, err := n.submitHere(rt.seq, calls, dst, ticket{})
 		if err == nil {
 			return replies
 		}
@@ -81,9 +81,9 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return n.submitWaiting(calls, dst)
 }
 
-func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply) ([]store.Reply, error) {
+func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from ticket) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
-	w.req.calls, w.req.replies, w.req.err = calls, dst[:0], nil
+	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
 	w.req.finished.Store(false)
 	seq.submit(&w.req)
 	<-w.done
@@ -100,30 +100,38 @@ func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply) ([]st
 // retryPause keeps a submission that is refused at once from spinning.
 const retryPause = 5 * time.Millisecond
 
-// submitWaiting is Submit through an election.
+// submitWaiting is Submit through an election. A write is sent again to each
+// new leader, which knows whether it has been executed.
 func (n *Node) submitWaiting(calls []Call, dst []store.Reply) []store.Reply {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
+	var from ticket
+	if !readOnly(calls) {
+		from = ticket{origin: n.boot, id: n.tickets.begin()}
+		defer n.tickets.end(from.id)
+	}
 	for {
 		rt := n.routes.get()
 		var replies []store.Reply
 		err := errNotExecuted
+		from.low = n.tickets.lowest()
 		switch {
 		case rt.seq != nil:
-			replies, err = n.submitHere(rt.seq, calls, dst)
+			replies, err = n.submitHere(rt.seq, calls, dst, from)
 		case rt.link != nil:
-			replies, err = n.submitThere(ctx, rt, calls, dst)
+			replies, err = n.submitThere(ctx, rt, calls, dst, from)
 		}
 		if err == nil {
 			return replies
 		}
-		if err != errNotExecuted && !readOnly(calls) {
-			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
-		}
+		from.again = from.again || err != errNotExecuted
 		pause := time.NewTimer(retryPause)
 		select {
 		case <-ctx.Done():
 			pause.Stop()
+			if from.again && from.id != 0 {
+				return errorReplies(dst[:0], len(calls), ErrIndeterminate)
+			}
 			return errorReplies(dst[:0], len(calls), ErrClusterDown)
 		case <-rt.changed:
 			pause.Stop()
@@ -133,40 +141,50 @@ func (n *Node) submitWaiting(calls []Call, dst []store.Reply) []store.Reply {
 }
 
 // submitThere forwards the calls to the leader. While it leads and the link
-// stands it may take its time (a script, a slow disk); once it is replaced an
-// answer may never come.
-func (n *Node) submitThere(ctx context.Context, rt route, calls []Call, dst []store.Reply) ([]store.Reply, error) {
+// stands it may take its time (a script, a slow disk); once it is replaced its
+// successor is to be asked.
+func (n *Node) submitThere(ctx context.Context, rt route, calls []Call, dst []store.Reply, from ticket) ([]store.Reply, error) {
 	type result struct {
 		body []byte
 		err  error
 	}
 	results := make(chan result, 1)
 	giveUp := rt.link.call(frameSubmit,
-		func(buf []byte) []byte { return appendCalls(buf, calls) },
+		func(buf []byte) []byte { return appendSubmit(buf, from, rt.link.token, calls) },
 		func(body []byte, err error) { results <- result{body, err} })
 	changed := rt.changed
 	var deadline <-chan struct{}
+	if from.again {
+		deadline = ctx.Done()
+	}
 	for {
 		select {
+		case <-changed:
+			// The old leader may still say what became of it, until there is
+			// another one to ask.
+			now := n.routes.get()
+			changed, deadline = now.changed, ctx.Done()
+			if now.seq != nil || now.link != nil {
+				giveUp()
+			}
+		case <-deadline:
+			giveUp()
+			deadline = nil
 		case r := <-results:
 			if r.err != nil {
 				return dst, r.err
 			}
 			replies, err := readResult(r.body, dst[:0])
-			if err == nil && len(replies) != len(calls) {
-				err = errUnknown
+			switch {
+			case err == nil && len(replies) == len(calls), err == errNotExecuted, err == errUnknown:
+				return replies, err
+			case err == errStale:
+				// The leader has lost and won an election on this link.
+				rt.link.fail()
+				return dst, errNotExecuted
 			}
-			return replies, err
-		case <-changed:
-			// A read can be asked again elsewhere at once; a write waits for
-			// its outcome as long as the client can.
-			if readOnly(calls) {
-				giveUp()
-			}
-			changed, deadline = nil, ctx.Done()
-		case <-deadline:
-			giveUp()
-			deadline = nil
+			rt.link.fail() // a peer that says what cannot be is not to be asked again
+			return dst, errUnknown
 		}
 	}
 }
