@@ -36,6 +36,7 @@ fuzz:
 # The suites of foreign clients, against one node and against three.
 conformance:
 	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 20m -v ./conformance/clients
+	LOCKSTEP_CLIENTS=1 $(GO) test -count=1 -timeout 20m -v ./conformance/unixsocket
 
 # The same, and docs/compatibility.md is written from what they report.
 compatibility:

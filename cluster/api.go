@@ -13,6 +13,10 @@ type Call struct {
 	// Origin names the client to the write set, if it does not want to hear of
 	// its own changes; else 0.
 	Origin uint64
+
+	// User is whose rights count: a name, "" for the default user, or
+	// store.SystemUser.
+	User string
 }
 
 // Role of a node, in the words of Raft.

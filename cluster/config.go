@@ -72,10 +72,13 @@ type Config struct {
 	Table   *store.Table
 	Scripts ScriptStopper
 	// Sink receives published messages on every node, in log order. One that is
-	// a store.KeySink, too, is shown the write sets.
+	// a store.KeySink, too, is shown the write sets, and a store.AccountSink is
+	// told of the users.
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
+	// ACL is what this node adds to the users of the state.
+	ACL store.ACLEnv
 
 	Time   TimeSource
 	Logger *slog.Logger

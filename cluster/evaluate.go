@@ -45,7 +45,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 // begin returns a transaction on st; it is the same one as long as the store is.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
-		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.node.cfg.Receivers})
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.node.cfg.Receivers, ACL: s.node.cfg.ACL})
 	}
 	return s.txn
 }
@@ -127,12 +127,13 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
-		switch {
-		case c.Txn != nil:
-			r.replies = append(r.replies, s.runTransaction(txn, c.Txn, behind, &refused))
-		case c.Cmd.Is(store.Scripting):
-			r.replies = append(r.replies, s.runScript(&ctx, behind, &refused))
-		default:
+		if c.Txn != nil {
+			r.replies = append(r.replies, txn.AttachDenials(s.runTransaction(txn, c.Txn, behind, &refused)))
+		} else if refusal, ok := ctx.Authorize(c.User); !ok {
+			r.replies = append(r.replies, txn.AttachDenials(refusal))
+		} else if c.Cmd.Is(store.Scripting) {
+			r.replies = append(r.replies, txn.AttachDenials(s.runScript(&ctx, behind, &refused)))
+		} else {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
 		}
 		// After the whole command, script or transaction.

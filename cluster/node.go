@@ -88,6 +88,9 @@ func newNode(cfg Config) *Node {
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
+	if accounts, ok := cfg.Sink.(store.AccountSink); ok {
+		n.fsm.Introduce(accounts)
+	}
 	if keys, ok := cfg.Sink.(store.KeySink); ok {
 		n.fsm.Show(keys)
 	}

@@ -50,6 +50,12 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
+	if ready == nil {
+		// Who waits already has had the right to.
+		if refusal, ok := ctx.Authorize(c.User); !ok {
+			return txn.AttachDenials(refusal), nil
+		}
+	}
 	before := txn.Writes().Len()
 	txn.SetOrigin(c.Origin)
 	reply = c.Cmd.Run(&ctx)

@@ -40,11 +40,16 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) stor
 		}
 	}
 	replies := store.Reply{Kind: store.Array, Elems: make([]store.Reply, 0, len(t.Calls))}
-	ctx := store.Ctx{Txn: txn}
+	ctx := store.Ctx{Txn: txn, InMulti: true}
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
+		// The rights may have changed since the command was queued.
+		if refusal, ok := ctx.Authorize(c.User); !ok {
+			replies.Elems = append(replies.Elems, refusal)
+			continue
+		}
 		// A command that would wait has replied what it does here (wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx))
 		ctx.Wait = nil

@@ -42,7 +42,8 @@ import (
 //	                  node knows the log to be committed, and so has it
 //
 //	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
-//	call:         db | resp | origin | argc | argc times str
+//	call:         db | resp | origin | argc | argc times str; resp plus 4 if
+//	              str user, who is not the default user, stands behind it
 //	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
 //	              version) | n, n times call
 //
@@ -65,6 +66,8 @@ const (
 	frameWaits    = 8
 	frameAlive    = 9
 	framePosition = 20
+
+	wireUser = 4
 
 	statusDone        = 0
 	statusNotExecuted = 1
@@ -206,7 +209,14 @@ func appendCalls(buf []byte, calls []Call) []byte {
 	for i := range calls {
 		c := &calls[i]
 		buf = binary.AppendUvarint(buf, uint64(c.DB))
-		buf = binary.AppendUvarint(buf, uint64(c.RESP))
+		resp := c.RESP
+		if c.User != "" {
+			resp |= wireUser
+		}
+		buf = binary.AppendUvarint(buf, uint64(resp))
+		if c.User != "" {
+			buf = appendStr(buf, c.User)
+		}
 		buf = binary.AppendUvarint(buf, c.Origin)
 		if c.Txn != nil {
 			buf = c.Txn.append(append(buf, 0))
@@ -297,7 +307,12 @@ func readCalls(body []byte, table *store.Table) ([]Call, error) {
 }
 
 func readCall(r *fieldReader, table *store.Table) (Call, error) {
-	c := Call{DB: r.int(), RESP: r.int(), Origin: r.uint64()}
+	c := Call{DB: r.int(), RESP: r.int()}
+	if c.RESP&wireUser != 0 {
+		c.RESP &^= wireUser
+		c.User = string(r.bytes())
+	}
+	c.Origin = r.uint64()
 	argc := r.count()
 	if r.bad || c.DB >= store.Databases {
 		return Call{}, errFrame

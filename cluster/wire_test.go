@@ -38,6 +38,7 @@ func sampleCalls(t testing.TB) []Call {
 		calls = append(calls, Call{Cmd: cmd, Args: args, DB: i * 7, RESP: 2 + i%2, Origin: uint64(i) << 63})
 	}
 	calls[0].Args[2] = []byte{}
+	calls[2].User = "alice"
 	calls[1].Args[1] = bytes.Repeat([]byte{0, 255, '\r', '\n'}, 1000)
 	return calls
 }

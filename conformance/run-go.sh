@@ -11,5 +11,6 @@ status=0
 go test -v -count=1 -timeout 5m -parallel 32 "$@" . >"$log" 2>&1 || status=1
 if [[ $status -ne 0 ]]; then grep -vE '^(=== |--- (PASS|SKIP)| +--- (PASS|SKIP))' "$log"; fi
 grep '^client ' "$log"
+grep -E "^--- " "$log"
 printf '%s passed, %s failed, %s skipped\n' "$(grep -c '^    --- PASS' "$log")" "$(grep -c '^    --- FAIL' "$log")" "$(grep -c '^    --- SKIP' "$log")"
 exit $status

@@ -15,8 +15,13 @@ npm ls --depth=0 2>/dev/null | sed -n 's/^[^ ]* \(.*@\)/client \1/p'
 log=node_modules/.run.log
 status=0
 for run in "--test-concurrency=4 $(echo ./*.test.js)" failover.js; do
+  # A suite takes a minute at most; one that hangs says so.
   # shellcheck disable=SC2086 # options and files
-  node --test --test-reporter=spec --test-reporter-destination="$log" $run || { status=1; cat "$log"; }
+  timeout --kill-after=10 300 node --test --test-reporter=spec --test-reporter-destination="$log" $run || {
+    code=$? status=1
+    cat "$log"
+    [[ $code -ne 124 ]] || echo "$run: not over after 300 s"
+  }
   sed -n 's/^ℹ \(tests\|pass\|fail\|skipped\|duration_ms\)/\1/p' "$log" | paste -sd' '
 done
 exit $status

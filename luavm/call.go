@@ -83,10 +83,34 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 		return nil, msgCommandArity
 	case cmd.Is(store.NoScript), cmd.Run == nil && e.opts.Local == nil:
 		return nil, msgNotAllowed
-	case e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0:
+	}
+	if e.call.User != nil {
+		if text := e.authorize(cmd, args); text != "" {
+			return nil, text
+		}
+	}
+	if e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0 {
 		return nil, msgReadonlyScript
 	}
 	return cmd, ""
+}
+
+// authorize asks whether the caller of the script may run a command; text is
+// why not.
+func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
+	why, arg := e.call.User.Check(cmd, args)
+	switch why {
+	case store.Allowed:
+		return ""
+	case store.DeniedKey:
+		text = msgDeniedKey
+	case store.DeniedChannel:
+		text = msgDeniedChannel
+	default:
+		text = msgDeniedCommand
+	}
+	e.call.Deny(e.call.User, cmd, args, why, arg)
+	return text
 }
 
 // arguments turns the arguments of the running function into those of a

@@ -14,7 +14,7 @@ func compile(source, name string) (proto *lua.FunctionProto, err error) {
 		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")
 	}
 	if strings.HasPrefix(source, "\x1b") {
-		return nil, syntaxError(shown + ": bytecode is not loaded")
+		return nil, syntaxError(shown + ":1: unexpected symbol near 'char(27)'") // bytecode is not loaded
 	}
 	defer func() {
 		if p := recover(); p != nil {

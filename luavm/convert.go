@@ -135,7 +135,7 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 // tableToReply takes the first field that makes a table more than an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
-		return store.Reply{Kind: store.Failure, Str: oneLine(string(s))}
+		return store.Reply{Kind: store.Failure, Str: oneLine(strings.TrimRight(string(s), "\r\n"))}
 	}
 	if s, ok := t.RawGetString("ok").(lua.LString); ok {
 		return store.Status(oneLine(string(s)))

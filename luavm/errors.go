@@ -76,6 +76,9 @@ const (
 	msgSetrespVersion = "RESP version must be 2 or 3."
 	msgSetReplArgs    = "redis.set_repl() requires two arguments."
 	msgSetReplFlags   = "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE."
+	msgDeniedCommand  = "The user executing the script can't run this command or subcommand"
+	msgDeniedKey      = "The user executing the script can't access at least one of the keys mentioned in the command arguments"
+	msgDeniedChannel  = "The user executing the script can't publish to the channel mentioned in the command"
 	msgACLCommand     = "Invalid command passed to redis.acl_check_cmd()"
 )
 

@@ -70,7 +70,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 	args, buf := e.args, e.argBuf
 	e.run = run{
 		args: args, argBuf: buf, sha: sha,
-		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true},
+		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
 		readOnly: readOnly,
 		resp:     2, budget: lookEvery, nextHeap: heapFrom,
 	}

@@ -186,9 +186,15 @@ func (e *Engine) redisACLCheck(L *lua.LState) int {
 	if !ok {
 		e.raise(L, msgArgumentTypes)
 	}
-	if _, known := e.table.Resolve(args); !known {
+	cmd, known := e.table.Resolve(args)
+	if !known {
 		e.raise(L, msgACLCommand)
 	}
-	L.Push(lua.LTrue)
+	allowed := true
+	if e.call.User != nil {
+		why, _ := e.call.User.Check(cmd, args)
+		allowed = why == store.Allowed
+	}
+	L.Push(lua.LBool(allowed))
 	return 1
 }

@@ -22,6 +22,8 @@ type FSM struct {
 	sink store.Sink
 	keys store.KeySink // nil: nobody wants to see what is applied
 
+	accounts store.AccountSink // nil: nobody wants to know the users
+
 	mu    sync.Mutex
 	store *store.Store
 	// The fields below are part of the state that snapshots carry.
@@ -42,6 +44,10 @@ func New(sink store.Sink) *FSM { return &FSM{sink: sink, store: store.New()} }
 // Show has every write set shown to keys when it has taken effect. It is called
 // before the first one is applied.
 func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
+
+// Introduce has the users told to accounts, too. It has to be called before
+// anything is applied.
+func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
 // Replay tells that the entries up to a log index are from before the start of
 // this process. Their messages are not published: nobody here can have been
@@ -97,11 +103,20 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 		f.keys.Applied(e.Writes)
 	}
 	f.seq++
+	f.tellAccounts(f.seq)
 	// The lease clock never runs back, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	f.done.add(list, f.lease)
 	out.Accepted, out.Sequence, out.Lease = true, f.seq, f.lease
 	return out, nil
+}
+
+// tellAccounts tells of the users if they changed with write set seq. Unlike
+// messages, users of entries before the start count.
+func (f *FSM) tellAccounts(seq uint64) {
+	if f.accounts != nil && f.store.AccountsVersion() == seq {
+		f.accounts.AccountsChanged(f.store.Accounts())
+	}
 }
 
 // View runs fn on the committed state; nothing is applied meanwhile. fn must

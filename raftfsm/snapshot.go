@@ -125,5 +125,6 @@ func (f *FSM) Restore(r io.Reader) error {
 	if f.keys != nil {
 		f.keys.Replaced()
 	}
+	f.tellAccounts(s.AccountsVersion())
 	return nil
 }

@@ -79,11 +79,13 @@ func (srv *Server) adopt(conn *net.TCPConn, l *loop, face Face) error {
 	c.guard = newGuard(&c.fdConn)
 	c.guard.direct = true
 	c.guard.face = face
-	s, refusal := srv.enter(c.guard)
-	if refusal != "" {
-		refused := store.Err(refusal)
-		// A client that is turned away may also have left.
-		_, _ = c.tryWrite(appendReply(nil, &refused, 2))
+	s, refusal, in := srv.enter(c.guard)
+	if !in {
+		if refusal != "" {
+			refused := store.Err(refusal)
+			// A client that is turned away may also have left.
+			_, _ = c.tryWrite(appendReply(nil, &refused, 2))
+		}
 		c.release()
 		return nil
 	}

@@ -20,7 +20,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	s.command.Store(cmd)
 	s.display(cmd, args)
 	b := &cluster.Blocked{
-		Call: cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()},
+		Call: cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()},
 		Done: done,
 	}
 	if s.tracking.Load() != nil {
@@ -30,7 +30,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	s.srv.stats.blocked.Add(1)
 	s.blocked.Store(b)
 	s.srv.backend.Block(b)
-	if s.isDraining() {
+	if s.isDraining() || s.isClosing() {
 		s.unblock()
 	}
 	return b
@@ -41,7 +41,7 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.blocked.Store(nil)
 	s.srv.stats.blocked.Add(-1)
 	s.srv.stats.called(cmd, 0) // what it took is waiting
-	s.reply(cmd, reply)
+	s.reply(cmd, s.settle(reply))
 	s.finish()
 }
 

@@ -89,7 +89,7 @@ func (s *session) describe(now time.Time) string {
 		" lib-name=%s lib-ver=%s\n",
 		s.id, s.addr, s.laddr, s.id+7, s.name, seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
 		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard], multi,
-		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, defaultUser, how.redirection(), s.protocol(),
+		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, s.userName(), how.redirection(), s.protocol(),
 		s.libName, s.libVer)
 }
 

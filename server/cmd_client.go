@@ -159,6 +159,7 @@ type clientFilter struct {
 	ids         []int64
 	class       string
 	addr, laddr string
+	account     *account
 	skip        *session
 }
 
@@ -167,6 +168,7 @@ func (f *clientFilter) matches(s *session) bool {
 		(f.class == "" || f.class == s.class()) &&
 		(f.addr == "" || f.addr == s.addr) &&
 		(f.laddr == "" || f.laddr == s.laddr) &&
+		(f.account == nil || f.account == s.account.Load()) &&
 		f.skip != s
 }
 
@@ -221,7 +223,7 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 		case "laddr":
 			f.laddr = string(value)
 		case "user":
-			if string(value) != defaultUser {
+			if f.account = s.srv.hub.accounts.get(string(value)); f.account == nil {
 				return nil, errNoSuchUser(value)
 			}
 		case "skipme":

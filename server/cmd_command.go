@@ -82,7 +82,7 @@ func commandInfo(c *store.Command) store.Reply {
 		store.Int(int64(c.Arity)),
 		statusSet("", namesOfFlags(c.Flags, commandFlagNames)),
 		store.Int(first), store.Int(last), store.Int(step),
-		statusSet("@", aclCategories(c)),
+		statusSet("@", c.ACLCategories()),
 		bulkSet(c.Tips),
 		keySpecs(c.Keys),
 		subcommandInfos(c),
@@ -124,7 +124,7 @@ func doCommandList(s *session, args [][]byte) store.Reply {
 		case "pattern":
 			keep = func(c *store.Command) bool { return store.MatchFold(want, c.FullName()) }
 		case "aclcat":
-			keep = func(c *store.Command) bool { return slices.Contains(aclCategories(c), strings.ToLower(want)) }
+			keep = func(c *store.Command) bool { return slices.Contains(c.ACLCategories(), strings.ToLower(want)) }
 		case "module":
 			keep = func(*store.Command) bool { return false }
 		default:
@@ -184,41 +184,10 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 			return nil, errBadCommandArgs
 		}
 		for _, k := range keys {
-			uses = append(uses, keyUse{k, keyFlagsOf(cmd, spec, args)})
+			uses = append(uses, keyUse{k, cmd.KeyFlags(spec, args)})
 		}
 	}
 	return uses, ""
-}
-
-// keyFlagsOf settles flags that depend on the arguments: SET reads the key only
-// with GET, BITFIELD may only read it.
-func keyFlagsOf(cmd *store.Command, spec store.KeySpec, args [][]byte) store.KeyFlags {
-	if spec.Flags&store.KeyVariable == 0 {
-		return spec.Flags
-	}
-	has := func(from int, words ...string) bool {
-		return slices.ContainsFunc(args[min(from, len(args)):], func(a []byte) bool {
-			return slices.Contains(words, strings.ToLower(string(a)))
-		})
-	}
-	switch {
-	case cmd.Name == "set" && !has(3, "get"):
-		return store.KeyOW | store.KeyUpdate
-	case cmd.Name == "bitfield" && onlyGets(args[2:]):
-		return store.KeyRO | store.KeyAccess
-	}
-	return store.KeyRW | store.KeyAccess | store.KeyUpdate
-}
-
-// onlyGets reports whether all operations of a BITFIELD are well-formed GETs.
-func onlyGets(ops [][]byte) bool {
-	for len(ops) > 0 {
-		if len(ops) < 3 || !strings.EqualFold(string(ops[0]), "get") {
-			return false
-		}
-		ops = ops[3:]
-	}
-	return true
 }
 
 // migrated finds the keys of MIGRATE: one, or those behind KEYS.

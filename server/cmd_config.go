@@ -35,7 +35,7 @@ func configRows() []row {
 }
 
 func doConfigGet(s *session, args [][]byte) store.Reply {
-	return store.MapOf(s.srv.params.get(args[2:], s.sharedParam)...)
+	return store.MapOf(s.srv.params.get(args[2:], s.paramElsewhere)...)
 }
 
 func doConfigSet(s *session, args [][]byte) store.Reply {
@@ -48,6 +48,9 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	}
 	if r := s.shareParams(change); r.IsError() {
 		return r
+	}
+	if refusal := s.sharePassword(change); refusal != "" {
+		return store.Err(refusal)
 	}
 	s.srv.params.commit(change)
 	return store.OK

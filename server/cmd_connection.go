@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/subtle"
 	"strings"
 
 	"lockstep/store"
@@ -68,32 +67,17 @@ func runEcho(c *store.Ctx) store.Reply { return store.Str(c.Arg(1)) }
 
 func doEcho(_ *session, args [][]byte) store.Reply { return store.Str(string(args[1])) }
 
-// defaultUser is the one user there is.
-const defaultUser = "default"
-
-// login checks a user name and password and authenticates the connection.
-func (s *session) login(user, password []byte) bool {
-	want := s.srv.params.password()
-	// A user without password takes any.
-	ok := want == "" || subtle.ConstantTimeCompare(password, []byte(want)) == 1
-	if string(user) != defaultUser || !ok {
-		return false
-	}
-	s.authed.Store(true)
-	return true
-}
-
 func doAuth(s *session, args [][]byte) store.Reply {
-	user, password := []byte(defaultUser), args[1]
+	user, password := []byte(store.DefaultUser), args[1]
 	switch {
 	case len(args) > 3:
 		return store.Err(store.ErrSyntax)
 	case len(args) == 3:
 		user, password = args[1], args[2]
-	case s.srv.params.password() == "":
+	case s.srv.needsNoPassword():
 		return store.Err(errNoPassword)
 	}
-	if !s.login(user, password) {
+	if !s.login(args[0], user, password) {
 		return store.Err(errWrongPass)
 	}
 	return store.OK
@@ -117,7 +101,7 @@ func doHello(s *session, args [][]byte) store.Reply {
 	for i := 2; i < len(args); {
 		switch opt := strings.ToLower(string(args[i])); {
 		case opt == "auth" && i+2 < len(args):
-			if !s.login(args[i+1], args[i+2]) {
+			if !s.login(args[0], args[i+1], args[i+2]) {
 				return store.Err(errWrongPass)
 			}
 			i += 3

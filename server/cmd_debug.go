@@ -100,14 +100,15 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// run has the backend run a command in this session's place.
+// run has the backend run a command of the server's own. Whoever may call DEBUG
+// may look at every key, as in Redis.
 func (s *session) run(words ...string) store.Reply {
 	args := make([][]byte, len(words))
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
 	cmd, _ := s.srv.table.Resolve(args)
-	call := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()}
+	call := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser}
 	return s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
 }
 
@@ -153,7 +154,7 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 			value = sized
 		}
 		key := fmt.Appendf(nil, "%s:%d", prefix, i)
-		calls = append(calls, cluster.Call{Cmd: cmd, Args: [][]byte{[]byte("setnx"), key, value}, DB: int(s.db.Load()), RESP: s.protocol()})
+		calls = append(calls, cluster.Call{Cmd: cmd, Args: [][]byte{[]byte("setnx"), key, value}, DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser})
 		if len(calls) < maxCalls && i+1 < n {
 			continue
 		}

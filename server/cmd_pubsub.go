@@ -50,6 +50,7 @@ func subscribeTo(kind subKind) handler {
 		for _, name := range args[1:] {
 			s.srv.hub.subscribe(s, kind, string(name))
 		}
+		s.stillMayListen(kind, args[1:])
 		return answered
 	}
 }

@@ -16,11 +16,11 @@ func serverRows() []row {
 			Tips: []string{"nondeterministic_output"},
 		}, do: doTime},
 		{Command: store.Command{
-			Name: "role", Arity: 1, Flags: store.NoScript | store.Loading | store.Stale | store.Fast | store.Dangerous, Group: "server", Since: "2.8.12",
+			Name: "role", Arity: 1, Flags: store.NoScript | store.Loading | store.Stale | store.Fast | store.Dangerous, Categories: []string{"admin"}, Group: "server", Since: "2.8.12",
 			Summary: "Says whether this node leads or follows.",
 		}, do: doRole},
 		{Command: store.Command{
-			Name: "lastsave", Arity: 1, Flags: store.Loading | store.Stale | store.Fast | store.Dangerous, Group: "server", Since: "1.0.0",
+			Name: "lastsave", Arity: 1, Flags: store.Loading | store.Stale | store.Fast | store.Dangerous, Categories: []string{"admin"}, Group: "server", Since: "1.0.0",
 			Summary: "Returns when the last snapshot was asked for.", Tips: []string{"nondeterministic_output"},
 		}, do: doLastSave},
 		{Command: store.Command{

@@ -25,6 +25,8 @@ func clusterRows() []row {
 	top := func(name string, flags store.Flags, summary string, do handler) row {
 		return row{Command: store.Command{Name: name, Arity: 1, Flags: flags, Group: "cluster", Since: "3.0.0", Summary: summary}, do: inCluster(do)}
 	}
+	helping := helpRow("cluster", "5.0.0", 0)
+	helping.do = inCluster(helping.do)
 	replicas := sub("replicas", 3, admin, "node-id", "5.0.0", "Lists the replicas of a node.", varies, doClusterReplicas)
 	slaves := sub("slaves", 3, admin, "node-id", "3.0.0", "Lists the replicas of a node.", varies, doClusterReplicas)
 	slaves.Deprecated, slaves.ReplacedBy = "5.0.0", "`CLUSTER REPLICAS`"
@@ -43,7 +45,7 @@ func clusterRows() []row {
 				sub("flushslots", 2, change, "", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("forget", 3, change, "node-id", "3.0.0", "Refused: members are removed from the Raft group.", nil, doClusterNode),
 				sub("getkeysinslot", 4, store.Stale, "slot count", "3.0.0", "Lists keys of a slot.", varies, doGetKeysInSlot),
-				helpRow("cluster", "5.0.0", 0),
+				helping,
 				sub("info", 2, store.Stale, "", "3.0.0", "Describes the state of the cluster.", varies, doClusterInfo),
 				sub("keyslot", 3, store.Stale, "key", "3.0.0", "Returns the hash slot of a key.", nil, doKeySlot),
 				sub("links", 2, store.Stale, "", "7.0.0", "Lists the connections between this node and the others.", varies, doClusterLinks),
@@ -132,7 +134,7 @@ func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(s
 // keysInSlot asks the leader for all keys: slots are nothing to the store.
 func (s *session) keysInSlot(slot int64) (keys []store.Reply, failure *store.Reply) {
 	args := [][]byte{[]byte("keys"), []byte("*")}
-	r := s.srv.backend.Submit([]cluster.Call{{Cmd: s.srv.table.Lookup(args[0]), Args: args, RESP: 2}}, nil)[0]
+	r := s.srv.backend.Submit([]cluster.Call{{Cmd: s.srv.table.Lookup(args[0]), Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]
 	if r.IsError() {
 		return nil, &r
 	}

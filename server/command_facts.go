@@ -1,10 +1,6 @@
 package server
 
-import (
-	"slices"
-
-	"lockstep/store"
-)
+import "lockstep/store"
 
 // flagName gives a flag the name that COMMAND prints; the order of a list of
 // them is the order of printing.
@@ -35,47 +31,6 @@ func namesOfFlags[F store.Flags | store.KeyFlags](have F, names []flagName[F]) [
 	for _, n := range names {
 		if have&n.flag != 0 {
 			list = append(list, n.name)
-		}
-	}
-	return list
-}
-
-// groupCategories are the ACL categories that follow from a command's group.
-var groupCategories = map[string]string{
-	"string": "string", "hash": "hash", "list": "list", "set": "set",
-	"sorted-set": "sortedset", "stream": "stream", "bitmap": "bitmap",
-	"hyperloglog": "hyperloglog", "geo": "geo", "transactions": "transaction",
-}
-
-// aclCategories derives a command's ACL categories from its flags and group,
-// in Redis's order. A container that cannot be called has none but its speed.
-func aclCategories(c *store.Command) []string {
-	callable := len(c.Sub) == 0 || c.Is(store.Connection)
-	own := func(name string) bool { return slices.Contains(c.Categories, name) }
-	facts := []struct {
-		is   bool
-		name string
-	}{
-		{callable && (c.Is(store.Keyspace) || c.Group == "generic" && c.Categories == nil && !c.Is(store.Connection)), "keyspace"},
-		{c.Is(store.ReadOnly) && !c.Is(store.Scripting), "read"},
-		{c.Is(store.Write), "write"},
-		{callable && groupCategories[c.Group] != "", groupCategories[c.Group]},
-		{own("set"), "set"},
-		{own("sortedset"), "sortedset"},
-		{own("list"), "list"},
-		{c.Is(store.PubSub), "pubsub"},
-		{c.Is(store.Admin), "admin"},
-		{c.Is(store.Fast), "fast"},
-		{!c.Is(store.Fast), "slow"},
-		{c.Is(store.Blocking), "blocking"},
-		{c.Is(store.Admin) || c.Is(store.Dangerous), "dangerous"},
-		{callable && (c.Is(store.Connection) || c.Group == "connection"), "connection"},
-		{c.Is(store.Scripting), "scripting"},
-	}
-	list := []string{}
-	for _, f := range facts {
-		if f.is {
-			list = append(list, f.name)
 		}
 	}
 	return list

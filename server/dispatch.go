@@ -52,6 +52,7 @@ func (s *session) dispatch(args [][]byte) {
 	if refusal != "" {
 		s.submit()
 		s.srv.stats.rejected(cmd)
+		s.noteRefusal(cmd, args, refusal)
 		s.reply(nil, store.Err(s.abort(cmd, refusal)))
 		s.used(cmd)
 		s.finish()
@@ -90,7 +91,10 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	start := s.srv.cfg.Clock()
-	r := do(s, args)
+	r, refused := s.checkAnonymous(cmd)
+	if !refused {
+		r = do(s, args)
+	}
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
 	s.display(cmd, args)
@@ -100,7 +104,7 @@ func (s *session) dispatch(args [][]byte) {
 
 // collect keeps a command for the next submission.
 func (s *session) collect(cmd *store.Command, args [][]byte) {
-	s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()})
+	s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()})
 	if s.tracking.Load() != nil {
 		s.track(&s.calls[len(s.calls)-1])
 		s.used(cmd)
@@ -127,11 +131,15 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	each := took / time.Duration(len(s.calls))
 	for i := range s.calls {
 		cmd := s.calls[i].Cmd
+		r := s.replies[i]
+		if r.Kind == store.Noted {
+			r = s.settle(r)
+		}
 		if s.calls[i].Txn != nil {
-			s.answerTransaction(&s.calls[i], s.replies[i], each)
+			s.answerTransaction(&s.calls[i], r, each)
 			s.display(cmd, s.calls[i].Args) // behind its commands, as in Redis
 		} else {
-			s.reply(cmd, s.replies[i])
+			s.reply(cmd, r)
 		}
 		s.ran(cmd, s.calls[i].Args, each)
 		s.finish()
@@ -165,16 +173,27 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		return cmd, store.ErrWrongArgs(cmd.FullName())
 	}
 	// Is it one that the operator has to allow?
-	if cmd.Name == "debug" && cmd.FullName() == "debug" && !s.debugAllowed() {
-		return cmd, errDebugOff
+	switch cmd.Name {
+	case "debug":
+		if cmd.FullName() == "debug" && !s.debugAllowed() {
+			return cmd, errDebugOff
+		}
+	case "load", "loadex", "unload":
+		if strings.HasPrefix(cmd.FullName(), "module|") {
+			return cmd, errModules
+		}
 	}
 	// Has the client said who it is? So an unknown command is reported as
 	// such even to one that has not.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
-		return cmd, errNoAuth
+		return cmd, store.ErrNoAuth
 	}
 	if s.multi != nil && cmd.Is(store.NoMulti) {
 		return cmd, errNotInMulti
+	}
+	// Does the client's user have the right to it?
+	if refusal := s.mayRun(cmd, args); refusal != "" {
+		return cmd, refusal
 	}
 	// Does another node of the cluster own its keys?
 	if s.face == FaceCluster {

@@ -11,7 +11,6 @@ import (
 // Every client-visible error text of the server, as Redis 7.0 words it.
 const (
 	errMaxClients     store.Error = "ERR max number of clients reached"
-	errNoAuth         store.Error = "NOAUTH Authentication required."
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."
 	errNoPassword     store.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	errHelloNoAuth    store.Error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
@@ -56,7 +55,11 @@ const (
 	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errSaving         store.Error = "ERR Background save already in progress"
+	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
+	errUserSpaces     store.Error = "ERR Usernames can't contain spaces or null characters"
+	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"
+	errGenPassBits    store.Error = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
 	errNestedMulti    store.Error = "ERR MULTI calls can not be nested"
 	errWatchInMulti   store.Error = "ERR WATCH inside MULTI is not allowed"
@@ -102,6 +105,9 @@ const (
 		" 4) Setup a an authentication password for the default user." +
 		" NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside."
 )
+
+// movedTo begins a redirection.
+const movedTo = "MOVED "
 
 func errf(format string, args ...any) store.Error {
 	return store.Error(fmt.Sprintf(format, args...))
@@ -195,4 +201,21 @@ func errUnknownParam(name []byte) store.Error {
 
 func errParam(name, why string) store.Error {
 	return errf("ERR CONFIG SET failed (possibly related to argument '%s') - %s", name, why)
+}
+
+func errUnknownCategory(arg []byte) store.Error {
+	return errf("ERR Unknown category '%s'", cString(arg, maxQuoted))
+}
+
+// errUnmatched is the answer to a selector that does not end; rule opens it.
+func errUnmatched(rule string) store.Error {
+	return errf("ERR Unmatched parenthesis in acl selector starting at '%s'.", cString([]byte(rule), len(rule)))
+}
+
+func errDryRunUser(arg []byte) store.Error {
+	return errf("ERR User '%s' not found", cString(arg, len(arg)))
+}
+
+func errDryRunCommand(arg []byte) store.Error {
+	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }

@@ -20,14 +20,15 @@ var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // fakeBackend runs commands on a store of its own. Its clock stands still
 // until advance moves it.
 type fakeBackend struct {
-	mu     sync.Mutex
-	store  *store.Store
-	seq    uint64
-	now    atomic.Int64 // ns since epoch
-	hub    *Hub
-	batch  []int // sizes of the submissions
-	leader string
-	addr   string
+	mu       sync.Mutex
+	store    *store.Store
+	seq      uint64
+	now      atomic.Int64 // ns since epoch
+	hub      *Hub
+	batch    []int // sizes of the submissions
+	leader   string
+	password string
+	addr     string
 
 	busy      atomic.Bool
 	kills     atomic.Int32
@@ -79,20 +80,27 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 			replies = append(replies, store.Err(e))
 			continue
 		}
-		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers})
+		txn := f.store.Begin(now, f.seq+1, store.Env{Receivers: f.hub.Receivers, ACL: f.hub.ACL(f.password)})
 		txn.SetOrigin(c.Origin)
+		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+		var r store.Reply
 		if c.Txn != nil {
-			replies = append(replies, c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) }))
+			r = c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) })
+		} else if refusal, ok := ctx.Authorize(c.User); !ok {
+			r = refusal
 		} else {
-			ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
-			replies = append(replies, c.Cmd.Run(ctx))
+			r = c.Cmd.Run(ctx)
 		}
+		replies = append(replies, txn.AttachDenials(r))
 		if txn.Writes().Len() > 0 {
 			f.seq++
 			if err := f.store.Apply(txn.Writes().Bytes(), f.seq, f.hub); err != nil {
 				panic(err)
 			}
 			f.hub.Applied(txn.Writes().Bytes())
+			if f.store.AccountsVersion() == f.seq {
+				f.hub.AccountsChanged(f.store.Accounts())
+			}
 		}
 	}
 	f.serveWaiting()
@@ -241,6 +249,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	if change != nil {
 		change(&cfg)
 	}
+	fake.password = cfg.RequirePass
 	var srv *Server
 	scripts := luavm.New(luavm.Options{
 		Now:       func() time.Duration { return time.Duration(fake.now.Load()) },
@@ -251,6 +260,8 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	table := store.NewTable(store.Commands(), scripts.Commands(), Commands())
 	scripts.Bind(table)
 	srv = New(cfg, fake, table)
+	srv.catchUp()
+	fake.batch = nil // tests look at those of their own
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -19,11 +19,15 @@ type Hub struct {
 	patterns map[string]subscribers
 
 	tracker *tracker
+
+	accounts *accounts
 }
 
 var (
 	_ store.Sink    = (*Hub)(nil)
 	_ store.KeySink = (*Hub)(nil)
+
+	_ store.AccountSink = (*Hub)(nil)
 )
 
 // subscribers are the sessions that one name delivers to.
@@ -36,6 +40,7 @@ func NewHub() *Hub {
 		shards:   map[string]subscribers{},
 		patterns: map[string]subscribers{},
 		tracker:  newTracker(),
+		accounts: newAccounts(),
 	}
 }
 

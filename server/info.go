@@ -197,6 +197,10 @@ func infoStats(srv *Server, f *facts) {
 		"unexpected_error_replies", 0,
 		"total_error_replies", st.errorReplies.Load(),
 		"client_output_buffer_limit_disconnections", st.outputLimit.Load(),
+		"acl_access_denied_auth", st.deniedFor[store.DeniedAuth].Load(),
+		"acl_access_denied_cmd", st.deniedFor[store.DeniedCommand].Load(),
+		"acl_access_denied_key", st.deniedFor[store.DeniedKey].Load(),
+		"acl_access_denied_channel", st.deniedFor[store.DeniedChannel].Load(),
 	)
 }
 

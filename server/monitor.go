@@ -107,6 +107,9 @@ next:
 // doMonitor does not answer a client that is a monitor already; Redis does not
 // either.
 func doMonitor(s *session, _ [][]byte) store.Reply {
+	if s.executing != nil {
+		return store.Err(errMonitorInExec)
+	}
 	if !s.monitoring.Load() {
 		s.srv.monitors.add(s)
 	}

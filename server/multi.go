@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"lockstep/cluster"
@@ -165,7 +166,11 @@ func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 		return store.Err(errQueueTooBig)
 	}
 	t.size += size
-	t.commands = append(t.commands, queued{cmd: cmd, args: copyArgs(args), do: s.srv.handlers[cmd]})
+	do := s.srv.handlers[cmd]
+	if changesUsers(cmd) {
+		do = nil // it is part of what the leader runs
+	}
+	t.commands = append(t.commands, queued{cmd: cmd, args: copyArgs(args), do: do})
 	s.queued.Store(int32(len(t.commands)))
 	return queuedReply
 }
@@ -188,13 +193,16 @@ func copyArgs(args [][]byte) [][]byte {
 }
 
 // abort is told of every refusal: one inside a transaction spoils it, and one
-// of EXEC ends it.
+// of EXEC ends it. A client that is sent elsewhere is told just that.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
 	}
 	if cmd != nil && cmd == s.srv.execCmd {
 		s.discard()
+		if refusal == errCrossSlot || strings.HasPrefix(string(refusal), movedTo) {
+			return refusal
+		}
 		return store.ErrExecAbort(refusal)
 	}
 	return refusal
@@ -266,11 +274,11 @@ func (s *session) askExec() *cluster.Transaction {
 		return nil
 	}
 	txn := &cluster.Transaction{Watched: s.watchList}
-	db, resp := int(s.db.Load()), s.protocol()
+	db, resp, user := int(s.db.Load()), s.protocol(), s.caller()
 	for i := range t.commands {
 		q := &t.commands[i]
 		if q.do == nil {
-			txn.Calls = append(txn.Calls, cluster.Call{Cmd: q.cmd, Args: q.args, DB: db, RESP: resp})
+			txn.Calls = append(txn.Calls, cluster.Call{Cmd: q.cmd, Args: q.args, DB: db, RESP: resp, User: user})
 			s.track(&txn.Calls[len(txn.Calls)-1])
 			continue
 		}
@@ -279,7 +287,10 @@ func (s *session) askExec() *cluster.Transaction {
 			if n, refusal := parseDB(q.args[1]); refusal == "" {
 				db = n
 			}
+		case "auth":
+			user = s.callerAfter(user, q)
 		case "hello":
+			user = s.callerAfter(user, q)
 			if len(q.args) > 1 && (string(q.args[1]) == "2" || string(q.args[1]) == "3") {
 				resp = int(q.args[1][0] - '0')
 			}
@@ -347,6 +358,14 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			s.display(q.cmd, q.args)
 			s.reply(q.cmd, answers[0])
 			answers = answers[1:]
+			continue
+		}
+		if refusal := s.mayRunAtExec(q); refusal != "" {
+			s.reply(q.cmd, store.Err(refusal))
+			continue
+		}
+		if r, refused := s.checkAnonymous(q.cmd); refused {
+			s.reply(q.cmd, r)
 			continue
 		}
 		start := s.srv.cfg.Clock()

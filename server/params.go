@@ -20,7 +20,7 @@ type params struct {
 	names  []string             // of defs, sorted
 	values map[*paramDef]string
 
-	pass       atomic.Pointer[string]
+	aclLogMax  atomic.Int64
 	maxBulk    atomic.Int64
 	maxQuery   atomic.Int64
 	maxClients atomic.Int64
@@ -56,6 +56,7 @@ type paramDef struct {
 	value    string // the default
 	fixed    bool   // cannot be changed while the server runs
 	shared   bool   // holds for the whole cluster: see params_shared.go
+	faced    bool   // depends on the listener that is asked
 	check    func(value string) (canonical, fault string)
 	apply    func(value string)
 }
@@ -79,26 +80,24 @@ func newParams(cfg *Config, backend Backend) *params {
 	return p
 }
 
-func (p *params) password() string { return *p.pass.Load() }
-
 func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] }
 
 // pubsubLimit is limitOf("pubsub"), asked for every message.
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// get returns names and values for CONFIG GET; those that the cluster shares
-// come from shared. A name without wildcards is printed as the client spelled
-// it.
-func (p *params) get(patterns [][]byte, shared func(*paramDef) string) []store.Reply {
-	list, elsewhere := p.find(patterns)
+// get returns names and values for CONFIG GET; those that this node does not
+// know come from elsewhere. A name without wildcards is printed as the client
+// spelled it.
+func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) []store.Reply {
+	list, others := p.find(patterns)
 	// Asking may take a while, so mu is not held.
-	for i, def := range elsewhere {
-		list[i] = store.Str(shared(def))
+	for i, def := range others {
+		list[i] = store.Str(elsewhere(def))
 	}
 	return list
 }
 
-// find is get without the shared values; it returns where in the list those
+// find is get without the values that are not known here; it returns where in the list those
 // stand.
 func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]*paramDef) {
 	p.mu.Lock()
@@ -109,7 +108,7 @@ func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]
 		if def := p.defs[name]; def != nil && !seen[name] {
 			seen[name] = true
 			list = append(list, store.Str(shown), store.Str(p.values[def]))
-			if def.shared {
+			if def.shared || def.faced {
 				elsewhere[len(list)-1] = def
 			}
 		}

@@ -36,7 +36,8 @@ func runConfigGet(c *store.Ctx) store.Reply {
 
 // onLeader runs a command of this package where the shared parameters are.
 func (s *session) onLeader(args ...string) store.Reply {
-	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol()}
+	// Whether the client may call CONFIG has been asked.
+	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser}
 	for _, arg := range args {
 		call.Args = append(call.Args, []byte(arg))
 	}
@@ -65,6 +66,14 @@ func (s *session) shareParams(c change) store.Reply {
 	return s.onLeader(args...)
 }
 
+// paramElsewhere returns a parameter that is not simply one of this node.
+func (s *session) paramElsewhere(def *paramDef) string {
+	if def.faced {
+		return yesNo(s.face == FaceCluster)
+	}
+	return s.sharedParam(def)
+}
+
 // sharedParam returns a shared parameter in the form of CONFIG GET. The leader
 // is asked, so that what another node has just set shows here; without one it
 // is what this node knows.
@@ -84,4 +93,15 @@ func (s *session) sharedParam(def *paramDef) string {
 		return value // from a newer version, perhaps
 	}
 	return canonical
+}
+
+// sharePassword has requirepass become the password of the default user, who is
+// the same on every node.
+func (s *session) sharePassword(c change) store.Error {
+	for i, def := range c.defs {
+		if def.name == "requirepass" {
+			return s.srv.setPassword(c.given[i])
+		}
+	}
+	return ""
 }

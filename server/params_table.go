@@ -14,7 +14,10 @@ import (
 // server best in Redis's terms.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
-		{name: "requirepass", value: cfg.RequirePass, apply: func(v string) { p.pass.Store(&v) }},
+		{name: "requirepass", value: cfg.RequirePass}, // see doConfigSet
+		{name: store.ParamChannels, kind: enumParam, words: []string{"allchannels", "resetchannels"}, value: "resetchannels", shared: true},
+		{name: "acllog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
+			apply: func(v string) { p.aclLogMax.Store(number(v)) }},
 		{name: "maxclients", kind: intParam, min: 1, max: math.MaxUint32, value: strconv.Itoa(cfg.MaxClients),
 			apply: func(v string) { p.maxClients.Store(number(v)) }},
 		{name: "timeout", kind: intParam, max: math.MaxInt32, value: strconv.Itoa(cfg.Timeout),
@@ -62,7 +65,7 @@ func describing(cfg *Config) []*paramDef {
 		fixed("appenddirname", "", "appendonlydir"),
 		fixed("appendfilename", "", "appendonly.aof"),
 		fixed("bind-source-addr", "", ""),
-		fixed("cluster-enabled", "", "no"),
+		{name: "cluster-enabled", value: "no", fixed: true, faced: true},
 		fixed("daemonize", "", "no"),
 		fixed("databases", "", strconv.Itoa(store.Databases)),
 		fixed("dir", "", cfg.DataDir),

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"strings"
-
 	"lockstep/cluster"
 	"lockstep/store"
 )
@@ -21,7 +19,7 @@ type row struct {
 func rows() []row {
 	var all []row
 	for _, group := range [][]row{
-		connectionRows(), clientRows(), commandRows(), configRows(), pubsubRows(), multiRows(),
+		connectionRows(), aclRows(), clientRows(), commandRows(), configRows(), pubsubRows(), multiRows(),
 		serverRows(), clusterRows(), observeRows(), lockstepRows(),
 		memoryRows(), replicationRows(), curiousRows(),
 	} {
@@ -94,7 +92,7 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	for cmd := range handlers {
 		switch cmd.FullName() {
 		case "multi", "exec", "discard", "watch", "unwatch", // EXEC: see transaction.waits
-			"ping", "echo", "select", "time", "hello", "auth", "quit", "reset", "client|tracking", "client|caching",
+			"ping", "echo", "select", "time", "quit", "reset", "client|tracking", "client|caching",
 			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
 			found[cmd] = true
 		}
@@ -131,8 +129,7 @@ func (s *session) status() cluster.Status {
 
 const helpSummary = "Lists the subcommands."
 
-// helpRow is the HELP subcommand of a container; what it prints derives from
-// the other rows.
+// helpRow is the HELP subcommand of a container.
 func helpRow(container, since string, flags store.Flags) row {
 	return row{
 		Command: store.Command{
@@ -143,21 +140,4 @@ func helpRow(container, since string, flags store.Flags) row {
 			return help(s.srv.table.Lookup([]byte(container)))
 		},
 	}
-}
-
-func help(container *store.Command) store.Reply {
-	r := store.List(store.Status(strings.ToUpper(container.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"))
-	if container.Arity == -1 {
-		r.Elems = append(r.Elems, store.Status("(no subcommand)"), store.Status("    "+container.Summary))
-	}
-	for i := range container.Sub {
-		sub := &container.Sub[i]
-		if sub.Name == "help" {
-			continue
-		}
-		line := strings.TrimSpace(strings.ToUpper(sub.Name) + " " + sub.Usage)
-		r.Elems = append(r.Elems, store.Status(line), store.Status("    "+sub.Summary))
-	}
-	r.Elems = append(r.Elems, store.Status("HELP"), store.Status("    "+helpSummary))
-	return r
 }

@@ -57,7 +57,7 @@ func NewSentinel(cfg Config, backend Backend, name string) *Server {
 // sentinelToo reports whether a Sentinel answers a command as other servers do.
 func sentinelToo(name string) bool {
 	switch name {
-	case "acl", "auth", "client", "command", "hello", "info", "ping", "shutdown",
+	case "auth", "client", "command", "hello", "info", "ping", "shutdown",
 		"subscribe", "unsubscribe", "psubscribe", "punsubscribe":
 		return true
 	}

@@ -26,6 +26,8 @@ type Server struct {
 	pause    *pause
 	params   *params
 	stats    *stats
+	aclLog   aclLog
+	learning sync.Once
 	docs     *commandDocs
 	monitors monitors
 	slow     slowlog
@@ -76,6 +78,10 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
 	srv.docs = newCommandDocs(table)
+	srv.hub.accounts.bind(srv)
+	if table.Lookup([]byte("acl")) == nil {
+		srv.hub.accounts.setCurrent() // a Sentinel's, which nobody changes
+	}
 	go srv.cron()
 	return srv
 }
@@ -93,6 +99,7 @@ func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
+	srv.learning.Do(func() { go srv.learnUsers() })
 	if served, err := srv.serveLoops(ln, face); served {
 		return err
 	}
@@ -119,41 +126,47 @@ func (srv *Server) ServeConn(c net.Conn) error {
 
 // accept decides whether a connection may stay.
 func (srv *Server) accept(conn redcon.Conn) bool {
-	s, refusal := srv.enter(conn.NetConn().(*guard))
-	if refusal == "" {
+	s, refusal, in := srv.enter(conn.NetConn().(*guard))
+	if in {
 		conn.SetContext(s)
 		return true
 	}
-	refused := store.Err(refusal)
-	s.out.add(func(b []byte) []byte { return appendReply(b, &refused, 2) })
-	s.out.flush()
+	if refusal != "" {
+		refused := store.Err(refusal)
+		s.out.add(func(b []byte) []byte { return appendReply(b, &refused, 2) })
+		s.out.flush()
+	}
 	return false
 }
 
-// enter makes a session of a connection, unless it is to be turned away.
-func (srv *Server) enter(g *guard) (*session, store.Error) {
+// enter makes a session of a connection, unless it is to be turned away: with
+// a word, or without one by a server that closes.
+func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
-	s := srv.newSession(g)
-	refusal := srv.register(s)
-	if refusal == "" && srv.params.protected.Load() && srv.params.password() == "" && !s.local() {
+	s = srv.newSession(g)
+	refusal, in = srv.register(s)
+	if in && srv.params.protected.Load() && srv.hub.accounts.def.user.Load().NoPass && !s.local() {
 		srv.unregister(s)
-		refusal = errDenied
+		refusal, in = errDenied, false
 	}
-	if refusal != "" {
+	if !in {
 		srv.stats.refused.Add(1)
 	}
-	return s, refusal
+	return s, refusal, in
 }
 
 // register adds a session, unless there are too many or the server closes.
-func (srv *Server) register(s *session) store.Error {
+func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if srv.closing || int64(len(srv.sessions)) >= srv.params.maxClients.Load() {
-		return errMaxClients
+	if srv.closing {
+		return "", false
+	}
+	if int64(len(srv.sessions)) >= srv.params.maxClients.Load() {
+		return errMaxClients, false
 	}
 	srv.sessions[s.id] = s
-	return ""
+	return "", true
 }
 
 func (srv *Server) unregister(s *session) {

@@ -44,6 +44,7 @@ type session struct {
 	db      atomic.Int32
 	resp    atomic.Int32
 	authed  atomic.Bool
+	account atomic.Pointer[account] // nil if there is no client
 	noEvict atomic.Bool
 	noTouch atomic.Bool
 	active  atomic.Int64 // Unix ms of the last pipeline
@@ -78,7 +79,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s.active.Store(s.created.UnixMilli())
 	s.resp.Store(2)
 	s.queued.Store(-1)
-	s.authed.Store(srv.params.password() == "")
+	s.leave()
 	for i := range s.subs {
 		s.subs[i] = map[string]struct{}{}
 	}
@@ -145,7 +146,7 @@ func (s *session) isDraining() bool {
 
 // The guard's policy.
 
-func (s *session) needsAuth() bool { return !s.authed.Load() && s.srv.params.password() != "" }
+func (s *session) needsAuth() bool { return !s.authed.Load() && !s.srv.hub.accounts.open.Load() }
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
@@ -233,7 +234,7 @@ func (s *session) reset() {
 	s.silent = false // but not a SKIP, which silences RESET itself
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)
-	s.authed.Store(s.srv.params.password() == "")
+	s.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.name = ""

@@ -55,6 +55,9 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 			return errSelectCluster
 		}
 	}
+	if cmd == s.srv.execCmd {
+		return s.redirectExec()
+	}
 	keys, ok := cmd.KeysOf(args)
 	if !ok {
 		return "" // the command itself has better words for what is wrong
@@ -73,6 +76,35 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	return refusedInCluster(cmd, args)
 }
 
+// redirectExec is redirect for all commands of a transaction together: their
+// keys must be in one slot, and that may have moved since they were queued.
+func (s *session) redirectExec() store.Error {
+	if s.multi == nil {
+		return ""
+	}
+	slot := -1
+	for i := range s.multi.commands {
+		q := &s.multi.commands[i]
+		keys, _ := q.cmd.KeysOf(q.args)
+		for _, key := range keys {
+			if n := slotOf(key); slot >= 0 && n != slot {
+				return errCrossSlot
+			} else {
+				slot = n
+			}
+		}
+	}
+	for i := range s.multi.commands {
+		if slot < 0 {
+			break
+		}
+		if refusal := s.moved(s.multi.commands[i].cmd, slot); refusal != "" {
+			return refusal
+		}
+	}
+	return ""
+}
+
 // moved is the redirection of a command whose keys are in a slot; "" if it is
 // served here.
 func (s *session) moved(cmd *store.Command, slot int) store.Error {
@@ -89,7 +121,7 @@ func (s *session) moved(cmd *store.Command, slot int) store.Error {
 	if !leader.known() || !s.srv.backend.Ready() {
 		return ""
 	}
-	return errf("MOVED %d %s", slot, leader.hostPort())
+	return errf(movedTo+"%d %s", slot, leader.hostPort())
 }
 
 func shardPubSub(name string) bool {

@@ -45,7 +45,7 @@ func TestEveryCommandHasAState(t *testing.T) {
 // builtElsewhere names what other packages bring; it must shrink to nothing.
 func builtElsewhere(name string) string {
 	for prefix, why := range map[string]string{
-		"acl": "ACL", "client|": "tracking", "cluster|": "the cluster listener",
+		"client|": "tracking", "cluster|": "the cluster listener",
 		"multi": "transactions", "exec": "transactions", "discard": "transactions", "watch": "transactions", "unwatch": "transactions",
 		"function": "functions", "fcall": "functions",
 	} {

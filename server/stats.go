@@ -20,6 +20,8 @@ type stats struct {
 	outputLimit  atomic.Int64 // disconnected by an output buffer limit
 	blocked      atomic.Int64 // sessions that wait at the leader
 
+	deniedFor [store.DeniedChannel + 1]atomic.Int64 // refusals by reason
+
 	calls map[*store.Command]*callStats // complete from the start
 
 	mu     sync.Mutex
@@ -63,6 +65,9 @@ func (st *stats) rejected(cmd *store.Command) {
 	}
 }
 
+// denied counts a refusal of the ACL.
+func (st *stats) denied(why store.DenyReason) { st.deniedFor[why].Add(1) }
+
 // failed counts an error reply; cmd is nil if no command ran.
 func (st *stats) failed(cmd *store.Command, text string) {
 	st.errorReplies.Add(1)
@@ -81,6 +86,9 @@ func (st *stats) failed(cmd *store.Command, text string) {
 func (st *stats) reset() {
 	for _, n := range []*atomic.Int64{&st.connections, &st.refused, &st.netIn, &st.netOut, &st.commands, &st.errorReplies, &st.outputLimit} {
 		n.Store(0)
+	}
+	for i := range st.deniedFor {
+		st.deniedFor[i].Store(0)
 	}
 	for _, c := range st.calls {
 		for _, n := range []*atomic.Int64{&c.usec, &c.rejected, &c.failed} {

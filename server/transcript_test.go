@@ -38,17 +38,19 @@ func (g target) With(settings [][2]string) (transcript.Target, func(), error) {
 
 // notHere are the files that need what the fake backend does not have.
 var notHere = map[string]string{
-	"server/failover-alone.txt":  "the fake backend has two members",
-	"server/info.txt":            "the fake backend knows of three members",
-	"pubsub/keyspace-events.txt": "the fake backend has no keyspace events",
-	"list/waiting.txt":           "the queues of the leader are not here",
-	"list/waiting-multi.txt":     "the queues of the leader are not here",
-	"list/waiting-order.txt":     "the queues of the leader are not here",
-	"list/waiting-move.txt":      "the queues of the leader are not here",
-	"list/blmove.txt":            "the queues of the leader are not here",
-	"list/brpoplpush.txt":        "the queues of the leader are not here",
-	"zset/waiting.txt":           "the queues of the leader are not here",
-	"multi/waiting.txt":          "the queues of the leader are not here",
+	"server/failover-alone.txt":    "the fake backend has two members",
+	"server/info.txt":              "the fake backend knows of three members",
+	"pubsub/keyspace-events.txt":   "the fake backend has no keyspace events",
+	"list/waiting.txt":             "the queues of the leader are not here",
+	"list/waiting-multi.txt":       "the queues of the leader are not here",
+	"list/waiting-order.txt":       "the queues of the leader are not here",
+	"list/waiting-move.txt":        "the queues of the leader are not here",
+	"list/blmove.txt":              "the queues of the leader are not here",
+	"list/brpoplpush.txt":          "the queues of the leader are not here",
+	"list/waiting-overwritten.txt": "the queues of the leader are not here",
+	"zset/waiting.txt":             "the queues of the leader are not here",
+	"zset/waiting-overwritten.txt": "the queues of the leader are not here",
+	"multi/waiting.txt":            "the queues of the leader are not here",
 }
 
 // otherRows are steps that show rows of other packages in words of their own

@@ -1,5 +1,7 @@
 package store
 
+import "math"
+
 // dumpCommands carry values from one server to another.
 var dumpCommands = []Command{
 	{
@@ -96,6 +98,9 @@ func cmdRestore(c *Ctx) Reply {
 	deadline := int64(0)
 	switch {
 	case ttl == 0:
+	case !o.absTTL && ttl > math.MaxInt64-c.UnixMilli(): // Redis's sum is negative
+		c.stored(eventGeneric, "restore", key, existed, true)
+		return OK
 	case !o.absTTL:
 		deadline = c.DeadlineIn(ttl)
 	case c.passed(ttl):

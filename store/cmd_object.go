@@ -121,10 +121,18 @@ func cmdObjectRefcount(c *Ctx) Reply {
 
 func cmdObjectHelp(*Ctx) Reply {
 	return HelpText("OBJECT",
-		"ENCODING <key>", "    Name the form in which the value of the key is held.",
-		"FREQ <key>", "    Tell how often the key is used.",
-		"IDLETIME <key>", "    Tell for how many seconds the key has not been used.",
-		"REFCOUNT <key>", "    Tell how many references the value of the key has.",
+		"ENCODING <key>",
+		"    Return the kind of internal representation used in order to store the value",
+		"    associated with a <key>.",
+		"FREQ <key>",
+		"    Return the access frequency index of the <key>. The returned integer is",
+		"    proportional to the logarithm of the recent access frequency of the key.",
+		"IDLETIME <key>",
+		"    Return the idle time of the <key>, that is the approximated number of",
+		"    seconds elapsed since the last access to the key.",
+		"REFCOUNT <key>",
+		"    Return the number of references of the value associated with the specified",
+		"    <key>.",
 	)
 }
 

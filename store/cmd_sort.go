@@ -42,6 +42,7 @@ func sortStore(args [][]byte) (at []int) {
 
 // sortCall is a parsed call of SORT.
 type sortCall struct {
+	anyKey        bool // the user may read every key
 	by            string
 	gets          []string
 	weighed       bool // there is a BY
@@ -50,6 +51,11 @@ type sortCall struct {
 	offset, limit int64 // a negative limit is none
 	store         []byte
 }
+
+var (
+	sortByDenied  = Err(ErrSortBy)
+	sortGetDenied = Err(ErrSortGet)
+)
 
 func (s *sortCall) parse(args [][]byte, readonly bool) *Reply {
 	s.limit = -1
@@ -75,10 +81,16 @@ func (s *sortCall) parse(args [][]byte, readonly bool) *Reply {
 			s.store = args[1]
 			args = args[1:]
 		case equalFold(word, "by"):
+			if !s.anyKey && strings.Contains(cString(string(args[1])), "*") {
+				return &sortByDenied
+			}
 			s.by, s.weighed = string(args[1]), true
 			s.asIs = s.asIs || !strings.Contains(cString(s.by), "*")
 			args = args[1:]
 		case equalFold(word, "get"):
+			if !s.anyKey {
+				return &sortGetDenied
+			}
 			s.gets = append(s.gets, string(args[1]))
 			args = args[1:]
 		default:
@@ -98,7 +110,7 @@ func cmdSort(c *Ctx) Reply   { return c.sort(false) }
 func cmdSortRO(c *Ctx) Reply { return c.sort(true) }
 
 func (c *Ctx) sort(readonly bool) Reply {
-	s := sortCall{}
+	s := sortCall{anyKey: c.User.readsAnyKey(c.Cmd, c.Args)}
 	if fault := s.parse(c.Args[2:], readonly); fault != nil {
 		return *fault
 	}
@@ -207,14 +219,18 @@ func (s *sortCall) compare(a, b *sortItem) int {
 	return cmp.Compare(cString(a.weight), cString(b.weight))
 }
 
+// leastNormal is the least double with all of its digits. C calls a decimal
+// number below it out of range.
+const leastNormal = 0x1p-1022
+
 // sortScore is parseCDouble that refuses what is out of range.
 func sortScore(text string) (float64, bool) {
 	score, ok := parseCDouble(text)
-	if !ok || math.Abs(score) <= math.MaxFloat64 && score != 0 {
+	if size := math.Abs(score); !ok || leastNormal <= size && size <= math.MaxFloat64 {
 		return score, ok
 	}
 	n, isNumber := scanNumber(strings.TrimLeft(cString(text), cSpace))
-	return score, !isNumber || n.inf || score == 0 && n.digits == ""
+	return score, !isNumber || n.inf || n.digits == "" || n.hex && score != 0
 }
 
 // byPattern returns the value that a BY or GET pattern names for an element:

@@ -127,7 +127,10 @@ type Command struct {
 	Run Handler
 	Sub []Command
 
-	parent *Command // set by NewTable
+	parent     *Command // this and what follows is set by NewTable
+	table      *Table
+	categories uint32 // bits, see aclCategories
+	bit        int    // place among the commands that ACL rules can name
 }
 
 // FullName is the name as Redis prints it: "get", "config|get".
@@ -137,6 +140,9 @@ func (c *Command) FullName() string {
 	}
 	return c.Name
 }
+
+// Table returns the table that the row is in.
+func (c *Command) Table() *Table { return c.table }
 
 // Is reports whether all the given flags are set.
 func (c *Command) Is(f Flags) bool { return c.Flags&f == f }
@@ -157,6 +163,11 @@ type Ctx struct {
 	DB   int      // SELECT in a script or a transaction changes it
 	RESP int      // protocol version of the client, 2 or 3: scripts see it
 
+	// User is whose rights count; nil: may do anything.
+	User *User
+
+	// InMulti is true for commands that EXEC runs.
+	InMulti bool
 	// InScript is true for commands that a script calls.
 	InScript bool
 
@@ -174,6 +185,7 @@ func (c *Ctx) Arg(i int) string { return string(c.Args[i]) }
 type Table struct {
 	byName map[string]*Command
 	sorted []*Command
+	acl    *aclTable
 }
 
 // NewTable makes a table of rows. Two rows of one name are a programming
@@ -187,15 +199,17 @@ func NewTable(groups ...[]Command) *Table {
 			if _, dup := t.byName[cmd.Name]; dup {
 				panic(fmt.Sprintf("store: command %q is registered twice", cmd.Name))
 			}
+			cmd.table = t
 			cmd.Sub = append([]Command(nil), row.Sub...)
 			for j := range cmd.Sub {
-				cmd.Sub[j].parent = cmd
+				cmd.Sub[j].parent, cmd.Sub[j].table = cmd, t
 			}
 			t.byName[cmd.Name] = cmd
 			t.sorted = append(t.sorted, cmd)
 		}
 	}
 	sort.Slice(t.sorted, func(i, j int) bool { return t.sorted[i].Name < t.sorted[j].Name })
+	t.acl = newACLTable(t)
 	return t
 }
 
@@ -243,36 +257,47 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 // COMMAND GETKEYS. ok is false if the arguments do not fit the key specs.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
-		if ks.Unknown() {
-			if ks.Find != nil {
-				for _, i := range ks.Find(args) {
-					keys = append(keys, args[i])
-				}
-			}
-			continue
+		at, ok := ks.places(args)
+		if !ok {
+			return nil, false
 		}
-		first, last, step := ks.Begin, ks.Begin+ks.Last, max(ks.Step, 1)
-		if ks.Last < 0 {
-			last = len(args) + ks.Last
-		}
-		if ks.NumKeys > 0 {
-			if ks.NumKeys >= len(args) {
-				return nil, false
-			}
-			n, valid := ParseInt(args[ks.NumKeys])
-			if !valid || n < 0 || n > int64(len(args)-ks.NumKeys-1) {
-				return nil, false
-			}
-			first, last = ks.NumKeys+1, ks.NumKeys+int(n)
-		}
-		for i := first; i <= last; i += step {
-			if i >= len(args) {
-				return nil, false
-			}
+		for _, i := range at {
 			keys = append(keys, args[i])
 		}
 	}
 	return keys, true
+}
+
+// places returns the arguments that a key spec means; ok is false if the
+// arguments do not fit it.
+func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
+	if ks.Unknown() {
+		if ks.Find != nil {
+			at = ks.Find(args)
+		}
+		return at, true
+	}
+	first, last, step := ks.Begin, ks.Begin+ks.Last, max(ks.Step, 1)
+	if ks.Last < 0 {
+		last = len(args) + ks.Last
+	}
+	if ks.NumKeys > 0 {
+		if ks.NumKeys >= len(args) {
+			return nil, false
+		}
+		n, valid := ParseInt(args[ks.NumKeys])
+		if !valid || n < 0 || n > int64(len(args)-ks.NumKeys-1) {
+			return nil, false
+		}
+		first, last = ks.NumKeys+1, ks.NumKeys+int(n)
+	}
+	for i := first; i <= last; i += step {
+		if i >= len(args) {
+			return nil, false
+		}
+		at = append(at, i)
+	}
+	return at, true
 }
 
 // randIntN is the source of the commands that answer at random. Evaluation

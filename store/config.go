@@ -9,6 +9,9 @@ import (
 // published.
 const ParamEvents = "notify-keyspace-events"
 
+// ParamChannels is the parameter that says which channels a new user may use.
+const ParamChannels = "acl-pubsub-default"
+
 // Parameters that hold for the whole cluster are part of the replicated state:
 // every node and every later leader has them, and they survive a restart. Which
 // ones there are and which values are legal is the server's business; the store

@@ -12,7 +12,7 @@ type Error string
 func (e Error) Error() string { return string(e) }
 
 // RedisVersion is the version reported to clients and scripts. Newer versions
-// make some clients use commands that are not here (design.md section 6).
+// make some clients use commands that are not here.
 const (
 	RedisVersion    = "7.2.4"
 	RedisVersionNum = 0x00070204
@@ -86,6 +86,11 @@ const (
 	ErrBitOverflow     Error = "ERR Invalid OVERFLOW type specified"
 	ErrBitType         Error = "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."
 	ErrBitFieldRO      Error = "ERR BITFIELD_RO only supports the GET subcommand"
+	ErrNoAuth          Error = "NOAUTH Authentication required."
+	ErrNoPermKey       Error = "NOPERM this user has no permissions to access one of the keys used as arguments"
+	ErrNoPermChannel   Error = "NOPERM this user has no permissions to access one of the channels used as arguments"
+	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
+	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
 	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
@@ -107,6 +112,23 @@ func ErrWrongArgs(name string) Error {
 // discarded.
 func ErrExecAbort(why Error) Error {
 	return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(why), "ERR "))
+}
+
+// ErrNoPermCommand is the answer to a command that the user may not run; name
+// is its full name.
+func ErrNoPermCommand(name string) Error {
+	return Error("NOPERM this user has no permissions to run the '" + name + "' command")
+}
+
+// ErrExecPerm is the answer to a queued command that the user may not run any
+// more.
+func ErrExecPerm(reason string) Error {
+	return Error("NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: " + reason)
+}
+
+// ErrACLModifier is the answer to a rule of ACL SETUSER that has a fault.
+func ErrACLModifier(rule, fault string) Error {
+	return Error("ERR Error in ACL SETUSER modifier '" + oneLine(rule) + "': " + fault)
 }
 
 // ErrNoInputKey is the answer to a combination of no sorted sets; command is

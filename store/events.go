@@ -145,13 +145,16 @@ func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty 
 }
 
 // overwrite deletes a key, if there is one, and has write make it anew: that
-// does not count as a new key.
+// does not count as a new key, and nobody who waits for it is served.
 func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
-	wanted := c.events
+	wanted, ready := c.events, len(c.ready)
 	if existed = c.discard(key); existed {
 		c.events &^= eventNew
 	}
 	write()
 	c.events = wanted
+	if existed {
+		c.ready = c.ready[:ready]
+	}
 	return existed
 }

@@ -243,11 +243,12 @@ type Store struct {
 	removals removals          // for WATCH; not part of the state
 	libs     *librarySet
 	config   config
+	accounts accounts
 }
 
 // New returns an empty store.
 func New() *Store {
-	s := &Store{scripts: newScriptCache(), libs: noLibraries}
+	s := &Store{scripts: newScriptCache(), libs: noLibraries, accounts: newAccounts()}
 	for i := range s.dbs {
 		s.dbs[i] = newKeyspace()
 	}

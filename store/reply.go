@@ -42,6 +42,9 @@ const (
 	Push
 	// Multi is several replies to one command, sent one after the other.
 	Multi
+	// Noted is a reply, the first element, with denials for the ACL log. The
+	// server takes it apart (DetachDenials) before anyone sees it.
+	Noted
 )
 
 // Reply is the result of a command, as a value: the server encodes it, Lua

@@ -24,7 +24,9 @@ func (k Kind) hasInt() bool { return k == Integer || k == Double || k == Bool }
 func (k Kind) hasStr() bool {
 	return k == Simple || k == Failure || k == Bulk || k == BigNumber || k == Verbatim
 }
-func (k Kind) hasElems() bool { return k == Array || k == Map || k == Set || k == Push || k == Multi }
+func (k Kind) hasElems() bool {
+	return k == Array || k == Map || k == Set || k == Push || k == Multi || k == Noted
+}
 
 // AppendReply encodes r at the end of buf.
 func AppendReply(buf []byte, r Reply) []byte {
@@ -63,7 +65,7 @@ func readReply(b []byte, depth int) (Reply, []byte, error) {
 		return r, b[size:], nil
 	}
 	if !r.Kind.hasStr() && !r.Kind.hasElems() {
-		if r.Kind > Multi {
+		if r.Kind > Noted {
 			return Reply{}, nil, ErrCorruptReply
 		}
 		return r, b, nil

@@ -18,6 +18,8 @@ type Snapshot struct {
 	libs    *librarySet
 	expired uint64
 	swapped [Databases]uint64
+
+	accounts Accounts
 }
 
 // Snapshot freezes the present state. The trees are shared copy-on-write; the
@@ -25,7 +27,7 @@ type Snapshot struct {
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
-	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, scripts: scriptCache{
+	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
 		bySHA:   s.scripts.bySHA.Copy(),
 		evaled:  s.scripts.evaled.Copy(),
 		arrival: s.scripts.arrival,
@@ -51,6 +53,8 @@ func (s *Store) Snapshot() *Snapshot {
 //	|      | score: the bits of a double), in the set's order            |
 //	| 'L'  | str sha, str body, int pinned, int order: a cached script   |
 //	| 'W'  | int db, int sequence number of its latest SWAPDB            |
+//	| 'U'  | str name, str rules: a user; rules as in encodeRules        |
+//	| 'V'  | int version of the users                                    |
 //	| 'F'  | str library: a function library, as in operation 29         |
 //	| 'C'  | str name, str value: a parameter of the cluster             |
 //	| 'E'  | int expired, int script arrivals: the end                   |
@@ -66,6 +70,8 @@ const (
 	recSortedSet = 'Z'
 	recScript    = 'L'
 	recSwapped   = 'W'
+	recUser      = 'U'
+	recUsers     = 'V'
 	recLibrary   = 'F'
 	recConfig    = 'C'
 	recEnd       = 'E'
@@ -118,6 +124,7 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.str(name)
 		w.str(sn.config.values[name])
 	}
+	w.accounts(sn.accounts)
 	for _, lib := range sn.libs.libs {
 		w.WriteByte(recLibrary)
 		w.str(bytesToString(appendLibrary(nil, lib)))
@@ -262,6 +269,12 @@ func Restore(in io.Reader) (*Store, error) {
 			if name, value := r.str(), r.str(); r.err == nil {
 				s.config = s.config.with(name, value)
 			}
+		case recUser:
+			if a := (&Account{Name: r.str(), rules: r.str()}); r.err == nil {
+				s.accounts.set(a, 0)
+			}
+		case recUsers:
+			s.accounts.version = r.int()
 		case recLibrary:
 			d := decoder{b: stringBytes(r.str())}
 			if lib := d.library(); !d.bad && len(d.b) == 0 {

@@ -20,6 +20,8 @@ type Env struct {
 	Grace func(seq uint64) int64
 	// Receivers returns how many subscribers a message reaches.
 	Receivers func(kind PublishKind, channel string) int
+	// ACL is what the node adds to the users of the state.
+	ACL ACLEnv
 }
 
 // view is one database as a Txn sees it: the committed keys, unless the Txn
@@ -41,7 +43,12 @@ type Txn struct {
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
-	libs *librarySet // the function libraries; nil: those that are committed
+	users       map[string]*Account // pending; nil: deleted
+	caller      *Account            // the committed one that was asked for last …
+	callerAt    uint64              // … at this version of the users
+	defaultUser *User               // if the state has none
+	denied      []Denial            // see AttachDenials
+	libs        *librarySet         // the function libraries; nil: those that are committed
 
 	ready   []ReadyKey // see TakeReady
 	swapped bool
@@ -83,6 +90,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	t.ws.Reset()
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
+	t.users, t.denied = nil, nil
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
 	if cap(t.lapsed) > keepPending {
 		t.lapsed = nil

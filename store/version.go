@@ -22,7 +22,7 @@ func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 		v := t.version(db, e)
 		return v, v != t.seq
 	}
-	return wasAbsent | (t.seq - 1), !t.removedHere(db, key)
+	return wasAbsent | (t.seq - 1), !t.removedHere(db, key) && !t.swappedAway(db, key)
 }
 
 // Unchanged reports whether nothing has happened to a key since it had version
@@ -32,7 +32,7 @@ func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 	if v&wasAbsent == 0 {
 		return e != nil && t.version(db, e) == v
 	}
-	return e == nil && !t.removedHere(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
+	return e == nil && !t.removedHere(db, key) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
 
 func (t *Txn) version(db int, e *Entry) uint64 {
@@ -57,6 +57,20 @@ func (t *Txn) removedHere(db int, key []byte) bool {
 	return true
 }
 
+// swappedAway reports whether a key that a database does not have may have
+// left it by a SWAPDB of the transaction: another one of those has it.
+func (t *Txn) swappedAway(db int, key []byte) bool {
+	if t.swappedDBs>>db&1 == 0 {
+		return false
+	}
+	for other := range t.views {
+		if t.swappedDBs>>other&1 != 0 && (t.Lookup(other, key) != nil || t.removedHere(other, key)) {
+			return true
+		}
+	}
+	return false
+}
+
 // lapsedKey is a key that has expired.
 type lapsedKey struct {
 	db  int
@@ -64,32 +78,53 @@ type lapsedKey struct {
 }
 
 // removals remembers which write set removed a key, by the hash of its name.
-// Of two keys with one place it remembers the later one.
-type removals [1024]struct{ name, seq uint64 }
+// Of the keys that have one place it remembers those that were removed last.
+type removals [256][4]struct{ name, seq uint64 }
+
+// capacity is how many keys there is room for.
+const capacity = len(removals{}) * len(removals{}[0])
 
 // nameOf tells the keys of all databases apart: a hash has 48 bits.
 func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
 
+// place is apart for keys of one name in different databases, which FLUSHALL
+// and SWAPDB remove together.
+func place(db int, hash uint64) uint64 {
+	return (hash + 17*uint64(db)) % uint64(len(removals{}))
+}
+
 func (r *removals) note(db int, hash, seq uint64) {
-	at := &r[hash%uint64(len(r))]
-	at.name, at.seq = nameOf(db, hash), seq
+	name, at := nameOf(db, hash), &r[place(db, hash)]
+	oldest := &at[0]
+	for i := range at {
+		if at[i].name == name {
+			at[i].seq = seq
+			return
+		}
+		if at[i].seq < oldest.seq {
+			oldest = &at[i]
+		}
+	}
+	oldest.name, oldest.seq = name, seq
 }
 
 // last returns 0 if nothing is known.
 func (r *removals) last(db int, hash uint64) uint64 {
-	if at := &r[hash%uint64(len(r))]; at.name == nameOf(db, hash) {
-		return at.seq
+	for _, x := range r[place(db, hash)] {
+		if x.name == nameOf(db, hash) {
+			return x.seq
+		}
 	}
 	return 0
 }
 
-// noteAll notes the keys of a database that is about to be emptied, as far as
-// there is room.
+// noteAll notes the keys of a database that is about to be emptied or swapped,
+// as far as there is room.
 func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	n := 0
 	ks.keys.Scan(func(s slot) bool {
 		r.note(db, s.hash, seq)
 		n++
-		return n < len(r)
+		return n < capacity
 	})
 }

@@ -48,15 +48,51 @@ func TestVersionInsideAWriteSet(t *testing.T) {
 	}
 }
 
+// A key that SWAPDB has taken away was there.
+func TestVersionSwappedAway(t *testing.T) {
+	for _, oneWriteSet := range []bool{false, true} {
+		d := newTestDB(t)
+		gone, never, later := d.version("k"), d.version("never"), uint64(0)
+		if oneWriteSet {
+			txn := d.begin()
+			txn.SetString(0, []byte("k"), "v", 0)
+			txn.Swap(0, 1)
+			if _, settled := txn.Version(0, []byte("k")); settled {
+				t.Error("it is settled that a key is absent that has just gone")
+			}
+			if txn.Unchanged(0, []byte("k"), gone) || !txn.Unchanged(0, []byte("never"), never) {
+				t.Error("in one write set")
+			}
+			continue
+		}
+		d.do("SET", "k", "v")
+		d.do("SWAPDB", "0", "1")
+		if later = d.version("k"); d.unchanged("k", gone) || !d.unchanged("k", later) || !d.unchanged("never", never) {
+			t.Error("in two write sets")
+		}
+	}
+}
+
+// A key that FLUSHALL has taken from two databases is known of both.
+func TestRemovalsOfOneName(t *testing.T) {
+	d := newTestDB(t)
+	v := d.version("k")
+	d.do("SET", "k", "v")
+	d.do("COPY", "k", "k", "DB", "3")
+	d.do("FLUSHALL")
+	if d.unchanged("k", v) {
+		t.Error("that the key has come and gone is forgotten at once")
+	}
+}
+
 // That keys of another database or name go says nothing of this one, even if
 // they have its place among what is remembered.
 func TestRemovalsOfOthers(t *testing.T) {
 	d := newTestDB(t)
 	v := d.version("k")
-	place := hashOf("k") % uint64(len(removals{}))
-	for i, same := 0, 0; same < 3; i++ {
+	for i, same := 0, 0; same <= 2*len(removals{}[0]); i++ {
 		name := "key:" + string(rune('0'+i%10)) + string(rune('a'+i/10%26)) + string(rune('a'+i/260%26)) + string(rune('a'+i/6760%26))
-		if hashOf(name)%uint64(len(removals{})) != place {
+		if place(0, hashOf(name)) != place(0, hashOf("k")) {
 			continue
 		}
 		same++

@@ -56,6 +56,8 @@ type op byte
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
 //	| 26 | str name, str value: a parameter of the cluster             |
+//	| 27 | str user, str rules: set a user; rules as in encodeRules    |
+//	| 28 | str user: delete a user                                    |
 //	| 29 | str name, str code, int n, n times (str name, int           |
 //	|    | described, str description, int flags): a function library  |
 //	|    | and its functions; it replaces the one of its name          |
@@ -91,6 +93,8 @@ const (
 	opScoreRemove
 	opScoreSetLarge
 	opConfig
+	opUserSet
+	opUserDelete
 
 	opOrigin op = 32
 )
@@ -244,6 +248,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		s.dbs[db] = newKeyspace()
 	case opSwap:
 		if a, b := d.db(), d.db(); !d.bad {
+			s.removals.noteAll(a, s.dbs[a], t.seq)
+			s.removals.noteAll(b, s.dbs[b], t.seq)
 			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
 			s.swapped[a], s.swapped[b] = t.seq, t.seq
 		}
@@ -271,6 +277,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		applyList(t, o, d, db)
 	case opSetAdd, opSetRemove, opScoreSet, opScoreRemove, opScoreSetLarge:
 		applyMember(t, o, d, db)
+	case opUserSet, opUserDelete:
+		s.applyUser(o, d, t.seq)
 	default:
 		return s.applyLibrary(o, d)
 	}

@@ -44,6 +44,11 @@ func (m *member) stop(t *testing.T) {
 // startMembers starts three nodes and waits until each knows all of them.
 func startMembers(t *testing.T) []*member {
 	t.Helper()
+	return startMembersWith(t, 20*time.Second)
+}
+
+func startMembersWith(t *testing.T, failoverWait time.Duration) []*member {
+	t.Helper()
 	addrs := nodes.FreeAddrs(t, 12)
 	peers := fmt.Sprintf("n1=%s,n2=%s,n3=%s", addrs[0], addrs[1], addrs[2])
 	dir := t.TempDir()
@@ -52,7 +57,7 @@ func startMembers(t *testing.T) []*member {
 		own := addrs[3+3*i:]
 		m := &member{o: options{id: fmt.Sprintf("n%d", i+1), listen: own[0], peerListen: addrs[i], peers: peers,
 			sentinelListen: own[1], sentinelAuth: "yes", masterName: "mymaster", clusterListen: own[2],
-			data: filepath.Join(dir, fmt.Sprint(i)), protected: "yes", failoverWait: 20 * time.Second, scriptLimit: 5 * time.Second}}
+			data: filepath.Join(dir, fmt.Sprint(i)), protected: "yes", failoverWait: failoverWait, scriptLimit: 5 * time.Second}}
 		cfg, err := m.o.clusterConfig()
 		if err != nil {
 			t.Fatal(err)
@@ -120,10 +125,20 @@ func (s *speaker) next() transcript.Value {
 
 func (s *speaker) ask(line string) string {
 	s.t.Helper()
+	return strings.Join(s.value(line).Lines(), " ")
+}
+
+func (s *speaker) value(line string) transcript.Value {
+	s.t.Helper()
+	s.send(line)
+	return s.next()
+}
+
+func (s *speaker) send(line string) {
+	s.t.Helper()
 	if _, err := s.conn.Write(transcript.AppendCommand(nil, strings.Fields(line)...)); err != nil {
 		s.t.Fatal(err)
 	}
-	return strings.Join(s.next().Lines(), " ")
 }
 
 // TestDiscoveryThroughTransfer: leadership moves, and every way of finding the

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,20 +19,33 @@ type redisCLI struct {
 	port string
 }
 
-func newRedisCLI(t *testing.T) *redisCLI {
+func needRedisCLI(t *testing.T) {
 	t.Helper()
-	for _, program := range []string{"redis-cli", "stdbuf"} {
+	for _, program := range []string{"redis-cli", "redis-benchmark", "stdbuf"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(program + " is not installed")
 		}
 	}
-	node, stop := startInProcess(t, nil)
-	t.Cleanup(stop)
-	_, port, err := net.SplitHostPort(node.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+func newRedisCLI(t *testing.T, addr string) *redisCLI {
+	t.Helper()
+	_, port := hostPort(t, addr)
 	return &redisCLI{t, port}
+}
+
+// oneAndThree runs a test on one node, and on three through a follower.
+func oneAndThree(t *testing.T, test func(t *testing.T, cli *redisCLI)) {
+	needRedisCLI(t)
+	t.Run("one node", func(t *testing.T) {
+		node, stop := startInProcess(t, nil)
+		t.Cleanup(stop)
+		test(t, newRedisCLI(t, node.addr))
+	})
+	t.Run("through a follower", func(t *testing.T) {
+		s := &scene{startMembers(t)}
+		test(t, newRedisCLI(t, s.followers()[0].o.listen))
+	})
 }
 
 // run returns what redis-cli prints, and whether it ended well.
@@ -50,51 +64,121 @@ func (r *redisCLI) run(patience time.Duration, stdin string, args ...string) (st
 // endless is how long a mode is watched that does not end.
 const endless = 1500 * time.Millisecond
 
+// mode is a way to run redis-cli.
+type mode struct {
+	name     string
+	args     []string
+	stdin    string
+	patience time.Duration // a minute if it ends by itself
+	fails    bool
+	words    []string
+}
+
+// redisCLIModes have 502 keys in database 0; what writes, writes elsewhere.
+func redisCLIModes(t *testing.T) []mode {
+	return []mode{
+		{name: "stat", args: []string{"--stat", "-i", "0.2"}, patience: endless, fails: true, words: []string{"keys", "clients", "requests"}},
+		{name: "scan", args: []string{"--scan", "--pattern", "key:49?"}, words: []string{"key:490\n", "key:499\n"}},
+		{name: "bigkeys", args: []string{"--bigkeys"}, words: []string{"Sampled 502 keys", "Biggest   hash found '\"h\"' has 2 fields", "Biggest   list found '\"l\"' has 3 items"}},
+		{name: "memkeys", args: []string{"--memkeys"}, words: []string{"Sampled 502 keys", "Biggest   hash found"}},
+		{name: "memkeys samples", args: []string{"--memkeys-samples", "2"}, words: []string{"Sampled 502 keys", "Biggest   list found"}},
+		{name: "hotkeys", args: []string{"--hotkeys"}, fails: true, words: []string{"An LFU maxmemory policy is not selected"}},
+		{name: "latency", args: []string{"--latency", "-i", "1"}, words: []string{"0 "}},
+		{name: "latency history", args: []string{"--latency-history", "-i", "1"}, patience: endless, fails: true, words: []string{"0 "}},
+		{name: "latency spectrum", args: []string{"--latency-dist", "-i", "1"}, patience: endless, fails: true},
+		{name: "intrinsic latency", args: []string{"--intrinsic-latency", "1"}, words: []string{"Max latency so far"}},
+		{name: "RESP3", args: []string{"-3", "--no-raw", "HGETALL", "h"}, words: []string{"1# \"a\" => \"1\""}},
+		{name: "RESP2", args: []string{"-2", "--no-raw", "HGETALL", "h"}, words: []string{"1) \"a\"\n"}},
+		{name: "json", args: []string{"--json", "HGETALL", "h"}, words: []string{`{"a":"1","b":"2"}`}},
+		{name: "pipe", args: []string{"-n", "1", "--pipe"}, stdin: "SET piped 1\r\nINCR piped\r\nGET piped\r\n", words: []string{"errors: 0, replies: 3"}},
+		{name: "pipe of RESP", args: []string{"-n", "1", "--pipe"}, stdin: strings.Repeat("*3\r\n$5\r\nLPUSH\r\n$6\r\npiped2\r\n$3\r\na\r\n\r\n", 3000), words: []string{"errors: 0, replies: 3000"}},
+		{name: "pipe with an error", args: []string{"-n", "1", "--pipe"}, stdin: "SET piped3 1\r\nLPUSH piped3 1\r\n", fails: true, words: []string{"errors: 1, replies: 2"}},
+		{name: "argument from stdin", args: []string{"-n", "1", "-x", "SET", "stdin"}, stdin: "a value", words: []string{"OK"}},
+		{name: "tagged argument from stdin", args: []string{"-n", "1", "-X", "tag", "SET", "tag", "v"}, stdin: "a key", words: []string{"OK"}},
+		{name: "rdb", args: []string{"--rdb", "dump.rdb"}, fails: true, words: []string{"SYNC and PSYNC are not supported"}},
+		{name: "functions rdb", args: []string{"--functions-rdb", "functions.rdb"}, fails: true, words: []string{"not supported"}},
+		{name: "replica", args: []string{"--replica"}, fails: true, words: []string{"SYNC and PSYNC are not supported"}},
+		{name: "cluster help", args: []string{"--cluster", "help"}, fails: true, words: []string{"Cluster Manager Commands"}},
+		{name: "cluster check of a plain node", args: []string{"--cluster", "check", "PLAIN"}, fails: true, words: []string{"is not configured as a cluster node"}},
+		{name: "csv", args: []string{"--csv", "LRANGE", "l", "0", "-1"}, words: []string{`"1","2","3"`}},
+		{name: "delimiters", args: []string{"-d", "+", "-D", "!", "LRANGE", "l", "0", "-1"}, words: []string{"1+2+3!"}},
+		{name: "repeat", args: []string{"-n", "1", "-r", "3", "-i", "0.1", "INCR", "repeated"}, words: []string{"1\n2\n3\n"}},
+		{name: "eval", args: []string{"--eval", scriptFile(t), "key:7", ",", "x"}, words: []string{"7x"}},
+		{name: "error as exit code", args: []string{"-e", "INCR", "h"}, fails: true, words: []string{"WRONGTYPE"}},
+		{name: "quoted input", args: []string{"--quoted-input", "GET", `"\x6bey:7"`}, words: []string{"7"}},
+		{name: "interactive", stdin: "SELECT 2\nSET other 1\nDBSIZE\nMULTI\nINCR other\nEXEC\nSELECT 0\n", words: []string{"OK\nOK\n1\nOK\nQUEUED\n2\nOK\n"}},
+		{name: "help of commands", stdin: "help set\n", words: []string{"SET"}},
+	}
+}
+
 // TestRedisCLIModes runs the modes of redis-cli that operators use.
 func TestRedisCLIModes(t *testing.T) {
-	cli := newRedisCLI(t)
-	cli.run(time.Minute, "", "EVAL", "for i = 1, 500 do redis.call('set', 'key:' .. i, i) end redis.call('hset', 'h', 'a', 1, 'b', 2) redis.call('rpush', 'l', 1, 2, 3)", "0")
-	for _, c := range []struct {
-		name     string
-		args     []string
-		stdin    string
-		patience time.Duration
-		fails    bool
-		words    []string
-	}{
-		{"stat", []string{"--stat", "-i", "0.2"}, "", endless, true, []string{"keys", "clients", "502"}},
-		{"scan", []string{"--scan", "--pattern", "key:49?"}, "", time.Minute, false, []string{"key:490\n", "key:499\n"}},
-		{"bigkeys", []string{"--bigkeys"}, "", time.Minute, false, []string{"Sampled 502 keys", "Biggest   hash found '\"h\"' has 2 fields", "Biggest   list found '\"l\"' has 3 items"}},
-		{"memkeys", []string{"--memkeys"}, "", time.Minute, false, []string{"Sampled 502 keys", "Biggest   hash found"}},
-		{"hotkeys", []string{"--hotkeys"}, "", time.Minute, true, []string{"LFU"}},
-		{"latency", []string{"--latency", "-i", "1"}, "", time.Minute, false, []string{"0 "}},
-		{"latency history", []string{"--latency-history", "-i", "1"}, "", endless, true, []string{"0 "}},
-		{"intrinsic latency", []string{"--intrinsic-latency", "1"}, "", time.Minute, false, []string{"Max latency so far"}},
-		{"RESP3", []string{"-3", "--no-raw", "HGETALL", "h"}, "", time.Minute, false, []string{"1# \"a\" => \"1\""}},
-		{"pipe", []string{"--pipe"}, "SET piped 1\r\nINCR piped\r\nGET piped\r\n", time.Minute, false, []string{"errors: 0, replies: 3"}},
-		{"argument from stdin", []string{"-x", "SET", "stdin"}, "a value", time.Minute, false, []string{"OK"}},
-		{"rdb", []string{"--rdb", "dump.rdb"}, "", time.Minute, true, []string{"SYNC and PSYNC are not supported"}},
-		{"functions rdb", []string{"--functions-rdb", "functions.rdb"}, "", time.Minute, true, []string{"not supported"}},
-		{"cluster help", []string{"--cluster", "help"}, "", time.Minute, true, []string{"Cluster Manager Commands"}},
-		{"csv", []string{"--csv", "LRANGE", "l", "0", "-1"}, "", time.Minute, false, []string{`"1","2","3"`}},
-		{"repeat", []string{"-r", "3", "INCR", "repeated"}, "", time.Minute, false, []string{"1\n2\n3\n"}},
-		{"eval", []string{"--eval", scriptFile(t), "key:7", ",", "x"}, "", time.Minute, false, []string{"7x"}},
-		{"interactive", nil, "SELECT 1\nSET other 1\nDBSIZE\nSELECT 0\n", time.Minute, false, []string{"OK\nOK\n1\nOK\n"}},
-		{"help of commands", nil, "help set\n", time.Minute, false, []string{"SET"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cli := &redisCLI{t, cli.port}
-			out, ended := cli.run(c.patience, c.stdin, c.args...)
-			if ended == c.fails {
-				t.Errorf("redis-cli %v: ended well: %v, want %v\n%s", c.args, ended, !c.fails, out)
-			}
-			for _, w := range c.words {
-				if !strings.Contains(out, w) {
-					t.Errorf("redis-cli %v: no %q in\n%s", c.args, w, out)
-				}
-			}
-		})
+	oneAndThree(t, func(t *testing.T, cli *redisCLI) {
+		cli.run(time.Minute, "", "EVAL", "for i = 1, 500 do redis.call('set', 'key:' .. i, i) end redis.call('hset', 'h', 'a', 1, 'b', 2) redis.call('rpush', 'l', 1, 2, 3)", "0")
+		for _, m := range redisCLIModes(t) {
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				m.check(t, cli.port)
+			})
+		}
+	})
+}
+
+func (m mode) check(t *testing.T, port string) {
+	cli := &redisCLI{t, port}
+	args := slices.Clone(m.args)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "PLAIN", "127.0.0.1:"+port)
 	}
+	out, ended := cli.run(cmp.Or(m.patience, time.Minute), m.stdin, args...)
+	if ended == m.fails {
+		t.Errorf("redis-cli %v: ended well: %v, want %v\n%s", args, ended, !m.fails, out)
+	}
+	for _, w := range m.words {
+		if !strings.Contains(out, w) {
+			t.Errorf("redis-cli %v: no %q in\n%s", args, w, out)
+		}
+	}
+}
+
+// TestRedisCLIOnACluster: with -c it follows from a follower to the leader, and its cluster manager finds nothing wrong.
+func TestRedisCLIOnACluster(t *testing.T) {
+	needRedisCLI(t)
+	s := &scene{startMembers(t)}
+	follower := s.followers()[0].o.clusterListen
+	_, port := hostPort(t, follower)
+	for _, m := range []mode{
+		{name: "follow", args: []string{"-c", "SET", "foo", "1"}, words: []string{"OK"}},
+		{name: "follow and go on", args: []string{"-c"}, stdin: "SET foo 2\nGET foo\nINCR foo\n", words: []string{"OK\n2\n3\n"}},
+		{name: "without -c", args: []string{"GET", "foo"}, words: []string{"MOVED 12182 " + s.leader().o.clusterListen}},
+		{name: "check", args: []string{"--cluster", "check", follower}, words: []string{"[OK] All nodes agree about slots configuration.", "[OK] All 16384 slots covered."}},
+		{name: "info", args: []string{"--cluster", "info", follower}, words: []string{"16384 slots | 2 slaves."}},
+		{name: "call", args: []string{"--cluster", "call", follower, "PING"}, words: []string{s.leader().o.clusterListen + ": PONG"}},
+	} {
+		t.Run(m.name, func(t *testing.T) { m.check(t, port) })
+	}
+}
+
+// TestRedisBenchmark: its default tests run. Its option --cluster asks for two masters at least, of a Redis Cluster, too.
+func TestRedisBenchmark(t *testing.T) {
+	bench := func(t *testing.T, args ...string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, "redis-benchmark", append([]string{"-q", "-n", "300", "-c", "10"}, args...)...).CombinedOutput()
+		if err != nil || strings.Contains(strings.ToLower(string(out)), "error") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		for _, name := range []string{"SET", "GET", "INCR", "LPUSH", "SADD", "HSET", "ZADD", "LRANGE_600", "MSET"} {
+			if !strings.Contains(string(out), name) {
+				t.Errorf("no result of %s in\n%s", name, out)
+			}
+		}
+	}
+	oneAndThree(t, func(t *testing.T, cli *redisCLI) {
+		bench(t, "-p", cli.port)
+		bench(t, "-p", cli.port, "-P", "8", "-r", "100")
+	})
 }
 
 func scriptFile(t *testing.T) string {
@@ -106,8 +190,9 @@ func scriptFile(t *testing.T) string {
 }
 
 // TestRedisCLIMonitor: what one client does is seen by another.
-func TestRedisCLIMonitor(t *testing.T) {
-	cli := newRedisCLI(t)
+func TestRedisCLIMonitor(t *testing.T) { oneAndThree(t, checkMonitor) }
+
+func checkMonitor(t *testing.T, cli *redisCLI) {
 	seen := make(chan string, 1)
 	go func() {
 		out, _ := cli.run(3*time.Second, "", "MONITOR")
@@ -121,17 +206,23 @@ func TestRedisCLIMonitor(t *testing.T) {
 	}
 	cli.run(time.Minute, "", "EVAL", "return redis.call('set', KEYS[1], 'v')", "1", "k")
 	out := <-seen
-	for _, w := range []string{"OK\n", `] "EVAL" "return redis.call('set', KEYS[1], 'v')" "1" "k"`, `[0 lua] "set" "k" "v"`} {
+	words := []string{"OK\n", `] "EVAL" "return redis.call('set', KEYS[1], 'v')" "1" "k"`}
+	if strings.Contains(t.Name(), "one") {
+		// What a script calls is seen where it is run: by the leader.
+		words = append(words, `[0 lua] "set" "k" "v"`)
+	}
+	for _, w := range words {
 		if !strings.Contains(out, w) {
 			t.Errorf("no %q in\n%s", w, out)
 		}
 	}
 }
 
-// TestDashboardCommands are what RedisInsight and its kin ask for at their
-// start and while they show a database.
-func TestDashboardCommands(t *testing.T) {
-	cli := newRedisCLI(t)
+// TestDashboardCommands are what RedisInsight and its kin ask for while they
+// show a database; their start-up is in the transcript clients/redisinsight.txt.
+func TestDashboardCommands(t *testing.T) { oneAndThree(t, checkDashboard) }
+
+func checkDashboard(t *testing.T, cli *redisCLI) {
 	cli.run(time.Minute, "", "EVAL", "redis.call('set', 'k', 'v') redis.call('hset', 'h', 'f', 'v') redis.call('zadd', 'z', 1, 'm')", "0")
 	for _, line := range []string{
 		"INFO", "INFO everything", "INFO server", "INFO keyspace", "INFO cpu memory", "CLIENT LIST", "CLIENT SETNAME redisinsight", "CLIENT INFO",

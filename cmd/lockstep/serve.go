@@ -91,7 +91,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 	sc := server.Default()
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
 	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
-	cfg.RunID = sc.RunID
+	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password)
 	node, err := cluster.Open(cfg)
 	if err != nil {
 		return nil, errors.Join(err, ls.close())

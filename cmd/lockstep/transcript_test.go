@@ -87,7 +87,6 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 // notYet are the transcripts that are not played, and why.
 var notYet = map[string]string{
 	"differs/": "where gopher-lua differs from C Lua (README.md)",
-	"later/":   "commands that are not here yet (README.md)",
 }
 
 func isNotYet(name string) bool {

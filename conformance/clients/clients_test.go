@@ -4,6 +4,7 @@ package clients
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 type suite struct {
 	name   string
 	needs  []string // tools on the PATH
+	probe  []string // a command that fails where the tools lack a library
 	script string   // in conformance/; what it finds in its environment is in environment
 }
 
@@ -28,6 +30,11 @@ var suites = []suite{
 	{name: "node", needs: []string{"node", "npm"}, script: "../run-node.sh"},
 	{name: "go", needs: []string{"go"}, script: "../run-go.sh"},
 	{name: "rust", needs: []string{"cargo"}, script: "../run-rust.sh"},
+	// Ruby's and PHP's libraries are those that Debian packages: .ci/install has the names.
+	{name: "ruby", needs: []string{"ruby"}, script: "../run-ruby.sh",
+		probe: []string{"ruby", "-e", "%w[minitest redis active_support sidekiq].each { |name| require name }"}},
+	{name: "php", needs: []string{"php"}, script: "../run-php.sh",
+		probe: []string{"php", "-r", `chdir("../php"); require "./adapters.php"; new Redis; pcntl_async_signals();`}},
 }
 
 func TestClients(t *testing.T) {
@@ -60,14 +67,23 @@ func TestClients(t *testing.T) {
 // require skips the suite where its toolchain is missing; CI must have it.
 func (s suite) require(t *testing.T) {
 	t.Helper()
-	for _, tool := range s.needs {
-		if _, err := exec.LookPath(tool); err == nil {
-			continue
-		}
+	missing := func(what string) {
+		t.Helper()
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is not installed: CI runs every suite", tool)
+			t.Fatalf("%s: CI runs every suite", what)
 		}
-		t.Skipf("skipped: %s is not installed", tool)
+		t.Skipf("skipped: %s", what)
+	}
+	for _, tool := range s.needs {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(tool + " is not installed")
+		}
+	}
+	if len(s.probe) == 0 {
+		return
+	}
+	if out, err := exec.Command(s.probe[0], s.probe[1:]...).CombinedOutput(); err != nil {
+		missing(fmt.Sprintf("a library of %s is not installed: %s", s.name, bytes.TrimSpace(out)))
 	}
 }
 

@@ -100,22 +100,29 @@ func (c *control) followersFirst() []*nodes.Node {
 	return list
 }
 
+// electedOf waits for one of the nodes to lead; nil if none does in time.
+func electedOf(list []*nodes.Node) *nodes.Node {
+	for deadline := time.Now().Add(electionTimeout); ; time.Sleep(20 * time.Millisecond) {
+		if leader := nodes.Leader(list); leader != nil || time.Now().After(deadline) {
+			return leader
+		}
+	}
+}
+
 // failover kills the leader, waits for another one, and starts the killed
 // node again. A single node is killed and started.
 func (c *control) failover() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	leader := nodes.Leader(c.list)
+	// On a machine under load an election may be going on already.
+	leader := electedOf(c.list)
 	if leader == nil {
 		return "", errors.New("no node leads")
 	}
 	leader.Kill()
 	rest := slices.DeleteFunc(slices.Clone(c.list), func(n *nodes.Node) bool { return n == leader })
-	for deadline := time.Now().Add(electionTimeout); len(rest) > 0 && nodes.Leader(rest) == nil; {
-		if time.Now().After(deadline) {
-			return "", errors.New("no new leader in time")
-		}
-		time.Sleep(20 * time.Millisecond)
+	if len(rest) > 0 && electedOf(rest) == nil {
+		return "", errors.New("no new leader in time")
 	}
 	leader.Run()
 	leader.WaitReady()

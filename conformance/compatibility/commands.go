@@ -2,7 +2,6 @@ package compatibility
 
 import (
 	_ "embed"
-	"slices"
 	"strings"
 
 	"lockstep/luavm"
@@ -14,6 +13,7 @@ import (
 const (
 	Done     = "done"
 	NoEffect = "accepted, no effect"
+	Refused  = "refused"
 	NotHere  = "not here"
 )
 
@@ -42,11 +42,13 @@ func Commands(table *store.Table) []Command {
 	for line := range strings.Lines(redisCommands) {
 		group, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		c := Command{Group: group, Name: name, State: Done}
-		switch why := noEffect[name]; {
+		switch {
 		case !has(table, name):
 			c.State, c.Why = NotHere, reason(group, name)
-		case why != "":
-			c.State, c.Why = NoEffect, why
+		case noEffect[name] != "":
+			c.State, c.Why = NoEffect, noEffect[name]
+		case refused[name] != "":
+			c.State, c.Why = Refused, refused[name]
 		}
 		list = append(list, c)
 	}
@@ -70,9 +72,6 @@ func reason(group, name string) string {
 	for _, key := range []string{name, container} {
 		if why, ok := absent[key]; ok {
 			return why
-		}
-		if slices.Contains(soon, key) {
-			return "not built yet"
 		}
 	}
 	return absentGroups[group]

@@ -25,7 +25,11 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Generate(results, Commands(Table()))
+	corpus, err := ReadCorpus(filepath.Join("..", "transcript", "testdata"), filepath.Join("..", "discovery", "testdata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Generate(results, Commands(Table()), corpus)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +68,16 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%s is %s and nobody says why", c.Name, c.State)
 		}
 	}
+	for name := range absent {
+		if !names[name] || has(table, name) {
+			t.Errorf("absent: %s is here, or Redis has none", name)
+		}
+	}
+	for name := range refused {
+		if !names[name] || !has(table, name) {
+			t.Errorf("refused: %s is not here, or Redis has none", name)
+		}
+	}
 	for name := range noEffect {
 		if !names[name] && !slices.Contains([]string{"debug"}, name) {
 			t.Errorf("noEffect: Redis has no %s", name)
@@ -74,7 +88,7 @@ func TestReasons(t *testing.T) {
 // TestVersions: the results are of the versions that are pinned.
 func TestVersions(t *testing.T) {
 	pinned := map[string]string{}
-	for suite, file := range map[string]string{"python": "requirements.txt", "node": "package.json", "go": "go.mod", "rust": "Cargo.lock"} {
+	for suite, file := range map[string]string{"java": "pom.xml", "python": "requirements.txt", "node": "package.json", "go": "go.mod", "rust": "Cargo.lock"} {
 		b, err := os.ReadFile(filepath.Join("..", suite, file))
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +102,7 @@ func TestVersions(t *testing.T) {
 		}
 		for _, r := range results {
 			for _, v := range strings.Split(r.Version, ", ") {
-				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s]|$)`).MatchString(text) {
+				if !regexp.MustCompile(`[^\d.]` + regexp.QuoteMeta(v) + `(["\s<+]|$)`).MatchString(text) {
 					t.Errorf("%s: %s %s is not the version that is pinned", suite, r.Client, v)
 				}
 			}

@@ -24,8 +24,9 @@ and, if it was connected to the killed node, its broken connection. Numbers in b
 |---|---|---|---|---|
 `
 
-// Generate writes the document of results and commands.
-func Generate(results []Result, commands []Command) (string, error) {
+// Generate writes the document of results, commands and what the transcripts
+// play of them.
+func Generate(results []Result, commands []Command, corpus *Corpus) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
 	notes := reasons(results)
@@ -34,7 +35,7 @@ func Generate(results []Result, commands []Command) (string, error) {
 	for i, why := range notes {
 		fmt.Fprintf(&b, "%d. %s.\n", i+1, why)
 	}
-	if err := writeCommands(&b, commands); err != nil {
+	if err := writeCommands(&b, commands, corpus); err != nil {
 		return "", err
 	}
 	return b.String(), nil
@@ -102,13 +103,14 @@ func cell(results []Result, notes []string) string {
 	return strings.Join(parts, ", ")
 }
 
-func writeCommands(b *strings.Builder, commands []Command) error {
+func writeCommands(b *strings.Builder, commands []Command, corpus *Corpus) error {
 	count := map[string]int{}
 	for _, c := range commands {
 		count[c.State]++
 	}
-	fmt.Fprintf(b, "\n## Commands\n\nOf the %d commands and subcommands of Redis 7.0.15, %d are done, %d are accepted without effect, %d are not here.\n",
-		len(commands), count[Done], count[NoEffect], count[NotHere])
+	fmt.Fprintf(b, "\n## Commands\n\nOf the %d commands and subcommands of Redis 7.0.15, %d are done, %d are accepted without effect, %d are refused, %d are not here.\n",
+		len(commands), count[Done], count[NoEffect], count[Refused], count[NotHere])
+	writePlayed(b, commands, corpus)
 	group := ""
 	for _, c := range commands {
 		if c.Group != group {
@@ -122,7 +124,7 @@ func writeCommands(b *strings.Builder, commands []Command) error {
 			}
 			state += ": " + c.Why
 		}
-		fmt.Fprintf(b, "| %s | %s |\n", strings.ToUpper(strings.ReplaceAll(c.Name, "|", " ")), state)
+		fmt.Fprintf(b, "| %s | %s |\n", display(c.Name), state)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package compatibility
 // noEffect are the commands that answer as Redis does and change nothing, and
 // why that is right here.
 var noEffect = map[string]string{
+	"acl|load":                      "there is no ACL file; users are part of the replicated state",
+	"acl|save":                      "there is no ACL file; users are part of the replicated state",
 	"asking":                        "there is no slot migration: one shard holds all slots",
 	"bgrewriteaof":                  "the Raft log is the append-only file; it is compacted by snapshots",
 	"bgsave":                        "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
@@ -21,29 +23,40 @@ var noEffect = map[string]string{
 	"cluster|count-failure-reports": "Raft decides who is alive",
 }
 
-// absent are the commands that are not here, and why: by name, or by the name
-// of the container.
-var absent = map[string]string{
-	"failover":       "`lockstep transfer` hands over the leadership",
-	"migrate":        "keys do not move between clusters; DUMP and RESTORE do it by hand",
-	"module":         "Redis modules are C code",
-	"pfdebug":        "no HyperLogLog",
-	"psync":          "nodes replicate by Raft, not as replicas of Redis",
-	"replconf":       "nodes replicate by Raft, not as replicas of Redis",
-	"replicaof":      "nodes replicate by Raft: `lockstep add`",
-	"slaveof":        "nodes replicate by Raft: `lockstep add`",
-	"restore-asking": "there is no slot migration",
-	"swapdb":         "not used by any lock client; not built",
-	"sync":           "nodes replicate by Raft, not as replicas of Redis",
-	"cluster":        "one shard holds all slots, and Raft knows the members; the commands that clients find it by are on the Cluster listener",
-	"sentinel":       "what clients ask is on the Sentinel listener; the rest would configure a Sentinel",
-	"lolwut":         "not a lock",
+// refused are the commands that are known and answered by an error, as by a
+// Redis that is not set up for them, and why they can do nothing here.
+var refused = map[string]string{
+	"cluster|addslots":         oneShard,
+	"cluster|addslotsrange":    oneShard,
+	"cluster|bumpepoch":        "the epoch is Raft's term",
+	"cluster|delslots":         oneShard,
+	"cluster|delslotsrange":    oneShard,
+	"cluster|flushslots":       oneShard,
+	"cluster|forget":           membersOfRaft,
+	"cluster|meet":             membersOfRaft,
+	"cluster|replicate":        membersOfRaft,
+	"cluster|reset":            membersOfRaft,
+	"cluster|set-config-epoch": "the epoch is Raft's term",
+	"cluster|setslot":          oneShard,
+	"migrate":                  "keys do not move between clusters; DUMP and RESTORE do it by hand",
+	"module|load":              noModules,
+	"module|loadex":            noModules,
+	"module|unload":            noModules,
+	"psync":                    noReplicas,
+	"sync":                     noReplicas,
 }
 
-// soon are the commands of issue 3 that are being built; a merge that brings
-// them takes them out of here.
-var soon = []string{
-	"acl",
+const (
+	oneShard      = "one shard holds all slots"
+	membersOfRaft = "the members are those of `--peers`"
+	noModules     = "Redis modules are C code"
+	noReplicas    = "nodes replicate by Raft, not as replicas of Redis"
+)
+
+// absent are the commands that are not here, and why.
+var absent = map[string]string{
+	"pfdebug":        "no HyperLogLog",
+	"restore-asking": "there is no slot migration",
 }
 
 // absentGroups are data types that are not here as a whole.

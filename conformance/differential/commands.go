@@ -68,6 +68,8 @@ var commands = []command{
 	{"DBSIZE", shape}, // Redis counts expired keys that it has not yet deleted
 	{"RANDOMKEY", shape},
 	{"DUMP {key}", shape}, // the order in sets is not defined
+	{"RESTORE {key} (0|{ttlms}) {dump} [REPLACE] [ABSTTL] [IDLETIME {small}]", exact},
+	{"OBJECT (FREQ|REFCOUNTS) {key}", exact}, {"OBJECT IDLETIME {key}", shape},
 	// With BY and ALPHA the order of equal elements is not defined.
 	{"SORT {list} [BY (s*|h*->f)] [LIMIT {small} {small}] [GET (#|s*|h*->f)]... [ASC|DESC] [STORE {list}]", exact},
 	{"SORT {list} [LIMIT {small} {small}] [GET (#|s*|h*->f)]... [ASC|DESC] ALPHA [STORE {list}]", exact},
@@ -131,24 +133,64 @@ var commands = []command{
 	{"ZINTERCARD {numkeys} {zset} {zset} [LIMIT {small}]", exact},
 	{"ZSCAN {zset} 0 COUNT {all} [MATCH {pattern}]", scan2},
 	{"ZRANDMEMBER {zset} [{small} [WITHSCORES]]", shape},
+	// Blocking commands, which find something or do not wait.
+	{"(BLPOP|BRPOP) {list}... {moment}", exact},
+	{"BLMOVE {list} {list} (LEFT|RIGHT) (LEFT|RIGHT) {moment}", exact},
+	{"BRPOPLPUSH {list} {list} {moment}", exact},
+	{"BLMPOP {moment} {numkeys} {list} {list} (LEFT|RIGHT) [COUNT {count}]", exact},
+	{"(BZPOPMIN|BZPOPMAX) {zset}... {moment}", exact},
+	{"BZMPOP {moment} {numkeys} {zset} {zset} (MIN|MAX) [COUNT {count}]", exact},
 	// Geo is not here; the rest of the server is in the transcripts.
 	{"ECHO {value}", exact}, {"PING [{value}]", exact},
+}
+
+// waiting are for connections that may be left blocked.
+var waiting = []command{
+	{"(BLPOP|BRPOP) ({list}|{key})... 0", exact},
+	{"(BLPOP|BRPOP) {list} 0", exact},
+	{"BLMOVE {list} {list} (LEFT|RIGHT) (LEFT|RIGHT) 0", exact},
+	{"BRPOPLPUSH {list} {list} 0", exact},
+	{"BLMPOP 0 {numkeys} {list} {list} (LEFT|RIGHT) [COUNT {count}]", exact},
+	{"(BZPOPMIN|BZPOPMAX) ({zset}|{key})... 0", exact},
+	{"BZMPOP 0 {numkeys} {zset} {zset} (MIN|MAX) [COUNT {count}]", exact},
 }
 
 // rare are drawn seldom, because they leave little for the others to work on.
 var rare = []command{
 	{"FLUSHDB", exact}, {"FLUSHALL", exact}, {"SELECT {db}", exact}, {"SELECT 0", exact}, {"SWAPDB {db} {db}", exact},
+	{"FUNCTION LOAD [REPLACE] {library}", exact},
+	{"FUNCTION DELETE (lib|other|x)", exact},
+	{"FUNCTION LIST [LIBRARYNAME (*|l*|x)] [WITHCODE]", leaves},
+	{"FUNCTION STATS", leaves}, {"FUNCTION FLUSH", exact},
+	{"MULTI", exact}, {"EXEC", exact}, {"DISCARD", exact}, {"UNWATCH", exact},
+	{"WATCH {key}...", exact},
+	{"(CLIENT GETNAME|CLIENT SETNAME (a|b|))", exact},
 }
 
-// mapWrapper gets maps, whose order Lua does not define.
-const mapWrapper = "redis.setresp(3) return redis.call(unpack(ARGV))"
-
-// wrappers are scripts that run a command given in ARGV.
-var wrappers = []string{
-	"return redis.call(unpack(ARGV))",
-	"return redis.pcall(unpack(ARGV))",
-	"local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return {'err', r.err} end return {type(r), r}",
-	"redis.call('INCR', 's1') local r = redis.pcall(unpack(ARGV)) redis.call('RPUSH', 'l1', 'x') return r",
-	mapWrapper,
-	"return tostring(redis.pcall(unpack(ARGV)) == false)",
+// wrapper calls a command given in ARGV.
+type wrapper struct {
+	call []string
+	maps bool // gets maps, whose order Lua does not define
 }
+
+func script(body string) wrapper { return wrapper{call: []string{"EVAL", body}} }
+
+var wrappers = []wrapper{
+	script("return redis.call(unpack(ARGV))"),
+	script("return redis.pcall(unpack(ARGV))"),
+	script("local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return {'err', r.err} end return {type(r), r}"),
+	script("redis.call('INCR', 's1') local r = redis.pcall(unpack(ARGV)) redis.call('RPUSH', 'l1', 'x') return r"),
+	{[]string{"EVAL", "redis.setresp(3) return redis.call(unpack(ARGV))"}, true},
+	script("return tostring(redis.pcall(unpack(ARGV)) == false)"),
+	{call: []string{"EVAL_RO", "return redis.pcall(unpack(ARGV))"}},
+	// What DUMP says, RESTORE takes.
+	script("local r = redis.pcall(unpack(ARGV)) local d = redis.call('DUMP', ARGV[2] or 's1') if d then redis.call('RESTORE', 'l2', 0, d, 'REPLACE') end return r"),
+	{call: []string{"FCALL", "call"}}, {call: []string{"FCALL", "twice"}},
+	{call: []string{"FCALL_RO", "ro"}}, {call: []string{"FCALL_RO", "call"}},
+}
+
+// library has the functions that wrappers call.
+const library = `#!lua name=lib
+redis.register_function('call', function(keys, args) return redis.call(unpack(args)) end)
+redis.register_function('twice', function(keys, args) redis.pcall(unpack(args)) return redis.pcall(unpack(args)) end)
+redis.register_function{function_name='ro', callback=function(keys, args) return redis.pcall(unpack(args)) end, flags={'no-writes'}}`

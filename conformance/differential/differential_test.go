@@ -52,7 +52,7 @@ func TestSeedRepeats(t *testing.T) {
 	for seed := range uint64(3) {
 		a, b := stepsOf(seed), stepsOf(seed)
 		for i := range a {
-			if !slices.Equal(a[i].args, b[i].args) {
+			if !slices.Equal(a[i].args, b[i].args) || a[i].waiter != b[i].waiter {
 				t.Fatalf("seed %d, step %d: %q and %q", seed, i, a[i].args, b[i].args)
 			}
 		}
@@ -87,5 +87,75 @@ func TestSame(t *testing.T) {
 		if got := same(test.a, test.b, test.how); got != test.want {
 			t.Errorf("%v %v %d: %v", test.a, test.b, test.how, got)
 		}
+	}
+}
+
+// TestEvents: when it is found out that a key has expired is not defined, nor
+// in which order a SORT looks for the keys of its elements; all else is.
+func TestEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b []string
+		has  traits
+		same bool
+	}{
+		"same":                 {[]string{`0__:set "a"`, `0__:del "a"`}, []string{`0__:set "a"`, `0__:del "a"`}, traits{}, true},
+		"other order":          {[]string{`0__:set "a"`, `0__:set "b"`}, []string{`0__:set "b"`, `0__:set "a"`}, traits{}, false},
+		"expired later":        {[]string{`0__:expired "a"`, `0__:set "b"`}, []string{`0__:set "b"`, `0__:expired "a"`}, traits{}, true},
+		"expired after use":    {[]string{`0__:expired "a"`, `0__:set "a"`}, []string{`0__:set "a"`, `0__:expired "a"`}, traits{}, false},
+		"expired elsewhere":    {[]string{`0__:expired "a"`}, []string{`1__:expired "a"`}, traits{}, false},
+		"expired on one":       {[]string{`0__:expired "a"`}, nil, traits{}, false},
+		"missed":               {[]string{`0__:keymiss "a"`, `0__:keymiss "b"`}, []string{`0__:keymiss "b"`, `0__:keymiss "a"`}, traits{}, false},
+		"missed by SORT":       {[]string{`0__:keymiss "a"`, `0__:keymiss "b"`}, []string{`0__:keymiss "b"`, `0__:keymiss "a"`}, traits{sorts: true}, true},
+		"another one by SORT":  {[]string{`0__:keymiss "a"`}, []string{`0__:keymiss "b"`}, traits{sorts: true}, false},
+		"order of SORT's rest": {[]string{`0__:keymiss "a"`, `0__:new "b"`}, []string{`0__:new "b"`, `0__:keymiss "a"`}, traits{sorts: true}, false},
+	} {
+		if d := compareEvents(test.a, test.b, test.has); (d == nil) != test.same {
+			t.Errorf("%s: %v", name, d)
+		}
+	}
+}
+
+// TestReplyOfTransaction: each reply is compared as that of its command would be.
+func TestReplyOfTransaction(t *testing.T) {
+	list := func(s ...string) transcript.Value {
+		v := transcript.Value{Type: '*'}
+		for _, s := range s {
+			v.Elems = append(v.Elems, transcript.Value{Type: '$', Text: s})
+		}
+		return v
+	}
+	of := func(v ...transcript.Value) transcript.Value { return transcript.Value{Type: '*', Elems: v} }
+	exec, at := step{args: []string{"EXEC"}}, &pair{queued: []how{sorted, exact}}
+	a, b := list("a", "b"), list("b", "a")
+	if !exec.same(at, of(a, a), of(b, a)) {
+		t.Error("the first one has no order")
+	}
+	if exec.same(at, of(a, a), of(a, b)) || exec.same(at, of(a, a), of(a)) || exec.same(at, of(a), of(b)) {
+		t.Error("the second one has")
+	}
+	queued := transcript.Value{Type: '+', Text: "QUEUED"}
+	if random := (step{args: []string{"SRANDMEMBER", "s"}, how: shape}); random.same(at, transcript.Value{Type: '+', Text: "OK"}, queued) {
+		t.Error("a command that is queued on one server alone")
+	}
+}
+
+func TestAsTranscript(t *testing.T) {
+	got := asTranscript([]step{
+		{args: []string{"SET", "k", "a b"}}, {args: []string{"SMEMBERS", "s"}, how: sorted, resp3: true},
+		{args: []string{"BLPOP", "l", "0"}, waiter: 1}, {waiter: 1}, {args: []string{"PEXPIRE", "k", "10"}, expires: true},
+	})
+	f, err := transcript.Parse("steps", []byte(got))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, got)
+	}
+	var lines []string
+	for _, s := range f.Steps {
+		lines = append(lines, s.Source)
+	}
+	want := []string{`> "SET" "k" "a b"`, "@conn resp3", "@hello 3", "@sorted", `> "SMEMBERS" "s"`,
+		"@conn waiter1", "@type", "> ECHO ${id:waiter1}", "@noreply", `> "BLPOP" "l" "0"`, "@sleep 50ms",
+		"@conn main", "> CLIENT UNBLOCK ${id:waiter1}", "@conn waiter1", "@push", "@conn main", `> "PEXPIRE" "k" "10"`, "@advance 100ms"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("%q\nwant %q", lines, want)
 	}
 }

@@ -3,23 +3,24 @@ package main
 import (
 	"math/rand/v2"
 	"strconv"
-	"time"
 )
 
 // step is one command for both servers.
 type step struct {
-	args  []string
-	how   how
-	resp3 bool          // on the connection that speaks RESP3
-	wait  time.Duration // afterwards, so that a short time to live ends
+	args    []string // none: the waiter is released
+	how     how
+	resp3   bool // on the connection that speaks RESP3
+	waiter  int  // on a connection that may be left blocked: 1 or 2
+	expires bool // it leaves keys whose time to live ends at once
 }
 
 // generator draws steps. The same seed draws the same ones.
 type generator struct {
-	r       *rand.Rand
-	common  []drawn
-	seldom  []drawn
-	pending []step
+	r        *rand.Rand
+	common   []drawn
+	seldom   []drawn
+	blocking []drawn
+	pending  []step
 }
 
 type drawn struct {
@@ -28,14 +29,14 @@ type drawn struct {
 }
 
 func newGenerator(seed uint64) *generator {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0))}
-	for _, c := range commands {
-		g.common = append(g.common, drawn{parse(c.syntax), c.how})
+	return &generator{r: rand.New(rand.NewPCG(seed, 0)), common: parseAll(commands), seldom: parseAll(rare), blocking: parseAll(waiting)}
+}
+
+func parseAll(list []command) (all []drawn) {
+	for _, c := range list {
+		all = append(all, drawn{parse(c.syntax), c.how})
 	}
-	for _, c := range rare {
-		g.seldom = append(g.seldom, drawn{parse(c.syntax), c.how})
-	}
-	return g
+	return all
 }
 
 // next returns the next step.
@@ -50,21 +51,35 @@ func (g *generator) next() step {
 
 // draw puts one step, or a few that belong together, into pending.
 func (g *generator) draw() {
+	g.pending = append(g.pending, g.some()...)
 	resp3 := g.r.IntN(5) == 0
+	for i := range g.pending {
+		g.pending[i].resp3 = resp3 != g.pending[i].resp3
+	}
+}
+
+// some draws what draw puts into pending. A step that is marked resp3 goes to
+// the other connection than the rest.
+func (g *generator) some() []step {
 	switch n := g.r.IntN(1000); {
 	case n < 80:
-		g.script()
-	case n < 81:
-		g.expiry()
-	case n < 90:
-		args := g.pick(g.seldom)
-		g.pending = append(g.pending, args)
-	default:
-		g.pending = append(g.pending, g.spoil(g.pick(g.common)))
+		return g.script()
+	case n < 105:
+		return g.transaction()
+	case n < 120:
+		return g.wait()
+	case n < 135:
+		return g.release()
+	case n < 137:
+		return g.expiry()
+	case n < 152:
+		return []step{g.pick(g.seldom)}
+	case n < 160:
+		return g.getKeys()
+	case n < 161:
+		return g.grow()
 	}
-	for i := range g.pending {
-		g.pending[i].resp3 = resp3
-	}
+	return []step{g.spoil(g.pick(g.common))}
 }
 
 func (g *generator) pick(list []drawn) step {
@@ -74,9 +89,9 @@ func (g *generator) pick(list []drawn) step {
 
 // spoil makes one command in thirty wrong in some way.
 func (g *generator) spoil(s step) step {
-	// A smaller COUNT would show the order of the keys, and SPOP without one
-	// is random.
-	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" {
+	// A smaller COUNT would show the order of the keys, SPOP without one is
+	// random, and with another timeout a blocking command waits.
+	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" || blocks(s.args[0]) {
 		return s
 	}
 	i := g.r.IntN(len(s.args))
@@ -86,7 +101,9 @@ func (g *generator) spoil(s step) step {
 	case 1:
 		s.args = append(s.args, words["value"](g.r))
 	case 2:
-		s.args[i] = words["int"](g.r)
+		if !timed[s.args[0]] { // a short time to live would end at any moment
+			s.args[i] = words["int"](g.r)
+		}
 	case 3:
 		s.args[0] += "x"
 	}
@@ -99,23 +116,116 @@ func (g *generator) spoil(s step) step {
 	return s
 }
 
+// timed are the commands that set a time to live.
+var timed = map[string]bool{
+	"SET": true, "SETEX": true, "PSETEX": true, "GETEX": true, "EXPIRE": true, "PEXPIRE": true, "RESTORE": true,
+}
+
 // script wraps a command.
-func (g *generator) script() {
+func (g *generator) script() []step {
 	s := g.spoil(g.pick(g.common))
 	switch s.how {
 	case near, shape, encoding:
-		return // what the script returns would differ by nature
+		return nil // what the script returns would differ by nature
 	}
-	body := wrappers[g.r.IntN(len(wrappers))]
-	if s.how != exact || body == mapWrapper {
+	w := wrappers[g.r.IntN(len(wrappers))]
+	if s.how != exact || w.maps {
 		s.how = leaves
 	}
-	s.args = append([]string{"EVAL", body, "0"}, s.args...)
-	g.pending = append(g.pending, s)
+	s.args = append(append(w.call[:len(w.call):len(w.call)], "0"), s.args...)
+	return []step{s}
 }
 
-// expiry draws a key whose time to live ends at once.
-func (g *generator) expiry() {
-	args := []string{"PEXPIRE", words["key"](g.r), strconv.Itoa(1 + g.r.IntN(3))}
-	g.pending = append(g.pending, step{args: args, wait: 100 * time.Millisecond})
+// transaction draws MULTI and what follows it.
+func (g *generator) transaction() []step {
+	var list []step
+	if g.r.IntN(3) == 0 {
+		list = append(list, step{args: []string{"WATCH", words["key"](g.r), words["key"](g.r)}})
+		for range 1 + g.r.IntN(2) {
+			s := g.spoil(g.pick(g.common))
+			s.resp3 = g.r.IntN(2) == 0 // by the other connection
+			list = append(list, s)
+		}
+	}
+	list = append(list, step{args: []string{"MULTI"}})
+	for range g.r.IntN(6) {
+		switch n := g.r.IntN(60); {
+		case n < 5:
+			list = append(list, g.script()...)
+		case n < 6:
+			list = append(list, g.expiry()...)
+		case n < 9:
+			list = append(list, g.pick(g.seldom))
+		default:
+			list = append(list, g.spoil(g.pick(g.common)))
+		}
+	}
+	end := step{args: []string{"EXEC"}}
+	if g.r.IntN(10) == 0 {
+		end = step{args: []string{"DISCARD"}}
+	}
+	list = append(list, end)
+	if g.r.IntN(10) == 0 {
+		list = append(list, step{args: []string{"UNWATCH"}})
+	}
+	return list
+}
+
+// expiry draws a key whose time to live ends at once. (Redis deletes a key by
+// PEXPIRE if the time is over before it has looked it up.)
+func (g *generator) expiry() []step {
+	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
+	if g.r.IntN(3) == 0 {
+		return []step{{args: []string{"SET", key, "v", "PXAT", ms}, expires: true}}
+	}
+	return []step{{args: []string{"PEXPIRE", key, ms}, expires: true}}
+}
+
+// grow draws a command that makes a collection too large for its compact form.
+func (g *generator) grow() []step {
+	n := 100 + g.r.IntN(500)
+	var args []string
+	switch g.r.IntN(4) {
+	case 0:
+		args = []string{"HSET", words["hash"](g.r)}
+	case 1:
+		args = []string{"SADD", words["set"](g.r)}
+	case 2:
+		args = []string{"ZADD", words["zset"](g.r)}
+	default:
+		args = []string{"RPUSH", words["list"](g.r)}
+	}
+	for i := range n {
+		element := strconv.Itoa(i)
+		switch args[0] {
+		case "HSET":
+			args = append(args, element, "v")
+		case "ZADD":
+			args = append(args, strconv.Itoa(i%50), element)
+		case "RPUSH":
+			args = append(args, element+" is one of many elements of a list that is longer than a block")
+		default:
+			args = append(args, element)
+		}
+	}
+	return []step{{args: args}}
+}
+
+// wait leaves a client blocked. It may be served before there is anything for
+// it to wait for, or by a later command.
+func (g *generator) wait() []step {
+	d := g.blocking[g.r.IntN(len(g.blocking))]
+	return []step{{args: d.draw(g.r, nil), how: d.how, waiter: 1 + g.r.IntN(waiters)}}
+}
+
+// release ends the wait of a blocked client.
+func (g *generator) release() []step {
+	return []step{{waiter: 1 + g.r.IntN(waiters)}}
+}
+
+// getKeys asks for the keys of a command.
+func (g *generator) getKeys() []step {
+	s := g.spoil(g.pick(g.common))
+	sub := []string{"GETKEYS", "GETKEYSANDFLAGS"}[g.r.IntN(2)]
+	return []step{{args: append([]string{"COMMAND", sub}, s.args...)}}
 }

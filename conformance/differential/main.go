@@ -20,6 +20,9 @@ import (
 // episode is the number of commands between two resets.
 const episode = 2000
 
+// progress is after how many commands a run says how far it is.
+const progress = 100_000
+
 func main() {
 	ours := flag.String("lockstep", "127.0.0.1:6379", "`host:port` of a lockstep node; everything in it is deleted")
 	theirs := flag.String("redis", "", "`host:port` of a redis-server; without it one is started")
@@ -50,9 +53,13 @@ func run(ours, theirs string, total int, seed uint64) error {
 		return err
 	}
 	defer p.close()
-	played := 0
-	for ; played < total; seed++ {
+	for next := progress; p.played.commands < total; seed++ {
+		if p.played.commands >= next {
+			fmt.Printf("%d commands, up to seed %d\n", p.played.commands, seed-1)
+			next += progress
+		}
 		steps := stepsOf(seed)
+		p.notify = seed%4 != 0
 		d, err := p.play(steps)
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
@@ -60,9 +67,8 @@ func run(ours, theirs string, total int, seed uint64) error {
 		if d != nil {
 			return report(p, seed, steps, d)
 		}
-		played += len(steps)
 	}
-	fmt.Printf("%d commands, no difference\n", played)
+	fmt.Printf("%v, no difference\n", p.played)
 	return nil
 }
 

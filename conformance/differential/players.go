@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,57 +41,311 @@ func (c *conn) receive() (transcript.Value, error) {
 	return transcript.ReadValue(c.r)
 }
 
+func (c *conn) do(args ...string) (transcript.Value, error) {
+	if err := c.send(args); err != nil {
+		return transcript.Value{}, err
+	}
+	return c.receive()
+}
+
 // pair is one connection to each of the two servers.
-type pair struct{ ours, theirs *conn }
+type pair struct {
+	ours, theirs *conn
+	queued       []how  // of the commands since MULTI
+	has          traits // of all of them
+}
+
+// traits are what a step needs apart from its reply.
+type traits struct {
+	sorts   bool // elements are read in no order that is defined
+	expires bool // it leaves keys whose time to live ends at once
+	clears  bool // keys may go before a server finds out that they have expired
+	quiet   bool // it may change a key without Redis telling those who watch it
+}
+
+func traitsOf(s step) traits {
+	return traits{sorts: sorts(s.args), expires: s.expires || expiresAtOnce(s.args), clears: clears(s.args), quiet: quiet(s.args)}
+}
+
+func (t traits) and(u traits) traits {
+	return traits{t.sorts || u.sorts, t.expires || u.expires, t.clears || u.clears, t.quiet || u.quiet}
+}
+
+func (p *pair) send(args []string) error {
+	return errors.Join(p.ours.send(args), p.theirs.send(args))
+}
+
+func (p *pair) receive() (ours, theirs transcript.Value, err error) {
+	ours, err1 := p.ours.receive()
+	theirs, err2 := p.theirs.receive()
+	if err1 != nil {
+		err1 = fmt.Errorf("lockstep: %w", err1)
+	}
+	if err2 != nil {
+		err2 = fmt.Errorf("redis: %w", err2)
+	}
+	return ours, theirs, errors.Join(err1, err2)
+}
 
 // do sends a command to both and returns the replies.
-func (p pair) do(args []string) (ours, theirs transcript.Value, err error) {
-	if err := errors.Join(p.ours.send(args), p.theirs.send(args)); err != nil {
-		return ours, theirs, err
+func (p *pair) do(args ...string) (ours, theirs transcript.Value, err error) {
+	if err = p.send(args); err == nil {
+		ours, theirs, err = p.receive()
 	}
-	ours, err = p.ours.receive()
 	if err != nil {
-		return ours, theirs, fmt.Errorf("lockstep, %q: %w", args, err)
-	}
-	theirs, err = p.theirs.receive()
-	if err != nil {
-		err = fmt.Errorf("redis, %q: %w", args, err)
+		err = fmt.Errorf("%q: %w", args, err)
 	}
 	return ours, theirs, err
 }
 
+// waiters is the number of connections that may be left blocked.
+const waiters = 2
+
 // players are the connections to both servers.
-type players struct{ resp2, resp3 pair }
+type players struct {
+	resp2, resp3 *pair
+	waiters      [waiters]waiter // the second one speaks RESP3
+	control      *pair           // for questions that are no step
+	events       *listener
+	notify       bool // compare the keyspace notifications too
+	played       tally
+}
 
 func open(ours, theirs string) (*players, error) {
-	p := new(players)
-	for _, at := range []*pair{&p.resp2, &p.resp3} {
-		var err1, err2 error
-		at.ours, err1 = dial(ours)
-		at.theirs, err2 = dial(theirs)
+	var pairs [4 + waiters]*pair
+	for i := range pairs {
+		a, err1 := dial(ours)
+		b, err2 := dial(theirs)
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
 		}
+		pairs[i] = &pair{ours: a, theirs: b}
 	}
-	_, _, err := p.resp3.do([]string{"HELLO", "3"})
-	return p, err
+	p := &players{resp2: pairs[0], resp3: pairs[1], control: pairs[2], events: &listener{pair: pairs[3]}}
+	for i := range p.waiters {
+		if err := p.waiters[i].open(pairs[4+i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, at := range []*pair{p.resp3, p.waiters[1].pair} {
+		if _, _, err := at.do("HELLO", "3"); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.events.open()
+}
+
+func (p *players) all() []*pair {
+	list := []*pair{p.resp2, p.resp3, p.control, p.events.pair}
+	for i := range p.waiters {
+		list = append(list, p.waiters[i].pair)
+	}
+	return list
 }
 
 func (p *players) close() {
-	for _, at := range []pair{p.resp2, p.resp3} {
-		for _, c := range []*conn{at.ours, at.theirs} {
-			if c != nil {
-				c.Close()
-			}
-		}
+	for _, at := range p.all() {
+		at.ours.Close()
+		at.theirs.Close()
 	}
 }
 
 // reset empties both servers and returns the connections to database 0.
 func (p *players) reset() error {
-	for _, at := range []pair{p.resp2, p.resp3} {
-		for _, args := range [][]string{{"SELECT", "0"}, {"FLUSHALL"}} {
-			if _, _, err := at.do(args); err != nil {
+	for i := range p.waiters {
+		if _, err := p.release(&p.waiters[i]); err != nil {
+			return err
+		}
+	}
+	on := ""
+	if p.notify {
+		on = "EAmn"
+	}
+	for _, args := range [][]string{{"FLUSHALL"}, {"FUNCTION", "FLUSH"}, {"FUNCTION", "LOAD", library}, {"CONFIG", "SET", "notify-keyspace-events", on}} {
+		if _, _, err := p.control.do(args...); err != nil {
+			return err
+		}
+	}
+	for _, at := range p.all() {
+		if at == p.events.pair {
+			continue
+		}
+		at.queued, at.has = nil, traits{}
+		for _, args := range [][]string{{"DISCARD"}, {"UNWATCH"}, {"SELECT", "0"}, {"CLIENT", "SETNAME", ""}} {
+			if _, _, err := at.do(args...); err != nil {
+				return err
+			}
+		}
+	}
+	return p.events.skip(p.control)
+}
+
+// difference is where the two servers disagree.
+type difference struct {
+	at           int // number of the step; -1: the keyspace at the end
+	what         string
+	ours, theirs []string
+}
+
+func (d *difference) String() string {
+	return fmt.Sprintf("%s\nlockstep:\n  %s\nredis:\n  %s", d.what, strings.Join(d.ours, "\n  "), strings.Join(d.theirs, "\n  "))
+}
+
+func differ(what string, ours, theirs transcript.Value) *difference {
+	return &difference{what: what, ours: ours.Lines(), theirs: theirs.Lines()}
+}
+
+// drainEvery is after how many steps the notifications are compared.
+const drainEvery = 25
+
+// play runs steps on empty servers and compares every reply, the keyspace
+// notifications and then the keyspace.
+func (p *players) play(steps []step) (*difference, error) {
+	if err := p.reset(); err != nil {
+		return nil, err
+	}
+	for i, s := range steps {
+		d, err := p.step(s)
+		if d == nil && err == nil && i%drainEvery == drainEvery-1 {
+			d, err = p.events.compare(p.control, traits{})
+		}
+		if err != nil {
+			return nil, err
+		}
+		if d != nil {
+			d.at = i
+			return d, nil
+		}
+	}
+	d, err := p.end()
+	if d != nil {
+		d.at = -1
+	}
+	return d, err
+}
+
+// end compares what the steps have left.
+func (p *players) end() (*difference, error) {
+	for i := range p.waiters {
+		if d, err := p.release(&p.waiters[i]); d != nil || err != nil {
+			return d, err
+		}
+	}
+	if d, err := p.events.compare(p.control, traits{}); d != nil || err != nil {
+		return d, err
+	}
+	return p.keyspace()
+}
+
+func (p *players) step(s step) (*difference, error) {
+	p.played.count(s)
+	if s.waiter > 0 {
+		w := &p.waiters[s.waiter-1]
+		if d, err := p.release(w); d != nil || err != nil || s.args == nil {
+			return d, err
+		}
+		return p.park(w, s)
+	}
+	at := p.resp2
+	if s.resp3 {
+		at = p.resp3
+	}
+	if clears(s.args) || at.has.clears {
+		if d, err := p.releaseUnordered(); d != nil || err != nil {
+			return d, err
+		}
+	}
+	if quiet(s.args) || at.has.quiet {
+		if err := p.unwatch(at); err != nil {
+			return nil, err
+		}
+	}
+	if sorts(s.args) {
+		if d, err := p.run(at, forgetErrno); d != nil || err != nil {
+			return d, err
+		}
+		if d, err := p.events.compare(p.control, traits{}); d != nil || err != nil {
+			return d, err
+		}
+	}
+	return p.run(at, s)
+}
+
+// run sends a step and compares the replies.
+func (p *players) run(at *pair, s step) (*difference, error) {
+	ours, theirs, err := at.do(s.args...)
+	if err != nil {
+		return nil, err
+	}
+	if !s.same(at, ours, theirs) {
+		return differ(fmt.Sprintf("%q", s.args), ours, theirs), nil
+	}
+	has := traitsOf(s)
+	switch {
+	case isQueued(theirs):
+		at.queued, at.has = append(at.queued, s.how), at.has.and(has)
+		p.played.queued++
+		return nil, nil
+	case slices.Equal(s.args, []string{"EXEC"}), slices.Equal(s.args, []string{"DISCARD"}):
+		has = at.has
+		at.queued, at.has = nil, traits{}
+	}
+	switch {
+	case has.expires:
+		return p.settle(has)
+	case has.sorts:
+		return p.events.compare(p.control, has)
+	}
+	return nil, nil
+}
+
+func isQueued(v transcript.Value) bool { return v.Type == '+' && v.Text == "QUEUED" }
+
+// same compares the replies to a step.
+func (s step) same(at *pair, a, b transcript.Value) bool {
+	if isQueued(b) {
+		return same(a, b, exact)
+	}
+	if !slices.Equal(s.args, []string{"EXEC"}) || a.Type != '*' || b.Type != '*' || len(a.Elems) != len(b.Elems) || len(a.Elems) != len(at.queued) {
+		return same(a, b, s.how)
+	}
+	for i, h := range at.queued {
+		if !same(a.Elems[i], b.Elems[i], h) {
+			return false
+		}
+	}
+	return true
+}
+
+// sorts tells whether a command may sort numbers.
+func sorts(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "SORT") || strings.EqualFold(a, "SORT_RO") })
+}
+
+// clears tells whether a command may take keys away without looking at them.
+func clears(args []string) bool {
+	return len(args) > 0 && slices.Contains([]string{"FLUSHALL", "FLUSHDB", "SWAPDB"}, args[0])
+}
+
+// quiet tells whether a command may be a BITFIELD that fails. Redis makes the
+// key for it, or makes it longer, without telling those who watch it
+// (transcript/testdata/differs/watch.txt).
+func quiet(args []string) bool {
+	has := func(word string) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, word) })
+	}
+	return has("BITFIELD") && has("FAIL")
+}
+
+// unwatch ends what connections watch, but not what a transaction of at does.
+func (p *players) unwatch(at *pair) error {
+	for _, c := range []*pair{p.resp2, p.resp3} {
+		if c == at && len(c.queued) > 0 {
+			continue
+		}
+		c.queued, c.has = nil, traits{}
+		for _, args := range []string{"DISCARD", "UNWATCH"} {
+			if _, _, err := c.do(args); err != nil {
 				return err
 			}
 		}
@@ -98,94 +353,7 @@ func (p *players) reset() error {
 	return nil
 }
 
-// difference is where the two servers disagree.
-type difference struct {
-	at           int // number of the step; -1: the keyspace at the end
-	what         string
-	ours, theirs transcript.Value
-}
-
-func (d *difference) String() string {
-	return fmt.Sprintf("%s\nlockstep:\n  %s\nredis:\n  %s", d.what,
-		strings.Join(d.ours.Lines(), "\n  "), strings.Join(d.theirs.Lines(), "\n  "))
-}
-
-// play runs steps on empty servers and compares every reply, and then the
-// keyspace.
-func (p *players) play(steps []step) (*difference, error) {
-	if err := p.reset(); err != nil {
-		return nil, err
-	}
-	for i, s := range steps {
-		at := p.resp2
-		if s.resp3 {
-			at = p.resp3
-		}
-		ours, theirs, err := at.do(s.args)
-		if err != nil {
-			return nil, err
-		}
-		if !same(ours, theirs, s.how) {
-			return &difference{i, fmt.Sprintf("%q", s.args), ours, theirs}, nil
-		}
-		time.Sleep(s.wait)
-	}
-	return p.keyspace()
-}
-
-// contents are the commands that show a key of a type.
-var contents = map[string]command{
-	"string": {"GET", exact}, "hash": {"HGETALL", pairs}, "list": {"LRANGE", exact},
-	"set": {"SMEMBERS", sorted}, "zset": {"ZRANGE", exact},
-}
-
-// keyspace compares every key of every database that is used.
-func (p *players) keyspace() (*difference, error) {
-	for db := range 4 {
-		number := fmt.Sprint(db)
-		if _, _, err := p.resp2.do([]string{"SELECT", number}); err != nil {
-			return nil, err
-		}
-		keys, d, err := p.compare([]string{"KEYS", "*"}, sorted)
-		if d != nil || err != nil {
-			return d, err
-		}
-		for _, k := range keys.Elems {
-			if d, err := p.key(k.Text); d != nil || err != nil {
-				return d, err
-			}
-		}
-	}
-	return nil, nil
-}
-
-func (p *players) key(k string) (*difference, error) {
-	kind, d, err := p.compare([]string{"TYPE", k}, exact)
-	if d != nil || err != nil {
-		return d, err
-	}
-	show := contents[kind.Text]
-	args := []string{show.syntax, k}
-	switch kind.Text {
-	case "list":
-		args = append(args, "0", "-1")
-	case "zset":
-		args = append(args, "0", "-1", "WITHSCORES")
-	}
-	if _, d, err = p.compare(args, show.how); d != nil || err != nil {
-		return d, err
-	}
-	if _, d, err = p.compare([]string{"OBJECT", "ENCODING", k}, encoding); d != nil || err != nil {
-		return d, err
-	}
-	_, d, err = p.compare([]string{"PEXPIRETIME", k}, near)
-	return d, err
-}
-
-func (p *players) compare(args []string, h how) (transcript.Value, *difference, error) {
-	ours, theirs, err := p.resp2.do(args)
-	if err != nil || same(ours, theirs, h) {
-		return theirs, nil, err
-	}
-	return theirs, &difference{-1, fmt.Sprintf("the keyspace at the end: %q", args), ours, theirs}, nil
-}
+// forgetErrno goes before a SORT. Redis's SORT takes a number for too large if
+// errno says so, and errno is what any earlier command has left; this one,
+// which is refused, clears it.
+var forgetErrno = step{args: []string{"INCRBYFLOAT", "nosuchkey", "x"}}

@@ -39,24 +39,61 @@ func shrink(p *players, steps []step) ([]step, *difference, error) {
 // asTranscript writes steps as a file of the corpus.
 func asTranscript(steps []step) string {
 	var b strings.Builder
+	at, known := "main", map[string]bool{"main": true}
+	use := func(name string, resp3 bool) {
+		if name != at {
+			fmt.Fprintf(&b, "@conn %s\n", name)
+		}
+		if resp3 && !known[name] {
+			b.WriteString("@hello 3\n")
+		}
+		at, known[name] = name, true
+	}
 	for _, s := range steps {
+		name := "main"
 		if s.resp3 {
-			b.WriteString("# over RESP3\n")
+			name = "resp3"
 		}
-		switch s.how {
-		case sorted:
-			b.WriteString("@sorted\n")
-		case shape:
-			b.WriteString("@shape\n")
+		if s.waiter == 0 {
+			use(name, s.resp3)
+			writeStep(&b, s)
+			continue
 		}
-		b.WriteString(">")
-		for _, a := range s.args {
-			fmt.Fprintf(&b, " %s", strconv.QuoteToASCII(a))
+		name = fmt.Sprintf("waiter%d", s.waiter)
+		if s.args == nil {
+			use("main", false)
+			fmt.Fprintf(&b, "> CLIENT UNBLOCK ${id:%s}\n", name)
+			use(name, false)
+			b.WriteString("@push\n")
+			continue
 		}
-		b.WriteString("\n")
-		if s.wait > 0 {
-			fmt.Fprintf(&b, "@advance %v\n", s.wait)
+		first := !known[name]
+		use(name, s.waiter == waiters)
+		if first {
+			fmt.Fprintf(&b, "@type\n> ECHO ${id:%s}\n", name)
 		}
+		b.WriteString("@noreply\n")
+		writeStep(&b, s)
+		b.WriteString("@sleep 50ms\n")
 	}
 	return b.String()
+}
+
+func writeStep(b *strings.Builder, s step) {
+	switch s.how {
+	case sorted:
+		b.WriteString("@sorted\n")
+	case pairs:
+		b.WriteString("@sortedpairs\n")
+	case shape:
+		b.WriteString("@shape\n")
+	}
+	b.WriteString(">")
+	for _, a := range s.args {
+		fmt.Fprintf(b, " %s", strconv.QuoteToASCII(a))
+	}
+	b.WriteString("\n")
+	if s.expires {
+		b.WriteString("@advance 100ms\n")
+	}
 }

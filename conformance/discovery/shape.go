@@ -29,7 +29,7 @@ var Sentinel = []string{
 	"SENTINEL INFO-CACHE x", "SENTINEL INFO-CACHE", "SENTINEL FOO", "SENTINEL", "ROLE", "PING", "PUBLISH a b", "PUBLISH __sentinel__:hello x",
 	"INFO sentinel", "INFO replication", "GET x", "SET a b", "SELECT 0", "CONFIG GET *", "MULTI", "ECHO x", "QUIT", "RESET", "PUBSUB CHANNELS",
 	"TIME", "SSUBSCRIBE a", "CLUSTER SLOTS", "CLIENT SETNAME x", "CLIENT GETNAME", "COMMAND INFO get", "SUBSCRIBE +switch-master", "UNSUBSCRIBE +switch-master",
-	"PSUBSCRIBE *", "PUNSUBSCRIBE *",
+	"PSUBSCRIBE *", "PUNSUBSCRIBE *", "SENTINEL HELP",
 }
 
 // Cluster are questions to the node that has all slots; it has two replicas.
@@ -37,35 +37,44 @@ var Cluster = []string{
 	"HELLO", "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER NODES", "CLUSTER INFO", "CLUSTER MYID", "CLUSTER LINKS", "CLUSTER KEYSLOT foo{bar}",
 	"CLUSTER KEYSLOT", "CLUSTER COUNTKEYSINSLOT 0", "CLUSTER COUNTKEYSINSLOT 16384", "CLUSTER COUNTKEYSINSLOT x", "CLUSTER GETKEYSINSLOT 0 10",
 	"CLUSTER GETKEYSINSLOT 99999 10", "CLUSTER GETKEYSINSLOT 0 -1", "CLUSTER REPLICAS x", "CLUSTER SLAVES x", "CLUSTER COUNT-FAILURE-REPORTS x",
+	"CLUSTER REPLICAS <myid>", "CLUSTER SLAVES <myid>", "CLUSTER COUNT-FAILURE-REPORTS <myid>",
 	"CLUSTER FORGET x", "CLUSTER REPLICATE x", "CLUSTER RESET foo", "CLUSTER RESET x y", "CLUSTER FAILOVER", "CLUSTER FAILOVER foo", "CLUSTER FOO", "CLUSTER",
 	"CLUSTER SLOTS x", "CLUSTER SAVECONFIG", "ASKING", "READONLY", "READWRITE", "READONLY x", "GET foo", "SET foo 1", "GET foo", "CLUSTER COUNTKEYSINSLOT 12182",
 	"CLUSTER GETKEYSINSLOT 12182 10", "MGET a b", "MSET a 1 b 2", "MGET {a}1 {a}2", "EVAL return 2 a b", "EVAL return 1 a", "SELECT 1", "SELECT 0", "SELECT x",
 	"DEL a b", "EXISTS a b", "RENAME a b", "MOVE a 1", "SWAPDB 0 1", "COPY a b", "COPY {a}1 {a}2 DB 1", "COPY {a}1 {a}2 DB 0", "OBJECT ENCODING a",
 	"SORT a BY x*", "SORT a BY nosort", "SORT a GET #", "SPUBLISH a b", "SSUBSCRIBE a b", "PUBLISH a b", "INFO cluster", "PUBSUB NUMPAT",
 	"PUBSUB SHARDNUMSUB 0", "SCAN 0 MATCH nosuch", "FLUSHALL",
+	"MULTI", "SET {a}1 x", "GET {a}2", "EXEC", "MULTI", "SET a 1", "SET b 2", "EXEC", "EXEC", "MULTI", "MGET a b", "EXEC", "MULTI", "PING", "EXEC", "MULTI", "nosuch",
+	"SET a 1", "SET b 2", "EXEC", "EXEC", "WATCH a b", "WATCH {a}1 {a}2", "UNWATCH", "CONFIG GET cluster-enabled", "CLUSTER HELP", "FLUSHALL",
 }
 
 // Replica are questions to one of its replicas.
 var Replica = []string{
 	"HELLO", "CLUSTER SLOTS", "CLUSTER NODES", "GET foo", "SET foo 1", "MGET a b", "MGET {a}1 {a}2", "EVAL return 2 a b", "EVAL return 1 a", "SELECT 1",
 	"MOVE a 1", "COPY {a}1 {a}2 DB 1", "SORT a BY x*", "SPUBLISH a b", "READONLY", "GET foo", "EXISTS foo", "SET foo 1", "READWRITE", "GET foo", "ROLE",
+	"MULTI", "GET foo", "SET foo 1", "EXEC", "EXEC", "READONLY", "MULTI", "GET foo", "EXEC", "MULTI", "GET foo", "READWRITE", "EXEC", "GET foo",
 }
 
-// Ask plays questions on one connection and returns them with the shape of the answers.
+// Ask plays questions on one connection and returns them with the shape of the answers. <myid> is what CLUSTER MYID has said.
 func Ask(conn net.Conn, resp string, questions []string) ([]string, error) {
 	r := bufio.NewReader(conn)
 	var lines []string
+	id := ""
 	for _, q := range questions {
 		words := strings.Fields(q)
 		if q == "HELLO" {
 			words = append(words, resp)
 		}
-		if _, err := conn.Write(transcript.AppendCommand(nil, words...)); err != nil {
+		sent := strings.Fields(strings.ReplaceAll(strings.Join(words, " "), "<myid>", id))
+		if _, err := conn.Write(transcript.AppendCommand(nil, sent...)); err != nil {
 			return nil, err
 		}
 		v, err := transcript.ReadValue(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", q, err)
+		}
+		if q == "CLUSTER MYID" {
+			id = v.Text
 		}
 		lines = append(lines, "> "+strings.Join(words, " "))
 		lines = append(lines, Shape(v, "")...)

@@ -13,8 +13,6 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
-	"github.com/redis/rueidis/rueidislock"
 )
 
 // errNotOwner is what an adapter returns when a library says so in its own way.
@@ -151,7 +149,9 @@ func (l redsyncLock) extend(time.Duration) error {
 // machine under load, and tries 32 times by default.
 func again(do func() error) (err error) {
 	for range 32 {
-		if err = do(); !errors.Is(err, context.DeadlineExceeded) {
+		// Older clients report the connection's deadline, not the context's.
+		var late interface{ Timeout() bool }
+		if err = do(); !errors.As(err, &late) || !late.Timeout() {
 			return err
 		}
 	}
@@ -174,7 +174,9 @@ type bsmLocker struct {
 type bsmLock struct{ *redislock.Lock }
 
 func (b bsmLocker) acquire(key string, ttl, wait time.Duration) (held, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), max(wait, 10*time.Second))
+	// The tries are what ends it: without a deadline redislock gives up, with an
+	// error, after a lease, and each try takes its time, too.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*wait+10*time.Second)
 	defer cancel()
 	opt := &redislock.Options{}
 	if wait > 0 {
@@ -232,63 +234,3 @@ func (f bsmForeign) release() error {
 func (f bsmForeign) extend(ttl time.Duration) error {
 	return f.with(func(l *redislock.Lock) error { return l.Refresh(context.Background(), ttl, nil) })
 }
-
-// rueidisLocker is rueidislock: waiters sleep until client-side caching tells
-// them that the lock's key is gone, and a lock is renewed while it is held.
-type rueidisLocker struct{ rueidislock.Locker }
-
-type rueidisLock struct {
-	owned  context.Context // ends when the library gives the lock up
-	cancel context.CancelFunc
-}
-
-// givenUp reports whether the library has told the owner that the lock is no
-// longer its own: it does when an extension fails, and deletes its keys.
-func (l rueidisLock) givenUp() bool { return l.owned.Err() != nil }
-
-func newRueidislock(t testing.TB, o rueidis.ClientOption) locker {
-	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: o})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(l.Close)
-	return rueidisLocker{l}
-}
-
-func (r rueidisLocker) acquire(key string, _, wait time.Duration) (held, error) {
-	if wait == 0 {
-		// It waits 20 ms for each key, which a machine under load may miss.
-		var owned context.Context
-		var cancel context.CancelFunc
-		ok, err := retry(time.Second, func() (bool, error) {
-			var err error
-			owned, cancel, err = r.TryWithContext(context.Background(), key)
-			if errors.Is(err, rueidislock.ErrNotLocked) || errors.Is(err, context.DeadlineExceeded) {
-				return false, nil
-			}
-			return err == nil, err
-		})
-		if !ok {
-			return nil, err
-		}
-		return rueidisLock{owned, cancel}, nil
-	}
-	// The context bounds the wait, and the lock, too: it ends with release.
-	ctx, stop := context.WithCancel(context.Background())
-	timer := time.AfterFunc(wait, stop)
-	owned, cancel, err := r.WithContext(ctx, key)
-	if errors.Is(err, context.Canceled) {
-		return nil, nil
-	}
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	timer.Stop()
-	return rueidisLock{owned, func() { cancel(); stop() }}, nil
-}
-
-func (r rueidisLocker) foreign(string) held { return nil }
-
-func (l rueidisLock) release() error             { l.cancel(); return nil }
-func (l rueidisLock) extend(time.Duration) error { return nil }

@@ -173,12 +173,19 @@ func (s *stage) checkHeld(t *testing.T) {
 	}
 	// One that renews by itself may have met the failover with an extension in
 	// flight; then it must have told its owner.
-	if l, ok := s.held.(rueidisLock); ok && l.givenUp() {
+	if l, ok := s.held.(renewingLock); ok && l.givenUp() {
 		t.Log("given up by the library, and its owner knows")
 	} else if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {
 		t.Fatal("granted twice")
 	}
-	release(t, s.held)
+	err := s.held.release()
+	if err != nil && !strings.HasPrefix(s.mode, "plain") && isLost(err.Error()) {
+		// go-redis 6 and 7 learn from a request that their connection is gone.
+		err = s.held.release()
+	}
+	if err != nil {
+		t.Fatalf("release: %v", err)
+	}
 	if !eventually(5*time.Second, func() bool { return get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil }) {
 		t.Fatal("not released")
 	}

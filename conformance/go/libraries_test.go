@@ -1,24 +1,39 @@
 package conformance
 
 import (
+	"io"
 	"testing"
 
 	"github.com/bsm/redislock"
+	goredis6 "github.com/go-redis/redis"
+	goredis7 "github.com/go-redis/redis/v7"
+	goredis8 "github.com/go-redis/redis/v8"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	redsyncgoredis6 "github.com/go-redsync/redsync/v4/redis/goredis"
+	redsyncgoredis7 "github.com/go-redsync/redsync/v4/redis/goredis/v7"
+	redsyncgoredis8 "github.com/go-redsync/redsync/v4/redis/goredis/v8"
 	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	redsyncredigo "github.com/go-redsync/redsync/v4/redis/redigo"
 	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
+	redsyncvalkey "github.com/go-redsync/redsync/v4/redis/valkeygo"
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidiscompat"
+	"github.com/valkey-io/valkey-go"
+	"github.com/valkey-io/valkey-go/valkeycompat"
 )
 
 // The modules whose versions are reported.
 const (
 	goRedis     = "github.com/redis/go-redis/v9"
+	goRedis6    = "github.com/go-redis/redis"
+	goRedis7    = "github.com/go-redis/redis/v7"
+	goRedis8    = "github.com/go-redis/redis/v8"
 	redsyncMod  = "github.com/go-redsync/redsync/v4"
 	redigoMod   = "github.com/gomodule/redigo"
 	rueidisMod  = "github.com/redis/rueidis"
+	valkeyMod   = "github.com/valkey-io/valkey-go"
 	redislockID = "github.com/bsm/redislock"
 )
 
@@ -56,6 +71,56 @@ var rueidisModes = []struct {
 	}},
 }
 
+var valkeyModes = []struct {
+	mode   string
+	option func(a addrs) valkey.ClientOption
+}{
+	{"plain", func(a addrs) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: a.Plain[:1]}
+	}},
+	{"sentinel", func(a addrs) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: a.Sentinel, Sentinel: valkey.SentinelOption{MasterSet: masterName}}
+	}},
+	{"cluster", func(a addrs) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: a.Cluster}
+	}},
+}
+
+// olderGoRedis are the clients of before go-redis moved: no HELLO, RESP2. No
+// Cluster: redsync's driver takes no such client of 6, and 7 and 8 do not read
+// the CLUSTER SLOTS of Redis 7 ("got 4 elements in cluster info address").
+var olderGoRedis = []struct {
+	client string
+	module string
+	mode   string
+	open   func(a addrs) (redsyncredis.Pool, io.Closer)
+}{
+	{"redsync on go-redis 6", goRedis6, "plain", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis6.NewClient(&goredis6.Options{Addr: a.Plain[0]})
+		return redsyncgoredis6.NewPool(c), c
+	}},
+	{"redsync on go-redis 6", goRedis6, "sentinel", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis6.NewFailoverClient(&goredis6.FailoverOptions{MasterName: masterName, SentinelAddrs: a.Sentinel})
+		return redsyncgoredis6.NewPool(c), c
+	}},
+	{"redsync on go-redis 7", goRedis7, "plain", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis7.NewClient(&goredis7.Options{Addr: a.Plain[0]})
+		return redsyncgoredis7.NewPool(c), c
+	}},
+	{"redsync on go-redis 7", goRedis7, "sentinel", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis7.NewFailoverClient(&goredis7.FailoverOptions{MasterName: masterName, SentinelAddrs: a.Sentinel})
+		return redsyncgoredis7.NewPool(c), c
+	}},
+	{"redsync on go-redis 8", goRedis8, "plain", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis8.NewClient(&goredis8.Options{Addr: a.Plain[0]})
+		return redsyncgoredis8.NewPool(c), c
+	}},
+	{"redsync on go-redis 8", goRedis8, "sentinel", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis8.NewFailoverClient(&goredis8.FailoverOptions{MasterName: masterName, SentinelAddrs: a.Sentinel})
+		return redsyncgoredis8.NewPool(c), c
+	}},
+}
+
 // libraries is every lock library in every mode it has.
 var libraries = func() (all []library) {
 	for _, m := range goRedisModes {
@@ -81,6 +146,27 @@ var libraries = func() (all []library) {
 		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be gone already
 		return newRedsync(redsyncredigo.NewPool(pool))
 	}, true})
+	for _, o := range olderGoRedis {
+		all = append(all, library{o.client, []string{redsyncMod, o.module}, o.mode, func(t testing.TB, a addrs) locker {
+			pool, c := o.open(a)
+			t.Cleanup(func() { _ = c.Close() }) // a second close is no fault
+			return newRedsync(pool)
+		}, true})
+	}
+	for _, m := range valkeyModes {
+		all = append(all,
+			library{"redsync on valkey-go", []string{redsyncMod, valkeyMod}, m.mode, func(t testing.TB, a addrs) locker {
+				c, err := valkey.NewClient(m.option(a))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(c.Close)
+				return newRedsync(redsyncvalkey.NewPool(valkeycompat.NewAdapter(c)))
+			}, true},
+			library{"valkeylock", []string{valkeyMod}, m.mode, func(t testing.TB, a addrs) locker {
+				return newValkeylock(t, m.option(a))
+			}, false})
+	}
 	for _, m := range rueidisModes {
 		all = append(all,
 			library{"redsync on rueidis", []string{redsyncMod, rueidisMod}, m.mode, func(t testing.TB, a addrs) locker {

@@ -108,6 +108,9 @@ func contention(t *testing.T, mk func() locker, key string) {
 func extend(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	h := get(t, a, key, 5*time.Second, 0)
+	if h == nil {
+		t.Fatal("a free lock was not granted")
+	}
 	time.Sleep(3 * time.Second)
 	if err := h.extend(5 * time.Second); err != nil {
 		t.Fatalf("extend: %v", err)
@@ -121,14 +124,16 @@ func extend(t *testing.T, mk func() locker, key string) {
 
 func expiry(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
+	// Not shorter: redsync gives the server a twentieth of it.
+	const lease = 8 * time.Second
 	start := time.Now()
-	if get(t, a, key, 3*time.Second, 0) == nil || get(t, b, key, time.Second, 0) != nil {
+	if get(t, a, key, lease, 0) == nil || get(t, b, key, lease, 0) != nil {
 		t.Fatal("not granted once")
 	}
-	if !eventually(15*time.Second, func() bool { return get(t, b, key, time.Second, 0) != nil }) {
+	if !eventually(20*time.Second, func() bool { return get(t, b, key, lease, 0) != nil }) {
 		t.Fatal("the lease never ended")
 	}
-	if waited := time.Since(start); waited < 3*time.Second {
+	if waited := time.Since(start); waited < lease {
 		t.Fatalf("the lease ended early, after %v", waited)
 	}
 }
@@ -136,6 +141,9 @@ func expiry(t *testing.T, mk func() locker, key string) {
 func releaseByNonOwner(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	h := get(t, a, key, 30*time.Second, 0)
+	if h == nil {
+		t.Fatal("a free lock was not granted")
+	}
 	if err := b.foreign(key).release(); err == nil {
 		t.Error("a stranger's release was not refused")
 	}
@@ -151,6 +159,9 @@ func releaseByNonOwner(t *testing.T, mk func() locker, key string) {
 func waiter(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
 	h := get(t, a, key, time.Minute, 0)
+	if h == nil {
+		t.Fatal("a free lock was not granted")
+	}
 	type grant struct {
 		h   held
 		err error

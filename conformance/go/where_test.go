@@ -71,7 +71,7 @@ func newKey() string { return "go:" + rand.Text() }
 //go:embed go.mod
 var goMod string
 
-var requirement = regexp.MustCompile(`(?m)(\S+) v(\d\S*)( // indirect)?$`)
+var requirement = regexp.MustCompile(`(?m)(\S+) v(\d[^\s+]*)(?:\+incompatible)?( // indirect)?$`)
 
 // version is the version of a module that go.mod selects; for one that is
 // replaced, the last line of go.mod tells.

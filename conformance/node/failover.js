@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
 import { ALL } from './adapters.js';
-import { ADDRS, CONTROL, addrsNow, failover, missing, reported, sleep } from './where.js';
+import { ADDRS, CONTROL, addrsNow, failover, missing, mustEnd, reported, sleep } from './where.js';
 
 const WORKERS = 3;
 
@@ -28,9 +28,9 @@ async function isUnknown(fault, mode) {
 const isLost = (fault) => /socket closed|ECONN|connection lost|disconnected|ECONNREFUSED|connect to/i.test(`${fault.message} ${fault.name} ${fault.code}`);
 
 /** A client that never answers must be a failed test, not a test that never ends. */
-const answered = (promise) => Promise.race([
+const answered = (about, doing, promise) => Promise.race([
   promise,
-  sleep(40000, undefined, { ref: false }).then(() => { throw new Error('no answer for 40 s'); }),
+  sleep(40000, undefined, { ref: false }).then(() => { throw new Error(`${about.client} ${about.mode}: ${doing}: no answer for 40 s`); }),
 ]);
 
 class Stage {
@@ -40,10 +40,12 @@ class Stage {
     Object.assign(this, { inside: 0, faults: [], unknown: [], lost: [], done: 0, over: false, stop: false });
   }
 
+  answered(doing, promise) { return answered(this.about, doing, promise); }
+
   async start(addrs) {
-    const make = () => this.about.make(addrs);
+    const make = () => this.answered('connect', this.about.make(addrs));
     [this.owner, this.thief, ...this.workers] = await Promise.all(Array.from({ length: 2 + WORKERS }, make));
-    this.held = await this.owner.acquire(`${this.key}:held`, 120000);
+    this.held = await this.answered('acquire', this.owner.acquire(`${this.key}:held`, 120000));
     this.running = this.workers.map((client) => this.contend(client));
   }
 
@@ -52,16 +54,19 @@ class Stage {
       try {
         // A grant whose reply is lost with its connection is nobody's until it
         // ends (as with Redis), so leases are short.
-        const held = await answered(client.acquire(this.key, 8000, 8000));
+        const held = await this.answered('acquire', client.acquire(this.key, 8000, 8000));
         if (!held) continue;
         const { over } = this;
         if (++this.inside !== 1) this.faults.push(`${this.inside} inside`);
         await sleep(2);
         this.inside--;
-        await answered(client.release(held));
+        await this.answered('release', client.release(held));
         this.done += over ? 1 : 0;
       } catch (fault) {
-        if (await isUnknown(fault, this.about.mode)) this.unknown.push(fault.message);
+        // redlock's votes are promises of the same client.
+        const unknown = await this.answered('votes', isUnknown(fault, this.about.mode))
+          .catch((late) => { this.faults.push(late.message); });
+        if (unknown) this.unknown.push(fault.message);
         else if (isLost(fault)) this.lost.push(fault.message);
         else this.faults.push(`${fault.name}: ${fault.message}`);
         await sleep(100);
@@ -72,8 +77,8 @@ class Stage {
 
   async close() {
     this.stop = true;
-    await Promise.all(this.running ?? []);
-    await Promise.all([this.owner, this.thief, ...this.workers ?? []].map((c) => c?.close()));
+    await this.answered('last requests', Promise.all(this.running ?? []));
+    await this.answered('close', Promise.all([this.owner, this.thief, ...this.workers ?? []].map((c) => c?.close())));
   }
 }
 
@@ -93,7 +98,10 @@ describe('failover', () => {
     }
     stages.forEach((s) => { s.stop = true; });
   });
-  after(() => (impossible ? undefined : Promise.all(stages.map((s) => s.close()))));
+  after(async () => {
+    mustEnd(30000);
+    if (!impossible) await Promise.all(stages.map((s) => s.close()));
+  });
 
   for (const about of ALL) {
     const stage = stages.find((s) => s.about === about);
@@ -101,9 +109,9 @@ describe('failover', () => {
     it(`${about.client} ${about.mode}: held lock`, (t) => reported(t, about, 'failover_held_lock_is_still_held', async () => {
       if (reason) return reason;
       assert.ok(stage.held);
-      assert.equal(await answered(stage.thief.acquire(`${stage.key}:held`, 5000)), null, 'granted twice');
-      await answered(stage.owner.release(stage.held));
-      assert.ok(await answered(stage.thief.acquire(`${stage.key}:held`, 5000)), 'not released');
+      assert.equal(await stage.answered('acquire', stage.thief.acquire(`${stage.key}:held`, 5000)), null, 'granted twice');
+      await stage.answered('release', stage.owner.release(stage.held));
+      assert.ok(await stage.answered('acquire', stage.thief.acquire(`${stage.key}:held`, 5000)), 'not released');
       return undefined;
     }));
     it(`${about.client} ${about.mode}: contended lock`, (t) => reported(t, about, 'failover_contended_lock_goes_on', async () => {

@@ -25,12 +25,12 @@ export const split = (addr) => {
 /** The addresses at this moment: followers first, the leader last. */
 export async function addrsNow() {
   if (!CONTROL) return { plain: ADDRS, sentinel: SENTINELS, cluster: CLUSTER };
-  return (await fetch(`${CONTROL}/addrs`)).json();
+  return (await fetch(`${CONTROL}/addrs`, { signal: AbortSignal.timeout(10000) })).json();
 }
 
 /** kill -9 of the leader; resolves when another one leads and it is back. */
 export async function failover() {
-  const reply = await fetch(`${CONTROL}/failover`, { method: 'POST' });
+  const reply = await fetch(`${CONTROL}/failover`, { method: 'POST', signal: AbortSignal.timeout(60000) });
   if (!reply.ok) throw new Error(await reply.text());
 }
 
@@ -60,4 +60,15 @@ export function missing(mode) {
   if (mode === 'sentinel' && !SENTINELS.length) return 'no Sentinel listener';
   if (mode === 'cluster' && !CLUSTER.length) return 'no Cluster listener';
   return undefined;
+}
+
+/**
+ * A client that leaves a socket or a timer behind keeps the process alive for
+ * ever: after so long, it says what is left and fails.
+ */
+export function mustEnd(milliseconds) {
+  setTimeout(() => {
+    console.error(`the tests are over and the process does not end: ${process.getActiveResourcesInfo().join(', ')}`);
+    process.exit(1);
+  }, milliseconds).unref();
 }

@@ -1,5 +1,5 @@
 // What ioredis, node-redis and node-redlock send, and where they would break;
-// the names follow wire-clients.md: trap_N is its list of surprises.
+// the names follow conformance/WIRE.md: trap_N is its list of traps.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { describe, it } from 'node:test';
@@ -74,28 +74,6 @@ describe('wire', { concurrency: true }, () => {
     assert.equal(await client.del(key), 1);
   }));
 
-  wire(nr, 'watch_and_multi_unlock', (addrs, key) => withNodeRedis(addrs, {}, async (client) => {
-    await client.set(key, 'mine');
-    await client.watch(key);
-    assert.equal(await client.get(key), 'mine');
-    assert.deepEqual(await client.multi().del(key).exec(), [1]);
-    await client.set(key, 'mine');
-    await client.watch(key);
-    await withNodeRedis(addrs, {}, (other) => other.set(key, 'theirs'));
-    await assert.rejects(client.multi().del(key).exec(), { name: 'Error', message: /watched keys/ });
-    assert.equal(await client.del(key), 1);
-  }));
-
-  wire(nr, 'listener_to_the_expiry_of_a_lock', (addrs, key) => withNodeRedis(addrs, {}, (client) => withNodeRedis(addrs, {}, async (listener) => {
-    await client.configSet('notify-keyspace-events', 'Ex');
-    let wake;
-    const expired = new Promise((resolve) => { wake = resolve; });
-    await listener.pSubscribe('__keyevent@*__:expired', (name) => { if (name === key) wake(name); });
-    await client.set(key, 'mine', { PX: 500, NX: true });
-    assert.equal(await Promise.race([expired, sleep(15000, 'no event')]), key);
-    assert.equal(await client.set(key, 'next', { PX: 500, NX: true }), 'OK');
-  })));
-
   wire(io, 'handshake_and_ready_check', (addrs) => withIoredis(addrs, { connectionName: 'conformance', db: 3 }, async (client) => {
     assert.match(await client.client('INFO'), /name=conformance .*db=3 .*resp=3/);
     assert.match(await client.info(), /^loading:0\r$/m);
@@ -120,14 +98,6 @@ describe('wire', { concurrency: true }, () => {
     assert.notEqual(await client.client('ID'), id);
     await client.del(key);
   }));
-
-  wire(io, 'blpop_semaphore', (addrs, key) => withIoredis(addrs, {}, (client) => withIoredis(addrs, {}, async (waiter) => {
-    const got = waiter.blpop(key, 20);
-    await sleep(200);
-    await client.rpush(key, 'permit');
-    assert.deepEqual(await got, [key, 'permit']);
-    assert.equal(await waiter.blpop(key, 1), null);
-  })));
 
   wire({ ...io, mode: 'cluster' }, 'cluster_slots_and_info', async (addrs, key) => {
     const reason = missing('cluster');

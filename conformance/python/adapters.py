@@ -199,23 +199,24 @@ class RedlockPy:
 
 
 def sentinel(addrs, **options):
-    found = redis.sentinel.Sentinel([where.split(a) for a in addrs["sentinel"]], **options)
+    # What the Sentinels are spoken to in has options of its own.
+    found = redis.sentinel.Sentinel([where.split(a) for a in addrs["sentinel"]], sentinel_kwargs=options or None, **options)
     return found.master_for(where.MASTER)
 
 
-def async_sentinel(addrs):
-    found = redis.asyncio.sentinel.Sentinel([where.split(a) for a in addrs["sentinel"]])
+def async_sentinel(addrs, **options):
+    found = redis.asyncio.sentinel.Sentinel([where.split(a) for a in addrs["sentinel"]], sentinel_kwargs=options or None, **options)
     return found.master_for(where.MASTER)
 
 
-def cluster(addrs):
+def cluster(addrs, **options):
     nodes = [redis.cluster.ClusterNode(*where.split(a)) for a in addrs["cluster"]]
-    return redis.RedisCluster(startup_nodes=nodes)
+    return redis.RedisCluster(startup_nodes=nodes, **options)
 
 
-def async_cluster(addrs):
+def async_cluster(addrs, **options):
     nodes = [redis.asyncio.cluster.ClusterNode(*where.split(a)) for a in addrs["cluster"]]
-    return redis.asyncio.RedisCluster(startup_nodes=nodes)
+    return redis.asyncio.RedisCluster(startup_nodes=nodes, **options)
 
 
 def async_plain(addrs, **options):
@@ -227,12 +228,16 @@ def async_plain(addrs, **options):
 ALL = [
     (RedisPy, "plain RESP3", plain),
     (RedisPy, "plain RESP2", lambda a: plain(a, protocol=2)),
-    (RedisPy, "sentinel", sentinel),
-    (RedisPy, "cluster", cluster),
+    (RedisPy, "sentinel RESP3", sentinel),
+    (RedisPy, "sentinel RESP2", lambda a: sentinel(a, protocol=2)),
+    (RedisPy, "cluster RESP3", cluster),
+    (RedisPy, "cluster RESP2", lambda a: cluster(a, protocol=2)),
     (AsyncRedisPy, "plain RESP3", async_plain),
     (AsyncRedisPy, "plain RESP2", lambda a: async_plain(a, protocol=2)),
-    (AsyncRedisPy, "sentinel", async_sentinel),
-    (AsyncRedisPy, "cluster", async_cluster),
+    (AsyncRedisPy, "sentinel RESP3", async_sentinel),
+    (AsyncRedisPy, "sentinel RESP2", lambda a: async_sentinel(a, protocol=2)),
+    (AsyncRedisPy, "cluster RESP3", async_cluster),
+    (AsyncRedisPy, "cluster RESP2", lambda a: async_cluster(a, protocol=2)),
     (PythonRedisLock, "plain RESP3", plain),
     (PythonRedisLock, "plain RESP2", lambda a: plain(a, protocol=2)),
     (PythonRedisLock, "sentinel", sentinel),
@@ -246,8 +251,8 @@ ALL = [
 
 def available(mode):
     """Why a mode cannot be had here; None if it can."""
-    if mode == "sentinel" and not where.SENTINELS:
+    if mode.startswith("sentinel") and not where.SENTINELS:
         return "no Sentinel listener"
-    if mode == "cluster" and not where.CLUSTER:
+    if mode.startswith("cluster") and not where.CLUSTER:
         return "no Cluster listener"
     return None

@@ -1,6 +1,6 @@
 """What redis-py and the libraries on it send, row by row, and where they would break.
 
-The names follow wire-clients.md: trap_N is its list of surprises, the rest
+The names follow conformance/WIRE.md: trap_N is its list of traps, the rest
 are rows of its tables of commands, scripts and handshakes.
 """
 

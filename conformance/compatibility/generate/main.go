@@ -22,7 +22,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	doc, err := compatibility.Generate(results, compatibility.Commands(compatibility.Table()))
+	corpus, err := compatibility.ReadCorpus(filepath.Join("conformance", "transcript", "testdata"), filepath.Join("conformance", "discovery", "testdata"))
+	if err != nil {
+		return err
+	}
+	doc, err := compatibility.Generate(results, compatibility.Commands(compatibility.Table()), corpus)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,12 @@ public final class ClientUnderTest {
 
     /** The version that the jar on the class path was built as. */
     public static String loadedVersion() {
-        String resource = "/META-INF/maven/" + coordinates().replace(':', '/') + "/pom.properties";
+        return loadedVersion(coordinates());
+    }
+
+    /** The version that a jar on the class path was built as; the jar is named by group:artifact. */
+    public static String loadedVersion(String coordinates) {
+        String resource = "/META-INF/maven/" + coordinates.replace(':', '/') + "/pom.properties";
         try (InputStream in = ClientUnderTest.class.getResourceAsStream(resource)) {
             if (in == null) {
                 throw new IllegalStateException(resource + " is not on the class path");
@@ -34,7 +39,7 @@ public final class ClientUnderTest {
         }
     }
 
-    private static String required(String property) {
+    static String required(String property) {
         String value = System.getProperty(property);
         if (value == null || value.isEmpty()) {
             throw new IllegalStateException("system property " + property + " is not set; run the tests through Maven");

@@ -5,7 +5,12 @@ import java.util.stream.Stream;
 
 /** The servers under test, from LOCKSTEP_ADDRS="host:port[,host:port...]"; a Redis on its usual port without it. */
 public final class Endpoints {
-    private static final List<Endpoint> ALL = parse(System.getenv("LOCKSTEP_ADDRS"));
+    private static final List<Endpoint> ALL = all(parse(System.getenv("LOCKSTEP_ADDRS")));
+    private static final List<Endpoint> SENTINELS = parse(System.getenv("LOCKSTEP_SENTINELS"));
+    private static final List<Endpoint> CLUSTER = parse(System.getenv("LOCKSTEP_CLUSTER"));
+
+    /** What the Sentinel listeners call the nodes: the name that every tutorial gives it. */
+    public static final String MASTER = "mymaster";
 
     private Endpoints() {}
 
@@ -26,6 +31,20 @@ public final class Endpoints {
         return ALL;
     }
 
+    private static List<Endpoint> all(List<Endpoint> given) {
+        return given.isEmpty() ? List.of(new Endpoint("127.0.0.1", 6379)) : given;
+    }
+
+    /** The Sentinel listeners, from LOCKSTEP_SENTINELS; none if it is not set. */
+    public static List<Endpoint> sentinels() {
+        return SENTINELS;
+    }
+
+    /** The Cluster listeners, from LOCKSTEP_CLUSTER; none if it is not set. */
+    public static List<Endpoint> cluster() {
+        return CLUSTER;
+    }
+
     /** Where every test talks to, unless it is about several nodes. */
     public static Endpoint first() {
         return ALL.get(0);
@@ -38,7 +57,7 @@ public final class Endpoints {
 
     static List<Endpoint> parse(String addresses) {
         if (addresses == null || addresses.isBlank()) {
-            return List.of(new Endpoint("127.0.0.1", 6379));
+            return List.of();
         }
         return Stream.of(addresses.split(",")).map(String::trim).map(Endpoints::parseOne).toList();
     }
@@ -46,7 +65,7 @@ public final class Endpoints {
     private static Endpoint parseOne(String address) {
         int colon = address.lastIndexOf(':');
         if (colon < 1) {
-            throw new IllegalArgumentException("LOCKSTEP_ADDRS: want host:port, got \"" + address + "\"");
+            throw new IllegalArgumentException("want host:port, got \"" + address + "\"");
         }
         String host = address.substring(0, colon);
         if (host.startsWith("[") && host.endsWith("]")) {

@@ -1,6 +1,5 @@
 package lockstep.conformance.redisson;
 
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -16,18 +15,15 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
-import static lockstep.conformance.Wait.assertAtLeast;
 import static lockstep.conformance.Wait.assertAtMost;
 import static lockstep.conformance.Wait.assertBetween;
-import static lockstep.conformance.Wait.onAnotherThread;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-/** RLock in single-server mode: entering, waiting, leases, refusals. */
+/** RLock in single-server mode beyond {@link LocksTest}: what is stored, and several nodes. */
 @ExtendWith(Redissons.class)
 class RLockTest {
     private final RedissonClient owner = Redissons.owner();
@@ -58,62 +54,6 @@ class RLockTest {
     }
 
     @Test
-    void whoHoldsItAndForHowLong() throws Exception {
-        assertFalse(lock.isLocked());
-        assertEquals(-2, lock.remainTimeToLive());
-        lock.lock(60, SECONDS);
-        assertTrue(lock.isLocked());
-        assertTrue(lock.isHeldByCurrentThread());
-        assertTrue(lock.isHeldByThread(Thread.currentThread().getId()));
-        assertFalse(onAnotherThread(lock::isHeldByCurrentThread));
-        assertTrue(seenByOther.isLocked());
-        assertFalse(seenByOther.isHeldByCurrentThread());
-        assertBetween(1, 60_000, seenByOther.remainTimeToLive(), "remainTimeToLive");
-        lock.unlock();
-        assertFalse(lock.isHeldByCurrentThread());
-        assertEquals(-2, seenByOther.remainTimeToLive());
-    }
-
-    @Test
-    void tryLockWithoutWaitingIsRefused() throws Exception {
-        assertTrue(lock.tryLock());
-        assertTrue(lock.tryLock(), "the owner itself may enter again");
-        assertFalse(onAnotherThread(() -> lock.tryLock()));
-        assertFalse(seenByOther.tryLock());
-        lock.unlock();
-        assertFalse(seenByOther.tryLock());
-        lock.unlock();
-        assertTrue(seenByOther.tryLock());
-        seenByOther.unlock();
-    }
-
-    @Test
-    void tryLockGivesUpAfterItsWaitingTime() throws Exception {
-        lock.lock(60, SECONDS);
-        long start = System.nanoTime();
-        assertFalse(seenByOther.tryLock(1500, 60_000, MILLISECONDS));
-        assertAtLeast(Duration.ofMillis(1500), Wait.since(start), "giving up");
-        assertAtMost(Wait.SLACK, Wait.since(start), "giving up");
-        assertTrue(lock.isHeldByCurrentThread());
-        lock.unlock();
-    }
-
-    @Test
-    void aWaiterIsWokenByTheUnlockMessageLongBeforeTheTtl() throws Exception {
-        lock.lock(90, SECONDS);
-        Future<Boolean> waiting = Wait.start(() -> seenByOther.tryLock(80, 60, SECONDS));
-        Thread.sleep(1000);
-        assertFalse(waiting.isDone());
-        long start = System.nanoTime();
-        lock.unlock();
-        // Nothing but the message can wake it: otherwise it sleeps until the lease of 90 s or its wait of 80 s is over.
-        assertTrue(waiting.get(60, SECONDS));
-        assertAtMost(Wait.SLACK, Wait.since(start), "woken");
-        assertFalse(lock.tryLock());
-        assertTrue(seenByOther.forceUnlock());
-    }
-
-    @Test
     void everyWaiterGetsItsTurn() throws Exception {
         lock.lock();
         List<Future<Boolean>> waiting = new ArrayList<>();
@@ -131,60 +71,6 @@ class RLockTest {
         for (Future<Boolean> waiter : waiting) {
             assertTrue(waiter.get(25, SECONDS), "before the watchdog's TTL of 30 s could help");
         }
-        assertFalse(lock.isLocked());
-    }
-
-    @Test
-    void aLeaseEndsNotEarlyAndUnlockIsThenRefused() throws Exception {
-        Duration lease = Duration.ofSeconds(3);
-        long start = System.nanoTime();
-        assertTrue(lock.tryLock(10, lease.toSeconds(), SECONDS));
-        assertTrue(seenByOther.tryLock(60, 60, SECONDS), "granted when the lease is over");
-        assertAtLeast(lease, Wait.since(start), "granted anew");
-        assertAtMost(lease.plus(Wait.SLACK), Wait.since(start), "granted anew");
-        assertFalse(lock.isHeldByCurrentThread());
-        assertThrows(IllegalMonitorStateException.class, lock::unlock);
-        assertTrue(seenByOther.isHeldByCurrentThread());
-        seenByOther.unlock();
-    }
-
-    @Test
-    void unlockByAnotherThreadIsRefused() throws Exception {
-        lock.lock(60, SECONDS);
-        onAnotherThread(() -> assertThrows(IllegalMonitorStateException.class, lock::unlock));
-        assertThrows(IllegalMonitorStateException.class, seenByOther::unlock);
-        assertTrue(lock.isHeldByCurrentThread());
-        assertEquals(1, lock.getHoldCount());
-        lock.unlock();
-        assertThrows(IllegalMonitorStateException.class, lock::unlock);
-    }
-
-    @Test
-    void forceUnlockTakesItFromTheOwnerAndWakesWaiters() throws Exception {
-        lock.lock(90, SECONDS);
-        lock.lock(90, SECONDS);
-        Future<Boolean> waiting = Wait.start(() -> owner.getLock(name).tryLock(80, 60, SECONDS));
-        Thread.sleep(500);
-        long start = System.nanoTime();
-        assertTrue(seenByOther.forceUnlock());
-        assertTrue(waiting.get(60, SECONDS));
-        assertAtMost(Wait.SLACK, Wait.since(start), "woken");
-        assertThrows(IllegalMonitorStateException.class, lock::unlock);
-        assertTrue(seenByOther.forceUnlock());
-        assertFalse(seenByOther.forceUnlock(), "nothing is left to unlock");
-        assertFalse(lock.isLocked());
-    }
-
-    @Test
-    void asynchronousCallsByThreadId() throws Exception {
-        assertTrue(lock.tryLockAsync(0, 60_000, MILLISECONDS, 17).get(30, SECONDS));
-        assertFalse(lock.tryLockAsync(0, 60_000, MILLISECONDS, 18).get(30, SECONDS));
-        Future<Boolean> waiting = lock.tryLockAsync(80_000, 60_000, MILLISECONDS, 18).toCompletableFuture();
-        Thread.sleep(300);
-        lock.unlockAsync(17).get(30, SECONDS);
-        assertTrue(waiting.get(Wait.SLACK.toSeconds(), SECONDS));
-        assertTrue(lock.isHeldByThread(18));
-        lock.unlockAsync(18).get(30, SECONDS);
         assertFalse(lock.isLocked());
     }
 

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+	"lockstep/conformance/transcript/redisd"
+	"lockstep/luavm"
+	"lockstep/server"
+	"lockstep/store"
+)
+
+// TestCategoriesAreRedis's: the categories that derive from the rows of the
+// command table are those that redis-server 7.0.15 has recorded for them.
+func TestCategoriesAreRedis(t *testing.T) {
+	engine := luavm.New(luavm.Options{Now: func() time.Duration { return 0 }, TimeLimit: time.Second})
+	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
+	checked := 0
+	check := func(c *store.Command) {
+		want, ok := store.RedisCategories(c.FullName())
+		if !ok {
+			return // not Redis's
+		}
+		checked++
+		if got := c.ACLCategories(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", c.FullName(), got, want)
+		}
+	}
+	for _, c := range table.All() {
+		check(c)
+		for i := range c.Sub {
+			check(&c.Sub[i])
+		}
+	}
+	if checked < 200 {
+		t.Errorf("only %d commands were compared", checked)
+	}
+}
+
+// TestCommandListIsRedis compares the recorded list with a real server.
+func TestCommandListIsRedis(t *testing.T) {
+	bin, version, err := redisd.Find()
+	if err != nil || version != redisd.Version {
+		t.Skipf("needs redis-server %s: found %q, %v", redisd.Version, version, err)
+	}
+	s, err := redisd.Start(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	raw, err := s.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := raw.RemoteAddr().String()
+	raw.Close()
+	conn, err := bench.Dial(addr, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	list, err := conn.Do("COMMAND")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	var visit func(info any)
+	visit = func(info any) {
+		fields := info.([]any)
+		name, categories := fields[0].(string), []string{}
+		for _, c := range fields[6].([]any) {
+			categories = append(categories, strings.TrimPrefix(c.(string), "@"))
+		}
+		if want, _ := store.RedisCategories(name); !slices.Equal(categories, want) {
+			t.Errorf("%s: recorded %q, Redis says %q", name, want, categories)
+		}
+		names = append(names, name)
+		for _, sub := range fields[9].([]any) {
+			visit(sub)
+		}
+	}
+	for _, info := range list.([]any) {
+		visit(info)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, store.RedisCommands()) {
+		t.Errorf("Redis has %d commands, recorded are %d", len(names), len(store.RedisCommands()))
+	}
+}
+
+// as is a connection of a user.
+func as(t *testing.T, n *nodes.Node, user, password string) *bench.Conn {
+	t.Helper()
+	c := n.Dial()
+	if got, err := c.Do("AUTH", user, password); got != "OK" {
+		t.Fatalf("%s as %s: %v, %v", n.ID, user, got, err)
+	}
+	return c
+}
+
+func wantError(t *testing.T, c *bench.Conn, prefix string, args ...string) {
+	t.Helper()
+	if got, err := c.Do(args...); err == nil || !strings.HasPrefix(err.Error(), prefix) {
+		t.Errorf("%q: %v, %v; want %s…", args, got, err, prefix)
+	}
+}
+
+// TestUsersOnEveryNode makes a user through one follower and uses it on the
+// other at once, and after a restart of all nodes.
+func TestUsersOnEveryNode(t *testing.T) {
+	list := nodes.Start(t, 3)
+	leader := nodes.Leader(list)
+	if leader == nil {
+		t.Fatal("no leader")
+	}
+	var followers []*nodes.Node
+	for _, n := range list {
+		if n != leader {
+			followers = append(followers, n)
+		}
+	}
+	one, two := followers[0], followers[1]
+	if got, err := one.Do("ACL", "SETUSER", "alice", "on", ">p", "~a*", "+@all", "-@dangerous", "-hset"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	c := as(t, two, "alice", "p")
+	if got, err := c.Do("SET", "a1", "v", "NX", "PX", "60000"); got != "OK" {
+		t.Errorf("SET: %v, %v", got, err)
+	}
+	wantError(t, c, "NOPERM this user has no permissions to access one of the keys", "GET", "b")
+	wantError(t, c, "NOPERM this user has no permissions to run the 'hset' command", "HSET", "a", "f", "v")
+	// A script runs on the leader, its refusals are in the log of the node
+	// that the client is connected to.
+	wantError(t, c, "ERR The user executing the script can't access at least one of the keys", "EVAL", "return redis.call('GET', 'b')", "0")
+	wantLogged(t, two, "b key lua alice")
+	if got, err := leader.Do("ACL", "LOG"); err != nil || len(got.([]any)) != 0 {
+		t.Errorf("the leader's log: %v, %v", got, err)
+	}
+	// Rights that are taken away on one node count at once for what the leader
+	// runs for another.
+	if got, err := one.Do("ACL", "SETUSER", "alice", "-set"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	wantError(t, c, "NOPERM this user has no permissions to run the 'set' command", "SET", "a1", "w")
+	waitEqual(t, list)
+	for _, n := range list {
+		n.Kill()
+	}
+	for _, n := range list {
+		n.Run()
+	}
+	for _, n := range list {
+		n.WaitReady()
+	}
+	for _, n := range list {
+		c := as(t, n, "alice", "p")
+		if got, err := c.Do("GET", "a1"); got != "v" {
+			t.Errorf("%s: GET: %v, %v", n.ID, got, err)
+		}
+		wantError(t, c, "NOPERM", "SET", "a1", "w")
+	}
+	victim := as(t, two, "alice", "p")
+	if got, err := one.Do("ACL", "DELUSER", "alice"); got != int64(1) {
+		t.Errorf("DELUSER: %v, %v", got, err)
+	}
+	if got, err := victim.Receive(); err == nil {
+		t.Errorf("a connection of a deleted user got %v", got)
+	}
+	wantError(t, two.Dial(), "WRONGPASS", "AUTH", "alice", "p")
+	waitEqual(t, list)
+}
+
+// wantLogged expects an entry of ACL LOG with this object, reason, context and
+// user.
+func wantLogged(t *testing.T, n *nodes.Node, want string) {
+	t.Helper()
+	got, err := n.Do("ACL", "LOG")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range got.([]any) {
+		f := e.([]any)
+		if strings.Join([]string{f[7].(string), f[3].(string), f[5].(string), f[9].(string)}, " ") == want {
+			return
+		}
+	}
+	t.Errorf("%s: no entry %q in %v", n.ID, want, got)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"lockstep/conformance/transcript"
+)
+
+// The tests of this file and of wire_*_test.go are named after the rows of the tables in conformance/WIRE.md whose answers need
+// several nodes, or the Sentinel and the Cluster listener. What one node answers on its plain port is in the transcripts
+// of conformance/transcript/testdata/clients.
+
+// scene are three nodes, seen by a client that looks for the leader.
+type scene struct {
+	members []*member
+}
+
+func (s *scene) leader() *member {
+	return s.members[s.members[0].parts.node.Topology().Last[1]-'1']
+}
+
+func (s *scene) followers() (list []*member) {
+	for _, m := range s.members {
+		if m != s.leader() {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// fieldsOf reads a map, or the flat array that it is in RESP2.
+func fieldsOf(t *testing.T, v transcript.Value) map[string]transcript.Value {
+	t.Helper()
+	if v.Type != '%' && v.Type != '*' || len(v.Elems)%2 != 0 {
+		t.Fatalf("%v is no map", v)
+	}
+	m := map[string]transcript.Value{}
+	for i := 0; i < len(v.Elems); i += 2 {
+		m[v.Elems[i].Text] = v.Elems[i+1]
+	}
+	return m
+}
+
+// has fails unless a reply has the given texts, in this order, at its top level.
+func has(t *testing.T, question string, v transcript.Value, texts ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range v.Elems {
+		got = append(got, e.Text)
+	}
+	if strings.Join(got, " ") != strings.Join(texts, " ") {
+		t.Errorf("%s: %v, want %v", question, v.Lines(), texts)
+	}
+}
+
+func hostPort(t *testing.T, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, port
+}
+
+// TestWireRows asks three nodes what clients ask in Sentinel and in Cluster mode, moves the leadership, and asks again.
+func TestWireRows(t *testing.T) {
+	s := &scene{startMembers(t)}
+	hears := s.sentinelSubscribers(t)
+	for _, when := range []string{"before a failover", "after it"} {
+		t.Run(when, func(t *testing.T) {
+			for _, row := range sentinelRows {
+				t.Run(row.name, func(t *testing.T) { row.check(t, s) })
+			}
+			for _, row := range clusterRows {
+				t.Run(row.name, func(t *testing.T) { row.check(t, s) })
+			}
+			t.Run("redisson-surprise-03-no-redirection", func(t *testing.T) { noRedirection(t, s) })
+			t.Run("redisson-surprise-06-noscript-is-repaired-once", func(t *testing.T) { scriptsEverywhere(t, s) })
+			t.Run("redisson-surprise-13-polling", func(t *testing.T) { polling(t, s) })
+		})
+		if when == "before a failover" {
+			old := s.leader()
+			if got := speak(t, old.o.sentinelListen).ask("SENTINEL FAILOVER mymaster"); got != "+OK" {
+				t.Fatalf("SENTINEL FAILOVER: %s", got)
+			}
+			until(t, "another leader", func() bool {
+				for _, m := range s.members {
+					if top := m.parts.node.Topology(); top.Leader == "" || top.Leader == old.o.id || !m.parts.node.Ready() {
+						return false
+					}
+				}
+				return true
+			})
+			for _, h := range hears {
+				t.Run(h.name, func(t *testing.T) { h.expect(t, old.o.listen, s.leader().o.listen) })
+			}
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package compatibility
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// What the transcripts need not show, and why. TestPlayed fails for an entry
+// that is no longer true.
+
+// onlyErrors are the commands that a Redis answers by nothing but errors
+// wherever a transcript can be recorded; the refused ones belong to them too.
+var onlyErrors = map[string]string{
+	"cluster|failover": "a failover of the recorded cluster would change what is recorded after it",
+	"cluster|help":     "there is no cluster in the transcripts, and HELP is in lockstep's own words",
+	"config|rewrite":   "neither server has a configuration file",
+	"failover":         "the recorded Redis has no replicas",
+	"latency|graph":    "nothing that can be recorded takes so long",
+	"shutdown":         "a server that ends answers nothing; cmd/lockstep's tests end one",
+}
+
+// noErrors are the commands that take whatever they are given.
+var noErrors = map[string]string{
+	"command|docs":       anyNames,
+	"command|info":       anyNames,
+	"latency|histogram":  anyNames,
+	"latency|reset":      anyNames,
+	"pubsub|numsub":      anyNames,
+	"pubsub|shardnumsub": anyNames,
+	"punsubscribe":       anyNames,
+	"sunsubscribe":       anyNames,
+	"unsubscribe":        anyNames,
+}
+
+const anyNames = "any number of names is right, and one that there is not is no error"
+
+// byShape are the commands whose replies cannot be equal to the letter, so
+// that transcripts compare their types and, of aggregates, their fields.
+var byShape = map[string]string{
+	"asking":                        ofCluster,
+	"client|help":                   ownWords,
+	"client|id":                     ofServer,
+	"client|info":                   ofServer,
+	"cluster|count-failure-reports": ofCluster,
+	"cluster|countkeysinslot":       ofCluster,
+	"cluster|getkeysinslot":         ofCluster,
+	"cluster|info":                  ofCluster,
+	"cluster|keyslot":               ofCluster,
+	"cluster|links":                 ofCluster,
+	"cluster|myid":                  ofCluster,
+	"cluster|nodes":                 ofCluster,
+	"cluster|replicas":              ofCluster,
+	"cluster|saveconfig":            ofCluster,
+	"cluster|shards":                ofCluster,
+	"cluster|slaves":                ofCluster,
+	"cluster|slots":                 ofCluster,
+	"command|count":                 "the two do not have the same commands",
+	"command|help":                  ownWords,
+	"config|help":                   ownWords,
+	"hello":                         ofServer,
+	"lastsave":                      ofTime,
+	"latency|doctor":                ownWords,
+	"latency|help":                  ownWords,
+	"lolwut":                        "each draws what it likes",
+	"memory|doctor":                 ownWords,
+	"memory|help":                   ownWords,
+	"memory|malloc-stats":           "of the allocator, which Go has its own of",
+	"memory|stats":                  "of the allocator, which Go has its own of",
+	"module|help":                   ownWords,
+	"object|help":                   ownWords,
+	"pubsub|help":                   ownWords,
+	"readonly":                      ofCluster,
+	"readwrite":                     ofCluster,
+	"slowlog|help":                  ownWords,
+	"time":                          ofTime,
+}
+
+const (
+	ofCluster = "names, addresses and counters of one cluster (conformance/discovery)"
+	ofServer  = "ids, addresses and version of one server"
+	ofTime    = "the time"
+	ownWords  = "a text for people, in lockstep's own words"
+)
+
+// played counts the commands that both have and what is played of them.
+func played(commands []Command, corpus *Corpus) (both, replies, errors, resp3 int) {
+	for _, c := range commands {
+		if c.State == NotHere {
+			continue
+		}
+		both++
+		p := corpus.Plays[c.Name]
+		for _, n := range []struct{ plays, commands *int }{{&p.Replies, &replies}, {&p.Errors, &errors}, {&p.RESP3, &resp3}} {
+			if *n.plays > 0 {
+				*n.commands++
+			}
+		}
+	}
+	return both, replies, errors, resp3
+}
+
+func writePlayed(b *strings.Builder, commands []Command, corpus *Corpus) {
+	both, replies, errors, resp3 := played(commands, corpus)
+	fmt.Fprintf(b, `
+%d commands and subcommands are in both. %d transcripts recorded from redis-server 7.0.15 play all of them, %d commands in all, and a node must give the
+same replies: those of %d commands that are no errors (over RESP3 %d), the errors of %d. The rest of the commands have errors only or none
+(conformance/compatibility/exempt.go). Compared by their shape, because they cannot be equal:
+`, both, corpus.Files, corpus.Commands, replies, resp3, errors)
+	reasons := map[string][]string{}
+	for name, why := range byShape {
+		reasons[why] = append(reasons[why], display(name))
+	}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		slices.Sort(reasons[why])
+		fmt.Fprintf(b, "- %s: %s\n", strings.Join(reasons[why], ", "), why)
+	}
+}
+
+// display is a command's name as people write it.
+func display(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "|", " ")) }

@@ -1,0 +1,186 @@
+package compatibility
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lockstep/conformance/transcript"
+)
+
+// Play counts how often transcripts play a command, by what Redis answered.
+type Play struct {
+	Replies int // no errors
+	Exact   int // of Replies, those compared to the letter
+	RESP3   int // of Replies, those over RESP3
+	Errors  int
+}
+
+// Corpus is what the transcripts play.
+type Corpus struct {
+	Files    int
+	Commands int // of all files, those in transactions counted once
+	Plays    map[string]*Play
+}
+
+// notPlayed are folders of transcripts that a node does not pass (their README
+// says why), so that they show nothing.
+var notPlayed = []string{"differs", "later"}
+
+// ReadCorpus reads the transcripts of a folder, and those of another one that
+// are recorded by shape (conformance/discovery).
+func ReadCorpus(dir, shapes string) (*Corpus, error) {
+	c := &Corpus{Plays: map[string]*Play{}}
+	for line := range strings.Lines(redisCommands) {
+		_, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		c.Plays[name] = &Play{}
+	}
+	if err := eachText(dir, c.transcript); err != nil {
+		return nil, err
+	}
+	return c, eachText(shapes, c.shapes)
+}
+
+func eachText(dir string, read func(name string, text []byte) error) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains(notPlayed, d.Name()) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != ".txt" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return read(path, text)
+	})
+}
+
+// shapes counts the commands of a file of conformance/discovery.
+func (c *Corpus) shapes(path string, text []byte) error {
+	commands, resp3 := 0, strings.Contains(path, "resp3")
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines[:len(lines)-1] {
+		if words, ok := strings.CutPrefix(line, "> "); ok {
+			commands++
+			c.count(c.name(strings.Fields(words)), lines[i+1:], resp3, false)
+		}
+	}
+	if commands > 0 {
+		c.Files++
+	}
+	return nil
+}
+
+// name is the name of a command or subcommand.
+func (c *Corpus) name(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	name := strings.ToLower(args[0])
+	if len(args) > 1 {
+		if sub := name + "|" + strings.ToLower(args[1]); c.Plays[sub] != nil {
+			return sub
+		}
+	}
+	return name
+}
+
+func (c *Corpus) count(name string, reply []string, resp3, exact bool) {
+	c.see(name, strings.HasPrefix(reply[0], "-"), resp3, exact)
+}
+
+func (c *Corpus) see(name string, isError, resp3, exact bool) {
+	c.Commands++
+	p := c.Plays[name]
+	switch {
+	case p == nil: // a command that Redis does not have
+	case isError:
+		p.Errors++
+	default:
+		p.Replies++
+		if exact {
+			p.Exact++
+		}
+		if resp3 {
+			p.RESP3++
+		}
+	}
+}
+
+// connection is what one connection of a transcript is about.
+type connection struct {
+	resp3   bool
+	queued  []string // names of the commands since MULTI
+	waiting string   // the command whose reply is a later @push
+}
+
+func (c *Corpus) transcript(path string, text []byte) error {
+	f, err := transcript.Parse(path, text)
+	if err != nil {
+		return err
+	}
+	c.Files++
+	at := &connection{}
+	all := map[string]*connection{"main": at}
+	for _, s := range f.Steps {
+		switch s.Kind {
+		case transcript.Conn:
+			if all[s.Args[0]] == nil {
+				all[s.Args[0]] = &connection{}
+			}
+			at = all[s.Args[0]]
+		case transcript.Command, transcript.Hello:
+			c.step(at, s)
+		case transcript.Push:
+			if at.waiting != "" && len(s.Reply) > 0 {
+				c.count(at.waiting, s.Reply, at.resp3, s.Literal())
+				at.waiting = ""
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Corpus) step(at *connection, s transcript.Step) {
+	name := c.name(s.Args)
+	if s.Mods.NoReply || len(s.Reply) == 0 {
+		at.waiting = name
+		return
+	}
+	if s.Reply[0] == "+QUEUED" {
+		at.queued = append(at.queued, name)
+		return
+	}
+	isError := strings.HasPrefix(s.Reply[0], "-")
+	switch {
+	case name == "exec":
+		c.inner(at, s)
+		at.queued = nil
+	case name == "discard":
+		at.queued = nil
+	case name == "hello" && !isError && len(s.Args) > 1:
+		at.resp3 = s.Args[1] == "3"
+	}
+	c.count(name, s.Reply, at.resp3, s.Literal() && s.Kind == transcript.Command)
+	if name == "reset" {
+		*at = connection{}
+	}
+}
+
+// inner counts the commands of a transaction.
+func (c *Corpus) inner(at *connection, s transcript.Step) {
+	v, _, err := transcript.ParseReply(s.Reply)
+	if err != nil || len(v.Elems) != len(at.queued) {
+		return // it did not take place, or only the shape is shown
+	}
+	for i, name := range at.queued {
+		c.see(name, v.Elems[i].Type == '-', at.resp3, s.Literal())
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// listener is a connection to each server that is subscribed to keyspace
+// notifications.
+type listener struct {
+	*pair
+	marks int
+}
+
+// marker is the channel by which the listener knows that it has heard all.
+const marker = "differential:marker"
+
+func (l *listener) open() error {
+	_, _, err1 := l.do("PSUBSCRIBE", "__keyevent@*__:*")
+	_, _, err2 := l.do("SUBSCRIBE", marker)
+	if err1 != nil {
+		return err1
+	}
+	return err2
+}
+
+// heard returns what has been published since it was last asked. A published
+// marker comes behind all that the commands before it have made known.
+func (l *listener) heard(control *pair) (ours, theirs []string, err error) {
+	l.marks++
+	mark := fmt.Sprint(l.marks)
+	if _, _, err := control.do("PUBLISH", marker, mark); err != nil {
+		return nil, nil, err
+	}
+	if ours, err = l.ours.until(mark); err != nil {
+		return nil, nil, fmt.Errorf("lockstep, notifications: %w", err)
+	}
+	if theirs, err = l.theirs.until(mark); err != nil {
+		return nil, nil, fmt.Errorf("redis, notifications: %w", err)
+	}
+	return ours, theirs, nil
+}
+
+// until returns the messages before a mark, "channel key" each.
+func (c *conn) until(mark string) (list []string, err error) {
+	for {
+		v, err := c.receive()
+		if err != nil {
+			return nil, err
+		}
+		text := func(i int) string { return v.Elems[i].Text }
+		switch {
+		case len(v.Elems) == 4:
+			list = append(list, fmt.Sprintf("%s %q", strings.TrimPrefix(text(2), "__keyevent@"), text(3)))
+		case len(v.Elems) == 3 && text(2) == mark:
+			return list, nil
+		default:
+			return nil, fmt.Errorf("unexpected: %s", strings.Join(v.Lines(), " "))
+		}
+	}
+}
+
+// skip forgets what has been published.
+func (l *listener) skip(control *pair) error {
+	_, _, err := l.heard(control)
+	return err
+}
+
+// compare compares what has been published since it was last asked.
+func (l *listener) compare(control *pair, has traits) (*difference, error) {
+	ours, theirs, err := l.heard(control)
+	if err != nil {
+		return nil, err
+	}
+	return compareEvents(ours, theirs, has), nil
+}
+
+// compareEvents compares the notifications of a step, or of many without
+// traits. A SORT reads the elements of a set or sorted set, and so what belongs
+// to each, in no order that is defined. When a server finds out that a key has
+// expired is not defined, only that it does before the next event of that key.
+func compareEvents(ours, theirs []string, has traits) *difference {
+	if has.sorts {
+		sortMissed(ours)
+		sortMissed(theirs)
+	}
+	if slices.Equal(ours, theirs) {
+		return nil
+	}
+	d := &difference{what: "keyspace notifications", ours: ours, theirs: theirs}
+	if !slices.Equal(slices.DeleteFunc(slices.Clone(ours), isExpired), slices.DeleteFunc(slices.Clone(theirs), isExpired)) {
+		return d
+	}
+	a, b := byKey(ours), byKey(theirs)
+	for key := range b {
+		if !slices.Equal(a[key], b[key]) {
+			return d
+		}
+	}
+	if len(a) != len(b) {
+		return d
+	}
+	return nil
+}
+
+// byKey sorts events, "db__:event key", out by database and key.
+func byKey(list []string) map[string][]string {
+	m := map[string][]string{}
+	for _, e := range list {
+		db, rest, _ := strings.Cut(e, "__:")
+		_, key, _ := strings.Cut(rest, " ")
+		m[db+" "+key] = append(m[db+" "+key], rest)
+	}
+	return m
+}
+
+// sortMissed sorts absent keys that were looked for one after the other.
+func sortMissed(list []string) {
+	for from := 0; from < len(list); {
+		to := from
+		for to < len(list) && strings.Contains(list[to], "__:keymiss ") {
+			to++
+		}
+		slices.Sort(list[from:to])
+		from = to + 1
+	}
+}
+
+func isExpired(event string) bool { return strings.Contains(event, "__:expired ") }
+
+// expiresAtOnce tells whether a command may leave a key whose time to live has
+// ended, as SET with EXAT or PXAT does.
+func expiresAtOnce(args []string) bool {
+	at := slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "EXAT") || strings.EqualFold(a, "PXAT") })
+	return at && slices.Contains(args, "1")
+}

@@ -1,0 +1,68 @@
+package lockstep.conformance;
+
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.time.Duration;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import lockstep.conformance.Endpoints.Endpoint;
+
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
+/** The endpoint of the harness (conformance/clients/control.go): where the nodes are now, and the death of their leader. */
+public final class Control {
+    private static final String URL = System.getenv().getOrDefault("LOCKSTEP_CONTROL", "");
+    private static final Duration FAILOVER = Duration.ofSeconds(60);
+
+    private Control() {}
+
+    /** Addresses at this moment: followers first, the leader last. */
+    public record Addresses(List<Endpoint> plain, List<Endpoint> sentinels, List<Endpoint> cluster) {}
+
+    public static Addresses addresses() {
+        if (URL.isEmpty()) {
+            return new Addresses(Endpoints.all(), Endpoints.sentinels(), Endpoints.cluster());
+        }
+        String json = send(HttpRequest.newBuilder(URI.create(URL + "/addrs")).GET());
+        return new Addresses(field(json, "plain"), field(json, "sentinel"), field(json, "cluster"));
+    }
+
+    private static List<Endpoint> field(String json, String name) {
+        Matcher list = Pattern.compile("\"" + name + "\":\\[([^\\]]*)\\]").matcher(json);
+        if (!list.find()) {
+            throw new IllegalStateException("no " + name + " in " + json);
+        }
+        return Endpoints.parse(list.group(1).replace("\"", ""));
+    }
+
+    public static boolean canFailOver() {
+        return !URL.isEmpty() && Endpoints.all().size() >= 3;
+    }
+
+    /** Skips the test unless there are three nodes and somebody who can kill one. */
+    public static void assumeFailoverIsPossible() {
+        assumeFalse(URL.isEmpty(), "nobody to ask for a failover: LOCKSTEP_CONTROL is not set");
+        assumeFalse(Endpoints.all().size() < 3, "a failover needs three nodes");
+    }
+
+    /** kill -9 of the leader; returns when another one leads and the killed node is back. */
+    public static void failover() {
+        send(HttpRequest.newBuilder(URI.create(URL + "/failover")).timeout(FAILOVER).POST(HttpRequest.BodyPublishers.noBody()));
+    }
+
+    private static String send(HttpRequest.Builder request) {
+        try {
+            var answer = HttpClient.newHttpClient().send(request.build(), BodyHandlers.ofString());
+            if (answer.statusCode() != 200) {
+                throw new IllegalStateException(answer.statusCode() + ": " + answer.body());
+            }
+            return answer.body();
+        } catch (IOException | InterruptedException e) {
+            throw new IllegalStateException("LOCKSTEP_CONTROL=" + URL, e);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+<?php
+
+declare(strict_types=1);
+
+// Each lock library on each client in each mode behind the same few words: an
+// adapter is one client with a connection of its own; acquire gives something
+// to release and extend with, or null when the lock was taken. All else is the
+// library's default.
+
+require 'Predis/autoload.php';
+require 'Illuminate/Container/autoload.php';
+require 'Illuminate/Redis/autoload.php';
+require 'Illuminate/Cache/autoload.php';
+require 'Symfony/Component/Lock/autoload.php';
+require 'Malkusch/Lock/autoload.php';
+require __DIR__ . '/where.php';
+require __DIR__ . '/process.php';
+
+use Illuminate\Cache\RedisStore as LaravelStore;
+use Illuminate\Container\Container;
+use Illuminate\Redis\RedisManager;
+use malkusch\lock\mutex\PHPRedisMutex;
+use malkusch\lock\mutex\PredisMutex;
+use Symfony\Component\Lock\Exception\LockConflictedException;
+use Symfony\Component\Lock\LockFactory;
+use Symfony\Component\Lock\Store\RedisStore as SymfonyStore;
+
+class NotOwner extends RuntimeException
+{
+}
+
+function phpredis(string $mode, array $addresses): Redis|RedisCluster
+{
+    if ($mode === 'cluster') {
+        return new RedisCluster(null, $addresses['cluster']);
+    }
+    [$host, $port] = split($addresses['plain'][0]);
+    if ($mode === 'sentinel') {
+        $master = (new RedisSentinel(...split($addresses['sentinel'][0])))->getMasterAddrByName(MASTER);
+        [$host, $port] = [$master[0], (int) $master[1]];
+    }
+    $redis = new Redis();
+    $redis->connect($host, $port);
+
+    return $redis;
+}
+
+function predis(string $mode, array $addresses): Predis\Client
+{
+    $tcp = fn (string $address) => "tcp://$address";
+
+    return match ($mode) {
+        'plain' => new Predis\Client($tcp($addresses['plain'][0])),
+        'sentinel' => new Predis\Client(array_map($tcp, $addresses['sentinel']), ['replication' => 'sentinel', 'service' => MASTER]),
+        'cluster' => new Predis\Client(array_map($tcp, $addresses['cluster']), ['cluster' => 'redis']),
+    };
+}
+
+/** symfony/lock: a sorted set, and scripts that ask for TIME. */
+class SymfonyAdapter
+{
+    private LockFactory $locks;
+
+    public function __construct(string $client, string $mode, array $addresses)
+    {
+        // A lock is taken for the store's time to live and then refreshed to its
+        // own: if a connection breaks in between, the former is what remains.
+        $this->locks = new LockFactory(new SymfonyStore($client($mode, $addresses), 8.0));
+    }
+
+    public function acquire(string $name, int $seconds): ?object
+    {
+        $lock = $this->locks->createLock($name, $seconds, false);
+
+        return $lock->acquire() ? $lock : null;
+    }
+
+    public function release(object $lock): void
+    {
+        $lock->release();
+    }
+
+    public function extend(object $lock, int $seconds): void
+    {
+        try {
+            $lock->refresh($seconds);
+        } catch (LockConflictedException $fault) {
+            throw new NotOwner($fault->getMessage());
+        }
+    }
+
+    /** Its release says nothing to a stranger, and changes nothing. */
+    public function foreign(string $name): object
+    {
+        return $this->locks->createLock($name, 30, false);
+    }
+}
+
+/** Laravel's cache locks. They cannot be extended. */
+class LaravelAdapter
+{
+    private LaravelStore $store;
+
+    public function __construct(string $client, string $mode, array $addresses)
+    {
+        [$host, $port] = split($addresses['plain'][0]);
+        $config = ['default' => ['host' => $host, 'port' => $port, 'database' => 0]];
+        if ($mode === 'sentinel') { // Laravel hands the list to Predis
+            $config = ['default' => array_map(fn ($a) => "tcp://$a", $addresses['sentinel']),
+                'options' => ['replication' => 'sentinel', 'service' => MASTER]];
+        }
+        $this->store = new LaravelStore(new RedisManager(new Container(), $client, $config), 'laravel_cache:');
+    }
+
+    public function acquire(string $name, int $seconds): ?object
+    {
+        $lock = $this->store->lock($name, $seconds);
+
+        return $lock->get() ? $lock : null;
+    }
+
+    public function release(object $lock): void
+    {
+        if (!$lock->release()) {
+            throw new NotOwner('release');
+        }
+    }
+
+    public function foreign(string $name): object
+    {
+        return $this->store->restoreLock($name, 'somebody else');
+    }
+}
+
+/** The version of what Debian packages. */
+function packaged(string $name): string
+{
+    return preg_replace('/[+-].*/', '', (string) exec("dpkg-query -W -f '\${Version}' $name"));
+}
+
+function versionOf(string $client): string
+{
+    return $client === 'predis' ? Predis\Client::VERSION : phpversion('redis');
+}
+
+/** Each library on each client in each mode. */
+function libraries(): array
+{
+    $all = [];
+    foreach (['phpredis', 'predis'] as $client) {
+        foreach (['plain', 'sentinel', 'cluster'] as $mode) {
+            $all[] = ['about' => ['client' => "symfony/lock on $client", 'version' => packaged('php-symfony-lock') . ', ' . versionOf($client), 'mode' => $mode],
+                'make' => fn (array $addresses) => new SymfonyAdapter($client, $mode, $addresses)];
+        }
+        foreach ($client === 'predis' ? ['plain', 'sentinel'] : ['plain'] as $mode) {
+            $all[] = ['about' => ['client' => "Laravel cache lock on $client", 'version' => packaged('php-illuminate-cache') . ', ' . versionOf($client), 'mode' => $mode],
+                'make' => fn (array $addresses) => new LaravelAdapter($client, $mode, $addresses)];
+        }
+    }
+
+    return $all;
+}
+
+/** malkusch/lock: only around a piece of code, so it has no adapter. */
+function mutex(string $client, array $addresses, string $name): PHPRedisMutex|PredisMutex
+{
+    $redis = $client('plain', $addresses);
+
+    return $client === 'predis' ? new PredisMutex([$redis], $name, 20) : new PHPRedisMutex([$redis], $name, 20);
+}

@@ -1,0 +1,182 @@
+// Command redis-server stands on the PATH where a test suite starts a redis-server of its own: it starts lockstep and leads a Unix
+// socket to it. It knows the few settings that such suites give, on the command line or, as `redis-server -`, on standard input.
+//
+// LOCKSTEP_BINARY is the program to start.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// settings are those that matter here; to a server that keeps nothing the others mean nothing.
+type settings struct {
+	port, socket string
+}
+
+func main() {
+	// A child may be made to end with the thread that started it.
+	runtime.LockOSThread()
+	s, err := read(os.Args[1:], os.Stdin)
+	if err == nil {
+		err = run(s)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "*** FATAL CONFIG FILE ERROR ***\n%v\n", err)
+		os.Exit(1)
+	}
+}
+
+// read takes `--name value` or, after `-`, lines of `name value`.
+func read(args []string, stdin io.Reader) (settings, error) {
+	s := settings{port: "6379"}
+	if len(args) == 1 && args[0] == "-" {
+		lines := bufio.NewScanner(stdin)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+			if err := s.set(name, value); err != nil {
+				return s, err
+			}
+		}
+		return s, lines.Err()
+	}
+	for i := 0; i < len(args); i += 2 {
+		name, ok := strings.CutPrefix(args[i], "--")
+		if !ok || i+1 == len(args) {
+			return s, fmt.Errorf("bad directive or wrong number of arguments: %q", args[i])
+		}
+		if err := s.set(name, args[i+1]); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (s *settings) set(name, value string) error {
+	switch strings.ToLower(name) {
+	case "port":
+		s.port = value
+	case "unixsocket":
+		s.socket = value
+	case "", "save", "appendonly", "dir", "loglevel", "databases":
+	default:
+		return fmt.Errorf("bad directive or wrong number of arguments: %q", name)
+	}
+	return nil
+}
+
+func run(s settings) error {
+	addr, err := s.address()
+	if err != nil {
+		return err
+	}
+	child := exec.Command(os.Getenv("LOCKSTEP_BINARY"), "serve", "--ephemeral", "--listen", addr, "--http-listen", "")
+	child.Stderr = os.Stderr
+	endWithParent(child)
+	if err := child.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	if err := waitFor(addr, ended); err != nil {
+		return err
+	}
+	if s.socket != "" {
+		ln, err := net.Listen("unix", s.socket)
+		if err != nil {
+			return errors.Join(err, child.Process.Kill())
+		}
+		defer ln.Close()
+		go forward(ln, addr)
+	}
+	fmt.Println("* Server initialized")
+	fmt.Println("* The server is now ready to accept connections")
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	select {
+	case err := <-ended:
+		return err // SHUTDOWN, or something worse
+	case <-stop:
+		if err := child.Process.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+		return <-ended
+	}
+}
+
+// address is where lockstep listens: at the given port, or at any if the socket is what is used.
+func (s settings) address() (string, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:"+s.port)
+	if err != nil && s.socket != "" {
+		fmt.Println("# port", s.port, "is taken, another one serves the socket:", err)
+		ln, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return "", err
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// waitFor asks until there is an answer.
+func waitFor(addr string, ended <-chan error) error {
+	for {
+		if c, err := source.Dial("tcp", addr); err == nil {
+			_, err = io.WriteString(c, "PING\r\n")
+			if err == nil {
+				_, err = io.ReadFull(c, make([]byte, len("+PONG\r\n")))
+			}
+			if err = errors.Join(err, c.Close()); err == nil {
+				return nil
+			}
+		}
+		select {
+		case err := <-ended:
+			return fmt.Errorf("lockstep ended at its start: %w", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func forward(ln net.Listener, addr string) {
+	for {
+		near, err := ln.Accept()
+		if err != nil {
+			return // the listener is closed at the end
+		}
+		go join(near.(*net.UnixConn), addr)
+	}
+}
+
+// join carries bytes both ways, and each end of stream with them.
+func join(near *net.UnixConn, addr string) {
+	defer near.Close()
+	conn, err := source.Dial("tcp", addr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	far := conn.(*net.TCPConn)
+	defer far.Close()
+	var both sync.WaitGroup
+	both.Go(func() {
+		// A connection that breaks ends for both, as one does that is closed.
+		_, _ = io.Copy(far, near)
+		_ = far.CloseWrite()
+	})
+	both.Go(func() {
+		_, _ = io.Copy(near, far)
+		_ = near.Close()
+	})
+	both.Wait()
+}

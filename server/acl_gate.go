@@ -1,0 +1,295 @@
+package server
+
+import (
+	"strings"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// mayRun asks whether the session's user may run a command.
+func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error) {
+	u := s.account.Load().user.Load()
+	if u.Unrestricted() {
+		return ""
+	}
+	why, _ := u.Check(cmd, args)
+	if why == store.Allowed {
+		return ""
+	}
+	return why.Refusal(cmd)
+}
+
+// noteRefusal records in the ACL log why a command was not admitted, if it was
+// for want of rights. It is not done by mayRun, because a loop may ask that
+// more than once for one command.
+func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.Error) {
+	if cmd == nil || !strings.HasPrefix(string(refusal), "NOPERM ") {
+		return
+	}
+	u := s.account.Load().user.Load()
+	if why, arg := u.Check(cmd, args); why != store.Allowed {
+		s.denied(store.Denial{Reason: why, Context: s.context(), Object: store.DeniedObject(cmd, args, why, arg), User: u.Name})
+	}
+}
+
+// context says whether what the session does is part of a transaction.
+func (s *session) context() store.DenyContext {
+	if s.multi != nil || s.executing != nil {
+		return store.InMulti
+	}
+	return store.AtTopLevel
+}
+
+// mayRunAtExec is mayRun for a queued command that is run here.
+func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
+	u := s.account.Load().user.Load()
+	why, arg := u.Check(q.cmd, q.args)
+	if why == store.Allowed {
+		return ""
+	}
+	s.denied(store.Denial{Reason: why, Context: store.InMulti, Object: store.DeniedObject(q.cmd, q.args, why, arg), User: u.Name})
+	return why.RefusalAtExec()
+}
+
+// callerAfter is the caller of the commands that stand behind a queued AUTH or
+// HELLO: the leader runs them before that is run here.
+func (s *session) callerAfter(caller string, q *queued) string {
+	for _, words := range credentials(q) {
+		caller = s.callerAs(caller, words[0], words[1])
+	}
+	return caller
+}
+
+// credentials are the names and passwords in a queued AUTH or HELLO, up to a
+// fault in it.
+func credentials(q *queued) (list [][2]string) {
+	args := make([]string, len(q.args))
+	for i, a := range q.args {
+		args[i] = string(a)
+	}
+	if q.cmd.FullName() == "auth" {
+		switch len(args) {
+		case 2:
+			return [][2]string{{store.DefaultUser, args[1]}}
+		case 3:
+			return [][2]string{{args[1], args[2]}}
+		}
+		return nil
+	}
+	if len(args) < 2 || args[1] != "2" && args[1] != "3" {
+		return nil
+	}
+	for i := 2; i+1 < len(args); i += 2 {
+		switch {
+		case strings.EqualFold(args[i], "auth") && i+2 < len(args):
+			list = append(list, [2]string{args[i+1], args[i+2]})
+			i++
+		case !strings.EqualFold(args[i], "setname"):
+			return list
+		}
+	}
+	return list
+}
+
+func (s *session) callerAs(caller, name, password string) string {
+	acc := s.srv.hub.accounts.get(name)
+	switch {
+	case acc == nil || !acc.user.Load().Authenticate([]byte(password)):
+		return caller
+	case acc == s.srv.hub.accounts.def:
+		return ""
+	}
+	return acc.name
+}
+
+// stillMayListen ends the connection if the user lost a channel while the
+// session subscribed to it: whoever took the right away has not seen it yet.
+func (s *session) stillMayListen(kind subKind, names [][]byte) {
+	u := s.account.Load().user.Load()
+	if u.Unrestricted() {
+		return
+	}
+	for _, name := range names {
+		if !u.MayListen(string(name), kind == subPattern) {
+			s.expel()
+			return
+		}
+	}
+}
+
+// caller is the user whose name goes along with a call.
+func (s *session) caller() string {
+	if acc := s.account.Load(); acc != s.srv.hub.accounts.def {
+		return acc.name
+	}
+	if !s.authed.Load() {
+		return store.Anonymous
+	}
+	return ""
+}
+
+// checkAnonymous refuses commands for operators to a client that has not said
+// who it is, as long as this node does not know whether it would have to: its
+// log may have users in it that it has not been told of since it started. What
+// the leader runs, the leader checks.
+func (s *session) checkAnonymous(cmd *store.Command) (refusal store.Reply, refused bool) {
+	a := s.srv.hub.accounts
+	if s.authed.Load() || a.current.Load() || !cmd.Is(store.Admin) || strings.HasPrefix(cmd.FullName(), "lockstep|") {
+		return store.Reply{}, false
+	}
+	s.srv.catchUp()
+	switch {
+	case !a.current.Load():
+		return store.Err(cluster.ErrClusterDown), true
+	case s.needsAuth():
+		return store.Err(store.ErrNoAuth), true
+	}
+	return store.Reply{}, false
+}
+
+// userName is the name of the session's user.
+func (s *session) userName() string {
+	if acc := s.account.Load(); acc != nil {
+		return acc.name
+	}
+	return store.DefaultUser
+}
+
+// denied records a refusal in the ACL log of this node.
+func (s *session) denied(d store.Denial) {
+	s.srv.stats.denied(d.Reason)
+	s.srv.aclLog.add(s.srv.cfg.Clock(), int(s.srv.params.aclLogMax.Load()), aclLogEntry{
+		reason: d.Reason, context: d.Context, object: d.Object, user: d.User,
+	}, s)
+}
+
+// settle records the refusals that came with a reply.
+func (s *session) settle(r store.Reply) store.Reply {
+	r, denials := store.DetachDenials(r)
+	for _, d := range denials {
+		s.denied(d)
+	}
+	return r
+}
+
+// login checks a user name and password and authenticates the connection.
+// command is its name as the client wrote it.
+func (s *session) login(command, name, password []byte) bool {
+	if s.enter(string(name), password) {
+		return true
+	}
+	// The log may have said something of the user that is yet to come here.
+	if s.srv.catchUp() && s.enter(string(name), password) {
+		return true
+	}
+	s.denied(store.Denial{Reason: store.DeniedAuth, Context: s.context(), Object: string(command), User: string(name)})
+	return false
+}
+
+func (s *session) enter(name string, password []byte) bool {
+	acc := s.srv.hub.accounts.get(name)
+	if acc == nil || !acc.user.Load().Authenticate(password) {
+		return false
+	}
+	before := s.account.Swap(acc)
+	// It may have been deleted while its sessions were being looked for.
+	if acc.gone.Load() {
+		s.account.Store(before)
+		return false
+	}
+	s.authed.Store(true)
+	return true
+}
+
+// leave makes the session one that has not said who it is.
+func (s *session) leave() {
+	s.account.Store(s.srv.hub.accounts.def)
+	a := s.srv.hub.accounts
+	s.authed.Store(a.current.Load() && a.open.Load())
+}
+
+// catchUpTimeout bounds the wait for what the leader knows already.
+const catchUpTimeout = time.Second
+
+// catchUp waits until this node knows every user that the leader knows now. It
+// reports whether it has learned something.
+func (srv *Server) catchUp() (learned bool) {
+	a := srv.hub.accounts
+	before, _ := a.present()
+	r := srv.system("acl", "load", aclLoadVersion)
+	if r.Kind != store.Integer {
+		return false
+	}
+	timer := time.NewTimer(catchUpTimeout)
+	defer timer.Stop()
+	for {
+		version, moved := a.present()
+		if version >= uint64(r.Int) {
+			a.setCurrent()
+			return version != before
+		}
+		select {
+		case <-moved:
+		case <-timer.C:
+			return version != before
+		}
+	}
+}
+
+// learnPause is how long a node that has just started waits before it asks
+// again for a leader that could tell it of the users.
+const learnPause = 50 * time.Millisecond
+
+// learnUsers makes the accounts current as soon as there is a leader.
+func (srv *Server) learnUsers() {
+	tick := time.NewTicker(learnPause)
+	defer tick.Stop()
+	for !srv.hub.accounts.current.Load() {
+		if srv.backend.Ready() && srv.catchUp() {
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-srv.stop:
+			return
+		}
+	}
+}
+
+// needsNoPassword reports whether the default user takes any password. A node
+// that thinks so may only be behind.
+func (srv *Server) needsNoPassword() bool {
+	def := srv.hub.accounts.def
+	return def.user.Load().NoPass && (!srv.catchUp() || def.user.Load().NoPass)
+}
+
+// system runs a command of the server's own through the log.
+func (srv *Server) system(words ...string) store.Reply {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	cmd, ok := srv.table.Resolve(args)
+	if !ok || cmd.Run == nil {
+		// The Sentinel listener's table has no users to ask for.
+		return store.Err(errBadCommand)
+	}
+	calls := []cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}
+	return srv.backend.Submit(calls, nil)[0]
+}
+
+// setPassword makes requirepass the default user's password on every node.
+func (srv *Server) setPassword(password string) store.Error {
+	rule := ">" + password
+	if password == "" {
+		rule = "nopass"
+	}
+	r := srv.system("acl", "setuser", store.DefaultUser, "resetpass", rule)
+	if r.IsError() {
+		return store.Error(r.Str)
+	}
+	srv.catchUp()
+	return ""
+}

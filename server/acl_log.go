@@ -1,0 +1,82 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/store"
+)
+
+const (
+	// aclLogGroup is how far apart two like refusals may be to share an entry
+	// of the ACL log, and aclLogScan how many entries are looked at for one.
+	aclLogGroup = time.Minute
+	aclLogScan  = 10
+	// aclLogShown is how many entries ACL LOG shows by default.
+	aclLogShown = 10
+)
+
+// aclLog are the latest refusals on this node, the newest first.
+type aclLog struct {
+	mu      sync.Mutex
+	entries []aclLogEntry
+}
+
+type aclLogEntry struct {
+	count   int64
+	reason  store.DenyReason
+	context store.DenyContext
+	object  string
+	user    string
+	client  string
+	at      time.Time
+}
+
+// add records a refusal of session s. A like one of late is counted up instead.
+func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
+	e.count, e.at = 1, now
+	e.client = strings.TrimSuffix(s.describe(now), "\n")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.IndexFunc(l.entries[:min(aclLogScan, len(l.entries))], func(o aclLogEntry) bool {
+		return o.reason == e.reason && o.context == e.context && o.object == e.object && o.user == e.user &&
+			now.Sub(o.at).Abs() <= aclLogGroup
+	})
+	if at >= 0 {
+		e.count += l.entries[at].count
+		l.entries = slices.Delete(l.entries, at, at+1)
+		l.entries = slices.Insert(l.entries, 0, e)
+		return
+	}
+	l.entries = slices.Insert(l.entries, 0, e)
+	if len(l.entries) > limit {
+		l.entries = slices.Delete(l.entries, limit, len(l.entries))
+	}
+}
+
+func (l *aclLog) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = nil
+}
+
+// show is the reply of ACL LOG with at most n entries.
+func (l *aclLog) show(now time.Time, n int64) store.Reply {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := store.List()
+	for _, e := range l.entries[:min(n, int64(len(l.entries)))] {
+		r.Elems = append(r.Elems, store.MapOf(
+			store.Str("count"), store.Int(e.count),
+			store.Str("reason"), store.Str(e.reason.String()),
+			store.Str("context"), store.Str(e.context.String()),
+			store.Str("object"), store.Str(e.object),
+			store.Str("username"), store.Str(e.user),
+			store.Str("age-seconds"), store.Float(float64(now.Sub(e.at).Milliseconds())/1000),
+			store.Str("client-info"), store.Str(e.client),
+		))
+	}
+	return r
+}

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// TestRequirePassIsTheDefaultUsers: the password that a node was started with
+// is the default user's until the users' state says something of it.
+func TestRequirePassIsTheDefaultUsers(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass = loops, "first" })
+		c := ts.dial(t)
+		c.do("PING", "-NOAUTH Authentication required.\r\n")
+		c.do("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+		c.do("AUTH first", "+OK\r\n")
+		hash := store.HashPassword([]byte("first"))
+		list := fmt.Sprintf("user default on #%s ~* &* +@all", hash)
+		c.do("ACL LIST", "*1\r\n"+bulk(list))
+		// Other rules leave it as it is.
+		c.do("ACL SETUSER default -flushall", "+OK\r\n")
+		d := ts.dial(t)
+		d.do("AUTH first", "+OK\r\n")
+		c.do("CONFIG SET requirepass second maxclients 10x", "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument couldn't be parsed into an integer\r\n")
+		d.do("AUTH first", "+OK\r\n")
+		c.do("CONFIG SET requirepass second", "+OK\r\n")
+		d.do("AUTH first", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+		d.do("AUTH second", "+OK\r\n")
+		c.do("CONFIG SET requirepass \"\"", "+OK\r\n")
+		ts.dial(t).do("PING", "+PONG\r\n")
+		c.do("ACL SAVE", "+OK\r\n")
+		c.do("ACL LOAD", "+OK\r\n")
+	})
+}
+
+// denials returns the entries of the ACL log.
+func (ts *testServer) denials() []aclLogEntry {
+	ts.aclLog.mu.Lock()
+	defer ts.aclLog.mu.Unlock()
+	return slices.Clone(ts.aclLog.entries)
+}
+
+// TestRefusalInAPipeline: the commands around one that is refused run, in
+// order, and the refusal is logged once.
+func TestRefusalInAPipeline(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { c.Loops = loops })
+		admin, c := ts.dial(t), ts.dial(t)
+		admin.do("ACL SETUSER u on nopass ~a +get +set +echo +ping", "+OK\r\n")
+		c.send(array("AUTH", "u", "x") + array("SET", "a", "1") + array("GET", "b") + array("GET", "a") + array("ECHO", "e") + array("DEL", "a") + array("PING"))
+		c.expect("+OK\r\n+OK\r\n-NOPERM this user has no permissions to access one of the keys used as arguments\r\n$1\r\n1\r\n$1\r\ne\r\n" +
+			"-NOPERM this user has no permissions to run the 'del' command\r\n+PONG\r\n")
+		for _, e := range ts.denials() {
+			if e.count != 1 {
+				t.Errorf("%s is logged %d times", e.object, e.count)
+			}
+		}
+		if n := len(ts.denials()); n != 2 {
+			t.Errorf("%d entries in the log, want 2", n)
+		}
+		if info := strings.Join(admin.ask("INFO", "stats").Lines(), "\n"); !strings.Contains(info, "acl_access_denied_cmd:1") || !strings.Contains(info, "acl_access_denied_key:1") {
+			t.Errorf("INFO stats: %s", info)
+		}
+	})
+}
+
+// TestGateIsFree: the check of a client that may do everything allocates
+// nothing.
+func TestGateIsFree(t *testing.T) {
+	ts := newTestServer(t, nil)
+	s := &session{srv: ts.Server}
+	s.leave()
+	args := [][]byte{[]byte("SET"), []byte("k"), []byte("v")}
+	cmd := ts.table.Lookup(args[0])
+	if n := testing.AllocsPerRun(100, func() {
+		if s.mayRun(cmd, args) != "" || s.caller() != "" {
+			t.Fatal("refused")
+		}
+	}); n > 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+}
+
+// TestRightsLostOnTheWay: the leader refuses what this node has let pass on
+// rights that were out of date.
+func TestRightsLostOnTheWay(t *testing.T) {
+	ts := newTestServer(t, nil)
+	admin := ts.dial(t)
+	admin.do("ACL SETUSER u on nopass ~a +get", "+OK\r\n")
+	get := ts.table.Lookup([]byte("get"))
+	call := func(user string) store.Reply {
+		return ts.fake.Submit([]cluster.Call{{Cmd: get, Args: [][]byte{[]byte("GET"), []byte("b")}, RESP: 2, User: user}}, nil)[0]
+	}
+	for _, user := range []string{"u", "nosuch"} {
+		r, notes := store.DetachDenials(call(user))
+		if !strings.HasPrefix(r.Str, "NOPERM ") || len(notes) != 1 {
+			t.Errorf("as %s: %v, %v", user, r, notes)
+		}
+	}
+	if r := call(""); r.Kind != store.Null {
+		t.Errorf("as the default user: %v", r)
+	}
+}
+
+// TestLogGroups: like refusals within a minute share an entry.
+func TestLogGroups(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	wrong := func() {
+		c.do("AUTH u wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	}
+	wrong()
+	ts.fake.advance(59 * time.Second)
+	wrong()
+	ts.fake.advance(59 * time.Second)
+	wrong()
+	ts.fake.advance(61 * time.Second)
+	wrong()
+	if e := ts.denials(); len(e) != 2 || e[0].count != 1 || e[1].count != 3 {
+		t.Errorf("%+v", e)
+	}
+	for i := range 12 {
+		c.do(fmt.Sprintf("AUTH u%d wrong", i), "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	}
+	wrong() // too far back to be found
+	if e := ts.denials(); len(e) != 15 || e[0].count != 1 {
+		t.Errorf("%d entries, the first %+v", len(e), e[0])
+	}
+}
+
+// TestAnonymousUntilCurrent: who came while this node did not know the users
+// yet is asked who it is when the default user turns out to be closed; and the
+// leader knows it anyway.
+func TestAnonymousUntilCurrent(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		admin := ts.dial(t)
+		admin.do("PING", "+PONG\r\n")
+		ts.hub.accounts.current.Store(false)
+		c, listener := ts.dial(t), ts.dial(t)
+		c.do("SET k v", "+OK\r\n")
+		listener.send(array("SUBSCRIBE", "ch"))
+		listener.expect("*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+		admin.do("ACL SETUSER default off", "+OK\r\n")
+		c.do("GET k", "-NOAUTH Authentication required.\r\n")
+		listener.expectClosed()
+		admin.do("GET k", bulk("v"))
+		get := ts.table.Lookup([]byte("get"))
+		call := cluster.Call{Cmd: get, Args: [][]byte{[]byte("GET"), []byte("k")}, RESP: 2, User: store.Anonymous}
+		if r := ts.fake.Submit([]cluster.Call{call}, nil)[0]; r.Str != string(store.ErrNoAuth) {
+			t.Errorf("the leader replies %v", r)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package server
+
+import "lockstep/store"
+
+// The ACL commands that the leader runs.
+
+func runSetUser(c *store.Ctx) store.Reply {
+	name := c.Arg(2)
+	if store.HasSpaces(name) {
+		return store.Err(errUserSpaces)
+	}
+	args := make([]string, 0, len(c.Args)-3)
+	for i := 3; i < len(c.Args); i++ {
+		args = append(args, c.Arg(i))
+	}
+	rules, open := store.MergeSelectors(args)
+	if open != "" {
+		return store.Err(errUnmatched(open))
+	}
+	table, all := c.Cmd.Table(), c.NewUsersGetAllChannels()
+	u := c.Txn.User(table, name)
+	if u == nil {
+		u = store.NewUser(table, name, all)
+	}
+	u, refusal := u.WithRules(rules, all)
+	if refusal != "" {
+		return store.Err(refusal)
+	}
+	c.SetUser(u)
+	return store.OK
+}
+
+func runDelUser(c *store.Ctx) store.Reply {
+	for _, name := range c.Args[2:] {
+		if string(name) == store.DefaultUser {
+			return store.Err(errDefaultUser)
+		}
+	}
+	n := int64(0)
+	for i := 2; i < len(c.Args); i++ {
+		if name := c.Arg(i); c.Txn.User(c.Cmd.Table(), name) != nil {
+			c.DeleteUser(name)
+			n++
+		}
+	}
+	return store.Int(n)
+}
+
+func runGetUser(c *store.Ctx) store.Reply {
+	u := c.Txn.User(c.Cmd.Table(), c.Arg(2))
+	if u == nil {
+		return store.Nil
+	}
+	return u.Describe()
+}
+
+func runACLList(c *store.Ctx) store.Reply {
+	r := store.List()
+	for _, name := range c.UserNames() {
+		r.Elems = append(r.Elems, store.Str("user "+name+" "+c.Txn.User(c.Cmd.Table(), name).String()))
+	}
+	return r
+}
+
+func runUsers(c *store.Ctx) store.Reply { return store.Strs(c.UserNames()...) }
+
+func runDryRun(c *store.Ctx) store.Reply {
+	table := c.Cmd.Table()
+	u := c.Txn.User(table, c.Arg(2))
+	if u == nil {
+		return store.Err(errDryRunUser(c.Args[2]))
+	}
+	args := c.Args[3:]
+	cmd, ok := table.Resolve(args)
+	switch {
+	case cmd == nil, !ok && len(args) > 1:
+		return store.Err(errDryRunCommand(args[0]))
+	case !ok, !cmd.ArityOK(len(args)):
+		return store.Err(store.ErrWrongArgs(cmd.FullName()))
+	}
+	why, arg := u.Check(cmd, args)
+	if why == store.Allowed {
+		return store.OK
+	}
+	object := cString(args[arg], len(args[arg]))
+	switch why {
+	case store.DeniedKey:
+		return store.Str("This user has no permissions to access the '" + object + "' key")
+	case store.DeniedChannel:
+		return store.Str("This user has no permissions to access the '" + object + "' channel")
+	}
+	return store.Str("This user has no permissions to run the '" + cmd.FullName() + "' command")
+}

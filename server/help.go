@@ -1,0 +1,37 @@
+package server
+
+import (
+	_ "embed"
+	"strings"
+
+	"lockstep/store"
+)
+
+// helpTexts are the replies of HELP as redis-server 7.0.15 gives them, recorded; each begins with a line "= container". Tools
+// compare them, so they are the same to the letter, subcommands included that this server refuses.
+//
+//go:embed help.txt
+var helpTexts string
+
+// help returns the recorded text of a container; for one that Redis does not have it derives from the rows.
+func help(container *store.Command) store.Reply {
+	if _, text, ok := strings.Cut(helpTexts, "= "+container.Name+"\n"); ok {
+		text, _, _ = strings.Cut(text, "\n= ")
+		r := store.List()
+		for _, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+			r.Elems = append(r.Elems, store.Status(line))
+		}
+		return r
+	}
+	r := store.List(store.Status(strings.ToUpper(container.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"))
+	for i := range container.Sub {
+		sub := &container.Sub[i]
+		if sub.Name == "help" {
+			continue
+		}
+		line := strings.TrimSpace(strings.ToUpper(sub.Name) + " " + sub.Usage)
+		r.Elems = append(r.Elems, store.Status(line), store.Status("    "+sub.Summary))
+	}
+	r.Elems = append(r.Elems, store.Status("HELP"), store.Status("    "+helpSummary))
+	return r
+}

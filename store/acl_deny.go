@@ -1,0 +1,135 @@
+package store
+
+// Denial is a command that was refused while it was evaluated, for the ACL log
+// of the node that the client is connected to.
+type Denial struct {
+	Reason  DenyReason
+	Context DenyContext
+	Object  string
+	User    string
+}
+
+// DenyContext says where a command was refused.
+type DenyContext uint8
+
+const (
+	// AtTopLevel is a command on its own.
+	AtTopLevel DenyContext = iota
+	// InMulti is a command that is queued, or run by EXEC.
+	InMulti
+	// InLua is a command that a script has called.
+	InLua
+)
+
+// String is the context in the words of ACL LOG.
+func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
+
+// Authorize settles whose rights the command has. user is the name of the
+// caller, "" for the default user. ok is false if the user may not run it; the
+// reply says so. The rights were checked where the client is connected, too,
+// but there they may have been out of date.
+func (c *Ctx) Authorize(user string) (refusal Reply, ok bool) {
+	c.User = nil
+	if user == "" && !c.guarded() || user == SystemUser {
+		return Reply{}, true
+	}
+	return c.authorize(user)
+}
+
+func (c *Ctx) authorize(user string) (refusal Reply, ok bool) {
+	anonymous := user == Anonymous
+	if user == "" || anonymous {
+		user = DefaultUser
+	}
+	u := c.Txn.User(c.Cmd.table, user)
+	if anonymous && !u.Open() {
+		return Err(ErrNoAuth), false
+	}
+	if u == nil {
+		// Deleted since; nobody may do anything in its name.
+		u = NewUser(c.Cmd.table, user, false)
+	}
+	if u.free {
+		return Reply{}, true
+	}
+	c.User = u
+	why, arg := u.Check(c.Cmd, c.Args)
+	if why == Allowed {
+		return Reply{}, true
+	}
+	c.Deny(u, c.Cmd, c.Args, why, arg)
+	if c.InMulti {
+		return Err(why.RefusalAtExec()), false
+	}
+	return Err(why.Refusal(c.Cmd)), false
+}
+
+// Deny notes a refusal for the ACL log.
+func (c *Ctx) Deny(u *User, cmd *Command, args [][]byte, why DenyReason, arg int) {
+	context := AtTopLevel
+	switch {
+	case c.InScript:
+		context = InLua
+	case c.InMulti:
+		context = InMulti
+	}
+	c.denied = append(c.denied, Denial{Reason: why, Context: context, Object: DeniedObject(cmd, args, why, arg), User: u.Name})
+}
+
+// DeniedObject is what ACL LOG names as the object of a refusal.
+func DeniedObject(cmd *Command, args [][]byte, why DenyReason, arg int) string {
+	if why == DeniedCommand {
+		return cmd.FullName()
+	}
+	return string(args[arg])
+}
+
+// Refusal is the reply to a command that is not allowed.
+func (r DenyReason) Refusal(cmd *Command) Error {
+	switch r {
+	case DeniedKey:
+		return ErrNoPermKey
+	case DeniedChannel:
+		return ErrNoPermChannel
+	}
+	return ErrNoPermCommand(cmd.FullName())
+}
+
+// RefusalAtExec is the reply to a queued command that is not allowed any more.
+func (r DenyReason) RefusalAtExec() Error {
+	switch r {
+	case DeniedKey:
+		return ErrExecPerm("no permission to touch the specified keys")
+	case DeniedChannel:
+		return ErrExecPerm("no permission to access one of the channels used as arguments")
+	}
+	return ErrExecPerm("no permission to execute the command or subcommand")
+}
+
+// AttachDenials returns a reply with the denials since the last call, so that
+// they reach the node of the client.
+func (t *Txn) AttachDenials(r Reply) Reply {
+	if len(t.denied) == 0 {
+		return r
+	}
+	r = Reply{Kind: Noted, Elems: []Reply{r}}
+	for _, d := range t.denied {
+		r.Elems = append(r.Elems, List(Int(int64(d.Reason)), Int(int64(d.Context)), Str(d.Object), Str(d.User)))
+	}
+	t.denied = nil
+	return r
+}
+
+// DetachDenials takes a reply and its denials apart.
+func DetachDenials(r Reply) (Reply, []Denial) {
+	if r.Kind != Noted || len(r.Elems) == 0 {
+		return r, nil
+	}
+	var list []Denial
+	for _, e := range r.Elems[1:] {
+		if len(e.Elems) == 4 && e.Elems[0].Int <= int64(DeniedChannel) && e.Elems[1].Int <= int64(InLua) {
+			list = append(list, Denial{Reason: DenyReason(e.Elems[0].Int), Context: DenyContext(e.Elems[1].Int), Object: e.Elems[2].Str, User: e.Elems[3].Str})
+		}
+	}
+	return r.Elems[0], list
+}

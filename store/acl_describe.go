@@ -1,0 +1,223 @@
+package store
+
+import (
+	"slices"
+	"strings"
+)
+
+// sectionSelector stands before the rules of a selector that is not the root.
+const sectionSelector = "("
+
+// Rules returns the rules that make up the user, selectors after the word "(".
+// They are what the log and snapshots keep, so that a node whose table differs
+// gets what was meant.
+func (u *User) Rules() []string {
+	list := []string{"off"}
+	if u.Enabled {
+		list[0] = "on"
+	}
+	if u.NoPass {
+		list = append(list, "nopass")
+	}
+	switch u.sanitize {
+	case sanitizeSkip:
+		list = append(list, "skip-sanitize-payload")
+	case sanitizeDo:
+		list = append(list, "sanitize-payload")
+	}
+	for _, p := range u.Passwords {
+		list = append(list, "#"+p)
+	}
+	for i, s := range u.selectors {
+		if i > 0 {
+			list = append(list, sectionSelector)
+		}
+		list = append(list, s.rules(u.table.acl)...)
+	}
+	return list
+}
+
+// userOf is the inverse of Rules. What this node does not know is left out: it
+// comes from a node of another version.
+func userOf(t *Table, name string, rules []string) *User {
+	u := NewUser(t, name, false)
+	s := u.selectors[0]
+	for _, rule := range rules {
+		switch {
+		case rule == sectionSelector:
+			s = newSelector(t, false)
+			u.selectors = append(u.selectors, s)
+		case len(u.selectors) == 1 && isUserRule(rule):
+			u.apply(rule, false)
+		default:
+			s.apply(t.acl, rule)
+		}
+	}
+	return u.seal()
+}
+
+func isUserRule(rule string) bool {
+	switch rule {
+	case "on", "off", "nopass", "sanitize-payload", "skip-sanitize-payload":
+		return true
+	}
+	return strings.HasPrefix(rule, "#")
+}
+
+// String describes the user as ACL LIST does.
+func (u *User) String() string {
+	var b strings.Builder
+	between, inside := "", false
+	for _, rule := range u.Rules() {
+		if rule == sectionSelector {
+			if inside {
+				b.WriteByte(')')
+			}
+			b.WriteString(" (")
+			between, inside = "", true
+			continue
+		}
+		b.WriteString(between + rule)
+		between = " "
+	}
+	if inside {
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// Describe is the reply of ACL GETUSER.
+func (u *User) Describe() Reply {
+	flags := Reply{Kind: Set, Elems: []Reply{}}
+	for _, rule := range u.Rules() {
+		if isUserRule(rule) && rule[0] != '#' {
+			flags.Elems = append(flags.Elems, Str(rule))
+		}
+	}
+	r := MapOf(Str("flags"), flags, Str("passwords"), Strs(u.Passwords...))
+	r.Elems = append(r.Elems, u.selectors[0].describe(u.table.acl)...)
+	others := List()
+	for _, s := range u.selectors[1:] {
+		others.Elems = append(others.Elems, MapOf(s.describe(u.table.acl)...))
+	}
+	r.Elems = append(r.Elems, Str("selectors"), others)
+	return r
+}
+
+func (s *selector) describe(a *aclTable) []Reply {
+	return []Reply{
+		Str("commands"), Str(strings.Join(s.commandRules(a), " ")),
+		Str("keys"), Str(strings.Join(s.keyRules(), " ")),
+		Str("channels"), Str(strings.Join(s.channelRules(), " ")),
+	}
+}
+
+func (s *selector) rules(a *aclTable) []string {
+	list := s.keyRules()
+	if !s.allChannels {
+		list = append(list, "resetchannels")
+	}
+	list = append(list, s.channelRules()...)
+	return append(list, s.commandRules(a)...)
+}
+
+func (s *selector) keyRules() []string {
+	if s.allKeys {
+		return []string{"~*"}
+	}
+	list := []string{}
+	for _, k := range s.keys {
+		prefix := map[keyAccess]string{keyReads | keyWrites: "~", keyReads: "%R~", keyWrites: "%W~"}[k.access]
+		list = append(list, prefix+k.pattern)
+	}
+	return list
+}
+
+func (s *selector) channelRules() []string {
+	if s.allChannels {
+		return []string{"&*"}
+	}
+	list := []string{}
+	for _, c := range s.channels {
+		list = append(list, "&"+c)
+	}
+	return list
+}
+
+// commandRules finds short rules that make up the selector's commands. As
+// Redis does, it begins with all or nothing, adds the category that fits best
+// as long as one fits more than it harms, and ends with single commands.
+func (s *selector) commandRules(a *aclTable) []string {
+	n := len(a.bits)
+	rest := &selector{commands: slices.Clone(s.commands)}      // what has to be told yet
+	told := &selector{commands: make(bitmap, len(s.commands))} // what the rules so far make
+	told.commands.fill(n, s.future)
+	list, sign := []string{"-@all"}, "+@"
+	if s.future {
+		list, sign = []string{"+@all"}, "-@"
+	}
+	done := uint32(0)
+	for {
+		best := rest.bestCategory(a, !s.future, done)
+		if best < 0 {
+			break
+		}
+		done |= 1 << best
+		list = append(list, sign+aclCategories[best])
+		told.applyCategory(a, aclCategories[best], !s.future)
+		rest.applyCategory(a, aclCategories[best], s.future)
+	}
+	for _, c := range a.top {
+		list = s.commandRule(list, a, told, c)
+		for _, sub := range a.subs[c] {
+			list = s.commandRule(list, a, told, sub)
+		}
+	}
+	return list
+}
+
+// bestCategory returns the category, none of done, that has the most commands
+// in common with the selector and the fewest that are not; -1 if none has more
+// of the first than of the second. add tells whether the selector's commands
+// count or those that it lacks.
+func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
+	best, fewest, most := -1, len(a.bits)+1, 0
+	for i := range aclCategories {
+		if done&(1<<i) != 0 {
+			continue
+		}
+		same, diff := 0, 0
+		for _, c := range a.bits {
+			switch {
+			case c.categories&(1<<i) == 0:
+			case s.commands.has(c.bit) == add:
+				same++
+			default:
+				diff++
+			}
+		}
+		if same > diff && (diff < fewest || diff == fewest && same > most) {
+			best, fewest, most = i, diff, same
+		}
+	}
+	return best
+}
+
+// commandRule appends what has to be said of one command.
+func (s *selector) commandRule(list []string, a *aclTable, told *selector, c *Command) []string {
+	on := s.commands.has(c.bit)
+	if on != told.commands.has(c.bit) {
+		sign := "-"
+		if on {
+			sign = "+"
+		}
+		list = append(list, sign+c.FullName())
+		told.allow(a, c, on)
+	}
+	if !on {
+		for _, arg := range s.firstArgs[c.bit] {
+			list = append(list, "+"+c.FullName()+"|"+arg)
+		}
+	}
+	return list
+}

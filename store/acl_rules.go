@@ -1,0 +1,281 @@
+package store
+
+import (
+	"slices"
+	"strings"
+)
+
+// What is wrong with a rule of ACL SETUSER.
+const (
+	faultUnknown     = "Unknown command or category name in ACL"
+	faultSyntax      = "Syntax error"
+	faultKeyPattern  = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. Try 'resetkeys' to start with an empty list of patterns"
+	faultChannel     = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any effect. Try 'resetchannels' to start with an empty list of channels"
+	faultNoPassword  = "The password you are trying to remove from the user does not exist"
+	faultHash        = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+	faultSubFirstArg = "Allowing first-arg of a subcommand is not supported"
+)
+
+// MergeSelectors joins the arguments of ACL SETUSER that make up one selector,
+// from "(…" to "…)". open is the argument that opens a selector which does not
+// end, or "".
+func MergeSelectors(args []string) (rules []string, open string) {
+	pending := ""
+	for _, arg := range args {
+		ends := strings.HasSuffix(arg, ")")
+		switch {
+		case strings.HasPrefix(arg, "(") && !ends:
+			// One that is open already is forgotten, as in Redis.
+			pending, open = arg, arg
+		case pending != "":
+			pending += " " + arg
+		default:
+			rules = append(rules, arg)
+		}
+		if pending != "" && ends {
+			rules, pending = append(rules, pending), ""
+		}
+	}
+	if pending == "" {
+		open = ""
+	}
+	return rules, open
+}
+
+// WithRules returns the user with rules applied, all or none. allChannels is
+// acl-pubsub-default.
+func (u *User) WithRules(rules []string, allChannels bool) (*User, Error) {
+	c := u.clone()
+	for _, rule := range rules {
+		if fault := c.apply(rule, allChannels); fault != "" {
+			return nil, ErrACLModifier(rule, fault)
+		}
+	}
+	return c.seal(), ""
+}
+
+// apply applies one rule and returns what is wrong with it.
+func (u *User) apply(rule string, allChannels bool) (fault string) {
+	switch strings.ToLower(rule) {
+	case "":
+	case "on", "off":
+		u.Enabled = strings.EqualFold(rule, "on")
+	case "nopass", "resetpass":
+		u.NoPass, u.Passwords = strings.EqualFold(rule, "nopass"), nil
+	case "skip-sanitize-payload":
+		u.sanitize = sanitizeSkip
+	case "sanitize-payload":
+		u.sanitize = sanitizeDo
+	case "clearselectors":
+		u.selectors = u.selectors[:1]
+	case "reset":
+		u.Enabled, u.NoPass, u.Passwords, u.sanitize = false, false, nil, sanitizeDo
+		u.selectors = []*selector{newSelector(u.table, allChannels)}
+	default:
+		return u.applyOther(rule, allChannels)
+	}
+	return ""
+}
+
+func (u *User) applyOther(rule string, allChannels bool) (fault string) {
+	switch {
+	case strings.IndexByte("><#!", rule[0]) >= 0:
+		return u.applyPassword(rule[0], rule[1:])
+	case rule[0] == '(' && strings.HasSuffix(rule, ")"):
+		s := newSelector(u.table, allChannels)
+		// As in Redis, quotes that do not end make it an empty selector, and
+		// what follows a NUL is not seen.
+		words, _ := SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
+		for _, w := range words {
+			if fault := s.apply(u.table.acl, string(w)); fault != "" {
+				return fault
+			}
+		}
+		u.selectors = append(u.selectors, s)
+		return ""
+	}
+	return u.selectors[0].apply(u.table.acl, rule)
+}
+
+// applyPassword adds (> in clear, # as a hash) or removes (<, !) a password.
+func (u *User) applyPassword(how byte, text string) (fault string) {
+	hash := text
+	if how == '>' || how == '<' {
+		hash = HashPassword([]byte(text))
+	} else if !isPasswordHash(text) {
+		return faultHash
+	}
+	at := slices.Index(u.Passwords, hash)
+	if how == '>' || how == '#' {
+		if at < 0 {
+			u.Passwords = append(u.Passwords, hash)
+		}
+		u.NoPass = false
+		return ""
+	}
+	if at < 0 {
+		return faultNoPassword
+	}
+	u.Passwords = slices.Delete(u.Passwords, at, at+1)
+	return ""
+}
+
+func isPasswordHash(s string) bool {
+	return len(s) == 64 && !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') })
+}
+
+// apply applies a rule about commands, keys or channels.
+func (s *selector) apply(a *aclTable, rule string) (fault string) {
+	switch strings.ToLower(rule) {
+	case "allkeys", "~*":
+		s.allKeys, s.keys = true, nil
+		return ""
+	case "resetkeys":
+		s.allKeys, s.keys = false, nil
+		return ""
+	case "allchannels", "&*":
+		s.allChannels, s.channels = true, nil
+		return ""
+	case "resetchannels":
+		s.allChannels, s.channels = false, nil
+		return ""
+	case "allcommands", "+@all", "nocommands", "-@all":
+		s.future = rule[0] == '+' || rule[0]|0x20 == 'a'
+		s.commands.fill(len(a.bits), s.future)
+		s.firstArgs = nil
+		return ""
+	case "":
+		return faultSyntax
+	}
+	switch rule[0] {
+	case '~', '%':
+		return s.applyKeys(rule)
+	case '&':
+		return s.applyChannel(rule[1:])
+	case '+', '-':
+		if len(rule) > 1 && rule[1] == '@' {
+			return s.applyCategory(a, rule[2:], rule[0] == '+')
+		}
+		return s.applyCommand(a, rule[1:], rule[0] == '+')
+	}
+	return faultSyntax
+}
+
+// applyKeys reads ~pattern or %R~, %W~, %RW~.
+func (s *selector) applyKeys(rule string) (fault string) {
+	if s.allKeys {
+		return faultKeyPattern
+	}
+	access, pattern := keyReads|keyWrites, rule[1:]
+	if rule[0] == '%' {
+		flags, rest, _ := strings.Cut(pattern, "~")
+		// Redis takes the flags at the end of a rule without '~' for a rule
+		// with an empty pattern.
+		access, pattern = 0, rest
+		for _, f := range strings.ToUpper(flags) {
+			flag := keyReads
+			if f == 'W' {
+				flag = keyWrites
+			}
+			if f != 'R' && f != 'W' || access&flag != 0 {
+				return faultSyntax
+			}
+			access |= flag
+		}
+		if access == 0 {
+			return faultSyntax
+		}
+	}
+	if HasSpaces(pattern) {
+		return faultSyntax
+	}
+	at := slices.IndexFunc(s.keys, func(k keyPattern) bool { return k.pattern == pattern })
+	if at < 0 {
+		s.keys = append(s.keys, keyPattern{pattern, access})
+	} else {
+		s.keys[at].access |= access
+	}
+	return ""
+}
+
+func (s *selector) applyChannel(pattern string) (fault string) {
+	switch {
+	case s.allChannels:
+		return faultChannel
+	case HasSpaces(pattern):
+		return faultSyntax
+	case !slices.Contains(s.channels, pattern):
+		s.channels = append(s.channels, pattern)
+	}
+	return ""
+}
+
+func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault string) {
+	bit := categoryBit(name)
+	if bit == 0 {
+		return faultUnknown
+	}
+	for _, c := range a.top {
+		if c.categories&bit != 0 {
+			s.allow(a, c, allow)
+		}
+		for _, sub := range a.subs[c] {
+			if sub.categories&bit != 0 {
+				s.allow(a, sub, allow)
+			}
+		}
+	}
+	return ""
+}
+
+// allow sets a command with its subcommands. What was said of its first
+// arguments is forgotten.
+func (s *selector) allow(a *aclTable, c *Command, on bool) {
+	s.commands.set(c.bit, on)
+	delete(s.firstArgs, c.bit)
+	for _, sub := range a.subs[c] {
+		s.commands.set(sub.bit, on)
+	}
+}
+
+// applyCommand reads name, container|subcommand and, to allow only, the old
+// form name|first-argument.
+func (s *selector) applyCommand(a *aclTable, name string, on bool) (fault string) {
+	bar := strings.LastIndexByte(name, '|')
+	if !on || bar < 0 {
+		c := a.lookup(name)
+		if c == nil {
+			return faultUnknown
+		}
+		s.allow(a, c, on)
+		return ""
+	}
+	c, arg := a.lookup(name[:bar]), name[bar+1:]
+	switch {
+	case c == nil:
+		return faultUnknown
+	case c.parent != nil:
+		return faultSubFirstArg
+	case arg == "":
+		return faultSyntax
+	case len(a.subs[c]) > 0:
+		if c = a.lookup(name); c == nil {
+			return faultUnknown
+		}
+		s.allow(a, c, true)
+	default:
+		s.allowFirstArg(c.bit, arg)
+	}
+	return ""
+}
+
+func (s *selector) allowFirstArg(bit int, args ...string) {
+	if s.firstArgs == nil {
+		s.firstArgs = map[int][]string{}
+	}
+	for _, arg := range args {
+		if !slices.ContainsFunc(s.firstArgs[bit], func(old string) bool { return strings.EqualFold(old, arg) }) {
+			s.firstArgs[bit] = append(s.firstArgs[bit], arg)
+		}
+	}
+}

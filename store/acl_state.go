@@ -1,0 +1,223 @@
+package store
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tidwall/btree"
+)
+
+// Account is a user as the replicated state has it. It is never changed, only
+// replaced.
+type Account struct {
+	Name   string
+	rules  string // see encodeRules
+	parsed atomic.Pointer[User]
+}
+
+// User returns the account's user. It may be called from any goroutine.
+func (a *Account) User(t *Table) *User {
+	if u := a.parsed.Load(); u != nil && u.table == t {
+		return u
+	}
+	u := userOf(t, a.Name, decodeRules(a.rules))
+	a.parsed.Store(u)
+	return u
+}
+
+// encodeRules packs rules: each a uvarint length and its bytes.
+func encodeRules(rules []string) string {
+	var b []byte
+	for _, r := range rules {
+		b = binary.AppendUvarint(b, uint64(len(r)))
+		b = append(b, r...)
+	}
+	return string(b)
+}
+
+func decodeRules(packed string) (rules []string) {
+	d := decoder{b: []byte(packed)}
+	for len(d.b) > 0 {
+		if r := d.str(); !d.bad {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// accounts are the users of the state; there is one for the default user only
+// if something was said of it.
+type accounts struct {
+	byName  *btree.BTreeG[*Account]
+	version uint64   // the write set that last changed one
+	def     *Account // the default user's, kept at hand for every command
+}
+
+func newAccounts() accounts {
+	return accounts{byName: btree.NewBTreeGOptions(func(a, b *Account) bool { return a.Name < b.Name }, treeOptions)}
+}
+
+func (a *accounts) set(acc *Account, version uint64) {
+	a.byName.Set(acc)
+	a.version = version
+	if acc.Name == DefaultUser {
+		a.def = acc
+	}
+}
+
+func (a *accounts) remove(name string, version uint64) {
+	a.byName.Delete(&Account{Name: name})
+	a.version = version
+	if name == DefaultUser {
+		a.def = nil
+	}
+}
+
+// applyUser applies the setting or deleting of a user.
+func (s *Store) applyUser(o op, d *decoder, seq uint64) {
+	name := string([]byte(d.str()))
+	if o == opUserDelete {
+		if !d.bad {
+			s.accounts.remove(name, seq)
+		}
+		return
+	}
+	if rules := d.str(); !d.bad {
+		s.accounts.set(&Account{Name: name, rules: string([]byte(rules))}, seq)
+	}
+}
+
+// Accounts are all accounts at one instant, by name.
+type Accounts struct {
+	Version uint64 // grows with every change
+	List    []*Account
+}
+
+// AccountSink is a Sink that wants to know the users. It is told of them after
+// every change, also while old entries are replayed and after a snapshot has
+// been restored; it must not block.
+type AccountSink interface {
+	AccountsChanged(Accounts)
+}
+
+// Accounts returns the present accounts.
+func (s *Store) Accounts() Accounts { return Accounts{s.accounts.version, s.accounts.byName.Items()} }
+
+// AccountsVersion tells whether Accounts has changed.
+func (s *Store) AccountsVersion() uint64 { return s.accounts.version }
+
+// accounts writes the users, if there ever were any.
+func (w *snapWriter) accounts(a Accounts) {
+	for _, acc := range a.List {
+		w.WriteByte(recUser)
+		w.str(acc.Name)
+		w.str(acc.rules)
+	}
+	if a.Version > 0 {
+		w.WriteByte(recUsers)
+		w.int(a.Version)
+	}
+}
+
+// ACLEnv is what the node that evaluates adds to the users of the state.
+type ACLEnv struct {
+	// PasswordHash is that of the default user as long as the state says
+	// nothing of it; "": it has none.
+	PasswordHash string
+}
+
+// NewUsersGetAllChannels is ParamChannels.
+func (t *Txn) NewUsersGetAllChannels() bool {
+	value, _ := t.Config(ParamChannels)
+	return strings.EqualFold(value, "allchannels")
+}
+
+// account returns the account of a name as this transaction sees it.
+func (t *Txn) account(name string) *Account {
+	if a, pending := t.users[name]; pending {
+		return a
+	}
+	if name == DefaultUser {
+		return t.s.accounts.def
+	}
+	// Clients of one name often come together.
+	if at := t.s.accounts.version; t.caller == nil || t.caller.Name != name || t.callerAt != at {
+		t.caller, _ = t.s.accounts.byName.Get(&Account{Name: name})
+		t.callerAt = at
+	}
+	return t.caller
+}
+
+// User returns a user by name; nil if there is none. There always is a default
+// user.
+func (t *Txn) User(table *Table, name string) *User {
+	if a := t.account(name); a != nil {
+		return a.User(table)
+	}
+	if name != DefaultUser {
+		return nil
+	}
+	if t.defaultUser == nil {
+		t.defaultUser = InitialUser(table, t.env.ACL.PasswordHash)
+	}
+	return t.defaultUser
+}
+
+// UserNames returns the names of all users, in order.
+func (t *Txn) UserNames() []string {
+	names := map[string]bool{DefaultUser: true}
+	for _, a := range t.s.accounts.byName.Items() {
+		names[a.Name] = true
+	}
+	for name, a := range t.users {
+		if a == nil && name != DefaultUser {
+			delete(names, name)
+		} else {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// SetUser adds or replaces a user.
+func (t *Txn) SetUser(u *User) {
+	a := &Account{Name: u.Name, rules: encodeRules(u.Rules())}
+	a.parsed.Store(u)
+	t.ws.begin(opUserSet, t.ws.db)
+	t.ws.str(a.Name)
+	t.ws.str(a.rules)
+	t.putAccount(a.Name, a)
+}
+
+// DeleteUser deletes an existing user, who is not the default user.
+func (t *Txn) DeleteUser(name string) {
+	t.ws.begin(opUserDelete, t.ws.db)
+	t.ws.str(name)
+	t.putAccount(name, nil)
+}
+
+func (t *Txn) putAccount(name string, a *Account) {
+	if t.users == nil {
+		t.users = map[string]*Account{}
+	}
+	users := t.users
+	old, had := users[name]
+	t.undo(func() {
+		if had {
+			users[name] = old
+		} else {
+			delete(users, name)
+		}
+	})
+	users[name] = a
+}
+
+// AccountsVersion is Store.AccountsVersion of the state below.
+func (t *Txn) AccountsVersion() uint64 { return t.s.accounts.version }
+
+// guarded reports whether the default user has to be looked up: its rights can
+// only be less than all if something was said of it.
+func (t *Txn) guarded() bool { return t.s.accounts.def != nil || t.users != nil }

@@ -1,0 +1,188 @@
+package store
+
+import (
+	_ "embed"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// aclCategories are the ACL categories, in Redis's order. A category is one
+// bit of Command.categories, by its place here.
+var aclCategories = []string{
+	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
+	"hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking",
+	"dangerous", "connection", "transaction", "scripting",
+}
+
+// ACLCategories returns the names of all categories, in Redis's order.
+func ACLCategories() []string { return slices.Clone(aclCategories) }
+
+// groupCategories are the ACL categories that follow from a command's group.
+var groupCategories = map[string]string{
+	"string": "string", "hash": "hash", "list": "list", "set": "set",
+	"sorted-set": "sortedset", "stream": "stream", "bitmap": "bitmap",
+	"hyperloglog": "hyperloglog", "geo": "geo",
+}
+
+// ACLCategories derives a command's ACL categories from its flags and group,
+// in the order of COMMAND INFO. A container that cannot be called has none but
+// its speed.
+func (c *Command) ACLCategories() []string {
+	callable := len(c.Sub) == 0 || c.Is(Connection)
+	own := func(name string) bool { return slices.Contains(c.Categories, name) }
+	facts := []struct {
+		is   bool
+		name string
+	}{
+		{callable && (c.Is(Keyspace) || c.Group == "generic" && c.Categories == nil && !c.Is(Connection)), "keyspace"},
+		{c.Is(ReadOnly) && !c.Is(Scripting), "read"},
+		{c.Is(Write), "write"},
+		{callable && groupCategories[c.Group] != "", groupCategories[c.Group]},
+		{own("set"), "set"},
+		{own("sortedset"), "sortedset"},
+		{own("list"), "list"},
+		{c.Is(PubSub), "pubsub"},
+		{c.Is(Admin) || own("admin"), "admin"},
+		{c.Is(Fast), "fast"},
+		{!c.Is(Fast), "slow"},
+		{c.Is(Blocking), "blocking"},
+		{c.Is(Admin) || c.Is(Dangerous), "dangerous"},
+		{callable && (c.Is(Connection) || c.Group == "connection"), "connection"},
+		{c.Group == "transactions", "transaction"},
+		{c.Is(Scripting), "scripting"},
+	}
+	list := []string{}
+	for _, f := range facts {
+		if f.is {
+			list = append(list, f.name)
+		}
+	}
+	return list
+}
+
+// redisCommands lists every command of Redis 7.0.15 with its categories, as
+// recorded from COMMAND INFO.
+//
+//go:embed redis-commands.txt
+var redisCommands string
+
+// redisCategories are the lines of redisCommands, by full name.
+var redisCategories = sync.OnceValue(func() map[string][]string {
+	all := map[string][]string{}
+	for _, line := range strings.Split(strings.TrimSpace(redisCommands), "\n") {
+		words := strings.Fields(line)
+		all[words[0]] = words[1:]
+	}
+	return all
+})
+
+// aclTable is what ACL rules can name: the commands of the table, and those of
+// Redis that are not in it. A rule that Redis takes must not be an error here;
+// and one that forbids a command must still stand when a later version has it.
+type aclTable struct {
+	bits []*Command // every command and subcommand, sorted; its place is its bit
+	top  []*Command // those that are not subcommands
+	subs map[*Command][]*Command
+	name map[string]*Command // by full name
+}
+
+func newACLTable(t *Table) *aclTable {
+	a := &aclTable{subs: map[*Command][]*Command{}, name: map[string]*Command{}}
+	add := func(c *Command, categories []string) {
+		for _, name := range categories {
+			c.categories |= categoryBit(name)
+		}
+		a.name[c.FullName()] = c
+	}
+	for _, cmd := range t.sorted {
+		add(cmd, cmd.ACLCategories())
+		for i := range cmd.Sub {
+			add(&cmd.Sub[i], cmd.Sub[i].ACLCategories())
+		}
+	}
+	// A container comes before its subcommands: "acl" < "acl|cat".
+	for _, name := range RedisCommands() {
+		if a.name[name] == nil {
+			top, sub, isSub := strings.Cut(name, "|")
+			foreign := &Command{Name: name}
+			if isSub {
+				foreign = &Command{Name: sub, parent: a.name[top]}
+			}
+			add(foreign, redisCategories()[name])
+		}
+	}
+	for _, c := range a.name {
+		a.bits = append(a.bits, c)
+	}
+	slices.SortFunc(a.bits, func(x, y *Command) int { return strings.Compare(x.FullName(), y.FullName()) })
+	for i, c := range a.bits {
+		c.bit = i
+		if c.parent != nil {
+			a.subs[c.parent] = append(a.subs[c.parent], c)
+		} else {
+			a.top = append(a.top, c)
+		}
+	}
+	return a
+}
+
+// lookup finds a command by its full name in any case; nil if there is none.
+func (a *aclTable) lookup(fullName string) *Command { return a.name[strings.ToLower(fullName)] }
+
+// categoryBit returns the bit of a category, 0 if there is no such category.
+func categoryBit(name string) uint32 {
+	i := slices.IndexFunc(aclCategories, func(c string) bool { return strings.EqualFold(c, name) })
+	if i < 0 {
+		return 0
+	}
+	return 1 << i
+}
+
+// InCategory returns the full names of the table's commands in a category; ok
+// is false if there is no such category.
+func (t *Table) InCategory(category string) (names []string, ok bool) {
+	bit := categoryBit(category)
+	names = []string{}
+	for _, cmd := range t.sorted {
+		if cmd.categories&bit != 0 {
+			names = append(names, cmd.FullName())
+		}
+		for i := range cmd.Sub {
+			if cmd.Sub[i].categories&bit != 0 {
+				names = append(names, cmd.Sub[i].FullName())
+			}
+		}
+	}
+	return names, bit != 0
+}
+
+// bitmap is a set of commands.
+type bitmap []uint64
+
+func (b bitmap) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
+
+func (b bitmap) set(i int, on bool) {
+	if on {
+		b[i/64] |= 1 << (i % 64)
+	} else {
+		b[i/64] &^= 1 << (i % 64)
+	}
+}
+
+func (b bitmap) fill(n int, on bool) {
+	for i := range n {
+		b.set(i, on)
+	}
+}
+
+// RedisCategories returns the ACL categories that Redis 7.0.15 says a command
+// has, by its full name; ok is false if Redis has no such command.
+func RedisCategories(fullName string) (categories []string, ok bool) {
+	categories, ok = redisCategories()[fullName]
+	return categories, ok
+}
+
+// RedisCommands returns the full names of the commands of Redis 7.0.15.
+func RedisCommands() []string { return slices.Sorted(maps.Keys(redisCategories())) }

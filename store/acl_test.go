@@ -1,0 +1,219 @@
+package store
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// userWith applies rules to a new user.
+func userWith(t testing.TB, table *Table, rules ...string) *User {
+	t.Helper()
+	u, refusal := NewUser(table, "u", false).WithRules(rules, false)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	return u
+}
+
+// randomRule is a rule that can be applied to any user.
+func randomRule(r *rand.Rand, table *Table) string {
+	all := table.acl.bits
+	sign := []string{"+", "-"}[r.IntN(2)]
+	switch r.IntN(9) {
+	case 0, 1:
+		return sign + "@" + aclCategories[r.IntN(len(aclCategories))]
+	case 2, 3, 4:
+		return sign + all[r.IntN(len(all))].FullName()
+	case 5:
+		return []string{"+@all", "-@all", "on", "off", "nopass", ">x", "sanitize-payload"}[r.IntN(7)]
+	case 6:
+		return "resetkeys"
+	case 7:
+		return "+select|" + []string{"0", "1", "a b"}[r.IntN(3)]
+	}
+	return []string{"%R~r", "~both", "%W~r"}[r.IntN(3)]
+}
+
+// TestRulesMakeTheSameUser applies random rules and expects the user's own
+// description to make a user that may do the same.
+func TestRulesMakeTheSameUser(t *testing.T) {
+	table := NewTable(Commands())
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		u := NewUser(table, "u", r.IntN(2) == 0)
+		var given []string
+		for range 1 + r.IntN(12) {
+			rule := randomRule(r, table)
+			if r.IntN(10) == 0 {
+				rule = "(+get ~k)b) " + rule + ")"
+			}
+			next, refusal := u.WithRules([]string{rule}, false)
+			if refusal == "" {
+				u, given = next, append(given, rule)
+			}
+		}
+		twin := (&Account{Name: "u", rules: encodeRules(u.Rules())}).User(table)
+		if got, want := twin.String(), u.String(); got != want {
+			t.Fatalf("seed %d, rules %q: described as\n%s\nwhich makes\n%s", seed, given, want, got)
+		}
+		for i, s := range u.selectors {
+			for _, c := range table.acl.bits {
+				if twin.selectors[i].commands.has(c.bit) != s.commands.has(c.bit) {
+					t.Fatalf("seed %d, rules %q: %s differs in selector %d of\n%s", seed, given, c.FullName(), i, u)
+				}
+			}
+		}
+	}
+}
+
+// TestUnknownRulesOfAnotherVersion: what this node does not know of a user is
+// left out, the rest counts.
+func TestUnknownRulesOfAnotherVersion(t *testing.T) {
+	table := NewTable(Commands())
+	u := userOf(table, "u", []string{"on", "~a*", "-@all", "+@nosuch", "+nosuch", "future-flag", "+get", "(", "+set", "+nosuch|x"})
+	if got, want := u.String(), "on ~a* resetchannels -@all +get (resetchannels -@all +set)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestUnrestricted(t *testing.T) {
+	table := NewTable(Commands())
+	for rules, want := range map[string]bool{
+		"~* &* +@all":                              true,
+		"~* &* +@all -get":                         false,
+		"~* &* +@all -get +get":                    true,
+		"~* &* +@all -@stream":                     false,
+		"~a &* +@all":                              false,
+		"~* +@all":                                 false,
+		"~* &* -@all +@read +@write +@slow":        false,
+		"off resetpass ~* &* +@all clearselectors": true,
+	} {
+		u := userWith(t, table, strings.Fields(rules)...)
+		if u.Unrestricted() != want {
+			t.Errorf("%s: unrestricted is %v", rules, !want)
+		}
+	}
+	if u := userWith(t, table, "(~* &* +@all)"); !u.Unrestricted() {
+		t.Error("a selector that allows everything is not enough")
+	}
+}
+
+// TestUserState takes users through the log and a snapshot.
+func TestUserState(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	txn.SetUser(userWith(t, d.table, "on", ">p", "~a*", "+get"))
+	if !txn.guarded() {
+		t.Error("a pending user is not seen")
+	}
+	sp := txn.Savepoint()
+	gone := userWith(t, d.table, "on")
+	gone.Name = "gone"
+	txn.SetUser(gone)
+	txn.DeleteUser("u")
+	if got := txn.UserNames(); !slices.Equal(got, []string{"default", "gone"}) {
+		t.Errorf("pending: %q", got)
+	}
+	txn.Rollback(sp)
+	if got := txn.UserNames(); !slices.Equal(got, []string{"default", "u"}) {
+		t.Errorf("rolled back: %q", got)
+	}
+	d.apply(txn)
+	if d.s.AccountsVersion() != 1 {
+		t.Errorf("version %d, want that of the write set", d.s.AccountsVersion())
+	}
+	d.do("SET", "k", "v")
+	before := encode(t, d.s)
+	again, err := Restore(bytes.NewReader(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(encode(t, again), before) || again.AccountsVersion() != 1 {
+		t.Error("a snapshot does not keep the users")
+	}
+	u := again.Begin(Time{}, 3, Env{}).User(d.table, "u")
+	if u == nil || !u.Authenticate([]byte("p")) || u.Authenticate([]byte("q")) || u.Name != "u" {
+		t.Errorf("the user is %v", u)
+	}
+	txn = d.begin()
+	txn.DeleteUser("u")
+	d.apply(txn)
+	if bytes.Equal(encode(t, d.s), before) || d.s.AccountsVersion() != 3 || len(d.s.Accounts().List) != 0 {
+		t.Error("a deleted user is still there")
+	}
+}
+
+// TestGoldenUsers fixes the bytes of users in logs and snapshots.
+func TestGoldenUsers(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	txn.SetUser(userWith(t, d.table, "on", ">p", "%R~a*", "&c", "+@read", "-get", "+select|0", "(+set ~b)"))
+	gone := userWith(t, d.table, "skip-sanitize-payload")
+	gone.Name = "gone"
+	txn.SetUser(gone)
+	txn.DeleteUser("gone")
+	golden(t, "users-writes.hex", bytes.Clone(txn.Writes().Bytes()))
+	d.apply(txn)
+	golden(t, "users-snapshot.hex", encode(t, d.s))
+}
+
+// TestAuthorize checks whose rights a call has.
+func TestAuthorize(t *testing.T) {
+	d := newTestDB(t)
+	get := func(user string, args ...string) (*Ctx, Reply, bool) {
+		c := &Ctx{Txn: d.begin()}
+		for _, a := range args {
+			c.Args = append(c.Args, []byte(a))
+		}
+		c.Cmd = d.table.Lookup(c.Args[0])
+		r, ok := c.Authorize(user)
+		return c, r, ok
+	}
+	txn := d.begin()
+	txn.SetUser(userWith(t, d.table, "on", "nopass", "~a", "+get"))
+	d.apply(txn)
+	for _, tc := range []struct {
+		user, key string
+		want      Error
+	}{
+		{"", "b", ""}, {SystemUser, "b", ""}, {DefaultUser, "b", ""},
+		{"u", "a", ""}, {"u", "b", ErrNoPermKey}, {"nosuch", "a", ErrNoPermCommand("get")},
+	} {
+		c, r, ok := get(tc.user, "GET", tc.key)
+		if ok != (tc.want == "") || r.Str != string(tc.want) {
+			t.Errorf("%q GET %s: %v, %v", tc.user, tc.key, ok, r.Str)
+		}
+		if tc.want != "" {
+			_, notes := DetachDenials(c.Txn.AttachDenials(r))
+			if len(notes) != 1 || notes[0].User != tc.user {
+				t.Errorf("%q GET %s: noted %v", tc.user, tc.key, notes)
+			}
+		}
+	}
+	txn = d.begin()
+	def, _ := txn.User(d.table, DefaultUser).WithRules([]string{"-get"}, false)
+	txn.SetUser(def)
+	d.apply(txn)
+	if _, r, ok := get("", "GET", "b"); ok || r.Str != string(ErrNoPermCommand("get")) {
+		t.Errorf("a default user without GET: %v", r)
+	}
+	if _, _, ok := get(SystemUser, "GET", "b"); !ok {
+		t.Error("the server itself is refused")
+	}
+}
+
+// TestAuthorizeIsFree: a client of the default user pays nothing for users.
+func TestAuthorizeIsFree(t *testing.T) {
+	d := newTestDB(t)
+	c := &Ctx{Txn: d.begin(), Cmd: d.table.Lookup([]byte("get")), Args: [][]byte{[]byte("GET"), []byte("k")}}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, ok := c.Authorize(""); !ok {
+			t.Fatal("refused")
+		}
+	}); n > 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+}
