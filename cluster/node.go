@@ -25,6 +25,7 @@ type Node struct {
 	routes  *router
 	pending pendingBatches
 	tickets tickets
+	line    line
 	keeper  *keeper // of blocking commands
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
