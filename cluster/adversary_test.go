@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -44,20 +43,27 @@ func (a *adversary) decide(raftfsm.Entry) verdict {
 	return a.verdicts[a.intN(len(a.verdicts))]
 }
 
-// connect gives the second node a link to the first, over a pipe.
+// connect gives the second node links to the first, over pipes, one after the
+// other.
 func (a *adversary) connect() {
-	near, far := net.Pipe()
-	go a.n.serveForward(far)
-	l, r, err := a.b.greet(near)
-	if err != nil {
-		a.t.Error(err)
-		return
-	}
-	a.b.routes.set(context.Background(), nil, l)
-	go func() {
-		l.read(r)
+	for a.b.ctx.Err() == nil {
+		near, far := net.Pipe()
+		go a.n.serveForward(far)
+		l, r, err := a.b.greet(near)
+		if err != nil {
+			a.t.Error(err)
+			return
+		}
+		ended := a.b.use(a.b.ctx, l, r)
+		select {
+		case <-ended:
+		case <-a.b.ctx.Done():
+			l.fail()
+			<-ended
+		}
 		a.b.routes.drop(nil, l)
-	}()
+		time.Sleep(time.Duration(a.intN(50)) * ms)
+	}
 }
 
 // disturb changes leadership and breaks links until stop is closed.
@@ -72,8 +78,6 @@ func (a *adversary) disturb(stop <-chan struct{}) {
 		case 0:
 			if l := a.b.routes.get().link; a.cut && l != nil {
 				l.fail()
-				time.Sleep(time.Duration(a.intN(50)) * ms)
-				a.connect()
 			}
 		default:
 			a.n.depose()
@@ -119,9 +123,11 @@ func (a *adversary) run(seed uint64) {
 	cfg := Default()
 	cfg.ID, cfg.Time, cfg.Logger = "n2", NewSystemTime(), slog.New(slog.DiscardHandler)
 	a.b = newNode(cfg)
+	var links sync.WaitGroup
+	defer links.Wait()
 	defer a.b.cancel()
 	a.n.lead()
-	a.connect()
+	links.Go(a.connect)
 	a.n.log.decides(40*ms, a.decide)
 	a.n.log.set(func(l *fakeLog) {
 		l.verify = func() error {
@@ -148,9 +154,6 @@ func (a *adversary) run(seed uint64) {
 	a.n.log.set(func(l *fakeLog) { l.verify = nil })
 	synctest.Wait()
 	a.check()
-	if l := a.b.routes.get().link; l != nil {
-		l.fail()
-	}
 }
 
 // check compares what the clients were told with the state.

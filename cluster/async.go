@@ -9,14 +9,16 @@ type Submission struct {
 	Replies []store.Reply // the outcome; what it holds before is used as memory
 	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
 
-	req *request
+	req    *request
+	number uint64 // of its arrival
 }
 
 // SubmitAsync begins to run the calls, as Submit does. Flush must follow; in
 // between, more submissions can be collected.
 func (n *Node) SubmitAsync(p *Submission) {
+	p.number = n.line.number()
 	seq := n.routes.get().seq
-	if seq == nil {
+	if seq == nil || !n.line.empty() {
 		go n.submitBlocking(p)
 		return
 	}
@@ -57,6 +59,6 @@ func (n *Node) finished(p *Submission, r *request) {
 }
 
 func (n *Node) submitBlocking(p *Submission) {
-	p.Replies = n.submitWaiting(p.Calls, p.Replies)
+	p.Replies = n.submitWaiting(p.number, p.Calls, p.Replies)
 	p.Done()
 }

@@ -50,7 +50,6 @@ type Blocked struct {
 
 	sleeper *sleeper // sent: on this node, the leader …
 	link    *link    // … or by this link …
-	token   uint64   // … with this token …
 	call    uint64   // … as this call, 0 if the call is about to be made
 }
 
@@ -86,6 +85,9 @@ func (n *Node) Block(b *Blocked) {
 	k.next++
 	b.id = k.next
 	k.all[b.id] = b
+	if len(k.all) == 1 {
+		defer k.signal() // the leader has to be told that this node lives
+	}
 	if ms, ok := store.WaitTimeout(b.Call.Cmd, b.Call.Args); ok && ms > 0 && ms < maxTimeout {
 		b.deadline = now + time.Duration(ms)*time.Millisecond
 		heap.Push(&k.timers, b)
@@ -93,14 +95,13 @@ func (n *Node) Block(b *Blocked) {
 			defer k.signal()
 		}
 	}
-	token := k.tokenOf(rt)
-	if rt.seq == nil && token == 0 {
+	if rt.seq == nil && rt.link == nil {
 		k.unsent = append(k.unsent, b)
 		k.mu.Unlock()
 		k.signal()
 		return
 	}
-	send := k.sending(b, rt, token)
+	send := k.sending(b, rt)
 	k.mu.Unlock()
 	send()
 }
@@ -193,14 +194,14 @@ func (k *keeper) finish(b *Blocked, reply store.Reply, quitted bool) (after func
 }
 
 // sending marks b as sent and returns what sends it.
-func (k *keeper) sending(b *Blocked, rt route, token uint64) func() {
+func (k *keeper) sending(b *Blocked, rt route) func() {
 	b.state, b.blind = blockSent, false
 	b.attempt++
 	b.sleeper, b.link, b.call = nil, nil, 0
 	attempt, id := b.attempt, b.id
 	if rt.seq == nil {
-		b.link, b.token = rt.link, token
-		return func() { k.sendThere(b, rt.link, token, attempt) }
+		b.link = rt.link
+		return func() { k.sendThere(b, rt.link, attempt) }
 	}
 	w := &sleeper{origin: k.n.boot, id: id, joined: func() { k.waiting(b, attempt) }}
 	w.req = &request{calls: []Call{b.Call}, sleeper: w, finish: func(r *request) {
@@ -217,9 +218,9 @@ func (k *keeper) sending(b *Blocked, rt route, token uint64) func() {
 	return func() { rt.seq.enqueue(w.req) }
 }
 
-func (k *keeper) sendThere(b *Blocked, l *link, token uint64, attempt int) {
+func (k *keeper) sendThere(b *Blocked, l *link, attempt int) {
 	call := l.start(frameBlock,
-		func(buf []byte) []byte { return appendBlock(buf, k.n.boot, b.id, token, &b.Call) },
+		func(buf []byte) []byte { return appendBlock(buf, k.n.boot, b.id, l.token, &b.Call) },
 		&forwarded{
 			done: func(body []byte, err error) {
 				var reply store.Reply
@@ -272,10 +273,12 @@ func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	case err == errCancelled && b.quit != nil:
 		after = k.finish(b, b.quit.reply, true)
 	case err == errCancelled || err == errNotExecuted || err == errStale:
-		if err == errStale && k.token == b.token {
-			k.token = 0
-		}
 		after = k.requeue(b)
+		if err == errStale {
+			// The leader has lost and won an election on this link.
+			l, requeued := b.link, after
+			after = func() { requeued(); l.fail() }
+		}
 		k.notBefore = k.n.cfg.Time.Monotonic() + retryPause
 		k.signal()
 	default:

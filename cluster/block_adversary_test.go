@@ -62,10 +62,12 @@ func (a *adversary) runBlocking(seed uint64) {
 	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", NewSystemTime(), slog.New(slog.DiscardHandler), a.n.table
 	a.b = newNode(cfg)
 	defer a.b.work.Wait()
+	var links sync.WaitGroup
+	defer links.Wait()
 	defer a.b.cancel()
 	a.n.log.set(func(l *fakeLog) { l.copies = []*Node{a.b} })
 	a.n.lead()
-	a.connect()
+	links.Go(a.connect)
 	a.n.log.decides(40*ms, a.decide)
 	stop, calm := make(chan struct{}), make(chan struct{})
 	taken := map[string]int{}
@@ -84,9 +86,6 @@ func (a *adversary) runBlocking(seed uint64) {
 	consumers.Wait()
 	synctest.Wait()
 	a.checkTaken(taken)
-	if l := a.b.routes.get().link; l != nil {
-		l.fail()
-	}
 }
 
 func (a *adversary) checkTaken(taken map[string]int) {

@@ -46,11 +46,11 @@ func (p *pair) connectBy(near, far net.Conn) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.b.routes.set(p.b.ctx, nil, l)
 	go func() {
-		l.read(r)
+		<-p.b.use(p.b.ctx, l, r)
 		p.b.routes.drop(nil, l)
 	}()
+	synctest.Wait()
 }
 
 // cut breaks the link.

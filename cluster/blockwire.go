@@ -11,7 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// The frames of blocking commands, and the leader's end of them.
+// The frames of claims and blocking commands, and the leader's end of them.
 
 func appendBlock(buf []byte, boot, id, token uint64, c *Call) []byte {
 	buf = binary.BigEndian.AppendUint64(buf, boot)
@@ -43,6 +43,8 @@ type peerConn struct {
 	id   string
 	conn net.Conn
 	out  *outbox
+
+	origin uint64 // boot number of the peer, from its claim; only read uses it
 
 	heard atomic.Uint64 // frames so far
 
@@ -155,19 +157,21 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	return nil
 }
 
-// serveClaim makes this connection the one for the peer's blocking commands.
+// serveClaim makes this connection the one for the peer's writes and blocking
+// commands.
 func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	if len(body) != 16 {
 		return errFrame
 	}
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
+	p.origin = c.origin
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
 		// If the link is gone, the peer finds out by itself.
 		_ = p.out.send(frameResult, call, func(b []byte) []byte {
 			if err != nil {
 				return append(b, statusNotExecuted)
 			}
-			return appendReplies(b, []store.Reply{store.Int(int64(position))})
+			return appendReplies(b, []store.Reply{store.Int(int64(position)), store.Int(int64(c.token))})
 		})
 	}))
 	return nil

@@ -29,5 +29,6 @@ var (
 const (
 	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
+	ErrReplyLost     store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
 	ErrInternal      store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

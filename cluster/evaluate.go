@@ -17,11 +17,12 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	n := s.node
 	b := &batch{number: n.batches.Add(1)}
 	var entry []byte
-	n.fsm.View(func(st *store.Store, seq uint64) {
+	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
+		s.done = done
 		b.prev = seq
 		txn := s.begin(st)
 		for again := true; again; {
-			b.requests = b.requests[:0]
+			b.reset()
 			txn.Restart(now, seq+1)
 			s.sleepers.rollback()
 			txn.ExpireDue(expireLimit)
@@ -34,8 +35,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		// knows nothing of lateness. So it is the time of the first request,
 		// not of the last, set back by the worst delay of a reply.
 		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(s.late.worst), 1), Wall: now.Wall,
-			Proposer: n.boot, Batch: b.number, Writes: txn.Writes().Bytes()}
-		entry = e.Append(make([]byte, 0, len(e.Writes)+64))
+			Proposer: n.boot, Batch: b.number,
+			Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes()}
+		entry = e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
 	})
 	return b, entry, q
 }
@@ -54,15 +56,16 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, b *batch) (rest []*request, again bool) {
 	for i := 0; i < len(q); i++ {
 		// The first request is taken even if expired keys fill the batch.
-		if ctx.Err() != nil || i > 0 && txn.Writes().Size() > maxBatchBytes {
+		if ctx.Err() != nil || i > 0 && txn.Writes().Size()+b.recorded > maxBatchBytes {
 			return q[i:], false
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
-		if i > 0 && len(r.calls) == 1 && r.calls[0].Txn != nil && r.tooEarly(txn) {
+		if i > 0 && r.tooEarly(txn, b) {
 			return q[i:], false
 		}
 		r.replies = r.replies[:0]
+		before := txn.Writes().Len()
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
 			q = q[:i+1]
@@ -78,7 +81,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				return without(q, i), true
 			}
 			// It may fit into an entry of its own: the others go first.
-			b.requests = b.requests[:0]
+			b.reset()
 			txn.Restart(txn.Now(), b.prev+1)
 			s.sleepers.rollback()
 			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
@@ -86,6 +89,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if !r.held {
 			b.requests = append(b.requests, r)
+			if r.from.id != 0 && txn.Writes().Len() > before {
+				b.record(r)
+			}
 		}
 		if ws := s.sleepers; len(ws.answered) > 0 {
 			b.requests = append(b.requests, ws.answered...)
@@ -111,6 +117,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	}()
 	if r.sleeper != nil || r.claim != nil {
 		s.evaluateSpecial(txn, r)
+		return false, nil
+	}
+	if r.from.id != 0 && s.decided(r) {
 		return false, nil
 	}
 	ctx := store.Ctx{Txn: txn}

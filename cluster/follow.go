@@ -5,6 +5,8 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"lockstep/store"
 )
 
 const (
@@ -25,12 +27,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 			continue
 		}
 		n.learn(l.peer)
-		n.routes.set(ctx, nil, l)
-		ended := make(chan struct{})
-		go func() {
-			l.read(r)
-			close(ended)
-		}()
+		ended := n.use(ctx, l, r)
 		select {
 		case <-ended:
 			n.routes.drop(nil, l)
@@ -39,6 +36,71 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 			return
 		}
 	}
+}
+
+// use makes a link the route to the leader as soon as the leader has accepted
+// it. ended is closed when the link has ended.
+func (n *Node) use(ctx context.Context, l *link, r *bufio.Reader) (ended <-chan struct{}) {
+	over := make(chan struct{})
+	go func() {
+		l.read(r)
+		close(over)
+	}()
+	if n.claim(ctx, l, over) {
+		n.routes.set(ctx, nil, l)
+	}
+	return over
+}
+
+// claim makes a link the one that the leader takes this node's writes from. It
+// returns when the leader has accepted it; false if ctx or the link has ended.
+func (n *Node) claim(ctx context.Context, l *link, ended <-chan struct{}) bool {
+	answers := make(chan error, 1)
+	for {
+		n.sendClaim(l, 0, func(_, token uint64, err error) {
+			if err == nil {
+				l.token = token
+			}
+			answers <- err
+		})
+		select {
+		case err := <-answers:
+			if err == nil {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+		// It does not lead yet.
+		select {
+		case <-ended:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// sendClaim sends a claim; done is told how far the log has come, and the
+// token of the link.
+func (n *Node) sendClaim(l *link, token uint64, done func(position, token uint64, err error)) {
+	l.start(frameClaim,
+		func(buf []byte) []byte { return appendClaim(buf, n.boot, token) },
+		&forwarded{done: func(body []byte, err error) {
+			var replies []store.Reply
+			if err == nil {
+				replies, err = readResult(body, nil)
+			}
+			if err == nil && len(replies) != 2 {
+				err = errFrame
+			}
+			if err != nil {
+				done(0, 0, err)
+				return
+			}
+			done(uint64(replies[0].Int), uint64(replies[1].Int), nil)
+		}})
 }
 
 // retire ends a link whose peer leads no more, after leaving it the time to

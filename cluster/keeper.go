@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -26,17 +25,15 @@ type keeper struct {
 	doubt     []*Blocked // … this
 	notBefore time.Duration
 
-	// The route that tokens and claims belong to.
+	// The route that claims belong to.
 	seq   *sequencer
 	link  *link
-	token uint64 // the leader has accepted this link as ours; 0: not yet
 	ask   *claimAsk
 	alive time.Duration // when the leader was last told that we live
 }
 
 // claimAsk is a claim on its way.
 type claimAsk struct {
-	token    uint64
 	cohort   []*Blocked // in doubt before it was sent
 	answered bool
 	failed   bool
@@ -49,7 +46,7 @@ const (
 	keeperPoll = 50 * time.Millisecond
 	// settlePoll is how often the keeper looks whether it can go on.
 	settlePoll = 2 * time.Millisecond
-	// aliveInterval is how often a node that has had blocked clients tells the
+	// aliveInterval is how often a node that has blocked clients tells the
 	// leader that it is there …
 	aliveInterval = time.Second
 	// … and this how long the leader waits for that before it lets them go.
@@ -113,7 +110,7 @@ func (k *keeper) step(rt route) time.Duration {
 		if k.ask != nil {
 			k.doubt = append(k.doubt, k.ask.cohort...)
 		}
-		k.seq, k.link, k.token, k.ask = rt.seq, rt.link, 0, nil
+		k.seq, k.link, k.ask = rt.seq, rt.link, nil
 	}
 	after := k.expire(now)
 	after = append(after, k.settle(position, now)...)
@@ -135,7 +132,7 @@ func (k *keeper) step(rt route) time.Duration {
 // idle returns how long there is nothing to do.
 func (k *keeper) idle(rt route, now time.Duration) time.Duration {
 	wait := time.Hour
-	if k.token != 0 {
+	if rt.link != nil && len(k.all) > 0 {
 		wait = max(k.alive+aliveInterval-now, time.Millisecond)
 	}
 	if len(k.timers) > 0 {
@@ -158,38 +155,28 @@ func (k *keeper) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim makes the link to the leader the one that counts for this node, and
-// asks how far the log has come. A leader that has heard the claim has sent
+// claim claims the link to the leader again, to ask how far the log has come. A leader that has heard the claim has sent
 // away, or served, everything that came from here by other links; an earlier
 // leader's entries come before its own. So what the log does not say to have
 // been served up to that position was not and will not be.
 func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
-	needed := len(k.doubt) > 0 || rt.link != nil && k.token == 0 && len(k.unsent) > 0
-	if !needed || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
+	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
 	}
-	ask := &claimAsk{cohort: k.doubt, token: rand.Uint64() | 1}
+	ask := &claimAsk{cohort: k.doubt}
 	k.doubt, k.ask = nil, ask
-	answer := func(position uint64, err error) {
+	answer := func(position, _ uint64, err error) {
 		k.mu.Lock()
 		ask.answered, ask.position, ask.failed = true, position, err != nil
 		k.mu.Unlock()
 		k.signal()
 	}
 	if rt.seq != nil {
-		return append(after, func() { rt.seq.submit(k.n.claimRequest(&claim{origin: k.n.boot}, answer)) })
+		return append(after, func() {
+			rt.seq.submit(k.n.claimRequest(&claim{origin: k.n.boot}, func(position uint64, err error) { answer(position, 0, err) }))
+		})
 	}
-	return append(after, func() {
-		rt.link.start(frameClaim,
-			func(buf []byte) []byte { return appendClaim(buf, k.n.boot, ask.token) },
-			&forwarded{done: func(body []byte, err error) {
-				var reply store.Reply
-				if err == nil {
-					reply, err = readOneReply(body)
-				}
-				answer(uint64(reply.Int), err)
-			}})
-	})
+	return append(after, func() { k.n.sendClaim(rt.link, rt.link.token, answer) })
 }
 
 // claimRequest makes a request of a claim. answer is told the position of the
@@ -216,9 +203,6 @@ func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
 		k.doubt = append(k.doubt, ask.cohort...)
 		k.ask, k.notBefore = nil, now+retryPause
 		return nil
-	}
-	if k.link != nil {
-		k.token = ask.token
 	}
 	if position < ask.position {
 		return nil
@@ -265,7 +249,7 @@ func (k *keeper) giveUp(now time.Duration) (after []func()) {
 
 // resend sends what has not been sent, in the order in which it came.
 func (k *keeper) resend(rt route, now time.Duration) (after []func()) {
-	if rt.seq == nil && k.token == 0 || len(k.unsent) == 0 || now < k.notBefore {
+	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore {
 		return nil
 	}
 	list := k.unsent
@@ -273,23 +257,15 @@ func (k *keeper) resend(rt route, now time.Duration) (after []func()) {
 	inOrder(list)
 	for _, b := range list {
 		if b.state == blockUnsent {
-			after = append(after, k.sending(b, rt, k.token))
+			after = append(after, k.sending(b, rt))
 		}
 	}
 	return after
 }
 
-// tokenOf returns the token for sending by a route; 0: there has to be a claim.
-func (k *keeper) tokenOf(rt route) uint64 {
-	if rt.link == nil || rt.link != k.link {
-		return 0
-	}
-	return k.token
-}
-
 func (k *keeper) tellAlive(now time.Duration) (after []func()) {
 	l := k.link
-	if k.token == 0 || now-k.alive < aliveInterval {
+	if l == nil || len(k.all) == 0 || now-k.alive < aliveInterval {
 		return nil
 	}
 	k.alive = now

@@ -109,8 +109,9 @@ type forwarded struct {
 
 // link is a connection to a peer for forwarding to it.
 type link struct {
-	peer greeting
-	out  *outbox
+	peer  greeting
+	out   *outbox
+	token uint64 // by which the leader knows what comes by this link; set before it becomes a route
 
 	mu      sync.Mutex
 	next    uint64

@@ -24,6 +24,8 @@ type Node struct {
 	clock   *leaseClock
 	routes  *router
 	pending pendingBatches
+	tickets tickets
+	line    line
 	keeper  *keeper // of blocking commands
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns

@@ -3,6 +3,7 @@ package cluster
 import (
 	"sync/atomic"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -12,6 +13,9 @@ type request struct {
 	calls   []Call
 	replies []store.Reply
 	err     error // errNotExecuted or errUnknown instead of replies
+
+	from  ticket // of a write that may be sent again
+	token uint64 // of the link that it came by
 
 	sleeper *sleeper // set for a blocking command, which is alone
 	claim   *claim   // set for a request that is no command
@@ -44,6 +48,16 @@ func (r *request) refuse(e store.Error) {
 	}
 }
 
+// refuseBusy is refuse for a request that has not been looked at. One that is
+// sent again may have been executed the first time, so it has to wait.
+func (r *request) refuseBusy(e store.Error) {
+	if r.from.again {
+		r.complete(errNotExecuted)
+		return
+	}
+	r.refuse(e)
+}
+
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 	for range n {
 		dst = append(dst, store.Err(e))
@@ -68,7 +82,14 @@ type batch struct {
 	number   uint64
 	prev     uint64 // sequence number it was evaluated on
 	requests []*request
+	answers  []raftfsm.Answer // to requests of other nodes that wrote something
+	recorded int              // bytes of their replies
 	finished atomic.Bool
+}
+
+// reset empties a batch that is evaluated again.
+func (b *batch) reset() {
+	b.requests, b.answers, b.recorded = b.requests[:0], b.answers[:0], 0
 }
 
 // finish completes every request of the batch. Only the first call counts: the

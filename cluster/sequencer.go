@@ -55,7 +55,8 @@ type sequencer struct {
 	txn       *store.Txn  // used again for every batch
 	busyTimer *time.Timer // runs setBusy
 
-	sleepers *sleepers // those who wait for an element
+	sleepers *sleepers        // those who wait for an element
+	done     *raftfsm.Answers // valid while a batch is evaluated
 
 	term uint64 // of Raft, when the sequencer began
 	late lateness
@@ -101,7 +102,7 @@ func (s *sequencer) enqueue(r *request) bool {
 		return false
 	case s.busy:
 		s.mu.Unlock()
-		r.refuse(s.node.BusyError())
+		r.refuseBusy(s.node.BusyError())
 		return false
 	}
 	s.queue = append(s.queue, r)
@@ -253,7 +254,7 @@ func (s *sequencer) setBusy() {
 	s.queue, s.behind = nil, nil
 	s.mu.Unlock()
 	for _, r := range q {
-		r.refuse(s.node.BusyError())
+		r.refuseBusy(s.node.BusyError())
 	}
 }
 

@@ -40,11 +40,7 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 	out := p.out
 	switch f.kind {
 	case frameSubmit:
-		calls, err := readCalls(f.body, n.cfg.Table)
-		if err != nil {
-			return err
-		}
-		n.serveSubmit(f.id, calls, p)
+		return n.serveSubmit(f, p)
 	case frameBlock:
 		return p.serveBlock(f.id, f.body)
 	case frameCancel:
@@ -84,8 +80,15 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 
 // serveSubmit queues a forwarded request. No goroutine waits for it: whoever
 // completes it puts the result into the outbox.
-func (n *Node) serveSubmit(id uint64, calls []Call, p *peerConn) {
-	n.serveRequest(&request{calls: calls, replies: make([]store.Reply, 0, len(calls)), finish: p.answer(id)})
+func (n *Node) serveSubmit(f frame, p *peerConn) error {
+	r, err := readSubmit(f.body, n.cfg.Table)
+	if err != nil {
+		return err
+	}
+	r.from.origin = p.origin
+	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.id)
+	n.serveRequest(r)
+	return nil
 }
 
 // answer returns what sends the result of a request to the peer.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 
 	"lockstep/store"
 )
@@ -125,15 +126,22 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 }
 
 // claim is the request of a node whose link is new. It makes the link the one
-// whose blocking commands count, and sends those of earlier ones back.
+// whose writes and blocking commands count, and sends blocked ones of earlier
+// links back.
+//
+// The leader gives the token, so nothing that was sent before its answer, on
+// whatever link and in whatever term, can hold it.
 type claim struct {
 	origin uint64 // boot number of the node
-	token  uint64 // of the link; 0: the node is the leader
+	token  uint64 // of the link, once the claim has been evaluated
 }
 
 func (s *sequencer) evaluateClaim(c *claim) {
-	if c.token == 0 {
+	if c.origin == s.node.boot {
 		return
+	}
+	if c.token == 0 || s.sleepers.tokens[c.origin] != c.token {
+		c.token = rand.Uint64() | 1
 	}
 	s.sleepers.tokens[c.origin] = c.token
 	s.sleepers.drop(func(w *sleeper) bool { return w.origin == c.origin && w.token != c.token })

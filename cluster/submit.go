@@ -67,10 +67,10 @@ var waiters = sync.Pool{New: func() any {
 // returns when the outcome is known. dst is reused for the replies. A command
 // that surely had no effect is tried again until FailoverWait has passed.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
-	rt := n.routes.get()
-	if rt.seq != nil {
+	number := n.line.number()
+	if seq := n.routes.get().seq; seq != nil && n.line.empty() {
 		// The usual case, without a timer.
-		replies, err := n.submitHere(rt.seq, calls, dst)
+		replies, err := n.submitHere(seq, calls, dst, ticket{}, nil)
 		if err == nil {
 			return replies
 		}
@@ -78,14 +78,22 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 	}
-	return n.submitWaiting(calls, dst)
+	return n.submitWaiting(number, calls, dst)
 }
 
-func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply) ([]store.Reply, error) {
+// submitHere has this node's sequencer run the calls. sent, if not nil, is
+// called when they are queued there.
+func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
-	w.req.calls, w.req.replies, w.req.err = calls, dst[:0], nil
+	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
 	w.req.finished.Store(false)
-	seq.submit(&w.req)
+	queued := seq.enqueue(&w.req)
+	if sent != nil {
+		sent()
+	}
+	if queued {
+		seq.flush()
+	}
 	<-w.done
 	replies, err := w.req.replies, w.req.err
 	if err == errUnknown {
@@ -100,73 +108,145 @@ func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply) ([]st
 // retryPause keeps a submission that is refused at once from spinning.
 const retryPause = 5 * time.Millisecond
 
-// submitWaiting is Submit through an election.
-func (n *Node) submitWaiting(calls []Call, dst []store.Reply) []store.Reply {
+// carried is a submission that another node has to run, or that waits until
+// somebody can.
+type carried struct {
+	n      *Node
+	ctx    context.Context // ends when it has waited for long enough
+	calls  []Call
+	dst    []store.Reply
+	from   ticket
+	number uint64    // of its arrival
+	place  *standing // in the line; nil: it is not there
+}
+
+// submitWaiting is Submit through an election. A write is sent again to each
+// new leader, which knows whether it has been executed.
+func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []store.Reply {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
+	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number}
+	if !readOnly(calls) {
+		c.from = ticket{origin: n.boot, id: n.tickets.begin()}
+		defer n.tickets.end(c.from.id)
+	}
+	defer c.sent()
 	for {
 		rt := n.routes.get()
-		var replies []store.Reply
-		err := errNotExecuted
+		var first <-chan struct{}
+		var pause <-chan time.Time
+		changed := rt.changed
 		switch {
-		case rt.seq != nil:
-			replies, err = n.submitHere(rt.seq, calls, dst)
-		case rt.link != nil:
-			replies, err = n.submitThere(ctx, rt, calls, dst)
+		case rt.seq == nil && rt.link == nil:
+			c.queue()
+		case !c.turn():
+			first, changed = c.place.first, nil
+		default:
+			replies, err := c.try(rt)
+			if err == nil {
+				return replies
+			}
+			c.from.again = c.from.again || err != errNotExecuted
+			c.queue()
+			pause = time.After(retryPause)
 		}
-		if err == nil {
-			return replies
-		}
-		if err != errNotExecuted && !readOnly(calls) {
-			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
-		}
-		pause := time.NewTimer(retryPause)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
+			if c.from.again && c.from.id != 0 {
+				return errorReplies(dst[:0], len(calls), ErrIndeterminate)
+			}
 			return errorReplies(dst[:0], len(calls), ErrClusterDown)
-		case <-rt.changed:
-			pause.Stop()
-		case <-pause.C:
+		case <-changed:
+		case <-first:
+		case <-pause:
 		}
 	}
 }
 
-// submitThere forwards the calls to the leader. While it leads and the link
-// stands it may take its time (a script, a slow disk); once it is replaced an
-// answer may never come.
-func (n *Node) submitThere(ctx context.Context, rt route, calls []Call, dst []store.Reply) ([]store.Reply, error) {
+// queue takes its place in the line.
+func (c *carried) queue() {
+	if c.place == nil {
+		c.place = c.n.line.join(c.number)
+	}
+}
+
+// sent gives its place up: it is on its way, so the next may follow.
+func (c *carried) sent() {
+	if c.place != nil {
+		c.n.line.leave(c.place)
+		c.place = nil
+	}
+}
+
+// turn reports whether everybody who came before has been sent.
+func (c *carried) turn() bool {
+	if c.place == nil && c.n.line.empty() {
+		return true
+	}
+	c.queue()
+	return c.n.line.isFirst(c.place)
+}
+
+func (c *carried) try(rt route) ([]store.Reply, error) {
+	c.from.low = c.n.tickets.lowest()
+	if rt.seq != nil {
+		return c.n.submitHere(rt.seq, c.calls, c.dst, c.from, c.sent)
+	}
+	return c.there(rt)
+}
+
+// there forwards the calls to the leader. While it leads and the link stands it
+// may take its time (a script, a slow disk); once it is replaced its successor
+// is to be asked.
+func (c *carried) there(rt route) ([]store.Reply, error) {
 	type result struct {
 		body []byte
 		err  error
 	}
 	results := make(chan result, 1)
 	giveUp := rt.link.call(frameSubmit,
-		func(buf []byte) []byte { return appendCalls(buf, calls) },
+		func(buf []byte) []byte { return appendSubmit(buf, c.from, rt.link.token, c.calls) },
 		func(body []byte, err error) { results <- result{body, err} })
+	c.sent()
 	changed := rt.changed
 	var deadline <-chan struct{}
+	if c.from.again {
+		deadline = c.ctx.Done()
+	}
 	for {
 		select {
-		case r := <-results:
-			if r.err != nil {
-				return dst, r.err
-			}
-			replies, err := readResult(r.body, dst[:0])
-			if err == nil && len(replies) != len(calls) {
-				err = errUnknown
-			}
-			return replies, err
 		case <-changed:
-			// A read can be asked again elsewhere at once; a write waits for
-			// its outcome as long as the client can.
-			if readOnly(calls) {
+			// The old leader may still say what became of it, until there is
+			// another one to ask; those who came later wait for that.
+			c.queue()
+			now := c.n.routes.get()
+			changed, deadline = now.changed, c.ctx.Done()
+			if now.seq != nil || now.link != nil {
 				giveUp()
 			}
-			changed, deadline = nil, ctx.Done()
 		case <-deadline:
 			giveUp()
 			deadline = nil
+		case r := <-results:
+			if r.err != nil {
+				return c.dst, r.err
+			}
+			return c.received(rt.link, r.body)
 		}
 	}
+}
+
+// received decodes a result.
+func (c *carried) received(l *link, body []byte) ([]store.Reply, error) {
+	replies, err := readResult(body, c.dst[:0])
+	switch {
+	case err == nil && len(replies) == len(c.calls), err == errNotExecuted, err == errUnknown:
+		return replies, err
+	case err == errStale:
+		// The leader has lost and won an election on this link.
+		l.fail()
+		return c.dst, errNotExecuted
+	}
+	l.fail() // a peer that says what cannot be is not to be asked again
+	return c.dst, errUnknown
 }

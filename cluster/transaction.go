@@ -71,23 +71,6 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	return r
 }
 
-// tooEarly reports whether the request, whose one call is a transaction, is a
-// WATCH of a key that the present
-// write set has changed. What comes after it in the same batch could change the
-// key again and leave it the same version. So it has to wait for the next batch.
-func (r *request) tooEarly(txn *store.Txn) bool {
-	t := r.calls[0].Txn
-	if !t.Observe {
-		return false
-	}
-	for i := range t.Watched {
-		if _, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key); !settled {
-			return true
-		}
-	}
-	return false
-}
-
 // execCall stands for EXEC where only the node of the client knows its row.
 var execCall = &store.Command{Name: "exec"}
 

@@ -23,23 +23,25 @@ import (
 //	greeting:  "LKST" | version (1 byte) | str id | str client address
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
-//	kind 1  submit    n, n times call
+//	kind 1  submit    ticket, n, n times call
 //	kind 2  result    status (1 byte), for status 0: n, n times reply
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
 //	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
-//	kind 5  block     boot of the sender, its number of the command, token,
-//	                  then as kind 1 with n=1: a blocking command
+//	kind 5  block     boot of the sender, its number of the command, token of
+//	                  the link, then n=1 and a call: a blocking command
 //	kind 6  cancel    how (1 byte): cancel the block frame with this id
-//	kind 7  claim     boot of the sender, token: this connection is the one for
-//	                  its blocking commands; the result is an integer, how
-//	                  far the log has come
+//	kind 7  claim     boot of the sender, token of the link: this connection is
+//	                  the one for its writes and blocking commands; the result
+//	                  is how far the log has come, and the token, a new one
+//	                  unless the given one is valid
 //	kind 8  waits     to the sender of a block: it waits. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
 //	kind 20 position  no body; the result is the index up to which the asked
 //	                  node knows the log to be committed, and so has it
 //
+//	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
 //	call:         db | resp | origin | argc | argc times str; resp plus 4 if
 //	              str user, who is not the default user, stands behind it
 //	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
@@ -52,7 +54,7 @@ const (
 	protoForward = 'F'
 
 	wireMagic   = "LKST"
-	wireVersion = 3
+	wireVersion = 4
 
 	frameSubmit   = 1
 	frameResult   = 2
@@ -177,6 +179,31 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	return b, nil
 }
 
+func appendSubmit(buf []byte, from ticket, token uint64, calls []Call) []byte {
+	buf = binary.AppendUvarint(buf, from.id)
+	if from.id != 0 {
+		buf = binary.AppendUvarint(buf, from.low)
+		buf = append(buf, byte(store.Flag(from.again).Int))
+		buf = binary.BigEndian.AppendUint64(buf, token)
+	}
+	return appendCalls(buf, calls)
+}
+
+// readSubmit decodes what appendSubmit wrote, but for the origin.
+func readSubmit(body []byte, table *store.Table) (*request, error) {
+	r, req := fieldReader{b: body}, &request{}
+	if req.from.id = r.uint64(); req.from.id != 0 {
+		req.from.low, req.from.again, req.token = r.uint64(), r.uint64() != 0, r.fixed()
+		r.bad = r.bad || req.from.low == 0 || req.from.low > req.from.id
+	}
+	if r.bad {
+		return nil, errFrame
+	}
+	var err error
+	req.calls, err = readCalls(r.b, table)
+	return req, err
+}
+
 func appendCalls(buf []byte, calls []Call) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(calls)))
 	for i := range calls {
@@ -227,6 +254,17 @@ func (r *fieldReader) uint64() uint64 {
 		return 0
 	}
 	r.b = r.b[size:]
+	return n
+}
+
+// fixed is a number of eight bytes.
+func (r *fieldReader) fixed() uint64 {
+	if len(r.b) < 8 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	n := binary.BigEndian.Uint64(r.b)
+	r.b = r.b[8:]
 	return n
 }
 
@@ -321,8 +359,10 @@ func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 		return dst, errCancelled
 	case statusStale:
 		return dst, errStale
-	default:
+	case statusUnknown:
 		return dst, errUnknown
+	default:
+		return dst, errFrame
 	}
 	r := fieldReader{b: body[1:]}
 	n := r.count()

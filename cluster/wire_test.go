@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"runtime"
@@ -111,7 +112,7 @@ func TestGreetingRoundTrip(t *testing.T) {
 		}
 	}
 	b[len(wireMagic)]++
-	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), "version 4") {
+	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", wireVersion+1)) {
 		t.Errorf("another version: %v", err)
 	}
 	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x02\xff\xff\xff\x7f"} {

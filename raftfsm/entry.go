@@ -20,8 +20,7 @@ import (
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
 // The checksum covers the body: the log store keeps none, and a flipped bit
-// must stop a node, not change a lock. The requests section is reserved for
-// request ids and their replies; it is empty in version 1.
+// must stop a node, not change a lock. The requests section is in answers.go.
 const (
 	entryVersion = 1
 	entryHeader  = 1 + 4
@@ -34,7 +33,7 @@ type Entry struct {
 	Wall     int64  // Unix µs
 	Proposer uint64 // random number of the proposing node's run
 	Batch    uint64 // number of the batch within that run
-	Requests []byte
+	Requests []byte // encoded by AppendAnswers; empty if no other node has sent any
 	Writes   []byte // an encoded store.WriteSet
 }
 

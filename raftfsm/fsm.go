@@ -30,6 +30,7 @@ type FSM struct {
 	seq   uint64 // entries accepted so far
 	lease int64  // stamp of the last accepted entry
 	wall  int64
+	done  Answers
 	index uint64 // log index of the last entry seen, accepted or not
 
 	old    uint64 // entries up to this index were in the log at the start
@@ -91,6 +92,10 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	if e.Prev != f.seq {
 		return out, nil // evaluated on a state that is gone: never takes effect
 	}
+	list, err := readAnswers(e.Requests)
+	if err != nil {
+		return out, err
+	}
 	if err := f.store.Apply(e.Writes, f.seq+1, sink); err != nil {
 		return out, err
 	}
@@ -101,6 +106,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.tellAccounts(f.seq)
 	// The lease clock never runs back, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
+	f.done.add(list, f.lease)
 	out.Accepted, out.Sequence, out.Lease = true, f.seq, f.lease
 	return out, nil
 }
@@ -119,6 +125,13 @@ func (f *FSM) View(fn func(s *store.Store, seq uint64)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn(f.store, f.seq)
+}
+
+// ViewAnswers is View with the answers to what has been executed.
+func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn(f.store, f.seq, &f.done)
 }
 
 // Position returns the sequence number and the lease stamp of the state.

@@ -37,7 +37,15 @@ func golden(t *testing.T, name string, got []byte) {
 
 func sampleEntry() Entry {
 	return Entry{Prev: 300, Lease: 65_000, Wall: 1_700_000_000_123_456, Proposer: 1<<64 - 1, Batch: 42,
-		Requests: []byte("reserved"), Writes: []byte("write set")}
+		Requests: AppendAnswers(nil, sampleAnswers()), Writes: []byte("write set")}
+}
+
+func sampleAnswers() []Answer {
+	return []Answer{
+		{Origin: 7, ID: 300, Low: 298, Replies: []byte("one")},
+		{Origin: 1<<64 - 1, ID: 1, Low: 1, Replies: []byte("two")},
+		{Origin: 7, ID: 301, Low: 300, Replies: []byte{}},
+	}
 }
 
 func TestGoldenEntry(t *testing.T) {
@@ -84,9 +92,45 @@ func TestGoldenSnapshot(t *testing.T) {
 		t.HashSet(0, []byte("large"), "field", strings.Repeat("v", 65))
 	}))
 	apply(t, f, 7, propose(f, 3000, func(t *store.Txn) { t.ExpireDue(10) }))
+	f.done.add(sampleAnswers(), 3000)
 	golden(t, "snapshot.hex", encode(t, f))
 	empty := New(nil)
 	golden(t, "snapshot-empty.hex", encode(t, empty))
+}
+
+// TestSnapshotVersion1: what the first version wrote is read.
+func TestSnapshotVersion1(t *testing.T) {
+	dump, err := os.ReadFile(filepath.Join("testdata", "snapshot-v1.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := New(nil)
+	if err := f.Restore(bytes.NewReader(undump(t, string(dump)))); err != nil {
+		t.Fatal(err)
+	}
+	want := New(nil)
+	if err := want.Restore(bytes.NewReader(encode(t, f))); err != nil {
+		t.Fatal(err)
+	}
+	if seq, lease := f.Position(); seq != 3 || lease != 3000 || !bytes.Equal(encode(t, f), encode(t, want)) {
+		t.Errorf("position %d %d", seq, lease)
+	}
+}
+
+// undump reads the form of hexdump -C.
+func undump(t *testing.T, dump string) (b []byte) {
+	t.Helper()
+	for line := range strings.Lines(dump) {
+		digits, _, _ := strings.Cut(line, "|")
+		for _, d := range strings.Fields(digits)[1:] {
+			x, err := hex.DecodeString(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = append(b, x...)
+		}
+	}
+	return b
 }
 
 func TestEntryRoundTrip(t *testing.T) {

@@ -14,16 +14,17 @@ import (
 
 // A snapshot:
 //
-//	+------------+---------+-----+-------+------+---------------+----------+
-//	| "LOCKSTEP" | version | seq | lease | wall | store records | crc32c   |
-//	| 8 bytes    | 1 byte  | varints            | store package | 4 bytes  |
-//	+------------+---------+-----+-------+------+---------------+----------+
+//	+------------+---------+-----+-------+------+------------+---------------+----------+
+//	| "LOCKSTEP" | version | seq | lease | wall | answers    | store records | crc32c   |
+//	| 8 bytes    | 1 byte  | varints            | answers.go | store package | 4 bytes  |
+//	+------------+---------+-----+-------+------+------------+---------------+----------+
 //
 // The checksum covers everything before it. The log index is not inside: Raft
-// keeps it beside the file, and the bytes depend on the history alone.
+// keeps it beside the file, and the bytes depend on the history alone. Version 1
+// has no answers.
 const (
 	snapshotMagic   = "LOCKSTEP"
-	snapshotVersion = 1
+	snapshotVersion = 2
 )
 
 // Snapshot is the state at one instant. It is taken in O(1) and written while
@@ -33,6 +34,7 @@ type Snapshot struct {
 	seq   uint64
 	lease int64
 	wall  int64
+	done  []byte // the answers, encoded
 	index uint64
 }
 
@@ -40,7 +42,7 @@ type Snapshot struct {
 func (f *FSM) Snapshot() *Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &Snapshot{store: f.store.Snapshot(), seq: f.seq, lease: f.lease, wall: f.wall, index: f.index}
+	return &Snapshot{store: f.store.Snapshot(), seq: f.seq, lease: f.lease, wall: f.wall, done: f.done.append(nil), index: f.index}
 }
 
 // Index is the log index of the last entry in the snapshot.
@@ -57,6 +59,7 @@ func (s *Snapshot) Encode(w io.Writer) error {
 	head = binary.AppendUvarint(head, s.seq)
 	head = binary.AppendUvarint(head, uint64(s.lease))
 	head = binary.AppendUvarint(head, uint64(s.wall))
+	head = append(head, s.done...)
 	if _, err := out.Write(head); err != nil {
 		return err
 	}
@@ -89,7 +92,8 @@ func (f *FSM) Restore(r io.Reader) error {
 	if len(data) < minimum || string(data[:len(snapshotMagic)]) != snapshotMagic {
 		return fmt.Errorf("%w: not a lockstep snapshot", ErrCorrupt)
 	}
-	if v := data[len(snapshotMagic)]; v != snapshotVersion {
+	v := data[len(snapshotMagic)]
+	if v == 0 || v > snapshotVersion {
 		return fmt.Errorf("%w: snapshot version %d, this program knows %d: upgrade it", ErrCorrupt, v, snapshotVersion)
 	}
 	body, tail := data[:len(data)-4], data[len(data)-4:]
@@ -105,13 +109,19 @@ func (f *FSM) Restore(r io.Reader) error {
 		}
 		fields[i], rest = n, rest[size:]
 	}
+	var done Answers
+	if v > 1 {
+		if rest, err = done.readSnapshot(rest); err != nil {
+			return err
+		}
+	}
 	s, err := store.Restore(bytes.NewReader(rest))
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store, f.seq, f.lease, f.wall = s, fields[0], int64(fields[1]), int64(fields[2])
+	f.store, f.seq, f.lease, f.wall, f.done = s, fields[0], int64(fields[1]), int64(fields[2]), done
 	if f.keys != nil {
 		f.keys.Replaced()
 	}

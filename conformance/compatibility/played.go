@@ -25,9 +25,9 @@ type Corpus struct {
 	Plays    map[string]*Play
 }
 
-// notPlayed are folders of transcripts that a node does not pass (their README
-// says why), so that they show nothing.
-var notPlayed = []string{"differs", "later"}
+// notPlayed are folders of transcripts that a node does not pass (the corpus
+// README says why), so that they show nothing.
+var notPlayed = []string{"differs"}
 
 // ReadCorpus reads the transcripts of a folder, and those of another one that
 // are recorded by shape (conformance/discovery).

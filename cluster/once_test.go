@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"lockstep/store"
+)
+
+// carried is a link of a peer to n, which has accepted it.
+func (n *testNode) carried(b *Node) *link {
+	n.t.Helper()
+	near, far := net.Pipe()
+	go n.serveForward(far)
+	l, r, err := b.greet(near)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(l.fail)
+	go b.use(b.ctx, l, r)
+	synctest.Wait()
+	if l.token == 0 {
+		n.t.Fatal("the link was not accepted")
+	}
+	return l
+}
+
+// carry sends a numbered write by a link and returns the outcome.
+func (n *testNode) carry(l *link, from ticket, lines ...string) string {
+	n.t.Helper()
+	done := make(chan string, 1)
+	l.call(frameSubmit, func(buf []byte) []byte { return appendSubmit(buf, from, l.token, n.call(lines...)) },
+		func(body []byte, err error) {
+			var replies []store.Reply
+			if err == nil {
+				replies, err = readResult(body, nil)
+			}
+			if err != nil {
+				done <- err.Error()
+				return
+			}
+			done <- text(replies)
+		})
+	return <-done
+}
+
+// A write that was sent again is answered as the first time; one of an earlier
+// link, or an earlier term, is not executed.
+func TestOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		n.lead()
+		expect := func(l *link, from ticket, want string, lines ...string) {
+			t.Helper()
+			if got := n.carry(l, from, lines...); got != want {
+				t.Errorf("%v %v: got %q, want %q", from, lines, got, want)
+			}
+		}
+		old := n.carried(b.Node)
+		expect(old, ticket{id: 1, low: 1}, "1 OK", "INCR c", "SET k v")
+		expect(old, ticket{id: 1, low: 1, again: true}, "1 OK", "INCR c", "SET k v")
+		expect(old, ticket{id: 2, low: 2}, "2", "INCR c")
+		now := n.carried(b.Node)
+		expect(old, ticket{id: 3, low: 3}, errStale.Error(), "INCR c")
+		expect(old, ticket{id: 2, low: 2, again: true}, errStale.Error(), "INCR c")
+		expect(now, ticket{id: 2, low: 2, again: true}, "2", "INCR c")
+		expect(now, ticket{id: 3, low: 3, again: true}, "3", "INCR c")
+		// What wrote nothing may be run again.
+		expect(now, ticket{id: 4, low: 4}, "nil", "SET k w NX")
+		n.expect("1", "DEL k")
+		expect(now, ticket{id: 4, low: 4, again: true}, "OK", "SET k w NX")
+		// Large replies are not kept.
+		big := strings.Repeat("x", maxRecorded)
+		expect(now, ticket{id: 5, low: 5}, "OK", "SET big "+big)
+		expect(now, ticket{id: 6, low: 6}, big, "GETDEL big")
+		expect(now, ticket{id: 6, low: 6, again: true}, "-INDETERMINATE", "GETDEL big")
+		// Another term: the link has to be accepted anew, and the answers stay.
+		n.depose()
+		synctest.Wait()
+		n.lead()
+		expect(now, ticket{id: 7, low: 5}, errStale.Error(), "INCR c")
+		expect(n.carried(b.Node), ticket{id: 7, low: 5, again: true}, "4", "INCR c")
+		expect(n.carried(b.Node), ticket{id: 7, low: 5, again: true}, "4", "INCR c")
+		n.expect("4", "GET c")
+	})
+}
+
+func TestTickets(t *testing.T) {
+	var k tickets
+	for want := uint64(1); want < 6; want++ {
+		if id := k.begin(); id != want {
+			t.Fatalf("ticket %d, want %d", id, want)
+		}
+	}
+	for _, step := range []struct{ end, low uint64 }{{2, 1}, {3, 1}, {1, 4}, {5, 4}, {4, 6}} {
+		if k.end(step.end); k.lowest() != step.low {
+			t.Errorf("after %d: lowest %d, want %d", step.end, k.lowest(), step.low)
+		}
+	}
+	if len(k.over) > 0 {
+		t.Errorf("kept %v", k.over)
+	}
+}

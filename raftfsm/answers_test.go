@@ -1,0 +1,148 @@
+package raftfsm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"lockstep/store"
+)
+
+// answering is an entry on f's state that answers requests.
+func answering(f *FSM, lease int64, list ...Answer) []byte {
+	e := Entry{Prev: f.seq, Lease: lease, Requests: AppendAnswers(nil, list)}
+	return e.Append(nil)
+}
+
+func (f *FSM) lookup(origin, id uint64) (replies string, executed bool) {
+	f.ViewAnswers(func(_ *store.Store, _ uint64, done *Answers) {
+		b, ok := done.Lookup(origin, id)
+		replies, executed = string(b), ok
+	})
+	return replies, executed
+}
+
+func (f *FSM) expectAnswers(t *testing.T, origin uint64, want map[uint64]string) {
+	t.Helper()
+	for id := uint64(1); id < 20; id++ {
+		got, ok := f.lookup(origin, id)
+		if w, exists := want[id]; ok != exists || got != w {
+			t.Errorf("answer %d of %d: %q %v, want %q %v", id, origin, got, ok, w, exists)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 1, answering(f, 1000, Answer{7, 3, 2, []byte("three")}, Answer{8, 3, 1, []byte("other")}, Answer{7, 2, 2, []byte("two")}))
+	f.expectAnswers(t, 7, map[uint64]string{2: "two", 3: "three"})
+	f.expectAnswers(t, 8, map[uint64]string{3: "other"})
+	// 7 has been told of 2 and waits for 4 and what follows.
+	apply(t, f, 2, answering(f, 2000, Answer{7, 5, 3, []byte("five")}, Answer{7, 6, 4, nil}))
+	f.expectAnswers(t, 7, map[uint64]string{5: "five", 6: ""})
+	// Given up by its origin before it was executed: nobody will ask.
+	apply(t, f, 3, answering(f, 2000, Answer{7, 3, 3, []byte("late")}))
+	f.expectAnswers(t, 7, map[uint64]string{5: "five", 6: ""})
+	// An entry that is not accepted answers nothing.
+	stale := Entry{Prev: 1, Lease: 3000, Requests: AppendAnswers(nil, []Answer{{7, 9, 1, []byte("void")}})}
+	apply(t, f, 4, stale.Append(nil))
+	f.expectAnswers(t, 7, map[uint64]string{5: "five", 6: ""})
+	// A leap of the numbers.
+	apply(t, f, 5, answering(f, 3000, Answer{7, 1 << 60, 1 << 60, []byte("far")}))
+	f.expectAnswers(t, 7, nil)
+	if got, ok := f.lookup(7, 1<<60); !ok || got != "far" {
+		t.Errorf("the far one: %q %v", got, ok)
+	}
+}
+
+// TestAnswersOfTheDead: an origin that executes nothing is forgotten.
+func TestAnswersOfTheDead(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 1, answering(f, 1000, Answer{7, 1, 1, []byte("one")}))
+	apply(t, f, 2, answering(f, 1000+originLifetime, Answer{8, 1, 1, []byte("one")}))
+	f.expectAnswers(t, 7, map[uint64]string{1: "one"})
+	apply(t, f, 3, answering(f, 1001+originLifetime, Answer{8, 2, 1, []byte("two")}))
+	f.expectAnswers(t, 7, nil)
+	f.expectAnswers(t, 8, map[uint64]string{1: "one", 2: "two"})
+}
+
+// TestAnswersInSnapshots: they are part of the state, in whatever order they
+// came.
+func TestAnswersInSnapshots(t *testing.T) {
+	a, b := New(nil), New(nil)
+	var list []Answer
+	for i := range 10 {
+		list = append(list, Answer{uint64(i%3 + 1), uint64(i + 1), 1, fmt.Appendf(nil, "reply %d", i)})
+	}
+	apply(t, a, 1, answering(a, 1000, list...))
+	apply(t, b, 1, answering(b, 1000, list...))
+	data := encode(t, a)
+	if !bytes.Equal(data, encode(t, b)) {
+		t.Fatal("equal histories, different bytes")
+	}
+	c := New(nil)
+	if err := c.Restore(bytes.NewReader(data)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(data, encode(t, c)) || !reflect.DeepEqual(a.done, c.done) {
+		t.Error("the restored state is another")
+	}
+	next := answering(a, 2000, Answer{1, 11, 7, []byte("eleven")})
+	apply(t, a, 2, next)
+	apply(t, c, 2, next)
+	if !bytes.Equal(encode(t, a), encode(t, c)) {
+		t.Error("the restored state goes on differently")
+	}
+}
+
+// TestDamagedAnswers: no prefix and no changed byte makes the decoder take more
+// memory than the bytes can mean, or panic.
+func TestDamagedAnswers(t *testing.T) {
+	good := AppendAnswers(nil, sampleAnswers())
+	for n := 1; n < len(good); n++ {
+		if _, err := readAnswers(good[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d of %d bytes: %v", n, len(good), err)
+		}
+	}
+	if _, err := readAnswers(append(bytes.Clone(good), 0)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a byte too many: %v", err)
+	}
+	if _, err := readAnswers(bytes.Repeat([]byte{0xff}, 9)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a count beyond all bytes: %v", err)
+	}
+	f := New(nil)
+	e := Entry{Requests: []byte{1}, Writes: nil}
+	if _, err := f.Apply(1, e.Append(nil)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("an entry with damaged requests: %v", err)
+	}
+	var table Answers
+	table.add(sampleAnswers(), 5)
+	snap := table.append(nil)
+	for n := range snap {
+		var got Answers
+		if _, err := got.readSnapshot(snap[:n]); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d of %d bytes of a snapshot: %v", n, len(snap), err)
+		}
+	}
+}
+
+func FuzzAnswers(f *testing.F) {
+	f.Add(AppendAnswers(nil, sampleAnswers()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list, err := readAnswers(b)
+		if err != nil || len(list) == 0 {
+			return
+		}
+		again, err := readAnswers(AppendAnswers(nil, list))
+		if err != nil || len(again) != len(list) {
+			t.Fatalf("%v: %v", list, err)
+		}
+		for i := range list {
+			if again[i].Origin != list[i].Origin || again[i].ID != list[i].ID || !bytes.Equal(again[i].Replies, list[i].Replies) {
+				t.Fatalf("%v became %v", list[i], again[i])
+			}
+		}
+	})
+}
