@@ -155,10 +155,11 @@ func (k *keeper) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim claims the link to the leader again, to ask how far the log has come. A leader that has heard the claim has sent
-// away, or served, everything that came from here by other links; an earlier
-// leader's entries come before its own. So what the log does not say to have
-// been served up to that position was not and will not be.
+// claim claims the link to the leader again, to ask how far the log has come. A
+// leader that has heard the claim has sent away, or served, everything that came
+// from here by other links; an earlier leader's entries come before its own. So
+// what the log does not say to have been served up to that position was not and
+// will not be.
 func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
