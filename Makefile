@@ -5,7 +5,7 @@ GO       ?= go
 # deadline as a failure.
 FUZZTIME ?= 20000x
 
-.PHONY: build test check race fuzz conformance compatibility failover differential bench clean
+.PHONY: build test check race fuzz conformance compatibility failover chaos differential bench clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -46,6 +46,12 @@ compatibility:
 # Twenty kills of the leader; make test does two.
 failover:
 	LOCKSTEP_FAILOVERS=20 $(GO) test -count=1 -timeout 20m -v -run 'TestLeaderKilled|TestAllKilled|TestCleanStop' ./cmd/lockstep
+
+# Real nodes while everything is broken that can be; what every client saw is
+# checked. Needs root. make test does half a minute of it.
+CHAOS ?= 60m
+chaos:
+	$(GO) run ./conformance/chaos -for $(CHAOS) $(if $(SEED),-seed $(SEED))
 
 # A million random commands on lockstep and on redis-server; make test plays
 # twenty thousand.

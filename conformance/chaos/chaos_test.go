@@ -1,0 +1,72 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/conformance/chaos/network"
+)
+
+// testSuite makes a cluster of a build with edits, or says why this machine
+// cannot have one.
+func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
+	t.Helper()
+	s := &suite{seed: seed, dir: t.TempDir(), out: t.Output(), busy: 6 * time.Second}
+	var err error
+	if s.kinds, err = chosen(allFaults(), only, true); err != nil {
+		t.Fatal(err)
+	}
+	s.f, err = newFleet(fleetConfig{nodes: 3, dir: s.dir, seed: seed})
+	if errors.Is(err, network.ErrForbidden) {
+		t.Skipf("skipping: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.f.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.f.binary, err = build(s.dir, append(settableClock(), edits...)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestChaos is a short form of `make chaos`.
+func TestChaos(t *testing.T) {
+	s := testSuite(t, 4, "")
+	if err := s.run(30*time.Second, 0); err != nil {
+		t.Error(err)
+	}
+	s.summary()
+	for _, f := range s.failures {
+		t.Error(f)
+	}
+	if s.ops["known"] < 500 || len(s.faults) < 3 {
+		t.Errorf("only %d operations and these faults: %v", s.ops["known"], s.faults)
+	}
+}
+
+// TestChaosFindsEarlyAcknowledgement breaks what all else rests on: this build
+// acknowledges a write before it is replicated.
+func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
+	s := testSuite(t, 1, "leader alone",
+		edit{"cluster/sequencer.go", "\ts.node.pending.add(b)\n", "\ts.node.pending.add(b)\n\tb.finish(nil)\n"})
+	s.busy = 4 * time.Second
+	for n := 0; n < 8 && len(s.failures) == 0; n++ {
+		if err := s.run(time.Second, n); err != nil && !errors.Is(err, errUnhealed) {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range s.failures {
+		if strings.Contains(f, "not linearizable") {
+			return
+		}
+	}
+	t.Errorf("a build that acknowledges writes early was not found out: %v", s.failures)
+}
