@@ -17,20 +17,23 @@ func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
 	t.Helper()
 	s := &suite{seed: seed, dir: t.TempDir(), out: t.Output(), busy: 6 * time.Second}
 	var err error
-	if s.kinds, err = chosen(allFaults(), only, true); err != nil {
-		t.Fatal(err)
-	}
 	s.f, err = newFleet(fleetConfig{nodes: 3, dir: s.dir, seed: seed})
 	if errors.Is(err, network.ErrForbidden) {
 		t.Skipf("skipping: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}
+	if s.f.noDisks != nil {
+		t.Logf("without faults of disks: %v", s.f.noDisks)
+	}
 	t.Cleanup(func() {
 		if err := s.f.close(); err != nil {
 			t.Error(err)
 		}
 	})
+	if s.kinds, err = chosen(allFaults(), only, true, s.f.noDisks == nil); err != nil {
+		t.Fatal(err)
+	}
 	if s.f.binary, err = build(s.dir, append(settableClock(), edits...)); err != nil {
 		t.Fatal(err)
 	}

@@ -96,8 +96,8 @@ func (s *suite) runEpoch(n int) (*epoch, error) {
 		}
 	}
 	for _, n := range s.f.nodes {
-		if err := n.died(); err != nil {
-			e.fail("%v", err)
+		for _, how := range n.crashed() {
+			e.fail("%s", how)
 		}
 	}
 	return e, err
@@ -123,6 +123,9 @@ func (e *epoch) heal() error {
 	e.s.f.net.Heal()
 	for _, n := range e.s.f.nodes {
 		n.resume()
+		if err := n.mendDisk(); err != nil {
+			return err
+		}
 		if err := n.setClock(0); err != nil {
 			return err
 		}

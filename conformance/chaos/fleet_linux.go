@@ -19,6 +19,7 @@ type fleet struct {
 	clients *network.Host // its links may be broken
 	control *network.Host // its links are not
 	binary  string
+	noDisks error // why the nodes have no disks of their own
 }
 
 // fleetConfig says what a fleet is made of.
@@ -53,11 +54,19 @@ func newFleet(c fleetConfig) (_ *fleet, err error) {
 		if n.host, err = f.net.Add(n.addr); err != nil {
 			return nil, err
 		}
+		if f.noDisks == nil {
+			n.disk, err = newDisk(n.host, filepath.Join(n.dir, "disk.img"), n.diskPath())
+			if errors.Is(err, errNoDisk) {
+				f.noDisks = err
+			} else if err != nil {
+				return nil, err
+			}
+		}
 		f.nodes = append(f.nodes, n)
 		peers = append(peers, id+"="+n.at(peerPort))
 	}
 	for _, n := range f.nodes {
-		n.args = append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.dir, "data"), "--protected-mode", "no",
+		n.args = append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.diskPath(), "data"), "--protected-mode", "no",
 			"--listen", n.at(plainPort), "--cluster-listen", n.at(clusterPort), "--sentinel-listen", n.at(sentinelPort),
 			"--peer-listen", n.at(peerPort), "--http-listen", n.at(httpPort), "--peers", strings.Join(peers, ",")}, c.flags...)
 	}
@@ -94,8 +103,8 @@ func (f *fleet) waitReady(limit time.Duration) error {
 			if err == nil {
 				break
 			}
-			if d := n.died(); d != nil {
-				return d
+			if n.died() {
+				return fmt.Errorf("%s has ended: %v", n.id, n.crashed())
 			}
 			if time.Now().After(deadline) {
 				return fmt.Errorf("%s is not ready %v after everything was healed: %w", n.id, limit, err)

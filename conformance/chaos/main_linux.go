@@ -66,11 +66,14 @@ func chaos(o options) (err error) {
 	} else if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
 	}
-	if s.kinds, err = chosen(allFaults(), o.only, clocks); err != nil {
-		return err
-	}
 	if s.f, err = newFleet(fleetConfig{nodes: o.nodes, binary: o.binary, dir: o.out, seed: o.seed, flags: []string{"--log-store", o.logStore}}); err != nil {
 		return err
+	}
+	if s.f.noDisks != nil {
+		fmt.Printf("without faults of disks: %v\n", s.f.noDisks)
+	}
+	if s.kinds, err = chosen(allFaults(), o.only, clocks, s.f.noDisks == nil); err != nil {
+		return errors.Join(err, s.f.close())
 	}
 	fmt.Printf("seed %d, %d nodes, data in %s\n", o.seed, o.nodes, o.out)
 	err = s.run(o.total, o.first)
@@ -88,13 +91,13 @@ func chaos(o options) (err error) {
 }
 
 // chosen are the faults that are named, by themselves or by their area.
-func chosen(all []*fault, only string, clocks bool) ([]*fault, error) {
+func chosen(all []*fault, only string, clocks, disks bool) ([]*fault, error) {
 	names := strings.Split(only, ",")
 	used := map[string]bool{"": true}
 	list := slices.DeleteFunc(all, func(f *fault) bool {
 		byName, byArea := slices.Contains(names, f.name), slices.Contains(names, f.area)
 		used[f.name], used[f.area] = true, true
-		return only != "" && !byName && !byArea || f.area == "clock" && !clocks
+		return only != "" && !byName && !byArea || f.area == "clock" && !clocks || f.area == "disk" && !disks
 	})
 	for _, name := range names {
 		if !used[name] {

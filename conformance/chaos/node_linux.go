@@ -33,12 +33,15 @@ type node struct {
 	dir  string // its data, its log, its clock
 	args []string
 	f    *fleet
+	disk *disk // nil: the machine's
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd
-	done   chan struct{} // closed when the process has ended
-	wanted bool          // the process is meant to run
-	paused bool
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended
+	wanted  bool          // the process is meant to run
+	paused  bool
+	excused bool     // its disk was broken: it may have given up
+	crashes []string // how it ended without being asked to
 }
 
 // at returns one of the node's addresses.
@@ -50,6 +53,12 @@ func (n *node) start() error {
 	defer n.mu.Unlock()
 	if n.cmd != nil && !ended(n.done) {
 		return nil
+	}
+	n.noteEnd()
+	if n.disk != nil {
+		if err := n.disk.repair(); err != nil {
+			return fmt.Errorf("%s: %w", n.id, err)
+		}
 	}
 	log, err := os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -82,17 +91,66 @@ func ended(done <-chan struct{}) bool {
 }
 
 func (n *node) logPath() string   { return filepath.Join(n.dir, "log") }
+func (n *node) diskPath() string  { return filepath.Join(n.dir, "disk") }
 func (n *node) clockPath() string { return filepath.Join(n.dir, "clock") }
+
+// gaveUp is the exit code of a node that cannot go on without breaking a
+// promise.
+const gaveUp = 1
+
+// noteEnd needs n.mu. It remembers how the process ended, if nobody asked it to
+// and its disk is no excuse.
+func (n *node) noteEnd() {
+	if !n.wanted || !ended(n.done) {
+		return
+	}
+	n.wanted = false
+	if state := n.cmd.ProcessState; !n.excused || state.ExitCode() != gaveUp {
+		n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %v", n.id, state))
+	}
+}
+
+// excuse lets the node give up for the rest of the epoch.
+func (n *node) excuse() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.excused = true
+}
+
+// crashed returns how the process ended by itself since it was asked last.
+func (n *node) crashed() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd != nil {
+		n.noteEnd()
+	}
+	list := n.crashes
+	n.crashes, n.excused = nil, false
+	return list
+}
 
 // kill ends the process as kill -9 does, at once.
 func (n *node) kill() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.wanted = false
-	n.signal(syscall.SIGKILL)
-	if n.done != nil {
-		<-n.done
+	if n.cmd == nil {
+		return
 	}
+	n.noteEnd()
+	n.wanted = false
+	n.reap()
+}
+
+// reap needs n.mu. A process that waits for a stalled disk cannot end, so the
+// disk goes on.
+func (n *node) reap() {
+	n.signal(syscall.SIGKILL)
+	if n.disk != nil {
+		if err := n.disk.thaw(); err != nil {
+			panic(fmt.Sprintf("chaos: %s: %v; its process cannot be ended", n.id, err))
+		}
+	}
+	<-n.done
 }
 
 // signal needs n.mu. A process that has ended is sent nothing.
@@ -131,25 +189,37 @@ func (n *node) stop() error {
 	n.signal(syscall.SIGTERM)
 	select {
 	case <-n.done:
+		if n.excused {
+			return nil
+		}
 		if code := n.cmd.ProcessState.ExitCode(); code != 0 {
 			return fmt.Errorf("%s: exit code %d after SIGTERM", n.id, code)
 		}
 		return nil
 	case <-time.After(stopTimeout):
-		n.signal(syscall.SIGKILL)
-		<-n.done
+		n.reap()
 		return fmt.Errorf("%s: still there %v after SIGTERM", n.id, stopTimeout)
 	}
 }
 
-// died says whether the process has ended without being asked to, and how.
-func (n *node) died() error {
+// died says whether the process has ended without being asked to.
+func (n *node) died() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.wanted || n.done == nil || !ended(n.done) {
+	return n.wanted && ended(n.done)
+}
+
+// mendDisk makes the disk a good one again. A process that saw it fail is
+// started anew.
+func (n *node) mendDisk() error {
+	if n.disk == nil {
 		return nil
 	}
-	return fmt.Errorf("%s ended by itself: %v", n.id, n.cmd.ProcessState)
+	if n.disk.failed() {
+		n.kill()
+		return nil // start mounts it again
+	}
+	return errors.Join(n.disk.thaw(), n.disk.empty())
 }
 
 // setClock moves the node's wall clock from the machine's.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -116,7 +115,7 @@ func (s *suite) summary() {
 func (s *suite) clean() error {
 	var faults []error
 	for _, n := range s.f.nodes {
-		faults = append(faults, os.RemoveAll(filepath.Join(n.dir, "data")))
+		faults = append(faults, os.RemoveAll(n.diskPath()), os.RemoveAll(n.diskPath()+".img"))
 	}
 	if len(s.failures) == 0 {
 		faults = append(faults, os.RemoveAll(s.dir))
