@@ -96,12 +96,15 @@ func (n *Node) join() {
 				return
 			}
 		}
-		if last != nil {
+		pause := joinPause
+		if last == nil {
+			pause = joinTimeout // for the log to come
+		} else {
 			n.cfg.Logger.Warn("Not a member yet", "join", strings.Join(n.cfg.Join, ","), "error", last)
 		}
 		select {
 		case <-n.ctx.Done():
-		case <-time.After(joinPause):
+		case <-time.After(pause):
 		}
 	}
 }

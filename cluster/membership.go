@@ -225,12 +225,13 @@ func (n *Node) visit(addr string) (facts, bool) {
 // removeHere takes a member out. A leader hands over first and leaves the rest
 // to its successor.
 func (n *Node) removeHere(ctx context.Context, rc reconfigurer, id string) error {
+	members, err := n.cons.Members()
+	if err != nil {
+		return errNotExecuted
+	}
+	up := n.roll(members)
 	if id == n.cfg.ID {
-		members, err := n.cons.Members()
-		if err != nil {
-			return errNotExecuted
-		}
-		if _, err := n.removal(members, id); err != nil {
+		if _, err := removal(members, up, id); err != nil {
 			return err
 		}
 		if err := n.transferHere(""); err != nil {
@@ -238,13 +239,40 @@ func (n *Node) removeHere(ctx context.Context, rc reconfigurer, id string) error
 		}
 		return errNotExecuted
 	}
-	return rc.Reconfigure(ctx, func(members []Member) (change, error) { return n.removal(members, id) })
+	return rc.Reconfigure(ctx, func(members []Member) (change, error) { return removal(members, up, id) })
+}
+
+// roll calls the members and returns those that answer. What has been heard of
+// them may be a second old, and one that has died since would count as up.
+func (n *Node) roll(members []Member) map[string]bool {
+	up := map[string]bool{n.cfg.ID: true}
+	answers := make(chan string, len(members))
+	calls := 0
+	for _, m := range members {
+		if m.ID == n.cfg.ID {
+			continue
+		}
+		calls++
+		go func() {
+			if f, ok := n.visit(m.PeerAddr); ok && f.id == m.ID {
+				answers <- m.ID
+				return
+			}
+			answers <- ""
+		}()
+	}
+	for range calls {
+		if id := <-answers; id != "" {
+			up[id] = true
+		}
+	}
+	return up
 }
 
 // removal decides whether a member may be taken out: those who stay must have a
 // majority that is up, or nothing would be committed any more, the removal
 // itself included.
-func (n *Node) removal(members []Member, id string) (change, error) {
+func removal(members []Member, alive map[string]bool, id string) (change, error) {
 	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
 	if at < 0 {
 		return change{}, fmt.Errorf("%w: %q", ErrNoMember, id)
@@ -257,7 +285,7 @@ func (n *Node) removal(members []Member, id string) (change, error) {
 				continue
 			}
 			voters++
-			if m.ID == n.cfg.ID || n.alive(m.ID) {
+			if alive[m.ID] {
 				up++
 			} else {
 				down = append(down, m.ID)
@@ -289,29 +317,32 @@ func (n *Node) transferHere(id string) error {
 	if err != nil {
 		return err
 	}
-	heir, applied := "", uint64(0)
+	if id == n.cfg.ID {
+		return nil
+	}
+	var heirs []Member
 	for _, m := range members {
-		switch {
-		case !m.Voter || id != "" && m.ID != id:
-		case m.ID == n.cfg.ID:
-			if id != "" {
-				return nil // it leads
-			}
-		case n.alive(m.ID):
-			if a := n.heardApplied(m.ID); heir == "" || a > applied {
-				heir, applied = m.ID, a
-			}
-		case id != "":
-			return fmt.Errorf("%s does not answer: it cannot lead", id)
+		if m.Voter && m.ID != n.cfg.ID && (id == "" || m.ID == id) {
+			heirs = append(heirs, m)
+		}
+	}
+	if id != "" && len(heirs) == 0 {
+		return ErrNoSuchMember
+	}
+	heir, most := "", uint64(0)
+	for answers := n.roll(heirs); len(heirs) > 0; heirs = heirs[1:] {
+		m := heirs[0]
+		if applied := n.heardApplied(m.ID); answers[m.ID] && (heir == "" || applied > most) {
+			heir, most = m.ID, applied
 		}
 	}
 	switch {
-	case heir == "" && id != "":
-		return ErrNoSuchMember
-	case heir == "":
-		return ErrNoHeir
+	case heir != "":
+		return n.cons.Transfer(heir)
+	case id != "":
+		return fmt.Errorf("%s does not answer: it cannot lead", id)
 	}
-	return n.cons.Transfer(heir)
+	return ErrNoHeir
 }
 
 func (n *Node) heardApplied(id string) uint64 {
@@ -339,13 +370,12 @@ func (n *Node) Membership() Membership {
 		return Removed
 	}
 	members, err := n.cons.Members()
-	if err == nil && len(members) == 0 {
+	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
+	switch {
+	case err == nil && at < 0 && n.joining():
 		return Joining
-	}
-	for _, m := range members {
-		if m.ID == n.cfg.ID && !m.Voter {
-			return NonVoter
-		}
+	case at >= 0 && !members[at].Voter:
+		return NonVoter
 	}
 	return Voter
 }

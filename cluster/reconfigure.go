@@ -38,6 +38,8 @@ type reconfigurer interface {
 	// Cluster names the cluster that this node belongs to, "" if it does not
 	// know or belongs to none.
 	Cluster() string
+	// Joining reports whether this node has yet to become a member.
+	Joining() bool
 	// Joined notes that this node has become a member.
 	Joined(cluster string) error
 }
@@ -106,4 +108,5 @@ func within(ctx context.Context, f raft.Future) error {
 }
 
 func (r *raftLog) Cluster() string             { return r.st.cluster() }
+func (r *raftLog) Joining() bool               { return r.st.joining() }
 func (r *raftLog) Joined(cluster string) error { return r.st.belong(cluster) }

@@ -24,18 +24,17 @@ func (n *Node) standing(id string) standsAs {
 }
 
 // judge decides whether this node has been removed, from the configuration as it
-// knows it and what the others say.
+// knows it and what the others say. While it has a leader it has not: a new
+// member that copies the log meets configurations from before its time.
 func (n *Node) judge(members []Member) {
-	if len(members) == 0 {
-		return // it has not become a member yet
-	}
-	removed := !slices.ContainsFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
-	if !removed {
-		removed = n.outcast()
-	}
-	if removed {
-		n.setLeader(leadership{}) // whoever it followed is not its leader
-	}
+	n.mu.Lock()
+	led := n.leader.id != ""
+	n.mu.Unlock()
+	mine := slices.ContainsFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
+	n.disc.mu.Lock()
+	n.disc.member = mine
+	n.disc.mu.Unlock()
+	removed := !led && len(members) > 0 && !n.joining() && (!mine || n.outcast())
 	switch was := n.removed.Swap(removed); {
 	case removed && !was:
 		n.cfg.Logger.Warn("This node has been removed from the cluster and serves nobody; stop it, or have it join again with an empty data directory", "id", n.cfg.ID)
@@ -44,15 +43,15 @@ func (n *Node) judge(members []Member) {
 	}
 }
 
-// outcast reports whether, while nobody leads this node, another one that has
-// applied at least as much calls it a stranger.
+// joining reports whether this node has yet to become a member.
+func (n *Node) joining() bool {
+	rc, ok := n.cons.(reconfigurer)
+	return ok && rc.Joining()
+}
+
+// outcast reports whether another node that has applied at least as much as this
+// one calls it a stranger.
 func (n *Node) outcast() bool {
-	n.mu.Lock()
-	led := n.leader.id != ""
-	n.mu.Unlock()
-	if led {
-		return false
-	}
 	own := n.facts().applied
 	now := n.cfg.Time.Monotonic()
 	n.disc.mu.Lock()
@@ -82,21 +81,21 @@ func (n *Node) clusterName() string {
 	return ""
 }
 
-// belong takes over the name of the cluster from a member; discovery.mu is held.
-// A directory of an earlier version has none, and neither has a node that an
-// operator has added before it could ask.
+// belong notes that this node is a member, and of which cluster, as another
+// member names it; discovery.mu is held. The name is "" if all are of a version
+// that had none.
 func (n *Node) belong(f facts) {
 	rc, ok := n.cons.(reconfigurer)
-	if !ok || f.cluster == "" {
+	if !ok || !n.disc.member {
 		return
 	}
-	switch own := rc.Cluster(); own {
-	case f.cluster:
-	case "":
+	switch own := rc.Cluster(); {
+	case own == f.cluster && !rc.Joining():
+	case own == "" || own == f.cluster:
 		if err := rc.Joined(f.cluster); err != nil {
-			n.cfg.Logger.Error("the name of the cluster cannot be kept", "error", err)
+			n.cfg.Logger.Error("that this node is a member could not be noted", "error", err)
 		}
-	default:
+	case f.cluster != "":
 		n.cfg.Logger.Error("a peer address of this cluster belongs to a node of another one", "peer", f.id)
 	}
 }

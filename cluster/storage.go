@@ -216,6 +216,13 @@ func (st *storage) cluster() string {
 	return st.rec.Cluster
 }
 
+// joining reports whether the node is yet to become a member.
+func (st *storage) joining() bool {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.rec.Joining
+}
+
 // snapshotConfiguration is the index of the configuration in the latest
 // snapshot; 0 if there is none.
 func (st *storage) snapshotConfiguration() uint64 {

@@ -72,11 +72,12 @@ func (t *Topology) Quorum() int { return t.Members/2 + 1 }
 // discovery is what a node has been told by the others. Lock order:
 // discovery.mu, Node.mu.
 type discovery struct {
-	mu    sync.Mutex
-	heard map[string]*heard
-	last  string        // who led last
-	voter bool          // this node is one
-	moved chan struct{} // has room for one: the configuration has changed
+	mu     sync.Mutex
+	heard  map[string]*heard
+	last   string        // who led last
+	voter  bool          // this node is one
+	member bool          // ... or at least a member
+	moved  chan struct{} // has room for one: the configuration has changed
 
 	current atomic.Pointer[Topology]
 	changed chan struct{} // of current; closed and replaced with mu held
