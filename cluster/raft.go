@@ -18,13 +18,16 @@ type raftLog struct {
 	cfg   *Config
 	fsm   *raftfsm.FSM
 	raft  *raft.Raft
-	trans *raft.NetworkTransport
+	trans transport
 	port  *peerPort
 	st    *storage
 	stop  chan struct{}
 }
 
-var _ consensus = (*raftLog)(nil)
+var (
+	_ consensus  = (*raftLog)(nil)
+	_ campaigner = (*raftLog)(nil)
+)
 
 // raftHooks are what a node wants to know of Raft.
 type raftHooks struct {
@@ -63,9 +66,9 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, hooks.facts, cfg.Logger)
-	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	r.trans = transport{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: r.port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
-	})
+	})}
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
@@ -209,6 +212,14 @@ func (r *raftLog) Transfer(id string) error {
 	return ErrNoSuchMember
 }
 
+// Campaign tells this node what a leader tells the one that it hands over to.
+func (r *raftLog) Campaign() error {
+	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+		ID: []byte(self), Addr: r.trans.EncodePeer(self, addr)}}
+	return r.trans.TimeoutNow(self, addr, req, &raft.TimeoutNowResponse{})
+}
+
 func (r *raftLog) Members() ([]Member, error) {
 	f := r.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
@@ -246,7 +257,7 @@ func (r *raftLog) Close() error {
 }
 
 func (r *raftLog) closeParts() {
-	if r.trans != nil {
+	if r.trans.NetworkTransport != nil {
 		r.trans.Close()
 	}
 	if r.port != nil {
