@@ -23,17 +23,17 @@ type campaigner interface {
 	Campaign() error
 }
 
-const (
-	// The heartbeat timeout by grace is how long a leader may be silent whose
-	// process seems to be gone, and how much later each further member moves, so
-	// that they do not take each other's votes. A leader that lives is heard of
-	// every tenth to fifth part of the timeout.
-	grace = 4
-	// hurried is how many members may move before Raft's own timers would.
-	hurried = 3
-	// suspectTick is how often a suspect's signs of life are looked at.
-	suspectTick = 5 * time.Millisecond
-)
+// suspectTick is how often a suspect's signs of life are looked at.
+const suspectTick = 5 * time.Millisecond
+
+// firstTurn is how long a leader may be silent whose process seems to be gone.
+// One that lives is heard of every tenth to fifth part of the heartbeat timeout,
+// and far more often while it has entries to send.
+func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
+
+// nextTurn is how much later each further member stands, so that the votes are
+// not split: the one before should have won, though its disk be busy.
+func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
 // refused reports whether the address answers, and nobody listens there.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
@@ -43,15 +43,17 @@ func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 func (n *Node) suspect(leader leadership) {
 	c, can := n.cons.(campaigner)
 	turn := n.turnAfter(leader.id)
-	if !can || turn < 0 || turn >= hurried {
-		return
+	beat := n.cfg.HeartbeatTimeout
+	patience := firstTurn(beat) + time.Duration(turn)*nextTurn(beat)
+	if !can || turn < 0 || patience >= beat {
+		return // Raft's own timers come first
 	}
 	n.work.Add(1)
 	go func() {
 		defer n.work.Done()
 		ctx, cancel := context.WithTimeout(n.ctx, 2*n.cfg.ElectionTimeout)
 		defer cancel()
-		if !n.silent(ctx, leader, turn) {
+		if !n.silent(ctx, leader, patience) {
 			return
 		}
 		n.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader.id)
@@ -78,27 +80,27 @@ func (n *Node) turnAfter(leader string) int {
 	return slices.Index(ids, n.cfg.ID)
 }
 
-// silent waits until nothing has been heard of the leader for as long as this
-// node's turn takes; false if there is another leader, or if ctx ends before.
-func (n *Node) silent(ctx context.Context, leader leadership, turn int) bool {
-	step := n.cfg.HeartbeatTimeout / grace
-	patience := time.Duration(turn+1) * step
+// silent waits until nothing has been heard of the leader for long enough; false
+// if there is another leader, or if ctx ends before.
+func (n *Node) silent(ctx context.Context, leader leadership, patience time.Duration) bool {
 	tick := time.NewTicker(suspectTick)
 	defer tick.Stop()
-	term, since := n.term(), n.cons.LastContact()
+	term, heard := n.term(), n.cons.LastContact()
+	due := heard.Add(patience)
 	for {
 		now := n.cfg.Time.Wall()
 		if t := n.term(); t != term {
-			// Somebody stands already, and may yet win.
-			term, since = t, now
+			// Somebody stands already, and may win. If it does not even get this
+			// node's vote, its log is too short.
+			term, due = t, now.Add(firstTurn(n.cfg.HeartbeatTimeout))
 		}
-		if contact := n.cons.LastContact(); contact.After(since) {
-			since = contact
+		if contact := n.cons.LastContact(); contact.After(heard) {
+			heard, due = contact, contact.Add(patience) // also after a vote
 		}
 		if l := n.leading(); l.id != "" && l != leader {
 			return false
 		}
-		if now.Sub(since) >= patience {
+		if !now.Before(due) {
 			return true
 		}
 		select {

@@ -59,11 +59,13 @@ func (c *client) do(args ...string) (reply any, known bool) {
 	defer c.run.gate.RUnlock()
 	conn := c.conn
 	timer := time.AfterFunc(patience, func() { conn.Close() })
+	sent := time.Now()
 	reply, err := conn.Do(args...)
 	inTime := timer.Stop()
 	var refused bench.ServerError
 	switch {
 	case err == nil:
+		c.run.waited(c.place, sent)
 		c.run.judge.count("commands acknowledged", 1)
 		return reply, true
 	case errors.As(err, &refused):
@@ -81,9 +83,9 @@ func (c *client) do(args ...string) (reply any, known bool) {
 }
 
 // connect opens a connection, if need be when the node is back; false if the
-// run is over.
+// run has failed.
 func (c *client) connect() bool {
-	for !c.run.over() {
+	for !c.run.failed.Load() {
 		before := c.place.epoch.Load()
 		conn, err := bench.Dial(c.place.Addr, patience)
 		if err == nil {
@@ -99,10 +101,10 @@ func (c *client) connect() bool {
 }
 
 // insist repeats a command that may be repeated until its reply is known; false
-// if the run is over before.
+// if the run has failed.
 func (c *client) insist(args ...string) (reply any, known bool) {
 	for {
-		if reply, known = c.do(args...); known || c.run.over() {
+		if reply, known = c.do(args...); known || c.run.failed.Load() {
 			return reply, known
 		}
 	}

@@ -112,6 +112,48 @@ func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.
 	return min(took[0], took[1]), max(took[0], took[1])
 }
 
+// TestTransfers hands leadership over, and stops the leader in order, and
+// measures how long a client has to wait for a reply meanwhile.
+func TestTransfers(t *testing.T) {
+	times := repeat(t, "LOCKSTEP_TRANSFERS", 2)
+	r := start(t, uint64(time.Now().UnixNano()))
+	rng := rand.New(rand.NewPCG(r.seed, 0))
+	t.Logf("seed %d", r.seed)
+	var transfers, stops, nothing []time.Duration
+	for range times {
+		nothing = append(nothing, r.watch(nil, func() {}))
+		from := r.leader()
+		c := r.dial(r.places[rng.IntN(3)])
+		transfers = append(transfers, r.watch(nil, func() {
+			if got := r.ask(c, "LOCKSTEP", "TRANSFER"); got != "OK" {
+				t.Errorf("transfer: %v", got)
+			}
+		}))
+		c.Close()
+		leader := r.leader()
+		if leader == from {
+			t.Errorf("%s leads as before", from.ID)
+		}
+		leader.epoch.Add(1)
+		stops = append(stops, r.watch(leader, func() {
+			if code := leader.Terminate(); code != 0 {
+				t.Errorf("exit code %d:\n%s", code, leader.Log())
+			}
+		}))
+		leader.Run()
+		leader.WaitReady()
+		leader.epoch.Add(1)
+		r.turn(r.others(leader)[0])
+		r.caughtUp(leader)
+	}
+	rep := r.finish()
+	rep.Transfer, rep.Stop, rep.Undisturbed = summarise(transfers), summarise(stops), summarise(nothing)
+	tell(t, rep)
+	if m := max(rep.Transfer.Max, rep.Stop.Max); m > float64(grantLimit.Milliseconds()) {
+		t.Errorf("a client waited %.0f ms, the limit is %v", m, grantLimit)
+	}
+}
+
 // tell prints and judges the outcome.
 func tell(t *testing.T, rep *report) {
 	t.Helper()
@@ -124,7 +166,7 @@ func tell(t *testing.T, rep *report) {
 			t.Errorf("%d %s", rep.Faults[f], f)
 		}
 	}
-	for _, what := range []string{"locks granted", "reentrant locks granted", "elements and increments checked for exactly-once", "held locks looked at"} {
+	for _, what := range []string{"locks granted", "reentrant locks granted", "elements and increments checked for exactly-once"} {
 		if rep.Operations[what] == 0 {
 			t.Errorf("%s: none, so nothing was judged", what)
 		}

@@ -39,12 +39,13 @@ type report struct {
 	// NextGrant is from the kill of the leader until a lock that was asked for
 	// afterwards was granted at a surviving node; Everywhere, until at each.
 	NextGrant, Everywhere spread `json:",omitzero"`
-	// Transfer is the longest that a client waited for a lock while leadership
-	// was handed over; Stop, while the leader was stopped by SIGTERM.
-	Transfer, Stop spread `json:",omitzero"`
-	Operations     map[string]int
-	Faults         map[fault]int
-	Told           []string `json:",omitempty"`
+	// Transfer is the longest that a client waited for a reply while leadership
+	// was handed over; Stop, one of another node while the leader was stopped by
+	// SIGTERM; Undisturbed, while nothing was done.
+	Transfer, Stop, Undisturbed spread `json:",omitzero"`
+	Operations                  map[string]int
+	Faults                      map[fault]int
+	Told                        []string `json:",omitempty"`
 }
 
 // text is the report for people.
@@ -57,8 +58,9 @@ func (r *report) text() string {
 	}{
 		{"kill to next grant at a surviving node", r.NextGrant},
 		{"kill to next grant at every surviving node", r.Everywhere},
-		{"longest wait for a lock in a planned transfer", r.Transfer},
-		{"longest wait for a lock while the leader stops", r.Stop},
+		{"longest wait of a client in a planned transfer", r.Transfer},
+		{"longest wait of a client while the leader stops", r.Stop},
+		{"longest wait of a client while nothing is done", r.Undisturbed},
 	} {
 		if s.N > 0 {
 			fmt.Fprintf(&b, "%s: %v\n", s.what, s.spread)

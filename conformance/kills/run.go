@@ -31,12 +31,16 @@ type run struct {
 	gate    sync.RWMutex // held for writing while the load stands still
 	began   time.Time
 
-	stopped atomic.Bool
+	stopped atomic.Bool // the clients end what they are at …
+	failed  atomic.Bool // … or give up
 	work    sync.WaitGroup
 
-	mu    sync.Mutex
-	round *round
-	held  []*lease
+	mu      sync.Mutex
+	round   *round
+	held    []*lease
+	since   time.Time     // longest counts from here on
+	longest time.Duration // that a client waited for a reply …
+	except  *place        // … at another node than this one
 }
 
 // start starts three nodes and the clients.
@@ -60,6 +64,7 @@ func start(t *testing.T, seed uint64) *run {
 	}
 	t.Cleanup(func() {
 		r.stopped.Store(true)
+		r.failed.Store(true)
 		r.work.Wait()
 	})
 	r.until("every client holds a lock", func() bool {
@@ -85,6 +90,29 @@ func (r *run) holds(l *lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = append(r.held, l)
+}
+
+// waited notes how long a client had to wait for a reply.
+func (r *run) waited(at *place, sent time.Time) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at != r.except && now.After(r.since) {
+		r.longest = max(r.longest, now.Sub(sent))
+	}
+}
+
+// watch does something and returns the longest that a client waited for a reply
+// meanwhile or shortly afterwards, clients of one node not counted.
+func (r *run) watch(except *place, do func()) time.Duration {
+	r.mu.Lock()
+	r.since, r.longest, r.except = time.Now(), 0, except
+	r.mu.Unlock()
+	do()
+	time.Sleep(250 * time.Millisecond) // who began to wait then has been answered
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.longest
 }
 
 // until waits for something that must come.

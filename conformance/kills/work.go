@@ -116,7 +116,7 @@ func (c *client) reentrant() {
 }
 
 // counted judges a change of a reentrant lock's count, or asks what became of
-// it; false if the run is over.
+// it; false if the run has failed.
 func (c *client) counted(count *counter, delta int64, got any, known bool, key string) bool {
 	if n, number := got.(int64); known && number {
 		count.changed(c.run.judge, delta, n)
