@@ -5,7 +5,7 @@ GO       ?= go
 # deadline as a failure.
 FUZZTIME ?= 20000x
 
-.PHONY: build test check race fuzz conformance compatibility failover differential bench clean
+.PHONY: build test check race fuzz conformance compatibility kills differential bench clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -43,9 +43,11 @@ compatibility:
 	LOCKSTEP_RECORD=1 $(MAKE) conformance
 	$(GO) run ./conformance/compatibility/generate
 
-# Twenty kills of the leader; make test does two.
-failover:
-	LOCKSTEP_FAILOVERS=20 $(GO) test -count=1 -timeout 20m -v -run 'TestLeaderKilled|TestAllKilled|TestCleanStop' ./cmd/lockstep
+# So many kills of the leader under load, and a tenth as many planned transfers
+# and clean stops; make test does three of each.
+KILLS ?= 1000
+kills:
+	LOCKSTEP_KILLS=$(KILLS) LOCKSTEP_TRANSFERS=$$(($(KILLS) / 10)) $(GO) test -count=1 -timeout 3h -v ./conformance/kills
 
 # A million random commands on lockstep and on redis-server; make test plays
 # twenty thousand.
