@@ -18,6 +18,7 @@ check:
 	cd conformance/go && $(GO) vet .
 	cd bench/lockloss && $(GO) vet . && $(GO) test .
 	$(GO) tool staticcheck ./...
+	cd bench/lockloss && "$$($(GO) -C ../.. tool -n staticcheck)" .
 
 # The race detector needs a C compiler.
 race:

@@ -115,6 +115,7 @@ func (c *client) giveBack(h holding) {
 func (c *client) ask(m *redsync.Mutex, end time.Duration) fate {
 	for c.now() < end {
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		//lint:ignore SA1019 Until would be the client's own clock; here the server is asked.
 		ok, err := m.ValidContext(ctx)
 		cancel()
 		var taken *redsync.ErrTaken

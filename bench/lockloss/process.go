@@ -23,9 +23,11 @@ type process struct {
 	done chan struct{}
 }
 
+func (p *process) log() string { return p.dir + "-" + p.name + ".log" }
+
 // start runs the command; what it writes goes to a file beside its data.
 func (p *process) start() error {
-	log, err := os.OpenFile(p.dir+"-"+p.name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -58,16 +60,6 @@ func (p *process) kill() error {
 
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// ended reports whether the process has gone by itself.
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // farm is the processes of a system.
 type farm struct {
 	site site
@@ -95,6 +87,19 @@ func (f *farm) start() error {
 func (f *farm) stop() (err error) {
 	for _, p := range f.list {
 		err = errors.Join(err, p.kill())
+	}
+	return err
+}
+
+// fallen tells of processes that have ended by themselves, in their own words.
+func (f *farm) fallen() (err error) {
+	for _, p := range f.list {
+		select {
+		case <-p.done:
+			log, readErr := os.ReadFile(p.log())
+			err = errors.Join(err, fmt.Errorf("%s on host %d has ended: %s", p.name, p.host+1, log[max(0, len(log)-500):]), readErr)
+		default:
+		}
 	}
 	return err
 }

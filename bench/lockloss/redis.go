@@ -142,7 +142,7 @@ func (s *sentinelRedis) whole() error {
 			return err
 		}
 		if text := fmt.Sprint(reply); !strings.Contains(text, "status=ok") || !strings.Contains(text, "slaves=2,sentinels=3") {
-			return fmt.Errorf("Sentinel %d: %s", host+1, text)
+			return fmt.Errorf("the Sentinel of host %d: %s", host+1, text)
 		}
 		addr := s.site.addr(host, portData)
 		if reply, err = ask(addr, "INFO", "replication"); err != nil {

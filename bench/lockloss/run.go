@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,7 +61,7 @@ func (p plan) run(k kind) (r result, err error) {
 		return r, err
 	}
 	if err := eventually(readyTimeout, s.whole); err != nil {
-		return r, err
+		return r, errors.Join(err, s.fallen())
 	}
 	h := startHerd(p.load, s.open)
 	done, strikeErr := p.strikeAll(s, k, h)
@@ -98,7 +99,7 @@ func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 			return done, fmt.Errorf("round %d: %s: %w", round+1, fault, err)
 		}
 		if err := eventually(readyTimeout, s.whole); err != nil {
-			return done, fmt.Errorf("round %d: not whole %v after a %s: %w", round+1, readyTimeout, fault, err)
+			return done, fmt.Errorf("round %d: not whole %v after a %s: %w", round+1, readyTimeout, fault, errors.Join(err, s.fallen()))
 		}
 		fmt.Fprintf(os.Stderr, "%s: %s %d of %d\n", k.name, fault, round+1, p.rounds)
 		time.Sleep(k.settle)

@@ -25,6 +25,8 @@ const masterName = "mymaster"
 type system interface {
 	start() error
 	stop() error
+	// fallen tells of servers that have ended by themselves.
+	fallen() error
 	// whole returns nil when every server is there and has what it should have.
 	whole() error
 	// target returns the server that the next fault hits, and its host.
