@@ -178,6 +178,8 @@ granted survives the death of any minority of its nodes.
   lockstep members      who is in the cluster, and who leads
   lockstep transfer     hand leadership to another node: transfer [ID]
   lockstep snapshot     write a snapshot now
+  lockstep health       ask the node on this machine whether it is ready; a
+                        container's health check
   lockstep version
   lockstep help
 
@@ -200,6 +202,10 @@ LOCKSTEP_PEER_LISTEN):
 	b.WriteString("\nFlags of status, members, transfer and snapshot:\n")
 	fs = flag.NewFlagSet("status", flag.ContinueOnError)
 	new(adminOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of health:\n")
+	fs = flag.NewFlagSet("health", flag.ContinueOnError)
+	new(healthOptions).define(fs)
 	writeFlags(&b, fs)
 	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
 	return b.String()
