@@ -187,6 +187,8 @@ granted survives the death of any minority of its nodes.
   lockstep remove       take a member out, dead or alive: remove ID
   lockstep transfer     hand leadership to another node: transfer [ID]
   lockstep snapshot     write a snapshot now
+  lockstep health       ask the node on this machine whether it is ready; a
+                        container's health check
   lockstep version
   lockstep help
 
@@ -212,6 +214,10 @@ LOCKSTEP_PEER_LISTEN):
 	b.WriteString("\nFlags of status, members, add, remove, transfer and snapshot:\n")
 	fs = flag.NewFlagSet("status", flag.ContinueOnError)
 	new(adminOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of health:\n")
+	fs = flag.NewFlagSet("health", flag.ContinueOnError)
+	new(healthOptions).define(fs)
 	writeFlags(&b, fs)
 	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
 	return b.String()
