@@ -46,7 +46,7 @@ type run struct {
 // start starts three nodes and the clients.
 func start(t *testing.T, seed uint64) *run {
 	t.Helper()
-	r := &run{t: t, seed: seed, pause: think, judge: newJudge(), round: newRound(0), began: time.Now()}
+	r := &run{t: t, seed: seed, pause: think, judge: newJudge(t.Logf), round: newRound(0), began: time.Now()}
 	r.holders = newHolders(r.judge)
 	for _, n := range nodes.Start(t, 3) {
 		r.places = append(r.places, &place{Node: n})
