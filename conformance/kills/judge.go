@@ -27,13 +27,17 @@ const maxTold = 20
 
 // judge collects faults and counts what was looked at.
 type judge struct {
+	tell func(format string, args ...any) // each fault, as it is found
+
 	mu      sync.Mutex
 	found   map[fault]int
 	told    []string
 	counted map[string]int
 }
 
-func newJudge() *judge { return &judge{found: map[fault]int{}, counted: map[string]int{}} }
+func newJudge(tell func(string, ...any)) *judge {
+	return &judge{tell: tell, found: map[fault]int{}, counted: map[string]int{}}
+}
 
 // fault notes that something was wrong.
 func (j *judge) fault(f fault, format string, args ...any) {
@@ -42,6 +46,7 @@ func (j *judge) fault(f fault, format string, args ...any) {
 	j.found[f]++
 	if len(j.told) < maxTold {
 		j.told = append(j.told, string(f)+": "+fmt.Sprintf(format, args...))
+		j.tell("FAULT %s", j.told[len(j.told)-1])
 	}
 }
 
@@ -154,18 +159,19 @@ func (e *elements) are(j *judge, list []string) {
 type lease struct {
 	key, owner string
 	ttl        time.Duration
-	sent       time.Time // when it was asked for
-	granted    time.Time // when the reply was here
+	// When it was asked for. A lease counts from its reply; but when that left
+	// the server is not known here, on a busy machine not to within a few tens of
+	// milliseconds, and the judge only says what is certain.
+	sent time.Time
 }
 
 // owned judges what a read of the lock said, of which the reply came at a time.
-// A lease counts from its reply, so it has to stand if that was earlier.
 func (l *lease) owned(j *judge, owner any, at time.Time) (judged bool) {
-	if at.Sub(l.granted) >= l.ttl {
+	if at.Sub(l.sent) >= l.ttl {
 		return false
 	}
 	if owner != l.owner {
-		j.fault(leaseShort, "%s: owner %v, not %s, %v after it was granted for %v", l.key, owner, l.owner, at.Sub(l.granted), l.ttl)
+		j.fault(leaseShort, "%s: owner %v, not %s, %v after it was asked for, for %v", l.key, owner, l.owner, at.Sub(l.sent), l.ttl)
 	}
 	return true
 }

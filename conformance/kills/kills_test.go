@@ -3,10 +3,8 @@ package kills
 import (
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -46,11 +44,8 @@ func TestLeaderKills(t *testing.T) {
 	r := start(t, uint64(time.Now().UnixNano()))
 	rng := rand.New(rand.NewPCG(r.seed, 0))
 	t.Logf("seed %d", r.seed)
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(interrupted)
 	var first, every []time.Duration
-	for n := 0; n < kills && !t.Failed() && len(interrupted) == 0; n++ {
+	for n := 0; n < kills && !t.Failed(); n++ {
 		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond) // anywhere between two batches
 		leader := r.leader()
 		survivors := r.others(leader)
@@ -68,14 +63,14 @@ func TestLeaderKills(t *testing.T) {
 		leader.WaitReady()
 		leader.epoch.Add(1)
 		r.turn(survivors[n%2])
-		if rng.IntN(4) > 0 {
-			r.caughtUp(leader) // else the next one dies while this one is behind
-		}
+		// A node that has its log still to read does not vote meanwhile: two of
+		// three would be missing.
+		r.caughtUp(leader)
 		if n%hashEvery == 0 {
 			r.same()
 		}
 		if n%50 == 49 {
-			t.Logf("%d kills: next grant %v; faults %v", n+1, summarise(first), r.judge.found)
+			t.Logf("%d kills: next grant %v", n+1, summarise(first))
 		}
 	}
 	rep := r.finish()

@@ -72,9 +72,6 @@ func (r *report) text() string {
 	for _, f := range faults {
 		fmt.Fprintf(&b, "  %8d %s\n", r.Faults[f], f)
 	}
-	for _, s := range r.Told {
-		fmt.Fprintf(&b, "FAULT %s\n", s)
-	}
 	return b.String()
 }
 

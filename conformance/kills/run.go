@@ -46,7 +46,7 @@ type run struct {
 // start starts three nodes and the clients.
 func start(t *testing.T, seed uint64) *run {
 	t.Helper()
-	r := &run{t: t, seed: seed, pause: think, judge: newJudge(), round: newRound(0), began: time.Now()}
+	r := &run{t: t, seed: seed, pause: think, judge: newJudge(t.Logf), round: newRound(0), began: time.Now()}
 	r.holders = newHolders(r.judge)
 	for _, n := range nodes.Start(t, 3) {
 		r.places = append(r.places, &place{Node: n})
@@ -227,20 +227,21 @@ func (r *run) same() {
 	r.t.Helper()
 	r.gate.Lock()
 	defer r.gate.Unlock()
-	r.until("all nodes were at the same index with a state hash", func() bool {
-		var applied, hashes []string
+	r.until("all nodes had a state of the same index", func() bool {
+		var at, hashes []string
 		for _, p := range r.places {
 			st, err := p.Status()
 			if err != nil {
 				r.t.Fatalf("%s: %v", p.ID, err)
 			}
-			applied, hashes = append(applied, st["applied"]), append(hashes, st["state-hash"])
+			// Not "applied": Raft counts an entry when it hands it over.
+			at, hashes = append(at, st["state-index"]), append(hashes, st["state-hash"])
 		}
-		if applied[0] == "" || applied[0] != applied[1] || applied[0] != applied[2] {
+		if at[0] == "" || at[0] != at[1] || at[0] != at[2] {
 			return false
 		}
 		if hashes[0] == "" || hashes[0] != hashes[1] || hashes[0] != hashes[2] {
-			r.judge.fault(stateDiffers, "at index %s: %q", applied[0], hashes)
+			r.judge.fault(stateDiffers, "at index %s: %q", at[0], hashes)
 		}
 		return true
 	})
@@ -252,7 +253,7 @@ func (r *run) caughtUp(p *place) {
 	r.t.Helper()
 	applied := func(p *place) (n uint64) {
 		if st, err := p.Status(); err == nil {
-			_, _ = fmt.Sscan(st["applied"], &n) // 0: not yet
+			_, _ = fmt.Sscan(st["state-index"], &n) // 0: not yet
 		}
 		return n
 	}

@@ -54,7 +54,6 @@ func (c *client) hold() bool {
 		c.run.judge.fault(clientError, "%s: %v", l.key, got)
 		return false
 	}
-	l.granted = time.Now()
 	c.run.holds(l)
 	return true
 }
@@ -163,9 +162,8 @@ func (c *client) lease() {
 	if !known || got != "OK" {
 		return // the last one ends late after a kill
 	}
-	l.granted = time.Now()
 	// As close to the end as the reply will still come in time.
-	time.Sleep(ttl - 20*time.Millisecond)
+	time.Sleep(time.Until(l.sent.Add(ttl - 20*time.Millisecond)))
 	if got, known = c.do("GET", l.key); known && l.owned(c.run.judge, got, time.Now()) {
 		c.run.judge.count("leases read before their end", 1)
 	}
