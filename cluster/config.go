@@ -86,6 +86,8 @@ type Config struct {
 	// Fatal is called once if the node cannot go on without breaking a
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
+
+	disk disk
 }
 
 // Default returns a configuration for one durable node.
@@ -103,6 +105,7 @@ func Default() Config {
 		SnapshotThreshold: 50_000,
 		SnapshotInterval:  10 * time.Second,
 		TrailingLogs:      10_000,
+		disk:              systemDisk(),
 	}
 }
 
