@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -15,7 +16,7 @@ import (
 // step and forgets what was not synced.
 type disk struct {
 	files
-	segments    func(dir string) types.VFS              // of raft-wal; nil: its own
+	segments    types.VFS                               // of raft-wal
 	segmentSize int                                     // 0: raft-wal's default
 	meta        func(types.MetaStore) types.MetaStore   // around raft-wal's list of segments
 	stable      func(raft.StableStore) raft.StableStore // around the term and the vote
@@ -43,9 +44,10 @@ type file interface {
 // systemDisk is the machine's.
 func systemDisk() disk {
 	return disk{
-		files:  systemFiles{},
-		meta:   func(m types.MetaStore) types.MetaStore { return m },
-		stable: func(s raft.StableStore) raft.StableStore { return s },
+		files:    systemFiles{},
+		segments: fs.New(),
+		meta:     func(m types.MetaStore) types.MetaStore { return m },
+		stable:   func(s raft.StableStore) raft.StableStore { return s },
 	}
 }
 
@@ -69,20 +71,20 @@ func (systemFiles) SyncDir(path string) error {
 }
 
 // replaceFile writes a file so that a crash leaves the old one or the new one.
-func replaceFile(fs files, path string, b []byte) error {
+func replaceFile(d files, path string, b []byte) error {
 	tmp := path + ".tmp"
-	if err := writeFile(fs, tmp, b); err != nil {
+	if err := writeFile(d, tmp, b); err != nil {
 		return err
 	}
-	if err := fs.Rename(tmp, path); err != nil {
+	if err := d.Rename(tmp, path); err != nil {
 		return err
 	}
-	return fs.SyncDir(filepath.Dir(path))
+	return d.SyncDir(filepath.Dir(path))
 }
 
 // writeFile writes a file and waits until it is on the disk.
-func writeFile(fs files, path string, b []byte) error {
-	f, err := fs.Create(path)
+func writeFile(d files, path string, b []byte) error {
+	f, err := d.Create(path)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/metadb"
 	segments "github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
 )
 
 // The kinds of log store.
@@ -44,17 +45,50 @@ func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
 		return nil, err
 	}
 	l := walLog{meta: new(metadb.BoltMetaDB)}
+	filer := segments.NewFiler(dir, d.segments)
+	meta := rotatedMeta{MetaStore: d.meta(l.meta), filer: filer}
 	var err error
-	if d.segments == nil {
-		l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(d.meta(l.meta)))
-	} else {
-		l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(d.meta(l.meta)),
-			wal.WithSegmentSize(d.segmentSize), wal.WithSegmentFiler(segments.NewFiler(dir, d.segments(dir))))
-	}
+	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(d.segmentSize))
 	if err != nil {
 		return nil, errors.Join(err, l.meta.Close())
 	}
 	return l, nil
+}
+
+// rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
+// with the write that fills it, and starts the next one a little later. If the
+// process ends in between it opens the log again, but takes no entry any more.
+// So what it has left undone is done before it looks.
+type rotatedMeta struct {
+	types.MetaStore
+	filer types.SegmentFiler
+}
+
+func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
+	state, err := m.MetaStore.Load(dir)
+	if err != nil || len(state.Segments) == 0 {
+		return state, err
+	}
+	tail := &state.Segments[len(state.Segments)-1]
+	if !tail.SealTime.IsZero() {
+		return state, nil
+	}
+	w, err := m.filer.RecoverTail(*tail)
+	if err != nil {
+		return state, nil // Open tries, too, and knows what to make of it
+	}
+	sealed, indexStart, err := w.Sealed()
+	last := w.LastIndex()
+	if err := errors.Join(err, w.Close()); err != nil || !sealed {
+		return state, err
+	}
+	tail.SealTime, tail.MaxIndex, tail.IndexStart = tail.CreateTime, last, indexStart
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: state.NextSegmentID, BaseIndex: last + 1, MinIndex: last + 1,
+		Codec: tail.Codec, CreateTime: tail.CreateTime, SizeLimit: tail.SizeLimit,
+	})
+	state.NextSegmentID++
+	return state, m.CommitState(state)
 }
 
 // Close implements logStore.
