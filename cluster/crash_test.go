@@ -29,7 +29,7 @@ type promise struct {
 var termKey = []byte("CurrentTerm")
 
 func (p *promise) finish() error {
-	err := p.st.finish()
+	err := p.st.finish("", false)
 	p.whole = p.whole || err == nil
 	return err
 }

@@ -3,13 +3,18 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -47,6 +52,11 @@ type nodeRecord struct {
 	ID     string `json:"id"`
 	Log    string `json:"log"`           // LogWAL or LogBolt
 	New    bool   `json:"new,omitempty"` // the log is not complete yet
+	// Cluster names the cluster, if the directory is of a version that knows.
+	Cluster string `json:"cluster,omitempty"`
+	// Joining: the node has asked, or will ask, to be taken into a cluster. It
+	// must not begin one of its own.
+	Joining bool `json:"joining,omitempty"`
 }
 
 const dataFormat = 1
@@ -56,6 +66,7 @@ type storage struct {
 	dir    string
 	disk   disk
 	rec    nodeRecord
+	naming sync.Mutex // guards rec while the node runs
 	lock   *os.File
 	bolt   *raftboltdb.BoltStore
 	stable raft.StableStore // term and vote, in bolt
@@ -134,7 +145,7 @@ func (st *storage) identify(id, kind string) error {
 	}
 	if rec.New {
 		// A start was interrupted; Raft has not seen this log yet.
-		for _, part := range []string{boltFile, walDir, markFile} {
+		for _, part := range []string{boltFile, walDir, markFile, snapshotDir} {
 			if err := st.disk.Remove(filepath.Join(st.dir, part)); err != nil {
 				return fmt.Errorf("data directory %s: %w", st.dir, err)
 			}
@@ -182,14 +193,66 @@ func (st *storage) mark(rec nodeRecord) error {
 	return nil
 }
 
-// finish declares a new directory's log complete.
-func (st *storage) finish() error {
+// finish declares a new directory's log complete: that of a member of a cluster,
+// or of a node that has yet to join one.
+func (st *storage) finish(cluster string, joining bool) error {
 	if !st.rec.New {
 		return nil
 	}
 	rec := st.rec
-	rec.New = false
+	rec.New, rec.Cluster, rec.Joining = false, cluster, joining
 	return st.mark(rec)
+}
+
+// belong notes that the node is a member of a cluster now.
+func (st *storage) belong(cluster string) error {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	if st.rec.Cluster == cluster && !st.rec.Joining {
+		return nil
+	}
+	rec := st.rec
+	rec.Cluster, rec.Joining = cluster, false
+	return st.mark(rec)
+}
+
+// cluster is the name of the cluster that the directory belongs to.
+func (st *storage) cluster() string {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.rec.Cluster
+}
+
+// joining reports whether the node is yet to become a member.
+func (st *storage) joining() bool {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.rec.Joining
+}
+
+// snapshotConfiguration is the index of the configuration in the latest
+// snapshot; 0 if there is none.
+func (st *storage) snapshotConfiguration() uint64 {
+	list, err := st.snaps.List()
+	if err != nil || len(list) == 0 {
+		return 0
+	}
+	return list[0].ConfigurationIndex
+}
+
+// clusterName makes a name for a new cluster. The first members make it each for
+// itself, so of several it is derived from what all of them are told.
+func clusterName(peers []Peer) string {
+	if len(peers) == 0 {
+		return rand.Text()
+	}
+	var lines []string
+	for _, p := range peers {
+		lines = append(lines, p.ID+"="+p.Addr)
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:16])
 }
 
 // openLog opens the term, the vote and the log. bbolt panics on some kinds of
