@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -94,6 +95,9 @@ type Config struct {
 
 	// dial connects to a peer; nil: as the network does. A test cuts it.
 	dial func(addr string, timeout time.Duration) (net.Conn, error)
+
+	// disk is where the data directory lies.
+	disk disk
 }
 
 // Default returns a configuration for one durable node.
@@ -112,8 +116,13 @@ func Default() Config {
 		SnapshotThreshold: 50_000,
 		SnapshotInterval:  10 * time.Second,
 		TrailingLogs:      10_000,
+		disk:              systemDisk(),
 	}
 }
+
+// maxFailoverWait is how long a node may go on sending a write again. The state
+// remembers longer that it has executed it, by the clock of any node.
+const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate reports every fault at once.
 func (c *Config) Validate() error {
@@ -122,8 +131,11 @@ func (c *Config) Validate() error {
 	if c.ID == "" || strings.ContainsAny(c.ID, " ,=\t\r\n") {
 		fault("--id %q: use a name without spaces, commas or equal signs, such as n1", c.ID)
 	}
-	if c.FailoverWait <= 0 {
+	switch {
+	case c.FailoverWait <= 0:
 		fault("--failover-wait must be more than 0, such as 2.5s")
+	case c.FailoverWait > maxFailoverWait:
+		fault("--failover-wait %v: use at most %v: the cluster forgets after a while what it has executed, and a command that is sent again later would be executed twice", c.FailoverWait, maxFailoverWait)
 	}
 	if c.DownAfter <= 0 {
 		fault("how long a member may be silent before it counts as down must be more than 0")

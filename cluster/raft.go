@@ -63,7 +63,7 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 func (r *raftLog) open(hooks raftHooks) (err error) {
 	cfg := r.cfg
 	logs := raftLogger(cfg.Logger)
-	if r.st, err = openStorage(cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
+	if r.st, err = openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", cfg.PeerListen)
@@ -82,12 +82,12 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
 	rc.NotifyCh = won
 	rc.Logger = logs
-	stable := fatalStable{r.st.bolt, cfg.Fatal}
+	stable := fatalStable{r.st.stable, cfg.Fatal}
 	if err := r.bootstrap(rc, stable); err != nil {
 		return err
 	}
 	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
-		return fmt.Errorf("data directory %s cannot be used: %w: restore it from a backup, or remove this node from the cluster and join with an empty directory", cfg.Data, err)
+		return fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin)
 	}
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -296,7 +296,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-
 		// append keeps them out while the process ends.
-		m.fatal(fmt.Errorf("log entry %d: %w: restore the data directory from a backup, or remove this node from the cluster and join with an empty directory", l.Index, err))
+		advice := ": of the data directory, " + adviceRejoin
+		if errors.Is(err, raftfsm.ErrNewer) {
+			advice = "" // it says so
+		}
+		m.fatal(fmt.Errorf("log entry %d: %w%s", l.Index, err, advice))
 		return err
 	}
 	m.hooks.applied(out)
