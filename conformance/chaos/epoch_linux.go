@@ -121,6 +121,16 @@ func (e *epoch) workers() (list []*worker) {
 func (e *epoch) heal() error {
 	e.note("heal")
 	e.s.f.net.Heal()
+	e.s.f.mu.Lock()
+	leaving := e.s.f.leaving
+	e.s.f.mu.Unlock()
+	for _, n := range leaving {
+		// Its vote may be needed to remove it.
+		n.resume()
+		if err := n.start(); err != nil {
+			return err
+		}
+	}
 	for _, n := range e.s.f.nodes {
 		n.resume()
 		if err := n.mendDisk(); err != nil {
@@ -137,7 +147,7 @@ func (e *epoch) heal() error {
 		e.fail("%v", err)
 		return errUnhealed
 	}
-	return nil
+	return e.sendOff()
 }
 
 // judge checks what the clients saw, and keeps what is needed to understand a

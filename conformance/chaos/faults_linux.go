@@ -97,7 +97,7 @@ func (s *suite) began(f *fault) {
 }
 
 func allFaults() []*fault {
-	return slices.Concat(processFaults(), networkFaults(), diskFaults(), clockFaults(), adminFaults())
+	return slices.Concat(processFaults(), networkFaults(), diskFaults(), clockFaults(), adminFaults(), memberFaults())
 }
 
 func processFaults() []*fault {

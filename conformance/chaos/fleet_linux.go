@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/conformance/chaos/network"
@@ -19,7 +20,12 @@ type fleet struct {
 	clients *network.Host // its links may be broken
 	control *network.Host // its links are not
 	binary  string
-	noDisks error // why the nodes have no disks of their own
+	flags   []string // for every node, beside the common ones
+	noDisks error    // why the nodes have no disks of their own
+
+	mu      sync.Mutex
+	spares  int     // so many have been made
+	leaving []*node // spares that may still be members
 }
 
 // fleetConfig says what a fleet is made of.
@@ -65,16 +71,22 @@ func newFleet(c fleetConfig) (_ *fleet, err error) {
 		f.nodes = append(f.nodes, n)
 		peers = append(peers, id+"="+n.at(peerPort))
 	}
+	f.flags = c.flags
 	for _, n := range f.nodes {
-		n.args = append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.diskPath(), "data"), "--protected-mode", "no",
-			"--listen", n.at(plainPort), "--cluster-listen", n.at(clusterPort), "--sentinel-listen", n.at(sentinelPort),
-			"--peer-listen", n.at(peerPort), "--http-listen", n.at(httpPort), "--peers", strings.Join(peers, ",")}, c.flags...)
+		n.args = append(n.addresses(), "--peers", strings.Join(peers, ","))
 	}
 	if f.clients, err = f.net.Add(netip.MustParseAddr(prefix + "100")); err != nil {
 		return nil, err
 	}
 	f.control, err = f.net.Add(netip.MustParseAddr(prefix + "200"))
 	return f, err
+}
+
+// addresses are the flags that each node has.
+func (n *node) addresses() []string {
+	return append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.diskPath(), "data"), "--protected-mode", "no",
+		"--listen", n.at(plainPort), "--cluster-listen", n.at(clusterPort), "--sentinel-listen", n.at(sentinelPort),
+		"--peer-listen", n.at(peerPort), "--http-listen", n.at(httpPort)}, n.f.flags...)
 }
 
 // startAll starts the processes that do not run.
@@ -88,7 +100,7 @@ func (f *fleet) startAll() error {
 
 // close ends everything.
 func (f *fleet) close() error {
-	for _, n := range f.nodes {
+	for _, n := range append(f.nodes, f.leaving...) {
 		n.kill()
 	}
 	return f.net.Close()

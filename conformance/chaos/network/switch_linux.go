@@ -60,6 +60,15 @@ func (s *Switch) Add(addr netip.Addr) (*Host, error) {
 	return h, nil
 }
 
+// Remove unplugs a host; no process of it may run any more.
+func (s *Switch) Remove(addr netip.Addr) error {
+	s.mu.Lock()
+	h := s.hosts[addr]
+	delete(s.hosts, addr)
+	s.mu.Unlock()
+	return h.close()
+}
+
 // Close unplugs everything.
 func (s *Switch) Close() error {
 	close(s.stop)
