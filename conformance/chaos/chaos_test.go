@@ -4,7 +4,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,10 +37,33 @@ func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
 	if s.kinds, err = chosen(allFaults(), only, true, s.f.noDisks == nil); err != nil {
 		t.Fatal(err)
 	}
-	if s.f.binary, err = build(s.dir, append(settableClock(), edits...)); err != nil {
+	if len(edits) == 0 {
+		s.f.binary, err = testBuild()
+	} else {
+		s.f.binary, err = build(s.dir, append(settableClock(), edits...))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// testBuild is the build without edits, one for all tests.
+var testBuild func() (string, error)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "lockstep-chaos-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	testBuild = sync.OnceValues(func() (string, error) { return build(dir, settableClock()) })
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 // TestChaos is a short form of `make chaos`.

@@ -106,8 +106,18 @@ func (n *node) noteEnd() {
 	}
 	n.wanted = false
 	if state := n.cmd.ProcessState; !n.excused || state.ExitCode() != gaveUp {
-		n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %v", n.id, state))
+		n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %v: %s", n.id, state, n.lastWords()))
 	}
+}
+
+// lastWords is the end of the node's log.
+func (n *node) lastWords() string {
+	text, err := os.ReadFile(n.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(len(lines)-5, 0):], "\n\t")
 }
 
 // excuse lets the node give up for the rest of the epoch.
