@@ -37,6 +37,12 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
 	return &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{},
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
+			// No pipelining: when a response ends it (the follower has restarted, or
+			// the connection broke), Raft's goroutine that sends may wait for ever
+			// for the one that reads and has gone. That follower then gets no more
+			// entries from this leader, and shutting down never ends. There is one
+			// batch in flight, so there is nothing to pipeline.
+			MaxRPCsInFlight: 1,
 		})}
 }
 
