@@ -21,9 +21,14 @@ const (
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader leadership) {
 	warned := false
+	linked := false // to this leader, and never suspected it
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.addr)
 		if err != nil {
+			if linked && refused(err) {
+				linked = false
+				n.suspect(leader)
+			}
 			n.cfg.Logger.Debug("no link to the leader", "leader", leader.id, "error", err)
 			pause := redialPause
 			if errors.Is(err, errPeerVersion) {
@@ -38,6 +43,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 			}
 			continue
 		}
+		linked = true
 		n.learn(l.peer)
 		ended := n.use(ctx, l, r)
 		select {

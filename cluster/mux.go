@@ -146,9 +146,28 @@ func (a peerNetAddr) String() string  { return string(a) }
 // Addr is the address that Raft tells the other nodes.
 func (p *peerPort) Addr() net.Addr { return peerNetAddr(p.self) }
 
-// Dial connects Raft to a peer.
+// Dial connects Raft to a peer, and to itself without the network: the address
+// that the others know may not lead here from here.
 func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if string(addr) == p.self {
+		return p.dialSelf()
+	}
 	return p.dial(string(addr), protoRaft, timeout)
+}
+
+func (p *peerPort) dialSelf() (net.Conn, error) {
+	near, far := net.Pipe()
+	if !p.track(far) {
+		near.Close()
+		return nil, net.ErrClosed
+	}
+	select {
+	case p.raft <- far:
+		return near, nil
+	case <-p.stop: // which closes far
+		near.Close()
+		return nil, net.ErrClosed
+	}
 }
 
 // dialPeer connects to a peer's port for one of its protocols.

@@ -27,7 +27,10 @@ type raftLog struct {
 	configured atomic.Uint64 // index of the last configuration that is committed here
 }
 
-var _ consensus = (*raftLog)(nil)
+var (
+	_ consensus  = (*raftLog)(nil)
+	_ campaigner = (*raftLog)(nil)
+)
 
 // raftHooks are what a node wants to know of Raft.
 type raftHooks struct {
@@ -216,6 +219,14 @@ func (r *raftLog) Transfer(id string) error {
 		}
 	}
 	return ErrNoSuchMember
+}
+
+// Campaign tells this node what a leader tells the one that it hands over to.
+func (r *raftLog) Campaign() error {
+	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+		ID: []byte(self), Addr: r.trans.EncodePeer(self, addr)}}
+	return r.trans.TimeoutNow(self, addr, req, &raft.TimeoutNowResponse{})
 }
 
 func (r *raftLog) Members() ([]Member, error) {

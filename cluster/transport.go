@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"errors"
+	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -9,16 +11,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is hashicorp/raft's, and keeps account of who has followed this
-// node when.
-//
-// Raft.VerifyLeader alone does not make a read linearizable. It counts the
-// answers of members that have no vote, so a leader that is cut off with a new
-// member, which does not vote yet, is told that it leads; and it counts answers
-// to heartbeats that were on their way when it was called, which may be old: a
-// process that was stopped for minutes finds them when it goes on. So Verify
-// counts for itself: a majority of the voters, each by a request that was sent
-// after the call.
+// transport is hashicorp/raft's, but for two things. It keeps account of who
+// has followed this node when (verify.go). And it does not take a broken
+// connection for an answer: Raft keeps a few connections to each peer, and if
+// the peer was started again meanwhile they lead nowhere, and the first request
+// over each is lost: a vote, and with it an election, or the first entry of a
+// new leader. So such a request is made again until the connection is a new
+// one. All of them may come twice.
 type transport struct {
 	*raft.NetworkTransport
 	patience time.Duration // for TimeoutNow
@@ -28,11 +27,11 @@ type transport struct {
 	acks  map[raft.ServerID]ack
 }
 
-// ack says that a member has followed.
-type ack struct {
-	term uint64 // whom
-	sent uint64 // the step at which it was asked
-}
+var (
+	_ raft.Transport   = (*transport)(nil)
+	_ raft.WithPreVote = (*transport)(nil)
+	_ raft.WithClose   = (*transport)(nil)
+)
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
 	return &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{},
@@ -41,21 +40,20 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
 		})}
 }
 
-func (t *transport) step() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.steps++
-	return t.steps
+func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) })
+}
+
+func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) })
 }
 
 // AppendEntries sends heartbeats and what is not pipelined.
-func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	sent := t.step()
-	err := t.NetworkTransport.AppendEntries(id, to, req, resp)
+	err := afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
 	if err == nil && resp.Success {
-		t.mu.Lock()
-		t.acks[id] = ack{term: req.Term, sent: max(sent, t.acks[id].sent)}
-		t.mu.Unlock()
+		t.note(id, ack{term: args.Term, sent: sent})
 	}
 	return err
 }
@@ -64,9 +62,11 @@ var errNoHandover = errors.New("the member that was to lead did not answer in ti
 
 // TimeoutNow asks a member to stand for election at once. Raft accepts no
 // entries until it returns, so it must not wait for a connection to time out.
-func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
+func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
 	done := make(chan error, 1)
-	go func() { done <- t.NetworkTransport.TimeoutNow(id, to, req, &raft.TimeoutNowResponse{}) }()
+	go func() {
+		done <- afresh(func() error { return t.NetworkTransport.TimeoutNow(id, to, args, &raft.TimeoutNowResponse{}) })
+	}()
 	timer := time.NewTimer(t.patience)
 	defer timer.Stop()
 	select {
@@ -77,41 +77,22 @@ func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 	}
 }
 
-// followed reports whether a majority of the voters, of which self is one, has
-// followed this node in a term since a step.
-func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, since uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	voters, count := 0, 0
-	for _, s := range conf.Servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		if a := t.acks[s.ID]; s.ID == self || a.term == term && a.sent > since {
-			count++
+// afresh makes a request again for each connection that may have been kept.
+func afresh(request func() error) (err error) {
+	for range transportPool + 1 {
+		if err = request(); !brokenBefore(err) {
+			return err
 		}
 	}
-	return count > voters/2
+	return err
 }
 
-// Verify ends when a majority has confirmed that this node leads, or when Raft
-// has found that it does not: at the latest when the leader's lease is over.
-func (r *raftLog) Verify() error {
-	since, term := r.trans.step(), r.raft.CurrentTerm()
-	for {
-		if err := r.raft.VerifyLeader().Error(); err != nil {
-			return err
-		}
-		conf := r.raft.GetConfiguration()
-		if err := conf.Error(); err != nil {
-			return err
-		}
-		if r.trans.followed(raft.ServerID(r.cfg.ID), conf.Configuration(), term, since) {
-			return nil
-		}
-		if r.raft.CurrentTerm() != term {
-			return raft.ErrLeadershipLost
-		}
+// brokenBefore reports whether the connection was broken: not that none could
+// be made, that the peer was too slow, or that it refused.
+func brokenBefore(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op != "dial" && !op.Timeout()
 	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -187,6 +187,8 @@ granted survives the death of any minority of its nodes.
   lockstep remove       take a member out, dead or alive: remove ID
   lockstep transfer     hand leadership to another node: transfer [ID]
   lockstep snapshot     write a snapshot now
+  lockstep health       ask the node on this machine whether it is ready; a
+                        container's health check
   lockstep backup FILE  save the state of a running node; --verify: read FILE
   lockstep restore FILE --data DIR
                         make DIR the data of a new cluster of one node
@@ -215,6 +217,10 @@ LOCKSTEP_PEER_LISTEN):
 	b.WriteString("\nFlags of status, members, add, remove, transfer, snapshot and backup:\n")
 	fs = flag.NewFlagSet("status", flag.ContinueOnError)
 	new(adminOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of health:\n")
+	fs = flag.NewFlagSet("health", flag.ContinueOnError)
+	new(healthOptions).define(fs)
 	writeFlags(&b, fs)
 	b.WriteString("\nFlags of restore:\n")
 	fs = flag.NewFlagSet("restore", flag.ContinueOnError)

@@ -65,6 +65,8 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		return serve(args, stdout, stderr)
 	case "status", "members", "add", "remove", "transfer", "snapshot":
 		return administer(name, args, stdout)
+	case "health":
+		return health(args, stdout)
 	case "backup":
 		return backup(args, stdout)
 	case "restore":
@@ -76,6 +78,6 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stdout, helpText())
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, health, version or help", name)}
 	}
 }
