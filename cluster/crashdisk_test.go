@@ -250,7 +250,7 @@ func (v crashVFS) OpenReader(dir, name string) (types.ReadableFile, error) {
 }
 
 func (v crashVFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := crashFiles{v.d}.Create(filepath.Join(dir, name))
+	f, err := crashFiles(v).Create(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (v crashVFS) Create(dir, name string, size uint64) (types.WritableFile, err
 }
 
 func (v crashVFS) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := crashFiles{v.d}.Open(filepath.Join(dir, name))
+	f, err := crashFiles(v).Open(filepath.Join(dir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -271,10 +271,10 @@ func (v crashVFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 }
 
 func (v crashVFS) Delete(dir, name string) error {
-	if err := (crashFiles{v.d}).Remove(filepath.Join(dir, name)); err != nil {
+	if err := (crashFiles(v)).Remove(filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	return crashFiles{v.d}.SyncDir(dir)
+	return crashFiles(v).SyncDir(dir)
 }
 
 // crashMeta is raft-wal's list of segments.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -12,10 +13,14 @@ import (
 const (
 	dialTimeout = 500 * time.Millisecond
 	redialPause = 20 * time.Millisecond
+	// strangePause is for a leader of another version: time does not help, its
+	// upgrade does.
+	strangePause = time.Second
 )
 
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader leadership) {
+	warned := false
 	linked := false // to this leader, and never suspected it
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.addr)
@@ -25,9 +30,16 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 				n.suspect(leader)
 			}
 			n.cfg.Logger.Debug("no link to the leader", "leader", leader.id, "error", err)
+			pause := redialPause
+			if errors.Is(err, errPeerVersion) {
+				if pause = strangePause; !warned {
+					n.cfg.Logger.Warn("commands cannot be carried to the leader", "leader", leader.id, "error", err)
+				}
+				warned = true
+			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(redialPause):
+			case <-time.After(pause):
 			}
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 
 	"lockstep/store"
@@ -21,6 +22,10 @@ func (n *Node) serveForward(conn net.Conn) {
 	peer, err := readGreeting(r)
 	if err != nil {
 		n.cfg.Logger.Warn("peer connection refused", "remote", conn.RemoteAddr().String(), "error", err)
+		if errors.Is(err, errPeerVersion) {
+			// So that it learns why. If it has gone there is nothing to tell.
+			_, _ = conn.Write(n.greeting().append(nil))
+		}
 		return
 	}
 	if _, err := conn.Write(n.greeting().append(nil)); err != nil {

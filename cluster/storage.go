@@ -139,7 +139,7 @@ func (st *storage) identify(id, kind string) error {
 		return fmt.Errorf("data directory %s: %s is damaged: restore the whole directory from a backup, or delete it and let the node catch up from its peers", st.dir, nodeFile)
 	}
 	if rec.Format != dataFormat {
-		return fmt.Errorf("data directory %s has format %d, this program knows %d: use the program that wrote it", st.dir, rec.Format, dataFormat)
+		return fmt.Errorf("data directory %s has format %d, this program knows %d: its data is intact; upgrade this node's program and start it again", st.dir, rec.Format, dataFormat)
 	}
 	if rec.ID != id {
 		return fmt.Errorf("data directory %s belongs to node %q, not to %q: correct --id or --data", st.dir, rec.ID, id)

@@ -84,6 +84,10 @@ const (
 	maxFrame = 1 << 30
 )
 
+// errPeerVersion: two nodes run versions that cannot forward to each other. Raft
+// goes on between them; commands wait until the leader is of this version.
+var errPeerVersion = errors.New("cluster: a peer runs another version of lockstep")
+
 var errFrame = errors.New("cluster: malformed frame from a peer")
 
 // greeting is what two nodes tell each other first.
@@ -108,7 +112,11 @@ func readGreeting(r *bufio.Reader) (greeting, error) {
 		return greeting{}, errFrame
 	}
 	if v := head[len(wireMagic)]; v != wireVersion {
-		return greeting{}, fmt.Errorf("cluster: peer speaks forwarding version %d, this program %d", v, wireVersion)
+		older := "upgrade this node"
+		if v < wireVersion {
+			older = "upgrade the other node"
+		}
+		return greeting{}, fmt.Errorf("%w: it speaks version %d, this program version %d; %s", errPeerVersion, v, wireVersion, older)
 	}
 	var g greeting
 	for _, s := range []*string{&g.id, &g.client} {
