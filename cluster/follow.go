@@ -16,9 +16,14 @@ const (
 
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader leadership) {
+	linked := false // to this leader, and never suspected it
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.addr)
 		if err != nil {
+			if linked && refused(err) {
+				linked = false
+				n.suspect(leader)
+			}
 			n.cfg.Logger.Debug("no link to the leader", "leader", leader.id, "error", err)
 			select {
 			case <-ctx.Done():
@@ -26,6 +31,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 			}
 			continue
 		}
+		linked = true
 		n.learn(l.peer)
 		ended := n.use(ctx, l, r)
 		select {
@@ -123,7 +129,7 @@ func (n *Node) retire(l *link, ended <-chan struct{}) {
 
 // connect opens a forwarding connection and exchanges greetings.
 func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
-	conn, err := dialPeer(addr, protoForward, dialTimeout)
+	conn, err := n.cfg.dialPeer(addr, protoForward, dialTimeout)
 	if err != nil {
 		return nil, nil, err
 	}

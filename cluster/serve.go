@@ -62,7 +62,11 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 		}
 		go func() {
 			reply := store.OK
-			if err := n.cons.Transfer(id); err != nil {
+			err := error(ErrNoLeader)
+			if n.leads() {
+				err = n.transferHere(id)
+			}
+			if err != nil {
 				reply = store.Err(store.Error("ERR " + err.Error()))
 			}
 			// A lost link is the asking node's business.
@@ -70,6 +74,8 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 				return appendReplies(b, []store.Reply{reply})
 			})
 		}()
+	case frameAdmin:
+		return n.serveAdmin(f, p)
 	case framePosition:
 		return n.servePosition(f.id, out)
 	default:
@@ -139,7 +145,10 @@ func (n *Node) ask(ctx context.Context, l *link, kind byte, body []byte) (store.
 			return store.Reply{}, r.err
 		}
 		replies, err := readResult(r.body, nil)
-		if err != nil || len(replies) != 1 {
+		if err != nil {
+			return store.Reply{}, err
+		}
+		if len(replies) != 1 {
 			return store.Reply{}, errFrame
 		}
 		return replies[0], nil

@@ -16,6 +16,7 @@ import (
 //	'R'  hashicorp/raft's own transport
 //	'F'  forwarding, below
 //	'D'  what the nodes tell each other of themselves: facts.go
+//	'J'  a node that wants to become a member: join.go
 //
 // A forwarding connection begins with a greeting in each direction and then
 // carries frames, requests one way and results the other, many at a time.
@@ -38,6 +39,8 @@ import (
 //	                  unless the given one is valid
 //	kind 8  waits     to the sender of a block: it waits. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
+//	kind 10 admin     what (1 byte) | str id | str peer address: a change of
+//	                  membership; the result is a status reply or an error reply
 //	kind 20 position  no body; the result is the index up to which the asked
 //	                  node knows the log to be committed, and so has it
 //
@@ -65,6 +68,7 @@ const (
 	frameClaim    = 7
 	frameWaits    = 8
 	frameAlive    = 9
+	frameAdmin    = 10
 	framePosition = 20
 
 	wireUser = 4

@@ -53,6 +53,10 @@ type Backend interface {
 	Status() cluster.Status
 	// StateHash returns the hash of the state and the log index it belongs to.
 	StateHash() (index uint64, hash string, err error)
+	// Add takes a node into the cluster, or gives a member another peer address.
+	Add(id, peerAddr string) error
+	// Remove takes a member out of the cluster.
+	Remove(id string) error
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have on disk what was

@@ -212,6 +212,20 @@ func (f *fakeBackend) StateHash() (uint64, string, error) {
 	return f.seq, "0123456789abcdef", nil
 }
 
+func (f *fakeBackend) Add(id, addr string) error {
+	if id == "n2" {
+		return fmt.Errorf("%s is the id of another member", id)
+	}
+	return nil
+}
+
+func (f *fakeBackend) Remove(id string) error {
+	if id != "n2" {
+		return cluster.ErrNoMember
+	}
+	return nil
+}
+
 func (f *fakeBackend) Transfer(id string) error {
 	if id != "" && id != "n2" {
 		return cluster.ErrNoSuchMember

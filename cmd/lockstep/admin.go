@@ -24,6 +24,17 @@ func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
 }
 
+// adminArgs is what the commands take behind their flags; nothing if they are
+// not here.
+var adminArgs = map[string]struct {
+	least, most int
+	usage       string
+}{
+	"add":      {2, 2, "add ID PEER-ADDRESS, such as: lockstep add n4 10.0.0.4:7379"},
+	"remove":   {1, 1, "remove ID, such as: lockstep remove n3"},
+	"transfer": {0, 1, "transfer [ID]"},
+}
+
 // administer runs an administration command: it is one LOCKSTEP command of the
 // Redis protocol.
 func administer(name string, args []string, stdout io.Writer) error {
@@ -37,7 +48,11 @@ func administer(name string, args []string, stdout io.Writer) error {
 		return err
 	}
 	rest := fs.Args()
-	if name != "transfer" && len(rest) > 0 || len(rest) > 1 {
+	takes := adminArgs[name]
+	if len(rest) < takes.least {
+		return usageError{fmt.Errorf("%s: want %s", name, takes.usage)}
+	}
+	if len(rest) > takes.most {
 		return usageError{fmt.Errorf("%s: unexpected argument %q", name, rest[len(rest)-1])}
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
