@@ -18,11 +18,11 @@ import (
 //
 //	kind 1  facts   str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
-//	                you
+//	                you | str peer address of the sender
 //
 // you is what the answering node thinks of the asking one: 0 nothing, 1 it is a
 // member, 2 it is none. Frames, integers and str are as in wire.go. What stands
-// behind the known fields is skipped, and the last two may be missing, so that
+// behind the known fields is skipped, and the last three may be missing, so that
 // versions can differ in what they say.
 const (
 	protoFacts = 'D'
@@ -41,6 +41,7 @@ type facts struct {
 	applied uint64
 	cluster string   // name of the cluster it belongs to; "" if it does not know
 	you     standsAs // what it thinks of the node that asks
+	peer    string   // its peer address; "" if it does not say
 }
 
 // standsAs is what a node thinks of another.
@@ -59,7 +60,7 @@ func (f facts) append(buf []byte) []byte {
 		buf = appendStr(buf, s)
 	}
 	buf = appendStr(binary.AppendUvarint(buf, f.applied), f.cluster)
-	return endFrame(binary.AppendUvarint(buf, uint64(f.you)), start)
+	return endFrame(appendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer), start)
 }
 
 func readFacts(r *bufio.Reader) (facts, error) {
@@ -78,7 +79,7 @@ func readFacts(r *bufio.Reader) (facts, error) {
 	}
 	f.applied = applied
 	if in.b = in.b[size:]; len(in.b) > 0 {
-		f.cluster, f.you = string(in.bytes()), standsAs(in.uint64())
+		f.cluster, f.you, f.peer = string(in.bytes()), standsAs(in.uint64()), string(in.bytes())
 	}
 	if in.bad {
 		return facts{}, errFrame
@@ -105,7 +106,7 @@ func (n *Node) serveFacts(conn net.Conn) {
 		}
 		n.note(f)
 		answer := n.facts()
-		answer.you = n.standing(f.id)
+		answer.you = n.standing(f)
 		if _, err := conn.Write(answer.append(nil)); err != nil {
 			return
 		}

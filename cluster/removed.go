@@ -11,16 +11,24 @@ import "slices"
 // is told that it is a stranger by a node whose log reaches further than its own.
 // In both cases it serves nobody.
 
-// standing is what this node thinks of another.
-func (n *Node) standing(id string) standsAs {
+// standing is what this node thinks of another. One that has the id of a member
+// and another address is that member, which has moved, or one whose place has
+// been taken: then the member itself answers.
+func (n *Node) standing(f facts) standsAs {
 	members, err := n.cons.Members()
 	if err != nil || len(members) == 0 {
 		return asUnknown
 	}
-	if slices.ContainsFunc(members, func(m Member) bool { return m.ID == id }) {
+	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == f.id })
+	switch {
+	case at < 0:
+		return asStranger
+	case f.peer == "" || f.peer == members[at].PeerAddr:
 		return asMember
+	case f.id == n.cfg.ID || n.alive(f.id):
+		return asStranger
 	}
-	return asStranger
+	return asUnknown
 }
 
 // judge decides whether this node has been removed, from the configuration as it

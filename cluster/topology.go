@@ -86,7 +86,8 @@ type discovery struct {
 // heard is the latest word of a member.
 type heard struct {
 	facts facts
-	told  bool // facts are its own words
+	addr  string // its peer address
+	told  bool   // facts are its own words
 	voter bool
 	first time.Duration // when it was first looked for
 	seen  time.Duration // when it last spoke
@@ -105,6 +106,7 @@ func (n *Node) facts() facts {
 		runID:   n.cfg.RunID,
 		applied: s.Applied,
 		cluster: n.clusterName(),
+		peer:    n.cfg.peerAddr(),
 	}
 }
 
@@ -114,7 +116,7 @@ func (n *Node) note(f facts) {
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
 	h := n.disc.heard[f.id]
-	if h == nil {
+	if h == nil || f.peer != "" && f.peer != h.addr {
 		return // not a member, or not any more
 	}
 	news := !h.told || h.facts.addrs != f.addrs || h.facts.runID != f.runID
@@ -198,7 +200,7 @@ func (n *Node) census() map[string]string {
 		if d.heard[m.ID] == nil {
 			d.heard[m.ID] = &heard{first: now, seen: now}
 		}
-		d.heard[m.ID].voter = m.Voter
+		d.heard[m.ID].voter, d.heard[m.ID].addr = m.Voter, m.PeerAddr
 	}
 	for id := range d.heard {
 		if _, still := addrs[id]; !still {

@@ -127,11 +127,11 @@ func TestTopologyOfEphemeralNode(t *testing.T) {
 	}
 }
 
-var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger}
+var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4"}
 
 // TestFactsGolden holds the bytes still.
 func TestFactsGolden(t *testing.T) {
-	const want = "0000001e" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02"
+	const want = "00000022" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34"
 	if got := hex.EncodeToString(sampleFacts.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -149,12 +149,12 @@ func TestFactsRoundTrip(t *testing.T) {
 	}
 	// An earlier one says less.
 	early := sampleFacts
-	early.cluster, early.you = "", asUnknown
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-12]))); err != nil || got != early {
+	early.cluster, early.you, early.peer = "", asUnknown, ""
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-16]))); err != nil || got != early {
 		t.Errorf("with less: %+v, %v", got, err)
 	}
 	for n := range body[:len(whole)-6] {
-		if n == len(whole)-12 {
+		if n == len(whole)-16 {
 			continue
 		}
 		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {
