@@ -215,6 +215,13 @@ func (g *guardedLog) retract(first, last uint64) (atEnd bool, err error) {
 	return true, errors.Join(g.set(m), g.file.Sync())
 }
 
+// begin notes that an empty log begins with a snapshot.
+func (g *guardedLog) begin(base uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return errors.Join(g.set(mark{base: base}), g.file.Sync())
+}
+
 // deleteStep is how many entries a log store that is one B+tree deletes at a
 // time: appends wait meanwhile.
 const deleteStep = 500

@@ -71,6 +71,7 @@ type storage struct {
 	bolt   *raftboltdb.BoltStore
 	stable raft.StableStore // term and vote, in bolt
 	log    logStore
+	guard  *guardedLog // the same
 	snaps  *snapshotStore
 }
 
@@ -282,7 +283,7 @@ func (st *storage) openLog(logs hclog.Logger) (err error) {
 	if err != nil {
 		return damaged(err)
 	}
-	st.log = guarded
+	st.log, st.guard = guarded, guarded
 	if err := guarded.join(); err != nil {
 		return damaged(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"lockstep/cluster"
@@ -63,6 +64,9 @@ type Backend interface {
 	// acknowledged before, and whether this node has; it waits for as many as
 	// that, or until ctx ends.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
+	// Backup begins a backup, which is written as it is read; complete says that
+	// it holds everything acknowledged before.
+	Backup() (r io.ReadCloser, complete bool)
 	// Snapshot writes a snapshot now.
 	Snapshot() error
 }

@@ -17,6 +17,7 @@ func lockstepRows() []row {
 		Command: store.Command{Name: "lockstep", Arity: -2, Group: "server", Since: "1.0.0", Summary: "Administration of the lockstep cluster."},
 		sub: []row{
 			sub("add", 4, "member-id peer-address", "Takes a node into the cluster, or gives a member another peer address.", doAdd),
+			sub("backup", -3, "<BEGIN | READ backup>", "Reads a backup of the state in pieces.", doBackup),
 			helpRow("lockstep", "1.0.0", 0),
 			sub("members", 2, "", "Lists the members of the cluster.", doMembers),
 			sub("remove", 3, "member-id", "Takes a member out of the cluster.", doRemove),

@@ -78,7 +78,9 @@ func (c *client) take() {
 	if slices.ContainsFunc(c.held, func(h holding) bool { return h.grant.name == name }) {
 		return
 	}
-	m := c.sync.NewMutex(name, redsync.WithExpiry(c.Lease))
+	// With several nodes, those that are down must not hold up a majority that is
+	// there; with one, this changes nothing.
+	m := c.sync.NewMutex(name, redsync.WithExpiry(c.Lease), redsync.WithFailFast(true))
 	err := m.TryLock()
 	now := c.now()
 	var taken *redsync.ErrTaken

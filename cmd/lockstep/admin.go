@@ -64,24 +64,42 @@ func administer(name string, args []string, stdout io.Writer) error {
 
 // askNode sends one command to a node.
 func askNode(o adminOptions, command []string) (any, error) {
-	c, err := bench.Dial(o.addr, o.timeout)
+	c, err := dialNode(o)
 	if err != nil {
-		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
+		return nil, err
 	}
 	defer c.Close()
 	timer := time.AfterFunc(o.timeout, func() { c.Close() })
 	defer timer.Stop()
-	if o.password != "" {
-		if _, err := c.Do("AUTH", o.password); err != nil {
-			return nil, err
-		}
-	}
 	reply, err := c.Do(command...)
+	return reply, answerError(o, err)
+}
+
+// dialNode connects to a node and gives the password.
+func dialNode(o adminOptions) (*bench.Conn, error) {
+	c, err := bench.Dial(o.addr, o.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
+	}
+	if o.password == "" {
+		return c, nil
+	}
+	timer := time.AfterFunc(o.timeout, func() { c.Close() })
+	defer timer.Stop()
+	if _, err := c.Do("AUTH", o.password); err != nil {
+		c.Close()
+		return nil, answerError(o, err)
+	}
+	return c, nil
+}
+
+// answerError tells an error reply from none.
+func answerError(o adminOptions, err error) error {
 	var refused bench.ServerError
 	if err != nil && !errors.As(err, &refused) {
-		return nil, fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
+		return fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
 	}
-	return reply, err
+	return err
 }
 
 // printReply shows flat name-value pairs one a line, members as a table.

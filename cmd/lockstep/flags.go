@@ -189,6 +189,9 @@ granted survives the death of any minority of its nodes.
   lockstep snapshot     write a snapshot now
   lockstep health       ask the node on this machine whether it is ready; a
                         container's health check
+  lockstep backup FILE  save the state of a running node; --verify: read FILE
+  lockstep restore FILE --data DIR
+                        make DIR the data of a new cluster of one node
   lockstep version
   lockstep help
 
@@ -211,13 +214,19 @@ LOCKSTEP_PEER_LISTEN):
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	new(options).define(fs)
 	writeFlags(&b, fs)
-	b.WriteString("\nFlags of status, members, add, remove, transfer and snapshot:\n")
+	b.WriteString("\nFlags of status, members, add, remove, transfer, snapshot and backup:\n")
 	fs = flag.NewFlagSet("status", flag.ContinueOnError)
 	new(adminOptions).define(fs)
 	writeFlags(&b, fs)
 	b.WriteString("\nFlags of health:\n")
 	fs = flag.NewFlagSet("health", flag.ContinueOnError)
 	new(healthOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of restore:\n")
+	fs = flag.NewFlagSet("restore", flag.ContinueOnError)
+	rc := cluster.Default()
+	rc.Data = ""
+	defineRestore(fs, &rc)
 	writeFlags(&b, fs)
 	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
 	return b.String()

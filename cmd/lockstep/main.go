@@ -67,6 +67,10 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		return administer(name, args, stdout)
 	case "health":
 		return health(args, stdout)
+	case "backup":
+		return backup(args, stdout)
+	case "restore":
+		return restore(args, stdout)
 	case "version":
 		fmt.Fprintln(stdout, "lockstep", version)
 		return nil
@@ -74,6 +78,6 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stdout, helpText())
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, health, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, health, version or help", name)}
 	}
 }

@@ -4,7 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -128,6 +132,42 @@ func TestJudge(t *testing.T) {
 	} {
 		if got := judge(test.out, test.err); got != test.want {
 			t.Errorf("%q: %s, want %s", test.out, got, test.want)
+		}
+	}
+}
+
+// docs/guarantees.md names tests that exist, and for each class the one that
+// fails on the broken program.
+func TestGuaranteesNameTests(t *testing.T) {
+	doc, err := os.ReadFile(root + "/docs/guarantees.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		sources.Write(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`Test[A-Z]\w+`).FindAllString(string(doc), -1) {
+		if !strings.Contains(sources.String(), "func "+name+"(") {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	mutations, err := readMutations("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutations {
+		row := regexp.MustCompile(`(?m)^\| ` + m.class + ` \|.*$`).FindString(string(doc))
+		if m.class[0] == 'J' && !strings.Contains(row, "`"+strings.Trim(m.run, "^$")+"`") {
+			t.Errorf("%s: the row of %s does not name %s", m.name, m.class, m.run)
 		}
 	}
 }
