@@ -5,7 +5,7 @@ GO       ?= go
 # deadline as a failure.
 FUZZTIME ?= 20000x
 
-.PHONY: build test check race fuzz conformance compatibility kills chaos differential image compose bench lockloss clean
+.PHONY: build test check race fuzz conformance compatibility kills chaos differential image compose bench lockloss broken clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -75,6 +75,11 @@ image: build
 # killed. make test does half of it, where it can; this fails where it cannot.
 compose:
 	LOCKSTEP_COMPOSE=must $(GO) test -count=1 -timeout 10m -v ./conformance/compose
+
+# Every program that is broken on purpose must fail the test that is named for it;
+# make test does two, and sees to it that all still fit the program.
+broken:
+	$(GO) run ./conformance/broken
 
 # Beside redis-server, in one run.
 bench: build

@@ -1,6 +1,10 @@
 package cluster
 
-import "lockstep/store"
+import (
+	"time"
+
+	"lockstep/store"
+)
 
 // Call is one command as a session submits it.
 type Call struct {
@@ -56,4 +60,10 @@ type Status struct {
 	Libraries  int // of functions
 	Functions  int
 	Expired    uint64
+
+	// Leaderless is the time without a leader by which the elections that this
+	// node has won since it started have lengthened leases. What a node was down
+	// is not in it.
+	Leaderless     time.Duration
+	LastLeaderless time.Duration // of that, by the last election
 }

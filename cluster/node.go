@@ -226,6 +226,7 @@ func (n *Node) Status() Status {
 		s.Role = Candidate
 	}
 	n.cons.Facts(&s)
+	s.Leaderless, s.LastLeaderless = n.clock.leaderless()
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
 		s.Libraries, s.Functions = st.Libraries()

@@ -250,4 +250,20 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 	}
+	writeLeaderless(w, s)
+}
+
+// writeLeaderless prints by how much leases have been lengthened, because nobody
+// could renew them. The node that wins an election counts it: the sum over all
+// nodes is the cluster's.
+func writeLeaderless(w io.Writer, s cluster.Status) {
+	for _, m := range []struct {
+		name, kind, help string
+		value            time.Duration
+	}{
+		{"lockstep_leaderless_seconds_total", "counter", "Time without a leader by which leases were lengthened, in the elections that this node has won.", s.Leaderless},
+		{"lockstep_last_leaderless_seconds", "gauge", "Time without a leader before the last of them.", s.LastLeaderless},
+	} {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %g\n", m.name, m.help, m.name, m.kind, m.name, m.value.Seconds())
+	}
 }
