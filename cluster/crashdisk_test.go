@@ -21,8 +21,8 @@ import (
 // it held at its last sync, of a directory the names that it had at its own. It
 // works in a real directory, because much is read by other ways.
 //
-// bbolt maps its file and writes it by itself. What it does in one transaction
-// counts as one step; TestTornBolt looks inside.
+// bbolt maps its file and writes it by itself; what it does in one transaction
+// counts as one step.
 type crashDisk struct {
 	base string
 	root *inode

@@ -155,10 +155,10 @@ func TestGoldenFormats(t *testing.T) {
 	}
 }
 
-// TestJ4NoReadBeforeReplay restarts all members at once. Whoever reads before
+// TestReadsOfRestartingMembers restarts all members at once. Whoever reads before
 // the state is whole waits, or is told that there is no leader; nobody is told
 // that a key is absent.
-func TestJ4NoReadBeforeReplay(t *testing.T) {
+func TestReadsOfRestartingMembers(t *testing.T) {
 	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 5 * time.Second })
 	c.start(0, 1, 2)
 	c.expect(c.leader(), "OK", "SET k v")
