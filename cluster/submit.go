@@ -123,7 +123,7 @@ type carried struct {
 // submitWaiting is Submit through an election. A write is sent again to each
 // new leader, which knows whether it has been executed.
 func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []store.Reply {
-	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+	ctx, cancel := context.WithTimeout(n.waits, n.cfg.FailoverWait)
 	defer cancel()
 	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number}
 	if !readOnly(calls) {
