@@ -88,7 +88,6 @@ func TestLastNodeDoesNotWait(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newTestNode(t)
 				n.cfg.dial = dial
-				n.cfg.FailoverWait = time.Minute
 				n.lead()
 				n.log.decides(0, always(applyLater))
 				n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
