@@ -294,7 +294,9 @@ func (n *Node) learn(g greeting) {
 	n.clients[g.id] = g.client
 }
 
-func (n *Node) greeting() greeting { return greeting{id: n.cfg.ID, client: n.cfg.Advertise} }
+func (n *Node) greeting() greeting {
+	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.Advertise}
+}
 
 // Ready reports whether a request would find a leader now.
 func (n *Node) Ready() bool {
