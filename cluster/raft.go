@@ -304,11 +304,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-
 		// append keeps them out while the process ends.
-		advice := ": of the data directory, " + adviceRejoin
+		advice := ": " + adviceRejoin
 		if errors.Is(err, raftfsm.ErrNewer) {
 			advice = "" // it says so
 		}
-		m.fatal(fmt.Errorf("log entry %d: %w%s", l.Index, err, advice))
+		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
 		return err
 	}
 	m.hooks.applied(out)
