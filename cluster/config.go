@@ -98,6 +98,8 @@ type Config struct {
 
 	// disk is where the data directory lies.
 	disk disk
+	// speaks is which version of the peer protocol the node speaks.
+	speaks wireSpeaks
 }
 
 // Default returns a configuration for one durable node.
@@ -117,6 +119,7 @@ func Default() Config {
 		SnapshotInterval:  10 * time.Second,
 		TrailingLogs:      10_000,
 		disk:              systemDisk(),
+		speaks:            wireSpeaks{wireVersion, wireMinor},
 	}
 }
 

@@ -157,7 +157,7 @@ func (n *Node) greet(conn net.Conn) (*link, *bufio.Reader, error) {
 		return nil, nil, err
 	}
 	r := bufio.NewReaderSize(conn, 1<<16)
-	peer, err := readGreeting(r)
+	peer, err := n.cfg.speaks.read(r)
 	if err != nil {
 		conn.Close()
 		return nil, nil, err

@@ -65,9 +65,12 @@ func (n *Node) serveJoin(conn net.Conn) {
 	default:
 		status, why = joinRefused, err.Error()
 	}
-	out := appendStr(append(beginFrame(nil, frameJoinAnswer, 0), status), why)
 	// If the answer is lost, the node asks again.
-	_, _ = conn.Write(endFrame(out, 0))
+	_, _ = conn.Write(joinAnswer(status, why))
+}
+
+func joinAnswer(status byte, why string) []byte {
+	return endFrame(appendStr(append(beginFrame(nil, frameJoinAnswer, 0), status), why), 0)
 }
 
 // errNotMember is what a node says that cannot take others in.

@@ -307,45 +307,6 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 	})
 }
 
-// Whoever hands over leadership stays until its peers know what became of
-// their requests: here the fate of one is only known after a while.
-func TestHandOverWaitsForThePeers(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newTestNode(t)
-		n.lead()
-		near, far := net.Pipe()
-		go n.serveForward(far)
-		peer := newTestNode(t)
-		l, r, err := peer.greet(near)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go peer.use(n.ctx, l, r)
-		synctest.Wait()
-		n.log.decides(0, always(applyLater))
-		n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
-		reply := peer.start("INCR counter")
-		synctest.Wait()
-		start, handed := time.Now(), make(chan time.Duration)
-		go func() {
-			n.HandOver()
-			handed <- time.Since(start)
-		}()
-		synctest.Wait()
-		n.depose()
-		peer.routes.drop(nil, l)
-		l.retire()
-		time.Sleep(300 * ms)
-		n.log.set(func(l *fakeLog) { l.settle() }) // the next leader's entries arrive
-		if took := <-handed; took < 300*ms || took > 310*ms {
-			t.Errorf("handing over took %v", took)
-		}
-		if got := <-reply; got != "1" {
-			t.Errorf("got %q", got)
-		}
-	})
-}
-
 // A leader that lives may take its time.
 func TestSlowLeaderIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {

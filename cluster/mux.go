@@ -121,7 +121,7 @@ func (p *peerPort) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the port and the forwarding connections.
+// Close closes the port and the connections, but for those to it that Raft has.
 func (p *peerPort) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,44 @@ func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Con
 	if string(addr) == p.self {
 		return p.dialSelf()
 	}
-	return p.dial(string(addr), protoRaft, timeout)
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		conn, err := p.dial(string(addr), protoRaft, timeout)
+		dialed <- result{conn, err}
+	}()
+	select {
+	case r := <-dialed:
+		if r.err != nil {
+			return nil, r.err
+		}
+		if !p.track(r.conn) {
+			return nil, net.ErrClosed
+		}
+		return ownConn{r.conn, p}, nil
+	case <-p.stop:
+		go func() {
+			if r := <-dialed; r.conn != nil {
+				r.conn.Close()
+			}
+		}()
+		return nil, net.ErrClosed
+	}
+}
+
+// ownConn is one that this node has made. It ends with the port, so that Raft
+// can be stopped while a peer owes it an answer.
+type ownConn struct {
+	net.Conn
+	port *peerPort
+}
+
+func (c ownConn) Close() error {
+	c.port.untrack(c.Conn)
+	return c.Conn.Close()
 }
 
 func (p *peerPort) dialSelf() (net.Conn, error) {

@@ -88,7 +88,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 // A peer that greets wrongly, or sends what is no request, loses its
 // connection; the node goes on.
 func TestServeForwardRefusesNonsense(t *testing.T) {
-	hello := greeting{"n2", "client:1"}.append(nil)
+	hello := greeting{speaks: current, id: "n2", client: "client:1"}.append(nil)
 	for name, b := range map[string][]byte{
 		"not a greeting":     []byte("GET / HTTP/1.1\r\n"),
 		"unknown kind":       append(hello[:len(hello):len(hello)], oneFrame(99, 1, nil)...),

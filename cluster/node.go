@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +33,8 @@ type Node struct {
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
+	waits  context.Context // of clients that wait for a leader; ends earlier, if none can come
+	alone  context.CancelFunc
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: peers may connect earlier
 
@@ -93,6 +93,7 @@ func newNode(cfg Config) *Node {
 	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
@@ -295,7 +296,9 @@ func (n *Node) learn(g greeting) {
 	n.clients[g.id] = g.client
 }
 
-func (n *Node) greeting() greeting { return greeting{id: n.cfg.ID, client: n.cfg.Advertise} }
+func (n *Node) greeting() greeting {
+	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.Advertise}
+}
 
 // Ready reports whether a request would find a leader now.
 func (n *Node) Ready() bool {
@@ -364,58 +367,8 @@ func (n *Node) Transfer(id string) error {
 // Snapshot writes a snapshot of this node's state now.
 func (n *Node) Snapshot() error { return n.cons.Snapshot() }
 
-// handoverTimeout bounds the wait for another node to take over at shutdown.
-const handoverTimeout = 4 * time.Second
-
-// HandOver gives leadership to another member, if this node has it and there
-// is one. The node goes on as a follower. It returns when the peers have been
-// told what became of their requests here, so that nothing is lost by stopping.
-func (n *Node) HandOver() {
-	if members, err := n.cons.Members(); !n.leads() || err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Voter && m.ID != n.cfg.ID }) {
-		return
-	}
-	timeout, pause := time.After(handoverTimeout), time.NewTicker(retryPause)
-	defer pause.Stop()
-	handed, transferring, said := make(chan error, 1), false, ""
-	for n.leads() || n.pending.len() > 0 || n.served.Load() > 0 {
-		// The chosen member may lose the election that this starts, even to
-		// this node.
-		if n.leads() && !transferring {
-			transferring = true
-			go func() { handed <- n.transferHere("") }()
-		}
-		select {
-		case <-pause.C:
-		case <-timeout:
-			n.cfg.Logger.Warn("leadership was not handed over in time", "peers", n.served.Load(), "batches", n.pending.len())
-			return
-		}
-		select {
-		case err := <-handed:
-			transferring = false
-			if err != nil && err.Error() != said {
-				said = err.Error()
-				n.cfg.Logger.Info("leadership is not handed over yet", "error", err)
-			}
-		default:
-		}
-	}
-}
-
 func (n *Node) leads() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.leader.self
-}
-
-// Close stops the node. HandOver comes first in a clean shutdown.
-func (n *Node) Close() error {
-	n.cancel()
-	if n.cfg.Scripts != nil {
-		n.cfg.Scripts.Abort()
-	}
-	n.work.Wait()
-	err := n.cons.Close()
-	n.pending.giveUp(math.MaxUint64) // nothing is applied any more
-	return err
 }

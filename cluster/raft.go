@@ -24,6 +24,7 @@ type raftLog struct {
 	st    *storage
 	stop  chan struct{}
 
+	started    atomic.Bool   // Raft has read what the disk holds
 	configured atomic.Uint64 // index of the last configuration that is committed here
 }
 
@@ -66,6 +67,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if r.st, err = openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
+	r.st.snaps.pace = r.pace
 	ln, err := net.Listen("tcp", cfg.PeerListen)
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
@@ -112,8 +114,12 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	m.fsm.Replay(last)
 	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
+	r.started.Store(true)
 	return err
 }
+
+// pace is that of work on snapshots beside the clients'.
+func (r *raftLog) pace() *pace { return newPace(r.cfg.Time.Monotonic, r.stop) }
 
 // report turns what Raft says into changes of leadership.
 func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- leadership) {
@@ -263,7 +269,9 @@ func (r *raftLog) LastContact() (time.Duration, bool) {
 
 func (r *raftLog) Close() error {
 	close(r.stop)
-	err := r.raft.Shutdown().Error()
+	down := r.raft.Shutdown()
+	r.port.Close() // what Raft has asked of its peers it need not wait for
+	err := down.Error()
 	r.closeParts()
 	return err
 }
@@ -299,11 +307,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-
 		// append keeps them out while the process ends.
-		advice := ": of the data directory, " + adviceRejoin
+		advice := ": " + adviceRejoin
 		if errors.Is(err, raftfsm.ErrNewer) {
 			advice = "" // it says so
 		}
-		m.fatal(fmt.Errorf("log entry %d: %w%s", l.Index, err, advice))
+		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
 		return err
 	}
 	m.hooks.applied(out)
@@ -319,7 +327,11 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
-	if err := m.fsm.Restore(in); err != nil {
+	var from io.Reader = in
+	if m.log.started.Load() { // a peer's; at the start nobody else wants the machine
+		from = &pacedReader{in: in, pace: m.log.pace()}
+	}
+	if err := m.fsm.Restore(from); err != nil {
 		return err
 	}
 	seq, lease := m.fsm.Position()
@@ -338,7 +350,11 @@ func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
 type persister struct{ s *raftfsm.Snapshot }
 
 func (p persister) Persist(sink raft.SnapshotSink) error {
-	if err := p.s.Encode(sink); err != nil {
+	var out io.Writer = sink
+	if k, ok := sink.(*snapshotSink); ok {
+		out = k.whole()
+	}
+	if err := p.s.Encode(out); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()

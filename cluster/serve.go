@@ -19,7 +19,7 @@ func (n *Node) serveForward(conn net.Conn) {
 		return
 	}
 	r := bufio.NewReaderSize(conn, 1<<16)
-	peer, err := readGreeting(r)
+	peer, err := n.cfg.speaks.read(r)
 	if err != nil {
 		n.cfg.Logger.Warn("peer connection refused", "remote", conn.RemoteAddr().String(), "error", err)
 		if errors.Is(err, errPeerVersion) {

@@ -61,6 +61,7 @@ type snapshotStore struct {
 	dir  string
 	disk files
 	log  hclog.Logger
+	pace func() *pace // nil: write as fast as the disk can
 
 	mu      sync.Mutex
 	list    []snapshotMeta // those that are whole, the newest first
@@ -276,6 +277,9 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 		Version: version, ID: snapshotID(term, index, number), Index: index, Term: term,
 		Configuration: conf, ConfigurationIndex: confIndex,
 	}}}
+	if s.pace != nil {
+		sink.pace = s.pace()
+	}
 	sink.dir = filepath.Join(s.dir, sink.meta.ID+unfinished)
 	if err := s.disk.Mkdir(sink.dir); err != nil {
 		return nil, err
@@ -296,6 +300,7 @@ type snapshotSink struct {
 	check  *raftfsm.Checker
 	sum    hash.Hash64
 	dirty  int // bytes since the last sync
+	pace   *pace
 	closed bool
 }
 
@@ -305,6 +310,9 @@ func (k *snapshotSink) ID() string { return k.meta.ID }
 // Write writes and, now and then, waits for the disk: what piles up in memory
 // would hold up the log when it has to go out.
 func (k *snapshotSink) Write(p []byte) (int, error) {
+	if k.pace != nil {
+		defer k.pace.add(k.pace.now())
+	}
 	n, err := k.file.Write(p)
 	k.sum.Write(p[:n])
 	k.check.Write(p[:n])
@@ -314,6 +322,17 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 		err = k.file.Sync()
 	}
 	return n, err
+}
+
+// whole has the rests include those for what is done between the writes; not for
+// what comes from a peer, where that is waiting.
+func (k *snapshotSink) whole() io.Writer {
+	if k.pace == nil {
+		return k
+	}
+	w := &pacedWriter{out: k, pace: k.pace, began: k.pace.now()}
+	k.pace = nil
+	return w
 }
 
 // Cancel implements raft.SnapshotSink.

@@ -130,7 +130,7 @@ func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []s
 }
 
 func (n *Node) submitWithin(wait time.Duration, number uint64, calls []Call, dst []store.Reply) []store.Reply {
-	ctx, cancel := context.WithTimeout(n.ctx, wait)
+	ctx, cancel := context.WithTimeout(n.waits, wait)
 	defer cancel()
 	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number}
 	if !readOnly(calls) {

@@ -11,16 +11,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is hashicorp/raft's, but for two things. It keeps account of who
+// transport is hashicorp/raft's, but for three things. It keeps account of who
 // has followed this node when (verify.go). And it does not take a broken
 // connection for an answer: Raft keeps a few connections to each peer, and if
 // the peer was started again meanwhile they lead nowhere, and the first request
 // over each is lost: a vote, and with it an election, or the first entry of a
 // new leader. So such a request is made again until the connection is a new
-// one. All of them may come twice.
+// one. All of them may come twice. And no heartbeat is answered
+// when it is closed.
 type transport struct {
 	*raft.NetworkTransport
 	patience time.Duration // for TimeoutNow
+
+	closing sync.RWMutex // held for reading while a heartbeat is answered
+	deaf    bool
 
 	mu    sync.Mutex
 	steps uint64 // orders calls and requests
@@ -44,6 +48,31 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
 			// batch in flight, so there is nothing to pipeline.
 			MaxRPCsInFlight: 1,
 		})}
+}
+
+// SetHeartbeatHandler sets what answers heartbeats, on the connection's own
+// goroutine. Raft does not wait for that when it shuts down, and the handler
+// writes a new term to the disk: once the disk is closed that is a panic.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
+}
+
+func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
+	t.closing.RLock()
+	defer t.closing.RUnlock()
+	if t.deaf {
+		rpc.Respond(nil, raft.ErrRaftShutdown)
+		return
+	}
+	handle(rpc)
+}
+
+// Close returns when no heartbeat is being answered any more, and none will be.
+func (t *transport) Close() error {
+	t.closing.Lock()
+	t.deaf = true
+	t.closing.Unlock()
+	return t.NetworkTransport.Close()
 }
 
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {

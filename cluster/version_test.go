@@ -28,7 +28,7 @@ func TestPeerOfAnotherVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hello := greeting{id: "n2", client: "c:1"}.append([]byte{protoForward})
+		hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{protoForward})
 		hello[1+len(wireMagic)] = test.version
 		if _, err := conn.Write(hello); err != nil {
 			t.Fatal(err)
@@ -36,18 +36,21 @@ func TestPeerOfAnotherVersion(t *testing.T) {
 		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if g, err := readGreeting(bufio.NewReader(conn)); err != nil || g.id != "n1" {
+		if g, err := current.read(bufio.NewReader(conn)); err != nil || g.id != "n1" {
 			t.Errorf("version %d is answered %+v, %v", test.version, g, err)
 		}
 		conn.Close()
 		if !strings.Contains(log.String(), test.want) {
 			t.Errorf("version %d: the log does not say %q:\n%s", test.version, test.want, log.String())
 		}
-		if _, err := readGreeting(bufio.NewReader(bytes.NewReader(hello[1:]))); !errors.Is(err, errPeerVersion) {
+		if _, err := current.read(bufio.NewReader(bytes.NewReader(hello[1:]))); !errors.Is(err, errPeerVersion) {
 			t.Error(err)
 		}
 	}
 }
+
+// current is what this program speaks.
+var current = wireSpeaks{wireVersion, wireMinor}
 
 // lockedBuffer is a log that is written and read at once.
 type lockedBuffer struct {

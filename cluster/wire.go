@@ -21,7 +21,7 @@ import (
 // A forwarding connection begins with a greeting in each direction and then
 // carries frames, requests one way and results the other, many at a time.
 //
-//	greeting:  "LKST" | version (1 byte) | str id | str client address
+//	greeting:  greeting.go
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
 //	kind 1  submit    ticket, n, n times call
@@ -56,9 +56,6 @@ const (
 	protoRaft    = 'R'
 	protoForward = 'F'
 
-	wireMagic   = "LKST"
-	wireVersion = 4
-
 	frameSubmit   = 1
 	frameResult   = 2
 	frameKill     = 3
@@ -84,54 +81,7 @@ const (
 	maxFrame = 1 << 30
 )
 
-// errPeerVersion: two nodes run versions that cannot forward to each other. Raft
-// goes on between them; commands wait until the leader is of this version.
-var errPeerVersion = errors.New("cluster: a peer runs another version of lockstep")
-
 var errFrame = errors.New("cluster: malformed frame from a peer")
-
-// greeting is what two nodes tell each other first.
-type greeting struct {
-	id     string
-	client string // RESP address for clients
-}
-
-func (g greeting) append(buf []byte) []byte {
-	buf = append(buf, wireMagic...)
-	buf = append(buf, wireVersion)
-	buf = appendStr(buf, g.id)
-	return appendStr(buf, g.client)
-}
-
-func readGreeting(r *bufio.Reader) (greeting, error) {
-	var head [len(wireMagic) + 1]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return greeting{}, err
-	}
-	if string(head[:len(wireMagic)]) != wireMagic {
-		return greeting{}, errFrame
-	}
-	if v := head[len(wireMagic)]; v != wireVersion {
-		older := "upgrade this node"
-		if v < wireVersion {
-			older = "upgrade the other node"
-		}
-		return greeting{}, fmt.Errorf("%w: it speaks version %d, this program version %d; %s", errPeerVersion, v, wireVersion, older)
-	}
-	var g greeting
-	for _, s := range []*string{&g.id, &g.client} {
-		n, err := binary.ReadUvarint(r)
-		if err != nil || n > 1024 {
-			return greeting{}, errFrame
-		}
-		b := make([]byte, n)
-		if _, err := io.ReadFull(r, b); err != nil {
-			return greeting{}, err
-		}
-		*s = string(b)
-	}
-	return g, nil
-}
 
 func appendStr(buf []byte, s string) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(s)))

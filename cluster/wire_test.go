@@ -101,22 +101,22 @@ func TestResultRoundTrip(t *testing.T) {
 }
 
 func TestGreetingRoundTrip(t *testing.T) {
-	want := greeting{id: "n1", client: "host:6379"}
+	want := greeting{speaks: current, id: "n1", client: "host:6379", more: "later"}
 	b := want.append(nil)
-	if got, err := readGreeting(reader(b)); err != nil || got != want {
+	if got, err := current.read(reader(b)); err != nil || got != want {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for n := range b {
-		if g, err := readGreeting(reader(b[:n])); err == nil {
+		if g, err := current.read(reader(b[:n])); err == nil {
 			t.Fatalf("cut to %d bytes: %v", n, g)
 		}
 	}
 	b[len(wireMagic)]++
-	if _, err := readGreeting(reader(b)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", wireVersion+1)) {
+	if _, err := current.read(reader(b)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", wireVersion+1)) {
 		t.Errorf("another version: %v", err)
 	}
 	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x02\xff\xff\xff\x7f"} {
-		if g, err := readGreeting(reader([]byte(bad))); err == nil {
+		if g, err := current.read(reader([]byte(bad))); err == nil {
 			t.Errorf("%q: %v", bad, g)
 		}
 	}
@@ -177,10 +177,10 @@ func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f))))
 	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
-	f.Add(greeting{"n1", "host:1"}.append(nil))
+	f.Add(greeting{speaks: current, id: "n1", client: "host:1"}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if g, err := readGreeting(reader(b)); err == nil {
-			if again, err := readGreeting(reader(g.append(nil))); err != nil || again != g {
+		if g, err := current.read(reader(b)); err == nil {
+			if again, err := current.read(reader(g.append(nil))); err != nil || again != g {
 				t.Errorf("greeting %v became %v, %v", g, again, err)
 			}
 		}

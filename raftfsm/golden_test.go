@@ -154,3 +154,27 @@ func TestEntryRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// What is recorded is read, and written again as it was.
+func TestRecordedIsWrittenAgain(t *testing.T) {
+	read := func(name string) []byte {
+		dump, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return undump(t, string(dump))
+	}
+	for _, name := range []string{"entry.hex", "entry-writes.hex"} {
+		b := read(name)
+		e, err := DecodeEntry(b)
+		if err != nil || !bytes.Equal(e.Append(nil), b) {
+			t.Errorf("%s: %v, %v", name, e, err)
+		}
+	}
+	for _, name := range []string{"snapshot.hex", "snapshot-empty.hex"} {
+		b := read(name)
+		if !bytes.Equal(encode(t, restored(t, b)), b) {
+			t.Errorf("%s is not written as it was", name)
+		}
+	}
+}

@@ -36,19 +36,26 @@ type node struct {
 
 func newCluster(p *plan) *cluster {
 	c := &cluster{plan: p}
-	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", p.port+i) }
 	var peers []string
 	for i := range p.nodes {
-		peers = append(peers, fmt.Sprintf("n%d=%s", i+1, at(3*i+1)))
+		peers = append(peers, fmt.Sprintf("n%d=%s", i+1, p.peerAddr(i)))
 	}
 	for i := range p.nodes {
-		n := &node{id: fmt.Sprintf("n%d", i+1), addr: at(3 * i), http: at(3*i + 2), bin: p.server}
-		n.log = filepath.Join(p.dir, n.id+".log")
-		n.args = []string{"--id", n.id, "--data", filepath.Join(p.dir, n.id), "--listen", n.addr, "--peer-listen", at(3*i + 1),
-			"--http-listen", n.http, "--log-level", "debug", "--peers", strings.Join(peers, ",")}
-		c.nodes = append(c.nodes, n)
+		c.nodes = append(c.nodes, p.node(i, "--peers", strings.Join(peers, ",")))
 	}
 	return c
+}
+
+func (p *plan) at(i int) string       { return fmt.Sprintf("127.0.0.1:%d", p.port+i) }
+func (p *plan) peerAddr(i int) string { return p.at(3*i + 1) }
+
+// node is the i-th node's place.
+func (p *plan) node(i int, flags ...string) *node {
+	n := &node{id: fmt.Sprintf("n%d", i+1), addr: p.at(3 * i), http: p.at(3*i + 2), bin: p.server}
+	n.log = filepath.Join(p.dir, n.id+".log")
+	n.args = append([]string{"--id", n.id, "--data", filepath.Join(p.dir, n.id), "--listen", n.addr, "--peer-listen", p.peerAddr(i),
+		"--http-listen", n.http, "--log-level", "debug"}, flags...)
+	return n
 }
 
 func (c *cluster) start() error {

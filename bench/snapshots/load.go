@@ -45,8 +45,7 @@ func (r *replies) String() string {
 // measure keeps a load going for a time and until beside is over, which is told
 // when the time has come.
 func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) error) (*replies, error) {
-	var r replies
-	var work sync.WaitGroup
+	r, work := &replies{}, &sync.WaitGroup{}
 	stop, enough := make(chan struct{}), make(chan struct{})
 	var addrs []string
 	for _, n := range c.nodes {
@@ -71,7 +70,7 @@ func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) 
 	if err == nil && len(r.times) == 0 {
 		err = fmt.Errorf("no reply")
 	}
-	return &r, err
+	return r, err
 }
 
 // lockAndUnlock takes and releases locks and measures each reply.

@@ -10,11 +10,13 @@
 // that renew leases of two seconds. It prints
 //
 //   - the replies without and with snapshots being written all the time;
-//   - how long a node that was killed takes from its start to Ready;
 //   - with three nodes, the same while a member that was down for so long that
-//     the log it needs is gone gets a snapshot.
+//     the log it needs is gone gets a snapshot, and while a fourth node that has
+//     nothing joins;
+//   - how long a leader that was killed takes from its start to Ready.
 //
-// It fails if a lease was missed or an error came.
+// It fails if a lease was missed, an error came, or the nodes' states differ in
+// the end.
 package main
 
 import (
@@ -34,6 +36,8 @@ type plan struct {
 	nodes   int
 	clients int
 	last    time.Duration
+	only    string
+	rounds  int
 }
 
 func main() {
@@ -45,6 +49,8 @@ func main() {
 	flag.IntVar(&p.nodes, "nodes", 1, "nodes, 1 or 3")
 	flag.IntVar(&p.clients, "clients", 20, "clients that lock and unlock")
 	flag.DurationVar(&p.last, "for", 10*time.Second, "how long each measurement lasts")
+	flag.StringVar(&p.only, "only", "", "one of snapshots, install, join, restart: that measurement alone")
+	flag.IntVar(&p.rounds, "rounds", 1, "how often each measurement is made")
 	flag.Parse()
 	if err := p.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "snapshots:", err)
@@ -78,15 +84,28 @@ func (p *plan) run() (err error) {
 		return err
 	}
 	fmt.Printf("%d locks on %d node(s), loaded in %v\n", p.locks, p.nodes, time.Since(began).Round(time.Millisecond))
-	if err := p.snapshots(c); err != nil {
-		return err
-	}
-	if p.nodes > 1 {
-		if err := p.install(c); err != nil {
-			return err
+	return p.measurements(c)
+}
+
+func (p *plan) measurements(c *cluster) error {
+	for _, m := range []struct {
+		name  string
+		nodes int // that it needs
+		run   func(*cluster) error
+	}{{"snapshots", 1, p.snapshots}, {"install", 3, p.install}, {"join", 3, p.join}, {"restart", 1, p.restart}} {
+		if m.nodes > p.nodes || p.only != "" && p.only != m.name {
+			continue
+		}
+		for range p.rounds {
+			if err := m.run(c); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			if err := c.agree(); err != nil {
+				return fmt.Errorf("after %s: %w", m.name, err)
+			}
 		}
 	}
-	return p.restart(c)
+	return nil
 }
 
 // snapshots measures without and with them.
@@ -95,14 +114,9 @@ func (p *plan) snapshots(c *cluster) error {
 	if err != nil {
 		return err
 	}
-	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
-		<-stop
-		return nil
-	})
-	if err != nil {
+	if err := p.undisturbed(c); err != nil {
 		return err
 	}
-	fmt.Println("without snapshots:      ", without)
 	count, took := 0, time.Duration(0)
 	with, err := c.measure(p.last, func(stop <-chan struct{}) error {
 		for {
@@ -125,6 +139,20 @@ func (p *plan) snapshots(c *cluster) error {
 	return nil
 }
 
+// undisturbed measures with nothing beside the load. Each measurement has its
+// own beforehand: on a machine that others use, too, a figure of some minutes
+// ago is of another machine.
+func (p *plan) undisturbed(c *cluster) error {
+	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
+		<-stop
+		return nil
+	})
+	if err == nil {
+		fmt.Println("undisturbed:            ", without)
+	}
+	return err
+}
+
 // install measures while a follower that has been away gets a snapshot.
 func (p *plan) install(c *cluster) error {
 	leader, err := c.leader()
@@ -137,6 +165,9 @@ func (p *plan) install(c *cluster) error {
 	}
 	away.kill()
 	if err := c.outgrow(leader); err != nil {
+		return err
+	}
+	if err := p.undisturbed(c); err != nil {
 		return err
 	}
 	var took time.Duration

@@ -41,3 +41,16 @@ func (n *Node) Wait() int {
 	<-n.done
 	return n.cmd.ProcessState.ExitCode()
 }
+
+// Replacement returns the place of a node that takes this one's: the same id,
+// addresses and data directory, but it joins through members.
+func (n *Node) Replacement(members []*Node, flags ...string) *Node {
+	var through []string
+	for _, m := range members {
+		through = append(through, m.PeerAddr)
+	}
+	r := &Node{ID: n.ID, Addr: n.Addr, PeerAddr: n.PeerAddr, HTTPAddr: n.HTTPAddr, Data: n.Data, t: n.t}
+	r.args = append([]string{"serve", "--id", n.ID, "--data", n.Data, "--listen", n.Addr, "--peer-listen", n.PeerAddr,
+		"--http-listen", n.HTTPAddr, "--join", strings.Join(through, ",")}, flags...)
+	return r
+}

@@ -1,0 +1,213 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// message is one that nodes exchange, as it was recorded: decoded, it must be
+// the same value, and encoded the same bytes. If one changes, so must
+// wireVersion: nodes of two versions would misread each other.
+type message struct {
+	name string
+	b    []byte             // as this program writes it
+	read func([]byte) error // decodes it and compares
+}
+
+func calls(t *testing.T, db, resp int, user string, lines ...string) (list []Call) {
+	t.Helper()
+	for _, line := range lines {
+		c := Call{DB: db, RESP: resp, Origin: 1 << 40, User: user}
+		for _, word := range strings.Fields(line) {
+			c.Args = append(c.Args, []byte(word))
+		}
+		var ok bool
+		if c.Cmd, ok = wireTable.Resolve(c.Args); !ok {
+			t.Fatal(line)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// want compares what was decoded.
+func want[T any](name string, got T, err error, want T) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("%s: decoded %+v, want %+v", name, got, want)
+	}
+	return nil
+}
+
+// inFrame is a message that is a frame.
+func inFrame(kind byte, id uint64, name string, body []byte, read func(body []byte) error) message {
+	return message{name, oneFrame(kind, id, body), func(b []byte) error {
+		f, err := readFrame(reader(b))
+		if err != nil || f.kind != kind || f.id != id {
+			return fmt.Errorf("%s: frame of kind %d with the number %d, %w", name, f.kind, f.id, err)
+		}
+		return read(f.body)
+	}}
+}
+
+func submitMessage(name string, from ticket, token uint64, list []Call) message {
+	return inFrame(frameSubmit, 300, name, appendSubmit(nil, from, token, list), func(body []byte) error {
+		r, err := readSubmit(body, wireTable)
+		if err != nil {
+			return err
+		}
+		if r.from != from || r.token != token {
+			return fmt.Errorf("%s: ticket %+v, token %d", name, r.from, r.token)
+		}
+		return want(name, r.calls, nil, list)
+	})
+}
+
+func bytesMessage(kind byte, name string, body []byte) message {
+	return inFrame(kind, 5, name, body, func(got []byte) error { return want(name, string(got), nil, string(body)) })
+}
+
+func resultMessage(name string, body []byte, replies []store.Reply, outcome error) message {
+	return inFrame(frameResult, 300, name, body, func(got []byte) error {
+		list, err := readResult(got, nil)
+		if err != outcome {
+			return fmt.Errorf("%s: %v, want %v", name, err, outcome)
+		}
+		return want(name, list, nil, replies)
+	})
+}
+
+func messages(t *testing.T) []message {
+	hello := greeting{speaks: wireSpeaks{5, 0}, id: "n1", client: "host:6379"}
+	later := greeting{speaks: wireSpeaks{5, 7}, id: "n2", client: "host:6380", more: "what minor 7 says"}
+	greet := func(name string, g greeting) message {
+		return message{name, g.append(nil), func(b []byte) error {
+			got, err := wireSpeaks{5, 0}.read(reader(b))
+			return want(name, got, err, g)
+		}}
+	}
+	watched := []Watched{{DB: 1, Key: []byte("k"), Version: 1 << 50}}
+	transaction := []Call{{Cmd: execCall, DB: 3, RESP: 3, Origin: 9, Txn: &Transaction{Watched: watched, Calls: calls(t, 3, 3, "", "SET k v", "GET k")}}}
+	watch := []Call{{Cmd: execCall, RESP: 2, Txn: &Transaction{Watched: watched, Observe: true}}}
+	block := calls(t, 0, 2, "", "BLPOP list 0")
+	replies := []store.Reply{store.OK, store.Nil, store.Int(-5), store.Err("ERR x"), store.Str("bulk"), store.List(store.Str("a"), store.List(store.Nil))}
+	remove := adminRequest{kind: adminRemove, id: "n3"}
+	add := adminRequest{kind: adminAdd, id: "n4", addr: "host:7379"}
+	admin := func(name string, a adminRequest) message {
+		return inFrame(frameAdmin, 6, name, a.append(nil), func(b []byte) error {
+			got, err := readAdmin(b)
+			return want(name, got, err, a)
+		})
+	}
+	return []message{
+		greet("greeting", hello), greet("greeting of a later minor", later),
+		submitMessage("submit", ticket{}, 0, calls(t, 0, 2, "", "SET lock owner NX PX 30000", "GET lock")),
+		submitMessage("submit by a user", ticket{}, 0, calls(t, 15, 3, "alice", "DEL lock")),
+		submitMessage("submit with a ticket", ticket{id: 301, low: 299}, 1<<64-1, calls(t, 0, 2, "", "DEL lock")),
+		submitMessage("submit again", ticket{id: 301, low: 299, again: true}, 7, calls(t, 0, 2, "", "DEL lock")),
+		submitMessage("transaction", ticket{}, 0, transaction), submitMessage("watch", ticket{}, 0, watch),
+		inFrame(frameBlock, 8, "block", appendBlock(nil, 1, 2, 3, &block[0]), func(b []byte) error {
+			if err := want("block", b[:24], nil, []byte{7: 1, 15: 2, 23: 3}); err != nil {
+				return err
+			}
+			got, err := readCalls(b[24:], wireTable)
+			return want("block", got, err, block)
+		}),
+		bytesMessage(frameClaim, "claim", appendClaim(nil, 1<<63, 7)),
+		bytesMessage(frameCancel, "cancel", []byte{2}), bytesMessage(frameWaits, "waits", nil), bytesMessage(frameAlive, "alive", nil),
+		bytesMessage(frameKill, "script kill", []byte(killScript)), bytesMessage(frameKill, "function kill", []byte(killFunction)),
+		bytesMessage(frameKill, "function stats", []byte(runningFunction)), bytesMessage(framePosition, "position", nil),
+		bytesMessage(frameTransfer, "transfer", transferBody("n2")), admin("remove", remove), admin("add", add),
+		resultMessage("result", appendReplies(nil, replies), replies, nil),
+		resultMessage("not executed", []byte{statusNotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{statusUnknown}, nil, errUnknown),
+		resultMessage("cancelled", []byte{statusCancelled}, nil, errCancelled), resultMessage("stale", []byte{statusStale}, nil, errStale),
+		{"facts", sampleFacts.append(nil), func(b []byte) error {
+			got, err := readFacts(reader(b))
+			return want("facts", got, err, sampleFacts)
+		}},
+		inFrame(frameJoin, 0, "join", appendStr(appendStr(nil, "n4"), "host:7379"), func(b []byte) error {
+			r := fieldReader{b: b}
+			return want("join", []string{string(r.bytes()), string(r.bytes())}, nil, []string{"n4", "host:7379"})
+		}),
+		{"taken in", joinAnswer(joinDone, ""), func(b []byte) error { return readJoinAnswer(reader(b)) }},
+		{"refused", joinAnswer(joinRefused, "no"), func(b []byte) error {
+			return want("refused", fmt.Sprint(readJoinAnswer(reader(b))), nil, "refused: no")
+		}},
+	}
+}
+
+// TestGoldenWire compares every message with testdata/wire.golden, a line for
+// each: its name and its bytes in hexadecimal.
+func TestGoldenWire(t *testing.T) {
+	list, path := messages(t), filepath.Join("testdata", "wire.golden")
+	var now strings.Builder
+	fmt.Fprintf(&now, "version: %d\n", wireVersion)
+	for _, m := range list {
+		fmt.Fprintf(&now, "%s: %x\n", m.name, m.b)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(now.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorded, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(recorded)), "\n")
+	if len(lines) != len(list)+1 || lines[0] != fmt.Sprintf("version: %d", wireVersion) {
+		t.Fatalf("%d messages of %q are recorded, there are %d of version %d", len(lines)-1, lines[0], len(list), wireVersion)
+	}
+	for i, m := range list {
+		name, digits, _ := strings.Cut(lines[i+1], ": ")
+		b, err := hex.DecodeString(digits)
+		if err != nil || name != m.name {
+			t.Fatalf("line %d is %q, %v; want %q", i+2, name, err, m.name)
+		}
+		if err := m.read(b); err != nil {
+			t.Error(err)
+		}
+		if !bytes.Equal(b, m.b) {
+			t.Errorf("%s: the format has changed, so the version of the protocol must.\ngot  %x\nwant %x", m.name, m.b, b)
+		}
+	}
+}
+
+// TestGoldenNodeFile: every node.json that was ever written is read, and written
+// again as it was.
+func TestGoldenNodeFile(t *testing.T) {
+	for _, test := range []struct {
+		recorded string
+		want     nodeRecord
+	}{
+		{`{"format":1,"id":"n1","log":"wal","cluster":"blue"}`, nodeRecord{Format: 1, ID: "n1", Log: LogWAL, Cluster: "blue"}},
+		{`{"format":1,"id":"n1","log":"bolt","new":true}`, nodeRecord{Format: 1, ID: "n1", Log: LogBolt, New: true}},
+		{`{"format":1,"id":"n4","log":"wal","joining":true}`, nodeRecord{Format: 1, ID: "n4", Log: LogWAL, Joining: true}},
+	} {
+		var got nodeRecord
+		if err := json.Unmarshal([]byte(test.recorded), &got); err != nil || got != test.want {
+			t.Errorf("%s is read as %+v, %v", test.recorded, got, err)
+		}
+		st := &storage{dir: t.TempDir(), disk: systemDisk()}
+		if err := st.mark(test.want); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(st.dir, nodeFile)); err != nil || string(b) != test.recorded+"\n" {
+			t.Errorf("%+v is written as %s, %v; the format has changed, so its number must", test.want, b, err)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A forwarding connection begins with a greeting in each direction:
+//
+//	+--------+---------+--------+--------+--------------------+----------+
+//	| "LKST" | version | minor  | str id | str client address | str more |
+//	|        | 1 byte  | 1 byte |        |                    |          |
+//	+--------+---------+--------+--------+--------------------+----------+
+//
+// Nodes of different versions do not forward to each other: their frames may not
+// mean the same. A minor version adds what a node of an earlier one can do
+// without: fields in "more", which is skipped by whoever does not know them, or
+// frames, which are not sent to a peer that has said an earlier minor. So a
+// cluster whose nodes are upgraded one after the other serves all clients all
+// the while, unless the version itself has changed. Versions up to 4 had
+// neither a minor nor "more".
+const (
+	wireMagic   = "LKST"
+	wireVersion = 5
+	wireMinor   = 0
+
+	// maxGreeting bounds a text of a greeting.
+	maxGreeting = 1024
+)
+
+// errPeerVersion: two nodes run versions that cannot forward to each other. Raft
+// goes on between them; commands wait until the leader is of this version.
+var errPeerVersion = errors.New("cluster: a peer runs another version of lockstep")
+
+// wireSpeaks is what a node speaks. A test may have one speak what a later
+// program will.
+type wireSpeaks struct{ version, minor byte }
+
+// greeting is what two nodes tell each other first.
+type greeting struct {
+	speaks wireSpeaks
+	id     string
+	client string // RESP address for clients
+	more   string // of later minor versions
+}
+
+func (g greeting) append(buf []byte) []byte {
+	buf = append(buf, wireMagic...)
+	buf = append(buf, g.speaks.version, g.speaks.minor)
+	buf = appendStr(buf, g.id)
+	buf = appendStr(buf, g.client)
+	return appendStr(buf, g.more)
+}
+
+// read reads the greeting of a peer to a node that speaks own.
+func (own wireSpeaks) read(r *bufio.Reader) (greeting, error) {
+	var head [len(wireMagic) + 1]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return greeting{}, err
+	}
+	if string(head[:len(wireMagic)]) != wireMagic {
+		return greeting{}, errFrame
+	}
+	g := greeting{speaks: wireSpeaks{version: head[len(wireMagic)]}}
+	if v := g.speaks.version; v != own.version {
+		older := "upgrade this node"
+		if v < own.version {
+			older = "upgrade the other node"
+		}
+		return greeting{}, fmt.Errorf("%w: it speaks version %d, this program version %d; %s", errPeerVersion, v, own.version, older)
+	}
+	var err error
+	if g.speaks.minor, err = r.ReadByte(); err != nil {
+		return greeting{}, err
+	}
+	for _, s := range []*string{&g.id, &g.client, &g.more} {
+		n, err := binary.ReadUvarint(r)
+		if err != nil || n > maxGreeting {
+			return greeting{}, errFrame
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return greeting{}, err
+		}
+		*s = string(b)
+	}
+	return g, nil
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// answering is the way to a peer that lives and says so, and no more.
+func answering(id string) func(string, time.Duration) (net.Conn, error) {
+	return func(string, time.Duration) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			r := bufio.NewReader(far)
+			if _, err := r.ReadByte(); err != nil { // which protocol
+				return
+			}
+			for {
+				if _, err := readFacts(r); err != nil {
+					return
+				}
+				if _, err := far.Write(facts{id: id}.append(nil)); err != nil {
+					return
+				}
+			}
+		}()
+		return near, nil
+	}
+}
+
+// Whoever hands over leadership stays until its peers know what became of
+// their requests: here the fate of one is only known after a while.
+func TestHandOverWaitsForThePeers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.cfg.dial = answering("n2")
+		n.lead()
+		near, far := net.Pipe()
+		go n.serveForward(far)
+		peer := newTestNode(t)
+		l, r, err := peer.greet(near)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go peer.use(n.ctx, l, r)
+		synctest.Wait()
+		n.log.decides(0, always(applyLater))
+		n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+		reply := peer.start("INCR counter")
+		synctest.Wait()
+		start, handed := time.Now(), make(chan time.Duration)
+		go func() {
+			n.HandOver()
+			handed <- time.Since(start)
+		}()
+		synctest.Wait()
+		n.depose()
+		peer.routes.drop(nil, l)
+		l.retire()
+		time.Sleep(300 * ms)
+		n.log.set(func(l *fakeLog) { l.settle() }) // the next leader's entries arrive
+		if took := <-handed; took < 300*ms || took > 310*ms {
+			t.Errorf("handing over took %v", took)
+		}
+		if got := <-reply; got != "1" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// The last node waits for nobody: not for a leader that nobody could elect, and
+// not for an entry that nobody will write.
+func TestLastNodeDoesNotWait(t *testing.T) {
+	for name, dial := range map[string]func(string, time.Duration) (net.Conn, error){
+		"the others are gone": func(string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") },
+		"the others stand still": func(string, time.Duration) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			return near, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t)
+				n.cfg.dial = dial
+				n.lead()
+				n.log.decides(0, always(applyLater))
+				n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+				inFlight := n.start("INCR counter")
+				synctest.Wait()
+				n.depose()
+				waits := n.start("INCR other")
+				synctest.Wait()
+				start := time.Now()
+				n.elect() // but it cannot lead: the barrier is never reached
+				n.HandOver()
+				if took := time.Since(start); took > 1200*ms {
+					t.Errorf("handing over took %v", took)
+				}
+				if got := <-inFlight; got != "-INDETERMINATE" {
+					t.Errorf("what was in flight is answered %q", got)
+				}
+				if got := <-waits; got != "-CLUSTERDOWN" {
+					t.Errorf("what waited for a leader is answered %q", got)
+				}
+				if took := time.Since(start); took > 1200*ms {
+					t.Errorf("they were told after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// A new leader's heartbeat may still be on its way when a node closes its disk.
+// It must not be told of a term that can no longer be written down.
+func TestHeartbeatOfTheNextLeader(t *testing.T) {
+	n := openNode(t, dataConfig(t, t.TempDir()))
+	r := n.cons.(*raftLog)
+	answer := make(chan raft.RPCResponse, 1)
+	beat := raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{Term: 100, Leader: []byte("n2"),
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2"), Addr: []byte("n2:1")}}}
+	handle := func(rpc raft.RPC) {
+		t.Error("Raft is asked")
+		rpc.Respond(nil, nil)
+	}
+	closeNode(t, n)
+	r.trans.heartbeat(beat, handle)
+	if got := <-answer; !errors.Is(got.Error, raft.ErrRaftShutdown) {
+		t.Errorf("got %v", got.Error)
+	}
+}

@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+// heldLocks takes locks through all nodes and returns what checks that each is
+// still its owner's, through the nodes that are given.
+func (c *three) heldLocks(count int) (check func(through ...int)) {
+	c.t.Helper()
+	for i := range count {
+		c.expect(i%3, "OK", fmt.Sprintf("SET held:%d owner-%d NX PX 600000", i, i))
+	}
+	return func(through ...int) {
+		c.t.Helper()
+		for _, on := range through {
+			for i := range count {
+				c.expect(on, fmt.Sprintf("owner-%d nil", i), fmt.Sprintf("GET held:%d", i), fmt.Sprintf("SET held:%d thief NX PX 10", i))
+			}
+		}
+	}
+}
+
+// upgrade stops a node as SIGTERM does and gives it another program.
+func (c *three) upgrade(i int, speaks wireSpeaks) {
+	c.nodes[i].HandOver()
+	c.stop(i)
+	c.cfg[i].speaks = speaks
+}
+
+// A program with a later minor version replaces the present one node after node,
+// the leader last, as docs/operations.md says. Clients of the other two see
+// nothing of it, in whatever mixture, and every lock stays.
+func TestUpgradeOfAMinorVersion(t *testing.T) {
+	c := startThree(t)
+	c.start(0, 1, 2)
+	check := c.heldLocks(30)
+	first := c.leader()
+	for _, i := range []int{(first + 1) % 3, (first + 2) % 3, first} {
+		load := c.startLoad((i+1)%3, (i+2)%3)
+		load.more(50)
+		c.upgrade(i, wireSpeaks{wireVersion, wireMinor + 1})
+		load.more(50)
+		c.start(i)
+		c.leader()
+		load.more(50)
+		if failed := load.end(); len(failed) > 0 {
+			t.Errorf("while n%d was upgraded clients were told %v", i+1, failed)
+		}
+		check(0, 1, 2)
+	}
+	c.same()
+}
+
+// Nodes of two versions do not forward to each other, and say which of them is
+// to be upgraded; those of the leader's version go on, and nothing is lost on the
+// way to a cluster of the new one.
+func TestUpgradeOfAMajorVersion(t *testing.T) {
+	logs := make([]lockedBuffer, 3)
+	c := startThree(t)
+	for i := range c.cfg {
+		c.cfg[i].Logger = slog.New(slog.NewTextHandler(&logs[i], nil))
+	}
+	c.start(0, 1, 2)
+	check := c.heldLocks(10)
+	leader := c.leader()
+	new, other := (leader+1)%3, (leader+2)%3
+	later := wireSpeaks{wireVersion + 1, 0}
+	load := c.startLoad(leader, other)
+
+	c.upgrade(new, later)
+	c.cfg[new].FailoverWait = 500 * ms
+	c.sinks[new] = &notes{}
+	n, err := Open(c.cfg[new])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.nodes[new] = n
+	c.until("the leader to refuse the new node", func() bool { return strings.Contains(logs[leader].String(), "upgrade this node") })
+	c.until("the new node to say why", func() bool { return strings.Contains(logs[new].String(), "upgrade the other node") })
+	if n.Ready() {
+		t.Error("a node that cannot reach its leader is ready")
+	}
+	c.expect(new, "-CLUSTERDOWN", "SET lock me NX PX 10000")
+	c.until("the new node to apply what the others do", func() bool {
+		return n.Status().Applied >= c.nodes[leader].Status().Applied
+	})
+	load.more(50)
+	load.stop.Store(true)
+	load.clients.Wait()
+	check(leader, other)
+
+	c.upgrade(other, later)
+	c.upgrade(leader, later)
+	c.start(other, leader)
+	c.stop(new)
+	c.cfg[new].FailoverWait = 20 * time.Second
+	c.start(new)
+	if failed := load.end(); len(failed) > 0 {
+		t.Errorf("clients of the old version were told %v", failed)
+	}
+	check(0, 1, 2)
+	c.same()
+}

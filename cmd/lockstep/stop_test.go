@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// stopWithin is how long a node may take from SIGTERM to its end.
+const stopWithin = 2 * time.Second
+
+// stopping ends nodes as SIGTERM does, one after the other or all at once, and
+// returns how long each took.
+func stopping(t *testing.T, list []*nodes.Node, atOnce bool) []time.Duration {
+	t.Helper()
+	took := make([]time.Duration, len(list))
+	var work sync.WaitGroup
+	for i, n := range list {
+		stop := func() {
+			began := time.Now()
+			if err := n.Process().Signal(syscall.SIGTERM); err != nil {
+				t.Error(err)
+				return
+			}
+			if code := n.Wait(); code != exitOK {
+				t.Errorf("%s ended with %d:\n%s", n.ID, code, lastLines(n.Log(), 12))
+			}
+			took[i] = time.Since(began)
+		}
+		if work.Go(stop); !atOnce {
+			work.Wait()
+		}
+	}
+	work.Wait()
+	return took
+}
+
+// busyClients lock, unlock and wait for locks through all nodes until the test
+// ends, whatever they are told.
+func busyClients(t *testing.T, list []*nodes.Node) {
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	t.Cleanup(func() {
+		close(stop)
+		for _, n := range list {
+			n.Kill() // one that stands still would not answer
+		}
+		work.Wait()
+	})
+	for i, n := range list {
+		for j := range 4 {
+			work.Go(func() {
+				for {
+					busyClient(n.Addr, fmt.Sprintf("k%d-%d", i, j), stop)
+					select {
+					case <-stop:
+						return
+					case <-time.After(20 * time.Millisecond):
+					}
+				}
+			})
+		}
+	}
+}
+
+// busyClient works on one connection until it breaks.
+func busyClient(addr, key string, stop <-chan struct{}) {
+	c, err := bench.Dial(addr, 10*time.Second)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		if _, err := c.Do("SET", key, fmt.Sprint(i), "NX", "PX", "30000"); err != nil {
+			return
+		}
+		if _, err := c.Do("DEL", key); err != nil {
+			return
+		}
+		if _, err := c.Do("BLPOP", key+":list", "0.01"); err != nil {
+			return
+		}
+	}
+}
+
+// TestStopIsPrompt: a node that is told to stop waits for nothing that cannot
+// come: in whatever order the nodes of a cluster are stopped, and when there is
+// nobody left who could take over.
+func TestStopIsPrompt(t *testing.T) {
+	byLead := func(leaderFirst bool) func([]*nodes.Node) []*nodes.Node {
+		return func(list []*nodes.Node) []*nodes.Node {
+			leader := nodes.Leader(list)
+			rest := slices.DeleteFunc(slices.Clone(list), func(n *nodes.Node) bool { return n == leader })
+			if leaderFirst {
+				return append([]*nodes.Node{leader}, rest...)
+			}
+			return append(rest, leader)
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		nodes  int
+		order  func([]*nodes.Node) []*nodes.Node
+		atOnce bool
+		before func([]*nodes.Node) // what happens first, to the nodes in order
+	}{
+		{"one", 1, byLead(true), false, nil},
+		{"the leader first", 3, byLead(true), false, nil},
+		{"the leader last", 3, byLead(false), false, nil},
+		{"all at once", 3, byLead(true), true, nil},
+		{"the leader, the others were killed", 3, byLead(true), false, func(list []*nodes.Node) {
+			list[1].Kill()
+			list[2].Kill()
+		}},
+		{"the leader, the others stand still", 3, byLead(true), false, func(list []*nodes.Node) {
+			for _, n := range list[1:] {
+				if err := n.Process().Signal(syscall.SIGSTOP); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+		{"a follower, the others stand still", 3, byLead(false), false, func(list []*nodes.Node) {
+			for _, n := range list[1:] {
+				if err := n.Process().Signal(syscall.SIGSTOP); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+	} {
+		for _, busy := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, clients: %v", test.name, busy), func(t *testing.T) {
+				list := nodes.Start(t, test.nodes)
+				if busy {
+					busyClients(t, list)
+					time.Sleep(300 * time.Millisecond)
+				}
+				list = test.order(list)
+				if test.before != nil {
+					test.before(list)
+					list = list[:1]
+				}
+				took := stopping(t, list, test.atOnce)
+				t.Log(took)
+				for i, n := range list {
+					if took[i] > stopWithin {
+						t.Errorf("%s took %v to stop; the last of its log:\n%s", n.ID, took[i], lastLines(n.Log(), 12))
+					}
+				}
+			})
+		}
+	}
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
+}

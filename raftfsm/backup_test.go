@@ -1,0 +1,62 @@
+package raftfsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGoldenBackup: a backup that was once written is read by every later
+// program, to the same state, and this one writes the same bytes.
+func TestGoldenBackup(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 5, propose(f, 1000, sampleWrites))
+	f.done.add(sampleAnswers(), 1000)
+	head := BackupHead{Index: 300, Wall: 1_700_000_000_123_456, Node: "n1"}
+	var out bytes.Buffer
+	if err := f.Snapshot().WriteBackup(&out, head); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "backup.hex", out.Bytes())
+
+	dump, err := os.ReadFile(filepath.Join("testdata", "backup.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := undump(t, string(dump))
+	var snapshot, again bytes.Buffer
+	facts, err := ReadBackup(bytes.NewReader(recorded), &snapshot)
+	if err != nil || facts.BackupHead != head || facts.Sequence != 1 || facts.Lease != 1000 || facts.Keys == 0 {
+		t.Fatalf("%+v, %v", facts, err)
+	}
+	g := restored(t, snapshot.Bytes())
+	if err := g.Snapshot().WriteBackup(&again, facts.BackupHead); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again.Bytes(), recorded) {
+		t.Error("what was read is not written as it was")
+	}
+}
+
+// A backup of a later version is not called damaged, unless it is that, too.
+func TestNewerBackupSaysUpgrade(t *testing.T) {
+	var out bytes.Buffer
+	if err := New(nil).Snapshot().WriteBackup(&out, BackupHead{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	b := out.Bytes()[:out.Len()-sha256.Size]
+	b[len(backupMagic)] = backupVersion + 1
+	sum := sha256.Sum256(b)
+	b = append(b, sum[:]...)
+	if _, err := ReadBackup(bytes.NewReader(b), &bytes.Buffer{}); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
+		t.Errorf("newer: %v", err)
+	}
+	b[len(b)-1]++
+	if _, err := ReadBackup(bytes.NewReader(b), &bytes.Buffer{}); !errors.Is(err, ErrNotBackup) || errors.Is(err, ErrNewer) {
+		t.Errorf("newer and damaged: %v", err)
+	}
+}
