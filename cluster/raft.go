@@ -303,6 +303,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		m.fatal(fmt.Errorf("log entry %d: %w%s", l.Index, err, advice))
 		return err
 	}
+	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.applied(out)
 	return out
 }
@@ -321,6 +322,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	}
 	seq, lease := m.fsm.Position()
 	m.hooks.restored(seq, lease)
+	m.log.trans.progress.done.Store(m.log.st.snaps.newest().Index)
 	m.log.configured.Store(m.log.st.snapshotConfiguration())
 	m.hooks.members()
 	return nil
@@ -329,6 +331,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 // StoreConfiguration runs when a configuration has been committed.
 func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
 	m.log.configured.Store(index)
+	m.log.trans.progress.done.Store(index)
 	m.hooks.members()
 }
 

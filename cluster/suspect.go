@@ -39,13 +39,15 @@ func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // suspect stands for election in place of a leader whose process seems to be
-// gone, unless somebody leads before that. It returns at once.
+// gone, unless somebody leads before that. A node that has yet to apply what that
+// leader told it leaves this to the others, which can lead at once. It returns
+// at once.
 func (n *Node) suspect(leader leadership) {
 	c, can := n.cons.(campaigner)
 	turn := n.turnAfter(leader.id)
 	beat := n.cfg.HeartbeatTimeout
 	patience := firstTurn(beat) + time.Duration(turn)*nextTurn(beat)
-	if !can || turn < 0 || patience >= beat {
+	if !can || turn < 0 || patience >= beat || !n.caughtUp() {
 		return // Raft's own timers come first
 	}
 	n.work.Add(1)

@@ -11,8 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is hashicorp/raft's, but for two things. It keeps account of who
-// has followed this node when (verify.go). And it does not take a broken
+// transport is hashicorp/raft's, but for three things. It keeps account of who
+// has followed this node when (verify.go). It bounds how much of the log Raft
+// applies at once (replay.go). And it does not take a broken
 // connection for an answer: Raft keeps a few connections to each peer, and if
 // the peer was started again meanwhile they lead nowhere, and the first request
 // over each is lost: a vote, and with it an election, or the first entry of a
@@ -25,6 +26,11 @@ type transport struct {
 	mu    sync.Mutex
 	steps uint64 // orders calls and requests
 	acks  map[raft.ServerID]ack
+
+	progress progress
+	requests chan raft.RPC // to Raft, from relay
+	closed   chan struct{}
+	close    sync.Once
 }
 
 var (
@@ -34,7 +40,8 @@ var (
 )
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
-	return &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{},
+	t := &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{},
+		requests: make(chan raft.RPC), closed: make(chan struct{}),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
 			// No pipelining: when a response ends it (the follower has restarted, or
@@ -44,6 +51,8 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
 			// batch in flight, so there is nothing to pipeline.
 			MaxRPCsInFlight: 1,
 		})}
+	go t.relay()
+	return t
 }
 
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
