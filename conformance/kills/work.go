@@ -54,6 +54,7 @@ func (c *client) hold() bool {
 		c.run.judge.fault(clientError, "%s: %v", l.key, got)
 		return false
 	}
+	l.granted = time.Now()
 	c.run.holds(l)
 	return true
 }
@@ -162,8 +163,9 @@ func (c *client) lease() {
 	if !known || got != "OK" {
 		return // the last one ends late after a kill
 	}
+	l.granted = time.Now()
 	// As close to the end as the reply will still come in time.
-	time.Sleep(time.Until(l.sent.Add(ttl - 20*time.Millisecond)))
+	time.Sleep(ttl - 20*time.Millisecond)
 	if got, known = c.do("GET", l.key); known && l.owned(c.run.judge, got, time.Now()) {
 		c.run.judge.count("leases read before their end", 1)
 	}
