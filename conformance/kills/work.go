@@ -33,9 +33,9 @@ func (c *client) work() {
 			c.mutex()
 		case n < 60:
 			c.reentrant()
-		case n < 79:
+		case n < 77:
 			c.increment()
-		case n < 98:
+		case n < 94:
 			c.push()
 		default:
 			c.lease()
