@@ -197,7 +197,7 @@ func (n *Node) setLeader(l leadership) {
 		n.cfg.Logger.Info("leader", "id", l.id, "peer", l.addr)
 	}
 	n.leader = l
-	if r, ok := n.cons.(replayer); ok && !l.self {
+	if r, ok := n.cons.(replayer); ok && l.id != "" && !l.self {
 		r.Led()
 	}
 	if n.unfollow != nil {

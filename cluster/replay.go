@@ -110,7 +110,7 @@ type replayer interface {
 	// CaughtUp reports whether everything has been applied that the present
 	// leader has told to be committed.
 	CaughtUp() bool
-	// Led is called when there is another leader, or the same one again.
+	// Led is called when another node has begun to lead, or does so again.
 	Led()
 }
 

@@ -40,14 +40,14 @@ func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // suspect stands for election in place of a leader whose process seems to be
 // gone, unless somebody leads before that. A node that has yet to apply what that
-// leader told it leaves this to the others, which can lead at once. It returns
-// at once.
+// leader told it could not lead at once, and leaves this to the others. It
+// returns at once.
 func (n *Node) suspect(leader leadership) {
 	c, can := n.cons.(campaigner)
 	turn := n.turnAfter(leader.id)
 	beat := n.cfg.HeartbeatTimeout
 	patience := firstTurn(beat) + time.Duration(turn)*nextTurn(beat)
-	if !can || turn < 0 || patience >= beat || !n.caughtUp() {
+	if !can || turn < 0 || patience >= beat {
 		return // Raft's own timers come first
 	}
 	n.work.Add(1)
@@ -82,8 +82,9 @@ func (n *Node) turnAfter(leader string) int {
 	return slices.Index(ids, n.cfg.ID)
 }
 
-// silent waits until nothing has been heard of the leader for long enough; false
-// if there is another leader, or if ctx ends before.
+// silent waits until nothing has been heard of the leader for long enough, and
+// what it told has been applied; false if there is another leader, or if ctx
+// ends before.
 func (n *Node) silent(ctx context.Context, leader leadership, patience time.Duration) bool {
 	tick := time.NewTicker(suspectTick)
 	defer tick.Stop()
@@ -102,7 +103,7 @@ func (n *Node) silent(ctx context.Context, leader leadership, patience time.Dura
 		if l := n.leading(); l.id != "" && l != leader {
 			return false
 		}
-		if !now.Before(due) {
+		if !now.Before(due) && n.caughtUp() {
 			return true
 		}
 		select {
