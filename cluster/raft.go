@@ -71,7 +71,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
-	r.trans = newTransport(r.port, cfg, logs)
+	r.trans = newTransport(r.port, cfg, logs, r.stop)
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
@@ -112,6 +112,7 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	m.fsm.Replay(last)
 	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
+	r.trans.raft.Store(r.raft)
 	return err
 }
 
