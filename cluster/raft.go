@@ -112,8 +112,14 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	m.fsm.Replay(last)
 	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
+	if err != nil {
+		return err
+	}
 	r.trans.raft.Store(r.raft)
-	return err
+	if last-min(last, r.st.snaps.newest().Index) >= r.cfg.SnapshotThreshold {
+		go r.snapshotAt(last)
+	}
+	return nil
 }
 
 // report turns what Raft says into changes of leadership.

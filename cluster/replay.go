@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,6 +140,27 @@ func (r *raftLog) applied(index uint64) bool {
 		}
 	}
 	return true
+}
+
+// overdueTick is how often it is looked whether an overdue snapshot can be taken.
+const overdueTick = 100 * time.Millisecond
+
+// snapshotAt takes a snapshot when an index has been applied. Raft looks only
+// some time after its start whether one is due: a process that ends before, again
+// and again, would begin with an ever longer log.
+func (r *raftLog) snapshotAt(index uint64) {
+	tick := time.NewTicker(overdueTick)
+	defer tick.Stop()
+	for !r.applied(index) {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+	}
+	if err := r.Snapshot(); err != nil && !errors.Is(err, raft.ErrRaftShutdown) {
+		r.cfg.Logger.Warn("the snapshot that was due at the start failed", "error", err)
+	}
 }
 
 // Reaches reports whether a request would find a leader now.

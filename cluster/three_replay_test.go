@@ -183,3 +183,29 @@ func TestCaughtUp(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// A process that never lives for as long as Raft takes to look whether a snapshot
+// is due takes it when it has applied its log.
+func TestSnapshotIsTakenAtTheStart(t *testing.T) {
+	c := startThree(t, func(cfg *Config) {
+		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 100, time.Hour, 10
+	})
+	newest := func(i int) uint64 { return c.nodes[i].cons.(*raftLog).st.snaps.newest().Index }
+	c.start(0, 1, 2)
+	c.expect(0, "OK", "SET k v")
+	c.same()
+	seq, _ := c.nodes[0].fsm.Position()
+	for i := range 3 {
+		if got := newest(i); got != 0 {
+			t.Errorf("n%d has a snapshot at %d", i+1, got)
+		}
+		c.stop(i)
+		c.lengthen(i, seq)
+	}
+	c.start(0, 1, 2)
+	for i := range 3 {
+		c.until("a snapshot", func() bool { return newest(i) > longLog })
+	}
+	c.expect(1, "v", "GET k")
+	c.same()
+}
