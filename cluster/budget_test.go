@@ -103,3 +103,22 @@ func TestBudgetIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// For a blocking command, too.
+func TestBudgetOfABlockingCommand(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.cut()
+		l := mute(p.b)
+		_, done := p.block(p.b, "BLPOP list 60")
+		wait := p.cfg.FailoverWait
+		time.Sleep(2 * wait)
+		l.fail()
+		p.b.routes.drop(nil, l)
+		time.Sleep(wait - 200*ms)
+		p.connect()
+		time.Sleep(200 * ms)
+		p.expect("1", "RPUSH list a")
+		p.got(done, "[list a]")
+	})
+}
