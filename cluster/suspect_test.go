@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,11 +17,12 @@ import (
 type ballot struct {
 	*fakeLog
 	stood []time.Time
-	whole time.Time // when the log has been applied
+	whole atomic.Pointer[time.Time] // when the log has been applied
 }
 
-func (b *ballot) CaughtUp() bool { return !time.Now().Before(b.whole) }
-func (b *ballot) Led()           { b.whole = time.Now().Add(time.Hour) }
+func (b *ballot) CaughtUp() bool       { return !time.Now().Before(*b.whole.Load()) }
+func (b *ballot) Led()                 { b.wholeAt(time.Now().Add(time.Hour)) }
+func (b *ballot) wholeAt(at time.Time) { b.whole.Store(&at) }
 
 func (b *ballot) Campaign() error {
 	b.stood = append(b.stood, time.Now())
@@ -44,7 +46,8 @@ func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Du
 		heard := time.Now()
 		n.leads <- leadership{id: "n0"}
 		time.Sleep(60 * ms)
-		b.whole = heard
+		synctest.Wait()
+		b.wholeAt(heard)
 		n.suspect(leadership{id: "n0"})
 		if happen != nil {
 			happen(n)
@@ -122,7 +125,7 @@ func TestSuspectHasACandidate(t *testing.T) {
 func TestSuspectHasItsLogToApply(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{50 * ms: 125 * ms, 300 * ms: 300 * ms, 2 * time.Second: 0} {
 		stood := suspicion(t, "n1", func(n *testNode) {
-			n.cons.(*ballot).whole = time.Now().Add(late - 60*ms)
+			n.cons.(*ballot).wholeAt(time.Now().Add(late - 60*ms))
 			time.Sleep(100 * ms)
 			n.leads <- leadership{} // Raft's timer knows, too, that the leader is gone
 		})
