@@ -18,6 +18,6 @@ USER 65532:65532
 VOLUME /data
 ENV LOCKSTEP_DATA=/data LOCKSTEP_LISTEN=0.0.0.0:6379 LOCKSTEP_PEER_LISTEN=0.0.0.0:7379
 EXPOSE 6379 7379
-# Ready means that the node knows a leader that it can reach.
+# Ready means that the node reaches the leader, has applied its log and has a vote.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["/lockstep", "health"]
 ENTRYPOINT ["/lockstep"]

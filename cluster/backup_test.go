@@ -176,7 +176,7 @@ func TestBackupFromAFollower(t *testing.T) {
 	c.stop((on + 1) % 3)
 	c.stop((on + 2) % 3)
 	n := c.nodes[on]
-	c.until("the end of the term", func() bool { return !n.Ready() })
+	c.until("the end of the term", func() bool { return !n.Reaches() })
 	r, complete := n.Backup()
 	if _, err := raftfsm.ReadBackup(r, io.Discard); err != nil || complete {
 		t.Errorf("alone: complete %v, %v", complete, err)

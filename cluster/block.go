@@ -42,6 +42,7 @@ type Blocked struct {
 	state    blockState
 	attempt  int           // counts the sendings
 	began    time.Duration // by the monotonic clock
+	lost     time.Duration // when the first leader was lost that had it; 0: none was
 	deadline time.Duration
 	index    int   // in keeper.timers; -1: not there
 	waits    bool  // a leader has found that there is nothing for it
@@ -265,6 +266,9 @@ func (k *keeper) waiting(b *Blocked, attempt int) {
 func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	k.mu.Lock()
 	after := func() {}
+	if err != nil && b.lost == 0 {
+		b.lost = k.n.cfg.Time.Monotonic()
+	}
 	switch {
 	case b.state == blockDone:
 	case err == nil:

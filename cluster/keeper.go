@@ -229,10 +229,11 @@ func (k *keeper) giveUp(now time.Duration) (after []func()) {
 	check := func(list []*Blocked) []*Blocked {
 		kept := list[:0]
 		for _, b := range list {
+			due := max(b.began, b.lost) + limit // as submitWaiting has it
 			switch {
-			case b.state == blockUnsent && !b.waits && now-b.began >= limit:
+			case b.state == blockUnsent && !b.waits && now >= due:
 				after = append(after, k.finish(b, store.Err(ErrClusterDown), false))
-			case b.state == blockDoubt && (b.quit != nil && now-b.quit.at >= limit || !b.waits && now-b.began >= limit):
+			case b.state == blockDoubt && (b.quit != nil && now-b.quit.at >= limit || !b.waits && now >= due):
 				after = append(after, k.finish(b, store.Err(ErrIndeterminate), false))
 			case b.state != blockDone:
 				kept = append(kept, b)

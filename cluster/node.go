@@ -200,6 +200,9 @@ func (n *Node) setLeader(l leadership) {
 		n.cfg.Logger.Info("leader", "id", l.id, "peer", l.addr)
 	}
 	n.leader = l
+	if r, ok := n.cons.(replayer); ok && l.id != "" && !l.self {
+		r.Led()
+	}
 	if n.unfollow != nil {
 		n.unfollow()
 		n.unfollow = nil
@@ -298,27 +301,6 @@ func (n *Node) learn(g greeting) {
 
 func (n *Node) greeting() greeting {
 	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.Advertise}
-}
-
-// Ready reports whether a request would find a leader now.
-func (n *Node) Ready() bool {
-	rt := n.routes.get()
-	return rt.seq != nil || rt.link != nil
-}
-
-// WaitReady returns when the node can serve, or when ctx ends.
-func (n *Node) WaitReady(ctx context.Context) error {
-	for {
-		rt := n.routes.get()
-		if rt.seq != nil || rt.link != nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-rt.changed:
-		}
-	}
 }
 
 // Busy reports whether a script on this node, the leader, has run for longer

@@ -73,7 +73,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
-	r.trans = newTransport(r.port, cfg, logs)
+	r.trans = newTransport(r.port, cfg, logs, r.stop)
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
@@ -114,8 +114,15 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	m.fsm.Replay(last)
 	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
+	if err != nil {
+		return err
+	}
 	r.started.Store(true)
-	return err
+	r.trans.raft.Store(r.raft)
+	if last-min(last, r.st.snaps.newest().Index) >= r.cfg.SnapshotThreshold {
+		go r.snapshotAt(last)
+	}
+	return nil
 }
 
 // pace is that of work on snapshots beside the clients'.
@@ -314,6 +321,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
 		return err
 	}
+	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.applied(out)
 	return out
 }
@@ -336,6 +344,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	}
 	seq, lease := m.fsm.Position()
 	m.hooks.restored(seq, lease)
+	m.log.trans.progress.done.Store(m.log.st.snaps.newest().Index)
 	m.log.configured.Store(m.log.st.snapshotConfiguration())
 	m.hooks.members()
 	return nil
@@ -344,6 +353,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 // StoreConfiguration runs when a configuration has been committed.
 func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
 	m.log.configured.Store(index)
+	m.log.trans.progress.done.Store(index)
 	m.hooks.members()
 }
 

@@ -115,7 +115,10 @@ const retryPause = 5 * time.Millisecond
 // somebody can.
 type carried struct {
 	n      *Node
-	ctx    context.Context // ends when it has waited for long enough
+	ctx    context.Context // ends when it has been without a leader for long enough
+	cancel context.CancelFunc
+	due    time.Duration // when it does, if no leader is lost
+	lost   bool          // a leader that had it has been lost
 	calls  []Call
 	dst    []store.Reply
 	from   ticket
@@ -130,9 +133,9 @@ func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []s
 }
 
 func (n *Node) submitWithin(wait time.Duration, number uint64, calls []Call, dst []store.Reply) []store.Reply {
-	ctx, cancel := context.WithTimeout(n.waits, wait)
-	defer cancel()
-	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number}
+	c := &carried{n: n, calls: calls, dst: dst, number: number, due: n.cfg.Time.Monotonic() + wait}
+	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
+	defer func() { c.cancel() }()
 	if !readOnly(calls) {
 		c.from = ticket{origin: n.boot, id: n.tickets.begin()}
 		defer n.tickets.end(c.from.id)
@@ -157,17 +160,48 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, calls []Call, dst
 				return replies
 			}
 			c.from.again = c.from.again || err != errNotExecuted
+			if now := n.routes.get(); now.seq != rt.seq || now.link != rt.link {
+				c.leaderLost()
+			}
 			c.queue()
 			pause = time.After(retryPause)
 		}
 		select {
-		case <-ctx.Done():
+		case <-c.ctx.Done():
 			return c.refused(ErrClusterDown)
 		case <-changed:
 		case <-first:
 		case <-pause:
 		}
 	}
+}
+
+// leaderLost is called when a leader that had the request has been lost. The
+// time that it was there for, behind a script or a slow disk, does not count: it
+// may be without a leader for FailoverWait from when that one was last heard of.
+// This is granted once, so that no request goes from leader to leader for ever.
+func (c *carried) leaderLost() {
+	if c.lost {
+		return
+	}
+	c.lost = true
+	left := c.n.cfg.FailoverWait - c.n.silence()
+	if c.n.cfg.Time.Monotonic()+left > c.due {
+		c.cancel()
+		c.ctx, c.cancel = context.WithTimeout(c.n.waits, left)
+	}
+}
+
+// silence is how long ago a leader was heard of; 0 if this node led.
+func (n *Node) silence() time.Duration {
+	if n.cons == nil {
+		return 0
+	}
+	heard, ok := n.cons.LastContact()
+	if !ok {
+		return 0
+	}
+	return n.cfg.Time.Monotonic() - heard
 }
 
 // refused gives up: with why if it had no effect for certain.
@@ -211,8 +245,8 @@ func (c *carried) try(rt route) ([]store.Reply, error) {
 }
 
 // there forwards the calls to the leader. While it leads and the link stands it
-// may take its time (a script, a slow disk); once it is replaced its successor
-// is to be asked.
+// may take its time (a script, a slow disk), though the request have been sent
+// before; once it is replaced its successor is to be asked.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	type result struct {
 		body []byte
@@ -225,12 +259,10 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 	c.sent()
 	changed := rt.changed
 	var deadline <-chan struct{}
-	if c.from.again {
-		deadline = c.ctx.Done()
-	}
 	for {
 		select {
 		case <-changed:
+			c.leaderLost()
 			// The old leader may still say what became of it, until there is
 			// another one to ask; those who came later wait for that.
 			c.queue()
@@ -244,6 +276,7 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			deadline = nil
 		case r := <-results:
 			if r.err != nil {
+				c.leaderLost() // or the link, which comes to the same
 				return c.dst, r.err
 			}
 			return c.received(rt.link, r.body)

@@ -39,7 +39,9 @@ func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // suspect stands for election in place of a leader whose process seems to be
-// gone, unless somebody leads before that. It returns at once.
+// gone, unless somebody leads before that. A node that has yet to apply what that
+// leader told it could not lead at once, and leaves this to the others. It
+// returns at once.
 func (n *Node) suspect(leader leadership) {
 	c, can := n.cons.(campaigner)
 	turn := n.turnAfter(leader.id)
@@ -80,8 +82,9 @@ func (n *Node) turnAfter(leader string) int {
 	return slices.Index(ids, n.cfg.ID)
 }
 
-// silent waits until nothing has been heard of the leader for long enough; false
-// if there is another leader, or if ctx ends before.
+// silent waits until nothing has been heard of the leader for long enough, and
+// what it told has been applied; false if there is another leader, or if ctx
+// ends before.
 func (n *Node) silent(ctx context.Context, leader leadership, patience time.Duration) bool {
 	tick := time.NewTicker(suspectTick)
 	defer tick.Stop()
@@ -101,7 +104,7 @@ func (n *Node) silent(ctx context.Context, leader leadership, patience time.Dura
 		if l := n.leading(); l.id != "" && l != leader {
 			return false
 		}
-		if now >= due {
+		if now >= due && n.caughtUp() {
 			return true
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,7 +17,12 @@ import (
 type ballot struct {
 	*fakeLog
 	stood []time.Time
+	whole atomic.Pointer[time.Time] // when the log has been applied
 }
+
+func (b *ballot) CaughtUp() bool       { return !time.Now().Before(*b.whole.Load()) }
+func (b *ballot) Led()                 { b.wholeAt(time.Now().Add(time.Hour)) }
+func (b *ballot) wholeAt(at time.Time) { b.whole.Store(&at) }
 
 func (b *ballot) Campaign() error {
 	b.stood = append(b.stood, time.Now())
@@ -40,6 +46,8 @@ func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Du
 		heard := time.Now()
 		n.leads <- leadership{id: "n0"}
 		time.Sleep(60 * ms)
+		synctest.Wait()
+		b.wholeAt(heard)
 		n.suspect(leadership{id: "n0"})
 		if happen != nil {
 			happen(n)
@@ -106,6 +114,24 @@ func TestSuspectHasACandidate(t *testing.T) {
 				n.log.set(func(l *fakeLog) { l.contact = time.Now() })
 			}
 		})
+		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*suspectTick {
+			t.Errorf("stood for election at %v, want %v", stood, want)
+		}
+	}
+}
+
+// Who has yet to apply what the leader told it leaves the election to those who
+// can lead at once, but not for longer than that takes.
+func TestSuspectHasItsLogToApply(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{50 * ms: 125 * ms, 300 * ms: 300 * ms, 2 * time.Second: 0} {
+		stood := suspicion(t, "n1", func(n *testNode) {
+			n.cons.(*ballot).wholeAt(time.Now().Add(late - 60*ms))
+			time.Sleep(100 * ms)
+			n.leads <- leadership{} // Raft's timer knows, too, that the leader is gone
+		})
+		if want == 0 && len(stood) == 0 {
+			continue
+		}
 		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*suspectTick {
 			t.Errorf("stood for election at %v, want %v", stood, want)
 		}

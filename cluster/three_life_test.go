@@ -255,7 +255,7 @@ func TestNoMajority(t *testing.T) {
 	if err := c.nodes[leader].Transfer(""); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("transfer: %v", err)
 	}
-	if c.nodes[leader].Ready() {
+	if c.nodes[leader].Reaches() {
 		t.Error("ready without a majority")
 	}
 	c.start((leader + 1) % 3)

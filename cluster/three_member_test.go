@@ -144,7 +144,7 @@ func TestJoinPromoteRemove(t *testing.T) {
 	if got := c.nodes[i].Submit((&testNode{Node: c.nodes[i], t: t, table: c.cfg[0].Table}).call("GET lock"), nil)[0].Str; got != string(ErrRemoved) {
 		t.Errorf("the removed node says %q", got)
 	}
-	if c.nodes[i].Ready() || c.nodes[i].Topology().Leader != "" {
+	if c.nodes[i].Reaches() || c.nodes[i].Topology().Leader != "" {
 		t.Error("the removed node looks as if it could serve")
 	}
 	c.stop(i)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -79,7 +78,7 @@ func startThree(t *testing.T, change ...func(*Config)) *three {
 	return c
 }
 
-// start starts nodes and waits until they serve.
+// start starts nodes and waits until they serve, with or without a vote.
 func (c *three) start(list ...int) {
 	c.t.Helper()
 	for _, i := range list {
@@ -91,12 +90,12 @@ func (c *three) start(list ...int) {
 		}
 		c.nodes[i] = n
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
 	for _, i := range list {
-		if err := c.nodes[i].WaitReady(ctx); err != nil {
-			c.t.Fatalf("n%d: %v", i+1, err)
-		}
+		n := c.nodes[i]
+		c.until(n.cfg.ID+" to serve", func() bool {
+			rt := n.routes.get()
+			return rt.seq != nil || rt.link != nil && n.caughtUp()
+		})
 	}
 }
 
@@ -132,7 +131,7 @@ func (c *three) leader() int {
 			}
 		}
 		for _, n := range c.nodes {
-			if n != nil && n.Membership() != Removed && (found < 0 || !n.Ready() || n.Status().LeaderID != c.cfg[found].ID) {
+			if n != nil && n.Membership() != Removed && (found < 0 || !n.Reaches() || n.Status().LeaderID != c.cfg[found].ID) {
 				return false
 			}
 		}

@@ -102,7 +102,7 @@ func TestTopologyWithoutLeader(t *testing.T) {
 	c.seen("nobody leading", func(_ int, top *Topology) bool {
 		return top.Leader == "" && top.Last == c.cfg[old].ID && top.Up() == 1 && !top.Node(c.cfg[old].ID).Up
 	})
-	if c.nodes[alone].Ready() {
+	if c.nodes[alone].Reaches() {
 		t.Error("a node alone is ready")
 	}
 }

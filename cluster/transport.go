@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -12,7 +14,8 @@ import (
 )
 
 // transport is hashicorp/raft's, but for three things. It keeps account of who
-// has followed this node when (verify.go). And it does not take a broken
+// has followed this node when (verify.go). It bounds how much of the log Raft
+// applies at once (replay.go). And it does not take a broken
 // connection for an answer: Raft keeps a few connections to each peer, and if
 // the peer was started again meanwhile they lead nowhere, and the first request
 // over each is lost: a vote, and with it an election, or the first entry of a
@@ -29,6 +32,15 @@ type transport struct {
 	mu    sync.Mutex
 	steps uint64 // orders calls and requests
 	acks  map[raft.ServerID]ack
+
+	heard map[raft.ServerID]uint64  // step of its last answer to a heartbeat
+	raft  atomic.Pointer[raft.Raft] // nil: it is being started
+
+	progress progress
+	requests chan raft.RPC // to Raft, from relay
+	closed   chan struct{}
+	stop     <-chan struct{} // closed before Raft is shut down
+	close    sync.Once
 }
 
 var (
@@ -37,8 +49,9 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
-	return &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{},
+func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}) *transport {
+	t := &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
+		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
 			// No pipelining: when a response ends it (the follower has restarted, or
@@ -48,6 +61,8 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger) *transport {
 			// batch in flight, so there is nothing to pipeline.
 			MaxRPCsInFlight: 1,
 		})}
+	go t.relay()
+	return t
 }
 
 // SetHeartbeatHandler sets what answers heartbeats, on the connection's own
@@ -72,6 +87,7 @@ func (t *transport) Close() error {
 	t.closing.Lock()
 	t.deaf = true
 	t.closing.Unlock()
+	t.close.Do(func() { close(t.closed) })
 	return t.NetworkTransport.Close()
 }
 
@@ -83,12 +99,32 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 	return afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) })
 }
 
-// AppendEntries sends heartbeats and what is not pipelined.
+// AppendEntries sends heartbeats and entries. Raft leaves a peer that has been
+// away for some seconds without entries for up to ten more when it is back, all
+// the while hearing its answers to heartbeats. So entries that do not arrive wait
+// for such an answer, and are sent then.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	sent := t.step()
 	err := afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
+	if !heartbeat(args) && away(err) && t.back(id, args.Term) {
+		sent = t.step()
+		err = afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
+	}
+	if err == nil && heartbeat(args) {
+		t.answered(id)
+	}
 	if err == nil && resp.Success {
 		t.note(id, ack{term: args.Term, sent: sent})
+	}
+	return err
+}
+
+// InstallSnapshot sends a snapshot. What can be read once cannot be sent again,
+// but Raft begins anew.
+func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	err := t.NetworkTransport.InstallSnapshot(id, to, args, resp, data)
+	if away(err) {
+		t.back(id, args.Term)
 	}
 	return err
 }
@@ -130,4 +166,62 @@ func brokenBefore(err error) bool {
 		return op.Op != "dial" && !op.Timeout()
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// heartbeat reports whether a request is one, as Raft's transport tells them
+// apart.
+func heartbeat(args *raft.AppendEntriesRequest) bool {
+	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
+}
+
+// away reports whether the peer could not be reached: not that it refused.
+func away(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || brokenBefore(err)
+}
+
+// answered notes that a peer has answered a heartbeat.
+func (t *transport) answered(id raft.ServerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps++
+	t.heard[id] = t.steps
+}
+
+// backTick is how often it is looked whether a peer is back.
+const backTick = 10 * time.Millisecond
+
+// back waits until a peer that was away has answered a heartbeat; false if this
+// node does not lead it any more in the term, or stops.
+func (t *transport) back(id raft.ServerID, term uint64) bool {
+	since := t.step()
+	tick := time.NewTicker(backTick)
+	defer tick.Stop()
+	for {
+		t.mu.Lock()
+		heard := t.heard[id] > since
+		t.mu.Unlock()
+		if heard {
+			return true
+		}
+		select {
+		case <-t.stop:
+			return false
+		case <-tick.C:
+		}
+		if !t.leads(id, term) {
+			return false
+		}
+	}
+}
+
+// leads reports whether this node leads in a term, and the peer is a member.
+func (t *transport) leads(id raft.ServerID, term uint64) bool {
+	r := t.raft.Load()
+	if r == nil {
+		return true
+	}
+	conf := r.GetConfiguration()
+	return r.State() == raft.Leader && r.CurrentTerm() == term && conf.Error() == nil &&
+		slices.ContainsFunc(conf.Configuration().Servers, func(s raft.Server) bool { return s.ID == id })
 }

@@ -247,7 +247,7 @@ func (srv *Server) learnUsers() {
 	tick := time.NewTicker(learnPause)
 	defer tick.Stop()
 	for !srv.hub.accounts.current.Load() {
-		if srv.backend.Ready() && srv.catchUp() {
+		if srv.backend.Reaches() && srv.catchUp() {
 			continue
 		}
 		select {

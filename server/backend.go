@@ -46,8 +46,8 @@ type Backend interface {
 	LeaderClient() (id, addr string)
 	// Topology is what this node knows of the cluster. It costs one load.
 	Topology() *cluster.Topology
-	// Ready reports whether a command would reach a leader now.
-	Ready() bool
+	// Reaches reports whether a command would reach a leader now.
+	Reaches() bool
 	// Members returns the members of the cluster.
 	Members() ([]cluster.Member, error)
 	// Status describes this node, the state hash left out.

@@ -194,7 +194,7 @@ type shard struct {
 func (s *session) shard() shard {
 	t := s.srv.backend.Topology()
 	sh := shard{Topology: t, owner: t.Self}
-	if t.Leader != "" && s.clusterEndpoint(t.Node(t.Leader)).known() && s.srv.backend.Ready() {
+	if t.Leader != "" && s.clusterEndpoint(t.Node(t.Leader)).known() && s.srv.backend.Reaches() {
 		sh.owner = t.Leader
 	} else if t.Up() < t.Quorum() && s.clusterEndpoint(t.Node(t.Last)).known() {
 		sh.owner = t.Last

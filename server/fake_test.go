@@ -186,7 +186,7 @@ func (f *fakeBackend) become(t *cluster.Topology) {
 }
 
 func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
-func (f *fakeBackend) Ready() bool                 { return !f.unready.Load() }
+func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {
 	return []cluster.Member{

@@ -118,7 +118,7 @@ func (s *session) moved(cmd *store.Command, slot int) store.Error {
 		return "" // READONLY
 	}
 	leader := s.clusterEndpoint(t.Node(t.Leader))
-	if !leader.known() || !s.srv.backend.Ready() {
+	if !leader.known() || !s.srv.backend.Reaches() {
 		return ""
 	}
 	return errf(movedTo+"%d %s", slot, leader.hostPort())

@@ -201,15 +201,19 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 	return srv, nil
 }
 
-// unready tells why a node cannot serve, "" if it can.
+// unready tells why a node cannot be counted on, "" if it can.
 func unready(node *cluster.Node) string {
 	switch m := node.Membership(); {
 	case m == cluster.Removed:
 		return "removed from the cluster"
 	case m == cluster.Joining:
 		return "not a member yet"
-	case !node.Ready():
+	case !node.Reaches():
 		return "no leader"
+	case m == cluster.NonVoter:
+		return "no vote yet"
+	case !node.Ready():
+		return "its log is not applied yet"
 	}
 	return ""
 }
@@ -236,7 +240,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		value            uint64
 	}{
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
-		{"lockstep_ready", "gauge", "1 if this node knows a leader that it can reach.", uint64(ready)},
+		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log and is a voter.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
 		{"lockstep_members", "gauge", "Voting members of the cluster as this node knows it.", uint64(node.Topology().Members)},
 		{"lockstep_term", "gauge", "Raft term.", s.Term},

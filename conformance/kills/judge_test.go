@@ -8,7 +8,9 @@ import (
 // Histories made up for the judge: what it must find in each.
 func TestJudge(t *testing.T) {
 	now := time.Now()
-	l := lease{key: "l", owner: "a", ttl: time.Second, sent: now}
+	l := lease{key: "l", owner: "a", ttl: time.Second, sent: now, granted: now.Add(10 * time.Millisecond)}
+	// Through an election: it counts from when it was over.
+	slow := lease{key: "l", owner: "a", ttl: time.Second, sent: now, granted: now.Add(400 * time.Millisecond)}
 	for name, c := range map[string]struct {
 		history func(*judge)
 		want    map[fault]int
@@ -77,22 +79,25 @@ func TestJudge(t *testing.T) {
 			e.are(j, []string{"a", "a", "a", "z", "c", "c"})
 		}, map[fault]int{ranTwice: 3, writeLost: 1}},
 		"a lease that stands": {func(j *judge) {
-			if !l.owned(j, "a", now.Add(999*time.Millisecond)) {
+			if !l.owned(j, "a", now.Add(999*time.Millisecond)) || !slow.owned(j, "a", now.Add(1299*time.Millisecond)) {
 				j.fault(leaseShort, "a read in time was not judged")
 			}
-			l.remains(j, 500, now.Add(500*time.Millisecond))
+			slow.remains(j, 799, now.Add(500*time.Millisecond))
+			l.remains(j, 499, now.Add(500*time.Millisecond))
 			l.remains(j, 900, now.Add(500*time.Millisecond))
 		}, nil},
 		"a lease read too late to tell": {func(j *judge) {
-			if l.owned(j, nil, now.Add(1000*time.Millisecond)) {
+			if l.owned(j, nil, now.Add(1000*time.Millisecond)) || slow.owned(j, nil, now.Add(1300*time.Millisecond)) {
 				j.fault(leaseShort, "a read after the end was judged")
 			}
 		}, nil},
 		"a lease that ended early": {func(j *judge) {
 			l.owned(j, nil, now.Add(999*time.Millisecond))
+			slow.owned(j, nil, now.Add(1299*time.Millisecond))
 			l.owned(j, "b", now.Add(time.Millisecond))
 			l.remains(j, 498, now.Add(500*time.Millisecond))
-		}, map[fault]int{leaseShort: 3}},
+			slow.remains(j, 798, now.Add(500*time.Millisecond))
+		}, map[fault]int{leaseShort: 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJudge(t.Logf)

@@ -248,19 +248,6 @@ func (r *run) same() {
 	r.judge.count("comparisons of the three states", 1)
 }
 
-// caughtUp waits until a node has applied what the others had when it began.
-func (r *run) caughtUp(p *place) {
-	r.t.Helper()
-	applied := func(p *place) (n uint64) {
-		if st, err := p.Status(); err == nil {
-			_, _ = fmt.Sscan(st["state-index"], &n) // 0: not yet
-		}
-		return n
-	}
-	goal := applied(r.leader())
-	r.until(p.ID+" had caught up", func() bool { return applied(p) >= goal })
-}
-
 // finish stops the clients and returns the report. Nothing may be left behind.
 func (r *run) finish() *report {
 	r.t.Helper()

@@ -33,9 +33,9 @@ func (c *client) work() {
 			c.mutex()
 		case n < 60:
 			c.reentrant()
-		case n < 79:
+		case n < 77:
 			c.increment()
-		case n < 98:
+		case n < 94:
 			c.push()
 		default:
 			c.lease()
@@ -54,6 +54,7 @@ func (c *client) hold() bool {
 		c.run.judge.fault(clientError, "%s: %v", l.key, got)
 		return false
 	}
+	l.granted = time.Now()
 	c.run.holds(l)
 	return true
 }
@@ -162,9 +163,19 @@ func (c *client) lease() {
 	if !known || got != "OK" {
 		return // the last one ends late after a kill
 	}
+	l.granted = time.Now()
 	// As close to the end as the reply will still come in time.
-	time.Sleep(time.Until(l.sent.Add(ttl - 20*time.Millisecond)))
+	time.Sleep(time.Until(l.from().Add(ttl - 20*time.Millisecond)))
 	if got, known = c.do("GET", l.key); known && l.owned(c.run.judge, got, time.Now()) {
 		c.run.judge.count("leases read before their end", 1)
+	}
+	// And by the client's own clock, of which the way of the reply is a part.
+	time.Sleep(time.Until(l.granted.Add(ttl - 20*time.Millisecond)))
+	if got, known = c.do("GET", l.key); !known || time.Since(l.granted) >= ttl {
+		return
+	}
+	c.run.judge.count("leases read within their time to live from the arrival of the reply", 1)
+	if got != l.owner {
+		c.run.judge.count("leases read so that were over: the reply had been on its way", 1)
 	}
 }

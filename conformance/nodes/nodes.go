@@ -165,7 +165,7 @@ func (n *Node) Terminate() int {
 	return n.cmd.ProcessState.ExitCode()
 }
 
-// WaitReady waits until the node knows a leader that it can reach.
+// WaitReady waits until the node says that it can be counted on.
 func (n *Node) WaitReady() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)

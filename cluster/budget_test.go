@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// mute gives a node a link to a leader that takes requests and says nothing.
+func mute(n *Node) *link {
+	l, far := testLink()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	n.routes.set(n.ctx, nil, l)
+	return l
+}
+
+// The time without a leader is what is bounded, not the time with one: a request
+// that its leader had for long, behind a script or a slow disk, waits for the next
+// leader like any other.
+func TestBudgetBeginsWithTheLossOfTheLeader(t *testing.T) {
+	for _, line := range []string{"INCR counter", "EXISTS counter"} {
+		for name, lose := range map[string]func(*Node, *link){
+			"replaced":  func(b *Node, l *link) { b.routes.drop(nil, l) },
+			"link lost": func(b *Node, l *link) { l.fail(); b.routes.drop(nil, l) },
+		} {
+			t.Run(line+", "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					n, b := newTestNode(t), newTestNode(t)
+					l := mute(b.Node)
+					defer l.fail()
+					reply := startOn(n, b.Node, line, true)
+					wait := n.cfg.FailoverWait
+					time.Sleep(2 * wait)
+					lose(b.Node, l)
+					time.Sleep(wait - 200*ms)
+					n.lead()
+					n.carried(b.Node)
+					if got := <-reply; got != "1" && got != "0" {
+						t.Errorf("told %q", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A leader that stands within the time answers, though it take longer.
+func TestBudgetLeavesTheNextLeaderItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		l := mute(b.Node)
+		reply := startOn(n, b.Node, "INCR counter", false)
+		synctest.Wait()
+		l.fail()
+		b.routes.drop(nil, l)
+		time.Sleep(n.cfg.FailoverWait - 100*ms)
+		n.log.decides(time.Second, once(commitSlowly))
+		n.lead()
+		n.carried(b.Node)
+		if got := <-reply; got != "1" {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// Without a next leader it is over in time, also if one after the other is lost.
+func TestBudgetIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		wait := n.cfg.FailoverWait
+		l := mute(b.Node)
+		reply := startOn(n, b.Node, "INCR counter", false)
+		time.Sleep(2 * wait)
+		lost := time.Now()
+		for range 3 {
+			l.fail()
+			b.routes.drop(nil, l)
+			time.Sleep(wait / 5)
+			l = mute(b.Node)
+			time.Sleep(wait / 5)
+		}
+		l.fail()
+		b.routes.drop(nil, l)
+		if got := <-reply; got != "-INDETERMINATE" {
+			t.Errorf("told %q", got)
+		}
+		if took := time.Since(lost); took < wait || took > 2*wait {
+			t.Errorf("told after %v", took)
+		}
+	})
+	// A leader that says of its own request that it does not know is not lost.
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		n.lead()
+		n.carried(b.Node)
+		n.log.decides(0, once(forget))
+		n.log.set(func(l *fakeLog) { l.barrier = unreachable })
+		began := time.Now()
+		got := n.doOn(b.Node, "INCR counter")
+		if took := time.Since(began); got != "-INDETERMINATE" || took > 2*n.cfg.FailoverWait {
+			t.Errorf("told %q after %v", got, took)
+		}
+	})
+}
+
+// For a blocking command, too.
+func TestBudgetOfABlockingCommand(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.cut()
+		l := mute(p.b)
+		_, done := p.block(p.b, "BLPOP list 60")
+		wait := p.cfg.FailoverWait
+		time.Sleep(2 * wait)
+		l.fail()
+		p.b.routes.drop(nil, l)
+		time.Sleep(wait - 200*ms)
+		p.connect()
+		time.Sleep(200 * ms)
+		p.expect("1", "RPUSH list a")
+		p.got(done, "[list a]")
+	})
+}

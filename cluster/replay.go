@@ -1,0 +1,197 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A node that starts has its log still to apply, and learns from the leader how
+// much of it is committed: all at once, by the first entries that it is sent.
+// Raft's main goroutine reads that part of the log and hands it to the state
+// machine before it answers that request or any other, so a node with a long log
+// would acknowledge no entry and give no vote for seconds, and two nodes that
+// live would be no majority. So the news is passed on in portions (pace): to be
+// told of a commit late is what every follower must expect. And the node is not
+// ready before it has applied what was committed (CaughtUp).
+
+const (
+	// paceWindow is how many committed entries may wait for the state machine.
+	// Raft's channel to it takes eight times as many before a sender waits.
+	paceWindow = 1024
+	// paceStep is what each request may add in any case: not every entry reaches
+	// the state machine, so it may be further than it says.
+	paceStep = 64
+)
+
+// progress is how far the state machine has come, and what leaders have told
+// of the commit index.
+type progress struct {
+	done atomic.Uint64 // the last entry that reached the state machine
+
+	passed uint64 // what Raft has been told; of the goroutine that relays
+
+	mu     sync.Mutex
+	told   uint64 // the highest commit index since reset; 0: none
+	goal   uint64 // what was told when it began to count
+	caught bool   // the goal has been reached
+}
+
+// pace bounds what Raft is told of the commit index with one request.
+func (p *progress) pace(req *raft.AppendEntriesRequest) {
+	if req.LeaderCommitIndex == 0 {
+		return
+	}
+	p.mu.Lock()
+	p.told = max(p.told, req.LeaderCommitIndex)
+	p.mu.Unlock()
+	req.LeaderCommitIndex = min(req.LeaderCommitIndex, max(p.done.Load()+paceWindow, p.passed+paceStep))
+	p.passed = max(p.passed, req.LeaderCommitIndex)
+}
+
+// reset makes the next leader's word count.
+func (p *progress) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told, p.goal, p.caught = 0, 0, false
+}
+
+// caughtUp reports whether everything has been applied that a leader has told
+// since reset: what it told first, and then what it had told by the time that
+// this was done, until that is next to nothing.
+func (p *progress) caughtUp(applied func(index uint64) bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.goal == 0 {
+		p.goal = p.told
+	}
+	for !p.caught && p.goal > 0 && applied(p.goal) {
+		p.caught = p.told <= p.goal+paceStep
+		p.goal = p.told
+	}
+	return p.caught
+}
+
+// relay passes on what peers ask of Raft, until the transport closes.
+func (t *transport) relay() {
+	in := t.NetworkTransport.Consumer()
+	for {
+		select {
+		case rpc := <-in:
+			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+				t.progress.pace(req)
+			}
+			select {
+			case t.requests <- rpc:
+			case <-t.closed:
+				return
+			}
+		case <-t.closed:
+			return
+		}
+	}
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
+
+// replayer is a consensus that may have to apply a part of its log before its
+// node is as good as the others.
+type replayer interface {
+	// CaughtUp reports whether everything has been applied that the present
+	// leader has told to be committed.
+	CaughtUp() bool
+	// Led is called when another node has begun to lead, or does so again.
+	Led()
+}
+
+var _ replayer = (*raftLog)(nil)
+
+// Led implements replayer.
+func (r *raftLog) Led() { r.trans.progress.reset() }
+
+// CaughtUp implements replayer.
+func (r *raftLog) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
+
+// applied reports whether an index and all before it have been applied. Raft
+// counts an entry when it hands it over; the state machine is told of no others
+// than these.
+func (r *raftLog) applied(index uint64) bool {
+	if r.raft.AppliedIndex() < index {
+		return false
+	}
+	for ; index > 0; index-- {
+		var l raft.Log
+		if r.st.log.GetLog(index, &l) != nil {
+			return true // only a snapshot holds it, and those are restored in one piece
+		}
+		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
+			return r.trans.progress.done.Load() >= index
+		}
+	}
+	return true
+}
+
+// overdueTick is how often it is looked whether an overdue snapshot can be taken.
+const overdueTick = 100 * time.Millisecond
+
+// snapshotAt takes a snapshot when an index has been applied. Raft looks only
+// some time after its start whether one is due: a process that ends before, again
+// and again, would begin with an ever longer log.
+func (r *raftLog) snapshotAt(index uint64) {
+	tick := time.NewTicker(overdueTick)
+	defer tick.Stop()
+	for !r.applied(index) {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+	}
+	if err := r.Snapshot(); err != nil && !errors.Is(err, raft.ErrRaftShutdown) {
+		r.cfg.Logger.Warn("the snapshot that was due at the start failed", "error", err)
+	}
+}
+
+// Reaches reports whether a request would find a leader now.
+func (n *Node) Reaches() bool {
+	rt := n.routes.get()
+	return rt.seq != nil || rt.link != nil
+}
+
+// Ready reports whether the node can be counted on: it is a voter, it reaches the
+// leader or leads, and it has applied what was committed when it came to know
+// the leader. So whoever stops another node now does not stop the service.
+func (n *Node) Ready() bool {
+	rt := n.routes.get()
+	return (rt.seq != nil || rt.link != nil && n.caughtUp()) && n.Membership() == Voter
+}
+
+// caughtUp reports whether the node knows what the leader has told to be
+// committed.
+func (n *Node) caughtUp() bool {
+	r, ok := n.cons.(replayer)
+	return !ok || r.CaughtUp()
+}
+
+// readyTick is how often WaitReady looks.
+const readyTick = 10 * time.Millisecond
+
+// WaitReady returns when the node is ready, or when ctx ends.
+func (n *Node) WaitReady(ctx context.Context) error {
+	tick := time.NewTicker(readyTick)
+	defer tick.Stop()
+	for !n.Ready() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.routes.get().changed:
+		case <-tick.C:
+		}
+	}
+	return nil
+}
