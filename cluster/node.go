@@ -301,6 +301,15 @@ func (n *Node) Ready() bool {
 	return rt.seq != nil || rt.link != nil
 }
 
+// Trouble says why this node's log takes nothing at present, although the
+// process goes on: its disk is full. It is "" if the log is well.
+func (n *Node) Trouble() string {
+	if t, ok := n.cons.(troubled); ok {
+		return t.Trouble()
+	}
+	return ""
+}
+
 // WaitReady returns when the node can serve, or when ctx ends.
 func (n *Node) WaitReady(ctx context.Context) error {
 	for {

@@ -208,6 +208,8 @@ func unready(node *cluster.Node) string {
 		return "removed from the cluster"
 	case m == cluster.Joining:
 		return "not a member yet"
+	case node.Trouble() != "":
+		return node.Trouble()
 	case !node.Ready():
 		return "no leader"
 	}
@@ -228,7 +230,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 	if s.Role == cluster.Leader {
 		leads = 1
 	}
-	if node.Ready() {
+	if unready(node) == "" {
 		ready = 1
 	}
 	for _, m := range []struct {
@@ -236,7 +238,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		value            uint64
 	}{
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
-		{"lockstep_ready", "gauge", "1 if this node knows a leader that it can reach.", uint64(ready)},
+		{"lockstep_ready", "gauge", "1 if this node can serve: it knows a leader that it can reach, and its log takes entries.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
 		{"lockstep_members", "gauge", "Voting members of the cluster as this node knows it.", uint64(node.Topology().Members)},
 		{"lockstep_term", "gauge", "Raft term.", s.Term},
