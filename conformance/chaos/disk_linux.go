@@ -28,10 +28,8 @@ type disk struct {
 }
 
 const (
-	// Much of it is never written, and takes no room on the machine's disk. Each
-	// change of leader that cuts back a log costs the node 64 MiB of it until the
-	// next snapshot.
-	diskSize = 4 << 30
+	// What is never written takes no room on the machine's disk.
+	diskSize = 256 << 20
 
 	// Of linux/fs.h and fs/ext4/ext4.h.
 	fiFreeze     = 0xc0045877
@@ -224,7 +222,13 @@ func diskFaults() []*fault {
 			x.note("disk of %s is full", n.id)
 			n.excuse()
 			try(x, n.disk.fill())
-			x.wait(x.hold)
+			x.wait(x.hold / 2)
+			if x.rng.IntN(3) == 0 {
+				x.note("%s is started while its disk is full", n.id)
+				n.kill()
+				again(x, n)
+			}
+			x.wait(x.hold / 2)
 			try(x, n.disk.empty())
 			again(x, n)
 		}},

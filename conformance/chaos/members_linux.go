@@ -38,9 +38,6 @@ func (f *fleet) addSpare(dir string) (*node, error) {
 		members = append(members, m.at(peerPort))
 	}
 	n.args = append(n.addresses(), "--join", strings.Join(members, ","))
-	// A node that the leader cannot reach is refused, and then it ends: on a
-	// network that is broken on purpose that is its right.
-	n.excused = true
 	return n, nil
 }
 
@@ -148,6 +145,12 @@ func (e *epoch) sendOff() error {
 		}
 		for _, how := range n.crashed() {
 			e.fail("%s", how)
+		}
+		// One that was never a member goes on asking to become one.
+		n.kill()
+		if err := f.removed(n.id); err != nil {
+			e.fail("%v", err)
+			return errUnhealed
 		}
 		if err := f.dropSpare(n); err != nil {
 			return err
