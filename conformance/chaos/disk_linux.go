@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -187,6 +188,15 @@ func (d *disk) empty() error {
 	})
 }
 
+// need has the logs grow, so that one without room notices.
+func (x *breaker) need() {
+	for range 4 {
+		n := x.leading()
+		reply, err := n.ask("SET", "need", strings.Repeat("x", 400<<10))
+		x.note("%s: write of 400 KiB: %v, %v", n.id, reply, err)
+	}
+}
+
 // diskFaults need a disk of its own for each node.
 func diskFaults() []*fault {
 	try := func(x *breaker, err error) {
@@ -222,6 +232,7 @@ func diskFaults() []*fault {
 			x.note("disk of %s is full", n.id)
 			n.excuse()
 			try(x, n.disk.fill())
+			x.need()
 			x.wait(x.hold / 2)
 			if x.rng.IntN(3) == 0 {
 				x.note("%s is started while its disk is full", n.id)
