@@ -293,25 +293,23 @@ func TestCutsLeaveLittleBehind(t *testing.T) {
 	}
 }
 
-// An entry may be longer than a segment.
+// An entry may be longer than a segment, and others come after it.
 func TestEntryLongerThanASegment(t *testing.T) {
 	dir := t.TempDir()
 	g := openTestLog(t, dir, true)
 	defer func() { g.Close() }()
 	const size = 63 << 20
-	for i := uint64(1); i <= 2; i++ {
-		data := make([]byte, size)
-		data[0], data[size-1] = byte(i), byte(i)
-		if err := g.StoreLogs([]*raft.Log{{Index: i, Term: 1, Data: data}}); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Close(); err != nil {
-			t.Fatal(err)
-		}
-		g = openTestLog(t, dir, false)
-		var l raft.Log
-		if err := g.GetLog(i, &l); err != nil || len(l.Data) != size || l.Data[0] != byte(i) || l.Data[size-1] != byte(i) {
-			t.Fatalf("entry %d: %d bytes, %v", i, len(l.Data), err)
-		}
+	data := make([]byte, size)
+	data[0], data[size-1] = 1, 2
+	if err := errors.Join(g.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Data: data}}), g.StoreLogs(entries(2, 9)), g.Close()); err != nil {
+		t.Fatal(err)
+	}
+	g = openTestLog(t, dir, false)
+	var l raft.Log
+	if err := g.GetLog(1, &l); err != nil || len(l.Data) != size || l.Data[0] != 1 || l.Data[size-1] != 2 {
+		t.Errorf("%d bytes, %v", len(l.Data), err)
+	}
+	if err := g.GetLog(9, &l); err != nil || l.Index != 9 {
+		t.Errorf("behind it: %+v, %v", l, err)
 	}
 }

@@ -303,7 +303,7 @@ func (g *guardedLog) Close() error {
 func (g *guardedLog) watch(log *slog.Logger, fatal func(error)) { g.log, g.fatal = log, fatal }
 
 // failed notes that the log could not be changed. If nothing has happened yet,
-// Raft will try again, and the node serves nobody until it succeeds. If it is not
+// Raft will try again, and the node is not ready until it succeeds. If it is not
 // known what is on the disk, or Raft takes the log for longer than it is, only a
 // new start can tell: it must not vote and not acknowledge before.
 func (g *guardedLog) failed(err error, unchanged bool) error {
@@ -318,7 +318,7 @@ func (g *guardedLog) failed(err error, unchanged bool) error {
 		return g.lost
 	}
 	if before == nil {
-		g.log.Error("The disk is full: the log takes no entry, and this node serves nobody until there is room", "error", err)
+		g.log.Error("The disk is full: the log takes no entry, and this node is not ready until there is room", "error", err)
 	}
 	return err
 }
