@@ -20,6 +20,7 @@ type fullDisk struct {
 	systemFiles
 	full     bool // nothing gets room
 	listFull bool // neither does the list of segments
+	broken   bool // nothing can be read
 }
 
 func (d *fullDisk) disk() disk {
@@ -49,6 +50,13 @@ func (f fullFile) Reserve(from, length int64) error {
 		return os.NewSyscallError("fallocate", syscall.ENOSPC)
 	}
 	return f.file.Reserve(from, length)
+}
+
+func (f fullFile) ReadAt(p []byte, at int64) (int, error) {
+	if f.d.broken {
+		return 0, syscall.EIO
+	}
+	return f.file.ReadAt(p, at)
 }
 
 // Write is how files are written that are replaced as a whole.
@@ -241,6 +249,20 @@ func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
 	l.must(l.append(stored+1, stored+50))
 	l.reopen()
 	l.reaches(stored + 50)
+}
+
+// An entry that cannot be read ends the process with a word, before Raft does it
+// with a panic. One that is not there is none of that.
+func TestLogThatCannotBeRead(t *testing.T) {
+	l := newFullLog(t)
+	var e raft.Log
+	if err := l.st.log.GetLog(99, &e); !errors.Is(err, raft.ErrLogNotFound) || l.fatal != nil {
+		t.Fatalf("an entry that is not there: %v, fatal %v", err, l.fatal)
+	}
+	l.disk.broken = true
+	if err := l.st.log.GetLog(9, &e); err == nil || l.fatal == nil || !strings.Contains(l.fatal.Error(), "repair the disk") {
+		t.Errorf("%v, fatal %v", err, l.fatal)
+	}
 }
 
 // A start on a full disk says that it is full, does no harm, and works when

@@ -287,7 +287,12 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
 	}
-	return g.logStore.GetLog(index, l)
+	err := g.logStore.GetLog(index, l)
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil {
+		// Raft would panic, or never get past this entry.
+		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; repair the disk and start again; if the entry is damaged, of the data directory, %s", index, err, adviceRejoin))
+	}
+	return err
 }
 
 // Close implements logStore.
