@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 )
@@ -290,7 +291,11 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	err := g.logStore.GetLog(index, l)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil {
 		// Raft would panic, or never get past this entry.
-		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; repair the disk and start again; if the entry is damaged, of the data directory, %s", index, err, adviceRejoin))
+		advice := "repair the disk and start again"
+		if !errors.As(err, new(syscall.Errno)) {
+			advice = "it is damaged: of the data directory, " + adviceRejoin
+		}
+		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))
 	}
 	return err
 }
