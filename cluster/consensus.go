@@ -33,6 +33,12 @@ type consensus interface {
 	Close() error
 }
 
+// troubled is a consensus on a disk.
+type troubled interface {
+	// Trouble says why the log takes nothing at present; "" if it does.
+	Trouble() string
+}
+
 // leadership is a change that consensus reports: who leads now, nobody if id
 // is empty.
 type leadership struct {

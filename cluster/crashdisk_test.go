@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -55,7 +54,6 @@ func newCrashDisk(base string, stopAt int) *crashDisk {
 func (d *crashDisk) disk() disk {
 	return disk{
 		files:       crashFiles{d},
-		segments:    crashVFS{d},
 		segmentSize: 8 << 10,
 		meta:        func(m types.MetaStore) types.MetaStore { return crashMeta{m, d} },
 		stable:      func(s raft.StableStore) raft.StableStore { return crashStable{s, d} },
@@ -204,7 +202,6 @@ type crashFile struct {
 	d    *crashDisk
 	name string
 	at   int64
-	dir  string // to be synced with the first sync, as raft-wal does
 }
 
 func (f *crashFile) Write(p []byte) (int, error) {
@@ -227,54 +224,20 @@ func (f *crashFile) WriteAt(p []byte, at int64) (n int, err error) {
 }
 
 func (f *crashFile) Sync() error {
-	err := f.d.act(func() error { return nil }, func() {
+	return f.d.act(func() error { return nil }, func() {
 		if !f.d.down {
 			f.node.synced = append([]byte(nil), f.node.now...)
 		}
 	}, "sync %s", f.name)
-	if err == nil && f.dir != "" {
-		if err = (crashFiles{f.d}).SyncDir(f.dir); err == nil {
-			f.dir = ""
+}
+
+func (f *crashFile) Reserve(from, length int64) error {
+	size := int(from + length)
+	return f.d.act(func() error { return f.Truncate(int64(size)) }, func() {
+		if grow := size - len(f.node.now); grow > 0 {
+			f.node.now = append(f.node.now, make([]byte, grow)...)
 		}
-	}
-	return err
-}
-
-// crashVFS is where raft-wal keeps its segments.
-type crashVFS struct{ d *crashDisk }
-
-func (v crashVFS) ListDir(dir string) ([]string, error) { return fs.New().ListDir(dir) }
-
-func (v crashVFS) OpenReader(dir, name string) (types.ReadableFile, error) {
-	return fs.New().OpenReader(dir, name)
-}
-
-func (v crashVFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := crashFiles(v).Create(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	c := f.(*crashFile)
-	c.dir = dir
-	v.d.mu.Lock()
-	defer v.d.mu.Unlock()
-	c.node.now = make([]byte, size)
-	return c, c.Truncate(int64(size))
-}
-
-func (v crashVFS) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := crashFiles(v).Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, err
-	}
-	return f.(*crashFile), nil
-}
-
-func (v crashVFS) Delete(dir, name string) error {
-	if err := (crashFiles(v)).Remove(filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	return crashFiles(v).SyncDir(dir)
+	}, "reserve %s %d", f.name, size)
 }
 
 // crashMeta is raft-wal's list of segments.

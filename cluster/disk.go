@@ -5,9 +5,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/types"
 )
 
@@ -16,8 +17,7 @@ import (
 // step and forgets what was not synced.
 type disk struct {
 	files
-	segments    types.VFS                               // of raft-wal
-	segmentSize int                                     // 0: raft-wal's default
+	segmentSize int                                     // of raft-wal
 	meta        func(types.MetaStore) types.MetaStore   // around raft-wal's list of segments
 	stable      func(raft.StableStore) raft.StableStore // around the term and the vote
 }
@@ -35,8 +35,11 @@ type files interface {
 }
 
 type file interface {
+	io.ReaderAt
 	io.Writer
 	io.WriterAt
+	// Reserve takes room for a part of the file, which then is at least so long.
+	Reserve(from, length int64) error
 	Sync() error
 	Close() error
 }
@@ -44,20 +47,20 @@ type file interface {
 // systemDisk is the machine's.
 func systemDisk() disk {
 	return disk{
-		files:    systemFiles{},
-		segments: fs.New(),
-		meta:     func(m types.MetaStore) types.MetaStore { return m },
-		stable:   func(s raft.StableStore) raft.StableStore { return s },
+		files:       systemFiles{},
+		segmentSize: segmentSize,
+		meta:        func(m types.MetaStore) types.MetaStore { return m },
+		stable:      func(s raft.StableStore) raft.StableStore { return s },
 	}
 }
 
 type systemFiles struct{}
 
 func (systemFiles) Create(path string) (file, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	return openFile(path, os.O_CREATE|os.O_TRUNC)
 }
 
-func (systemFiles) Open(path string) (file, error) { return os.OpenFile(path, os.O_RDWR, 0o600) }
+func (systemFiles) Open(path string) (file, error) { return openFile(path, 0) }
 func (systemFiles) Mkdir(path string) error        { return os.MkdirAll(path, 0o700) }
 func (systemFiles) Rename(from, to string) error   { return os.Rename(from, to) }
 func (systemFiles) Remove(path string) error       { return os.RemoveAll(path) }
@@ -68,6 +71,24 @@ func (systemFiles) SyncDir(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+type systemFile struct{ *os.File }
+
+func openFile(path string, flags int) (file, error) {
+	f, err := os.OpenFile(path, flags|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return systemFile{f}, nil
+}
+
+func (f systemFile) Reserve(from, length int64) error { return reserve(f.File, from, length) }
+
+// isFull recognizes the error of a disk without room. bbolt passes on its text
+// alone.
+func isFull(err error) bool {
+	return err != nil && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), syscall.ENOSPC.Error()))
 }
 
 // replaceFile writes a file so that a crash leaves the old one or the new one.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 )
@@ -29,9 +31,15 @@ type guardedLog struct {
 
 	first atomic.Uint64 // entries below it are gone
 
+	trouble atomic.Pointer[string] // why the log takes nothing at present
+	log     *slog.Logger
+	fatal   func(error)
+
 	mu   sync.Mutex
 	file file
 	mark mark
+	cut  bool  // nothing was appended since the end was cut off
+	lost error // why it is not known what is on the disk
 }
 
 // mark is the content of the file, log.last:
@@ -167,12 +175,24 @@ func (g *guardedLog) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Lo
 
 // StoreLogs implements raft.LogStore.
 func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
-	if err := g.logStore.StoreLogs(logs); err != nil || len(logs) == 0 {
-		return err
+	if len(logs) == 0 {
+		return nil
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.set(mark{logs[len(logs)-1].Index, g.mark.base})
+	if g.lost != nil {
+		return g.lost
+	}
+	err := g.logStore.StoreLogs(logs)
+	if err == nil {
+		err = g.set(mark{logs[len(logs)-1].Index, g.mark.base})
+	}
+	if err != nil {
+		return g.failed(err, errors.Is(err, errNoRoom) && !g.cut)
+	}
+	g.cut = false
+	g.recovered()
+	return nil
 }
 
 // DeleteRange implements raft.LogStore. Entries at the end go when another
@@ -180,39 +200,63 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 // so that a crash in between leaves no entry missing that it promises. Entries
 // at the beginning stay as long as a snapshot may need them.
 func (g *guardedLog) DeleteRange(first, last uint64) error {
-	atEnd, err := g.retract(first, last)
-	if err != nil {
+	if done, err := g.cutEnd(first, last); done {
 		return err
 	}
-	if !atEnd {
-		if last = min(last, g.snaps.covered()); last < first {
-			return nil
-		}
+	if last = min(last, g.snaps.covered()); last < first {
+		return nil
 	}
-	if err := g.remove(first, last, atEnd); err != nil {
+	// What cannot be deleted now is deleted after the next snapshot.
+	if err := g.shorten(first, last); err != nil {
 		return err
 	}
-	low, err := g.FirstIndex()
-	g.first.Store(low)
-	return err
+	return g.begins()
 }
 
-// retract sets the mark back if the end of the log is to go.
-func (g *guardedLog) retract(first, last uint64) (atEnd bool, err error) {
+// cutEnd deletes the end of the log. It begins only if the log can go on after
+// it: Raft does not look at what is left of its log in between.
+func (g *guardedLog) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if last < g.mark.last {
 		return false, nil
 	}
+	if g.lost != nil {
+		return true, g.lost
+	}
+	if err := g.prepare(); err != nil {
+		return true, g.failed(err, true)
+	}
+	if err = g.retract(first); err == nil {
+		err = g.logStore.DeleteRange(first, last)
+	}
+	if err == nil {
+		err = g.begins()
+	}
+	if err != nil {
+		return true, g.failed(err, false)
+	}
+	g.cut = true
+	return true, nil
+}
+
+func (g *guardedLog) begins() error {
+	low, err := g.FirstIndex()
+	g.first.Store(low)
+	return err
+}
+
+// retract sets the mark back before the end of the log goes.
+func (g *guardedLog) retract(first uint64) error {
 	low, err := g.FirstIndex()
 	if err != nil {
-		return true, err
+		return err
 	}
 	m := mark{last: first - 1, base: g.mark.base}
 	if first <= low {
 		m = mark{base: g.snaps.newest().Index}
 	}
-	return true, errors.Join(g.set(m), g.file.Sync())
+	return errors.Join(g.set(m), g.file.Sync())
 }
 
 // begin notes that an empty log begins with a snapshot.
@@ -226,8 +270,8 @@ func (g *guardedLog) begin(base uint64) error {
 // time: appends wait meanwhile.
 const deleteStep = 500
 
-func (g *guardedLog) remove(first, last uint64, atEnd bool) error {
-	if g.IsMonotonic() || atEnd {
+func (g *guardedLog) shorten(first, last uint64) error {
+	if g.IsMonotonic() {
 		return g.logStore.DeleteRange(first, last)
 	}
 	for ; first <= last; first += deleteStep {
@@ -244,7 +288,16 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
 	}
-	return g.logStore.GetLog(index, l)
+	err := g.logStore.GetLog(index, l)
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil {
+		// Raft would panic, or never get past this entry.
+		advice := "repair the disk and start again"
+		if !errors.As(err, new(syscall.Errno)) {
+			advice = "it is damaged: of the data directory, " + adviceRejoin
+		}
+		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))
+	}
+	return err
 }
 
 // Close implements logStore.
@@ -254,4 +307,34 @@ func (g *guardedLog) Close() error {
 		err = errors.Join(err, g.file.Close())
 	}
 	return err
+}
+
+// watch says who is told when the log fails; before, whoever opens it is.
+func (g *guardedLog) watch(log *slog.Logger, fatal func(error)) { g.log, g.fatal = log, fatal }
+
+// failed notes that the log could not be changed. If nothing has happened yet,
+// Raft will try again, and the node is not ready until it succeeds. If it is not
+// known what is on the disk, or Raft takes the log for longer than it is, only a
+// new start can tell: it must not vote and not acknowledge before.
+func (g *guardedLog) failed(err error, unchanged bool) error {
+	if g.log == nil {
+		return err // Raft has not begun
+	}
+	text := err.Error()
+	before := g.trouble.Swap(&text)
+	if !unchanged {
+		g.lost = fmt.Errorf("the log could not be written to disk: %w; free or repair the disk and start again", err)
+		g.fatal(g.lost)
+		return g.lost
+	}
+	if before == nil {
+		g.log.Error("The disk is full: the log takes no entry, and this node is not ready until there is room", "error", err)
+	}
+	return err
+}
+
+func (g *guardedLog) recovered() {
+	if g.trouble.Load() != nil && g.trouble.Swap(nil) != nil {
+		g.log.Info("The log can be written again")
+	}
 }

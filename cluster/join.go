@@ -32,6 +32,8 @@ const (
 
 	// joinPause is how long a node waits before it asks again.
 	joinPause = 500 * time.Millisecond
+	// joinSayAgain is after how many questions the same answer is logged again.
+	joinSayAgain = 20
 	// joinTimeout is how long a member may take to answer.
 	joinTimeout = adminTimeout + 2*time.Second
 )
@@ -60,10 +62,11 @@ func (n *Node) serveJoin(conn net.Conn) {
 	status, why := byte(joinDone), ""
 	switch err := n.admit(a); {
 	case err == nil:
-	case errors.Is(err, ErrNoLeader), errors.Is(err, ErrUnsettled), errors.Is(err, errNotMember):
-		status, why = joinLater, err.Error()
 	default:
-		status, why = joinRefused, err.Error()
+		status, why = joinLater, err.Error()
+		if _, is := errors.AsType[refusal](err); is || errors.Is(err, ErrOneNode) {
+			status = joinRefused
+		}
 	}
 	// If the answer is lost, the node asks again.
 	_, _ = conn.Write(joinAnswer(status, why))
@@ -83,10 +86,12 @@ func (n *Node) admit(a adminRequest) error {
 	return n.administer(a)
 }
 
-// join asks until this node is a member, or is refused for good. A node that has
-// a configuration has nothing to ask for.
+// join asks until this node is a member, or is refused for good: because its id
+// or its address is another's. That nobody could be reached, in either direction,
+// may change. A node that has a configuration has nothing to ask for.
 func (n *Node) join() {
 	defer n.work.Done()
+	said, again := "", 0
 	for n.ctx.Err() == nil && n.Membership() == Joining {
 		var last error
 		for _, addr := range n.cfg.Join {
@@ -102,8 +107,10 @@ func (n *Node) join() {
 		pause := joinPause
 		if last == nil {
 			pause = joinTimeout // for the log to come
-		} else {
-			n.cfg.Logger.Warn("Not a member yet", "join", strings.Join(n.cfg.Join, ","), "error", last)
+			said = ""
+		} else if again++; last.Error() != said || again == joinSayAgain {
+			said, again = last.Error(), 0
+			n.cfg.Logger.Warn("Not a member yet; asking again", "join", strings.Join(n.cfg.Join, ","), "error", last)
 		}
 		select {
 		case <-n.ctx.Done():

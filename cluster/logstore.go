@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -26,6 +27,9 @@ type logStore interface {
 	// IsMonotonic reports that the store takes no gaps; see
 	// raft.MonotonicLogStore.
 	IsMonotonic() bool
+	// prepare makes sure that there is room to go on after the end of the log has
+	// been cut off.
+	prepare() error
 	Close() error
 }
 
@@ -33,7 +37,9 @@ type logStore interface {
 // segments open; we close it.
 type walLog struct {
 	*wal.WAL
-	meta *metadb.BoltMetaDB
+	meta  *metadb.BoltMetaDB
+	list  rotatedMeta
+	files *segmentFiles
 }
 
 // openWAL opens the segment files in dir.
@@ -44,11 +50,11 @@ func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
 	if err := checkBolt(filepath.Join(dir, metadb.FileName)); err != nil {
 		return nil, err
 	}
-	l := walLog{meta: new(metadb.BoltMetaDB)}
-	filer := segments.NewFiler(dir, d.segments)
-	meta := rotatedMeta{MetaStore: d.meta(l.meta), filer: filer}
+	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.files, dir: dir}}
+	filer := segments.NewFiler(dir, l.files)
+	l.list = rotatedMeta{MetaStore: d.meta(l.meta), filer: filer, failed: new(atomic.Pointer[error])}
 	var err error
-	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(meta), wal.WithSegmentFiler(filer), wal.WithSegmentSize(d.segmentSize))
+	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(l.list), wal.WithSegmentFiler(filer), wal.WithSegmentSize(d.segmentSize))
 	if err != nil {
 		return nil, errors.Join(err, l.meta.Close())
 	}
@@ -62,7 +68,30 @@ func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
 type rotatedMeta struct {
 	types.MetaStore
 	filer types.SegmentFiler
+	// failed is why the list was not written lately: raft-wal closes a full
+	// segment after its answer, and tells nobody.
+	failed *atomic.Pointer[error]
 }
+
+// CommitState implements types.MetaStore.
+func (m rotatedMeta) CommitState(state types.PersistentState) error {
+	err := m.MetaStore.CommitState(state)
+	m.failed.Store(&err)
+	return err
+}
+
+// StoreLogs implements raft.LogStore.
+func (l walLog) StoreLogs(logs []*raft.Log) error {
+	err := l.WAL.StoreLogs(logs)
+	if errors.Is(err, wal.ErrSealed) {
+		if why := l.list.failed.Load(); why != nil {
+			err = errors.Join(err, *why)
+		}
+	}
+	return err
+}
+
+func (l walLog) prepare() error { return l.files.prepare() }
 
 func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.MetaStore.Load(dir)
@@ -97,6 +126,11 @@ func (l walLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()
 // boltLog is raft-boltdb as a log store; the term and the vote share its file.
 type boltLog struct{ raft.LogStore }
 
+// StoreLogs implements raft.LogStore. A transaction that finds no room leaves
+// everything as it was.
+func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore.StoreLogs(logs)) }
+
+func (boltLog) prepare() error    { return nil }
 func (boltLog) IsMonotonic() bool { return false }
 func (boltLog) Close() error      { return nil } // closed as the stable store
 

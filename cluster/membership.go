@@ -117,11 +117,25 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	if err != nil {
 		return err
 	}
+	if why, is := strings.CutPrefix(reply.Str, refusalCode); is && reply.IsError() {
+		return refusal(why)
+	}
 	if reply.IsError() {
 		return errors.New(strings.TrimPrefix(reply.Str, "ERR "))
 	}
 	return nil
 }
+
+// refusal is why a change cannot be made until somebody decides otherwise: what
+// it asks for contradicts the configuration.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func contradicts(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+// refusalCode begins a refusal on its way to another node.
+const refusalCode = "REFUSED "
 
 // isNoMember recognises ErrNoMember, which may have come from another node as
 // text.
@@ -150,7 +164,11 @@ func (n *Node) serveAdmin(f frame, p *peerConn) error {
 			case errors.Is(err, errUnknown):
 				return append(b, statusUnknown)
 			}
-			return appendReplies(b, []store.Reply{store.Err(store.Error("ERR " + err.Error()))})
+			code := "ERR "
+			if _, is := errors.AsType[refusal](err); is {
+				code = refusalCode
+			}
+			return appendReplies(b, []store.Reply{store.Err(store.Error(code + err.Error()))})
 		})
 	}()
 	return nil
@@ -174,16 +192,16 @@ func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) err
 	found, reached := n.visit(a.addr)
 	switch {
 	case reached && found.id != a.id:
-		return fmt.Errorf("at %s there is %s, not %s: give the address under which the other nodes reach %s (--peer-advertise)", a.addr, found.id, a.id, a.id)
+		return contradicts("at %s there is %s, not %s: give the address under which the other nodes reach %s (--peer-advertise)", a.addr, found.id, a.id, a.id)
 	case reached && found.cluster != "" && rc.Cluster() != "" && found.cluster != rc.Cluster():
-		return fmt.Errorf("%s at %s is a member of another cluster: start it with an empty data directory and --join", a.id, a.addr)
+		return contradicts("%s at %s is a member of another cluster: start it with an empty data directory and --join", a.id, a.addr)
 	case !reached && a.kind == adminJoin:
-		return fmt.Errorf("the leader, %s, cannot reach %s at %s: give the address under which the other nodes reach it (--peer-advertise)", n.cfg.ID, a.id, a.addr)
+		return fmt.Errorf("the leader, %s, cannot reach %s at %s: that must be the address under which the other nodes reach it (--peer-advertise)", n.cfg.ID, a.id, a.addr)
 	}
 	return rc.Reconfigure(ctx, func(members []Member) (change, error) {
 		for _, m := range members {
 			if m.PeerAddr == a.addr && m.ID != a.id {
-				return change{}, fmt.Errorf("%s is the peer address of %s: remove that one first, or give another address", a.addr, m.ID)
+				return change{}, contradicts("%s is the peer address of %s: remove that one first, or give another address", a.addr, m.ID)
 			}
 		}
 		at := slices.IndexFunc(members, func(m Member) bool { return m.ID == a.id })
@@ -192,11 +210,11 @@ func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) err
 			return change{addNonVoter, a.id, a.addr}, nil
 		case a.kind == adminJoin && members[at].Voter:
 			// It has forgotten what it voted for and what it acknowledged.
-			return change{}, fmt.Errorf("%s is a voting member already, and this node has an empty data directory: choose another --id, or take the old one out first: lockstep remove %s", a.id, a.id)
+			return change{}, contradicts("%s is a voting member already, and this node has an empty data directory: choose another --id, or take the old one out first: lockstep remove %s", a.id, a.id)
 		case members[at].PeerAddr == a.addr:
 			return change{}, errNoChange
 		case a.kind == adminJoin:
-			return change{}, fmt.Errorf("%s is the id of the member at %s: choose another --id, or take that one out first: lockstep remove %s", a.id, members[at].PeerAddr, a.id)
+			return change{}, contradicts("%s is the id of the member at %s: choose another --id, or take that one out first: lockstep remove %s", a.id, members[at].PeerAddr, a.id)
 		case !reached:
 			return change{}, fmt.Errorf("nobody answers at %s: start %s there before its address is changed", a.addr, a.id)
 		case members[at].Voter:

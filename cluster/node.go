@@ -303,6 +303,15 @@ func (n *Node) greeting() greeting {
 	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.Advertise}
 }
 
+// Trouble says why this node's log takes nothing at present, although the
+// process goes on: its disk is full. It is "" if the log is well.
+func (n *Node) Trouble() string {
+	if t, ok := n.cons.(troubled); ok {
+		return t.Trouble()
+	}
+	return ""
+}
+
 // Busy reports whether a script on this node, the leader, has run for longer
 // than the busy threshold.
 func (n *Node) Busy() bool {

@@ -31,6 +31,7 @@ type raftLog struct {
 var (
 	_ consensus  = (*raftLog)(nil)
 	_ campaigner = (*raftLog)(nil)
+	_ troubled   = (*raftLog)(nil)
 )
 
 // raftHooks are what a node wants to know of Raft.
@@ -85,11 +86,12 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	rc.NotifyCh = won
 	rc.Logger = logs
 	stable := fatalStable{r.st.stable, cfg.Fatal}
+	r.st.guard.watch(cfg.Logger, cfg.Fatal)
 	if err := r.bootstrap(rc, stable); err != nil {
-		return err
+		return unusable(cfg.Data, err, err)
 	}
 	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
-		return fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin)
+		return unusable(cfg.Data, err, fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin))
 	}
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -267,6 +269,13 @@ func (r *raftLog) Snapshot() error {
 		return err
 	}
 	return nil
+}
+
+func (r *raftLog) Trouble() string {
+	if why := r.st.guard.trouble.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 func (r *raftLog) LastContact() (time.Duration, bool) {

@@ -164,11 +164,12 @@ func (n *Node) Reaches() bool {
 }
 
 // Ready reports whether the node can be counted on: it is a voter, it reaches the
-// leader or leads, and it has applied what was committed when it came to know
-// the leader. So whoever stops another node now does not stop the service.
+// leader or leads, it has applied what was committed when it came to know the
+// leader, and its log takes entries. So whoever stops another node now does not
+// stop the service.
 func (n *Node) Ready() bool {
 	rt := n.routes.get()
-	return (rt.seq != nil || rt.link != nil && n.caughtUp()) && n.Membership() == Voter
+	return (rt.seq != nil || rt.link != nil && n.caughtUp()) && n.Membership() == Voter && n.Trouble() == ""
 }
 
 // caughtUp reports whether the node knows what the leader has told to be

@@ -88,9 +88,18 @@ func openStorageOn(d disk, dir, id, kind string, logs hclog.Logger) (*storage, e
 	st := &storage{dir: dir, disk: d}
 	if err := st.open(id, kind, logs); err != nil {
 		st.close()
-		return nil, err
+		return nil, unusable(dir, err, err)
 	}
 	return st, nil
+}
+
+// unusable says why a directory cannot be opened: nothing is wrong with one that
+// only lacks room.
+func unusable(dir string, err, otherwise error) error {
+	if isFull(err) {
+		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", dir, err)
+	}
+	return otherwise
 }
 
 func (st *storage) open(id, kind string, logs hclog.Logger) (err error) {
@@ -261,6 +270,9 @@ func clusterName(peers []Peer) string {
 func (st *storage) openLog(logs hclog.Logger) (err error) {
 	part := boltFile
 	damaged := func(why any) error {
+		if err, ok := why.(error); ok && isFull(err) {
+			return err
+		}
 		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): %s", st.dir, part, why, adviceRejoin)
 	}
 	defer func() {

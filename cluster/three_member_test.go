@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
@@ -355,4 +356,38 @@ func TestAddBeforeStartAndChangeAddress(t *testing.T) {
 		c.voters("n1", "n2", "n3", "n4")
 	}
 	c.same()
+}
+
+// A node that the leader cannot reach goes on asking, until it can.
+func TestJoinWhileTheLeaderCannotReach(t *testing.T) {
+	c, w := wired(t)
+	c.start(0, 1, 2)
+	follower := c.follower()
+	i := c.newcomer(w, "n4", follower)
+	asked := make(chan string, 100)
+	c.cfg[i].Logger = slog.New(slog.NewTextHandler(said(asked), nil))
+	c.cfg[i].Fatal = func(err error) { t.Errorf("the new node gives up: %v", err) }
+	w.cut([]string{"n4"}, slices.DeleteFunc([]string{"n1", "n2", "n3"}, func(id string) bool { return id == c.cfg[follower].ID }))
+	go func() {
+		for line := range asked {
+			if strings.Contains(line, "cannot reach n4") {
+				w.heal()
+				return
+			}
+		}
+	}()
+	c.start(i) // and waits until it is ready
+	c.voters("n1", "n2", "n3", "n4")
+	c.same()
+}
+
+// said sends what is logged; what nobody waits for is dropped.
+type said chan string
+
+func (l said) Write(p []byte) (int, error) {
+	select {
+	case l <- string(p):
+	default:
+	}
+	return len(p), nil
 }

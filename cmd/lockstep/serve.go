@@ -208,6 +208,8 @@ func unready(node *cluster.Node) string {
 		return "removed from the cluster"
 	case m == cluster.Joining:
 		return "not a member yet"
+	case node.Trouble() != "":
+		return node.Trouble()
 	case !node.Reaches():
 		return "no leader"
 	case m == cluster.NonVoter:
@@ -232,7 +234,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 	if s.Role == cluster.Leader {
 		leads = 1
 	}
-	if node.Ready() {
+	if unready(node) == "" {
 		ready = 1
 	}
 	for _, m := range []struct {
@@ -240,7 +242,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		value            uint64
 	}{
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
-		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log and is a voter.", uint64(ready)},
+		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log, is a voter, and its log takes entries.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
 		{"lockstep_members", "gauge", "Voting members of the cluster as this node knows it.", uint64(node.Topology().Members)},
 		{"lockstep_term", "gauge", "Raft term.", s.Term},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -28,10 +29,8 @@ type disk struct {
 }
 
 const (
-	// Much of it is never written, and takes no room on the machine's disk. Each
-	// change of leader that cuts back a log costs the node 64 MiB of it until the
-	// next snapshot.
-	diskSize = 4 << 30
+	// What is never written takes no room on the machine's disk.
+	diskSize = 256 << 20
 
 	// Of linux/fs.h and fs/ext4/ext4.h.
 	fiFreeze     = 0xc0045877
@@ -189,6 +188,15 @@ func (d *disk) empty() error {
 	})
 }
 
+// need has the logs grow, so that one without room notices.
+func (x *breaker) need() {
+	for range 4 {
+		n := x.leading()
+		reply, err := n.ask("SET", "need", strings.Repeat("x", 400<<10))
+		x.note("%s: write of 400 KiB: %v, %v", n.id, reply, err)
+	}
+}
+
 // diskFaults need a disk of its own for each node.
 func diskFaults() []*fault {
 	try := func(x *breaker, err error) {
@@ -224,7 +232,14 @@ func diskFaults() []*fault {
 			x.note("disk of %s is full", n.id)
 			n.excuse()
 			try(x, n.disk.fill())
-			x.wait(x.hold)
+			x.need()
+			x.wait(x.hold / 2)
+			if x.rng.IntN(3) == 0 {
+				x.note("%s is started while its disk is full", n.id)
+				n.kill()
+				again(x, n)
+			}
+			x.wait(x.hold / 2)
 			try(x, n.disk.empty())
 			again(x, n)
 		}},

@@ -217,6 +217,19 @@ func networkFaults() []*fault {
 			x.note("%s is cut off", n.id)
 			return func(a, b *node) network.Link { return cut(a == n || b == n) }
 		}),
+		{"majority gone", "network", func(x *breaker) {
+			// Clients reach the leader alone, which has lost its majority.
+			n := x.leading()
+			x.note("clients reach nobody but %s, and it reaches none of the others", n.id)
+			x.ways(true, func(a, b *node) network.Link {
+				if a == nil || b == nil {
+					return cut(a != n && b != n)
+				}
+				return cut(a == n || b == n)
+			})
+			x.wait(x.hold)
+			x.s.f.net.Heal()
+		}},
 		bad("all alone", never, func(*breaker) func(a, b *node) network.Link {
 			return func(a, b *node) network.Link { return cut(true) }
 		}),

@@ -38,9 +38,6 @@ func (f *fleet) addSpare(dir string) (*node, error) {
 		members = append(members, m.at(peerPort))
 	}
 	n.args = append(n.addresses(), "--join", strings.Join(members, ","))
-	// A node that the leader cannot reach is refused, and then it ends: on a
-	// network that is broken on purpose that is its right.
-	n.excused = true
 	return n, nil
 }
 
@@ -73,24 +70,25 @@ func (n *node) memberIDs() (map[string]bool, error) {
 // broken any more.
 const memberTimeout = 60 * time.Second
 
-// removed takes a member out, again and again until it is no member: the leader
-// may be lost at any moment.
+// removed takes a member out, again and again until no node counts it as one:
+// the leader may be lost at any moment, and may be the one that is to go.
 func (f *fleet) removed(id string) error {
 	var last error
 	for deadline := time.Now().Add(memberTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // polls processes
-		leader := f.leader()
-		if leader == nil {
-			continue
+		gone := 0
+		for _, n := range f.nodes {
+			members, err := n.memberIDs()
+			if _, there := members[id]; err == nil && !there {
+				gone++
+			} else if _, last = n.ask("LOCKSTEP", "REMOVE", id); last != nil {
+				last = fmt.Errorf("%s: %w", n.id, last)
+			}
 		}
-		members, err := leader.memberIDs()
-		if _, there := members[id]; err == nil && !there {
+		if gone == len(f.nodes) {
 			return nil
 		}
-		if _, last = leader.ask("LOCKSTEP", "REMOVE", id); err != nil {
-			last = err
-		}
 	}
-	return fmt.Errorf("%s could not be removed in %v: %w", id, memberTimeout, last)
+	return fmt.Errorf("%s is still a member after %v; the last answer: %v", id, memberTimeout, last)
 }
 
 // memberFaults change who is in the cluster. What else happens meanwhile does
@@ -148,6 +146,12 @@ func (e *epoch) sendOff() error {
 		}
 		for _, how := range n.crashed() {
 			e.fail("%s", how)
+		}
+		// One that was never a member goes on asking to become one.
+		n.kill()
+		if err := f.removed(n.id); err != nil {
+			e.fail("%v", err)
+			return errUnhealed
 		}
 		if err := f.dropSpare(n); err != nil {
 			return err

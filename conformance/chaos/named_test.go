@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -201,4 +203,67 @@ func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 	if err != nil || after["role"] != "leader" || after["term"] != before["term"] {
 		t.Errorf("%s led in term %s; now: %s, term %s, %v", leader.id, before["term"], after["role"], after["term"], err)
 	}
+}
+
+// TestFullDisk: a node whose log has no room is not ready and says so, the others
+// go on without it, and it goes on when there is room; so does one that was
+// started meanwhile, which says that the disk is full and ends.
+func TestFullDisk(t *testing.T) {
+	s, leader := trio(t)
+	if leader.disk == nil {
+		t.Skipf("skipping: %v", s.f.noDisks)
+	}
+	n := s.f.nodes[0]
+	if n == leader {
+		n = s.f.nodes[1]
+	}
+	user := leader.speak(t)
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(readyLimit); !done(); time.Sleep(10 * time.Millisecond) { // polls processes
+			if time.Now().After(deadline) {
+				t.Fatalf("no sign of %s:\n%s", what, n.lastWords())
+			}
+		}
+	}
+	well := func() {
+		t.Helper()
+		if err := n.disk.empty(); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.f.waitReady(readyLimit), s.f.waitEqual(equalLimit)); err != nil {
+			t.Error(err)
+		}
+		for _, how := range n.crashed() {
+			t.Error(how)
+		}
+	}
+	if err := n.disk.fill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		user.wants("OK", "SET", "large", strings.Repeat("x", 400<<10))
+	}
+	until("a full disk", func() bool { err := n.ready(); return err != nil && strings.Contains(err.Error(), " 503 ") })
+	user.wants("OK", "SET", "lock", "me", "NX", "PX", "60000")
+	n.speak(t).wants("me", "GET", "lock") // it still carries requests to the leader
+	well()
+
+	if err := n.disk.fill(); err != nil {
+		t.Fatal(err)
+	}
+	n.excuse()
+	n.kill()
+	if err := n.start(); err != nil {
+		t.Fatal(err)
+	}
+	until("its end", n.died)
+	if words := n.lastWords(); !strings.Contains(words, "disk is full") || strings.Contains(words, "damaged") {
+		t.Errorf("a start on a full disk: %s", words)
+	}
+	user.wants("me", "GET", "lock")
+	well()
 }

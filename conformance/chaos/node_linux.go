@@ -40,7 +40,7 @@ type node struct {
 	done    chan struct{} // closed when the process has ended
 	wanted  bool          // the process is meant to run
 	paused  bool
-	excused bool     // its disk was broken: it may have given up
+	excused bool     // its disk was broken: it may have given up and said so
 	crashes []string // how it ended without being asked to
 }
 
@@ -105,9 +105,20 @@ func (n *node) noteEnd() {
 		return
 	}
 	n.wanted = false
-	if state := n.cmd.ProcessState; !n.excused || state.ExitCode() != gaveUp {
+	if state := n.cmd.ProcessState; !n.excused || state.ExitCode() != gaveUp || !blamesDisk(n.lastWords()) {
 		n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %v: %s", n.id, state, n.lastWords()))
 	}
+}
+
+// blamesDisk says whether a node that gave up said why: that its disk is full, or
+// does not work, but not that what it holds is damaged.
+func blamesDisk(words string) bool {
+	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
+		if strings.Contains(words, why.Error()) {
+			return !strings.Contains(words, "damaged")
+		}
+	}
+	return false
 }
 
 // lastWords is the end of the node's log.

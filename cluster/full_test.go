@@ -1,0 +1,337 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// fullDisk is the machine's disk with a log in many files, and with no room
+// when the test says so.
+type fullDisk struct {
+	systemFiles
+	full     bool // nothing gets room
+	listFull bool // neither does the list of segments
+	broken   bool // nothing can be read
+}
+
+func (d *fullDisk) disk() disk {
+	on := smallSegments()
+	on.files = d
+	on.meta = func(m types.MetaStore) types.MetaStore { return fullMeta{m, d} }
+	return on
+}
+
+func (d *fullDisk) Create(path string) (file, error) {
+	f, err := d.systemFiles.Create(path)
+	return fullFile{f, d}, err
+}
+
+func (d *fullDisk) Open(path string) (file, error) {
+	f, err := d.systemFiles.Open(path)
+	return fullFile{f, d}, err
+}
+
+type fullFile struct {
+	file
+	d *fullDisk
+}
+
+func (f fullFile) Reserve(from, length int64) error {
+	if f.d.full {
+		return os.NewSyscallError("fallocate", syscall.ENOSPC)
+	}
+	return f.file.Reserve(from, length)
+}
+
+func (f fullFile) ReadAt(p []byte, at int64) (int, error) {
+	if f.d.broken {
+		return 0, syscall.EIO
+	}
+	return f.file.ReadAt(p, at)
+}
+
+// Write is how files are written that are replaced as a whole.
+func (f fullFile) Write(p []byte) (int, error) {
+	if f.d.full {
+		return 0, syscall.ENOSPC
+	}
+	return f.file.Write(p)
+}
+
+type fullMeta struct {
+	types.MetaStore
+	d *fullDisk
+}
+
+func (m fullMeta) CommitState(s types.PersistentState) error {
+	if m.d.listFull {
+		return fmt.Errorf("file resize error: %s", syscall.ENOSPC) // as bbolt says it
+	}
+	return m.MetaStore.CommitState(s)
+}
+
+// fullLog is a log on a disk that is full at times.
+type fullLog struct {
+	t     *testing.T
+	dir   string
+	disk  *fullDisk
+	st    *storage
+	said  strings.Builder
+	fatal error
+}
+
+func newFullLog(t *testing.T) *fullLog {
+	t.Helper()
+	l := &fullLog{t: t, dir: filepath.Join(t.TempDir(), "data"), disk: &fullDisk{}}
+	l.must(l.open())
+	l.must(l.append(1, 10))
+	l.must(l.st.finish("", false))
+	t.Cleanup(func() { l.st.close() })
+	return l
+}
+
+func (l *fullLog) open() (err error) {
+	l.st, err = openStorageOn(l.disk.disk(), l.dir, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler)))
+	if err == nil {
+		l.fatal = nil
+		l.st.guard.watch(slog.New(slog.NewTextHandler(&l.said, nil)), func(err error) { l.fatal = err })
+	}
+	return err
+}
+
+func (l *fullLog) reopen() {
+	l.t.Helper()
+	l.st.close()
+	l.must(l.open())
+}
+
+func (l *fullLog) must(err error) {
+	l.t.Helper()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// append stores entries of 300 bytes, one at a time.
+func (l *fullLog) append(first, last uint64) error {
+	for i := first; i <= last; i++ {
+		if err := l.st.log.StoreLog(&raft.Log{Index: i, Term: 1, Data: make([]byte, 300)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reaches checks that the log has all entries up to last, and no more.
+func (l *fullLog) reaches(last uint64) {
+	l.t.Helper()
+	if high, err := l.st.log.LastIndex(); err != nil || high != last {
+		l.t.Errorf("the log ends at entry %d, %v; want %d", high, err, last)
+	}
+	for i := uint64(1); i <= last; i++ {
+		var e raft.Log
+		if err := l.st.log.GetLog(i, &e); err != nil || e.Index != i || len(e.Data) != 300 {
+			l.t.Fatalf("entry %d: %+v, %v", i, e, err)
+		}
+	}
+}
+
+// A log that has no room for its next segment takes nothing, says so, and goes
+// on when there is room.
+func TestFullDiskAtTheEndOfASegment(t *testing.T) {
+	l := newFullLog(t)
+	l.disk.full = true
+	stored := uint64(10)
+	var err error
+	for range 100 {
+		if err = l.append(stored+1, stored+1); err != nil {
+			break
+		}
+		stored++
+	}
+	if !errors.Is(err, errNoRoom) || l.fatal != nil {
+		t.Fatalf("after entry %d: %v, fatal %v", stored, err, l.fatal)
+	}
+	for range 3 { // Raft tries again
+		if err := l.append(stored+1, stored+1); !errors.Is(err, errNoRoom) {
+			t.Fatalf("again: %v", err)
+		}
+	}
+	l.reaches(stored)
+	if why := (&raftLog{st: l.st}).Trouble(); !strings.Contains(why, syscall.ENOSPC.Error()) {
+		t.Errorf("the node says of itself: %q", why)
+	}
+	if n := strings.Count(l.said.String(), "disk is full"); n != 1 {
+		t.Errorf("said %d times: %s", n, &l.said)
+	}
+	l.disk.full = false
+	l.must(l.append(stored+1, stored+50))
+	if why := (&raftLog{st: l.st}).Trouble(); why != "" {
+		t.Errorf("with room: %q", why)
+	}
+	l.reopen()
+	l.reaches(stored + 50)
+}
+
+// If there is no room to go on after a cut, nothing is cut.
+func TestFullDiskWhenTheLogIsCut(t *testing.T) {
+	l := newFullLog(t)
+	l.must(l.append(11, 100))
+	l.disk.full = true
+	for range 3 {
+		if err := l.st.log.DeleteRange(60, 100); !errors.Is(err, errNoRoom) || l.fatal != nil {
+			t.Fatalf("%v, fatal %v", err, l.fatal)
+		}
+		l.reaches(100)
+	}
+	l.disk.full = false
+	l.must(l.st.log.DeleteRange(60, 100))
+	// What had room before the cut has it now.
+	l.disk.full = true
+	l.must(l.append(60, 70))
+	l.disk.full = false
+	l.must(l.append(71, 120))
+	l.reopen()
+	l.reaches(120)
+}
+
+// Raft does not notice that its log is shorter if what was to come after a cut
+// could not be appended. The process must not go on with that.
+func TestFullDiskAfterACut(t *testing.T) {
+	l := newFullLog(t)
+	l.must(l.append(11, 100))
+	l.must(l.st.log.DeleteRange(60, 100))
+	l.disk.full = true
+	huge := &raft.Log{Index: 60, Term: 2, Data: make([]byte, 2*roomStep)}
+	if err := l.st.log.StoreLog(huge); err == nil || l.fatal == nil || !strings.Contains(l.fatal.Error(), "free or repair the disk") {
+		t.Fatalf("%v, fatal %v", err, l.fatal)
+	}
+	l.disk.full = false
+	if err := l.append(60, 60); err == nil {
+		t.Error("it went on")
+	}
+	l.reopen()
+	l.reaches(59)
+	l.must(l.append(60, 90))
+	l.reaches(90)
+}
+
+// raft-wal closes a full segment after its answer. If it could not, the next
+// start does.
+func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
+	l := newFullLog(t)
+	l.disk.listFull = true
+	stored := uint64(10)
+	for range 100 {
+		if l.append(stored+1, stored+1) != nil {
+			break
+		}
+		stored++
+	}
+	if l.fatal == nil || !strings.Contains(l.fatal.Error(), syscall.ENOSPC.Error()) {
+		t.Fatalf("after entry %d: %v", stored, l.fatal)
+	}
+	l.st.close()
+	if err := l.open(); err == nil || !strings.Contains(err.Error(), "disk is full") || strings.Contains(err.Error(), "damaged") {
+		t.Errorf("a start with a full disk: %v", err)
+	}
+	l.disk.listFull = false
+	l.must(l.open())
+	l.must(l.append(stored+1, stored+50))
+	l.reopen()
+	l.reaches(stored + 50)
+}
+
+// An entry that cannot be read ends the process with a word, before Raft does it
+// with a panic. One that is not there is none of that.
+func TestLogThatCannotBeRead(t *testing.T) {
+	l := newFullLog(t)
+	var e raft.Log
+	if err := l.st.log.GetLog(99, &e); !errors.Is(err, raft.ErrLogNotFound) || l.fatal != nil {
+		t.Fatalf("an entry that is not there: %v, fatal %v", err, l.fatal)
+	}
+	l.disk.broken = true
+	if err := l.st.log.GetLog(9, &e); err == nil || l.fatal == nil || !strings.Contains(l.fatal.Error(), "repair the disk") {
+		t.Errorf("%v, fatal %v", err, l.fatal)
+	}
+}
+
+// A start on a full disk says that it is full, does no harm, and works when
+// there is room.
+func TestStartOnAFullDisk(t *testing.T) {
+	l := newFullLog(t)
+	l.must(l.append(11, 100))
+	l.st.close()
+	l.disk.full = true
+	err := l.open()
+	if err == nil || !strings.Contains(err.Error(), "disk is full") || !strings.Contains(err.Error(), "make room") {
+		t.Fatalf("%v", err)
+	}
+	for _, wrong := range []string{"damaged", "backup", "remove this node"} {
+		if strings.Contains(err.Error(), wrong) {
+			t.Errorf("a full disk is called %s: %v", wrong, err)
+		}
+	}
+	l.disk.full = false
+	l.must(l.open())
+	l.reaches(100)
+}
+
+// A log that is cut back again and again stays small.
+func TestCutsLeaveLittleBehind(t *testing.T) {
+	dir := t.TempDir()
+	g := openTestLog(t, dir, true)
+	defer g.Close()
+	if err := g.StoreLogs(entries(1, 5)); err != nil {
+		t.Fatal(err)
+	}
+	const cuts = 20
+	for range cuts {
+		if err := errors.Join(g.StoreLogs(entries(6, 9)), g.DeleteRange(6, 9)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := int64(0)
+	list, err := os.ReadDir(filepath.Join(dir, walDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if info, err := e.Info(); err == nil {
+			size += info.Size()
+		}
+	}
+	if most := int64(cuts+2) * roomStep; size > most {
+		t.Errorf("%d bytes in %d files after %d cuts, want %d at most", size, len(list), cuts, most)
+	}
+}
+
+// An entry may be longer than a segment, and others come after it.
+func TestEntryLongerThanASegment(t *testing.T) {
+	dir := t.TempDir()
+	g := openTestLog(t, dir, true)
+	defer func() { g.Close() }()
+	const size = 63 << 20
+	data := make([]byte, size)
+	data[0], data[size-1] = 1, 2
+	if err := errors.Join(g.StoreLogs([]*raft.Log{{Index: 1, Term: 1, Data: data}}), g.StoreLogs(entries(2, 9)), g.Close()); err != nil {
+		t.Fatal(err)
+	}
+	g = openTestLog(t, dir, false)
+	var l raft.Log
+	if err := g.GetLog(1, &l); err != nil || len(l.Data) != size || l.Data[0] != 1 || l.Data[size-1] != 2 {
+		t.Errorf("%d bytes, %v", len(l.Data), err)
+	}
+	if err := g.GetLog(9, &l); err != nil || l.Index != 9 {
+		t.Errorf("behind it: %+v, %v", l, err)
+	}
+}
