@@ -85,6 +85,10 @@ type Config struct {
 	// Fatal is called once if the node cannot go on without breaking a
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
+
+	// What a simulation puts in place of chance and the network; nil: these.
+	random func() uint64
+	dial   func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 }
 
 // Default returns a configuration for one durable node.

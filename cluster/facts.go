@@ -148,7 +148,7 @@ func (n *Node) attend(asked map[string]askedPeer) {
 // askPeer asks one member until ctx ends.
 func (n *Node) askPeer(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
-		if conn, err := dialPeer(addr, protoFacts, dialTimeout); err == nil {
+		if conn, err := n.cfg.dial(addr, protoFacts, dialTimeout); err == nil {
 			n.askOn(ctx, conn)
 		}
 		select {

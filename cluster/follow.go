@@ -123,7 +123,7 @@ func (n *Node) retire(l *link, ended <-chan struct{}) {
 
 // connect opens a forwarding connection and exchanges greetings.
 func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
-	conn, err := dialPeer(addr, protoForward, dialTimeout)
+	conn, err := n.cfg.dial(addr, protoForward, dialTimeout)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -83,7 +83,13 @@ func Open(cfg Config) (*Node, error) {
 
 // newNode returns a node without its consensus.
 func newNode(cfg Config) *Node {
-	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
+	if cfg.random == nil {
+		cfg.random = rand.Uint64
+	}
+	if cfg.dial == nil {
+		cfg.dial = dialPeer
+	}
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
 	n.disc.heard = map[string]*heard{}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.SetBusyThreshold(cfg.BusyThreshold)

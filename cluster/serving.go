@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 
 	"lockstep/store"
 )
@@ -141,7 +140,7 @@ func (s *sequencer) evaluateClaim(c *claim) {
 		return
 	}
 	if c.token == 0 || s.sleepers.tokens[c.origin] != c.token {
-		c.token = rand.Uint64() | 1
+		c.token = s.node.cfg.random() | 1
 	}
 	s.sleepers.tokens[c.origin] = c.token
 	s.sleepers.drop(func(w *sleeper) bool { return w.origin == c.origin && w.token != c.token })

@@ -253,12 +253,17 @@ func (ws *sleepers) sweep() {
 	}
 }
 
-// drop sends sleepers back to their origins, which have them queue again.
+// drop sends sleepers back to their origins, which have them queue again, in
+// order of arrival.
 func (ws *sleepers) drop(which func(*sleeper) bool) {
+	var list []*sleeper
 	for w := range ws.all {
-		if !which(w) {
-			continue
+		if which(w) {
+			list = append(list, w)
 		}
+	}
+	slices.SortFunc(list, func(a, b *sleeper) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
+	for _, w := range list {
 		ws.leave(w)
 		if w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled) {
 			w.req.complete(errNotExecuted)

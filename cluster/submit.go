@@ -78,7 +78,7 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 	}
-	return n.submitWaiting(number, calls, dst)
+	return n.submitWaiting(number, nil, calls, dst)
 }
 
 // submitHere has this node's sequencer run the calls. sent, if not nil, is
@@ -121,11 +121,12 @@ type carried struct {
 }
 
 // submitWaiting is Submit through an election. A write is sent again to each
-// new leader, which knows whether it has been executed.
-func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []store.Reply {
+// new leader, which knows whether it has been executed. place is nil if it has
+// none in the line yet.
+func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
-	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number}
+	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number, place: place}
 	if !readOnly(calls) {
 		c.from = ticket{origin: n.boot, id: n.tickets.begin()}
 		defer n.tickets.end(c.from.id)
