@@ -168,7 +168,7 @@ func (c *simClient) send() {
 	from := simSession{c.node, c.boot, c.turn}
 	for _, op := range c.ops {
 		op.client, op.call = c.i, s.now()
-		s.note("client %d on %s: %s %s %s", c.i, c.node.id, op.verb, op.key, op.arg)
+		s.note("client %d on %s: %s %s %s %v", c.i, c.node.id, op.verb, op.key, op.arg, op.ttl)
 	}
 	calls := make([]Call, len(c.ops))
 	for i, op := range c.ops {
@@ -217,7 +217,8 @@ func (c *simClient) answered(from simSession, at time.Duration, replies []store.
 	direct := m.acknowledged == at && s.leads(m) && at > 0
 	for i, op := range c.ops {
 		op.ret, op.reply, op.lease = s.now(), replies[i], op.call
-		if direct {
+		// What was sent in an earlier term may be answered a second time.
+		if direct && op.call >= s.log.since {
 			op.lease = at
 		}
 		s.note("client %d gets %s", c.i, text(replies[i:i+1]))

@@ -50,7 +50,7 @@ func newSimPlan(r *rand.Rand) simPlan {
 }
 
 // simCalmLimit is within what time of the last fault everything has an answer.
-const simCalmLimit = 8 * time.Second
+const simCalmLimit = simLastLease + 3*time.Second
 
 func (s *simulation) startFaults() {
 	s.in(ms, s.plan.pace, s.disturb)
@@ -113,7 +113,7 @@ func (s *simulation) elect(n *simNode) {
 	s.log.whole = false
 	term := s.log.term
 	s.note("%s leads in term %d", n.id, term)
-	s.log.leader = n
+	s.log.leader, s.log.since = n, s.now()
 	if n.m.leading {
 		s.depose(n)
 		n.leads <- leadership{}
@@ -121,6 +121,7 @@ func (s *simulation) elect(n *simNode) {
 	s.mu.Lock()
 	n.m.term, n.m.leading = term, true
 	s.mu.Unlock()
+	n.m.told = term
 	n.leads <- leadership{id: n.id, self: true}
 	s.touch()
 	for _, other := range s.nodes {
@@ -133,7 +134,7 @@ func (s *simulation) elect(n *simNode) {
 // learn tells a node who leads.
 func (s *simulation) learn(n, leader *simNode, term uint64) {
 	switch {
-	case n.m == nil || n.m.term >= term || !n.member.Load():
+	case n.m == nil || n.m.told >= term || n.m.term > term || !n.member.Load():
 		return
 	case n.heldUp() || s.isCut(leader, n):
 		s.in(5*ms, 50*ms, func() { s.learn(n, leader, term) })
@@ -145,6 +146,7 @@ func (s *simulation) learn(n, leader *simNode, term uint64) {
 	s.mu.Lock()
 	n.m.term = term
 	s.mu.Unlock()
+	n.m.told = term
 	s.note("%s learns that %s leads in term %d", n.id, leader.id, term)
 	if s.chance(2) {
 		n.leads <- leadership{}
@@ -398,5 +400,9 @@ func (s *simulation) becalm() {
 	s.touch()
 	s.askAll()
 	// Whoever leads, everybody hears of it; a leader may yet fail to.
-	s.in(ms, 100*ms, func() { s.elect(s.anybody(s.electable)) })
+	s.asking++
+	s.in(ms, 100*ms, func() {
+		s.asking--
+		s.elect(s.anybody(s.electable))
+	})
 }

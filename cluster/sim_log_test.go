@@ -14,7 +14,8 @@ import (
 type simLog struct {
 	entries []simEntry
 	term    uint64
-	leader  *simNode // of the term; nil: it is gone
+	leader  *simNode      // of the term; nil: it is gone
+	since   time.Duration // when the term began
 	limbo   []*simAsk
 	seq     uint64         // what compare-and-append has accepted, if it works
 	whole   bool           // the leader has applied what came before its term
@@ -58,6 +59,7 @@ type simMember struct {
 	s    *simulation
 	node *simNode
 	asks []*simAsk // only the driver
+	told uint64    // the term of the last leader that the node was told of
 
 	// Guarded by s.mu.
 	dead    bool
@@ -289,7 +291,15 @@ func (s *simulation) catchUp(n *simNode) {
 		s.follow(n)
 		return
 	}
-	if m.leading && s.leads(m) {
+	if m.leading && !s.leads(m) {
+		// To get entries of another term is to know that there is another leader.
+		// The node may hear that a little later.
+		s.depose(n)
+		s.mu.Lock()
+		m.term = s.log.term
+		s.mu.Unlock()
+	}
+	if s.leads(m) {
 		// A leader applies in acknowledge, late; what others left in the log, too.
 		end = m.applied + s.r.IntN(end-m.applied+1)
 		for _, a := range m.asks {

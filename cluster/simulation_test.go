@@ -16,8 +16,24 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	for seed := range uint64(200) {
-		if res := simulate(t, seed, nil); res.violation != "" {
+	n := uint64(200)
+	if more, err := strconv.ParseUint(os.Getenv("LOCKSTEP_SEEDS"), 10, 64); err == nil {
+		n = more
+	}
+	from, _ := strconv.ParseUint(os.Getenv("LOCKSTEP_FROM"), 10, 64)
+	var sum simStats
+	steps := 0
+	defer func() { t.Logf("%+v steps %d", sum, steps) }()
+	for seed := from; seed < from+n; seed++ {
+		res := simulate(t, seed, nil)
+		steps += res.steps
+		sum.ops += res.stats.ops
+		sum.unknown += res.stats.unknown
+		sum.refused += res.stats.refused
+		sum.entries += res.stats.entries
+		sum.rejected += res.stats.rejected
+		sum.elections += res.stats.elections
+		if res.violation != "" {
 			t.Errorf("seed %d: %s", seed, res.violation)
 		}
 	}
