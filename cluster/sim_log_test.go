@@ -240,9 +240,6 @@ func (s *simulation) acknowledge(a *simAsk) {
 		m.acknowledged = s.now()
 		s.mu.Unlock()
 	}
-	if !out.Accepted {
-		s.stats.rejected++
-	}
 	m.reply(a, simAnswer{out: out})
 }
 
@@ -334,6 +331,9 @@ func (m *simMember) applyTo(end int) {
 		}
 		if !e.seen {
 			e.out, e.seen, e.at = out, true, s.now()
+			if !out.Accepted {
+				s.stats.rejected++
+			}
 		}
 		s.mu.Lock()
 		m.applied++
