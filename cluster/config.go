@@ -89,6 +89,9 @@ type Config struct {
 	// What a simulation puts in place of chance and the network; nil: these.
 	random func() uint64
 	dial   func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
+	// ready, if not nil, is called before a batch is taken; it decides which of
+	// the requests that come at one instant are in it, and in which order.
+	ready func(*sequencer)
 }
 
 // Default returns a configuration for one durable node.

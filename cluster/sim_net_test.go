@@ -2,12 +2,17 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
+
+	"lockstep/store"
 )
 
 // The network of the simulation: connections that deliver in order, frame by
@@ -119,6 +124,10 @@ func (s *simulation) dial(from *simNode, boot int, addr string, proto byte) (net
 	done := make(chan result, 1)
 	to := s.byAddr(addr)
 	s.arrive(from.i, arriveDial, int(proto)*100+to.i, func() {
+		if from.boots != boot || from.m == nil {
+			done <- result{nil, errSimDial}
+			return
+		}
 		s.after(s.delay(s.plan.slowNet), func() {
 			if from.boots != boot || from.m == nil || to.m == nil || to.paused || s.isCut(from, to) || s.isCut(to, from) {
 				wait := time.Duration(0)
@@ -172,7 +181,10 @@ func (s *simulation) sent(c *simConn) {
 	s.pump(p, c.side)
 }
 
-// take cuts bytes into frames; a greeting comes alone.
+// take cuts bytes into frames; a greeting comes alone. Two goroutines of a node
+// send by one link, each in an order of its own: one for what blocks, and whoever's
+// turn it is in the line. Which of them comes first at one instant is not left to the
+// scheduler.
 func (st *simStream) take(out []byte, proto byte) {
 	if len(out) == 0 {
 		return
@@ -183,14 +195,28 @@ func (st *simStream) take(out []byte, proto byte) {
 		return
 	}
 	st.partial = append(st.partial, out...)
+	var list [][]byte
 	for len(st.partial) >= 4 {
 		n := 4 + int(binary.BigEndian.Uint32(st.partial))
 		if len(st.partial) < n {
-			return
+			break
 		}
-		st.frames = append(st.frames, bytes.Clone(st.partial[:n]))
+		list = append(list, bytes.Clone(st.partial[:n]))
 		st.partial = st.partial[n:]
 	}
+	slices.SortStableFunc(list, func(a, b []byte) int {
+		return cmp.Compare(store.Flag(a[4] != frameSubmit).Int, store.Flag(b[4] != frameSubmit).Int)
+	})
+	st.frames = append(st.frames, list...)
+}
+
+// about says what a frame is, but for its number: two goroutines number theirs.
+func about(f []byte) string {
+	if string(f[:4]) == wireMagic {
+		return "a greeting"
+	}
+	_, size := binary.Uvarint(f[5:])
+	return fmt.Sprintf("a frame of kind %d, %d bytes,", f[4], len(f)-5-size)
 }
 
 // endStream has a direction end: at once, after what is on its way, or after
@@ -246,7 +272,7 @@ func (s *simulation) deliver(p *simPair, side int) {
 			to.in = append(to.in, f...)
 			to.cond.Broadcast()
 			if p.proto == protoForward {
-				s.note("connection %d: %s gets a frame of %d bytes from %s", p.id, to.node.id, len(f), from.id)
+				s.note("connection %d: %s gets %s from %s", p.id, to.node.id, about(f), from.id)
 			}
 		}
 	case st.finish:

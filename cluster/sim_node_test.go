@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,6 +134,7 @@ func (s *simulation) boot(n *simNode) {
 		return random.Uint64()
 	}
 	cfg.dial = func(addr string, proto byte, _ time.Duration) (net.Conn, error) { return s.dial(n, boot, addr, proto) }
+	cfg.ready = func(q *sequencer) { s.ready(n, boot, q) }
 	n.n = newNode(cfg)
 	n.m = &simMember{s: s, node: n}
 	n.n.cons = n.m
@@ -159,6 +162,21 @@ func (s *simulation) boot(n *simNode) {
 	s.follow(n)
 }
 
+// ready lets a sequencer take its batch when everybody has come who comes at
+// this instant, those first who do not block.
+func (s *simulation) ready(n *simNode, boot int, q *sequencer) {
+	done := make(chan struct{})
+	s.arrive(n.i, arriveBatch, boot, func() {
+		q.mu.Lock()
+		slices.SortStableFunc(q.queue, func(a, b *request) int {
+			return cmp.Compare(store.Flag(a.sleeper != nil).Int, store.Flag(b.sleeper != nil).Int)
+		})
+		q.mu.Unlock()
+		close(done)
+	})
+	<-done
+}
+
 // crash ends a process at once.
 func (s *simulation) crash(n *simNode) {
 	s.note("%s dies", n.id)
@@ -173,6 +191,7 @@ func (s *simulation) crash(n *simNode) {
 		a.over = true
 		a.result <- simAnswer{err: errUnknown}
 	}
+	node.cancel() // so that nothing begins any more because of what follows
 	n.n, n.m, n.follows = nil, nil, false
 	if s.log.leader == n {
 		s.log.leader = nil

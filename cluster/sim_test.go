@@ -100,6 +100,7 @@ const (
 	arriveDial
 	arriveBytes
 	arriveReply
+	arriveBatch // after the rest
 )
 
 func newSimulation(t testing.TB, seed uint64, trace *simTrace) *simulation {
