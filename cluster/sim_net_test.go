@@ -94,6 +94,15 @@ func (c *simConn) Close() error {
 	return nil
 }
 
+// die is what the death of its process does to an end: nothing that still runs in
+// it is heard.
+func (c *simConn) die() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.cond.Broadcast()
+}
+
 // announce tells the driver of what was written, or of the end; c.mu is held.
 func (c *simConn) announce() {
 	if !c.dirty {

@@ -191,7 +191,10 @@ func (s *simulation) crash(n *simNode) {
 		a.over = true
 		a.result <- simAnswer{err: errUnknown}
 	}
-	node.cancel() // so that nothing begins any more because of what follows
+	for _, c := range n.conns {
+		c.die()
+	}
+	node.cancel()
 	n.n, n.m, n.follows = nil, nil, false
 	if s.log.leader == n {
 		s.log.leader = nil
@@ -199,7 +202,6 @@ func (s *simulation) crash(n *simNode) {
 	for _, c := range n.conns {
 		s.endStream(c.pair, c.side)
 		s.pump(c.pair, c.side)
-		c.Close()
 	}
 	n.conns = nil
 	for _, c := range s.clients {
