@@ -11,7 +11,7 @@ import (
 )
 
 // mutationSeeds is within how many seeds a deliberate bug must be found.
-const mutationSeeds = 3000
+const mutationSeeds = 500
 
 // The simulation finds deliberate bugs. Each file of testdata/mutations is one:
 // the path of a source file, and after a line "--- old" the text that a line
