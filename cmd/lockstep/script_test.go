@@ -218,9 +218,6 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 		if got, err := control.Do("PING"); got != "PONG" && !isError(err, "BUSY ") {
 			t.Error(got, err)
 		}
-		if got, err := writer.Receive(); got != "OK" && !isError(err, "BUSY ") {
-			t.Errorf("SET beside a script: %v, %v", got, err)
-		}
 		waitBusy(t, "a new connection", func(args ...string) (any, error) {
 			c, err := bench.Dial(node.addr, 20*time.Second)
 			if err != nil {
@@ -239,6 +236,11 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 		}
 		if _, err := victim.Receive(); !isError(err, "ERR ") || !strings.Contains(err.Error(), "killed by user") {
 			t.Errorf("the script's caller got %v", err)
+		}
+		// Evaluated before the script, in one batch with it, they are answered
+		// when it ends.
+		if got, err := writer.Receive(); got != "OK" && !isError(err, "BUSY ") {
+			t.Errorf("SET beside a script: %v, %v", got, err)
 		}
 		if got, err := reader.Receive(); err != nil && !isError(err, "BUSY ") {
 			t.Errorf("INFO, asked while the script ran: %v, %v", got, err)

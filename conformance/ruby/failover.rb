@@ -56,15 +56,16 @@ class Stage
   end
 
   # The answer to a request in flight whose outcome nobody knows, the broken
-  # connection of a client of the killed node, and what must not be. Such a
-  # client sends the request again by itself, so a release that had been
-  # carried out is then refused.
+  # connection of a client of the killed node (SystemCallError: redis-rb hands
+  # on what connect met as it is), and what must not be. Such a client sends
+  # the request again by itself, so a release that had been carried out is then
+  # refused.
   def sort(fault)
     plain = about.mode == 'plain'
     text = "#{fault.class}: #{fault.message}"
     case fault
     when Adapters::NotOwner then (plain ? @faults : @unknown) << text
-    when Redis::BaseConnectionError then @faults << text if plain
+    when Redis::BaseConnectionError, SystemCallError then @faults << text if plain
     else (text.include?('INDETERMINATE') ? @unknown : @faults) << text unless redirected?(text)
     end
   end
