@@ -75,7 +75,6 @@ type simClient struct {
 	node  *simNode
 	boot  int
 	turn  int // counts requests; a reply to an earlier one is nobody's
-	sub   Submission
 	ops   []*simOp // in flight; empty: idle
 	since time.Duration
 
