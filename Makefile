@@ -60,7 +60,7 @@ differential: build
 # Seeds of the simulation on two cores; make test plays three thousand.
 simulation:
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(GO) test -c -o "$$dir/cluster.test" ./cluster; cd cluster; \
-	half=$$((($(SEEDS)+1)/2)); pids=; for i in 0 1; do \
+	half=$$((($(SEEDS)+1)/2)); pids=; trap 'kill $$pids' TERM INT; for i in 0 1; do \
 	  GOMAXPROCS=1 LOCKSTEP_FROM=$$(($(FROM)+i)) LOCKSTEP_STEP=2 LOCKSTEP_SEEDS=$$half \
 	  "$$dir/cluster.test" -test.run '^TestSimulation$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
 	done; bad=0; for p in $$pids; do wait $$p || bad=1; done; exit $$bad

@@ -74,7 +74,7 @@ type simClient struct {
 	i     int
 	node  *simNode
 	boot  int
-	turn  int // counts requests; a reply to an earlier one is nobody's
+	turn  int      // counts requests; a reply to an earlier one is nobody's
 	ops   []*simOp // in flight; empty: idle
 	since time.Duration
 

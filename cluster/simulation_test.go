@@ -102,9 +102,6 @@ func TestSimulationSeeds(t *testing.T) {
 // so for all but one seed in a hundred or so (DESIGN.md says where it is not).
 func TestSimulationIsDeterministic(t *testing.T) {
 	seeds := environment(t, "LOCKSTEP_TWICE", 100)
-	if underRace {
-		seeds /= 5
-	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	differ := 0
 	for seed := uint64(1); seed <= seeds; seed++ {
