@@ -28,8 +28,11 @@ func Dial(addr string, timeout time.Duration) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{conn: conn, r: bufio.NewReader(conn)}, nil
+	return NewConn(conn), nil
 }
+
+// NewConn speaks RESP2 over a connection that was made elsewhere.
+func NewConn(conn net.Conn) *Conn { return &Conn{conn: conn, r: bufio.NewReader(conn)} }
 
 // Close ends the connection.
 func (c *Conn) Close() error { return c.conn.Close() }

@@ -1,6 +1,10 @@
 package cluster
 
-import "lockstep/store"
+import (
+	"time"
+
+	"lockstep/store"
+)
 
 // Call is one command as a session submits it.
 type Call struct {
@@ -35,21 +39,31 @@ type Member struct {
 	Client   string // what the member advertises to clients; "" if not known yet
 	Leader   bool
 	Voter    bool
+	Up       bool   // it has been heard of lately
+	Applied  uint64 // Raft index of the last entry that it is known to have applied
+	Behind   uint64 // entries between that and what is known here to be committed
 }
 
 // Status describes a node at one instant.
 type Status struct {
-	ID        string
-	Role      Role
-	LeaderID  string // "" without a leader
-	Term      uint64
-	Applied   uint64 // Raft index of the last entry applied here
-	Commit    uint64
-	Sequence  uint64 // of the last write set applied here
-	Keys      [store.Databases]int
-	Deadlines [store.Databases]int
-	Scripts   int
-	Libraries int // of functions
-	Functions int
-	Expired   uint64
+	ID         string
+	Role       Role
+	Membership Membership
+	LeaderID   string // "" without a leader
+	Term       uint64
+	Applied    uint64 // Raft index of the last entry applied here
+	Commit     uint64
+	Sequence   uint64 // of the last write set applied here
+	Keys       [store.Databases]int
+	Deadlines  [store.Databases]int
+	Scripts    int
+	Libraries  int // of functions
+	Functions  int
+	Expired    uint64
+
+	// Leaderless is the time without a leader by which the elections that this
+	// node has won since it started have lengthened leases. What a node was down
+	// is not in it.
+	Leaderless     time.Duration
+	LastLeaderless time.Duration // of that, by the last election
 }

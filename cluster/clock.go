@@ -47,6 +47,9 @@ type leaseClock struct {
 	leading bool          // own entries do not move a leader's clock
 	offset  int64         // wall minus lease, µs
 	known   bool          // offset has been set
+
+	lengthened time.Duration // what lead has taken out in all …
+	lately     time.Duration // … and in the last election
 }
 
 func newLeaseClock(src TimeSource) *leaseClock {
@@ -71,8 +74,20 @@ func (c *leaseClock) lead(leaderless time.Duration) {
 	defer c.mu.Unlock()
 	now := c.src.Monotonic()
 	passed := max(now-c.at-leaderless, 0)
+	if leaderless > 0 { // else this node has led all the time
+		c.lately = now - c.at - passed
+		c.lengthened += c.lately
+	}
 	c.base, c.at = c.base+passed.Milliseconds(), now
 	c.leading, c.known = true, false
+}
+
+// leaderless returns by how much the elections that this node has won since it
+// started have lengthened leases, and by how much the last of them has.
+func (c *leaseClock) leaderless() (total, last time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lengthened, c.lately
 }
 
 // follow makes the clock that of a follower again. It goes back to the last

@@ -118,6 +118,10 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 		if got := c.now().Lease - 1000; got != test.want {
 			t.Errorf("%s: the clock went on by %d ms, want %d", test.name, got, test.want)
 		}
+		out := test.passed - time.Duration(test.want)*ms
+		if total, last := c.leaderless(); total != out || last != out {
+			t.Errorf("%s: %v and %v taken out, want %v", test.name, total, last, out)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -43,6 +44,9 @@ type Config struct {
 	PeerAdvertise string // where other nodes reach it; PeerListen if empty
 	Advertise     string // RESP address for clients, told to the other nodes
 	Peers         []Peer // the first members; empty: this node alone
+	// Join are the peer addresses of members of a running cluster: a new node
+	// asks one of them to be taken in, instead of beginning a cluster.
+	Join []string
 
 	// Where clients find this node's Sentinel and Cluster listeners; "" if it
 	// has none.
@@ -51,6 +55,9 @@ type Config struct {
 	RunID             string // names this process to clients
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration
+	// PromoteAfter is how long a new member must have kept up with the log
+	// before it gets its vote.
+	PromoteAfter time.Duration
 
 	// FailoverWait bounds how long a client waits through an election.
 	FailoverWait time.Duration
@@ -86,12 +93,18 @@ type Config struct {
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
 
-	// What a simulation puts in place of chance and the network; nil: these.
+	// dial connects to a peer for one of its protocols; nil: as the network does.
+	// A test cuts it.
+	dial func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
+
+	// random is where tokens and the number of a boot come from; nil: chance.
 	random func() uint64
-	dial   func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	// ready, if not nil, is called before a batch is taken; it decides which of
 	// the requests that come at one instant are in it, and in which order.
 	ready func(*sequencer)
+
+	// disk is where the data directory lies.
+	disk disk
 }
 
 // Default returns a configuration for one durable node.
@@ -102,6 +115,7 @@ func Default() Config {
 		PeerListen:        "127.0.0.1:7379",
 		FailoverWait:      2500 * time.Millisecond,
 		DownAfter:         1500 * time.Millisecond,
+		PromoteAfter:      2 * time.Second,
 		BusyThreshold:     5 * time.Second,
 		HeartbeatTimeout:  500 * time.Millisecond,
 		ElectionTimeout:   500 * time.Millisecond,
@@ -109,8 +123,13 @@ func Default() Config {
 		SnapshotThreshold: 50_000,
 		SnapshotInterval:  10 * time.Second,
 		TrailingLogs:      10_000,
+		disk:              systemDisk(),
 	}
 }
+
+// maxFailoverWait is how long a node may go on sending a write again. The state
+// remembers longer that it has executed it, by the clock of any node.
+const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate reports every fault at once.
 func (c *Config) Validate() error {
@@ -119,15 +138,22 @@ func (c *Config) Validate() error {
 	if c.ID == "" || strings.ContainsAny(c.ID, " ,=\t\r\n") {
 		fault("--id %q: use a name without spaces, commas or equal signs, such as n1", c.ID)
 	}
-	if c.FailoverWait <= 0 {
+	switch {
+	case c.FailoverWait <= 0:
 		fault("--failover-wait must be more than 0, such as 2.5s")
+	case c.FailoverWait > maxFailoverWait:
+		fault("--failover-wait %v: use at most %v: the cluster forgets after a while what it has executed, and a command that is sent again later would be executed twice", c.FailoverWait, maxFailoverWait)
 	}
 	if c.DownAfter <= 0 {
 		fault("how long a member may be silent before it counts as down must be more than 0")
 	}
+	if c.PromoteAfter < 0 {
+		fault("how long a new member must keep up before it gets its vote cannot be less than 0")
+	}
 	if c.Ephemeral && len(c.Peers) > 1 {
 		fault("--ephemeral keeps nothing on disk and is for one node only: leave out --peers")
 	}
+	c.validateJoin(fault)
 	switch c.LogStore {
 	case "", LogWAL, LogBolt:
 	default:
@@ -164,6 +190,31 @@ func (c *Config) validatePeers(fault func(string, ...any)) {
 	if len(c.Peers) > 0 && !mine {
 		fault("--peers does not include this node: add %s=host:port, or set --id to one of its ids", c.ID)
 	}
+}
+
+func (c *Config) validateJoin(fault func(string, ...any)) {
+	if len(c.Join) == 0 {
+		return
+	}
+	for _, addr := range c.Join {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			fault("--join %q: want the --peer-listen address of a member, host:port", addr)
+		}
+	}
+	switch host, _, err := net.SplitHostPort(c.peerAddr()); {
+	case c.Ephemeral:
+		fault("--ephemeral keeps nothing on disk and is for one node only: leave out --join")
+	case len(c.Peers) > 0:
+		fault("--join is for a cluster that runs, --peers for the first members of a new one: give one of them")
+	case err == nil && everywhere(host):
+		fault("--peer-listen %s stands for every address: say with --peer-advertise under which one the members reach this node", c.PeerListen)
+	}
+}
+
+// everywhere reports whether a host to listen on stands for all of them.
+func everywhere(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // peerAddr is the address under which the other members know this node.

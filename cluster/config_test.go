@@ -3,6 +3,9 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"lockstep/raftfsm"
 )
 
 func TestDefaultIsValid(t *testing.T) {
@@ -39,6 +42,22 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	cfg.Peers = []Peer{{"n1", "a:1"}, {"n2", "b:1"}}
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "--ephemeral") {
 		t.Error(err)
+	}
+}
+
+// A write is sent again until --failover-wait is over. The state must not have
+// forgotten by then that it has been executed.
+func TestFailoverWaitEndsBeforeAnswersAreForgotten(t *testing.T) {
+	cfg := Default()
+	cfg.FailoverWait = maxFailoverWait
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, wait := range []time.Duration{maxFailoverWait + 1, raftfsm.OriginLifetime * time.Millisecond, 1<<63 - 1} {
+		cfg.FailoverWait = wait
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "--failover-wait") {
+			t.Errorf("%v: %v", wait, err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ type consensus interface {
 	Verify() error
 	// Barrier returns when every entry of earlier leaders has been applied.
 	Barrier() error
-	// Transfer hands leadership to a member ("": any).
+	// Transfer hands leadership to another voter.
 	Transfer(id string) error
 	// Members lists the configuration.
 	Members() ([]Member, error)

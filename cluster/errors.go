@@ -19,6 +19,15 @@ var (
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
+	// ErrNoMember is the error of Remove of a node that is none.
+	ErrNoMember = errors.New("no member has that id: see `lockstep members`")
+	// ErrNoHeir is the error of Transfer if no other voter is up.
+	ErrNoHeir = errors.New("no other voting member is up: leadership stays where it is")
+	// ErrOneNode is the error of a change of membership on an ephemeral node.
+	ErrOneNode = errors.New("this node keeps nothing on disk (--ephemeral) and stays alone: members need a data directory each")
+	// ErrUnsettled is the error of a change of membership that was begun; it is
+	// not known whether it was made.
+	ErrUnsettled = errors.New("the change was not confirmed in time; it may still be made: see `lockstep members`, and ask for it again")
 	// ErrNoLeader is the error of an operation that needs a leader.
 	ErrNoLeader = errors.New("the cluster has no leader at present: try again in a few seconds")
 )
@@ -28,6 +37,7 @@ var (
 // INDETERMINATE.
 const (
 	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
+	ErrRemoved       store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
 	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
 	ErrReplyLost     store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
 	ErrInternal      store.Error = "ERR internal error, the command had no effect; see the server's log"

@@ -184,6 +184,9 @@ func TestFailoverLengthensLeasesByTheLeaderlessTime(t *testing.T) {
 		n.log.set(func(l *fakeLog) { l.contact = time.Now() })
 		time.Sleep(5 * time.Second) // nobody leads
 		n.lead()
+		if s := n.Status(); s.Leaderless != 5*time.Second || s.LastLeaderless != 5*time.Second {
+			t.Errorf("%v and %v without a leader, want 5s", s.Leaderless, s.LastLeaderless)
+		}
 		time.Sleep(590 * ms)
 		if !n.alive("lock") {
 			t.Error("the time without a leader was counted")

@@ -17,10 +17,13 @@ import (
 // its facts and gets one with the other's, as often as it likes.
 //
 //	kind 1  facts   str id | str plain | str sentinel | str cluster |
-//	                str run id | uvarint applied
+//	                str run id | uvarint applied | str name of the cluster |
+//	                you | str peer address of the sender
 //
-// Frames, integers and str are as in wire.go. What stands behind the known
-// fields is skipped, so that a later version can say more.
+// you is what the answering node thinks of the asking one: 0 nothing, 1 it is a
+// member, 2 it is none. Frames, integers and str are as in wire.go. What stands
+// behind the known fields is skipped, and the last three may be missing, so that
+// versions can differ in what they say.
 const (
 	protoFacts = 'D'
 	frameFacts = 1
@@ -36,7 +39,19 @@ type facts struct {
 	addrs   Addresses
 	runID   string
 	applied uint64
+	cluster string   // name of the cluster it belongs to; "" if it does not know
+	you     standsAs // what it thinks of the node that asks
+	peer    string   // its peer address; "" if it does not say
 }
+
+// standsAs is what a node thinks of another.
+type standsAs uint64
+
+const (
+	asUnknown  standsAs = 0
+	asMember   standsAs = 1
+	asStranger standsAs = 2
+)
 
 func (f facts) append(buf []byte) []byte {
 	start := len(buf)
@@ -44,7 +59,8 @@ func (f facts) append(buf []byte) []byte {
 	for _, s := range []string{f.id, f.addrs.Plain, f.addrs.Sentinel, f.addrs.Cluster, f.runID} {
 		buf = appendStr(buf, s)
 	}
-	return endFrame(binary.AppendUvarint(buf, f.applied), start)
+	buf = appendStr(binary.AppendUvarint(buf, f.applied), f.cluster)
+	return endFrame(appendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer), start)
 }
 
 func readFacts(r *bufio.Reader) (facts, error) {
@@ -62,6 +78,12 @@ func readFacts(r *bufio.Reader) (facts, error) {
 		return facts{}, errFrame
 	}
 	f.applied = applied
+	if in.b = in.b[size:]; len(in.b) > 0 {
+		f.cluster, f.you, f.peer = string(in.bytes()), standsAs(in.uint64()), string(in.bytes())
+	}
+	if in.bad {
+		return facts{}, errFrame
+	}
 	return f, nil
 }
 
@@ -73,7 +95,7 @@ func (n *Node) serveFacts(conn net.Conn) {
 	case <-n.ctx.Done():
 		return
 	}
-	r := bufio.NewReaderSize(conn, 512)
+	r := newFactsReader(conn)
 	for n.ctx.Err() == nil {
 		// A peer that says nothing for so long has another connection.
 		idle := time.AfterFunc(2*beatTimeout, func() { conn.Close() })
@@ -83,7 +105,9 @@ func (n *Node) serveFacts(conn net.Conn) {
 			return
 		}
 		n.note(f)
-		if _, err := conn.Write(n.facts().append(nil)); err != nil {
+		answer := n.facts()
+		answer.you = n.standing(f)
+		if _, err := conn.Write(answer.append(nil)); err != nil {
 			return
 		}
 	}
@@ -102,6 +126,7 @@ func (n *Node) discover() {
 		case <-n.ctx.Done():
 			return
 		case <-beat.C:
+		case <-n.disc.moved:
 		}
 	}
 }
@@ -114,17 +139,10 @@ type askedPeer struct {
 
 // attend starts asking new members and stops asking former ones.
 func (n *Node) attend(asked map[string]askedPeer) {
-	list, err := n.cons.Members()
-	if err != nil {
+	known := n.census()
+	if known == nil {
 		return // Raft is being stopped
 	}
-	known := map[string]string{}
-	for _, m := range list {
-		if m.ID != n.cfg.ID {
-			known[m.ID] = m.PeerAddr
-		}
-	}
-	n.expect(known)
 	for id, p := range asked {
 		if known[id] != p.addr {
 			p.stop()
@@ -148,7 +166,7 @@ func (n *Node) attend(asked map[string]askedPeer) {
 // askPeer asks one member until ctx ends.
 func (n *Node) askPeer(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
-		if conn, err := n.cfg.dial(addr, protoFacts, dialTimeout); err == nil {
+		if conn, err := n.cfg.dialPeer(addr, protoFacts, dialTimeout); err == nil {
 			n.askOn(ctx, conn)
 		}
 		select {
@@ -164,7 +182,7 @@ func (n *Node) askOn(ctx context.Context, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	beat := time.NewTicker(beatPeriod)
 	defer beat.Stop()
-	r := bufio.NewReaderSize(conn, 512)
+	r := newFactsReader(conn)
 	for {
 		timer := time.AfterFunc(beatTimeout, func() { conn.Close() })
 		f, err := n.exchange(conn, r)
@@ -180,6 +198,8 @@ func (n *Node) askOn(ctx context.Context, conn net.Conn) {
 		}
 	}
 }
+
+func newFactsReader(conn net.Conn) *bufio.Reader { return bufio.NewReaderSize(conn, 512) }
 
 func (n *Node) exchange(conn net.Conn, r *bufio.Reader) (facts, error) {
 	if _, err := conn.Write(n.facts().append(nil)); err != nil {

@@ -192,10 +192,12 @@ func (l *fakeLog) decides(delay time.Duration, fn func(raftfsm.Entry) verdict) {
 	l.set(func(l *fakeLog) { l.delay, l.decide = delay, fn })
 }
 
-func (l *fakeLog) Transfer(string) error      { return nil }
-func (l *fakeLog) Members() ([]Member, error) { return make([]Member, 2), nil }
-func (l *fakeLog) Snapshot() error            { return nil }
-func (l *fakeLog) Close() error               { return nil }
+func (l *fakeLog) Transfer(string) error { return nil }
+func (l *fakeLog) Members() ([]Member, error) {
+	return []Member{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}}, nil
+}
+func (l *fakeLog) Snapshot() error { return nil }
+func (l *fakeLog) Close() error    { return nil }
 
 func (l *fakeLog) LastContact() time.Time {
 	l.mu.Lock()

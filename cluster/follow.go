@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -12,20 +13,37 @@ import (
 const (
 	dialTimeout = 500 * time.Millisecond
 	redialPause = 20 * time.Millisecond
+	// strangePause is for a leader of another version: time does not help, its
+	// upgrade does.
+	strangePause = time.Second
 )
 
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader leadership) {
+	warned := false
+	linked := false // to this leader, and never suspected it
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.addr)
 		if err != nil {
+			if linked && refused(err) {
+				linked = false
+				n.suspect(leader)
+			}
 			n.cfg.Logger.Debug("no link to the leader", "leader", leader.id, "error", err)
+			pause := redialPause
+			if errors.Is(err, errPeerVersion) {
+				if pause = strangePause; !warned {
+					n.cfg.Logger.Warn("commands cannot be carried to the leader", "leader", leader.id, "error", err)
+				}
+				warned = true
+			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(redialPause):
+			case <-time.After(pause):
 			}
 			continue
 		}
+		linked = true
 		n.learn(l.peer)
 		ended := n.use(ctx, l, r)
 		select {
@@ -123,7 +141,7 @@ func (n *Node) retire(l *link, ended <-chan struct{}) {
 
 // connect opens a forwarding connection and exchanges greetings.
 func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
-	conn, err := n.cfg.dial(addr, protoForward, dialTimeout)
+	conn, err := n.cfg.dialPeer(addr, protoForward, dialTimeout)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,9 @@ type peerPort struct {
 	self    string // address as the other nodes know it
 	forward func(net.Conn)
 	facts   func(net.Conn)
+	join    func(net.Conn)
 	log     *slog.Logger
+	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	raft    chan net.Conn
 
 	mu    sync.Mutex
@@ -31,8 +33,8 @@ var _ raft.StreamLayer = (*peerPort)(nil)
 // greetTimeout is how long a new connection may take to say what it is for.
 const greetTimeout = 5 * time.Second
 
-func newPeerPort(ln net.Listener, self string, forward, facts func(net.Conn), log *slog.Logger) *peerPort {
-	p := &peerPort{ln: ln, self: self, forward: forward, facts: facts, log: log,
+func newPeerPort(ln net.Listener, cfg *Config, hooks raftHooks) *peerPort {
+	p := &peerPort{ln: ln, self: cfg.peerAddr(), forward: hooks.forward, facts: hooks.facts, join: hooks.join, log: cfg.Logger, dial: cfg.dialPeer,
 		raft: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	go p.accept()
 	return p
@@ -76,6 +78,8 @@ func (p *peerPort) sort(conn net.Conn) {
 		p.serve(conn, p.forward)
 	case protoFacts:
 		p.serve(conn, p.facts)
+	case protoJoin:
+		p.serve(conn, p.join)
 	default:
 		p.log.Warn("peer port: not a peer; clients use the port of --listen", "remote", conn.RemoteAddr().String())
 		conn.Close()
@@ -142,13 +146,37 @@ func (a peerNetAddr) String() string  { return string(a) }
 // Addr is the address that Raft tells the other nodes.
 func (p *peerPort) Addr() net.Addr { return peerNetAddr(p.self) }
 
-// Dial connects Raft to a peer.
+// Dial connects Raft to a peer, and to itself without the network: the address
+// that the others know may not lead here from here.
 func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return dialPeer(string(addr), protoRaft, timeout)
+	if string(addr) == p.self {
+		return p.dialSelf()
+	}
+	return p.dial(string(addr), protoRaft, timeout)
 }
 
-func dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", addr, timeout)
+func (p *peerPort) dialSelf() (net.Conn, error) {
+	near, far := net.Pipe()
+	if !p.track(far) {
+		near.Close()
+		return nil, net.ErrClosed
+	}
+	select {
+	case p.raft <- far:
+		return near, nil
+	case <-p.stop: // which closes far
+		near.Close()
+		return nil, net.ErrClosed
+	}
+}
+
+// dialPeer connects to a peer's port for one of its protocols.
+func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	dial := c.dial
+	if dial == nil {
+		dial = dialTCP
+	}
+	conn, err := dial(addr, proto, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -157,4 +185,8 @@ func dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) 
 		return nil, fmt.Errorf("greeting %s: %w", addr, err)
 	}
 	return conn, nil
+}
+
+func dialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", addr, timeout)
 }

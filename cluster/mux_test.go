@@ -28,10 +28,12 @@ func closedAt(t *testing.T, conn net.Conn) time.Time {
 func TestPeerPortSortsConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		forwarded := make(chan net.Conn, 1)
-		p := newPeerPort(neverAccepts{make(chan struct{})}, "host:1", func(c net.Conn) {
+		cfg := Default()
+		cfg.PeerListen, cfg.Logger = "host:1", slog.New(slog.DiscardHandler)
+		p := newPeerPort(neverAccepts{make(chan struct{})}, &cfg, raftHooks{forward: func(c net.Conn) {
 			forwarded <- c
 			_, _ = io.Copy(io.Discard, c) // serves until the end
-		}, nil, slog.New(slog.DiscardHandler))
+		}})
 		dial := func(first string) net.Conn {
 			near, far := net.Pipe()
 			go p.sort(far)

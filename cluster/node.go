@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +37,8 @@ type Node struct {
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: peers may connect earlier
 
-	disc discovery
+	disc    discovery
+	removed atomic.Bool // the others have taken this node out
 
 	mu        sync.Mutex
 	leader    leadership
@@ -55,6 +57,7 @@ func Open(cfg Config) (*Node, error) {
 		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
 		close(n.opened)
 		n.setLeader(leadership{id: cfg.ID, self: true})
+		n.census()
 		n.look()
 		n.clock.lead(0)
 		n.work.Add(1)
@@ -66,18 +69,21 @@ func Open(cfg Config) (*Node, error) {
 	}
 	leads := make(chan leadership)
 	cons, err := openRaft(&n.cfg, n.fsm, raftHooks{
-		forward: n.serveForward, facts: n.serveFacts, applied: n.applied, restored: n.restored, leads: leads,
+		forward: n.serveForward, facts: n.serveFacts, join: n.serveJoin,
+		applied: n.applied, restored: n.restored, members: n.reconfigured, leads: leads,
 	})
 	if err != nil {
 		n.cancel()
 		return nil, err
 	}
 	n.cons = cons
+	n.census()
 	n.look()
 	close(n.opened)
-	n.work.Add(2)
+	n.work.Add(3)
 	go n.watch(leads)
 	go n.discover()
+	go n.join()
 	return n, nil
 }
 
@@ -86,11 +92,8 @@ func newNode(cfg Config) *Node {
 	if cfg.random == nil {
 		cfg.random = rand.Uint64
 	}
-	if cfg.dial == nil {
-		cfg.dial = dialPeer
-	}
 	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
-	n.disc.heard = map[string]*heard{}
+	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
@@ -142,6 +145,13 @@ func (n *Node) startTerm() (end func()) {
 		leaderless = n.cfg.Time.Wall().Sub(last)
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
+	if rc, ok := n.cons.(reconfigurer); ok {
+		n.work.Add(1)
+		go func() {
+			defer n.work.Done()
+			n.promote(ctx, rc)
+		}()
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -211,7 +221,7 @@ func (n *Node) Status() Status {
 	n.mu.Lock()
 	l := n.leader
 	n.mu.Unlock()
-	s := Status{ID: n.cfg.ID, LeaderID: l.id, Role: Follower}
+	s := Status{ID: n.cfg.ID, LeaderID: l.id, Role: Follower, Membership: n.Membership()}
 	switch {
 	case l.self:
 		s.Role = Leader
@@ -219,6 +229,7 @@ func (n *Node) Status() Status {
 		s.Role = Candidate
 	}
 	n.cons.Facts(&s)
+	s.Leaderless, s.LastLeaderless = n.clock.leaderless()
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
 		s.Libraries, s.Functions = st.Libraries()
@@ -254,10 +265,18 @@ func (n *Node) term() uint64 {
 // Members returns the members and what is known of them here.
 func (n *Node) Members() ([]Member, error) {
 	members, err := n.cons.Members()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	commit := n.position()
 	for i := range members {
-		members[i].Client = n.clients[members[i].ID]
+		m := &members[i]
+		if m.ID == n.cfg.ID {
+			m.Up, m.Applied = true, n.facts().applied
+		} else {
+			m.Up, m.Applied = n.alive(m.ID), n.heardApplied(m.ID)
+		}
+		m.Behind = commit - min(m.Applied, commit)
+		n.mu.Lock()
+		m.Client = n.clients[m.ID]
+		n.mu.Unlock()
 	}
 	return members, err
 }
@@ -326,7 +345,7 @@ func (n *Node) Transfer(id string) error {
 	rt := n.routes.get()
 	switch {
 	case rt.seq != nil:
-		return n.cons.Transfer(id)
+		return n.transferHere(id)
 	case rt.link != nil:
 		ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 		defer cancel()
@@ -353,18 +372,18 @@ const handoverTimeout = 4 * time.Second
 // is one. The node goes on as a follower. It returns when the peers have been
 // told what became of their requests here, so that nothing is lost by stopping.
 func (n *Node) HandOver() {
-	if members, err := n.Members(); !n.leads() || err != nil || len(members) < 2 {
+	if members, err := n.cons.Members(); !n.leads() || err != nil || !slices.ContainsFunc(members, func(m Member) bool { return m.Voter && m.ID != n.cfg.ID }) {
 		return
 	}
 	timeout, pause := time.After(handoverTimeout), time.NewTicker(retryPause)
 	defer pause.Stop()
-	handed, transferring := make(chan error, 1), false
+	handed, transferring, said := make(chan error, 1), false, ""
 	for n.leads() || n.pending.len() > 0 || n.served.Load() > 0 {
 		// The chosen member may lose the election that this starts, even to
 		// this node.
 		if n.leads() && !transferring {
 			transferring = true
-			go func() { handed <- n.cons.Transfer("") }()
+			go func() { handed <- n.transferHere("") }()
 		}
 		select {
 		case <-pause.C:
@@ -375,7 +394,8 @@ func (n *Node) HandOver() {
 		select {
 		case err := <-handed:
 			transferring = false
-			if err != nil {
+			if err != nil && err.Error() != said {
+				said = err.Error()
 				n.cfg.Logger.Info("leadership is not handed over yet", "error", err)
 			}
 		default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -18,20 +19,27 @@ type raftLog struct {
 	cfg   *Config
 	fsm   *raftfsm.FSM
 	raft  *raft.Raft
-	trans *raft.NetworkTransport
+	trans *transport
 	port  *peerPort
 	st    *storage
 	stop  chan struct{}
+
+	configured atomic.Uint64 // index of the last configuration that is committed here
 }
 
-var _ consensus = (*raftLog)(nil)
+var (
+	_ consensus  = (*raftLog)(nil)
+	_ campaigner = (*raftLog)(nil)
+)
 
 // raftHooks are what a node wants to know of Raft.
 type raftHooks struct {
 	forward  func(net.Conn)        // serves a forwarding connection
 	facts    func(net.Conn)        // serves a connection that asks how this node is
+	join     func(net.Conn)        // serves a node that wants to become a member
 	applied  func(raftfsm.Outcome) // an entry was applied, in log order
 	restored func(seq uint64, lease int64)
+	members  func()          // the configuration has changed
 	leads    chan leadership // who leads, as it changes
 }
 
@@ -55,17 +63,15 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 func (r *raftLog) open(hooks raftHooks) (err error) {
 	cfg := r.cfg
 	logs := raftLogger(cfg.Logger)
-	if r.st, err = openStorage(cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
+	if r.st, err = openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", cfg.PeerListen)
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
-	r.port = newPeerPort(ln, cfg.peerAddr(), hooks.forward, hooks.facts, cfg.Logger)
-	r.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: r.port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
-	})
+	r.port = newPeerPort(ln, cfg, hooks)
+	r.trans = newTransport(r.port, cfg, logs)
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
@@ -76,12 +82,12 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
 	rc.NotifyCh = won
 	rc.Logger = logs
-	stable := fatalStable{r.st.bolt, cfg.Fatal}
+	stable := fatalStable{r.st.stable, cfg.Fatal}
 	if err := r.bootstrap(rc, stable); err != nil {
 		return err
 	}
-	if err := r.start(rc, &machine{fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
-		return fmt.Errorf("data directory %s cannot be used: %w: restore it from a backup, or remove this node from the cluster and join with an empty directory", cfg.Data, err)
+	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
+		return fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin)
 	}
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -104,6 +110,7 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 		return err
 	}
 	m.fsm.Replay(last)
+	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
 	return err
 }
@@ -151,13 +158,22 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 }
 
 // bootstrap gives a new node its first configuration. Every first member does
-// it alike, so starting again is harmless.
+// it alike, so starting again is harmless. A node that is to join a cluster gets
+// its configuration from there.
 func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 	exists, err := raft.HasExistingState(r.st.log, stable, r.st.snaps)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", r.cfg.Data, err)
 	}
+	if !exists && (len(r.cfg.Join) > 0 || r.st.rec.Joining) {
+		if len(r.cfg.Join) == 0 {
+			return fmt.Errorf("data directory %s is of a node that has not become a member yet: say with --join which cluster it is to join, or name another directory", r.cfg.Data)
+		}
+		return r.st.finish("", true)
+	}
+	name := ""
 	if !exists {
+		name = clusterName(r.cfg.Peers)
 		var conf raft.Configuration
 		for _, p := range r.cfg.Peers {
 			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
@@ -169,7 +185,7 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 			return fmt.Errorf("first configuration: %w", err)
 		}
 	}
-	return r.st.finish()
+	return r.st.finish(name, r.st.rec.Joining)
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
@@ -187,13 +203,9 @@ func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
 	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", errUnknown, f.Response())
 }
 
-func (r *raftLog) Verify() error  { return r.raft.VerifyLeader().Error() }
 func (r *raftLog) Barrier() error { return r.raft.Barrier(0).Error() }
 
 func (r *raftLog) Transfer(id string) error {
-	if id == "" {
-		return r.raft.LeadershipTransfer().Error()
-	}
 	members, err := r.Members()
 	if err != nil {
 		return err
@@ -207,6 +219,14 @@ func (r *raftLog) Transfer(id string) error {
 		}
 	}
 	return ErrNoSuchMember
+}
+
+// Campaign tells this node what a leader tells the one that it hands over to.
+func (r *raftLog) Campaign() error {
+	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
+	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+		ID: []byte(self), Addr: r.trans.EncodePeer(self, addr)}}
+	return r.trans.TimeoutNow(self, addr, req, &raft.TimeoutNowResponse{})
 }
 
 func (r *raftLog) Members() ([]Member, error) {
@@ -259,12 +279,16 @@ func (r *raftLog) closeParts() {
 
 // machine is the FSM as hashicorp/raft wants it.
 type machine struct {
+	log   *raftLog
 	fsm   *raftfsm.FSM
 	hooks raftHooks
 	fatal func(error)
 }
 
-var _ raft.FSM = (*machine)(nil)
+var (
+	_ raft.FSM                = (*machine)(nil)
+	_ raft.ConfigurationStore = (*machine)(nil)
+)
 
 // Apply runs on one goroutine, on every node, for every committed entry.
 func (m *machine) Apply(l *raft.Log) any {
@@ -272,7 +296,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-
 		// append keeps them out while the process ends.
-		m.fatal(fmt.Errorf("log entry %d: %w: restore the data directory from a backup, or remove this node from the cluster and join with an empty directory", l.Index, err))
+		advice := ": of the data directory, " + adviceRejoin
+		if errors.Is(err, raftfsm.ErrNewer) {
+			advice = "" // it says so
+		}
+		m.fatal(fmt.Errorf("log entry %d: %w%s", l.Index, err, advice))
 		return err
 	}
 	m.hooks.applied(out)
@@ -293,7 +321,15 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	}
 	seq, lease := m.fsm.Position()
 	m.hooks.restored(seq, lease)
+	m.log.configured.Store(m.log.st.snapshotConfiguration())
+	m.hooks.members()
 	return nil
+}
+
+// StoreConfiguration runs when a configuration has been committed.
+func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
+	m.log.configured.Store(index)
+	m.hooks.members()
 }
 
 type persister struct{ s *raftfsm.Snapshot }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 
 	"lockstep/store"
@@ -21,6 +22,10 @@ func (n *Node) serveForward(conn net.Conn) {
 	peer, err := readGreeting(r)
 	if err != nil {
 		n.cfg.Logger.Warn("peer connection refused", "remote", conn.RemoteAddr().String(), "error", err)
+		if errors.Is(err, errPeerVersion) {
+			// So that it learns why. If it has gone there is nothing to tell.
+			_, _ = conn.Write(n.greeting().append(nil))
+		}
 		return
 	}
 	if _, err := conn.Write(n.greeting().append(nil)); err != nil {
@@ -62,7 +67,11 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 		}
 		go func() {
 			reply := store.OK
-			if err := n.cons.Transfer(id); err != nil {
+			err := error(ErrNoLeader)
+			if n.leads() {
+				err = n.transferHere(id)
+			}
+			if err != nil {
 				reply = store.Err(store.Error("ERR " + err.Error()))
 			}
 			// A lost link is the asking node's business.
@@ -70,6 +79,8 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 				return appendReplies(b, []store.Reply{reply})
 			})
 		}()
+	case frameAdmin:
+		return n.serveAdmin(f, p)
 	case framePosition:
 		return n.servePosition(f.id, out)
 	default:
@@ -139,7 +150,10 @@ func (n *Node) ask(ctx context.Context, l *link, kind byte, body []byte) (store.
 			return store.Reply{}, r.err
 		}
 		replies, err := readResult(r.body, nil)
-		if err != nil || len(replies) != 1 {
+		if err != nil {
+			return store.Reply{}, err
+		}
+		if len(replies) != 1 {
 			return store.Reply{}, errFrame
 		}
 		return replies[0], nil

@@ -3,13 +3,18 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,16 +30,20 @@ import (
 //	node.json  whose directory it is, and whether its log is complete
 //	raft.db    Raft's term and vote (bbolt), and the log if --log-store is bolt
 //	log/       Raft's log in segments (raft-wal)
-//	log.last   index of the last entry; see guardedLog
-//	snapshots/ the latest snapshots
+//	log.last   how far the log reached; see guardedLog
+//	snapshots/ the latest snapshots; see snapshotStore
 const (
 	lockFile = "LOCK"
 	nodeFile = "node.json"
 	boltFile = "raft.db"
 	walDir   = "log"
 	markFile = "log.last"
+)
 
-	snapshotsKept = 2
+// Whoever has lost part of what this node has acknowledged must not go on under
+// its name: it would vote, and count, for what it no longer has.
+const (
+	adviceRejoin = "restore it from a backup, or remove this node from the cluster and join with an empty directory"
 )
 
 // nodeRecord is the content of node.json.
@@ -43,27 +52,40 @@ type nodeRecord struct {
 	ID     string `json:"id"`
 	Log    string `json:"log"`           // LogWAL or LogBolt
 	New    bool   `json:"new,omitempty"` // the log is not complete yet
+	// Cluster names the cluster, if the directory is of a version that knows.
+	Cluster string `json:"cluster,omitempty"`
+	// Joining: the node has asked, or will ask, to be taken into a cluster. It
+	// must not begin one of its own.
+	Joining bool `json:"joining,omitempty"`
 }
 
 const dataFormat = 1
 
 // storage is an open data directory.
 type storage struct {
-	dir   string
-	rec   nodeRecord
-	lock  *os.File
-	bolt  *raftboltdb.BoltStore // term and vote
-	log   logStore
-	snaps *raft.FileSnapshotStore
+	dir    string
+	disk   disk
+	rec    nodeRecord
+	naming sync.Mutex // guards rec while the node runs
+	lock   *os.File
+	bolt   *raftboltdb.BoltStore
+	stable raft.StableStore // term and vote, in bolt
+	log    logStore
+	guard  *guardedLog // the same
+	snaps  *snapshotStore
 }
 
 // openStorage opens or makes a data directory. kind is its log store; empty
 // takes the one that it has.
 func openStorage(dir, id, kind string, logs hclog.Logger) (*storage, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	return openStorageOn(systemDisk(), dir, id, kind, logs)
+}
+
+func openStorageOn(d disk, dir, id, kind string, logs hclog.Logger) (*storage, error) {
+	if err := d.Mkdir(dir); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", dir, err)
 	}
-	st := &storage{dir: dir}
+	st := &storage{dir: dir, disk: d}
 	if err := st.open(id, kind, logs); err != nil {
 		st.close()
 		return nil, err
@@ -78,13 +100,10 @@ func (st *storage) open(id, kind string, logs hclog.Logger) (err error) {
 	if err := st.identify(id, kind); err != nil {
 		return err
 	}
-	if err := st.openLog(logs); err != nil {
-		return err
-	}
-	if st.snaps, err = raft.NewFileSnapshotStoreWithLogger(st.dir, snapshotsKept, logs); err != nil {
+	if st.snaps, err = openSnapshots(st.dir, st.disk, logs); err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
-	return nil
+	return st.openLog(logs)
 }
 
 // acquire makes sure that no other process uses the directory.
@@ -120,15 +139,15 @@ func (st *storage) identify(id, kind string) error {
 		return fmt.Errorf("data directory %s: %s is damaged: restore the whole directory from a backup, or delete it and let the node catch up from its peers", st.dir, nodeFile)
 	}
 	if rec.Format != dataFormat {
-		return fmt.Errorf("data directory %s has format %d, this program knows %d: use the program that wrote it", st.dir, rec.Format, dataFormat)
+		return fmt.Errorf("data directory %s has format %d, this program knows %d: its data is intact; upgrade this node's program and start it again", st.dir, rec.Format, dataFormat)
 	}
 	if rec.ID != id {
 		return fmt.Errorf("data directory %s belongs to node %q, not to %q: correct --id or --data", st.dir, rec.ID, id)
 	}
 	if rec.New {
 		// A start was interrupted; Raft has not seen this log yet.
-		for _, part := range []string{boltFile, walDir, markFile} {
-			if err := os.RemoveAll(filepath.Join(st.dir, part)); err != nil {
+		for _, part := range []string{boltFile, walDir, markFile, snapshotDir} {
+			if err := st.disk.Remove(filepath.Join(st.dir, part)); err != nil {
 				return fmt.Errorf("data directory %s: %w", st.dir, err)
 			}
 		}
@@ -154,7 +173,7 @@ func (st *storage) complete() error {
 	for _, part := range parts {
 		info, err := os.Stat(filepath.Join(st.dir, part))
 		if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
-			return fmt.Errorf("data directory %s has lost its log (%s): restore it from a backup, or remove this node from the cluster and join with an empty directory", st.dir, part)
+			return fmt.Errorf("data directory %s has lost its log (%s): %s", st.dir, part, adviceRejoin)
 		}
 	}
 	return nil
@@ -169,42 +188,72 @@ func (st *storage) mark(rec nodeRecord) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFileSync(filepath.Join(st.dir, nodeFile), append(b, '\n')); err != nil {
+	if err := replaceFile(st.disk, filepath.Join(st.dir, nodeFile), append(b, '\n')); err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
 	return nil
 }
 
-// finish declares a new directory's log complete.
-func (st *storage) finish() error {
+// finish declares a new directory's log complete: that of a member of a cluster,
+// or of a node that has yet to join one.
+func (st *storage) finish(cluster string, joining bool) error {
 	if !st.rec.New {
 		return nil
 	}
 	rec := st.rec
-	rec.New = false
+	rec.New, rec.Cluster, rec.Joining = false, cluster, joining
 	return st.mark(rec)
 }
 
-// writeFileSync replaces a file so that a crash leaves the old or the new one.
-func writeFileSync(path string, b []byte) error {
-	tmp := path + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+// belong notes that the node is a member of a cluster now.
+func (st *storage) belong(cluster string) error {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	if st.rec.Cluster == cluster && !st.rec.Joining {
+		return nil
 	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
+	rec := st.rec
+	rec.Cluster, rec.Joining = cluster, false
+	return st.mark(rec)
+}
+
+// cluster is the name of the cluster that the directory belongs to.
+func (st *storage) cluster() string {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.rec.Cluster
+}
+
+// joining reports whether the node is yet to become a member.
+func (st *storage) joining() bool {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.rec.Joining
+}
+
+// snapshotConfiguration is the index of the configuration in the latest
+// snapshot; 0 if there is none.
+func (st *storage) snapshotConfiguration() uint64 {
+	list, err := st.snaps.List()
+	if err != nil || len(list) == 0 {
+		return 0
 	}
-	if err != nil {
-		return err
+	return list[0].ConfigurationIndex
+}
+
+// clusterName makes a name for a new cluster. The first members make it each for
+// itself, so of several it is derived from what all of them are told.
+func clusterName(peers []Peer) string {
+	if len(peers) == 0 {
+		return rand.Text()
 	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
+	var lines []string
+	for _, p := range peers {
+		lines = append(lines, p.ID+"="+p.Addr)
 	}
-	return errors.Join(d.Sync(), d.Close())
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:16])
 }
 
 // openLog opens the term, the vote and the log. bbolt panics on some kinds of
@@ -212,7 +261,7 @@ func writeFileSync(path string, b []byte) error {
 func (st *storage) openLog(logs hclog.Logger) (err error) {
 	part := boltFile
 	damaged := func(why any) error {
-		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): restore the directory from a backup, or remove this node from the cluster and join with an empty directory", st.dir, part, why)
+		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): %s", st.dir, part, why, adviceRejoin)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -225,16 +274,19 @@ func (st *storage) openLog(logs hclog.Logger) (err error) {
 	log := logStore(boltLog{st.bolt})
 	if st.rec.Log == LogWAL {
 		part = walDir
-		if log, err = openWAL(filepath.Join(st.dir, walDir), logs); err != nil {
+		if log, err = openWAL(st.disk, filepath.Join(st.dir, walDir), logs); err != nil {
 			return damaged(err)
 		}
 	}
 	st.log = log
-	guarded, err := openGuarded(log, filepath.Join(st.dir, markFile), st.rec.New)
+	guarded, err := openGuarded(st.disk, log, filepath.Join(st.dir, markFile), st.rec.New, st.snaps)
 	if err != nil {
 		return damaged(err)
 	}
-	st.log = guarded
+	st.log, st.guard = guarded, guarded
+	if err := guarded.join(); err != nil {
+		return damaged(err)
+	}
 	return nil
 }
 
@@ -254,6 +306,9 @@ func (st *storage) openBolt() (err error) {
 			FreelistType:   bbolt.FreelistMapType,
 		},
 	})
+	if err == nil {
+		st.stable = st.disk.stable(st.bolt)
+	}
 	return err
 }
 

@@ -185,12 +185,6 @@ func damages() []damage {
 		{"an unknown log store", func(t *testing.T, dir string) {
 			overwrite(t, filepath.Join(dir, nodeFile), []byte(`{"format":1,"id":"n1","log":"stone"}`))
 		}, []string{`"stone"`}},
-		{"newest snapshot damaged", func(t *testing.T, dir string) {
-			overwrite(t, filepath.Join(newestSnapshot(t, dir), "state.bin"), []byte("LOCKSTEP"))
-		}, []string{"backup"}},
-		{"newest snapshot's description damaged", func(t *testing.T, dir string) {
-			overwrite(t, filepath.Join(newestSnapshot(t, dir), "meta.json"), []byte("{"))
-		}, []string{"backup"}},
 		{"snapshots missing", func(t *testing.T, dir string) { os.RemoveAll(filepath.Join(dir, "snapshots")) }, []string{"backup"}},
 	}
 }

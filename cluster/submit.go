@@ -139,6 +139,9 @@ func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst [
 		changed := rt.changed
 		switch {
 		case rt.seq == nil && rt.link == nil:
+			if n.removed.Load() {
+				return c.refused(ErrRemoved)
+			}
 			c.queue()
 		case !c.turn():
 			first, changed = c.place.first, nil
@@ -153,15 +156,20 @@ func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst [
 		}
 		select {
 		case <-ctx.Done():
-			if c.from.again && c.from.id != 0 {
-				return errorReplies(dst[:0], len(calls), ErrIndeterminate)
-			}
-			return errorReplies(dst[:0], len(calls), ErrClusterDown)
+			return c.refused(ErrClusterDown)
 		case <-changed:
 		case <-first:
 		case <-pause:
 		}
 	}
+}
+
+// refused gives up: with why if it had no effect for certain.
+func (c *carried) refused(why store.Error) []store.Reply {
+	if c.from.again && c.from.id != 0 {
+		why = ErrIndeterminate
+	}
+	return errorReplies(c.dst[:0], len(c.calls), why)
 }
 
 // queue takes its place in the line.

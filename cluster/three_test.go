@@ -132,7 +132,7 @@ func (c *three) leader() int {
 			}
 		}
 		for _, n := range c.nodes {
-			if n != nil && (found < 0 || !n.Ready() || n.Status().LeaderID != c.cfg[found].ID) {
+			if n != nil && n.Membership() != Removed && (found < 0 || !n.Ready() || n.Status().LeaderID != c.cfg[found].ID) {
 				return false
 			}
 		}

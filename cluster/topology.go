@@ -23,8 +23,9 @@ type Topology struct {
 	Leader string // who leads; "" while nobody is known to
 	Last   string // who leads or, while nobody does, who led last
 	Term   uint64
-	Nodes  []Sighting // the members of which the addresses are known, by id
-	// Members is how many members there are, known or not.
+	Nodes  []Sighting // this node and the voters of which the addresses are known, by id
+	// Members is how many members vote, known or not. Those that do not are no
+	// part of a majority, and clients are not sent to them.
 	Members int
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration
@@ -35,6 +36,8 @@ type Topology struct {
 // Sighting is what a node knows of a member, itself included.
 type Sighting struct {
 	ID string
+	// NoVote is true of this node while it is no member, or one without a vote.
+	NoVote bool
 	Addresses
 	RunID   string // of its present process
 	Applied uint64 // Raft index of the last entry that it applied
@@ -53,25 +56,28 @@ func (t *Topology) Node(id string) *Sighting {
 	return nil
 }
 
-// Up is how many members are up, as far as this node can see.
+// Up is how many voters are up, as far as this node can see.
 func (t *Topology) Up() (n int) {
 	for i := range t.Nodes {
-		if t.Nodes[i].Up {
+		if t.Nodes[i].Up && !t.Nodes[i].NoVote {
 			n++
 		}
 	}
 	return n
 }
 
-// Quorum is how many members are a majority.
+// Quorum is how many voters are a majority.
 func (t *Topology) Quorum() int { return t.Members/2 + 1 }
 
 // discovery is what a node has been told by the others. Lock order:
 // discovery.mu, Node.mu.
 type discovery struct {
-	mu    sync.Mutex
-	heard map[string]*heard
-	last  string // who led last
+	mu     sync.Mutex
+	heard  map[string]*heard
+	last   string        // who led last
+	voter  bool          // this node is one
+	member bool          // ... or at least a member
+	moved  chan struct{} // has room for one: the configuration has changed
 
 	current atomic.Pointer[Topology]
 	changed chan struct{} // of current; closed and replaced with mu held
@@ -80,7 +86,9 @@ type discovery struct {
 // heard is the latest word of a member.
 type heard struct {
 	facts facts
-	told  bool          // facts are its own words
+	addr  string // its peer address
+	told  bool   // facts are its own words
+	voter bool
 	first time.Duration // when it was first looked for
 	seen  time.Duration // when it last spoke
 }
@@ -97,6 +105,8 @@ func (n *Node) facts() facts {
 		addrs:   Addresses{Plain: n.cfg.Advertise, Sentinel: n.cfg.SentinelAdvertise, Cluster: n.cfg.ClusterAdvertise},
 		runID:   n.cfg.RunID,
 		applied: s.Applied,
+		cluster: n.clusterName(),
+		peer:    n.cfg.peerAddr(),
 	}
 }
 
@@ -106,7 +116,7 @@ func (n *Node) note(f facts) {
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
 	h := n.disc.heard[f.id]
-	if h == nil {
+	if h == nil || f.peer != "" && f.peer != h.addr {
 		return // not a member, or not any more
 	}
 	news := !h.told || h.facts.addrs != f.addrs || h.facts.runID != f.runID
@@ -117,6 +127,7 @@ func (n *Node) note(f facts) {
 	if news {
 		n.renew(now)
 	}
+	n.belong(f)
 }
 
 // look renews the topology, and with it who is thought to be up.
@@ -138,10 +149,17 @@ func (n *Node) renew(now time.Duration) {
 	}
 	var s Status
 	n.cons.Facts(&s)
-	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: s.Term, Members: len(d.heard) + 1, DownAfter: n.cfg.DownAfter}
+	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: s.Term, DownAfter: n.cfg.DownAfter}
 	own := n.facts()
-	t.Nodes = append(t.Nodes, Sighting{ID: own.id, Addresses: own.addrs, RunID: own.runID, Applied: own.applied, Up: true, Known: now})
+	t.Nodes = append(t.Nodes, Sighting{ID: own.id, Addresses: own.addrs, RunID: own.runID, Applied: own.applied, Up: true, Known: now, NoVote: !d.voter})
+	if d.voter {
+		t.Members++
+	}
 	for id, h := range d.heard {
+		if !h.voter {
+			continue
+		}
+		t.Members++
 		if !h.told {
 			continue
 		}
@@ -161,19 +179,35 @@ func (n *Node) renew(now time.Duration) {
 	}
 }
 
-// expect keeps what was heard to the members that Raft knows.
-func (n *Node) expect(known map[string]string) {
+// census keeps what was heard to the members that Raft knows, and returns the
+// peer addresses of the others; nil if Raft is being stopped.
+func (n *Node) census() map[string]string {
+	list, err := n.cons.Members()
+	if err != nil {
+		return nil
+	}
 	now := n.cfg.Time.Monotonic()
-	n.disc.mu.Lock()
-	defer n.disc.mu.Unlock()
-	for id := range n.disc.heard {
-		if _, still := known[id]; !still {
-			delete(n.disc.heard, id)
+	addrs := map[string]string{}
+	d := &n.disc
+	d.mu.Lock()
+	d.voter = false
+	for _, m := range list {
+		if m.ID == n.cfg.ID {
+			d.voter = m.Voter
+			continue
+		}
+		addrs[m.ID] = m.PeerAddr
+		if d.heard[m.ID] == nil {
+			d.heard[m.ID] = &heard{first: now, seen: now}
+		}
+		d.heard[m.ID].voter, d.heard[m.ID].addr = m.Voter, m.PeerAddr
+	}
+	for id := range d.heard {
+		if _, still := addrs[id]; !still {
+			delete(d.heard, id)
 		}
 	}
-	for id := range known {
-		if n.disc.heard[id] == nil {
-			n.disc.heard[id] = &heard{first: now, seen: now}
-		}
-	}
+	d.mu.Unlock()
+	n.judge(list)
+	return addrs
 }

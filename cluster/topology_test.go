@@ -127,11 +127,11 @@ func TestTopologyOfEphemeralNode(t *testing.T) {
 	}
 }
 
-var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300}
+var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4"}
 
 // TestFactsGolden holds the bytes still.
 func TestFactsGolden(t *testing.T) {
-	const want = "00000018" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02"
+	const want = "00000022" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34"
 	if got := hex.EncodeToString(sampleFacts.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -147,7 +147,16 @@ func TestFactsRoundTrip(t *testing.T) {
 	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || got != sampleFacts {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
+	// An earlier one says less.
+	early := sampleFacts
+	early.cluster, early.you, early.peer = "", asUnknown, ""
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-16]))); err != nil || got != early {
+		t.Errorf("with less: %+v, %v", got, err)
+	}
 	for n := range body[:len(whole)-6] {
+		if n == len(whole)-16 {
+			continue
+		}
 		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {
 			t.Errorf("cut to %d bytes: %+v", n, got)
 		}
@@ -162,7 +171,7 @@ func TestFactsFromStrangers(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)
 	c.seen("all members on all nodes", func(_ int, top *Topology) bool { return len(top.Nodes) == 3 })
-	conn, err := dialPeer(c.cfg[0].PeerListen, protoFacts, time.Second)
+	conn, err := c.cfg[0].dialPeer(c.cfg[0].PeerListen, protoFacts, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

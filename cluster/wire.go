@@ -16,6 +16,7 @@ import (
 //	'R'  hashicorp/raft's own transport
 //	'F'  forwarding, below
 //	'D'  what the nodes tell each other of themselves: facts.go
+//	'J'  a node that wants to become a member: join.go
 //
 // A forwarding connection begins with a greeting in each direction and then
 // carries frames, requests one way and results the other, many at a time.
@@ -38,6 +39,8 @@ import (
 //	                  unless the given one is valid
 //	kind 8  waits     to the sender of a block: it waits. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
+//	kind 10 admin     what (1 byte) | str id | str peer address: a change of
+//	                  membership; the result is a status reply or an error reply
 //	kind 20 position  no body; the result is the index up to which the asked
 //	                  node knows the log to be committed, and so has it
 //
@@ -65,6 +68,7 @@ const (
 	frameClaim    = 7
 	frameWaits    = 8
 	frameAlive    = 9
+	frameAdmin    = 10
 	framePosition = 20
 
 	wireUser = 4
@@ -79,6 +83,10 @@ const (
 	// largest size that a client can send.
 	maxFrame = 1 << 30
 )
+
+// errPeerVersion: two nodes run versions that cannot forward to each other. Raft
+// goes on between them; commands wait until the leader is of this version.
+var errPeerVersion = errors.New("cluster: a peer runs another version of lockstep")
 
 var errFrame = errors.New("cluster: malformed frame from a peer")
 
@@ -104,7 +112,11 @@ func readGreeting(r *bufio.Reader) (greeting, error) {
 		return greeting{}, errFrame
 	}
 	if v := head[len(wireMagic)]; v != wireVersion {
-		return greeting{}, fmt.Errorf("cluster: peer speaks forwarding version %d, this program %d", v, wireVersion)
+		older := "upgrade this node"
+		if v < wireVersion {
+			older = "upgrade the other node"
+		}
+		return greeting{}, fmt.Errorf("%w: it speaks version %d, this program version %d; %s", errPeerVersion, v, wireVersion, older)
 	}
 	var g greeting
 	for _, s := range []*string{&g.id, &g.client} {

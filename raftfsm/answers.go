@@ -31,9 +31,9 @@ type Answer struct {
 	Replies []byte // as the proposer has encoded them
 }
 
-// originLifetime is how long, in ms on the lease clock, an origin is remembered
-// that executes nothing: far longer than any node waits for a reply.
-const originLifetime = 10 * 60 * 1000
+// OriginLifetime is how long, in ms on the lease clock, an origin is remembered
+// that executes nothing: longer than any node may wait for a reply.
+const OriginLifetime = 10 * 60 * 1000
 
 // AppendAnswers encodes the requests section of an entry.
 func AppendAnswers(buf []byte, list []Answer) []byte {
@@ -195,7 +195,7 @@ func (t *Answers) add(list []Answer, lease int64) {
 		kept = append(kept, a.Replies...)
 		o.replies[a.ID] = kept[from:len(kept):len(kept)]
 	}
-	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > originLifetime })
+	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > OriginLifetime })
 }
 
 // forget drops the replies below low.
@@ -235,21 +235,16 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// readSnapshot decodes append's bytes and returns what follows them.
-func (t *Answers) readSnapshot(b []byte) (rest []byte, err error) {
-	r := sectionReader{b: b}
+// read decodes append's bytes.
+func (t *Answers) read(r *fieldStream) {
 	t.origins = map[uint64]*origin{}
-	for n := r.count(11); n > 0; n-- {
+	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		name := r.fixed()
 		o := &origin{low: r.uvarint(), last: int64(r.uvarint()), replies: map[uint64][]byte{}}
-		for m := r.count(2); m > 0; m-- {
+		for m := r.uvarint(); m > 0 && r.err == nil; m-- {
 			id := r.uvarint()
-			o.replies[id] = slices.Clone(r.bytes())
+			o.replies[id] = r.bytes()
 		}
 		t.origins[name] = o
 	}
-	if r.bad {
-		return nil, fmt.Errorf("%w: the answers of a snapshot", ErrCorrupt)
-	}
-	return r.b, nil
 }

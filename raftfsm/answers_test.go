@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -61,9 +62,9 @@ func TestAnswers(t *testing.T) {
 func TestAnswersOfTheDead(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, answering(f, 1000, Answer{7, 1, 1, []byte("one")}))
-	apply(t, f, 2, answering(f, 1000+originLifetime, Answer{8, 1, 1, []byte("one")}))
+	apply(t, f, 2, answering(f, 1000+OriginLifetime, Answer{8, 1, 1, []byte("one")}))
 	f.expectAnswers(t, 7, map[uint64]string{1: "one"})
-	apply(t, f, 3, answering(f, 1001+originLifetime, Answer{8, 2, 1, []byte("two")}))
+	apply(t, f, 3, answering(f, 1001+OriginLifetime, Answer{8, 2, 1, []byte("two")}))
 	f.expectAnswers(t, 7, nil)
 	f.expectAnswers(t, 8, map[uint64]string{1: "one", 2: "two"})
 }
@@ -122,8 +123,9 @@ func TestDamagedAnswers(t *testing.T) {
 	snap := table.append(nil)
 	for n := range snap {
 		var got Answers
-		if _, err := got.readSnapshot(snap[:n]); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%d of %d bytes of a snapshot: %v", n, len(snap), err)
+		r := &fieldStream{Reader: bufio.NewReader(bytes.NewReader(snap[:n]))}
+		if got.read(r); r.err == nil {
+			t.Errorf("%d of %d bytes of a snapshot were taken for all", n, len(snap))
 		}
 	}
 }

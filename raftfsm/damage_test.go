@@ -6,8 +6,10 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"lockstep/store"
 )
@@ -62,13 +64,56 @@ func TestUnknownVersionsSayUpgrade(t *testing.T) {
 	f := New(nil)
 	b := propose(f, 1, set("a", "b", 0))
 	b[0] = entryVersion + 1
-	if _, err := DecodeEntry(b); err == nil || !strings.Contains(err.Error(), "upgrade") {
+	if _, err := DecodeEntry(b); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("entry: %v", err)
 	}
 	s := encode(t, f)
+	body := s[len(snapshotMagic)+1 : len(s)-sumSize]
+	s = withChecksum(body)
 	s[len(snapshotMagic)] = snapshotVersion + 1
-	if err := f.Restore(bytes.NewReader(s)); err == nil || !strings.Contains(err.Error(), "upgrade") {
+	binary.LittleEndian.PutUint32(s[len(s)-sumSize:], crc32.Checksum(s[:len(s)-sumSize], castagnoli))
+	if err := f.Restore(bytes.NewReader(s)); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("snapshot: %v", err)
+	}
+	if err := checked(s, 3); !errors.Is(err, ErrNewer) {
+		t.Errorf("checker: %v", err)
+	}
+}
+
+// checked tells a Checker bytes in pieces of a size.
+func checked(b []byte, size int) error {
+	c := NewChecker()
+	for piece := range slices.Chunk(b, size) {
+		c.Write(piece)
+	}
+	return c.Check()
+}
+
+// The Checker and Restore are of one mind, whatever the pieces, and Restore
+// whatever the reads.
+func TestCheckerSeesWhatRestoreSees(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 1, propose(f, 1000, sampleWrites))
+	whole := encode(t, f)
+	for size := 1; size < 12; size++ {
+		if err := checked(whole, size); err != nil {
+			t.Errorf("pieces of %d: %v", size, err)
+		}
+		if err := New(nil).Restore(iotest.OneByteReader(bytes.NewReader(whole))); err != nil {
+			t.Error(err)
+		}
+		for i := range len(whole) * 8 {
+			b := bytes.Clone(whole)
+			b[i/8] ^= 1 << (i % 8)
+			if err := checked(b, size); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("pieces of %d, bit %d: %v", size, i, err)
+			}
+		}
+		for n := range whole {
+			if err := checked(whole[:n], size); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("pieces of %d, cut to %d: %v", size, n, err)
+			}
+		}
 	}
 }
 

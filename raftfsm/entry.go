@@ -20,7 +20,7 @@ import (
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
 // The checksum covers the body: the log store keeps none, and a flipped bit
-// must stop a node, not change a lock. The requests section is in answers.go.
+// must stop a node, not change a lock. Every version begins with these five bytes. The requests section is in answers.go.
 const (
 	entryVersion = 1
 	entryHeader  = 1 + 4
@@ -64,12 +64,15 @@ func DecodeEntry(b []byte) (Entry, error) {
 	if len(b) < entryHeader {
 		return Entry{}, fmt.Errorf("%w: an entry of %d bytes", ErrCorrupt, len(b))
 	}
-	if b[0] != entryVersion {
-		return Entry{}, fmt.Errorf("%w: entry version %d, this program knows %d: upgrade it", ErrCorrupt, b[0], entryVersion)
-	}
 	body := b[entryHeader:]
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[1:]) {
 		return Entry{}, fmt.Errorf("%w: entry checksum does not match", ErrCorrupt)
+	}
+	switch v := b[0]; {
+	case v > entryVersion:
+		return Entry{}, versionError{"entry", v, entryVersion}
+	case v == 0:
+		return Entry{}, fmt.Errorf("%w: entry version 0", ErrCorrupt)
 	}
 	var fields [6]uint64
 	for i := range fields {

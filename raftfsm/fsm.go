@@ -134,6 +134,14 @@ func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
 	fn(f.store, f.seq, &f.done)
 }
 
+// Index is the log index of the last entry that was applied here; 0 if none has
+// been since the state was restored.
+func (f *FSM) Index() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.index
+}
+
 // Position returns the sequence number and the lease stamp of the state.
 func (f *FSM) Position() (seq uint64, lease int64) {
 	f.mu.Lock()

@@ -1,10 +1,12 @@
 package raftfsm
 
 import (
-	"bytes"
+	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -81,50 +83,62 @@ func (s *Snapshot) Hash() (string, error) {
 
 // Restore replaces the state by a snapshot. If the snapshot is damaged the
 // state stays as it was.
-func (f *FSM) Restore(r io.Reader) error {
-	// Read first, check, then decode: nothing is built from bytes that have
-	// not been verified.
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	minimum := len(snapshotMagic) + 1 + 4
-	if len(data) < minimum || string(data[:len(snapshotMagic)]) != snapshotMagic {
-		return fmt.Errorf("%w: not a lockstep snapshot", ErrCorrupt)
-	}
-	v := data[len(snapshotMagic)]
-	if v == 0 || v > snapshotVersion {
-		return fmt.Errorf("%w: snapshot version %d, this program knows %d: upgrade it", ErrCorrupt, v, snapshotVersion)
-	}
-	body, tail := data[:len(data)-4], data[len(data)-4:]
-	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(tail) {
-		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
-	}
-	rest := body[len(snapshotMagic)+1:]
-	var fields [3]uint64
-	for i := range fields {
-		n, size := binary.Uvarint(rest)
-		if size <= 0 {
-			return fmt.Errorf("%w: snapshot is cut short", ErrCorrupt)
-		}
-		fields[i], rest = n, rest[size:]
-	}
-	var done Answers
-	if v > 1 {
-		if rest, err = done.readSnapshot(rest); err != nil {
-			return err
-		}
-	}
-	s, err := store.Restore(bytes.NewReader(rest))
+func (f *FSM) Restore(in io.Reader) error {
+	next, err := readSnapshot(in)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store, f.seq, f.lease, f.wall, f.done = s, fields[0], int64(fields[1]), int64(fields[2]), done
+	f.store, f.seq, f.lease, f.wall, f.done = next.store, next.seq, next.lease, next.wall, next.done
 	if f.keys != nil {
 		f.keys.Replaced()
 	}
-	f.tellAccounts(s.AccountsVersion())
+	f.tellAccounts(f.store.AccountsVersion())
 	return nil
+}
+
+// state is what a snapshot holds.
+type state struct {
+	store *store.Store
+	seq   uint64
+	lease int64
+	wall  int64
+	done  Answers
+}
+
+// readSnapshot builds a state beside the present one, and gives it out only if
+// the checksum at the end shows that every byte of it was right.
+func readSnapshot(in io.Reader) (*state, error) {
+	body := newSealed(in)
+	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
+	head := make([]byte, len(snapshotMagic)+1)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, fmt.Errorf("%w: not a lockstep snapshot: %w", ErrCorrupt, err)
+	}
+	if err := checkHead(head); err != nil {
+		if !errors.Is(err, ErrNewer) {
+			return nil, err
+		}
+		// Or the bits of its version are not what they were.
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return nil, err
+		}
+		return nil, cmp.Or(body.check(), err)
+	}
+	next := &state{seq: r.uvarint(), lease: int64(r.uvarint()), wall: int64(r.uvarint())}
+	if head[len(snapshotMagic)] > 1 {
+		next.done.read(r)
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.err)
+	}
+	var err error
+	if next.store, err = store.Restore(r.Reader); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if _, err := r.ReadByte(); err == nil {
+		return nil, fmt.Errorf("%w: a snapshot that goes on behind its end", ErrCorrupt)
+	}
+	return next, body.check()
 }

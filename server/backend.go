@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"lockstep/cluster"
@@ -53,12 +54,19 @@ type Backend interface {
 	Status() cluster.Status
 	// StateHash returns the hash of the state and the log index it belongs to.
 	StateHash() (index uint64, hash string, err error)
+	// Add takes a node into the cluster, or gives a member another peer address.
+	Add(id, peerAddr string) error
+	// Remove takes a member out of the cluster.
+	Remove(id string) error
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have on disk what was
 	// acknowledged before, and whether this node has; it waits for as many as
 	// that, or until ctx ends.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
+	// Backup begins a backup, which is written as it is read; complete says that
+	// it holds everything acknowledged before.
+	Backup() (r io.ReadCloser, complete bool)
 	// Snapshot writes a snapshot now.
 	Snapshot() error
 }

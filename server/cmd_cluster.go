@@ -16,8 +16,11 @@ func lockstepRows() []row {
 	return []row{{
 		Command: store.Command{Name: "lockstep", Arity: -2, Group: "server", Since: "1.0.0", Summary: "Administration of the lockstep cluster."},
 		sub: []row{
+			sub("add", 4, "member-id peer-address", "Takes a node into the cluster, or gives a member another peer address.", doAdd),
+			sub("backup", -3, "<BEGIN | READ backup>", "Reads a backup of the state in pieces.", doBackup),
 			helpRow("lockstep", "1.0.0", 0),
 			sub("members", 2, "", "Lists the members of the cluster.", doMembers),
+			sub("remove", 3, "member-id", "Takes a member out of the cluster.", doRemove),
 			sub("snapshot", 2, "", "Writes a snapshot of this node's state and waits for it.", doSave),
 			sub("status", 2, "", "Describes this node, with the hash of its state.", doStatus),
 			sub("transfer", -2, "[member-id]", "Hands leadership to a member, or to any.", doTransfer),
@@ -43,6 +46,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 	for _, pair := range [][]store.Reply{
 		text("id", s.srv.cfg.NodeID),
 		text("role", string(st.Role)),
+		text("membership", string(st.Membership)),
 		text("leader", leader),
 		text("leader-client", addr),
 		num("term", st.Term),
@@ -82,7 +86,40 @@ func describeMember(m cluster.Member) store.Reply {
 		store.Str("client"), store.Str(m.Client),
 		store.Str("leader"), store.Flag(m.Leader),
 		store.Str("voter"), store.Flag(m.Voter),
+		store.Str("up"), store.Flag(m.Up),
+		store.Str("state"), store.Str(memberState(m)),
+		store.Str("behind"), store.Int(int64(m.Behind)),
 	)
+}
+
+// memberState is what an operator who adds or replaces a member waits for.
+func memberState(m cluster.Member) string {
+	switch {
+	case m.Leader:
+		return "leader"
+	case !m.Up:
+		return "down"
+	case !m.Voter:
+		return "catching-up"
+	}
+	return "voter"
+}
+
+// doAdd and doRemove return when the change is committed.
+func doAdd(s *session, args [][]byte) store.Reply {
+	return administered(s.srv.backend.Add(string(args[2]), string(args[3])))
+}
+
+func doRemove(s *session, args [][]byte) store.Reply {
+	return administered(s.srv.backend.Remove(string(args[2])))
+}
+
+func administered(err error) store.Reply {
+	if err != nil {
+		// The error may carry a code of its own when it comes from a peer.
+		return store.Err(errf("ERR %s", strings.TrimPrefix(err.Error(), "ERR ")))
+	}
+	return store.OK
 }
 
 func doTransfer(s *session, args [][]byte) store.Reply {
@@ -93,9 +130,5 @@ func doTransfer(s *session, args [][]byte) store.Reply {
 	if len(args) == 3 {
 		id = string(args[2])
 	}
-	if err := s.srv.backend.Transfer(id); err != nil {
-		// The error may carry a code of its own when it comes from a peer.
-		return store.Err(errf("ERR %s", strings.TrimPrefix(err.Error(), "ERR ")))
-	}
-	return store.OK
+	return administered(s.srv.backend.Transfer(id))
 }

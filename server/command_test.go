@@ -184,6 +184,19 @@ func TestLockstepCommands(t *testing.T) {
 	c.do("LOCKSTEP TRANSFER", "+OK\r\n")
 	c.do("LOCKSTEP TRANSFER n9", fmt.Sprintf("-ERR %v\r\n", cluster.ErrNoSuchMember))
 	c.do("LOCKSTEP SNAPSHOT", "+OK\r\n")
+	begun := c.ask("LOCKSTEP", "BACKUP", "BEGIN")
+	name := begun.Elems[0].Text
+	for i, size := range []int{backupPiece, 5, 0} {
+		if piece := c.ask("LOCKSTEP", "BACKUP", "READ", name); len(piece.Text) != size {
+			t.Errorf("piece %d of the backup has %d bytes, want %d", i, len(piece.Text), size)
+		}
+	}
+	c.do("LOCKSTEP BACKUP READ "+name, fmt.Sprintf("-%v\r\n", errNoBackup))
+	c.do("LOCKSTEP BACKUP BEGIN x", "-ERR syntax error\r\n")
+	for range maxBackups {
+		c.ask("LOCKSTEP", "BACKUP", "BEGIN")
+	}
+	c.do("LOCKSTEP BACKUP BEGIN", fmt.Sprintf("-%v\r\n", errBackups))
 	c.do("SAVE", "+OK\r\n")
 	if n := ts.fake.snapshots.Load(); n != 2 {
 		t.Errorf("%d snapshots", n)

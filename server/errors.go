@@ -54,6 +54,8 @@ const (
 	errTimeoutSign    store.Error = "ERR timeout is negative"
 	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
+	errBackups        store.Error = "ERR too many backups are being read: try again when one of them is complete"
+	errNoBackup       store.Error = "ERR no such backup: it was given up because nobody read on; begin again"
 	errSaving         store.Error = "ERR Background save already in progress"
 	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -212,6 +213,20 @@ func (f *fakeBackend) StateHash() (uint64, string, error) {
 	return f.seq, "0123456789abcdef", nil
 }
 
+func (f *fakeBackend) Add(id, addr string) error {
+	if id == "n2" {
+		return fmt.Errorf("%s is the id of another member", id)
+	}
+	return nil
+}
+
+func (f *fakeBackend) Remove(id string) error {
+	if id != "n2" {
+		return cluster.ErrNoMember
+	}
+	return nil
+}
+
 func (f *fakeBackend) Transfer(id string) error {
 	if id != "" && id != "n2" {
 		return cluster.ErrNoSuchMember
@@ -225,6 +240,19 @@ func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, 
 		<-ctx.Done()
 	}
 	return int(f.others.Load()), true
+}
+
+// Backup is larger than one piece.
+func (f *fakeBackend) Backup() (io.ReadCloser, bool) {
+	return io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), true
+}
+
+// zeros is a reader without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 func (f *fakeBackend) Snapshot() error {

@@ -180,6 +180,8 @@ func infoStats(srv *Server, f *facts) {
 		"sync_partial_err", 0,
 		"expired_keys", f.status.Expired,
 		"expired_stale_perc", "0.00",
+		"leases_lengthened_ms", f.status.Leaderless.Milliseconds(),
+		"leases_lengthened_last_ms", f.status.LastLeaderless.Milliseconds(),
 		"evicted_keys", 0,
 		"evicted_clients", 0,
 		"keyspace_hits", 0,

@@ -38,6 +38,7 @@ type Server struct {
 
 	lastSave  atomic.Int64 // Unix seconds
 	saving    atomic.Bool
+	backups   backups
 	opsPerSec atomic.Int64
 	lastOps   int64 // used by cron alone
 

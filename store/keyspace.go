@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -201,6 +203,27 @@ func (ks *keyspace) set(e *Entry) {
 	}
 	if e.deadline != 0 && (!replaced || old == e || old.deadline != e.deadline) {
 		ks.deadlines.Set(expiry{e.deadline, e.key})
+	}
+}
+
+// load is set for a snapshot, whose keys come in order; index follows, because
+// deadlines do not.
+func (ks *keyspace) load(e *Entry) { ks.keys.Load(slot{e.hash, e}) }
+
+// index puts the deadlines of loaded keys in order.
+func (ks *keyspace) index() {
+	var list []expiry
+	ks.keys.Scan(func(s slot) bool {
+		if s.deadline != 0 {
+			list = append(list, expiry{s.deadline, s.key})
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b expiry) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
+	})
+	for _, x := range list {
+		ks.deadlines.Load(x)
 	}
 }
 

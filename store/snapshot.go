@@ -232,7 +232,7 @@ func (r *snapReader) str() string {
 // Restore reads a snapshot into a new store. On an error there is none: a
 // broken snapshot must not replace a whole state.
 func Restore(in io.Reader) (*Store, error) {
-	r := &snapReader{Reader: bufio.NewReaderSize(in, 1<<16)}
+	r := &snapReader{Reader: bufio.NewReaderSize(in, 1<<16)} // in itself, if it is one already
 	s := New()
 	db := 0
 	for {
@@ -249,7 +249,7 @@ func Restore(in io.Reader) (*Store, error) {
 			}
 		case recString, recRaw, recHash, recList, recSet, recSortedSet:
 			if e := r.entry(tag); r.err == nil {
-				s.dbs[db].set(e)
+				s.dbs[db].load(e)
 			}
 		case recScript:
 			c := script{sha: r.str(), body: r.str(), pinned: r.int() != 0, order: r.int()}
@@ -285,6 +285,9 @@ func Restore(in io.Reader) (*Store, error) {
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()
 			if r.err == nil {
+				for _, ks := range s.dbs {
+					ks.index()
+				}
 				return s, nil
 			}
 		default:

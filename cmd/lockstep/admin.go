@@ -24,6 +24,17 @@ func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
 }
 
+// adminArgs is what the commands take behind their flags; nothing if they are
+// not here.
+var adminArgs = map[string]struct {
+	least, most int
+	usage       string
+}{
+	"add":      {2, 2, "add ID PEER-ADDRESS, such as: lockstep add n4 10.0.0.4:7379"},
+	"remove":   {1, 1, "remove ID, such as: lockstep remove n3"},
+	"transfer": {0, 1, "transfer [ID]"},
+}
+
 // administer runs an administration command: it is one LOCKSTEP command of the
 // Redis protocol.
 func administer(name string, args []string, stdout io.Writer) error {
@@ -37,7 +48,11 @@ func administer(name string, args []string, stdout io.Writer) error {
 		return err
 	}
 	rest := fs.Args()
-	if name != "transfer" && len(rest) > 0 || len(rest) > 1 {
+	takes := adminArgs[name]
+	if len(rest) < takes.least {
+		return usageError{fmt.Errorf("%s: want %s", name, takes.usage)}
+	}
+	if len(rest) > takes.most {
 		return usageError{fmt.Errorf("%s: unexpected argument %q", name, rest[len(rest)-1])}
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
@@ -49,24 +64,42 @@ func administer(name string, args []string, stdout io.Writer) error {
 
 // askNode sends one command to a node.
 func askNode(o adminOptions, command []string) (any, error) {
-	c, err := bench.Dial(o.addr, o.timeout)
+	c, err := dialNode(o)
 	if err != nil {
-		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
+		return nil, err
 	}
 	defer c.Close()
 	timer := time.AfterFunc(o.timeout, func() { c.Close() })
 	defer timer.Stop()
-	if o.password != "" {
-		if _, err := c.Do("AUTH", o.password); err != nil {
-			return nil, err
-		}
-	}
 	reply, err := c.Do(command...)
+	return reply, answerError(o, err)
+}
+
+// dialNode connects to a node and gives the password.
+func dialNode(o adminOptions) (*bench.Conn, error) {
+	c, err := bench.Dial(o.addr, o.timeout)
+	if err != nil {
+		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
+	}
+	if o.password == "" {
+		return c, nil
+	}
+	timer := time.AfterFunc(o.timeout, func() { c.Close() })
+	defer timer.Stop()
+	if _, err := c.Do("AUTH", o.password); err != nil {
+		c.Close()
+		return nil, answerError(o, err)
+	}
+	return c, nil
+}
+
+// answerError tells an error reply from none.
+func answerError(o adminOptions, err error) error {
 	var refused bench.ServerError
 	if err != nil && !errors.As(err, &refused) {
-		return nil, fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
+		return fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
 	}
-	return reply, err
+	return err
 }
 
 // printReply shows flat name-value pairs one a line, members as a table.

@@ -24,7 +24,7 @@ type options struct {
 	sentinelAuth, masterName  string
 	clusterListen             string
 	clusterAdvertise          string
-	httpListen, peers         string
+	httpListen, peers, join   string
 	data, password, protected string
 	logStore                  string
 	logLevel, logFormat       string
@@ -49,6 +49,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.clusterAdvertise, "cluster-advertise", "", "`host:port` under which clients reach --cluster-listen (default: the same)")
 	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz, /readyz and /debug/pprof; \"\" turns it off")
 	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
+	fs.StringVar(&o.join, "join", "", "`host:port,...` of --peer-listen of one or more members of a running cluster: a new node joins it; one that has data does not look at this")
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
 	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
@@ -110,6 +111,11 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 			continue
 		}
 		c.Peers = append(c.Peers, cluster.Peer{ID: id, Addr: addr})
+	}
+	for _, addr := range strings.Split(o.join, ",") {
+		if o.join != "" {
+			c.Join = append(c.Join, strings.TrimSpace(addr))
+		}
 	}
 	faults = append(faults, c.Validate(), o.validate())
 	return c, errors.Join(faults...)
@@ -176,8 +182,16 @@ granted survives the death of any minority of its nodes.
                         127.0.0.1:6379 with its data in ./lockstep-data
   lockstep status       what a running node knows of itself
   lockstep members      who is in the cluster, and who leads
+  lockstep add          take a node in, or give a member another peer address:
+                        add ID PEER-ADDRESS
+  lockstep remove       take a member out, dead or alive: remove ID
   lockstep transfer     hand leadership to another node: transfer [ID]
   lockstep snapshot     write a snapshot now
+  lockstep health       ask the node on this machine whether it is ready; a
+                        container's health check
+  lockstep backup FILE  save the state of a running node; --verify: read FILE
+  lockstep restore FILE --data DIR
+                        make DIR the data of a new cluster of one node
   lockstep version
   lockstep help
 
@@ -191,15 +205,28 @@ Three nodes on one machine (the same --peers everywhere):
   lockstep --id n2 --data d2 --peers $P --listen 127.0.0.1:6380 --peer-listen 127.0.0.1:7380 --http-listen 127.0.0.1:8380 &
   lockstep --id n3 --data d3 --peers $P --listen 127.0.0.1:6381 --peer-listen 127.0.0.1:7381 --http-listen 127.0.0.1:8381 &
 
+A fourth one that joins them; it gets its vote when it has caught up:
+  lockstep --id n4 --data d4 --join 127.0.0.1:7379 --listen 127.0.0.1:6382 --peer-listen 127.0.0.1:7382 --http-listen 127.0.0.1:8382 &
+
 Flags of serve (each also as an environment variable, --peer-listen as
 LOCKSTEP_PEER_LISTEN):
 `)
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	new(options).define(fs)
 	writeFlags(&b, fs)
-	b.WriteString("\nFlags of status, members, transfer and snapshot:\n")
+	b.WriteString("\nFlags of status, members, add, remove, transfer, snapshot and backup:\n")
 	fs = flag.NewFlagSet("status", flag.ContinueOnError)
 	new(adminOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of health:\n")
+	fs = flag.NewFlagSet("health", flag.ContinueOnError)
+	new(healthOptions).define(fs)
+	writeFlags(&b, fs)
+	b.WriteString("\nFlags of restore:\n")
+	fs = flag.NewFlagSet("restore", flag.ContinueOnError)
+	rc := cluster.Default()
+	rc.Data = ""
+	defineRestore(fs, &rc)
 	writeFlags(&b, fs)
 	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
 	return b.String()

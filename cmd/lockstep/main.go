@@ -63,8 +63,14 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 	switch name {
 	case "serve":
 		return serve(args, stdout, stderr)
-	case "status", "members", "transfer", "snapshot":
+	case "status", "members", "add", "remove", "transfer", "snapshot":
 		return administer(name, args, stdout)
+	case "health":
+		return health(args, stdout)
+	case "backup":
+		return backup(args, stdout)
+	case "restore":
+		return restore(args, stdout)
 	case "version":
 		fmt.Fprintln(stdout, "lockstep", version)
 		return nil
@@ -72,6 +78,6 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stdout, helpText())
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, transfer, snapshot, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, health, version or help", name)}
 	}
 }

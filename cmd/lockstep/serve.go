@@ -183,8 +183,8 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !node.Ready() {
-			http.Error(w, "no leader", http.StatusServiceUnavailable)
+		if why := unready(node); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
@@ -201,6 +201,19 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 	return srv, nil
 }
 
+// unready tells why a node cannot serve, "" if it can.
+func unready(node *cluster.Node) string {
+	switch m := node.Membership(); {
+	case m == cluster.Removed:
+		return "removed from the cluster"
+	case m == cluster.Joining:
+		return "not a member yet"
+	case !node.Ready():
+		return "no leader"
+	}
+	return ""
+}
+
 // writeMetrics prints the node's figures in the Prometheus text format.
 func writeMetrics(w io.Writer, node *cluster.Node) {
 	s := node.Status()
@@ -208,7 +221,10 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 	for db := range s.Keys {
 		keys, deadlines = keys+s.Keys[db], deadlines+s.Deadlines[db]
 	}
-	leads, ready := 0, 0
+	leads, ready, votes := 0, 0, 0
+	if s.Membership == cluster.Voter {
+		votes = 1
+	}
 	if s.Role == cluster.Leader {
 		leads = 1
 	}
@@ -221,6 +237,8 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 	}{
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
 		{"lockstep_ready", "gauge", "1 if this node knows a leader that it can reach.", uint64(ready)},
+		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
+		{"lockstep_members", "gauge", "Voting members of the cluster as this node knows it.", uint64(node.Topology().Members)},
 		{"lockstep_term", "gauge", "Raft term.", s.Term},
 		{"lockstep_applied_index", "gauge", "Raft index of the last entry applied.", s.Applied},
 		{"lockstep_commit_index", "gauge", "Raft index of the last entry committed.", s.Commit},
@@ -231,5 +249,21 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		{"lockstep_scripts", "gauge", "Scripts in the cache.", uint64(s.Scripts)},
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+	}
+	writeLeaderless(w, s)
+}
+
+// writeLeaderless prints by how much leases have been lengthened, because nobody
+// could renew them. The node that wins an election counts it: the sum over all
+// nodes is the cluster's.
+func writeLeaderless(w io.Writer, s cluster.Status) {
+	for _, m := range []struct {
+		name, kind, help string
+		value            time.Duration
+	}{
+		{"lockstep_leaderless_seconds_total", "counter", "Time without a leader by which leases were lengthened, in the elections that this node has won.", s.Leaderless},
+		{"lockstep_last_leaderless_seconds", "gauge", "Time without a leader before the last of them.", s.LastLeaderless},
+	} {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %g\n", m.name, m.help, m.name, m.kind, m.name, m.value.Seconds())
 	}
 }

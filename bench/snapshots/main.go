@@ -1,0 +1,189 @@
+// Snapshots shows what a large state costs: whether clients notice a snapshot,
+// how long a restart takes, and what happens while a member that was away is
+// sent the state.
+//
+//	go build -o lockstep ./cmd/lockstep
+//	go run ./bench/snapshots -server ./lockstep [-locks 1000000] [-nodes 3] [-clients 20] [-for 10s]
+//
+// It starts nodes of its own on loopback with their data in -dir, loads locks
+// that last an hour, and keeps a load of lock and unlock going, beside owners
+// that renew leases of two seconds. It prints
+//
+//   - the replies without and with snapshots being written all the time;
+//   - how long a node that was killed takes from its start to Ready;
+//   - with three nodes, the same while a member that was down for so long that
+//     the log it needs is gone gets a snapshot.
+//
+// It fails if a lease was missed or an error came.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+// plan is what to do.
+type plan struct {
+	server  string
+	dir     string
+	port    int
+	locks   int
+	nodes   int
+	clients int
+	last    time.Duration
+}
+
+func main() {
+	var p plan
+	flag.StringVar(&p.server, "server", "", "the lockstep program")
+	flag.StringVar(&p.dir, "dir", "", "directory for the nodes' data (default: a temporary one)")
+	flag.IntVar(&p.port, "port", 26100, "first of the ports")
+	flag.IntVar(&p.locks, "locks", 1_000_000, "locks that are held")
+	flag.IntVar(&p.nodes, "nodes", 1, "nodes, 1 or 3")
+	flag.IntVar(&p.clients, "clients", 20, "clients that lock and unlock")
+	flag.DurationVar(&p.last, "for", 10*time.Second, "how long each measurement lasts")
+	flag.Parse()
+	if err := p.run(); err != nil {
+		fmt.Fprintln(os.Stderr, "snapshots:", err)
+		os.Exit(1)
+	}
+}
+
+func (p *plan) run() (err error) {
+	if p.server == "" {
+		return errors.New("-server is missing: build cmd/lockstep first")
+	}
+	if p.nodes != 1 && p.nodes != 3 {
+		return errors.New("-nodes must be 1 or 3")
+	}
+	if p.dir == "" {
+		if p.dir, err = os.MkdirTemp("", "lockstep-snapshots"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(p.dir)) }()
+	}
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return err
+	}
+	c := newCluster(p)
+	defer c.kill()
+	if err := c.start(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := c.fill(); err != nil {
+		return err
+	}
+	fmt.Printf("%d locks on %d node(s), loaded in %v\n", p.locks, p.nodes, time.Since(began).Round(time.Millisecond))
+	if err := p.snapshots(c); err != nil {
+		return err
+	}
+	if p.nodes > 1 {
+		if err := p.install(c); err != nil {
+			return err
+		}
+	}
+	return p.restart(c)
+}
+
+// snapshots measures without and with them.
+func (p *plan) snapshots(c *cluster) error {
+	leader, err := c.leader()
+	if err != nil {
+		return err
+	}
+	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
+		<-stop
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println("without snapshots:      ", without)
+	count, took := 0, time.Duration(0)
+	with, err := c.measure(p.last, func(stop <-chan struct{}) error {
+		for {
+			began := time.Now()
+			if err := leader.ask("LOCKSTEP", "SNAPSHOT"); err != nil {
+				return err
+			}
+			count, took = count+1, took+time.Since(began)
+			select {
+			case <-stop:
+				return nil
+			default:
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("with snapshots:          %v (%d snapshots, %v each)\n", with, count, (took / time.Duration(count)).Round(time.Millisecond))
+	return nil
+}
+
+// install measures while a follower that has been away gets a snapshot.
+func (p *plan) install(c *cluster) error {
+	leader, err := c.leader()
+	if err != nil {
+		return err
+	}
+	away := c.nodes[0]
+	if away == leader {
+		away = c.nodes[1]
+	}
+	away.kill()
+	if err := c.outgrow(leader); err != nil {
+		return err
+	}
+	var took time.Duration
+	during, err := c.measure(p.last, func(stop <-chan struct{}) error {
+		began := time.Now()
+		if err := away.start(); err != nil {
+			return err
+		}
+		if err := away.ready(); err != nil {
+			return err
+		}
+		if err := c.caughtUp(away, leader); err != nil {
+			return err
+		}
+		took = time.Since(began)
+		<-stop
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("while one is sent:       %v (from its start until it has caught up: %v; snapshots received: %d)\n",
+		during, took.Round(time.Millisecond), away.installs())
+	return nil
+}
+
+// restart kills the leader and starts it again.
+func (p *plan) restart(c *cluster) error {
+	leader, err := c.leader()
+	if err != nil {
+		return err
+	}
+	leader.kill()
+	began := time.Now()
+	if err := leader.start(); err != nil {
+		return err
+	}
+	if err := leader.ready(); err != nil {
+		return err
+	}
+	fmt.Printf("restart of the leader:   %v until Ready\n", time.Since(began).Round(time.Millisecond))
+	got, err := leader.size()
+	if err != nil {
+		return err
+	}
+	if got < int64(p.locks) {
+		return fmt.Errorf("%d of %d locks are left", got, p.locks)
+	}
+	return nil
+}

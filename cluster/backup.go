@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/raftfsm"
+)
+
+// Backup begins a backup of the state, which is taken now and written as it is
+// read. It holds everything that was acknowledged before the call; without a
+// leader nobody knows what that is, and complete is false. The reader has to be
+// closed.
+func (n *Node) Backup() (r io.ReadCloser, complete bool) {
+	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+	defer cancel()
+	if !n.cfg.Ephemeral {
+		target, ok := n.acknowledged(ctx)
+		complete = ok && n.hasApplied(ctx, target)
+	} else {
+		complete = true
+	}
+	snap := n.fsm.Snapshot()
+	head := raftfsm.BackupHead{Index: n.position(), Wall: n.cfg.Time.Wall().UnixMicro(), Node: n.cfg.ID}
+	in, out := io.Pipe()
+	go func() { out.CloseWithError(snap.WriteBackup(out, head)) }()
+	return in, complete
+}
+
+// hasApplied waits until this node has applied an entry.
+func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
+	tick := time.NewTicker(positionPause)
+	defer tick.Stop()
+	for {
+		var s Status
+		n.cons.Facts(&s)
+		// Raft counts an entry as applied when it hands it over.
+		if r, ok := n.cons.(*raftLog); s.Applied >= target && (!ok || r.took(target)) {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// took reports whether the state holds every entry up to an index.
+func (r *raftLog) took(index uint64) bool {
+	for seen := max(r.fsm.Index(), r.st.snaps.newest().Index); index > seen; index-- {
+		var l raft.Log
+		// Entries that are Raft's own do not reach the state.
+		if err := r.st.log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
+			return false
+		}
+	}
+	return true
+}
+
+// restoredTerm is the term of a cluster that begins with a backup.
+const restoredTerm = 1
+
+// Restore makes a data directory that begins with a backup, for a new cluster
+// of one node. It reads the backup before it makes anything, and makes the
+// directory under another name first, so that there is a whole one or none.
+func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
+	if err := mustBeEmpty(cfg.Data); err != nil {
+		return facts, err
+	}
+	if facts, err = raftfsm.ReadBackup(backup, io.Discard); err != nil {
+		return facts, err
+	}
+	if _, err := backup.Seek(0, io.SeekStart); err != nil {
+		return facts, err
+	}
+	making := filepath.Clean(cfg.Data) + ".restoring"
+	if err := cfg.disk.Remove(making); err != nil {
+		return facts, err
+	}
+	if err := makeRestored(cfg, making, backup, max(facts.Index, 1)); err != nil {
+		return facts, errors.Join(fmt.Errorf("data directory %s: %w", cfg.Data, err), cfg.disk.Remove(making))
+	}
+	// Renaming takes the place of a directory only if it is empty.
+	if err := os.Remove(cfg.Data); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return facts, err
+	}
+	if err := cfg.disk.Rename(making, cfg.Data); err != nil {
+		return facts, err
+	}
+	return facts, cfg.disk.SyncDir(filepath.Dir(filepath.Clean(cfg.Data)))
+}
+
+// mustBeEmpty refuses a directory that holds anything.
+func mustBeEmpty(dir string) error {
+	list, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("data directory %s: %w", dir, err)
+	case len(list) > 0:
+		return fmt.Errorf("data directory %s is not empty: a backup is restored into a new one; name another with --data", dir)
+	}
+	return nil
+}
+
+// makeRestored fills a new directory.
+func makeRestored(cfg Config, dir string, backup io.Reader, index uint64) error {
+	st, err := openStorageOn(cfg.disk, dir, cfg.ID, cfg.LogStore, raftLogger(cfg.Logger))
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	conf := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(cfg.ID), Address: raft.ServerAddress(cfg.peerAddr())}}}
+	sink, err := st.snaps.Create(raft.SnapshotVersionMax, index, restoredTerm, conf, index, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := raftfsm.ReadBackup(backup, sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	if err := st.stable.SetUint64([]byte("CurrentTerm"), restoredTerm); err != nil {
+		return err
+	}
+	// The log begins with the snapshot: a start without it is refused.
+	if err := st.guard.begin(index); err != nil {
+		return err
+	}
+	return st.finish(clusterName(nil), false)
+}

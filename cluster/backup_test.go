@@ -1,0 +1,185 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/raftfsm"
+)
+
+// backupOf reads a whole backup of a node.
+func backupOf(t *testing.T, n *Node) []byte {
+	t.Helper()
+	r, complete := n.Backup()
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil || !complete {
+		t.Fatalf("complete: %v, %v", complete, err)
+	}
+	return b
+}
+
+// everyKind are commands that leave something of every kind in the state.
+var everyKind = []string{
+	"SET s v", "SET lease v PX 3600000", "APPEND raw x", "HSET h f v", "RPUSH l a b", "SADD m 1 2 x", "ZADD z 1.5 a -0 b",
+	"PEXPIRE h 7200000",
+}
+
+// A backup begins a new cluster with the same state, and no lease is shorter.
+func TestBackupAndRestore(t *testing.T) {
+	from := openNode(t, dataConfig(t, t.TempDir()))
+	for _, command := range everyKind {
+		lines(t, from, command)
+	}
+	file := backupOf(t, from)
+	_, hash, err := from.StateHash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines(t, from, "SET later v")
+	closeNode(t, from)
+
+	cfg := dataConfig(t, filepath.Join(t.TempDir(), "new"))
+	cfg.ID = "other"
+	facts, err := Restore(cfg, bytes.NewReader(file))
+	if err != nil || facts.Node != "n1" || facts.Keys != 7 {
+		t.Fatalf("%+v, %v", facts, err)
+	}
+	// What was restored is what was saved, byte for byte.
+	st, err := openStorage(cfg.Data, "other", "", raftLogger(cfg.Logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, in, err := st.snaps.Open(st.snaps.newest().ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsm := raftfsm.New(nil)
+	if err := errors.Join(fsm.Restore(in), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fsm.Snapshot().Hash(); got != hash || err != nil {
+		t.Errorf("state %s, %v; it was %s", got, err, hash)
+	}
+	st.close()
+
+	for start := range 2 {
+		n := openNode(t, cfg)
+		if got := lines(t, n, "GET s", "LRANGE l 0 -1", "ZCARD z", "HGET h f", "EXISTS later"); got != "v [a b] 2 v 0" {
+			t.Errorf("start %d: %s", start, got)
+		}
+		if got := lines(t, n, "PTTL lease"); !strings.HasPrefix(got, "3") || len(got) != 7 {
+			t.Errorf("start %d: the lease ends in %s ms", start, got)
+		}
+		if got := lines(t, n, "SET new v"); got != "OK" {
+			t.Error(got)
+		}
+		if members, err := n.Members(); err != nil || len(members) != 1 || members[0].ID != "other" {
+			t.Errorf("members %v, %v", members, err)
+		}
+		closeNode(t, n)
+	}
+	if _, err := Restore(cfg, bytes.NewReader(file)); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("into a directory that is in use: %v", err)
+	}
+}
+
+// A backup that is not whole is refused before anything is made.
+func TestDamagedBackupsAreRefused(t *testing.T) {
+	n := openNode(t, dataConfig(t, t.TempDir()))
+	for _, command := range everyKind {
+		lines(t, n, command)
+	}
+	whole := backupOf(t, n)
+	closeNode(t, n)
+	dir := t.TempDir()
+	cfg := dataConfig(t, filepath.Join(dir, "new"))
+	refuse := func(what string, at int, b []byte) {
+		t.Helper()
+		_, err := Restore(cfg, bytes.NewReader(b))
+		if !errors.Is(err, raftfsm.ErrNotBackup) {
+			t.Fatalf("%s %d: %v", what, at, err)
+		}
+		if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+			t.Fatalf("%s %d: something was made: %v, %v", what, at, list, err)
+		}
+	}
+	for i := range len(whole) * 8 {
+		b := bytes.Clone(whole)
+		b[i/8] ^= 1 << (i % 8)
+		refuse("bit", i, b)
+	}
+	for n := range whole {
+		refuse("cut to", n, whole[:n])
+	}
+	refuse("a byte more", 0, append(bytes.Clone(whole), 0))
+}
+
+// The power may fail at any step of a restore: there is a whole directory then
+// or none, and restoring again succeeds.
+func TestRestoreStoppedAtEveryStep(t *testing.T) {
+	n := openNode(t, dataConfig(t, t.TempDir()))
+	lines(t, n, "SET s v")
+	file := backupOf(t, n)
+	closeNode(t, n)
+	for at := 1; ; at++ {
+		base := t.TempDir()
+		d := newCrashDisk(base, at)
+		cfg := dataConfig(t, filepath.Join(base, "new"))
+		cfg.disk = d.disk()
+		_, err := Restore(cfg, bytes.NewReader(file))
+		if !d.down {
+			if err != nil || at < 10 {
+				t.Errorf("%d steps, %v", at, err)
+			}
+			return
+		}
+		cfg.disk = systemDisk()
+		_, err = Restore(cfg, bytes.NewReader(file))
+		if err != nil && !strings.Contains(err.Error(), "not empty") {
+			t.Fatalf("stopped at step %d (%s): %v", at, d.steps[at-1], err)
+		}
+		n := openNode(t, cfg)
+		if got := lines(t, n, "GET s"); got != "v" {
+			t.Errorf("stopped at step %d (%s): %q", at, d.steps[at-1], got)
+		}
+		closeNode(t, n)
+	}
+}
+
+// Any node gives a backup, and it holds what was acknowledged by any other.
+func TestBackupFromAFollower(t *testing.T) {
+	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 2 * time.Second })
+	c.start(0, 1, 2)
+	on, other := c.leader(), c.follower()
+	l := c.startLoad(0, 1, 2)
+	for i := range 20 {
+		c.expect(on, "OK", "SET mark "+strings.Repeat("x", i+1))
+		var state bytes.Buffer
+		if _, err := raftfsm.ReadBackup(bytes.NewReader(backupOf(t, c.nodes[other])), &state); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(state.Bytes(), []byte(strings.Repeat("x", i+1))) {
+			t.Errorf("round %d: the backup lacks what was acknowledged before", i)
+		}
+	}
+	for reply, n := range l.end() {
+		t.Errorf("%d replies %s", n, reply)
+	}
+	// Without a leader a node saves what it knows, and says so.
+	c.stop((on + 1) % 3)
+	c.stop((on + 2) % 3)
+	n := c.nodes[on]
+	c.until("the end of the term", func() bool { return !n.Ready() })
+	r, complete := n.Backup()
+	if _, err := raftfsm.ReadBackup(r, io.Discard); err != nil || complete {
+		t.Errorf("alone: complete %v, %v", complete, err)
+	}
+	r.Close()
+}

@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// renewCommand is the script by which owners renew: renew key owner ms.
+var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+	e := c.Lookup(0, c.Args[1])
+	if e == nil || e.Str() != c.Arg(2) {
+		return store.Int(0)
+	}
+	ms, _ := store.ParseInt(c.Args[3])
+	c.SetDeadline(0, c.Args[1], c.DeadlineIn(ms))
+	return store.Int(1)
+}}
+
+// enterCommand takes a lock that is free or the caller's own: enter key owner
+// ms. It answers how it found it.
+var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+	ms, _ := store.ParseInt(c.Args[3])
+	e := c.LookupWrite(0, c.Args[1])
+	switch {
+	case e == nil:
+		c.SetString(0, c.Args[1], c.Arg(2), c.DeadlineIn(ms))
+		return store.Str("free")
+	case e.Str() == c.Arg(2):
+		c.SetDeadline(0, c.Args[1], c.DeadlineIn(ms))
+		return store.Str("own")
+	}
+	return store.Str("held")
+}}
+
+// J14: a leader whose disk stalled was replaced, and when it woke it ended the
+// leases that it had seen run out, which their owners had renewed meanwhile.
+func TestJ14StalledLeaderEndsNoLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK OK", "SET lock me PX 1000", "SET other me PX 1000")
+		n.log.decides(0, func(e raftfsm.Entry) verdict {
+			if len(e.Writes) == 0 {
+				return commit // it only tells the time
+			}
+			n.log.decides(0, nil)
+			time.Sleep(10 * time.Second) // the stall: in this entry both are deleted
+			n.log.set(func(l *fakeLog) {
+				l.otherLeader(func(txn *store.Txn) { txn.SetDeadline(0, []byte("lock"), 1<<40) })
+			})
+			return commit // behind the successor's
+		})
+		time.Sleep(20 * time.Second)
+		n.expect("me nil", "GET lock", "GET other")
+	})
+}
+
+// J15: a renewal was told OK although the lease had ended.
+func TestJ15RenewalOfWhatIsOver(t *testing.T) {
+	renewals := map[string]string{"RENEW lock me 5000": "0", "PEXPIRE lock 5000": "0", "SET lock me XX PX 5000": "nil", "GETEX lock PX 5000": "nil"}
+	for renewal, over := range renewals {
+		check := func(name string, fn func(t *testing.T, n *testNode) string) {
+			t.Run(name+", "+renewal, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					n := newTestNode(t, renewCommand, scriptCommand)
+					n.lead()
+					n.expect("OK", "SET lock me PX 1000")
+					if got := fn(t, n); got != over {
+						t.Errorf("told %q, want %q", got, over)
+					}
+					n.expect("OK", "SET lock you NX PX 1000")
+				})
+			})
+		}
+		check("it waited behind a slow log", func(t *testing.T, n *testNode) string {
+			time.Sleep(500 * ms)
+			n.log.decides(time.Second, once(commitSlowly))
+			n.start("SET blocker x")
+			synctest.Wait()
+			return <-n.start(renewal)
+		})
+		check("it waited behind a slow script", func(t *testing.T, n *testNode) string {
+			return n.together("SCRIPT 2", renewal)[1]
+		})
+		check("another leader has ended the lease meanwhile", func(t *testing.T, n *testNode) string {
+			n.log.decides(0, once(supersedeLater))
+			n.log.set(func(l *fakeLog) { l.barrier = unreachable })
+			reply := n.start(renewal)
+			synctest.Wait()
+			n.log.set(func(l *fakeLog) {
+				l.otherLeader(func(txn *store.Txn) { txn.Delete(0, []byte("lock")) })
+				l.barrier = nil
+			})
+			return <-reply
+		})
+	}
+}
+
+// J17: a lock was handed out whose lease had run out before the reply. Whatever
+// kept the reply, its owner has the lock for the whole time from then on.
+func TestJ17GrantedForItsWholeTime(t *testing.T) {
+	for name, grant := range map[string]func(p *pair) string{
+		"a slow log": func(p *pair) string {
+			p.log.decides(2*time.Second, once(commitSlowly))
+			return p.doOn(p.b, "SET lock me NX PX 1000")
+		},
+		"a log that is slow to say so": func(p *pair) string {
+			p.log.decides(2*time.Second, once(returnSlowly))
+			return p.do("SET lock me NX PX 1000")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newLinked(t)
+				if got := grant(p); got != "OK" {
+					t.Fatalf("told %q", got)
+				}
+				time.Sleep(999 * ms)
+				p.expect("me nil", "GET lock", "SET lock you NX")
+				time.Sleep(2 * time.Second)
+				p.expect("nil", "GET lock")
+			})
+		})
+	}
+}
+
+// J19: a client that connected again found its own lock of before, which was
+// about to be deleted, and took it for acquired. Whoever enters its own lock,
+// even in its last millisecond, has it for the whole new time: the old deadline
+// counts no more, in no log and for no leader.
+func TestJ19OwnOldLock(t *testing.T) {
+	for _, slow := range []time.Duration{0, 30 * ms, 400 * ms} {
+		for at := 997 * ms; at <= 1004*ms; at += ms / 2 {
+			for _, failover := range []bool{false, true} {
+				t.Run(fmt.Sprintf("slow=%v/at=%v/failover=%v", slow, at, failover), func(t *testing.T) {
+					bubble(t, func(t *testing.T) { enterAgain(t, slow, at, failover) })
+				})
+			}
+		}
+	}
+}
+
+func enterAgain(t *testing.T, slow, at time.Duration, failover bool) {
+	n := newTestNode(t, enterCommand)
+	n.lead()
+	n.expect("free", "ENTER lock me 1000")
+	time.Sleep(at)
+	n.log.decides(slow, once(commitSlowly))
+	if got := n.do("ENTER lock me 5000"); got != "own" && got != "free" {
+		t.Fatalf("told %q", got)
+	}
+	entered := time.Now()
+	if failover {
+		n.depose()
+		time.Sleep(10 * ms)
+		n.lead()
+	}
+	for time.Since(entered) < 4900*ms {
+		n.expect("held", "ENTER lock you 1000")
+		time.Sleep(97 * ms)
+	}
+	time.Sleep(5 * time.Second)
+	n.expect("free", "ENTER lock you 1000")
+}

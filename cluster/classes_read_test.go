@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// takes makes the log another leader's for a moment: it writes a string.
+func (l *fakeLog) takes(key, value string) {
+	l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte(key), value, 0) })
+}
+
+// J3: updates were lost when a leader was cut off while the membership changed:
+// two leaders, each with a majority of what it took for the members, counted on
+// from the same number. No token is handed out twice, whoever led.
+func TestJ3NoTokenTwice(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		t.Run(fmt.Sprint("carried=", carried), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newLinked(t)
+				node := p.Node
+				if carried {
+					node = p.b
+				}
+				owners := map[string]string{}
+				hand := func(token, to string) {
+					if other := owners[token]; other != "" {
+						t.Errorf("token %s was handed to %s and to %s", token, other, to)
+					}
+					owners[token] = to
+				}
+				last := 0
+				for round := range 12 {
+					// The next proposal meets another leader's, evaluated on the
+					// same state, in the log; it may land behind it, or nowhere.
+					v := []verdict{applyLater, forget, supersedeLater}[round%3]
+					first := once(v)
+					p.log.decides(0, func(e raftfsm.Entry) verdict {
+						fate := first(e)
+						if fate == v {
+							p.log.set(func(l *fakeLog) { l.takes("token", fmt.Sprint(last+1)) })
+							hand(fmt.Sprint(last+1), "another leader's client")
+						}
+						return fate
+					})
+					got := p.doOn(node, "INCR token")
+					hand(got, fmt.Sprint("ours, round ", round))
+					if got != fmt.Sprint(last+2) {
+						t.Fatalf("round %d: token %s after %d", round, got, last+1)
+					}
+					last += 2
+				}
+				p.expect(fmt.Sprint(last), "GET token")
+			})
+		})
+	}
+}
+
+// J4: after a restart reads found nothing, or what had been there before. A
+// node answers none until it has applied everything.
+func TestJ4NoReadBeforeReplay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		start := time.Now()
+		n.log.set(func(l *fakeLog) {
+			// On disk, and not applied yet.
+			l.limbo = append(l.limbo, limboEntry{lockedBy("me"), true})
+			l.barrier = func() error {
+				if time.Since(start) < time.Second {
+					return errDeposed
+				}
+				return nil
+			}
+		})
+		read, write := n.start("GET lock"), n.start("SET lock you NX")
+		go n.elect()
+		if got, took := <-read, time.Since(start); got != "me" || took < time.Second {
+			t.Errorf("read %q after %v", got, took)
+		}
+		if got := <-write; got != "nil" {
+			t.Errorf("the lock was granted again: %q", got)
+		}
+	})
+}
+
+// lockedBy is the first entry of a log: a lock.
+func lockedBy(owner string) []byte {
+	txn := store.New().Begin(store.Time{Lease: 1}, 1, store.Env{})
+	txn.SetString(0, []byte("lock"), owner, 0)
+	e := raftfsm.Entry{Lease: 1, Proposer: 99, Writes: txn.Writes().Bytes()}
+	return e.Append(nil)
+}
+
+// J5: a leader that had been replaced, and did not know it, told who had held
+// the lock before.
+func TestJ5NoStaleRead(t *testing.T) {
+	for _, carried := range []bool{false, true} {
+		t.Run(fmt.Sprint("carried=", carried), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newLinked(t)
+				node := p.Node
+				if carried {
+					node = p.b
+				}
+				p.expect("OK", "SET lock old-owner")
+				p.log.set(func(l *fakeLog) {
+					l.verify = unreachable
+					l.barrier = unreachable
+				})
+				reply := p.startMany(node, "GET lock")
+				time.Sleep(500 * ms)
+				synctest.Wait()
+				select {
+				case got := <-reply:
+					t.Errorf("a leader that nobody follows answered %q", got)
+				default:
+				}
+				p.log.set(func(l *fakeLog) {
+					l.takes("lock", "new-owner")
+					l.verify, l.barrier = nil, nil
+				})
+				if got := <-reply; got != "new-owner" {
+					t.Errorf("read %q", got)
+				}
+			})
+		})
+	}
+}
+
+// J16: a node read, was paused, and answered after others had gone on. It is
+// even elected again meanwhile, so that it leads when it asks.
+func TestJ16NoStaleReadAfterPause(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET lock old-owner PX 5000")
+		n.log.set(func(l *fakeLog) {
+			l.verify = func() error {
+				time.Sleep(10 * time.Second) // the pause
+				l.set(func(l *fakeLog) {
+					l.verify = nil
+					l.term += 2
+					var seq uint64
+					l.fsm.View(func(_ *store.Store, s uint64) { seq = s })
+					e := raftfsm.Entry{Prev: seq, Lease: 1, Proposer: 99}
+					txn := store.New().Begin(store.Time{Lease: 1}, seq+1, store.Env{})
+					txn.SetString(0, []byte("lock"), "new-owner", 0)
+					e.Writes = txn.Writes().Bytes()
+					// In this node's log, and not applied yet.
+					l.limbo = append(l.limbo, limboEntry{e.Append(nil), true})
+				})
+				return nil
+			}
+		})
+		n.expect("new-owner", "GET lock")
+	})
+}

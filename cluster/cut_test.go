@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// wires are the connections between the nodes of a test, which can be cut: then
+// nothing arrives any more, and nobody is told. What is lost so is never made up
+// for: when the cut ends, connections that have lost something are closed.
+type wires struct {
+	mu    sync.Mutex
+	at    map[string]string // node by peer address
+	cuts  map[[2]string]bool
+	conns map[*wire]struct{}
+	heals chan struct{} // closed and replaced when cuts end
+}
+
+func newWires() *wires {
+	return &wires{at: map[string]string{}, cuts: map[[2]string]bool{}, conns: map[*wire]struct{}{}, heals: make(chan struct{})}
+}
+
+// attach has a node reach the others by these wires.
+func (w *wires) attach(cfg *Config) {
+	id := cfg.ID
+	w.mu.Lock()
+	w.at[cfg.PeerListen] = id
+	w.mu.Unlock()
+	cfg.dial = func(addr string, _ byte, timeout time.Duration) (net.Conn, error) { return w.dial(id, addr, timeout) }
+}
+
+func ends(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
+
+// cut separates each of some nodes from each of the others.
+func (w *wires) cut(some, others []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range some {
+		for _, b := range others {
+			w.cuts[ends(a, b)] = true
+		}
+	}
+}
+
+// heal ends all cuts.
+func (w *wires) heal() {
+	w.mu.Lock()
+	clear(w.cuts)
+	close(w.heals)
+	w.heals = make(chan struct{})
+	var torn []*wire
+	for c := range w.conns {
+		if c.torn {
+			torn = append(torn, c)
+		}
+	}
+	w.mu.Unlock()
+	for _, c := range torn {
+		c.Close()
+	}
+}
+
+func (w *wires) dial(from, addr string, timeout time.Duration) (net.Conn, error) {
+	deadline := time.After(timeout)
+	for {
+		w.mu.Lock()
+		to, heals := w.at[addr], w.heals
+		is := w.cuts[ends(from, to)]
+		w.mu.Unlock()
+		if !is {
+			conn, err := net.DialTimeout("tcp", addr, timeout)
+			if err != nil {
+				return nil, err
+			}
+			c := &wire{Conn: conn, w: w, between: ends(from, to)}
+			w.mu.Lock()
+			w.conns[c] = struct{}{}
+			w.mu.Unlock()
+			return c, nil
+		}
+		select {
+		case <-heals:
+		case <-deadline:
+			return nil, os.ErrDeadlineExceeded
+		}
+	}
+}
+
+// wire is a connection, seen from the node that made it; a cut takes both ways.
+type wire struct {
+	net.Conn
+	w       *wires
+	between [2]string
+	torn    bool // guarded by wires.mu
+}
+
+// lost reports whether what is on the wire now does not arrive.
+func (c *wire) lost() bool {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.torn = c.torn || c.w.cuts[c.between]
+	return c.torn
+}
+
+func (c *wire) Write(b []byte) (int, error) {
+	if c.lost() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *wire) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.lost() {
+			return n, err
+		}
+	}
+}
+
+func (c *wire) Close() error {
+	c.w.mu.Lock()
+	delete(c.w.conns, c)
+	c.w.mu.Unlock()
+	return c.Conn.Close()
+}

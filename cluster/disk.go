@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// disk is all that this package does to the files that it writes itself, and
+// where the others' come from. A test puts one in its place that stops at any
+// step and forgets what was not synced.
+type disk struct {
+	files
+	segments    types.VFS                               // of raft-wal
+	segmentSize int                                     // 0: raft-wal's default
+	meta        func(types.MetaStore) types.MetaStore   // around raft-wal's list of segments
+	stable      func(raft.StableStore) raft.StableStore // around the term and the vote
+}
+
+// files changes files and directories.
+type files interface {
+	// Create makes or empties a file.
+	Create(path string) (file, error)
+	// Open opens a file that exists, for writing.
+	Open(path string) (file, error)
+	Mkdir(path string) error // one that exists is fine
+	Rename(from, to string) error
+	Remove(path string) error // and everything in it
+	SyncDir(path string) error
+}
+
+type file interface {
+	io.Writer
+	io.WriterAt
+	Sync() error
+	Close() error
+}
+
+// systemDisk is the machine's.
+func systemDisk() disk {
+	return disk{
+		files:    systemFiles{},
+		segments: fs.New(),
+		meta:     func(m types.MetaStore) types.MetaStore { return m },
+		stable:   func(s raft.StableStore) raft.StableStore { return s },
+	}
+}
+
+type systemFiles struct{}
+
+func (systemFiles) Create(path string) (file, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+}
+
+func (systemFiles) Open(path string) (file, error) { return os.OpenFile(path, os.O_RDWR, 0o600) }
+func (systemFiles) Mkdir(path string) error        { return os.MkdirAll(path, 0o700) }
+func (systemFiles) Rename(from, to string) error   { return os.Rename(from, to) }
+func (systemFiles) Remove(path string) error       { return os.RemoveAll(path) }
+
+func (systemFiles) SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// replaceFile writes a file so that a crash leaves the old one or the new one.
+func replaceFile(d files, path string, b []byte) error {
+	tmp := path + ".tmp"
+	if err := writeFile(d, tmp, b); err != nil {
+		return err
+	}
+	if err := d.Rename(tmp, path); err != nil {
+		return err
+	}
+	return d.SyncDir(filepath.Dir(path))
+}
+
+// writeFile writes a file and waits until it is on the disk.
+func writeFile(d files, path string, b []byte) error {
+	f, err := d.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,257 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// guardedLog remembers, in a file of its own, how far the log reached. A log
+// store takes a damaged end for a write that a crash has torn, and goes on with
+// a shorter log: right if the write was the last one, a broken promise if the
+// entries behind the damage were acknowledged. The file tells the two apart. It
+// is written after the log and not synced, so after a power failure it may say
+// less than is there, never more.
+//
+// And it keeps as much of the log as is needed if the newest snapshot turns out
+// to be damaged.
+type guardedLog struct {
+	logStore
+	snaps *snapshotStore
+
+	first atomic.Uint64 // entries below it are gone
+
+	mu   sync.Mutex
+	file file
+	mark mark
+}
+
+// mark is the content of the file, log.last:
+//
+//	+--------+---------+----------+---------+---------+---------+
+//	| "LAST" | version | reserved | last    | base    | crc32c  |
+//	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes | 4 bytes |
+//	+--------+---------+----------+---------+---------+---------+
+//
+// in little endian. last is the index of the last entry, 0 if there is none.
+// base is the index of the snapshot that stands for the whole log then: a start
+// without it would forget what it held. Version 1 was last and its checksum.
+type mark struct{ last, base uint64 }
+
+const (
+	markMagic   = "LAST"
+	markVersion = 2
+	markLen     = 4 + 4 + 8 + 8 + 4
+	markLenV1   = 8 + 4
+)
+
+var markTable = crc32.MakeTable(crc32.Castagnoli)
+
+var errNoMark = errors.New("it does not say how far the log reached")
+
+func (m mark) encode() []byte {
+	b := append([]byte(markMagic), markVersion, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, m.last)
+	b = binary.LittleEndian.AppendUint64(b, m.base)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, markTable))
+}
+
+func decodeMark(b []byte) (m mark, err error) {
+	if len(b) < markLenV1 {
+		return m, errNoMark
+	}
+	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
+	switch {
+	case crc32.Checksum(body, markTable) != sum:
+		return m, errNoMark
+	case len(b) == markLenV1:
+		m.last = binary.LittleEndian.Uint64(b)
+	case string(b[:4]) != markMagic || b[4] == 0:
+		return m, errNoMark
+	case b[4] > markVersion:
+		return m, fmt.Errorf("it has version %d, this program knows %d: its data is intact; upgrade this node's program and start it again", b[4], markVersion)
+	case len(b) != markLen:
+		return m, errNoMark
+	default:
+		m.last, m.base = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+	}
+	return m, nil
+}
+
+func readMark(path string) (mark, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return mark{}, err
+	}
+	return decodeMark(b)
+}
+
+// openGuarded checks the log against the file at path. A directory that is new
+// has no such file yet.
+func openGuarded(d files, log logStore, path string, isNew bool, snaps *snapshotStore) (*guardedLog, error) {
+	last, err := touchEnds(log)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readMark(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isNew:
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	case last < m.last:
+		return nil, fmt.Errorf("it ends at entry %d and has reached %d", last, m.last)
+	}
+	first, err := log.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	g := &guardedLog{logStore: log, snaps: snaps, mark: mark{last, m.base}}
+	g.first.Store(first)
+	if err := replaceFile(d, path, g.mark.encode()); err != nil {
+		return nil, err
+	}
+	g.file, err = d.Open(path)
+	return g, err
+}
+
+// join makes sure that the snapshots and the log are one history without a gap.
+// A log that ends before the newest snapshot, or is of another history, is what
+// a crash leaves between the arrival of a snapshot from a peer and the deletion
+// of the log that it replaces: it is deleted now.
+func (g *guardedLog) join() error {
+	first, err := g.logStore.FirstIndex()
+	if err != nil {
+		return err
+	}
+	newest := g.snaps.newest()
+	switch {
+	case g.mark.last == 0 && newest.Index < g.mark.base:
+		return fmt.Errorf("the snapshot of entry %d, which the log begins with, is missing or damaged; the newest whole one is of entry %d", g.mark.base, newest.Index)
+	case g.mark.last == 0:
+		return nil
+	case first > newest.Index+1:
+		return fmt.Errorf("it begins at entry %d; the snapshots of entry %d and later are missing or damaged, the newest whole one is of entry %d", first, first-1, newest.Index)
+	case newest.Index < first:
+		return nil
+	}
+	if g.mark.last >= newest.Index {
+		var l raft.Log
+		if err := g.GetLog(newest.Index, &l); err != nil || l.Term == newest.Term {
+			return err
+		}
+	} else if !g.IsMonotonic() {
+		return nil // it has room for the gap
+	}
+	return g.DeleteRange(first, g.mark.last)
+}
+
+// set changes the mark; the caller holds mu.
+func (g *guardedLog) set(m mark) error {
+	if _, err := g.file.WriteAt(m.encode(), 0); err != nil {
+		return err
+	}
+	g.mark = m
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (g *guardedLog) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
+	if err := g.logStore.StoreLogs(logs); err != nil || len(logs) == 0 {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.set(mark{logs[len(logs)-1].Index, g.mark.base})
+}
+
+// DeleteRange implements raft.LogStore. Entries at the end go when another
+// leader's log replaces them, all go when a snapshot does; the mark goes first,
+// so that a crash in between leaves no entry missing that it promises. Entries
+// at the beginning stay as long as a snapshot may need them.
+func (g *guardedLog) DeleteRange(first, last uint64) error {
+	atEnd, err := g.retract(first, last)
+	if err != nil {
+		return err
+	}
+	if !atEnd {
+		if last = min(last, g.snaps.covered()); last < first {
+			return nil
+		}
+	}
+	if err := g.remove(first, last, atEnd); err != nil {
+		return err
+	}
+	low, err := g.FirstIndex()
+	g.first.Store(low)
+	return err
+}
+
+// retract sets the mark back if the end of the log is to go.
+func (g *guardedLog) retract(first, last uint64) (atEnd bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last < g.mark.last {
+		return false, nil
+	}
+	low, err := g.FirstIndex()
+	if err != nil {
+		return true, err
+	}
+	m := mark{last: first - 1, base: g.mark.base}
+	if first <= low {
+		m = mark{base: g.snaps.newest().Index}
+	}
+	return true, errors.Join(g.set(m), g.file.Sync())
+}
+
+// begin notes that an empty log begins with a snapshot.
+func (g *guardedLog) begin(base uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return errors.Join(g.set(mark{base: base}), g.file.Sync())
+}
+
+// deleteStep is how many entries a log store that is one B+tree deletes at a
+// time: appends wait meanwhile.
+const deleteStep = 500
+
+func (g *guardedLog) remove(first, last uint64, atEnd bool) error {
+	if g.IsMonotonic() || atEnd {
+		return g.logStore.DeleteRange(first, last)
+	}
+	for ; first <= last; first += deleteStep {
+		if err := g.logStore.DeleteRange(first, min(first+deleteStep-1, last)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// GetLog implements raft.LogStore. raft-wal goes on to return deleted entries
+// that still lie in its newest segment.
+func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
+	if index < g.first.Load() {
+		return raft.ErrLogNotFound
+	}
+	return g.logStore.GetLog(index, l)
+}
+
+// Close implements logStore.
+func (g *guardedLog) Close() error {
+	err := g.logStore.Close()
+	if g.file != nil {
+		err = errors.Join(err, g.file.Close())
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// A new node asks any member to be taken in, on a connection to the peer port
+// that begins with 'J' and carries one frame each way:
+//
+//	kind 1  join    str id | str peer address
+//	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
+//	                str why
+//
+// Frames and str are as in wire.go. The member has the leader do it, and the
+// leader asks back at the address that it is given. From then on the leader sends the
+// log.
+const (
+	protoJoin = 'J'
+
+	frameJoin       = 1
+	frameJoinAnswer = 2
+
+	joinDone    = 0
+	joinRefused = 1
+	joinLater   = 2
+
+	// joinPause is how long a node waits before it asks again.
+	joinPause = 500 * time.Millisecond
+	// joinTimeout is how long a member may take to answer.
+	joinTimeout = adminTimeout + 2*time.Second
+)
+
+// errJoinRefused is a member's refusal that asking again will not change.
+var errJoinRefused = errors.New("refused")
+
+// serveJoin answers a node that wants to become a member.
+func (n *Node) serveJoin(conn net.Conn) {
+	defer conn.Close()
+	select {
+	case <-n.opened:
+	case <-n.ctx.Done():
+		return
+	}
+	timer := time.AfterFunc(greetTimeout, func() { conn.Close() })
+	f, err := readFrame(newFactsReader(conn))
+	if !timer.Stop() || err != nil || f.kind != frameJoin {
+		return
+	}
+	r := fieldReader{b: f.body}
+	a := adminRequest{adminJoin, string(r.bytes()), string(r.bytes())}
+	if r.bad {
+		return
+	}
+	status, why := byte(joinDone), ""
+	switch err := n.admit(a); {
+	case err == nil:
+	case errors.Is(err, ErrNoLeader), errors.Is(err, ErrUnsettled), errors.Is(err, errNotMember):
+		status, why = joinLater, err.Error()
+	default:
+		status, why = joinRefused, err.Error()
+	}
+	out := appendStr(append(beginFrame(nil, frameJoinAnswer, 0), status), why)
+	// If the answer is lost, the node asks again.
+	_, _ = conn.Write(endFrame(out, 0))
+}
+
+// errNotMember is what a node says that cannot take others in.
+var errNotMember = errors.New("this node is no member itself")
+
+func (n *Node) admit(a adminRequest) error {
+	if m := n.Membership(); m == Joining || m == Removed {
+		return fmt.Errorf("%w: %s", errNotMember, m)
+	}
+	return n.administer(a)
+}
+
+// join asks until this node is a member, or is refused for good. A node that has
+// a configuration has nothing to ask for.
+func (n *Node) join() {
+	defer n.work.Done()
+	for n.ctx.Err() == nil && n.Membership() == Joining {
+		var last error
+		for _, addr := range n.cfg.Join {
+			if last = n.askToJoin(addr); last == nil {
+				n.cfg.Logger.Info("Taken into the cluster; catching up", "by", addr, "id", n.cfg.ID)
+				break
+			}
+			if errors.Is(last, errJoinRefused) {
+				n.cfg.Fatal(fmt.Errorf("--join %s: %w", addr, last))
+				return
+			}
+		}
+		pause := joinPause
+		if last == nil {
+			pause = joinTimeout // for the log to come
+		} else {
+			n.cfg.Logger.Warn("Not a member yet", "join", strings.Join(n.cfg.Join, ","), "error", last)
+		}
+		select {
+		case <-n.ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// askToJoin asks one member.
+func (n *Node) askToJoin(addr string) error {
+	conn, err := n.cfg.dialPeer(addr, protoJoin, dialTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
+	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
+	defer timer.Stop()
+	body := appendStr(appendStr(beginFrame(nil, frameJoin, 0), n.cfg.ID), n.cfg.peerAddr())
+	if _, err := conn.Write(endFrame(body, 0)); err != nil {
+		return err
+	}
+	return readJoinAnswer(newFactsReader(conn))
+}
+
+// errNoPeerPort is what is said of an address where nobody answers as a member
+// would.
+var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member?")
+
+// readJoinAnswer reads what a member says: nil, errJoinRefused, or another
+// reason to ask again.
+func readJoinAnswer(r *bufio.Reader) error {
+	if head, err := r.Peek(2); err != nil || head[0] != 0 || head[1] != 0 {
+		return errNoPeerPort // an answer is not that long
+	}
+	f, err := readFrame(r)
+	if err != nil {
+		return err
+	}
+	if f.kind != frameJoinAnswer || len(f.body) == 0 {
+		return errFrame
+	}
+	in := fieldReader{b: f.body[1:]}
+	why := string(in.bytes())
+	switch {
+	case in.bad:
+		return errFrame
+	case f.body[0] == joinDone:
+		return nil
+	case f.body[0] == joinRefused:
+		return fmt.Errorf("%w: %s", errJoinRefused, why)
+	}
+	return errors.New(why)
+}

@@ -1,0 +1,109 @@
+package cluster
+
+import "slices"
+
+// What a node is to be told that it is a member no more.
+//
+// Whoever is taken out while it runs finds it in the log: the leader sends the
+// new configuration to those, too, who are not in it. Whoever was away is told
+// by nobody, because nobody sends it anything any more: Raft's members refuse
+// it their votes, and that is all. So it asks, as it always does (facts.go), and
+// is told that it is a stranger by a node whose log reaches further than its own.
+// In both cases it serves nobody.
+
+// standing is what this node thinks of another. One that has the id of a member
+// and another address is that member, which has moved, or one whose place has
+// been taken: then the member itself answers.
+func (n *Node) standing(f facts) standsAs {
+	members, err := n.cons.Members()
+	if err != nil || len(members) == 0 {
+		return asUnknown
+	}
+	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == f.id })
+	switch {
+	case at < 0:
+		return asStranger
+	case f.peer == "" || f.peer == members[at].PeerAddr:
+		return asMember
+	case f.id == n.cfg.ID || n.alive(f.id):
+		return asStranger
+	}
+	return asUnknown
+}
+
+// judge decides whether this node has been removed, from the configuration as it
+// knows it and what the others say. While it has a leader it has not: a new
+// member that copies the log meets configurations from before its time.
+func (n *Node) judge(members []Member) {
+	n.mu.Lock()
+	led := n.leader.id != ""
+	n.mu.Unlock()
+	mine := slices.ContainsFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
+	n.disc.mu.Lock()
+	n.disc.member = mine
+	n.disc.mu.Unlock()
+	removed := !led && len(members) > 0 && !n.joining() && (!mine || n.outcast())
+	switch was := n.removed.Swap(removed); {
+	case removed && !was:
+		n.cfg.Logger.Warn("This node has been removed from the cluster and serves nobody; stop it, or have it join again with an empty data directory", "id", n.cfg.ID)
+	case was && !removed:
+		n.cfg.Logger.Info("This node is a member again", "id", n.cfg.ID)
+	}
+}
+
+// joining reports whether this node has yet to become a member.
+func (n *Node) joining() bool {
+	rc, ok := n.cons.(reconfigurer)
+	return ok && rc.Joining()
+}
+
+// outcast reports whether another node that has applied at least as much as this
+// one calls it a stranger.
+func (n *Node) outcast() bool {
+	own := n.facts().applied
+	now := n.cfg.Time.Monotonic()
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	for _, h := range n.disc.heard {
+		if h.told && now-h.seen < n.cfg.DownAfter && h.facts.you == asStranger && h.facts.applied >= own {
+			return true
+		}
+	}
+	return false
+}
+
+// reconfigured is called when the configuration has changed: those who look for
+// the members are told at once.
+func (n *Node) reconfigured() {
+	select {
+	case n.disc.moved <- struct{}{}:
+	default:
+	}
+}
+
+// clusterName names the cluster of this node; "" if it does not know.
+func (n *Node) clusterName() string {
+	if rc, ok := n.cons.(reconfigurer); ok {
+		return rc.Cluster()
+	}
+	return ""
+}
+
+// belong notes that this node is a member, and of which cluster, as another
+// member names it; discovery.mu is held. The name is "" if all are of a version
+// that had none.
+func (n *Node) belong(f facts) {
+	rc, ok := n.cons.(reconfigurer)
+	if !ok || !n.disc.member {
+		return
+	}
+	switch own := rc.Cluster(); {
+	case own == f.cluster && !rc.Joining():
+	case own == "" || own == f.cluster:
+		if err := rc.Joined(f.cluster); err != nil {
+			n.cfg.Logger.Error("that this node is a member could not be noted", "error", err)
+		}
+	case f.cluster != "":
+		n.cfg.Logger.Error("a peer address of this cluster belongs to a node of another one", "peer", f.id)
+	}
+}

@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// ballot is a log of a cluster of four voters and a non-voter, led by n0.
+type ballot struct {
+	*fakeLog
+	stood []time.Time
+}
+
+func (b *ballot) Campaign() error {
+	b.stood = append(b.stood, time.Now())
+	return nil
+}
+
+func (b *ballot) Members() ([]Member, error) {
+	return []Member{{ID: "n4", Voter: true}, {ID: "n2", Voter: true}, {ID: "n0", Voter: true, Leader: true}, {ID: "n3", Voter: true},
+		{ID: "n1", Voter: true}, {ID: "guest"}}, nil
+}
+
+// suspicion has a node suspect n0 when it was last heard of 60 ms ago, lets
+// things happen, and returns when the node stood for election after that.
+func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Duration) {
+	t.Helper()
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		b := &ballot{fakeLog: n.log}
+		n.cons, n.cfg.ID = b, id
+		n.log.set(func(l *fakeLog) { l.contact = time.Now() })
+		heard := time.Now()
+		n.leads <- leadership{id: "n0"}
+		time.Sleep(60 * ms)
+		n.suspect(leadership{id: "n0"})
+		if happen != nil {
+			happen(n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, at := range b.stood {
+			stood = append(stood, at.Sub(heard))
+		}
+	})
+	return stood
+}
+
+// The members stand one after the other, each once, and only those that may.
+func TestSuspectedLeader(t *testing.T) {
+	for id, want := range map[string]time.Duration{"n1": 125 * ms, "n2": 325 * ms, "n3": 0, "n4": 0, "guest": 0, "n9": 0} {
+		stood := suspicion(t, id, nil)
+		switch {
+		case want == 0 && len(stood) == 0:
+		case len(stood) == 1 && stood[0] >= want && stood[0] < want+2*suspectTick:
+		default:
+			t.Errorf("%s stood for election at %v, want %v", id, stood, want)
+		}
+	}
+}
+
+// Whatever the port says, a leader that is heard of leads.
+func TestSuspectIsHeardOf(t *testing.T) {
+	stood := suspicion(t, "n1", func(n *testNode) {
+		for range 30 {
+			n.log.set(func(l *fakeLog) { l.contact = time.Now() })
+			time.Sleep(100 * ms) // the slowest that heartbeats are
+		}
+	})
+	if len(stood) != 0 {
+		t.Errorf("stood for election at %v against a leader that lives", stood)
+	}
+}
+
+// Who leads is not to be disturbed, be it another node or this one.
+func TestSuspectIsReplaced(t *testing.T) {
+	for _, l := range []leadership{{id: "n2"}, {id: "n1", self: true}} {
+		stood := suspicion(t, "n1", func(n *testNode) {
+			n.leads <- leadership{}
+			time.Sleep(20 * ms)
+			n.leads <- l
+		})
+		if len(stood) != 0 {
+			t.Errorf("stood for election at %v, led by %+v", stood, l)
+		}
+	}
+}
+
+// Another candidate is given time to win, more if it has this node's vote. If
+// it does not win, this node's turn comes.
+func TestSuspectHasACandidate(t *testing.T) {
+	for voted, want := range map[bool]time.Duration{false: 225 * ms, true: 445 * ms} {
+		stood := suspicion(t, "n2", func(n *testNode) {
+			time.Sleep(40 * ms)
+			n.log.set(func(l *fakeLog) { l.term++ })
+			n.leads <- leadership{}
+			time.Sleep(20 * ms)
+			if voted {
+				n.log.set(func(l *fakeLog) { l.contact = time.Now() })
+			}
+		})
+		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*suspectTick {
+			t.Errorf("stood for election at %v, want %v", stood, want)
+		}
+	}
+}
+
+// An ephemeral node has nobody to suspect and no election to stand for.
+func TestSuspectWithoutElections(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.suspect(leadership{id: "n0"})
+		synctest.Wait()
+	})
+}
+
+// With timers of many seconds, only the refused connection can have told the
+// others that their leader is dead.
+func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
+	const timer = 5 * time.Second
+	c := startThree(t, func(cfg *Config) {
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = timer, timer, timer
+	})
+	for i := range c.nodes {
+		c.cfg[i].Sink = &notes{}
+		n, err := Open(c.cfg[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes[i] = n
+	}
+	if err := c.nodes[1].cons.(*raftLog).Campaign(); err != nil {
+		t.Fatal(err)
+	}
+	if c.leader() != 1 {
+		t.Fatal("n2 stood for election and does not lead")
+	}
+	c.expect(0, "OK", "SET lock owner NX PX 3600000")
+	start := time.Now()
+	c.crash(1)
+	c.leader()
+	if took := time.Since(start); took >= timer {
+		t.Errorf("another leader after %v: by Raft's timers", took)
+	}
+	c.expect(2, "owner", "GET lock")
+}
+
+func TestRefused(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	if _, err := new(Config).dialPeer(ln.Addr().String(), protoForward, dialTimeout); !refused(err) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	for _, err := range []error{nil, io.EOF, &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}, &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}} {
+		if refused(err) {
+			t.Errorf("%v does not say that the process is gone", err)
+		}
+	}
+}
+
+// A request over a connection that had broken is made again, until the
+// connection is a new one, and no other is.
+func TestRequestsAreMadeAfresh(t *testing.T) {
+	broken := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
+	for i, c := range []struct {
+		outcomes []error
+		want     error
+		made     int
+	}{
+		{[]error{nil}, nil, 1},
+		{[]error{io.EOF, broken, io.ErrUnexpectedEOF, nil}, nil, 4},
+		{[]error{broken, broken, broken, broken}, broken, 4},
+		{[]error{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, syscall.ECONNREFUSED, 1},
+		{[]error{&net.OpError{Op: "read", Err: syscall.ETIMEDOUT}}, syscall.ETIMEDOUT, 1},
+		{[]error{io.EOF, raft.ErrNotLeader}, raft.ErrNotLeader, 2},
+	} {
+		made := 0
+		err := afresh(func() error {
+			made++
+			return c.outcomes[made-1]
+		})
+		if made != c.made || fmt.Sprint(err) != fmt.Sprint(c.outcomes[c.made-1]) {
+			t.Errorf("%d: made %d times, then %v", i, made, err)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A leader that is cut off together with a member that has no vote must not take
+// that one's word for leading still: the others have another leader by now. Here
+// its lease is long, so that nothing else stops it from answering.
+func TestReadsAreConfirmedByVoters(t *testing.T) {
+	c, w := wired(t, func(cfg *Config) {
+		cfg.FailoverWait = time.Second
+		cfg.PromoteAfter = time.Hour
+		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 1500*ms, 1500*ms, 1500*ms
+		if cfg.ID == "n1" {
+			cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 6*time.Second, 6*time.Second, 6*time.Second
+		}
+	})
+	for i := range c.cfg {
+		c.cfg[i].PromoteAfter = time.Hour
+	}
+	c.start(0, 1, 2)
+	c.transfer(c.nodes[1], 0)
+	i := c.newcomer(w, "n4", 0)
+	c.cfg[i].HeartbeatTimeout, c.cfg[i].ElectionTimeout, c.cfg[i].LeaderLease = 6*time.Second, 6*time.Second, 6*time.Second
+	c.start(i)
+	c.until("its being a member", func() bool { return c.nodes[i].Membership() == NonVoter })
+	c.expect(0, "OK old", "SET owner old", "GET owner")
+	w.cut([]string{"n1", "n4"}, []string{"n2", "n3"})
+	next := c.leaderAmong([]int{1, 2})
+	c.expect(next, "OK", "SET owner new")
+	if r := c.nodes[0].cons.(*raftLog).raft; r.State() != raft.Leader {
+		t.Skip("the machine is too slow: the old leader has found out already")
+	}
+	if got := c.do(0, "GET owner"); got == "old" {
+		t.Error("a leader that has been replaced answers a read")
+	}
+}
+
+// A confirmation counts only if it was asked for after the read, in this term,
+// by a voter.
+func TestWhoConfirmsARead(t *testing.T) {
+	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}, {ID: "n4", Suffrage: raft.Nonvoter}}}
+	for what, c := range map[string]struct {
+		acks map[raft.ServerID]ack
+		want bool
+	}{
+		"nobody":                {nil, false},
+		"a voter":               {map[raft.ServerID]ack{"n3": {7, 11}}, true},
+		"asked before":          {map[raft.ServerID]ack{"n2": {7, 10}, "n3": {7, 3}}, false},
+		"in another term":       {map[raft.ServerID]ack{"n2": {6, 11}, "n3": {8, 11}}, false},
+		"one without a vote":    {map[raft.ServerID]ack{"n4": {7, 11}}, false},
+		"one that is no member": {map[raft.ServerID]ack{"n9": {7, 11}}, false},
+	} {
+		tr := &transport{acks: c.acks}
+		if got := tr.followed("n1", conf, 7, 10); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	alone := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n4", Suffrage: raft.Nonvoter}}}
+	if !(&transport{}).followed("n1", alone, 7, 10) {
+		t.Error("the only voter confirms itself")
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lockstep/cluster"
+	"lockstep/raftfsm"
+)
+
+// parseMixed is parse for commands whose flags may stand behind the arguments,
+// too. It returns the arguments.
+func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []string, err error) {
+	for {
+		if err := parse(fs, args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				fmt.Fprint(stdout, helpText())
+			}
+			return nil, err
+		}
+		if fs.NArg() == 0 {
+			return rest, nil
+		}
+		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
+	}
+}
+
+// backup writes a backup of a running node's state to a file, or looks at one.
+func backup(args []string, stdout io.Writer) error {
+	var o adminOptions
+	verify := false
+	fs := flag.NewFlagSet("backup", flag.ContinueOnError)
+	o.define(fs)
+	fs.BoolVar(&verify, "verify", false, "read a backup and say what it holds")
+	rest, err := parseMixed(fs, args, stdout)
+	if err != nil {
+		return err
+	}
+	if len(rest) != 1 {
+		return usageError{errors.New("backup: want one FILE, such as: lockstep backup locks.backup")}
+	}
+	path := rest[0]
+	if !verify {
+		if err := takeBackup(o, path, stdout); err != nil {
+			return err
+		}
+	}
+	facts, err := verifyBackup(path)
+	if err != nil {
+		return err
+	}
+	return tellBackup(stdout, path, facts)
+}
+
+func verifyBackup(path string) (facts raftfsm.BackupFacts, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return facts, err
+	}
+	defer f.Close()
+	if facts, err = raftfsm.ReadBackup(f, io.Discard); err != nil {
+		return facts, fmt.Errorf("%s: %w", path, err)
+	}
+	return facts, nil
+}
+
+func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
+	_, err := fmt.Fprintf(w, "%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets\n", path, facts.Keys, facts.Node,
+		time.UnixMicro(facts.Wall).UTC().Format(time.RFC3339), facts.Index, facts.Sequence)
+	return err
+}
+
+// takeBackup reads a backup into a file that has its name only when it is
+// whole and on the disk.
+func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
+	}
+	part := path + ".part"
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	complete, err := receiveBackup(o, f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		_, err = verifyBackup(part)
+	}
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	if !complete {
+		fmt.Fprintln(stdout, "The node found no leader in time: the backup holds what this node knew, which may lack the latest writes.")
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// receiveBackup asks a node for a backup, piece by piece.
+func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
+	c, err := dialNode(o)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	timer := time.AfterFunc(o.timeout, func() { c.Close() })
+	defer timer.Stop()
+	reply, err := c.Do("LOCKSTEP", "BACKUP", "BEGIN")
+	if err != nil {
+		return false, answerError(o, err)
+	}
+	begun, _ := reply.([]any)
+	if len(begun) != 2 {
+		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
+	}
+	name, yes := fmt.Sprint(begun[0]), begun[1] == int64(1)
+	for {
+		timer.Reset(o.timeout)
+		reply, err := c.Do("LOCKSTEP", "BACKUP", "READ", name)
+		if err != nil {
+			return false, answerError(o, err)
+		}
+		piece, _ := reply.(string)
+		if piece == "" {
+			return yes, nil
+		}
+		if _, err := io.WriteString(w, piece); err != nil {
+			return false, err
+		}
+	}
+}
+
+// restore makes a data directory out of a backup.
+func restore(args []string, stdout io.Writer) error {
+	cfg := cluster.Default()
+	cfg.Data = ""
+	fs := flag.NewFlagSet("restore", flag.ContinueOnError)
+	defineRestore(fs, &cfg)
+	rest, err := parseMixed(fs, args, stdout)
+	if err != nil {
+		return err
+	}
+	if len(rest) != 1 || cfg.Data == "" {
+		return usageError{errors.New("restore: want one FILE and a directory, such as: lockstep restore locks.backup --data new-data")}
+	}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	if err := cfg.Validate(); err != nil {
+		return usageError{err}
+	}
+	f, err := os.Open(rest[0])
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	facts, err := cluster.Restore(cfg, f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rest[0], err)
+	}
+	if err := tellBackup(stdout, rest[0], facts); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s\nOthers join it with an empty directory and --join.\n",
+		cfg.Data, cfg.ID, cfg.ID, cfg.Data)
+	return err
+}
+
+func defineRestore(fs *flag.FlagSet, cfg *cluster.Config) {
+	fs.StringVar(&cfg.Data, "data", cfg.Data, "`directory` to make; it must be empty or not exist")
+	fs.StringVar(&cfg.ID, "id", cfg.ID, "`name` of the node")
+	fs.StringVar(&cfg.PeerListen, "peer-listen", cfg.PeerListen, "`host:port` for the other nodes, as it will be started with")
+	fs.StringVar(&cfg.PeerAdvertise, "peer-advertise", cfg.PeerAdvertise, "`host:port` under which the other nodes will reach it (default: --peer-listen)")
+	fs.StringVar(&cfg.LogStore, "log-store", cfg.LogStore, "`wal|bolt`: how it keeps its log (default wal)")
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"lockstep/conformance/nodes"
+)
+
+// command runs one of the administration commands in this process.
+func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// TestBackupProcess saves the state of three nodes under load, through one of
+// them and with a password, and begins a new cluster with it.
+func TestBackupProcess(t *testing.T) {
+	list := nodes.Start(t, 3, "--requirepass", "secret")
+	do := func(n *nodes.Node, args ...string) any {
+		t.Helper()
+		c := n.Dial()
+		if _, err := c.Do("AUTH", "secret"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.Do(args...)
+		if err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		return got
+	}
+	do(list[0], "SET", "lock", "me", "NX", "PX", "600000")
+	do(list[0], "RPUSH", "list", "a", "b")
+	do(list[0], "ACL", "SETUSER", "ann", "on", ">pass", "~*", "+@all")
+	do(list[0], "FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() return 'from f' end)")
+	sha := do(list[0], "SCRIPT", "LOAD", "return 'from the script'").(string)
+
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	for i, n := range list {
+		c := n.Dial()
+		work.Go(func() {
+			if _, err := c.Do("AUTH", "secret"); err != nil {
+				t.Error(err)
+			}
+			for k := 0; ; k++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got, err := c.Do("SET", fmt.Sprintf("load:%d:%d", i, k), "v", "PX", "600000"); err != nil || got != "OK" {
+					t.Errorf("under load: %v, %v", got, err)
+					return
+				}
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "locks.backup")
+	code, out, errs := command(t, "backup", file, "--addr", list[2].Addr, "--requirepass", "secret")
+	close(stop)
+	work.Wait()
+	if code != exitOK || !strings.Contains(out, "is whole") {
+		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	}
+	if code, _, errs := command(t, "backup", file, "--addr", list[2].Addr, "--requirepass", "secret"); code != exitRuntime || !strings.Contains(errs, "exists") {
+		t.Errorf("over a file: %d %s", code, errs)
+	}
+	if code, _, errs := command(t, "backup", file+"2", "--addr", list[2].Addr); code != exitRuntime || !strings.Contains(errs, "NOAUTH") {
+		t.Errorf("without the password: %d %s", code, errs)
+	}
+	for _, n := range list {
+		n.Kill()
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	spoilt, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoilt[len(spoilt)/2] ^= 1
+	if err := os.WriteFile(file+".spoilt", spoilt, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"backup", "--verify", file + ".spoilt"}, {"restore", file + ".spoilt", "--data", data}} {
+		if code, _, errs := command(t, args...); code != exitRuntime || !strings.Contains(errs, "not a whole lockstep backup") {
+			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+	if _, err := os.Stat(data); !os.IsNotExist(err) {
+		t.Errorf("a damaged backup has made %s: %v", data, err)
+	}
+	if code, out, errs := command(t, "restore", file, "--data", data); code != exitOK || !strings.Contains(out, "new cluster") {
+		t.Fatalf("restore: %d %s%s", code, out, errs)
+	}
+	n := nodes.Start(t, 1, "--requirepass", "secret", "--data", data)[0]
+	if got := do(n, "GET", "lock"); got != "me" {
+		t.Errorf("the lock's owner is %v", got)
+	}
+	if left, err := strconv.Atoi(fmt.Sprint(do(n, "PTTL", "lock"))); err != nil || left < 500_000 {
+		t.Errorf("the lock ends in %d ms, %v", left, err)
+	}
+	if got := fmt.Sprint(do(n, "LRANGE", "list", "0", "-1"), do(n, "FCALL", "f", "0"), do(n, "EVALSHA", sha, "0")); got != "[a b]from ffrom the script" {
+		t.Error(got)
+	}
+	if got := do(n, "AUTH", "ann", "pass"); got != "OK" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// healthOptions are the flags of `lockstep health`. The first has the name of
+// serve's, and so its environment variable: in a container both read the same.
+type healthOptions struct {
+	addr    string
+	timeout time.Duration
+}
+
+func (o *healthOptions) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.addr, "http-listen", "127.0.0.1:8379", "`host:port` of the node's --http-listen")
+	fs.DurationVar(&o.timeout, "timeout", 2*time.Second, "how long to wait for the node")
+}
+
+// health asks the node on this machine whether it is ready. It is the health
+// check of a container that has no shell and no curl.
+func health(args []string, stdout io.Writer) error {
+	var o healthOptions
+	fs := flag.NewFlagSet("health", flag.ContinueOnError)
+	o.define(fs)
+	if err := parse(fs, args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, helpText())
+		}
+		return err
+	}
+	if fs.NArg() > 0 {
+		return usageError{fmt.Errorf("health: unexpected argument %q", fs.Arg(0))}
+	}
+	host, port, err := net.SplitHostPort(o.addr)
+	if err != nil {
+		return usageError{fmt.Errorf("--http-listen %q: want the host:port that the node has, such as 127.0.0.1:8379", o.addr)}
+	}
+	if everywhere(host) {
+		host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	defer cancel()
+	return probe(ctx, "http://"+net.JoinHostPort(host, port)+"/readyz", stdout)
+}
+
+// probe prints what a ready node answers.
+func probe(ctx context.Context, url string, stdout io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return usageError{err}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("no node answers: %w", err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1024))
+	if err != nil {
+		return fmt.Errorf("the node's answer is cut off: %w", err)
+	}
+	text := strings.TrimSpace(string(body))
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("the node is not ready: %s: %s", resp.Status, text)
+	}
+	fmt.Fprintln(stdout, text)
+	return nil
+}

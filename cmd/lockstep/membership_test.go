@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/conformance/nodes"
+)
+
+// administered runs an administration command that must succeed.
+func administered(t *testing.T, n *nodes.Node, command string, args ...string) string {
+	t.Helper()
+	code, out := n.Admin(command, args...)
+	if code != exitOK {
+		t.Fatalf("lockstep %s %v on %s: exit code %d:\n%s", command, args, n.ID, code, out)
+	}
+	return out
+}
+
+// inState waits until a member has the given state in `lockstep members`.
+func inState(t *testing.T, ask *nodes.Node, id, state string) {
+	t.Helper()
+	until(t, id+" "+state, func() bool {
+		for _, line := range strings.Split(administered(t, ask, "members"), "\n") {
+			if f := strings.Fields(line); len(f) > 0 && f[0] == id {
+				return slices.Contains(f, state)
+			}
+		}
+		return false
+	})
+}
+
+func readyz(t *testing.T, n *nodes.Node) string {
+	t.Helper()
+	resp, err := http.Get("http://" + n.HTTPAddr + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// TestMembershipCommands walks through what an operator does: a node joins, a
+// dead one is replaced while a lock is held, and the dead one comes back.
+func TestMembershipCommands(t *testing.T) {
+	list := nodes.Start(t, 3)
+	if got, err := list[0].Do("SET", "lock", "me", "NX", "PX", "600000"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	n4 := nodes.Newcomer(t, "n4", list[:2])
+	n4.Run()
+	inState(t, list[0], "n4", "voter")
+	for _, n := range append(list, n4) {
+		until(t, n.ID+" counting a majority of four as three", func() bool {
+			got, err := n.Do("INFO", "replication")
+			return err == nil && strings.Contains(fmt.Sprint(got), "connected_slaves:2")
+		})
+	}
+	// The same command again, and again after a restart, changes nothing.
+	n4.Kill()
+	n4.Run()
+	n4.WaitReady()
+	administered(t, list[1], "add", "n4", n4.PeerAddr)
+
+	dead := list[2]
+	if dead == nodes.Leader(list) {
+		dead = list[1]
+	}
+	dead.Kill()
+	administered(t, n4, "remove", dead.ID)
+	if code, out := n4.Admin("remove", dead.ID); code != exitRuntime || !strings.Contains(out, "no member has that id") {
+		t.Errorf("removed twice: exit code %d: %s", code, out)
+	}
+	if code, out := n4.Admin("add", "n5"); code != exitUsage || !strings.Contains(out, "PEER-ADDRESS") {
+		t.Errorf("add without an address: exit code %d: %s", code, out)
+	}
+	if code, out := n4.Admin("add", "n1", n4.PeerAddr); code != exitRuntime || !strings.Contains(out, "there is n4, not n1") {
+		t.Errorf("an address that is taken: exit code %d: %s", code, out)
+	}
+	same := nodes.Newcomer(t, dead.ID, []*nodes.Node{n4})
+	same.Run()
+	inState(t, n4, dead.ID, "voter")
+
+	// The old one comes back beside the new one of its name.
+	dead.Run()
+	until(t, "that it says so", func() bool {
+		return readyz(t, dead) == "removed from the cluster" && strings.Contains(dead.Log(), "has been removed from the cluster")
+	})
+	if st, err := dead.Status(); err != nil || st["membership"] != "removed" {
+		t.Errorf("status: %v, %v", st, err)
+	}
+	if got, err := dead.Do("GET", "lock"); err == nil || !strings.Contains(err.Error(), "removed from the cluster") {
+		t.Errorf("it answers %v, %v", got, err)
+	}
+	dead.Kill()
+	for _, n := range []*nodes.Node{n4, same, list[0]} {
+		if got, err := n.Do("SET", "lock", "thief", "NX"); got != nil || err != nil {
+			t.Errorf("%s grants a lock that is held: %v, %v", n.ID, got, err)
+		}
+	}
+	waitEqual(t, []*nodes.Node{n4, same, list[0]})
+}
+
+// TestJoinRefused: what cannot work ends the new node with one clear line.
+func TestJoinRefused(t *testing.T) {
+	n1 := nodes.Start(t, 1)[0]
+	clash := nodes.Newcomer(t, "n1", []*nodes.Node{n1})
+	clash.Run()
+	if code := clash.Wait(); code != exitRuntime || !strings.Contains(clash.Log(), "lockstep remove n1") {
+		t.Errorf("an id that is taken: exit code %d:\n%s", code, clash.Log())
+	}
+	lost := nodes.Newcomer(t, "n2", []*nodes.Node{n1}, "--peer-advertise", "127.0.0.1:1")
+	lost.Run()
+	if code := lost.Wait(); code != exitRuntime || !strings.Contains(lost.Log(), "--peer-advertise") {
+		t.Errorf("an address that leads nowhere: exit code %d:\n%s", code, lost.Log())
+	}
+	refused(t, exitUsage, []string{"--ephemeral", "--join"}, "--ephemeral", "--join", n1.PeerAddr)
+	refused(t, exitUsage, []string{"--join", "--peers"}, "--join", n1.PeerAddr, "--peers", "n1=127.0.0.1:7379")
+	refused(t, exitUsage, []string{"--peer-advertise"}, "--join", n1.PeerAddr, "--peer-listen", "0.0.0.0:7399")
+	// A directory whose node never became a member does not begin a cluster.
+	waits := nodes.Newcomer(t, "n3", []*nodes.Node{{PeerAddr: nodes.FreeAddrs(t, 1)[0]}})
+	waits.Run()
+	until(t, "its asking", func() bool { return readyz(t, waits) == "not a member yet" })
+	waits.Kill()
+	free := nodes.FreeAddrs(t, 2)
+	refused(t, exitRuntime, []string{"not become a member yet", "--join"},
+		"--id", "n3", "--data", waits.Data, "--listen", free[0], "--peer-listen", free[1], "--http-listen", "")
+}
+
+// TestAdminNeedsThePassword: administration asks for it as every command does.
+func TestAdminNeedsThePassword(t *testing.T) {
+	n := nodes.Start(t, 1, "--requirepass", "secret")[0]
+	for _, args := range [][]string{{"add", "n2", "127.0.0.1:1"}, {"remove", "n2"}} {
+		if code, out := n.Admin(args[0], args[1:]...); code != exitRuntime || !strings.Contains(out, "NOAUTH") {
+			t.Errorf("%v without the password: exit code %d: %s", args, code, out)
+		}
+	}
+	if code, out := n.Admin("remove", "--requirepass", "secret", "n2"); code != exitRuntime || !strings.Contains(out, "no member has that id") {
+		t.Errorf("with the password: exit code %d: %s", code, out)
+	}
+}
+
+// handovers is how often TestTransferPause does it.
+const handovers = 6
+
+// TestTransferPause hands leadership around under load and prints how long
+// clients waited: they see a pause and no error, and no request is executed
+// twice.
+func TestTransferPause(t *testing.T) {
+	list := nodes.Start(t, 3)
+	var (
+		stop    atomic.Bool
+		clients sync.WaitGroup
+		counts  [6]int64
+		longest [6]time.Duration
+	)
+	for w := range 6 {
+		c := list[w%3].Dial()
+		clients.Go(func() {
+			for !stop.Load() {
+				began := time.Now()
+				got, err := c.Do("INCR", fmt.Sprint("counter", w))
+				if err != nil {
+					t.Errorf("client %d: %v", w, err)
+					return
+				}
+				if counts[w]++; got != counts[w] {
+					t.Errorf("client %d: INCR number %d gave %v", w, counts[w], got)
+					return
+				}
+				longest[w] = max(longest[w], time.Since(began))
+			}
+		})
+	}
+	for range handovers {
+		time.Sleep(200 * time.Millisecond) // of load between two transfers
+		leader := nodes.Leader(list)
+		if leader == nil {
+			continue
+		}
+		administered(t, leader, "transfer")
+	}
+	time.Sleep(200 * time.Millisecond)
+	stop.Store(true)
+	clients.Wait()
+	var requests int64
+	for _, c := range counts {
+		requests += c
+	}
+	t.Logf("%d transfers, %d requests, longest wait of each client %v", handovers, requests, longest)
+	waitEqual(t, list)
+}

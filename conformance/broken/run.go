@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// overlay writes the broken files and what tells the go command to take them
+// instead of the real ones. It returns the flag.
+func overlay(root, dir string, files map[string][]byte) (flag string, err error) {
+	replace := map[string]string{}
+	for name, data := range files {
+		real, err := filepath.Abs(filepath.Join(root, name))
+		if err != nil {
+			return "", err
+		}
+		broken := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(broken, data, 0o600); err != nil {
+			return "", err
+		}
+		replace[real] = broken
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "overlay.json")
+	return "-overlay=" + name, os.WriteFile(name, list, 0o600)
+}
+
+// goCommand runs the go command in root. The overlay goes by the environment,
+// so that a binary that a test builds for itself is the broken one, too.
+func goCommand(ctx context.Context, root, flag string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	cmd.Env = os.Environ()
+	if flag != "" {
+		cmd.Env = append(cmd.Env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" "+flag))
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// outcome of a test.
+type outcome string
+
+const (
+	passed  outcome = "pass"
+	failed  outcome = "fail"
+	unclear outcome = "unclear" // not built, not there, skipped
+)
+
+// judge reads the output of go test -v. A program that cannot be built, or a
+// test that is not there, proves nothing.
+func judge(out string, err error) outcome {
+	switch {
+	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"), !strings.Contains(out, "=== RUN"):
+		return unclear
+	case err == nil && strings.Contains(out, "\n--- PASS: "):
+		return passed
+	case err != nil && (strings.Contains(out, "\n--- FAIL: ") || strings.Contains(out, "panic: ") || strings.Contains(out, "fatal error: ")):
+		return failed
+	}
+	return unclear
+}
+
+// checker runs tests on the real program and on broken ones.
+type checker struct {
+	root string
+	real map[string]outcome // by package and test
+	log  io.Writer          // what went wrong
+}
+
+func (c *checker) test(ctx context.Context, m *mutation, flag string) (outcome, string) {
+	out, err := goCommand(ctx, c.root, flag, "test", "-count=1", "-v", "-timeout=90s", "-run", m.run, m.pkg)
+	return judge(out, err), out
+}
+
+// check reports whether the test of a mutation passes on the real program and
+// fails on the broken one.
+func (c *checker) check(ctx context.Context, m *mutation) (real, broken outcome, err error) {
+	real, known := c.real[m.pkg+" "+m.run]
+	if !known {
+		var out string
+		if real, out = c.test(ctx, m, ""); real != passed {
+			fmt.Fprintf(c.log, "%s on the real program:\n%s\n", m.name, out)
+		}
+		c.real[m.pkg+" "+m.run] = real
+	}
+	files, err := m.apply(c.root)
+	if err != nil {
+		return real, unclear, err
+	}
+	dir, err := os.MkdirTemp("", "broken")
+	if err != nil {
+		return real, unclear, err
+	}
+	defer os.RemoveAll(dir)
+	flag, err := overlay(c.root, dir, files)
+	if err != nil {
+		return real, unclear, err
+	}
+	broken, out := c.test(ctx, m, flag)
+	if broken != failed {
+		fmt.Fprintf(c.log, "%s on the broken program:\n%s\n", m.name, out)
+	}
+	return real, broken, nil
+}
+
+// compile builds the packages of mutations that change different files, all in
+// one overlay.
+func compile(ctx context.Context, root string, files map[string][]byte) error {
+	dir, err := os.MkdirTemp("", "broken")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	flag, err := overlay(root, dir, files)
+	if err != nil {
+		return err
+	}
+	args := []string{"build"}
+	for name := range files {
+		args = append(args, "./"+filepath.Dir(name))
+	}
+	if out, err := goCommand(ctx, root, flag, args...); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// edit replaces one place of one file for one build. The tree itself stays as
+// it is: the compiler is told to read another file instead (go build -overlay).
+type edit struct{ file, from, to string }
+
+// clockVariable names, in the environment of a node of the test build, the file
+// that says how far its wall clock is from the machine's.
+const clockVariable = "LOCKSTEP_CHAOS_CLOCK"
+
+// settableClock is the test build: a wall clock that can be set for each node.
+// Neither libfaketime, which a static program does not load, nor a time
+// namespace, which has no wall clock of its own, could do that.
+//
+// A time.Time has two readings, and a clock that is set moves only the wall
+// one: differences of two of them do not notice. Time.Add would move both, so
+// the seconds are put into the wall reading where package time keeps them.
+func settableClock() []edit {
+	return []edit{
+		{"cluster/clock.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},
+		{"cluster/clock.go", "func (s *SystemTime) Wall() time.Time { return time.Now() }",
+			`func (s *SystemTime) Wall() time.Time { return skewed(time.Now(), skew()) }
+
+func skewed(now time.Time, by time.Duration) time.Time {
+	later := now.Round(0).Add(by)
+	wall := (*uint64)(unsafe.Pointer(&now))
+	const fraction = 1<<30 - 1
+	seconds := later.Unix() - now.Unix()
+	*wall = (*wall&^fraction + uint64(seconds)<<30) | uint64(later.Nanosecond())
+	if !now.Round(0).Equal(later) {
+		panic("package time keeps its readings elsewhere")
+	}
+	return now
+}
+
+func skew() time.Duration {
+	text, err := os.ReadFile(os.Getenv("` + clockVariable + `"))
+	if err != nil {
+		panic(err)
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		panic(err)
+	}
+	return d
+}`},
+	}
+}
+
+// build builds lockstep with edits into a directory and returns the program.
+func build(dir string, edits []edit) (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockstep").Output()
+	if err != nil {
+		return "", fmt.Errorf("looking for the source of lockstep: %w", err)
+	}
+	root, replaced := strings.TrimSpace(string(out)), map[string]string{}
+	for _, e := range edits {
+		original := filepath.Join(root, filepath.FromSlash(e.file))
+		from := original
+		if r := replaced[original]; r != "" {
+			from = r
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(text), e.from); n != 1 {
+			return "", fmt.Errorf("%s has %d times, not once: %q", e.file, n, e.from)
+		}
+		copied := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_")+".txt")
+		if err := os.WriteFile(copied, []byte(strings.Replace(string(text), e.from, e.to, 1)), 0o644); err != nil {
+			return "", err
+		}
+		replaced[original] = copied
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	list, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "lockstep")
+	if err := os.WriteFile(list, overlay, 0o644); err != nil {
+		return "", err
+	}
+	compile := exec.Command("go", "build", "-overlay", list, "-o", binary, "lockstep/cmd/lockstep")
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := compile.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building lockstep: %w: %s", err, out)
+	}
+	return binary, nil
+}

@@ -1,0 +1,101 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/conformance/chaos/network"
+)
+
+// testSuite makes a cluster of a build with edits, or says why this machine
+// cannot have one.
+func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
+	t.Helper()
+	s := &suite{seed: seed, dir: t.TempDir(), out: t.Output(), busy: 6 * time.Second}
+	var err error
+	s.f, err = newFleet(fleetConfig{nodes: 3, dir: s.dir, seed: seed})
+	if errors.Is(err, network.ErrForbidden) {
+		t.Skipf("skipping: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if s.f.noDisks != nil {
+		t.Logf("without faults of disks: %v", s.f.noDisks)
+	}
+	t.Cleanup(func() {
+		if err := s.f.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.kinds, err = chosen(allFaults(), only, true, s.f.noDisks == nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(edits) == 0 {
+		s.f.binary, err = testBuild()
+	} else {
+		s.f.binary, err = build(s.dir, append(settableClock(), edits...))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// testBuild is the build without edits, one for all tests.
+var testBuild func() (string, error)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "lockstep-chaos-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	testBuild = sync.OnceValues(func() (string, error) { return build(dir, settableClock()) })
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// TestChaos is a short form of `make chaos`.
+func TestChaos(t *testing.T) {
+	s := testSuite(t, 4, "")
+	if err := s.run(30*time.Second, 0); err != nil {
+		t.Error(err)
+	}
+	s.summary()
+	for _, f := range s.failures {
+		t.Error(f)
+	}
+	if s.ops["known"] < 500 || len(s.faults) < 3 {
+		t.Errorf("only %d operations and these faults: %v", s.ops["known"], s.faults)
+	}
+}
+
+// TestChaosFindsEarlyAcknowledgement breaks what all else rests on: this build
+// acknowledges a write before it is replicated.
+func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
+	s := testSuite(t, 1, "leader alone",
+		edit{"cluster/sequencer.go", "\ts.node.pending.add(b)\n", "\ts.node.pending.add(b)\n\tb.finish(nil)\n"})
+	s.busy = 4 * time.Second
+	for n := 0; n < 8 && len(s.failures) == 0; n++ {
+		if err := s.run(time.Second, n); err != nil && !errors.Is(err, errUnhealed) {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range s.failures {
+		if strings.Contains(f, "not linearizable") {
+			return
+		}
+	}
+	t.Errorf("a build that acknowledges writes early was not found out: %v", s.failures)
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/bench"
+)
+
+// mode is how a client finds the servers.
+type mode string
+
+const (
+	plainMode    mode = "plain"
+	sentinelMode mode = "sentinel"
+	clusterMode  mode = "cluster"
+)
+
+// outcome is what a client knows after a command.
+type outcome int
+
+const (
+	done    outcome = iota // there is a reply
+	refused                // an error reply that says it was not executed
+	unknown                // executed, or not, or not yet
+	unsent                 // there was no connection to send it on
+	wrong                  // an error reply that no working server gives
+)
+
+const (
+	dialTimeout  = time.Second
+	replyTimeout = 10 * time.Second
+	masterName   = "mymaster"
+)
+
+// errHung is an operation without a reply for longer than any node waits.
+var errHung = fmt.Errorf("no reply in %v", replyTimeout)
+
+// client is one connection at a time, as a simple client library would have it.
+type client struct {
+	f    *fleet
+	mode mode
+	home int // the node that it asks first
+	rng  *rand.Rand
+
+	conn net.Conn
+	resp *bench.Conn
+}
+
+func (c *client) via() string { return fmt.Sprintf("%s n%d", c.mode, c.home+1) }
+
+// drop ends the connection; the next command makes another.
+func (c *client) drop() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn, c.resp = nil, nil
+	}
+}
+
+func (c *client) dial(addr string) error {
+	c.drop()
+	conn, err := c.f.clients.Dial(addr, dialTimeout)
+	if err != nil {
+		return err
+	}
+	c.conn, c.resp = conn, bench.NewConn(conn)
+	return nil
+}
+
+// connect finds a server in the client's way.
+func (c *client) connect() error {
+	if c.mode == plainMode {
+		return c.dial(c.f.nodes[c.home].at(plainPort))
+	}
+	// Discovery is asked of any node, the home node first.
+	n := c.f.nodes[c.home]
+	if c.rng.IntN(2) == 0 {
+		n = c.f.nodes[c.rng.IntN(len(c.f.nodes))]
+	}
+	port, question := sentinelPort, []string{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName}
+	if c.mode == clusterMode {
+		port, question = clusterPort, []string{"CLUSTER", "SLOTS"}
+	}
+	if err := c.dial(n.at(port)); err != nil {
+		return err
+	}
+	if err := c.conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return err
+	}
+	reply, err := c.resp.Do(question...)
+	if err != nil {
+		return err
+	}
+	addr, err := leaderOf(c.mode, reply)
+	if err != nil {
+		return err
+	}
+	return c.dial(addr)
+}
+
+// leaderOf reads the leader's address out of an answer to a question for it.
+func leaderOf(m mode, reply any) (string, error) {
+	elems, _ := reply.([]any)
+	if m == sentinelMode && len(elems) == 2 {
+		return net.JoinHostPort(fmt.Sprint(elems[0]), fmt.Sprint(elems[1])), nil
+	}
+	if m == clusterMode && len(elems) > 0 {
+		// [[first, last, [host, port, id …] leader, …] …]
+		if slots, _ := elems[0].([]any); len(slots) > 2 {
+			if at, _ := slots[2].([]any); len(at) > 1 {
+				return net.JoinHostPort(fmt.Sprint(at[0]), fmt.Sprint(at[1])), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: no leader in %v", m, reply)
+}
+
+// redirections is how many redirections a client follows for one command.
+const redirections = 5
+
+// do sends a command and says what is known of it. A redirection says that it
+// was not executed, so it is sent on.
+func (c *client) do(args ...string) (string, outcome, error) {
+	if c.conn == nil {
+		if err := c.connect(); err != nil {
+			c.drop()
+			return "", unsent, err
+		}
+	}
+	for range redirections {
+		reply, err := c.once(args)
+		var answer bench.ServerError
+		switch {
+		case err == nil:
+			return flat(reply), done, nil
+		case !errors.As(err, &answer):
+			c.drop()
+			return "", unknown, err
+		}
+		code, rest, _ := strings.Cut(string(answer), " ")
+		switch code {
+		case "MOVED":
+			_, addr, _ := strings.Cut(rest, " ")
+			if c.mode != clusterMode {
+				return "", wrong, answer
+			}
+			if err := c.dial(addr); err != nil {
+				return "", unsent, err
+			}
+			continue
+		case "CLUSTERDOWN", "BUSY", "LOADING", "TRYAGAIN", "READONLY", "MASTERDOWN", "NOSCRIPT":
+			return "", refused, answer
+		case "INDETERMINATE":
+			return "", unknown, answer
+		}
+		return "", wrong, answer
+	}
+	return "", refused, fmt.Errorf("%d redirections", redirections)
+}
+
+// once is one command and its reply, in time.
+func (c *client) once(args []string) (any, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
+		return nil, err
+	}
+	reply, err := c.resp.Do(args...)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		return nil, errHung
+	}
+	return reply, err
+}
+
+// flat writes a reply as a history has it: nil is empty, each element of a list
+// is followed by a comma.
+func flat(reply any) string {
+	switch v := reply.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case []any:
+		var b strings.Builder
+		for _, e := range v {
+			b.WriteString(flat(e) + ",")
+		}
+		return b.String()
+	}
+	return fmt.Sprint(reply)
+}

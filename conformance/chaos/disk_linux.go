@@ -1,0 +1,265 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"lockstep/conformance/chaos/network"
+)
+
+// disk is an ext4 file system of a node's own, in a file, mounted in the
+// node's mount namespace only. It can be full, stall, fail, and lose what was
+// not synced, as after a power cut.
+type disk struct {
+	host  *network.Host
+	image string
+	dir   string // where it is mounted
+
+	mu     sync.Mutex
+	frozen bool
+	dead   bool // shut down: every access is an error until it is mounted again
+}
+
+const (
+	// Much of it is never written, and takes no room on the machine's disk. Each
+	// change of leader that cuts back a log costs the node 64 MiB of it until the
+	// next snapshot.
+	diskSize = 4 << 30
+
+	// Of linux/fs.h and fs/ext4/ext4.h.
+	fiFreeze     = 0xc0045877
+	fiThaw       = 0xc0045878
+	ext4Shutdown = 0x8004587d
+	// noLogFlush: what is not in the journal on disk by now is lost.
+	noLogFlush = 2
+)
+
+// errNoDisk says that this machine cannot make disks.
+var errNoDisk = errors.New("no file system of their own for the nodes")
+
+// newDisk makes and mounts a disk.
+func newDisk(h *network.Host, image, dir string) (*disk, error) {
+	d := &disk{host: h, image: image, dir: dir}
+	f, err := os.Create(image)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Truncate(diskSize), f.Close(), os.MkdirAll(dir, 0o755)); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: mkfs.ext4: %w: %s", errNoDisk, err, out)
+	}
+	if err := d.mount(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoDisk, err)
+	}
+	return d, nil
+}
+
+func (d *disk) mount() error {
+	var out []byte
+	err := d.host.Do(func() (err error) {
+		out, err = exec.Command("mount", "-o", "loop,noatime", d.image, d.dir).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("mount: %w: %s", err, out)
+	}
+	return nil
+}
+
+// control is an ioctl of the file system.
+func (d *disk) control(code uintptr, arg uint32) error {
+	return d.host.Do(func() error {
+		f, err := os.Open(d.dir)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), code, uintptr(unsafe.Pointer(&arg))); e != 0 {
+			return os.NewSyscallError("ioctl", e)
+		}
+		return nil
+	})
+}
+
+// freeze makes every write and sync wait until thaw.
+func (d *disk) freeze() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.frozen || d.dead {
+		return nil
+	}
+	err := d.control(fiFreeze, 0)
+	d.frozen = err == nil
+	return err
+}
+
+func (d *disk) thaw() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.frozen {
+		return nil
+	}
+	err := d.control(fiThaw, 0)
+	d.frozen = err != nil
+	return err
+}
+
+// cut loses everything that was not synced, and from then on every access
+// fails.
+func (d *disk) cut() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return nil
+	}
+	err := d.control(ext4Shutdown, noLogFlush)
+	d.dead = err == nil
+	return err
+}
+
+func (d *disk) failed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+// repair mounts a disk that was cut again. No process may have it open.
+func (d *disk) repair() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.dead {
+		return nil
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // polls the kernel
+		err := d.host.Do(func() error { return syscall.Unmount(d.dir, 0) })
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			return os.NewSyscallError("umount", err)
+		}
+	}
+	d.dead = false
+	if err := d.mount(); err != nil {
+		return err
+	}
+	return d.empty()
+}
+
+func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
+
+// fill leaves no room.
+func (d *disk) fill() error {
+	return d.host.Do(func() error {
+		f, err := os.Create(d.filler())
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		var size int64
+		for step := int64(64 << 20); step >= 4096; {
+			switch err := syscall.Fallocate(int(f.Fd()), 0, size, step); {
+			case err == nil:
+				size += step
+			case errors.Is(err, syscall.ENOSPC):
+				step /= 2
+			default:
+				return os.NewSyscallError("fallocate", err)
+			}
+		}
+		return nil
+	})
+}
+
+func (d *disk) empty() error {
+	return d.host.Do(func() error {
+		if err := os.Remove(d.filler()); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// diskFaults need a disk of its own for each node.
+func diskFaults() []*fault {
+	try := func(x *breaker, err error) {
+		if err != nil {
+			x.note("disk: %v", err) // the disk may be cut by now
+		}
+	}
+	again := func(x *breaker, n *node) {
+		if err := n.start(); err != nil {
+			x.fail("%v", err)
+		}
+	}
+	return []*fault{
+		{"disk stalls", "disk", func(x *breaker) {
+			n := x.mostly()
+			x.note("disk of %s stalls", n.id)
+			try(x, n.disk.freeze())
+			x.wait(x.hold)
+			try(x, n.disk.thaw())
+		}},
+		{"disk stutters", "disk", func(x *breaker) {
+			n := x.mostly()
+			x.note("disk of %s stutters", n.id)
+			for end := time.Now().Add(x.hold); time.Now().Before(end) && !x.over(); {
+				try(x, n.disk.freeze())
+				x.wait(x.between(20*time.Millisecond, 400*time.Millisecond))
+				try(x, n.disk.thaw())
+				x.wait(x.between(20*time.Millisecond, 200*time.Millisecond))
+			}
+		}},
+		{"disk full", "disk", func(x *breaker) {
+			n := x.mostly()
+			x.note("disk of %s is full", n.id)
+			n.excuse()
+			try(x, n.disk.fill())
+			x.wait(x.hold)
+			try(x, n.disk.empty())
+			again(x, n)
+		}},
+		{"disk fails", "disk", func(x *breaker) {
+			n := x.mostly()
+			x.note("disk of %s fails", n.id)
+			n.excuse()
+			try(x, n.disk.cut())
+			x.wait(x.hold)
+			n.kill()
+			again(x, n)
+		}},
+		{"power cut", "disk", func(x *breaker) {
+			n := x.mostly()
+			x.note("power cut at %s", n.id)
+			n.excuse()
+			try(x, n.disk.cut())
+			n.kill()
+			x.wait(x.hold / 2)
+			again(x, n)
+		}},
+		{"power cut everywhere", "disk", func(x *breaker) {
+			var wg sync.WaitGroup
+			for _, n := range x.s.f.nodes {
+				n.excuse()
+				wg.Go(func() {
+					try(x, n.disk.cut())
+					n.kill()
+				})
+			}
+			wg.Wait()
+			x.wait(x.hold / 4)
+			for _, n := range x.s.f.nodes {
+				again(x, n)
+			}
+		}},
+	}
+}

@@ -1,0 +1,215 @@
+package history
+
+import "strconv"
+
+// resolution is that of the servers' lease clock. They count whole
+// milliseconds, so a lease may be seen to end by up to one too early.
+const resolution = 1e6
+
+// lockState is a lock between two operations.
+//
+// A lease may not end before its time and may end late. When it ends is not
+// written in any reply, so it ends in the model when an operation needs that.
+type lockState struct {
+	owner string
+	count int   // of a reentrant lock
+	token int64 // of the last fenced owner
+	safe  int64 // the lease cannot have ended before
+	now   int64 // the earliest instant of the last operation's taking effect
+}
+
+// at moves the clock to where op can take effect; false if it returned before.
+func (s lockState) at(op *Op) (lockState, bool) {
+	s.now = max(s.now, op.Invoke)
+	return s, s.now <= op.until()
+}
+
+// free returns the state without an owner, if it can have none by the time of
+// op: there is none, or its lease may be over.
+func (s lockState) free(op *Op) (lockState, bool) {
+	if s.owner == "" {
+		return s, true
+	}
+	if op.until() < s.safe {
+		return s, false
+	}
+	s.now = max(s.now, s.safe)
+	s.owner, s.count, s.safe = "", 0, 0
+	return s, true
+}
+
+// extended returns the state with a lease that begins with op: the earliest
+// instant at which it can have begun is what its owner may count on.
+func (s lockState) extended(op *Op) lockState {
+	s.safe = s.now + op.TTL - resolution
+	return s
+}
+
+func (s lockState) released() lockState {
+	s.owner, s.count, s.safe = "", 0, 0
+	return s
+}
+
+// stepLock knows
+//
+//	acquire  SET key owner NX PX ttl                1, or 0: held
+//	fenced   the same, and a token that only grows  the token, or 0: held
+//	release  delete if the owner's                  1 or 0
+//	renew    PEXPIRE if the owner's                 1 or 0
+//	read     GET                                    the owner, or nil
+//	left     PTTL                                   milliseconds, -2: free
+func stepLock(state any, op *Op) []any {
+	s, ok := state.(lockState).at(op)
+	if !ok {
+		return nil
+	}
+	switch op.Call {
+	case "acquire", "fenced":
+		return s.acquire(op)
+	case "release":
+		return s.ifOwner(op, lockState.released)
+	case "renew":
+		return s.ifOwner(op, func(s lockState) lockState { return s.extended(op) })
+	case "read":
+		if op.Result == s.owner {
+			return []any{s}
+		}
+		return s.absent(op, op.Result == "")
+	case "left":
+		return s.left(op)
+	}
+	return nil
+}
+
+func (s lockState) acquire(op *Op) []any {
+	if !op.Unknown && op.Result == "0" {
+		if s.owner == "" {
+			return nil
+		}
+		return []any{s}
+	}
+	s, ok := s.free(op)
+	if !ok {
+		return nil
+	}
+	if op.Call == "fenced" {
+		s.token++
+		if !op.Unknown && op.Result != strconv.FormatInt(s.token, 10) {
+			return nil
+		}
+	}
+	s.owner = op.Owner
+	return []any{s.extended(op)}
+}
+
+// ifOwner is an operation that does something if its owner holds the lock,
+// answered with 1, and else nothing, answered with 0.
+func (s lockState) ifOwner(op *Op, does func(lockState) lockState) []any {
+	switch {
+	case op.Unknown && s.owner == op.Owner, op.Result == "1" && s.owner == op.Owner:
+		return []any{does(s)}
+	case op.Unknown, op.Result == "0" && s.owner != op.Owner:
+		return []any{s}
+	}
+	return s.absent(op, op.Result == "0")
+}
+
+// absent is an operation that found no owner, if it says so.
+func (s lockState) absent(op *Op, says bool) []any {
+	if !says {
+		return nil
+	}
+	if s, ok := s.free(op); ok {
+		return []any{s}
+	}
+	return nil
+}
+
+// left checks a lease before it is over: less than its owner was promised is a
+// shortened lease.
+func (s lockState) left(op *Op) []any {
+	ms, err := strconv.ParseInt(op.Result, 10, 64)
+	if err != nil {
+		return nil
+	}
+	if ms < 0 {
+		return s.absent(op, ms == -2)
+	}
+	if s.owner == "" || op.Return+ms*1e6 < s.safe-resolution {
+		return nil
+	}
+	return []any{s}
+}
+
+// stepHash knows a lock that its owner may take several times:
+//
+//	lock    HINCRBY if free or the owner's   the count, or 0: held by another
+//	unlock  HINCRBY -1, DEL at zero          the count that is left, or -1: not the owner's
+//	renew   PEXPIRE if the owner's           1 or 0
+//	count   HGET                             the owner's count, or 0
+func stepHash(state any, op *Op) []any {
+	s, ok := state.(lockState).at(op)
+	if !ok {
+		return nil
+	}
+	switch op.Call {
+	case "lock":
+		return s.reenter(op)
+	case "unlock":
+		return s.leave(op)
+	case "renew":
+		return s.ifOwner(op, func(s lockState) lockState { return s.extended(op) })
+	case "count":
+		mine := 0
+		if s.owner == op.Owner {
+			mine = s.count
+		}
+		if op.Result == strconv.Itoa(mine) {
+			return []any{s}
+		}
+		return s.absent(op, op.Result == "0")
+	}
+	return nil
+}
+
+func (s lockState) reenter(op *Op) (next []any) {
+	if !op.Unknown && op.Result == "0" {
+		if s.owner == "" || s.owner == op.Owner {
+			return nil
+		}
+		return []any{s}
+	}
+	granted := func(s lockState) {
+		if s.count++; op.Unknown || op.Result == strconv.Itoa(s.count) {
+			s.owner = op.Owner
+			next = append(next, s.extended(op))
+		}
+	}
+	if s.owner == op.Owner {
+		granted(s)
+	}
+	if s, ok := s.free(op); ok {
+		granted(s)
+	}
+	return next
+}
+
+func (s lockState) leave(op *Op) []any {
+	if s.owner != op.Owner {
+		if op.Unknown || op.Result == "-1" {
+			return []any{s}
+		}
+		return nil
+	}
+	if !op.Unknown && op.Result == "-1" {
+		return s.absent(op, true)
+	}
+	s.count--
+	if !op.Unknown && op.Result != strconv.Itoa(s.count) {
+		return nil
+	}
+	if s.count == 0 {
+		return []any{s.released()}
+	}
+	return []any{s.extended(op)}
+}

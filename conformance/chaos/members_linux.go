@@ -1,0 +1,158 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A spare is a node that joins the running cluster and leaves it again. It is a
+// new one each time: its number is never given twice, its disk is empty.
+
+// addSpare makes the host of the next spare.
+func (f *fleet) addSpare(dir string) (*node, error) {
+	f.mu.Lock()
+	f.spares++
+	number := len(f.nodes) + f.spares
+	f.mu.Unlock()
+	id := fmt.Sprintf("n%d", number)
+	// Addresses are used again; those of 50 spares ago are long gone.
+	addr := netip.MustParseAddr(fmt.Sprint(prefix, 40+number%50))
+	n := &node{id: id, addr: addr, dir: filepath.Join(dir, id), f: f}
+	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := n.setClock(0); err != nil {
+		return nil, err
+	}
+	var err error
+	if n.host, err = f.net.Add(n.addr); err != nil {
+		return nil, err
+	}
+	var members []string
+	for _, m := range f.nodes {
+		members = append(members, m.at(peerPort))
+	}
+	n.args = append(n.addresses(), "--join", strings.Join(members, ","))
+	// A node that the leader cannot reach is refused, and then it ends: on a
+	// network that is broken on purpose that is its right.
+	n.excused = true
+	return n, nil
+}
+
+// dropSpare ends a spare whose membership has ended, and its host.
+func (f *fleet) dropSpare(n *node) error {
+	n.kill()
+	return errors.Join(f.net.Remove(n.addr), os.RemoveAll(n.dir))
+}
+
+// memberIDs are the members that a node knows of, with whether each has a vote.
+func (n *node) memberIDs() (map[string]bool, error) {
+	reply, err := n.ask("LOCKSTEP", "MEMBERS")
+	if err != nil {
+		return nil, err
+	}
+	members, list := map[string]bool{}, []any(nil)
+	list, _ = reply.([]any)
+	for _, m := range list {
+		pairs, _ := m.([]any)
+		fields := map[string]string{}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			fields[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
+		}
+		members[fields["id"]] = fields["voter"] == "1"
+	}
+	return members, nil
+}
+
+// memberTimeout is how long a member may take to come or to go when nothing is
+// broken any more.
+const memberTimeout = 60 * time.Second
+
+// removed takes a member out, again and again until it is no member: the leader
+// may be lost at any moment.
+func (f *fleet) removed(id string) error {
+	var last error
+	for deadline := time.Now().Add(memberTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // polls processes
+		leader := f.leader()
+		if leader == nil {
+			continue
+		}
+		members, err := leader.memberIDs()
+		if _, there := members[id]; err == nil && !there {
+			return nil
+		}
+		if _, last = leader.ask("LOCKSTEP", "REMOVE", id); err != nil {
+			last = err
+		}
+	}
+	return fmt.Errorf("%s could not be removed in %v: %w", id, memberTimeout, last)
+}
+
+// memberFaults change who is in the cluster. What else happens meanwhile does
+// not stop for it.
+func memberFaults() []*fault {
+	return []*fault{
+		{"member comes and goes", "members", func(x *breaker) {
+			n, err := x.s.f.addSpare(x.s.dir)
+			if err != nil {
+				x.fail("%v", err)
+				return
+			}
+			x.note("%s joins", n.id)
+			if err := n.start(); err != nil {
+				x.fail("%v", err)
+			}
+			x.wait(max(x.hold, 2*time.Second))
+			if x.rng.IntN(3) == 0 {
+				x.note("kill -9 %s", n.id)
+				n.kill()
+			}
+			if leader := x.s.f.leader(); leader != nil {
+				members, err := leader.memberIDs()
+				vote, there := members[n.id]
+				x.note("%s is a member: %v, votes: %v, %v", n.id, there, vote, err)
+				_, err = leader.ask("LOCKSTEP", "REMOVE", n.id)
+				x.note("%s: remove %s: %v", leader.id, n.id, err)
+			}
+			// What could not be done now is done when everything is healed.
+			x.s.f.leave(n)
+		}},
+	}
+}
+
+// leave remembers a spare that is to go.
+func (f *fleet) leave(n *node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaving = append(f.leaving, n)
+}
+
+// sendOff makes sure that spares are gone from a healed cluster. They do not
+// run meanwhile, unless their vote is needed.
+func (e *epoch) sendOff() error {
+	f := e.s.f
+	f.mu.Lock()
+	list := f.leaving
+	f.leaving = nil
+	f.mu.Unlock()
+	for _, n := range list {
+		// A member with a vote counts for the majority until it is removed.
+		if err := f.removed(n.id); err != nil {
+			e.fail("%v", err)
+			return errUnhealed
+		}
+		for _, how := range n.crashed() {
+			e.fail("%s", how)
+		}
+		if err := f.dropSpare(n); err != nil {
+			return err
+		}
+		e.note("%s is gone", n.id)
+	}
+	return nil
+}

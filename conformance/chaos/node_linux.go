@@ -1,0 +1,300 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/chaos/network"
+)
+
+// Ports of every node, each on its own address.
+const (
+	plainPort    = "6379"
+	clusterPort  = "6380"
+	peerPort     = "7379"
+	httpPort     = "8379"
+	sentinelPort = "26379"
+)
+
+// node is a member of the cluster: a host and the process on it.
+type node struct {
+	id   string
+	addr netip.Addr
+	host *network.Host
+	dir  string // its data, its log, its clock
+	args []string
+	f    *fleet
+	disk *disk // nil: the machine's
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	done    chan struct{} // closed when the process has ended
+	wanted  bool          // the process is meant to run
+	paused  bool
+	excused bool     // its disk was broken: it may have given up
+	crashes []string // how it ended without being asked to
+}
+
+// at returns one of the node's addresses.
+func (n *node) at(port string) string { return n.addr.String() + ":" + port }
+
+// start starts the process; it is the same command every time.
+func (n *node) start() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd != nil && !ended(n.done) {
+		return nil
+	}
+	n.noteEnd()
+	if n.disk != nil {
+		if err := n.disk.repair(); err != nil {
+			return fmt.Errorf("%s: %w", n.id, err)
+		}
+	}
+	log, err := os.OpenFile(n.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(n.f.binary, n.args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), clockVariable+"="+n.clockPath())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := n.host.Do(cmd.Start); err != nil {
+		return fmt.Errorf("%s: %w", n.id, err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is in cmd.ProcessState
+		close(done)
+	}()
+	n.cmd, n.done, n.wanted, n.paused = cmd, done, true, false
+	return nil
+}
+
+func ended(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (n *node) logPath() string   { return filepath.Join(n.dir, "log") }
+func (n *node) diskPath() string  { return filepath.Join(n.dir, "disk") }
+func (n *node) clockPath() string { return filepath.Join(n.dir, "clock") }
+
+// gaveUp is the exit code of a node that cannot go on without breaking a
+// promise.
+const gaveUp = 1
+
+// noteEnd needs n.mu. It remembers how the process ended, if nobody asked it to
+// and its disk is no excuse.
+func (n *node) noteEnd() {
+	if !n.wanted || !ended(n.done) {
+		return
+	}
+	n.wanted = false
+	if state := n.cmd.ProcessState; !n.excused || state.ExitCode() != gaveUp {
+		n.crashes = append(n.crashes, fmt.Sprintf("%s ended by itself: %v: %s", n.id, state, n.lastWords()))
+	}
+}
+
+// lastWords is the end of the node's log.
+func (n *node) lastWords() string {
+	text, err := os.ReadFile(n.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(len(lines)-5, 0):], "\n\t")
+}
+
+// excuse lets the node give up for the rest of the epoch.
+func (n *node) excuse() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.excused = true
+}
+
+// crashed returns how the process ended by itself since it was asked last.
+func (n *node) crashed() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd != nil {
+		n.noteEnd()
+	}
+	list := n.crashes
+	n.crashes, n.excused = nil, false
+	return list
+}
+
+// kill ends the process as kill -9 does, at once.
+func (n *node) kill() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd == nil {
+		return
+	}
+	n.noteEnd()
+	n.wanted = false
+	n.reap()
+}
+
+// reap needs n.mu. A process that waits for a stalled disk cannot end, so the
+// disk goes on.
+func (n *node) reap() {
+	n.signal(syscall.SIGKILL)
+	if n.disk != nil {
+		if err := n.disk.thaw(); err != nil {
+			panic(fmt.Sprintf("chaos: %s: %v; its process cannot be ended", n.id, err))
+		}
+	}
+	<-n.done
+}
+
+// signal needs n.mu. A process that has ended is sent nothing.
+func (n *node) signal(s syscall.Signal) {
+	if n.cmd != nil && !ended(n.done) {
+		// It may end in this very moment, and whoever waits for it knows.
+		_ = n.cmd.Process.Signal(s)
+	}
+}
+
+func (n *node) pause() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.signal(syscall.SIGSTOP)
+	n.paused = true
+}
+
+func (n *node) resume() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.signal(syscall.SIGCONT)
+	n.paused = false
+}
+
+// stopTimeout is how long a node may take to stop when it is asked to.
+const stopTimeout = 20 * time.Second
+
+// stop ends the process as SIGTERM does.
+func (n *node) stop() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cmd == nil || ended(n.done) {
+		return nil
+	}
+	n.wanted = false
+	n.signal(syscall.SIGTERM)
+	select {
+	case <-n.done:
+		if n.excused {
+			return nil
+		}
+		if code := n.cmd.ProcessState.ExitCode(); code != 0 {
+			return fmt.Errorf("%s: exit code %d after SIGTERM", n.id, code)
+		}
+		return nil
+	case <-time.After(stopTimeout):
+		n.reap()
+		return fmt.Errorf("%s: still there %v after SIGTERM", n.id, stopTimeout)
+	}
+}
+
+// died says whether the process has ended without being asked to.
+func (n *node) died() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.wanted && ended(n.done)
+}
+
+// mendDisk makes the disk a good one again. A process that saw it fail is
+// started anew.
+func (n *node) mendDisk() error {
+	if n.disk == nil {
+		return nil
+	}
+	if n.disk.failed() {
+		n.kill()
+		return nil // start mounts it again
+	}
+	return errors.Join(n.disk.thaw(), n.disk.empty())
+}
+
+// setClock moves the node's wall clock from the machine's.
+func (n *node) setClock(offset time.Duration) error {
+	next := n.clockPath() + ".next"
+	if err := os.WriteFile(next, []byte(offset.String()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, n.clockPath())
+}
+
+// statusTimeout is how long a node may take to tell its status.
+const statusTimeout = 2 * time.Second
+
+// ask sends the node one command over the control host, whose links are never
+// broken.
+func (n *node) ask(args ...string) (any, error) {
+	conn, err := n.f.control.Dial(n.at(plainPort), statusTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(statusTimeout)); err != nil {
+		return nil, err
+	}
+	return bench.NewConn(conn).Do(args...)
+}
+
+// status returns what `lockstep status` shows.
+func (n *node) status() (map[string]string, error) {
+	reply, err := n.ask("LOCKSTEP", "STATUS")
+	if err != nil {
+		return nil, err
+	}
+	pairs, _ := reply.([]any)
+	m := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
+	}
+	if m["id"] != n.id {
+		return nil, fmt.Errorf("%s: status of %q", n.id, m["id"])
+	}
+	return m, nil
+}
+
+// ready asks /readyz by hand: a request and the first line of its answer.
+func (n *node) ready() error {
+	conn, err := n.f.control.Dial(n.at(httpPort), statusTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(statusTimeout)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("GET /readyz HTTP/1.0\r\n\r\n")); err != nil {
+		return err
+	}
+	head := make([]byte, 64)
+	got, err := conn.Read(head)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(string(head[:got]), "HTTP/1.0 200") {
+		return errors.New(strings.TrimSpace(string(head[:got])))
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// password is the default of docker-compose.yml.
+const password = "lockstep"
+
+// readyTimeout is how long a container may take to become healthy, and
+// askTimeout a command, which a node may hold back while it looks for a leader.
+const (
+	readyTimeout = 60 * time.Second
+	askTimeout   = 5 * time.Second
+)
+
+// services are those of docker-compose.yml.
+var services = []string{"n1", "n2", "n3"}
+
+// project is the services of docker-compose.yml.
+type project struct {
+	*engine
+	name, file string
+	addrs      map[string]string // of each service's RESP port on this machine
+}
+
+// published is an address in docker-compose.yml: on the left of a port, and
+// where a node advertises it.
+var published = regexp.MustCompile(`127\.0\.0\.1:(\d+)`)
+
+// newProject reads docker-compose.yml and gives it ports that are free and an
+// image of its own; all else is used as it is.
+func newProject(t testing.TB, e *engine, root, image string) *project {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docker-compose.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := map[string]string{}
+	for _, m := range published.FindAllStringSubmatch(string(text), -1) {
+		free[m[1]] = ""
+	}
+	addrs := nodes.FreeAddrs(t, len(free))
+	for port := range free {
+		free[port], addrs = addrs[0], addrs[1:]
+	}
+	text = published.ReplaceAllFunc(text, func(addr []byte) []byte {
+		_, port, _ := strings.Cut(string(addr), ":")
+		return []byte(free[port])
+	})
+	own := strings.Replace(string(text), "image: lockstep\n", "image: "+image+"\n", 1)
+	p := &project{engine: e, name: fmt.Sprint("lockstep-test-", os.Getpid()), file: filepath.Join(t.TempDir(), "docker-compose.yml"),
+		addrs: map[string]string{"n1": free["6379"], "n2": free["6380"], "n3": free["6381"]}}
+	for service, addr := range p.addrs {
+		if addr == "" || own == string(text) {
+			t.Fatalf("docker-compose.yml is not as this test knows it: %s has no port, or there is no image", service)
+		}
+	}
+	if err := os.WriteFile(p.file, []byte(own), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// composeRun runs a command of docker-compose.
+func (p *project) composeRun(args ...string) string {
+	p.t.Helper()
+	command := append(append([]string{}, p.compose...), "-p", p.name, "-f", p.file)
+	return p.run(append(command, args...)...)
+}
+
+// up is the one command that README.md names, without a build.
+func (p *project) up() {
+	p.t.Helper()
+	p.composeRun("up", "-d", "--no-build")
+	p.waitHealthy(services...)
+}
+
+func (p *project) container(service string) string {
+	p.t.Helper()
+	return p.composeRun("ps", "-q", service)
+}
+
+// cut takes a container off the network; mend brings it back under its name.
+func (p *project) cut(service string) {
+	p.t.Helper()
+	p.run("docker", "network", "disconnect", p.name+"_default", p.container(service))
+}
+
+func (p *project) mend(service string) {
+	p.t.Helper()
+	p.run("docker", "network", "connect", "--alias", service, p.name+"_default", p.container(service))
+}
+
+// waitHealthy waits until Docker calls the services' containers healthy.
+func (p *project) waitHealthy(names ...string) {
+	p.t.Helper()
+	for _, service := range names {
+		p.eventually(service+" is not healthy", func() error {
+			state, err := p.try("docker", "inspect", "-f", "{{.State.Status}} {{.State.Health.Status}}", p.container(service))
+			if err == nil && state != "running healthy" {
+				err = errors.New(state)
+			}
+			return err
+		})
+	}
+}
+
+// eventually polls until ok returns nil; if that takes too long the test fails.
+func (p *project) eventually(what string, ok func() error) {
+	p.t.Helper()
+	for end := time.Now().Add(readyTimeout); ; time.Sleep(100 * time.Millisecond) {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%s after %v: %v\n%s", what, readyTimeout, err, p.composeRun("logs", "--tail", "40"))
+		}
+	}
+}
+
+// conn is a connection that knows the password and does not wait for ever.
+type conn struct{ *bench.Conn }
+
+func dial(addr string) (conn, error) {
+	c, err := bench.Dial(addr, askTimeout)
+	if err != nil {
+		return conn{}, err
+	}
+	if _, err := (conn{c}).ask("AUTH", password); err != nil {
+		return conn{}, errors.Join(err, c.Close())
+	}
+	return conn{c}, nil
+}
+
+// ask sends one command. A timeout ends the connection.
+func (c conn) ask(args ...string) (any, error) {
+	timer := time.AfterFunc(askTimeout, func() { c.Close() })
+	defer timer.Stop()
+	return c.Do(args...)
+}
+
+// ask sends a service one command over a connection of its own.
+func (p *project) ask(service string, args ...string) (any, error) {
+	c, err := dial(p.addrs[service])
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.ask(args...)
+	if closeErr := c.Close(); closeErr != nil && !errors.Is(closeErr, net.ErrClosed) && err == nil {
+		err = closeErr
+	}
+	return reply, err
+}
+
+// status returns what LOCKSTEP STATUS says of a service.
+func (p *project) status(service string) (map[string]string, error) {
+	reply, err := p.ask(service, "LOCKSTEP", "STATUS")
+	if err != nil {
+		return nil, err
+	}
+	pairs, _ := reply.([]any)
+	m := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
+	}
+	return m, nil
+}
+
+// leader returns the service that leads, and the others.
+func (p *project) leader() (leader string, others []string) {
+	p.t.Helper()
+	p.eventually("no leader", func() error {
+		leader, others = "", nil
+		for _, service := range services {
+			st, err := p.status(service)
+			if err != nil {
+				return err
+			}
+			if st["role"] == "leader" {
+				leader = service
+			} else {
+				others = append(others, service)
+			}
+		}
+		if leader == "" {
+			return errors.New("nobody leads")
+		}
+		return nil
+	})
+	return leader, others
+}
+
+// waitEqual waits until all services report one applied index and one state.
+func (p *project) waitEqual() string {
+	p.t.Helper()
+	var first string
+	p.eventually("the nodes differ", func() error {
+		first = ""
+		for _, service := range services {
+			st, err := p.status(service)
+			if err != nil {
+				return err
+			}
+			state := st["applied"] + " " + st["state-hash"]
+			if first == "" {
+				first = state
+			}
+			if st["state-hash"] == "" || state != first {
+				return fmt.Errorf("%s has %s, n1 has %s", service, state, first)
+			}
+		}
+		return nil
+	})
+	return first
+}

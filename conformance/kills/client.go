@@ -1,0 +1,122 @@
+package kills
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// place is a node and whether its process may be expected to answer.
+type place struct {
+	*nodes.Node
+	// epoch is odd from before the process is killed until after it is ready
+	// again.
+	epoch atomic.Int64
+}
+
+func (p *place) down(epoch int64) bool { return epoch%2 == 1 }
+
+// patience is how long a client waits for one reply.
+const patience = 10 * time.Second
+
+// redial is the pause between two attempts to connect.
+const redial = 20 * time.Millisecond
+
+// client is one connection and the work that goes over it.
+type client struct {
+	id    int
+	name  string
+	place *place
+	run   *run
+	rng   *rand.Rand
+
+	conn   *bench.Conn
+	dialed int64 // epoch of the place when conn was opened
+
+	counter counter
+	serial  int
+}
+
+func newClient(r *run, id int, at *place) *client {
+	name := fmt.Sprintf("c%d", id)
+	return &client{id: id, name: name, place: at, run: r, rng: rand.New(rand.NewPCG(r.seed, uint64(id))),
+		counter: counter{name: "counter:" + name}}
+}
+
+// do sends a command and returns its reply; false if nobody knows what became
+// of it, because the client's node was killed. The connection is a new one then.
+// Anything else than a reply is a fault.
+func (c *client) do(args ...string) (reply any, known bool) {
+	if c.conn == nil && !c.connect() {
+		return nil, false
+	}
+	c.run.gate.RLock()
+	defer c.run.gate.RUnlock()
+	conn := c.conn
+	timer := time.AfterFunc(patience, func() { conn.Close() })
+	sent := time.Now()
+	reply, err := conn.Do(args...)
+	inTime := timer.Stop()
+	var refused bench.ServerError
+	switch {
+	case err == nil:
+		c.run.waited(c.place, sent)
+		c.run.judge.count("commands acknowledged", 1)
+		return reply, true
+	case errors.As(err, &refused):
+		c.run.judge.fault(clientError, "%s on %s: %s: %v", c.name, c.place.ID, args[0], err)
+		return nil, false
+	}
+	now := c.place.epoch.Load()
+	if !inTime || now == c.dialed && !c.place.down(now) {
+		c.run.judge.fault(clientError, "%s on %s, which lives: %s: %v", c.name, c.place.ID, args[0], err)
+	}
+	c.run.judge.count("commands of unknown fate, their node killed", 1)
+	conn.Close()
+	c.conn = nil
+	return nil, false
+}
+
+// connect opens a connection, if need be when the node is back; false if the
+// run has failed.
+func (c *client) connect() bool {
+	for !c.run.failed.Load() {
+		before := c.place.epoch.Load()
+		conn, err := bench.Dial(c.place.Addr, patience)
+		if err == nil {
+			c.conn, c.dialed = conn, before
+			return true
+		}
+		if after := c.place.epoch.Load(); before == after && !c.place.down(after) {
+			c.run.judge.fault(clientError, "%s on %s, which lives: %v", c.name, c.place.ID, err)
+		}
+		time.Sleep(redial)
+	}
+	return false
+}
+
+// insist repeats a command that may be repeated until its reply is known; false
+// if the run has failed.
+func (c *client) insist(args ...string) (reply any, known bool) {
+	for {
+		if reply, known = c.do(args...); known || c.run.failed.Load() {
+			return reply, known
+		}
+	}
+}
+
+// pause waits for up to twice the mean.
+func (c *client) pause(mean time.Duration) {
+	time.Sleep(time.Duration(c.rng.Int64N(2*int64(mean) + 1)))
+}
+
+// unique returns a word that nothing else in the run has.
+func (c *client) unique() string {
+	c.serial++
+	return fmt.Sprintf("%s-%d", c.name, c.serial)
+}

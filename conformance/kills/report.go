@@ -1,0 +1,89 @@
+package kills
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// spread describes durations, in milliseconds.
+type spread struct {
+	N                  int
+	P50, P90, P99, Max float64
+}
+
+func summarise(all []time.Duration) spread {
+	if len(all) == 0 {
+		return spread{}
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	at := func(p int) float64 {
+		return float64(sorted[(len(sorted)*p+99)/100-1].Microseconds()) / 1000
+	}
+	return spread{N: len(all), P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
+}
+
+func (s spread) String() string {
+	return fmt.Sprintf("p50 %.0f ms, p90 %.0f ms, p99 %.0f ms, max %.0f ms (n %d)", s.P50, s.P90, s.P99, s.Max, s.N)
+}
+
+// report is the outcome of a run.
+type report struct {
+	Clients int
+	Kills   int
+	Seconds float64
+	// NextGrant is from the kill of the leader until a lock that was asked for
+	// afterwards was granted at a surviving node; Everywhere, until at each.
+	NextGrant, Everywhere spread `json:",omitzero"`
+	// Transfer is the longest that a client waited for a reply while leadership
+	// was handed over; Stop, one of another node while the leader was stopped by
+	// SIGTERM; Undisturbed, while nothing was done.
+	Transfer, Stop, Undisturbed spread `json:",omitzero"`
+	Operations                  map[string]int
+	Faults                      map[fault]int
+	Told                        []string `json:",omitempty"`
+}
+
+// text is the report for people.
+func (r *report) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d clients on three nodes, %d leader kills, %.0f s\n", r.Clients, r.Kills, r.Seconds)
+	for _, s := range []struct {
+		what string
+		spread
+	}{
+		{"kill to next grant at a surviving node", r.NextGrant},
+		{"kill to next grant at every surviving node", r.Everywhere},
+		{"longest wait of a client in a planned transfer", r.Transfer},
+		{"longest wait of a client while the leader stops", r.Stop},
+		{"longest wait of a client while nothing is done", r.Undisturbed},
+	} {
+		if s.N > 0 {
+			fmt.Fprintf(&b, "%s: %v\n", s.what, s.spread)
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(r.Operations)) {
+		fmt.Fprintf(&b, "  %8d %s\n", r.Operations[what], what)
+	}
+	for _, f := range faults {
+		fmt.Fprintf(&b, "  %8d %s\n", r.Faults[f], f)
+	}
+	return b.String()
+}
+
+// write leaves the report as JSON where $LOCKSTEP_KILLS_REPORT says.
+func (r *report) write() error {
+	path := os.Getenv("LOCKSTEP_KILLS_REPORT")
+	if path == "" {
+		return nil
+	}
+	out, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(out, '\n'), 0o644)
+}

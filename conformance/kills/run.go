@@ -1,0 +1,284 @@
+package kills
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+const (
+	clients = 50
+	// think is the mean pause of a client between two things it does: together
+	// they keep a small machine busy, not saturated.
+	think = 25 * time.Millisecond
+	// limit is how long anything may take that must come to an end.
+	limit = 60 * time.Second
+)
+
+// run is three nodes under load.
+type run struct {
+	t       *testing.T
+	seed    uint64
+	pause   time.Duration
+	places  []*place
+	judge   *judge
+	holders *holders
+	gate    sync.RWMutex // held for writing while the load stands still
+	began   time.Time
+
+	stopped atomic.Bool // the clients end what they are at …
+	failed  atomic.Bool // … or give up
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	round   *round
+	held    []*lease
+	since   time.Time     // longest counts from here on
+	longest time.Duration // that a client waited for a reply …
+	except  *place        // … at another node than this one
+}
+
+// start starts three nodes and the clients.
+func start(t *testing.T, seed uint64) *run {
+	t.Helper()
+	r := &run{t: t, seed: seed, pause: think, judge: newJudge(t.Logf), round: newRound(0), began: time.Now()}
+	r.holders = newHolders(r.judge)
+	for _, n := range nodes.Start(t, 3) {
+		r.places = append(r.places, &place{Node: n})
+	}
+	for i := range clients {
+		c := newClient(r, i, r.places[i%len(r.places)])
+		r.work.Add(1)
+		go func() {
+			defer r.work.Done()
+			c.work()
+			if c.conn != nil {
+				c.conn.Close()
+			}
+		}()
+	}
+	t.Cleanup(func() {
+		r.stopped.Store(true)
+		r.failed.Store(true)
+		r.work.Wait()
+	})
+	r.until("every client holds a lock", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.held) == clients
+	})
+	return r
+}
+
+func (r *run) over() bool { return r.stopped.Load() }
+
+// begin takes part in the present round.
+func (r *run) begin() *round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.round.pending.Add(1)
+	return r.round
+}
+
+// holds notes a lock that is never released.
+func (r *run) holds(l *lease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, l)
+}
+
+// waited notes how long a client had to wait for a reply.
+func (r *run) waited(at *place, sent time.Time) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at != r.except && now.After(r.since) {
+		r.longest = max(r.longest, now.Sub(sent))
+	}
+}
+
+// watch does something and returns the longest that a client waited for a reply
+// meanwhile or shortly afterwards, clients of one node not counted.
+func (r *run) watch(except *place, do func()) time.Duration {
+	r.mu.Lock()
+	r.since, r.longest, r.except = time.Now(), 0, except
+	r.mu.Unlock()
+	do()
+	time.Sleep(250 * time.Millisecond) // who began to wait then has been answered
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.longest
+}
+
+// until waits for something that must come.
+func (r *run) until(what string, done func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%v have passed before %s", limit, what)
+		}
+	}
+}
+
+// leader returns the place that leads, as it says itself.
+func (r *run) leader() (leader *place) {
+	r.t.Helper()
+	r.until("a node led", func() bool {
+		for _, p := range r.places {
+			if st, err := p.Status(); err == nil && st["role"] == "leader" {
+				leader = p
+			}
+		}
+		return leader != nil
+	})
+	return leader
+}
+
+// others returns the places but one.
+func (r *run) others(not *place) (list []*place) {
+	for _, p := range r.places {
+		if p != not {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// dial connects the driver itself.
+func (r *run) dial(p *place) *bench.Conn {
+	r.t.Helper()
+	c, err := bench.Dial(p.Addr, patience)
+	if err != nil {
+		r.t.Fatalf("%s: %v", p.ID, err)
+	}
+	return c
+}
+
+// turn ends the round and judges it through a node.
+func (r *run) turn(p *place) {
+	r.t.Helper()
+	c := r.dial(p)
+	defer c.Close()
+	r.mu.Lock()
+	old := r.round
+	r.round = newRound(old.number + 1)
+	r.mu.Unlock()
+	old.pending.Wait()
+	var list []string
+	got := r.ask(c, "LRANGE", old.list(), "0", "-1")
+	elems, _ := got.([]any)
+	for _, e := range elems {
+		list = append(list, fmt.Sprint(e))
+	}
+	total, _ := r.ask(c, "INCRBY", old.counter(), "0").(int64)
+	old.close(r.judge, list, total)
+	r.ask(c, "DEL", old.list(), old.counter())
+}
+
+// ask is a command that must be answered.
+func (r *run) ask(c *bench.Conn, args ...string) any {
+	r.t.Helper()
+	got, err := c.Do(args...)
+	if err != nil {
+		r.t.Errorf("%v: %v", args, err)
+	}
+	return got
+}
+
+// checkHeld looks at every lock that is never released: it has its owner, it
+// will have it for long enough, and nobody else is granted it.
+func (r *run) checkHeld(c *bench.Conn, thief int) {
+	r.t.Helper()
+	r.mu.Lock()
+	held := r.held
+	r.mu.Unlock()
+	query := []string{"MGET"}
+	for _, l := range held {
+		query = append(query, l.key)
+	}
+	owners, _ := r.ask(c, query...).([]any)
+	if len(owners) != len(held) {
+		r.t.Errorf("MGET of %d locks: %v", len(held), owners)
+		return
+	}
+	for i, l := range held {
+		if owners[i] != l.owner {
+			r.judge.fault(lockLost, "%s: owner %v, not %s", l.key, owners[i], l.owner)
+		}
+	}
+	l := held[thief%len(held)]
+	if left, ok := r.ask(c, "PTTL", l.key).(int64); ok {
+		l.remains(r.judge, left, time.Now())
+	}
+	if got := r.ask(c, "SET", l.key, "thief", "NX", "PX", "60000"); got != nil {
+		r.judge.fault(twoHolders, "%s was granted to a thief while %s held it: %v", l.key, l.owner, got)
+	}
+	r.judge.count("held locks looked at", len(held))
+}
+
+// same lets the load stand still until all nodes have applied the same, and
+// compares the hashes of their states.
+func (r *run) same() {
+	r.t.Helper()
+	r.gate.Lock()
+	defer r.gate.Unlock()
+	r.until("all nodes had a state of the same index", func() bool {
+		var at, hashes []string
+		for _, p := range r.places {
+			st, err := p.Status()
+			if err != nil {
+				r.t.Fatalf("%s: %v", p.ID, err)
+			}
+			// Not "applied": Raft counts an entry when it hands it over.
+			at, hashes = append(at, st["state-index"]), append(hashes, st["state-hash"])
+		}
+		if at[0] == "" || at[0] != at[1] || at[0] != at[2] {
+			return false
+		}
+		if hashes[0] == "" || hashes[0] != hashes[1] || hashes[0] != hashes[2] {
+			r.judge.fault(stateDiffers, "at index %s: %q", at[0], hashes)
+		}
+		return true
+	})
+	r.judge.count("comparisons of the three states", 1)
+}
+
+// caughtUp waits until a node has applied what the others had when it began.
+func (r *run) caughtUp(p *place) {
+	r.t.Helper()
+	applied := func(p *place) (n uint64) {
+		if st, err := p.Status(); err == nil {
+			_, _ = fmt.Sscan(st["state-index"], &n) // 0: not yet
+		}
+		return n
+	}
+	goal := applied(r.leader())
+	r.until(p.ID+" had caught up", func() bool { return applied(p) >= goal })
+}
+
+// finish stops the clients and returns the report. Nothing may be left behind.
+func (r *run) finish() *report {
+	r.t.Helper()
+	r.stopped.Store(true)
+	r.work.Wait()
+	r.turn(r.places[0])
+	c := r.dial(r.places[0])
+	defer c.Close()
+	for i := range mutexes {
+		for _, key := range []string{fmt.Sprintf("mutex:%d", i), fmt.Sprintf("reentrant:%d", i)} {
+			if r.ask(c, "EXISTS", key) != int64(0) {
+				r.judge.fault(ranTwice, "%s is held although every client has released what it took", key)
+			}
+		}
+	}
+	r.same()
+	r.judge.mu.Lock()
+	defer r.judge.mu.Unlock()
+	return &report{Clients: clients, Seconds: time.Since(r.began).Seconds(),
+		Operations: r.judge.counted, Faults: r.judge.found, Told: r.judge.told}
+}

@@ -1,0 +1,170 @@
+package kills
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// Locks that clients contend for. They would outlive the run, so that one
+	// that is left behind is found at its end.
+	mutexes  = 12
+	foreverS = "86400000"
+	forever  = 24 * time.Hour
+
+	unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
+
+	// A lock that its owner may take again, as Redisson makes it: a hash of
+	// owner and count. 0: another holds it.
+	enter = `if redis.call('exists',KEYS[1]) == 0 or redis.call('hexists',KEYS[1],ARGV[1]) == 1 then
+redis.call('pexpire',KEYS[1],ARGV[2]) local n = redis.call('hincrby',KEYS[1],ARGV[1],1) redis.call('pexpire',KEYS[1],ARGV[2]) return n end return 0`
+	leave = `if redis.call('hexists',KEYS[1],ARGV[1]) == 0 then return -1 end
+local n = redis.call('hincrby',KEYS[1],ARGV[1],-1) if n == 0 then redis.call('del',KEYS[1]) end return n`
+)
+
+// work does one thing after the other until the run is over.
+func (c *client) work() {
+	if !c.hold() {
+		return
+	}
+	for !c.run.over() {
+		switch n := c.rng.IntN(100); {
+		case n < 40:
+			c.mutex()
+		case n < 60:
+			c.reentrant()
+		case n < 79:
+			c.increment()
+		case n < 98:
+			c.push()
+		default:
+			c.lease()
+		}
+		c.pause(c.run.pause)
+	}
+}
+
+// held is the lock that a client takes at the start and never releases.
+func (c *client) held() string { return "held:" + c.name }
+
+func (c *client) hold() bool {
+	l := &lease{key: c.held(), owner: c.name, ttl: forever, sent: time.Now()}
+	got, known := c.do("SET", l.key, l.owner, "NX", "PX", foreverS)
+	if !known || got != "OK" {
+		c.run.judge.fault(clientError, "%s: %v", l.key, got)
+		return false
+	}
+	c.run.holds(l)
+	return true
+}
+
+// mutex takes a lock that others want, too, and releases it.
+func (c *client) mutex() {
+	key, owner := fmt.Sprintf("mutex:%d", c.rng.IntN(mutexes)), c.unique()
+	got, known := c.do("SET", key, owner, "NX", "PX", foreverS)
+	if known && got == nil {
+		return // another holds it
+	}
+	if known {
+		c.run.holders.take(key, owner)
+		c.run.judge.count("locks granted", 1)
+		c.pause(c.run.pause / 2)
+		if c.rng.IntN(200) == 0 {
+			c.pause(time.Second) // across a kill, perhaps
+		}
+		c.run.holders.drop(key, owner)
+	}
+	before := known
+	got, known = c.do("EVAL", unlock, "1", key, owner)
+	if before && known && got != int64(1) {
+		c.run.judge.fault(lockLost, "%s was not %s's any more: its release returned %v", key, owner, got)
+	}
+	if !known {
+		c.insist("EVAL", unlock, "1", key, owner)
+	}
+}
+
+// reentrant takes a lock up to three times and releases it as often.
+func (c *client) reentrant() {
+	key := fmt.Sprintf("reentrant:%d", c.rng.IntN(mutexes))
+	count := counter{name: key + " of " + c.name}
+	for depth := 1 + c.rng.IntN(3); depth > 0; depth-- {
+		got, known := c.do("EVAL", enter, "1", key, c.name, foreverS)
+		if known && got == int64(0) && count.high == 0 {
+			return // another holds it
+		}
+		if count.low == 0 && known {
+			c.run.holders.take(key, c.name)
+			defer c.run.holders.drop(key, c.name)
+		}
+		if !c.counted(&count, 1, got, known, key) {
+			return
+		}
+	}
+	c.run.judge.count("reentrant locks granted", 1)
+	c.pause(c.run.pause / 2)
+	for count.high > 0 {
+		if count.high == 1 {
+			c.run.holders.drop(key, c.name)
+		}
+		got, known := c.do("EVAL", leave, "1", key, c.name)
+		if !c.counted(&count, -1, got, known, key) {
+			return
+		}
+	}
+}
+
+// counted judges a change of a reentrant lock's count, or asks what became of
+// it; false if the run has failed.
+func (c *client) counted(count *counter, delta int64, got any, known bool, key string) bool {
+	if n, number := got.(int64); known && number {
+		count.changed(c.run.judge, delta, n)
+		return true
+	}
+	count.maybe(delta)
+	got, known = c.insist("EVAL", `return tonumber(redis.call('hget',KEYS[1],ARGV[1]) or 0)`, "1", key, c.name)
+	n, number := got.(int64)
+	if known && number {
+		count.is(c.run.judge, n)
+	}
+	return known
+}
+
+// increment counts on a key of its own and on one of all clients.
+func (c *client) increment() {
+	got, known := c.do("INCR", c.counter.name)
+	if n, number := got.(int64); known && number {
+		c.counter.changed(c.run.judge, 1, n)
+	} else {
+		c.counter.maybe(1)
+		if got, known = c.insist("INCRBY", c.counter.name, "0"); known {
+			n, _ := got.(int64)
+			c.counter.is(c.run.judge, n)
+		}
+	}
+	ro := c.run.begin()
+	got, known = c.do("INCR", ro.counter())
+	ro.incremented(c.run.judge, got, known)
+}
+
+// push appends something that nobody has appended before.
+func (c *client) push() {
+	ro, element := c.run.begin(), c.unique()
+	_, known := c.do("RPUSH", ro.list(), element)
+	ro.pushed(element, known)
+}
+
+// lease takes a lock for a short time and looks whether it is there until then.
+func (c *client) lease() {
+	ttl := time.Duration(300+c.rng.IntN(2200)) * time.Millisecond
+	l := &lease{key: "lease:" + c.name, owner: c.unique(), ttl: ttl, sent: time.Now()}
+	got, known := c.do("SET", l.key, l.owner, "NX", "PX", fmt.Sprint(ttl.Milliseconds()))
+	if !known || got != "OK" {
+		return // the last one ends late after a kill
+	}
+	// As close to the end as the reply will still come in time.
+	time.Sleep(time.Until(l.sent.Add(ttl - 20*time.Millisecond)))
+	if got, known = c.do("GET", l.key); known && l.owned(c.run.judge, got, time.Now()) {
+		c.run.judge.count("leases read before their end", 1)
+	}
+}

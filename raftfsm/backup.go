@@ -1,0 +1,151 @@
+package raftfsm
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"lockstep/store"
+)
+
+// A backup is a snapshot that says where it comes from:
+//
+//	+------------+---------+--------------------+--------------+----------+---------+
+//	| "LKBACKUP" | version | index | wall       | node         | snapshot | SHA-256 |
+//	| 8 bytes    | 1 byte  | varints, wall in µs| varint, text |          | 32 bytes|
+//	+------------+---------+--------------------+--------------+----------+---------+
+//
+// The hash covers everything before it. Every version begins with the magic and
+// the version and ends with the hash.
+const (
+	backupMagic   = "LKBACKUP"
+	backupVersion = 1
+	// maxNodeName bounds a name that is read.
+	maxNodeName = 1 << 10
+)
+
+// BackupHead says where a backup comes from.
+type BackupHead struct {
+	Index uint64 // of the log, at which it was taken
+	Wall  int64  // Unix µs, when it was taken
+	Node  string // on which
+}
+
+// ErrNotBackup is the error of a file that is not a backup, or not a whole one.
+var ErrNotBackup = errors.New("not a whole lockstep backup")
+
+// WriteBackup writes a backup.
+func (s *Snapshot) WriteBackup(w io.Writer, h BackupHead) error {
+	sum := sha256.New()
+	out := io.MultiWriter(w, sum)
+	head := append([]byte(backupMagic), backupVersion)
+	head = binary.AppendUvarint(head, h.Index)
+	head = binary.AppendUvarint(head, uint64(h.Wall))
+	head = binary.AppendUvarint(head, uint64(len(h.Node)))
+	head = append(head, h.Node...)
+	if _, err := out.Write(head); err != nil {
+		return err
+	}
+	if err := s.Encode(out); err != nil {
+		return err
+	}
+	_, err := w.Write(sum.Sum(nil))
+	return err
+}
+
+// BackupFacts are what a backup holds.
+type BackupFacts struct {
+	BackupHead
+	Sequence uint64 // entries accepted
+	Lease    int64
+	Keys     int
+}
+
+// ReadBackup reads all of a backup, copies the snapshot in it to w, and tells
+// what it holds. Only a nil error means that what was copied is good.
+func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
+	body := &hashed{in: in, sum: sha256.New()}
+	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
+	head := make([]byte, len(backupMagic)+1)
+	if _, err := io.ReadFull(r, head); err != nil || string(head[:len(backupMagic)]) != backupMagic {
+		return facts, errors.Join(ErrNotBackup, err)
+	}
+	if v := head[len(backupMagic)]; v != backupVersion {
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return facts, err
+		}
+		if err := body.check(); err != nil || v == 0 {
+			return facts, errors.Join(ErrNotBackup, err)
+		}
+		return facts, versionError{"backup", v, backupVersion}
+	}
+	facts.Index, facts.Wall = r.uvarint(), int64(r.uvarint())
+	n := r.uvarint()
+	if r.err == nil && n > maxNodeName {
+		r.err = errors.New("a name without end")
+	}
+	if r.err != nil {
+		return facts, fmt.Errorf("%w: %w", ErrNotBackup, r.err)
+	}
+	name := make([]byte, n)
+	if _, err := io.ReadFull(r, name); err != nil {
+		return facts, fmt.Errorf("%w: %w", ErrNotBackup, err)
+	}
+	facts.Node = string(name)
+	next, err := readSnapshot(io.TeeReader(r, w))
+	if sum := body.check(); sum != nil {
+		err = sum // whatever else is wrong comes of it
+	}
+	if err != nil {
+		if errors.Is(err, ErrNewer) {
+			return facts, err
+		}
+		return facts, fmt.Errorf("%w: %w", ErrNotBackup, err)
+	}
+	facts.Sequence, facts.Lease = next.seq, next.lease
+	for db := range store.Databases {
+		total, _ := next.store.Keys(db)
+		facts.Keys += total
+	}
+	return facts, nil
+}
+
+// hashed reads a backup without the hash at its end.
+type hashed struct {
+	in   io.Reader
+	sum  hash.Hash
+	held []byte // read, and may be the hash
+	err  error
+}
+
+func (h *hashed) Read(p []byte) (int, error) {
+	for h.err == nil && len(h.held) <= sha256.Size {
+		buf := make([]byte, 1<<16)
+		var n int
+		n, h.err = h.in.Read(buf)
+		h.held = append(h.held, buf[:n]...)
+	}
+	if len(h.held) <= sha256.Size {
+		return 0, h.err
+	}
+	n := copy(p, h.held[:len(h.held)-sha256.Size])
+	h.sum.Write(p[:n])
+	h.held = h.held[n:]
+	return n, nil
+}
+
+// check reads what is left and compares the hash.
+func (h *hashed) check() error {
+	if _, err := io.Copy(io.Discard, struct{ io.Reader }{h}); err != nil {
+		return err
+	}
+	if !bytes.Equal(h.sum.Sum(nil), h.held) {
+		return errors.New("it is damaged or cut short")
+	}
+	return nil
+}

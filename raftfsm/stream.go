@@ -1,0 +1,164 @@
+package raftfsm
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+)
+
+// ErrNewer is the error of an entry or snapshot in a format that only a later
+// version of this program knows.
+var ErrNewer = errors.New("raftfsm: written by a newer version of lockstep")
+
+// versionError is an ErrNewer that says what to do. As far as this program can
+// tell it is ErrCorrupt, too: it cannot be used.
+type versionError struct {
+	what       string
+	has, knows byte
+}
+
+func (e versionError) Error() string {
+	return fmt.Sprintf("%s version %d, this program knows %d: its data is intact; upgrade this node's program and start it again", e.what, e.has, e.knows)
+}
+
+func (versionError) Is(target error) bool { return target == ErrNewer || target == ErrCorrupt }
+
+// sumSize is the length of the checksum at the end of a snapshot.
+const sumSize = 4
+
+// sealed reads a snapshot without the checksum at its end, and sums what it
+// hands out. A snapshot may be larger than memory has room for a second time.
+type sealed struct {
+	in   io.Reader
+	sum  hash.Hash32
+	buf  []byte
+	r, w int // buf[r:w] has been read and not handed out
+	err  error
+}
+
+func newSealed(in io.Reader) *sealed {
+	return &sealed{in: in, sum: crc32.New(castagnoli), buf: make([]byte, 1<<16)}
+}
+
+// Read hands out what is certainly not the checksum.
+func (s *sealed) Read(p []byte) (int, error) {
+	for s.w-s.r <= sumSize {
+		if s.err != nil {
+			return 0, s.err
+		}
+		s.w = copy(s.buf, s.buf[s.r:s.w])
+		s.r = 0
+		var n int
+		n, s.err = s.in.Read(s.buf[s.w:])
+		s.w += n
+	}
+	n := copy(p, s.buf[s.r:s.w-sumSize])
+	s.sum.Write(p[:n])
+	s.r += n
+	return n, nil
+}
+
+// check verifies the checksum when everything before it has been handed out.
+func (s *sealed) check() error {
+	if s.err != nil && s.err != io.EOF {
+		return s.err
+	}
+	if s.err == nil || s.w-s.r != sumSize {
+		return fmt.Errorf("%w: snapshot is cut short", ErrCorrupt)
+	}
+	if s.sum.Sum32() != binary.LittleEndian.Uint32(s.buf[s.r:s.w]) {
+		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
+	}
+	return nil
+}
+
+// fieldStream reads fields; the first fault sticks.
+type fieldStream struct {
+	*bufio.Reader
+	err error
+}
+
+func (r *fieldStream) uvarint() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	n, err := binary.ReadUvarint(r.Reader)
+	r.err = err
+	return n
+}
+
+func (r *fieldStream) fixed() uint64 {
+	var b [8]byte
+	if r.err == nil {
+		_, r.err = io.ReadFull(r.Reader, b[:])
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// bytes takes memory as the bytes come in: the length may be corrupt.
+func (r *fieldStream) bytes() []byte {
+	n := r.uvarint()
+	var b []byte
+	for uint64(len(b)) < n && r.err == nil {
+		from := len(b)
+		b = append(b, make([]byte, min(n-uint64(from), 1<<16))...)
+		_, r.err = io.ReadFull(r.Reader, b[from:])
+	}
+	return b
+}
+
+// Checker is told the bytes of a snapshot, in pieces, and says whether it is
+// whole, without building anything.
+type Checker struct {
+	head []byte // as much of the beginning as has come
+	tail []byte // the last bytes so far, which may be the checksum
+	sum  hash.Hash32
+}
+
+// NewChecker returns one that has been told nothing.
+func NewChecker() *Checker { return &Checker{sum: crc32.New(castagnoli)} }
+
+// Write takes the next bytes; it cannot fail.
+func (c *Checker) Write(p []byte) (int, error) {
+	if missing := len(snapshotMagic) + 1 - len(c.head); missing > 0 {
+		c.head = append(c.head, p[:min(missing, len(p))]...)
+	}
+	// What is pushed out of the last four bytes is not the checksum.
+	over := len(c.tail) + len(p) - sumSize
+	if old := min(over, len(c.tail)); old > 0 {
+		c.sum.Write(c.tail[:old])
+		c.tail = append(c.tail[:0], c.tail[old:]...)
+	}
+	fresh := max(len(p)-sumSize, 0)
+	c.sum.Write(p[:fresh])
+	c.tail = append(c.tail, p[fresh:]...)
+	return len(p), nil
+}
+
+// Check returns nil if what has come is a whole snapshot that this program can
+// restore.
+func (c *Checker) Check() error {
+	if len(c.tail) < sumSize || c.sum.Sum32() != binary.LittleEndian.Uint32(c.tail) {
+		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
+	}
+	return checkHead(c.head)
+}
+
+// checkHead looks at the magic and the version. Every version begins with them
+// and ends with the checksum of all that comes before it.
+func checkHead(head []byte) error {
+	if len(head) <= len(snapshotMagic) || string(head[:len(snapshotMagic)]) != snapshotMagic {
+		return fmt.Errorf("%w: not a lockstep snapshot", ErrCorrupt)
+	}
+	switch v := head[len(snapshotMagic)]; {
+	case v == 0:
+		return fmt.Errorf("%w: snapshot version 0", ErrCorrupt)
+	case v > snapshotVersion:
+		return versionError{"snapshot", v, snapshotVersion}
+	}
+	return nil
+}
