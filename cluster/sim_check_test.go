@@ -37,12 +37,14 @@ var simModels = map[simKind]simStep{
 
 // simLinear searches for an order of operations, event by event: at any time
 // it has all the states that the key may be in, each with the operations under
-// way that have taken effect by then.
+// way that have taken effect by then. Of two of them of which one can be followed by all that
+// the other can, it has only the first.
 type simLinear struct {
 	step    simStep
 	open    []*simOp // by slot
 	free    []int
-	configs map[simConfig]struct{}
+	unknown uint64 // slots of operations that may have no effect at all
+	configs []simConfig
 }
 
 type simConfig struct {
@@ -50,86 +52,135 @@ type simConfig struct {
 	done  uint64 // slots of operations that have taken effect
 }
 
-// linearizable returns the operation that no order can explain; nil if there is
-// an order for all.
-func linearizable(step simStep, ops []*simOp) *simOp {
+// simConfigLimit is how many configurations are looked at before a history is
+// given up as undecided.
+const simConfigLimit = 5000
+
+// verdict is what linearizable finds.
+type simVerdict int
+
+const (
+	simExplained simVerdict = iota
+	simImpossible
+	simUndecided
+)
+
+// linearizable looks for an order of operations; if there is none it says which
+// operation cannot be explained.
+func linearizable(step simStep, ops []*simOp) (simVerdict, *simOp) {
 	type event struct {
 		at  time.Duration
 		end bool
 		op  *simOp
 	}
-	var events []event
+	events := make([]event, 0, 2*len(ops))
 	for _, op := range ops {
 		events = append(events, event{op.call, false, op})
-		if !op.unseen || op.ret < simNever {
+		if op.ret < simNever {
 			events = append(events, event{op.ret, true, op})
 		}
 	}
 	slices.SortStableFunc(events, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(store.Flag(a.end).Int, store.Flag(b.end).Int))
 	})
-	l := simLinear{step: step, configs: map[simConfig]struct{}{{}: {}}}
-	slots := map[*simOp]int{}
+	l := simLinear{step: step, configs: []simConfig{{}}}
 	for _, e := range events {
 		if !e.end {
-			slots[e.op] = l.begin(e.op)
+			slot, ok := l.begin(e.op)
+			if !ok {
+				return simUndecided, e.op
+			}
+			e.op.slot = slot
 			continue
 		}
-		if !l.end(slots[e.op]) {
-			return e.op
+		if v := l.end(e.op.slot); v != simExplained {
+			return v, e.op
 		}
 	}
-	return nil
+	return simExplained, nil
 }
 
-func (l *simLinear) begin(op *simOp) int {
+func (l *simLinear) begin(op *simOp) (slot int, ok bool) {
 	if n := len(l.free); n > 0 {
-		slot := l.free[n-1]
+		slot = l.free[n-1]
 		l.free = l.free[:n-1]
 		l.open[slot] = op
-		return slot
+	} else if slot = len(l.open); slot == 64 {
+		return 0, false
+	} else {
+		l.open = append(l.open, op)
 	}
-	l.open = append(l.open, op)
-	if len(l.open) > 64 {
-		panic("more than 64 operations under way")
+	if op.ret == simNever {
+		l.unknown |= 1 << slot
 	}
-	return len(l.open) - 1
+	return slot, true
 }
 
 // end keeps the configurations in which the operation of a slot has taken
 // effect.
-func (l *simLinear) end(slot int) bool {
+func (l *simLinear) end(slot int) simVerdict {
 	bit := uint64(1) << slot
-	seen, kept := map[simConfig]struct{}{}, map[simConfig]struct{}{}
-	var work []simConfig
+	var kept, work []simConfig
 	put := func(c simConfig) {
+		list := &work
 		if c.done&bit != 0 {
-			c.done &^= bit
-			kept[c] = struct{}{}
-		} else if _, ok := seen[c]; !ok {
-			seen[c] = struct{}{}
-			work = append(work, c)
+			c.done, list = c.done&^bit, &kept
+		}
+		if !l.covered(*list, c) {
+			*list = append(*list, c)
 		}
 	}
-	for c := range l.configs {
+	for _, c := range l.configs {
 		put(c)
 	}
-	for len(work) > 0 {
-		c := work[len(work)-1]
-		work = work[:len(work)-1]
-		for i, op := range l.open {
-			if op == nil || c.done&(1<<i) != 0 {
+	for i := 0; i < len(work); i++ {
+		if len(work)+len(kept) > simConfigLimit {
+			return simUndecided
+		}
+		c := work[i]
+		for j, op := range l.open {
+			if op == nil || c.done&(1<<j) != 0 || l.unknown&(1<<j) != 0 && l.laterOf(c, j) {
 				continue
 			}
 			for _, next := range l.step(op, c.state) {
-				put(simConfig{next, c.done | 1<<i})
+				put(simConfig{next, c.done | 1<<j})
 			}
 		}
 	}
 	l.configs = kept
 	l.open[slot] = nil
 	l.free = append(l.free, slot)
-	return len(kept) > 0
+	if len(kept) == 0 {
+		return simImpossible
+	}
+	return simExplained
+}
+
+// covered reports whether one of a list can be followed by all that c can be: it
+// is the same but for a lease that ends earlier, and operations of unknown outcome
+// that it has left.
+func (l *simLinear) covered(list []simConfig, c simConfig) bool {
+	for i := range list {
+		d := &list[i]
+		if d.state.s == c.state.s && d.state.n == c.state.n && d.state.end <= c.state.end &&
+			d.done&^l.unknown == c.done&^l.unknown && d.done&^c.done == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// laterOf reports whether there is another operation of unknown outcome that was sent
+// before one and does the same: then that one is taken.
+func (l *simLinear) laterOf(c simConfig, slot int) bool {
+	op := l.open[slot]
+	for i, other := range l.open {
+		if l.unknown&^c.done&(1<<i) != 0 && i != slot && other.verb == op.verb && other.mark == op.mark &&
+			(other.call < op.call || other.call == op.call && i < slot) {
+			return true
+		}
+	}
+	return false
 }
 
 func one(ok bool, st simState) []simState {
@@ -181,7 +232,7 @@ func stepRegister(op *simOp, st simState) []simState {
 }
 
 // over reports whether the lease may have ended by the time of the operation.
-func (op *simOp) over(st simState) bool { return op.ret >= st.end || op.unseen }
+func (op *simOp) over(st simState) bool { return op.ret >= st.end }
 
 // until is when a lease that the operation sets ends at the earliest.
 func (op *simOp) until() time.Duration {
@@ -339,15 +390,12 @@ func (s *simulation) finish() {
 // executed looks a write of unknown outcome up in the log, by what it wrote: what no
 // client was told need not be guessed.
 func (s *simulation) executed(op *simOp) (at time.Duration, ok bool) {
-	if op.verb == opRenew || op.verb == opRelease {
-		return simNever, true // they do not write what they are given
-	}
 	for _, e := range s.log.entries {
 		if !e.out.Accepted || e.at < op.call {
 			continue
 		}
 		d, err := raftfsm.DecodeEntry(e.data)
-		if err == nil && bytes.Contains(d.Writes, []byte(op.arg)) {
+		if err == nil && bytes.Contains(d.Writes, []byte(op.mark)) {
 			return e.at, true
 		}
 	}
@@ -363,7 +411,7 @@ func (s *simulation) checkKey(k *simKey) {
 		if op.unseen && (op.verb == opGet || op.verb == opRange || op.verb == opWatch) {
 			continue // says nothing and does nothing
 		}
-		if op.unseen && strings.HasSuffix(op.arg, ";") {
+		if op.unseen && op.mark != "" {
 			at, ok := s.executed(op)
 			if !ok {
 				continue
@@ -377,7 +425,10 @@ func (s *simulation) checkKey(k *simKey) {
 			}
 		}
 	}
-	if op := linearizable(simModels[k.kind], ops); op != nil {
+	switch verdict, op := linearizable(simModels[k.kind], ops); verdict {
+	case simUndecided:
+		s.stats.undecided++
+	case simImpossible:
 		s.violate("no order explains that client %d was told %s by %s %s %s, sent at %.6f, answered at %.6f",
 			op.client, text([]store.Reply{op.reply}), op.verb, op.key, op.arg, op.call.Seconds(), op.ret.Seconds())
 	}

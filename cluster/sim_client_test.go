@@ -51,6 +51,7 @@ type simOp struct {
 	key    string
 	verb   simVerb
 	arg    string
+	mark   string        // what its write holds and no other; "" if nothing is
 	ttl    time.Duration
 	call   time.Duration // when it was sent …
 	ret    time.Duration // … and answered
@@ -60,6 +61,7 @@ type simOp struct {
 
 	watched *simOp // EXEC: of the keys that it compares
 	version uint64
+	slot    int // the checker's
 }
 
 // simKey is what the clients know of a key that they share.
@@ -85,11 +87,13 @@ type simClient struct {
 	final    []*simOp // what it still has to ask at the end
 }
 
+// What lock libraries send. Each publishes the mark of its operation if it does
+// anything, so that the log tells.
 const (
-	scriptRelease = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
-	scriptRenew   = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
-	scriptHold    = `if (redis.call('exists',KEYS[1]) == 0) or (redis.call('hexists',KEYS[1],ARGV[2]) == 1) then redis.call('hincrby',KEYS[1],ARGV[2],1); redis.call('pexpire',KEYS[1],ARGV[1]); return nil; end; return redis.call('pttl',KEYS[1]);`
-	scriptUnhold  = `if (redis.call('hexists',KEYS[1],ARGV[2]) == 0) then return nil; end; local counter = redis.call('hincrby',KEYS[1],ARGV[2],-1); if (counter > 0) then redis.call('pexpire',KEYS[1],ARGV[1]); return 0; else redis.call('del',KEYS[1]); redis.call('publish',KEYS[2],0); return 1; end;`
+	scriptRelease = `if redis.call("get",KEYS[1]) == ARGV[1] then redis.call("publish",KEYS[2],ARGV[2]) return redis.call("del",KEYS[1]) else return 0 end`
+	scriptRenew   = `if redis.call("get",KEYS[1]) == ARGV[1] then redis.call("publish",KEYS[2],ARGV[2]) return redis.call("pexpire",KEYS[1],ARGV[3]) else return 0 end`
+	scriptHold    = `if (redis.call('exists',KEYS[1]) == 0) or (redis.call('hexists',KEYS[1],ARGV[1]) == 1) then redis.call('publish',KEYS[2],ARGV[2]); redis.call('hincrby',KEYS[1],ARGV[1],1); redis.call('pexpire',KEYS[1],ARGV[3]); return nil; end; return redis.call('pttl',KEYS[1]);`
+	scriptUnhold  = `if (redis.call('hexists',KEYS[1],ARGV[1]) == 0) then return nil; end; redis.call('publish',KEYS[2],ARGV[2]); local counter = redis.call('hincrby',KEYS[1],ARGV[1],-1); if (counter > 0) then redis.call('pexpire',KEYS[1],ARGV[3]); return 0; else redis.call('del',KEYS[1]); return 1; end;`
 )
 
 func (s *simulation) startClients() {
@@ -167,6 +171,12 @@ func (c *simClient) send() {
 	from := simSession{c.node, c.boot, c.turn}
 	for _, op := range c.ops {
 		op.client, op.call = c.i, s.now()
+		switch op.verb {
+		case opPush, opSet, opExec, opAcquire:
+			op.mark = op.arg
+		case opRenew, opRelease, opHold, opUnhold:
+			op.mark = c.name()
+		}
 		s.note("client %d on %s: %s %s %s %v", c.i, c.node.id, op.verb, op.key, op.arg, op.ttl)
 	}
 	calls := make([]Call, len(c.ops))
@@ -239,6 +249,8 @@ func (c *simClient) failed(op *simOp) {
 	waited := op.ret-op.call >= Default().FailoverWait*100/103 // some of it is by a fast clock
 	jumped := c.node.jumped >= op.call && c.node.jumped > 0
 	switch {
+	case op.reply.Str == string(ErrRemoved) && c.node.out(op.call):
+		s.stats.refused++
 	case s.calm && op.call >= s.calmAt:
 		s.violate("client %d gets %q for %s %s although there are no faults", c.i, op.reply.Str, op.verb, op.key)
 	case code == "CLUSTERDOWN" && waited:
@@ -377,13 +389,13 @@ func (op *simOp) command() Call {
 	case opAcquire:
 		return simCall("SET", op.key, op.arg, "NX", "PX", px)
 	case opRenew:
-		return simCall("EVAL", scriptRenew, "1", op.key, op.arg, px)
+		return simCall("EVAL", scriptRenew, "2", op.key, "channel", op.arg, op.mark, px)
 	case opRelease:
-		return simCall("EVAL", scriptRelease, "1", op.key, op.arg)
+		return simCall("EVAL", scriptRelease, "2", op.key, "channel", op.arg, op.mark)
 	case opHold:
-		return simCall("EVAL", scriptHold, "1", op.key, px, op.arg)
+		return simCall("EVAL", scriptHold, "2", op.key, "channel", op.arg, op.mark, px)
 	case opUnhold:
-		return simCall("EVAL", scriptUnhold, "2", op.key, "channel", px, op.arg)
+		return simCall("EVAL", scriptUnhold, "2", op.key, "channel", op.arg, op.mark, px)
 	case opPop:
 		return simCall("BLPOP", op.key, op.arg)
 	case opWatch:

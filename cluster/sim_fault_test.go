@@ -128,6 +128,7 @@ func (s *simulation) elect(n *simNode) {
 	n.m.term, n.m.leading = term, true
 	s.mu.Unlock()
 	n.m.told = term
+	n.back()
 	n.leads <- leadership{id: n.id, self: true}
 	s.touch()
 	for _, other := range s.nodes {
@@ -153,6 +154,7 @@ func (s *simulation) learn(n, leader *simNode, term uint64) {
 	n.m.term = term
 	s.mu.Unlock()
 	n.m.told = term
+	n.back()
 	s.note("%s learns that %s leads in term %d", n.id, leader.id, term)
 	if s.chance(2) {
 		n.leads <- leadership{}
@@ -345,6 +347,7 @@ func (s *simulation) changeMembers() {
 	}
 	s.note("%s is no member", n.id)
 	n.member.Store(false)
+	n.removed = true
 	if n.m != nil && n.m.leading {
 		s.depose(n)
 		n.leads <- leadership{}

@@ -33,6 +33,7 @@ type simStream struct {
 	frames  [][]byte
 	partial []byte
 	pumping bool
+	chosen  bool // the byte that chooses the protocol has been taken off
 	greeted bool
 	finish  bool // ends when frames is empty
 }
@@ -183,6 +184,9 @@ func (s *simulation) sent(c *simConn) {
 		return
 	}
 	st := &p.streams[c.side]
+	if c.side == 0 && !st.chosen && len(out) > 0 {
+		st.chosen, out = true, out[1:]
+	}
 	st.take(out, p.proto)
 	if closed {
 		s.endStream(p, c.side)

@@ -33,6 +33,9 @@ type simNode struct {
 	boots int
 	conns []*simConn
 
+	removed  bool          // the node may know that it is no member …
+	returned time.Duration // … until then, the last time that it was none
+
 	paused   bool
 	isolated bool // from all others
 	cut      []bool
@@ -41,6 +44,19 @@ type simNode struct {
 	snapshot []byte
 	snapAt   int
 	jumped   time.Duration // when a snapshot last replaced the state
+}
+
+// out reports whether the node may have believed since a time that it was no
+// member. It looks again at its next beat.
+func (n *simNode) out(since time.Duration) bool {
+	return n.removed || n.returned > 0 && n.returned+2*beatPeriod > since
+}
+
+// back notes that the node believes to be a member.
+func (n *simNode) back() {
+	if n.removed {
+		n.removed, n.returned = false, n.s.now()
+	}
 }
 
 // heldUp reports whether the log does not reach the node.
@@ -121,6 +137,7 @@ const simDrift = 0.02
 // boot starts a process on what the machine has kept.
 func (s *simulation) boot(n *simNode) {
 	n.boots++
+	n.back()
 	boot := n.boots
 	random := rand.New(rand.NewPCG(s.seed, uint64(n.i)<<32|uint64(boot)))
 	var mu sync.Mutex

@@ -61,7 +61,7 @@ type simulation struct {
 
 // simStats count what a run was like.
 type simStats struct {
-	ops, unknown, refused, faults, elections, entries, rejected int
+	ops, unknown, undecided, refused, faults, elections, entries, rejected int
 }
 
 // simEvent is something that is going to happen.
