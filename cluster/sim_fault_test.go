@@ -3,6 +3,7 @@ package cluster
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -120,16 +121,22 @@ func (s *simulation) elect(n *simNode) {
 	term := s.log.term
 	s.note("%s leads in term %d", n.id, term)
 	s.log.leader, s.log.since = n, s.now()
-	if n.m.leading {
+	again := n.m.leading
+	if again && s.chance(2) {
 		s.depose(n)
-		n.leads <- leadership{}
+		n.tell(leadership{})
+		again = false
 	}
 	s.mu.Lock()
 	n.m.term, n.m.leading = term, true
 	s.mu.Unlock()
 	n.m.told = term
 	n.back()
-	n.leads <- leadership{id: n.id, self: true}
+	if again { // it is deposed and leads again before anything in it knows
+		s.forsake(n)
+		n.tell(leadership{})
+	}
+	n.tell(leadership{id: n.id, self: true})
 	s.touch()
 	for _, other := range s.nodes {
 		if other != n && other.m != nil {
@@ -157,9 +164,9 @@ func (s *simulation) learn(n, leader *simNode, term uint64) {
 	n.back()
 	s.note("%s learns that %s leads in term %d", n.id, leader.id, term)
 	if s.chance(2) {
-		n.leads <- leadership{}
+		n.tell(leadership{})
 	}
-	n.leads <- leadership{id: leader.id, addr: leader.addr}
+	n.tell(leadership{id: leader.id, addr: leader.addr})
 	s.touch()
 }
 
@@ -169,9 +176,13 @@ func (s *simulation) depose(n *simNode) {
 	s.mu.Lock()
 	n.m.leading = false
 	s.mu.Unlock()
+	s.forsake(n)
+}
+
+// forsake has every call of a node fail that is in flight.
+func (s *simulation) forsake(n *simNode) {
 	s.note("%s is deposed with %d calls in flight", n.id, len(n.m.asks))
-	for len(n.m.asks) > 0 {
-		a := n.m.asks[0]
+	for _, a := range slices.Clone(n.m.asks) {
 		err := errDeposed
 		if a.kind == askPropose {
 			err = errUnknown
@@ -350,7 +361,7 @@ func (s *simulation) changeMembers() {
 	n.removed = true
 	if n.m != nil && n.m.leading {
 		s.depose(n)
-		n.leads <- leadership{}
+		n.tell(leadership{})
 	}
 }
 

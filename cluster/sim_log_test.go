@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"hash/crc32"
 	"slices"
 	"time"
 
@@ -140,6 +141,7 @@ func (m *simMember) reply(a *simAsk, r simAnswer) {
 	a.over = true
 	m.asks = slices.DeleteFunc(m.asks, func(x *simAsk) bool { return x == a })
 	a.result <- r
+	m.s.settle()
 }
 
 // asked begins a call.
@@ -157,7 +159,7 @@ func (s *simulation) asked(a *simAsk) {
 	a.eligible = s.leads(m)
 	switch a.kind {
 	case askPropose:
-		s.note("%s proposes %d bytes", m.node.id, len(a.data))
+		s.note("%s proposes %d bytes, %08x", m.node.id, len(a.data), crc32.ChecksumIEEE(a.data))
 		if s.plan.refuse && !s.calm && s.chance(25) {
 			m.reply(a, simAnswer{err: errNotExecuted})
 			return

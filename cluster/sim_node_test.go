@@ -62,6 +62,12 @@ func (n *simNode) back() {
 // heldUp reports whether the log does not reach the node.
 func (n *simNode) heldUp() bool { return n.paused || n.isolated }
 
+// tell has a node learn who leads.
+func (n *simNode) tell(l leadership) {
+	n.leads <- l
+	n.s.settle()
+}
+
 // simClock is a node's: its own rate, its own idea of the time of day.
 type simClock struct {
 	s    *simulation

@@ -143,10 +143,14 @@ func (s *simulation) drain() {
 		})
 		for _, a := range list {
 			a.do()
+			s.settle()
 		}
-		synctest.Wait()
 	}
 }
+
+// settle waits until every goroutine of every node has nothing left to do. Two
+// of them that are woken for different reasons are woken one after the other.
+func (s *simulation) settle() { synctest.Wait() }
 
 // after has something happen later; in is after with the time left to chance.
 func (s *simulation) after(d time.Duration, do func()) {
@@ -171,7 +175,7 @@ const simStepLimit = 100_000
 // until lets events happen until done, or until something is wrong.
 func (s *simulation) until(done func() bool) {
 	for {
-		synctest.Wait()
+		s.settle()
 		s.drain()
 		if s.violation != "" && !s.ending || done() {
 			return
