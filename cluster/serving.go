@@ -37,9 +37,6 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		return true
 	}
 	ws.join(w, wait)
-	if w.joined != nil {
-		w.joined()
-	}
 	w.release()
 	return false
 }
@@ -107,7 +104,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 			q.push(p)
 			continue
 		}
-		if !w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) {
+		if !w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) && !w.state.CompareAndSwap(sleeperJoining, sleeperTaken) {
 			ws.leave(w) // cancelled
 			continue
 		}
