@@ -51,7 +51,7 @@ type simOp struct {
 	key    string
 	verb   simVerb
 	arg    string
-	mark   string        // what its write holds and no other; "" if nothing is
+	mark   string // what its write holds and no other; "" if nothing is
 	ttl    time.Duration
 	call   time.Duration // when it was sent …
 	ret    time.Duration // … and answered

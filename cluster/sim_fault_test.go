@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
 	"time"
 )
@@ -34,13 +33,8 @@ func newSimPlan(r *rand.Rand) simPlan {
 	if r.IntN(16) == 0 {
 		p.ops, p.length = 300, 20*time.Second
 	}
-	// Queues are left out unless asked for: DESIGN.md says what they have shown.
-	kinds := simKinds
-	if os.Getenv("LOCKSTEP_QUEUES") == "" {
-		kinds = simKinds[:len(simKinds)-1]
-	}
-	p.kinds = []simKind{kinds[r.IntN(len(kinds))]}
-	for _, k := range kinds {
+	p.kinds = []simKind{simKinds[r.IntN(len(simKinds))]}
+	for _, k := range simKinds {
 		if k != p.kinds[0] && r.IntN(3) == 0 {
 			p.kinds = append(p.kinds, k)
 		}

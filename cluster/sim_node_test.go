@@ -54,7 +54,7 @@ func (n *simNode) out(since time.Duration) bool {
 
 // back notes that the node believes to be a member.
 func (n *simNode) back() {
-	if n.removed {
+	if n.removed && n.member.Load() {
 		n.removed, n.returned = false, n.s.now()
 	}
 }

@@ -54,13 +54,15 @@ func TestSimulation(t *testing.T) {
 		res := simulate(t, seed, nil)
 		sum.add(res.stats)
 		if res.violation != "" {
+			fmt.Printf("seed %d: %s\n", seed, res.violation) // at once, in a long run
 			t.Errorf("seed %d: %s\n\tLOCKSTEP_SEED=%d go test ./cluster -run 'TestSimulation$' -v", seed, res.violation, seed)
-			if found++; found == 10 || os.Getenv("LOCKSTEP_FIRST") != "" {
+			if found++; found == 20 || os.Getenv("LOCKSTEP_FIRST") != "" {
 				t.Fatal("enough")
 			}
 		}
-		if i%20000 == 19999 {
-			fmt.Printf("seed %d: %d seeds in %v, %d violations\n", seed, i+1, time.Since(began).Round(time.Second), found)
+		if i%5000 == 4999 {
+			fmt.Printf("seeds %d to %d, every %d: %d seeds in %v, %d violations, %d undecided\n",
+				from, seed, step, i+1, time.Since(began).Round(time.Second), found, sum.undecided)
 		}
 	}
 	t.Logf("%d seeds: %+v", count, sum)
