@@ -47,6 +47,12 @@ func (n *Node) finished(p *Submission, r *request) {
 		// the goroutines of a refused batch start in any order.
 		go n.submitBlocking(p, n.line.join(p.number))
 		return
+	case errLate:
+		go func() {
+			p.Replies = n.confirm(r.due, r.since, r.replies)
+			p.Done()
+		}()
+		return
 	default:
 		// The batch may still hold the request: leave it to the collector.
 		p.req = nil

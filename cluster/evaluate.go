@@ -19,12 +19,13 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	var entry []byte
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
 		s.done = done
-		b.prev = seq
+		b.prev, b.from = seq, now.Lease
 		txn := s.begin(st)
 		for again := true; again; {
 			b.reset()
 			txn.Restart(now, seq+1)
 			s.sleepers.rollback()
+			s.lengthen(txn)
 			txn.ExpireDue(expireLimit)
 			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
@@ -33,11 +34,13 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		}
 		// The stamp is where the next leader's clock goes on, and that leader
 		// knows nothing of lateness. So it is the time of the first request,
-		// not of the last, set back by the worst delay of a reply.
-		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(s.late.worst), 1), Wall: now.Wall,
+		// not of the last, set back by the worst delay of a reply that no
+		// entry tells of.
+		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
 			Proposer: n.boot, Batch: b.number,
 			Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes()}
 		entry = e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
+		b.writes = entry[len(entry)-len(e.Writes):]
 	})
 	return b, entry, q
 }
@@ -64,8 +67,11 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if i > 0 && r.tooEarly(txn, b) {
 			return q[i:], false
 		}
+		if i > 0 && txn.Now().Lease-b.from > batchSpread {
+			return q[i:], false
+		}
 		r.replies = r.replies[:0]
-		before := txn.Writes().Len()
+		r.begin, r.at = txn.Writes().Mark(), txn.Now().Lease
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
 			q = q[:i+1]
@@ -87,13 +93,17 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
 			return append(rest, q[i:]...), again
 		}
+		r.end, r.leases = txn.Writes().Mark(), txn.TakeLeases()
 		if !r.held {
 			b.requests = append(b.requests, r)
-			if r.from.id != 0 && txn.Writes().Len() > before {
-				b.record(r)
+			if r.from.id != 0 && r.end != r.begin {
+				b.record(r, txn.Writes().Bytes())
 			}
 		}
 		if ws := s.sleepers; len(ws.answered) > 0 {
+			for _, a := range ws.answered {
+				a.leases = false // what it has written, if anything, stands elsewhere
+			}
 			b.requests = append(b.requests, ws.answered...)
 			ws.answered = ws.answered[:0]
 		}
@@ -119,7 +129,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		s.evaluateSpecial(txn, r)
 		return false, nil
 	}
-	if r.from.id != 0 && s.decided(r) {
+	if r.from.id != 0 && s.decided(txn, r) {
 		return false, nil
 	}
 	ctx := store.Ctx{Txn: txn}

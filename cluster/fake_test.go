@@ -55,7 +55,8 @@ type fakeLog struct {
 	index     uint64
 	term      uint64
 	limbo     []limboEntry
-	foreign   uint64 // entries by other leaders
+	foreign   uint64 // entries by other leaders …
+	stamp     int64  // … have this stamp, or a later one
 	proposals []raftfsm.Entry
 	verified  int
 	copies    []*Node // apply the same entries
@@ -127,7 +128,7 @@ func (l *fakeLog) otherLeader(writes ...func(*store.Txn)) {
 	var e raftfsm.Entry
 	l.foreign++
 	l.fsm.View(func(s *store.Store, seq uint64) {
-		const lease = 1 // the state's clock never runs back, so any stamp will do
+		lease := max(l.stamp, 1) // the state's clock never runs back, so any stamp will do
 		txn := s.Begin(store.Time{Lease: lease}, seq+1, store.Env{})
 		for _, w := range writes {
 			w(txn)
@@ -231,7 +232,7 @@ type testNode struct {
 
 // newTestNode returns a node that does not lead yet. commands are added to
 // those of the store.
-func newTestNode(t *testing.T, commands ...store.Command) *testNode {
+func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg := Default()
 	cfg.Time, cfg.Logger = NewSystemTime(), slog.New(slog.DiscardHandler)
 	cfg.Table = store.NewTable(store.Commands(), commands)

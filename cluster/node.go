@@ -31,6 +31,7 @@ type Node struct {
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
 	served  atomic.Int64 // peers that forward to this node
+	handing atomic.Bool  // it hands, or has handed, its leadership over
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
@@ -144,6 +145,7 @@ func (n *Node) startTerm() (end func()) {
 	if last := n.cons.LastContact(); !last.IsZero() {
 		leaderless = n.cfg.Time.Wall().Sub(last)
 	}
+	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if rc, ok := n.cons.(reconfigurer); ok {
 		n.work.Add(1)

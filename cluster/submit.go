@@ -96,6 +96,9 @@ func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from 
 	}
 	<-w.done
 	replies, err := w.req.replies, w.req.err
+	if err == errLate {
+		replies, err = n.confirm(w.req.due, w.req.since, replies), nil
+	}
 	if err == errUnknown {
 		// The batch may still hold the request: leave it to the collector.
 		return dst, err
@@ -124,7 +127,11 @@ type carried struct {
 // new leader, which knows whether it has been executed. place is nil if it has
 // none in the line yet.
 func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
-	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+	return n.submitWithin(n.cfg.FailoverWait, number, place, calls, dst)
+}
+
+func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+	ctx, cancel := context.WithTimeout(n.ctx, wait)
 	defer cancel()
 	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number, place: place}
 	if !readOnly(calls) {
