@@ -387,6 +387,7 @@ func (s *simulation) transferSome() {
 		return
 	}
 	s.note("%s hands over to %s", l.id, to.id)
+	l.n.handing.Store(true)
 	s.elect(to)
 	s.learn(l, to, s.log.term)
 }

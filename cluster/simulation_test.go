@@ -60,6 +60,9 @@ func TestSimulation(t *testing.T) {
 				t.Fatal("enough")
 			}
 		}
+		if res.stats.undecided > 0 {
+			fmt.Printf("seed %d: undecided\n", seed)
+		}
 		if i%5000 == 4999 {
 			fmt.Printf("seeds %d to %d, every %d: %d seeds in %v, %d violations, %d undecided\n",
 				from, seed, step, i+1, time.Since(began).Round(time.Second), found, sum.undecided)
