@@ -44,6 +44,7 @@ const (
 type fakeLog struct {
 	fsm   *raftfsm.FSM
 	after func(raftfsm.Outcome)
+	src   TimeSource
 
 	mu        sync.Mutex
 	delay     time.Duration
@@ -200,13 +201,13 @@ func (l *fakeLog) Members() ([]Member, error) {
 func (l *fakeLog) Snapshot() error { return nil }
 func (l *fakeLog) Close() error    { return nil }
 
-func (l *fakeLog) LastContact() time.Time {
+func (l *fakeLog) LastContact() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.contact.IsZero() {
-		return time.Now()
+		return l.src.Monotonic(), true
 	}
-	return l.contact
+	return heardAt(l.src, l.contact), true
 }
 
 func (l *fakeLog) Facts(s *Status) {
@@ -238,7 +239,7 @@ func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	cfg.Fatal = func(err error) { t.Error(err) }
 	n := newNode(cfg)
-	log := &fakeLog{fsm: n.fsm, after: n.applied, term: 1}
+	log := &fakeLog{fsm: n.fsm, after: n.applied, src: cfg.Time, term: 1}
 	n.cons = log
 	close(n.opened)
 	tn := &testNode{Node: n, t: t, log: log, leads: make(chan leadership), table: cfg.Table}

@@ -142,8 +142,8 @@ func (n *Node) watch(leads <-chan leadership) {
 // startTerm begins to lead and returns a function that ends it.
 func (n *Node) startTerm() (end func()) {
 	leaderless := time.Duration(1<<63 - 1) // nobody led since this process started
-	if last := n.cons.LastContact(); !last.IsZero() {
-		leaderless = n.cfg.Time.Wall().Sub(last)
+	if last, known := n.cons.LastContact(); known {
+		leaderless = n.cfg.Time.Monotonic() - last
 	}
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)

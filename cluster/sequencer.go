@@ -431,8 +431,8 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	switch {
 	case err == nil && out.Accepted:
 		s.node.pending.remove(b)
-		// What was not prompt has not been answered yet. If another leader has
-		// begun meanwhile, its clock knows nothing of that.
+		// What was not prompt (applied) has not been answered yet. If another
+		// leader has begun meanwhile, its clock does not know how late it is.
 		leads := b.finished.Load() || s.stillLeads()
 		watchdog.Stop()
 		s.acknowledge(b, out.Sequence, s.node.clock.now().Lease-started.Lease)
