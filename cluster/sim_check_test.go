@@ -335,9 +335,8 @@ func (s *simulation) askAll() {
 }
 
 // simLastLease is how long after the faults every lease has ended: the longest, by
-// the slowest clock, what requests under way and an election add, and the worst
-// delay of a reply in the last term, by which a new leader's clock is behind.
-const simLastLease = 3*time.Second*102/100 + 1500*ms + 4*time.Second
+// the slowest clock, and what requests under way and an election add.
+const simLastLease = 3*time.Second*102/100 + 1500*ms
 
 func (s *simulation) settled() bool {
 	for _, c := range s.clients {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -226,8 +227,7 @@ func (c *simClient) answered(from simSession, at time.Duration, replies []store.
 	direct := m.acknowledged == at && s.leads(m) && at > 0
 	for i, op := range c.ops {
 		op.ret, op.reply, op.lease = s.now(), replies[i], op.call
-		// What was sent in an earlier term may be answered a second time.
-		if direct && op.call >= s.log.since {
+		if direct {
 			op.lease = at
 		}
 		s.note("client %d gets %s", c.i, text(replies[i:i+1]))
@@ -255,7 +255,7 @@ func (c *simClient) failed(op *simOp) {
 		s.violate("client %d gets %q for %s %s although there are no faults", c.i, op.reply.Str, op.verb, op.key)
 	case code == "CLUSTERDOWN" && waited:
 		s.stats.refused++ // it had no effect: so the history does not have it
-	case code == "INDETERMINATE" && (waited || jumped || op.reply.Str == string(ErrReplyLost) && op.ttl > 0):
+	case code == "INDETERMINATE" && (waited || jumped || op.reply.Str == string(ErrReplyLost) && c.leases()):
 		s.stats.unknown++
 		op.unseen, op.ret = true, simNever
 		s.record(op)
@@ -264,6 +264,11 @@ func (c *simClient) failed(op *simOp) {
 	}
 	delete(c.token, op.key)
 	delete(c.seen, op.key)
+}
+
+// leases reports whether the request is for a lease.
+func (c *simClient) leases() bool {
+	return slices.ContainsFunc(c.ops, func(op *simOp) bool { return op.ttl > 0 })
 }
 
 // lost is told that a node has died.

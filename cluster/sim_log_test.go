@@ -115,19 +115,17 @@ func (m *simMember) Members() ([]Member, error) {
 	return list, nil
 }
 
-// LastContact is by the node's wall clock; what is done with it is to subtract
-// it from that clock's present.
-func (m *simMember) LastContact() time.Time {
+func (m *simMember) LastContact() (time.Duration, bool) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
 	c := m.node.clock
 	switch {
 	case m.inTouch:
-		return c.Wall()
+		return c.Monotonic(), true
 	case m.heard == 0:
-		return time.Time{}
+		return 0, false
 	}
-	return c.Wall().Add(-c.elapsed(m.s.now() - m.heard))
+	return c.Monotonic() - c.elapsed(m.s.now()-m.heard), true
 }
 
 func (m *simMember) Facts(s *Status) {

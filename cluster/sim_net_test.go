@@ -36,6 +36,7 @@ type simStream struct {
 	chosen  bool // the byte that chooses the protocol has been taken off
 	greeted bool
 	finish  bool // ends when frames is empty
+	over    bool // has ended
 }
 
 // simConn is one end of a connection.
@@ -254,7 +255,7 @@ func (s *simulation) endStream(p *simPair, side int) {
 // pump has the next frame of a direction delivered.
 func (s *simulation) pump(p *simPair, side int) {
 	st := &p.streams[side]
-	if st.pumping || len(st.frames) == 0 && !st.finish {
+	if st.pumping || st.over || len(st.frames) == 0 && !st.finish {
 		return
 	}
 	st.pumping = true
@@ -289,7 +290,7 @@ func (s *simulation) deliver(p *simPair, side int) {
 			}
 		}
 	case st.finish:
-		to.eof = true
+		to.eof, st.over = true, true
 		to.cond.Broadcast()
 		to.mu.Unlock()
 		return

@@ -285,7 +285,7 @@ func (s *simulation) install(n *simNode) bool {
 
 // stopNodes ends what runs, so that no goroutine is left in the bubble.
 func (s *simulation) stopNodes() {
-	s.ending = true
+	s.ending, s.limit = true, s.steps+simStepLimit
 	s.heal()
 	for _, n := range s.nodes {
 		if n.n != nil {

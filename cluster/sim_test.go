@@ -37,6 +37,7 @@ type simulation struct {
 	events simEvents
 	order  uint64
 	steps  int
+	limit  int // of steps
 
 	nodes   []*simNode
 	clients []*simClient
@@ -106,7 +107,7 @@ const (
 func newSimulation(t testing.TB, seed uint64, trace *simTrace) *simulation {
 	s := &simulation{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 0x51)), start: time.Now(), wake: make(chan struct{}, 1),
 		keys: map[string]*simKey{}, trace: trace}
-	s.timer = newStoppedTimer()
+	s.timer, s.limit = newStoppedTimer(), simStepLimit
 	s.log.hashes = map[int]uint64{}
 	s.plan = newSimPlan(s.r)
 	return s
@@ -170,7 +171,7 @@ func (s *simulation) between(least, most time.Duration) time.Duration {
 func (s *simulation) chance(n int) bool { return s.r.IntN(n) == 0 }
 
 // simStepLimit is far beyond the longest run.
-const simStepLimit = 100_000
+const simStepLimit = 1_000_000
 
 // until lets events happen until done, or until something is wrong.
 func (s *simulation) until(done func() bool) {
@@ -180,9 +181,8 @@ func (s *simulation) until(done func() bool) {
 		if s.violation != "" && !s.ending || done() {
 			return
 		}
-		if s.steps++; s.steps > simStepLimit {
+		if s.steps++; s.steps > s.limit {
 			s.violate("the run does not end")
-			s.ending = false
 			return
 		}
 		next := s.now() + time.Second
