@@ -255,7 +255,7 @@ func (c *simClient) failed(op *simOp) {
 		s.violate("client %d gets %q for %s %s although there are no faults", c.i, op.reply.Str, op.verb, op.key)
 	case code == "CLUSTERDOWN" && waited:
 		s.stats.refused++ // it had no effect: so the history does not have it
-	case code == "INDETERMINATE" && (waited || jumped || op.reply.Str == string(ErrReplyLost) && c.leases()):
+	case code == "INDETERMINATE" && (waited || jumped || c.node.out(op.call) || op.reply.Str == string(ErrReplyLost) && c.leases()):
 		s.stats.unknown++
 		op.unseen, op.ret = true, simNever
 		s.record(op)

@@ -131,7 +131,8 @@ func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst [
 }
 
 func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
-	ctx, cancel := context.WithTimeout(n.ctx, wait)
+	// Of those who came at one instant, who came first gives up first.
+	ctx, cancel := context.WithTimeout(n.ctx, wait+time.Duration(number%1024))
 	defer cancel()
 	c := &carried{n: n, ctx: ctx, calls: calls, dst: dst, number: number, place: place}
 	if !readOnly(calls) {
@@ -215,14 +216,10 @@ func (c *carried) try(rt route) ([]store.Reply, error) {
 // may take its time (a script, a slow disk); once it is replaced its successor
 // is to be asked.
 func (c *carried) there(rt route) ([]store.Reply, error) {
-	type result struct {
-		body []byte
-		err  error
-	}
-	results := make(chan result, 1)
+	results := make(chan forwardResult, 1)
 	giveUp := rt.link.call(frameSubmit,
 		func(buf []byte) []byte { return appendSubmit(buf, c.from, rt.link.token, c.calls) },
-		func(body []byte, err error) { results <- result{body, err} })
+		func(body []byte, err error) { results <- forwardResult{body, err} })
 	c.sent()
 	changed := rt.changed
 	var deadline <-chan struct{}
@@ -232,6 +229,11 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 	for {
 		select {
 		case <-changed:
+			select {
+			case r := <-results:
+				return c.received(rt.link, r)
+			default:
+			}
 			// The old leader may still say what became of it, until there is
 			// another one to ask; those who came later wait for that.
 			c.queue()
@@ -244,17 +246,23 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			giveUp()
 			deadline = nil
 		case r := <-results:
-			if r.err != nil {
-				return c.dst, r.err
-			}
-			return c.received(rt.link, r.body)
+			return c.received(rt.link, r)
 		}
 	}
 }
 
+// forwardResult is what became of a forwarded call.
+type forwardResult struct {
+	body []byte
+	err  error
+}
+
 // received decodes a result.
-func (c *carried) received(l *link, body []byte) ([]store.Reply, error) {
-	replies, err := readResult(body, c.dst[:0])
+func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
+	if r.err != nil {
+		return c.dst, r.err
+	}
+	replies, err := readResult(r.body, c.dst[:0])
 	switch {
 	case err == nil && len(replies) == len(c.calls), err == errNotExecuted, err == errUnknown:
 		return replies, err
