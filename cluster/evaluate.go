@@ -71,7 +71,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return q[i:], false
 		}
 		r.replies = r.replies[:0]
-		r.begin, r.at = txn.Writes().Mark(), txn.Now().Lease
+		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
+		before := txn.Writes().Len()
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
 			q = q[:i+1]
@@ -93,16 +94,15 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
 			return append(rest, q[i:]...), again
 		}
-		r.end, r.leases = txn.Writes().Mark(), txn.TakeLeases()
 		if !r.held {
 			b.requests = append(b.requests, r)
-			if r.from.id != 0 && r.end != r.begin {
+			if r.from.id != 0 && txn.Writes().Len() > before {
 				b.record(r, txn.Writes().Bytes())
 			}
 		}
 		if ws := s.sleepers; len(ws.answered) > 0 {
 			for _, a := range ws.answered {
-				a.leases = false // what it has written, if anything, stands elsewhere
+				a.spans, a.anew = a.spans[:0], nil // of the batch in which it began to wait
 			}
 			b.requests = append(b.requests, ws.answered...)
 			ws.answered = ws.answered[:0]
@@ -132,11 +132,16 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	if r.from.id != 0 && s.decided(txn, r) {
 		return false, nil
 	}
+	if r.calls[0].Cmd == confirmCommand {
+		r.confirm(txn)
+		return false, nil
+	}
 	ctx := store.Ctx{Txn: txn}
 	for i := range r.calls {
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
+		begin := txn.Writes().Mark()
 		if c.Txn != nil {
 			r.replies = append(r.replies, txn.AttachDenials(s.runTransaction(txn, c.Txn, behind, &refused)))
 		} else if refusal, ok := ctx.Authorize(c.User); !ok {
@@ -145,6 +150,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			r.replies = append(r.replies, txn.AttachDenials(s.runScript(&ctx, behind, &refused)))
 		} else {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
+		}
+		if txn.TakeLeases() {
+			r.spans = append(r.spans, span{i, begin, txn.Writes().Mark()})
 		}
 		// After the whole command, script or transaction.
 		if s.sleepers.any() {

@@ -22,11 +22,34 @@ import (
 // If a lease is over by then, the reply is not given: it would be of a lock
 // that may have another owner.
 
+// span is what a call that has asked for a lease has written.
+type span struct {
+	call       int
+	begin, end store.Mark
+}
+
 // grants are the leases that a request was given.
 type grants struct {
 	seq  uint64 // by this write set
 	at   int64  // asked for at this lease time
-	list []store.LeasedKey
+	list []grant
+}
+
+// grant is a lease that one of its calls was given.
+type grant struct {
+	call int
+	key  store.LeasedKey
+}
+
+// granted returns the leases that r was given by write set seq.
+func (r *request) granted(seq uint64, writes []byte) grants {
+	g := grants{seq: seq, at: r.at, list: r.anew}
+	for _, s := range r.spans {
+		for _, k := range store.LeasedBetween(writes, s.begin, s.end) {
+			g.list = append(g.list, grant{s.call, k})
+		}
+	}
+	return g
 }
 
 // promptly is how soon after its evaluation a write is answered without another
@@ -46,10 +69,11 @@ func appendGrants(buf []byte, g grants) []byte {
 	buf = binary.AppendUvarint(buf, g.seq)
 	buf = binary.AppendUvarint(buf, uint64(g.at))
 	buf = binary.AppendUvarint(buf, uint64(len(g.list)))
-	for _, k := range g.list {
-		buf = binary.AppendUvarint(buf, uint64(k.DB))
-		buf = appendStr(buf, k.Key)
-		buf = binary.AppendUvarint(buf, uint64(k.Deadline))
+	for _, x := range g.list {
+		buf = binary.AppendUvarint(buf, uint64(x.call))
+		buf = binary.AppendUvarint(buf, uint64(x.key.DB))
+		buf = appendStr(buf, x.key.Key)
+		buf = binary.AppendUvarint(buf, uint64(x.key.Deadline))
 	}
 	return buf
 }
@@ -63,9 +87,9 @@ func readGrants(b []byte) (grants, error) {
 	r := fieldReader{b: b}
 	g := grants{seq: r.uint64(), at: int64(r.uint64())}
 	for n := r.count(); n > 0 && !r.bad; n-- {
-		k := store.LeasedKey{DB: r.int(), Key: string(r.bytes()), Deadline: int64(r.uint64())}
-		r.bad = r.bad || k.DB >= store.Databases
-		g.list = append(g.list, k)
+		x := grant{call: r.int(), key: store.LeasedKey{DB: r.int(), Key: string(r.bytes()), Deadline: int64(r.uint64())}}
+		r.bad = r.bad || x.key.DB >= store.Databases
+		g.list = append(g.list, x)
 	}
 	if r.bad || len(r.b) > 0 {
 		return grants{}, errFrame
@@ -73,38 +97,61 @@ func readGrants(b []byte) (grants, error) {
 	return g, nil
 }
 
-// renew has the leases begin now; false if one of them is over.
-func (g grants) renew(txn *store.Txn) bool {
+// renew has leases that were granted before begin now, and takes back the replies
+// to those calls whose leases are over.
+func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply) {
 	txn.SetOrigin(0)
-	for _, k := range g.list {
-		if !txn.Renew(k, g.seq, g.at) {
-			return false
+	for _, x := range g.list {
+		until, alive := txn.Renew(x.key, g.seq, g.at)
+		switch {
+		case x.call >= len(replies):
+		case alive:
+			x.key.Deadline = until
+			r.anew = append(r.anew, x)
+		default:
+			replies[x.call] = store.Err(ErrReplyLost)
 		}
 	}
-	return true
 }
 
-// confirmName is the name of confirmCommand. No client can call it: only nodes
-// resolve it.
+// confirmCommand has the leases of a request that has been executed begin now.
+// No client can call it: only nodes resolve its name.
+var confirmCommand = &store.Command{Name: confirmName, Flags: store.Write}
+
 const confirmName = "\x00confirm"
 
-// confirmCommand has the leases of a request that has been executed begin now.
-var confirmCommand = &store.Command{Name: confirmName, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
-	g, err := readGrants(c.Args[1])
-	if err != nil || !g.renew(c.Txn) {
-		return store.Err(ErrReplyLost)
+// confirm runs confirmCommand. The reply has OK or an error for each call up to
+// the last with a lease.
+func (r *request) confirm(txn *store.Txn) {
+	said := store.Reply{Kind: store.Array}
+	g, err := readGrants(r.calls[0].Args[1])
+	if err != nil {
+		r.replies = append(r.replies, store.Err(ErrInternal))
+		return
 	}
-	return store.OK
-}}
+	for _, x := range g.list {
+		for len(said.Elems) <= x.call {
+			said.Elems = append(said.Elems, store.OK)
+		}
+	}
+	r.renew(txn, g, said.Elems)
+	// In the answer that is kept, all that was granted is of this one call.
+	for i := range r.anew {
+		r.anew[i].call = 0
+	}
+	r.replies = append(r.replies, said)
+}
 
 // confirm returns the replies to a request that has been executed, when its
 // leases begin now by whoever leads. since is the monotonic time of its evaluation.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: confirmCommand, Args: [][]byte{[]byte(confirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
-	said := n.submitWithin(left, n.line.number(), nil, calls, nil)
-	if said[0].IsError() {
-		return errorReplies(replies[:0], len(replies), ErrReplyLost)
+	said := n.submitWithin(left, n.line.number(), nil, calls, nil)[0].Elems
+	for _, x := range g.list {
+		if x.call >= len(said) || said[x.call].IsError() {
+			replies[x.call] = store.Err(ErrReplyLost)
+		}
 	}
 	return replies
 }
@@ -130,7 +177,9 @@ func (s *sequencer) acknowledge(b *batch, seq uint64, ms int64) {
 	}
 	s.overdue.seq, s.overdue.ms = seq, ms
 	for _, r := range b.requests {
-		s.overdue.keys = append(s.overdue.keys, r.granted(seq, b.writes).list...)
+		for _, x := range r.granted(seq, b.writes).list {
+			s.overdue.keys = append(s.overdue.keys, x.key)
+		}
 	}
 }
 
@@ -139,5 +188,4 @@ func (s *sequencer) lengthen(txn *store.Txn) {
 	for _, k := range s.overdue.keys {
 		txn.Lengthen(k, s.overdue.seq, s.overdue.ms)
 	}
-	txn.TakeLeases()
 }

@@ -89,13 +89,12 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.replies, replies, err = readReplies(replies, r.replies); err == nil {
 		given, err = readGrants(replies)
 	}
-	switch {
-	case err != nil || len(r.replies) != len(r.calls):
+	if err != nil || len(r.replies) != len(r.calls) {
 		s.log.Error("the replies to a request that was executed cannot be read", "error", err)
-		fallthrough
-	case !given.renew(txn):
 		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
+		return true
 	}
+	r.renew(txn, given, r.replies)
 	return true
 }
 

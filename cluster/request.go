@@ -22,11 +22,11 @@ type request struct {
 	claim   *claim   // set for a request that is no command
 	held    bool     // it is not to be answered by the present batch
 
-	begin, end store.Mark    // what it wrote, in the write set of its batch
-	at         int64         // lease time of its evaluation
-	leases     bool          // it has asked for leases from then on
-	due        grants        // with errLate: they have to begin anew …
-	since      time.Duration // … and its batch was begun at this monotonic time
+	spans []span        // of the calls that have asked for a lease
+	at    int64         // lease time of its evaluation
+	anew  []grant       // what was granted before and begins now
+	due   grants        // with errLate: they have to begin anew …
+	since time.Duration // … and its batch was begun at this monotonic time
 
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
@@ -40,14 +40,6 @@ func (r *request) complete(err error) {
 		r.err = err
 		r.finish(r)
 	}
-}
-
-// granted returns the leases that r was given by write set seq.
-func (r *request) granted(seq uint64, writes []byte) grants {
-	if !r.leases {
-		return grants{}
-	}
-	return grants{seq: seq, at: r.at, list: store.LeasedBetween(writes, r.begin, r.end)}
 }
 
 // refuse answers every command of a request that had no effect.

@@ -99,16 +99,17 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 }
 
 // Renew has a lease that was asked for at a lease time begin now, because only
-// now its owner hears of it. It reports false if the key that write set seq has
-// leased is no more. What has been changed since to end earlier stays so.
-func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) bool {
+// now its owner hears of it, and returns until when. It reports false if the key
+// that write set seq has leased is no more. What has been changed since to end
+// earlier stays so.
+func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || e.created > seq {
-		return false
+		return 0, false
 	}
-	until := addSaturating(k.Deadline, max(t.now.Lease-at, 0))
+	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline && e.deadline < until {
 		t.SetDeadline(k.DB, stringBytes(k.Key), until)
 	}
-	return true
+	return until, true
 }
