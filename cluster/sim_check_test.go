@@ -43,13 +43,28 @@ type simLinear struct {
 	step    simStep
 	open    []*simOp // by slot
 	free    []int
-	unknown uint64 // slots of operations that may have no effect at all
+	unknown simSlots // of operations that may have no effect at all
 	configs []simConfig
 }
 
 type simConfig struct {
 	state simState
-	done  uint64 // slots of operations that have taken effect
+	done  simSlots // of operations that have taken effect
+}
+
+// simSlots is a set of slots.
+type simSlots [4]uint64
+
+func (s simSlots) has(slot int) bool { return s[slot/64]&(1<<(slot%64)) != 0 }
+
+func (s simSlots) with(slot int) simSlots {
+	s[slot/64] |= 1 << (slot % 64)
+	return s
+}
+
+func (s simSlots) without(slot int) simSlots {
+	s[slot/64] &^= 1 << (slot % 64)
+	return s
 }
 
 // simConfigLimit is how many configurations are looked at before a history is
@@ -105,13 +120,13 @@ func (l *simLinear) begin(op *simOp) (slot int, ok bool) {
 		slot = l.free[n-1]
 		l.free = l.free[:n-1]
 		l.open[slot] = op
-	} else if slot = len(l.open); slot == 64 {
+	} else if slot = len(l.open); slot == 64*len(simSlots{}) {
 		return 0, false
 	} else {
 		l.open = append(l.open, op)
 	}
 	if op.ret == simNever {
-		l.unknown |= 1 << slot
+		l.unknown = l.unknown.with(slot)
 	}
 	return slot, true
 }
@@ -119,12 +134,11 @@ func (l *simLinear) begin(op *simOp) (slot int, ok bool) {
 // end keeps the configurations in which the operation of a slot has taken
 // effect.
 func (l *simLinear) end(slot int) simVerdict {
-	bit := uint64(1) << slot
 	var kept, work []simConfig
 	put := func(c simConfig) {
 		list := &work
-		if c.done&bit != 0 {
-			c.done, list = c.done&^bit, &kept
+		if c.done.has(slot) {
+			c.done, list = c.done.without(slot), &kept
 		}
 		if !l.covered(*list, c) {
 			*list = append(*list, c)
@@ -139,11 +153,11 @@ func (l *simLinear) end(slot int) simVerdict {
 		}
 		c := work[i]
 		for j, op := range l.open {
-			if op == nil || c.done&(1<<j) != 0 || l.unknown&(1<<j) != 0 && l.laterOf(c, j) {
+			if op == nil || c.done.has(j) || l.unknown.has(j) && l.laterOf(c, j) {
 				continue
 			}
 			for _, next := range l.step(op, c.state) {
-				put(simConfig{next, c.done | 1<<j})
+				put(simConfig{next, c.done.with(j)})
 			}
 		}
 	}
@@ -162,12 +176,22 @@ func (l *simLinear) end(slot int) simVerdict {
 func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	for i := range list {
 		d := &list[i]
-		if d.state.s == c.state.s && d.state.n == c.state.n && d.state.end <= c.state.end &&
-			d.done&^l.unknown == c.done&^l.unknown && d.done&^c.done == 0 {
+		if d.state.s == c.state.s && d.state.n == c.state.n && d.state.end <= c.state.end && l.leaves(d.done, c.done) {
 			return true
 		}
 	}
 	return false
+}
+
+// leaves reports whether the same is done in a as in b, but for operations of unknown
+// outcome that are done in b only.
+func (l *simLinear) leaves(a, b simSlots) bool {
+	for i := range a {
+		if a[i]&^b[i] != 0 || (a[i]^b[i])&^l.unknown[i] != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // laterOf reports whether there is another operation of unknown outcome that was sent
@@ -175,7 +199,7 @@ func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 func (l *simLinear) laterOf(c simConfig, slot int) bool {
 	op := l.open[slot]
 	for i, other := range l.open {
-		if l.unknown&^c.done&(1<<i) != 0 && i != slot && other.verb == op.verb && other.mark == op.mark &&
+		if l.unknown.has(i) && !c.done.has(i) && i != slot && other.verb == op.verb && other.mark == op.mark &&
 			(other.call < op.call || other.call == op.call && i < slot) {
 			return true
 		}

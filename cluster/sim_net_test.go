@@ -248,8 +248,18 @@ func (s *simulation) endStream(p *simPair, side int) {
 	s.note("connection %d: side %d ends behind %d frames", p.id, side, len(st.frames))
 	if s.plan.stale && !s.calm && s.chance(3) && !st.pumping {
 		st.pumping = true
-		s.in(ms, 3*time.Second, func() { s.deliver(p, side) })
+		s.endLate(p, side, s.now()+s.between(ms, 3*time.Second))
 	}
+}
+
+// endLate has what is left of a direction arrive long after, but not when the
+// faults are over.
+func (s *simulation) endLate(p *simPair, side int, at time.Duration) {
+	if left := at - s.now(); left > 0 && !s.calm {
+		s.after(min(left, 50*ms), func() { s.endLate(p, side, at) })
+		return
+	}
+	s.deliver(p, side)
 }
 
 // pump has the next frame of a direction delivered.
