@@ -73,13 +73,12 @@ type simKey struct {
 }
 
 type simClient struct {
-	s     *simulation
-	i     int
-	node  *simNode
-	boot  int
-	turn  int      // counts requests; a reply to an earlier one is nobody's
-	ops   []*simOp // in flight; empty: idle
-	since time.Duration
+	s    *simulation
+	i    int
+	node *simNode
+	boot int
+	turn int      // counts requests; a reply to an earlier one is nobody's
+	ops  []*simOp // in flight; empty: idle
 
 	token    map[string]string // of the locks that it believes to hold
 	seen     map[string]*simOp // the last read of a register, since its WATCH
@@ -168,7 +167,7 @@ func (c *simClient) rest() { c.s.in(ms/2, 2*c.s.plan.think, c.next) }
 func (c *simClient) send() {
 	s := c.s
 	c.turn++
-	c.boot, c.since = c.node.boots, s.now()
+	c.boot = c.node.boots
 	from := simSession{c.node, c.boot, c.turn}
 	for _, op := range c.ops {
 		op.client, op.call = c.i, s.now()

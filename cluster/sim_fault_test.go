@@ -114,7 +114,7 @@ func (s *simulation) elect(n *simNode) {
 	s.log.whole = false
 	term := s.log.term
 	s.note("%s leads in term %d", n.id, term)
-	s.log.leader, s.log.since = n, s.now()
+	s.log.leader = n
 	again := n.m.leading
 	if again && s.chance(2) {
 		s.depose(n)

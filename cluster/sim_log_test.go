@@ -15,8 +15,7 @@ import (
 type simLog struct {
 	entries []simEntry
 	term    uint64
-	leader  *simNode      // of the term; nil: it is gone
-	since   time.Duration // when the term began
+	leader  *simNode // of the term; nil: it is gone
 	limbo   []*simAsk
 	seq     uint64         // what compare-and-append has accepted, if it works
 	whole   bool           // the leader has applied what came before its term

@@ -5,9 +5,11 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +56,9 @@ type simulation struct {
 	mu    sync.Mutex // of what goroutines of the nodes touch
 	inbox []simArrival
 	wake  chan struct{}
+
+	marked    time.Duration // by the machine's clock
+	disturbed bool
 
 	trace     *simTrace
 	violation string
@@ -151,7 +156,31 @@ func (s *simulation) drain() {
 
 // settle waits until every goroutine of every node has nothing left to do. Two
 // of them that are woken for different reasons are woken one after the other.
-func (s *simulation) settle() { synctest.Wait() }
+func (s *simulation) settle() {
+	s.mark()
+	synctest.Wait()
+	s.mark()
+}
+
+// mark notes if the machine has taken the processor away for long. The runtime takes it
+// from a goroutine that has had it for 10 ms, by the machine's clock, and others
+// of the same instant run first: then the order is not the seed's. Gosched ends the
+// time that goroutines share that wake one another.
+func (s *simulation) mark() {
+	runtime.Gosched()
+	now := machineTime()
+	s.disturbed = s.disturbed || s.marked > 0 && now-s.marked > 5*ms
+	s.marked = now
+}
+
+// machineTime is not that of the bubble.
+func machineTime() time.Duration {
+	var tv syscall.Timeval
+	if err := syscall.Gettimeofday(&tv); err != nil {
+		panic(err)
+	}
+	return time.Duration(tv.Nano())
+}
 
 // after has something happen later; in is after with the time left to chance.
 func (s *simulation) after(d time.Duration, do func()) {
@@ -242,15 +271,21 @@ type simResult struct {
 	digest    uint64
 	stats     simStats
 	steps     int
-	virtual   time.Duration
+	disturbed bool // the run may not have been the seed's
 }
+
+// simulated counts runs.
+var simulated atomic.Uint64
 
 // simulate runs a seed. show, if not nil, is given the trace, line by line.
 func simulate(t *testing.T, seed uint64, show func(string)) (res simResult) {
+	if simulated.Add(1)%32 == 0 {
+		runtime.GC() // between runs, for it would disturb one
+	}
 	bubble(t, func(t *testing.T) {
 		s := newSimulation(t, seed, newSimTrace(show))
 		s.run()
-		res = simResult{violation: s.violation, digest: s.trace.digest, stats: s.stats, steps: s.steps, virtual: s.now()}
+		res = simResult{violation: s.violation, digest: s.trace.digest, stats: s.stats, steps: s.steps, disturbed: s.disturbed}
 	})
 	return res
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,11 +39,10 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	// Goroutines that take turns on one processor wake each other faster.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	defer quietly()()
 	count := uint64(3000)
 	if underRace {
-		count = 1000
+		count = 200
 	}
 	from := environment(t, "LOCKSTEP_FROM", 1)
 	count = environment(t, "LOCKSTEP_SEEDS", count)
@@ -108,23 +108,51 @@ func TestSimulationSeeds(t *testing.T) {
 	}
 }
 
-// A seed is a run: the same events, to the byte, whatever the scheduler does. That is
-// so for all but one seed in a hundred or so (DESIGN.md says where it is not).
+// A seed is a run: the same events, to the byte.
 func TestSimulationIsDeterministic(t *testing.T) {
-	seeds := environment(t, "LOCKSTEP_TWICE", 100)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	differ := 0
-	for seed := uint64(1); seed <= seeds; seed++ {
-		runtime.GOMAXPROCS(1)
-		first := simulate(t, seed, nil)
-		second := simulate(t, seed, nil)
-		if first.digest != second.digest || first.violation != second.violation {
-			t.Logf("seed %d: digest %016x and %016x; %s", seed, first.digest, second.digest, parting(t, seed))
-			differ++
+	if underRace {
+		t.Skip("the race detector has goroutines run in random order")
+	}
+	defer quietly()()
+	seeds := environment(t, "LOCKSTEP_TWICE", 300)
+	from := environment(t, "LOCKSTEP_FROM", 1)
+	busy := 0
+	for seed := from; seed < from+seeds; seed++ {
+		first, ok := undisturbed(t, seed)
+		second, again := undisturbed(t, seed)
+		switch {
+		case !ok || !again:
+			busy++
+		case first.digest != second.digest || first.violation != second.violation:
+			t.Errorf("seed %d: digest %016x and %016x; %s", seed, first.digest, second.digest, parting(t, seed))
 		}
 	}
-	if differ*10 > int(seeds) {
-		t.Errorf("%d of %d seeds were not the same run twice", differ, seeds)
+	if t.Logf("%d seeds twice; for %d the machine was too busy", seeds, busy); busy*2 > int(seeds) {
+		t.Skip("the machine is too busy")
+	}
+}
+
+// undisturbed plays a seed until the machine lets it run; false if it never
+// does. It does not look at what the run was like.
+func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
+	for range 20 {
+		if res = simulate(t, seed, nil); !res.disturbed {
+			return res, true
+		}
+	}
+	return res, false
+}
+
+// quietly has goroutines take turns on one processor, where they wake each other
+// faster, and in one order, which the garbage collector would disturb. It returns what
+// undoes it.
+func quietly() (restore func()) {
+	procs, percent := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
+	limit := debug.SetMemoryLimit(2 << 30)
+	return func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
 	}
 }
 
