@@ -5,7 +5,11 @@ GO       ?= go
 # deadline as a failure.
 FUZZTIME ?= 20000x
 
-.PHONY: build test check race fuzz conformance compatibility kills chaos differential image compose bench lockloss broken clean
+# How many seeds `make simulation` plays, and from which on.
+SEEDS    ?= 100000
+FROM     ?= 1
+
+.PHONY: build simulation mutations test check race fuzz conformance compatibility kills chaos differential image compose bench lockloss broken clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -63,6 +67,18 @@ chaos:
 differential: build
 	@./lockstep --ephemeral --listen 127.0.0.1:16379 --http-listen '' & trap "kill $$!" EXIT; sleep 1; \
 	$(GO) run ./conformance/differential -lockstep 127.0.0.1:16379 -commands 1000000
+
+# Seeds of the simulation on two cores; make test plays three thousand.
+simulation:
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(GO) test -c -o "$$dir/cluster.test" ./cluster; cd cluster; \
+	half=$$((($(SEEDS)+1)/2)); pids=; trap 'kill $$pids' TERM INT; for i in 0 1; do \
+	  GOMAXPROCS=1 LOCKSTEP_FROM=$$(($(FROM)+i)) LOCKSTEP_STEP=2 LOCKSTEP_SEEDS=$$half \
+	  "$$dir/cluster.test" -test.run '^TestSimulation$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
+	done; bad=0; for p in $$pids; do wait $$p || bad=1; done; exit $$bad
+
+# Deliberate bugs that the simulation has to find.
+mutations:
+	LOCKSTEP_MUTATIONS=1 $(GO) test -count=1 -timeout 30m -v -run TestMutations ./cluster
 
 # The container image out of a binary that is built here: it needs Docker, and
 # pulls nothing. `docker build -t lockstep .` builds it in a Go image instead.

@@ -19,7 +19,7 @@ func (n *Node) SubmitAsync(p *Submission) {
 	p.number = n.line.number()
 	seq := n.routes.get().seq
 	if seq == nil || !n.line.empty() {
-		go n.submitBlocking(p)
+		go n.submitBlocking(p, nil)
 		return
 	}
 	if p.req == nil {
@@ -43,8 +43,9 @@ func (n *Node) finished(p *Submission, r *request) {
 	case nil:
 		p.Replies = r.replies
 	case errNotExecuted:
-		// There may be another leader by now, or soon.
-		go n.submitBlocking(p)
+		// There may be another leader by now, or soon. The place is taken here:
+		// the goroutines of a refused batch start in any order.
+		go n.submitBlocking(p, n.line.join(p.number))
 		return
 	case errLate:
 		go func() {
@@ -56,7 +57,7 @@ func (n *Node) finished(p *Submission, r *request) {
 		// The batch may still hold the request: leave it to the collector.
 		p.req = nil
 		if readOnly(p.Calls) {
-			go n.submitBlocking(p)
+			go n.submitBlocking(p, n.line.join(p.number))
 			return
 		}
 		p.Replies = errorReplies(p.Replies[:0], len(p.Calls), ErrIndeterminate)
@@ -64,7 +65,7 @@ func (n *Node) finished(p *Submission, r *request) {
 	p.Done()
 }
 
-func (n *Node) submitBlocking(p *Submission) {
-	p.Replies = n.submitWaiting(p.number, p.Calls, p.Replies)
+func (n *Node) submitBlocking(p *Submission, place *standing) {
+	p.Replies = n.submitWaiting(p.number, place, p.Calls, p.Replies)
 	p.Done()
 }

@@ -422,3 +422,63 @@ func TestBlockedWhenBatchIsEvaluatedAgain(t *testing.T) {
 		p.got(c, "[l z]")
 	})
 }
+
+// What a batch in flight has popped may be there still: it may be refused. So who
+// found nothing in that batch is told so only when it has been committed.
+func TestBlockedFindsNothingInABatchInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.expect("1", "RPUSH l x")
+		proposals := 0
+		p.log.decides(100*ms, func(raftfsm.Entry) verdict {
+			switch proposals++; proposals {
+			case 1:
+				return commitSlowly // the next ones gather behind it
+			case 2:
+				time.Sleep(500 * ms)
+				return overtake
+			}
+			return commit
+		})
+		first := p.start("SET s 1")
+		synctest.Wait()
+		pop := p.start("LPOP l")
+		_, here := p.wait(p.Node, "BLPOP l 0.05")
+		_, there := p.wait(p.b, "BLPOP l 0.05")
+		if got := <-first; got != "OK" {
+			t.Errorf("got %q", got)
+		}
+		time.Sleep(400 * ms)
+		p.silent(here)
+		p.silent(there)
+		if got := <-pop; got != "x" {
+			t.Errorf("got %q", got)
+		}
+		time.Sleep(200 * ms)
+		p.got(here, "")
+		p.got(there, "")
+		if proposals < 3 {
+			t.Errorf("%d proposals: nothing was evaluated again", proposals)
+		}
+	})
+}
+
+// A leader that has been replaced without knowing it finds nothing where its
+// successor has something.
+func TestBlockedOnReplacedLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.log.set(func(l *fakeLog) {
+			l.verify = func() error { time.Sleep(200 * ms); return errDeposed }
+		})
+		_, here := p.wait(p.Node, "BLPOP l 0.05")
+		_, there := p.wait(p.b, "BLPOP l 0.05")
+		time.Sleep(100 * ms)
+		p.silent(here)
+		p.silent(there)
+		p.log.set(func(l *fakeLog) { l.verify = nil })
+		p.depose()
+		p.lead()
+		p.expect("2", "RPUSH l x y")
+	})
+}

@@ -93,8 +93,15 @@ type Config struct {
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
 
-	// dial connects to a peer; nil: as the network does. A test cuts it.
-	dial func(addr string, timeout time.Duration) (net.Conn, error)
+	// dial connects to a peer for one of its protocols; nil: as the network does.
+	// A test cuts it.
+	dial func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
+
+	// random is where tokens and the number of a boot come from; nil: chance.
+	random func() uint64
+	// ready, if not nil, is called before a batch is taken; it decides which of
+	// the requests that come at one instant are in it, and in which order.
+	ready func(*sequencer)
 
 	// disk is where the data directory lies.
 	disk disk

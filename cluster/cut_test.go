@@ -28,7 +28,7 @@ func (w *wires) attach(cfg *Config) {
 	w.mu.Lock()
 	w.at[cfg.PeerListen] = id
 	w.mu.Unlock()
-	cfg.dial = func(addr string, timeout time.Duration) (net.Conn, error) { return w.dial(id, addr, timeout) }
+	cfg.dial = func(addr string, _ byte, timeout time.Duration) (net.Conn, error) { return w.dial(id, addr, timeout) }
 }
 
 func ends(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }

@@ -16,6 +16,9 @@ const gatherRetry = 32
 // clients are about to send again. Waiting for them a little makes one full
 // batch of what would be two halves, each with a disk write of its own.
 func (s *sequencer) gather(ctx context.Context) []*request {
+	if ready := s.node.cfg.ready; ready != nil {
+		ready(s)
+	}
 	patience := min(s.lastTook/2, gatherLimit) - (s.node.cfg.Time.Monotonic() - s.answered)
 	before := s.waiting()
 	if before == 0 || before >= s.expected || patience <= 0 {

@@ -3,7 +3,9 @@ package cluster
 import (
 	"bufio"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -222,7 +224,7 @@ func (l *link) fail() {
 	waiting := l.waiting
 	l.waiting = map[uint64]*forwarded{}
 	l.mu.Unlock()
-	for _, f := range waiting {
-		f.done(nil, errUnknown)
+	for _, id := range slices.Sorted(maps.Keys(waiting)) {
+		waiting[id].done(nil, errUnknown)
 	}
 }

@@ -213,7 +213,7 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	if dial == nil {
 		dial = dialTCP
 	}
-	conn, err := dial(addr, timeout)
+	conn, err := dial(addr, proto, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +224,6 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	return conn, nil
 }
 
-func dialTCP(addr string, timeout time.Duration) (net.Conn, error) {
+func dialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", addr, timeout)
 }

@@ -90,7 +90,10 @@ func Open(cfg Config) (*Node, error) {
 
 // newNode returns a node without its consensus.
 func newNode(cfg Config) *Node {
-	n := &Node{cfg: cfg, boot: rand.Uint64(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
+	if cfg.random == nil {
+		cfg.random = rand.Uint64
+	}
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)

@@ -396,7 +396,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 // after the evaluation makes the reads linearizable: no other leader can have
 // acknowledged a write before it.
 func (s *sequencer) answerReads(b *batch) bool {
-	if len(b.requests) == 0 {
+	if len(b.requests) == 0 && !s.sleepers.unsure() {
 		return true
 	}
 	if !s.stillLeads() {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 
 	"lockstep/store"
 )
@@ -38,9 +37,6 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		return true
 	}
 	ws.join(w, wait)
-	if w.joined != nil {
-		w.joined()
-	}
 	w.release()
 	return false
 }
@@ -108,7 +104,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 			q.push(p)
 			continue
 		}
-		if !w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) {
+		if !w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) && !w.state.CompareAndSwap(sleeperJoining, sleeperTaken) {
 			ws.leave(w) // cancelled
 			continue
 		}
@@ -141,7 +137,7 @@ func (s *sequencer) evaluateClaim(c *claim) {
 		return
 	}
 	if c.token == 0 || s.sleepers.tokens[c.origin] != c.token {
-		c.token = rand.Uint64() | 1
+		c.token = s.node.cfg.random() | 1
 	}
 	s.sleepers.tokens[c.origin] = c.token
 	s.sleepers.drop(func(w *sleeper) bool { return w.origin == c.origin && w.token != c.token })

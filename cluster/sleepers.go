@@ -21,7 +21,7 @@ type sleeper struct {
 	wait  *store.Wait // nil until it has been found to wait
 	state atomic.Int32
 	quit  atomic.Int32 // quitSoon: it is not to wait; quitNow: nor to run
-	// joined is called when it is known to wait; nil: nobody asks.
+	// joined is called when it is known for certain to wait; nil: nobody asks.
 	joined func()
 
 	origin uint64 // boot number of the node that its client is connected to …
@@ -30,12 +30,14 @@ type sleeper struct {
 
 	all    *sleepers // set when it joins them
 	places []*place  // one for each key
+	fresh  bool      // it has joined in the present batch
 }
 
 // States of a sleeper. Whoever moves it out of asked or waiting answers it.
 const (
 	sleeperAsked     int32 = iota // not evaluated yet
 	sleeperTaken                  // being evaluated, or served by the present batch
+	sleeperJoining                // in the queues since the present batch
 	sleeperWaiting                // in the queues
 	sleeperCancelled              // answered with errCancelled
 )
@@ -46,7 +48,9 @@ const (
 )
 
 // cancel has the sleeper answered with errCancelled, if it is not served
-// before that. With quitSoon it is evaluated once.
+// before that. With quitSoon it is evaluated once, which is only for certain when its
+// batch has been committed: what another request of that batch has popped may be
+// there still, and a leader that has been replaced finds nothing where there is something.
 func (w *sleeper) cancel(how int32) {
 	w.quit.Store(max(how, w.quit.Load()))
 	switch {
@@ -60,11 +64,32 @@ func (w *sleeper) cancel(how int32) {
 
 // release lets a taken sleeper wait.
 func (w *sleeper) release() {
+	if w.fresh {
+		w.state.Store(sleeperJoining)
+		return
+	}
 	w.state.Store(sleeperWaiting)
+	w.heed()
+}
+
+// heed does what a cancel has asked for that came while the sleeper was taken,
+// or had yet to be confirmed.
+func (w *sleeper) heed() {
 	if how := w.quit.Load(); how != 0 {
-		// The cancel may have come while it was taken.
 		w.cancel(how)
 	}
+}
+
+// confirm is told that the sleeper has joined for certain.
+func (w *sleeper) confirm() {
+	w.fresh = false
+	if !w.state.CompareAndSwap(sleeperJoining, sleeperWaiting) {
+		return // it has been served or sent away since
+	}
+	if w.joined != nil {
+		w.joined()
+	}
+	w.heed()
 }
 
 // waitKey names what is waited for.
@@ -166,7 +191,7 @@ func (ws *sleepers) queue(k waitKey) *waitQueue {
 
 // join adds a sleeper behind all others.
 func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
-	w.wait, w.all, w.places = wait, ws, w.places[:0]
+	w.wait, w.all, w.places, w.fresh = wait, ws, w.places[:0], true
 	seen := map[string]bool{}
 	for _, key := range wait.Keys {
 		if seen[key] {
@@ -179,7 +204,6 @@ func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
 		w.places = append(w.places, p)
 	}
 	ws.all[w] = struct{}{}
-	ws.joined = append(ws.joined, w)
 }
 
 // leave takes a sleeper out of its queues; its places remember where it was.
@@ -201,9 +225,9 @@ func (ws *sleepers) leave(w *sleeper) {
 func (ws *sleepers) rollback() {
 	for _, w := range ws.joined {
 		ws.leave(w)
-		w.wait = nil
+		w.wait, w.fresh = nil, false
 		// A sleeper that was cancelled meanwhile stays so.
-		if !w.state.CompareAndSwap(sleeperWaiting, sleeperAsked) {
+		if !w.state.CompareAndSwap(sleeperJoining, sleeperAsked) {
 			w.state.CompareAndSwap(sleeperTaken, sleeperAsked)
 		}
 	}
@@ -218,11 +242,23 @@ func (ws *sleepers) rollback() {
 		ws.all[w] = struct{}{}
 		w.release()
 	}
-	ws.settle()
+	ws.clear()
 }
 
-// settle ends the present batch: what it has done stays.
+// settle ends the present batch: what it has done stays, if it has not been
+// dropped.
 func (ws *sleepers) settle() {
+	for _, w := range ws.joined {
+		w.confirm()
+	}
+	ws.clear()
+}
+
+// unsure reports whether somebody has come in the present batch who may have found
+// nothing.
+func (ws *sleepers) unsure() bool { return len(ws.joined) > 0 }
+
+func (ws *sleepers) clear() {
 	clear(ws.served)
 	clear(ws.joined)
 	clear(ws.answered)
@@ -253,14 +289,19 @@ func (ws *sleepers) sweep() {
 	}
 }
 
-// drop sends sleepers back to their origins, which have them queue again.
+// drop sends sleepers back to their origins, which have them queue again, in
+// order of arrival.
 func (ws *sleepers) drop(which func(*sleeper) bool) {
+	var list []*sleeper
 	for w := range ws.all {
-		if !which(w) {
-			continue
+		if which(w) {
+			list = append(list, w)
 		}
+	}
+	slices.SortFunc(list, func(a, b *sleeper) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
+	for _, w := range list {
 		ws.leave(w)
-		if w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled) {
+		if w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled) || w.state.CompareAndSwap(sleeperJoining, sleeperCancelled) {
 			w.req.complete(errNotExecuted)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // answering is the way to a peer that lives and says so, and no more.
-func answering(id string) func(string, time.Duration) (net.Conn, error) {
-	return func(string, time.Duration) (net.Conn, error) {
+func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
+	return func(string, byte, time.Duration) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() {
 			defer far.Close()
@@ -78,9 +78,9 @@ func TestHandOverWaitsForThePeers(t *testing.T) {
 // The last node waits for nobody: not for a leader that nobody could elect, and
 // not for an entry that nobody will write.
 func TestLastNodeDoesNotWait(t *testing.T) {
-	for name, dial := range map[string]func(string, time.Duration) (net.Conn, error){
-		"the others are gone": func(string, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") },
-		"the others stand still": func(string, time.Duration) (net.Conn, error) {
+	for name, dial := range map[string]func(string, byte, time.Duration) (net.Conn, error){
+		"the others are gone": func(string, byte, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") },
+		"the others stand still": func(string, byte, time.Duration) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, far) }()
 			return near, nil

@@ -78,7 +78,7 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 	}
-	return n.submitWaiting(number, calls, dst)
+	return n.submitWaiting(number, nil, calls, dst)
 }
 
 // submitHere has this node's sequencer run the calls. sent, if not nil, is
@@ -127,13 +127,16 @@ type carried struct {
 }
 
 // submitWaiting is Submit through an election. A write is sent again to each
-// new leader, which knows whether it has been executed.
-func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []store.Reply {
-	return n.submitWithin(n.cfg.FailoverWait, number, calls, dst)
+// new leader, which knows whether it has been executed. place is nil if it has
+// none in the line yet.
+func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+	return n.submitWithin(n.cfg.FailoverWait, number, place, calls, dst)
 }
 
-func (n *Node) submitWithin(wait time.Duration, number uint64, calls []Call, dst []store.Reply) []store.Reply {
-	c := &carried{n: n, calls: calls, dst: dst, number: number, due: n.cfg.Time.Monotonic() + wait}
+func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+	// Of those who came at one instant, who came first gives up first.
+	wait += time.Duration(number % 1024)
+	c := &carried{n: n, calls: calls, dst: dst, number: number, place: place, due: n.cfg.Time.Monotonic() + wait}
 	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
 	defer func() { c.cancel() }()
 	if !readOnly(calls) {
@@ -248,20 +251,21 @@ func (c *carried) try(rt route) ([]store.Reply, error) {
 // may take its time (a script, a slow disk), though the request have been sent
 // before; once it is replaced its successor is to be asked.
 func (c *carried) there(rt route) ([]store.Reply, error) {
-	type result struct {
-		body []byte
-		err  error
-	}
-	results := make(chan result, 1)
+	results := make(chan forwardResult, 1)
 	giveUp := rt.link.call(frameSubmit,
 		func(buf []byte) []byte { return appendSubmit(buf, c.from, rt.link.token, c.calls) },
-		func(body []byte, err error) { results <- result{body, err} })
+		func(body []byte, err error) { results <- forwardResult{body, err} })
 	c.sent()
 	changed := rt.changed
 	var deadline <-chan struct{}
 	for {
 		select {
 		case <-changed:
+			select {
+			case r := <-results:
+				return c.received(rt.link, r)
+			default:
+			}
 			c.leaderLost()
 			// The old leader may still say what became of it, until there is
 			// another one to ask; those who came later wait for that.
@@ -275,18 +279,24 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			giveUp()
 			deadline = nil
 		case r := <-results:
-			if r.err != nil {
-				c.leaderLost() // or the link, which comes to the same
-				return c.dst, r.err
-			}
-			return c.received(rt.link, r.body)
+			return c.received(rt.link, r)
 		}
 	}
 }
 
+// forwardResult is what became of a forwarded call.
+type forwardResult struct {
+	body []byte
+	err  error
+}
+
 // received decodes a result.
-func (c *carried) received(l *link, body []byte) ([]store.Reply, error) {
-	replies, err := readResult(body, c.dst[:0])
+func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
+	if r.err != nil {
+		c.leaderLost() // or the link, which comes to the same
+		return c.dst, r.err
+	}
+	replies, err := readResult(r.body, c.dst[:0])
 	switch {
 	case err == nil && len(replies) == len(c.calls), err == errNotExecuted, err == errUnknown:
 		return replies, err

@@ -1,0 +1,6 @@
+//go:build race
+
+package cluster
+
+// underRace tells tests that everything takes ten times as long.
+const underRace = true

@@ -1,0 +1,458 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// What must hold of a run. Most of it is that there is an order of the
+// operations on each key in which each takes its place between being sent and
+// being answered, and in which what each was told is what a lock, a counter …
+// says. An operation of unknown outcome may stand anywhere, or nowhere; one that was refused
+// nowhere. A lock may be free again only when its lease has ended or its
+// owner has released it.
+
+// simState is the state of a key in the model.
+type simState struct {
+	s   string        // value, elements or owner
+	n   int           // count
+	end time.Duration // of the lease, at the earliest
+}
+
+// simStep returns the states in which an operation can leave the key, none if
+// it cannot have been told what it was.
+type simStep func(*simOp, simState) []simState
+
+var simModels = map[simKind]simStep{
+	simCounter: stepCounter, simList: stepList, simRegister: stepRegister, simLock: stepLock, simHold: stepHold, simQueue: stepList,
+}
+
+// simLinear searches for an order of operations, event by event: at any time
+// it has all the states that the key may be in, each with the operations under
+// way that have taken effect by then. Of two of them of which one can be followed by all that
+// the other can, it has only the first.
+type simLinear struct {
+	step    simStep
+	open    []*simOp // by slot
+	free    []int
+	unknown simSlots // of operations that may have no effect at all
+	configs []simConfig
+}
+
+type simConfig struct {
+	state simState
+	done  simSlots // of operations that have taken effect
+}
+
+// simSlots is a set of slots.
+type simSlots [4]uint64
+
+func (s simSlots) has(slot int) bool { return s[slot/64]&(1<<(slot%64)) != 0 }
+
+func (s simSlots) with(slot int) simSlots {
+	s[slot/64] |= 1 << (slot % 64)
+	return s
+}
+
+func (s simSlots) without(slot int) simSlots {
+	s[slot/64] &^= 1 << (slot % 64)
+	return s
+}
+
+// simConfigLimit is how many configurations are looked at before a history is
+// given up as undecided.
+const simConfigLimit = 5000
+
+// verdict is what linearizable finds.
+type simVerdict int
+
+const (
+	simExplained simVerdict = iota
+	simImpossible
+	simUndecided
+)
+
+// linearizable looks for an order of operations; if there is none it says which
+// operation cannot be explained.
+func linearizable(step simStep, ops []*simOp) (simVerdict, *simOp) {
+	type event struct {
+		at  time.Duration
+		end bool
+		op  *simOp
+	}
+	events := make([]event, 0, 2*len(ops))
+	for _, op := range ops {
+		events = append(events, event{op.call, false, op})
+		if op.ret < simNever {
+			events = append(events, event{op.ret, true, op})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(store.Flag(a.end).Int, store.Flag(b.end).Int))
+	})
+	l := simLinear{step: step, configs: []simConfig{{}}}
+	for _, e := range events {
+		if !e.end {
+			slot, ok := l.begin(e.op)
+			if !ok {
+				return simUndecided, e.op
+			}
+			e.op.slot = slot
+			continue
+		}
+		if v := l.end(e.op.slot); v != simExplained {
+			return v, e.op
+		}
+	}
+	return simExplained, nil
+}
+
+func (l *simLinear) begin(op *simOp) (slot int, ok bool) {
+	if n := len(l.free); n > 0 {
+		slot = l.free[n-1]
+		l.free = l.free[:n-1]
+		l.open[slot] = op
+	} else if slot = len(l.open); slot == 64*len(simSlots{}) {
+		return 0, false
+	} else {
+		l.open = append(l.open, op)
+	}
+	if op.ret == simNever {
+		l.unknown = l.unknown.with(slot)
+	}
+	return slot, true
+}
+
+// end keeps the configurations in which the operation of a slot has taken
+// effect.
+func (l *simLinear) end(slot int) simVerdict {
+	var kept, work []simConfig
+	put := func(c simConfig) {
+		list := &work
+		if c.done.has(slot) {
+			c.done, list = c.done.without(slot), &kept
+		}
+		if !l.covered(*list, c) {
+			*list = append(*list, c)
+		}
+	}
+	for _, c := range l.configs {
+		put(c)
+	}
+	for i := 0; i < len(work); i++ {
+		if len(work)+len(kept) > simConfigLimit {
+			return simUndecided
+		}
+		c := work[i]
+		for j, op := range l.open {
+			if op == nil || c.done.has(j) || l.unknown.has(j) && l.laterOf(c, j) {
+				continue
+			}
+			for _, next := range l.step(op, c.state) {
+				put(simConfig{next, c.done.with(j)})
+			}
+		}
+	}
+	l.configs = kept
+	l.open[slot] = nil
+	l.free = append(l.free, slot)
+	if len(kept) == 0 {
+		return simImpossible
+	}
+	return simExplained
+}
+
+// covered reports whether one of a list can be followed by all that c can be: it
+// is the same but for a lease that ends earlier, and operations of unknown outcome
+// that it has left.
+func (l *simLinear) covered(list []simConfig, c simConfig) bool {
+	for i := range list {
+		d := &list[i]
+		if d.state.s == c.state.s && d.state.n == c.state.n && d.state.end <= c.state.end && l.leaves(d.done, c.done) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaves reports whether the same is done in a as in b, but for operations of unknown
+// outcome that are done in b only.
+func (l *simLinear) leaves(a, b simSlots) bool {
+	for i := range a {
+		if a[i]&^b[i] != 0 || (a[i]^b[i])&^l.unknown[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// laterOf reports whether there is another operation of unknown outcome that was sent
+// before one and does the same: then that one is taken.
+func (l *simLinear) laterOf(c simConfig, slot int) bool {
+	op := l.open[slot]
+	for i, other := range l.open {
+		if l.unknown.has(i) && !c.done.has(i) && i != slot && other.verb == op.verb && other.mark == op.mark &&
+			(other.call < op.call || other.call == op.call && i < slot) {
+			return true
+		}
+	}
+	return false
+}
+
+func one(ok bool, st simState) []simState {
+	if ok {
+		return []simState{st}
+	}
+	return nil
+}
+
+func stepCounter(op *simOp, st simState) []simState {
+	if op.verb == opIncr {
+		return one(op.unseen || op.reply.Int == int64(st.n+1), simState{n: st.n + 1})
+	}
+	if op.reply.Kind == store.Null {
+		return one(st.n == 0, st)
+	}
+	return one(op.reply.Str == strconv.Itoa(st.n), st)
+}
+
+// stepList is for queues, too.
+func stepList(op *simOp, st simState) []simState {
+	head, rest, _ := strings.Cut(st.s, " ")
+	switch {
+	case op.verb == opPush:
+		return one(op.unseen || op.reply.Int == int64(st.n+1), simState{s: strings.TrimSpace(st.s + " " + op.arg), n: st.n + 1})
+	case op.verb == opRange:
+		return one(text(op.reply.Elems) == st.s, st)
+	case op.unseen:
+		return one(st.n > 0, simState{s: rest, n: st.n - 1})
+	case op.reply.Kind == store.NullArray:
+		return one(st.n == 0, st)
+	}
+	return one(st.n > 0 && op.reply.Elems[1].Str == head, simState{s: rest, n: st.n - 1})
+}
+
+func stepRegister(op *simOp, st simState) []simState {
+	switch op.verb {
+	case opSet:
+		return one(true, simState{s: op.arg})
+	case opGet:
+		return one(op.reply.Str == st.s, st)
+	case opExec:
+		if !op.unseen && op.reply.Kind == store.NullArray {
+			return one(true, st)
+		}
+		return one(op.watched.reply.Str == st.s, simState{s: op.arg})
+	}
+	return one(true, st) // WATCH
+}
+
+// over reports whether the lease may have ended by the time of the operation.
+func (op *simOp) over(st simState) bool { return op.ret >= st.end }
+
+// until is when a lease that the operation sets ends at the earliest.
+func (op *simOp) until() time.Duration {
+	from := op.lease
+	if op.unseen {
+		from = op.call
+	}
+	return from + time.Duration(float64(op.ttl)/(1+simDrift))
+}
+
+func stepLock(op *simOp, st simState) []simState {
+	mine := simState{s: op.arg, end: op.until()}
+	free := st.s == "" || op.over(st)
+	without := st // if it is seen that the owner has it no more
+	if st.s == op.arg {
+		without = simState{}
+	}
+	switch op.verb {
+	case opAcquire:
+		if op.unseen || op.reply.Kind == store.Simple {
+			return one(free, mine)
+		}
+		return one(st.s != "", st)
+	case opRenew:
+		if op.unseen || op.reply.Int == 1 {
+			return one(st.s == op.arg, mine)
+		}
+		return one(st.s != op.arg || free, without)
+	case opRelease:
+		if op.unseen || op.reply.Int == 1 {
+			return one(st.s == op.arg, simState{})
+		}
+		return one(st.s != op.arg || free, without)
+	}
+	if op.reply.Kind == store.Null {
+		return one(free, simState{})
+	}
+	return one(op.reply.Str == st.s, st)
+}
+
+func stepHold(op *simOp, st simState) (next []simState) {
+	end := op.until()
+	mine := st.s == op.arg
+	if op.verb == opHold {
+		if op.reply.Kind == store.Integer && !op.unseen {
+			return one(st.s != "" && !mine, st)
+		}
+		if st.s == "" || op.over(st) {
+			next = append(next, simState{op.arg, 1, end})
+		}
+		if mine {
+			next = append(next, simState{op.arg, st.n + 1, end})
+		}
+		return next
+	}
+	less := simState{op.arg, st.n - 1, end}
+	switch {
+	case op.unseen:
+		if mine && st.n == 1 {
+			return []simState{{}}
+		}
+		return one(mine, less)
+	case op.reply.Kind == store.Null && mine:
+		return one(op.over(st), simState{})
+	case op.reply.Kind == store.Null:
+		return one(true, st)
+	case op.reply.Int == 0:
+		return one(mine && st.n > 1, less)
+	}
+	return one(mine && st.n == 1, simState{})
+}
+
+// askAll has each key read by somebody, and each lock taken when its lease must
+// have ended, by a client that has none.
+func (s *simulation) askAll() {
+	for i, k := range s.plan.kinds {
+		for j := range 2 {
+			key := s.keys[fmt.Sprintf("%c%d", k, j)]
+			if key == nil {
+				continue
+			}
+			op, wait := &simOp{key: key.name, verb: opGet}, s.between(ms, 100*ms)
+			switch k {
+			case simList, simQueue:
+				op.verb = opRange
+			case simLock:
+				op.verb, op.arg, op.ttl, wait = opAcquire, "last", time.Second, simLastLease
+			case simHold:
+				op.verb, op.arg, op.ttl, wait = opHold, "last", time.Second, simLastLease
+			}
+			c := s.clients[(i+j)%len(s.clients)]
+			s.asking++
+			s.after(wait, func() {
+				s.asking--
+				c.final = append(c.final, op)
+				c.next()
+			})
+		}
+	}
+}
+
+// simLastLease is how long after the faults every lease has ended: the longest, by
+// the slowest clock, and what requests under way and an election add.
+const simLastLease = 3*time.Second*102/100 + 1500*ms
+
+func (s *simulation) settled() bool {
+	for _, c := range s.clients {
+		if len(c.ops) > 0 || len(c.final) > 0 {
+			return false
+		}
+	}
+	for _, n := range s.nodes {
+		if n.m == nil || len(n.m.asks) > 0 {
+			return false
+		}
+	}
+	return s.asking == 0
+}
+
+func (s *simulation) unsettled() string {
+	var list []string
+	for _, c := range s.clients {
+		for _, op := range append(slices.Clone(c.ops), c.final...) {
+			list = append(list, fmt.Sprintf("client %d on %s: %s %s since %v", c.i, c.node.id, op.verb, op.key, op.call))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// finish checks what can be checked when everything is over.
+func (s *simulation) finish() {
+	if s.violation != "" {
+		return
+	}
+	for _, n := range s.nodes {
+		n.m.applyTo(len(s.log.entries))
+		s.takeSnapshot(n)
+		if left := n.n.pending.len(); left > 0 && s.violation == "" {
+			s.violate("%d batches of %s are still pending", left, n.id)
+		}
+		if !n.n.line.empty() {
+			s.violate("somebody still stands in the line of %s", n.id)
+		}
+	}
+	for _, kind := range simKinds {
+		for j := range 2 {
+			if k := s.keys[fmt.Sprintf("%c%d", kind, j)]; k != nil {
+				s.checkKey(k)
+			}
+		}
+	}
+}
+
+// executed looks a write of unknown outcome up in the log, by what it wrote: what no
+// client was told need not be guessed.
+func (s *simulation) executed(op *simOp) (at time.Duration, ok bool) {
+	for _, e := range s.log.entries {
+		if !e.out.Accepted || e.at < op.call {
+			continue
+		}
+		d, err := raftfsm.DecodeEntry(e.data)
+		if err == nil && bytes.Contains(d.Writes, []byte(op.mark)) {
+			return e.at, true
+		}
+	}
+	return 0, false
+}
+
+// simNever is when what has no known end ends.
+const simNever = time.Duration(1<<63 - 1)
+
+func (s *simulation) checkKey(k *simKey) {
+	var ops []*simOp
+	for _, op := range k.ops {
+		if op.unseen && (op.verb == opGet || op.verb == opRange || op.verb == opWatch) {
+			continue // says nothing and does nothing
+		}
+		if op.unseen && op.mark != "" {
+			at, ok := s.executed(op)
+			if !ok {
+				continue
+			}
+			op.ret = at
+		}
+		ops = append(ops, op)
+		if (k.kind == simLock || k.kind == simHold) && op.arg == "last" && !op.unseen {
+			if ok := op.reply.Kind == store.Simple || op.reply.Kind == store.Null && op.verb == opHold; !ok {
+				s.violate("%s is not free %v after the faults", k.name, op.ret-s.calmAt)
+			}
+		}
+	}
+	switch verdict, op := linearizable(simModels[k.kind], ops); verdict {
+	case simUndecided:
+		s.stats.undecided++
+	case simImpossible:
+		s.violate("no order explains that client %d was told %s by %s %s %s, sent at %.6f, answered at %.6f",
+			op.client, text([]store.Reply{op.reply}), op.verb, op.key, op.arg, op.call.Seconds(), op.ret.Seconds())
+	}
+}

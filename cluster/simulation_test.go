@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/store"
+)
+
+// environment returns a number that the caller of the test has set.
+func environment(t *testing.T, name string, otherwise uint64) uint64 {
+	v := os.Getenv(name)
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%q: want a number", name, v)
+	}
+	return n
+}
+
+// Thousands of seeds; `make simulation SEEDS=1000000` plays more, with
+// LOCKSTEP_SEEDS and LOCKSTEP_FROM. LOCKSTEP_SEED=n plays one and prints what
+// happens.
+func TestSimulation(t *testing.T) {
+	if os.Getenv("LOCKSTEP_SEED") != "" {
+		seed := environment(t, "LOCKSTEP_SEED", 0)
+		res := simulate(t, seed, func(line string) { t.Log(line) })
+		t.Logf("digest %016x, %d steps, %+v", res.digest, res.steps, res.stats)
+		if res.violation != "" {
+			t.Errorf("seed %d: %s", seed, res.violation)
+		}
+		return
+	}
+	defer quietly()()
+	count := uint64(3000)
+	if underRace {
+		count = 200
+	}
+	from := environment(t, "LOCKSTEP_FROM", 1)
+	count = environment(t, "LOCKSTEP_SEEDS", count)
+	step := environment(t, "LOCKSTEP_STEP", 1) // several processes share the seeds
+	var sum simStats
+	began, found := time.Now(), 0
+	for i := uint64(0); i < count; i++ {
+		seed := from + i*step
+		res := simulate(t, seed, nil)
+		sum.add(res.stats)
+		if res.violation != "" {
+			fmt.Printf("seed %d: %s\n", seed, res.violation) // at once, in a long run
+			t.Errorf("seed %d: %s\n\tLOCKSTEP_SEED=%d go test ./cluster -run 'TestSimulation$' -v", seed, res.violation, seed)
+			if found++; found == 20 || os.Getenv("LOCKSTEP_FIRST") != "" {
+				t.Fatal("enough")
+			}
+		}
+		if res.stats.undecided > 0 {
+			fmt.Printf("seed %d: undecided\n", seed)
+		}
+		if i%5000 == 4999 {
+			fmt.Printf("seeds %d to %d, every %d: %d seeds in %v, %d violations, %d undecided\n",
+				from, seed, step, i+1, time.Since(began).Round(time.Second), found, sum.undecided)
+		}
+	}
+	t.Logf("%d seeds: %+v", count, sum)
+	if sum.undecided > 0 {
+		t.Errorf("%d histories could not be decided", sum.undecided)
+	}
+	if count >= 500 && (sum.unknown == 0 || sum.refused == 0 || sum.rejected == 0 || sum.faults == 0) {
+		t.Errorf("some of what is looked for has not happened: %+v", sum)
+	}
+}
+
+func (s *simStats) add(o simStats) {
+	s.ops += o.ops
+	s.unknown += o.unknown
+	s.undecided += o.undecided
+	s.refused += o.refused
+	s.faults += o.faults
+	s.elections += o.elections
+	s.entries += o.entries
+	s.rejected += o.rejected
+}
+
+// Seeds that have found something, kept as tests.
+func TestSimulationSeeds(t *testing.T) {
+	for _, test := range []struct {
+		seed  uint64
+		found string
+	}{
+		{6, "the simulation counted a lease from an answer that was given a second time"},
+		{190, "the simulation did not allow for a fast clock's time limit"},
+		{817, "the simulation's deposed leader took entries of the next term and still proposed"},
+		{882, "the simulation ended with a proposal under way"},
+		{609, "a lease lasted longer than the leaderless time: lateness sets a new leader's clock back"},
+	} {
+		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {
+			if res := simulate(t, test.seed, nil); res.violation != "" {
+				t.Errorf("%s (it found first: %s)", res.violation, test.found)
+			}
+		})
+	}
+}
+
+// A seed is a run: the same events, to the byte.
+func TestSimulationIsDeterministic(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector has goroutines run in random order")
+	}
+	defer quietly()()
+	seeds := environment(t, "LOCKSTEP_TWICE", 300)
+	from := environment(t, "LOCKSTEP_FROM", 1)
+	busy := 0
+	for seed := from; seed < from+seeds; seed++ {
+		first, ok := undisturbed(t, seed)
+		second, again := undisturbed(t, seed)
+		switch {
+		case !ok || !again:
+			busy++
+		case first.digest != second.digest || first.violation != second.violation:
+			t.Errorf("seed %d: digest %016x and %016x; %s", seed, first.digest, second.digest, parting(t, seed))
+		}
+	}
+	if t.Logf("%d seeds twice; for %d the machine was too busy", seeds, busy); busy*2 > int(seeds) {
+		t.Skip("the machine is too busy")
+	}
+}
+
+// undisturbed plays a seed until the machine lets it run; false if it never
+// does. It does not look at what the run was like.
+func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
+	for range 20 {
+		if res = simulate(t, seed, nil); !res.disturbed {
+			return res, true
+		}
+	}
+	return res, false
+}
+
+// quietly has goroutines take turns on one processor, where they wake each other
+// faster, and in one order, which the garbage collector would disturb. It returns what
+// undoes it.
+func quietly() (restore func()) {
+	procs, percent := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
+	limit := debug.SetMemoryLimit(2 << 30)
+	return func() {
+		runtime.GOMAXPROCS(procs)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// parting plays a seed until two runs of it differ, and says where they part.
+func parting(t *testing.T, seed uint64) string {
+	var first []string
+	simulate(t, seed, func(line string) { first = append(first, line) })
+	for range 200 {
+		var lines []string
+		simulate(t, seed, func(line string) { lines = append(lines, line) })
+		for i := range min(len(lines), len(first)) {
+			if lines[i] != first[i] {
+				from := max(0, i-6)
+				return fmt.Sprintf("they part at line %d:\n\t%s\nand\n\t%s", i,
+					strings.Join(first[from:min(i+3, len(first))], "\n\t"), strings.Join(lines[i:min(i+3, len(lines))], "\n\t"))
+			}
+		}
+	}
+	return "not seen again"
+}
+
+// The checker refuses what no lock could have told.
+func TestLinearizable(t *testing.T) {
+	ok, nothing := store.OK, store.Nil
+	lock := func(verb simVerb, token string, reply store.Reply, call, ret int) *simOp {
+		op := &simOp{verb: verb, arg: token, ttl: 100 * ms, reply: reply, call: time.Duration(call) * ms, ret: time.Duration(ret) * ms}
+		op.lease = op.call
+		return op
+	}
+	incr := func(n int64, call, ret int) *simOp {
+		return &simOp{verb: opIncr, reply: store.Int(n), call: time.Duration(call), ret: time.Duration(ret)}
+	}
+	lost := incr(0, 1, 2)
+	lost.unseen, lost.ret = true, simNever
+	for _, test := range []struct {
+		name string
+		step simStep
+		ops  []*simOp
+		ok   bool
+	}{
+		{"a lock that is taken twice", stepLock, []*simOp{lock(opAcquire, "a", ok, 0, 1), lock(opAcquire, "b", ok, 2, 90)}, false},
+		{"a lock that is taken when the lease is over", stepLock, []*simOp{lock(opAcquire, "a", ok, 0, 1), lock(opAcquire, "b", ok, 2, 101)}, true},
+		{"a lock that is lost", stepLock, []*simOp{lock(opAcquire, "a", ok, 0, 1), lock(opGet, "", nothing, 2, 3)}, false},
+		{"a lock that is free and cannot be taken", stepLock, []*simOp{lock(opAcquire, "a", nothing, 0, 1)}, false},
+		{"a release that took a lock of another", stepLock, []*simOp{lock(opAcquire, "a", ok, 0, 1), lock(opRelease, "b", store.One, 2, 3)}, false},
+		{"a count that is told twice", stepCounter, []*simOp{incr(1, 0, 1), incr(1, 2, 3)}, false},
+		{"counts in another order", stepCounter, []*simOp{incr(2, 0, 5), incr(1, 1, 5)}, true},
+		{"a count that nobody was told of", stepCounter, []*simOp{lost, incr(2, 3, 4)}, true},
+		{"a count that nobody has made", stepCounter, []*simOp{incr(2, 3, 4)}, false},
+		{"counts out of order", stepCounter, []*simOp{incr(2, 0, 1), incr(1, 2, 3)}, false},
+	} {
+		if got, _ := linearizable(test.step, test.ops); got == simUndecided || (got == simExplained) != test.ok {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.ok)
+		}
+	}
+}
