@@ -124,7 +124,7 @@ func TestHeartbeatOfTheNextLeader(t *testing.T) {
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	r := n.cons.(*raftLog)
 	answer := make(chan raft.RPCResponse, 1)
-	beat := raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{Term: 100, Leader: []byte("n2"),
+	beat := raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{Term: 100,
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2"), Addr: []byte("n2:1")}}}
 	handle := func(rpc raft.RPC) {
 		t.Error("Raft is asked")
