@@ -41,13 +41,10 @@ func administer(name string, args []string, stdout io.Writer) error {
 	var o adminOptions
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	o.define(fs)
-	if err := parse(fs, args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, helpText())
-		}
+	rest, err := parseMixed(fs, args, stdout)
+	if err != nil {
 		return err
 	}
-	rest := fs.Args()
 	takes := adminArgs[name]
 	if len(rest) < takes.least {
 		return usageError{fmt.Errorf("%s: want %s", name, takes.usage)}

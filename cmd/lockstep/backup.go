@@ -17,8 +17,11 @@ import (
 // parseMixed is parse for commands whose flags may stand behind the arguments,
 // too. It returns the arguments.
 func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []string, err error) {
+	if err := parseEnvironment(fs); err != nil {
+		return nil, err
+	}
 	for {
-		if err := parse(fs, args); err != nil {
+		if err := parseFlags(fs, args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
 				fmt.Fprint(stdout, helpText())
 			}
@@ -170,8 +173,12 @@ func restore(args []string, stdout io.Writer) error {
 	if err := tellBackup(stdout, rest[0], facts); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s\nOthers join it with an empty directory and --join.\n",
-		cfg.Data, cfg.ID, cfg.ID, cfg.Data)
+	advertise := ""
+	if cfg.PeerAdvertise != "" {
+		advertise = " --peer-advertise " + cfg.PeerAdvertise
+	}
+	_, err = fmt.Fprintf(stdout, "%s is the data of node %s, alone in a new cluster. Start it, without --peers:\n  lockstep --id %s --data %s --peer-listen %s%s\nOthers join it with an empty directory and --join.\n",
+		cfg.Data, cfg.ID, cfg.ID, cfg.Data, cfg.PeerListen, advertise)
 	return err
 }
 

@@ -70,7 +70,13 @@ func envName(flagName string) string {
 
 // parse reads a command line; flags win over the environment.
 func parse(fs *flag.FlagSet, args []string) error {
-	fs.SetOutput(io.Discard)
+	if err := parseEnvironment(fs); err != nil {
+		return err
+	}
+	return parseFlags(fs, args)
+}
+
+func parseEnvironment(fs *flag.FlagSet) error {
 	var fault error
 	fs.VisitAll(func(f *flag.Flag) {
 		if v, ok := os.LookupEnv(envName(f.Name)); ok {
@@ -82,6 +88,11 @@ func parse(fs *flag.FlagSet, args []string) error {
 	if fault != nil {
 		return usageError{fault}
 	}
+	return nil
+}
+
+func parseFlags(fs *flag.FlagSet, args []string) error {
+	fs.SetOutput(io.Discard)
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err

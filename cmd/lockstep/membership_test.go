@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -151,6 +153,27 @@ func TestAdminNeedsThePassword(t *testing.T) {
 	}
 	if code, out := n.Admin("remove", "--requirepass", "secret", "n2"); code != exitRuntime || !strings.Contains(out, "no member has that id") {
 		t.Errorf("with the password: exit code %d: %s", code, out)
+	}
+}
+
+// TestFlagsBehindArguments: flags may stand where docs/operations.md has them, and
+// win over the environment there, too.
+func TestFlagsBehindArguments(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	t.Setenv("LOCKSTEP_ADDR", nodes.FreeAddrs(t, 1)[0])
+	for _, args := range [][]string{
+		{"remove", "n3", "--addr", n.Addr}, {"remove", "--addr", n.Addr, "n3"}, {"transfer", "n3", "--addr", n.Addr},
+	} {
+		out, err := exec.Command(nodes.Binary(t), args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "member has that id") {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "locks.backup")
+	for _, args := range [][]string{{"backup", "--addr", n.Addr, file}, {"backup", file + "2", "--addr", n.Addr}} {
+		if out, err := exec.Command(nodes.Binary(t), args...).CombinedOutput(); err != nil || !strings.Contains(string(out), "is whole") {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
 	}
 }
 
