@@ -18,7 +18,7 @@ import (
 // adversary runs clients against a log and a link that misbehave, and checks
 // what every client was told against what happened.
 type adversary struct {
-	t *testing.T
+	t testing.TB
 	n *testNode // leads now and then
 	b *Node     // forwards to it
 

@@ -46,6 +46,12 @@ func (n *Node) finished(p *Submission, r *request) {
 		// There may be another leader by now, or soon.
 		go n.submitBlocking(p)
 		return
+	case errLate:
+		go func() {
+			p.Replies = n.confirm(r.due, r.since, r.replies)
+			p.Done()
+		}()
+		return
 	default:
 		// The batch may still hold the request: leave it to the collector.
 		p.req = nil

@@ -41,16 +41,23 @@ func (p *pair) connect() { p.connectBy(net.Pipe()) }
 
 func (p *pair) connectBy(near, far net.Conn) {
 	p.t.Helper()
+	p.attach(near, far)
+	synctest.Wait()
+}
+
+// attach is connectBy that does not wait for the link to be in use.
+func (p *pair) attach(near, far net.Conn) {
+	p.t.Helper()
 	go p.serveForward(far)
 	l, r, err := p.b.greet(near)
 	if err != nil {
-		p.t.Fatal(err)
+		p.t.Error(err)
+		return
 	}
 	go func() {
 		<-p.b.use(p.b.ctx, l, r)
 		p.b.routes.drop(nil, l)
 	}()
-	synctest.Wait()
 }
 
 // cut breaks the link.

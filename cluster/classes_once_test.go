@@ -54,12 +54,15 @@ func TestJ1ExecutedOnce(t *testing.T) {
 // newLinked is newPair with a second node that looks for the first one again
 // whenever its link has broken.
 func newLinked(t *testing.T, commands ...store.Command) *pair {
-	p := newPair(t, commands...)
+	return newPair(t, commands...).keepLinked()
+}
+
+func (p *pair) keepLinked() *pair {
 	p.cut()
-	a := &adversary{t: t, n: p.testNode, b: p.b, r: rand.New(rand.NewPCG(1, 7))}
+	a := &adversary{t: p.t, n: p.testNode, b: p.b, r: rand.New(rand.NewPCG(1, 7))}
 	var links sync.WaitGroup
 	links.Go(a.connect)
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		p.b.cancel()
 		links.Wait()
 	})

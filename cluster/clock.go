@@ -28,6 +28,11 @@ func (s *SystemTime) Monotonic() time.Duration { return time.Since(s.start) }
 // Wall returns the time of day.
 func (s *SystemTime) Wall() time.Time { return time.Now() }
 
+// heardAt converts what Raft says of when it heard of something to the monotonic
+// clock. Raft's times have a monotonic part, so no jump of the wall clock, here
+// or elsewhere, makes a difference.
+func heardAt(src TimeSource, at time.Time) time.Duration { return src.Monotonic() - time.Since(at) }
+
 // wallSlack is how far the wall clock may drift from the lease clock before
 // conversions follow it. Within it the offset is kept, so that a deadline set
 // by Unix time reads back unchanged.

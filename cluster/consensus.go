@@ -22,9 +22,9 @@ type consensus interface {
 	Transfer(id string) error
 	// Members lists the configuration.
 	Members() ([]Member, error)
-	// LastContact is when the last leader was heard of; zero if none was since
-	// the process started.
-	LastContact() time.Time
+	// LastContact is when, by the node's monotonic clock, the last leader was
+	// heard of; false if none was since the process started.
+	LastContact() (at time.Duration, known bool)
 	// Facts fills in what Raft knows about this node.
 	Facts(*Status)
 	// Snapshot writes a snapshot now and lets the log be shortened.
@@ -61,13 +61,13 @@ func (l *localLog) Propose(entry []byte) (raftfsm.Outcome, error) {
 	return out, err
 }
 
-func (l *localLog) Verify() error          { return nil }
-func (l *localLog) Barrier() error         { return nil }
-func (l *localLog) Transfer(string) error  { return ErrNoSuchMember }
-func (l *localLog) Snapshot() error        { return nil }
-func (l *localLog) Close() error           { return nil }
-func (l *localLog) LastContact() time.Time { return time.Time{} }
-func (l *localLog) Facts(s *Status)        { s.Term = 1 }
+func (l *localLog) Verify() error                      { return nil }
+func (l *localLog) Barrier() error                     { return nil }
+func (l *localLog) Transfer(string) error              { return ErrNoSuchMember }
+func (l *localLog) Snapshot() error                    { return nil }
+func (l *localLog) Close() error                       { return nil }
+func (l *localLog) LastContact() (time.Duration, bool) { return 0, false }
+func (l *localLog) Facts(s *Status)                    { s.Term = 1 }
 
 func (l *localLog) Members() ([]Member, error) {
 	return []Member{{ID: l.id, Leader: true, Voter: true}}, nil

@@ -17,6 +17,9 @@ var (
 	errCancelled = errors.New("cluster: cancelled")
 	// errStale: not executed, and the link has to be claimed anew before.
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
+	// errLate: executed, but the leases that it was given may have been running
+	// for long; they have to begin anew before it is answered.
+	errLate = errors.New("cluster: executed, but late")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
 	// ErrNoMember is the error of Remove of a node that is none.

@@ -19,12 +19,13 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	var entry []byte
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
 		s.done = done
-		b.prev = seq
+		b.prev, b.from = seq, now.Lease
 		txn := s.begin(st)
 		for again := true; again; {
 			b.reset()
 			txn.Restart(now, seq+1)
 			s.sleepers.rollback()
+			s.lengthen(txn)
 			txn.ExpireDue(expireLimit)
 			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
@@ -33,11 +34,13 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		}
 		// The stamp is where the next leader's clock goes on, and that leader
 		// knows nothing of lateness. So it is the time of the first request,
-		// not of the last, set back by the worst delay of a reply.
-		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(s.late.worst), 1), Wall: now.Wall,
+		// not of the last, set back by the worst delay of a reply that no
+		// entry tells of.
+		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
 			Proposer: n.boot, Batch: b.number,
 			Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes()}
 		entry = e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
+		b.writes = entry[len(entry)-len(e.Writes):]
 	})
 	return b, entry, q
 }
@@ -64,7 +67,11 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if i > 0 && r.tooEarly(txn, b) {
 			return q[i:], false
 		}
+		if i > 0 && txn.Now().Lease-b.from > batchSpread {
+			return q[i:], false
+		}
 		r.replies = r.replies[:0]
+		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
 		before := txn.Writes().Len()
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
@@ -90,10 +97,13 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if !r.held {
 			b.requests = append(b.requests, r)
 			if r.from.id != 0 && txn.Writes().Len() > before {
-				b.record(r)
+				b.record(r, txn.Writes().Bytes())
 			}
 		}
 		if ws := s.sleepers; len(ws.answered) > 0 {
+			for _, a := range ws.answered {
+				a.spans, a.anew = a.spans[:0], nil // of the batch in which it began to wait
+			}
 			b.requests = append(b.requests, ws.answered...)
 			ws.answered = ws.answered[:0]
 		}
@@ -119,7 +129,11 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		s.evaluateSpecial(txn, r)
 		return false, nil
 	}
-	if r.from.id != 0 && s.decided(r) {
+	if r.from.id != 0 && s.decided(txn, r) {
+		return false, nil
+	}
+	if r.calls[0].Cmd == confirmCommand {
+		r.confirm(txn)
 		return false, nil
 	}
 	ctx := store.Ctx{Txn: txn}
@@ -127,6 +141,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		c := &r.calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
+		begin := txn.Writes().Mark()
 		if c.Txn != nil {
 			r.replies = append(r.replies, txn.AttachDenials(s.runTransaction(txn, c.Txn, behind, &refused)))
 		} else if refusal, ok := ctx.Authorize(c.User); !ok {
@@ -135,6 +150,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			r.replies = append(r.replies, txn.AttachDenials(s.runScript(&ctx, behind, &refused)))
 		} else {
 			r.replies = append(r.replies, c.Cmd.Run(&ctx))
+		}
+		if txn.TakeLeases() {
+			r.spans = append(r.spans, span{i, begin, txn.Writes().Mark()})
 		}
 		// After the whole command, script or transaction.
 		if s.sleepers.any() {

@@ -156,6 +156,36 @@ func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 	})
 }
 
+// A slow write lengthens the leases that it has set, as promised, and at the next
+// election no others: the log says which these are.
+func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET other v PX 10000")
+		other := time.Now()
+		n.log.decides(2*time.Second, once(commitSlowly))
+		n.expectTogether([]string{"OK", "OK", "OK"}, "SET lock v PX 4000", "SET unix v PXAT 946684811000", "SET moved v PX 4000")
+		lock := time.Now()
+		n.expect("946684811000", "PEXPIRETIME unix")
+		n.log.decides(0, nil)
+		n.expect("OK", "RENAME moved now")
+		for range 3 {
+			n.depose()
+			synctest.Wait()
+			n.lead()
+		}
+		time.Sleep(time.Until(lock.Add(3999 * ms)))
+		n.expect("1 1", "EXISTS lock", "EXISTS now")
+		time.Sleep(4 * latenessKept * ms)
+		n.expect("0 0", "EXISTS lock", "EXISTS now")
+		time.Sleep(time.Until(other.Add(9999 * ms)))
+		n.expect("1", "EXISTS other")
+		time.Sleep(4 * latenessKept * ms)
+		n.expect("0", "EXISTS other")
+	})
+}
+
 // mustKeep changes the leader and checks that a key lives for d from now.
 func (n *testNode) mustKeep(key string, d time.Duration) {
 	n.t.Helper()

@@ -44,6 +44,7 @@ const (
 type fakeLog struct {
 	fsm   *raftfsm.FSM
 	after func(raftfsm.Outcome)
+	src   TimeSource
 
 	mu        sync.Mutex
 	delay     time.Duration
@@ -55,7 +56,8 @@ type fakeLog struct {
 	index     uint64
 	term      uint64
 	limbo     []limboEntry
-	foreign   uint64 // entries by other leaders
+	foreign   uint64 // entries by other leaders …
+	stamp     int64  // … have this stamp, or a later one
 	proposals []raftfsm.Entry
 	verified  int
 	copies    []*Node // apply the same entries
@@ -127,7 +129,7 @@ func (l *fakeLog) otherLeader(writes ...func(*store.Txn)) {
 	var e raftfsm.Entry
 	l.foreign++
 	l.fsm.View(func(s *store.Store, seq uint64) {
-		const lease = 1 // the state's clock never runs back, so any stamp will do
+		lease := max(l.stamp, 1) // the state's clock never runs back, so any stamp will do
 		txn := s.Begin(store.Time{Lease: lease}, seq+1, store.Env{})
 		for _, w := range writes {
 			w(txn)
@@ -199,13 +201,13 @@ func (l *fakeLog) Members() ([]Member, error) {
 func (l *fakeLog) Snapshot() error { return nil }
 func (l *fakeLog) Close() error    { return nil }
 
-func (l *fakeLog) LastContact() time.Time {
+func (l *fakeLog) LastContact() (time.Duration, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.contact.IsZero() {
-		return time.Now()
+		return l.src.Monotonic(), true
 	}
-	return l.contact
+	return heardAt(l.src, l.contact), true
 }
 
 func (l *fakeLog) Facts(s *Status) {
@@ -231,13 +233,13 @@ type testNode struct {
 
 // newTestNode returns a node that does not lead yet. commands are added to
 // those of the store.
-func newTestNode(t *testing.T, commands ...store.Command) *testNode {
+func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg := Default()
 	cfg.Time, cfg.Logger = NewSystemTime(), slog.New(slog.DiscardHandler)
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	cfg.Fatal = func(err error) { t.Error(err) }
 	n := newNode(cfg)
-	log := &fakeLog{fsm: n.fsm, after: n.applied, term: 1}
+	log := &fakeLog{fsm: n.fsm, after: n.applied, src: cfg.Time, term: 1}
 	n.cons = log
 	close(n.opened)
 	tn := &testNode{Node: n, t: t, log: log, leads: make(chan leadership), table: cfg.Table}

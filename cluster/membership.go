@@ -338,7 +338,12 @@ func (n *Node) transferHere(id string) error {
 	}
 	switch {
 	case heir != "":
-		return n.cons.Transfer(heir)
+		n.handing.Store(true)
+		err := n.cons.Transfer(heir)
+		if err != nil {
+			n.handing.Store(false)
+		}
+		return err
 	case id != "":
 		return fmt.Errorf("%s does not answer: it cannot lead", id)
 	}

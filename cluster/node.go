@@ -31,6 +31,7 @@ type Node struct {
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
 	served  atomic.Int64 // peers that forward to this node
+	handing atomic.Bool  // it hands, or has handed, its leadership over
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
@@ -138,9 +139,10 @@ func (n *Node) watch(leads <-chan leadership) {
 // startTerm begins to lead and returns a function that ends it.
 func (n *Node) startTerm() (end func()) {
 	leaderless := time.Duration(1<<63 - 1) // nobody led since this process started
-	if last := n.cons.LastContact(); !last.IsZero() {
-		leaderless = n.cfg.Time.Wall().Sub(last)
+	if last, known := n.cons.LastContact(); known {
+		leaderless = n.cfg.Time.Monotonic() - last
 	}
+	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if rc, ok := n.cons.(reconfigurer); ok {
 		n.work.Add(1)

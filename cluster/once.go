@@ -71,7 +71,7 @@ func (t *tickets) lowest() uint64 {
 
 // decided reports whether a numbered request is not to be executed: it has been
 // already, or its link counts no more.
-func (s *sequencer) decided(r *request) bool {
+func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.origin != s.node.boot && (r.token == 0 || s.sleepers.tokens[r.from.origin] != r.token) {
 		r.held = true
 		r.complete(errStale)
@@ -85,20 +85,29 @@ func (s *sequencer) decided(r *request) bool {
 		return false
 	}
 	var err error
-	if r.replies, err = readResult(replies, r.replies); err != nil || len(r.replies) != len(r.calls) {
+	var given grants
+	if r.replies, replies, err = readReplies(replies, r.replies); err == nil {
+		given, err = readGrants(replies)
+	}
+	if err != nil || len(r.replies) != len(r.calls) {
 		s.log.Error("the replies to a request that was executed cannot be read", "error", err)
 		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
+		return true
 	}
+	r.renew(txn, given, r.replies)
 	return true
 }
 
-// maxRecorded is how large replies an entry keeps for a request that is sent
-// again.
+// maxRecorded is how large replies an entry keeps, with the names of the keys
+// that were leased, for a request that is sent again.
 const maxRecorded = 512 << 10
 
 // record notes that r has written something.
-func (b *batch) record(r *request) {
+func (b *batch) record(r *request, writes []byte) {
 	replies := appendReplies(nil, r.replies)
+	if g := r.granted(b.prev+1, writes); len(g.list) > 0 {
+		replies = appendGrants(replies, g)
+	}
 	if len(replies) > maxRecorded {
 		replies = appendReplies(nil, errorReplies(nil, len(r.calls), ErrReplyLost))
 	}

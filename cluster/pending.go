@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"time"
 
 	"lockstep/raftfsm"
 )
@@ -18,8 +19,21 @@ type pendingBatches struct {
 
 func (p *pendingBatches) add(b *batch) {
 	p.mu.Lock()
+	b.proposing = true
 	p.list = append(p.list, b)
 	p.mu.Unlock()
+}
+
+// leave tells that the sequencer waits for b no more, because it leads no more.
+func (p *pendingBatches) leave(b *batch) {
+	p.mu.Lock()
+	b.proposing = false
+	seq := b.committed
+	p.mu.Unlock()
+	if seq != 0 {
+		p.remove(b)
+		b.finishLate(seq)
+	}
 }
 
 func (p *pendingBatches) len() int {
@@ -39,27 +53,40 @@ func (p *pendingBatches) remove(b *batch) {
 	}
 }
 
-// applied resolves the batches whose fate an applied entry settles.
-func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome) {
+// applied resolves the batches whose fate an applied entry settles. Only what was
+// evaluated since a monotonic time may be answered before the sequencer has
+// looked whether it still leads.
+func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
-	var done []*batch
+	var void []*batch
+	var done, late *batch
 	kept := p.list[:0]
 	for _, b := range p.list {
 		mine := out.Proposer == boot && out.Batch == b.number
-		if mine || out.Accepted && out.Prev == b.prev {
-			done = append(done, b)
-		} else {
+		switch {
+		case mine && out.Accepted && !b.proposing:
+			late = b
+		case mine && out.Accepted && b.began < since:
+			b.committed = out.Sequence
+			kept = append(kept, b)
+		case mine && out.Accepted:
+			done = b
+		case mine || out.Accepted && out.Prev == b.prev:
+			void = append(void, b)
+		default:
 			kept = append(kept, b)
 		}
 	}
 	p.list = kept
 	p.mu.Unlock()
-	for _, b := range done {
-		if out.Accepted && out.Proposer == boot && out.Batch == b.number {
-			b.finish(nil)
-		} else {
-			b.finish(errNotExecuted)
-		}
+	if done != nil {
+		done.finish(nil)
+	}
+	if late != nil {
+		late.finishLate(out.Sequence)
+	}
+	for _, b := range void {
+		b.finish(errNotExecuted)
 	}
 }
 

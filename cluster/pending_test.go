@@ -21,11 +21,11 @@ func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	const boot = 77
-	p.applied(boot, raftfsm.Outcome{Prev: 5, Accepted: true, Proposer: boot + 1, Batch: 6})
+	p.applied(boot, raftfsm.Outcome{Prev: 5, Accepted: true, Proposer: boot + 1, Batch: 6}, 0)
 	if p.len() != 1 {
 		t.Error("settled by an entry on another state")
 	}
-	p.applied(boot, raftfsm.Outcome{Prev: 6, Accepted: true, Proposer: boot, Batch: 6})
+	p.applied(boot, raftfsm.Outcome{Prev: 6, Accepted: true, Proposer: boot, Batch: 6}, 0)
 	if err, ok := told[6]; !ok || err != nil || p.len() != 0 {
 		t.Errorf("the batch that took effect: %v, %v", err, ok)
 	}
@@ -37,7 +37,7 @@ func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 	var told []error
 	r := &request{finish: func(r *request) { told = append(told, r.err) }}
 	p.add(&batch{number: 1, prev: 9, requests: []*request{r}})
-	p.applied(2, raftfsm.Outcome{Prev: 9, Accepted: true, Proposer: 1, Batch: 1})
+	p.applied(2, raftfsm.Outcome{Prev: 9, Accepted: true, Proposer: 1, Batch: 1}, 0)
 	if !slices.Equal(told, []error{errNotExecuted}) {
 		t.Errorf("told %v", told)
 	}

@@ -263,7 +263,10 @@ func (r *raftLog) Snapshot() error {
 	return nil
 }
 
-func (r *raftLog) LastContact() time.Time { return r.raft.LastContact() }
+func (r *raftLog) LastContact() (time.Duration, bool) {
+	last := r.raft.LastContact()
+	return heardAt(r.cfg.Time, last), !last.IsZero()
+}
 
 func (r *raftLog) Close() error {
 	close(r.stop)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync/atomic"
+	"time"
 
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -20,6 +21,12 @@ type request struct {
 	sleeper *sleeper // set for a blocking command, which is alone
 	claim   *claim   // set for a request that is no command
 	held    bool     // it is not to be answered by the present batch
+
+	spans []span        // of the calls that have asked for a lease
+	at    int64         // lease time of its evaluation
+	anew  []grant       // what was granted before and begins now
+	due   grants        // with errLate: they have to begin anew …
+	since time.Duration // … and its batch was begun at this monotonic time
 
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
@@ -85,6 +92,12 @@ type batch struct {
 	answers  []raftfsm.Answer // to requests of other nodes that wrote something
 	recorded int              // bytes of their replies
 	finished atomic.Bool
+
+	from      int64         // lease time at which its evaluation began …
+	began     time.Duration // … and monotonic time
+	writes    []byte        // an encoded store.WriteSet
+	proposing bool          // the sequencer waits for it; on pendingBatches.mu
+	committed uint64        // its place in the history if it was accepted late; likewise
 }
 
 // reset empties a batch that is evaluated again.
@@ -100,5 +113,30 @@ func (b *batch) finish(err error) {
 	}
 	for _, r := range b.requests {
 		r.complete(err)
+	}
+}
+
+// finishLate completes the requests of a batch that has been accepted as write
+// set seq, maybe long ago and under another leader: the leases in it have to begin
+// anew before their owners are told.
+func (b *batch) finishLate(seq uint64) {
+	if !b.finished.CompareAndSwap(false, true) {
+		return
+	}
+	for _, r := range b.requests {
+		r.completeLate(seq, b)
+	}
+}
+
+func (r *request) completeLate(seq uint64, b *batch) {
+	due := r.granted(seq, b.writes)
+	switch {
+	case len(due.list) == 0:
+		r.complete(nil)
+	case r.from.id != 0:
+		r.complete(errUnknown) // its origin asks the next leader
+	case r.finished.CompareAndSwap(false, true):
+		r.due, r.since, r.err = due, b.began, errLate
+		r.finish(r)
 	}
 }

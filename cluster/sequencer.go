@@ -61,6 +61,8 @@ type sequencer struct {
 	term uint64 // of Raft, when the sequencer began
 	late lateness
 
+	overdue overdue // of the last entry
+
 	// What gather goes by.
 	full        chan struct{} // has room for one: want has been reached
 	want        int           // requests that gather waits for; on mu
@@ -373,6 +375,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 		began := s.node.cfg.Time.Monotonic()
 		b, entry, rest := s.evaluate(ctx, q, started, stamp)
 		stamp = false
+		b.began = began
 		if entry == nil {
 			if !s.answerReads(b) {
 				s.giveBack(rest)
@@ -396,14 +399,19 @@ func (s *sequencer) answerReads(b *batch) bool {
 	if len(b.requests) == 0 {
 		return true
 	}
-	// The term must be the same, too: a node that was deposed and has been
-	// elected again leads, but has not applied what its predecessor wrote.
-	if err := s.node.cons.Verify(); err != nil || s.node.term() != s.term {
+	if !s.stillLeads() {
 		b.finish(errNotExecuted) // nothing was written, so nothing happened
 		return false
 	}
 	b.finish(nil)
 	return true
+}
+
+// stillLeads reports whether this node led in this term after the call began.
+func (s *sequencer) stillLeads() bool {
+	// The term must be the same, too: a node that was deposed and has been
+	// elected again leads, but has not applied what its predecessor wrote.
+	return s.node.cons.Verify() == nil && s.node.term() == s.term
 }
 
 // propose puts the batch into the log and answers it.
@@ -422,11 +430,18 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	s.stamped = s.node.cfg.Time.Monotonic()
 	switch {
 	case err == nil && out.Accepted:
-		watchdog.Stop()
 		s.node.pending.remove(b)
-		s.late.record(out.Sequence, s.node.clock.now().Lease-started.Lease)
-		b.finish(nil)
-		return true
+		// What was not prompt (applied) has not been answered yet. If another
+		// leader has begun meanwhile, its clock does not know how late it is.
+		leads := b.finished.Load() || s.stillLeads()
+		watchdog.Stop()
+		s.acknowledge(b, out.Sequence, s.node.clock.now().Lease-started.Lease)
+		if leads {
+			b.finish(nil)
+		} else {
+			b.finishLate(out.Sequence)
+		}
+		return leads
 	case err == nil:
 		// Evaluated on a state that an earlier proposal has since changed.
 		watchdog.Stop()
@@ -445,6 +460,7 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		// Unknown: the next entry that is applied here tells (pending.go), or
 		// the watchdog gives up.
 		s.log.Warn("leadership lost with a batch in flight", "batch", b.number, "error", err)
+		s.node.pending.leave(b)
 		return false
 	}
 }
@@ -461,5 +477,9 @@ func (n *Node) applied(out raftfsm.Outcome) {
 	if out.Accepted {
 		n.clock.applied(out.Lease)
 	}
-	n.pending.applied(n.boot, out)
+	since := n.cfg.Time.Monotonic()
+	if !n.handing.Load() {
+		since -= promptly
+	}
+	n.pending.applied(n.boot, out, since)
 }

@@ -96,6 +96,9 @@ func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from 
 	}
 	<-w.done
 	replies, err := w.req.replies, w.req.err
+	if err == errLate {
+		replies, err = n.confirm(w.req.due, w.req.since, replies), nil
+	}
 	if err == errUnknown {
 		// The batch may still hold the request: leave it to the collector.
 		return dst, err
@@ -114,7 +117,8 @@ type carried struct {
 	n      *Node
 	ctx    context.Context // ends when it has been without a leader for long enough
 	cancel context.CancelFunc
-	due    time.Duration // when it does, if no leader is lost
+	wait   time.Duration // how long it may be without one
+	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
 	calls  []Call
 	dst    []store.Reply
@@ -126,8 +130,12 @@ type carried struct {
 // submitWaiting is Submit through an election. A write is sent again to each
 // new leader, which knows whether it has been executed.
 func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []store.Reply {
-	c := &carried{n: n, calls: calls, dst: dst, number: number, due: n.cfg.Time.Monotonic() + n.cfg.FailoverWait}
-	c.ctx, c.cancel = context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+	return n.submitWithin(n.cfg.FailoverWait, number, calls, dst)
+}
+
+func (n *Node) submitWithin(wait time.Duration, number uint64, calls []Call, dst []store.Reply) []store.Reply {
+	c := &carried{n: n, calls: calls, dst: dst, number: number, wait: wait, due: n.cfg.Time.Monotonic() + wait}
+	c.ctx, c.cancel = context.WithTimeout(n.ctx, wait)
 	defer func() { c.cancel() }()
 	if !readOnly(calls) {
 		c.from = ticket{origin: n.boot, id: n.tickets.begin()}
@@ -171,14 +179,14 @@ func (n *Node) submitWaiting(number uint64, calls []Call, dst []store.Reply) []s
 
 // leaderLost is called when a leader that had the request has been lost. The
 // time that it was there for, behind a script or a slow disk, does not count: it
-// may be without a leader for FailoverWait from when that one was last heard of.
+// may be without a leader for as long from when that one was last heard of.
 // This is granted once, so that no request goes from leader to leader for ever.
 func (c *carried) leaderLost() {
 	if c.lost {
 		return
 	}
 	c.lost = true
-	left := c.n.cfg.FailoverWait - c.n.silence()
+	left := c.wait - c.n.silence()
 	if c.n.cfg.Time.Monotonic()+left > c.due {
 		c.cancel()
 		c.ctx, c.cancel = context.WithTimeout(c.n.ctx, left)
@@ -190,11 +198,11 @@ func (n *Node) silence() time.Duration {
 	if n.cons == nil {
 		return 0
 	}
-	heard := n.cons.LastContact()
-	if heard.IsZero() {
+	heard, known := n.cons.LastContact()
+	if !known {
 		return 0
 	}
-	return n.cfg.Time.Wall().Sub(heard)
+	return n.cfg.Time.Monotonic() - heard
 }
 
 // refused gives up: with why if it had no effect for certain.

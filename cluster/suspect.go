@@ -88,22 +88,23 @@ func (n *Node) turnAfter(leader string) int {
 func (n *Node) silent(ctx context.Context, leader leadership, patience time.Duration) bool {
 	tick := time.NewTicker(suspectTick)
 	defer tick.Stop()
-	term, heard := n.term(), n.cons.LastContact()
-	due := heard.Add(patience)
+	term := n.term()
+	heard, _ := n.cons.LastContact()
+	due := heard + patience
 	for {
-		now := n.cfg.Time.Wall()
+		now := n.cfg.Time.Monotonic()
 		if t := n.term(); t != term {
 			// Somebody stands already, and may win. If it does not even get this
 			// node's vote, its log is too short.
-			term, due = t, now.Add(firstTurn(n.cfg.HeartbeatTimeout))
+			term, due = t, now+firstTurn(n.cfg.HeartbeatTimeout)
 		}
-		if contact := n.cons.LastContact(); contact.After(heard) {
-			heard, due = contact, contact.Add(patience) // also after a vote
+		if contact, _ := n.cons.LastContact(); contact > heard {
+			heard, due = contact, contact+patience // also after a vote
 		}
 		if l := n.leading(); l.id != "" && l != leader {
 			return false
 		}
-		if !now.Before(due) && n.caughtUp() {
+		if now >= due && n.caughtUp() {
 			return true
 		}
 		select {

@@ -342,6 +342,10 @@ func readCall(r *fieldReader, table *store.Table) (Call, error) {
 	if r.bad {
 		return Call{}, errFrame
 	}
+	if string(c.Args[0]) == confirmName && argc == 2 {
+		c.Cmd = confirmCommand
+		return c, nil
+	}
 	var ok bool
 	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
 		return Call{}, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
@@ -360,34 +364,40 @@ func appendReplies(buf []byte, replies []store.Reply) []byte {
 
 // readResult decodes the body of a result into dst.
 func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
+	dst, _, err := readReplies(body, dst)
+	return dst, err
+}
+
+// readReplies is readResult that returns what stands behind, too.
+func readReplies(body []byte, dst []store.Reply) (replies []store.Reply, rest []byte, err error) {
 	if len(body) == 0 {
-		return dst, errFrame
+		return dst, nil, errFrame
 	}
 	switch body[0] {
 	case statusDone:
 	case statusNotExecuted:
-		return dst, errNotExecuted
+		return dst, nil, errNotExecuted
 	case statusCancelled:
-		return dst, errCancelled
+		return dst, nil, errCancelled
 	case statusStale:
-		return dst, errStale
+		return dst, nil, errStale
 	case statusUnknown:
-		return dst, errUnknown
+		return dst, nil, errUnknown
 	default:
-		return dst, errFrame
+		return dst, nil, errFrame
 	}
 	r := fieldReader{b: body[1:]}
 	n := r.count()
 	if r.bad {
-		return dst, errFrame
+		return dst, nil, errFrame
 	}
-	rest := r.b
+	rest = r.b
 	for range n {
 		reply, after, err := store.ReadReply(rest)
 		if err != nil {
-			return dst, err
+			return dst, nil, err
 		}
 		dst, rest = append(dst, reply), after
 	}
-	return dst, nil
+	return dst, rest, nil
 }

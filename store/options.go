@@ -129,6 +129,7 @@ func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	if !u.relative() {
 		return n, true
 	}
+	c.leases = true
 	now := c.UnixMilli()
 	if n > math.MaxInt64-now {
 		return 0, false

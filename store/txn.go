@@ -58,6 +58,8 @@ type Txn struct {
 	config     config      // pending, or that of the store
 	events     eventClass  // keyspace notifications in force
 
+	leases bool // a deadline counts from now
+
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
@@ -119,7 +121,10 @@ func (t *Txn) Writes() *WriteSet { return &t.ws }
 func (t *Txn) UnixMilli() int64 { return t.now.Wall / 1000 }
 
 // DeadlineIn returns the lease deadline ms milliseconds from now.
-func (t *Txn) DeadlineIn(ms int64) int64 { return addSaturating(t.now.Lease, ms) }
+func (t *Txn) DeadlineIn(ms int64) int64 {
+	t.leases = true
+	return addSaturating(t.now.Lease, ms)
+}
 
 // DeadlineAt converts a Unix time in ms to a lease deadline.
 func (t *Txn) DeadlineAt(unixMs int64) int64 {

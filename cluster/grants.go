@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"time"
+
+	"lockstep/store"
+)
+
+// A lease counts from its reply. Here is what a reply needs that comes late:
+//
+//   - The leader's own, from a slow log or behind a slow script: lateness
+//     (clock.go). Beyond latenessKept the next entry lengthens the leases, so that
+//     the next leader knows (overdue).
+//   - A reply that is repeated because it was lost with a link or a leader, by
+//     whoever leads then: with the answer its grants are kept, and they begin
+//     anew (decided).
+//   - One that another node hears of, or this one only when it leads no more, when
+//     the next leader's clock may have gone on without it: that leader is asked
+//     to let the grants begin anew, and only then the client is told (confirm).
+//
+// If a lease is over by then, the reply is not given: it would be of a lock
+// that may have another owner.
+
+// span is what a call that has asked for a lease has written.
+type span struct {
+	call       int
+	begin, end store.Mark
+}
+
+// grants are the leases that a request was given.
+type grants struct {
+	seq  uint64 // by this write set
+	at   int64  // asked for at this lease time
+	list []grant
+}
+
+// grant is a lease that one of its calls was given.
+type grant struct {
+	call int
+	key  store.LeasedKey
+}
+
+// granted returns the leases that r was given by write set seq.
+func (r *request) granted(seq uint64, writes []byte) grants {
+	g := grants{seq: seq, at: r.at, list: r.anew}
+	for _, s := range r.spans {
+		for _, k := range store.LeasedBetween(writes, s.begin, s.end) {
+			g.list = append(g.list, grant{s.call, k})
+		}
+	}
+	return g
+}
+
+// promptly is how soon after its evaluation a write is answered without another
+// look at who leads: no other leader can begin so early after the majority took
+// the entry, unless this one hands over. What is later is told to the next
+// leader by an entry; for what is not, it adds the worst to every lease.
+const (
+	promptly     = latenessKept * time.Millisecond
+	latenessKept = 50
+)
+
+// batchSpread is for how long, in ms, a batch takes in requests: a lease counts as
+// late from the beginning of its batch on, and is to be no longer than asked for.
+const batchSpread = 20
+
+func appendGrants(buf []byte, g grants) []byte {
+	buf = binary.AppendUvarint(buf, g.seq)
+	buf = binary.AppendUvarint(buf, uint64(g.at))
+	buf = binary.AppendUvarint(buf, uint64(len(g.list)))
+	for _, x := range g.list {
+		buf = binary.AppendUvarint(buf, uint64(x.call))
+		buf = binary.AppendUvarint(buf, uint64(x.key.DB))
+		buf = appendStr(buf, x.key.Key)
+		buf = binary.AppendUvarint(buf, uint64(x.key.Deadline))
+	}
+	return buf
+}
+
+// readGrants decodes what appendGrants wrote; the keys point into b. Of no
+// bytes there are none: so it is for requests that were given no lease.
+func readGrants(b []byte) (grants, error) {
+	if len(b) == 0 {
+		return grants{}, nil
+	}
+	r := fieldReader{b: b}
+	g := grants{seq: r.uint64(), at: int64(r.uint64())}
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		x := grant{call: r.int(), key: store.LeasedKey{DB: r.int(), Key: string(r.bytes()), Deadline: int64(r.uint64())}}
+		r.bad = r.bad || x.key.DB >= store.Databases
+		g.list = append(g.list, x)
+	}
+	if r.bad || len(r.b) > 0 {
+		return grants{}, errFrame
+	}
+	return g, nil
+}
+
+// renew has leases that were granted before begin now, and takes back the replies
+// to those calls whose leases are over.
+func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply) {
+	txn.SetOrigin(0)
+	for _, x := range g.list {
+		until, alive := txn.Renew(x.key, g.seq, g.at)
+		switch {
+		case x.call >= len(replies):
+		case alive:
+			x.key.Deadline = until
+			r.anew = append(r.anew, x)
+		default:
+			replies[x.call] = store.Err(ErrReplyLost)
+		}
+	}
+}
+
+// confirmCommand has the leases of a request that has been executed begin now.
+// No client can call it: only nodes resolve its name.
+var confirmCommand = &store.Command{Name: confirmName, Flags: store.Write}
+
+const confirmName = "\x00confirm"
+
+// confirm runs confirmCommand. The reply has OK or an error for each call up to
+// the last with a lease.
+func (r *request) confirm(txn *store.Txn) {
+	said := store.Reply{Kind: store.Array}
+	g, err := readGrants(r.calls[0].Args[1])
+	if err != nil {
+		r.replies = append(r.replies, store.Err(ErrInternal))
+		return
+	}
+	for _, x := range g.list {
+		for len(said.Elems) <= x.call {
+			said.Elems = append(said.Elems, store.OK)
+		}
+	}
+	r.renew(txn, g, said.Elems)
+	// In the answer that is kept, all that was granted is of this one call.
+	for i := range r.anew {
+		r.anew[i].call = 0
+	}
+	r.replies = append(r.replies, said)
+}
+
+// confirm returns the replies to a request that has been executed, when its
+// leases begin now by whoever leads. since is the monotonic time of its evaluation.
+func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
+	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
+	calls := []Call{{Cmd: confirmCommand, Args: [][]byte{[]byte(confirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
+	said := n.submitWithin(left, n.line.number(), calls, nil)[0].Elems
+	for _, x := range g.list {
+		if x.call >= len(said) || said[x.call].IsError() {
+			replies[x.call] = store.Err(ErrReplyLost)
+		}
+	}
+	return replies
+}
+
+// overdue are the leases of a write set that was acknowledged so late that the
+// next entry has to say it.
+type overdue struct {
+	seq  uint64
+	ms   int64
+	keys []store.LeasedKey
+}
+
+// acknowledge remembers how late, in ms, a batch is acknowledged as write set seq.
+func (s *sequencer) acknowledge(b *batch, seq uint64, ms int64) {
+	s.overdue = overdue{}
+	if b.finished.Load() {
+		// It was prompt, or its watchdog has told its clients that nothing is known.
+		ms = min(ms, latenessKept)
+	}
+	s.late.record(seq, ms)
+	if ms <= latenessKept {
+		return
+	}
+	s.overdue.seq, s.overdue.ms = seq, ms
+	for _, r := range b.requests {
+		for _, x := range r.granted(seq, b.writes).list {
+			s.overdue.keys = append(s.overdue.keys, x.key)
+		}
+	}
+}
+
+// lengthen writes down what was acknowledged late.
+func (s *sequencer) lengthen(txn *store.Txn) {
+	for _, k := range s.overdue.keys {
+		txn.Lengthen(k, s.overdue.seq, s.overdue.ms)
+	}
+}
