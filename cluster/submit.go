@@ -117,7 +117,8 @@ type carried struct {
 	n      *Node
 	ctx    context.Context // ends when it has been without a leader for long enough
 	cancel context.CancelFunc
-	due    time.Duration // when it does, if no leader is lost
+	wait   time.Duration // how long it may be without one
+	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
 	calls  []Call
 	dst    []store.Reply
@@ -136,7 +137,7 @@ func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst [
 func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
 	// Of those who came at one instant, who came first gives up first.
 	wait += time.Duration(number % 1024)
-	c := &carried{n: n, calls: calls, dst: dst, number: number, place: place, due: n.cfg.Time.Monotonic() + wait}
+	c := &carried{n: n, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
 	defer func() { c.cancel() }()
 	if !readOnly(calls) {
@@ -181,14 +182,14 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 
 // leaderLost is called when a leader that had the request has been lost. The
 // time that it was there for, behind a script or a slow disk, does not count: it
-// may be without a leader for FailoverWait from when that one was last heard of.
+// may be without a leader for as long from when that one was last heard of.
 // This is granted once, so that no request goes from leader to leader for ever.
 func (c *carried) leaderLost() {
 	if c.lost {
 		return
 	}
 	c.lost = true
-	left := c.n.cfg.FailoverWait - c.n.silence()
+	left := c.wait - c.n.silence()
 	if c.n.cfg.Time.Monotonic()+left > c.due {
 		c.cancel()
 		c.ctx, c.cancel = context.WithTimeout(c.n.waits, left)
@@ -200,8 +201,8 @@ func (n *Node) silence() time.Duration {
 	if n.cons == nil {
 		return 0
 	}
-	heard, ok := n.cons.LastContact()
-	if !ok {
+	heard, known := n.cons.LastContact()
+	if !known {
 		return 0
 	}
 	return n.cfg.Time.Monotonic() - heard

@@ -18,6 +18,21 @@ import (
 // 128 times 64 entries.
 const longLog = 12_000
 
+// stopLonger stops all nodes, the leader last, so that nobody stands for election
+// meanwhile, and gives all of them the same long log.
+func (c *three) stopLonger() {
+	c.t.Helper()
+	c.same()
+	seq, _ := c.nodes[0].fsm.Position()
+	leader := c.leader()
+	for i := range 3 {
+		c.stop((leader + 1 + i) % 3)
+	}
+	for i := range 3 {
+		c.lengthen(i, seq)
+	}
+}
+
 // lengthen adds entries that change nothing to the log of a stopped node: what it
 // has received, and not applied when it was stopped.
 func (c *three) lengthen(i int, seq uint64) {
@@ -66,12 +81,7 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
 	c.expect(c.leader(), "OK", "SET k v")
-	c.same()
-	seq, _ := c.nodes[0].fsm.Position()
-	for i := range 3 {
-		c.stop(i)
-		c.lengthen(i, seq)
-	}
+	c.stopLonger()
 	c.start(0, 1) // one of them wins before the third asks
 	sink := &stuck{free: make(chan struct{})}
 	letGo := func() {
@@ -193,15 +203,12 @@ func TestSnapshotIsTakenAtTheStart(t *testing.T) {
 	newest := func(i int) uint64 { return c.nodes[i].cons.(*raftLog).st.snaps.newest().Index }
 	c.start(0, 1, 2)
 	c.expect(0, "OK", "SET k v")
-	c.same()
-	seq, _ := c.nodes[0].fsm.Position()
 	for i := range 3 {
 		if got := newest(i); got != 0 {
 			t.Errorf("n%d has a snapshot at %d", i+1, got)
 		}
-		c.stop(i)
-		c.lengthen(i, seq)
 	}
+	c.stopLonger()
 	c.start(0, 1, 2)
 	for i := range 3 {
 		c.until("a snapshot", func() bool { return newest(i) > longLog })
