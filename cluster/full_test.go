@@ -21,6 +21,7 @@ type fullDisk struct {
 	full     bool // nothing gets room
 	listFull bool // neither does the list of segments
 	broken   bool // nothing can be read
+	failing  bool // no segment can be written
 }
 
 func (d *fullDisk) disk() disk {
@@ -32,17 +33,18 @@ func (d *fullDisk) disk() disk {
 
 func (d *fullDisk) Create(path string) (file, error) {
 	f, err := d.systemFiles.Create(path)
-	return fullFile{f, d}, err
+	return fullFile{f, d, path}, err
 }
 
 func (d *fullDisk) Open(path string) (file, error) {
 	f, err := d.systemFiles.Open(path)
-	return fullFile{f, d}, err
+	return fullFile{f, d, path}, err
 }
 
 type fullFile struct {
 	file
-	d *fullDisk
+	d    *fullDisk
+	path string
 }
 
 func (f fullFile) Reserve(from, length int64) error {
@@ -57,6 +59,13 @@ func (f fullFile) ReadAt(p []byte, at int64) (int, error) {
 		return 0, syscall.EIO
 	}
 	return f.file.ReadAt(p, at)
+}
+
+func (f fullFile) WriteAt(p []byte, at int64) (int, error) {
+	if f.d.failing && strings.HasSuffix(f.path, ".wal") {
+		return 0, syscall.EIO
+	}
+	return f.file.WriteAt(p, at)
 }
 
 // Write is how files are written that are replaced as a whole.
@@ -223,6 +232,27 @@ func TestFullDiskAfterACut(t *testing.T) {
 	l.reaches(59)
 	l.must(l.append(60, 90))
 	l.reaches(90)
+}
+
+// raft-wal takes the end of a segment for written although the write has failed, and
+// would note in its list where it is. The next start finds the log uncut.
+func TestDiskFailsWhenTheLogIsCut(t *testing.T) {
+	l := newFullLog(t)
+	l.must(l.append(11, 110))
+	l.disk.failing = true
+	if err := l.st.log.DeleteRange(105, 110); err == nil || l.fatal == nil {
+		t.Fatalf("%v, fatal %v", err, l.fatal)
+	}
+	l.disk.failing = false
+	if err := l.st.log.DeleteRange(105, 110); err == nil {
+		t.Error("it went on")
+	}
+	l.reopen()
+	l.reaches(110)
+	l.must(l.st.log.DeleteRange(105, 110))
+	l.must(l.append(105, 120))
+	l.reopen()
+	l.reaches(120)
 }
 
 // raft-wal closes a full segment after its answer. If it could not, the next
