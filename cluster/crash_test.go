@@ -233,15 +233,16 @@ func TestKilledDuringASync(t *testing.T) {
 		}
 		tried.Add(1)
 		d.down, d.stopAt = false, 0
-		last := func(d disk, dir string) uint64 {
-			st, err := openStorageOn(d, dir, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler)))
+		last := func(on disk, dir string) uint64 {
+			st, err := openStorageOn(on, dir, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
-				t.Fatal(err)
+				t.Errorf("killed at step %d (%s): %v", at, d.steps[at-1], err)
+				return 0
 			}
 			defer st.close()
 			last, err := st.log.LastIndex()
 			if err != nil {
-				t.Fatal(err)
+				t.Error(err)
 			}
 			return last
 		}

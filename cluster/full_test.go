@@ -20,6 +20,7 @@ type fullDisk struct {
 	systemFiles
 	full     bool // nothing gets room
 	listFull bool // neither does the list of segments
+	dead     bool // nothing can be opened
 	broken   bool // nothing can be read
 	failing  bool // no segment can be written
 }
@@ -37,6 +38,9 @@ func (d *fullDisk) Create(path string) (file, error) {
 }
 
 func (d *fullDisk) Open(path string) (file, error) {
+	if d.dead {
+		return nil, &os.PathError{Op: "open", Path: path, Err: syscall.EIO}
+	}
 	f, err := d.systemFiles.Open(path)
 	return fullFile{f, d, path}, err
 }
@@ -314,6 +318,19 @@ func TestStartOnAFullDisk(t *testing.T) {
 	l.disk.full = false
 	l.must(l.open())
 	l.reaches(100)
+}
+
+// A start on a disk that does not work says so.
+func TestStartOnABrokenDisk(t *testing.T) {
+	l := newFullLog(t)
+	l.st.close()
+	l.disk.dead = true
+	if err := l.open(); err == nil || !strings.Contains(err.Error(), "disk does not work") || strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%v", err)
+	}
+	l.disk.dead = false
+	l.must(l.open())
+	l.reaches(10)
 }
 
 // A log that is cut back again and again stays small.
