@@ -101,34 +101,27 @@ func allFaults() []*fault {
 }
 
 func processFaults() []*fault {
-	again := func(x *breaker, list ...*node) {
-		for _, n := range list {
-			if err := n.start(); err != nil {
-				x.fail("%v", err)
-			}
-		}
-	}
 	return []*fault{
 		{"kill one", "process", func(x *breaker) {
 			n := x.any()
 			x.note("kill -9 %s", n.id)
 			n.kill()
 			x.wait(x.hold)
-			again(x, n)
+			x.again(n)
 		}},
 		{"kill leader", "process", func(x *breaker) {
 			n := x.leading()
 			x.note("kill -9 %s", n.id)
 			n.kill()
 			x.wait(x.hold / 2)
-			again(x, n)
+			x.again(n)
 		}},
 		{"kill all", "process", func(x *breaker) {
 			for _, n := range x.s.f.nodes {
 				n.kill()
 			}
 			x.wait(x.hold / 4)
-			again(x, x.s.f.nodes...)
+			x.again(x.s.f.nodes...)
 		}},
 		{"pause shortly", "process", func(x *breaker) {
 			n := x.mostly()
@@ -163,7 +156,7 @@ func processFaults() []*fault {
 				if err := n.stop(); err != nil {
 					x.note("%v", err)
 				}
-				again(x, n)
+				x.again(n)
 				x.wait(x.hold / 3)
 			}
 		}},
@@ -199,8 +192,11 @@ func never(*breaker) bool       { return false }
 func always(*breaker) bool      { return true }
 func sometimes(x *breaker) bool { return x.rng.IntN(2) == 0 }
 
-func networkFaults() []*fault {
-	cut := func(yes bool) network.Link { return network.Link{Cut: yes} }
+func networkFaults() []*fault { return slices.Concat(partitions(), slowFaults()) }
+
+func cut(yes bool) network.Link { return network.Link{Cut: yes} }
+
+func partitions() []*fault {
 	return []*fault{
 		bad("leader alone", never, func(x *breaker) func(a, b *node) network.Link {
 			n := x.leading()
@@ -249,6 +245,11 @@ func networkFaults() []*fault {
 			x.note("%s cannot reach %s, and the other way round: %v", n.id, m.id, both)
 			return func(a, b *node) network.Link { return cut(a == n && b == m || both && a == m && b == n) }
 		}),
+	}
+}
+
+func slowFaults() []*fault {
+	return []*fault{
 		bad("loss", sometimes, func(x *breaker) func(a, b *node) network.Link {
 			rate := 0.02 + 0.2*x.rng.Float64()
 			return func(a, b *node) network.Link { return network.Link{Loss: rate} }
