@@ -138,16 +138,7 @@ func processFaults() []*fault {
 			x.wait(max(x.hold, 1500*time.Millisecond))
 			n.resume()
 		}},
-		{"pause two", "process", func(x *breaker) {
-			a, b := x.mostly(), x.any()
-			x.note("SIGSTOP %s and %s", a.id, b.id)
-			a.pause()
-			b.pause()
-			x.wait(x.hold)
-			b.resume()
-			x.wait(x.between(0+1, 300*time.Millisecond))
-			a.resume()
-		}},
+		{"pause two", "process", pauseTwo},
 		{"restart rolling", "process", func(x *breaker) {
 			for _, n := range x.s.f.nodes {
 				x.note("SIGTERM %s", n.id)
@@ -161,6 +152,17 @@ func processFaults() []*fault {
 			}
 		}},
 	}
+}
+
+func pauseTwo(x *breaker) {
+	a, b := x.mostly(), x.any()
+	x.note("SIGSTOP %s and %s", a.id, b.id)
+	a.pause()
+	b.pause()
+	x.wait(x.hold)
+	b.resume()
+	x.wait(x.between(1, 300*time.Millisecond))
+	a.resume()
 }
 
 // ways are all directions between nodes, and to and from their clients if so
