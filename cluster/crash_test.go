@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -210,6 +211,52 @@ func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestKilledDuringASync kills the process, not the machine, while it waits for
+// the disk: the next one finds what was written, and tells others that it has it.
+// A power failure after that must not take it away.
+func TestKilledDuringASync(t *testing.T) {
+	whole := newCrashDisk(t.TempDir(), 0)
+	if _, err := live(whole); err != nil {
+		t.Fatal(err)
+	}
+	var tried atomic.Int32
+	atEach(len(whole.steps), func(at int) {
+		if !strings.HasPrefix(whole.steps[at-1], "sync "+walDir+"/") {
+			return
+		}
+		d := newCrashDisk(t.TempDir(), at)
+		p, _ := live(d)
+		if !d.down || !p.whole || d.steps[at-1] != whole.steps[at-1] {
+			return
+		}
+		tried.Add(1)
+		d.down, d.stopAt = false, 0
+		last := func(on disk, dir string) uint64 {
+			st, err := openStorageOn(on, dir, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler)))
+			if err != nil {
+				t.Errorf("killed at step %d (%s): %v", at, d.steps[at-1], err)
+				return 0
+			}
+			defer st.close()
+			last, err := st.log.LastIndex()
+			if err != nil {
+				t.Error(err)
+			}
+			return last
+		}
+		found := last(d.disk(), d.base)
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := d.image(dir, outcomes[0]); err != nil {
+			t.Error(err)
+		} else if kept := last(smallSegments(), dir); kept < found {
+			t.Errorf("killed at step %d (%s): the next process has entry %d, and after a power failure the last is %d", at, d.steps[at-1], found, kept)
+		}
+	})
+	if tried.Load() == 0 {
+		t.Error("no sync of the log was met")
+	}
 }
 
 // atEach calls fn with 1 to n, a few at a time: they wait for the disk.

@@ -91,6 +91,11 @@ func isFull(err error) bool {
 	return err != nil && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), syscall.ENOSPC.Error()))
 }
 
+// isBroken recognizes the error of a disk that does not work.
+func isBroken(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
+}
+
 // replaceFile writes a file so that a crash leaves the old one or the new one.
 func replaceFile(d files, path string, b []byte) error {
 	tmp := path + ".tmp"

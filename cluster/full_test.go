@@ -20,7 +20,9 @@ type fullDisk struct {
 	systemFiles
 	full     bool // nothing gets room
 	listFull bool // neither does the list of segments
+	dead     bool // nothing can be opened
 	broken   bool // nothing can be read
+	failing  bool // no segment can be written
 }
 
 func (d *fullDisk) disk() disk {
@@ -32,17 +34,21 @@ func (d *fullDisk) disk() disk {
 
 func (d *fullDisk) Create(path string) (file, error) {
 	f, err := d.systemFiles.Create(path)
-	return fullFile{f, d}, err
+	return fullFile{f, d, path}, err
 }
 
 func (d *fullDisk) Open(path string) (file, error) {
+	if d.dead {
+		return nil, &os.PathError{Op: "open", Path: path, Err: syscall.EIO}
+	}
 	f, err := d.systemFiles.Open(path)
-	return fullFile{f, d}, err
+	return fullFile{f, d, path}, err
 }
 
 type fullFile struct {
 	file
-	d *fullDisk
+	d    *fullDisk
+	path string
 }
 
 func (f fullFile) Reserve(from, length int64) error {
@@ -57,6 +63,13 @@ func (f fullFile) ReadAt(p []byte, at int64) (int, error) {
 		return 0, syscall.EIO
 	}
 	return f.file.ReadAt(p, at)
+}
+
+func (f fullFile) WriteAt(p []byte, at int64) (int, error) {
+	if f.d.failing && strings.HasSuffix(f.path, ".wal") {
+		return 0, syscall.EIO
+	}
+	return f.file.WriteAt(p, at)
 }
 
 // Write is how files are written that are replaced as a whole.
@@ -225,6 +238,27 @@ func TestFullDiskAfterACut(t *testing.T) {
 	l.reaches(90)
 }
 
+// raft-wal takes the end of a segment for written although the write has failed, and
+// would note in its list where it is. The next start finds the log uncut.
+func TestDiskFailsWhenTheLogIsCut(t *testing.T) {
+	l := newFullLog(t)
+	l.must(l.append(11, 110))
+	l.disk.failing = true
+	if err := l.st.log.DeleteRange(105, 110); err == nil || l.fatal == nil {
+		t.Fatalf("%v, fatal %v", err, l.fatal)
+	}
+	l.disk.failing = false
+	if err := l.st.log.DeleteRange(105, 110); err == nil {
+		t.Error("it went on")
+	}
+	l.reopen()
+	l.reaches(110)
+	l.must(l.st.log.DeleteRange(105, 110))
+	l.must(l.append(105, 120))
+	l.reopen()
+	l.reaches(120)
+}
+
 // raft-wal closes a full segment after its answer. If it could not, the next
 // start does.
 func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
@@ -284,6 +318,19 @@ func TestStartOnAFullDisk(t *testing.T) {
 	l.disk.full = false
 	l.must(l.open())
 	l.reaches(100)
+}
+
+// A start on a disk that does not work says so.
+func TestStartOnABrokenDisk(t *testing.T) {
+	l := newFullLog(t)
+	l.st.close()
+	l.disk.dead = true
+	if err := l.open(); err == nil || !strings.Contains(err.Error(), "disk does not work") || strings.Contains(err.Error(), "damaged") {
+		t.Errorf("%v", err)
+	}
+	l.disk.dead = false
+	l.must(l.open())
+	l.reaches(10)
 }
 
 // A log that is cut back again and again stays small.

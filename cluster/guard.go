@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/hashicorp/raft"
 )
@@ -292,7 +291,7 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil {
 		// Raft would panic, or never get past this entry.
 		advice := "repair the disk and start again"
-		if !errors.As(err, new(syscall.Errno)) {
+		if !isBroken(err) {
 			advice = "it is damaged: of the data directory, " + adviceRejoin
 		}
 		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))

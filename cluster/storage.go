@@ -94,10 +94,13 @@ func openStorageOn(d disk, dir, id, kind string, logs hclog.Logger) (*storage, e
 }
 
 // unusable says why a directory cannot be opened: nothing is wrong with one that
-// only lacks room.
+// only lacks room, and nothing is known of one on a disk that does not work.
 func unusable(dir string, err, otherwise error) error {
 	if isFull(err) {
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", dir, err)
+	}
+	if isBroken(err) {
+		return fmt.Errorf("data directory %s: the disk does not work (%w): repair it and start again; if it has lost what it held, of the data directory, %s", dir, err, adviceRejoin)
 	}
 	return otherwise
 }
@@ -270,7 +273,7 @@ func clusterName(peers []Peer) string {
 func (st *storage) openLog(logs hclog.Logger) (err error) {
 	part := boltFile
 	damaged := func(why any) error {
-		if err, ok := why.(error); ok && isFull(err) {
+		if err, ok := why.(error); ok && (isFull(err) || isBroken(err)) {
 			return err
 		}
 		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): %s", st.dir, part, why, adviceRejoin)

@@ -197,84 +197,91 @@ func (x *breaker) need() {
 	}
 }
 
-// diskFaults need a disk of its own for each node.
-func diskFaults() []*fault {
-	try := func(x *breaker, err error) {
-		if err != nil {
-			x.note("disk: %v", err) // the disk may be cut by now
-		}
+// try notes what could not be done to a disk: it may be cut by now.
+func (x *breaker) try(err error) {
+	if err != nil {
+		x.note("disk: %v", err)
 	}
-	again := func(x *breaker, n *node) {
+}
+
+// again starts nodes that have ended.
+func (x *breaker) again(list ...*node) {
+	for _, n := range list {
 		if err := n.start(); err != nil {
 			x.fail("%v", err)
 		}
 	}
+}
+
+// diskFaults need a disk of its own for each node.
+func diskFaults() []*fault {
 	return []*fault{
 		{"disk stalls", "disk", func(x *breaker) {
 			n := x.mostly()
 			x.note("disk of %s stalls", n.id)
-			try(x, n.disk.freeze())
+			x.try(n.disk.freeze())
 			x.wait(x.hold)
-			try(x, n.disk.thaw())
+			x.try(n.disk.thaw())
 		}},
 		{"disk stutters", "disk", func(x *breaker) {
 			n := x.mostly()
 			x.note("disk of %s stutters", n.id)
 			for end := time.Now().Add(x.hold); time.Now().Before(end) && !x.over(); {
-				try(x, n.disk.freeze())
+				x.try(n.disk.freeze())
 				x.wait(x.between(20*time.Millisecond, 400*time.Millisecond))
-				try(x, n.disk.thaw())
+				x.try(n.disk.thaw())
 				x.wait(x.between(20*time.Millisecond, 200*time.Millisecond))
 			}
 		}},
-		{"disk full", "disk", func(x *breaker) {
-			n := x.mostly()
-			x.note("disk of %s is full", n.id)
-			n.excuse()
-			try(x, n.disk.fill())
-			x.need()
-			x.wait(x.hold / 2)
-			if x.rng.IntN(3) == 0 {
-				x.note("%s is started while its disk is full", n.id)
-				n.kill()
-				again(x, n)
-			}
-			x.wait(x.hold / 2)
-			try(x, n.disk.empty())
-			again(x, n)
-		}},
+		{"disk full", "disk", fullDisk},
 		{"disk fails", "disk", func(x *breaker) {
 			n := x.mostly()
 			x.note("disk of %s fails", n.id)
 			n.excuse()
-			try(x, n.disk.cut())
+			x.try(n.disk.cut())
 			x.wait(x.hold)
 			n.kill()
-			again(x, n)
+			x.again(n)
 		}},
 		{"power cut", "disk", func(x *breaker) {
 			n := x.mostly()
 			x.note("power cut at %s", n.id)
 			n.excuse()
-			try(x, n.disk.cut())
+			x.try(n.disk.cut())
 			n.kill()
 			x.wait(x.hold / 2)
-			again(x, n)
+			x.again(n)
 		}},
 		{"power cut everywhere", "disk", func(x *breaker) {
 			var wg sync.WaitGroup
 			for _, n := range x.s.f.nodes {
 				n.excuse()
 				wg.Go(func() {
-					try(x, n.disk.cut())
+					x.try(n.disk.cut())
 					n.kill()
 				})
 			}
 			wg.Wait()
 			x.wait(x.hold / 4)
-			for _, n := range x.s.f.nodes {
-				again(x, n)
-			}
+			x.again(x.s.f.nodes...)
 		}},
 	}
+}
+
+// fullDisk leaves a node without room; it is started in that state, too.
+func fullDisk(x *breaker) {
+	n := x.mostly()
+	x.note("disk of %s is full", n.id)
+	n.excuse()
+	x.try(n.disk.fill())
+	x.need()
+	x.wait(x.hold / 2)
+	if x.rng.IntN(3) == 0 {
+		x.note("%s is started while its disk is full", n.id)
+		n.kill()
+		x.again(n)
+	}
+	x.wait(x.hold / 2)
+	x.try(n.disk.empty())
+	x.again(n)
 }

@@ -101,34 +101,27 @@ func allFaults() []*fault {
 }
 
 func processFaults() []*fault {
-	again := func(x *breaker, list ...*node) {
-		for _, n := range list {
-			if err := n.start(); err != nil {
-				x.fail("%v", err)
-			}
-		}
-	}
 	return []*fault{
 		{"kill one", "process", func(x *breaker) {
 			n := x.any()
 			x.note("kill -9 %s", n.id)
 			n.kill()
 			x.wait(x.hold)
-			again(x, n)
+			x.again(n)
 		}},
 		{"kill leader", "process", func(x *breaker) {
 			n := x.leading()
 			x.note("kill -9 %s", n.id)
 			n.kill()
 			x.wait(x.hold / 2)
-			again(x, n)
+			x.again(n)
 		}},
 		{"kill all", "process", func(x *breaker) {
 			for _, n := range x.s.f.nodes {
 				n.kill()
 			}
 			x.wait(x.hold / 4)
-			again(x, x.s.f.nodes...)
+			x.again(x.s.f.nodes...)
 		}},
 		{"pause shortly", "process", func(x *breaker) {
 			n := x.mostly()
@@ -145,16 +138,7 @@ func processFaults() []*fault {
 			x.wait(max(x.hold, 1500*time.Millisecond))
 			n.resume()
 		}},
-		{"pause two", "process", func(x *breaker) {
-			a, b := x.mostly(), x.any()
-			x.note("SIGSTOP %s and %s", a.id, b.id)
-			a.pause()
-			b.pause()
-			x.wait(x.hold)
-			b.resume()
-			x.wait(x.between(0+1, 300*time.Millisecond))
-			a.resume()
-		}},
+		{"pause two", "process", pauseTwo},
 		{"restart rolling", "process", func(x *breaker) {
 			for _, n := range x.s.f.nodes {
 				x.note("SIGTERM %s", n.id)
@@ -163,11 +147,22 @@ func processFaults() []*fault {
 				if err := n.stop(); err != nil {
 					x.note("%v", err)
 				}
-				again(x, n)
+				x.again(n)
 				x.wait(x.hold / 3)
 			}
 		}},
 	}
+}
+
+func pauseTwo(x *breaker) {
+	a, b := x.mostly(), x.any()
+	x.note("SIGSTOP %s and %s", a.id, b.id)
+	a.pause()
+	b.pause()
+	x.wait(x.hold)
+	b.resume()
+	x.wait(x.between(1, 300*time.Millisecond))
+	a.resume()
 }
 
 // ways are all directions between nodes, and to and from their clients if so
@@ -199,8 +194,11 @@ func never(*breaker) bool       { return false }
 func always(*breaker) bool      { return true }
 func sometimes(x *breaker) bool { return x.rng.IntN(2) == 0 }
 
-func networkFaults() []*fault {
-	cut := func(yes bool) network.Link { return network.Link{Cut: yes} }
+func networkFaults() []*fault { return slices.Concat(partitions(), slowFaults()) }
+
+func cut(yes bool) network.Link { return network.Link{Cut: yes} }
+
+func partitions() []*fault {
 	return []*fault{
 		bad("leader alone", never, func(x *breaker) func(a, b *node) network.Link {
 			n := x.leading()
@@ -249,6 +247,11 @@ func networkFaults() []*fault {
 			x.note("%s cannot reach %s, and the other way round: %v", n.id, m.id, both)
 			return func(a, b *node) network.Link { return cut(a == n && b == m || both && a == m && b == n) }
 		}),
+	}
+}
+
+func slowFaults() []*fault {
+	return []*fault{
 		bad("loss", sometimes, func(x *breaker) func(a, b *node) network.Link {
 			rate := 0.02 + 0.2*x.rng.Float64()
 			return func(a, b *node) network.Link { return network.Link{Loss: rate} }

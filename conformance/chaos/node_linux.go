@@ -113,6 +113,7 @@ func (n *node) noteEnd() {
 // blamesDisk says whether a node that gave up said why: that its disk is full, or
 // does not work, but not that what it holds is damaged.
 func blamesDisk(words string) bool {
+	words = words[strings.LastIndex(words, "lockstep: ")+1:] // of the process that ended
 	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
 		if strings.Contains(words, why.Error()) {
 			return !strings.Contains(words, "damaged")
