@@ -141,6 +141,7 @@ func TestAnonymousUntilCurrent(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		admin := ts.dial(t)
+		<-ts.learned // or it would set this again
 		admin.do("PING", "+PONG\r\n")
 		ts.hub.accounts.current.Store(false)
 		c, listener := ts.dial(t), ts.dial(t)

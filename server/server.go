@@ -28,6 +28,7 @@ type Server struct {
 	stats    *stats
 	aclLog   aclLog
 	learning sync.Once
+	learned  chan struct{} // closed when this node knows the users, or stops
 	docs     *commandDocs
 	monitors monitors
 	slow     slowlog
@@ -71,6 +72,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		listeners: map[net.Listener]struct{}{},
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
+		learned:   make(chan struct{}),
 	}
 	srv.pause = newPause(cfg.Clock, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
@@ -100,7 +102,12 @@ func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 	}
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
-	srv.learning.Do(func() { go srv.learnUsers() })
+	srv.learning.Do(func() {
+		go func() {
+			defer close(srv.learned)
+			srv.learnUsers()
+		}()
+	})
 	if served, err := srv.serveLoops(ln, face); served {
 		return err
 	}
