@@ -88,17 +88,14 @@ func (s *simStats) add(o simStats) {
 	s.rejected += o.rejected
 }
 
-// Seeds that have found something, kept as tests.
+// Seeds that have found something in the present program, kept as tests. What a seed is about
+// changes with the program; make mutations shows what is found now.
 func TestSimulationSeeds(t *testing.T) {
 	for _, test := range []struct {
 		seed  uint64
 		found string
 	}{
-		{6, "the simulation counted a lease from an answer that was given a second time"},
-		{190, "the simulation did not allow for a fast clock's time limit"},
-		{817, "the simulation's deposed leader took entries of the next term and still proposed"},
-		{882, "the simulation ended with a proposal under way"},
-		{609, "a lease lasted longer than the leaderless time: lateness sets a new leader's clock back"},
+		{21386, "a grant told again by a leader whose clock was set back, and late, was not lengthened by the delay"},
 	} {
 		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {
 			if res := simulate(t, test.seed, nil); res.violation != "" {
