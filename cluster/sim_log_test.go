@@ -70,7 +70,7 @@ type simMember struct {
 	inTouch bool          // with the leader that it knows …
 	heard   time.Duration // … or when it was; 0: never
 
-	acknowledged time.Duration // when it was last told that a proposal of its took effect
+	acknowledged time.Duration // when it was last told that it led, or that a proposal took effect
 }
 
 var _ consensus = (*simMember)(nil)
@@ -234,12 +234,19 @@ func (s *simulation) acknowledge(a *simAsk) {
 	m.applyTo(a.index)
 	out := s.log.entries[a.index-1].out
 	s.note("%s is told of entry %d: accepted %v", m.node.id, a.index, out.Accepted)
-	if out.Accepted && s.leads(m) {
+	if out.Accepted {
+		s.confirm(m)
+	}
+	m.reply(a, simAnswer{out: out})
+}
+
+// confirm notes that a leader learns that it led.
+func (s *simulation) confirm(m *simMember) {
+	if s.leads(m) {
 		s.mu.Lock()
 		m.acknowledged = s.now()
 		s.mu.Unlock()
 	}
-	m.reply(a, simAnswer{out: out})
 }
 
 func (s *simulation) verify(a *simAsk) {
@@ -247,6 +254,7 @@ func (s *simulation) verify(a *simAsk) {
 	switch {
 	case a.over, s.later(m.node, func() { s.verify(a) }):
 	case a.eligible, s.leads(m):
+		s.confirm(m)
 		m.reply(a, simAnswer{})
 	case s.chance(2):
 		m.reply(a, simAnswer{err: errDeposed})

@@ -88,17 +88,14 @@ func (s *simStats) add(o simStats) {
 	s.rejected += o.rejected
 }
 
-// Seeds that have found something, kept as tests.
+// Seeds that have found something in the present program, kept as tests. What a seed is about
+// changes with the program; make mutations shows what is found now.
 func TestSimulationSeeds(t *testing.T) {
 	for _, test := range []struct {
 		seed  uint64
 		found string
 	}{
-		{6, "the simulation counted a lease from an answer that was given a second time"},
-		{190, "the simulation did not allow for a fast clock's time limit"},
-		{817, "the simulation's deposed leader took entries of the next term and still proposed"},
-		{882, "the simulation ended with a proposal under way"},
-		{609, "a lease lasted longer than the leaderless time: lateness sets a new leader's clock back"},
+		{21386, "a grant told again by a leader whose clock was set back, and late, was not lengthened by the delay"},
 	} {
 		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {
 			if res := simulate(t, test.seed, nil); res.violation != "" {
@@ -116,8 +113,8 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	defer quietly()()
 	seeds := environment(t, "LOCKSTEP_TWICE", 300)
 	from := environment(t, "LOCKSTEP_FROM", 1)
-	busy := 0
-	for seed := from; seed < from+seeds; seed++ {
+	compared, busy, began := 0, 0, machineTime()
+	for seed := from; seed < from+seeds && (busy == 0 || machineTime()-began < simPatience); seed++ {
 		first, ok := undisturbed(t, seed)
 		second, again := undisturbed(t, seed)
 		switch {
@@ -125,17 +122,22 @@ func TestSimulationIsDeterministic(t *testing.T) {
 			busy++
 		case first.digest != second.digest || first.violation != second.violation:
 			t.Errorf("seed %d: digest %016x and %016x; %s", seed, first.digest, second.digest, parting(t, seed))
+		default:
+			compared++
 		}
 	}
-	if t.Logf("%d seeds twice; for %d the machine was too busy", seeds, busy); busy*2 > int(seeds) {
-		t.Skip("the machine is too busy")
+	if t.Logf("%d seeds were the same run twice; for %d the machine was too busy", compared, busy); compared == 0 && !t.Failed() {
+		t.Skip("the machine is too busy to let a run be what it is")
 	}
 }
+
+// simPatience is for how long seeds are compared on a machine that is too busy for it.
+const simPatience = 30 * time.Second
 
 // undisturbed plays a seed until the machine lets it run; false if it never
 // does. It does not look at what the run was like.
 func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
-	for range 20 {
+	for range 5 {
 		if res = simulate(t, seed, nil); !res.disturbed {
 			return res, true
 		}

@@ -108,8 +108,10 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 		return 0, false
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
-	if e.deadline >= k.Deadline && e.deadline < until {
-		t.SetDeadline(k.DB, stringBytes(k.Key), until)
+	if e.deadline >= k.Deadline {
+		// Even if it lasts as long already, by a clock that has been set back: if
+		// this reply is late, too, this write set is what is lengthened.
+		t.SetDeadline(k.DB, stringBytes(k.Key), max(e.deadline, until))
 	}
 	return until, true
 }

@@ -65,6 +65,8 @@ func TestRenew(t *testing.T) {
 		}
 		if e := txn.Lookup(0, []byte("k")); !test.expired && e.Deadline() != test.want {
 			t.Errorf("%s: until %d, want %d", test.name, e.Deadline(), test.want)
+		} else if test.want >= 2000 && e.Leased() != 3 {
+			t.Errorf("%s: leased by write set %d, want 3: it would not be lengthened", test.name, e.Leased())
 		}
 	}
 }
