@@ -165,7 +165,7 @@ func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
 		n.expect("OK", "SET other v PX 10000")
 		other := time.Now()
 		n.log.decides(2*time.Second, once(commitSlowly))
-		n.expectTogether([]string{"OK", "OK", "OK"}, "SET lock v PX 4000", "SET unix v PXAT 946684811000", "SET moved v PX 4000")
+		n.expect("OK OK OK", "SET lock v PX 4000", "SET unix v PXAT 946684811000", "SET moved v PX 4000")
 		lock := time.Now()
 		n.expect("946684811000", "PEXPIRETIME unix")
 		n.log.decides(0, nil)
