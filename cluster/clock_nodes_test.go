@@ -176,12 +176,12 @@ func TestPausedLeader(t *testing.T) {
 		return r.start(0, "PEXPIRE lock 1000")
 	})
 	check("between the majority's answer to a renewal and its own", refused, func(r *ring) <-chan string {
-		r.nodes[0].stops = true
+		r.nodes[0].stopsNext()
 		return r.start(0, "PEXPIRE lock 1000")
 	})
 	check("between the majority's answer to a grant and its own", refused, func(r *ring) <-chan string {
 		time.Sleep(1200 * ms)
-		r.nodes[0].stops = true
+		r.nodes[0].stopsNext()
 		return r.start(0, "SET lock me NX PX 1000")
 	})
 }
@@ -192,7 +192,7 @@ func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			r := newRing(t, ringClocks(), nil)
-			r.nodes[0].stops = true
+			r.nodes[0].stopsNext()
 			reply := r.start(0, "SET lock me NX PX 2000")
 			time.Sleep(300 * ms)
 			leader := 0

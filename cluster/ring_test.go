@@ -186,6 +186,13 @@ func (n *ringNode) pause() {
 	n.going = make(chan struct{})
 }
 
+// stopsNext stops it when its next entry is in the log.
+func (n *ringNode) stopsNext() {
+	n.r.mu.Lock()
+	defer n.r.mu.Unlock()
+	n.stops = true
+}
+
 func (n *ringNode) resume() {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
