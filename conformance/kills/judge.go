@@ -46,7 +46,7 @@ func (j *judge) fault(f fault, format string, args ...any) {
 	j.found[f]++
 	if len(j.told) < maxTold {
 		j.told = append(j.told, string(f)+": "+fmt.Sprintf(format, args...))
-		j.tell("FAULT %s", j.told[len(j.told)-1])
+		j.tell("%s FAULT %s", time.Now().UTC().Format(time.RFC3339Nano), j.told[len(j.told)-1])
 	}
 }
 
