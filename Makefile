@@ -9,12 +9,12 @@ FUZZTIME ?= 20000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check race fuzz conformance compatibility kills chaos differential image compose bench lockloss broken clean
+.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench lockloss broken clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
 
-test: check race fuzz conformance
+test: check race seeds fuzz conformance
 
 check:
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "run: gofmt -w" $$fmt; exit 1; fi
@@ -30,6 +30,10 @@ race:
 	  CGO_ENABLED=1 GORACE=halt_on_error=1 $(GO) test -race -timeout 15m ./...; \
 	elif [ "$$CI" = true ]; then echo "gcc is not installed: CI runs the race detector"; exit 1; \
 	else echo "gcc is not installed: skipping the race detector"; $(GO) test -timeout 15m ./...; fi
+
+# The simulation once more without the race detector, which it is too slow for.
+seeds:
+	$(GO) test -count=1 -timeout 10m -run '^TestSimulation' ./cluster
 
 # Every fuzz target for a short while, one after the other.
 fuzz:
