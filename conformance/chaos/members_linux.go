@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -138,6 +139,9 @@ func (e *epoch) sendOff() error {
 	list := f.leaving
 	f.leaving = nil
 	f.mu.Unlock()
+	if err := e.sendStraysOff(list); err != nil {
+		return err
+	}
 	for _, n := range list {
 		// A member with a vote counts for the majority until it is removed.
 		if err := f.removed(n.id); err != nil {
@@ -157,6 +161,30 @@ func (e *epoch) sendOff() error {
 			return err
 		}
 		e.note("%s is gone", n.id)
+	}
+	return nil
+}
+
+// sendStraysOff removes spares of earlier epochs: a request to take one in may
+// still have been on its way when it was found to be gone.
+func (e *epoch) sendStraysOff(leaving []*node) error {
+	f := e.s.f
+	for _, n := range f.nodes {
+		members, err := n.memberIDs()
+		if err != nil {
+			continue // the others tell
+		}
+		for id := range members {
+			is := func(n *node) bool { return n.id == id }
+			if slices.ContainsFunc(f.nodes, is) || slices.ContainsFunc(leaving, is) {
+				continue
+			}
+			e.note("%s was taken in after it had gone", id)
+			if err := f.removed(id); err != nil {
+				e.fail("%v", err)
+				return errUnhealed
+			}
+		}
 	}
 	return nil
 }
