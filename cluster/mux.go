@@ -147,11 +147,15 @@ func (a peerNetAddr) String() string  { return string(a) }
 func (p *peerPort) Addr() net.Addr { return peerNetAddr(p.self) }
 
 // Dial connects Raft to a peer, and to itself without the network: the address
-// that the others know may not lead here from here.
+// that the others know may not lead here from here. Raft would wait for as long
+// as it waits for an answer; but to a peer that was cut off no packet goes until
+// it is sent anew, and the name of one may be looked up for seconds. An attempt
+// that ends early finds the peer soon after it has come back.
 func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	if string(addr) == p.self {
 		return p.dialSelf()
 	}
+	timeout = min(timeout, dialTimeout)
 	type result struct {
 		conn net.Conn
 		err  error
@@ -224,6 +228,10 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	return conn, nil
 }
 
+// dialTCP looks a name up anew each time. The net package's own resolver has all
+// who ask for a name wait for one query, and a query that was lost while the
+// network was cut keeps them waiting for ten seconds after that.
 func dialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
-	return net.DialTimeout("tcp", addr, timeout)
+	d := net.Dialer{Timeout: timeout, Resolver: new(net.Resolver)}
+	return d.Dial("tcp", addr)
 }

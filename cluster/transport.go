@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is hashicorp/raft's, but for three things. It keeps account of who
+// transport is hashicorp/raft's, but for a few things. It keeps account of who
 // has followed this node when (verify.go). It bounds how much of the log Raft
 // applies at once (replay.go). And it does not take a broken
 // connection for an answer: Raft keeps a few connections to each peer, and if
@@ -24,7 +24,8 @@ import (
 // when it is closed.
 type transport struct {
 	*raft.NetworkTransport
-	patience time.Duration // for TimeoutNow
+	beats    *raft.NetworkTransport // sends heartbeats, and has an answer soon or not at all
+	patience time.Duration          // for TimeoutNow
 
 	closing sync.RWMutex // held for reading while a heartbeat is answered
 	deaf    bool
@@ -60,10 +61,28 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 			// entries from this leader, and shutting down never ends. There is one
 			// batch in flight, so there is nothing to pipeline.
 			MaxRPCsInFlight: 1,
+		}),
+		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: outgoing{port}, MaxPool: 1, Timeout: 2 * cfg.HeartbeatTimeout, Logger: logs, MaxRPCsInFlight: 1,
 		})}
 	go t.relay()
 	return t
 }
+
+// outgoing is a peer port for connections that this node makes. Heartbeats have
+// their own: a connection that was kept while the network was cut leads nowhere,
+// and entries may take their time, so Raft would wait for a transportTimeout
+// before it tried another one, and the peer that is back would have no leader.
+type outgoing struct{ *peerPort }
+
+// Accept has nothing to hand out: the connections of peers are all alike.
+func (o outgoing) Accept() (net.Conn, error) {
+	<-o.stop
+	return nil, net.ErrClosed
+}
+
+// Close leaves the port to its owner.
+func (outgoing) Close() error { return nil }
 
 // SetHeartbeatHandler sets what answers heartbeats, on the connection's own
 // goroutine. Raft does not wait for that when it shuts down, and the handler
@@ -88,7 +107,7 @@ func (t *transport) Close() error {
 	t.deaf = true
 	t.closing.Unlock()
 	t.close.Do(func() { close(t.closed) })
-	return t.NetworkTransport.Close()
+	return errors.Join(t.beats.Close(), t.NetworkTransport.Close())
 }
 
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
@@ -104,8 +123,11 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 // the while hearing its answers to heartbeats. So entries that do not arrive wait
 // for such an answer, and are sent then.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	sent := t.step()
-	err := afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
+	sent, by := t.step(), t.NetworkTransport
+	if heartbeat(args) {
+		by = t.beats
+	}
+	err := afresh(func() error { return by.AppendEntries(id, to, args, resp) })
 	if !heartbeat(args) && away(err) && t.back(id, args.Term) {
 		sent = t.step()
 		err = afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })

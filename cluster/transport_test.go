@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ type peer struct {
 	stop chan struct{}
 }
 
-func newPeer(t *testing.T, addr string) *peer {
+func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	t.Helper()
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -25,6 +26,9 @@ func newPeer(t *testing.T, addr string) *peer {
 	}
 	cfg := Default()
 	cfg.PeerListen, cfg.Logger = ln.Addr().String(), slog.New(slog.DiscardHandler)
+	for _, f := range change {
+		f(&cfg)
+	}
 	p := &peer{stop: make(chan struct{})}
 	port := newPeerPort(ln, &cfg, raftHooks{})
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop)
@@ -79,6 +83,59 @@ func TestEntriesWaitForThePeer(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error("the peer is back:", err)
 	}
+}
+
+// cutOff is a connection that leads nowhere once it is cut, and does not say so.
+type cutOff struct {
+	net.Conn
+	cut *atomic.Bool
+}
+
+func (c cutOff) Write(b []byte) (int, error) {
+	if c.cut.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// A peer that was cut off is found again soon, although connections were kept
+// that lead nowhere, and although entries wait for theirs.
+func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
+	cut := new(atomic.Bool) // of the connections from now on
+	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
+		cfg.HeartbeatTimeout = 50 * ms
+		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+			if timeout > dialTimeout {
+				t.Errorf("an attempt may take %v", timeout)
+			}
+			conn, err := dialTCP(addr, proto, timeout)
+			return cutOff{conn, cut}, err
+		}
+	})
+	b := newPeer(t, "127.0.0.1:0")
+	addr := b.address()
+	for _, req := range []raft.AppendEntriesRequest{aHeartbeat, anEntry} {
+		if err := a.send(addr, req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut.Store(true)
+	cut = new(atomic.Bool)
+	entries := make(chan error, 1)
+	go func() { entries <- a.send(addr, anEntry) }()
+	start := time.Now()
+	if err := a.send(addr, aHeartbeat); err == nil {
+		t.Error("a heartbeat went over a connection that is cut")
+	}
+	if err := a.send(addr, aHeartbeat); err != nil {
+		t.Error("the network is mended:", err)
+	}
+	if took := time.Since(start); took > transportTimeout/2 {
+		t.Errorf("the peer was found after %v", took)
+	}
+	close(a.stop)
+	a.Close()
+	b.Close()
 }
 
 // Who stops waits for nobody.
