@@ -153,8 +153,14 @@ func cmdPTTL(c *Ctx) Reply {
 	if e == nil {
 		return missing
 	}
-	// The deadline may lie behind while the key is in its grace.
-	return Int(max(e.deadline-c.Now().Lease, 0))
+	// The deadline may lie behind while the key is in its grace. What remains
+	// then is the grace: Redisson's multi-lock takes over a hash that is about to
+	// end, and gives it a new time to live only if some is left.
+	left := e.deadline - c.Now().Lease
+	if left <= 0 && c.env.Grace != nil {
+		left += c.env.Grace(e.leased)
+	}
+	return Int(left)
 }
 
 func cmdExpireTime(c *Ctx) Reply { return seconds(cmdPExpireTime(c)) }

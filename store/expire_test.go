@@ -113,7 +113,9 @@ func TestGrace(t *testing.T) {
 	d.do("SET", "lock", "owner", "PX", "100")
 	d.do("HSET", "hash", "f", "1")
 	d.do("PEXPIRE", "hash", "100")
-	d.advance(150)
+	d.advance(120)
+	d.script(`PTTL lock => :30`)
+	d.advance(30)
 	d.script(`
 		GET lock => "owner"
 		PTTL lock => :0
