@@ -18,11 +18,12 @@ import (
 //
 //	kind 1  facts   str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
-//	                you | str peer address of the sender
+//	                you | str peer address of the sender | str data directory
 //
 // you is what the answering node thinks of the asking one: 0 nothing, 1 it is a
-// member, 2 it is none. Frames, integers and str are as in wire.go. What stands
-// behind the known fields is skipped, and the last three may be missing, so that
+// member, 2 it is none, 3 it has the id of a member and another data directory.
+// Frames, integers and str are as in wire.go. What stands behind the known fields
+// is skipped, and the last four may be missing, or the last alone, so that
 // versions can differ in what they say.
 const (
 	protoFacts = 'D'
@@ -42,6 +43,8 @@ type facts struct {
 	cluster string   // name of the cluster it belongs to; "" if it does not know
 	you     standsAs // what it thinks of the node that asks
 	peer    string   // its peer address; "" if it does not say
+
+	directory string // of its data; "" if it does not say
 }
 
 // standsAs is what a node thinks of another.
@@ -51,6 +54,7 @@ const (
 	asUnknown  standsAs = 0
 	asMember   standsAs = 1
 	asStranger standsAs = 2
+	asOther    standsAs = 3 // with another data directory than it was met with
 )
 
 func (f facts) append(buf []byte) []byte {
@@ -60,7 +64,8 @@ func (f facts) append(buf []byte) []byte {
 		buf = appendStr(buf, s)
 	}
 	buf = appendStr(binary.AppendUvarint(buf, f.applied), f.cluster)
-	return endFrame(appendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer), start)
+	buf = appendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer)
+	return endFrame(appendStr(buf, f.directory), start)
 }
 
 func readFacts(r *bufio.Reader) (facts, error) {
@@ -80,6 +85,9 @@ func readFacts(r *bufio.Reader) (facts, error) {
 	f.applied = applied
 	if in.b = in.b[size:]; len(in.b) > 0 {
 		f.cluster, f.you, f.peer = string(in.bytes()), standsAs(in.uint64()), string(in.bytes())
+	}
+	if len(in.b) > 0 {
+		f.directory = string(in.bytes())
 	}
 	if in.bad {
 		return facts{}, errFrame
@@ -191,6 +199,7 @@ func (n *Node) askOn(ctx context.Context, conn net.Conn) {
 			return
 		}
 		n.note(f)
+		n.disowned(f)
 		select {
 		case <-ctx.Done():
 			return

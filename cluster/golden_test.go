@@ -197,9 +197,11 @@ func TestGoldenNodeFile(t *testing.T) {
 		{`{"format":1,"id":"n1","log":"wal","cluster":"blue"}`, nodeRecord{Format: 1, ID: "n1", Log: LogWAL, Cluster: "blue"}},
 		{`{"format":1,"id":"n1","log":"bolt","new":true}`, nodeRecord{Format: 1, ID: "n1", Log: LogBolt, New: true}},
 		{`{"format":1,"id":"n4","log":"wal","joining":true}`, nodeRecord{Format: 1, ID: "n4", Log: LogWAL, Joining: true}},
+		{`{"format":1,"id":"n1","log":"wal","cluster":"blue","directory":"A1","peers":{"n2":{"directory":"B2","since":7}}}`,
+			nodeRecord{Format: 1, ID: "n1", Log: LogWAL, Cluster: "blue", Directory: "A1", Peers: map[string]metPeer{"n2": {"B2", 7}}}},
 	} {
 		var got nodeRecord
-		if err := json.Unmarshal([]byte(test.recorded), &got); err != nil || got != test.want {
+		if err := json.Unmarshal([]byte(test.recorded), &got); err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s is read as %+v, %v", test.recorded, got, err)
 		}
 		st := &storage{dir: t.TempDir(), disk: systemDisk()}

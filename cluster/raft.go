@@ -24,6 +24,7 @@ type raftLog struct {
 	st    *storage
 	stop  chan struct{}
 
+	founding   bool          // the directory is made by this process, for a first member
 	started    atomic.Bool   // Raft has read what the disk holds
 	configured atomic.Uint64 // index of the last configuration that is committed here
 }
@@ -74,7 +75,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
-	r.trans = newTransport(r.port, cfg, logs, r.stop)
+	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet)
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
@@ -188,7 +189,7 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 	}
 	name := ""
 	if !exists {
-		name = clusterName(r.cfg.Peers)
+		name, r.founding = clusterName(r.cfg.Peers), true
 		var conf raft.Configuration
 		for _, p := range r.cfg.Peers {
 			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
@@ -354,13 +355,25 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	seq, lease := m.fsm.Position()
 	m.hooks.restored(seq, lease)
 	m.log.trans.progress.done.Store(m.log.st.snaps.newest().Index)
-	m.log.configured.Store(m.log.st.snapshotConfiguration())
+	at := m.log.st.snapshotConfiguration()
+	m.log.configured.Store(at)
+	if err := m.log.st.skipped(at); err != nil {
+		return err
+	}
 	m.hooks.members()
 	return nil
 }
 
 // StoreConfiguration runs when a configuration has been committed.
-func (m *machine) StoreConfiguration(index uint64, _ raft.Configuration) {
+func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
+	var members []string
+	for _, s := range conf.Servers {
+		members = append(members, string(s.ID))
+	}
+	if err := m.log.st.reconfigured(index, members); err != nil {
+		// The next start reads this configuration again, and then forgets them.
+		m.log.cfg.Logger.Error("who is a member no more could not be noted", "error", err)
+	}
 	m.log.configured.Store(index)
 	m.log.trans.progress.done.Store(index)
 	m.hooks.members()

@@ -8,7 +8,8 @@ import "slices"
 // new configuration to those, too, who are not in it. Whoever was away is told
 // by nobody, because nobody sends it anything any more: Raft's members refuse
 // it their votes, and that is all. So it asks, as it always does (facts.go), and
-// is told that it is a stranger by a node whose log reaches further than its own.
+// is told that it is a stranger, or that another has its place, by a node whose
+// log reaches further than its own.
 // In both cases it serves nobody.
 
 // standing is what this node thinks of another. One that has the id of a member
@@ -23,6 +24,8 @@ func (n *Node) standing(f facts) standsAs {
 	switch {
 	case at < 0:
 		return asStranger
+	case !n.meet(f):
+		return asOther
 	case f.peer == "" || f.peer == members[at].PeerAddr:
 		return asMember
 	case f.id == n.cfg.ID || n.alive(f.id):
@@ -58,14 +61,14 @@ func (n *Node) joining() bool {
 }
 
 // outcast reports whether another node that has applied at least as much as this
-// one calls it a stranger.
+// one calls it a stranger, or knows it with another data directory.
 func (n *Node) outcast() bool {
 	own := n.facts().applied
 	now := n.cfg.Time.Monotonic()
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
 	for _, h := range n.disc.heard {
-		if h.told && now-h.seen < n.cfg.DownAfter && h.facts.you == asStranger && h.facts.applied >= own {
+		if h.told && now-h.seen < n.cfg.DownAfter && (h.facts.you == asStranger || h.facts.you == asOther) && h.facts.applied >= own {
 			return true
 		}
 	}

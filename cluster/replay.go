@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,6 +83,10 @@ func (t *transport) relay() {
 	for {
 		select {
 		case rpc := <-in:
+			if err := t.admits(rpc); err != nil {
+				go turnAway(rpc, err)
+				continue
+			}
 			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
 				t.progress.pace(req)
 			}
@@ -94,6 +99,17 @@ func (t *transport) relay() {
 			return
 		}
 	}
+}
+
+// turnAway answers a request that Raft is not to see. What belongs to it has to be
+// read before the next one on the connection.
+func turnAway(rpc raft.RPC, why error) {
+	if rpc.Reader != nil {
+		if _, err := io.Copy(io.Discard, rpc.Reader); err != nil {
+			why = err
+		}
+	}
+	rpc.Respond(nil, why)
 }
 
 // Consumer implements raft.Transport.

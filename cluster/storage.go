@@ -57,6 +57,10 @@ type nodeRecord struct {
 	// Joining: the node has asked, or will ask, to be taken into a cluster. It
 	// must not begin one of its own.
 	Joining bool `json:"joining,omitempty"`
+	// Directory names this directory; see directory.go. Peers are those of the
+	// members that were met.
+	Directory string             `json:"directory,omitempty"`
+	Peers     map[string]metPeer `json:"peers,omitempty"`
 }
 
 const dataFormat = 1
@@ -66,8 +70,11 @@ type storage struct {
 	dir    string
 	disk   disk
 	rec    nodeRecord
-	naming sync.Mutex // guards rec while the node runs
+	naming sync.RWMutex // guards rec and refused while the node runs
 	lock   *os.File
+
+	refused map[string]string // the directories of members that are not those they were met with
+
 	bolt   *raftboltdb.BoltStore
 	stable raft.StableStore // term and vote, in bolt
 	log    logStore
@@ -141,7 +148,7 @@ func (st *storage) identify(id, kind string) error {
 		if _, err := os.Stat(filepath.Join(st.dir, boltFile)); err == nil {
 			return fmt.Errorf("data directory %s has a log but no %s: restore the whole directory from a backup", st.dir, nodeFile)
 		}
-		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true})
+		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true, Directory: rand.Text()})
 	}
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
@@ -163,7 +170,7 @@ func (st *storage) identify(id, kind string) error {
 				return fmt.Errorf("data directory %s: %w", st.dir, err)
 			}
 		}
-		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true})
+		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true, Directory: rand.Text()})
 	}
 	if kind != "" && kind != rec.Log {
 		return fmt.Errorf("data directory %s keeps its log in %q, not in %q: leave out --log-store, or remove this node from the cluster and join with an empty directory", st.dir, rec.Log, kind)
@@ -172,7 +179,14 @@ func (st *storage) identify(id, kind string) error {
 		return fmt.Errorf("data directory %s: %s names the log store %q: use the program that wrote it", st.dir, nodeFile, rec.Log)
 	}
 	st.rec = rec
-	return st.complete()
+	if err := st.complete(); err != nil {
+		return err
+	}
+	if rec.Directory == "" { // of a version that did not name it
+		rec.Directory = rand.Text()
+		return st.mark(rec)
+	}
+	return nil
 }
 
 // complete checks that no part of the log is missing: starting without it
@@ -195,7 +209,6 @@ func (st *storage) complete() error {
 // log is complete. After a crash in between the log is made again.
 func (st *storage) mark(rec nodeRecord) error {
 	rec.Format = dataFormat
-	st.rec = rec
 	b, err := json.Marshal(rec)
 	if err != nil {
 		return err
@@ -203,12 +216,15 @@ func (st *storage) mark(rec nodeRecord) error {
 	if err := replaceFile(st.disk, filepath.Join(st.dir, nodeFile), append(b, '\n')); err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
+	st.rec = rec
 	return nil
 }
 
 // finish declares a new directory's log complete: that of a member of a cluster,
 // or of a node that has yet to join one.
 func (st *storage) finish(cluster string, joining bool) error {
+	st.naming.Lock()
+	defer st.naming.Unlock()
 	if !st.rec.New {
 		return nil
 	}
@@ -231,15 +247,15 @@ func (st *storage) belong(cluster string) error {
 
 // cluster is the name of the cluster that the directory belongs to.
 func (st *storage) cluster() string {
-	st.naming.Lock()
-	defer st.naming.Unlock()
+	st.naming.RLock()
+	defer st.naming.RUnlock()
 	return st.rec.Cluster
 }
 
 // joining reports whether the node is yet to become a member.
 func (st *storage) joining() bool {
-	st.naming.Lock()
-	defer st.naming.Unlock()
+	st.naming.RLock()
+	defer st.naming.RUnlock()
 	return st.rec.Joining
 }
 

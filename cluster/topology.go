@@ -79,6 +79,8 @@ type discovery struct {
 	member bool          // ... or at least a member
 	moved  chan struct{} // has room for one: the configuration has changed
 
+	disowned sync.Once // another node knows this one with another data directory
+
 	current atomic.Pointer[Topology]
 	changed chan struct{} // of current; closed and replaced with mu held
 }
@@ -100,6 +102,10 @@ func (n *Node) Topology() *Topology { return n.disc.current.Load() }
 func (n *Node) facts() facts {
 	var s Status
 	n.cons.Facts(&s)
+	directory := ""
+	if a, ok := n.cons.(acquainted); ok {
+		directory = a.Directory()
+	}
 	return facts{
 		id:      n.cfg.ID,
 		addrs:   Addresses{Plain: n.cfg.Advertise, Sentinel: n.cfg.SentinelAdvertise, Cluster: n.cfg.ClusterAdvertise},
@@ -107,16 +113,19 @@ func (n *Node) facts() facts {
 		applied: s.Applied,
 		cluster: n.clusterName(),
 		peer:    n.cfg.peerAddr(),
+
+		directory: directory,
 	}
 }
 
 // note takes in what a member says of itself.
 func (n *Node) note(f facts) {
 	now := n.cfg.Time.Monotonic()
+	known := n.meet(f)
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
 	h := n.disc.heard[f.id]
-	if h == nil || f.peer != "" && f.peer != h.addr {
+	if h == nil || !known || f.peer != "" && f.peer != h.addr {
 		return // not a member, or not any more
 	}
 	news := !h.told || h.facts.addrs != f.addrs || h.facts.runID != f.runID

@@ -127,11 +127,11 @@ func TestTopologyOfEphemeralNode(t *testing.T) {
 	}
 }
 
-var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4"}
+var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5"}
 
 // TestFactsGolden holds the bytes still.
 func TestFactsGolden(t *testing.T) {
-	const want = "00000022" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34"
+	const want = "00000025" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435"
 	if got := hex.EncodeToString(sampleFacts.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -147,14 +147,18 @@ func TestFactsRoundTrip(t *testing.T) {
 	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || got != sampleFacts {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
-	// An earlier one says less.
+	// Earlier ones say less.
 	early := sampleFacts
+	early.directory = ""
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-9]))); err != nil || got != early {
+		t.Errorf("without a directory: %+v, %v", got, err)
+	}
 	early.cluster, early.you, early.peer = "", asUnknown, ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-16]))); err != nil || got != early {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-19]))); err != nil || got != early {
 		t.Errorf("with less: %+v, %v", got, err)
 	}
 	for n := range body[:len(whole)-6] {
-		if n == len(whole)-16 {
+		if n == len(whole)-9 || n == len(whole)-19 {
 			continue
 		}
 		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {

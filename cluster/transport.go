@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -27,6 +28,10 @@ type transport struct {
 	beats    *raft.NetworkTransport // sends heartbeats, and has an answer soon or not at all
 	patience time.Duration          // for TimeoutNow
 
+	self      string // id of this node
+	directory string // see directory.go
+	meet      func(id, directory []byte) error
+
 	closing sync.RWMutex // held for reading while a heartbeat is answered
 	deaf    bool
 
@@ -50,8 +55,8 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}) *transport {
-	t := &transport{patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
+func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error) *transport {
+	t := &transport{self: cfg.ID, directory: directory, meet: meet, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
@@ -98,6 +103,10 @@ func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
 		rpc.Respond(nil, raft.ErrRaftShutdown)
 		return
 	}
+	if err := t.admits(rpc); err != nil {
+		rpc.Respond(nil, err)
+		return
+	}
 	handle(rpc)
 }
 
@@ -111,11 +120,11 @@ func (t *transport) Close() error {
 }
 
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	return afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) })
+	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }), t.known(resp.RPCHeader))
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) })
+	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }), t.known(resp.RPCHeader))
 }
 
 // AppendEntries sends heartbeats and entries. Raft leaves a peer that has been
@@ -132,6 +141,9 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		sent = t.step()
 		err = afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
 	}
+	if err == nil {
+		err = t.known(resp.RPCHeader)
+	}
 	if err == nil && heartbeat(args) {
 		t.answered(id)
 	}
@@ -147,6 +159,9 @@ func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, arg
 	err := t.NetworkTransport.InstallSnapshot(id, to, args, resp, data)
 	if away(err) {
 		t.back(id, args.Term)
+	}
+	if err == nil {
+		err = t.known(resp.RPCHeader)
 	}
 	return err
 }

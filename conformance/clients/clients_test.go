@@ -41,18 +41,19 @@ func TestClients(t *testing.T) {
 	if os.Getenv("LOCKSTEP_CLIENTS") == "" {
 		t.Skip("`make conformance` runs the suites of foreign clients")
 	}
+	var failed []string
 	for _, s := range suites {
 		t.Run(s.name, func(t *testing.T) {
 			s.require(t)
 			var results []compatibility.Result
 			t.Run("one node", func(t *testing.T) {
-				results = append(results, s.run(t, nodes.StartDiscoverable(t, 1))...)
+				results = append(results, s.run(t, nodes.StartDiscoverable(t, 1), &failed)...)
 			})
 			// The suites use the first address most: a follower's.
 			t.Run("three nodes through a follower", func(t *testing.T) {
 				list := nodes.StartDiscoverable(t, 3)
 				c := &control{list: list}
-				results = append(results, s.run(t, c.followersFirst())...)
+				results = append(results, s.run(t, c.followersFirst(), &failed)...)
 			})
 			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && len(results) > 0 {
 				file := filepath.Join("..", "compatibility", "results", s.name+".jsonl")
@@ -61,6 +62,10 @@ func TestClients(t *testing.T) {
 				}
 			}
 		})
+	}
+	// Once more at the end, where the log of a CI run is looked at first.
+	for _, out := range failed {
+		t.Log(out)
 	}
 }
 
@@ -101,8 +106,9 @@ func environment(t *testing.T, list []*nodes.Node, results string) []string {
 	)
 }
 
-// run runs the suite and returns what it reported.
-func (s suite) run(t *testing.T, list []*nodes.Node) []compatibility.Result {
+// run runs the suite and returns what it reported. What it printed when it failed
+// is added to failed.
+func (s suite) run(t *testing.T, list []*nodes.Node, failed *[]string) []compatibility.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "results.jsonl")
 	var out bytes.Buffer
@@ -112,6 +118,7 @@ func (s suite) run(t *testing.T, list []*nodes.Node) []compatibility.Result {
 	err := cmd.Run()
 	t.Logf("%s", out.String())
 	if err != nil {
+		*failed = append(*failed, fmt.Sprintf("%s on %d nodes: %v\n%s", s.name, len(list), err, lastLines(out.String(), 60)))
 		for _, n := range list {
 			t.Logf("log of %s:\n%s", n.ID, n.Log())
 		}
@@ -128,4 +135,9 @@ func (s suite) run(t *testing.T, list []*nodes.Node) []compatibility.Result {
 		}
 	}
 	return results
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

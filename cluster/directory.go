@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/raft"
+)
+
+// A member is its data directory, not its id: one that comes back under its id
+// with another directory has forgotten whom it voted for and what it has
+// acknowledged, and with its vote a majority could forget a lock. So every
+// directory has a name of its own, which goes with every request of Raft, with
+// every answer, and with the facts that nodes tell each other. A node keeps in
+// node.json with which directory it has met each member. From another one it
+// takes no vote, no acknowledgement and no request, until the member has been
+// removed from the cluster and taken in again.
+//
+// Nodes of versions that name no directory are not checked.
+
+// errOtherDirectory: a member's id, and not the directory that it was met with.
+var errOtherDirectory = errors.New("cluster: this node is known with another data directory")
+
+// metPeer is the directory with which a member was met.
+type metPeer struct {
+	Directory string `json:"directory"`
+	// Since is the index of the latest configuration that had the member, or of
+	// the one that was in force when it was met.
+	Since uint64 `json:"since"`
+}
+
+// acquainted is a consensus that knows its members' directories.
+type acquainted interface {
+	Directory() string
+	// Meet notes a member's directory, or fails with errOtherDirectory.
+	Meet(id, directory string) error
+	// Blank reports whether this node is a first member, by --peers, that begins.
+	Blank() bool
+}
+
+var _ acquainted = (*raftLog)(nil)
+
+func (r *raftLog) Directory() string { return r.st.directory() }
+
+// Blank implements acquainted: the directory was made by this process, or holds
+// nothing but the first configuration.
+func (r *raftLog) Blank() bool {
+	return r.founding || !r.st.joining() && r.raft.LastIndex() <= 1
+}
+
+func (r *raftLog) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
+
+// meet runs for every request and answer of Raft.
+func (r *raftLog) meet(id, directory []byte) error {
+	if len(directory) == 0 {
+		return nil
+	}
+	met, same := r.st.met(id, directory)
+	if same {
+		return nil
+	}
+	if met {
+		if r.st.refuse(string(id), string(directory)) {
+			r.cfg.Logger.Warn("A member runs on another data directory than the one that this node has met, so it has lost what it acknowledged; it is refused. Remove it from the cluster (lockstep remove), then start it with an empty directory and --join", "id", string(id))
+		}
+		return fmt.Errorf("%s: %w", id, errOtherDirectory)
+	}
+	// Whoever is no member may be anybody. Raft exists before it has peers.
+	running := r.trans.raft.Load()
+	if running == nil {
+		return nil
+	}
+	conf := running.GetConfiguration()
+	isMember := func(s raft.Server) bool { return string(s.ID) == string(id) }
+	if conf.Error() != nil || !slices.ContainsFunc(conf.Configuration().Servers, isMember) {
+		return nil
+	}
+	return r.st.befriend(string(id), string(directory), r.configured.Load())
+}
+
+// directory is the name of this directory.
+func (st *storage) directory() string {
+	st.naming.RLock()
+	defer st.naming.RUnlock()
+	return st.rec.Directory
+}
+
+// met reports whether a node has been met, and whether it was with this directory.
+func (st *storage) met(id, directory []byte) (met, same bool) {
+	st.naming.RLock()
+	defer st.naming.RUnlock()
+	if string(id) == st.rec.ID {
+		return true, string(directory) == st.rec.Directory
+	}
+	p, met := st.rec.Peers[string(id)]
+	return met, p.Directory == string(directory)
+}
+
+// refuse reports whether it is news that a node has another directory.
+func (st *storage) refuse(id, directory string) bool {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	if st.refused[id] == directory {
+		return false
+	}
+	if st.refused == nil {
+		st.refused = map[string]string{}
+	}
+	st.refused[id] = directory
+	return true
+}
+
+// befriend notes with which directory a member has been met, at a configuration.
+func (st *storage) befriend(id, directory string, since uint64) error {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	if p, met := st.rec.Peers[id]; met {
+		if p.Directory != directory {
+			return fmt.Errorf("%s: %w", id, errOtherDirectory)
+		}
+		return nil
+	}
+	return st.keepPeers(func(peers map[string]metPeer) { peers[id] = metPeer{directory, since} })
+}
+
+// reconfigured forgets whom the committed configuration at an index does not
+// have: who is taken in again may have another directory. After a restart some
+// are committed again.
+func (st *storage) reconfigured(index uint64, members []string) error {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.keepPeers(func(peers map[string]metPeer) {
+		for id, p := range peers {
+			switch {
+			case p.Since >= index:
+			case slices.Contains(members, id):
+				peers[id] = metPeer{p.Directory, index}
+			default:
+				delete(peers, id)
+			}
+		}
+	})
+}
+
+// skipped forgets whom a node knows from before the configuration of a snapshot:
+// in between they may have been removed and taken in again.
+func (st *storage) skipped(index uint64) error {
+	st.naming.Lock()
+	defer st.naming.Unlock()
+	return st.keepPeers(func(peers map[string]metPeer) {
+		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })
+	})
+}
+
+// keepPeers writes whom this node has met, if that changes; naming is held.
+func (st *storage) keepPeers(change func(map[string]metPeer)) error {
+	peers := map[string]metPeer{}
+	maps.Copy(peers, st.rec.Peers)
+	change(peers)
+	if maps.Equal(peers, st.rec.Peers) {
+		return nil
+	}
+	rec := st.rec
+	rec.Peers = peers
+	return st.mark(rec)
+}
+
+// seam stands in Raft's requests between a node's address and its directory.
+// Versions that know no directory take both for the address, which they only
+// show: they do not forward to this one.
+var seam = []byte{0}
+
+// EncodePeer has Raft name its own directory with its address.
+func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
+	b := t.NetworkTransport.EncodePeer(id, addr)
+	if string(id) != t.self {
+		return b
+	}
+	return append(append(b, seam...), t.directory...)
+}
+
+// DecodePeer reads the address.
+func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
+	addr, _, _ := bytes.Cut(b, seam)
+	return t.NetworkTransport.DecodePeer(addr)
+}
+
+// admits fails if a request is of another directory than the one that its sender
+// was met with.
+func (t *transport) admits(rpc raft.RPC) error {
+	if req, ok := rpc.Command.(raft.WithRPCHeader); ok {
+		return t.known(req.GetRPCHeader())
+	}
+	return nil
+}
+
+// known fails if an answer is.
+func (t *transport) known(by raft.RPCHeader) error {
+	_, directory, _ := bytes.Cut(by.Addr, seam)
+	return t.meet(by.ID, directory)
+}
+
+// meet takes account of what another node says of its directory, and reports
+// whether it is the one that it was met with.
+func (n *Node) meet(f facts) bool {
+	a, ok := n.cons.(acquainted)
+	return !ok || a.Meet(f.id, f.directory) == nil
+}
+
+// disowned stops a first member that begins, and that another node which has
+// applied at least as much knows with another directory: it has lost that one.
+// (A node with a log is the one that was replaced; see removed.go.)
+func (n *Node) disowned(by facts) {
+	a, ok := n.cons.(acquainted)
+	if !ok || by.you != asOther || !a.Blank() || by.applied < n.facts().applied {
+		return
+	}
+	n.disc.disowned.Do(func() {
+		n.cfg.Fatal(fmt.Errorf("data directory %s is not the one that %s has met node %s with: that one, and what this node had acknowledged, is lost; remove the node from the cluster (lockstep remove %s), then start it with an empty directory and --join",
+			n.cfg.Data, by.id, n.cfg.ID, n.cfg.ID))
+	})
+}

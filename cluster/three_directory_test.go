@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// allMet waits until every running node has met all others' directories.
+func (c *three) allMet() {
+	c.t.Helper()
+	c.until("all to have met all", func() bool {
+		for i, n := range c.nodes {
+			for j, other := range c.nodes {
+				if n == nil || other == nil || i == j {
+					continue
+				}
+				st := n.cons.(*raftLog).st
+				if _, same := st.met([]byte(other.cfg.ID), []byte(other.cons.(*raftLog).Directory())); !same {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// askVote has a node ask another one for a vote that it would get.
+func (c *three) askVote(from, of int) error {
+	by := c.nodes[from].cons.(*raftLog)
+	self := raft.ServerID(by.cfg.ID)
+	req := &raft.RequestVoteRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: by.trans.EncodePeer(self, raft.ServerAddress(by.cfg.PeerListen))},
+		Term:      c.nodes[of].term() + 1, LastLogIndex: 1 << 32, LastLogTerm: 1 << 32, LeadershipTransfer: true,
+	}
+	return by.trans.RequestVote(raft.ServerID(c.cfg[of].ID), raft.ServerAddress(c.cfg[of].PeerListen), req, &raft.RequestVoteResponse{})
+}
+
+// TestVoterThatLostItsDisk: a lock is on the disks of two nodes of three. One of
+// them loses its disk and is started again with --peers, as if it were new. With
+// the node that does not have the lock it would be a majority.
+func TestVoterThatLostItsDisk(t *testing.T) {
+	c, w := wired(t, discoverable)
+	c.start(0, 1, 2)
+	c.allMet()
+	leader := c.leader()
+	forgetful, behind := (leader+1)%3, (leader+2)%3
+	c.stop(behind)
+	c.expect(leader, "OK", "SET lock owner")
+	c.stop(leader)
+	c.stop(forgetful)
+
+	if err := os.RemoveAll(c.cfg[forgetful].Data); err != nil {
+		t.Fatal(err)
+	}
+	fatal := make(chan error, 1)
+	serious := c.cfg[forgetful].Fatal
+	c.cfg[forgetful].Fatal = func(err error) { fatal <- err }
+	for _, i := range []int{behind, forgetful} {
+		c.sinks[i] = &notes{}
+		c.cfg[i].Sink = c.sinks[i]
+		n, err := Open(c.cfg[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes[i] = n
+	}
+	why := (<-fatal).Error()
+	for _, want := range []string{c.cfg[forgetful].Data, "lockstep remove " + c.cfg[forgetful].ID, "--join"} {
+		if !strings.Contains(why, want) {
+			t.Errorf("the node stops with %q, want %q in it", why, want)
+		}
+	}
+	// Even if it went on, neither gets the other's vote.
+	if err := c.askVote(behind, forgetful); !errors.Is(err, errOtherDirectory) {
+		t.Errorf("the vote of the node that lost its disk: %v", err)
+	}
+	if err := c.askVote(forgetful, behind); err == nil || !strings.Contains(err.Error(), errOtherDirectory.Error()) {
+		t.Errorf("a vote for the node that lost its disk: %v", err)
+	}
+	for _, i := range []int{behind, forgetful} {
+		if l := c.nodes[i].leading(); l.id != "" {
+			t.Errorf("%s is led by %s, and the lock is lost", c.cfg[i].ID, l.id)
+		}
+	}
+	c.stop(forgetful)
+
+	c.start(leader)
+	c.until("a leader", func() bool { return c.nodes[behind].Reaches() && c.nodes[leader].Reaches() })
+	c.expect(behind, "owner", "GET lock")
+
+	// What the message tells to do.
+	id := c.cfg[forgetful].ID
+	c.mustRemove(leader, id)
+	if err := os.RemoveAll(c.cfg[forgetful].Data); err != nil {
+		t.Fatal(err)
+	}
+	c.cfg[forgetful].Fatal = serious
+	c.cfg[forgetful].Peers, c.cfg[forgetful].Join = nil, []string{c.cfg[leader].PeerListen, c.cfg[behind].PeerListen}
+	w.attach(&c.cfg[forgetful])
+	c.start(forgetful)
+	c.voters("n1", "n2", "n3")
+	c.allMet()
+	c.expect(forgetful, "owner", "GET lock")
+	// Nobody takes the old directory for it either, or the new one for another, after a restart.
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	c.start(0, 1, 2)
+	c.allMet()
+	c.expect(c.follower(), "owner", "GET lock")
+}
+
+// TestWhoIsRemembered: a member's directory is forgotten with the configuration
+// that does not have it, once, and with a snapshot that may have skipped it.
+func TestWhoIsRemembered(t *testing.T) {
+	st := &storage{dir: t.TempDir(), disk: systemDisk(), rec: nodeRecord{ID: "n1", Log: LogWAL, Directory: "one"}}
+	known := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		for id, p := range st.rec.Peers {
+			got = append(got, id+" "+p.Directory)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: knows %q, want %q", when, got, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(st.befriend("n2", "two", 1))
+	must(st.befriend("n3", "three", 1))
+	if err := st.befriend("n3", "other", 1); err == nil {
+		t.Error("n3 is met with two directories")
+	}
+	must(st.reconfigured(5, []string{"n1", "n2"}))
+	known("n3 is removed", "n2 two")
+	must(st.reconfigured(6, []string{"n1", "n2", "n3"}))
+	must(st.befriend("n3", "other", 6))
+	known("n3 is new", "n2 two", "n3 other")
+	must(st.reconfigured(5, []string{"n1", "n2"}))
+	must(st.reconfigured(6, []string{"n1", "n2", "n3"}))
+	must(st.skipped(6))
+	known("after a restart", "n2 two", "n3 other")
+	must(st.skipped(7))
+	known("a snapshot has a later configuration")
+
+	must(st.befriend("n2", "two", 7))
+	b, err := os.ReadFile(filepath.Join(st.dir, nodeFile))
+	must(err)
+	var kept nodeRecord
+	must(json.Unmarshal(b, &kept))
+	if !reflect.DeepEqual(kept, st.rec) || kept.Peers["n2"] != (metPeer{"two", 7}) {
+		t.Errorf("kept is %+v of %+v", kept, st.rec)
+	}
+}
