@@ -25,7 +25,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 			b.reset()
 			txn.Restart(now, seq+1)
 			s.sleepers.rollback()
-			s.lengthen(txn)
+			s.moveDeadlines(txn)
 			txn.ExpireDue(expireLimit)
 			q, again = s.evaluateOn(ctx, txn, q, b)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -184,6 +185,38 @@ func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
 		time.Sleep(4 * latenessKept * ms)
 		n.expect("0", "EXISTS other")
 	})
+}
+
+// Where every write is slow, or some are slower than others, a lease is answered all
+// the same, lives for its time from the reply, and not much longer.
+func TestLeaseOnASlowDisk(t *testing.T) {
+	for _, took := range [][]time.Duration{{100 * ms, 100 * ms, 100 * ms}, {400 * ms, 400 * ms, 400 * ms}, {60 * ms, 900 * ms, ms}, {900 * ms, 300 * ms, 500 * ms, ms}} {
+		for _, replaced := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t)
+				n.lead()
+				writes := 0
+				n.log.decides(0, func(raftfsm.Entry) verdict {
+					time.Sleep(took[min(writes, len(took)-1)])
+					writes++
+					return commit
+				})
+				n.expect("OK", "SET lock v NX PX 4000")
+				replied := time.Now()
+				n.log.decides(0, nil)
+				n.expect("OK", "SET next v") // takes back what was too much
+				if replaced {
+					n.depose()
+					synctest.Wait()
+					n.lead()
+				}
+				time.Sleep(time.Until(replied.Add(3999 * ms)))
+				n.expect("1", "EXISTS lock")
+				time.Sleep(4 * latenessKept * ms)
+				n.expect("0", "EXISTS lock")
+			})
+		}
+	}
 }
 
 // mustKeep changes the leader and checks that a key lives for d from now.

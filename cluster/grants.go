@@ -163,10 +163,15 @@ type overdue struct {
 	batch    *batch
 	watchdog *time.Timer
 	keys     []store.LeasedKey
+	seq      uint64 // the write set that has set their deadlines …
+	at       int64  // … to be counted from this lease time
+}
 
-	seq    uint64 // the write set that has set their deadlines …
-	at     int64  // … to be counted from this lease time
-	margin int64  // ms that are added, for the reply to be late by
+// shift moves deadlines that a write set has set, by ms.
+type shift struct {
+	keys []store.LeasedKey
+	seq  uint64
+	ms   int64
 }
 
 // postpone takes account of how late a batch has been accepted, and reports
@@ -195,38 +200,44 @@ func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer)
 }
 
 // makeUp lengthens the leases of the batch that was postponed, by an entry, and
-// answers it. If that entry is late, too, the disk is slow, and the next one adds
-// as much as it may take. It returns false when leadership is gone: then the next
-// leader is asked.
+// answers it. If that entry is late, too, the disk is slow: then another one
+// lengthens them, in advance, by as long as this one took, and what that was too
+// much is taken back by the entry that comes next. It returns false when
+// leadership is gone: then the next leader is asked.
 func (s *sequencer) makeUp(ctx context.Context) bool {
-	for s.overdue != nil {
-		o := s.overdue
+	o := s.overdue
+	if o == nil {
+		return true
+	}
+	s.overdue = nil
+	defer o.watchdog.Stop()
+	for margin := int64(0); !o.batch.finished.Load(); {
 		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.now()
+		s.shift = shift{o.keys, o.seq, started.Lease - o.at + margin}
 		b, entry, _ := s.evaluate(ctx, nil, started, true)
-		b.began, s.overdue = began, nil
+		b.began = began
 		leads := s.propose(b, entry, started)
-		took := s.node.clock.now().Lease - started.Lease
-		switch {
-		case !leads || b.accepted == 0:
-			o.watchdog.Stop()
+		if !leads || b.accepted == 0 {
+			s.shift = shift{}
 			o.batch.finishLate(o.batch.accepted)
 			return leads
-		case took <= o.margin+latenessKept:
-			o.watchdog.Stop()
-			o.batch.finish(nil)
-		default:
-			o.seq, o.at, o.margin = b.accepted, started.Lease+o.margin, 2*took
-			s.overdue = o
 		}
+		took := s.node.clock.now().Lease - started.Lease
+		if took <= margin+latenessKept {
+			o.batch.finish(nil)
+		}
+		s.late.record(b.accepted, took-margin)
+		if took < margin {
+			s.shift = shift{o.keys, b.accepted, took - margin}
+		}
+		o.seq, o.at, margin = b.accepted, started.Lease+margin, took
 	}
 	return true
 }
 
-// lengthen writes down how late a postponed batch is.
-func (s *sequencer) lengthen(txn *store.Txn) {
-	if o := s.overdue; o != nil {
-		for _, k := range o.keys {
-			txn.Lengthen(k, o.seq, txn.Now().Lease-o.at+o.margin)
-		}
+// moveDeadlines writes down what shift says.
+func (s *sequencer) moveDeadlines(txn *store.Txn) {
+	for _, k := range s.shift.keys {
+		txn.Lengthen(k, s.shift.seq, s.shift.ms)
 	}
 }

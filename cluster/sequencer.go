@@ -62,6 +62,7 @@ type sequencer struct {
 	late lateness
 
 	overdue *overdue // the batch that waits for its leases to be lengthened
+	shift   shift    // what the next entry does about earlier leases
 
 	// What gather goes by.
 	full        chan struct{} // has room for one: want has been reached
@@ -435,7 +436,7 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	switch {
 	case err == nil && out.Accepted:
 		s.node.pending.remove(b)
-		b.accepted = out.Sequence
+		b.accepted, s.shift = out.Sequence, shift{}
 		// What was not prompt (applied) has not been answered yet. If another
 		// leader has begun meanwhile, its clock does not know how late it is.
 		leads := b.finished.Load() || s.stillLeads()

@@ -88,11 +88,11 @@ func (t *Txn) TakeLeases() bool {
 	return asked
 }
 
-// Lengthen moves a deadline that was set by write set seq, unless it has passed
-// by more than ms.
+// Lengthen moves a deadline that was set by write set seq by ms, unless it has
+// passed by more than that. Less than 0 makes it earlier.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
-	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > ms {
+	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
 		return
 	}
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
