@@ -71,8 +71,10 @@ func (s slowStable) Set(key, value []byte) error {
 }
 
 // elapsedCommand tells scripts, which have no clock of their own, how much real
-// time has passed.
+// time has passed. It lets others have the processor: what a script has and does
+// not give is the state.
 var elapsedCommand = store.Command{Name: "elapsed", Arity: 1, Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply {
+	time.Sleep(ms)
 	return store.Int(time.Since(elapsedFrom).Milliseconds())
 }}
 
@@ -175,9 +177,9 @@ func (l *lease) steal(n *Node, stop *atomic.Bool) {
 // true, leases are renewed and held.
 func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	const (
-		beat   = 600 * ms // an election takes one to two of it
-		script = 1300 * ms
-		stall  = 600 * ms // more than the leader's lease
+		beat   = 800 * ms // an election takes one to two of it
+		script = 1700 * ms
+		stall  = 750 * ms // more than the leader's lease
 		rounds = 2
 	)
 	slow := &slowDisk{}
