@@ -96,6 +96,8 @@ type Config struct {
 	// dial connects to a peer for one of its protocols; nil: as the network does.
 	// A test cuts it.
 	dial func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
+	// listen opens the peer port; nil: on the network.
+	listen func(addr string) (net.Listener, error)
 
 	// random is where tokens and the number of a boot come from; nil: chance.
 	random func() uint64

@@ -16,10 +16,14 @@ type wires struct {
 	cuts  map[[2]string]bool
 	conns map[*wire]struct{}
 	heals chan struct{} // closed and replaced when cuts end
+	reach func(addr string, timeout time.Duration) (net.Conn, error)
 }
 
 func newWires() *wires {
-	return &wires{at: map[string]string{}, cuts: map[[2]string]bool{}, conns: map[*wire]struct{}{}, heals: make(chan struct{})}
+	return &wires{at: map[string]string{}, cuts: map[[2]string]bool{}, conns: map[*wire]struct{}{}, heals: make(chan struct{}),
+		reach: func(addr string, timeout time.Duration) (net.Conn, error) {
+			return net.DialTimeout("tcp", addr, timeout)
+		}}
 }
 
 // attach has a node reach the others by these wires.
@@ -70,7 +74,7 @@ func (w *wires) dial(from, addr string, timeout time.Duration) (net.Conn, error)
 		is := w.cuts[ends(from, to)]
 		w.mu.Unlock()
 		if !is {
-			conn, err := net.DialTimeout("tcp", addr, timeout)
+			conn, err := w.reach(addr, timeout)
 			if err != nil {
 				return nil, err
 			}
@@ -83,7 +87,7 @@ func (w *wires) dial(from, addr string, timeout time.Duration) (net.Conn, error)
 		select {
 		case <-heals:
 		case <-deadline:
-			return nil, os.ErrDeadlineExceeded
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 		}
 	}
 }

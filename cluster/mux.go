@@ -211,6 +211,14 @@ func (p *peerPort) dialSelf() (net.Conn, error) {
 	}
 }
 
+// listenPeers opens the port.
+func (c *Config) listenPeers() (net.Listener, error) {
+	if c.listen != nil {
+		return c.listen(c.PeerListen)
+	}
+	return net.Listen("tcp", c.PeerListen)
+}
+
 // dialPeer connects to a peer's port for one of its protocols.
 func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	dial := c.dial

@@ -70,7 +70,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return err
 	}
 	r.st.snaps.pace = r.pace
-	ln, err := net.Listen("tcp", cfg.PeerListen)
+	ln, err := cfg.listenPeers()
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}

@@ -46,7 +46,6 @@ func (s *notes) all() []string {
 
 func startThree(t *testing.T, change ...func(*Config)) *three {
 	t.Helper()
-	c := &three{t: t, cfg: make([]Config, 3), nodes: make([]*Node, 3), sinks: make([]*notes, 3)}
 	var peers []Peer
 	for i := range 3 {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,6 +55,13 @@ func startThree(t *testing.T, change ...func(*Config)) *three {
 		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: ln.Addr().String()})
 		defer ln.Close() // when all have one
 	}
+	return newThree(t, peers, change...)
+}
+
+// newThree is a cluster at given addresses.
+func newThree(t *testing.T, peers []Peer, change ...func(*Config)) *three {
+	t.Helper()
+	c := &three{t: t, cfg: make([]Config, 3), nodes: make([]*Node, 3), sinks: make([]*notes, 3)}
 	dir, table := t.TempDir(), store.NewTable(store.Commands(), badCommands)
 	for i := range 3 {
 		cfg := Default()

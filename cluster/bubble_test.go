@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Three real nodes with the real hashicorp/raft and its log on disk, in a bubble:
+// over a network in memory, in virtual time. So the timers are those of the
+// product, minutes cost nothing, and what a lease is lengthened by can be measured
+// to the millisecond. What Raft draws by lot (when a follower stands) differs from
+// run to run; what is checked holds for all of it.
+
+// bubbleDelay is how long a message takes, one way.
+const bubbleDelay = 300 * time.Microsecond
+
+// unsyncedFiles are the machine's. No power fails in a bubble, and waiting for the
+// disk is the one thing in it that takes real time.
+type unsyncedFiles struct{ systemFiles }
+
+func (f unsyncedFiles) Create(path string) (file, error) { return unsynced(f.systemFiles.Create(path)) }
+func (f unsyncedFiles) Open(path string) (file, error)   { return unsynced(f.systemFiles.Open(path)) }
+func (unsyncedFiles) SyncDir(string) error               { return nil }
+
+type unsyncedFile struct{ file }
+
+func (unsyncedFile) Sync() error { return nil }
+
+func unsynced(f file, err error) (file, error) { return unsyncedFile{f}, err }
+
+// inBubble runs a test on three nodes in a bubble.
+func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
+	t.Helper()
+	bubble(t, func(t *testing.T) {
+		// When the test ends its time stands still: what ends by itself (a dial, a
+		// timer of Raft's) is given some before. What does not fails the test.
+		t.Cleanup(func() { time.Sleep(time.Minute) })
+		network := newMemNet(bubbleDelay)
+		w := newWires()
+		w.reach = network.dial
+		var peers []Peer
+		for i := range 3 {
+			peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("n%d.test:1", i+1)})
+		}
+		c := &bubbled{wires: w}
+		product := Default()
+		c.three = newThree(t, peers, append([]func(*Config){w.attach, func(cfg *Config) {
+			cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = product.HeartbeatTimeout, product.ElectionTimeout, product.LeaderLease
+			cfg.FailoverWait = product.FailoverWait
+			cfg.listen = network.listen
+			votes := raft.NewInmemStore() // as durable as the test
+			cfg.disk.files = unsyncedFiles{}
+			cfg.disk.stable = func(raft.StableStore) raft.StableStore { return votes }
+		}}, change...)...)
+		t.Cleanup(w.heal)
+		c.start(0, 1, 2)
+		fn(c)
+	})
+}
+
+// bubbled is a cluster in a bubble.
+type bubbled struct {
+	*three
+	wires *wires
+}
+
+// told is what a client was told, and when.
+type told struct {
+	reply string
+	at    time.Time
+}
+
+// ask submits a pipeline from another goroutine.
+func (c *bubbled) ask(i int, commands ...string) <-chan told {
+	n, done := c.nodes[i], make(chan told, 1)
+	go func() { done <- told{lines(c.t, n, commands...), time.Now()} }()
+	return done
+}
+
+// mustTell checks what a client was told, and that it took no less than some time
+// and no more than another.
+func (c *bubbled) mustTell(reply <-chan told, what, want string, asked time.Time, least, most time.Duration) {
+	c.t.Helper()
+	got := <-reply
+	if took := got.at.Sub(asked); got.reply != want || took < least || took > most {
+		c.t.Errorf("%s: told %q after %v, want %q after %v to %v", what, got.reply, took, want, least, most)
+	}
+}
+
+// alone cuts a node off from the others.
+func (c *bubbled) alone(i int) {
+	c.wires.cut([]string{c.cfg[i].ID}, []string{c.cfg[(i+1)%3].ID, c.cfg[(i+2)%3].ID})
+}
+
+// leaderOf waits until one of two nodes leads and the other reaches it.
+func (c *bubbled) leaderOf(a, b int) (leader int) {
+	c.t.Helper()
+	c.until("a leader of two", func() bool {
+		for _, i := range []int{a, b} {
+			if c.nodes[i].routes.get().seq != nil && c.nodes[a+b-i].routes.get().link != nil {
+				leader = i
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// lengthened is by how much the nodes say that elections have lengthened leases.
+func (c *bubbled) lengthened() (sum time.Duration) {
+	for _, n := range c.nodes {
+		sum += n.Status().Leaderless
+	}
+	return sum
+}
+
+// What may be in excess of the time to live besides the leaderless time: what a
+// new leader does not know of its predecessor (docs/guarantees.md, "Time"), and
+// what it takes to look.
+const (
+	lastEntryLate = 20*ms + 4*bubbleDelay // Raft's commit timeout, up to twice
+	unknownLate   = latenessKept*ms + lastEntryLate + 5*ms
+)
+
+// endsWithin checks that a lock lasts its time to live and ends no later than
+// some time after it. i is any node that serves.
+func (c *bubbled) endsWithin(i int, key, owner string, granted time.Time, ttl, excess time.Duration) {
+	c.t.Helper()
+	time.Sleep(time.Until(granted.Add(ttl - 10*ms)))
+	c.expect(i, owner+" nil", "GET "+key, "SET "+key+" thief NX")
+	for c.do(i, "GET "+key) == owner && time.Since(granted) < ttl+excess+time.Minute {
+		time.Sleep(ms)
+	}
+	if held := time.Since(granted); held < ttl || held > ttl+excess {
+		c.t.Errorf("%s was held for %v, of a time to live of %v and at most %v more", key, held, ttl, excess)
+	}
+	c.expect(i, "nil", "GET "+key)
+}

@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// memNet is a network in memory, for nodes in a bubble: real connections would
+// stop its time. What is written arrives in order and a little later, and a
+// writer never waits, as with a peer that reads. Cuts are for wires to make.
+type memNet struct {
+	delay time.Duration // one way
+
+	mu    sync.Mutex
+	ports map[string]*memPort
+}
+
+func newMemNet(delay time.Duration) *memNet {
+	return &memNet{delay: delay, ports: map[string]*memPort{}}
+}
+
+// memError is the error of an operation, as package net has it.
+func memError(op string, err error) error { return &net.OpError{Op: op, Net: "mem", Err: err} }
+
+// listen is Config.listen.
+func (m *memNet) listen(addr string) (net.Listener, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ports[addr] != nil {
+		return nil, memError("listen", syscall.EADDRINUSE)
+	}
+	p := &memPort{net: m, addr: addr, in: make(chan net.Conn, 64), done: make(chan struct{})}
+	m.ports[addr] = p
+	return p, nil
+}
+
+// dial connects to a port; one that nobody listens on refuses at once.
+func (m *memNet) dial(addr string, timeout time.Duration) (net.Conn, error) {
+	time.Sleep(2 * m.delay)
+	m.mu.Lock()
+	p := m.ports[addr]
+	m.mu.Unlock()
+	if p == nil {
+		return nil, memError("dial", syscall.ECONNREFUSED)
+	}
+	there, back := newMemStream(m.delay), newMemStream(m.delay)
+	near := &memConn{in: back, out: there, local: "dialer", remote: memAddr(addr)}
+	far := &memConn{in: there, out: back, local: memAddr(addr), remote: "dialer"}
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	select {
+	case p.in <- far:
+		return near, nil
+	case <-p.done:
+		return nil, memError("dial", syscall.ECONNREFUSED)
+	case <-late.C:
+		return nil, memError("dial", os.ErrDeadlineExceeded)
+	}
+}
+
+type memAddr string
+
+func (memAddr) Network() string  { return "mem" }
+func (a memAddr) String() string { return string(a) }
+
+// memPort is a listener.
+type memPort struct {
+	net  *memNet
+	addr string
+	in   chan net.Conn
+	done chan struct{}
+	once sync.Once
+}
+
+func (p *memPort) Addr() net.Addr { return memAddr(p.addr) }
+
+func (p *memPort) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.in:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends what nobody has accepted yet, too.
+func (p *memPort) Close() error {
+	p.once.Do(func() {
+		p.net.mu.Lock()
+		delete(p.net.ports, p.addr)
+		p.net.mu.Unlock()
+		close(p.done)
+	})
+	for {
+		select {
+		case c := <-p.in:
+			c.Close()
+		default:
+			return nil
+		}
+	}
+}
+
+// memStream is one direction of a connection. Its lock is never held while
+// anybody waits for the time.
+type memStream struct {
+	delay time.Duration
+
+	mu       sync.Mutex
+	cond     *sync.Cond // broadcast when a reader may go on
+	chunks   []memChunk // written and not read
+	ended    bool       // there will be no more
+	gone     bool       // the reader has closed
+	deadline time.Time  // of the reader; zero: none
+	due      *time.Timer
+}
+
+type memChunk struct {
+	b  []byte
+	at time.Time // when it arrives
+}
+
+func newMemStream(delay time.Duration) *memStream {
+	s := &memStream{delay: delay}
+	s.cond = sync.NewCond(&s.mu)
+	s.due = time.AfterFunc(time.Hour, s.wake)
+	s.due.Stop()
+	return s
+}
+
+func (s *memStream) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cond.Broadcast()
+}
+
+func (s *memStream) read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		now := time.Now()
+		switch {
+		case s.gone:
+			return 0, memError("read", net.ErrClosed)
+		case !s.deadline.IsZero() && !now.Before(s.deadline):
+			return 0, memError("read", os.ErrDeadlineExceeded)
+		case len(s.chunks) > 0 && !now.Before(s.chunks[0].at):
+			n := copy(b, s.chunks[0].b)
+			if s.chunks[0].b = s.chunks[0].b[n:]; len(s.chunks[0].b) == 0 {
+				s.chunks = s.chunks[1:]
+			}
+			return n, nil
+		case len(s.chunks) == 0 && s.ended:
+			return 0, io.EOF
+		}
+		// One timer serves what comes first: an arrival or the deadline.
+		next := s.deadline
+		if len(s.chunks) > 0 && (next.IsZero() || s.chunks[0].at.Before(next)) {
+			next = s.chunks[0].at
+		}
+		if !next.IsZero() {
+			s.due.Reset(time.Until(next))
+		}
+		s.cond.Wait()
+	}
+}
+
+func (s *memStream) write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return 0, memError("write", net.ErrClosed)
+	case s.gone:
+		return 0, memError("write", syscall.EPIPE)
+	}
+	s.chunks = append(s.chunks, memChunk{append([]byte(nil), b...), time.Now().Add(s.delay)})
+	s.cond.Broadcast()
+	return len(b), nil
+}
+
+// end is the writer's end of it.
+func (s *memStream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.cond.Broadcast()
+}
+
+// leave is the reader's.
+func (s *memStream) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone, s.chunks = true, nil
+	s.due.Stop()
+	s.cond.Broadcast()
+}
+
+func (s *memStream) setDeadline(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = at
+	s.cond.Broadcast()
+}
+
+// memConn is one end of a connection.
+type memConn struct {
+	in, out       *memStream
+	local, remote memAddr
+}
+
+var _ net.Conn = (*memConn)(nil)
+
+func (c *memConn) Read(b []byte) (int, error)  { return c.in.read(b) }
+func (c *memConn) Write(b []byte) (int, error) { return c.out.write(b) }
+
+func (c *memConn) Close() error {
+	c.out.end()
+	c.in.leave()
+	return nil
+}
+
+func (c *memConn) LocalAddr() net.Addr  { return c.local }
+func (c *memConn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *memConn) SetDeadline(at time.Time) error     { return c.SetReadDeadline(at) }
+func (c *memConn) SetReadDeadline(at time.Time) error { c.in.setDeadline(at); return nil }
+
+// SetWriteDeadline has nothing to bound: writers do not wait.
+func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
