@@ -171,6 +171,16 @@ func (l *lease) steal(n *Node, stop *atomic.Bool) {
 	}
 }
 
+// stillLed requires that no other leader has been elected since.
+func (c *three) stillLed(before Status) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if s := n.Status(); s.Term != before.Term || s.LeaderID != before.LeaderID {
+			c.t.Errorf("%s: led by %q in term %d; it was %q in term %d", s.ID, s.LeaderID, s.Term, before.LeaderID, before.Term)
+		}
+	}
+}
+
 // J13: a leader that was busy lost its office, because its heartbeats waited
 // behind its work. Scripts that run for longer than an election takes, and disks
 // whose every sync does, cost nothing but time: the leader stays, every reply is
@@ -226,11 +236,7 @@ func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	if failed := load.end(); len(failed) > 0 {
 		t.Errorf("clients were told %v", failed)
 	}
-	for _, n := range c.nodes {
-		if s := n.Status(); s.Term != before.Term || s.LeaderID != before.LeaderID {
-			t.Errorf("%s: led by %q in term %d; it was %q in term %d", s.ID, s.LeaderID, s.Term, before.LeaderID, before.Term)
-		}
-	}
+	c.stillLed(before)
 	for _, l := range leases {
 		if l.renewals.Load() == 0 {
 			t.Errorf("%s was never renewed", l.key)
