@@ -216,6 +216,29 @@ func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	}
 }
 
+// A grant is answered late, and another node leads right after that: it knows how
+// late the answer was.
+func TestLateGrantOutlivesItsLeader(t *testing.T) {
+	for _, slow := range []time.Duration{60 * ms, 300 * ms, 1900 * ms} {
+		bubble(t, func(t *testing.T) {
+			r := newRing(t, ringClocks(), nil)
+			r.nodes[0].stopsNext()
+			reply := r.start(0, "SET lock me NX PX 2000")
+			time.Sleep(slow)
+			r.nodes[0].resume()
+			if got := <-reply; got != "OK" {
+				t.Fatalf("told %q", got)
+			}
+			granted := time.Now()
+			r.mu.Lock()
+			r.nodes[1].contact = granted // heard of until now
+			r.mu.Unlock()
+			r.elect(1)
+			r.ends(1, "lock", "me", granted, 2*time.Second, -60*ms)
+		})
+	}
+}
+
 // A follower stands still for longer than a lease, which its owner keeps renewing,
 // and leads as soon as it wakes: the lease has not ended.
 func TestPausedFollowerLeads(t *testing.T) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/binary"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 // A lease counts from its reply. Here is what a reply needs that comes late:
 //
 //   - The leader's own, from a slow log or behind a slow script: lateness
-//     (clock.go). Beyond latenessKept the next entry lengthens the leases, so that
-//     the next leader knows (overdue).
+//     (clock.go). Beyond latenessKept an entry of its own lengthens the leases
+//     before the reply, so that the next leader knows (makeUp).
 //   - A reply that is repeated because it was lost with a link or a leader, by
 //     whoever leads then: with the answer its grants are kept, and they begin
 //     anew (decided).
@@ -55,7 +56,7 @@ func (r *request) granted(seq uint64, writes []byte) grants {
 // promptly is how soon after its evaluation a write is answered without another
 // look at who leads: no other leader can begin so early after the majority took
 // the entry, unless this one hands over. What is later is told to the next
-// leader by an entry; for what is not, it adds the worst to every lease.
+// leader by an entry first; for what is not, it adds the worst to every lease.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
@@ -156,36 +157,76 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []s
 	return replies
 }
 
-// overdue are the leases of a write set that was acknowledged so late that the
-// next entry has to say it.
+// overdue is a batch that was accepted so late that its leases have to be
+// lengthened before it is answered.
 type overdue struct {
-	seq  uint64
-	ms   int64
-	keys []store.LeasedKey
+	batch    *batch
+	watchdog *time.Timer
+	keys     []store.LeasedKey
+
+	seq    uint64 // the write set that has set their deadlines …
+	at     int64  // … to be counted from this lease time
+	margin int64  // ms that are added, for the reply to be late by
 }
 
-// acknowledge remembers how late, in ms, a batch is acknowledged as write set seq.
-func (s *sequencer) acknowledge(b *batch, seq uint64, ms int64) {
-	s.overdue = overdue{}
+// postpone takes account of how late a batch has been accepted, and reports
+// whether it is too late to be answered now.
+func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer) bool {
+	late := s.node.clock.now().Lease - started.Lease
 	if b.finished.Load() {
 		// It was prompt, or its watchdog has told its clients that nothing is known.
-		ms = min(ms, latenessKept)
+		late = min(late, latenessKept)
 	}
-	s.late.record(seq, ms)
-	if ms <= latenessKept {
-		return
+	s.late.record(b.accepted, late)
+	if late <= latenessKept {
+		return false
 	}
-	s.overdue.seq, s.overdue.ms = seq, ms
+	o := &overdue{batch: b, watchdog: watchdog, seq: b.accepted, at: started.Lease}
 	for _, r := range b.requests {
-		for _, x := range r.granted(seq, b.writes).list {
-			s.overdue.keys = append(s.overdue.keys, x.key)
+		for _, x := range r.granted(b.accepted, b.writes).list {
+			o.keys = append(o.keys, x.key)
 		}
 	}
+	if len(o.keys) == 0 {
+		return false
+	}
+	s.overdue = o
+	return true
 }
 
-// lengthen writes down what was acknowledged late.
+// makeUp lengthens the leases of the batch that was postponed, by an entry, and
+// answers it. If that entry is late, too, the disk is slow, and the next one adds
+// as much as it may take. It returns false when leadership is gone: then the next
+// leader is asked.
+func (s *sequencer) makeUp(ctx context.Context) bool {
+	for s.overdue != nil {
+		o := s.overdue
+		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.now()
+		b, entry, _ := s.evaluate(ctx, nil, started, true)
+		b.began, s.overdue = began, nil
+		leads := s.propose(b, entry, started)
+		took := s.node.clock.now().Lease - started.Lease
+		switch {
+		case !leads || b.accepted == 0:
+			o.watchdog.Stop()
+			o.batch.finishLate(o.batch.accepted)
+			return leads
+		case took <= o.margin+latenessKept:
+			o.watchdog.Stop()
+			o.batch.finish(nil)
+		default:
+			o.seq, o.at, o.margin = b.accepted, started.Lease+o.margin, 2*took
+			s.overdue = o
+		}
+	}
+	return true
+}
+
+// lengthen writes down how late a postponed batch is.
 func (s *sequencer) lengthen(txn *store.Txn) {
-	for _, k := range s.overdue.keys {
-		txn.Lengthen(k, s.overdue.seq, s.overdue.ms)
+	if o := s.overdue; o != nil {
+		for _, k := range o.keys {
+			txn.Lengthen(k, o.seq, txn.Now().Lease-o.at+o.margin)
+		}
 	}
 }

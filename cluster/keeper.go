@@ -105,14 +105,16 @@ func (k *keeper) close() {
 func (k *keeper) step(rt route) time.Duration {
 	now := k.n.cfg.Time.Monotonic()
 	position, _ := k.n.fsm.Position()
+	var after []func()
 	k.mu.Lock()
 	if rt.seq != k.seq || rt.link != k.link {
 		if k.ask != nil {
 			k.doubt = append(k.doubt, k.ask.cohort...)
 		}
 		k.seq, k.link, k.ask = rt.seq, rt.link, nil
+		after = k.recall(rt)
 	}
-	after := k.expire(now)
+	after = append(after, k.expire(now)...)
 	after = append(after, k.settle(position, now)...)
 	after = append(after, k.giveUp(now)...)
 	after = append(after, k.claim(rt, now)...)
@@ -127,6 +129,26 @@ func (k *keeper) step(rt route) time.Duration {
 		rt.seq.flush()
 	}
 	return wait
+}
+
+// recall gives up what is with an earlier leader as soon as there is another one
+// to ask: that one may be silent for as long as its link is kept (follow.go).
+func (k *keeper) recall(rt route) (after []func()) {
+	if rt.seq == nil && rt.link == nil {
+		return nil
+	}
+	var list []*Blocked
+	for _, b := range k.all {
+		if b.state == blockSent && b.link != nil && b.link != rt.link && b.call != 0 {
+			list = append(list, b)
+		}
+	}
+	inOrder(list)
+	for _, b := range list {
+		l, call := b.link, b.call
+		after = append(after, func() { l.resolve(call, nil, errUnknown) })
+	}
+	return after
 }
 
 // idle returns how long there is nothing to do.

@@ -96,6 +96,7 @@ type batch struct {
 	from      int64         // lease time at which its evaluation began …
 	began     time.Duration // … and monotonic time
 	writes    []byte        // an encoded store.WriteSet
+	accepted  uint64        // its place in the history, for the sequencer
 	proposing bool          // the sequencer waits for it; on pendingBatches.mu
 	committed uint64        // its place in the history if it was accepted late; likewise
 }

@@ -61,7 +61,7 @@ type sequencer struct {
 	term uint64 // of Raft, when the sequencer began
 	late lateness
 
-	overdue overdue // of the last entry
+	overdue *overdue // the batch that waits for its leases to be lengthened
 
 	// What gather goes by.
 	full        chan struct{} // has room for one: want has been reached
@@ -386,6 +386,10 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 			return false
 		}
 		s.sleepers.settle()
+		if !s.makeUp(ctx) {
+			s.giveBack(rest)
+			return false
+		}
 		s.note(b, began)
 		q = rest
 	}
@@ -431,11 +435,14 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	switch {
 	case err == nil && out.Accepted:
 		s.node.pending.remove(b)
+		b.accepted = out.Sequence
 		// What was not prompt (applied) has not been answered yet. If another
 		// leader has begun meanwhile, its clock does not know how late it is.
 		leads := b.finished.Load() || s.stillLeads()
+		if leads && s.postpone(b, started, watchdog) {
+			return true
+		}
 		watchdog.Stop()
-		s.acknowledge(b, out.Sequence, s.node.clock.now().Lease-started.Lease)
 		if leads {
 			b.finish(nil)
 		} else {

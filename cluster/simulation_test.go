@@ -95,6 +95,8 @@ func TestSimulationSeeds(t *testing.T) {
 		seed  uint64
 		found string
 	}{
+		{63515, "a lease that was answered 85 ms late had not been lengthened when another leader began right after"},
+		{32326, "the same, with another order of events"},
 		{21386, "a grant told again by a leader whose clock was set back, and late, was not lengthened by the delay"},
 	} {
 		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {

@@ -140,6 +140,44 @@ func TestEachElementIsDeliveredOnce(t *testing.T) {
 	c.same()
 }
 
+// A leader that falls silent without its connections' telling, and is replaced:
+// who has waited there through another node waits at the next one from then on, is
+// served there, and its time runs out as if nothing had happened.
+func TestBlockedBehindASilentLeader(t *testing.T) {
+	c, w := wired(t)
+	c.start(0, 1, 2)
+	leader := c.leader()
+	others := []int{(leader + 1) % 3, (leader + 2) % 3}
+	var got [2]chan string
+	for i, args := range [][][]byte{{[]byte("BLPOP"), []byte("list"), []byte("0")}, {[]byte("BLPOP"), []byte("other"), []byte("0.5")}} {
+		n := c.nodes[others[i]]
+		got[i] = make(chan string, 1)
+		cmd, _ := n.cfg.Table.Resolve(args)
+		b := &Blocked{Call: Call{Cmd: cmd, Args: args, RESP: 2}, Done: func(r store.Reply) { got[i] <- text([]store.Reply{r}) }}
+		n.Block(b)
+		n.Flush()
+		c.until("it to wait", func() bool {
+			n.keeper.mu.Lock()
+			defer n.keeper.mu.Unlock()
+			return b.waits
+		})
+	}
+	w.cut([]string{c.cfg[leader].ID}, []string{c.cfg[others[0]].ID, c.cfg[others[1]].ID})
+	c.expect(others[1], "1", "RPUSH list x")
+	// Well before the old link is given up.
+	limit := time.After(c.cfg[0].FailoverWait / 2)
+	for i, want := range []string{"[list x]", text([]store.Reply{store.WaitTimedOut})} {
+		select {
+		case s := <-got[i]:
+			if s != want {
+				t.Errorf("n%d: got %q, want %q", others[i]+1, s, want)
+			}
+		case <-limit:
+			t.Fatalf("n%d: still waits for the old leader", others[i]+1)
+		}
+	}
+}
+
 // many are blocking commands on all three nodes.
 type many struct {
 	c      *three

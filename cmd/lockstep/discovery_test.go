@@ -47,7 +47,7 @@ func startMembers(t *testing.T) []*member {
 	return startMembersWith(t, 20*time.Second)
 }
 
-func startMembersWith(t *testing.T, failoverWait time.Duration) []*member {
+func startMembersWith(t *testing.T, failoverWait time.Duration, change ...func(*cluster.Config)) []*member {
 	t.Helper()
 	addrs := nodes.FreeAddrs(t, 12)
 	peers := fmt.Sprintf("n1=%s,n2=%s,n3=%s", addrs[0], addrs[1], addrs[2])
@@ -61,6 +61,9 @@ func startMembersWith(t *testing.T, failoverWait time.Duration) []*member {
 		cfg, err := m.o.clusterConfig()
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, fn := range change {
+			fn(&cfg)
 		}
 		if m.parts, err = assemble(m.o, cfg, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() {}); err != nil {
 			t.Fatal(err)

@@ -136,8 +136,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// docs/guarantees.md names tests that exist, and for each class the one that
-// fails on the broken program.
+// docs/guarantees.md names tests that exist, and for each class those that fail
+// on the broken program.
 func TestGuaranteesNameTests(t *testing.T) {
 	doc, err := os.ReadFile(root + "/docs/guarantees.md")
 	if err != nil {
@@ -166,7 +166,10 @@ func TestGuaranteesNameTests(t *testing.T) {
 	}
 	for _, m := range mutations {
 		row := regexp.MustCompile(`(?m)^\| ` + m.class + ` \|.*$`).FindString(string(doc))
-		if m.class[0] == 'J' && !strings.Contains(row, "`"+strings.Trim(m.run, "^$")+"`") {
+		if m.class[0] != 'J' {
+			row = string(doc) // a bug that was lockstep's own
+		}
+		if !strings.Contains(row, "`"+strings.Trim(m.run, "^$")+"`") {
 			t.Errorf("%s: the row of %s does not name %s", m.name, m.class, m.run)
 		}
 	}
