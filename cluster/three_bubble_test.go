@@ -87,7 +87,11 @@ func TestRealRaftWriteInFlightOfDeposedLeader(t *testing.T) {
 // the write is executed once, its client is told so, and the lease that it gave is
 // whole from that reply.
 func TestRealRaftCutAtAnyInstantOfAWrite(t *testing.T) {
-	const step, last = bubbleDelay / 2, 6 * bubbleDelay
+	const last = 6 * bubbleDelay
+	step := bubbleDelay / 2
+	if underRace {
+		step = bubbleDelay
+	}
 	for through, who := range []string{"a client of the leader", "a client of a follower"} {
 		t.Run(who, func(t *testing.T) {
 			before, after := 0, 0
