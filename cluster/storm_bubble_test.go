@@ -112,7 +112,7 @@ func (s *storm) strike() string {
 func TestRealRaftStorm(t *testing.T) {
 	seeds := uint64(3)
 	if underRace {
-		seeds = 2
+		seeds = 1
 	}
 	if s := os.Getenv("LOCKSTEP_STORMS"); s != "" {
 		var err error
