@@ -57,6 +57,7 @@ type simulation struct {
 	inbox []simArrival
 	wake  chan struct{}
 
+	yielded   time.Duration
 	marked    time.Duration // by the machine's clock
 	disturbed bool
 
@@ -167,10 +168,13 @@ func (s *simulation) settle() {
 // of the same instant run first: then the order is not the seed's. Gosched ends the
 // time that goroutines share that wake one another.
 func (s *simulation) mark() {
-	runtime.Gosched()
 	now := machineTime()
 	s.disturbed = s.disturbed || s.marked > 0 && now-s.marked > 5*ms
 	s.marked = now
+	if now-s.yielded > ms {
+		runtime.Gosched()
+		s.yielded = now
+	}
 }
 
 // machineTime is not that of the bubble.
