@@ -201,7 +201,7 @@ func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer)
 
 // makeUp lengthens the leases of the batch that was postponed, by an entry, and
 // answers it. If that entry is late, too, the disk is slow: then another one
-// lengthens them, in advance, by as long as this one took, and what that was too
+// lengthens them in advance, by what both have taken at least, and what is too
 // much is taken back by the entry that comes next. It returns false when
 // leadership is gone: then the next leader is asked.
 func (s *sequencer) makeUp(ctx context.Context) bool {
@@ -211,8 +211,13 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 	}
 	s.overdue = nil
 	defer o.watchdog.Stop()
-	for margin := int64(0); !o.batch.finished.Load(); {
+	margin := int64(0)
+	for late := s.node.clock.now().Lease - o.at; !o.batch.finished.Load(); {
 		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.now()
+		if began-o.batch.began+time.Duration(margin)*time.Millisecond > s.node.cfg.FailoverWait {
+			o.batch.finishLate(o.batch.accepted) // it would not be answered in time
+			break
+		}
 		s.shift = shift{o.keys, o.seq, started.Lease - o.at + margin}
 		b, entry, _ := s.evaluate(ctx, nil, started, true)
 		b.began = began
@@ -230,7 +235,8 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		if took < margin {
 			s.shift = shift{o.keys, b.accepted, took - margin}
 		}
-		o.seq, o.at, margin = b.accepted, started.Lease+margin, took
+		o.seq, o.at = b.accepted, started.Lease+margin
+		margin = max(2*margin, min(late, took))
 	}
 	return true
 }

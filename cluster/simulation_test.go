@@ -97,6 +97,8 @@ func TestSimulationSeeds(t *testing.T) {
 	}{
 		{63515, "a lease that was answered 85 ms late had not been lengthened when another leader began right after"},
 		{32326, "the same, with another order of events"},
+		{44016, "a lease was lengthened by seconds for a reply that nobody waited for any more"},
+		{130756, "the same, before a crash that kept it from being taken back"},
 		{21386, "a grant told again by a leader whose clock was set back, and late, was not lengthened by the delay"},
 	} {
 		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {
