@@ -115,24 +115,23 @@ func (st *storage) refuse(id, directory string) bool {
 
 // befriend notes with which directory a member has been met, at a configuration.
 func (st *storage) befriend(id, directory string, since uint64) error {
-	st.naming.Lock()
-	defer st.naming.Unlock()
-	if p, met := st.rec.Peers[id]; met {
-		if p.Directory != directory {
+	return st.keepPeers(func(peers map[string]metPeer) error {
+		p, met := peers[id]
+		switch {
+		case !met:
+			peers[id] = metPeer{directory, since}
+		case p.Directory != directory:
 			return fmt.Errorf("%s: %w", id, errOtherDirectory)
 		}
 		return nil
-	}
-	return st.keepPeers(func(peers map[string]metPeer) { peers[id] = metPeer{directory, since} })
+	})
 }
 
 // reconfigured forgets whom the committed configuration at an index does not
 // have: who is taken in again may have another directory. After a restart some
 // are committed again.
 func (st *storage) reconfigured(index uint64, members []string) error {
-	st.naming.Lock()
-	defer st.naming.Unlock()
-	return st.keepPeers(func(peers map[string]metPeer) {
+	return st.keepPeers(func(peers map[string]metPeer) error {
 		for id, p := range peers {
 			switch {
 			case p.Since >= index:
@@ -142,30 +141,29 @@ func (st *storage) reconfigured(index uint64, members []string) error {
 				delete(peers, id)
 			}
 		}
+		return nil
 	})
 }
 
 // skipped forgets whom a node knows from before the configuration of a snapshot:
 // in between they may have been removed and taken in again.
 func (st *storage) skipped(index uint64) error {
-	st.naming.Lock()
-	defer st.naming.Unlock()
-	return st.keepPeers(func(peers map[string]metPeer) {
+	return st.keepPeers(func(peers map[string]metPeer) error {
 		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })
+		return nil
 	})
 }
 
-// keepPeers writes whom this node has met, if that changes; naming is held.
-func (st *storage) keepPeers(change func(map[string]metPeer)) error {
-	peers := map[string]metPeer{}
-	maps.Copy(peers, st.rec.Peers)
-	change(peers)
-	if maps.Equal(peers, st.rec.Peers) {
-		return nil
-	}
-	rec := st.rec
-	rec.Peers = peers
-	return st.mark(rec)
+// keepPeers writes whom this node has met, if that changes.
+func (st *storage) keepPeers(change func(map[string]metPeer) error) error {
+	return st.amend(func(rec *nodeRecord) (bool, error) {
+		peers := map[string]metPeer{}
+		maps.Copy(peers, rec.Peers)
+		err := change(peers)
+		write := !maps.Equal(peers, rec.Peers)
+		rec.Peers = peers
+		return write, err
+	})
 }
 
 // seam stands in Raft's requests between a node's address and its directory.

@@ -38,8 +38,13 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	stop := context.AfterFunc(n.ctx, cancel)
 	defer stop()
 	target, ok := n.acknowledged(ctx)
-	if !ok {
-		return known, false
+	for !ok { // there is no leader at present
+		select {
+		case <-ctx.Done():
+			return known, false
+		case <-time.After(positionPause):
+		}
+		target, ok = n.acknowledged(ctx)
 	}
 	arrived := make(chan string, len(members))
 	for _, m := range members {

@@ -67,11 +67,12 @@ const dataFormat = 1
 
 // storage is an open data directory.
 type storage struct {
-	dir    string
-	disk   disk
-	rec    nodeRecord
-	naming sync.RWMutex // guards rec and refused while the node runs
-	lock   *os.File
+	dir      string
+	disk     disk
+	rec      nodeRecord
+	amending sync.Mutex   // held while rec is changed, and written
+	naming   sync.RWMutex // guards rec and refused, and is never held while the disk is waited for
+	lock     *os.File
 
 	refused map[string]string // the directories of members that are not those they were met with
 
@@ -216,33 +217,44 @@ func (st *storage) mark(rec nodeRecord) error {
 	if err := replaceFile(st.disk, filepath.Join(st.dir, nodeFile), append(b, '\n')); err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
+	st.naming.Lock()
 	st.rec = rec
+	st.naming.Unlock()
 	return nil
+}
+
+// amend changes node.json; change reports whether there is anything to write. A
+// disk may take its time, and requests of peers look at the record.
+func (st *storage) amend(change func(rec *nodeRecord) (bool, error)) error {
+	st.amending.Lock()
+	defer st.amending.Unlock()
+	rec := st.rec // only whoever holds amending changes it
+	write, err := change(&rec)
+	if err != nil || !write {
+		return err
+	}
+	return st.mark(rec)
 }
 
 // finish declares a new directory's log complete: that of a member of a cluster,
 // or of a node that has yet to join one.
 func (st *storage) finish(cluster string, joining bool) error {
-	st.naming.Lock()
-	defer st.naming.Unlock()
-	if !st.rec.New {
-		return nil
-	}
-	rec := st.rec
-	rec.New, rec.Cluster, rec.Joining = false, cluster, joining
-	return st.mark(rec)
+	return st.amend(func(rec *nodeRecord) (bool, error) {
+		was := rec.New
+		if was {
+			rec.New, rec.Cluster, rec.Joining = false, cluster, joining
+		}
+		return was, nil
+	})
 }
 
 // belong notes that the node is a member of a cluster now.
 func (st *storage) belong(cluster string) error {
-	st.naming.Lock()
-	defer st.naming.Unlock()
-	if st.rec.Cluster == cluster && !st.rec.Joining {
-		return nil
-	}
-	rec := st.rec
-	rec.Cluster, rec.Joining = cluster, false
-	return st.mark(rec)
+	return st.amend(func(rec *nodeRecord) (bool, error) {
+		write := rec.Cluster != cluster || rec.Joining
+		rec.Cluster, rec.Joining = cluster, false
+		return write, nil
+	})
 }
 
 // cluster is the name of the cluster that the directory belongs to.
