@@ -99,7 +99,8 @@ describe('failover', () => {
     stages.forEach((s) => { s.stop = true; });
   });
   after(async () => {
-    mustEnd(30000);
+    // A client may still be connecting to the node that was killed; what it was told has been judged.
+    mustEnd(30000, 0);
     if (!impossible) await Promise.all(stages.map((s) => s.close()));
   });
 
