@@ -64,11 +64,11 @@ export function missing(mode) {
 
 /**
  * A client that leaves a socket or a timer behind keeps the process alive for
- * ever: after so long, it says what is left and ends, by default as a failure.
+ * ever: after so long, it says what is left and fails.
  */
-export function mustEnd(milliseconds, code = 1) {
+export function mustEnd(milliseconds) {
   setTimeout(() => {
     console.error(`the tests are over and the process does not end: ${process.getActiveResourcesInfo().join(', ')}`);
-    process.exit(code || process.exitCode);
+    process.exit(1);
   }, milliseconds).unref();
 }
