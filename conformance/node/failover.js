@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, describe, it } from 'node:test';
 import { ALL } from './adapters.js';
-import { ADDRS, CONTROL, addrsNow, failover, missing, mustEnd, reported, sleep } from './where.js';
+import { ADDRS, CONTROL, addrsNow, closeGreetedSockets, failover, missing, mustEnd, reported, sleep } from './where.js';
 
 const WORKERS = 3;
 
@@ -100,7 +100,10 @@ describe('failover', () => {
   });
   after(async () => {
     mustEnd(30000);
-    if (!impossible) await Promise.all(stages.map((s) => s.close()));
+    if (impossible) return;
+    await Promise.all(stages.map((s) => s.close()));
+    const greeted = await closeGreetedSockets();
+    if (greeted) console.log(`sockets that clients left behind: ${greeted}`);
   });
 
   for (const about of ALL) {
