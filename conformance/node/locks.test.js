@@ -37,11 +37,11 @@ const tests = {
 
   async extend(make, key) {
     const [a, b] = [await make(), await make()];
-    const held = await a.acquire(key, 5000);
-    await sleep(3000);
-    const longer = await a.extend(held, 5000) ?? held;
-    await sleep(3000);
-    assert.equal(await b.acquire(key, 5000), null, 'the lease ended before its extension');
+    const held = await a.acquire(key, 9000);
+    await sleep(5000);
+    const longer = await a.extend(held, 9000) ?? held;
+    await sleep(5000);
+    assert.equal(await b.acquire(key, 9000), null, 'the lease ended before its extension');
     await a.release(longer);
   },
 

@@ -44,6 +44,8 @@ class WireTableTest {
     private static final int WATCHDOG = 1500;
     /** Nothing is renewed while the rows run: a timer that another row's lock left behind renews whatever is held when it fires. */
     private static final int LONG_WATCHDOG = 600_000;
+    /** Redisson forgets to unsubscribe when it gets its subscription only after the wait is over. */
+    private static final int WAIT_MILLIS = 2000;
     private static Recorder recorder;
     private static RedissonClient client;
     private static RedissonClient brief;
@@ -126,7 +128,7 @@ class WireTableTest {
         RLock lock = client.getFairLock(name);
         live(lock, other().getFairLock(name));
         assertTrue(other().getFairLock(name).tryLock(0, 60, SECONDS));
-        assertFalse(lock.tryLock(100, TimeUnit.MILLISECONDS));
+        assertFalse(lock.tryLock(WAIT_MILLIS, TimeUnit.MILLISECONDS));
         assertTrue(((RObject) lock).delete());
         assertSent(5, "SUBSCRIBE", "UNSUBSCRIBE", "DEL");
     }
@@ -194,7 +196,7 @@ class WireTableTest {
         RLock lock = client.getNonReentrantFairLock(name);
         live(lock, other().getNonReentrantFairLock(name));
         assertTrue(other().getFairLock(name).tryLock(0, 60, SECONDS));
-        assertFalse(lock.tryLock(100, TimeUnit.MILLISECONDS));
+        assertFalse(lock.tryLock(WAIT_MILLIS, TimeUnit.MILLISECONDS));
         assertTrue(lock.forceUnlock());
         assertSent(5, "SUBSCRIBE", "UNSUBSCRIBE", "DEL");
     }
@@ -235,7 +237,7 @@ class WireTableTest {
         RSemaphore semaphore = client.getSemaphore(name);
         assertTrue(semaphore.trySetPermits(2));
         semaphore.acquire(2);
-        assertFalse(semaphore.tryAcquire(1, Duration.ofMillis(100)));
+        assertFalse(semaphore.tryAcquire(1, Duration.ofMillis(WAIT_MILLIS)));
         semaphore.release();
         assertTrue(semaphore.releaseIfExists(1));
         semaphore.addPermits(1);
@@ -253,7 +255,7 @@ class WireTableTest {
         assertTrue(semaphore.trySetPermits(3));
         String permit = semaphore.acquire(60, SECONDS);
         List<String> others = semaphore.tryAcquire(2);
-        assertNull(semaphore.tryAcquire(100, TimeUnit.MILLISECONDS));
+        assertNull(semaphore.tryAcquire(WAIT_MILLIS, TimeUnit.MILLISECONDS));
         assertTrue(semaphore.updateLeaseTime(permit, 90, SECONDS));
         assertTrue(semaphore.getLeaseTime(permit) > 60_000);
         assertEquals(List.of(0, 3, 3), List.of(semaphore.availablePermits(), semaphore.acquiredPermits(), semaphore.getPermits()));
@@ -272,7 +274,7 @@ class WireTableTest {
         RCountDownLatch latch = client.getCountDownLatch(name);
         assertTrue(latch.trySetCount(2));
         latch.countDown();
-        assertFalse(latch.await(100, TimeUnit.MILLISECONDS));
+        assertFalse(latch.await(WAIT_MILLIS, TimeUnit.MILLISECONDS));
         assertEquals(1, latch.getCount());
         latch.countDown();
         assertFalse(latch.delete());
