@@ -73,13 +73,18 @@ func (c *leaseClock) applied(lease int64) {
 }
 
 // lead makes the clock that of a leader. It goes on from the last stamp; the
-// time without a leader is taken out, because nobody could renew in it.
-func (c *leaseClock) lead(leaderless time.Duration) {
+// time without a leader is taken out, because nobody could renew in it. If the
+// last entry granted leases, nobody but its leader knows how late it said so:
+// promptly at most, or there would be another entry.
+func (c *leaseClock) lead(leaderless time.Duration, granted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.src.Monotonic()
+	if granted {
+		leaderless = max(leaderless, promptly)
+	}
 	passed := max(now-c.at-leaderless, 0)
-	if leaderless > 0 { // else this node has led all the time
+	if leaderless > 0 { // else this node has led all the time, and granted nothing last
 		c.lately = now - c.at - passed
 		c.lengthened += c.lately
 	}

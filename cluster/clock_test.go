@@ -52,7 +52,7 @@ func TestLeaseClockIgnoresWallJumps(t *testing.T) {
 	src := newFakeTime()
 	c := newLeaseClock(src)
 	c.applied(10_000)
-	c.lead(0)
+	c.lead(0, false)
 	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 4 * ms, -4 * ms} {
 		before := c.now().Lease
 		src.jump(jump)
@@ -87,7 +87,7 @@ func TestFollowerClockGoesOnFromTheLastStamp(t *testing.T) {
 func TestLeaderClockIsNotMovedByItsOwnEntries(t *testing.T) {
 	src := newFakeTime()
 	c := newLeaseClock(src)
-	c.lead(0)
+	c.lead(0, false)
 	start := c.now().Lease
 	for range 10_000 {
 		stamp := c.now().Lease
@@ -103,18 +103,23 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 	for _, test := range []struct {
 		name               string
 		passed, leaderless time.Duration
+		granted            bool
 		want               int64
 	}{
 		{name: "an election", passed: 1000 * ms, leaderless: 700 * ms, want: 300},
 		{name: "contact lost before the last entry was applied", passed: 100 * ms, leaderless: 700 * ms, want: 0},
 		{name: "nobody led since the start", passed: 5000 * ms, leaderless: 1<<63 - 1, want: 0},
 		{name: "led all the time", passed: 5000 * ms, leaderless: 0, want: 5000},
+		{name: "an election after a grant", passed: 1000 * ms, leaderless: 700 * ms, granted: true, want: 300},
+		{name: "a handover after a grant", passed: 1000 * ms, leaderless: 3 * ms, granted: true, want: 950},
+		{name: "a handover right after a grant", passed: 20 * ms, leaderless: 3 * ms, granted: true, want: 0},
+		{name: "leads again after a grant", passed: 1000 * ms, leaderless: 0, granted: true, want: 950},
 	} {
 		src := newFakeTime()
 		c := newLeaseClock(src)
 		c.applied(1000)
 		src.pass(test.passed)
-		c.lead(test.leaderless)
+		c.lead(test.leaderless, test.granted)
 		if got := c.now().Lease - 1000; got != test.want {
 			t.Errorf("%s: the clock went on by %d ms, want %d", test.name, got, test.want)
 		}
@@ -132,7 +137,7 @@ func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	src := newFakeTime()
 	c := newLeaseClock(src)
 	c.applied(1000)
-	c.lead(0)
+	c.lead(0, false)
 	src.pass(3000 * ms) // paused; a successor took 2 s out
 	c.applied(2000)
 	src.pass(10 * ms)
@@ -140,7 +145,7 @@ func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	if got := c.now().Lease; got != 2010 {
 		t.Errorf("lease %d after stepping down, want 2010", got)
 	}
-	c.lead(10 * ms)
+	c.lead(10*ms, false)
 	if got := c.now().Lease; got != 2000 {
 		t.Errorf("lease %d after the next election, want 2000", got)
 	}
@@ -166,7 +171,7 @@ func TestLeaseClockNeverRunsAhead(t *testing.T) {
 			stampAt = src.Monotonic()
 			c.applied(stamp)
 		case 1:
-			c.lead(time.Duration(r.IntN(50_000_000)))
+			c.lead(time.Duration(r.IntN(50_000_000)), r.IntN(2) == 0)
 			leading = true
 		case 2:
 			c.follow()
@@ -187,7 +192,7 @@ func TestUnixTimesReadBackUnchanged(t *testing.T) {
 	src.wall = src.wall.Add(789 * time.Microsecond)
 	c := newLeaseClock(src)
 	c.applied(777)
-	c.lead(0)
+	c.lead(0, false)
 	s := store.New()
 	at := func() *store.Txn { return s.Begin(c.now(), 1, store.Env{}) }
 	const unix = 1_700_000_100_000

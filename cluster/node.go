@@ -60,7 +60,7 @@ func Open(cfg Config) (*Node, error) {
 		n.setLeader(leadership{id: cfg.ID, self: true})
 		n.census()
 		n.look()
-		n.clock.lead(0)
+		n.clock.lead(0, false)
 		n.work.Add(1)
 		go func() {
 			defer n.work.Done()
@@ -168,7 +168,7 @@ func (n *Node) startTerm() (end func()) {
 				}
 				continue
 			}
-			n.clock.lead(leaderless)
+			n.clock.lead(leaderless, n.granted())
 			n.leadTerm(ctx)
 			n.clock.follow()
 			leaderless = 0
@@ -181,6 +181,12 @@ func (n *Node) startTerm() (end func()) {
 		}
 		<-done
 	}
+}
+
+// granted reports whether the last entry gave a key a deadline.
+func (n *Node) granted() (last bool) {
+	n.fsm.View(func(st *store.Store, seq uint64) { last = seq > 0 && st.LastLease() == seq })
+	return last
 }
 
 // leadTerm runs a sequencer until it or ctx ends.

@@ -99,6 +99,7 @@ func TestSimulationSeeds(t *testing.T) {
 		{32326, "the same, with another order of events"},
 		{44016, "a lease was lengthened by seconds for a reply that nobody waited for any more"},
 		{130756, "the same, before a crash that kept it from being taken back"},
+		{123345, "a grant that was answered 40 ms late ended by as much too early when another leader began right after"},
 		{21386, "a grant told again by a leader whose clock was set back, and late, was not lengthened by the delay"},
 	} {
 		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {

@@ -262,6 +262,7 @@ type Store struct {
 	scripts  scriptCache
 	epoch    uint32
 	expired  uint64            // keys deleted because their deadline had passed
+	leased   uint64            // see LastLease
 	swapped  [Databases]uint64 // write set of the latest SWAPDB, for WATCH
 	removals removals          // for WATCH; not part of the state
 	libs     *librarySet
@@ -283,6 +284,10 @@ func New() *Store {
 func (s *Store) Keys(db int) (total, withDeadline int) {
 	return s.dbs[db].keys.Len(), s.dbs[db].deadlines.Len()
 }
+
+// LastLease returns the last write set that gave a key a deadline, as far as
+// its keys are still there after a restart.
+func (s *Store) LastLease() uint64 { return s.leased }
 
 // Expired returns how many keys were deleted at their deadline.
 func (s *Store) Expired() uint64 { return s.expired }

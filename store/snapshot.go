@@ -250,6 +250,9 @@ func Restore(in io.Reader) (*Store, error) {
 		case recString, recRaw, recHash, recList, recSet, recSortedSet:
 			if e := r.entry(tag); r.err == nil {
 				s.dbs[db].load(e)
+				if e.deadline != 0 {
+					s.leased = max(s.leased, e.leased)
+				}
 			}
 		case recScript:
 			c := script{sha: r.str(), body: r.str(), pinned: r.int() != 0, order: r.int()}

@@ -141,7 +141,12 @@ func (t *committed) setDeadline(db int, key string, at int64) {
 	}
 }
 
-func (t *committed) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }
+func (t *committed) stamp(e *Entry, created, leased bool) {
+	e.stamp(t.seq, created, leased)
+	if leased && e.deadline != 0 {
+		t.s.leased = t.seq
+	}
+}
 
 func (e *Entry) stamp(seq uint64, created, leased bool) {
 	e.changed = seq
