@@ -160,6 +160,25 @@ func (g *guardedLog) join() error {
 	return g.DeleteRange(first, g.mark.last)
 }
 
+// outgrown reports whether the log holds the entry that a snapshot ends with, or
+// goes on where it ends: the history of the snapshot is a part of this one.
+func (g *guardedLog) outgrown(index, term uint64) (bool, error) {
+	first, err1 := g.FirstIndex()
+	last, err2 := g.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || last < index {
+		return false, err
+	}
+	if newest := g.snaps.newest(); newest.Index == index && newest.Term == term {
+		return last > index, nil
+	}
+	if index < first {
+		return false, nil
+	}
+	var l raft.Log
+	err := g.GetLog(index, &l)
+	return l.Term == term, err
+}
+
 // set changes the mark; the caller holds mu.
 func (g *guardedLog) set(m mark) error {
 	if _, err := g.file.WriteAt(m.encode(), 0); err != nil {

@@ -24,6 +24,7 @@ type keeper struct {
 	unsent    []*Blocked // may hold what is done by now, as may …
 	doubt     []*Blocked // … this
 	notBefore time.Duration
+	jumps     uint64 // of the state, as far as the commands know of them
 
 	// The route that claims belong to.
 	seq   *sequencer
@@ -104,9 +105,12 @@ func (k *keeper) close() {
 // step does what is due and returns when it wants to be called again.
 func (k *keeper) step(rt route) time.Duration {
 	now := k.n.cfg.Time.Monotonic()
-	position, _ := k.n.fsm.Position()
+	position, jumps := k.n.fsm.Progress()
 	var after []func()
 	k.mu.Lock()
+	if jumps != k.jumps {
+		k.blind(jumps) // the state may be seen before jumped is called
+	}
 	if rt.seq != k.seq || rt.link != k.link {
 		if k.ask != nil {
 			k.doubt = append(k.doubt, k.ask.cohort...)
@@ -320,8 +324,16 @@ func (k *keeper) noted(note string) {
 // jumped is told when a snapshot has replaced the state: notes may have been
 // among what it jumped over.
 func (k *keeper) jumped() {
+	_, jumps := k.n.fsm.Progress()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.blind(jumps)
+}
+
+// blind notes that what has been sent may have been served without this node
+// having seen it; mu is held.
+func (k *keeper) blind(jumps uint64) {
+	k.jumps = jumps
 	for _, b := range k.all {
 		b.blind = b.blind || b.state != blockUnsent
 	}

@@ -52,6 +52,7 @@ func writeSnapshot(s *snapshotStore, index, term uint64) error {
 	if err != nil {
 		return err
 	}
+	sink.(*snapshotSink).own = true // of whatever the log holds
 	var b bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().Encode(&b); err != nil {
 		return err

@@ -81,6 +81,10 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 		return false
 	}
 	replies, executed := s.done.Lookup(r.from.origin, r.from.id)
+	if !executed && s.done.Forgotten(r.from.origin, r.from.id) {
+		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
+		return true
+	}
 	if !executed {
 		return false
 	}

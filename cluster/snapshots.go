@@ -62,6 +62,9 @@ type snapshotStore struct {
 	disk files
 	log  hclog.Logger
 	pace func() *pace // nil: write as fast as the disk can
+	// outgrown reports whether the log goes on from a snapshot already. nil: there
+	// is no log yet.
+	outgrown func(index, term uint64) (bool, error)
 
 	mu      sync.Mutex
 	list    []snapshotMeta // those that are whole, the newest first
@@ -301,6 +304,7 @@ type snapshotSink struct {
 	sum    hash.Hash64
 	dirty  int // bytes since the last sync
 	pace   *pace
+	own    bool // of this node's state, not from a peer
 	closed bool
 }
 
@@ -327,6 +331,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 // whole has the rests include those for what is done between the writes; not for
 // what comes from a peer, where that is waiting.
 func (k *snapshotSink) whole() io.Writer {
+	k.own = true
 	if k.pace == nil {
 		return k
 	}
@@ -353,6 +358,9 @@ func (k *snapshotSink) Close() error {
 	if err := k.check.Check(); err != nil {
 		return errors.Join(fmt.Errorf("snapshot %s is not kept: %w", k.meta.ID, err), k.Cancel())
 	}
+	if err := k.late(); err != nil {
+		return errors.Join(err, k.Cancel())
+	}
 	k.closed = true
 	if err := errors.Join(k.file.Sync(), k.file.Close()); err != nil {
 		return errors.Join(err, k.store.disk.Remove(k.dir))
@@ -362,6 +370,26 @@ func (k *snapshotSink) Close() error {
 		return errors.Join(err, k.store.disk.Remove(k.dir))
 	}
 	return k.store.add(k.meta)
+}
+
+var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
+
+// late fails if a peer's snapshot is behind this node's log. It was sent before, on
+// a connection that has stood still since, and Raft would take it in all the same and
+// delete the log that has come after it. Raft waits for Close, so the log stands still.
+func (k *snapshotSink) late() error {
+	if k.own || k.store.outgrown == nil {
+		return nil
+	}
+	newest := k.store.newest()
+	if newest.Index > k.meta.Index {
+		return errLateSnapshot
+	}
+	beyond, err := k.store.outgrown(k.meta.Index, k.meta.Term)
+	if err == nil && beyond {
+		err = errLateSnapshot
+	}
+	return err
 }
 
 func (k *snapshotSink) finish() error {

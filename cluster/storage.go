@@ -327,6 +327,7 @@ func (st *storage) openLog(logs hclog.Logger) (err error) {
 		return damaged(err)
 	}
 	st.log, st.guard = guarded, guarded
+	st.snaps.outgrown = guarded.outgrown
 	if err := guarded.join(); err != nil {
 		return damaged(err)
 	}
@@ -397,11 +398,26 @@ type fatalStable struct {
 	fatal func(error)
 }
 
+// Raft's names.
+const (
+	lastVoteTerm      = "LastVoteTerm"
+	lastVoteCandidate = "LastVoteCand"
+)
+
 func (s fatalStable) Set(k, v []byte) error {
 	return s.check(s.StableStore.Set(k, v))
 }
 
+// SetUint64 forgets the candidate of the last vote before the term of the next one
+// is written. Raft writes the two one after the other, and a process that is killed
+// in between would find the new term beside the old candidate: it would repeat to that
+// one a vote that it never gave, without a look at its log.
 func (s fatalStable) SetUint64(k []byte, v uint64) error {
+	if string(k) == lastVoteTerm {
+		if err := s.Set([]byte(lastVoteCandidate), nil); err != nil {
+			return err
+		}
+	}
 	return s.check(s.StableStore.SetUint64(k, v))
 }
 

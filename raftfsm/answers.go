@@ -31,9 +31,13 @@ type Answer struct {
 	Replies []byte // as the proposer has encoded them
 }
 
-// OriginLifetime is how long, in ms on the lease clock, an origin is remembered
-// that executes nothing: longer than any node may wait for a reply.
+// OriginLifetime is how long, in ms on the lease clock, the replies to an origin are
+// kept that executes nothing: longer than any node that runs may wait for one.
 const OriginLifetime = 10 * 60 * 1000
+
+// originMemory is how long, in ms on the lease clock, it is remembered of an origin
+// up to where its replies have been forgotten.
+const originMemory = 100 * 24 * 60 * 60 * 1000
 
 // AppendAnswers encodes the requests section of an entry.
 func AppendAnswers(buf []byte, list []Answer) []byte {
@@ -195,7 +199,19 @@ func (t *Answers) add(list []Answer, lease int64) {
 		kept = append(kept, a.Replies...)
 		o.replies[a.ID] = kept[from:len(kept):len(kept)]
 	}
-	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > OriginLifetime })
+	for _, o := range t.origins {
+		if lease-o.last > OriginLifetime && len(o.replies) > 0 {
+			o.forget(slices.Max(slices.Collect(maps.Keys(o.replies))) + 1)
+		}
+	}
+	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > originMemory })
+}
+
+// Forgotten reports whether a request that its origin still asks for may have been
+// executed so long ago that its replies are gone. The origin's machine was suspended.
+func (t *Answers) Forgotten(from, id uint64) bool {
+	o := t.origins[from]
+	return o != nil && id < o.low
 }
 
 // forget drops the replies below low.

@@ -33,6 +33,7 @@ type FSM struct {
 	done  Answers
 	index uint64 // log index of the last entry seen, accepted or not
 
+	jumps  uint64 // how often a snapshot has replaced the state
 	old    uint64 // entries up to this index were in the log at the start
 	failed error  // of the entry that could not be applied
 }
@@ -147,4 +148,13 @@ func (f *FSM) Position() (seq uint64, lease int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seq, f.lease
+}
+
+// Progress returns the sequence number of the state, and how often a snapshot has
+// replaced it: whoever waits for a place in the log has not seen what led there if
+// that has changed.
+func (f *FSM) Progress() (seq, jumps uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seq, f.jumps
 }

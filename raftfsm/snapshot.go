@@ -91,6 +91,7 @@ func (f *FSM) Restore(in io.Reader) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store, f.seq, f.lease, f.wall, f.done = next.store, next.seq, next.lease, next.wall, next.done
+	f.jumps++
 	if f.keys != nil {
 		f.keys.Replaced()
 	}

@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// A node that is far behind gets a snapshot while a blocking command of its
+// client is in doubt. Whether the command was served is in an entry that the
+// snapshot jumps over. The keeper may look at the log's position before it has
+// been told of the jump: it must not take the command for not executed then.
+func TestBlockedInDoubtSeesNoPositionBeforeTheJump(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		_, there := p.wait(p.b, "BLPOP l 0")
+		p.log.set(func(l *fakeLog) { l.copies = nil }) // it falls behind
+		p.log.decides(40*ms, once(commitSlowly))
+		push := p.start("RPUSH l first second")
+		time.Sleep(20 * ms)
+		p.cut() // served, and the reply is lost
+		if got := <-push; got != "2" {
+			t.Fatalf("told %q", got)
+		}
+		p.expect("[second]", "LRANGE l 0 -1")
+		p.connect()
+		time.Sleep(100 * ms) // the claim is answered; the log has yet to come
+		p.silent(there)
+
+		var snapshot bytes.Buffer
+		if err := p.fsm.Snapshot().Encode(&snapshot); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.b.fsm.Restore(&snapshot); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * ms) // machine.Restore goes on a little later
+		p.b.restored(p.b.fsm.Position())
+		time.Sleep(100 * ms)
+		p.got(there, "-INDETERMINATE")
+		p.expect("[second]", "LRANGE l 0 -1")
+	})
+}

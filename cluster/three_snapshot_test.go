@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+// A snapshot that was sent before, on a connection that then stood still, arrives
+// when its receiver has gone on by another one. The sender has given it up; it
+// still leads in the same term.
+func TestSnapshotThatComesLate(t *testing.T) {
+	c, _ := wired(t, discoverable)
+	c.start(0, 1, 2)
+	c.allMet()
+	leader := c.leader()
+	late, away := (leader+1)%3, (leader+2)%3
+	c.expect(leader, "OK", "SET first x")
+	c.same()
+	by := c.nodes[leader].cons.(*raftLog)
+	if err := c.nodes[leader].Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	meta, data, err := by.st.snaps.Open(by.st.snaps.newest().ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	c.stop(away)
+	c.expect(leader, "OK", "SET lock owner") // on the disks of two nodes
+
+	self := raft.ServerID(by.cfg.ID)
+	req := &raft.InstallSnapshotRequest{
+		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: by.trans.EncodePeer(self, raft.ServerAddress(by.cfg.PeerListen))},
+		SnapshotVersion: meta.Version, Term: by.raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
+	}
+	resp := &raft.InstallSnapshotResponse{}
+	err = by.trans.NetworkTransport.InstallSnapshot(raft.ServerID(c.cfg[late].ID), raft.ServerAddress(c.cfg[late].PeerListen), req, resp, data)
+	t.Logf("the late snapshot of entry %d: taken in: %v, %v", meta.Index, resp.Success, err)
+
+	log := c.nodes[late].cons.(*raftLog).st.log
+	first, err1 := log.FirstIndex()
+	last, err2 := log.LastIndex()
+	if errors.Join(err1, err2) != nil || last <= meta.Index {
+		t.Errorf("of what it has acknowledged its log has entries %d to %d", first, last)
+	}
+	c.stop(leader)
+	c.stop(late)
+	c.start(late, away)
+	c.until("a leader", func() bool { return c.nodes[away].Reaches() && c.nodes[late].Reaches() })
+	c.expect(away, "owner", "GET lock")
+}
