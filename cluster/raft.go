@@ -76,6 +76,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet)
+	go r.trans.relay() // looks at who asks with meet, which looks at r.trans
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease

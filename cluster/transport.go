@@ -70,7 +70,6 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: outgoing{port}, MaxPool: 1, Timeout: 2 * cfg.HeartbeatTimeout, Logger: logs, MaxRPCsInFlight: 1,
 		})}
-	go t.relay()
 	return t
 }
 
