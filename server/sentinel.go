@@ -50,7 +50,8 @@ func NewSentinel(cfg Config, backend Backend, name string) *Server {
 			srv.handlers[&cmd.Sub[i]] = r.sub[i].do
 		}
 	}
-	go srv.watchMembers()
+	anywhere := &session{srv: srv}
+	go srv.watchMembers(anywhere, anywhere.seenBy(backend.Topology()))
 	return srv
 }
 
@@ -118,10 +119,9 @@ func (w *watched) down() string {
 	return "sdown"
 }
 
-// watchMembers publishes what happens to the members until the server stops.
-func (srv *Server) watchMembers() {
-	anywhere := &session{srv: srv}
-	before := anywhere.seenBy(srv.backend.Topology())
+// watchMembers publishes what happens to the members, since they were as before, until
+// the server stops.
+func (srv *Server) watchMembers(anywhere *session, before watched) {
 	for {
 		select {
 		case <-srv.stop:
