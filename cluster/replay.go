@@ -54,6 +54,14 @@ func (p *progress) pace(req *raft.AppendEntriesRequest) {
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
+// confine leaves of the commit index what the request proves. Raft takes its log up
+// to there for the leader's, but has compared no more of it than stands in the
+// request: behind that there may be an entry of an earlier leader still, which could
+// not be cut off so far, because the disk was full.
+func confine(req *raft.AppendEntriesRequest) {
+	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
+}
+
 // reset makes the next leader's word count.
 func (p *progress) reset() {
 	p.mu.Lock()
@@ -89,6 +97,7 @@ func (t *transport) relay() {
 			}
 			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
 				t.progress.pace(req)
+				confine(req)
 			}
 			select {
 			case t.requests <- rpc:

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// alone is one of three members, whose peers are the test.
+type alone struct {
+	t    *testing.T
+	n    *Node
+	log  *raftLog
+	peer string // id of one of the others
+}
+
+func startAlone(t *testing.T, change ...func(*Config)) *alone {
+	c := startThree(t, change...)
+	c.sinks[0] = &notes{}
+	c.cfg[0].Sink = c.sinks[0]
+	n, err := Open(c.cfg[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.nodes[0] = n
+	return &alone{t, n, n.cons.(*raftLog), c.cfg[1].ID}
+}
+
+func (a *alone) header() raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(a.peer), Addr: []byte("127.0.0.1:1")}
+}
+
+// append sends what a leader of a term would.
+func (a *alone) append(term, prev, prevTerm, commit uint64, entries ...*raft.Log) raft.AppendEntriesResponse {
+	a.t.Helper()
+	req := &raft.AppendEntriesRequest{RPCHeader: a.header(), Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
+		Entries: entries, LeaderCommitIndex: commit}
+	var resp raft.AppendEntriesResponse
+	cfg := a.log.cfg
+	if err := a.log.trans.NetworkTransport.AppendEntries(raft.ServerID(cfg.ID), raft.ServerAddress(cfg.PeerListen), req, &resp); err != nil {
+		a.t.Fatal(err)
+	}
+	return resp
+}
+
+// taken is a log entry that gives the lock to an owner, evaluated on an empty state.
+func taken(index, term uint64, owner string) *raft.Log {
+	txn := store.New().Begin(store.Time{Lease: 1}, 1, store.Env{})
+	txn.SetString(0, []byte("lock"), owner, 0)
+	e := raftfsm.Entry{Lease: 1, Proposer: term, Batch: 1, Writes: txn.Writes().Bytes()}
+	return &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: e.Append(nil)}
+}
+
+func (a *alone) owner() (owner string) {
+	a.n.fsm.View(func(st *store.Store, _ uint64) {
+		if e := st.Begin(store.Time{Lease: 1}, 1, store.Env{}).Lookup(0, []byte("lock")); e != nil {
+			owner = e.Str()
+		}
+	})
+	return owner
+}
+
+// A former leader has an entry that nobody else got, and its disk is full: the entry
+// cannot be cut off. With each failure its successor goes back by one entry, until
+// a request holds only entries that both have. Its commit index is beyond them.
+func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
+	a := startAlone(t)
+	noop := &raft.Log{Index: 2, Term: 5, Type: raft.LogNoop}
+	for _, step := range []raft.AppendEntriesResponse{
+		a.append(5, 1, 1, 1, noop),
+		a.append(5, 2, 5, 2, taken(3, 5, "nobody")),
+		a.append(6, 1, 1, 4, noop), // entry 3 is another one by now
+	} {
+		if !step.Success {
+			t.Fatalf("refused: %+v", step)
+		}
+	}
+	time.Sleep(100 * ms)
+	if owner := a.owner(); owner != "" || a.log.raft.CommitIndex() > 2 {
+		t.Errorf("entry %d counts as committed, the lock is of %q", a.log.raft.CommitIndex(), owner)
+	}
+	// There is room now.
+	a.append(6, 2, 5, 4, taken(3, 6, "owner"), &raft.Log{Index: 4, Term: 6, Type: raft.LogNoop})
+	for range 100 {
+		if a.owner() != "" {
+			break
+		}
+		time.Sleep(20 * ms)
+	}
+	if owner := a.owner(); owner != "owner" {
+		t.Errorf("the lock is of %q", owner)
+	}
+}
