@@ -95,3 +95,68 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 		t.Errorf("the lock is of %q", owner)
 	}
 }
+
+// termGate is a disk that takes its time for a later term, and still writes the
+// earlier one after it, as one that is asked for both at once may.
+type termGate struct {
+	raft.StableStore
+	later   uint64
+	begun   chan struct{} // closed when the later term is about to be written
+	resume  chan struct{} // lets it be written
+	written chan struct{} // closed when the vote in it has been given
+}
+
+func (g *termGate) SetUint64(k []byte, v uint64) error {
+	if string(k) == "CurrentTerm" {
+		switch v {
+		case g.later:
+			close(g.begun)
+			<-g.resume
+		case g.later - 1:
+			<-g.written
+		}
+	}
+	return g.StableStore.SetUint64(k, v)
+}
+
+// A node that slept through an election is asked for its vote in the next one, and
+// while it writes that term down the leader of the first, who slept, too, sends
+// a heartbeat. It must not follow that one after it has voted for another.
+func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
+	gate := &termGate{later: 9, begun: make(chan struct{}), resume: make(chan struct{}), written: make(chan struct{})}
+	a := startAlone(t, func(cfg *Config) {
+		cfg.disk.stable = func(s raft.StableStore) raft.StableStore {
+			gate.StableStore = s
+			return gate
+		}
+	})
+	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
+	voted := make(chan raft.RequestVoteResponse, 1)
+	go func() {
+		var resp raft.RequestVoteResponse
+		err := a.log.trans.NetworkTransport.RequestVote(self, addr, &raft.RequestVoteRequest{RPCHeader: a.header(),
+			Term: 9, LastLogIndex: 100, LastLogTerm: 7, LeadershipTransfer: true}, &resp)
+		if err != nil {
+			t.Error(err)
+		}
+		voted <- resp
+	}()
+	<-gate.begun
+	beaten := make(chan raft.AppendEntriesResponse, 1)
+	go func() { beaten <- a.append(8, 0, 0, 0) }()
+	time.Sleep(100 * ms)
+	close(gate.resume)
+	if vote := <-voted; !vote.Granted {
+		t.Fatalf("no vote: %+v", vote)
+	}
+	close(gate.written)
+	if beat := <-beaten; beat.Success {
+		t.Error("it follows the leader of term 8 and has voted in term 9")
+	}
+	if resp := a.append(8, 1, 1, 1, taken(2, 8, "owner")); resp.Success {
+		t.Error("it acknowledges an entry of term 8 and has voted in term 9")
+	}
+	if term := a.n.term(); term != 9 {
+		t.Errorf("its term is %d", term)
+	}
+}

@@ -90,23 +90,44 @@ func (outgoing) Close() error { return nil }
 
 // SetHeartbeatHandler sets what answers heartbeats, on the connection's own
 // goroutine. Raft does not wait for that when it shuts down, and the handler
-// writes a new term to the disk: once the disk is closed that is a panic.
+// may write a term to the disk: once the disk is closed that is a panic.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
 }
 
 func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
+	if t.beat(rpc, handle) {
+		return
+	}
+	select {
+	case t.requests <- rpc:
+	case <-t.closed:
+		rpc.Respond(nil, raft.ErrRaftShutdown)
+	}
+}
+
+// beat answers a heartbeat, unless it is one for Raft's main goroutine: one that
+// changes its term or its state. If that goroutine is about to write a later term,
+// this one would be written after it, and Raft would go back: it would acknowledge
+// entries to a leader against which it has just voted.
+func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	t.closing.RLock()
 	defer t.closing.RUnlock()
 	if t.deaf {
 		rpc.Respond(nil, raft.ErrRaftShutdown)
-		return
+		return true
 	}
 	if err := t.admits(rpc); err != nil {
 		rpc.Respond(nil, err)
-		return
+		return true
+	}
+	r := t.raft.Load()
+	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
+	if !ok || r == nil || r.State() != raft.Follower || req.Term > r.CurrentTerm() {
+		return false
 	}
 	handle(rpc)
+	return true
 }
 
 // Close returns when no heartbeat is being answered any more, and none will be.
