@@ -116,7 +116,7 @@ func (e *Engine) evalBody(c *store.Ctx, readOnly bool) store.Reply {
 			return *fail
 		}
 	}
-	return e.eval(c, chunk, keys, args, readOnly)
+	return e.eval(c, chunk, keys, args, readOnly, false)
 }
 
 const shaSize = 40
@@ -129,16 +129,13 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 	if err != "" {
 		return store.Err(err)
 	}
-	sha := c.Args[1]
-	if bytes.ContainsAny(sha, "ABCDEF") {
-		sha = bytes.ToLower(sha)
-	}
-	chunk := e.bySHA[string(sha)]
+	chunk := e.bySHA[string(c.Args[1])]
 	var name string
 	if chunk != nil {
 		name = chunk.sha
 	} else {
-		name = string(sha)
+		name = strings.ToLower(string(c.Args[1]))
+		chunk = e.bySHA[name]
 	}
 	// The transaction decides what exists; what is compiled is only a cache.
 	body, ok := c.Script(name)
@@ -151,7 +148,7 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 			return *fail
 		}
 	}
-	return e.eval(c, chunk, keys, args, readOnly)
+	return e.eval(c, chunk, keys, args, readOnly, true)
 }
 
 func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {

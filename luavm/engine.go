@@ -39,6 +39,8 @@ type Engine struct {
 
 	L       *lua.LState
 	globals *lua.LTable
+	keyList *lua.LTable    // KEYS, and …
+	argList *lua.LTable    // … ARGV: the same tables for every script
 	guard   *lua.LFunction // the frame of a protected call, see protect.go
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G

@@ -49,13 +49,16 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 }
 
 // eval runs a script on a transaction. When the script is stopped nothing of it
-// remains; an error of its own keeps what it wrote before, as in Redis.
-func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly bool) (reply store.Reply) {
+// remains; an error of its own keeps what it wrote before, as in Redis. cached
+// means that the transaction has the script already.
+func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
 	}
 	save := ctx.Savepoint()
-	ctx.LoadScript(c.sha, c.body, false)
+	if !cached {
+		ctx.LoadScript(c.sha, c.body, false)
+	}
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
 	e.state.Store(stateRunning)
 	if c.fn == nil {
@@ -120,15 +123,18 @@ func ignoreStop() {
 func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Reply) {
 	defer ignoreStop()
 	L := e.L
-	keyList, argList := e.stringList(L, keys), e.stringList(L, args)
 	L.Push(fn)
 	nargs := 0
 	if e.state.Load()&stateFunction == 0 {
-		e.globals.RawSetString("KEYS", keyList)
-		e.globals.RawSetString("ARGV", argList)
+		e.fill(e.keyList, keys)
+		e.fill(e.argList, args)
 	} else {
-		L.Push(keyList)
-		L.Push(argList)
+		// A function may keep them.
+		for _, list := range [...][][]byte{keys, args} {
+			t := &lua.LTable{}
+			e.fill(t, list)
+			L.Push(t)
+		}
 		nargs = 2
 	}
 	failure, ok := e.protectedCall(L, nargs, 1, nil)
@@ -138,13 +144,23 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 	return e.toReply(L.Get(-1), 0)
 }
 
-func (e *Engine) stringList(L *lua.LState, list [][]byte) *lua.LTable {
-	t := L.CreateTable(len(list), 0)
+// keepList is how many elements KEYS and ARGV keep room for between scripts.
+const keepList = 64
+
+// fill makes t the table of a list, whatever it was: nothing remains of what an
+// earlier script did to it.
+func (e *Engine) fill(t *lua.LTable, list [][]byte) {
+	elems := arrayPart(t)[:0]
+	if cap(elems) < len(list) || cap(elems) > keepList {
+		elems = make([]lua.LValue, 0, len(list))
+	}
 	for _, b := range list {
 		e.charge(int64(len(b)) + 32)
-		t.Append(lua.LString(b))
+		elems = append(elems, lua.LString(b))
 	}
-	return t
+	clear(elems[len(elems):cap(elems)])
+	*t = *e.L.CreateTable(0, 0)
+	setArrayPart(t, elems)
 }
 
 // failureReply is the reply to an error that the script did not catch.

@@ -63,6 +63,11 @@ func arrayPart(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset))
 }
 
+// setArrayPart gives a table another array part.
+func setArrayPart(t *lua.LTable, elems []lua.LValue) {
+	*(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset)) = elems
+}
+
 // stringConstantsOffset is where a FunctionProto keeps its constants once more,
 // as plain strings.
 var stringConstantsOffset = checkedStringConstantsOffset()

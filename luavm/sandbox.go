@@ -35,8 +35,9 @@ func (e *Engine) openSandbox() {
 	}
 	g.RawSetString("_G", g)
 	g.RawSetString("_VERSION", lua.LString(lua.LuaVersion))
-	g.RawSetString("KEYS", L.CreateTable(0, 0))
-	g.RawSetString("ARGV", L.CreateTable(0, 0))
+	e.keyList, e.argList = L.CreateTable(0, 0), L.CreateTable(0, 0)
+	g.RawSetString("KEYS", e.keyList)
+	g.RawSetString("ARGV", e.argList)
 	e.openMath()
 	e.openJSON()
 	e.openPack()
