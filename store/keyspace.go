@@ -48,8 +48,8 @@ type Entry struct {
 	leased   uint64 // write set that set the deadline
 	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
 	typ      Type
+	raw      bool // the string has been changed in place: OBJECT ENCODING shows it
 	str      string
-	raw      bool       // the string has been changed in place: OBJECT ENCODING shows it
 	elems    collection // nil: a string
 }
 
@@ -144,17 +144,20 @@ func slotLess(a, b slot) bool {
 	return a.key < b.key
 }
 
-// expiry is a key in the order of deadlines.
+// expiry is a key in the order of deadlines. The entry is the one in the tree
+// of keys; the deadline stands beside it because the entry's is changed before
+// its place.
 type expiry struct {
-	at  int64
-	key string
+	at int64
+	*Entry
 }
 
 func expiryLess(a, b expiry) bool {
 	if a.at != b.at {
 		return a.at < b.at
 	}
-	return a.key < b.key
+	// Many locks are taken in one millisecond; names would each miss the cache.
+	return entryLess(a.Entry, b.Entry)
 }
 
 // keyspace is one database: the keys ordered by hash, and those with a
@@ -199,10 +202,10 @@ func (ks *keyspace) set(e *Entry) {
 	ks.probe.key, ks.found, ks.memoized = e.key, e, true
 	old := was.Entry
 	if replaced && old != e && old.deadline != 0 && old.deadline != e.deadline {
-		ks.deadlines.Delete(expiry{old.deadline, old.key})
+		ks.deadlines.Delete(expiry{old.deadline, old})
 	}
-	if e.deadline != 0 && (!replaced || old == e || old.deadline != e.deadline) {
-		ks.deadlines.Set(expiry{e.deadline, e.key})
+	if e.deadline != 0 {
+		ks.deadlines.Set(expiry{e.deadline, e}) // also in the place of old
 	}
 }
 
@@ -215,13 +218,12 @@ func (ks *keyspace) index() {
 	var list []expiry
 	ks.keys.Scan(func(s slot) bool {
 		if s.deadline != 0 {
-			list = append(list, expiry{s.deadline, s.key})
+			list = append(list, expiry{s.deadline, s.Entry})
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b expiry) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key))
-	})
+	// Those of one deadline are in order: the keys are.
+	slices.SortStableFunc(list, func(a, b expiry) int { return cmp.Compare(a.at, b.at) })
 	for _, x := range list {
 		ks.deadlines.Load(x)
 	}
@@ -231,7 +233,7 @@ func (ks *keyspace) remove(e *Entry) {
 	ks.found, ks.memoized = nil, false
 	ks.keys.Delete(slot{e.hash, e})
 	if e.deadline != 0 {
-		ks.deadlines.Delete(expiry{e.deadline, e.key})
+		ks.deadlines.Delete(expiry{e.deadline, e})
 	}
 }
 
@@ -242,11 +244,11 @@ func (ks *keyspace) setDeadline(e *Entry, at int64) {
 		return
 	}
 	if e.deadline != 0 {
-		ks.deadlines.Delete(expiry{e.deadline, e.key})
+		ks.deadlines.Delete(expiry{e.deadline, e})
 	}
 	e.deadline = at
 	if at != 0 {
-		ks.deadlines.Set(expiry{at, e.key})
+		ks.deadlines.Set(expiry{at, e})
 	}
 }
 
@@ -314,3 +316,18 @@ func (s *Store) Deadlines() int {
 
 // ownKey copies a key out of the buffer it arrived in.
 func ownKey(key string) string { return strings.Clone(key) }
+
+// maxShared is how long a key and its value together may be to share memory: a
+// key goes on holding what its first value took.
+const maxShared = 128
+
+// ownPair copies a key and its value; short ones, as locks are, into one piece
+// of memory: two would each be rounded up.
+func ownPair(key, value string) (ownedKey, ownedValue string) {
+	n := len(key) + len(value)
+	if n > maxShared {
+		return strings.Clone(key), strings.Clone(value)
+	}
+	both := bytesToString(append(append(make([]byte, 0, n), key...), value...))
+	return both[:len(key)], both[len(key):]
+}

@@ -306,7 +306,7 @@ func checkIndexes(t *testing.T, s *Store) {
 			checkScores(t, e.Scores())
 			if e.deadline != 0 {
 				n++
-				if _, ok := ks.deadlines.Get(expiry{e.deadline, e.key}); !ok {
+				if x, ok := ks.deadlines.Get(expiry{e.deadline, e.Entry}); !ok || x.Entry != e.Entry {
 					t.Fatalf("database %d: the deadline of %q is not indexed", db, e.key)
 				}
 			}

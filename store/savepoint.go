@@ -90,6 +90,9 @@ func (t *Txn) mutable(db int, key string) *Entry {
 
 func (t *Txn) put(db int, e *Entry) {
 	e.epoch = t.generation
+	if old, pending := t.views[db].over[e.key]; pending && old == nil {
+		t.revive(db, e.key)
+	}
 	t.replace(db, e.key, e)
 	t.notify(eventNew, "new", db, e.key)
 	if e.typ == TypeList || e.typ == TypeSortedSet {
@@ -109,5 +112,8 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 		t.stamp(e, false, true)
 	}
 }
+
+// own copies the key alone: a value lives as long as the request does.
+func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownKey(key), value }
 
 func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }

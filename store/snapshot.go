@@ -308,7 +308,8 @@ func (r *snapReader) entry(tag byte) *Entry {
 		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
 	switch tag {
 	case recString, recRaw:
-		e.str, e.raw = r.str(), tag == recRaw
+		e.key, e.str = ownPair(key, r.str())
+		e.raw = tag == recRaw
 		return e
 	case recHash:
 		e.typ, e.elems = TypeHash, r.hash()

@@ -12,6 +12,9 @@ type target interface {
 	remove(db int, key string)
 	// setDeadline changes the deadline of an existing key.
 	setDeadline(db int, key string, at int64)
+	// own copies a key and its value out of the buffer that they arrived in, as
+	// far as the target outlives it.
+	own(key, value string) (ownedKey, ownedValue string)
 	// stamp marks an entry as changed by the current write set, also as created
 	// and as leased by it.
 	stamp(e *Entry, created, leased bool)
@@ -22,12 +25,14 @@ type target interface {
 func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {
-		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeString, str: value, deadline: deadline}
+		name, value := t.own(key, value)
+		e = &Entry{key: name, hash: hashOf(key), typ: TypeString, str: value, deadline: deadline}
 		t.stamp(e, true, true)
 		t.put(db, e)
 		return
 	}
-	e.typ, e.str, e.raw, e.elems = TypeString, value, false, nil
+	_, e.str = t.own("", value)
+	e.typ, e.raw, e.elems = TypeString, false, nil
 	t.setDeadline(db, key, deadline)
 }
 
@@ -140,6 +145,8 @@ func (t *committed) setDeadline(db int, key string, at int64) {
 		t.stamp(e, false, true)
 	}
 }
+
+func (t *committed) own(key, value string) (ownedKey, ownedValue string) { return ownPair(key, value) }
 
 func (t *committed) stamp(e *Entry, created, leased bool) {
 	e.stamp(t.seq, created, leased)

@@ -414,7 +414,7 @@ func (t *Txn) Size(db int) int {
 			if x.at >= t.now.Lease {
 				return false
 			}
-			if t.dead(v.base.get(x.key)) {
+			if t.dead(x.Entry) {
 				n--
 			}
 			return true

@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // What WATCH compares. A key that exists has the number of the write set that
 // last changed it, or put it in the place of another by SWAPDB. A key that does
 // not exist has had none since some write set.
@@ -46,15 +48,7 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 // its expiry.
 func (t *Txn) removedHere(db int, key []byte) bool {
 	e, pending := t.views[db].over[string(key)]
-	if !pending || e != nil {
-		return false
-	}
-	for _, x := range t.lapsed {
-		if x.db == db && x.key == string(key) {
-			return false
-		}
-	}
-	return true
+	return pending && e == nil && !slices.Contains(t.lapsed, lapsedKey{db, string(key)})
 }
 
 // swappedAway reports whether a key that a database does not have may have
@@ -75,6 +69,16 @@ func (t *Txn) swappedAway(db int, key []byte) bool {
 type lapsedKey struct {
 	db  int
 	key string
+}
+
+// revive forgets that a key has expired in this write set: it is there again,
+// and if it is removed now, somebody has done so.
+func (t *Txn) revive(db int, key string) {
+	x := lapsedKey{db, key}
+	if i := slices.Index(t.lapsed, x); i >= 0 {
+		t.lapsed = slices.Delete(t.lapsed, i, i+1)
+		t.undo(func() { t.lapsed = append(t.lapsed, x) })
+	}
 }
 
 // removals remembers which write set removed a key, by the hash of its name.

@@ -128,3 +128,32 @@ func TestVersionsSurviveASnapshot(t *testing.T) {
 		t.Error("versions differ after a snapshot")
 	}
 }
+
+// A key that has expired in this write set may come and go again in it, and that is a
+// change.
+func TestVersionOfAKeyThatComesBack(t *testing.T) {
+	set := func(t *Txn) { t.SetString(0, []byte("k"), "w", 0) }
+	remove := func(t *Txn) { t.Delete(0, []byte("k")) }
+	for name, c := range map[string]struct {
+		writes    []func(*Txn)
+		unchanged bool
+	}{
+		"expired":                     {nil, true},
+		"and set":                     {[]func(*Txn){set}, false},
+		"and set and removed":         {[]func(*Txn){set, remove}, false},
+		"and set and removed in vain": {[]func(*Txn){func(t *Txn) { sp := t.Savepoint(); set(t); remove(t); t.Rollback(sp) }}, true},
+	} {
+		d := newTestDB(t)
+		d.do("SET", "k", "v", "PX", "10")
+		d.advance(11)
+		gone := d.version("k")
+		txn := d.begin()
+		txn.ExpireDue(10)
+		for _, write := range c.writes {
+			write(txn)
+		}
+		if got := txn.Unchanged(0, []byte("k"), gone); got != c.unchanged {
+			t.Errorf("%s: unchanged %v", name, got)
+		}
+	}
+}

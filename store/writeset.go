@@ -214,7 +214,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opSet:
 		key, value, deadline := d.str(), d.str(), d.int()
 		if !d.bad {
-			setString(t, db, key, string([]byte(value)), deadline)
+			setString(t, db, key, value, deadline)
 		}
 	case opDelete:
 		if key := d.str(); !d.bad {

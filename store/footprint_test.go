@@ -1,0 +1,42 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// A lock as clients take it: a short name, a UUID, a lease.
+func lockWrites(from, n int) []byte {
+	s := New()
+	txn := s.Begin(Time{Lease: 1000, Wall: 1000_000}, 1, Env{})
+	for i := from; i < from+n; i++ {
+		txn.SetString(0, fmt.Appendf(nil, "lock:%07d", i), fmt.Sprintf("%036x", i), 3_600_000+int64(i%60_000))
+	}
+	return append([]byte(nil), txn.Writes().Bytes()...)
+}
+
+// TestBytesPerLock keeps what a held lock takes from growing unnoticed. The
+// heap is measured, not the clock.
+func TestBytesPerLock(t *testing.T) {
+	const locks, limit = 200_000, 200
+	live := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	s := New()
+	before := live()
+	for i := 0; i < locks; i += 100 {
+		if err := s.Apply(lockWrites(i, 100), uint64(i+2), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each := float64(live()-before) / locks
+	t.Logf("%.0f bytes for each lock", each)
+	if each > limit {
+		t.Errorf("a lock takes %.0f bytes, want at most %d", each, limit)
+	}
+	runtime.KeepAlive(s)
+}
