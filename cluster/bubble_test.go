@@ -27,7 +27,8 @@ func (unsyncedFiles) SyncDir(string) error               { return nil }
 
 type unsyncedFile struct{ file }
 
-func (unsyncedFile) Sync() error { return nil }
+func (unsyncedFile) Sync() error     { return nil }
+func (unsyncedFile) SyncData() error { return nil }
 
 func unsynced(f file, err error) (file, error) { return unsyncedFile{f}, err }
 

@@ -54,6 +54,8 @@ func (f slowFile) Sync() error {
 	return f.file.Sync()
 }
 
+func (f slowFile) SyncData() error { return f.Sync() }
+
 // slowStable is where the term and the vote are.
 type slowStable struct {
 	raft.StableStore

@@ -231,6 +231,8 @@ func (f *crashFile) Sync() error {
 	}, "sync %s", f.name)
 }
 
+func (f *crashFile) SyncData() error { return f.Sync() }
+
 func (f *crashFile) Reserve(from, length int64) error {
 	size := int(from + length)
 	return f.d.act(func() error { return f.Truncate(int64(size)) }, func() {

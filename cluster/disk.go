@@ -41,6 +41,8 @@ type file interface {
 	// Reserve takes room for a part of the file, which then is at least so long.
 	Reserve(from, length int64) error
 	Sync() error
+	// SyncData is Sync without what nobody needs to read the file.
+	SyncData() error
 	Close() error
 }
 
@@ -82,6 +84,8 @@ func openFile(path string, flags int) (file, error) {
 	}
 	return systemFile{f}, nil
 }
+
+func (f systemFile) SyncData() error { return syncData(f.File) }
 
 func (f systemFile) Reserve(from, length int64) error { return reserve(f.File, from, length) }
 

@@ -48,7 +48,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 // begin returns a transaction on st; it is the same one as long as the store is.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
-		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.node.cfg.Receivers, ACL: s.node.cfg.ACL})
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL})
 	}
 	return s.txn
 }

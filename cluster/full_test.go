@@ -144,9 +144,10 @@ func (l *fullLog) append(first, last uint64) error {
 	return nil
 }
 
-// reaches checks that the log has all entries up to last, and no more.
+// reaches checks that the log has all entries up to last on the disk, and no more.
 func (l *fullLog) reaches(last uint64) {
 	l.t.Helper()
+	l.st.guard.recent.forget()
 	if high, err := l.st.log.LastIndex(); err != nil || high != last {
 		l.t.Errorf("the log ends at entry %d, %v; want %d", high, err, last)
 	}
@@ -293,6 +294,7 @@ func TestLogThatCannotBeRead(t *testing.T) {
 	if err := l.st.log.GetLog(99, &e); !errors.Is(err, raft.ErrLogNotFound) || l.fatal != nil {
 		t.Fatalf("an entry that is not there: %v, fatal %v", err, l.fatal)
 	}
+	l.reopen() // nothing is in memory
 	l.disk.broken = true
 	if err := l.st.log.GetLog(9, &e); err == nil || l.fatal == nil || !strings.Contains(l.fatal.Error(), "repair the disk") {
 		t.Errorf("%v, fatal %v", err, l.fatal)

@@ -28,7 +28,9 @@ type guardedLog struct {
 	logStore
 	snaps *snapshotStore
 
-	first atomic.Uint64 // entries below it are gone
+	first  atomic.Uint64 // entries below it are gone
+	recent recentLog
+	later  unwritten
 
 	trouble atomic.Pointer[string] // why the log takes nothing at present
 	log     *slog.Logger
@@ -121,6 +123,7 @@ func openGuarded(d files, log logStore, path string, isNew bool, snaps *snapshot
 		return nil, err
 	}
 	g := &guardedLog{logStore: log, snaps: snaps, mark: mark{last, m.base}}
+	g.later.store, g.later.moved.L, g.later.fatal = g.append, &g.later.mu, g.giveUp
 	g.first.Store(first)
 	if err := replaceFile(d, path, g.mark.encode()); err != nil {
 		return nil, err
@@ -196,6 +199,20 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
+	taken, err := g.later.add(logs, g.logStore.room)
+	if err == nil && !taken {
+		if err = g.later.drain(); err == nil {
+			err = g.append(logs)
+		}
+	}
+	if err == nil {
+		g.recent.add(logs)
+	}
+	return err
+}
+
+// append writes entries to the disk.
+func (g *guardedLog) append(logs []*raft.Log) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lost != nil {
@@ -218,6 +235,9 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 // so that a crash in between leaves no entry missing that it promises. Entries
 // at the beginning stay as long as a snapshot may need them.
 func (g *guardedLog) DeleteRange(first, last uint64) error {
+	if err := g.later.wait(last + 1); err != nil {
+		return err
+	}
 	if done, err := g.cutEnd(first, last); done {
 		return err
 	}
@@ -245,6 +265,7 @@ func (g *guardedLog) cutEnd(first, last uint64) (done bool, err error) {
 	if err := g.prepare(); err != nil {
 		return true, g.failed(err, true)
 	}
+	g.recent.forget()
 	if err = g.retract(first); err == nil {
 		err = g.logStore.DeleteRange(first, last)
 	}
@@ -300,11 +321,22 @@ func (g *guardedLog) shorten(first, last uint64) error {
 	return nil
 }
 
+// LastIndex implements raft.LogStore.
+func (g *guardedLog) LastIndex() (uint64, error) {
+	if err := g.later.drain(); err != nil {
+		return 0, err
+	}
+	return g.logStore.LastIndex()
+}
+
 // GetLog implements raft.LogStore. raft-wal goes on to return deleted entries
 // that still lie in its newest segment.
 func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
+	}
+	if g.recent.get(index, l) {
+		return nil
 	}
 	err := g.logStore.GetLog(index, l)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil {
@@ -320,7 +352,7 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 
 // Close implements logStore.
 func (g *guardedLog) Close() error {
-	err := g.logStore.Close()
+	err := errors.Join(g.later.drain(), g.logStore.Close())
 	if g.file != nil {
 		err = errors.Join(err, g.file.Close())
 	}
@@ -349,6 +381,15 @@ func (g *guardedLog) failed(err error, unchanged bool) error {
 		g.log.Error("The disk is full: the log takes no entry, and this node is not ready until there is room", "error", err)
 	}
 	return err
+}
+
+// giveUp ends the process when entries cannot be written that Raft believes in.
+func (g *guardedLog) giveUp(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost == nil {
+		_ = g.failed(err, false) // it is err, with advice, and has been told
+	}
 }
 
 func (g *guardedLog) recovered() {

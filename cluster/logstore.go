@@ -30,6 +30,8 @@ type logStore interface {
 	// prepare makes sure that there is room to go on after the end of the log has
 	// been cut off.
 	prepare() error
+	// room is how many bytes can be appended without anything but writing them.
+	room() int64
 	Close() error
 }
 
@@ -50,9 +52,9 @@ func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
 	if err := checkBolt(filepath.Join(dir, metadb.FileName)); err != nil {
 		return nil, err
 	}
-	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.files, dir: dir}}
+	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.files, dir: dir, limit: int64(d.segmentSize)}}
 	filer := segments.NewFiler(dir, l.files)
-	l.list = rotatedMeta{MetaStore: d.meta(l.meta), filer: filer, failed: new(atomic.Pointer[error])}
+	l.list = rotatedMeta{MetaStore: d.meta(l.meta), files: d.files, filer: filer, failed: new(atomic.Pointer[error])}
 	var err error
 	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(l.list), wal.WithSegmentFiler(filer), wal.WithSegmentSize(d.segmentSize))
 	if err != nil {
@@ -67,6 +69,7 @@ func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
 // So what it has left undone is done before it looks.
 type rotatedMeta struct {
 	types.MetaStore
+	files files
 	filer types.SegmentFiler
 	// failed is why the list was not written lately: raft-wal closes a full
 	// segment after its answer, and tells nobody.
@@ -82,6 +85,7 @@ func (m rotatedMeta) CommitState(state types.PersistentState) error {
 
 // StoreLogs implements raft.LogStore.
 func (l walLog) StoreLogs(logs []*raft.Log) error {
+	l.files.entries.Add(int64(len(logs)))
 	err := l.WAL.StoreLogs(logs)
 	if errors.Is(err, wal.ErrSealed) {
 		if why := l.list.failed.Load(); why != nil {
@@ -92,6 +96,7 @@ func (l walLog) StoreLogs(logs []*raft.Log) error {
 }
 
 func (l walLog) prepare() error { return l.files.prepare() }
+func (l walLog) room() int64    { return l.files.left.Load() }
 
 func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.MetaStore.Load(dir)
@@ -101,6 +106,9 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	tail := &state.Segments[len(state.Segments)-1]
 	if !tail.SealTime.IsZero() {
 		return state, nil
+	}
+	if err := unseal(m.files, filepath.Join(dir, segments.FileName(*tail))); err != nil {
+		return state, err
 	}
 	w, err := m.filer.RecoverTail(*tail)
 	if err != nil {
@@ -131,6 +139,7 @@ type boltLog struct{ raft.LogStore }
 func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore.StoreLogs(logs)) }
 
 func (boltLog) prepare() error    { return nil }
+func (boltLog) room() int64       { return 0 }
 func (boltLog) IsMonotonic() bool { return false }
 func (boltLog) Close() error      { return nil } // closed as the stable store
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +76,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
-	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet)
+	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet, &r.st.guard.later)
 	go r.trans.relay() // looks at who asks with meet, which looks at r.trans
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
@@ -89,6 +90,10 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	rc.Logger = logs
 	stable := fatalStable{r.st.stable, cfg.Fatal}
 	r.st.guard.watch(cfg.Logger, cfg.Fatal)
+	r.st.guard.later.leads = func() bool {
+		r := r.trans.raft.Load()
+		return r != nil && r.State() == raft.Leader
+	}
 	if err := r.bootstrap(rc, stable); err != nil {
 		return unusable(cfg.Data, err, err)
 	}
@@ -262,7 +267,8 @@ func (r *raftLog) Members() ([]Member, error) {
 
 func (r *raftLog) Facts(s *Status) {
 	s.Term = r.raft.CurrentTerm()
-	s.Applied, s.Commit = r.raft.AppliedIndex(), r.raft.CommitIndex()
+	written := &r.st.guard.later
+	s.Applied, s.Commit = written.upTo(r.raft.AppliedIndex()), written.upTo(r.raft.CommitIndex())
 }
 
 // Snapshot has nothing to do if no entry came since the last one.
@@ -321,6 +327,9 @@ var (
 
 // Apply runs on one goroutine, on every node, for every committed entry.
 func (m *machine) Apply(l *raft.Log) any {
+	if err := m.log.st.guard.later.wait(l.Index); err != nil {
+		return err // the process ends
+	}
 	out, err := m.fsm.Apply(l.Index, l.Data)
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-
@@ -338,8 +347,10 @@ func (m *machine) Apply(l *raft.Log) any {
 }
 
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
-	if err := m.fsm.Failed(); err != nil {
-		return nil, err // it would hide the damaged entry from the next start
+	// It would hide the damaged entry from the next start, or be of entries that are
+	// not in it: Raft takes for applied whatever Apply returns from.
+	if err := cmp.Or(m.fsm.Failed(), m.log.st.guard.later.failed()); err != nil {
+		return nil, err
 	}
 	return persister{m.fsm.Snapshot()}, nil
 }

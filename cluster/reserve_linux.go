@@ -8,16 +8,31 @@ import (
 
 // reserve takes room on the disk for a part of a file, which grows to hold it.
 // Not every file system can do that; then a write finds out whether there is
-// room.
+// room. The room is filled with zeros: the first write to a block that was only
+// allocated has the file system note that it holds data, and that would make each
+// sync a commit of its journal, too.
 func reserve(f *os.File, from, length int64) error {
+	err := retried(func() error { return syscall.Fallocate(int(f.Fd()), 0, from, length) })
+	switch {
+	case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
+	case err != nil:
+		return os.NewSyscallError("fallocate", err)
+	}
+	_, err = f.WriteAt(make([]byte, length), from)
+	return err
+}
+
+// syncData waits until what was written to a file is on the disk, and as much about the
+// file as it takes to read that: not when it was written.
+func syncData(f *os.File) error {
+	return os.NewSyscallError("fdatasync", retried(func() error { return syscall.Fdatasync(int(f.Fd())) }))
+}
+
+// retried makes a call again that a signal has interrupted.
+func retried(call func() error) error {
 	for {
-		err := syscall.Fallocate(int(f.Fd()), 0, from, length)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
-			return nil
-		default:
-			return os.NewSyscallError("fallocate", err)
+		if err := call(); !errors.Is(err, syscall.EINTR) {
+			return err
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -27,6 +28,12 @@ type segmentFiles struct {
 	dir  string
 	// spare says that there is a file with room for the beginning of a segment.
 	spare bool
+	// limit is how long a segment becomes, entries how many the newest one has at most.
+	limit   int64
+	entries atomic.Int64
+	// left is how much can be appended to the newest segment: it has the room, and is
+	// not full then.
+	left atomic.Int64
 }
 
 const (
@@ -34,7 +41,7 @@ const (
 	// to one that is as long as an entry may be.
 	segmentSize = 16 << 20
 	// roomStep is how much room a segment takes at a time.
-	roomStep  = 1 << 20
+	roomStep  = 256 << 10
 	spareFile = "spare"
 )
 
@@ -58,6 +65,8 @@ func (s *segmentFiles) ListDir(dir string) ([]string, error) {
 
 // Create implements types.VFS.
 func (s *segmentFiles) Create(dir, name string, _ uint64) (types.WritableFile, error) {
+	s.left.Store(0)
+	s.entries.Store(0)
 	return &segmentFile{fs: s, path: filepath.Join(dir, name)}, nil
 }
 
@@ -83,6 +92,7 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 		return nil, err
 	}
 	f.room = info.Size()
+	s.entries.Store(f.room / 32) // an entry is longer
 	if f.file, err = s.disk.Open(f.path); err != nil {
 		return nil, err
 	}
@@ -147,8 +157,13 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 		}
 		f.room = room
 	}
-	return f.file.WriteAt(p, at)
+	n, err := f.file.WriteAt(p, at)
+	f.fs.left.Store(min(f.room, f.fs.limit-f.fs.index()) - at - int64(n))
+	return n, err
 }
+
+// index is how much of a segment raft-wal keeps for its index, at most.
+func (s *segmentFiles) index() int64 { return (s.entries.Load()+2*unwrittenCount)*4 + entryOverhead }
 
 // wantsRoom marks the error of what comes before a write.
 func wantsRoom(err error) error {
@@ -171,7 +186,7 @@ func (f *segmentFile) Sync() error {
 	if f.file == nil {
 		return nil
 	}
-	if err := f.file.Sync(); err != nil || f.named {
+	if err := f.file.SyncData(); err != nil || f.named {
 		return err
 	}
 	if err := f.fs.disk.SyncDir(filepath.Dir(f.path)); err != nil {

@@ -28,7 +28,7 @@ const (
 	// an entry of more than 64 MiB and not read it again.
 	maxEntryBytes = 63 << 20
 	// expireLimit is how many expired keys one entry deletes.
-	expireLimit = 5000
+	expireLimit = 500
 	// stampInterval is how often a leader logs the time while a deadline is
 	// pending: what a restart of the whole cluster can lengthen a lease by.
 	stampInterval = time.Second
@@ -69,6 +69,7 @@ type sequencer struct {
 	want        int           // requests that gather waits for; on mu
 	patience    *time.Timer
 	expected    int           // requests if everyone who was answered sends again
+	told        int           // who gets messages of the present batch
 	answered    time.Duration // when the last batch was
 	lastTook    time.Duration // what it took
 	gatherPause int

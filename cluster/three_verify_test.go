@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -64,4 +65,62 @@ func TestWhoConfirmsARead(t *testing.T) {
 	if !(&transport{}).followed("n1", alone, 7, 10) {
 		t.Error("the only voter confirms itself")
 	}
+}
+
+// As many as make a majority are asked first, those who answered last.
+func TestWhoIsAskedToConfirm(t *testing.T) {
+	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}, {ID: "n4", Suffrage: raft.Nonvoter}, {ID: "n5"}, {ID: "n6"}}}
+	tr := &transport{acks: map[raft.ServerID]ack{"n3": {7, 3}, "n4": {7, 9}, "n5": {7, 8}}}
+	for voters, want := range [][]raft.ServerID{2: {"n2"}, 3: {"n3"}, 4: {"n5", "n3"}, 5: {"n5", "n3"}} {
+		var some raft.Configuration
+		count := 0
+		for _, s := range conf.Servers {
+			if s.Suffrage == raft.Nonvoter {
+				some.Servers = append(some.Servers, s)
+			} else if count < voters {
+				some.Servers = append(some.Servers, s)
+				count++
+			}
+		}
+		var got []raft.ServerID
+		for _, s := range tr.quickest("n1", some) {
+			got = append(got, s.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("of %d voters %v are asked, want %v", voters, got, want)
+		}
+	}
+}
+
+// A follower that does not answer holds a read up once, and not for long. With no
+// follower left there is no read.
+func TestReadsWhileAFollowerIsCutOff(t *testing.T) {
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		c.expect(leader, "OK", "SET k v")
+		for _, away := range []int{(leader + 1) % 3, (leader + 2) % 3} {
+			c.alone(away)
+			slow := 0
+			for range 20 {
+				start := time.Now()
+				c.expect(leader, "v", "GET k")
+				switch took := time.Since(start); {
+				case took > patience+10*ms:
+					t.Errorf("a read took %v", took)
+				case took > 4*bubbleDelay+ms:
+					slow++
+				}
+			}
+			if slow > 1 {
+				t.Errorf("%d of 20 reads waited for who is cut off", slow)
+			}
+			c.wires.heal()
+			c.expect(away, "v", "GET k")
+			time.Sleep(time.Second)
+		}
+		c.alone(leader)
+		read := c.ask(leader, "GET k")
+		wait := c.cfg[leader].FailoverWait
+		c.mustTell(read, "a read of a leader that is alone", "-CLUSTERDOWN", time.Now(), wait, wait+time.Second)
+	})
 }

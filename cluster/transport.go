@@ -31,6 +31,7 @@ type transport struct {
 	self      string // id of this node
 	directory string // see directory.go
 	meet      func(id, directory []byte) error
+	later     *unwritten
 
 	closing sync.RWMutex // held for reading while a heartbeat is answered
 	deaf    bool
@@ -55,8 +56,8 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error) *transport {
-	t := &transport{self: cfg.ID, directory: directory, meet: meet, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
+func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
+	t := &transport{self: cfg.ID, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
@@ -68,7 +69,7 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 			MaxRPCsInFlight: 1,
 		}),
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: outgoing{port}, MaxPool: 1, Timeout: 2 * cfg.HeartbeatTimeout, Logger: logs, MaxRPCsInFlight: 1,
+			Stream: outgoing{port}, MaxPool: 2, Timeout: 2 * cfg.HeartbeatTimeout, Logger: logs, MaxRPCsInFlight: 1,
 		})}
 	return t
 }
@@ -155,6 +156,13 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	sent, by := t.step(), t.NetworkTransport
 	if heartbeat(args) {
 		by = t.beats
+	} else {
+		t.later.peers.Store(true)
+		if top := t.later.upTo(args.LeaderCommitIndex); top < args.LeaderCommitIndex {
+			capped := *args
+			capped.LeaderCommitIndex = top
+			args = &capped
+		}
 	}
 	err := afresh(func() error { return by.AppendEntries(id, to, args, resp) })
 	if !heartbeat(args) && away(err) && t.back(id, args.Term) {

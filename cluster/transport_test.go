@@ -31,7 +31,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	}
 	p := &peer{stop: make(chan struct{})}
 	port := newPeerPort(ln, &cfg, raftHooks{})
-	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func(_, _ []byte) error { return nil })
+	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func(_, _ []byte) error { return nil }, new(unwritten))
 	go p.relay()
 	yes := func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil) }
 	p.SetHeartbeatHandler(yes)

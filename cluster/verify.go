@@ -1,6 +1,12 @@
 package cluster
 
-import "github.com/hashicorp/raft"
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
 
 // Raft.VerifyLeader alone does not make a read linearizable. It counts the
 // answers of members that have no vote, so a leader that is cut off with a new
@@ -51,23 +57,90 @@ func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, 
 	return count > voters/2
 }
 
+// patience is how long as many followers as make a majority are asked alone. All are
+// asked when one of them does not answer; that one is not asked first the next time.
+const patience = 5 * time.Millisecond
+
 // Verify ends when a majority has confirmed that this node leads, or when Raft
 // has found that it does not: at the latest when the leader's lease is over.
 func (r *raftLog) Verify() error {
 	since, term := r.trans.step(), r.raft.CurrentTerm()
+	if r.askFew(since, term) {
+		return nil
+	}
 	for {
 		if err := r.raft.VerifyLeader().Error(); err != nil {
 			return err
 		}
-		conf := r.raft.GetConfiguration()
-		if err := conf.Error(); err != nil {
+		if led, err := r.led(since, term); led || err != nil {
 			return err
-		}
-		if r.trans.followed(raft.ServerID(r.cfg.ID), conf.Configuration(), term, since) {
-			return nil
 		}
 		if r.raft.CurrentTerm() != term {
 			return raft.ErrLeadershipLost
 		}
 	}
+}
+
+// led reports whether a majority has followed this node in a term since a step.
+func (r *raftLog) led(since, term uint64) (bool, error) {
+	conf := r.raft.GetConfiguration()
+	if err := conf.Error(); err != nil {
+		return false, err
+	}
+	return r.trans.followed(raft.ServerID(r.cfg.ID), conf.Configuration(), term, since), nil
+}
+
+// askFew sends heartbeats to as many voters as make a majority with this one, those who
+// answered last. Raft.VerifyLeader asks all of them, and takes several goroutines to do so.
+// It reports whether they have confirmed that this node leads in a term.
+func (r *raftLog) askFew(since, term uint64) bool {
+	conf := r.raft.GetConfiguration()
+	if conf.Error() != nil || r.raft.State() != raft.Leader {
+		return false
+	}
+	few := r.trans.quickest(raft.ServerID(r.cfg.ID), conf.Configuration())
+	if len(few) == 0 {
+		return false
+	}
+	answers := make(chan error, len(few))
+	for _, s := range few {
+		go func() {
+			answers <- r.trans.AppendEntries(s.ID, s.Address, r.heartbeat(term), &raft.AppendEntriesResponse{})
+		}()
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for range few {
+		select {
+		case <-answers:
+		case <-timer.C:
+			return false
+		}
+	}
+	led, err := r.led(since, term)
+	// This node may have voted for another one meanwhile.
+	return led && err == nil && r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+}
+
+// heartbeat is one as Raft sends it.
+func (r *raftLog) heartbeat(term uint64) *raft.AppendEntriesRequest {
+	self := raft.ServerID(r.cfg.ID)
+	addr := r.trans.EncodePeer(self, raft.ServerAddress(r.cfg.peerAddr()))
+	return &raft.AppendEntriesRequest{Term: term,
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: addr}}
+}
+
+// quickest returns as many other voters as make a majority with self, those first whose
+// last answer was to the latest request.
+func (t *transport) quickest(self raft.ServerID, conf raft.Configuration) []raft.Server {
+	var others []raft.Server
+	for _, s := range conf.Servers {
+		if s.Suffrage == raft.Voter && s.ID != self {
+			others = append(others, s)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slices.SortFunc(others, func(a, b raft.Server) int { return cmp.Compare(t.acks[b.ID].sent, t.acks[a.ID].sent) })
+	return others[:(len(others)+1)/2]
 }

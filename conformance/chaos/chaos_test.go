@@ -87,7 +87,7 @@ func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
 	s := testSuite(t, 1, "leader alone",
 		edit{"cluster/sequencer.go", "\ts.node.pending.add(b)\n", "\ts.node.pending.add(b)\n\tb.finish(nil)\n"})
 	s.busy = 4 * time.Second
-	for n := 0; n < 8 && len(s.failures) == 0; n++ {
+	for n := 0; n < 16 && len(s.failures) == 0; n++ {
 		if err := s.run(time.Second, n); err != nil && !errors.Is(err, errUnhealed) {
 			t.Fatal(err)
 		}

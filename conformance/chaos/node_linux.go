@@ -187,7 +187,34 @@ func (n *node) pause() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.signal(syscall.SIGSTOP)
+	// The signal reaches one thread after the other, and on a busy machine some go on
+	// for a while: what is sent to them then they answer as they may.
+	for !n.stands() {
+		time.Sleep(time.Millisecond)
+	}
 	n.paused = true
+}
+
+// stands reports whether every thread of the process has stopped, or it is gone.
+func (n *node) stands() bool {
+	if n.cmd == nil || ended(n.done) {
+		return true
+	}
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.cmd.Process.Pid))
+	if err != nil {
+		return true // the pattern is bad: it is not
+	}
+	for _, path := range tasks {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// The state stands behind the name, which is in parentheses.
+		if _, rest, ok := strings.Cut(string(stat), ") "); ok && !strings.HasPrefix(rest, "T") && !strings.HasPrefix(rest, "Z") {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *node) resume() {
@@ -276,10 +303,9 @@ func (n *node) status() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, _ := reply.([]any)
-	m := map[string]string{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		m[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
+	m, err := bench.Pairs(reply)
+	if err != nil {
+		return nil, err
 	}
 	if m["id"] != n.id {
 		return nil, fmt.Errorf("%s: status of %q", n.id, m["id"])

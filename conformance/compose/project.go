@@ -171,12 +171,7 @@ func (p *project) status(service string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, _ := reply.([]any)
-	m := map[string]string{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		m[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
-	}
-	return m, nil
+	return bench.Pairs(reply)
 }
 
 // leader returns the service that leads, and the others.

@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"os"
+)
+
+// raft-wal's frames in a segment, behind its header: a type, three bytes of zeros, and
+// the length of what follows or, of a commit, the checksum of what came since the last.
+const (
+	segmentHeader = 32
+	frameHeader   = 8
+	frameEntry    = 1
+	frameIndex    = 2
+	frameCommit   = 3
+)
+
+// unseal makes a segment that a torn write has half closed one that is open. With the
+// write that fills a segment raft-wal writes an index. If the power fails meanwhile it
+// drops that write at the next start, but takes the segment for closed, and reads its
+// entries by an index of which a part is missing.
+func unseal(d files, path string) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was written to it
+	}
+	if err != nil {
+		return err
+	}
+	at, torn := tornIndex(b)
+	if !torn {
+		return nil
+	}
+	f, err := d.Open(path)
+	if err != nil {
+		return err
+	}
+	// Reading ends here from now on: before the index, behind what counts.
+	_, err = f.WriteAt(make([]byte, frameHeader), at)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// tornIndex looks for an index behind the last commit that raft-wal believes in: the
+// last one of all, if entries come after it or its checksum is right.
+func tornIndex(b []byte) (at int64, torn bool) {
+	var last, before int // where the commits end
+	index, whole := -1, true
+	for at := segmentHeader; at+frameHeader <= len(b); {
+		word := binary.LittleEndian.Uint32(b[at+4:])
+		next := at + frameHeader
+		switch b[at] {
+		case frameEntry:
+			whole = true
+		case frameIndex:
+			index = at
+		case frameCommit:
+			whole = crc32.Checksum(b[last:at], markTable) == word
+			last, before, word = next, last, 0
+		default:
+			word, next = 0, len(b)
+		}
+		at = next + (int(word)+7)&^7
+	}
+	if !whole {
+		last = before
+	}
+	return int64(index), index >= 0 && index >= last
+}

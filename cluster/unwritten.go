@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// unwritten are entries of a leader that are on their way to its own disk while they are
+// on their way to the others' (Raft dissertation, section 10.2.1). hashicorp/raft writes
+// them first and sends them then, so what it is told to be written may be in memory alone.
+// Until it is on the disk
+//
+//   - it is not applied here, so nobody is told of it (wait),
+//   - the others are not told that it is committed, so they do not apply it (upTo): should
+//     this process end, a majority is counted anew without it.
+//
+// Everything else is written before it counts, and behind what is unwritten: what other
+// leaders send, the first entry of a term, configurations, barriers. So what this node
+// acknowledges to another leader is on its disk when that makes a difference, because an
+// entry of an earlier term is committed by one of the leader's own term alone. What it
+// remembers besides, to vote by or to stand by, may be more than is on its disk: that can
+// keep another node from being elected, whose log is shorter, and no more.
+//
+// What may not find its room is written first, too: an entry that Raft believes in cannot
+// be taken back.
+type unwritten struct {
+	store func([]*raft.Log) error // writes to the disk
+	fatal func(error)             // ends the process
+	leads func() bool             // Raft's main goroutine asks in the name of a leader
+	peers atomic.Bool             // there is somebody to send entries to
+
+	mu    sync.Mutex
+	moved sync.Cond   // on mu; entries were written, or will never be
+	queue []*raft.Log // without those that are being written
+	size  int64       // how much room they and those take
+	first uint64      // the first of all; 0: there are none
+	lost  error       // why the others will never be
+
+	taken   uint64 // how many there have been ever …
+	written uint64 // … and how many of them are on the disk
+}
+
+const (
+	// unwrittenCount is how many entries may be unwritten. They are read from recentLog.
+	unwrittenCount = recentCount / 2
+	// entryOverhead is more than an entry takes on the disk besides its data.
+	entryOverhead = 256
+)
+
+// add takes entries in; false if they have to be written first. room tells how much can
+// be written to the log and will not fail for want of it. It is asked while size stands
+// still: what is written in between would be missing in both.
+func (u *unwritten) add(logs []*raft.Log, room func() int64) (taken bool, err error) {
+	size := int64(0)
+	for _, l := range logs {
+		if l.Type != raft.LogCommand || len(l.Data) > recentLimit {
+			return false, nil
+		}
+		size += int64(len(l.Data)) + entryOverhead
+	}
+	if u.leads == nil || !u.peers.Load() || !u.leads() {
+		return false, nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.lost != nil {
+		return false, u.lost
+	}
+	if u.size+size > room() || int(logs[len(logs)-1].Index-u.firstOr(logs[0].Index)) >= unwrittenCount {
+		return false, nil
+	}
+	if u.first == 0 {
+		u.first = logs[0].Index
+		go u.write()
+	}
+	u.queue, u.size = append(u.queue, logs...), u.size+size
+	u.taken += uint64(len(logs))
+	return true, nil
+}
+
+func (u *unwritten) firstOr(index uint64) uint64 {
+	if u.first == 0 {
+		return index
+	}
+	return u.first
+}
+
+// write writes what there is, in order, until there is no more.
+func (u *unwritten) write() {
+	u.mu.Lock()
+	for len(u.queue) > 0 && u.lost == nil {
+		logs := u.queue
+		u.queue = nil
+		u.mu.Unlock()
+		err := u.store(logs)
+		u.mu.Lock()
+		u.lost = err
+		if err == nil {
+			u.first = logs[len(logs)-1].Index + 1
+			u.written += uint64(len(logs))
+			for _, l := range logs {
+				u.size -= int64(len(l.Data)) + entryOverhead
+			}
+		}
+		u.moved.Broadcast()
+	}
+	lost := u.lost
+	if lost == nil {
+		u.first = 0
+		u.moved.Broadcast()
+	}
+	u.mu.Unlock()
+	if lost != nil {
+		u.fatal(lost)
+	}
+}
+
+// wait returns when an entry is on the disk.
+func (u *unwritten) wait(index uint64) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for u.first != 0 && u.first <= index && u.lost == nil {
+		u.moved.Wait()
+	}
+	return u.lost
+}
+
+// drain returns when all of them are on the disk. It does not wait for those that come
+// meanwhile: there may be no end of them, and Raft asks for the end of its log before each
+// snapshot.
+func (u *unwritten) drain() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for all := u.taken; u.written < all && u.lost == nil; {
+		u.moved.Wait()
+	}
+	return u.lost
+}
+
+// failed returns why entries that Raft believes in will never be on the disk, if so.
+func (u *unwritten) failed() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lost
+}
+
+// upTo returns the last entry up to an index that is on the disk.
+func (u *unwritten) upTo(index uint64) uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.first != 0 {
+		index = min(index, u.first-1)
+	}
+	return index
+}
