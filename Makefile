@@ -9,7 +9,7 @@ FUZZTIME ?= 20000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench lockloss broken clean
+.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench microbench performance lockloss broken clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -101,9 +101,33 @@ compose:
 broken:
 	$(GO) run ./conformance/broken
 
-# Beside redis-server, in one run.
+# Beside Redis, Redlock, etcd and ZooKeeper, those that are installed, in one
+# run: ./lockstep bench --help says what can be measured.
+BENCH ?=
 bench: build
-	bench/compare.sh ./lockstep
+	./lockstep bench $(BENCH)
+
+# What the hot path costs without sockets, beside what it cost in another commit: the two
+# take turns, and benchstat says which differences are none.
+BASE ?= HEAD~1
+MICRO ?= Unlock|Submit
+BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
+microbench:
+	tmp=$$(mktemp -d) && trap 'git worktree remove --force '$$tmp'/base; rm -r '$$tmp EXIT && \
+	git worktree add --quiet --detach $$tmp/base $(BASE) && \
+	for round in 1 2 3 4 5 6; do \
+		$(GO) -C $$tmp/base test -run '^$$' -bench '$(MICRO)' -benchmem ./luavm ./cluster >> $$tmp/before.txt && \
+		$(GO) test -run '^$$' -bench '$(MICRO)' -benchmem ./luavm ./cluster >> $$tmp/after.txt || exit 1; \
+	done && $(GO) run $(BENCHSTAT) $$tmp/before.txt $$tmp/after.txt
+
+# The figures of docs/performance.md: what is promised, on the disk and on a RAM
+# disk, and how it grows with the number of clients. About half an hour, on a
+# machine that has nothing else to do; a promise that does not hold is in the table.
+GROWTH = --workloads cycle --clients 1,10,50,200,1000
+performance: build
+	-./lockstep bench --check --markdown docs/performance.md#durable
+	-./lockstep bench --check --dir /dev/shm --markdown docs/performance.md#memory
+	./lockstep bench $(GROWTH) --svg docs/performance.svg --markdown docs/performance.md#growth
 
 # The locks that Redis loses, and those that lockstep does not: docs/lock-loss.md.
 LOCKLOSS ?=

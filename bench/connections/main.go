@@ -79,7 +79,7 @@ func (p *plan) run() (*result, error) {
 	if p.server == "" {
 		return nil, errors.New("-server is missing: build cmd/lockstep first")
 	}
-	if err := raiseFiles(uint64(p.idle + p.busy + 100)); err != nil {
+	if err := bench.RaiseFiles(uint64(p.idle + p.busy + 100)); err != nil {
 		return nil, err
 	}
 	data, err := os.MkdirTemp("", "connections")
@@ -122,23 +122,6 @@ func (p *plan) measure(pid int) (*result, error) {
 	r.perIdle = float64(r.after-r.before) / float64(max(p.idle, 1))
 	r.taken, err = p.contend(first)
 	return r, err
-}
-
-// raiseFiles lets this process, and those that it starts, open enough files.
-func raiseFiles(want uint64) error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	if limit.Cur >= want {
-		return nil
-	}
-	limit.Cur = want
-	limit.Max = max(limit.Max, want)
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("cannot raise the limit of open files to %d: %w (ulimit -n)", want, err)
-	}
-	return nil
 }
 
 // dialFirst waits until the node serves.

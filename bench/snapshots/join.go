@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"lockstep/bench"
 )
 
 // join measures while a node that has nothing is taken into the cluster: the
@@ -121,18 +123,11 @@ func (n *node) state() (index, hash string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	fields, ok := got.([]any)
-	if !ok {
-		return "", "", fmt.Errorf("%s: status %v", n.id, got)
+	status, err := bench.Pairs(got)
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", n.id, err)
 	}
-	for i := 0; i+1 < len(fields); i += 2 {
-		switch fields[i] {
-		case "state-hash":
-			hash = fmt.Sprint(fields[i+1])
-		case "state-index":
-			index = fmt.Sprint(fields[i+1])
-		}
-	}
+	index, hash = status["state-index"], status["state-hash"]
 	if index == "" || len(hash) < 16 {
 		return "", "", fmt.Errorf("%s: status %v", n.id, got)
 	}

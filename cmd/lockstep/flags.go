@@ -203,6 +203,8 @@ granted survives the death of any minority of its nodes.
   lockstep backup FILE  save the state of a running node; --verify: read FILE
   lockstep restore FILE --data DIR
                         make DIR the data of a new cluster of one node
+  lockstep bench        measure this program beside Redis, Redlock, etcd and
+                        ZooKeeper, those that are installed; see bench --help
   lockstep version
   lockstep help
 

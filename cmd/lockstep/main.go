@@ -71,6 +71,8 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		return backup(args, stdout)
 	case "restore":
 		return restore(args, stdout)
+	case "bench":
+		return benchmark(args, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, "lockstep", version)
 		return nil
@@ -78,6 +80,6 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stdout, helpText())
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, health, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, health, bench, version or help", name)}
 	}
 }

@@ -61,6 +61,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--failover-wait", "soon"}, []string{"failover-wait"}},
 		{[]string{"--log-level", "loud"}, []string{"--log-level"}},
 		{[]string{"--ephemeral", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--ephemeral"}},
+		{[]string{"bench", "extra"}, []string{"unexpected argument", "extra"}},
+		{[]string{"bench", "--peers", "mysql", "--clients", "0"}, []string{"--peers", "mysql", "lockstep-3", "--clients"}},
 	} {
 		refused(t, exitUsage, c.words, c.args...)
 	}
@@ -71,6 +73,15 @@ func TestHelp(t *testing.T) {
 		code, out := start(t, args...)
 		if code != exitOK || !strings.Contains(out, "--peer-listen") || !strings.Contains(out, "redis-cli SET my-lock") {
 			t.Errorf("lockstep %v: exit code %d:\n%s", args, code, out)
+		}
+	}
+}
+
+func TestBenchHelp(t *testing.T) {
+	code, out := start(t, "bench", "--help")
+	for _, word := range []string{"redis-always", "three ZooKeeper", "contended", "--clients", "--svg"} {
+		if code != exitOK || !strings.Contains(out, word) {
+			t.Errorf("exit code %d, no %q:\n%s", code, word, out)
 		}
 	}
 }

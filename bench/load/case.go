@@ -1,0 +1,51 @@
+package load
+
+import "fmt"
+
+// Case is one measurement, of whichever peer.
+type Case struct {
+	Workload string  `json:"workload"`
+	Clients  int     `json:"clients"`
+	Pipeline int     `json:"pipeline"`        // keys in one request
+	Rate     float64 `json:"rate,omitempty"`  // operations per second of all clients; 0: as fast as they can
+	Alive    int     `json:"alive,omitempty"` // locks that are held beside
+	At       Place   `json:"at,omitempty"`
+}
+
+// Place is which servers of a peer the clients speak to.
+type Place string
+
+// The places. Every server has as many clients as the next.
+const (
+	Leader    Place = ""
+	Followers Place = "followers"
+	All       Place = "all"
+)
+
+func (c Case) String() string {
+	text := fmt.Sprintf("%s, %s", c.Workload, c.Number())
+	if c.Pipeline > 1 {
+		text += fmt.Sprintf(", pipelined %d", c.Pipeline)
+	}
+	if c.Rate > 0 {
+		text += fmt.Sprintf(", %.0f operations per second offered", c.Rate)
+	}
+	if c.Alive > 0 {
+		text += fmt.Sprintf(", %d locks held beside", c.Alive)
+	}
+	switch c.At {
+	case Followers:
+		text += ", clients at the followers"
+	case All:
+		text += ", clients at all servers"
+	}
+	return text
+}
+
+// Number is how the case's name has its clients.
+func (c Case) Number() string {
+	if c.Clients == 1 {
+		return "1 client"
+	}
+	return fmt.Sprintf("%d clients", c.Clients)
+}

@@ -1,0 +1,293 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Spec is one measurement of one peer.
+type Spec struct {
+	Workload  Workload
+	Clients   int
+	Pipeline  int           // keys in one request
+	Rate      float64       // operations per second of all clients; 0: as fast as they can
+	Locks     int           // how many the workloads hold that hold many
+	Within    time.Duration // in which the leases of the workload expire end
+	Warm, For time.Duration
+
+	Pipelines bool // whether the peer has pipelines, for the preparation
+}
+
+// Outcome is what the clients saw.
+type Outcome struct {
+	// What came to its end while it was measured, whenever it had begun.
+	Ops       int
+	Elapsed   time.Duration
+	Latencies []time.Duration // one for each step, in no order
+	PerClient []int           // operations of each
+
+	// Of the workload expire: the latencies before the first lease ended, and
+	// how long after the end of the last all were gone.
+	Calm []time.Duration
+	Gone time.Duration
+
+	// From before the first step to after the last: the time before the
+	// measurement, and what was under way at its end, are in it.
+	AllOps int
+	Whole  time.Duration
+}
+
+// run is a measurement under way.
+type run struct {
+	spec    Spec
+	clients []*client
+	phase   atomic.Int32
+	first   sync.Once     // to end in the measurement
+	some    chan struct{} // closed when one has
+	inside  atomic.Int32  // clients in the contended section
+	storm   *storm        // of the workload expire
+	extra   Session       // that holds its leases
+
+	preparing time.Time
+	mu        sync.Mutex
+	pool      []string // keys that are held, of all clients
+	taken     atomic.Int64
+}
+
+// The phases of a run.
+const (
+	warming = iota
+	calm    // what the measurement is compared with, if the workload has that
+	measuring
+	stopping
+)
+
+// prepareFactor bounds the preparation: so many times as long as what it is
+// for.
+const prepareFactor = 3
+
+func (r *run) late() bool { return time.Since(r.preparing) > prepareFactor*(r.spec.Warm+r.spec.For) }
+
+func (r *run) pass(keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pool = append(r.pool, keys...)
+}
+
+// take hands out keys of the pool, each once.
+func (r *run) take(n int) []string {
+	end := int(r.taken.Add(int64(n)))
+	return r.pool[min(end-n, len(r.pool)):min(end, len(r.pool))]
+}
+
+// next hands out keys of the pool in turn, for ever.
+func (r *run) next(n int) []string {
+	n = min(n, len(r.pool))
+	turns := len(r.pool) / n
+	at := (int(r.taken.Add(1)) - 1) % turns * n
+	return r.pool[at : at+n]
+}
+
+// Meter is asked while no client does anything.
+type Meter func() error
+
+// Run opens the clients, prepares them, lets them work and measures them once
+// they are warm. begin is called before their first step, end after their last.
+func Run(spec Spec, target Target, begin, end Meter) (out Outcome, err error) {
+	r := &run{spec: spec, some: make(chan struct{})}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.open(target); err != nil {
+		return Outcome{}, err
+	}
+	if err := r.prepare(target); err != nil {
+		return Outcome{}, fmt.Errorf("preparing: %w", err)
+	}
+	if err := begin(); err != nil {
+		return Outcome{}, err
+	}
+	if out, err = r.drive(); err != nil {
+		return Outcome{}, err
+	}
+	if out.Ops == 0 {
+		return Outcome{}, errors.New("no operation came to its end")
+	}
+	return out, end()
+}
+
+func (r *run) prepare(target Target) error {
+	if r.spec.Workload.expiring {
+		return r.gather(target)
+	}
+	if r.spec.Workload.prepare == nil {
+		return nil
+	}
+	r.preparing = time.Now()
+	if err := r.each(r.spec.Workload.prepare); err != nil {
+		return err
+	}
+	if r.spec.Workload.oneOwner && len(r.pool) == 0 {
+		return errors.New("no lock is held")
+	}
+	return nil
+}
+
+func (r *run) open(target Target) error {
+	for id := range r.spec.Clients {
+		owner := "owner"
+		if !r.spec.Workload.oneOwner {
+			owner = fmt.Sprint("owner:", id)
+		}
+		s, err := target.Open(owner)
+		if err != nil {
+			return fmt.Errorf("client %d: %w", id, err)
+		}
+		c := &client{Session: s, id: id, run: r, keys: make([]string, r.spec.Pipeline)}
+		for i := range c.keys {
+			c.keys[i] = fmt.Sprintf("lock:%d:%d", id, i)
+		}
+		r.clients = append(r.clients, c)
+	}
+	return nil
+}
+
+func (r *run) close() (err error) {
+	if r.extra != nil {
+		err = r.extra.Close()
+	}
+	return errors.Join(err, r.each(func(c *client) error { return c.Close() }))
+}
+
+// each lets all clients do something at the same time.
+func (r *run) each(do func(*client) error) error {
+	return each(r.clients, func(_ int, c *client) error { return do(c) })
+}
+
+// drive has the clients work without a pause until the measurement is over, or
+// nothing is left to do. A step that has begun is carried to its end: a lock
+// that is held is released.
+func (r *run) drive() (Outcome, error) {
+	began := time.Now()
+	fault, done := error(nil), make(chan struct{})
+	go func() {
+		defer close(done)
+		fault = r.each(func(c *client) error {
+			pace := pacer{began: began, place: c.id, clients: r.spec.Clients, every: r.interval()}
+			err := c.drive(&pace)
+			if err != nil {
+				r.phase.Store(stopping)
+			}
+			return err
+		})
+	}()
+	var out Outcome
+	var unseen error
+	if r.storm != nil {
+		out.Elapsed, unseen = r.storm.observe(r, done)
+		out.Gone = r.storm.gone
+	} else {
+		out.Elapsed = r.observe(done)
+	}
+	r.phase.Store(stopping)
+	<-done
+	out.Whole = time.Since(began)
+	for _, c := range r.clients {
+		out.Ops += c.ops
+		out.AllOps += c.allOps
+		out.Latencies = append(out.Latencies, c.latencies...)
+		out.Calm = append(out.Calm, c.calm...)
+		out.PerClient = append(out.PerClient, c.ops)
+	}
+	return out, errors.Join(fault, unseen)
+}
+
+// observe measures the clients once they are warm.
+func (r *run) observe(done <-chan struct{}) time.Duration {
+	// What comes to an end is not begun before the measurement.
+	if r.spec.Warm > 0 && !r.spec.Workload.finite {
+		wait(done, r.spec.Warm)
+	}
+	from := time.Now()
+	r.phase.CompareAndSwap(warming, measuring) // a fault may have ended it
+	wait(done, r.spec.For)
+	select { // what takes longer than that is to be measured, too
+	case <-r.some:
+	case <-done:
+	}
+	return time.Since(from)
+}
+
+// wait waits for a time, but not beyond done.
+func wait(done <-chan struct{}, last time.Duration) {
+	timer := time.NewTimer(last)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// interval is the time between two steps of all clients, 0 without a rate.
+func (r *run) interval() time.Duration {
+	if r.spec.Rate <= 0 {
+		return 0
+	}
+	return time.Duration(float64(time.Second) * float64(r.spec.Pipeline) / r.spec.Rate)
+}
+
+func (c *client) drive(pace *pacer) error {
+	for {
+		began, ok := pace.next(&c.run.phase)
+		if !ok {
+			return nil
+		}
+		n, err := c.run.spec.Workload.step(c)
+		if err != nil || n == 0 {
+			return err
+		}
+		c.allOps += n
+		switch c.run.phase.Load() {
+		case calm:
+			c.calm = append(c.calm, time.Since(began))
+		case measuring:
+			c.ops += n
+			c.latencies = append(c.latencies, time.Since(began))
+			c.run.first.Do(func() { close(c.run.some) })
+		}
+	}
+}
+
+// pacer says when a client's steps begin.
+type pacer struct {
+	began   time.Time
+	place   int // of the client among clients
+	clients int
+	every   time.Duration
+	n       int
+}
+
+// next waits until the next step is due and returns that time, which is in the
+// past if the client is late: the time that a request waits for its turn counts
+// as that of its reply, as it does for who sends it.
+func (p *pacer) next(phase *atomic.Int32) (time.Time, bool) {
+	if p.every == 0 {
+		return time.Now(), phase.Load() != stopping
+	}
+	due := p.due()
+	for phase.Load() != stopping {
+		wait := time.Until(due)
+		if wait <= 0 {
+			return due, true
+		}
+		time.Sleep(min(wait, 10*time.Millisecond))
+	}
+	return due, false
+}
+
+func (p *pacer) due() time.Time {
+	due := p.began.Add(time.Duration(p.n*p.clients+p.place) * p.every)
+	p.n++
+	return due
+}

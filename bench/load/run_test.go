@@ -1,0 +1,336 @@
+package load
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fake is a peer in memory: every request takes its time.
+type fake struct {
+	mu       sync.Mutex
+	locks    map[string]string // key to owner
+	delay    func() time.Duration
+	opened   int
+	closed   int
+	generous bool          // grants what is held
+	queue    chan struct{} // has room for who is inside
+
+	lag   time.Duration // from a lease's end until its lock is deleted
+	ended int           // leases, in all
+}
+
+func newFake(delay time.Duration) *fake {
+	return &fake{locks: map[string]string{}, delay: func() time.Duration { return delay }, queue: make(chan struct{}, 1)}
+}
+
+func (f *fake) Open(owner string) (Session, error) {
+	f.opened++
+	return &fakeSession{f, owner}, nil
+}
+
+type fakeSession struct {
+	*fake
+	owner string
+}
+
+// count carries out one request.
+func (s *fakeSession) count(keys []string, do func(key string) bool) (n int, err error) {
+	s.mu.Lock()
+	for _, key := range keys {
+		if do(key) {
+			n++
+		}
+	}
+	wait := s.delay()
+	s.mu.Unlock()
+	time.Sleep(wait)
+	return n, nil
+}
+
+func (s *fakeSession) Lock(keys []string) (int, error) {
+	return s.count(keys, func(key string) bool {
+		if s.locks[key] != "" && !s.generous {
+			return false
+		}
+		s.locks[key] = s.owner
+		return true
+	})
+}
+
+func (s *fakeSession) Unlock(keys []string) (int, error) {
+	return s.count(keys, func(key string) bool {
+		mine := s.locks[key] == s.owner
+		if mine {
+			delete(s.locks, key)
+		}
+		return mine
+	})
+}
+
+func (s *fakeSession) Renew(keys []string) (int, error) {
+	return s.count(keys, func(key string) bool { return s.locks[key] == s.owner })
+}
+
+func (s *fakeSession) Held(keys []string) (int, error) {
+	return s.count(keys, func(key string) bool { return s.locks[key] != "" })
+}
+
+func (s *fakeSession) Hold(keys []string) (int, error)            { return s.Lock(keys) }
+func (s *fakeSession) Drop(keys []string) (int, error)            { return s.Unlock(keys) }
+func (s *fakeSession) LockReentrant(keys []string) (int, error)   { return s.Lock(keys) }
+func (s *fakeSession) UnlockReentrant(keys []string) (int, error) { return s.Unlock(keys) }
+
+func (s *fakeSession) Enter(key string) error {
+	s.queue <- struct{}{}
+	_, err := s.Lock([]string{key})
+	return err
+}
+
+func (s *fakeSession) EnterAlone(key string) error { return s.Enter(key) }
+
+func (s *fakeSession) Leave(key string) error {
+	_, err := s.Unlock([]string{key})
+	<-s.queue
+	return err
+}
+
+// HoldFor has a timer for each lease.
+func (s *fakeSession) HoldFor(keys []string, lease time.Duration) (int, error) {
+	for range keys {
+		time.AfterFunc(lease+s.lag, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.ended++
+		})
+	}
+	return s.Lock(keys)
+}
+
+func (s *fakeSession) Expired() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended, nil
+}
+
+func (s *fakeSession) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
+	return nil
+}
+
+func spec(t *testing.T, name string, clients, pipeline int) Spec {
+	t.Helper()
+	w, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Spec{Workload: w, Clients: clients, Pipeline: pipeline, Locks: 1000, Warm: 100 * time.Millisecond, For: time.Second, Pipelines: true}
+}
+
+func noMeter() error { return nil }
+
+// In a closed loop each client begins when its last request has ended: the
+// number of operations follows from what one takes.
+func TestClosedLoop(t *testing.T) {
+	for _, c := range []struct {
+		workload          string
+		clients, pipeline int
+		ops, steps        int
+	}{
+		{"cycle", 2, 1, 100, 100}, // two requests of 10 ms each
+		{"cycle", 2, 16, 1600, 100},
+		{"leased", 2, 1, 100, 100},
+		{"set", 3, 1, 300, 300},
+		{"rlock", 2, 1, 100, 100},
+		{"renew", 4, 1, 400, 400},
+		{"miss", 5, 2, 1000, 500},
+		{"mixed", 2, 1, 200, 200},
+		{"unlock", 2, 1, 200, 200},
+		{"unlock", 50, 10, 1000, 100}, // there is no more
+		{"contended", 1, 1, 50, 50},
+		{"herd", 1, 1, 50, 50},
+	} {
+		t.Run(c.workload, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(10 * time.Millisecond)
+				out, err := Run(spec(t, c.workload, c.clients, c.pipeline), f, noMeter, noMeter)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// A step may end in the same moment as the measurement begins or ends.
+				off, steps := out.Ops-c.ops, len(out.Latencies)-c.steps
+				if max(off, -off) > c.clients*c.pipeline || max(steps, -steps) > c.clients || out.Elapsed > time.Second {
+					t.Errorf("%d operations in %d steps in %v, want %d in %d", out.Ops, len(out.Latencies), out.Elapsed, c.ops, c.steps)
+				}
+				if len(out.PerClient) != c.clients || f.opened != c.clients || f.closed != c.clients {
+					t.Errorf("%d clients have counts, %d were opened and %d closed, want %d", len(out.PerClient), f.opened, f.closed, c.clients)
+				}
+			})
+		})
+	}
+}
+
+// Clients that wait for each other share what there is.
+func TestContended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, err := Run(spec(t, "contended", 5, 1), newFake(10*time.Millisecond), noMeter, noMeter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Ops < 49 || out.Ops > 51 {
+			t.Errorf("%d hand-offs in %v of 20 ms each", out.Ops, out.Elapsed)
+		}
+	})
+}
+
+// In an open loop a reply that is late makes those behind it late, too, and
+// they count as that: each step counts from when it was due.
+func TestOpenLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(0)
+		n := 0
+		f.delay = func() time.Duration {
+			if n++; n == 1 {
+				return 505 * time.Millisecond
+			}
+			return time.Millisecond
+		}
+		s := spec(t, "set", 1, 1)
+		s.Warm, s.Rate, s.For = 0, 100, 995*time.Millisecond
+		out, err := Run(s, f, noMeter, noMeter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Ops != 100 {
+			t.Errorf("%d operations at 100 a second", out.Ops)
+		}
+		slices.Sort(out.Latencies)
+		if got := Quantile(out.Latencies, 0.2); got != time.Millisecond {
+			t.Errorf("undisturbed: %v, want 1ms", got)
+		}
+		// Those that were due every 10 ms behind one of 505 ms: 505, 496, 487...
+		if got := Quantile(out.Latencies, 0.75); got < 200*time.Millisecond || got > 300*time.Millisecond {
+			t.Errorf("p75 is %v: those that waited for their turn do not count as late", got)
+		}
+	})
+}
+
+// A step that takes longer than the measurement is measured.
+func TestSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spec(t, "set", 1, 1)
+		s.Warm = 0
+		out, err := Run(s, newFake(5*time.Second), noMeter, noMeter)
+		if err != nil || out.Ops != 1 || out.Elapsed != 5*time.Second {
+			t.Errorf("%d operations in %v, %v", out.Ops, out.Elapsed, err)
+		}
+	})
+}
+
+// The clients' turns in an open loop are spread evenly.
+func TestPacer(t *testing.T) {
+	began := time.Unix(1000, 0)
+	var due []time.Duration
+	for place := range 2 {
+		p := pacer{began: began, place: place, clients: 2, every: 5 * time.Millisecond}
+		for range 3 {
+			due = append(due, p.due().Sub(began))
+		}
+	}
+	ms := time.Millisecond
+	if want := []time.Duration{0, 10 * ms, 20 * ms, 5 * ms, 15 * ms, 25 * ms}; !slices.Equal(due, want) {
+		t.Errorf("%v, want %v", due, want)
+	}
+}
+
+// A lock server that grants a lock twice is no lock server: that ends the
+// measurement.
+func TestBrokenLocksAreFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(time.Millisecond)
+		f.generous = true
+		if _, err := Run(spec(t, "miss", 20, 1), f, noMeter, noMeter); !errors.Is(err, errWrong) {
+			t.Errorf("a lock that another one holds was granted: got %v", err)
+		}
+	})
+	c := &client{Session: &fakeSession{newFake(0), "me"}, run: &run{}}
+	if _, err := handOff(c); err != nil {
+		t.Error(err)
+	}
+	c.run.inside.Add(1)
+	if _, err := handOff(c); !errors.Is(err, errWrong) {
+		t.Errorf("two were inside: got %v", err)
+	}
+}
+
+// A preparation that takes too long is cut short, and what it made is measured.
+func TestPreparationIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spec(t, "renew", 2, 1)
+		s.Pipelines = false
+		out, err := Run(s, newFake(100*time.Millisecond), noMeter, noMeter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Ops < 18 || out.Ops > 22 {
+			t.Errorf("%d renewals", out.Ops)
+		}
+	})
+}
+
+// Locks that are to be there are, all of them, whatever that takes.
+func TestHeld(t *testing.T) {
+	for _, pipeline := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(100 * time.Millisecond)
+			h, err := OpenHeld(f, 500, pipeline)
+			if err != nil || f.opened != holders || len(f.locks) != 0 {
+				t.Fatalf("%d sessions, %d locks, %v", f.opened, len(f.locks), err)
+			}
+			if err := h.Take(); err != nil {
+				t.Fatal(err)
+			}
+			if len(f.locks) != 500 || f.locks["alive:0"] == "" || f.locks["alive:499"] == "" {
+				t.Errorf("%d locks are there", len(f.locks))
+			}
+			if err := h.Close(); err != nil || f.closed != holders {
+				t.Errorf("%d of %d sessions are closed, %v", f.closed, f.opened, err)
+			}
+		})
+	}
+}
+
+// The meters stand around what is measured, and what they say is heard.
+func TestMeters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(10 * time.Millisecond)
+		var began, ended time.Time
+		out, err := Run(spec(t, "cycle", 1, 1), f,
+			func() error { began = time.Now(); return nil }, func() error { ended = time.Now(); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ended.Sub(began) != out.Whole || out.Whole < 1100*time.Millisecond || out.Elapsed != time.Second {
+			t.Errorf("%v between the meters, %v in all, %v measured", ended.Sub(began), out.Whole, out.Elapsed)
+		}
+		if out.AllOps < out.Ops+5 {
+			t.Errorf("%d operations in all, %d measured, five of 20 ms before", out.AllOps, out.Ops)
+		}
+		_, err = Run(spec(t, "cycle", 1, 1), f, func() error { return errors.New("no meter") }, noMeter)
+		if err == nil || !strings.Contains(err.Error(), "no meter") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestFindUnknown(t *testing.T) {
+	if _, err := Find("nosuch"); err == nil {
+		t.Error("found")
+	}
+}

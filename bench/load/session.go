@@ -1,0 +1,56 @@
+package load
+
+import "time"
+
+// Session is one client of a peer. One goroutine uses it. Several keys in one
+// call are one pipeline, where the peer has that.
+type Session interface {
+	// Lock takes each lock, if it is free, with a lease, and tells how many it
+	// got.
+	Lock(keys []string) (int, error)
+	// Unlock releases those that are the owner's.
+	Unlock(keys []string) (int, error)
+	// Hold is Lock where each lock has a lease of its own, which Renew lengthens
+	// and Drop ends with the lock.
+	Hold(keys []string) (int, error)
+	Drop(keys []string) (int, error)
+	// Renew lengthens the lease of each that is held by the owner.
+	Renew(keys []string) (int, error)
+	// Held tells how many are held, as of now.
+	Held(keys []string) (int, error)
+	Close() error
+}
+
+// Reentrant is a session that can speak as Redisson's RLock does.
+type Reentrant interface {
+	LockReentrant(keys []string) (int, error)
+	UnlockReentrant(keys []string) (int, error)
+}
+
+// Queued is a session that can wait for its turn, by the lock recipe of its
+// peer. All sessions are in one process and share what that would share.
+type Queued interface {
+	Enter(key string) error
+	Leave(key string) error
+}
+
+// Herded is a session that can also wait as if it were a process by itself,
+// where that makes a difference: each of them is told of every release.
+type Herded interface {
+	EnterAlone(key string) error
+	Leave(key string) error
+}
+
+// Expiring is a session of a peer that deletes locks whose leases have ended,
+// and counts them.
+type Expiring interface {
+	HoldFor(keys []string, lease time.Duration) (int, error)
+	// Expired is how many the peer has deleted so far.
+	Expired() (int, error)
+}
+
+// Target opens sessions of a peer. The sessions of one owner may release and
+// renew each other's locks.
+type Target interface {
+	Open(owner string) (Session, error)
+}

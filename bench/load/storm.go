@@ -1,0 +1,116 @@
+package load
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// storm is many leases that end at about the same time, while the clients work.
+type storm struct {
+	session Expiring
+	leases  int
+	before  int           // what the peer's count of leases that ended was
+	from    time.Time     // when the first of them ends
+	last    time.Time     // and the last
+	gone    time.Duration // from then on until none was left
+}
+
+const (
+	// stormBatch is small beside the leases that end in a millisecond or two.
+	stormBatch = 100
+	// stormPoll is how often the peer is asked how many are left, stormLimit
+	// for how long.
+	stormPoll  = 5 * time.Millisecond
+	stormLimit = time.Minute
+	// stormEarly is how long before the first ends all must be there.
+	stormEarly = 100 * time.Millisecond
+	// stormWindow is the least that the clients are measured for.
+	stormWindow = time.Second
+)
+
+// gather takes the leases. When they end is said beforehand, so there is a time
+// by which all must have been taken.
+func (r *run) gather(target Target) error {
+	s, err := target.Open("storm")
+	if err != nil {
+		return err
+	}
+	r.extra = s
+	allowed := prepareFactor * (r.spec.Warm + r.spec.For)
+	now := time.Now()
+	st := &storm{session: s.(Expiring), leases: r.spec.Locks} // Lacks has seen to it
+	st.from = now.Add(allowed + r.spec.Warm + r.spec.For)
+	if st.before, err = st.session.Expired(); err != nil {
+		return err
+	}
+	for i := 0; i < st.leases; i += stormBatch {
+		if time.Since(now) > allowed {
+			return fmt.Errorf("only %d of %d leases were taken within %v, three times --for and --warm", i, st.leases, allowed)
+		}
+		st.last = st.from.Add(r.spec.Within * time.Duration(i) / time.Duration(st.leases))
+		if err := st.take(i, min(i+stormBatch, st.leases)); err != nil {
+			return err
+		}
+	}
+	r.storm = st
+	return nil
+}
+
+// take takes some of the leases, which end together, and after all that were
+// taken before.
+func (s *storm) take(from, to int) error {
+	var keys []string
+	for i := from; i < to; i++ {
+		keys = append(keys, "storm:"+strconv.Itoa(i))
+	}
+	n, err := s.session.HoldFor(keys, time.Until(s.last))
+	return expect("hold", n, len(keys), err)
+}
+
+// observe measures the clients before the first lease ends and from then on
+// until all are gone.
+func (s *storm) observe(r *run, done <-chan struct{}) (time.Duration, error) {
+	wait(done, time.Until(s.from)-r.spec.For)
+	r.phase.CompareAndSwap(warming, calm)
+	wait(done, time.Until(s.from)-stormEarly)
+	if n, err := s.expired(); err != nil || n != 0 {
+		return 0, expect("leases that ended early", n, 0, err)
+	}
+	wait(done, time.Until(s.from))
+	from := time.Now()
+	r.phase.CompareAndSwap(calm, measuring)
+	if err := s.awaitEnd(done); err != nil {
+		return 0, err
+	}
+	wait(done, time.Until(from.Add(stormWindow)))
+	return time.Since(from), nil
+}
+
+// awaitEnd waits until all leases are gone, or the clients have given up.
+func (s *storm) awaitEnd(done <-chan struct{}) error {
+	for {
+		n, err := s.expired()
+		if err != nil {
+			return err
+		}
+		if n >= s.leases {
+			s.gone = max(0, time.Since(s.last))
+			return nil
+		}
+		if time.Since(s.last) > stormLimit {
+			return fmt.Errorf("%d of %d leases are still there %v after their end", s.leases-n, s.leases, stormLimit)
+		}
+		select {
+		case <-done:
+			return nil
+		case <-time.After(stormPoll):
+		}
+	}
+}
+
+// expired is how many of the leases have ended and are gone.
+func (s *storm) expired() (int, error) {
+	n, err := s.session.Expired()
+	return n - s.before, err
+}

@@ -1,0 +1,44 @@
+package load
+
+import (
+	"slices"
+	"time"
+)
+
+// Quantile returns the latency that so large a share does not exceed. The
+// latencies are in order.
+func Quantile(ordered []time.Duration, share float64) time.Duration {
+	if len(ordered) == 0 {
+		return 0
+	}
+	// The smallest one such that at least that share is not above it.
+	at := int(share*float64(len(ordered))+0.999999) - 1
+	return ordered[min(max(at, 0), len(ordered)-1)]
+}
+
+// Median returns the middle one, or the mean of the two in the middle.
+func Median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	ordered := slices.Sorted(slices.Values(list))
+	half := len(ordered) / 2
+	if len(ordered)%2 == 1 {
+		return ordered[half]
+	}
+	return (ordered[half-1] + ordered[half]) / 2
+}
+
+// Fairness is Jain's index of what each client got: 1 if all got the same, 1/n
+// if one got everything.
+func Fairness(perClient []int) float64 {
+	var sum, squares float64
+	for _, n := range perClient {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(perClient)) * squares)
+}

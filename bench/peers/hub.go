@@ -1,0 +1,169 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"lockstep/bench/wire"
+)
+
+// hub is what the threads of one Redisson share: one connection for all
+// subscriptions, and a latch for each channel. A release that is told opens the
+// latch for one of those who wait, and not for all.
+type hub struct {
+	mu     sync.Mutex
+	conn   *wire.Resp
+	topics map[string]*topic
+	users  int           // sessions that have it
+	broken chan struct{} // closed when nothing more will be read
+	fault  error         // why; to be read when broken is closed
+}
+
+// topic is a channel to which somebody listens.
+type topic struct {
+	users     int
+	confirmed chan struct{}
+	latch     chan struct{}
+}
+
+// latchSize is more than what can be told while nobody waits: each session
+// releases once and then waits itself.
+const latchSize = 1 << 16
+
+func newHub(addr string, traffic *wire.Traffic) (*hub, error) {
+	conn, err := wire.DialResp(addr, traffic)
+	if err != nil {
+		return nil, err
+	}
+	h := &hub{conn: conn, topics: map[string]*topic{}, broken: make(chan struct{})}
+	go h.listen()
+	return h, nil
+}
+
+// listen reads until the connection ends.
+func (h *hub) listen() {
+	defer close(h.broken)
+	for {
+		kind, name, err := readPush(h.conn)
+		if err != nil {
+			h.fault = err
+			return
+		}
+		h.mu.Lock()
+		t := h.topics[name]
+		switch {
+		case t == nil: // nobody listens any more
+		case kind == "subscribe":
+			close(t.confirmed)
+		case kind == "message":
+			select {
+			case t.latch <- struct{}{}:
+			default: // it is open as wide as it can be
+			}
+		}
+		h.mu.Unlock()
+	}
+}
+
+// readPush reads a message of a subscription: what it is, and its channel.
+func readPush(c *wire.Resp) (kind, name string, err error) {
+	head, err := c.Reply()
+	if err != nil {
+		return "", "", err
+	}
+	for i := range head.Int {
+		reply, err := c.Reply()
+		if err != nil {
+			return "", "", err
+		}
+		switch i {
+		case 0:
+			kind = string(reply.Text)
+		case 1:
+			name = string(reply.Text)
+		}
+	}
+	return kind, name, nil
+}
+
+var errHubBroken = errors.New("the subscriptions' connection is lost")
+
+// subscribe listens to a channel, with all others who do.
+func (h *hub) subscribe(name string) (*topic, error) {
+	h.mu.Lock()
+	t := h.topics[name]
+	if t == nil {
+		t = &topic{confirmed: make(chan struct{}), latch: make(chan struct{}, latchSize)}
+		h.topics[name] = t
+		h.conn.Command("SUBSCRIBE", name)
+		if err := h.conn.Flush(); err != nil {
+			h.mu.Unlock()
+			return nil, err
+		}
+	}
+	t.users++
+	h.mu.Unlock()
+	select {
+	case <-t.confirmed:
+		return t, nil
+	case <-h.broken:
+		return nil, fmt.Errorf("%w: %w", errHubBroken, h.fault)
+	}
+}
+
+// unsubscribe is the other end of subscribe. Nobody waits for its confirmation.
+func (h *hub) unsubscribe(name string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[name]
+	if t.users--; t.users > 0 {
+		return nil
+	}
+	delete(h.topics, name)
+	h.conn.Command("UNSUBSCRIBE", name)
+	return h.conn.Flush()
+}
+
+// wait passes the latch.
+func (h *hub) wait(t *topic, limit time.Duration) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-t.latch:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("no release was told within %v", limit)
+	case <-h.broken:
+		return fmt.Errorf("%w: %w", errHubBroken, h.fault)
+	}
+}
+
+// join gives a session the hub of its system.
+func (s *System) join(addr string) (*hub, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hub == nil {
+		h, err := newHub(addr, &s.Traffic)
+		if err != nil {
+			return nil, err
+		}
+		s.hub = h
+	}
+	s.hub.users++
+	return s.hub, nil
+}
+
+// leave gives it back; with the last one it is closed.
+func (s *System) leave(h *hub) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.users--; h.users > 0 {
+		return nil
+	}
+	s.hub = nil
+	err := h.conn.Close()
+	<-h.broken
+	return err
+}

@@ -1,0 +1,69 @@
+package peers
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"lockstep/bench"
+)
+
+func startLockstepEphemeral(s *System) error {
+	addr, err := s.site.addr()
+	if err != nil {
+		return err
+	}
+	s.serveLockstep([]string{addr})
+	return s.launch("n1", nil, s.site.Lockstep, "serve", "--ephemeral", "--listen", addr, "--http-listen", "", "--log-level", "warn")
+}
+
+func startLockstep(n int, store string) func(*System) error {
+	return func(s *System) error {
+		clients, err := s.site.addrs(n)
+		if err != nil {
+			return err
+		}
+		between, err := s.site.addrs(n)
+		if err != nil {
+			return err
+		}
+		var peers []string
+		for i, addr := range between {
+			peers = append(peers, fmt.Sprintf("n%d=%s", i+1, addr))
+		}
+		for i := range n {
+			id := fmt.Sprint("n", i+1)
+			if err := s.launch(id, nil, s.site.Lockstep, "serve", "--id", id, "--data", "data", "--peers", strings.Join(peers, ","),
+				"--listen", clients[i], "--peer-listen", between[i], "--log-store", store, "--http-listen", "", "--log-level", "warn"); err != nil {
+				return err
+			}
+		}
+		s.serveLockstep(clients)
+		return nil
+	}
+}
+
+func (s *System) serveLockstep(clients []string) {
+	s.everyNode = len(clients) > 1
+	s.serveResp(0, clients...)
+	s.reset = func() ([]string, error) {
+		nodes, err := leaderFirst(clients, leadsLockstep)
+		if err != nil {
+			return nil, err
+		}
+		return nodes, cleanResp(nodes[0])
+	}
+	s.Version = versionOf(s.site.Lockstep, "version")
+}
+
+const adminTimeout = 10 * time.Second
+
+func leadsLockstep(addr string) (bool, error) {
+	c, err := bench.Dial(addr, adminTimeout)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	status, err := c.Pairs("LOCKSTEP", "STATUS")
+	return status["role"] == "leader", err
+}

@@ -1,0 +1,237 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/bench/load"
+	"lockstep/conformance/nodes"
+)
+
+// site is a place for servers under test, where no other test process is.
+func site(t *testing.T) *Site {
+	return &Site{Dir: t.TempDir(), Lockstep: nodes.Binary(t), Port: 20000 + os.Getpid()%90*100}
+}
+
+// TestPeers starts each peer that is installed and does with its locks all that
+// a load does.
+func TestPeers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts servers")
+	}
+	for _, kind := range Kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			s, err := kind.Start(site(t))
+			if errors.Is(err, ErrNotInstalled) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			t.Logf("%s %s", s.Name, s.Version)
+			twoClients(t, s)
+		})
+	}
+}
+
+// peer is the two sessions of a test.
+type peer struct {
+	*testing.T
+	system *System
+	a, b   load.Session // of one owner
+}
+
+func twoClients(t *testing.T, s *System) {
+	p := &peer{T: t, system: s}
+	for _, session := range []*load.Session{&p.a, &p.b} {
+		var err error
+		if *session, err = s.At(load.Leader).Open("me"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.locks()
+	p.leases()
+	p.expiry()
+	p.reentrant()
+	p.queue()
+	for _, session := range []load.Session{p.a, p.b} {
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s.Traffic.Sent() == 0 || s.Traffic.Received() == 0 {
+		t.Error("no traffic was counted")
+	}
+	if err := s.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	p.afterwards()
+}
+
+// want asks for a number of keys.
+func (p *peer) want(what string, want int, do func([]string) (int, error), keys ...string) {
+	p.Helper()
+	if got, err := do(keys); err != nil || got != want {
+		p.Errorf("%s %v: %d, %v, want %d", what, keys, got, err, want)
+	}
+}
+
+func (p *peer) lacks(workload string) string {
+	return p.system.Lacks(load.Case{Workload: workload, Clients: 1, Pipeline: 1})
+}
+
+// anywhere is at all servers, where that is possible.
+func (p *peer) anywhere() load.Place {
+	if p.system.Lacks(load.Case{At: load.All}) != "" {
+		return load.Leader
+	}
+	return load.All
+}
+
+func (p *peer) locks() {
+	p.want("lock", 1, p.a.Lock, "k1")
+	p.want("try-lock", 0, p.b.Lock, "k1")
+	p.want("try-lock", 1, p.b.Lock, "k1", "k2")
+	p.want("read", 2, p.a.Held, "k1", "k2", "k3")
+	p.want("unlock", 2, p.b.Unlock, "k1", "k2", "k3")
+	p.want("read", 0, p.a.Held, "k1", "k2", "k3")
+	p.want("lock", 1, p.a.Lock, "left")
+}
+
+func (p *peer) leases() {
+	if p.lacks("renew") != "" {
+		return
+	}
+	p.want("hold", 2, p.a.Hold, "h1", "h2")
+	p.want("renew", 2, p.b.Renew, "h1", "h2")
+	p.want("drop", 2, p.a.Drop, "h1", "h2")
+	p.want("read", 0, p.b.Held, "h1", "h2")
+	p.want("hold", 1, p.a.Hold, "h1")
+}
+
+// expiry: leases end when they are said to, and are counted.
+func (p *peer) expiry() {
+	if p.lacks("expire") != "" {
+		return
+	}
+	s := p.a.(load.Expiring)
+	before, err := s.Expired()
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.want("hold", 2, func(keys []string) (int, error) { return s.HoldFor(keys, 100*time.Millisecond) }, "e1", "e2")
+	p.want("read", 2, p.b.Held, "e1", "e2")
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		n, err := s.Expired()
+		if err != nil || time.Now().After(end) {
+			p.Fatalf("%d leases have ended, %v", n-before, err)
+		}
+		if n == before+2 {
+			break
+		}
+	}
+	p.want("read", 0, p.b.Held, "e1", "e2")
+}
+
+func (p *peer) reentrant() {
+	if p.lacks("rlock") != "" {
+		return
+	}
+	r, other := p.a.(load.Reentrant), p.b.(load.Reentrant)
+	for range 2 {
+		p.want("RLock", 2, r.LockReentrant, "r1", "r2")
+		p.want("unlock of RLock", 2, other.UnlockReentrant, "r1", "r2") // the owner is the same
+	}
+	p.want("read", 0, p.a.Held, "r1", "r2")
+}
+
+// queue: nobody is inside with another one, and everybody gets in.
+func (p *peer) queue() {
+	if p.lacks("contended") == "" {
+		p.takeTurns(func(s load.Session) func(string) error { return s.(load.Queued).Enter })
+	}
+	if p.lacks("herd") == "" {
+		p.takeTurns(func(s load.Session) func(string) error { return s.(load.Herded).EnterAlone })
+	}
+	if p.system.hub != nil {
+		p.Error("the common connection is left")
+	}
+}
+
+func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
+	var inside atomic.Int32
+	var work sync.WaitGroup
+	waiters := p.system.At(p.anywhere())
+	for id := range 4 {
+		s, err := waiters.Open(fmt.Sprint("waiter:", id))
+		if err != nil {
+			p.Fatal(err)
+		}
+		work.Go(func() {
+			for range 5 {
+				if err := enter(s)("queue"); err != nil {
+					p.Error(err)
+				}
+				if n := inside.Add(1); n != 1 {
+					p.Errorf("%d are inside", n)
+				}
+				time.Sleep(time.Millisecond)
+				inside.Add(-1)
+				if err := s.(load.Queued).Leave("queue"); err != nil {
+					p.Error(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				p.Error(err)
+			}
+		})
+	}
+	work.Wait()
+}
+
+// afterwards no lock is left.
+func (p *peer) afterwards() {
+	s, err := p.system.At(load.Leader).Open("you")
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.want("read", 0, s.Held, "left", "h1")
+	if err := s.Close(); err != nil {
+		p.Error(err)
+	}
+	memory, err := p.system.Memory()
+	if usage := p.system.Usage(); err != nil || runtime.GOOS == "linux" && (usage.CPU < 0 || memory <= 0) {
+		p.Errorf("the servers have used %+v, and have %d bytes, %v", usage, memory, err)
+	}
+}
+
+func TestNotInstalled(t *testing.T) {
+	k := Kind{Name: "x", programs: []string{"no-such-program-of-lockstep"}, what: "x-server"}
+	if _, err := k.Start(&Site{Dir: t.TempDir()}); !errors.Is(err, ErrNotInstalled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A server that ends at once is told of in its own words, and nothing is left.
+func TestServerThatEnds(t *testing.T) {
+	k := Kind{Name: "x", start: func(s *System) error {
+		s.reset = func() ([]string, error) { return nil, errors.New("nobody there") }
+		return s.launch("1", nil, "sh", "-c", "echo out of luck; exit 1")
+	}}
+	_, err := k.Start(&Site{Dir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "out of luck") {
+		t.Errorf("got %v", err)
+	}
+}

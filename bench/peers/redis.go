@@ -1,0 +1,121 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"lockstep/bench"
+	"lockstep/bench/load"
+)
+
+var redisPrograms = []string{"redis-server"}
+
+const redisPackage = "redis-server"
+
+// launchRedis starts one Redis; fsync is that of the append-only file, or no
+// for none.
+func (s *System) launchRedis(name, addr, fsync string, more ...string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	command := []string{"redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0"}
+	if fsync != "no" {
+		command = append(command, "--appendonly", "yes", "--appendfsync", fsync)
+	}
+	return s.launch(name, nil, append(command, more...)...)
+}
+
+func startRedis(fsync string) func(*System) error {
+	return func(s *System) error {
+		addr, err := s.site.addr()
+		if err != nil {
+			return err
+		}
+		s.serveRedis(0, addr)
+		s.reset = func() ([]string, error) { return []string{addr}, cleanResp(addr) }
+		return s.launchRedis("1", addr, fsync)
+	}
+}
+
+// serveRedis has clients wait for so many replicas with each lock.
+func (s *System) serveRedis(wait int, addrs ...string) {
+	s.serveResp(wait, addrs...)
+	s.Version = versionOf("redis-server", "--version")
+}
+
+const replicas = 2
+
+func startReplicated(s *System) error {
+	addrs, err := s.site.addrs(1 + replicas)
+	if err != nil {
+		return err
+	}
+	_, primary, err := net.SplitHostPort(addrs[0])
+	if err != nil {
+		return err
+	}
+	for i, addr := range addrs {
+		var more []string
+		if i > 0 {
+			more = []string{"--replicaof", "127.0.0.1", primary}
+		}
+		if err := s.launchRedis(fmt.Sprint(i+1), addr, "everysec", more...); err != nil {
+			return err
+		}
+	}
+	s.serveRedis(1, addrs...)
+	s.reset = func() ([]string, error) {
+		info, err := ask(addrs[0], "INFO", "replication")
+		if err != nil {
+			return nil, err
+		}
+		if text := fmt.Sprint(info); strings.Count(text, "state=online") != replicas {
+			return nil, fmt.Errorf("the replicas are not online: %s", text)
+		}
+		return addrs, cleanResp(addrs[0])
+	}
+	return nil
+}
+
+// ask is one command on a connection of its own.
+func ask(addr string, command ...string) (any, error) {
+	c, err := bench.Dial(addr, adminTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(command...)
+}
+
+const (
+	whyNoQueue     = "its recipe polls"
+	whyNoHerd      = "who waits is told of its own turn alone, as in contended"
+	whyNoReentrant = "it is not Redisson's"
+	redlocks       = 3
+)
+
+func startRedlock(s *System) error {
+	addrs, err := s.site.addrs(redlocks)
+	if err != nil {
+		return err
+	}
+	for i, addr := range addrs {
+		if err := s.launchRedis(fmt.Sprint(i+1), addr, "always"); err != nil {
+			return err
+		}
+	}
+	s.serveRedis(0, addrs...)
+	s.pipelines = false
+	s.lacks = map[string]string{"contended": whyNoQueue, "herd": whyNoQueue, "rlock": whyNoReentrant}
+	s.reset = func() (_ []string, err error) {
+		for _, addr := range addrs {
+			err = errors.Join(err, cleanResp(addr))
+		}
+		return addrs, err
+	}
+	s.open = func(owner, _ string) (load.Session, error) { return openRedlock(s, addrs, owner) }
+	return nil
+}

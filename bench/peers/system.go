@@ -1,0 +1,209 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/bench/load"
+	"lockstep/bench/wire"
+)
+
+// lease is that of a lock while it is in use, holdLease that of one that is
+// held through a measurement.
+const (
+	lease     = time.Minute
+	holdLease = 10 * time.Minute
+)
+
+// Kind is a peer that can be started.
+type Kind struct {
+	Name, About string
+	// programs must be installed; what names the package.
+	programs []string
+	what     string
+	start    func(*System) error
+}
+
+// System is a peer that runs.
+type System struct {
+	Kind
+	Version string
+	Traffic wire.Traffic // of all its clients
+
+	site      *Site
+	processes []*process
+	pipelines bool
+	everyNode bool              // any server serves clients, and not the leader alone
+	lacks     map[string]string // workloads that make no sense here, and why
+
+	open  func(owner, addr string) (load.Session, error)
+	reset func() ([]string, error) // leaves no lock, and returns the servers, the leader first
+	nodes []string                 // what reset has returned
+	resp  []string                 // addresses of those that speak RESP
+
+	mu  sync.Mutex
+	hub *hub // of the sessions that have one in common
+}
+
+// Names are those of all kinds.
+func Names() (names []string) {
+	for _, k := range Kinds {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
+// Find returns the kind of a name.
+func Find(name string) (Kind, error) {
+	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, fmt.Errorf("there is no peer %q, but %s", name, strings.Join(Names(), ", "))
+	}
+	return Kinds[i], nil
+}
+
+// ErrNotInstalled is why a peer is left out.
+var ErrNotInstalled = errors.New("not installed")
+
+// Start starts the servers and waits until they serve.
+func (k Kind) Start(site *Site) (*System, error) {
+	for _, program := range k.programs {
+		if _, err := lookup(program); err != nil {
+			return nil, fmt.Errorf("%w: %w (package %s)", ErrNotInstalled, err, k.what)
+		}
+	}
+	s := &System{Kind: k, site: site, Version: "unknown"}
+	if err := k.start(s); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", k.Name, err), s.Stop())
+	}
+	if err := s.await(s.find); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", k.Name, err), s.Stop())
+	}
+	return s, nil
+}
+
+// lookup finds a program on the PATH, or where Debian keeps ZooKeeper's.
+func lookup(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil && program == zkServer {
+		return exec.LookPath("/usr/share/zookeeper/bin/" + zkServer)
+	}
+	return path, err
+}
+
+// launch starts one server of the system.
+func (s *System) launch(name string, env []string, command ...string) error {
+	p, err := s.site.launch(s.Name+"-"+name, env, command...)
+	if err == nil {
+		s.processes = append(s.processes, p)
+	}
+	return err
+}
+
+// Reset leaves no lock, and finds the leader.
+func (s *System) Reset() error {
+	if err := s.fallen(); err != nil {
+		return err
+	}
+	return s.find()
+}
+
+func (s *System) find() (err error) {
+	s.nodes, err = s.reset()
+	return err
+}
+
+// leaderFirst puts the server that leads in front.
+func leaderFirst(addrs []string, leads func(addr string) (bool, error)) ([]string, error) {
+	faults := []error{errors.New("no server leads")}
+	for i, addr := range addrs {
+		ok, err := leads(addr)
+		if err != nil {
+			faults = append(faults, err)
+		}
+		if ok {
+			list := slices.Clone(addrs)
+			list[0], list[i] = list[i], list[0]
+			return list, nil
+		}
+	}
+	return nil, errors.Join(faults...)
+}
+
+// At is where clients of a place connect.
+func (s *System) At(place load.Place) load.Target {
+	t := &target{system: s, nodes: s.nodes[:1]}
+	switch place {
+	case load.Followers:
+		t.nodes = s.nodes[1:]
+	case load.All:
+		t.nodes = s.nodes
+	}
+	return t
+}
+
+// target gives each server its turn.
+type target struct {
+	system *System
+	nodes  []string
+	n      int
+}
+
+func (t *target) Open(owner string) (load.Session, error) {
+	addr := t.nodes[t.n%len(t.nodes)]
+	t.n++
+	return t.system.open(owner, addr)
+}
+
+// Stop ends the servers.
+func (s *System) Stop() (err error) {
+	for _, p := range s.processes {
+		err = errors.Join(err, p.kill())
+	}
+	return err
+}
+
+// Pipelines reports whether a client may send many requests at once.
+func (s *System) Pipelines() bool { return s.pipelines }
+
+// Servers is how many processes there are.
+func (s *System) Servers() int { return len(s.processes) }
+
+// patience is how many locks can be taken beforehand where each takes a round
+// trip and a write to the disk.
+const patience = 10_000
+
+// Lacks says why a case cannot be measured here, "" if it can.
+func (s *System) Lacks(c load.Case) string {
+	if reason := s.lacks[c.Workload]; reason != "" {
+		return reason
+	}
+	switch {
+	case c.Pipeline > 1 && !s.pipelines:
+		return "its clients do not pipeline"
+	case c.Alive > patience && !s.pipelines, c.Workload == "expire" && !s.pipelines:
+		return "its clients do not pipeline, and to take so many locks would take minutes"
+	case c.At != load.Leader && !s.everyNode:
+		return "one server has all clients"
+	}
+	return ""
+}
+
+// Kinds are all there are.
+var Kinds = []Kind{
+	{"redis", "one Redis without persistence", redisPrograms, redisPackage, startRedis("no")},
+	{"redis-always", "one Redis, appendfsync always", redisPrograms, redisPackage, startRedis("always")},
+	{"redis-wait", "Redis with two replicas, appendfsync everysec, WAIT 1 after each lock", redisPrograms, redisPackage, startReplicated},
+	{"redlock", "Redlock over three Redis, appendfsync always", redisPrograms, redisPackage, startRedlock},
+	{"etcd", "three etcd", []string{"etcd"}, "etcd-server", startEtcd},
+	{"zookeeper", "three ZooKeeper", []string{zkServer, "java"}, "zookeeper", startZooKeeper},
+	{"lockstep-ephemeral", "lockstep --ephemeral", nil, "", startLockstepEphemeral},
+	{"lockstep-1", "one durable lockstep", nil, "", startLockstep(1, "wal")},
+	{"lockstep-3", "three durable lockstep", nil, "", startLockstep(3, "wal")},
+	{"lockstep-3-bolt", "three durable lockstep, --log-store bolt", nil, "", startLockstep(3, "bolt")},
+}

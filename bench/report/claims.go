@@ -1,0 +1,249 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"lockstep/bench/load"
+)
+
+// Claim is what lockstep promises beside its peers: a figure is at least, or at
+// most, so many times another one of the same run.
+type Claim struct {
+	Point       int // in the list of what is promised
+	Left, Right Term
+	AtMost      bool
+	Want        float64
+	disk        disk
+}
+
+// Term is a figure of a peer in a case. Without a peer it is one that a run has
+// once.
+type Term struct {
+	Peer string
+	Case load.Case
+	what *quantity
+}
+
+// disk is where a claim is made.
+type disk int
+
+const (
+	anyDisk disk = iota
+	durable
+	inMemory
+)
+
+// quantity is what claims are about.
+type quantity struct {
+	name string
+	of   func(*Figure) *float64  // for a peer in a case
+	once func(r *Report) float64 // for a run
+	show func(v float64) string
+}
+
+var (
+	opsPerSecond = &quantity{name: "ops/s", of: func(f *Figure) *float64 { return &f.Rate }, show: count}
+	p50          = &quantity{name: "p50", of: func(f *Figure) *float64 { return &f.P50 }, show: micros}
+	p99          = &quantity{name: "p99", of: func(f *Figure) *float64 { return &f.P99 }, show: micros}
+	calmP99      = &quantity{name: "p99 before the leases end", of: func(f *Figure) *float64 { return &f.Calm }, show: micros}
+	untilGone    = &quantity{name: "time until all leases are gone", of: func(f *Figure) *float64 { return &f.Gone }, show: micros}
+	cpu          = &quantity{name: "CPU of the servers", of: func(f *Figure) *float64 { return &f.ServerCPU }, show: micros}
+	memory       = &quantity{name: "memory for a lock", of: func(f *Figure) *float64 { return &f.Memory },
+		show: func(v float64) string { return count(v) + " bytes" }}
+	fdatasync = &quantity{name: "fdatasync p50", once: func(r *Report) float64 { return r.Fsync.P50 }, show: micros}
+	second    = &quantity{name: "1 s", once: func(*Report) float64 { return 1e6 }, show: micros}
+)
+
+func (t Term) String() string {
+	if t.Peer == "" {
+		return t.what.name
+	}
+	return t.Peer + " " + t.what.name
+}
+
+// in finds the term's value in a report.
+func (t Term) in(r *Report) (v float64, ok bool) {
+	if t.what.once != nil {
+		return t.what.once(r), true
+	}
+	m := r.median(t.Peer, t.Case)
+	if m == nil {
+		return 0, false
+	}
+	v = *t.what.of(m)
+	return v, v >= 0
+}
+
+func (c Claim) String() string {
+	sign, factor := ">=", ""
+	if c.AtMost {
+		sign = "<="
+	}
+	if c.Want != 1 {
+		factor = fmt.Sprintf("%g x ", c.Want)
+	}
+	right := c.Right.String()
+	switch {
+	case c.Right.Peer == c.Left.Peer && c.Right.Case != c.Left.Case:
+		right = fmt.Sprintf("%s with %d locks", c.Right.what.name, c.Right.Case.Alive)
+	case c.Right.Peer == c.Left.Peer:
+		right = c.Right.what.name
+	case c.Right.what == c.Left.what:
+		right = c.Right.Peer
+	}
+	return fmt.Sprintf("%v %s %s%s (%v)", c.Left, sign, factor, right, c.Left.Case)
+}
+
+func workload(name string, clients int) load.Case {
+	return load.Case{Workload: name, Clients: clients, Pipeline: 1}
+}
+
+// than compares a figure of two peers.
+func than(point int, on disk, what *quantity, c load.Case, left string, want float64, right string) Claim {
+	return Claim{Point: point, Left: Term{left, c, what}, Right: Term{right, c, what}, Want: want, disk: on,
+		AtMost: what != opsPerSecond}
+}
+
+// Claims are all there are, in the order of what has to be shown.
+func Claims() (list []Claim) {
+	cycle50, lock1, contended, miss := workload("cycle", 50), workload("set", 1), workload("contended", 50), workload("miss", 50)
+	list = append(list,
+		than(1, durable, opsPerSecond, cycle50, "lockstep-3", 10, "etcd"),
+		than(1, durable, opsPerSecond, cycle50, "lockstep-3", 10, "zookeeper"),
+		than(1, durable, opsPerSecond, cycle50, "lockstep-3", 2.5, "redlock"),
+		than(1, durable, opsPerSecond, cycle50, "lockstep-3", 0.5, "redis-always"),
+		than(1, inMemory, opsPerSecond, cycle50, "lockstep-3", 10, "etcd"),
+		than(2, durable, opsPerSecond, cycle50, "lockstep-1", 1, "redis-always"),
+		than(2, durable, opsPerSecond, workload("cycle", 200), "lockstep-1", 1, "redis-always"))
+	for _, name := range []string{"set", "unlock", "rlock"} {
+		for _, depth := range []int{1, 16} {
+			c := workload(name, 50)
+			c.Pipeline = depth
+			list = append(list, than(2, anyDisk, opsPerSecond, c, "lockstep-ephemeral", 1, "redis"))
+		}
+	}
+	list = append(list,
+		Claim{Point: 3, Left: Term{"lockstep-3", lock1, p50}, Right: Term{what: fdatasync}, AtMost: true, Want: 4, disk: durable},
+		than(3, durable, p50, lock1, "lockstep-3", 1, "etcd"),
+		than(3, durable, p50, lock1, "lockstep-3", 1, "zookeeper"),
+		than(4, durable, opsPerSecond, contended, "lockstep-3", 0.5, "redis"),
+		than(4, durable, opsPerSecond, contended, "lockstep-3", 0.5, "redis-always"),
+		than(4, durable, opsPerSecond, contended, "lockstep-3", 10, "etcd"),
+		than(4, durable, opsPerSecond, contended, "lockstep-3", 10, "zookeeper"),
+		than(5, durable, opsPerSecond, miss, "lockstep-3", 0.8, "redis"))
+	list = append(list, manyLocks()...)
+	return append(list,
+		than(7, durable, cpu, cycle50, "lockstep-3", 0.125, "etcd"),
+		than(7, durable, cpu, cycle50, "lockstep-3", 0.125, "zookeeper"))
+}
+
+// manyLocks are the claims about a million locks, and about a hundred thousand
+// leases that end within a second.
+func manyLocks() []Claim {
+	few, many, expire := workload("set", 50), workload("set", 50), workload("expire", 50)
+	few.Alive, many.Alive = 1000, 1_000_000
+	const who = "lockstep-3"
+	return []Claim{
+		than(6, durable, memory, many, who, 1.5, "redis-always"),
+		{Point: 6, Left: Term{who, many, p99}, Right: Term{who, few, p99}, AtMost: true, Want: 2, disk: durable},
+		{Point: 6, Left: Term{who, expire, untilGone}, Right: Term{what: second}, AtMost: true, Want: 1, disk: durable},
+		{Point: 6, Left: Term{who, expire, p99}, Right: Term{who, expire, calmP99}, AtMost: true, Want: 3, disk: durable},
+	}
+}
+
+// On reports whether the claim is made where the data are in memory, or where
+// they are not.
+func (c Claim) On(memory bool) bool {
+	return c.disk == anyDisk || (c.disk == inMemory) == memory
+}
+
+// Needs are the measurements that a claim is about: peers by case.
+func (c Claim) Needs() (terms []Term) {
+	for _, t := range []Term{c.Left, c.Right} {
+		if t.Peer != "" {
+			terms = append(terms, t)
+		}
+	}
+	return terms
+}
+
+// Verdict is what a run says of a claim.
+type Verdict struct {
+	Claim
+	LeftValue, RightValue float64
+	Got                   float64 // how many times the right value the left one is
+	Kept                  bool
+}
+
+// judge judges a claim, if its figures are there.
+func (c Claim) judge(r *Report) (v Verdict, ok bool) {
+	left, there := c.Left.in(r)
+	right, too := c.Right.in(r)
+	if !there || !too || right == 0 {
+		return Verdict{}, false
+	}
+	v = Verdict{Claim: c, LeftValue: left, RightValue: right, Got: left / right}
+	v.Kept = v.Got >= c.Want
+	if c.AtMost {
+		v.Kept = v.Got <= c.Want
+	}
+	return v, true
+}
+
+// check judges the claims that are made on this disk.
+func (r *Report) check() (verdicts []Verdict, rest []Claim) {
+	for _, c := range Claims() {
+		if !c.On(r.Machine.Memory()) {
+			continue
+		}
+		if v, ok := c.judge(r); ok {
+			verdicts = append(verdicts, v)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	return verdicts, rest
+}
+
+func (r *Report) unmeasured() []Claim {
+	_, rest := r.check()
+	return rest
+}
+
+// checkTable has a row for each claim that can be judged.
+func (r *Report) checkTable() (t table) {
+	verdicts, _ := r.check()
+	if len(verdicts) == 0 {
+		return t
+	}
+	t.head = []string{"", "want", "got", "figures", ""}
+	for _, v := range verdicts {
+		word := "kept"
+		if !v.Kept {
+			word = "MISSED"
+		}
+		got := fmt.Sprintf("%.2f", v.Got)
+		if v.Want < 1 {
+			got = fmt.Sprintf("%.3f", v.Got)
+		}
+		t.rows = append(t.rows, []string{fmt.Sprint(v.Point), v.Claim.String(), got,
+			v.Left.what.show(v.LeftValue) + " to " + v.Right.what.show(v.RightValue), word})
+	}
+	return t
+}
+
+// Missed says which claims do not hold, and nil if all do.
+func (r *Report) Missed() error {
+	verdicts, _ := r.check()
+	var missed []string
+	for _, v := range verdicts {
+		if !v.Kept {
+			missed = append(missed, v.Claim.String())
+		}
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d claims do not hold: %s", len(missed), len(verdicts), strings.Join(missed, "; "))
+}

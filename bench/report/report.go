@@ -1,0 +1,158 @@
+package report
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"time"
+
+	"lockstep/bench/load"
+)
+
+// Report is a run.
+type Report struct {
+	Command string    `json:"command"`
+	When    time.Time `json:"when"`
+	Machine Machine   `json:"machine"`
+	Rounds  int       `json:"rounds"`
+	For     string    `json:"for"`
+	Fsync   Fsync     `json:"fdatasync"`
+	Peers   []Peer    `json:"peers"`
+	Results []*Result `json:"results"`
+}
+
+// Machine is where it ran.
+type Machine struct {
+	CPUs       int    `json:"cpus"`
+	System     string `json:"system"`
+	Go         string `json:"go"`
+	Dir        string `json:"dir"`
+	FileSystem string `json:"file_system"`
+}
+
+// Memory reports whether the data are on a RAM disk.
+func (m Machine) Memory() bool { return strings.HasPrefix(m.FileSystem, "tmpfs") }
+
+// Fsync is how long the disk takes, measured in each round.
+type Fsync struct {
+	P50 float64 `json:"p50_us"`
+	P99 float64 `json:"p99_us"`
+}
+
+// Peer is what was asked for; Skipped says why it is not there.
+type Peer struct {
+	Name    string `json:"name"`
+	About   string `json:"about"`
+	Version string `json:"version,omitempty"`
+	Skipped string `json:"skipped,omitempty"`
+}
+
+// Result is a case of a peer: all its rounds, or why there are none.
+type Result struct {
+	load.Case
+	Peer    string  `json:"peer"`
+	Skipped string  `json:"skipped,omitempty"`
+	Failed  string  `json:"failed,omitempty"`
+	Turns   []Turn  `json:"turns,omitempty"`
+	Median  *Figure `json:"median,omitempty"`
+}
+
+// Turn is one round.
+type Turn struct {
+	Seconds float64 `json:"seconds"`
+	Ops     int     `json:"ops"`
+	Figure
+}
+
+// Figure is what is told of a turn, and the median of it of all turns. A value
+// of -1 could not be had.
+type Figure struct {
+	Rate       float64 `json:"ops_per_second"`
+	P50        float64 `json:"p50_us"`
+	P99        float64 `json:"p99_us"`
+	P999       float64 `json:"p999_us"`
+	ServerCPU  float64 `json:"server_cpu_us_per_op"`
+	ClientCPU  float64 `json:"client_cpu_us_per_op"`
+	ClientPart float64 `json:"client_share_of_machine"`
+	Disk       float64 `json:"disk_bytes_per_op"`
+	Wire       float64 `json:"client_wire_bytes_per_op"`
+	Between    float64 `json:"bytes_between_servers_per_op"`
+	Fairness   float64 `json:"fairness"`
+	Memory     float64 `json:"memory_bytes_per_lock"` // of a server, for each lock held beside
+	Calm       float64 `json:"calm_p99_us"`           // before the leases end
+	Gone       float64 `json:"gone_us"`
+}
+
+// parts are the figure's values, in one order.
+func (f *Figure) parts() []*float64 {
+	return []*float64{&f.Rate, &f.P50, &f.P99, &f.P999, &f.ServerCPU, &f.ClientCPU, &f.ClientPart, &f.Disk, &f.Wire, &f.Between, &f.Fairness, &f.Memory, &f.Calm, &f.Gone}
+}
+
+// Settle computes the medians.
+func (r *Result) Settle() {
+	if len(r.Turns) == 0 {
+		return
+	}
+	r.Median = &Figure{}
+	for i, p := range r.Median.parts() {
+		var list []float64
+		for _, t := range r.Turns {
+			list = append(list, *t.parts()[i])
+		}
+		*p = load.Median(list)
+	}
+}
+
+// Micros is a duration in microseconds.
+func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// WriteJSON writes everything that is known.
+func (r *Report) WriteJSON(file string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o644)
+}
+
+// Read reads what WriteJSON has written.
+func Read(file string) (*Report, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	r := new(Report)
+	return r, json.Unmarshal(b, r)
+}
+
+// median is what a peer came to in a case, nil if it was not measured.
+func (r *Report) median(peer string, c load.Case) *Figure {
+	for _, res := range r.Results {
+		if res.Peer == peer && res.Case == c {
+			return res.Median
+		}
+	}
+	return nil
+}
+
+// cases are those of the results, in their order.
+func (r *Report) cases() (list []load.Case) {
+	seen := map[load.Case]bool{}
+	for _, res := range r.Results {
+		if !seen[res.Case] {
+			seen[res.Case] = true
+			list = append(list, res.Case)
+		}
+	}
+	return list
+}
+
+// of are the results of a case.
+func (r *Report) of(c load.Case) (list []*Result) {
+	for _, res := range r.Results {
+		if res.Case == c {
+			list = append(list, res)
+		}
+	}
+	return list
+}

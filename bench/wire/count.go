@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Traffic is what a client has sent and received.
+type Traffic struct{ sent, received atomic.Int64 }
+
+// Sent is the number of bytes that went out.
+func (t *Traffic) Sent() int64 { return t.sent.Load() }
+
+// Received is the number of bytes that came in.
+func (t *Traffic) Received() int64 { return t.received.Load() }
+
+// counted is a connection that keeps account.
+type counted struct {
+	net.Conn
+	traffic *Traffic
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.traffic.received.Add(int64(n))
+	return n, err
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.traffic.sent.Add(int64(n))
+	return n, err
+}
+
+const dialTimeout = 10 * time.Second
+
+// dial connects, and counts into traffic.
+func dial(ctx context.Context, addr string, traffic *Traffic) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return counted{conn, traffic}, nil
+}

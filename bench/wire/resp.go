@@ -1,0 +1,144 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Resp is a RESP2 client that allocates nothing per command. Commands gather
+// until Flush; one goroutine uses it.
+type Resp struct {
+	conn    net.Conn
+	r       *bufio.Reader
+	out     []byte
+	text    []byte
+	forgone int // replies that nobody waits for, and that come first
+}
+
+// Reply is one reply, or the head of an array, whose elements are the next
+// Int replies. Text is valid until the next one is read.
+type Reply struct {
+	Kind byte // one of +:$*
+	Null bool
+	Int  int64
+	Text []byte
+}
+
+// ErrorReply is what the server answered instead.
+type ErrorReply string
+
+func (e ErrorReply) Error() string { return string(e) }
+
+var errRESP = errors.New("resp: the server does not speak RESP2")
+
+// DialResp connects to a server.
+func DialResp(addr string, traffic *Traffic) (*Resp, error) {
+	conn, err := dial(context.Background(), addr, traffic)
+	if err != nil {
+		return nil, err
+	}
+	return newResp(conn), nil
+}
+
+func newResp(conn net.Conn) *Resp {
+	return &Resp{conn: conn, r: bufio.NewReaderSize(conn, 16<<10), out: make([]byte, 0, 4<<10)}
+}
+
+// Close ends the connection.
+func (c *Resp) Close() error { return c.conn.Close() }
+
+// Command gathers a command.
+func (c *Resp) Command(args ...string) {
+	c.out = append(c.out, '*')
+	c.out = strconv.AppendInt(c.out, int64(len(args)), 10)
+	for _, a := range args {
+		c.out = append(c.out, "\r\n$"...)
+		c.out = strconv.AppendInt(c.out, int64(len(a)), 10)
+		c.out = append(c.out, "\r\n"...)
+		c.out = append(c.out, a...)
+	}
+	c.out = append(c.out, "\r\n"...)
+}
+
+// Forgo gathers a command whose reply is of no interest.
+func (c *Resp) Forgo(args ...string) {
+	c.Command(args...)
+	c.forgone++
+}
+
+// Flush sends what has been gathered.
+func (c *Resp) Flush() error {
+	_, err := c.conn.Write(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+// Do is one command and its reply.
+func (c *Resp) Do(args ...string) (Reply, error) {
+	c.Command(args...)
+	if err := c.Flush(); err != nil {
+		return Reply{}, err
+	}
+	return c.Reply()
+}
+
+// Before lets a Reply that does not come in time fail; the zero time lifts the
+// limit.
+func (c *Resp) Before(t time.Time) error { return c.conn.SetReadDeadline(t) }
+
+// Reply reads the next reply. One that was forgone must not be an array.
+func (c *Resp) Reply() (Reply, error) {
+	for c.forgone > 0 {
+		if _, err := c.next(); err != nil {
+			return Reply{}, err
+		}
+		c.forgone--
+	}
+	return c.next()
+}
+
+func (c *Resp) next() (Reply, error) {
+	line, err := c.r.ReadSlice('\n')
+	if err != nil {
+		return Reply{}, err
+	}
+	line = bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'})
+	if len(line) == 0 {
+		return Reply{}, errRESP
+	}
+	kind, rest := line[0], line[1:]
+	switch kind {
+	case '+':
+		return Reply{Kind: kind, Text: rest}, nil
+	case '-':
+		return Reply{}, ErrorReply(rest)
+	case ':', '*', '$':
+	default:
+		return Reply{}, fmt.Errorf("%w: %q", errRESP, line)
+	}
+	n, err := strconv.ParseInt(string(rest), 10, 64)
+	if err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", errRESP, err)
+	}
+	reply := Reply{Kind: kind, Int: n, Null: kind != ':' && n < 0}
+	if kind == '$' && n >= 0 {
+		reply.Text, err = c.bulk(int(n))
+	}
+	return reply, err
+}
+
+func (c *Resp) bulk(n int) ([]byte, error) {
+	if cap(c.text) < n+2 {
+		c.text = make([]byte, n+2)
+	}
+	c.text = c.text[:n+2]
+	_, err := io.ReadFull(c.r, c.text)
+	return c.text[:n], err
+}
