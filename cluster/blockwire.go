@@ -165,6 +165,11 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	}
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
 	p.origin = c.origin
+	if c.token == 0 && !p.n.hasMember(p.id) {
+		// It was away when it was removed, and the last entries that Raft sent it
+		// made it believe that it has a leader.
+		return p.out.send(frameResult, call, func(b []byte) []byte { return append(b, statusNotExecuted) })
+	}
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
 		// If the link is gone, the peer finds out by itself.
 		_ = p.out.send(frameResult, call, func(b []byte) []byte {

@@ -10,7 +10,8 @@ import "slices"
 // it their votes, and that is all. So it asks, as it always does (facts.go), and
 // is told that it is a stranger, or that another has its place, by a node whose
 // log reaches further than its own.
-// In both cases it serves nobody.
+// In both cases it serves nobody. Raft's last entries for it may reach it late and make
+// it believe that it has a leader; that one refuses to serve it.
 
 // standing is what this node thinks of another. One that has the id of a member
 // and another address is that member, which has moved, or one whose place has
@@ -32,6 +33,12 @@ func (n *Node) standing(f facts) standsAs {
 		return asStranger
 	}
 	return asUnknown
+}
+
+// hasMember reports whether a node is in the configuration as this node knows it.
+func (n *Node) hasMember(id string) bool {
+	members, err := n.cons.Members()
+	return err == nil && slices.ContainsFunc(members, func(m Member) bool { return m.ID == id })
 }
 
 // judge decides whether this node has been removed, from the configuration as it

@@ -205,6 +205,7 @@ func TestRemovedNodeReturns(t *testing.T) {
 	// On a loaded machine short timers elect for no reason.
 	c, _ := wired(t, func(cfg *Config) {
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = time.Second, time.Second, time.Second
+		cfg.FailoverWait = 5 * time.Second
 	})
 	c.start(0, 1, 2)
 	gone := c.follower()
@@ -225,6 +226,13 @@ func TestRemovedNodeReturns(t *testing.T) {
 		if got := c.do(gone, "GET lock"); got != "-CLUSTERDOWN" {
 			t.Errorf("the removed node answers %s", got)
 		}
+		// As when the last entries that Raft has for it come late.
+		n.setLeader(leadership{id: c.cfg[leader].ID, addr: c.cfg[leader].peerAddr()})
+		c.until("its believing that it has a leader", func() bool { return n.Membership() != Removed })
+		if got := c.do(gone, "GET lock"); got != "-CLUSTERDOWN" {
+			t.Errorf("the removed node, with a leader, answers %s", got)
+		}
+		n.setLeader(leadership{})
 		time.Sleep(3 * c.cfg[0].ElectionTimeout) // as long as it takes to disturb an election
 		if err := n.Transfer(""); err == nil {
 			t.Error("it transfers leadership")
