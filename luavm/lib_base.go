@@ -330,12 +330,17 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 	return n
 }
 
-// baseErrHandler is the function that Redis leaves behind among the globals.
+// baseErrHandler is the function that Redis leaves behind among the globals. It is
+// written in Lua there, so its own errors have a position.
 func (e *Engine) baseErrHandler(L *lua.LState) int {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {
 		t = L.CreateTable(0, 3)
 		t.RawSetString("err", lua.LString("ERR "+e.display(L.Get(1))))
+	}
+	if e.isReadonly(t) {
+		e.errSource, e.errLine = "@err_handler_def", 10
+		panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: lua.LString("err_handler_def:10: " + msgReadonlyTable), StackTrace: "-"})
 	}
 	e.notePosition(L)
 	t.RawSetString("source", lua.LString(e.errSource))
