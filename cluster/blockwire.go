@@ -44,7 +44,9 @@ type peerConn struct {
 	conn net.Conn
 	out  *outbox
 
-	origin uint64 // boot number of the peer, from its claim; only read uses it
+	// Only read uses these.
+	origin   uint64 // boot number of the peer, from its claim
+	stranger bool   // it was told that it is no member
 
 	heard atomic.Uint64 // frames so far
 
@@ -168,6 +170,10 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	if c.token == 0 && !p.n.hasMember(p.id) {
 		// It was away when it was removed, and the last entries that Raft sent it
 		// made it believe that it has a leader.
+		if !p.stranger {
+			p.n.cfg.Logger.Warn("a node that is no member of this cluster is not served", "id", p.id, "remote", p.conn.RemoteAddr().String())
+		}
+		p.stranger = true
 		return p.out.send(frameResult, call, func(b []byte) []byte { return append(b, statusNotExecuted) })
 	}
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {

@@ -151,9 +151,10 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 		var pause <-chan time.Time
 		changed := rt.changed
 		switch {
-		case rt.seq == nil && n.removed.Load():
-			return c.refused(ErrRemoved)
 		case rt.seq == nil && rt.link == nil:
+			if n.removed.Load() {
+				return c.refused(ErrRemoved)
+			}
 			c.queue()
 		case !c.turn():
 			first, changed = c.place.first, nil
