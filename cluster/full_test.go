@@ -384,3 +384,23 @@ func TestEntryLongerThanASegment(t *testing.T) {
 		t.Errorf("behind it: %+v, %v", l, err)
 	}
 }
+
+// Raft goes on as if a leader's change of the members were in the log even when there was
+// no room for it: only a new start knows better.
+func TestFullDiskWhenTheMembersChange(t *testing.T) {
+	l := newFullLog(t)
+	leads := false
+	l.st.guard.later.leads = func() bool { return leads }
+	l.disk.full = true
+	change := &raft.Log{Index: 11, Term: 1, Type: raft.LogConfiguration, Data: make([]byte, 2*roomStep)}
+	if err := l.st.log.StoreLog(change); !errors.Is(err, errNoRoom) || l.fatal != nil {
+		t.Fatalf("a follower: %v, fatal %v", err, l.fatal)
+	}
+	leads = true
+	if err := l.st.log.StoreLog(change); err == nil || l.fatal == nil || !strings.Contains(l.fatal.Error(), "free or repair the disk") {
+		t.Fatalf("a leader: %v, fatal %v", err, l.fatal)
+	}
+	l.disk.full = false
+	l.reopen()
+	l.reaches(10)
+}

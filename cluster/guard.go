@@ -7,8 +7,10 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -101,6 +103,16 @@ func readMark(path string) (mark, error) {
 		return mark{}, err
 	}
 	return decodeMark(b)
+}
+
+// reached returns the last entry that the file at path tells of; if it cannot be read
+// there may be any number.
+func reached(path string) uint64 {
+	m, err := readMark(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return math.MaxUint64
+	}
+	return m.last
 }
 
 // openGuarded checks the log against the file at path. A directory that is new
@@ -223,11 +235,18 @@ func (g *guardedLog) append(logs []*raft.Log) error {
 		err = g.set(mark{logs[len(logs)-1].Index, g.mark.base})
 	}
 	if err != nil {
-		return g.failed(err, errors.Is(err, errNoRoom) && !g.cut)
+		return g.failed(err, errors.Is(err, errNoRoom) && !g.cut && !g.configures(logs))
 	}
 	g.cut = false
 	g.recovered()
 	return nil
+}
+
+// configures reports whether entries are a leader's change of the members: Raft goes on
+// as if that were in the log even when it could not be stored.
+func (g *guardedLog) configures(logs []*raft.Log) bool {
+	leads := g.later.leads
+	return leads != nil && leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
 
 // DeleteRange implements raft.LogStore. Entries at the end go when another

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"sync/atomic"
 
@@ -44,8 +45,9 @@ type walLog struct {
 	files *segmentFiles
 }
 
-// openWAL opens the segment files in dir.
-func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
+// openWAL opens the segment files in dir, in which there should be all entries up to
+// reached.
+func openWAL(d disk, dir string, reached uint64, logs hclog.Logger) (logStore, error) {
 	if err := d.Mkdir(dir); err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func openWAL(d disk, dir string, logs hclog.Logger) (logStore, error) {
 	}
 	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.files, dir: dir, limit: int64(d.segmentSize)}}
 	filer := segments.NewFiler(dir, l.files)
-	l.list = rotatedMeta{MetaStore: d.meta(l.meta), files: d.files, filer: filer, failed: new(atomic.Pointer[error])}
+	l.list = rotatedMeta{MetaStore: d.meta(l.meta), files: d.files, filer: filer, reached: reached, failed: new(atomic.Pointer[error])}
 	var err error
 	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(l.list), wal.WithSegmentFiler(filer), wal.WithSegmentSize(d.segmentSize))
 	if err != nil {
@@ -71,6 +73,8 @@ type rotatedMeta struct {
 	types.MetaStore
 	files files
 	filer types.SegmentFiler
+	// reached is how far the log should reach.
+	reached uint64
 	// failed is why the list was not written lately: raft-wal closes a full
 	// segment after its answer, and tells nobody.
 	failed *atomic.Pointer[error]
@@ -107,16 +111,24 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	if !tail.SealTime.IsZero() {
 		return state, nil
 	}
-	if err := unseal(m.files, filepath.Join(dir, segments.FileName(*tail))); err != nil {
+	path := filepath.Join(dir, segments.FileName(*tail))
+	if err := unseal(m.files, path); err != nil {
 		return state, err
 	}
 	w, err := m.filer.RecoverTail(*tail)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil // nothing was written to it
+	}
 	if err != nil {
-		return state, nil // Open tries, too, and knows what to make of it
+		return state, err
 	}
 	sealed, indexStart, err := w.Sealed()
-	last := w.LastIndex()
-	if err := errors.Join(err, w.Close()); err != nil || !sealed {
+	last := max(w.LastIndex(), tail.BaseIndex-1)
+	if err = errors.Join(err, w.Close()); err == nil && !sealed && last >= m.reached {
+		// What is shorter than it was is left as it is: it will not be used.
+		err = clearTail(m.files, path)
+	}
+	if err != nil || !sealed {
 		return state, err
 	}
 	tail.SealTime, tail.MaxIndex, tail.IndexStart = tail.CreateTime, last, indexStart

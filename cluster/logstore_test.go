@@ -16,7 +16,7 @@ import (
 func openTestLog(t *testing.T, dir string, isNew bool) *guardedLog {
 	t.Helper()
 	logs := raftLogger(slog.New(slog.DiscardHandler))
-	w, err := openWAL(systemDisk(), filepath.Join(dir, walDir), logs)
+	w, err := openWAL(systemDisk(), filepath.Join(dir, walDir), 0, logs)
 	if err != nil {
 		t.Fatal(err)
 	}

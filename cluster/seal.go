@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -46,10 +47,45 @@ func unseal(d files, path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// tornIndex looks for an index behind the last commit that raft-wal believes in: the
-// last one of all, if entries come after it or its checksum is right.
+// clearTail overwrites what a torn write has left behind the last one that counts. raft-wal
+// would write over a part of it, and takes a commit for good, unchecked, if entries come
+// behind it: what is left of one torn write may look like these to the next.
+func clearTail(d files, path string) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	end, _ := believed(b)
+	rest := bytes.TrimRight(b[min(end, len(b)):], "\x00")
+	if len(rest) == 0 {
+		return nil
+	}
+	f, err := d.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(make([]byte, len(rest)), int64(end))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// tornIndex looks for an index behind the last commit that raft-wal believes in.
 func tornIndex(b []byte) (at int64, torn bool) {
-	var last, before int // where the commits end
+	end, index := believed(b)
+	return int64(index), index >= end
+}
+
+// believed finds the end of the last commit that raft-wal believes in: the last one of
+// all, if entries come after it or its checksum is right. index is where the last index
+// is, -1 if there is none.
+func believed(b []byte) (end, index int) {
+	last, before := segmentHeader, segmentHeader // where the commits end
+	from := 0                                    // where what the last one covers begins
 	index, whole := -1, true
 	for at := segmentHeader; at+frameHeader <= len(b); {
 		word := binary.LittleEndian.Uint32(b[at+4:])
@@ -60,8 +96,8 @@ func tornIndex(b []byte) (at int64, torn bool) {
 		case frameIndex:
 			index = at
 		case frameCommit:
-			whole = crc32.Checksum(b[last:at], markTable) == word
-			last, before, word = next, last, 0
+			whole = crc32.Checksum(b[from:at], markTable) == word
+			last, before, from, word = next, last, next, 0
 		default:
 			word, next = 0, len(b)
 		}
@@ -70,5 +106,5 @@ func tornIndex(b []byte) (at int64, torn bool) {
 	if !whole {
 		last = before
 	}
-	return int64(index), index >= 0 && index >= last
+	return last, index
 }

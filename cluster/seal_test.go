@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"bytes"
+	"encoding/binary"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -78,5 +81,82 @@ func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
 	}
 	if tried < 5 {
 		t.Errorf("only %d parts of the write were tried", tried)
+	}
+}
+
+// The power fails again and again in writes to one segment, and of each any sectors are on
+// the disk. What an earlier one has left behind must not make a later one look whole: each
+// entry that the log holds is one that was written.
+func TestPowerFailuresInOneSegment(t *testing.T) {
+	base := t.TempDir()
+	name := filepath.Join(base, walDir, "00000000000000000001-0000000000000000.wal")
+	// Wherever reading goes on in such an entry, it finds entries.
+	like := bytes.Repeat([]byte{frameEntry, 0, 0, 0, frameHeader, 0, 0, 0}, 40)
+	disk := systemDisk()
+	disk.segmentSize = 256 << 10
+	rng := rand.New(rand.NewPCG(1, 2))
+	kept, torn := map[uint64][]byte{}, 0
+	for round := range uint32(120) {
+		st, err := openStorageOn(disk, base, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		high, err := st.log.LastIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.guard.recent.forget()
+		for i := uint64(1); i <= high; i++ {
+			var l raft.Log
+			if err := st.log.GetLog(i, &l); err != nil || !bytes.Equal(l.Data, kept[i]) {
+				t.Fatalf("round %d: entry %d is not what was written: %v", round, i, err)
+			}
+		}
+		if round == 0 {
+			if err := st.finish("", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch := func(n int) {
+			var logs []*raft.Log
+			for range n {
+				high++
+				tail := like[:8*rng.IntN(len(like)/8)]
+				// Before the data stand four numbers of variable length.
+				length := func(v uint64) int { return len(binary.AppendUvarint(nil, v)) }
+				before := length(high) + 2 + length(uint64(len(tail)+8))
+				data := append(make([]byte, 8+(16-before)%8), tail...)
+				binary.LittleEndian.PutUint32(data, round)
+				kept[high] = data
+				logs = append(logs, &raft.Log{Index: high, Term: 1, Data: kept[high]})
+			}
+			if err := st.log.StoreLogs(logs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch(1)
+		st.close()
+		was, _ := os.ReadFile(name)
+		mark, _ := os.ReadFile(filepath.Join(base, markFile))
+		if st, err = openStorageOn(disk, base, "n1", LogWAL, raftLogger(slog.New(slog.DiscardHandler))); err != nil {
+			t.Fatal(err)
+		}
+		batch(1 + rng.IntN(12))
+		st.close()
+		now, _ := os.ReadFile(name)
+		for at := 0; at < len(was); at += sector {
+			if end := at + sector; rng.IntN(2) == 0 && !bytes.Equal(now[at:end], was[at:end]) {
+				copy(now[at:end], was[at:end])
+				torn++
+			}
+		}
+		for path, b := range map[string][]byte{name: now, filepath.Join(base, markFile): mark} {
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if torn < 100 {
+		t.Errorf("only %d sectors were lost", torn)
 	}
 }

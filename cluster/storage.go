@@ -317,7 +317,7 @@ func (st *storage) openLog(logs hclog.Logger) (err error) {
 	log := logStore(boltLog{st.bolt})
 	if st.rec.Log == LogWAL {
 		part = walDir
-		if log, err = openWAL(st.disk, filepath.Join(st.dir, walDir), logs); err != nil {
+		if log, err = openWAL(st.disk, filepath.Join(st.dir, walDir), reached(filepath.Join(st.dir, markFile)), logs); err != nil {
 			return damaged(err)
 		}
 	}
