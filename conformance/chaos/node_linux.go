@@ -195,7 +195,8 @@ func (n *node) pause() {
 	n.paused = true
 }
 
-// stands reports whether every thread of the process has stopped, or it is gone.
+// stands reports whether the process has stopped, or is gone: no thread of it runs. One
+// that waits for a disk does not stop before that answers, but then at once.
 func (n *node) stands() bool {
 	if n.cmd == nil || ended(n.done) {
 		return true
@@ -204,17 +205,23 @@ func (n *node) stands() bool {
 	if err != nil {
 		return true // the pattern is bad: it is not
 	}
+	stopped := false
 	for _, path := range tasks {
 		stat, err := os.ReadFile(path)
 		if err != nil {
 			continue // the thread has ended
 		}
 		// The state stands behind the name, which is in parentheses.
-		if _, rest, ok := strings.Cut(string(stat), ") "); ok && !strings.HasPrefix(rest, "T") && !strings.HasPrefix(rest, "Z") {
+		_, state, _ := strings.Cut(string(stat), ") ")
+		switch state[:min(1, len(state))] {
+		case "T":
+			stopped = true
+		case "D", "Z", "X":
+		default:
 			return false
 		}
 	}
-	return true
+	return stopped // the first to stop has told the others
 }
 
 func (n *node) resume() {
