@@ -41,6 +41,7 @@ var simModels = map[simKind]simStep{
 // the other can, it has only the first.
 type simLinear struct {
 	step    simStep
+	limit   int      // of configurations
 	open    []*simOp // by slot
 	free    []int
 	unknown simSlots // of operations that may have no effect at all
@@ -67,9 +68,12 @@ func (s simSlots) without(slot int) simSlots {
 	return s
 }
 
-// simConfigLimit is how many configurations are looked at before a history is
-// given up as undecided.
-const simConfigLimit = 5000
+// How many configurations are looked at before a history is given up as undecided: in
+// all orders, and in those that have each write where the log has it.
+const (
+	simConfigLimit = 5000
+	simPlacedLimit = 10 * simConfigLimit
+)
 
 // verdict is what linearizable finds.
 type simVerdict int
@@ -81,8 +85,8 @@ const (
 )
 
 // linearizable looks for an order of operations; if there is none it says which
-// operation cannot be explained.
-func linearizable(step simStep, ops []*simOp) (simVerdict, *simOp) {
+// operation cannot be explained. It looks at no more than so many configurations.
+func linearizable(step simStep, ops []*simOp, limit int) (simVerdict, *simOp) {
 	type event struct {
 		at  time.Duration
 		end bool
@@ -98,7 +102,7 @@ func linearizable(step simStep, ops []*simOp) (simVerdict, *simOp) {
 	slices.SortStableFunc(events, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(store.Flag(a.end).Int, store.Flag(b.end).Int))
 	})
-	l := simLinear{step: step, configs: []simConfig{{}}}
+	l := simLinear{step: step, limit: limit, configs: []simConfig{{}}}
 	for _, e := range events {
 		if !e.end {
 			slot, ok := l.begin(e.op)
@@ -148,7 +152,7 @@ func (l *simLinear) end(slot int) simVerdict {
 		put(c)
 	}
 	for i := 0; i < len(work); i++ {
-		if len(work)+len(kept) > simConfigLimit {
+		if len(work)+len(kept) > l.limit {
 			return simUndecided
 		}
 		c := work[i]
@@ -466,10 +470,10 @@ func (s *simulation) checkKey(k *simKey) {
 			}
 		}
 	}
-	verdict, op := linearizable(simModels[k.kind], ops)
+	verdict, op := linearizable(simModels[k.kind], ops, simConfigLimit)
 	if verdict == simUndecided && k.kind != simLock && k.kind != simHold {
 		// Too many orders to look at all of them. The log's is as good as any.
-		if again, _ := linearizable(simModels[k.kind], s.placed(ops)); again == simExplained {
+		if again, _ := linearizable(simModels[k.kind], s.placed(ops), simPlacedLimit); again == simExplained {
 			verdict = again
 		}
 	}

@@ -211,7 +211,7 @@ func TestLinearizable(t *testing.T) {
 		{"a count that nobody has made", stepCounter, []*simOp{incr(2, 3, 4)}, false},
 		{"counts out of order", stepCounter, []*simOp{incr(2, 0, 1), incr(1, 2, 3)}, false},
 	} {
-		if got, _ := linearizable(test.step, test.ops); got == simUndecided || (got == simExplained) != test.ok {
+		if got, _ := linearizable(test.step, test.ops, simConfigLimit); got == simUndecided || (got == simExplained) != test.ok {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.ok)
 		}
 	}
