@@ -70,6 +70,10 @@ type Config struct {
 	ElectionTimeout  time.Duration
 	LeaderLease      time.Duration
 
+	// LeaseReads has a leader answer reads for a while without asking its followers,
+	// if they have been started with it, too (promise.go).
+	LeaseReads bool
+
 	// SnapshotThreshold is how many entries after the last snapshot the next
 	// one is due; SnapshotInterval how often that is checked.
 	SnapshotThreshold uint64

@@ -171,13 +171,18 @@ func (st *storage) keepPeers(change func(map[string]metPeer) error) error {
 // show: they do not forward to this one.
 var seam = []byte{0}
 
-// EncodePeer has Raft name its own directory with its address.
+// EncodePeer has Raft name its own directory with its address, and whether this node
+// makes promises.
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
 		return b
 	}
-	return append(append(b, seam...), t.directory...)
+	b = append(append(b, seam...), t.directory...)
+	if t.promises {
+		b = append(append(b, seam...), promises...)
+	}
+	return b
 }
 
 // DecodePeer reads the address.
@@ -197,7 +202,7 @@ func (t *transport) admits(rpc raft.RPC) error {
 
 // known fails if an answer is.
 func (t *transport) known(by raft.RPCHeader) error {
-	_, directory, _ := bytes.Cut(by.Addr, seam)
+	directory, _ := saidBy(by)
 	return t.meet(by.ID, directory)
 }
 

@@ -95,9 +95,15 @@ func (t *transport) relay() {
 				go turnAway(rpc, err)
 				continue
 			}
-			if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+			switch req := rpc.Command.(type) {
+			case *raft.AppendEntriesRequest:
+				if t.promises {
+					t.held.promise()
+				}
 				t.progress.pace(req)
 				confine(req)
+			case *raft.RequestVoteRequest:
+				rpc = t.withhold(rpc)
 			}
 			select {
 			case t.requests <- rpc:

@@ -50,11 +50,11 @@ func TestWhoConfirmsARead(t *testing.T) {
 		want bool
 	}{
 		"nobody":                {nil, false},
-		"a voter":               {map[raft.ServerID]ack{"n3": {7, 11}}, true},
-		"asked before":          {map[raft.ServerID]ack{"n2": {7, 10}, "n3": {7, 3}}, false},
-		"in another term":       {map[raft.ServerID]ack{"n2": {6, 11}, "n3": {8, 11}}, false},
-		"one without a vote":    {map[raft.ServerID]ack{"n4": {7, 11}}, false},
-		"one that is no member": {map[raft.ServerID]ack{"n9": {7, 11}}, false},
+		"a voter":               {map[raft.ServerID]ack{"n3": {term: 7, sent: 11}}, true},
+		"asked before":          {map[raft.ServerID]ack{"n2": {term: 7, sent: 10}, "n3": {term: 7, sent: 3}}, false},
+		"in another term":       {map[raft.ServerID]ack{"n2": {term: 6, sent: 11}, "n3": {term: 8, sent: 11}}, false},
+		"one without a vote":    {map[raft.ServerID]ack{"n4": {term: 7, sent: 11}}, false},
+		"one that is no member": {map[raft.ServerID]ack{"n9": {term: 7, sent: 11}}, false},
 	} {
 		tr := &transport{acks: c.acks}
 		if got := tr.followed("n1", conf, 7, 10); got != c.want {
@@ -70,7 +70,7 @@ func TestWhoConfirmsARead(t *testing.T) {
 // As many as make a majority are asked first, those who answered last.
 func TestWhoIsAskedToConfirm(t *testing.T) {
 	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}, {ID: "n4", Suffrage: raft.Nonvoter}, {ID: "n5"}, {ID: "n6"}}}
-	tr := &transport{acks: map[raft.ServerID]ack{"n3": {7, 3}, "n4": {7, 9}, "n5": {7, 8}}}
+	tr := &transport{acks: map[raft.ServerID]ack{"n3": {term: 7, sent: 3}, "n4": {term: 7, sent: 9}, "n5": {term: 7, sent: 8}}}
 	for voters, want := range [][]raft.ServerID{2: {"n2"}, 3: {"n3"}, 4: {"n5", "n3"}, 5: {"n5", "n3"}} {
 		var some raft.Configuration
 		count := 0

@@ -33,6 +33,10 @@ type transport struct {
 	meet      func(id, directory []byte) error
 	later     *unwritten
 
+	time     TimeSource
+	held     *heldVotes
+	promises bool // to whoever leads
+
 	closing sync.RWMutex // held for reading while a heartbeat is answered
 	deaf    bool
 
@@ -58,6 +62,7 @@ var (
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
 	t := &transport{self: cfg.ID, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
+		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads,
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
@@ -97,6 +102,9 @@ func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 }
 
 func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
+	if t.promises {
+		t.held.promise()
+	}
 	if t.beat(rpc, handle) {
 		return
 	}
@@ -140,7 +148,9 @@ func (t *transport) Close() error {
 	return errors.Join(t.beats.Close(), t.NetworkTransport.Close())
 }
 
+// RequestVote tells another node that this one has voted for itself.
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	t.held.wait(t.closed)
 	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }), t.known(resp.RPCHeader))
 }
 
@@ -153,7 +163,7 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 // the while hearing its answers to heartbeats. So entries that do not arrive wait
 // for such an answer, and are sent then.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	sent, by := t.step(), t.NetworkTransport
+	asked, by := t.asking(args.Term), t.NetworkTransport
 	if heartbeat(args) {
 		by = t.beats
 	} else {
@@ -166,7 +176,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	}
 	err := afresh(func() error { return by.AppendEntries(id, to, args, resp) })
 	if !heartbeat(args) && away(err) && t.back(id, args.Term) {
-		sent = t.step()
+		asked = t.asking(args.Term)
 		err = afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
 	}
 	if err == nil {
@@ -176,7 +186,8 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		t.answered(id)
 	}
 	if err == nil && resp.Success {
-		t.note(id, ack{term: args.Term, sent: sent})
+		_, asked.promised = saidBy(resp.RPCHeader)
+		t.note(id, asked)
 	}
 	return err
 }

@@ -20,6 +20,10 @@ import (
 type ack struct {
 	term uint64 // whom
 	sent uint64 // the step at which it was asked
+
+	promised bool // see promise.go
+	at       time.Duration
+	wall     time.Time // without a monotonic part
 }
 
 // step is what orders a call of Verify among the requests to the members.
@@ -28,6 +32,11 @@ func (t *transport) step() uint64 {
 	defer t.mu.Unlock()
 	t.steps++
 	return t.steps
+}
+
+// asking returns what an answer will be to that a member is asked for now.
+func (t *transport) asking(term uint64) ack {
+	return ack{term: term, sent: t.step(), at: t.time.Monotonic(), wall: t.time.Wall().Round(0)}
 }
 
 // note keeps the latest request of the latest term that a member has followed.
@@ -44,13 +53,19 @@ func (t *transport) note(id raft.ServerID, a ack) {
 func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, since uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
+}
+
+// majority reports whether self and those voters of whom something can be said are one.
+// t.mu is held.
+func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
-		if a := t.acks[s.ID]; s.ID == self || a.term == term && a.sent > since {
+		if s.ID == self || is(t.acks[s.ID]) {
 			count++
 		}
 	}
@@ -65,7 +80,7 @@ const patience = 5 * time.Millisecond
 // has found that it does not: at the latest when the leader's lease is over.
 func (r *raftLog) Verify() error {
 	since, term := r.trans.step(), r.raft.CurrentTerm()
-	if r.askFew(since, term) {
+	if r.cfg.LeaseReads && r.holdsLease(term) || r.askFew(since, term) {
 		return nil
 	}
 	for {
@@ -99,9 +114,6 @@ func (r *raftLog) askFew(since, term uint64) bool {
 		return false
 	}
 	few := r.trans.quickest(raft.ServerID(r.cfg.ID), conf.Configuration())
-	if len(few) == 0 {
-		return false
-	}
 	answers := make(chan error, len(few))
 	for _, s := range few {
 		go func() {
@@ -118,8 +130,19 @@ func (r *raftLog) askFew(since, term uint64) bool {
 		}
 	}
 	led, err := r.led(since, term)
-	// This node may have voted for another one meanwhile.
-	return led && err == nil && r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+	return led && err == nil && r.leads(term)
+}
+
+// leads reports whether this node has not voted for another one since it began to
+// lead in a term.
+func (r *raftLog) leads(term uint64) bool {
+	return r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
+}
+
+// holdsLease reports whether nobody else can have been elected yet (promise.go).
+func (r *raftLog) holdsLease(term uint64) bool {
+	conf := r.raft.GetConfiguration()
+	return conf.Error() == nil && r.trans.leased(raft.ServerID(r.cfg.ID), conf.Configuration(), term) && r.leads(term)
 }
 
 // heartbeat is one as Raft sends it.

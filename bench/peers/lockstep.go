@@ -17,7 +17,7 @@ func startLockstepEphemeral(s *System) error {
 	return s.launch("n1", nil, s.site.Lockstep, "serve", "--ephemeral", "--listen", addr, "--http-listen", "", "--log-level", "warn")
 }
 
-func startLockstep(n int, store string) func(*System) error {
+func startLockstep(n int, flags ...string) func(*System) error {
 	return func(s *System) error {
 		clients, err := s.site.addrs(n)
 		if err != nil {
@@ -33,8 +33,9 @@ func startLockstep(n int, store string) func(*System) error {
 		}
 		for i := range n {
 			id := fmt.Sprint("n", i+1)
-			if err := s.launch(id, nil, s.site.Lockstep, "serve", "--id", id, "--data", "data", "--peers", strings.Join(peers, ","),
-				"--listen", clients[i], "--peer-listen", between[i], "--log-store", store, "--http-listen", "", "--log-level", "warn"); err != nil {
+			args := append([]string{s.site.Lockstep, "serve", "--id", id, "--data", "data", "--peers", strings.Join(peers, ","),
+				"--listen", clients[i], "--peer-listen", between[i], "--http-listen", "", "--log-level", "warn"}, flags...)
+			if err := s.launch(id, nil, args...); err != nil {
 				return err
 			}
 		}

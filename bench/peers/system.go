@@ -203,7 +203,8 @@ var Kinds = []Kind{
 	{"etcd", "three etcd", []string{"etcd"}, "etcd-server", startEtcd},
 	{"zookeeper", "three ZooKeeper", []string{zkServer, "java"}, "zookeeper", startZooKeeper},
 	{"lockstep-ephemeral", "lockstep --ephemeral", nil, "", startLockstepEphemeral},
-	{"lockstep-1", "one durable lockstep", nil, "", startLockstep(1, "wal")},
-	{"lockstep-3", "three durable lockstep", nil, "", startLockstep(3, "wal")},
-	{"lockstep-3-bolt", "three durable lockstep, --log-store bolt", nil, "", startLockstep(3, "bolt")},
+	{"lockstep-1", "one durable lockstep", nil, "", startLockstep(1)},
+	{"lockstep-3", "three durable lockstep", nil, "", startLockstep(3)},
+	{"lockstep-3-bolt", "three durable lockstep, --log-store bolt", nil, "", startLockstep(3, "--log-store", "bolt")},
+	{"lockstep-3-lease", "three durable lockstep, --lease-reads", nil, "", startLockstep(3, "--lease-reads")},
 }

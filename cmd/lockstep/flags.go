@@ -28,7 +28,7 @@ type options struct {
 	data, password, protected string
 	logStore                  string
 	logLevel, logFormat       string
-	ephemeral                 bool
+	ephemeral, leaseReads     bool
 	debugCommand              string
 	failoverWait, scriptLimit time.Duration
 }
@@ -56,6 +56,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.password, "requirepass", "", "`password` that clients must give")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback without a password")
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
+	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
 	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
@@ -107,7 +108,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 	c := cluster.Default()
 	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
-	c.FailoverWait = o.failoverWait
+	c.FailoverWait, c.LeaseReads = o.failoverWait, o.leaseReads
 	c.Advertise = o.advertised(o.advertise, o.listen)
 	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
 	c.ClusterAdvertise = o.advertised(o.clusterAdvertise, o.clusterListen)

@@ -22,6 +22,8 @@ type options struct {
 	busy     time.Duration
 	first    int
 	logStore string
+
+	leaseReads bool
 }
 
 func main() {
@@ -35,6 +37,7 @@ func main() {
 	flag.DurationVar(&o.busy, "busy", 10*time.Second, "how long faults go on in each epoch")
 	flag.IntVar(&o.first, "epoch", 0, "the first epoch: it decides with the seed what happens")
 	flag.StringVar(&o.logStore, "log-store", "wal", "`wal|bolt`: how the nodes keep their logs")
+	flag.BoolVar(&o.leaseReads, "lease-reads", false, "start the nodes with --lease-reads")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "chaos: unexpected argument %q\n", flag.Arg(0))
@@ -66,7 +69,7 @@ func chaos(o options) (err error) {
 	} else if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
 	}
-	if s.f, err = newFleet(fleetConfig{nodes: o.nodes, binary: o.binary, dir: o.out, seed: o.seed, flags: []string{"--log-store", o.logStore}}); err != nil {
+	if s.f, err = newFleet(fleetConfig{nodes: o.nodes, binary: o.binary, dir: o.out, seed: o.seed, flags: []string{"--log-store", o.logStore, fmt.Sprintf("--lease-reads=%t", o.leaseReads)}}); err != nil {
 		return err
 	}
 	if s.f.noDisks != nil {
