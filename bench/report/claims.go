@@ -131,7 +131,8 @@ func Claims() (list []Claim) {
 		than(4, durable, opsPerSecond, contended, "lockstep-3", 0.5, "redis-always"),
 		than(4, durable, opsPerSecond, contended, "lockstep-3", 10, "etcd"),
 		than(4, durable, opsPerSecond, contended, "lockstep-3", 10, "zookeeper"),
-		than(5, durable, opsPerSecond, miss, "lockstep-3", 0.8, "redis"))
+		than(5, durable, opsPerSecond, miss, "lockstep-3", 0.8, "redis"),
+		than(5, durable, opsPerSecond, miss, "lockstep-3-lease", 0.8, "redis"))
 	list = append(list, manyLocks()...)
 	return append(list,
 		than(7, durable, cpu, cycle50, "lockstep-3", 0.125, "etcd"),

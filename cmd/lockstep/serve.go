@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"lockstep/cluster"
 	"lockstep/luavm"
 	"lockstep/server"
@@ -115,6 +117,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 
 // runNode runs a node and stops its parts in reverse order.
 func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Config, log *slog.Logger) error {
+	limitMemory(memlimit.FromCgroup, log)
 	p, err := assemble(o, cfg, cluster.NewSystemTime(), log, shutdown)
 	if err != nil {
 		return err
