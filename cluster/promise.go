@@ -56,19 +56,21 @@ func (v *heldVotes) promise() {
 	v.until = v.now() + votePromise
 }
 
-// wait returns when what has been promised so far is over, or when stop is closed.
-func (v *heldVotes) wait(stop <-chan struct{}) {
+// wait returns when what has been promised so far is over; false if stop is closed before.
+func (v *heldVotes) wait(stop <-chan struct{}) bool {
 	v.mu.Lock()
 	rest := v.until - v.now()
 	v.mu.Unlock()
 	if rest <= 0 {
-		return
+		return true
 	}
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-stop:
+		return false
 	}
 }
 
@@ -81,11 +83,13 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	go func() {
 		select {
 		case a := <-answers:
-			t.held.wait(t.closed)
-			rpc.Respond(a.Response, a.Error)
+			if t.held.wait(t.closed) {
+				rpc.Respond(a.Response, a.Error)
+				return
+			}
 		case <-t.closed:
-			rpc.Respond(nil, raft.ErrRaftShutdown)
 		}
+		rpc.Respond(nil, raft.ErrRaftShutdown) // connections are open a little longer
 	}()
 	return inner
 }

@@ -150,7 +150,9 @@ func (t *transport) Close() error {
 
 // RequestVote tells another node that this one has voted for itself.
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	t.held.wait(t.closed)
+	if !t.held.wait(t.closed) {
+		return raft.ErrRaftShutdown
+	}
 	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }), t.known(resp.RPCHeader))
 }
 

@@ -25,7 +25,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 		t.Fatal(err)
 	}
 	cfg := Default()
-	cfg.PeerListen, cfg.Logger = ln.Addr().String(), slog.New(slog.DiscardHandler)
+	cfg.PeerListen, cfg.Time, cfg.Logger = ln.Addr().String(), NewSystemTime(), slog.New(slog.DiscardHandler)
 	for _, f := range change {
 		f(&cfg)
 	}
