@@ -181,7 +181,7 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	if err != nil {
 		return report.Turn{}, err
 	}
-	spec := load.Spec{Workload: workload, Clients: c.Clients, Pipeline: c.Pipeline, Rate: c.Rate,
+	spec := load.Spec{Workload: workload, Clients: c.Clients, Pipeline: c.Pipeline, Token: c.Token, Rate: c.Rate,
 		Locks: r.Locks, Within: r.Within, Warm: r.Warm, For: r.For, Pipelines: s.Pipelines()}
 	var before, after taken
 	out, err := load.Run(spec, s.At(c.At),

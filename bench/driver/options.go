@@ -21,7 +21,7 @@ type Options struct {
 	Lockstep            string
 	Peers, Workloads    string
 	Clients, Pipelines  string
-	Alive, At           string
+	Alive, Tokens, At   string
 	Rate                float64
 	Locks, Rounds, Port int
 	Warm, For, Within   time.Duration
@@ -41,6 +41,7 @@ func (o *Options) Define(fs *flag.FlagSet) {
 	fs.StringVar(&o.Clients, "clients", "50", "`numbers` of clients, each a measurement")
 	fs.StringVar(&o.Pipelines, "pipeline", "1", "`numbers` of requests that a client sends at once, each a measurement")
 	fs.StringVar(&o.Alive, "alive", "0", "`numbers` of locks that are held beside, each a measurement; what memory they take is told of 10,000 and more")
+	fs.StringVar(&o.Tokens, "token", "0", "`numbers` of bytes that the owners' tokens have at least, which are the values of their locks, each a measurement")
 	fs.StringVar(&o.At, "at", "leader", "which `servers` the clients speak to, each a measurement: leader, followers, all")
 	fs.Float64Var(&o.Rate, "rate", 0, "operations per second that all clients together are to begin, whether the peer keeps up or not; 0: each begins when its last has ended")
 	fs.IntVar(&o.Locks, "locks", 100_000, "how many locks unlock and renew hold, if the peer can take them in three times --for, and how many leases expire has")
@@ -132,23 +133,32 @@ func (p *plan) choose() error {
 	faults = append(faults, prefixed("--pipeline", err))
 	alive, err := numbers(p.Alive, 0)
 	faults = append(faults, prefixed("--alive", err))
+	tokens, err := numbers(p.Tokens, 0)
+	faults = append(faults, prefixed("--token", err))
 	at, err := places(p.At)
 	faults = append(faults, prefixed("--at", err))
 	if p.Claims {
 		return errors.Join(append(faults, p.chooseClaims())...)
 	}
-	for _, name := range names {
-		for _, depth := range pipelines {
-			for _, n := range clients {
-				for _, held := range alive {
-					for _, place := range at {
-						p.cases = append(p.cases, load.Case{Workload: name, Clients: n, Pipeline: depth, Rate: p.Rate, Alive: held, At: place})
-					}
-				}
-			}
+	p.cases = []load.Case{{Rate: p.Rate}}
+	p.cases = times(p.cases, names, func(c *load.Case, name string) { c.Workload = name })
+	p.cases = times(p.cases, pipelines, func(c *load.Case, depth int) { c.Pipeline = depth })
+	p.cases = times(p.cases, clients, func(c *load.Case, n int) { c.Clients = n })
+	p.cases = times(p.cases, alive, func(c *load.Case, held int) { c.Alive = held })
+	p.cases = times(p.cases, tokens, func(c *load.Case, bytes int) { c.Token = bytes })
+	p.cases = times(p.cases, at, func(c *load.Case, place load.Place) { c.At = place })
+	return errors.Join(faults...)
+}
+
+// times returns each of some cases with each of some values.
+func times[T any](cases []load.Case, values []T, set func(*load.Case, T)) (all []load.Case) {
+	for _, c := range cases {
+		for _, v := range values {
+			set(&c, v)
+			all = append(all, c)
 		}
 	}
-	return errors.Join(faults...)
+	return all
 }
 
 // chooseClaims takes what the claims need whose peers and workloads are chosen.

@@ -9,6 +9,7 @@ type Case struct {
 	Pipeline int     `json:"pipeline"`        // keys in one request
 	Rate     float64 `json:"rate,omitempty"`  // operations per second of all clients; 0: as fast as they can
 	Alive    int     `json:"alive,omitempty"` // locks that are held beside
+	Token    int     `json:"token,omitempty"` // bytes that an owner's token has at least
 	At       Place   `json:"at,omitempty"`
 }
 
@@ -32,6 +33,9 @@ func (c Case) String() string {
 	}
 	if c.Alive > 0 {
 		text += fmt.Sprintf(", %d locks held beside", c.Alive)
+	}
+	if c.Token > 0 {
+		text += fmt.Sprintf(", tokens of %d bytes", c.Token)
 	}
 	switch c.At {
 	case Followers:

@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ type Spec struct {
 	Workload  Workload
 	Clients   int
 	Pipeline  int           // keys in one request
+	Token     int           // bytes that an owner's token has at least
 	Rate      float64       // operations per second of all clients; 0: as fast as they can
 	Locks     int           // how many the workloads hold that hold many
 	Within    time.Duration // in which the leases of the workload expire end
@@ -140,6 +142,7 @@ func (r *run) open(target Target) error {
 		if !r.spec.Workload.oneOwner {
 			owner = fmt.Sprint("owner:", id)
 		}
+		owner += strings.Repeat(".", max(0, r.spec.Token-len(owner)))
 		s, err := target.Open(owner)
 		if err != nil {
 			return fmt.Errorf("client %d: %w", id, err)

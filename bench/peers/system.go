@@ -205,6 +205,7 @@ var Kinds = []Kind{
 	{"lockstep-ephemeral", "lockstep --ephemeral", nil, "", startLockstepEphemeral},
 	{"lockstep-1", "one durable lockstep", nil, "", startLockstep(1)},
 	{"lockstep-3", "three durable lockstep", nil, "", startLockstep(3)},
+	{"lockstep-5", "five durable lockstep", nil, "", startLockstep(5)},
 	{"lockstep-3-bolt", "three durable lockstep, --log-store bolt", nil, "", startLockstep(3, "--log-store", "bolt")},
 	{"lockstep-3-lease", "three durable lockstep, --lease-reads", nil, "", startLockstep(3, "--lease-reads")},
 }
