@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -83,6 +84,44 @@ func (p *pair) brokenLink(v verdict, lines ...string) string {
 	return got
 }
 
+// J9: a request that was sent again to the next leader got the replies of another
+// one. Here all of several have been executed, in one entry, when the leader is lost.
+func TestJ9AnsweredAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newLinked(t)
+		verdicts := []verdict{commitSlowly, applyLater}
+		p.log.decides(40*ms, func(e raftfsm.Entry) verdict {
+			if len(e.Writes) == 0 || len(verdicts) == 0 {
+				return commit
+			}
+			v := verdicts[0]
+			verdicts = verdicts[1:]
+			return v
+		})
+		p.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
+		before := p.startMany(p.Node, "SET before them")
+		synctest.Wait()
+		var replies []<-chan string
+		for id := range 5 {
+			replies = append(replies, p.startMany(p.b, fmt.Sprintf("INCRBY counter-%d %d", id, id+1), fmt.Sprintf("RPUSH list-%d a b", id)))
+			synctest.Wait()
+		}
+		if got := <-before; got != "OK" {
+			t.Fatal("told", got)
+		}
+		time.Sleep(10 * ms) // a batch waits for more
+		p.loseLeader()
+		for id, reply := range replies {
+			if got, want := <-reply, fmt.Sprintf("%d 2", id+1); got != want {
+				t.Errorf("request %d: told %q, want %q", id, got, want)
+			}
+		}
+		if len(verdicts) > 0 {
+			t.Error("not all of them were in doubt")
+		}
+	})
+}
+
 // lostLeader submits on the second node; the leader is lost with the entry in
 // flight, and so is the link.
 func (p *pair) lostLeader(v verdict, lines ...string) string {
@@ -91,14 +130,20 @@ func (p *pair) lostLeader(v verdict, lines ...string) string {
 	p.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
 	reply := p.startMany(p.b, lines...)
 	synctest.Wait()
+	p.loseLeader()
+	got := <-reply
+	p.log.decides(0, nil)
+	return got
+}
+
+// loseLeader cuts the link, and has the leader lose its office and gain it again.
+func (p *pair) loseLeader() {
+	p.t.Helper()
 	p.cut()
 	p.depose()
 	time.Sleep(300 * ms)
 	p.log.set(func(l *fakeLog) { l.barrier = nil })
 	p.lead()
-	got := <-reply
-	p.log.decides(0, nil)
-	return got
 }
 
 func (p *pair) startMany(node *Node, lines ...string) <-chan string {
