@@ -10,19 +10,20 @@ import (
 // gatherLimit bounds how long a batch waits for more requests.
 const gatherLimit = time.Millisecond
 
-// gatherRetry is after how many batches waiting is tried again when it did not
-// pay.
+// gatherRetry is after how many batches at most waiting is tried again when it did not
+// pay: sooner if that was seldom so lately.
 const gatherRetry = 32
 
 // gather takes the waiting requests. When a batch has just been answered, its
 // clients are about to send again, and so are those whom its messages have told that a
-// lock is free. Waiting for them a little, at most for as long as that batch took, makes
-// one full batch of what would be two halves, each with a disk write of its own.
+// lock is free. Waiting for them a little, at most for twice as long as that batch took,
+// makes one full batch of what would be two, each with a disk write of its own.
 func (s *sequencer) gather(ctx context.Context) []*request {
 	if ready := s.node.cfg.ready; ready != nil {
 		ready(s)
 	}
-	patience := min(s.lastTook, gatherLimit) - (s.node.cfg.Time.Monotonic() - s.answered)
+	start := s.node.cfg.Time.Monotonic()
+	patience := min(2*s.lastTook, gatherLimit) - (start - s.answered)
 	before := s.waiting()
 	if before == 0 || before >= s.expected || patience <= 0 {
 		return s.take()
@@ -42,10 +43,20 @@ func (s *sequencer) gather(ctx context.Context) []*request {
 	}
 	s.patience.Stop()
 	q := s.take()
-	if (len(q)-before)*4 < s.expected-before {
-		s.gatherPause = gatherRetry
-	}
+	s.learn(before, len(q)-before, s.node.cfg.Time.Monotonic()-start)
 	return q
+}
+
+// learn decides how soon to wait again, when some have waited for others to come. It did
+// not pay if few of those came who were expected, or if it took those who waited more time
+// than it saved those who came, who would have waited for a batch.
+func (s *sequencer) learn(waited, came int, took time.Duration) {
+	if came*4 >= s.expected-waited && time.Duration(came)*s.lastTook >= time.Duration(waited)*took {
+		s.vain /= 2
+		return
+	}
+	s.vain = min(2*s.vain+1, gatherRetry)
+	s.gatherPause = s.vain
 }
 
 // note remembers what the next gather needs to know of a batch that has just

@@ -71,28 +71,60 @@ func TestBatchWaitsForThoseWhoWereTold(t *testing.T) {
 	}
 }
 
-// When those who are waited for do not come, it is not for long, and soon nobody is
-// waited for any more.
+// When those who are waited for do not come, it is not for long, and soon hardly anybody
+// is waited for any more.
 func TestBatchWaitsInVain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		n.cfg.Receivers = func(store.PublishKind, string) int { return 10 }
 		n.lead()
 		n.log.decides(10*ms, always(commitSlowly))
-		waits := 0
-		for range gatherRetry {
-			n.expect("10", "PUBLISH news text")
-			start := time.Now()
-			n.expect("OK", "SET k v")
-			switch took := time.Since(start); {
-			case took > 10*ms+gatherLimit:
-				t.Errorf("a write took %v", took)
-			case took > 10*ms:
-				waits++
+		waits := func() (waits int) {
+			for range gatherRetry {
+				n.expect("10", "PUBLISH news text")
+				start := time.Now()
+				n.expect("OK", "SET k v")
+				switch took := time.Since(start); {
+				case took > 10*ms+gatherLimit:
+					t.Errorf("a write took %v", took)
+				case took > 10*ms:
+					waits++
+				}
 			}
+			return waits
 		}
-		if waits == 0 || waits > 2 {
-			t.Errorf("%d of %d writes waited for others", waits, gatherRetry)
+		if first := waits(); first == 0 || first > 5 {
+			t.Errorf("of the first %d writes %d waited for others", gatherRetry, first)
+		}
+		waits() // it learns that it was not by chance
+		if later := waits() + waits() + waits(); later == 0 || later > 3 {
+			t.Errorf("of %d writes %d waited for others", 3*gatherRetry, later)
 		}
 	})
+}
+
+// What waiting has cost and saved decides how soon it is tried again.
+func TestWaitingIsWeighed(t *testing.T) {
+	s := sequencer{expected: 50, lastTook: ms}
+	for _, x := range []struct {
+		waited, came int
+		took         time.Duration
+		pause        int
+	}{
+		{10, 40, ms, 0},
+		{10, 9, ms / 2, 1},  // less than a quarter of those who were expected
+		{30, 15, 3 * ms, 3}, // it saved 15 a batch, and cost 30 three
+		{30, 15, ms / 4, 0},
+		{30, 15, 3 * ms, 3},
+		{30, 15, 3 * ms, 7},
+		{10, 40, ms, 0},
+		{10, 40, ms, 0},
+		{30, 15, 3 * ms, 3},
+	} {
+		s.gatherPause = 0
+		s.learn(x.waited, x.came, x.took)
+		if s.gatherPause != x.pause {
+			t.Errorf("%+v: the next %d batches wait for nobody", x, s.gatherPause)
+		}
+	}
 }

@@ -72,7 +72,8 @@ type sequencer struct {
 	told        int           // who gets messages of the present batch
 	answered    time.Duration // when the last batch was
 	lastTook    time.Duration // what it took
-	gatherPause int
+	gatherPause int           // batches that are not waited for
+	vain        int           // what the next pause goes by: how often waiting did not pay lately
 }
 
 func newSequencer(n *Node) *sequencer {
