@@ -21,6 +21,7 @@ type peerPort struct {
 	log     *slog.Logger
 	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	raft    chan net.Conn
+	appends chan net.Conn
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -35,7 +36,7 @@ const greetTimeout = 5 * time.Second
 
 func newPeerPort(ln net.Listener, cfg *Config, hooks raftHooks) *peerPort {
 	p := &peerPort{ln: ln, self: cfg.peerAddr(), forward: hooks.forward, facts: hooks.facts, join: hooks.join, log: cfg.Logger, dial: cfg.dialPeer,
-		raft: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	go p.accept()
 	return p
 }
@@ -69,11 +70,9 @@ func (p *peerPort) sort(conn net.Conn) {
 	}
 	switch first[0] {
 	case protoRaft:
-		select {
-		case p.raft <- conn:
-		case <-p.stop:
-			conn.Close()
-		}
+		p.hand(conn, p.raft)
+	case protoAppend:
+		p.hand(conn, p.appends)
 	case protoForward:
 		p.serve(conn, p.forward)
 	case protoFacts:
@@ -82,6 +81,15 @@ func (p *peerPort) sort(conn net.Conn) {
 		p.serve(conn, p.join)
 	default:
 		p.log.Warn("peer port: not a peer; clients use the port of --listen", "remote", conn.RemoteAddr().String())
+		conn.Close()
+	}
+}
+
+// hand gives a connection to somebody who waits for some.
+func (p *peerPort) hand(conn net.Conn, to chan<- net.Conn) {
+	select {
+	case to <- conn:
+	case <-p.stop:
 		conn.Close()
 	}
 }
@@ -155,6 +163,11 @@ func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Con
 	if string(addr) == p.self {
 		return p.dialSelf()
 	}
+	return p.connect(addr, protoRaft, timeout)
+}
+
+// connect connects to a peer for one of its protocols.
+func (p *peerPort) connect(addr raft.ServerAddress, proto byte, timeout time.Duration) (net.Conn, error) {
 	timeout = min(timeout, dialTimeout)
 	type result struct {
 		conn net.Conn
@@ -162,7 +175,7 @@ func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Con
 	}
 	dialed := make(chan result, 1)
 	go func() {
-		conn, err := p.dial(string(addr), protoRaft, timeout)
+		conn, err := p.dial(string(addr), proto, timeout)
 		dialed <- result{conn, err}
 	}()
 	select {

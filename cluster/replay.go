@@ -34,9 +34,8 @@ const (
 type progress struct {
 	done atomic.Uint64 // the last entry that reached the state machine
 
-	passed uint64 // what Raft has been told; of the goroutine that relays
-
 	mu     sync.Mutex
+	passed uint64 // what Raft has been told
 	told   uint64 // the highest commit index since reset; 0: none
 	goal   uint64 // what was told when it began to count
 	caught bool   // the goal has been reached
@@ -48,8 +47,8 @@ func (p *progress) pace(req *raft.AppendEntriesRequest) {
 		return
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.told = max(p.told, req.LeaderCommitIndex)
-	p.mu.Unlock()
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, max(p.done.Load()+paceWindow, p.passed+paceStep))
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
@@ -91,28 +90,36 @@ func (t *transport) relay() {
 	for {
 		select {
 		case rpc := <-in:
-			if err := t.admits(rpc); err != nil {
-				go turnAway(rpc, err)
-				continue
-			}
-			switch req := rpc.Command.(type) {
-			case *raft.AppendEntriesRequest:
-				if t.promises {
-					t.held.promise()
-				}
-				t.progress.pace(req)
-				confine(req)
-			case *raft.RequestVoteRequest:
-				rpc = t.withhold(rpc)
-			}
-			select {
-			case t.requests <- rpc:
-			case <-t.closed:
+			if !t.relayOne(rpc) {
 				return
 			}
 		case <-t.closed:
 			return
 		}
+	}
+}
+
+// relayOne passes a request on; false if the transport has closed.
+func (t *transport) relayOne(rpc raft.RPC) bool {
+	if err := t.admits(rpc); err != nil {
+		go turnAway(rpc, err)
+		return true
+	}
+	switch req := rpc.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		if t.promises {
+			t.held.promise()
+		}
+		t.progress.pace(req)
+		confine(req)
+	case *raft.RequestVoteRequest:
+		rpc = t.withhold(rpc)
+	}
+	select {
+	case t.requests <- rpc:
+		return true
+	case <-t.closed:
+		return false
 	}
 }
 

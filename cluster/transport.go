@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -26,7 +27,12 @@ import (
 type transport struct {
 	*raft.NetworkTransport
 	beats    *raft.NetworkTransport // sends heartbeats, and has an answer soon or not at all
+	appends  *appender              // sends entries …
+	beating  *appender              // … and heartbeats to peers that speak its codec
 	patience time.Duration          // for TimeoutNow
+	log      *slog.Logger
+
+	beatHandler atomic.Pointer[func(raft.RPC)]
 
 	self      string // id of this node
 	directory string // see directory.go
@@ -61,7 +67,8 @@ var (
 )
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
-	t := &transport{self: cfg.ID, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
+	beatTimeout := 2 * cfg.HeartbeatTimeout
+	t := &transport{self: cfg.ID, log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads,
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -74,8 +81,10 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 			MaxRPCsInFlight: 1,
 		}),
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: outgoing{port}, MaxPool: 2, Timeout: 2 * cfg.HeartbeatTimeout, Logger: logs, MaxRPCsInFlight: 1,
-		})}
+			Stream: outgoing{port}, MaxPool: 2, Timeout: beatTimeout, Logger: logs, MaxRPCsInFlight: 1,
+		}),
+		appends: newAppender(port, transportTimeout, cfg.Time.Monotonic), beating: newAppender(port, beatTimeout, cfg.Time.Monotonic)}
+	go t.answerAppends(port)
 	return t
 }
 
@@ -98,6 +107,7 @@ func (outgoing) Close() error { return nil }
 // goroutine. Raft does not wait for that when it shuts down, and the handler
 // may write a term to the disk: once the disk is closed that is a panic.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.beatHandler.Store(&handle)
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
 }
 
@@ -165,9 +175,9 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 // the while hearing its answers to heartbeats. So entries that do not arrive wait
 // for such an answer, and are sent then.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	asked, by := t.asking(args.Term), t.NetworkTransport
+	asked, send := t.asking(args.Term), t.sender(t.appends, t.NetworkTransport)
 	if heartbeat(args) {
-		by = t.beats
+		send = t.sender(t.beating, t.beats)
 	} else {
 		t.later.peers.Store(true)
 		if top := t.later.upTo(args.LeaderCommitIndex); top < args.LeaderCommitIndex {
@@ -176,10 +186,10 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 			args = &capped
 		}
 	}
-	err := afresh(func() error { return by.AppendEntries(id, to, args, resp) })
+	err := send(id, to, args, resp)
 	if !heartbeat(args) && away(err) && t.back(id, args.Term) {
 		asked = t.asking(args.Term)
-		err = afresh(func() error { return t.NetworkTransport.AppendEntries(id, to, args, resp) })
+		err = send(id, to, args, resp)
 	}
 	if err == nil {
 		err = t.known(resp.RPCHeader)
@@ -192,6 +202,18 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		t.note(id, asked)
 	}
 	return err
+}
+
+type sendAppend func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error
+
+// sender sends by an appender, or by Raft's own transport where that cannot be.
+func (t *transport) sender(by *appender, other *raft.NetworkTransport) sendAppend {
+	return func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+		if err := by.ask(to, args, resp); err != errNotSpoken {
+			return err
+		}
+		return afresh(func() error { return other.AppendEntries(id, to, args, resp) })
+	}
 }
 
 // InstallSnapshot sends a snapshot. What can be read once cannot be sent again,

@@ -15,6 +15,7 @@ import (
 // peer is a transport that says yes to everything, at an address.
 type peer struct {
 	*transport
+	port *peerPort
 	stop chan struct{}
 }
 
@@ -31,6 +32,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	}
 	p := &peer{stop: make(chan struct{})}
 	port := newPeerPort(ln, &cfg, raftHooks{})
+	p.port = port
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func(_, _ []byte) error { return nil }, new(unwritten))
 	go p.relay()
 	yes := func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil) }

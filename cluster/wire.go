@@ -11,9 +11,10 @@ import (
 	"lockstep/store"
 )
 
-// The peer port carries three protocols; the first byte of a connection chooses:
+// The peer port carries these protocols; the first byte of a connection chooses:
 //
 //	'R'  hashicorp/raft's own transport
+//	'A'  entries and heartbeats: append.go
 //	'F'  forwarding, below
 //	'D'  what the nodes tell each other of themselves: facts.go
 //	'J'  a node that wants to become a member: join.go
@@ -54,6 +55,7 @@ import (
 // as in store/replycodec.go.
 const (
 	protoRaft    = 'R'
+	protoAppend  = 'A'
 	protoForward = 'F'
 
 	frameSubmit   = 1
@@ -227,6 +229,16 @@ func (r *fieldReader) fixed() uint64 {
 	}
 	n := binary.BigEndian.Uint64(r.b)
 	r.b = r.b[8:]
+	return n
+}
+
+func (r *fieldReader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	n := r.b[0]
+	r.b = r.b[1:]
 	return n
 }
 

@@ -1,0 +1,350 @@
+package cluster
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// AppendEntries is Raft's only request that there is more than one of a second: a heartbeat
+// for every batch of reads, entries for every batch of writes. hashicorp/raft's transport
+// finds the fields of each by reflection and sends their names along, which took a tenth of
+// the time that three nodes spend on a write. So this one request has connections of its own:
+//
+//	hello:     one byte, 'A', from the node that was called: an earlier version closes the
+//	           connection instead, and is spoken to in Raft's own way
+//	request:   length of the rest (uint32) | term | protocol version | id | address |
+//	           index of the previous entry | its term | commit index | n, n times entry
+//	entry:     index | term | type (1 byte) | data | extensions | when it was appended:
+//	           Unix time in ns (8 bytes), 0 if that is not known
+//	answer:    length of the rest (uint32) | 0 | term | protocol version | id | address |
+//	           last index | 1: success | 1: to be asked again at once
+//	           or, if it was refused: length of the rest | 1 | why
+//
+// Integers are uvarints; id, address, data, extensions and why are a uvarint length and
+// bytes. There is one request at a time on a connection. What is longer than maxAppend goes
+// Raft's own way, too.
+
+const maxAppend = 1 << 20
+
+// errNotSpoken: the peer, or this request, is not for this codec.
+var errNotSpoken = errors.New("cluster: to be asked by Raft's own transport")
+
+// appendRefusal is the error that a peer has answered instead.
+type appendRefusal string
+
+func (r appendRefusal) Error() string { return string(r) }
+
+// appender sends AppendEntries over connections that it keeps.
+type appender struct {
+	dial    func(addr raft.ServerAddress, proto byte, timeout time.Duration) (net.Conn, error)
+	timeout time.Duration // for a request and its answer
+	now     func() time.Duration
+
+	mu      sync.Mutex
+	kept    map[raft.ServerAddress][]*appendConn
+	earlier map[raft.ServerAddress]time.Duration // when a peer was found to be of an earlier version
+}
+
+const (
+	// appendersKept is how many connections to a peer are kept.
+	appendersKept = 3
+	// earlierFor is how long a peer of an earlier version is taken for one.
+	earlierFor = 10 * time.Second
+)
+
+// appendConn is a connection on which one request at a time is made.
+type appendConn struct {
+	net.Conn
+	in   *bufio.Reader
+	out  []byte
+	late *time.Timer // closes the connection
+}
+
+// errAppendLate is that of an answer that has not come in time.
+var errAppendLate = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+
+func newAppender(port *peerPort, timeout time.Duration, now func() time.Duration) *appender {
+	return &appender{dial: port.connect, timeout: timeout, now: now,
+		kept: map[raft.ServerAddress][]*appendConn{}, earlier: map[raft.ServerAddress]time.Duration{}}
+}
+
+// ask makes a request. A connection that was kept may lead nowhere, because the peer has
+// been started again: then it is made again on another one, so it may come twice.
+func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	size := 0
+	for _, l := range req.Entries {
+		size += len(l.Data) + len(l.Extensions) + entryOverhead
+	}
+	if size > maxAppend {
+		return errNotSpoken
+	}
+	for {
+		c, kept, err := a.take(to)
+		if err != nil {
+			return err
+		}
+		err = c.ask(req, resp, a.timeout)
+		if r := appendRefusal(""); err == nil || errors.As(err, &r) {
+			a.keep(to, c)
+			return err
+		}
+		c.Close()
+		if !kept || !brokenBefore(err) {
+			return err
+		}
+	}
+}
+
+// take returns a connection, a kept one if there is one.
+func (a *appender) take(to raft.ServerAddress) (c *appendConn, kept bool, err error) {
+	a.mu.Lock()
+	list := a.kept[to]
+	if n := len(list); n > 0 {
+		c, a.kept[to] = list[n-1], list[:n-1]
+	}
+	since, earlier := a.earlier[to]
+	a.mu.Unlock()
+	if c != nil {
+		return c, true, nil
+	}
+	if earlier && a.now()-since < earlierFor {
+		return nil, false, errNotSpoken
+	}
+	c, err = a.connect(to)
+	return c, false, err
+}
+
+func (a *appender) keep(to raft.ServerAddress, c *appendConn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.kept[to]) >= appendersKept {
+		c.Close()
+		return
+	}
+	a.kept[to] = append(a.kept[to], c)
+}
+
+// connect makes a connection and waits for the peer's hello.
+func (a *appender) connect(to raft.ServerAddress) (*appendConn, error) {
+	conn, err := a.dial(to, protoAppend, a.timeout)
+	if err != nil {
+		return nil, err
+	}
+	c := &appendConn{Conn: conn, in: bufio.NewReader(conn)}
+	c.late = time.AfterFunc(min(a.timeout, greetTimeout), func() { conn.Close() })
+	hello, err := c.in.ReadByte()
+	switch {
+	case !c.late.Stop():
+		err = errAppendLate
+	case err == nil && hello == protoAppend:
+		return c, nil
+	case err == nil:
+		err = errFrame
+	}
+	conn.Close()
+	if brokenBefore(err) {
+		a.mu.Lock()
+		a.earlier[to] = a.now()
+		a.mu.Unlock()
+		err = errNotSpoken
+	}
+	return nil, err
+}
+
+func (c *appendConn) ask(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, timeout time.Duration) error {
+	c.late.Reset(timeout)
+	err := c.exchange(req, resp)
+	if !c.late.Stop() {
+		return errAppendLate
+	}
+	return err
+}
+
+func (c *appendConn) exchange(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	c.out = appendRequest(c.out[:0], req)
+	if _, err := c.Write(c.out); err != nil {
+		return err
+	}
+	body, err := readAppend(c.in)
+	if err != nil {
+		return err
+	}
+	return readAnswer(body, resp)
+}
+
+// answerAppends serves the connections on which peers send entries and heartbeats.
+func (t *transport) answerAppends(port *peerPort) {
+	for {
+		select {
+		case conn := <-port.appends:
+			go port.serve(conn, t.answerOn)
+		case <-port.stop:
+			return
+		}
+	}
+}
+
+// answerOn serves one of them.
+func (t *transport) answerOn(conn net.Conn) {
+	defer conn.Close()
+	if err := t.answerAll(conn); err == errFrame {
+		t.log.Warn("peer port: entries that cannot be read", "remote", conn.RemoteAddr().String())
+	}
+}
+
+func (t *transport) answerAll(conn net.Conn) error {
+	if _, err := conn.Write([]byte{protoAppend}); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(conn, 64<<10)
+	var out []byte
+	for {
+		body, err := readAppend(in)
+		if err != nil {
+			return err
+		}
+		req, err := readRequest(body)
+		if err != nil {
+			return err
+		}
+		answers := make(chan raft.RPCResponse, 1)
+		rpc := raft.RPC{Command: req, RespChan: answers}
+		if handle := t.beatHandler.Load(); heartbeat(req) && handle != nil {
+			t.heartbeat(rpc, *handle)
+		} else if !t.relayOne(rpc) {
+			return net.ErrClosed
+		}
+		select {
+		case a := <-answers:
+			out = appendAnswer(out[:0], a)
+		case <-t.closed:
+			return net.ErrClosed
+		}
+		if _, err := conn.Write(out); err != nil {
+			return err
+		}
+	}
+}
+
+func appendBytes(buf, b []byte) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(b)))
+	return append(buf, b...)
+}
+
+func appendHeader(buf []byte, term uint64, h raft.RPCHeader) []byte {
+	buf = binary.AppendUvarint(buf, term)
+	buf = binary.AppendUvarint(buf, uint64(h.ProtocolVersion))
+	buf = appendBytes(buf, h.ID)
+	return appendBytes(buf, h.Addr)
+}
+
+func readHeader(r *fieldReader) (term uint64, h raft.RPCHeader) {
+	term = r.uint64()
+	h.ProtocolVersion = raft.ProtocolVersion(r.int())
+	h.ID, h.Addr = r.bytes(), r.bytes()
+	return term, h
+}
+
+func appendRequest(buf []byte, req *raft.AppendEntriesRequest) []byte {
+	start := len(buf)
+	buf = appendHeader(append(buf, 0, 0, 0, 0), req.Term, req.RPCHeader)
+	for _, n := range []uint64{req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex, uint64(len(req.Entries))} {
+		buf = binary.AppendUvarint(buf, n)
+	}
+	for _, l := range req.Entries {
+		buf = binary.AppendUvarint(buf, l.Index)
+		buf = binary.AppendUvarint(buf, l.Term)
+		buf = append(buf, byte(l.Type))
+		buf = appendBytes(buf, l.Data)
+		buf = appendBytes(buf, l.Extensions)
+		at := uint64(0)
+		if !l.AppendedAt.IsZero() {
+			at = uint64(l.AppendedAt.UnixNano())
+		}
+		buf = binary.BigEndian.AppendUint64(buf, at)
+	}
+	return endFrame(buf, start)
+}
+
+// readRequest decodes what appendRequest wrote; the entries point into body.
+func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
+	r, req := fieldReader{b: body}, &raft.AppendEntriesRequest{}
+	req.Term, req.RPCHeader = readHeader(&r)
+	req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = r.uint64(), r.uint64(), r.uint64()
+	if n := r.count(); n > 0 {
+		req.Entries = make([]*raft.Log, 0, min(n, maxAppend/entryOverhead))
+		for ; n > 0 && !r.bad; n-- {
+			l := &raft.Log{Index: r.uint64(), Term: r.uint64(), Type: raft.LogType(r.byte()), Data: r.bytes(), Extensions: r.bytes()}
+			if at := r.fixed(); at != 0 {
+				l.AppendedAt = time.Unix(0, int64(at))
+			}
+			req.Entries = append(req.Entries, l)
+		}
+	}
+	if r.bad || len(r.b) > 0 {
+		return nil, errFrame
+	}
+	return req, nil
+}
+
+func appendAnswer(buf []byte, a raft.RPCResponse) []byte {
+	start := len(buf)
+	buf = append(buf, 0, 0, 0, 0)
+	resp, ok := a.Response.(*raft.AppendEntriesResponse)
+	if a.Error == nil && !ok {
+		a.Error = fmt.Errorf("the answer is a %T", a.Response)
+	}
+	if a.Error != nil {
+		return endFrame(appendStr(append(buf, 1), a.Error.Error()), start)
+	}
+	buf = appendHeader(append(buf, 0), resp.Term, resp.RPCHeader)
+	buf = binary.AppendUvarint(buf, resp.LastLog)
+	for _, is := range []bool{resp.Success, resp.NoRetryBackoff} {
+		n := byte(0)
+		if is {
+			n = 1
+		}
+		buf = append(buf, n)
+	}
+	return endFrame(buf, start)
+}
+
+// readAnswer decodes what appendAnswer wrote.
+func readAnswer(body []byte, resp *raft.AppendEntriesResponse) error {
+	r := fieldReader{b: body}
+	if refused := r.byte() != 0; refused {
+		why := r.bytes()
+		if r.bad {
+			return errFrame
+		}
+		return appendRefusal(why)
+	}
+	resp.Term, resp.RPCHeader = readHeader(&r)
+	resp.LastLog, resp.Success, resp.NoRetryBackoff = r.uint64(), r.byte() == 1, r.byte() == 1
+	if r.bad || len(r.b) > 0 {
+		return errFrame
+	}
+	return nil
+}
+
+// readAppend reads the body of a request or an answer, which is its own memory.
+func readAppend(r *bufio.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > 2*maxAppend {
+		return nil, errFrame
+	}
+	return readBody(r, int(n))
+}

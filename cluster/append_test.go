@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+var bigRequest = &raft.AppendEntriesRequest{
+	RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n1"), Addr: []byte("host:7379\x00directory\x00promises")},
+	Term:      7, PrevLogEntry: 1 << 40, PrevLogTerm: 6, LeaderCommitIndex: 1<<40 - 1,
+	Entries: []*raft.Log{
+		{Index: 1<<40 + 1, Term: 7, Type: raft.LogCommand, Data: []byte("a write set"), AppendedAt: time.Unix(1700000000, 5)},
+		{Index: 1<<40 + 2, Term: 7, Type: raft.LogConfiguration, Data: []byte{0, 1}, Extensions: []byte("e")},
+		{Index: 1<<40 + 3, Term: 7, Type: raft.LogNoop},
+	},
+}
+
+// What Raft sends arrives as it was.
+func TestAppendCodec(t *testing.T) {
+	for _, req := range []*raft.AppendEntriesRequest{bigRequest, &anEntry, &aHeartbeat} {
+		frame := appendRequest(nil, req)
+		body, err := readAppend(bufio.NewReader(bytes.NewReader(frame)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := readRequest(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := appendRequest(nil, got); !bytes.Equal(again, frame) {
+			t.Errorf("%+v became %+v", req, got)
+		}
+		if heartbeat(got) != heartbeat(req) {
+			t.Errorf("%+v: it is a heartbeat to one side alone", req)
+		}
+		for n := range body {
+			if _, err := readRequest(body[:n]); err != errFrame {
+				t.Fatalf("%d of %d bytes: %v", n, len(body), err)
+			}
+		}
+	}
+	whole, _ := readRequest(appendRequest(nil, bigRequest)[4:])
+	for i, l := range whole.Entries {
+		want := bigRequest.Entries[i]
+		if !l.AppendedAt.Equal(want.AppendedAt) || l.Index != want.Index || l.Type != want.Type || !bytes.Equal(l.Data, want.Data) || !bytes.Equal(l.Extensions, want.Extensions) {
+			t.Errorf("entry %d: %+v, want %+v", i, l, want)
+		}
+	}
+}
+
+func TestAppendAnswerCodec(t *testing.T) {
+	for _, want := range []raft.AppendEntriesResponse{
+		{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2"), Addr: []byte("b")}, Term: 9, LastLog: 77, Success: true},
+		{RPCHeader: raft.RPCHeader{ID: []byte{}, Addr: []byte{}}, NoRetryBackoff: true},
+	} {
+		var got raft.AppendEntriesResponse
+		frame := appendAnswer(nil, raft.RPCResponse{Response: &want})
+		if err := readAnswer(frame[4:], &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v became %+v, %v", want, got, err)
+		}
+		for n := range len(frame) - 4 {
+			if err := readAnswer(frame[4:4+n], &got); err != errFrame {
+				t.Fatalf("%d bytes: %v", n, err)
+			}
+		}
+	}
+	frame := appendAnswer(nil, raft.RPCResponse{Error: errOtherDirectory})
+	err := readAnswer(frame[4:], &raft.AppendEntriesResponse{})
+	if r := appendRefusal(""); !errors.As(err, &r) || err.Error() != errOtherDirectory.Error() {
+		t.Errorf("a refusal became %v", err)
+	}
+}
+
+func FuzzAppendCodec(f *testing.F) {
+	f.Add(appendRequest(nil, bigRequest)[4:])
+	f.Add(appendRequest(nil, &aHeartbeat)[4:])
+	f.Add(appendAnswer(nil, raft.RPCResponse{Response: &raft.AppendEntriesResponse{Term: 3, Success: true}})[4:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var resp raft.AppendEntriesResponse
+		if readAnswer(body, &resp) == nil {
+			var again raft.AppendEntriesResponse
+			frame := appendAnswer(nil, raft.RPCResponse{Response: &resp})
+			if err := readAnswer(frame[4:], &again); err != nil || !reflect.DeepEqual(again, resp) {
+				t.Errorf("%+v became %+v, %v", resp, again, err)
+			}
+		}
+		req, err := readRequest(body)
+		if err != nil {
+			return
+		}
+		again, err := readRequest(appendRequest(nil, req)[4:])
+		if err != nil || again.Term != req.Term || len(again.Entries) != len(req.Entries) {
+			t.Errorf("%+v became %+v, %v", req, again, err)
+		}
+	})
+}
+
+// A peer of a version that does not know the codec closes the connection. It is spoken to
+// as Raft does, and for a while not asked again whether it has been upgraded.
+func TestAppendToAnEarlierVersion(t *testing.T) {
+	var tried int
+	old, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	go func() {
+		for conn, err := old.Accept(); err == nil; conn, err = old.Accept() {
+			_, _ = conn.Read(make([]byte, 1)) // what it says it is for
+			conn.Close()
+		}
+	}()
+	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
+		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+			if proto == protoAppend {
+				tried++
+				addr = old.Addr().String()
+			}
+			return dialTCP(addr, proto, timeout)
+		}
+	})
+	b := newPeer(t, "127.0.0.1:0")
+	for range 3 {
+		if err := a.send(b.address(), anEntry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tried != 1 {
+		t.Errorf("it was asked %d times what it speaks", tried)
+	}
+}
+
+// What is long goes Raft's own way.
+func TestAppendThatIsLong(t *testing.T) {
+	var raftsOwn int
+	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
+		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+			if proto == protoRaft {
+				raftsOwn++
+			}
+			return dialTCP(addr, proto, timeout)
+		}
+	})
+	b := newPeer(t, "127.0.0.1:0")
+	for size, want := range map[int]int{maxAppend / 2: 0, maxAppend: 1} {
+		raftsOwn = 0
+		req := anEntry
+		req.Entries = []*raft.Log{{Index: 8, Term: 1, Data: make([]byte, size)}}
+		if err := a.send(b.address(), req); err != nil || raftsOwn != want {
+			t.Errorf("%d bytes: %v, %d connections of Raft's own", size, err, raftsOwn)
+		}
+	}
+}
+
+// A connection that was kept and leads nowhere is no answer.
+func TestAppendToAPeerThatWasStartedAgain(t *testing.T) {
+	a, b := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
+	addr := b.address()
+	for range 2 {
+		for _, req := range []raft.AppendEntriesRequest{aHeartbeat, anEntry} {
+			if err := a.send(addr, req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.Close()
+		b.port.Close()
+		b = newPeer(t, addr)
+	}
+}
+
+// What a peer refuses is refused, and the connection is used again.
+func TestAppendThatIsRefused(t *testing.T) {
+	var dialed int
+	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
+		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+			dialed++
+			return dialTCP(addr, proto, timeout)
+		}
+	})
+	b := newPeer(t, "127.0.0.1:0")
+	b.meet = func(_, _ []byte) error { return errOtherDirectory }
+	for range 3 {
+		for _, req := range []raft.AppendEntriesRequest{aHeartbeat, anEntry} {
+			if err := a.send(b.address(), req); err == nil || !strings.Contains(err.Error(), errOtherDirectory.Error()) {
+				t.Errorf("a peer that refuses: %v", err)
+			}
+		}
+	}
+	if dialed != 2 {
+		t.Errorf("%d connections", dialed)
+	}
+}
