@@ -42,6 +42,7 @@ func (e *Entry) memory(samples int64) int64 {
 	if e.elems == nil {
 		return total + allocated(len(e.str))
 	}
+	total += int64(unsafe.Sizeof(*e.elems))
 	n := int64(e.elems.Len())
 	if samples == 0 || samples > n {
 		samples = n
@@ -57,7 +58,7 @@ func (e *Entry) sample(n int64) (sum, seen int64) {
 		seen++
 		return seen < n
 	}
-	switch v := e.elems.(type) {
+	switch v := e.collection().(type) {
 	case *Hash:
 		each := int64(unsafe.Sizeof(Field{}))
 		if !v.Compact() {

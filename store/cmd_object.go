@@ -57,7 +57,7 @@ const maxEmbedded = 44
 
 // encoding names the form that Redis would have the value in.
 func (e *Entry) encoding() string {
-	switch v := e.elems.(type) {
+	switch v := e.collection().(type) {
 	case *Hash:
 		return formName(v.Compact(), "listpack", "hashtable")
 	case *Deque:

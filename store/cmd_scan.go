@@ -137,7 +137,7 @@ func cmdScan(c *Ctx) Reply {
 	walk := scanWalk{left: o.count}
 	elems := []Reply{}
 	c.Ascend(c.DB, cursor, func(e *Entry) bool {
-		if !walk.visit(e.hash) {
+		if !walk.visit(e.hash()) {
 			return false
 		}
 		if o.matches(e.key) && (o.typ == nil || equalFold(o.typ, e.typ.String())) {
@@ -264,7 +264,7 @@ func cmdRandomKey(c *Ctx) Reply {
 	from := uint64(randIntN(hashMask + 1))
 	c.Ascend(c.DB, from, collect)
 	if len(sample) < randomKeySample {
-		c.Ascend(c.DB, 0, func(e *Entry) bool { return e.hash < from && collect(e) })
+		c.Ascend(c.DB, 0, func(e *Entry) bool { return e.hash() < from && collect(e) })
 	}
 	if len(sample) == 0 {
 		return Nil

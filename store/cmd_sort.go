@@ -144,7 +144,7 @@ func (e *Entry) names() []string {
 		list = append(list, name)
 		return true
 	}
-	switch v := e.elems.(type) {
+	switch v := e.collection().(type) {
 	case *Deque:
 		v.Each(0, add)
 	case *MemberSet:

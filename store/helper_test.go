@@ -195,7 +195,7 @@ func dump(txn *Txn) string {
 // valueText is type, value and deadline of an entry.
 func valueText(e *Entry) string {
 	var elems []string
-	switch v := e.elems.(type) {
+	switch v := e.collection().(type) {
 	case nil:
 		return fmt.Sprintf("%q until %d", e.str, e.deadline)
 	case *Hash:

@@ -39,9 +39,12 @@ func (t Type) String() string {
 }
 
 // Entry is a key with its value. What a Txn hands out must not be changed.
+//
+// There is one for each lock, and its size decides what a lock takes: with two words
+// more the runtime would round it up from 80 bytes to 96. So its hash is not kept, and
+// what only some keys have stands behind a pointer.
 type Entry struct {
 	key      string
-	hash     uint64
 	deadline int64 // lease ms; 0: none
 	created  uint64
 	changed  uint64
@@ -50,7 +53,20 @@ type Entry struct {
 	typ      Type
 	raw      bool // the string has been changed in place: OBJECT ENCODING shows it
 	str      string
-	elems    collection // nil: a string
+	elems    *elements // nil: a string
+}
+
+// elements is a collection behind a pointer.
+type elements struct{ collection }
+
+// holding returns e with a collection of its own, both in one piece of memory.
+func (e Entry) holding(c collection) *Entry {
+	both := &struct {
+		Entry
+		elements
+	}{e, elements{c}}
+	both.Entry.elems = &both.elements
+	return &both.Entry
 }
 
 // collection is the value of a key that holds elements. A key goes with its
@@ -84,25 +100,33 @@ func (e *Entry) Leased() uint64 { return e.leased }
 // Str returns the value of a string key.
 func (e *Entry) Str() string { return e.str }
 
+// collection returns the value of a key that holds elements, nil of a string.
+func (e *Entry) collection() collection {
+	if e.elems == nil {
+		return nil
+	}
+	return e.elems.collection
+}
+
 // Fields returns the value of a hash key, nil of another.
-func (e *Entry) Fields() *Hash { h, _ := e.elems.(*Hash); return h }
+func (e *Entry) Fields() *Hash { h, _ := e.collection().(*Hash); return h }
 
 // List returns the value of a list key, nil of another.
-func (e *Entry) List() *Deque { l, _ := e.elems.(*Deque); return l }
+func (e *Entry) List() *Deque { l, _ := e.collection().(*Deque); return l }
 
 // Members returns the value of a set key, nil of another.
-func (e *Entry) Members() *MemberSet { s, _ := e.elems.(*MemberSet); return s }
+func (e *Entry) Members() *MemberSet { s, _ := e.collection().(*MemberSet); return s }
 
 // Scores returns the value of a sorted set key, nil of another.
-func (e *Entry) Scores() *SortedSet { z, _ := e.elems.(*SortedSet); return z }
+func (e *Entry) Scores() *SortedSet { z, _ := e.collection().(*SortedSet); return z }
 
 // clone copies the entry deeply enough that changing the copy leaves the
 // original alone.
 func (e *Entry) clone() *Entry {
-	c := *e
 	if e.elems != nil {
-		c.elems = e.elems.clone()
+		return e.holding(e.elems.clone())
 	}
+	c := *e
 	return &c
 }
 
@@ -123,12 +147,8 @@ func hashOf(s string) uint64 {
 	return h & hashMask
 }
 
-func entryLess(a, b *Entry) bool {
-	if a.hash != b.hash {
-		return a.hash < b.hash
-	}
-	return a.key < b.key
-}
+// hash places the key in the iteration order.
+func (e *Entry) hash() uint64 { return hashOf(e.key) }
 
 // slot is a place in the tree of keys. The hash stands beside the pointer
 // because following the pointer at every comparison would miss the cache.
@@ -156,8 +176,7 @@ func expiryLess(a, b expiry) bool {
 	if a.at != b.at {
 		return a.at < b.at
 	}
-	// Many locks are taken in one millisecond; names would each miss the cache.
-	return entryLess(a.Entry, b.Entry)
+	return a.key < b.key
 }
 
 // keyspace is one database: the keys ordered by hash, and those with a
@@ -166,7 +185,8 @@ func expiryLess(a, b expiry) bool {
 type keyspace struct {
 	keys      *btree.BTreeG[slot]
 	deadlines *btree.BTreeG[expiry]
-	probe     Entry  // search key, so that a lookup does not allocate
+	probe     Entry  // search key, so that a lookup does not allocate …
+	hash      uint64 // … and its hash
 	found     *Entry // what the key in probe was last found to be …
 	memoized  bool   // … if this is set
 }
@@ -186,8 +206,8 @@ func (ks *keyspace) get(key string) *Entry {
 	if ks.memoized && ks.probe.key == key {
 		return ks.found
 	}
-	ks.probe.key, ks.probe.hash = key, hashOf(key)
-	at, _ := ks.keys.Get(slot{ks.probe.hash, &ks.probe})
+	ks.probe.key, ks.hash = key, hashOf(key)
+	at, _ := ks.keys.Get(slot{ks.hash, &ks.probe})
 	ks.found, ks.memoized = at.Entry, at.Entry != nil
 	// The caller's memory may not be kept; the entry's own may.
 	ks.probe.key = ""
@@ -197,9 +217,18 @@ func (ks *keyspace) get(key string) *Entry {
 	return at.Entry
 }
 
+// place returns the place of an entry.
+func (ks *keyspace) place(e *Entry) slot {
+	if ks.memoized && ks.probe.key == e.key {
+		return slot{ks.hash, e}
+	}
+	return slot{e.hash(), e}
+}
+
 func (ks *keyspace) set(e *Entry) {
-	was, replaced := ks.keys.Set(slot{e.hash, e})
-	ks.probe.key, ks.found, ks.memoized = e.key, e, true
+	at := ks.place(e)
+	was, replaced := ks.keys.Set(at)
+	ks.probe.key, ks.hash, ks.found, ks.memoized = e.key, at.hash, e, true
 	old := was.Entry
 	if replaced && old != e && old.deadline != 0 && old.deadline != e.deadline {
 		ks.deadlines.Delete(expiry{old.deadline, old})
@@ -211,7 +240,7 @@ func (ks *keyspace) set(e *Entry) {
 
 // load is set for a snapshot, whose keys come in order; index follows, because
 // deadlines do not.
-func (ks *keyspace) load(e *Entry) { ks.keys.Load(slot{e.hash, e}) }
+func (ks *keyspace) load(e *Entry) { ks.keys.Load(slot{e.hash(), e}) }
 
 // index puts the deadlines of loaded keys in order.
 func (ks *keyspace) index() {
@@ -222,19 +251,21 @@ func (ks *keyspace) index() {
 		}
 		return true
 	})
-	// Those of one deadline are in order: the keys are.
-	slices.SortStableFunc(list, func(a, b expiry) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(list, func(a, b expiry) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key)) })
 	for _, x := range list {
 		ks.deadlines.Load(x)
 	}
 }
 
-func (ks *keyspace) remove(e *Entry) {
+// remove removes an entry and returns its hash.
+func (ks *keyspace) remove(e *Entry) uint64 {
+	at := ks.place(e)
 	ks.found, ks.memoized = nil, false
-	ks.keys.Delete(slot{e.hash, e})
+	ks.keys.Delete(at)
 	if e.deadline != 0 {
 		ks.deadlines.Delete(expiry{e.deadline, e})
 	}
+	return at.hash
 }
 
 // setDeadline changes the deadline of an entry that is in this keyspace and

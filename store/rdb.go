@@ -104,7 +104,7 @@ func (w *rdbWriter) pack(p *listpack) { w.string(bytesToString(p.bytes())) }
 // dump returns the serialized form of a key's value.
 func (e *Entry) dump() string {
 	w := &rdbWriter{}
-	switch v := e.elems.(type) {
+	switch v := e.collection().(type) {
 	case *Hash:
 		w.hash(v)
 	case *Deque:

@@ -149,7 +149,7 @@ func (w *snapWriter) entry(e *Entry) {
 	w.int(e.created)
 	w.int(e.changed)
 	w.int(e.leased)
-	switch v := e.elems.(type) {
+	switch v := e.collection().(type) {
 	case nil:
 		w.str(e.str)
 	case *Hash:
@@ -304,26 +304,27 @@ func Restore(in io.Reader) (*Store, error) {
 
 func (r *snapReader) entry(tag byte) *Entry {
 	key := r.str()
-	e := &Entry{key: key, hash: hashOf(key), typ: TypeString,
+	e := Entry{key: key, typ: TypeString,
 		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
+	var elems collection
 	switch tag {
 	case recString, recRaw:
 		e.key, e.str = ownPair(key, r.str())
 		e.raw = tag == recRaw
-		return e
+		return &e
 	case recHash:
-		e.typ, e.elems = TypeHash, r.hash()
+		e.typ, elems = TypeHash, r.hash()
 	case recList:
-		e.typ, e.elems = TypeList, r.list()
+		e.typ, elems = TypeList, r.list()
 	case recSet:
-		e.typ, e.elems = TypeSet, r.set()
+		e.typ, elems = TypeSet, r.set()
 	case recSortedSet:
-		e.typ, e.elems = TypeSortedSet, r.sortedSet()
+		e.typ, elems = TypeSortedSet, r.sortedSet()
 	}
-	if r.err == nil && e.elems.Len() == 0 {
+	if r.err == nil && elems.Len() == 0 {
 		r.err = errors.New("a key without elements")
 	}
-	return e
+	return e.holding(elems)
 }
 
 // each reads a number of elements with fn.

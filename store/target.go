@@ -26,7 +26,7 @@ func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {
 		name, value := t.own(key, value)
-		e = &Entry{key: name, hash: hashOf(key), typ: TypeString, str: value, deadline: deadline}
+		e = &Entry{key: name, typ: TypeString, str: value, deadline: deadline}
 		t.stamp(e, true, true)
 		t.put(db, e)
 		return
@@ -43,7 +43,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	e := t.mutable(db, key)
 	fresh := e == nil
 	if fresh {
-		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeString}
+		e = &Entry{key: ownKey(key), typ: TypeString}
 	}
 	if e.typ != TypeString || offset < 0 || offset > maxPatch {
 		return false
@@ -64,7 +64,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
-		e = &Entry{key: ownKey(key), hash: hashOf(key), typ: TypeHash, elems: &Hash{}}
+		e = Entry{key: ownKey(key), typ: TypeHash}.holding(&Hash{})
 		e.Fields().set(field, value)
 		t.stamp(e, true, false)
 		t.put(db, e)
@@ -99,7 +99,7 @@ func moveKey(t target, db int, key string, toDB int, name string, keep bool) {
 		return
 	}
 	c := e.clone()
-	c.key, c.hash = ownKey(name), hashOf(name)
+	c.key = ownKey(name)
 	if !keep {
 		t.remove(db, key)
 	}
@@ -134,8 +134,7 @@ func (t *committed) put(db int, e *Entry) {
 func (t *committed) remove(db int, key string) {
 	ks := t.s.dbs[db]
 	if e := ks.get(key); e != nil {
-		ks.remove(e)
-		t.s.removals.note(db, e.hash, t.seq)
+		t.s.removals.note(db, ks.remove(e), t.seq)
 	}
 }
 

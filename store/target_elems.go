@@ -8,7 +8,7 @@ import "math"
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)
 	if e == nil {
-		return &Entry{key: ownKey(key), hash: hashOf(key), typ: typ, elems: make()}, true
+		return Entry{key: ownKey(key), typ: typ}.holding(make()), true
 	}
 	if e.typ != typ {
 		return nil, false

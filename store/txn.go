@@ -442,33 +442,35 @@ func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	goOn := true
 	if v.base != nil {
 		v.base.keys.Ascend(slot{from, &Entry{}}, func(s slot) bool {
-			e := s.Entry
-			for len(pending) > 0 && goOn && entryLess(pending[0], e) {
-				goOn = visit(pending[0])
+			for len(pending) > 0 && goOn && slotLess(pending[0], s) {
+				goOn = visit(pending[0].Entry)
 				pending = pending[1:]
 			}
-			if _, replaced := v.over[e.key]; goOn && !replaced {
-				goOn = visit(e)
+			if _, replaced := v.over[s.key]; goOn && !replaced {
+				goOn = visit(s.Entry)
 			}
 			return goOn
 		})
 	}
-	for _, e := range pending {
+	for _, s := range pending {
 		if !goOn {
 			return
 		}
-		goOn = visit(e)
+		goOn = visit(s.Entry)
 	}
 }
 
 // pending returns the entries over the base from a place on, in order.
-func (v *view) pending(from uint64) []*Entry {
-	var list []*Entry
+func (v *view) pending(from uint64) []slot {
+	var list []slot
 	for _, e := range v.over {
-		if e != nil && e.hash >= from {
-			list = append(list, e)
+		if e == nil {
+			continue
+		}
+		if s := (slot{e.hash(), e}); s.hash >= from {
+			list = append(list, s)
 		}
 	}
-	sort.Slice(list, func(i, j int) bool { return entryLess(list[i], list[j]) })
+	sort.Slice(list, func(i, j int) bool { return slotLess(list[i], list[j]) })
 	return list
 }
