@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"lockstep/bench"
@@ -126,7 +127,7 @@ func (r *runner) measure(ctx context.Context) error {
 				if res == nil || res.Skipped != "" || res.Failed != "" {
 					continue
 				}
-				t, err := r.play(s, c)
+				t, err := r.playOut(ctx, s, c, res)
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
@@ -136,6 +137,28 @@ func (r *runner) measure(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// attempts is how often a turn is begun.
+const attempts = 3
+
+// playOut plays a turn again whose connections the peer has ended: ZooKeeper 3.8.0 stands
+// still now and then with a request outstanding, until its followers give their leader up
+// after ten seconds. Its own client would connect again and hide it.
+func (r *runner) playOut(ctx context.Context, s *peers.System, c load.Case, res *report.Result) (t report.Turn, err error) {
+	for range attempts {
+		if t, err = r.play(s, c); err == nil || !broken(err) || ctx.Err() != nil {
+			return t, err
+		}
+		res.Broken++
+		fmt.Fprintf(r.progress, "%s: %v: once more: %v\n", res.Peer, res.Case, err)
+	}
+	return t, err
+}
+
+// broken reports whether a peer has ended a connection.
+func broken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // keep takes note of what a turn came to.

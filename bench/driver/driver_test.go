@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +123,22 @@ func TestFaults(t *testing.T) {
 	for _, flag := range []string{"--workloads", "--at", "--alive", "--within", "--markdown", "--clients", "--pipeline", "--peers", "--rounds", "--for", "--lockstep"} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not told: %v", flag, err)
+		}
+	}
+}
+
+// A turn is begun again for a connection that has ended, and for nothing else.
+func TestBroken(t *testing.T) {
+	for err, want := range map[error]bool{
+		fmt.Errorf("client 3: lock: %w", io.EOF):            true,
+		&net.OpError{Op: "read", Err: syscall.ECONNRESET}:   true,
+		errors.New("a lock was granted twice"):              false,
+		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}: false,
+		fmt.Errorf("a reply: %w", os.ErrDeadlineExceeded):   false,
+		errors.Join(errors.New("two"), io.ErrUnexpectedEOF): true,
+	} {
+		if broken(err) != want {
+			t.Errorf("%v: %v", err, !want)
 		}
 	}
 }

@@ -105,12 +105,9 @@ func (s *System) launch(name string, env []string, command ...string) error {
 	return err
 }
 
-// Reset leaves no lock, and finds the leader.
+// Reset leaves no lock, and finds the leader, for whom it waits.
 func (s *System) Reset() error {
-	if err := s.fallen(); err != nil {
-		return err
-	}
-	return s.find()
+	return s.await(s.find)
 }
 
 func (s *System) find() (err error) {

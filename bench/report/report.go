@@ -53,6 +53,7 @@ type Result struct {
 	Peer    string  `json:"peer"`
 	Skipped string  `json:"skipped,omitempty"`
 	Failed  string  `json:"failed,omitempty"`
+	Broken  int     `json:"broken,omitempty"` // turns that were begun again: the peer had ended connections
 	Turns   []Turn  `json:"turns,omitempty"`
 	Median  *Figure `json:"median,omitempty"`
 }
@@ -128,7 +129,7 @@ func Read(file string) (*Report, error) {
 // median is what a peer came to in a case, nil if it was not measured.
 func (r *Report) median(peer string, c load.Case) *Figure {
 	for _, res := range r.Results {
-		if res.Peer == peer && res.Case == c {
+		if res.Peer == peer && res.Case == c && res.Failed == "" { // the rounds that went well would say little
 			return res.Median
 		}
 	}

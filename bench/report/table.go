@@ -180,6 +180,9 @@ func (r *Report) caseTable(c load.Case) (t table) {
 func (r *Report) notes(c load.Case) (lines []string) {
 	results := r.of(c)
 	for _, res := range results {
+		if res.Broken > 0 {
+			lines = append(lines, fmt.Sprintf("%s ended connections in %d more turns; those do not count", res.Peer, res.Broken))
+		}
 		switch {
 		case res.Failed != "":
 			lines = append(lines, fmt.Sprintf("%s failed: %s", res.Peer, res.Failed))
