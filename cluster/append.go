@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -275,7 +276,7 @@ func appendRequest(buf []byte, req *raft.AppendEntriesRequest) []byte {
 	return endFrame(buf, start)
 }
 
-// readRequest decodes what appendRequest wrote; the entries point into body.
+// readRequest decodes what appendRequest wrote; an entry alone points into body.
 func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 	r, req := fieldReader{b: body}, &raft.AppendEntriesRequest{}
 	req.Term, req.RPCHeader = readHeader(&r)
@@ -284,6 +285,9 @@ func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 		req.Entries = make([]*raft.Log, 0, min(n, maxAppend/entryOverhead))
 		for ; n > 0 && !r.bad; n-- {
 			l := &raft.Log{Index: r.uint64(), Term: r.uint64(), Type: raft.LogType(r.byte()), Data: r.bytes(), Extensions: r.bytes()}
+			if cap(req.Entries) > 1 {
+				l.Data = bytes.Clone(l.Data) // recentLog keeps a short one without its neighbours
+			}
 			if at := r.fixed(); at != 0 {
 				l.AppendedAt = time.Unix(0, int64(at))
 			}

@@ -47,7 +47,9 @@ func TestAppendCodec(t *testing.T) {
 			}
 		}
 	}
-	whole, _ := readRequest(appendRequest(nil, bigRequest)[4:])
+	body := appendRequest(nil, bigRequest)[4:]
+	whole, _ := readRequest(body)
+	clear(body) // of several entries one is kept without the others
 	for i, l := range whole.Entries {
 		want := bigRequest.Entries[i]
 		if !l.AppendedAt.Equal(want.AppendedAt) || l.Index != want.Index || l.Type != want.Type || !bytes.Equal(l.Data, want.Data) || !bytes.Equal(l.Extensions, want.Extensions) {

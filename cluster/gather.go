@@ -32,9 +32,9 @@ func (s *sequencer) gather(ctx context.Context) []*request {
 		s.gatherPause--
 		return s.take()
 	}
-	s.mu.Lock()
-	s.want = s.expected
-	s.mu.Unlock()
+	if !s.awaits() {
+		return s.take()
+	}
 	s.patience.Reset(patience)
 	select {
 	case <-s.full:
@@ -45,6 +45,17 @@ func (s *sequencer) gather(ctx context.Context) []*request {
 	q := s.take()
 	s.learn(before, len(q)-before, s.node.cfg.Time.Monotonic()-start)
 	return q
+}
+
+// awaits has full told when as many requests wait as are expected; false if they do.
+func (s *sequencer) awaits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) >= s.expected {
+		return false
+	}
+	s.want = s.expected
+	return true
 }
 
 // learn decides how soon to wait again, when some have waited for others to come. It did

@@ -103,6 +103,18 @@ func TestBatchWaitsInVain(t *testing.T) {
 	})
 }
 
+// Who came just before the wait is not waited for.
+func TestWaitingForThoseWhoAreThere(t *testing.T) {
+	s := sequencer{expected: 2, queue: []*request{{}}}
+	if !s.awaits() || s.want != 2 {
+		t.Errorf("one of two is there, and %d are waited for", s.want)
+	}
+	s.want, s.queue = 0, append(s.queue, &request{})
+	if s.awaits() || s.want != 0 {
+		t.Errorf("both are there, and %d are waited for", s.want)
+	}
+}
+
 // What waiting has cost and saved decides how soon it is tried again.
 func TestWaitingIsWeighed(t *testing.T) {
 	s := sequencer{expected: 50, lastTook: ms}

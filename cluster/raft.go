@@ -77,7 +77,9 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet, &r.st.guard.later)
-	go r.trans.relay() // looks at who asks with meet, which looks at r.trans
+	// They look at who asks with meet, which looks at r.trans.
+	go r.trans.relay()
+	go r.trans.answerAppends(r.port)
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(cfg.ID)
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease

@@ -84,7 +84,6 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 			Stream: outgoing{port}, MaxPool: 2, Timeout: beatTimeout, Logger: logs, MaxRPCsInFlight: 1,
 		}),
 		appends: newAppender(port, transportTimeout, cfg.Time.Monotonic), beating: newAppender(port, beatTimeout, cfg.Time.Monotonic)}
-	go t.answerAppends(port)
 	return t
 }
 

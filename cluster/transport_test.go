@@ -35,6 +35,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	p.port = port
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func(_, _ []byte) error { return nil }, new(unwritten))
 	go p.relay()
+	go p.answerAppends(port)
 	yes := func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil) }
 	p.SetHeartbeatHandler(yes)
 	go func() {
