@@ -286,7 +286,7 @@ func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 		for ; n > 0 && !r.bad; n-- {
 			l := &raft.Log{Index: r.uint64(), Term: r.uint64(), Type: raft.LogType(r.byte()), Data: r.bytes(), Extensions: r.bytes()}
 			if cap(req.Entries) > 1 {
-				l.Data = bytes.Clone(l.Data) // recentLog keeps a short one without its neighbours
+				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // recentLog keeps a short one without its neighbours
 			}
 			if at := r.fixed(); at != 0 {
 				l.AppendedAt = time.Unix(0, int64(at))
