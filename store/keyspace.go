@@ -77,6 +77,13 @@ type collection interface {
 	clone() collection
 }
 
+// drop lets go of a collection, whose place in memory stays with the entry.
+func (e *Entry) drop() {
+	if e.elems != nil {
+		e.elems.collection, e.elems = nil, nil
+	}
+}
+
 // Key returns the key's name.
 func (e *Entry) Key() string { return e.key }
 

@@ -32,7 +32,8 @@ func setString(t target, db int, key, value string, deadline int64) {
 		return
 	}
 	_, e.str = t.own("", value)
-	e.typ, e.raw, e.elems = TypeString, false, nil
+	e.typ, e.raw = TypeString, false
+	e.drop()
 	t.setDeadline(db, key, deadline)
 }
 
