@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -258,7 +257,15 @@ func (ks *keyspace) index() {
 		}
 		return true
 	})
-	slices.SortFunc(list, func(a, b expiry) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.key, b.key)) })
+	slices.SortFunc(list, func(a, b expiry) int {
+		switch {
+		case expiryLess(a, b):
+			return -1
+		case expiryLess(b, a):
+			return 1
+		}
+		return 0
+	})
 	for _, x := range list {
 		ks.deadlines.Load(x)
 	}
