@@ -104,6 +104,37 @@ func TestBudgetIsBounded(t *testing.T) {
 	})
 }
 
+// When the time is over and the leader is lost it is over, though there be another leader
+// already: how often a request is sent is not left to chance.
+func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T) {
+			n, b := newTestNode(t), newTestNode(t)
+			l := mute(b.Node)
+			reply := startOn(n, b.Node, "INCR counter", false)
+			for range 2 { // the first one's loss grants more time
+				time.Sleep(2 * n.cfg.FailoverWait)
+				old := l
+				l = mute(b.Node)
+				old.fail()
+				synctest.Wait()
+			}
+			defer l.fail()
+			select {
+			case got := <-reply:
+				if got != "-INDETERMINATE" {
+					t.Errorf("told %q", got)
+				}
+			default:
+				t.Error("sent to a third leader")
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
 // For a blocking command, too.
 func TestBudgetOfABlockingCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {

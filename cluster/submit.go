@@ -170,6 +170,9 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 			c.queue()
 			pause = time.After(retryPause)
 		}
+		if c.ctx.Err() != nil {
+			return c.refused(ErrClusterDown) // whatever else is ready
+		}
 		select {
 		case <-c.ctx.Done():
 			return c.refused(ErrClusterDown)
