@@ -136,10 +136,6 @@ func (e *Entry) clone() *Entry {
 	return &c
 }
 
-// hashMask keeps 48 bits of a key's hash: SCAN cursors are hashes, and some
-// clients read cursors into a double.
-const hashMask = 1<<48 - 1
-
 // hashOf places a name in the iteration order. It is FNV-1a with a final mix,
 // not a per-process hash, because every node must iterate in the same order.
 func hashOf(s string) uint64 {
@@ -156,52 +152,51 @@ func hashOf(s string) uint64 {
 // hash places the key in the iteration order.
 func (e *Entry) hash() uint64 { return hashOf(e.key) }
 
-// slot is a place in the tree of keys. The hash stands beside the pointer
-// because following the pointer at every comparison would miss the cache.
-type slot struct {
-	hash uint64
-	*Entry
-}
-
-func slotLess(a, b slot) bool {
-	if a.hash != b.hash {
-		return a.hash < b.hash
-	}
-	return a.key < b.key
-}
-
-// expiry is a key in the order of deadlines. The entry is the one in the tree
-// of keys; the deadline stands beside it because the entry's is changed before
-// its place.
+// expiry is a key in the order of deadlines. The entry is the one in the index of
+// keys. Its deadline is changed before its place, and following the pointer at every
+// comparison would miss the cache, so what decides stands beside it: the deadline,
+// and for those of one millisecond a part of the hash.
 type expiry struct {
-	at int64
+	order int64
 	*Entry
 }
+
+const (
+	// tieBits is how many bits of the hash are in an order.
+	tieBits = 16
+	// maxDeadline is the last deadline with an order of its own, some 4,400 years from the first.
+	maxDeadline = 1<<(63-tieBits) - 1
+)
+
+// expiryOf returns the place of an entry with a deadline and a hash.
+func expiryOf(e *Entry, deadline int64, hash uint64) expiry {
+	return expiry{max(min(deadline, maxDeadline), -maxDeadline)<<tieBits | int64(hash&(1<<tieBits-1)), e}
+}
+
+// at is the deadline, as far as it matters for the order.
+func (x expiry) at() int64 { return x.order >> tieBits }
 
 func expiryLess(a, b expiry) bool {
-	if a.at != b.at {
-		return a.at < b.at
+	if a.order != b.order {
+		return a.order < b.order
 	}
 	return a.key < b.key
 }
 
 // keyspace is one database: the keys ordered by hash, and those with a
-// deadline ordered by it. Both trees are copy-on-write, so that a snapshot is
-// O(1).
+// deadline ordered by it.
 type keyspace struct {
-	keys      *btree.BTreeG[slot]
+	keys      index
 	deadlines *btree.BTreeG[expiry]
-	probe     Entry  // search key, so that a lookup does not allocate …
+	found     *Entry // what get found last …
 	hash      uint64 // … and its hash
-	found     *Entry // what the key in probe was last found to be …
-	memoized  bool   // … if this is set
 }
 
 var treeOptions = btree.Options{NoLocks: true}
 
 func newKeyspace() *keyspace {
 	return &keyspace{
-		keys:      btree.NewBTreeGOptions(slotLess, treeOptions),
+		keys:      newIndex(),
 		deadlines: btree.NewBTreeGOptions(expiryLess, treeOptions),
 	}
 }
@@ -209,23 +204,17 @@ func newKeyspace() *keyspace {
 // get finds a key. A command looks a key up several times, and Apply once more
 // after it, so the last answer is kept.
 func (ks *keyspace) get(key string) *Entry {
-	if ks.memoized && ks.probe.key == key {
+	if ks.found != nil && ks.found.key == key {
 		return ks.found
 	}
-	ks.probe.key, ks.hash = key, hashOf(key)
-	at, _ := ks.keys.Get(slot{ks.hash, &ks.probe})
-	ks.found, ks.memoized = at.Entry, at.Entry != nil
-	// The caller's memory may not be kept; the entry's own may.
-	ks.probe.key = ""
-	if ks.memoized {
-		ks.probe.key = at.key
-	}
-	return at.Entry
+	ks.hash = hashOf(key)
+	ks.found = ks.keys.get(ks.hash, key)
+	return ks.found
 }
 
 // place returns the place of an entry.
 func (ks *keyspace) place(e *Entry) slot {
-	if ks.memoized && ks.probe.key == e.key {
+	if ks.found != nil && ks.found.key == e.key {
 		return slot{ks.hash, e}
 	}
 	return slot{e.hash(), e}
@@ -233,27 +222,25 @@ func (ks *keyspace) place(e *Entry) slot {
 
 func (ks *keyspace) set(e *Entry) {
 	at := ks.place(e)
-	was, replaced := ks.keys.Set(at)
-	ks.probe.key, ks.hash, ks.found, ks.memoized = e.key, at.hash, e, true
-	old := was.Entry
-	if replaced && old != e && old.deadline != 0 && old.deadline != e.deadline {
-		ks.deadlines.Delete(expiry{old.deadline, old})
+	old := ks.keys.set(at)
+	ks.found, ks.hash = e, at.hash
+	if old != nil && old != e && old.deadline != 0 && old.deadline != e.deadline {
+		ks.deadlines.Delete(expiryOf(old, old.deadline, at.hash))
 	}
 	if e.deadline != 0 {
-		ks.deadlines.Set(expiry{e.deadline, e}) // also in the place of old
+		ks.deadlines.Set(expiryOf(e, e.deadline, at.hash)) // also in the place of old
 	}
 }
 
-// load is set for a snapshot, whose keys come in order; index follows, because
-// deadlines do not.
-func (ks *keyspace) load(e *Entry) { ks.keys.Load(slot{e.hash(), e}) }
+// load is set for a snapshot; loaded follows, because deadlines come in no order.
+func (ks *keyspace) load(e *Entry) { ks.keys.set(slot{e.hash(), e}) }
 
-// index puts the deadlines of loaded keys in order.
-func (ks *keyspace) index() {
+// loaded puts the deadlines of loaded keys in order.
+func (ks *keyspace) loaded() {
 	var list []expiry
-	ks.keys.Scan(func(s slot) bool {
+	ks.keys.ascend(0, func(s slot) bool {
 		if s.deadline != 0 {
-			list = append(list, expiry{s.deadline, s.Entry})
+			list = append(list, expiryOf(s.Entry, s.deadline, s.hash))
 		}
 		return true
 	})
@@ -274,10 +261,10 @@ func (ks *keyspace) index() {
 // remove removes an entry and returns its hash.
 func (ks *keyspace) remove(e *Entry) uint64 {
 	at := ks.place(e)
-	ks.found, ks.memoized = nil, false
-	ks.keys.Delete(at)
+	ks.found = nil
+	ks.keys.remove(at.hash, e.key)
 	if e.deadline != 0 {
-		ks.deadlines.Delete(expiry{e.deadline, e})
+		ks.deadlines.Delete(expiryOf(e, e.deadline, at.hash))
 	}
 	return at.hash
 }
@@ -288,12 +275,13 @@ func (ks *keyspace) setDeadline(e *Entry, at int64) {
 	if e.deadline == at {
 		return
 	}
+	hash := ks.place(e).hash
 	if e.deadline != 0 {
-		ks.deadlines.Delete(expiry{e.deadline, e})
+		ks.deadlines.Delete(expiryOf(e, e.deadline, hash))
 	}
 	e.deadline = at
 	if at != 0 {
-		ks.deadlines.Set(expiry{at, e})
+		ks.deadlines.Set(expiryOf(e, at, hash))
 	}
 }
 
@@ -329,7 +317,7 @@ func New() *Store {
 // Keys returns the number of keys in a database and how many of them have a
 // deadline, those included that expired and are not deleted yet.
 func (s *Store) Keys(db int) (total, withDeadline int) {
-	return s.dbs[db].keys.Len(), s.dbs[db].deadlines.Len()
+	return s.dbs[db].keys.size, s.dbs[db].deadlines.Len()
 }
 
 // LastLease returns the last write set that gave a key a deadline, as far as
@@ -343,8 +331,8 @@ func (s *Store) Expired() uint64 { return s.expired }
 func (s *Store) NextDeadline() int64 {
 	next := int64(0)
 	for _, ks := range s.dbs {
-		if x, ok := ks.deadlines.Min(); ok && (next == 0 || x.at < next) {
-			next = x.at
+		if x, ok := ks.deadlines.Min(); ok && (next == 0 || x.at() < next) {
+			next = x.at()
 		}
 	}
 	return next

@@ -302,11 +302,11 @@ func checkIndexes(t *testing.T, s *Store) {
 	t.Helper()
 	for db, ks := range s.dbs {
 		n := 0
-		ks.keys.Scan(func(e slot) bool {
+		ks.keys.ascend(0, func(e slot) bool {
 			checkScores(t, e.Scores())
 			if e.deadline != 0 {
 				n++
-				if x, ok := ks.deadlines.Get(expiry{e.deadline, e.Entry}); !ok || x.Entry != e.Entry {
+				if x, ok := ks.deadlines.Get(expiryOf(e.Entry, e.deadline, e.hash)); !ok || x.Entry != e.Entry {
 					t.Fatalf("database %d: the deadline of %q is not indexed", db, e.key)
 				}
 			}

@@ -21,6 +21,7 @@ type scriptCache struct {
 	bySHA   *btree.BTreeG[script]
 	evaled  *btree.BTreeG[script] // those not pinned, oldest first
 	arrival uint64
+	found   script // by the latest get: the same one is asked for again and again
 }
 
 func newScriptCache() scriptCache {
@@ -30,7 +31,15 @@ func newScriptCache() scriptCache {
 	}
 }
 
-func (c *scriptCache) get(sha string) (script, bool) { return c.bySHA.Get(script{sha: sha}) }
+func (c *scriptCache) get(sha string) (s script, ok bool) {
+	if sha == c.found.sha && sha != "" {
+		return c.found, true
+	}
+	if s, ok = c.bySHA.Get(script{sha: sha}); ok {
+		c.found = s
+	}
+	return s, ok
+}
 
 func (c *scriptCache) load(sha, body string, pinned bool) {
 	if old, ok := c.get(sha); ok {
@@ -40,6 +49,7 @@ func (c *scriptCache) load(sha, body string, pinned bool) {
 		c.evaled.Delete(old)
 	}
 	c.arrival++
+	c.found = script{}
 	s := script{sha: sha, body: body, pinned: pinned, order: c.arrival}
 	c.bySHA.Set(s)
 	if pinned {

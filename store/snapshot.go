@@ -22,7 +22,7 @@ type Snapshot struct {
 	accounts Accounts
 }
 
-// Snapshot freezes the present state. The trees are shared copy-on-write; the
+// Snapshot freezes the present state. Index and trees are shared copy-on-write; the
 // entries in them are protected by the epoch, which makes later writes copy an
 // entry before they change it.
 func (s *Store) Snapshot() *Snapshot {
@@ -33,7 +33,7 @@ func (s *Store) Snapshot() *Snapshot {
 		arrival: s.scripts.arrival,
 	}}
 	for i, ks := range s.dbs {
-		snap.dbs[i] = &keyspace{keys: ks.keys.Copy()}
+		snap.dbs[i] = &keyspace{keys: ks.keys.freeze()}
 	}
 	return snap
 }
@@ -94,12 +94,12 @@ func (w *snapWriter) str(s string) {
 func (sn *Snapshot) Encode(out io.Writer) error {
 	w := &snapWriter{Writer: bufio.NewWriterSize(out, 1<<16)}
 	for db, ks := range sn.dbs {
-		if ks.keys.Len() == 0 {
+		if ks.keys.size == 0 {
 			continue
 		}
 		w.WriteByte(recDB)
 		w.int(uint64(db))
-		ks.keys.Scan(func(s slot) bool {
+		ks.keys.ascend(0, func(s slot) bool {
 			w.entry(s.Entry)
 			return true
 		})
@@ -289,7 +289,7 @@ func Restore(in io.Reader) (*Store, error) {
 			s.expired, s.scripts.arrival = r.int(), r.int()
 			if r.err == nil {
 				for _, ks := range s.dbs {
-					ks.index()
+					ks.loaded()
 				}
 				return s, nil
 			}

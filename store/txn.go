@@ -206,7 +206,7 @@ func (t *Txn) ExpireDue(limit int) int {
 		}
 		from := len(due)
 		ks.deadlines.Scan(func(x expiry) bool {
-			if x.at >= t.now.Lease || len(due) >= limit {
+			if x.at() >= t.now.Lease || len(due) >= limit {
 				return false
 			}
 			due = append(due, x)
@@ -315,7 +315,7 @@ func (t *Txn) Flush(db int) {
 	t.views[db] = view{}
 }
 
-func (ks *keyspace) empty() bool { return ks == nil || ks.keys.Len() == 0 }
+func (ks *keyspace) empty() bool { return ks == nil || ks.keys.size == 0 }
 
 // Swap exchanges two databases.
 func (t *Txn) Swap(a, b int) {
@@ -409,9 +409,9 @@ func (t *Txn) Size(db int) int {
 	v := &t.views[db]
 	n := 0
 	if v.base != nil {
-		n = v.base.keys.Len()
+		n = v.base.keys.size
 		v.base.deadlines.Scan(func(x expiry) bool {
-			if x.at >= t.now.Lease {
+			if x.at() >= t.now.Lease {
 				return false
 			}
 			if t.dead(x.Entry) {
@@ -441,7 +441,7 @@ func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	visit := func(e *Entry) bool { return t.dead(e) || fn(e) }
 	goOn := true
 	if v.base != nil {
-		v.base.keys.Ascend(slot{from, &Entry{}}, func(s slot) bool {
+		v.base.keys.ascend(from, func(s slot) bool {
 			for len(pending) > 0 && goOn && slotLess(pending[0], s) {
 				goOn = visit(pending[0].Entry)
 				pending = pending[1:]

@@ -126,7 +126,7 @@ func (r *removals) last(db int, hash uint64) uint64 {
 // as far as there is room.
 func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	n := 0
-	ks.keys.Scan(func(s slot) bool {
+	ks.keys.ascend(0, func(s slot) bool {
 		r.note(db, s.hash, seq)
 		n++
 		return n < capacity

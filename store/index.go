@@ -1,0 +1,305 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// index holds the keys of a database in the order of their hashes: a trie whose
+// branches are directories as in extendible hashing (Fagin et al., TODS 1979), with
+// places for the keys that there are and hardly more. A lookup follows two or three
+// pointers and then looks where the key should be in its leaf, since hashes are
+// spread evenly; a search tree compares at every level, each time in other cache
+// lines.
+//
+// What a frozen index shares is copied before it is changed.
+type index struct {
+	root *node  // a branch
+	gen  uint64 // of the nodes that no frozen index shares
+	size int
+}
+
+const (
+	// hashBits is how many bits of a key's hash are used: SCAN cursors are hashes,
+	// and some clients read cursors into a double.
+	hashBits = 48
+	hashMask = 1<<hashBits - 1
+	// branchDepth bounds a branch to 64 places, all of which a copy has.
+	branchDepth = 6
+	// leafSlots is how many keys a leaf has before it is parted. One whose keys
+	// all have the same hash has more.
+	leafSlots = 32
+	// slotStep is by how many slots the memory of a leaf grows and shrinks.
+	slotStep = 8
+)
+
+// slot is a key in a leaf. The hash stands beside the pointer because following
+// the pointer at every comparison would miss the cache.
+type slot struct {
+	hash uint64
+	*Entry
+}
+
+// compareSlots puts keys in order.
+func compareSlots(a, b slot) int {
+	if a.hash != b.hash {
+		return cmp.Compare(a.hash, b.hash)
+	}
+	return strings.Compare(a.key, b.key)
+}
+
+func slotLess(a, b slot) bool { return compareSlots(a, b) < 0 }
+
+// node is a branch or a leaf.
+type node struct {
+	gen   uint64
+	bits  uint8   // how many bits of the hash lead to it from its parent …
+	depth uint8   // … which looks at so many: one that fewer lead to stands in several places
+	kids  []*node // of a branch: 1<<depth; nil: a leaf
+	slots []slot  // of a leaf, in order
+}
+
+func newIndex() index { return index{root: &node{kids: []*node{{}}}} }
+
+// freeze returns the index as it is, to be read while this one changes.
+func (x *index) freeze() index {
+	frozen := *x
+	x.gen++
+	return frozen
+}
+
+// path is the hash with the first bit at the top: what leads through the trie.
+func path(hash uint64) uint64 { return hash << (64 - hashBits) }
+
+// place is which of its places a path leads to.
+func (n *node) place(p uint64) int { return int(p >> (64 - n.depth)) }
+
+// put puts a child into all its places, of which at is one.
+func (n *node) put(at int, kid *node) {
+	span := 1 << (n.depth - kid.bits)
+	at &^= span - 1
+	for i := range span {
+		n.kids[at+i] = kid
+	}
+}
+
+// find returns where a key is in a leaf, or would be; p is what is left of its path.
+func (n *node) find(p, hash uint64, key string) (at int, found bool) {
+	s := n.slots
+	if len(s) > leafSlots {
+		return slices.BinarySearchFunc(s, slot{hash, &Entry{key: key}}, compareSlots)
+	}
+	at = int(p >> 32 * uint64(len(s)) >> 32)
+	for at > 0 && s[at-1].hash >= hash {
+		at--
+	}
+	for at < len(s) && s[at].hash < hash {
+		at++
+	}
+	for at < len(s) && s[at].hash == hash && s[at].key < key {
+		at++
+	}
+	return at, at < len(s) && s[at].hash == hash && s[at].key == key
+}
+
+// get returns the entry of a key, nil if there is none.
+func (x *index) get(hash uint64, key string) *Entry {
+	n, p := x.root, path(hash)
+	for n.kids != nil {
+		n = n.kids[n.place(p)]
+		p <<= n.bits
+	}
+	if at, found := n.find(p, hash, key); found {
+		return n.slots[at].Entry
+	}
+	return nil
+}
+
+// set puts an entry in its place and returns the one that was there.
+func (x *index) set(s slot) *Entry {
+	n, p, used := x.ownRoot(), path(s.hash), uint8(0)
+	for {
+		place := n.place(p)
+		kid := x.own(n, place)
+		if kid.kids != nil {
+			n, p, used = kid, p<<kid.bits, used+kid.bits
+			continue
+		}
+		at, found := kid.find(p<<kid.bits, s.hash, s.key)
+		if found {
+			old := kid.slots[at].Entry
+			kid.slots[at] = s
+			return old
+		}
+		if len(kid.slots) < leafSlots || used+kid.bits == hashBits {
+			kid.insert(at, s)
+			x.size++
+			return nil
+		}
+		x.part(n, place, used+kid.bits)
+	}
+}
+
+// remove removes a key if it is there.
+func (x *index) remove(hash uint64, key string) { x.removeFrom(x.ownRoot(), path(hash), hash, key) }
+
+func (x *index) removeFrom(n *node, p, hash uint64, key string) {
+	place := n.place(p)
+	kid := x.own(n, place)
+	p <<= kid.bits
+	if kid.kids != nil {
+		x.removeFrom(kid, p, hash, key)
+		if kid.depth > 0 {
+			return
+		}
+		leaf := x.own(kid, 0)
+		leaf.bits = kid.bits
+		n.put(place, leaf)
+		x.join(n, place)
+		return
+	}
+	at, found := kid.find(p, hash, key)
+	if !found {
+		return
+	}
+	kid.slots = slices.Delete(kid.slots, at, at+1)
+	x.size--
+	if spare := cap(kid.slots) - len(kid.slots); spare >= max(2*slotStep, len(kid.slots)) {
+		kid.slots = roomy(kid.slots)
+	}
+	if len(kid.slots) <= leafSlots/4 { // else looking at the other half costs more than it is worth
+		x.join(n, place)
+	}
+}
+
+// ownRoot returns the root for changing it.
+func (x *index) ownRoot() *node {
+	if x.root.gen != x.gen {
+		x.root = x.root.copy(x.gen)
+	}
+	return x.root
+}
+
+// own returns the child at a place for changing it; n is owned.
+func (x *index) own(n *node, place int) *node {
+	kid := n.kids[place]
+	if kid.gen != x.gen {
+		kid = kid.copy(x.gen)
+		n.put(place, kid)
+	}
+	return kid
+}
+
+func (n *node) copy(gen uint64) *node {
+	c := *n
+	c.gen, c.kids = gen, slices.Clone(n.kids)
+	if n.kids == nil {
+		c.slots = roomy(n.slots)
+	}
+	return &c
+}
+
+// roomy returns a copy with room for one more at least.
+func roomy(s []slot, more ...slot) []slot {
+	n := len(s) + len(more)
+	return append(append(make([]slot, 0, n-n%slotStep+slotStep), s...), more...)
+}
+
+func (n *node) insert(at int, s slot) {
+	if len(n.slots) == cap(n.slots) && len(n.slots) < leafSlots {
+		n.slots = roomy(n.slots)
+	}
+	n.slots = slices.Insert(n.slots, at, s)
+}
+
+// part parts the full leaf at a place of n in two, or puts a branch in between
+// first; used is how many bits lead to it from the root.
+func (x *index) part(n *node, place int, used uint8) {
+	leaf := n.kids[place]
+	if leaf.bits == branchDepth {
+		n.kids[place] = &node{gen: x.gen, bits: branchDepth, kids: []*node{leaf}}
+		leaf.bits = 0
+		return
+	}
+	if leaf.bits == n.depth {
+		n.double()
+		place *= 2
+	}
+	half := slices.IndexFunc(leaf.slots, func(s slot) bool { return path(s.hash)<<used>>63 == 1 })
+	if half < 0 {
+		half = len(leaf.slots)
+	}
+	low := &node{gen: x.gen, bits: leaf.bits + 1, slots: roomy(leaf.slots[:half])}
+	high := &node{gen: x.gen, bits: leaf.bits + 1, slots: roomy(leaf.slots[half:])}
+	span := 1 << (n.depth - low.bits)
+	n.put(place&^span, low)
+	n.put(place|span, high)
+}
+
+// double has the branch look at one more bit.
+func (n *node) double() {
+	kids := make([]*node, 0, 2*len(n.kids))
+	for _, kid := range n.kids {
+		kids = append(kids, kid, kid)
+	}
+	n.kids, n.depth = kids, n.depth+1
+}
+
+// join undoes part where too little is left, at a place of n and above it.
+func (x *index) join(n *node, place int) {
+	for {
+		kid := n.kids[place]
+		if kid.kids != nil || kid.bits == 0 {
+			return
+		}
+		span := 1 << (n.depth - kid.bits)
+		low, high := n.kids[place&^span], n.kids[place|span]
+		if low.bits != high.bits || low.kids != nil || high.kids != nil || len(low.slots)+len(high.slots) > leafSlots/2 {
+			return
+		}
+		n.put(place, &node{gen: x.gen, bits: kid.bits - 1, slots: roomy(low.slots, high.slots...)})
+		for n.depth > 0 && !slices.ContainsFunc(n.kids, func(k *node) bool { return k.bits == n.depth }) {
+			n.halve()
+			place /= 2
+		}
+	}
+}
+
+// halve has the branch look at one bit less, which tells none of its children
+// from another.
+func (n *node) halve() {
+	kids := make([]*node, 0, len(n.kids)/2)
+	for i := 0; i < len(n.kids); i += 2 {
+		kids = append(kids, n.kids[i])
+	}
+	n.kids, n.depth = kids, n.depth-1
+}
+
+// ascend calls fn for the keys from a hash on, in order, until it returns false.
+func (x *index) ascend(from uint64, fn func(slot) bool) {
+	if from <= hashMask { // a cursor may be anything
+		x.root.ascend(path(from), from, fn)
+	}
+}
+
+func (n *node) ascend(p, from uint64, fn func(slot) bool) bool {
+	if n.kids == nil {
+		at, _ := n.find(p, from, "")
+		for _, s := range n.slots[at:] {
+			if !fn(s) {
+				return false
+			}
+		}
+		return true
+	}
+	for i := n.place(p); i < len(n.kids); {
+		kid := n.kids[i]
+		if !kid.ascend(p<<kid.bits, from, fn) {
+			return false
+		}
+		span := 1 << (n.depth - kid.bits)
+		i, p = i&^(span-1)+span, 0
+	}
+	return true
+}

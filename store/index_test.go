@@ -1,0 +1,132 @@
+package store
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"testing"
+)
+
+// TestIndexIsAMap compares an index, and what was frozen of it, with maps. The hashes
+// are chosen here: spread out, close together, and the same for many keys.
+func TestIndexIsAMap(t *testing.T) {
+	for name, hash := range map[string]func(uint64) uint64{
+		"spread":   func(h uint64) uint64 { return h },
+		"low bits": func(h uint64) uint64 { return h & 0x3ff },
+		"one bit":  func(h uint64) uint64 { return h & 1 << 20 },
+		"ends":     func(h uint64) uint64 { return -(h & 1) & hashMask },
+		"clusters": func(h uint64) uint64 { return h & 0xf0000000000f },
+		"the same": func(uint64) uint64 { return 42 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range int64(20) {
+				playIndex(t, rand.New(rand.NewSource(seed)), func(key string) uint64 { return hash(hashOf(key)) })
+			}
+		})
+	}
+}
+
+type indexModel struct {
+	index
+	want map[string]slot
+}
+
+func playIndex(t *testing.T, r *rand.Rand, hash func(string) uint64) {
+	t.Helper()
+	live := indexModel{newIndex(), map[string]slot{}}
+	var frozen []indexModel
+	keys := 1 + r.Intn(2000)
+	for range 4 {
+		for grow, n := r.Intn(2) == 0, r.Intn(3*keys); n > 0; n-- {
+			key := fmt.Sprint("key:", r.Intn(keys))
+			s := slot{hash(key), &Entry{key: key}}
+			if live.get(s.hash, key) != live.want[key].Entry {
+				t.Fatalf("another entry of %s is found", key)
+			}
+			if set := r.Intn(4) != 0; set == grow {
+				if old := live.set(s); old != live.want[key].Entry {
+					t.Fatalf("another entry of %s is replaced", key)
+				}
+				live.want[key] = s
+			} else {
+				live.remove(s.hash, key)
+				delete(live.want, key)
+			}
+		}
+		live.check(t, r)
+		if r.Intn(2) == 0 {
+			frozen = append(frozen, indexModel{live.freeze(), maps.Clone(live.want)})
+		}
+	}
+	for _, f := range frozen {
+		f.check(t, r)
+	}
+	for _, s := range live.want {
+		live.remove(s.hash, s.key)
+	}
+	if root := live.root; live.size != 0 || len(root.kids) != 1 || root.kids[0].kids != nil || cap(root.kids[0].slots) > 2*slotStep {
+		t.Fatalf("an index without keys keeps memory: %d kids of depth %d", len(root.kids), root.depth)
+	}
+}
+
+// check compares the whole order and one that begins somewhere.
+func (m *indexModel) check(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	want := slices.SortedFunc(maps.Values(m.want), compareSlots)
+	if m.size != len(want) {
+		t.Fatalf("size %d of %d keys", m.size, len(want))
+	}
+	from := uint64(0)
+	for range 3 {
+		var got []slot
+		m.ascend(from, func(s slot) bool { got = append(got, s); return true })
+		at := slices.IndexFunc(want, func(s slot) bool { return s.hash >= from })
+		if at < 0 {
+			at = len(want)
+		}
+		if !slices.Equal(got, want[at:]) {
+			t.Fatalf("from %x: %d keys in order, want %d, or others", from, len(got), len(want)-at)
+		}
+		if stop := len(got) / 2; stop > 0 {
+			m.ascend(from, func(slot) bool { stop--; return stop > 0 })
+			if stop != 0 {
+				t.Fatal("the walk goes on though it was told not to")
+			}
+		}
+		m.ascend(from|1<<hashBits, func(slot) bool { t.Fatal("a key beyond all hashes"); return false })
+		from = hashOf(fmt.Sprint(r.Int()))
+		if len(want) > 0 && r.Intn(2) == 0 {
+			from = want[r.Intn(len(want))].hash + uint64(r.Intn(2))
+		}
+	}
+}
+
+// TestIndexIsFlat: evenly spread keys are found in few steps and take little memory.
+func TestIndexIsFlat(t *testing.T) {
+	x := newIndex()
+	const keys = 200_000
+	for i := range keys {
+		e := &Entry{key: fmt.Sprint("lock:", i)}
+		x.set(slot{e.hash(), e})
+	}
+	deepest, places, room := 0, 0, 0
+	var walk func(n *node, depth int)
+	walk = func(n *node, depth int) {
+		deepest = max(deepest, depth)
+		places += len(n.kids)
+		room += cap(n.slots)
+		for i, kid := range n.kids {
+			if i == 0 || kid != n.kids[i-1] {
+				walk(kid, depth+1)
+			}
+		}
+	}
+	walk(x.root, 0)
+	if deepest > 3 {
+		t.Errorf("a key is %d steps away", deepest)
+	}
+	if room > keys*3/2 || places > keys/8 {
+		t.Errorf("%d slots and %d places for %d keys", room, places, keys)
+	}
+}
