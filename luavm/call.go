@@ -50,6 +50,9 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if r.IsError() {
 		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
 	}
+	if topFrame(L).NRet == 0 {
+		return 0 // a statement
+	}
 	L.Push(e.toLua(L, &r))
 	return 1
 }

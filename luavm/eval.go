@@ -13,6 +13,7 @@ type chunk struct {
 	sha   string
 	body  string
 	proto *lua.FunctionProto
+	plain bool           // it runs without the hook
 	fn    *lua.LFunction // of the present Lua state
 	flags scriptFlags
 }
@@ -43,7 +44,7 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 		clear(e.byBody)
 	}
 	body = strings.Clone(body)
-	c := &chunk{sha: scriptSHA(body), body: body, proto: proto, flags: flags}
+	c := &chunk{sha: scriptSHA(body), body: body, proto: proto, plain: isPlain(proto), flags: flags}
 	e.bySHA[c.sha], e.byBody[body] = c, c
 	return c, nil
 }
@@ -62,7 +63,11 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
 	e.state.Store(stateRunning)
 	if c.fn == nil {
-		c.fn = e.L.NewFunctionFromProto(c.proto)
+		c.fn = e.L.NewFunctionFromProto(e.link(c.proto))
+	}
+	if c.plain {
+		L := e.L
+		defer L.SetContext(L.RemoveContext())
 	}
 	return e.end(ctx, save, e.execute(c.fn, keys, args))
 }
@@ -126,13 +131,17 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 	L.Push(fn)
 	nargs := 0
 	if e.state.Load()&stateFunction == 0 {
-		e.fill(e.keyList, keys)
-		e.fill(e.argList, args)
+		text := e.join(keys, args)
+		text = e.fill(e.keyList, keys, text)
+		e.fill(e.argList, args, text)
 	} else {
-		// A function may keep them.
+		// A function may keep one of them, which must not hold the others.
 		for _, list := range [...][][]byte{keys, args} {
-			t := &lua.LTable{}
-			e.fill(t, list)
+			t := L.CreateTable(len(list), 0)
+			for i, b := range list {
+				e.charge(int64(len(b)) + 32)
+				t.RawSetInt(i+1, lua.LString(b))
+			}
 			L.Push(t)
 		}
 		nargs = 2
@@ -147,20 +156,41 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 // keepList is how many elements KEYS and ARGV keep room for between scripts.
 const keepList = 64
 
+// join copies lists into one piece of memory, which costs less than many.
+func (e *Engine) join(lists ...[][]byte) string {
+	size, n := 0, 0
+	for _, list := range lists {
+		n += len(list)
+		for _, b := range list {
+			size += len(b)
+		}
+	}
+	e.charge(int64(size) + 32*int64(n))
+	var all strings.Builder
+	all.Grow(size)
+	for _, list := range lists {
+		for _, b := range list {
+			all.Write(b)
+		}
+	}
+	return all.String()
+}
+
 // fill makes t the table of a list, whatever it was: nothing remains of what an
-// earlier script did to it.
-func (e *Engine) fill(t *lua.LTable, list [][]byte) {
+// earlier script did to it. text begins with the list's elements; fill returns the rest.
+func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 	elems := arrayPart(t)[:0]
 	if cap(elems) < len(list) || cap(elems) > keepList {
 		elems = make([]lua.LValue, 0, len(list))
 	}
 	for _, b := range list {
-		e.charge(int64(len(b)) + 32)
-		elems = append(elems, lua.LString(b))
+		elems = append(elems, lua.LString(text[:len(b)]))
+		text = text[len(b):]
 	}
 	clear(elems[len(elems):cap(elems)])
 	*t = *e.L.CreateTable(0, 0)
 	setArrayPart(t, elems)
+	return text
 }
 
 // failureReply is the reply to an error that the script did not catch.

@@ -80,6 +80,10 @@ func checkedStringConstantsOffset() uintptr {
 	return field.Offset
 }
 
+func stringConstants(p *lua.FunctionProto) []string {
+	return *(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset))
+}
+
 func setStringConstants(p *lua.FunctionProto, strs []string) {
 	*(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset)) = strs
 }

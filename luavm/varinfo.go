@@ -162,6 +162,8 @@ func objectName(p *lua.FunctionProto, pc, reg int) (kind, name string) {
 	switch opOf(inst) {
 	case lua.OP_GETGLOBAL:
 		return "global", constString(p, argBx(inst))
+	case lua.OP_LOADK:
+		return linkedName(p, argBx(inst))
 	case lua.OP_MOVE:
 		if argB(inst) < argA(inst) {
 			return objectName(p, at, argB(inst))
