@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -193,14 +192,6 @@ func (s *sequencer) runScript(ctx *store.Ctx, behind []*request, refused *bool) 
 		behind = nil
 	}
 	s.scriptStarts(behind)
-	if s.busyTimer == nil {
-		s.busyTimer = time.AfterFunc(s.node.busyThreshold(), s.setBusy)
-	} else {
-		s.busyTimer.Reset(s.node.busyThreshold())
-	}
-	defer func() {
-		s.busyTimer.Stop()
-		*refused = s.scriptEnds() || *refused
-	}()
+	defer func() { *refused = s.scriptEnds() || *refused }()
 	return ctx.Cmd.Run(ctx)
 }

@@ -182,6 +182,26 @@ func TestNotBusy(t *testing.T) {
 	})
 }
 
+// The threshold counts from the beginning of each script, though one timer serves all.
+func TestBusyBehindAShortScript(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, scriptCommand)
+		n.lead()
+		start := time.Now()
+		scripts := n.startForwarded("SCRIPT 4", "SCRIPT 8")
+		synctest.Wait()
+		if got := <-n.startForwarded("INCR counter"); got != "-BUSY" {
+			t.Errorf("behind the long script: %q", got)
+		}
+		if took := time.Since(start); took < 9*time.Second || took > 9100*ms {
+			t.Errorf("told after %v, want the threshold from the second script on", took)
+		}
+		if got := <-scripts; got != "OK OK" {
+			t.Errorf("the scripts: %q", got)
+		}
+	})
+}
+
 // If a batch is evaluated again, those who were told BUSY stay out of it.
 func TestBusyInABatchThatIsEvaluatedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {

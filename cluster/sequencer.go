@@ -52,8 +52,9 @@ type sequencer struct {
 	wake        chan struct{} // has room for one: there is work
 	stamped     time.Duration // monotonic time of the last entry
 
-	txn       *store.Txn  // used again for every batch
-	busyTimer *time.Timer // runs setBusy
+	txn       *store.Txn    // used again for every batch
+	busyTimer *time.Timer   // runs setBusy …
+	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
 
 	sleepers *sleepers        // those who wait for an element
 	done     *raftfsm.Answers // valid while a batch is evaluated
@@ -222,51 +223,6 @@ func (s *sequencer) close() {
 		time.Sleep(retryPause)
 	}
 	s.sleepers.drop(everySleeper)
-}
-
-// scriptStarts notes that a script runs, and which requests of the batch come
-// after it.
-func (s *sequencer) scriptStarts(behind []*request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.script++
-	s.scriptSince = s.node.cfg.Time.Monotonic()
-	s.behind = behind
-}
-
-// scriptEnds returns whether the requests behind the script were refused. They
-// may belong to others by now and must not be looked at.
-func (s *sequencer) scriptEnds() (refused bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	refused = s.busy
-	s.script++
-	s.behind, s.busy = nil, false
-	return refused
-}
-
-// setBusy answers everything that waits behind a script that has run for too
-// long, and everything that comes until it ends.
-func (s *sequencer) setBusy() {
-	s.mu.Lock()
-	// The timer may have fired for a script that has ended meanwhile.
-	if s.script%2 == 0 || s.node.cfg.Time.Monotonic()-s.scriptSince < s.node.busyThreshold() {
-		s.mu.Unlock()
-		return
-	}
-	s.busy = true
-	q := append(s.behind[:len(s.behind):len(s.behind)], s.queue...)
-	s.queue, s.behind = nil, nil
-	s.mu.Unlock()
-	for _, r := range q {
-		r.refuseBusy(s.node.BusyError())
-	}
-}
-
-func (s *sequencer) isBusy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.busy
 }
 
 // lead runs the sequencer until leadership is lost. The caller has made sure

@@ -1,0 +1,68 @@
+package cluster
+
+import "time"
+
+// scriptStarts notes that a script runs, and which requests of the batch come
+// after it.
+func (s *sequencer) scriptStarts(behind []*request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script++
+	s.scriptSince = s.node.cfg.Time.Monotonic()
+	s.behind = behind
+	// A timer that was set for an earlier script will do: it is set again when it ends.
+	if after := s.node.busyThreshold(); s.busyDue <= s.scriptSince || s.busyDue > s.scriptSince+after {
+		s.watchScript(after)
+	}
+}
+
+// watchScript has setBusy look at the script that runs; mu is held.
+func (s *sequencer) watchScript(after time.Duration) {
+	s.busyDue = s.node.cfg.Time.Monotonic() + after
+	if s.busyTimer == nil {
+		s.busyTimer = time.AfterFunc(after, s.setBusy)
+	} else {
+		s.busyTimer.Reset(after)
+	}
+}
+
+// scriptEnds returns whether the requests behind the script were refused. They
+// may belong to others by now and must not be looked at.
+func (s *sequencer) scriptEnds() (refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	refused = s.busy
+	s.script++
+	s.behind, s.busy = nil, false
+	return refused
+}
+
+// setBusy answers everything that waits behind a script that has run for too
+// long, and everything that comes until it ends.
+func (s *sequencer) setBusy() {
+	s.mu.Lock()
+	s.busyDue = 0
+	if s.script%2 == 0 {
+		s.mu.Unlock()
+		return
+	}
+	// The timer may have been set for a script that has ended meanwhile.
+	if left := s.scriptSince + s.node.busyThreshold() - s.node.cfg.Time.Monotonic(); left > 0 {
+		s.watchScript(max(left, time.Millisecond))
+		s.mu.Unlock()
+		return
+	}
+	s.busy = true
+	q := append(s.behind[:len(s.behind):len(s.behind)], s.queue...)
+	s.queue, s.behind = nil, nil
+	s.mu.Unlock()
+	for _, r := range q {
+		r.refuseBusy(s.node.BusyError())
+	}
+}
+
+func (s *sequencer) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
+}
