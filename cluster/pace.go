@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"io"
+	"runtime"
 	"time"
 )
 
@@ -35,6 +36,7 @@ func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
 	if p.done < workPiece {
+		runtime.Gosched() // whoever is ready need not wait until the runtime interrupts this
 		return
 	}
 	rest := time.NewTimer(min(p.done, longestRest))

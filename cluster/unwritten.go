@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -89,6 +90,9 @@ func (u *unwritten) firstOr(index uint64) uint64 {
 
 // write writes what there is, in order, until there is no more.
 func (u *unwritten) write() {
+	// The followers' copies go first: a thread that waits for the disk holds the others
+	// up until the runtime notices.
+	runtime.Gosched()
 	u.mu.Lock()
 	for len(u.queue) > 0 && u.lost == nil {
 		logs := u.queue
