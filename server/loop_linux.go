@@ -1,8 +1,10 @@
 package server
 
 import (
+	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -20,6 +22,12 @@ import (
 // the backend runs. Then the watcher puts another goroutine in place of the one
 // that is held up (watch_linux.go).
 //
+// An owner that has nothing to do waits in the epoll instance if the backend runs
+// everything on its goroutine: nobody else needs its thread. A durable node's
+// goroutines do, and a thread in a system call keeps its place among them until the
+// runtime's monitor notices. There the epoll instance is itself a file that the
+// runtime waits for, and the owner is parked.
+//
 // Events are edge-triggered and all registered once: loopConn.readable remembers
 // them, so a connection that waits for its replies costs no system call.
 
@@ -28,7 +36,10 @@ import (
 type loop struct {
 	srv   *Server
 	epoll int
-	bell  int // an eventfd that wakes the owner
+	file  *os.File              // the epoll instance, if the runtime waits for it …
+	parks syscall.RawConn       // … its waiting …
+	look  func(fd uintptr) bool // … and poll
+	bell  int                   // an eventfd that wakes the owner
 
 	mu     sync.Mutex // taken last
 	queue  []*loopConn
@@ -51,6 +62,7 @@ type loop struct {
 	submitted bool        // the backend has not been flushed since
 	now       time.Time   // of the round
 	events    [256]unix.EpollEvent
+	happened  int // how many of them
 }
 
 func newLoop(srv *Server) (*loop, error) {
@@ -64,6 +76,12 @@ func newLoop(srv *Server) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
+	if srv.cfg.Durable {
+		if err := l.park(); err != nil {
+			l.closeFiles()
+			return nil, err
+		}
+	}
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(bell)}
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, bell, &ev); err != nil {
 		l.closeFiles()
@@ -72,8 +90,23 @@ func newLoop(srv *Server) (*loop, error) {
 	return l, nil
 }
 
+// park has the runtime wait for the epoll instance.
+func (l *loop) park() (err error) {
+	if err := unix.SetNonblock(l.epoll, true); err != nil { // else the runtime takes it for a file of a disk
+		return err
+	}
+	l.file = os.NewFile(uintptr(l.epoll), "epoll")
+	l.look = l.poll
+	l.parks, err = l.file.SyscallConn()
+	return err
+}
+
 func (l *loop) closeFiles() {
-	_ = unix.Close(l.epoll)
+	if l.file != nil {
+		_ = l.file.Close()
+	} else {
+		_ = unix.Close(l.epoll)
+	}
 	_ = unix.Close(l.bell)
 }
 
@@ -243,9 +276,8 @@ func (l *loop) join(c *loopConn) {
 
 // wait returns the number of events; -1 when the loop has ended.
 func (l *loop) wait() int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
-	if errno == 0 && n > 0 {
-		return int(n)
+	if l.poll(uintptr(l.epoll)) {
+		return l.happened
 	}
 	l.mu.Lock()
 	switch {
@@ -261,13 +293,28 @@ func (l *loop) wait() int {
 	}
 	l.asleep = true
 	l.mu.Unlock()
-	// The scheduler is told of this one: it may last.
-	m, err := unix.EpollWait(l.epoll, l.events[:], -1)
+	l.sleep()
 	l.mu.Lock()
 	l.asleep = false
 	l.mu.Unlock()
-	if err != nil {
-		return 0 // interrupted by a signal
+	return l.happened
+}
+
+// poll reports whether events have happened.
+func (l *loop) poll(epoll uintptr) bool {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
+	if l.happened = int(n); errno != 0 {
+		l.happened = 0
 	}
-	return m
+	return l.happened > 0
+}
+
+// sleep waits for events. It may return without any.
+func (l *loop) sleep() {
+	if l.parks != nil && l.parks.Read(l.look) == nil {
+		return
+	}
+	// The scheduler is told of this one: it may last.
+	l.happened, _ = unix.EpollWait(l.epoll, l.events[:], -1)
+	l.happened = max(l.happened, 0) // interrupted by a signal
 }

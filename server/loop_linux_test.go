@@ -13,7 +13,11 @@ import (
 	"time"
 )
 
-func withLoops(n int) func(*Config) { return func(c *Config) { c.Loops = n } }
+// withLoops has n loops serve a durable node, in which they are parked; the other tests
+// serve an ephemeral one.
+func withLoops(n int) func(*Config) {
+	return func(c *Config) { c.Loops, c.Durable = n, true }
+}
 
 // conversation makes n random commands, as the bytes to send and the bytes to
 // expect. Some are answered by the session, some by the backend, some by a

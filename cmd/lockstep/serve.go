@@ -118,6 +118,9 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 // runNode runs a node and stops its parts in reverse order.
 func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Config, log *slog.Logger) error {
 	limitMemory(memlimit.FromCgroup, log)
+	if !o.ephemeral {
+		limitProcessors()
+	}
 	p, err := assemble(o, cfg, cluster.NewSystemTime(), log, shutdown)
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -22,4 +24,17 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) {
 	} else {
 		log.Debug("memory", "limit", fmt.Sprint(got))
 	}
+}
+
+// limitProcessors leaves one of the processors to the kernel, which needs it for sockets
+// and the disk, unless GOMAXPROCS says how many there are. A durable node's work is a
+// chain of goroutines that wake one another, and each time the runtime wakes a thread for
+// every idle processor, to look for work that is being done already: with two processors
+// that costs more than the second one brings.
+func limitProcessors() {
+	if os.Getenv("GOMAXPROCS") != "" {
+		return
+	}
+	runtime.SetDefaultGOMAXPROCS() // in a container that is not the machine's
+	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -34,5 +35,24 @@ func TestLimitMemory(t *testing.T) {
 				t.Errorf("the limit is %d, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+func TestLimitProcessors(t *testing.T) {
+	was := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(was) })
+	t.Setenv("GOMAXPROCS", "")
+	runtime.SetDefaultGOMAXPROCS()
+	all := runtime.GOMAXPROCS(0)
+	for range 2 { // a second node in the process leaves it as it is
+		limitProcessors()
+		if got := runtime.GOMAXPROCS(0); got != max(1, all-1) {
+			t.Errorf("%d processors of %d", got, all)
+		}
+	}
+	t.Setenv("GOMAXPROCS", "7")
+	runtime.GOMAXPROCS(7) // as Go has read it at the start
+	if limitProcessors(); runtime.GOMAXPROCS(0) != 7 {
+		t.Errorf("%d processors, GOMAXPROCS says 7", runtime.GOMAXPROCS(0))
 	}
 }
