@@ -55,7 +55,7 @@ func (p *peerPort) accept() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		go p.sort(conn)
+		go p.sort(quiet(conn))
 	}
 }
 
@@ -242,6 +242,7 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	if err != nil {
 		return nil, err
 	}
+	conn = quiet(conn)
 	if _, err := conn.Write([]byte{proto}); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("greeting %s: %w", addr, err)
