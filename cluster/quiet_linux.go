@@ -14,7 +14,7 @@ import (
 // net package's are system calls that may last: before the first one after an idle
 // moment the runtime wakes its monitor, which then looks every 20 µs whether the
 // call has returned. Between nodes that ask each other a thousand times a second, and
-// wait for the answer, that is a third of what asking costs. But what does not wait does
+// wait for the answer, that is half of what asking costs. But what does not wait does
 // not last; only the waiting is the runtime's.
 type quietConn struct {
 	net.Conn
