@@ -170,15 +170,14 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 			c.queue()
 			pause = time.After(retryPause)
 		}
-		if c.ctx.Err() != nil {
-			return c.refused(ErrClusterDown) // whatever else is ready
-		}
 		select {
 		case <-c.ctx.Done():
-			return c.refused(ErrClusterDown)
 		case <-changed:
 		case <-first:
 		case <-pause:
+		}
+		if c.ctx.Err() != nil { // whatever else is ready
+			return c.refused(ErrClusterDown)
 		}
 	}
 }
