@@ -49,7 +49,7 @@ func TestHotPathAllocations(t *testing.T) {
 		calls [][]Call
 		limit float64
 	}{
-		{"SET NX PX and the unlock script", [][]Call{lock, release}, 23},
+		{"SET NX PX and the unlock script", [][]Call{lock, release}, 16},
 		{"SET NX PX of a held lock", [][]Call{foreign}, 4},
 	} {
 		got := testing.AllocsPerRun(2000, func() {

@@ -31,6 +31,19 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if text != "" {
 		return e.refuse(L, raises, markCounted(e.errorTable(L, text)))
 	}
+	r := e.runCommand(cmd, args)
+	if r.IsError() {
+		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
+	}
+	if topFrame(L).NRet == 0 {
+		return 0 // a statement
+	}
+	L.Push(e.toLua(L, &r))
+	return 1
+}
+
+// runCommand runs a command that a script may call.
+func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	e.work(callSteps)
 	if cmd.Is(store.Write) {
 		e.wrote()
@@ -44,17 +57,23 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 		run = e.opts.Local
 	}
 	r := run(&e.call)
-	if e.opts.Trace != nil {
+	e.trace()
+	return r
+}
+
+// trace tells of a command that has been run, if that has not been told of when the
+// script was tried by the fast path.
+func (e *Engine) trace() {
+	switch {
+	case e.opts.Trace == nil:
+	case e.inFast:
+		e.told++
+		e.opts.Trace(&e.call)
+	case e.told > 0:
+		e.told--
+	default:
 		e.opts.Trace(&e.call)
 	}
-	if r.IsError() {
-		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
-	}
-	if topFrame(L).NRet == 0 {
-		return 0 // a statement
-	}
-	L.Push(e.toLua(L, &r))
-	return 1
 }
 
 // refuse raises or returns an error.
@@ -82,20 +101,37 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 		return nil, refusalOfAbsent(args)
 	case !known && len(args) > 1:
 		return nil, msgUnknownCommand
-	case !known, !cmd.ArityOK(len(args)):
+	case !known:
 		return nil, msgCommandArity
-	case cmd.Is(store.NoScript), cmd.Run == nil && e.opts.Local == nil:
-		return nil, msgNotAllowed
+	}
+	if text := e.refusal(cmd, args); text != "" {
+		return nil, text
 	}
 	if e.call.User != nil {
 		if text := e.authorize(cmd, args); text != "" {
 			return nil, text
 		}
 	}
-	if e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0 {
+	if e.mayNot(cmd) {
 		return nil, msgReadonlyScript
 	}
 	return cmd, ""
+}
+
+// refusal is why no script may call a command with such arguments.
+func (e *Engine) refusal(cmd *store.Command, args [][]byte) (text string) {
+	switch {
+	case !cmd.ArityOK(len(args)):
+		return msgCommandArity
+	case cmd.Is(store.NoScript), cmd.Run == nil && e.opts.Local == nil:
+		return msgNotAllowed
+	}
+	return ""
+}
+
+// mayNot reports whether a command writes and the running script may not.
+func (e *Engine) mayNot(cmd *store.Command) bool {
+	return e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0
 }
 
 // authorize asks whether the caller of the script may run a command; text is
@@ -137,12 +173,16 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 		args = append(args, buf[from:len(buf):len(buf)])
 	}
 	e.charge(size)
-	e.args = args
-	e.argBuf = buf
+	e.keepArguments(args, buf)
+	return args, true
+}
+
+// keepArguments keeps the memory of arguments for the next call.
+func (e *Engine) keepArguments(args [][]byte, buf []byte) {
+	e.args, e.argBuf = args, buf
 	if cap(buf) > keepBuffer {
 		e.argBuf = nil
 	}
-	return args, true
 }
 
 // absent are the commands of Redis that scripts may not call and that do not

@@ -34,6 +34,9 @@
 // tables. It needs the current call frame, which gopher-lua does not export;
 // frame.go reads it in place and refuses to start with another layout.
 //
+// The simplest scripts, which are those of locks, run their instructions in
+// fastpath.go, and are left to gopher-lua when anything out of the ordinary happens.
+//
 // The replies in testdata were recorded from redis-server 7.0.15.
 //
 // # Differences from Redis 7.0.15 that remain

@@ -62,6 +62,11 @@ type Engine struct {
 	state   atomic.Uint32 // stateRunning and its kin
 	started atomic.Int64  // when the running script began, by Now; -1: not asked yet
 
+	// Of the fast path:
+	registers [256]value // nil between scripts
+	inFast    bool
+	told      int // calls of a script it gave up that Trace has been told of
+
 	// Of the running script:
 	run
 }

@@ -15,6 +15,7 @@ type chunk struct {
 	proto *lua.FunctionProto
 	plain bool           // it runs without the hook
 	fn    *lua.LFunction // of the present Lua state
+	fast  *fastScript    // the form of it that the fast path runs; nil: none
 	flags scriptFlags
 }
 
@@ -56,20 +57,35 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
 	}
+	if c.fn == nil {
+		linked := e.link(c.proto)
+		c.fn = e.L.NewFunctionFromProto(linked)
+		if c.plain {
+			c.fast = e.fast(linked)
+		}
+	}
+	if c.fast != nil {
+		if reply, ok := e.evalFast(ctx, c, keys, args, readOnly, cached); ok {
+			return reply
+		}
+	}
+	save := e.open(ctx, c, readOnly, cached)
+	if c.plain {
+		L := e.L
+		defer L.SetContext(L.RemoveContext())
+	}
+	return e.end(ctx, save, e.execute(c.fn, keys, args))
+}
+
+// open begins the evaluation of a script.
+func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Savepoint {
 	save := ctx.Savepoint()
 	if !cached {
 		ctx.LoadScript(c.sha, c.body, false)
 	}
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
 	e.state.Store(stateRunning)
-	if c.fn == nil {
-		c.fn = e.L.NewFunctionFromProto(e.link(c.proto))
-	}
-	if c.plain {
-		L := e.L
-		defer L.SetContext(L.RemoveContext())
-	}
-	return e.end(ctx, save, e.execute(c.fn, keys, args))
+	return save
 }
 
 // begin prepares an evaluation. sha is what its errors are signed with; a
@@ -103,7 +119,7 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 func (e *Engine) finish() {
 	e.state.Store(0)
 	e.cjson.reset()
-	e.call = store.Ctx{}
+	e.call, e.told = store.Ctx{}, 0
 	e.shown, e.active, e.sources = nil, nil, nil
 	if e.dirty {
 		e.L.Close()

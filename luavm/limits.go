@@ -38,6 +38,9 @@ func (stopped) Error() string { return "script stopped" }
 // halt stops the script. No pcall of the script survives it: every protected
 // call passes it on.
 func (e *Engine) halt(why string) {
+	if e.inFast {
+		panic(stopped{}) // gopher-lua will halt there, too, and knows the line
+	}
 	if e.stop == "" {
 		e.stop = why
 	}

@@ -1,0 +1,385 @@
+package luavm
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/store"
+)
+
+// The scripts of locks do little: they hand KEYS and ARGV to a few commands, compare
+// what comes back, and return. Half of what such a script took was gopher-lua's frames,
+// the tables KEYS and ARGV, and a piece of memory for each value. So the instructions of
+// a plain script (link.go) that needs no more are run here, by registers that hold the
+// values themselves.
+//
+// Whatever is out of the ordinary, above all every error, is left to gopher-lua: what
+// the script has written is rolled back, and it runs there from its beginning, which
+// comes to the same because a script sees nothing but its transaction. So there is one
+// place that words errors and knows their lines.
+
+// valueKind is what a register holds.
+type valueKind uint8
+
+const (
+	// The first two are false in a condition.
+	kindNil valueKind = iota
+	kindFalse
+	kindTrue
+	kindNumber
+	kindConstant // a string of the script's text
+	kindInput    // a string of the request
+	kindString   // a string of a reply
+	kindStatus   // a status: the table {ok=...}
+	kindKeys     // KEYS
+	kindArgs     // ARGV
+	kindCall     // redis.call, and redis.pcall, which differs in errors alone
+	kindToNumber // tonumber
+	kindLibrary  // on the way to a function of it, which is a constant as well
+)
+
+// value is what a register holds; its zero is nil.
+type value struct {
+	kind   valueKind
+	number float64
+	text   string
+	cmd    *store.Command // which a constant names, if it has no subcommands
+}
+
+func (v *value) truth() bool    { return v.kind > kindFalse }
+func (v *value) isString() bool { return v.kind >= kindConstant && v.kind <= kindString }
+
+func truthOf(b bool) value {
+	if b {
+		return value{kind: kindTrue}
+	}
+	return value{kind: kindFalse}
+}
+
+// fastScript is a script that can be run here.
+type fastScript struct {
+	code      []uint32
+	constants []value
+	registers int
+	regret    int // grows with every run that had to be left to gopher-lua
+}
+
+const (
+	// regretStep and regretLimit give a script up that is left to gopher-lua more
+	// than once in so many runs: it runs twice then.
+	regretStep  = 8
+	regretLimit = 64
+)
+
+// fastOps are the instructions that are run here.
+const fastOps uint64 = 1<<lua.OP_MOVE | 1<<lua.OP_LOADK | 1<<lua.OP_LOADBOOL | 1<<lua.OP_LOADNIL | 1<<lua.OP_GETTABLE |
+	1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE | 1<<lua.OP_NOT | 1<<lua.OP_TEST | 1<<lua.OP_TESTSET | 1<<lua.OP_JMP |
+	1<<lua.OP_CALL | 1<<lua.OP_TAILCALL | 1<<lua.OP_RETURN
+
+// fast returns the form of a plain, linked script that is run here; nil if it has none.
+func (e *Engine) fast(p *lua.FunctionProto) *fastScript {
+	for _, inst := range p.Code {
+		if fastOps>>opOf(inst)&1 == 0 {
+			return nil
+		}
+	}
+	constants := make([]value, len(p.Constants))
+	for i, c := range p.Constants {
+		var ok bool
+		if constants[i], ok = e.fastConstant(c); !ok {
+			return nil
+		}
+	}
+	return &fastScript{code: p.Code, constants: constants, registers: int(p.NumUsedRegisters) + 1}
+}
+
+func (e *Engine) fastConstant(c lua.LValue) (v value, ok bool) {
+	switch c := c.(type) {
+	case *lua.LNilType:
+		return value{}, true
+	case lua.LBool:
+		return truthOf(bool(c)), true
+	case lua.LNumber:
+		return value{kind: kindNumber, number: float64(c)}, true
+	case lua.LString:
+		cmd := e.table.Lookup([]byte(c))
+		if cmd != nil && len(cmd.Sub) > 0 {
+			cmd = nil
+		}
+		return value{kind: kindConstant, text: string(c), cmd: cmd}, true
+	case *lua.LTable:
+		switch c {
+		case e.keyList:
+			return value{kind: kindKeys}, true
+		case e.argList:
+			return value{kind: kindArgs}, true
+		}
+		return value{kind: kindLibrary}, true
+	case *lua.LFunction:
+		switch redis := e.lib("redis"); c {
+		case redis.RawGetString("call"), redis.RawGetString("pcall"):
+			return value{kind: kindCall}, true
+		case e.globals.RawGetString("tonumber"):
+			return value{kind: kindToNumber}, true
+		}
+	}
+	return value{}, false
+}
+
+// evalFast is eval for a script that can be run here. If it has to be left to
+// gopher-lua, nothing has happened.
+func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply, ok bool) {
+	save := e.open(ctx, c, readOnly, cached)
+	reply, ok = e.runFast(c.fast, keys, args)
+	e.state.Store(0)
+	e.call = store.Ctx{}
+	if ok {
+		e.told = 0
+		c.fast.regret = max(c.fast.regret-1, 0)
+		ctx.Release(save)
+		return reply, true
+	}
+	ctx.Rollback(save)
+	if c.fast.regret += regretStep; c.fast.regret > regretLimit {
+		c.fast = nil
+	}
+	return reply, false
+}
+
+// runFast runs the instructions. ok is false if gopher-lua has to.
+func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply, ok bool) {
+	regs := e.registers[:s.registers]
+	e.inFast = true
+	defer func() {
+		e.inFast = false
+		clear(regs)
+		clear(e.args[:cap(e.args)])
+		if p := recover(); p != nil {
+			if _, limit := p.(stopped); !limit {
+				e.log(logWarning, fmt.Sprintf("luavm: %v", p))
+			}
+			ok = false
+		}
+	}()
+	code, constants := s.code, s.constants
+	operand := func(x int) *value {
+		if x&rkConst != 0 {
+			return &constants[x&^rkConst]
+		}
+		return &regs[x]
+	}
+	top := 0 // behind the results of a call that returns all it has
+	for pc := 0; ; {
+		inst := code[pc]
+		pc++
+		a := argA(inst)
+		switch op := opOf(inst); op {
+		case lua.OP_MOVE:
+			regs[a] = regs[argB(inst)]
+		case lua.OP_LOADK:
+			regs[a] = constants[argBx(inst)]
+		case lua.OP_LOADBOOL:
+			regs[a] = truthOf(argB(inst) != 0)
+			if argC(inst) != 0 {
+				pc++
+			}
+		case lua.OP_LOADNIL:
+			clear(regs[a : argB(inst)+1])
+		case lua.OP_GETTABLE:
+			list := keys
+			switch regs[argB(inst)].kind {
+			case kindKeys:
+			case kindArgs:
+				list = args
+			default:
+				return reply, false
+			}
+			i := operand(argC(inst))
+			n := int(i.number)
+			if i.kind != kindNumber || float64(n) != i.number {
+				return reply, false
+			}
+			if n < 1 || n > len(list) {
+				regs[a] = value{}
+			} else {
+				b := list[n-1]
+				regs[a] = value{kind: kindInput, text: unsafe.String(unsafe.SliceData(b), len(b))}
+			}
+		case lua.OP_EQ, lua.OP_LT, lua.OP_LE:
+			is, known := compare(op, operand(argB(inst)), operand(argC(inst)))
+			if !known {
+				return reply, false
+			}
+			if is != (a != 0) {
+				pc++
+			}
+		case lua.OP_NOT:
+			regs[a] = truthOf(!regs[argB(inst)].truth())
+		case lua.OP_TEST:
+			if regs[a].truth() != (argC(inst) != 0) {
+				pc++
+			}
+		case lua.OP_TESTSET:
+			if v := regs[argB(inst)]; v.truth() == (argC(inst) != 0) {
+				regs[a] = v
+			} else {
+				pc++
+			}
+		case lua.OP_JMP:
+			pc += argSbx(inst)
+		case lua.OP_CALL, lua.OP_TAILCALL:
+			end := a + argB(inst)
+			if argB(inst) == 0 {
+				end = top
+			}
+			result, known := e.callFast(&regs[a], regs[a+1:end])
+			if !known {
+				return reply, false
+			}
+			if op == lua.OP_TAILCALL {
+				return result.reply()
+			}
+			switch wanted := argC(inst) - 1; wanted {
+			case multiple:
+				top = a + 1
+				regs[a] = result
+			case 0:
+			default:
+				regs[a] = result
+				clear(regs[a+1 : a+wanted])
+			}
+		case lua.OP_RETURN:
+			if argB(inst) == 1 || argB(inst) == 0 && top == a {
+				return store.Nil, true
+			}
+			return regs[a].reply()
+		}
+	}
+}
+
+// compare is ==, < or <= of two values; known is false where that is not simply
+// decided by what they are.
+func compare(op int, a, b *value) (is, known bool) {
+	switch {
+	case a.kind == kindNumber && b.kind == kindNumber:
+		switch op {
+		case lua.OP_EQ:
+			return a.number == b.number, true
+		case lua.OP_LT:
+			return a.number < b.number, true
+		}
+		return a.number <= b.number, true
+	case op != lua.OP_EQ || a.kind >= kindStatus && b.kind >= kindStatus:
+		return false, false
+	case a.isString() && b.isString():
+		return a.text == b.text, true
+	}
+	return a.kind == b.kind, true
+}
+
+// callFast calls a function; known is false if gopher-lua has to.
+func (e *Engine) callFast(fn *value, params []value) (result value, known bool) {
+	switch {
+	case fn.kind == kindCall:
+		return e.commandFast(params)
+	case fn.kind != kindToNumber || len(params) != 1:
+		return value{}, false
+	}
+	switch v := &params[0]; {
+	case v.kind == kindNumber:
+		return *v, true
+	case v.isString():
+		n, ok := parseNumber(v.text)
+		if !ok {
+			return value{}, true
+		}
+		return value{kind: kindNumber, number: float64(n)}, true
+	}
+	return value{}, true
+}
+
+// commandFast is redisCall; known is false if the command is refused or fails, or
+// replies what is more than one value.
+func (e *Engine) commandFast(params []value) (result value, known bool) {
+	args, ok := e.argumentsFast(params)
+	if !ok {
+		return value{}, false
+	}
+	cmd, named := params[0].cmd, true
+	if cmd == nil {
+		cmd, named = e.table.Resolve(args)
+	}
+	// What the server answers itself may have effects outside the transaction.
+	if !named || cmd.Run == nil || e.refusal(cmd, args) != "" || e.mayNot(cmd) {
+		return value{}, false
+	}
+	if e.call.User != nil {
+		if why, _ := e.call.User.Check(cmd, args); why != store.Allowed {
+			return value{}, false
+		}
+	}
+	r := e.runCommand(cmd, args)
+	switch r.Kind {
+	case store.Null:
+		return value{kind: kindFalse}, true
+	case store.Integer:
+		return value{kind: kindNumber, number: float64(r.Int)}, true
+	case store.Bulk:
+		e.charge(int64(len(r.Str)) + 16)
+		return value{kind: kindString, text: r.Str}, true
+	case store.Double:
+		return value{kind: kindString, text: store.FormatFloat(r.Float())}, true
+	case store.Simple:
+		return value{kind: kindStatus, text: r.Str}, true
+	}
+	return value{}, false
+}
+
+// argumentsFast is arguments for values. Those that the script was given, and its
+// constants, are handed on as they are.
+func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
+	args, buf := e.args[:0], e.argBuf[:0]
+	size := int64(callCost)
+	for i := range params {
+		v := &params[i]
+		from := len(buf)
+		switch v.kind {
+		case kindConstant, kindInput:
+			args = append(args, unsafe.Slice(unsafe.StringData(v.text), len(v.text)))
+			size += int64(len(v.text))
+			continue
+		case kindString:
+			buf = append(buf, v.text...)
+		case kindNumber:
+			buf = formatArgument(buf, lua.LNumber(v.number))
+		default:
+			return nil, false
+		}
+		args = append(args, buf[from:len(buf):len(buf)])
+	}
+	e.charge(size + int64(len(buf)))
+	e.keepArguments(args, buf)
+	return args, len(args) > 0
+}
+
+// reply is the reply of a script that returns v.
+func (v *value) reply() (r store.Reply, ok bool) {
+	switch v.kind {
+	case kindNil, kindFalse:
+		return store.Nil, true
+	case kindTrue:
+		return store.One, true
+	case kindNumber:
+		return store.Int(toInt64(lua.LNumber(v.number))), true
+	case kindInput:
+		return store.Str(strings.Clone(v.text)), true // the request may be gone before its reply
+	case kindConstant, kindString:
+		return store.Str(v.text), true
+	case kindStatus:
+		return store.Status(oneLine(v.text)), true
+	}
+	return store.Reply{}, false
+}
