@@ -96,6 +96,7 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	if f.file, err = s.disk.Open(f.path); err != nil {
 		return nil, err
 	}
+	f.file = direct(f.file, f.path)
 	if err := f.Sync(); err != nil {
 		return nil, errors.Join(err, f.file.Close())
 	}
@@ -135,11 +136,13 @@ func (f *segmentFile) make() (err error) {
 			return err
 		}
 		if f.file, err = f.fs.disk.Open(f.path); err == nil {
-			f.room = roomStep
+			f.file, f.room = direct(f.file, f.path), roomStep
 		}
 		return err
 	}
-	f.file, err = f.fs.disk.Create(f.path)
+	if f.file, err = f.fs.disk.Create(f.path); err == nil {
+		f.file = direct(f.file, f.path)
+	}
 	return err
 }
 
