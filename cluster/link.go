@@ -141,19 +141,22 @@ func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error
 // done has been called.
 func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint64) {
 	l.mu.Lock()
-	if l.broken || l.retired {
-		l.mu.Unlock()
-		f.done(nil, errNotExecuted)
-		return 0
+	usable := !l.broken && !l.retired
+	var err error
+	if usable {
+		// With mu held, so that fail finds it among those that were sent, or not at all.
+		if err = l.out.send(kind, l.next+1, fill); err == nil {
+			l.next++
+			id = l.next
+			l.waiting[id] = f
+		}
 	}
-	l.next++
-	id = l.next
-	l.waiting[id] = f
 	l.mu.Unlock()
-	if l.out.send(kind, id, fill) != nil {
-		l.resolve(id, nil, errNotExecuted)
+	if id == 0 {
+		f.done(nil, errNotExecuted)
+	}
+	if err != nil {
 		l.fail()
-		return 0
 	}
 	return id
 }
