@@ -80,7 +80,7 @@ func (f *directFile) WriteAt(p []byte, at int64) (int, error) {
 		}
 	}
 	if !f.appends(int64(len(p)), at) {
-		f.known = false
+		f.forget()
 		return f.file.WriteAt(p, at)
 	}
 	f.buf = append(f.buf, p...)
@@ -142,19 +142,22 @@ func (f *directFile) hasZeros(at int64) bool {
 
 // SyncData implements file.
 func (f *directFile) SyncData() error {
-	if !f.waiting {
-		return f.file.SyncData()
+	var err error
+	if f.waiting {
+		f.waiting = false
+		err = f.writePast()
 	}
-	f.waiting = false
-	err := f.writePast()
 	if err == nil {
 		err = f.file.SyncData()
 	}
 	if err != nil {
-		f.known, f.from = false, -1 // nobody can say what stands there
+		f.forget() // nobody can say what stands there
 	}
 	return err
 }
+
+// forget has the file looked at before it is appended to again.
+func (f *directFile) forget() { f.known, f.from = false, -1 }
 
 // writePast writes what waits.
 func (f *directFile) writePast() error {
@@ -189,7 +192,7 @@ func (f *directFile) writePast() error {
 // takes it only so, or does not show what was written past it.
 func (f *directFile) giveUp() error {
 	err := f.past.Close()
-	f.past, f.known = nil, false
+	f.past = nil
 	_, err2 := f.file.WriteAt(f.buf, f.from)
 	f.buf = nil
 	return errors.Join(err, err2)

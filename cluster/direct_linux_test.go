@@ -168,6 +168,16 @@ func TestDirectFileTellsErrors(t *testing.T) {
 	holds(t, f, []byte("firstthirdfourth"))
 }
 
+// TestDirectFileAfterACorrection: what was written by way of the cache is not written over
+// with what stood there before.
+func TestDirectFileAfterACorrection(t *testing.T) {
+	f := newDirect(t)
+	f.mustAppend(t, []byte("first"), 0)
+	f.mustAppend(t, []byte("FIRST"), 0)
+	f.mustAppend(t, []byte("second"), 5)
+	holds(t, f, []byte("FIRSTsecond"))
+}
+
 // TestDirectFileWithReaders: what was synced is read while more is appended to the same block.
 func TestDirectFileWithReaders(t *testing.T) {
 	f := newDirect(t)

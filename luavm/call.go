@@ -183,6 +183,9 @@ func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	if cap(buf) > keepBuffer {
 		e.argBuf = nil
 	}
+	if cap(args) > keepList {
+		e.args = nil
+	}
 }
 
 // absent are the commands of Redis that scripts may not call and that do not

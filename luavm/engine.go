@@ -203,6 +203,17 @@ func (e *Engine) wrote() {
 	}
 }
 
+// unwrite notes that the script has written nothing yet: it runs again. It may still be
+// killed, and one that has been killed is.
+func (e *Engine) unwrite() {
+	for {
+		s := e.state.Load()
+		if e.state.CompareAndSwap(s, s&^stateWrote) {
+			return
+		}
+	}
+}
+
 // rebuild makes a fresh Lua state: at start, and after a script was stopped
 // wherever it happened to be.
 func (e *Engine) rebuild() {

@@ -64,6 +64,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 			c.fast = e.fast(linked)
 		}
 	}
+	e.start(stateRunning)
 	if c.fast != nil {
 		if reply, ok := e.evalFast(ctx, c, keys, args, readOnly, cached); ok {
 			return reply
@@ -84,8 +85,13 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 		ctx.LoadScript(c.sha, c.body, false)
 	}
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
-	e.state.Store(stateRunning)
 	return save
+}
+
+// start says that something runs: from now on it can be killed.
+func (e *Engine) start(state uint32) {
+	e.started.Store(-1)
+	e.state.Store(state)
 }
 
 // begin prepares an evaluation. sha is what its errors are signed with; a
@@ -98,7 +104,6 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		readOnly: readOnly,
 		resp:     2, budget: lookEvery, nextHeap: heapFrom,
 	}
-	e.started.Store(-1)
 }
 
 // end finishes an evaluation and settles what it wrote.

@@ -18,8 +18,8 @@ import (
 //
 // Whatever is out of the ordinary, above all every error, is left to gopher-lua: what
 // the script has written is rolled back, and it runs there from its beginning, which
-// comes to the same because a script sees nothing but its transaction. So there is one
-// place that words errors and knows their lines.
+// comes to the same because a script sees nothing but its transaction, and none that
+// draws lots runs here. So there is one place that words errors and knows their lines.
 
 // valueKind is what a register holds.
 type valueKind uint8
@@ -79,6 +79,9 @@ const fastOps uint64 = 1<<lua.OP_MOVE | 1<<lua.OP_LOADK | 1<<lua.OP_LOADBOOL | 1
 	1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE | 1<<lua.OP_NOT | 1<<lua.OP_TEST | 1<<lua.OP_TESTSET | 1<<lua.OP_JMP |
 	1<<lua.OP_CALL | 1<<lua.OP_TAILCALL | 1<<lua.OP_RETURN
 
+// drawsLots are the commands whose replies are not the same when they run again.
+var drawsLots = map[string]bool{"spop": true, "srandmember": true, "hrandfield": true, "zrandmember": true, "randomkey": true}
+
 // fast returns the form of a plain, linked script that is run here; nil if it has none.
 func (e *Engine) fast(p *lua.FunctionProto) *fastScript {
 	for _, inst := range p.Code {
@@ -106,7 +109,7 @@ func (e *Engine) fastConstant(c lua.LValue) (v value, ok bool) {
 		return value{kind: kindNumber, number: float64(c)}, true
 	case lua.LString:
 		cmd := e.table.Lookup([]byte(c))
-		if cmd != nil && len(cmd.Sub) > 0 {
+		if cmd != nil && (len(cmd.Sub) > 0 || drawsLots[cmd.Name]) {
 			cmd = nil
 		}
 		return value{kind: kindConstant, text: string(c), cmd: cmd}, true
@@ -130,19 +133,19 @@ func (e *Engine) fastConstant(c lua.LValue) (v value, ok bool) {
 }
 
 // evalFast is eval for a script that can be run here. If it has to be left to
-// gopher-lua, nothing has happened.
+// gopher-lua, nothing has happened yet, but its time has begun.
 func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply, ok bool) {
 	save := e.open(ctx, c, readOnly, cached)
 	reply, ok = e.runFast(c.fast, keys, args)
-	e.state.Store(0)
-	e.call = store.Ctx{}
 	if ok {
-		e.told = 0
+		e.state.Store(0)
+		e.call, e.told = store.Ctx{}, 0
 		c.fast.regret = max(c.fast.regret-1, 0)
 		ctx.Release(save)
 		return reply, true
 	}
 	ctx.Rollback(save)
+	e.unwrite()
 	if c.fast.regret += regretStep; c.fast.regret > regretLimit {
 		c.fast = nil
 	}
@@ -311,6 +314,7 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 	cmd, named := params[0].cmd, true
 	if cmd == nil {
 		cmd, named = e.table.Resolve(args)
+		named = named && !drawsLots[cmd.Name]
 	}
 	// What the server answers itself may have effects outside the transaction.
 	if !named || cmd.Run == nil || e.refusal(cmd, args) != "" || e.mayNot(cmd) {

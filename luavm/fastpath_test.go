@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -364,6 +365,56 @@ func TestFastPathKeepsNothing(t *testing.T) {
 	for _, arg := range w.e.args[:cap(w.e.args)] {
 		if arg != nil {
 			t.Errorf("an argument is held: %q", arg)
+		}
+	}
+}
+
+// with adds a command to those that scripts may call.
+func (w *world) with(name string, run func()) {
+	w.table = store.NewTable(store.Commands(), w.e.Commands(), testCommands(), []store.Command{
+		{Name: name, Arity: 1, Flags: store.ReadOnly, Group: "test", Run: func(*store.Ctx) store.Reply { run(); return store.OK }},
+	})
+	w.e.Bind(w.table)
+}
+
+// TestFastPathIsKilled: a script that has been killed does not run again as if it had not.
+func TestFastPathIsKilled(t *testing.T) {
+	for name, stop := range map[string]func(e *Engine){"SCRIPT KILL": func(e *Engine) { e.Kill() }, "the end of leadership": (*Engine).Abort} {
+		w := newWorld(t, Options{})
+		calls := 0
+		w.with("t.stop", func() {
+			if calls++; calls == 1 {
+				stop(w.e)
+			}
+		})
+		r := w.eval("redis.call('t.stop') return redis.call('set',KEYS[1],'x')", "k")
+		if !r.IsError() || !strings.Contains(r.Str, "user_script:1") || w.do(2, "exists", "k").Int != 0 {
+			t.Errorf("%s: %q", name, r.Str)
+		}
+	}
+}
+
+// TestFastPathHasNoTimeOfItsOwn: what a script has taken counts when gopher-lua goes on with it.
+func TestFastPathHasNoTimeOfItsOwn(t *testing.T) {
+	now := time.Duration(0)
+	w := newWorld(t, Options{Now: func() time.Duration { return now }, TimeLimit: 5 * time.Second})
+	w.with("t.slow", func() { now += time.Second })
+	r := w.eval(strings.Repeat("redis.call('t.slow') ", 60) + "return 1")
+	if !r.IsError() || now > 50*time.Second { // it looks after 16 calls, both times
+		t.Errorf("after %v: %q", now, r.Str)
+	}
+	if since, running := w.e.BusySince(); running {
+		t.Error("busy since", since)
+	}
+}
+
+// TestFastPathDrawsNoLots: what is not the same when it runs again is not tried here, however
+// the script names it.
+func TestFastPathDrawsNoLots(t *testing.T) {
+	both := newTwin(t)
+	for _, script := range []string{"return redis.call('spop',KEYS[1])", "return redis.call('SPOP',KEYS[1])", "return redis.call(ARGV[1],KEYS[1])"} {
+		if both.run(t, [][]string{{"sadd", "set", "m"}}, []string{"eval", script, "1", "set", "sPop"}) {
+			t.Errorf("%s took the fast path", script)
 		}
 	}
 }

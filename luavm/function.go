@@ -48,7 +48,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	save := c.Savepoint()
 	e.begin(c, fn.Name, noWrites)
 	e.present.set(fn.Name, c.Args, c.Libraries())
-	e.state.Store(stateRunning | stateFunction)
+	e.start(stateRunning | stateFunction)
 	L := e.L
 	L.Env = e.libEnv // of what loadstring makes
 	reply := e.execute(callback, keys, args)

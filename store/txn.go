@@ -191,7 +191,7 @@ func (t *Txn) expire(db int, key string) {
 	t.ws.begin(opExpire, db)
 	t.ws.str(key)
 	t.remove(db, key)
-	t.lapsed = append(t.lapsed, lapsedKey{db, key})
+	t.lapse(lapsedKey{db, key})
 	t.notify(eventExpired, "expired", db, key)
 }
 

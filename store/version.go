@@ -71,14 +71,27 @@ type lapsedKey struct {
 	key string
 }
 
+// lapse notes that a key has expired in this write set.
+func (t *Txn) lapse(x lapsedKey) {
+	t.lapsed = append(t.lapsed, x)
+	t.undo(func() { t.forget(x) })
+}
+
 // revive forgets that a key has expired in this write set: it is there again,
 // and if it is removed now, somebody has done so.
 func (t *Txn) revive(db int, key string) {
 	x := lapsedKey{db, key}
-	if i := slices.Index(t.lapsed, x); i >= 0 {
-		t.lapsed = slices.Delete(t.lapsed, i, i+1)
+	if t.forget(x) {
 		t.undo(func() { t.lapsed = append(t.lapsed, x) })
 	}
+}
+
+func (t *Txn) forget(x lapsedKey) bool {
+	i := slices.Index(t.lapsed, x)
+	if i >= 0 {
+		t.lapsed = slices.Delete(t.lapsed, i, i+1)
+	}
+	return i >= 0
 }
 
 // removals remembers which write set removed a key, by the hash of its name.

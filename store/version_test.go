@@ -157,3 +157,25 @@ func TestVersionOfAKeyThatComesBack(t *testing.T) {
 		}
 	}
 }
+
+// That a key has expired is forgotten with what was rolled back: else it would count
+// twice, and who sets and removes it now would not be noticed.
+func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", "v", "PX", "10")
+	d.advance(11)
+	gone := d.version("k")
+	txn := d.begin()
+	sp := txn.Savepoint()
+	txn.LookupWrite(0, []byte("k"))
+	txn.Rollback(sp)
+	txn.LookupWrite(0, []byte("k"))
+	if !txn.Unchanged(0, []byte("k"), gone) {
+		t.Error("expired: changed")
+	}
+	txn.SetString(0, []byte("k"), "w", 0)
+	txn.Delete(0, []byte("k"))
+	if txn.Unchanged(0, []byte("k"), gone) {
+		t.Error("set and removed: unchanged")
+	}
+}
