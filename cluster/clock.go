@@ -38,25 +38,20 @@ func heardAt(src TimeSource, at time.Time) time.Duration { return src.Monotonic(
 // by Unix time reads back unchanged.
 const wallSlack = 5 * time.Millisecond
 
-// wallInterval is how often that is looked at, at most: to ask for the time of day costs
-// more than all else that a clock does.
-const wallInterval = time.Millisecond
-
 // leaseClock decides expiry. It is the last stamp applied plus the monotonic
 // time that has passed here since, so a wall clock that jumps never ends a
 // lease, and a new leader goes on where the log stopped.
 type leaseClock struct {
 	src TimeSource
 
-	mu       sync.Mutex
-	base     int64         // lease ms …
-	at       time.Duration // … at this monotonic time
-	stamp    int64         // last stamp applied …
-	stampAt  time.Duration // … at this monotonic time
-	leading  bool          // own entries do not move a leader's clock
-	offset   int64         // wall minus lease, µs
-	known    bool          // offset has been set …
-	compared time.Duration // … or found right at this monotonic time
+	mu      sync.Mutex
+	base    int64         // lease ms …
+	at      time.Duration // … at this monotonic time
+	stamp   int64         // last stamp applied …
+	stampAt time.Duration // … at this monotonic time
+	leading bool          // own entries do not move a leader's clock
+	offset  int64         // wall minus lease, µs
+	known   bool          // offset has been set
 
 	lengthened time.Duration // what lead has taken out in all …
 	lately     time.Duration // … and in the last election
@@ -118,23 +113,14 @@ func (c *leaseClock) follow() {
 func (c *leaseClock) now() store.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mono := c.src.Monotonic()
+	mono, wall := c.src.Monotonic(), c.src.Wall().UnixMicro()
 	leaseMicros := c.base*1000 + (mono - c.at).Microseconds()
-	if !c.known || mono-c.compared >= wallInterval {
-		c.compare(leaseMicros)
-		c.compared = mono
-	}
-	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}
-}
-
-// compare sets the offset of the wall clock if it has drifted; mu is held.
-func (c *leaseClock) compare(leaseMicros int64) {
-	wall := c.src.Wall().UnixMicro()
 	drift := wall - leaseMicros - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
 		// Whole milliseconds: then both clocks tick over together.
 		c.offset, c.known = (wall-leaseMicros)/1000*1000, true
 	}
+	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}
 }
 
 // lateness remembers, for the write sets of the present leader, how long after
