@@ -350,7 +350,7 @@ func TestFastPathKeepsNothing(t *testing.T) {
 	c := &store.Ctx{Txn: w.txn, RESP: 2, Args: [][]byte{[]byte("eval"), []byte(script), []byte("1"), []byte("k"), []byte("value")}}
 	cmd, _ := w.table.Resolve(c.Args)
 	reply := cmd.Run(c)
-	copy(c.Args[4], "XXXXX")
+	copy(c.Args[4], "other")
 	if chunk := w.e.byBody[script]; chunk.fast == nil || chunk.fast.regret != 0 {
 		t.Fatal("the fast path did not run")
 	}
