@@ -141,9 +141,8 @@ func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error
 // done has been called.
 func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint64) {
 	l.mu.Lock()
-	usable := !l.broken && !l.retired
 	var err error
-	if usable {
+	if !l.broken && !l.retired {
 		// With mu held, so that fail finds it among those that were sent, or not at all.
 		if err = l.out.send(kind, l.next+1, fill); err == nil {
 			l.next++

@@ -74,7 +74,9 @@ type lapsedKey struct {
 // lapse notes that a key has expired in this write set.
 func (t *Txn) lapse(x lapsedKey) {
 	t.lapsed = append(t.lapsed, x)
-	t.undo(func() { t.forget(x) })
+	if t.saved > 0 {
+		t.undo(func() { t.forget(x) })
+	}
 }
 
 // revive forgets that a key has expired in this write set: it is there again,
