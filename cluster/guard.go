@@ -135,7 +135,7 @@ func openGuarded(d files, log logStore, path string, isNew bool, snaps *snapshot
 		return nil, err
 	}
 	g := &guardedLog{logStore: log, snaps: snaps, mark: mark{last, m.base}}
-	g.later.store, g.later.moved.L, g.later.fatal = g.append, &g.later.mu, g.giveUp
+	g.later.init(g.append, g.giveUp)
 	g.first.Store(first)
 	if err := replaceFile(d, path, g.mark.encode()); err != nil {
 		return nil, err
@@ -371,7 +371,7 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 
 // Close implements logStore.
 func (g *guardedLog) Close() error {
-	err := errors.Join(g.later.drain(), g.logStore.Close())
+	err := errors.Join(g.later.close(), g.logStore.Close())
 	if g.file != nil {
 		err = errors.Join(err, g.file.Close())
 	}

@@ -34,6 +34,9 @@ type unwritten struct {
 
 	mu    sync.Mutex
 	moved sync.Cond   // on mu; entries were written, or will never be
+	more  sync.Cond   // on mu; there are entries, or no more will come
+	over  bool        // no more will come
+	runs  bool        // the writer has been started
 	queue []*raft.Log // without those that are being written
 	size  int64       // how much room they and those take
 	first uint64      // the first of all; 0: there are none
@@ -49,6 +52,12 @@ const (
 	// entryOverhead is more than an entry takes on the disk besides its data.
 	entryOverhead = 256
 )
+
+// init says how entries are written, and who is told that they cannot be.
+func (u *unwritten) init(store func([]*raft.Log) error, fatal func(error)) {
+	u.store, u.fatal = store, fatal
+	u.moved.L, u.more.L = &u.mu, &u.mu
+}
 
 // add takes entries in; false if they have to be written first. room tells how much can
 // be written to the log and will not fail for want of it. It is asked while size stands
@@ -74,7 +83,11 @@ func (u *unwritten) add(logs []*raft.Log, room func() int64) (taken bool, err er
 	}
 	if u.first == 0 {
 		u.first = logs[0].Index
-		go u.write()
+		if !u.runs { // one for good: its stack need not grow again for every batch
+			u.runs = true
+			go u.run()
+		}
+		u.more.Signal()
 	}
 	u.queue, u.size = append(u.queue, logs...), u.size+size
 	u.taken += uint64(len(logs))
@@ -88,12 +101,33 @@ func (u *unwritten) firstOr(index uint64) uint64 {
 	return u.first
 }
 
-// write writes what there is, in order, until there is no more.
-func (u *unwritten) write() {
-	// The followers' copies go first: a thread that waits for the disk holds the others
-	// up until the runtime notices.
-	runtime.Gosched()
+// run writes what there is, in order, whenever there is something.
+func (u *unwritten) run() {
+	for u.await() {
+		// The followers' copies go first: a thread that waits for the disk holds the others
+		// up until the runtime notices.
+		runtime.Gosched()
+		if err := u.write(); err != nil {
+			u.fatal(err)
+			return
+		}
+	}
+}
+
+// await returns when there are entries; false if no more will come.
+func (u *unwritten) await() bool {
 	u.mu.Lock()
+	defer u.mu.Unlock()
+	for len(u.queue) == 0 && !u.over {
+		u.more.Wait()
+	}
+	return len(u.queue) > 0
+}
+
+// write writes until there is no more.
+func (u *unwritten) write() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for len(u.queue) > 0 && u.lost == nil {
 		logs := u.queue
 		u.queue = nil
@@ -110,15 +144,21 @@ func (u *unwritten) write() {
 		}
 		u.moved.Broadcast()
 	}
-	lost := u.lost
-	if lost == nil {
+	if u.lost == nil {
 		u.first = 0
 		u.moved.Broadcast()
 	}
-	u.mu.Unlock()
-	if lost != nil {
-		u.fatal(lost)
-	}
+	return u.lost
+}
+
+// close waits until all of them are on the disk, and ends the writer.
+func (u *unwritten) close() error {
+	err := u.drain()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.over = true
+	u.more.Signal()
+	return err
 }
 
 // wait returns when an entry is on the disk.

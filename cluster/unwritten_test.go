@@ -180,15 +180,14 @@ func TestUnwritten(t *testing.T) {
 		var stored []uint64
 		step := make(chan error)
 		var fatal error
-		u := &unwritten{leads: func() bool { return true }, fatal: func(err error) { fatal = err }}
-		u.moved.L = &u.mu
-		u.store = func(logs []*raft.Log) error {
+		u := &unwritten{leads: func() bool { return true }}
+		u.init(func(logs []*raft.Log) error {
 			err := <-step
 			for _, l := range logs {
 				stored = append(stored, l.Index)
 			}
 			return err
-		}
+		}, func(err error) { fatal = err })
 		taken := func(want bool, logs []*raft.Log, left int64) {
 			t.Helper()
 			if got, err := u.add(logs, func() int64 { return left }); got != want || err != nil {
