@@ -50,6 +50,11 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if !o.ephemeral {
+		if err := relaxMonitor(); err != nil {
+			log.Debug("the runtime's monitor is not relaxed", "error", err)
+		}
+	}
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	return runNode(stop, cancel, o, cfg, log)

@@ -43,7 +43,9 @@ func Binary(t testing.TB) string {
 			return
 		}
 		built.path = filepath.Join(dir, "lockstep")
-		out, err := exec.Command("go", "build", "-o", built.path, "lockstep/cmd/lockstep").CombinedOutput()
+		build := exec.Command("go", "build", "-o", built.path, "lockstep/cmd/lockstep")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+		out, err := build.CombinedOutput()
 		if err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
 		}
