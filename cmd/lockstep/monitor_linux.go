@@ -40,6 +40,8 @@ func relaxMonitor() error {
 	case usual >= uintptr(monitorSlack):
 		return nil
 	}
+	// With more processors threads that have the slack start others meanwhile.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := setAllSlack(uintptr(monitorSlack)); err != nil {
 		return err
 	}
@@ -67,7 +69,6 @@ func restoreSlack(slack uintptr) error {
 	// idle, so there will be some.
 	const rounds, stock = 10, 16
 	count := len(threads) + runtime.NumCPU() + stock
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // else threads without it start more
 	left := map[string]bool{}
 	for _, t := range threads {
 		left[t.Name()] = true
