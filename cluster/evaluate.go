@@ -56,10 +56,14 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 // left over. again means that one of them spoiled the batch: it has been
 // answered, and the others are to be evaluated on a fresh transaction.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, b *batch) (rest []*request, again bool) {
+	ahead := 0 // requests whose keys have been read ahead
 	for i := 0; i < len(q); i++ {
 		// The first request is taken even if expired keys fill the batch.
 		if ctx.Err() != nil || i > 0 && txn.Writes().Size()+b.recorded > maxBatchBytes {
 			return q[i:], false
+		}
+		if i == ahead {
+			ahead += s.readAhead(txn, q[i:])
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
@@ -108,6 +112,34 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 	}
 	return nil, false
+}
+
+// maxReadAhead is for how many requests keys are read at once: many may have none, and be
+// looked at again in the next batch.
+const maxReadAhead = 64
+
+// readAhead has the keys of the first requests read, and returns how many requests.
+func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
+	if len(q) == 1 && len(q[0].calls) == 1 {
+		return 1
+	}
+	n := min(len(q), maxReadAhead)
+	for i, r := range q[:n] {
+		if !s.ahead.Room() {
+			n = i
+			break
+		}
+		if r.sleeper != nil || r.claim != nil {
+			continue // a blocking command may be cancelled at any moment, and is not ours then
+		}
+		for i := range r.calls {
+			if c := &r.calls[i]; c.Txn == nil {
+				s.ahead.Add(c.Cmd, c.Args, c.DB)
+			}
+		}
+	}
+	txn.ReadAhead(&s.ahead)
+	return n
 }
 
 // without returns q without its request at i.

@@ -53,6 +53,7 @@ type sequencer struct {
 	stamped     time.Duration // monotonic time of the last entry
 
 	txn       *store.Txn    // used again for every batch
+	ahead     store.Ahead   // likewise
 	busyTimer *time.Timer   // runs setBusy …
 	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
 
