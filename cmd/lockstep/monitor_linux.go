@@ -40,7 +40,7 @@ func relaxMonitor() error {
 	case usual >= uintptr(monitorSlack):
 		return nil
 	}
-	// With more processors threads that have the slack start others meanwhile.
+	// With one processor none starts another that would only look for work.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := setAllSlack(uintptr(monitorSlack)); err != nil {
 		return err
@@ -61,30 +61,39 @@ func setAllSlack(slack uintptr) error {
 
 // restoreSlack sets the timer slack of all threads but the monitor.
 func restoreSlack(slack uintptr) error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	// One that the monitor starts inherits from the monitor. It does so when no thread is
-	// idle, so there will be some.
-	const rounds, stock = 10, 16
-	count := len(threads) + runtime.NumCPU() + stock
-	left := map[string]bool{}
-	for _, t := range threads {
-		left[t.Name()] = true
-	}
+	// The monitor starts threads itself when none is idle, so there will be some. Neither it
+	// nor the one that starts others while their starter is locked runs goroutines.
+	const rounds, stock, unreachable = 10, 32, 2
+	reached := map[string]bool{}
+	complete, more := 0, stock
 	for range rounds {
-		ids, err := setSlack(count, slack)
+		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			delete(left, strconv.Itoa(id))
+		ids, err := setSlack(len(threads)+more, slack)
+		if err != nil {
+			return err
 		}
-		if len(left) <= 1 {
+		more = 0
+		for _, id := range ids {
+			reached[strconv.Itoa(id)] = true
+		}
+		missed := 0
+		for _, t := range threads {
+			if !reached[t.Name()] {
+				missed++
+			}
+		}
+		// They become idle, and one that waits for timers waits for this one.
+		time.Sleep(time.Millisecond)
+		// One that was started meanwhile may be by a thread before it was reached; in another
+		// such round all have been.
+		if missed > unreachable {
+			complete = 0
+		} else if complete++; complete == 2 {
 			return nil
 		}
-		time.Sleep(time.Millisecond) // one that waits for timers waits for this one
 	}
 	return errThreads
 }
@@ -110,18 +119,19 @@ func setSlack(n int, slack uintptr) (ids []int, err error) {
 	}
 	set()
 	defer runtime.UnlockOSThread()
-	var here sync.WaitGroup
+	var here, ended sync.WaitGroup
 	done := make(chan struct{})
 	for range n - 1 {
 		here.Add(1)
-		go func() {
+		ended.Go(func() {
 			defer runtime.UnlockOSThread()
 			set()
 			here.Done()
 			<-done
-		}()
+		})
 	}
 	here.Wait()
 	close(done)
+	ended.Wait()
 	return ids, err
 }
