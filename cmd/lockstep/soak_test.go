@@ -155,6 +155,9 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	if want := int64(3 * len(list) * rounds); s.taken.Load() != want {
 		t.Errorf("%d elements taken, want %d", s.taken.Load(), want)
 	}
+	// That nobody writes is no fault either: until the last lease has ended, and for longer
+	// than between two heartbeats.
+	time.Sleep(700 * time.Millisecond)
 	for _, m := range list {
 		if st := m.parts.node.Status(); st.Term != before.Term || st.LeaderID != before.LeaderID {
 			t.Errorf("%s: led by %s in term %d; it was %s in term %d", m.o.id, st.LeaderID, st.Term, before.LeaderID, before.Term)
