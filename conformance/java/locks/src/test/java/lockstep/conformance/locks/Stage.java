@@ -10,6 +10,7 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Predicate;
 import lockstep.conformance.Control.Addresses;
@@ -105,7 +106,16 @@ final class Stage {
 
     private static boolean isLostConnection(Throwable t) {
         return t instanceof IOException || t instanceof JedisConnectionException || t instanceof JedisClusterOperationException
-                || t instanceof RedisConnectionException || t instanceof RedisCommandTimeoutException;
+                || t instanceof RedisConnectionException || t instanceof RedisCommandTimeoutException || isLostSubscription(t);
+    }
+
+    /**
+     * Spring's container subscribes at the registry's first contended lock. If the connection it does that on is one to the
+     * killed node, it tries again after 5 s, and the lock is told after 2 s, by this alone, that it had to wait.
+     */
+    private static boolean isLostSubscription(Throwable t) {
+        return t instanceof IllegalStateException && t.getCause() instanceof TimeoutException
+                && "Subscription registration timeout exceeded".equals(t.getMessage());
     }
 
     private static boolean any(Throwable e, Predicate<Throwable> matches) {
