@@ -9,39 +9,66 @@ import (
 	"lockstep/store"
 )
 
-// evaluate runs requests on a transaction until the batch is full. It returns
-// the batch, the entry to propose (nil if nothing was written and stamp is
-// false), and the requests left over.
+// evaluate runs requests on a transaction until the batch is full, and those who come
+// while it waits for more of them. It returns the batch, the entry to propose (nil if
+// nothing was written and stamp is false), and the requests left over.
 func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, stamp bool) (*batch, []byte, []*request) {
 	n := s.node
-	b := &batch{number: n.batches.Add(1)}
-	var entry []byte
+	b := &batch{number: n.batches.Add(1), from: now.Lease}
+	var rest []*request
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
-		s.done = done
-		b.prev, b.from = seq, now.Lease
-		txn := s.begin(st)
-		for again := true; again; {
+		s.done, b.prev = done, seq
+		q, rest = s.evaluateFrom(ctx, s.begin(st), q, 0, b, now)
+	})
+	// The state is not held while waiting.
+	for len(rest) == 0 {
+		from := len(q)
+		if q = s.more(ctx, q); len(q) == from {
+			break
+		}
+		n.fsm.ViewAnswers(func(st *store.Store, seq uint64, _ *raftfsm.Answers) {
+			if seq != b.prev || !s.txn.On(st) {
+				rest = q[from:] // the batch will not be accepted
+				return
+			}
+			q, rest = s.evaluateFrom(ctx, s.txn, q, from, b, now)
+		})
+	}
+	s.gathered()
+	txn := s.txn
+	if txn.Writes().Len() == 0 && !stamp {
+		return b, nil, rest
+	}
+	// The stamp is where the next leader's clock goes on, and that leader
+	// knows nothing of lateness. So it is the time of the first request,
+	// not of the last, set back by the worst delay of a reply that no
+	// entry tells of.
+	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
+		Proposer: n.boot, Batch: b.number,
+		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes()}
+	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
+	b.writes = entry[len(entry)-len(e.Writes):]
+	return b, entry, rest
+}
+
+// evaluateFrom runs the requests of q from one on, those before it having been run; all
+// of them, on a fresh transaction, if one spoils the batch. It returns q without those,
+// and what is left over of it.
+func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
+	for again := from == 0; ; {
+		if again {
+			from = 0
 			b.reset()
-			txn.Restart(now, seq+1)
+			txn.Restart(now, b.prev+1)
 			s.sleepers.rollback()
 			s.moveDeadlines(txn)
 			txn.ExpireDue(expireLimit)
-			q, again = s.evaluateOn(ctx, txn, q, b)
 		}
-		if txn.Writes().Len() == 0 && !stamp {
-			return
+		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
+		if !again {
+			return q, rest
 		}
-		// The stamp is where the next leader's clock goes on, and that leader
-		// knows nothing of lateness. So it is the time of the first request,
-		// not of the last, set back by the worst delay of a reply that no
-		// entry tells of.
-		e := raftfsm.Entry{Prev: seq, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
-			Proposer: n.boot, Batch: b.number,
-			Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes()}
-		entry = e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
-		b.writes = entry[len(entry)-len(e.Writes):]
-	})
-	return b, entry, q
+	}
 }
 
 // begin returns a transaction on st; it is the same one as long as the store is.
@@ -52,15 +79,15 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 	return s.txn
 }
 
-// evaluateOn runs requests on txn and adds them to b. It returns those that are
-// left over. again means that one of them spoiled the batch: it has been
-// answered, and the others are to be evaluated on a fresh transaction.
-func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, b *batch) (rest []*request, again bool) {
-	ahead := 0 // requests whose keys have been read ahead
-	for i := 0; i < len(q); i++ {
+// evaluateOn runs the requests of q from one on and adds them to b. It returns q without
+// those that are left over, and them. again means that one spoiled the batch: it has been
+// answered, and all others are to be evaluated on a fresh transaction.
+func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
+	ahead := from // requests whose keys have been read ahead
+	for i := from; i < len(q); i++ {
 		// The first request is taken even if expired keys fill the batch.
 		if ctx.Err() != nil || i > 0 && txn.Writes().Size()+b.recorded > maxBatchBytes {
-			return q[i:], false
+			return q[:i], q[i:], false
 		}
 		if i == ahead {
 			ahead += s.readAhead(txn, q[i:])
@@ -68,10 +95,10 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
 		if i > 0 && r.tooEarly(txn, b) {
-			return q[i:], false
+			return q[:i], q[i:], false
 		}
 		if i > 0 && txn.Now().Lease-b.from > batchSpread {
-			return q[i:], false
+			return q[:i], q[i:], false
 		}
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
@@ -83,19 +110,22 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
 			r.refuse(ErrInternal)
-			return without(q, i), true
+			return without(q, i), nil, true
 		}
 		if txn.Writes().Size() > maxEntryBytes {
 			if len(b.requests) == 0 {
 				r.refuse(store.ErrWriteSetTooBig)
-				return without(q, i), true
+				return without(q, i), nil, true
 			}
 			// It may fit into an entry of its own: the others go first.
 			b.reset()
 			txn.Restart(txn.Now(), b.prev+1)
 			s.sleepers.rollback()
-			rest, again = s.evaluateOn(ctx, txn, q[:i:i], b)
-			return append(rest, q[i:]...), again
+			all, rest, again = s.evaluateOn(ctx, txn, q[:i:i], 0, b)
+			if again {
+				return append(all, q[i:]...), nil, true
+			}
+			return all, append(rest, q[i:]...), false
 		}
 		if !r.held {
 			b.requests = append(b.requests, r)
@@ -111,7 +141,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			ws.answered = ws.answered[:0]
 		}
 	}
-	return nil, false
+	return q, nil, false
 }
 
 // maxReadAhead is for how many requests keys are read at once: many may have none, and be

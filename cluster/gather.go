@@ -14,26 +14,68 @@ const gatherLimit = time.Millisecond
 // pay: sooner if that was seldom so lately.
 const gatherRetry = 32
 
+// gathering is how a batch waits for more requests.
+type gathering struct {
+	missing int           // how many are still expected; 0: it waits for nobody
+	waited  int           // were there at the beginning
+	came    int           // have come since
+	start   time.Duration // monotonic, as the others
+	until   time.Duration
+	ended   time.Duration
+}
+
 // gather takes the waiting requests. When a batch has just been answered, its
 // clients are about to send again, and so are those whom its messages have told that a
 // lock is free. Waiting for them a little, at most for twice as long as that batch took,
-// makes one full batch of what would be two, each with a disk write of its own.
-func (s *sequencer) gather(ctx context.Context) []*request {
+// makes one full batch of what would be two, each with a disk write of its own. Those who
+// are there are evaluated meanwhile (more).
+func (s *sequencer) gather() []*request {
 	if ready := s.node.cfg.ready; ready != nil {
 		ready(s)
 	}
-	start := s.node.cfg.Time.Monotonic()
-	patience := min(2*s.lastTook, gatherLimit) - (start - s.answered)
-	before := s.waiting()
-	if before == 0 || before >= s.expected || patience <= 0 {
-		return s.take()
-	}
-	if s.gatherPause > 0 {
+	q := s.take()
+	now := s.node.cfg.Time.Monotonic()
+	patience := min(2*s.lastTook, gatherLimit) - (now - s.answered)
+	switch {
+	case len(q) == 0 || len(q) >= s.expected || patience <= 0:
+	case s.gatherPause > 0:
 		s.gatherPause--
-		return s.take()
+	default:
+		s.gathering = gathering{missing: s.expected - len(q), waited: len(q), start: now, until: now + patience}
 	}
-	if !s.awaits() {
-		return s.take()
+	return q
+}
+
+// more waits for some of those whom the present batch waits for, and returns q with them
+// added; q as it is if it is to wait no longer.
+func (s *sequencer) more(ctx context.Context, q []*request) []*request {
+	g := &s.gathering
+	for g.missing > 0 {
+		n := len(q)
+		if q = s.takeMore(q); len(q) > n {
+			g.came += len(q) - n
+			g.missing -= len(q) - n
+			break
+		}
+		left := g.until - s.node.cfg.Time.Monotonic()
+		if left <= 0 || ctx.Err() != nil {
+			break
+		}
+		s.await(ctx, (3*g.missing+3)/4, left) // being woken for each would cost more than it saves
+	}
+	return q
+}
+
+// await returns when so many requests wait, or when patience has ended.
+func (s *sequencer) await(ctx context.Context, requests int, patience time.Duration) {
+	s.mu.Lock()
+	enough := len(s.queue) >= requests
+	if !enough {
+		s.want = requests
+	}
+	s.mu.Unlock()
+	if enough {
+		return
 	}
 	s.patience.Reset(patience)
 	select {
@@ -42,20 +84,14 @@ func (s *sequencer) gather(ctx context.Context) []*request {
 	case <-ctx.Done():
 	}
 	s.patience.Stop()
-	q := s.take()
-	s.learn(before, len(q)-before, s.node.cfg.Time.Monotonic()-start)
-	return q
 }
 
-// awaits has full told when as many requests wait as are expected; false if they do.
-func (s *sequencer) awaits() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) >= s.expected {
-		return false
+// gathered ends the waiting of the present batch.
+func (s *sequencer) gathered() {
+	if g := s.gathering; g.waited > 0 {
+		s.gathering = gathering{ended: s.node.cfg.Time.Monotonic()}
+		s.learn(g.waited, g.came, s.gathering.ended-g.start)
 	}
-	s.want = s.expected
-	return true
 }
 
 // learn decides how soon to wait again, when some have waited for others to come. It did
@@ -74,7 +110,7 @@ func (s *sequencer) learn(waited, came int, took time.Duration) {
 // been answered.
 func (s *sequencer) note(b *batch, started time.Duration) {
 	s.answered = s.node.cfg.Time.Monotonic()
-	s.lastTook = s.answered - started
+	s.lastTook = s.answered - max(started, s.gathering.ended)
 	s.expected = s.waiting() + len(b.requests) + s.told
 	s.told = 0
 }

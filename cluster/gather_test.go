@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/store"
@@ -103,14 +105,103 @@ func TestBatchWaitsInVain(t *testing.T) {
 	})
 }
 
+// expecting makes a node lead that waits for three requests next: it has just answered as many.
+func (n *testNode) expecting() {
+	n.lead()
+	n.log.decides(ms, always(commitSlowly))
+	alone := n.start("SET a v")
+	synctest.Wait()
+	three := []<-chan string{n.start("SET b v"), n.start("SET c v")}
+	<-alone
+	three = append(three, n.start("SET a v"))
+	for _, r := range three {
+		<-r
+	}
+}
+
+// A batch that waits for others evaluates meanwhile those who are there.
+func TestBatchIsEvaluatedWhileItWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		var evaluated []time.Duration
+		start := time.Now()
+		n.cfg.Receivers = func(store.PublishKind, string) int {
+			evaluated = append(evaluated, time.Since(start))
+			return 0
+		}
+		n.expecting()
+		before, _ := n.log.count()
+		start = time.Now()
+		var all []<-chan string
+		for i := range 3 {
+			all = append(all, n.start("PUBLISH released lock", fmt.Sprintf("SET k%d v", i)))
+			time.Sleep(200 * time.Microsecond)
+		}
+		for _, r := range all {
+			if got := <-r; got != "0 OK" {
+				t.Errorf("a client was told %q", got)
+			}
+		}
+		if proposals, _ := n.log.count(); proposals-before != 1 {
+			t.Errorf("%d proposals", proposals-before)
+		}
+		// The second comes too soon before the third to be worth a round of its own.
+		if want := []time.Duration{0, 400 * time.Microsecond, 400 * time.Microsecond}; !slices.Equal(evaluated, want) {
+			t.Errorf("evaluated after %v, want %v", evaluated, want)
+		}
+	})
+}
+
+// What another leader writes while a batch waits counts: all of the batch is evaluated again.
+func TestStateMovesOnWhileABatchWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.expecting()
+		all := []<-chan string{n.start("INCR counter")}
+		synctest.Wait()
+		n.log.set(func(l *fakeLog) {
+			l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte("counter"), "10", 0) })
+		})
+		all = append(all, n.start("INCR counter"), n.start("INCR counter"))
+		var told []string
+		for _, r := range all {
+			told = append(told, <-r)
+		}
+		if slices.Sort(told); !slices.Equal(told, []string{"11", "12", "13"}) {
+			t.Errorf("the clients were told %v", told)
+		}
+	})
+}
+
+// What spoils a batch may come while it waits, too.
+func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
+	for _, spoiler := range []string{"PANIC", "FILL huge 65"} {
+		t.Run(spoiler, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t, badCommands...)
+				n.expecting()
+				early := n.start("INCR counter")
+				synctest.Wait()
+				refused, late := n.start(spoiler), n.start("INCR counter")
+				if got := <-refused; got != "-ERR" {
+					t.Errorf("the client that spoils was told %q", got)
+				}
+				if got := <-early; got != "1" {
+					t.Errorf("who came before it was told %q", got)
+				}
+				if got := <-late; got != "2" {
+					t.Errorf("who came with it was told %q", got)
+				}
+			})
+		})
+	}
+}
+
 // Who came just before the wait is not waited for.
 func TestWaitingForThoseWhoAreThere(t *testing.T) {
-	s := sequencer{expected: 2, queue: []*request{{}}}
-	if !s.awaits() || s.want != 2 {
-		t.Errorf("one of two is there, and %d are waited for", s.want)
-	}
-	s.want, s.queue = 0, append(s.queue, &request{})
-	if s.awaits() || s.want != 0 {
+	s := sequencer{queue: []*request{{}, {}}, patience: newStoppedTimer()}
+	s.await(t.Context(), 2, time.Hour)
+	if s.want != 0 {
 		t.Errorf("both are there, and %d are waited for", s.want)
 	}
 }

@@ -68,8 +68,9 @@ type sequencer struct {
 
 	// What gather goes by.
 	full        chan struct{} // has room for one: want has been reached
-	want        int           // requests that gather waits for; on mu
+	want        int           // requests that await waits for; on mu
 	patience    *time.Timer
+	gathering   gathering     // of the present batch
 	expected    int           // requests if everyone who was answered sends again
 	told        int           // who gets messages of the present batch
 	answered    time.Duration // when the last batch was
@@ -195,12 +196,28 @@ func (s *sequencer) take() []*request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue
-	s.queue, s.spare, s.want = s.spare[:0], q, 0
+	s.queue, s.spare = s.spare[:0], q
+	s.wantNone()
+	return q
+}
+
+// takeMore returns q with the waiting requests added.
+func (s *sequencer) takeMore(q []*request) []*request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q = append(q, s.queue...)
+	s.queue = s.queue[:0]
+	s.wantNone()
+	return q
+}
+
+// wantNone ends the wait for full; mu is held.
+func (s *sequencer) wantNone() {
+	s.want = 0
 	select {
 	case <-s.full:
 	default:
 	}
-	return q
 }
 
 func (s *sequencer) waiting() int {
@@ -245,7 +262,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		q := s.gather(ctx)
+		q := s.gather()
 		if len(q) == 0 {
 			timer.Reset(s.idle())
 			select {
