@@ -1,6 +1,9 @@
 package cluster
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // scriptStarts notes that a script runs, and which requests of the batch come
 // after it.
@@ -53,7 +56,8 @@ func (s *sequencer) setBusy() {
 		return
 	}
 	s.busy = true
-	q := append(s.behind[:len(s.behind):len(s.behind)], s.queue...)
+	// A copy: as soon as the script ends, others may stand where those behind it stood.
+	q := slices.Concat(s.behind, s.queue)
 	s.queue, s.behind = nil, nil
 	s.mu.Unlock()
 	for _, r := range q {

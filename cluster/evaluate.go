@@ -28,7 +28,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		}
 		n.fsm.ViewAnswers(func(st *store.Store, seq uint64, _ *raftfsm.Answers) {
 			if seq != b.prev || !s.txn.On(st) {
-				rest = q[from:] // the batch will not be accepted
+				rest = q[from:] // what has been evaluated will be refused, and come again
 				return
 			}
 			q, rest = s.evaluateFrom(ctx, s.txn, q, from, b, now)
@@ -51,7 +51,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	return b, entry, rest
 }
 
-// evaluateFrom runs the requests of q from one on, those before it having been run; all
+// evaluateFrom runs the requests of q from index from on, those before it having been run; all
 // of them, on a fresh transaction, if one spoils the batch. It returns q without those,
 // and what is left over of it.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
@@ -79,7 +79,7 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 	return s.txn
 }
 
-// evaluateOn runs the requests of q from one on and adds them to b. It returns q without
+// evaluateOn runs the requests of q from index from on and adds them to b. It returns q without
 // those that are left over, and them. again means that one spoiled the batch: it has been
 // answered, and all others are to be evaluated on a fresh transaction.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {

@@ -169,6 +169,36 @@ func TestBusy(t *testing.T) {
 	})
 }
 
+// Those behind a script that takes long are told so also if others stand in their places by
+// then: the script has ended, and its batch has taken in more.
+func TestBusyWhenTheScriptHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		s := newSequencer(n.Node)
+		told := map[string]string{}
+		behind := make([]*request, 3)
+		stands := func(i int, name string) {
+			behind[i] = &request{calls: n.call("INCR counter"), finish: func(r *request) {
+				told[name] = text(r.replies)
+				for i := range behind {
+					behind[i] = &request{calls: n.call("INCR counter"), finish: func(*request) { t.Error("one who came later was told") }}
+				}
+			}}
+		}
+		stands(0, "first")
+		stands(1, "second")
+		stands(2, "third")
+		s.scriptStarts(behind)
+		time.Sleep(n.busyThreshold())
+		synctest.Wait()
+		for _, name := range []string{"first", "second", "third"} {
+			if told[name] != "-BUSY" {
+				t.Errorf("the %s was told %q", name, told[name])
+			}
+		}
+	})
+}
+
 // A script in time, and two scripts that are only together too long, make
 // nobody busy; the threshold can be changed while the node runs.
 func TestNotBusy(t *testing.T) {

@@ -156,33 +156,44 @@ func TestBatchIsEvaluatedWhileItWaits(t *testing.T) {
 func TestStateMovesOnWhileABatchWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
+		evaluated := 0
+		n.cfg.Receivers = func(store.PublishKind, string) int {
+			evaluated++
+			return 0
+		}
 		n.expecting()
-		all := []<-chan string{n.start("INCR counter")}
+		all := []<-chan string{n.start("INCR counter", "PUBLISH news text")}
 		synctest.Wait()
 		n.log.set(func(l *fakeLog) {
 			l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte("counter"), "10", 0) })
 		})
-		all = append(all, n.start("INCR counter"), n.start("INCR counter"))
+		all = append(all, n.start("INCR counter", "PUBLISH news text"), n.start("INCR counter", "PUBLISH news text"))
 		var told []string
 		for _, r := range all {
 			told = append(told, <-r)
 		}
-		if slices.Sort(told); !slices.Equal(told, []string{"11", "12", "13"}) {
+		if slices.Sort(told); !slices.Equal(told, []string{"11 0", "12 0", "13 0"}) {
 			t.Errorf("the clients were told %v", told)
+		}
+		if evaluated != 4 {
+			t.Errorf("%d requests evaluated, want the first twice and nobody on a state that has moved on", evaluated)
 		}
 	})
 }
 
 // What spoils a batch may come while it waits, too.
 func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
-	for _, spoiler := range []string{"PANIC", "FILL huge 65"} {
+	for spoiler, want := range map[string]int{"PANIC": 1, "FILL huge 65": 2} {
 		t.Run(spoiler, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newTestNode(t, badCommands...)
 				n.expecting()
+				before, _ := n.log.count()
 				early := n.start("INCR counter")
 				synctest.Wait()
-				refused, late := n.start(spoiler), n.start("INCR counter")
+				refused := n.start(spoiler)
+				synctest.Wait()
+				late := n.start("INCR counter")
 				if got := <-refused; got != "-ERR" {
 					t.Errorf("the client that spoils was told %q", got)
 				}
@@ -192,6 +203,9 @@ func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
 				if got := <-late; got != "2" {
 					t.Errorf("who came with it was told %q", got)
 				}
+				if proposals, _ := n.log.count(); proposals-before != want {
+					t.Errorf("%d proposals, want %d", proposals-before, want)
+				}
 			})
 		})
 	}
@@ -199,11 +213,15 @@ func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
 
 // Who came just before the wait is not waited for.
 func TestWaitingForThoseWhoAreThere(t *testing.T) {
-	s := sequencer{queue: []*request{{}, {}}, patience: newStoppedTimer()}
-	s.await(t.Context(), 2, time.Hour)
-	if s.want != 0 {
-		t.Errorf("both are there, and %d are waited for", s.want)
-	}
+	bubble(t, func(t *testing.T) {
+		s := newSequencer(newTestNode(t).Node)
+		s.queue = []*request{{}, {}}
+		start := time.Now()
+		s.await(t.Context(), 2, time.Hour)
+		if took := time.Since(start); took != 0 || s.want != 0 {
+			t.Errorf("both are there, and %d were waited for %v", s.want, took)
+		}
+	})
 }
 
 // What waiting has cost and saved decides how soon it is tried again.

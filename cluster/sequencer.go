@@ -58,7 +58,7 @@ type sequencer struct {
 	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
 
 	sleepers *sleepers        // those who wait for an element
-	done     *raftfsm.Answers // valid while a batch is evaluated
+	done     *raftfsm.Answers // valid while a batch is evaluated and the FSM held
 
 	term uint64 // of Raft, when the sequencer began
 	late lateness
