@@ -37,7 +37,7 @@ func MemoryUsage(c *Ctx) Reply {
 func (e *Entry) memory(samples int64) int64 {
 	total := int64(unsafe.Sizeof(*e)) + inTree(unsafe.Sizeof(slot{})) + allocated(len(e.key))
 	if e.deadline != 0 {
-		total += inTree(unsafe.Sizeof(expiry{}))
+		total += inTree(unsafe.Sizeof(e))
 	}
 	if e.elems == nil {
 		return total + allocated(len(e.str))

@@ -206,19 +206,3 @@ func TestSaturation(t *testing.T) {
 		}
 	}
 }
-
-// TestOrderOfDeadlines: every deadline has a place behind earlier ones, whatever the
-// hashes are; those that no clock will reach share the last.
-func TestOrderOfDeadlines(t *testing.T) {
-	deadlines := []int64{math.MinInt64, -maxDeadline - 1, -maxDeadline, -5, 1, 2, 1 << 40, maxDeadline - 1, maxDeadline, maxDeadline + 1, math.MaxInt64}
-	e := &Entry{key: "k"}
-	for i, at := range deadlines {
-		early, late := expiryOf(e, at, 0), expiryOf(e, at, hashMask)
-		if at > -maxDeadline && at <= maxDeadline && (early.at() != at || late.at() != at) {
-			t.Errorf("deadline %d is read as %d, or %d", at, early.at(), late.at())
-		}
-		if i > 0 && expiryOf(e, deadlines[i-1], hashMask).at() > early.at() {
-			t.Errorf("deadline %d stands before %d", at, deadlines[i-1])
-		}
-	}
-}

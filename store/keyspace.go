@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -50,7 +49,8 @@ type Entry struct {
 	leased   uint64 // write set that set the deadline
 	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
 	typ      Type
-	raw      bool // the string has been changed in place: OBJECT ENCODING shows it
+	raw      bool   // the string has been changed in place: OBJECT ENCODING shows it
+	seat     uint16 // among the deadlines of the keyspace: see bucket
 	str      string
 	elems    *elements // nil: a string
 }
@@ -152,54 +152,18 @@ func hashOf(s string) uint64 {
 // hash places the key in the iteration order.
 func (e *Entry) hash() uint64 { return hashOf(e.key) }
 
-// expiry is a key in the order of deadlines. The entry is the one in the index of
-// keys. Its deadline is changed before its place, and following the pointer at every
-// comparison would miss the cache, so what decides stands beside it: the deadline,
-// and for those of one millisecond a part of the hash.
-type expiry struct {
-	order int64
-	*Entry
-}
-
-const (
-	// tieBits is how many bits of the hash are in an order.
-	tieBits = 16
-	// maxDeadline is the last deadline with an order of its own, some 4,400 years from the first.
-	maxDeadline = 1<<(63-tieBits) - 1
-)
-
-// expiryOf returns the place of an entry with a deadline and a hash.
-func expiryOf(e *Entry, deadline int64, hash uint64) expiry {
-	return expiry{max(min(deadline, maxDeadline), -maxDeadline)<<tieBits | int64(hash&(1<<tieBits-1)), e}
-}
-
-// at is the deadline, as far as it matters for the order.
-func (x expiry) at() int64 { return x.order >> tieBits }
-
-func expiryLess(a, b expiry) bool {
-	if a.order != b.order {
-		return a.order < b.order
-	}
-	return a.key < b.key
-}
-
 // keyspace is one database: the keys ordered by hash, and those with a
-// deadline ordered by it.
+// deadline by it.
 type keyspace struct {
 	keys      index
-	deadlines *btree.BTreeG[expiry]
+	deadlines deadlines
 	found     *Entry // what get found last …
 	hash      uint64 // … and its hash
 }
 
 var treeOptions = btree.Options{NoLocks: true}
 
-func newKeyspace() *keyspace {
-	return &keyspace{
-		keys:      newIndex(),
-		deadlines: btree.NewBTreeGOptions(expiryLess, treeOptions),
-	}
-}
+func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
 
 // get finds a key. A command looks a key up several times, and Apply once more
 // after it, so the last answer is kept.
@@ -224,37 +188,15 @@ func (ks *keyspace) set(e *Entry) {
 	at := ks.place(e)
 	old := ks.keys.set(at)
 	ks.found, ks.hash = e, at.hash
-	if old != nil && old != e && old.deadline != 0 && old.deadline != e.deadline {
-		ks.deadlines.Delete(expiryOf(old, old.deadline, at.hash))
+	if old != nil && old.deadline != 0 {
+		if old.deadline == e.deadline {
+			ks.deadlines.replace(old, e)
+			return
+		}
+		ks.deadlines.remove(old)
 	}
 	if e.deadline != 0 {
-		ks.deadlines.Set(expiryOf(e, e.deadline, at.hash)) // also in the place of old
-	}
-}
-
-// load is set for a snapshot; loaded follows, because deadlines come in no order.
-func (ks *keyspace) load(e *Entry) { ks.keys.set(slot{e.hash(), e}) }
-
-// loaded puts the deadlines of loaded keys in order.
-func (ks *keyspace) loaded() {
-	var list []expiry
-	ks.keys.ascend(0, func(s slot) bool {
-		if s.deadline != 0 {
-			list = append(list, expiryOf(s.Entry, s.deadline, s.hash))
-		}
-		return true
-	})
-	slices.SortFunc(list, func(a, b expiry) int {
-		switch {
-		case expiryLess(a, b):
-			return -1
-		case expiryLess(b, a):
-			return 1
-		}
-		return 0
-	})
-	for _, x := range list {
-		ks.deadlines.Load(x)
+		ks.deadlines.add(e)
 	}
 }
 
@@ -264,7 +206,7 @@ func (ks *keyspace) remove(e *Entry) uint64 {
 	ks.found = nil
 	ks.keys.remove(at.hash, e.key)
 	if e.deadline != 0 {
-		ks.deadlines.Delete(expiryOf(e, e.deadline, at.hash))
+		ks.deadlines.remove(e)
 	}
 	return at.hash
 }
@@ -275,13 +217,12 @@ func (ks *keyspace) setDeadline(e *Entry, at int64) {
 	if e.deadline == at {
 		return
 	}
-	hash := ks.place(e).hash
 	if e.deadline != 0 {
-		ks.deadlines.Delete(expiryOf(e, e.deadline, hash))
+		ks.deadlines.remove(e)
 	}
 	e.deadline = at
 	if at != 0 {
-		ks.deadlines.Set(expiryOf(e, at, hash))
+		ks.deadlines.add(e)
 	}
 }
 
@@ -317,7 +258,7 @@ func New() *Store {
 // Keys returns the number of keys in a database and how many of them have a
 // deadline, those included that expired and are not deleted yet.
 func (s *Store) Keys(db int) (total, withDeadline int) {
-	return s.dbs[db].keys.size, s.dbs[db].deadlines.Len()
+	return s.dbs[db].keys.size, s.dbs[db].deadlines.size
 }
 
 // LastLease returns the last write set that gave a key a deadline, as far as
@@ -331,8 +272,8 @@ func (s *Store) Expired() uint64 { return s.expired }
 func (s *Store) NextDeadline() int64 {
 	next := int64(0)
 	for _, ks := range s.dbs {
-		if x, ok := ks.deadlines.Min(); ok && (next == 0 || x.at() < next) {
-			next = x.at()
+		if at := ks.deadlines.first(); at != 0 && (next == 0 || at < next) {
+			next = at
 		}
 	}
 	return next
@@ -342,7 +283,7 @@ func (s *Store) NextDeadline() int64 {
 func (s *Store) Deadlines() int {
 	n := 0
 	for _, ks := range s.dbs {
-		n += ks.deadlines.Len()
+		n += ks.deadlines.size
 	}
 	return n
 }

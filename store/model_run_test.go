@@ -306,14 +306,14 @@ func checkIndexes(t *testing.T, s *Store) {
 			checkScores(t, e.Scores())
 			if e.deadline != 0 {
 				n++
-				if x, ok := ks.deadlines.Get(expiryOf(e.Entry, e.deadline, e.hash)); !ok || x.Entry != e.Entry {
+				if b := ks.deadlines.find(e.deadline).bucket; b == nil || b.entries[b.seat(e.Entry)] != e.Entry {
 					t.Fatalf("database %d: the deadline of %q is not indexed", db, e.key)
 				}
 			}
 			return true
 		})
-		if n != ks.deadlines.Len() {
-			t.Fatalf("database %d: %d deadlines indexed, %d set", db, ks.deadlines.Len(), n)
+		if n != ks.deadlines.size {
+			t.Fatalf("database %d: %d deadlines indexed, %d set", db, ks.deadlines.size, n)
 		}
 	}
 }

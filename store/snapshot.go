@@ -249,7 +249,7 @@ func Restore(in io.Reader) (*Store, error) {
 			}
 		case recString, recRaw, recHash, recList, recSet, recSortedSet:
 			if e := r.entry(tag); r.err == nil {
-				s.dbs[db].load(e)
+				s.dbs[db].set(e)
 				if e.deadline != 0 {
 					s.leased = max(s.leased, e.leased)
 				}
@@ -288,9 +288,6 @@ func Restore(in io.Reader) (*Store, error) {
 		case recEnd:
 			s.expired, s.scripts.arrival = r.int(), r.int()
 			if r.err == nil {
-				for _, ks := range s.dbs {
-					ks.loaded()
-				}
 				return s, nil
 			}
 		default:

@@ -198,19 +198,16 @@ func (t *Txn) expire(db int, key string) {
 // ExpireDue deletes keys whose deadline has passed, at most limit of them,
 // and returns how many it deleted.
 func (t *Txn) ExpireDue(limit int) int {
-	var due []expiry
+	var due []*Entry
 	for db := range t.views {
 		ks := t.views[db].base
 		if ks == nil || len(due) >= limit {
 			continue
 		}
 		from := len(due)
-		ks.deadlines.Scan(func(x expiry) bool {
-			if x.at() >= t.now.Lease || len(due) >= limit {
-				return false
-			}
-			due = append(due, x)
-			return true
+		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
+			due = append(due, e)
+			return len(due) < limit
 		})
 		kept := due[:from]
 		for _, x := range due[from:] {
@@ -410,11 +407,8 @@ func (t *Txn) Size(db int) int {
 	n := 0
 	if v.base != nil {
 		n = v.base.keys.size
-		v.base.deadlines.Scan(func(x expiry) bool {
-			if x.at() >= t.now.Lease {
-				return false
-			}
-			if t.dead(x.Entry) {
+		v.base.deadlines.before(t.now.Lease, func(e *Entry) bool {
+			if t.dead(e) {
 				n--
 			}
 			return true
