@@ -58,17 +58,23 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	for again := from == 0; ; {
 		if again {
 			from = 0
-			b.reset()
-			txn.Restart(now, b.prev+1)
-			s.sleepers.rollback()
-			s.moveDeadlines(txn)
-			txn.ExpireDue(expireLimit)
+			s.restart(txn, b, now)
 		}
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
 			return q, rest
 		}
 	}
+}
+
+// restart begins the batch anew, with what nobody has asked for.
+func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
+	b.reset()
+	txn.Restart(now, b.prev+1)
+	s.sleepers.rollback()
+	s.told = 0
+	s.moveDeadlines(txn)
+	txn.ExpireDue(expireLimit)
 }
 
 // begin returns a transaction on st; it is the same one as long as the store is.
@@ -118,9 +124,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				return without(q, i), nil, true
 			}
 			// It may fit into an entry of its own: the others go first.
-			b.reset()
-			txn.Restart(txn.Now(), b.prev+1)
-			s.sleepers.rollback()
+			s.restart(txn, b, txn.Now())
 			all, rest, again = s.evaluateOn(ctx, txn, q[:i:i], 0, b)
 			if again {
 				return append(all, q[i:]...), nil, true

@@ -66,8 +66,8 @@ type Txn struct {
 }
 
 // Begin starts a transaction on the committed state; seq is the sequence
-// number that its write set will have when it is applied. The store must not
-// be applied to until the transaction is dropped.
+// number that its write set will have when it is applied. Once something else
+// has been applied, all that can be done with it is Restart.
 func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
 	t := &Txn{s: s, env: env}
 	t.Restart(now, seq)
