@@ -5,8 +5,8 @@ import "unsafe"
 // defaultSamples is how many elements MEMORY USAGE looks at if nobody says.
 const defaultSamples = 5
 
-// treeSlack is the memory that the trees take for each byte that they hold: on
-// average a node is about two thirds full.
+// treeSlack is the memory that the trees take for each byte that they hold, and the
+// buckets of deadlines: on average a node is about two thirds full.
 const treeSlack = 1.5
 
 // MemoryUsage is MEMORY USAGE. The figure is this store's own: the entry, its

@@ -22,8 +22,8 @@ type period struct {
 	*bucket
 }
 
-// bucket is the keys of a period, never none. Deadlines are at least low and at most high;
-// the first and the last of them may have gone since.
+// bucket is the keys of a period; one that is left without goes. Deadlines are at least low
+// and at most high; the first and the last of them may have gone since.
 type bucket struct {
 	entries   []*Entry // each at its seat, or some times maxSeats further on
 	low, high int64
@@ -33,7 +33,8 @@ const (
 	// bucketSize is how many keys a bucket has before it is parted. One whose keys all
 	// have the same deadline has more.
 	bucketSize = 64
-	// bucketStep is by how many keys the memory of a bucket grows and shrinks.
+	// bucketStep is for how many more keys a bucket gets room at once; a large one for an
+	// eighth more.
 	bucketStep = 8
 	// maxSeats is how many seats an Entry tells apart.
 	maxSeats = math.MaxUint16 + 1
@@ -60,9 +61,12 @@ func (d *deadlines) find(at int64) (found period) {
 // add takes in an entry by its deadline.
 func (d *deadlines) add(e *Entry) {
 	s := d.find(e.deadline)
-	if s.bucket == nil {
+	switch {
+	case s.bucket == nil:
 		s = period{math.MinInt64, newBucket(bucketStep)}
 		d.periods.Set(s)
+	case len(s.entries) >= bucketSize && s.low == s.high && e.deadline != s.low:
+		s = d.beside(s, e.deadline)
 	}
 	s.add(e)
 	d.size++
@@ -71,9 +75,24 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
+// beside returns a period for a deadline that is not the one that all keys of a full bucket
+// have, and leaves those where they are: there may be any number of them.
+func (d *deadlines) beside(s period, at int64) period {
+	other := newBucket(bucketStep)
+	if at > s.high {
+		later := period{s.high + 1, other}
+		d.periods.Set(later)
+		return later
+	}
+	full := *s.bucket
+	*s.bucket = *other
+	d.periods.Set(period{full.low, &full})
+	return s
+}
+
 func (b *bucket) add(e *Entry) {
 	if n := len(b.entries); n == cap(b.entries) {
-		b.resize(n + max(bucketStep, n/bucketStep))
+		b.resize(n + max(bucketStep, n/8))
 	}
 	e.seat = uint16(len(b.entries) % maxSeats)
 	b.entries = append(b.entries, e)
@@ -95,8 +114,7 @@ func (b *bucket) seat(e *Entry) int {
 
 // part parts a bucket in the middle of its time.
 func (d *deadlines) part(s period) {
-	var high int64 = math.MinInt64
-	low := s.entries[0].deadline
+	low, high := s.entries[0].deadline, s.entries[0].deadline
 	for _, e := range s.entries {
 		low, high = min(low, e.deadline), max(high, e.deadline)
 	}

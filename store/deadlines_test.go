@@ -3,6 +3,7 @@ package store
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -14,15 +15,7 @@ func checkDeadlines(t *testing.T, d *deadlines, model map[*Entry]bool) {
 	if d.size != len(model) {
 		t.Fatalf("%d entries of %d", d.size, len(model))
 	}
-	first, seen, last := int64(0), 0, int64(math.MinInt64)
-	for e := range model {
-		if first == 0 || e.deadline < first {
-			first = e.deadline
-		}
-	}
-	if got := d.first(); got != first {
-		t.Fatalf("the first deadline is %d, want %d", got, first)
-	}
+	seen, last := 0, int64(math.MinInt64)
 	d.periods.Scan(func(s period) bool {
 		seen += len(s.entries)
 		low, high := int64(math.MaxInt64), int64(math.MinInt64)
@@ -46,13 +39,39 @@ func checkDeadlines(t *testing.T, d *deadlines, model map[*Entry]bool) {
 	if seen != len(model) {
 		t.Fatalf("%d entries in buckets, want %d", seen, len(model))
 	}
+	all := deadlinesOf(model)
+	for _, at := range []int64{math.MinInt64 + 1, -1, 2, 150, 5000, math.MaxInt64} {
+		n, _ := slices.BinarySearch(all, at)
+		if got := due(d, at, math.MaxInt); !slices.Equal(got, all[:n]) {
+			t.Fatalf("before %d: %d deadlines, want %d", at, len(got), n)
+		}
+		if got := due(d, at, 3); len(got) != min(n, 3) {
+			t.Fatalf("%d of at most 3 deadlines before %d, of which there are %d", len(got), at, n)
+		}
+	}
+	first := int64(0)
+	if len(all) > 0 {
+		first = all[0]
+	}
+	if got := d.first(); got != first {
+		t.Fatalf("the first deadline is %d, want %d", got, first)
+	}
 }
 
-// due lists the deadlines before a time.
-func due(d *deadlines, at int64) (list []int64) {
+// deadlinesOf lists the deadlines of a model in order.
+func deadlinesOf(model map[*Entry]bool) (list []int64) {
+	for e := range model {
+		list = append(list, e.deadline)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// due lists the deadlines before a time, or some of them.
+func due(d *deadlines, at int64, limit int) (list []int64) {
 	d.before(at, func(e *Entry) bool {
 		list = append(list, e.deadline)
-		return true
+		return len(list) < limit
 	})
 	slices.Sort(list)
 	return list
@@ -66,6 +85,7 @@ func TestDeadlinesModel(t *testing.T) {
 		"far":       func(r *rand.Rand, _ int64) int64 { return int64(r.Uint64() | 1) },
 		"ascending": func(r *rand.Rand, step int64) int64 { return step + r.Int64N(30) },
 		"falling":   func(_ *rand.Rand, step int64) int64 { return -step },
+		"one":       func(r *rand.Rand, _ int64) int64 { return 7 + r.Int64N(200)/199 - r.Int64N(200)/199 },
 		"extreme":   func(r *rand.Rand, _ int64) int64 { return extremes[r.IntN(len(extremes))] },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,18 +118,6 @@ func TestDeadlinesModel(t *testing.T) {
 				}
 				if step%7 == 0 {
 					checkDeadlines(t, &d, model)
-				}
-			}
-			for _, at := range append(extremes, 0, 2, 150, 5000) {
-				var want []int64
-				for _, e := range list {
-					if e.deadline < at {
-						want = append(want, e.deadline)
-					}
-				}
-				slices.Sort(want)
-				if got := due(&d, at); !slices.Equal(got, want) {
-					t.Errorf("before %d: %d deadlines, want %d", at, len(got), len(want))
 				}
 			}
 			for _, e := range list {
@@ -149,6 +157,43 @@ func TestDeadlinesOfOneMoment(t *testing.T) {
 		delete(model, &entries[i])
 	}
 	checkDeadlines(t, &d, model)
+}
+
+// TestDeadlinesBesideMany: a lock that comes and goes beside many leases that end in one
+// other moment leaves them where they are.
+func TestDeadlinesBesideMany(t *testing.T) {
+	const n, locks = 50_000, 200
+	for _, at := range []int64{6, 8, math.MinInt64, math.MaxInt64} {
+		d, model := newDeadlines(), map[*Entry]bool{}
+		entries := make([]Entry, n)
+		for i := range entries {
+			entries[i].deadline = 7
+			d.add(&entries[i])
+			model[&entries[i]] = true
+		}
+		lock := &Entry{deadline: at}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range locks {
+			d.add(lock)
+			d.remove(lock)
+		}
+		runtime.ReadMemStats(&after)
+		if each := (after.TotalAlloc - before.TotalAlloc) / locks; each > 1000 {
+			t.Errorf("each lock until %d takes %d bytes of memory", at, each)
+		}
+		entries[0].seat = 9 // as nothing else leaves it
+		d.add(lock)
+		if entries[0].seat != 9 {
+			t.Errorf("a lock until %d has moved the others", at)
+		}
+		entries[0].seat = 0
+		model[lock] = true
+		checkDeadlines(t, &d, model)
+		if d.periods.Len() != 2 {
+			t.Errorf("%d periods for two deadlines", d.periods.Len())
+		}
+	}
 }
 
 // TestDeadlinesLeftOver: of many locks a few are held on, in buckets by themselves.

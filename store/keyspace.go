@@ -50,7 +50,7 @@ type Entry struct {
 	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
 	typ      Type
 	raw      bool   // the string has been changed in place: OBJECT ENCODING shows it
-	seat     uint16 // among the deadlines of the keyspace: see bucket
+	seat     uint16 // in a bucket of deadlines; not protected by the epoch
 	str      string
 	elems    *elements // nil: a string
 }
@@ -152,8 +152,8 @@ func hashOf(s string) uint64 {
 // hash places the key in the iteration order.
 func (e *Entry) hash() uint64 { return hashOf(e.key) }
 
-// keyspace is one database: the keys ordered by hash, and those with a
-// deadline by it.
+// keyspace is one database: the keys in the order of their hashes, and those
+// with a deadline by periods of time.
 type keyspace struct {
 	keys      index
 	deadlines deadlines

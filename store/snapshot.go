@@ -24,7 +24,8 @@ type Snapshot struct {
 
 // Snapshot freezes the present state. Index and trees are shared copy-on-write; the
 // entries in them are protected by the epoch, which makes later writes copy an
-// entry before they change it.
+// entry before they change it. Entry.seat alone changes all the same: no snapshot
+// may read it, nor copy an entry with it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
