@@ -38,6 +38,10 @@ func heardAt(src TimeSource, at time.Time) time.Duration { return src.Monotonic(
 // by Unix time reads back unchanged.
 const wallSlack = 5 * time.Millisecond
 
+// wallEvery is how long one look at the wall clock is enough for: every request asks for the
+// time.
+const wallEvery = time.Millisecond
+
 // leaseClock decides expiry. It is the last stamp applied plus the monotonic
 // time that has passed here since, so a wall clock that jumps never ends a
 // lease, and a new leader goes on where the log stopped.
@@ -52,6 +56,7 @@ type leaseClock struct {
 	leading bool          // own entries do not move a leader's clock
 	offset  int64         // wall minus lease, µs
 	known   bool          // offset has been set
+	look    time.Duration // monotonic time of the next look at the wall clock
 
 	lengthened time.Duration // what lead has taken out in all …
 	lately     time.Duration // … and in the last election
@@ -68,7 +73,7 @@ func (c *leaseClock) applied(lease int64) {
 	defer c.mu.Unlock()
 	c.stamp, c.stampAt = max(lease, 1), c.src.Monotonic()
 	if !c.leading {
-		c.base, c.at = c.stamp, c.stampAt
+		c.base, c.at, c.look = c.stamp, c.stampAt, c.stampAt
 	}
 }
 
@@ -107,20 +112,29 @@ func (c *leaseClock) follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base, c.at, c.leading = c.stamp, c.stampAt, false
+	c.look = c.at
 }
 
 // now returns the present by both clocks.
 func (c *leaseClock) now() store.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mono, wall := c.src.Monotonic(), c.src.Wall().UnixMicro()
+	mono := c.src.Monotonic()
 	leaseMicros := c.base*1000 + (mono - c.at).Microseconds()
-	drift := wall - leaseMicros - c.offset
-	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
-		// Whole milliseconds: then both clocks tick over together.
-		c.offset, c.known = (wall-leaseMicros)/1000*1000, true
+	if !c.known || mono >= c.look {
+		c.look = mono + wallEvery
+		c.compare(c.src.Wall().UnixMicro(), leaseMicros)
 	}
 	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}
+}
+
+// compare has the conversion follow a wall clock that has drifted too far.
+func (c *leaseClock) compare(wall, lease int64) {
+	drift := wall - lease - c.offset
+	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
+		// Whole milliseconds: then both clocks tick over together.
+		c.offset, c.known = (wall-lease)/1000*1000, true
+	}
 }
 
 // lateness remembers, for the write sets of the present leader, how long after

@@ -35,6 +35,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		})
 	}
 	s.gathered()
+	s.ctx = store.Ctx{} // its arguments are the last client's
 	txn := s.txn
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
@@ -201,10 +202,10 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		r.confirm(txn)
 		return false, nil
 	}
-	ctx := store.Ctx{Txn: txn}
+	ctx := &s.ctx
 	for i := range r.calls {
 		c := &r.calls[i]
-		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
+		*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
 		txn.SetOrigin(c.Origin)
 		begin := txn.Writes().Mark()
 		if c.Txn != nil {
@@ -212,9 +213,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		} else if refusal, ok := ctx.Authorize(c.User); !ok {
 			r.replies = append(r.replies, txn.AttachDenials(refusal))
 		} else if c.Cmd.Is(store.Scripting) {
-			r.replies = append(r.replies, txn.AttachDenials(s.runScript(&ctx, behind, &refused)))
+			r.replies = append(r.replies, txn.AttachDenials(s.runScript(ctx, behind, &refused)))
 		} else {
-			r.replies = append(r.replies, c.Cmd.Run(&ctx))
+			r.replies = append(r.replies, c.Cmd.Run(ctx))
 		}
 		if txn.TakeLeases() {
 			r.spans = append(r.spans, span{i, begin, txn.Writes().Mark()})

@@ -54,6 +54,7 @@ type sequencer struct {
 
 	txn       *store.Txn    // used again for every batch
 	ahead     store.Ahead   // likewise
+	ctx       store.Ctx     // likewise, for every command
 	busyTimer *time.Timer   // runs setBusy …
 	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
 
