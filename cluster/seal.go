@@ -24,33 +24,28 @@ const (
 // drops that write at the next start, but takes the segment for closed, and reads its
 // entries by an index of which a part is missing.
 func unseal(d files, path string) error {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was written to it
-	}
-	if err != nil {
-		return err
-	}
-	at, torn := tornIndex(b)
-	if !torn {
-		return nil
-	}
-	f, err := d.Open(path)
-	if err != nil {
-		return err
-	}
-	// Reading ends here from now on: before the index, behind what counts.
-	_, err = f.WriteAt(make([]byte, frameHeader), at)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return wipe(d, path, func(b []byte) (from, to int) {
+		end, index := believed(b)
+		if index < end {
+			return 0, 0
+		}
+		return index, index + frameHeader // reading ends here from now on: before the index, behind what counts
+	})
 }
 
 // clearTail overwrites what a torn write has left behind the last one that counts. raft-wal
 // would write over a part of it, and takes a commit for good, unchecked, if entries come
 // behind it: what is left of one torn write may look like these to the next.
 func clearTail(d files, path string) error {
+	return wipe(d, path, func(b []byte) (from, to int) {
+		end, _ := believed(b)
+		return end, len(bytes.TrimRight(b, "\x00"))
+	})
+}
+
+// wipe overwrites with zeros what find says of a segment, if that is anything; there is
+// none if nothing was written to it.
+func wipe(d files, path string, find func(b []byte) (from, to int)) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -58,26 +53,19 @@ func clearTail(d files, path string) error {
 	if err != nil {
 		return err
 	}
-	end, _ := believed(b)
-	rest := bytes.TrimRight(b[min(end, len(b)):], "\x00")
-	if len(rest) == 0 {
+	from, to := find(b)
+	if from >= to {
 		return nil
 	}
 	f, err := d.Open(path)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(make([]byte, len(rest)), int64(end))
+	_, err = f.WriteAt(make([]byte, to-from), int64(from))
 	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// tornIndex looks for an index behind the last commit that raft-wal believes in.
-func tornIndex(b []byte) (at int64, torn bool) {
-	end, index := believed(b)
-	return int64(index), index >= end
 }
 
 // believed finds the end of the last commit that raft-wal believes in: the last one of
