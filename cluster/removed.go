@@ -1,6 +1,9 @@
 package cluster
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // What a node is to be told that it is a member no more.
 //
@@ -48,17 +51,60 @@ func (n *Node) judge(members []Member) {
 	n.mu.Lock()
 	led := n.leader.id != ""
 	n.mu.Unlock()
-	mine := slices.ContainsFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
+	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
 	n.disc.mu.Lock()
-	n.disc.member = mine
+	n.disc.member = at >= 0
 	n.disc.mu.Unlock()
-	removed := !led && len(members) > 0 && !n.joining() && (!mine || n.outcast())
+	settled := at < 0 || n.compareAddress(members[at].PeerAddr)
+	removed := !led && len(members) > 0 && !n.joining() && (at < 0 || settled && n.outcast())
 	switch was := n.removed.Swap(removed); {
 	case removed && !was:
 		n.cfg.Logger.Warn("This node has been removed from the cluster and serves nobody; stop it, or have it join again with an empty data directory", "id", n.cfg.ID)
 	case was && !removed:
 		n.cfg.Logger.Info("This node is a member again", "id", n.cfg.ID)
 	}
+}
+
+// misplaced is a member that does not listen where the others look for it.
+type misplaced struct {
+	known string        // where they do …
+	since time.Duration // … as long as this node has known of it
+	told  bool
+}
+
+// compareAddress looks whether the members look for this node where it listens, and
+// says so if they do not. It returns false while that may be so for the moment only: they
+// have yet to forget that they have heard it at the old address, and then take it
+// for another, or this node has yet to read that they have been told of the new one.
+func (n *Node) compareAddress(known string) (settled bool) {
+	now, own := n.cfg.Time.Monotonic(), n.cfg.peerAddr()
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	m := &n.disc.misplaced
+	switch {
+	case known == own || known == "":
+		*m = misplaced{}
+	case m.known != known:
+		*m = misplaced{known: known, since: now}
+	}
+	settled = m.known == "" || now-m.since >= 2*n.cfg.DownAfter
+	if settled && m.known != "" && !m.told {
+		m.told = true
+		n.cfg.Logger.Warn("The members look for this node at another peer address than its own; correct --peer-listen, --peer-advertise or --peers, or, if it has moved, tell them: lockstep add "+n.cfg.ID+" "+own,
+			"looked_for_at", known, "own", own)
+	}
+	return settled
+}
+
+// Misplaced returns the peer address where the members look for this node, if it is
+// not its own, else "".
+func (n *Node) Misplaced() string {
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	if m := n.disc.misplaced; m.told {
+		return m.known
+	}
+	return ""
 }
 
 // joining reports whether this node has yet to become a member.

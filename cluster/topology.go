@@ -79,6 +79,8 @@ type discovery struct {
 	member bool          // ... or at least a member
 	moved  chan struct{} // has room for one: the configuration has changed
 
+	misplaced misplaced
+
 	disowned sync.Once // another node knows this one with another data directory
 
 	current atomic.Pointer[Topology]

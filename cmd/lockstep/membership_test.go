@@ -114,6 +114,30 @@ func TestMembershipCommands(t *testing.T) {
 	waitEqual(t, []*nodes.Node{n4, same, list[0]})
 }
 
+// TestMovedNode: one that comes back at another peer address says what is to be done, and
+// not that it has been removed, though the others have heard it a moment ago at the old one.
+func TestMovedNode(t *testing.T) {
+	list := nodes.Start(t, 3)
+	old := list[2]
+	if old == nodes.Leader(list) {
+		old = list[1]
+	}
+	old.Kill()
+	moved := old.Moved()
+	moved.Run()
+	until(t, "that it is looked for elsewhere", func() bool { return strings.Contains(readyz(t, moved), "look for this node at "+old.PeerAddr) })
+	if want := "lockstep add " + moved.ID + " " + moved.PeerAddr; !strings.Contains(moved.Log(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, moved.Log())
+	}
+	administered(t, list[0], "add", moved.ID, moved.PeerAddr)
+	moved.WaitReady()
+	if strings.Contains(moved.Log(), "removed") {
+		t.Errorf("nobody has removed it:\n%s", moved.Log())
+	}
+	list[slices.Index(list, old)] = moved
+	waitEqual(t, list)
+}
+
 // TestJoinRefused: what cannot work ends the new node with one clear line.
 func TestJoinRefused(t *testing.T) {
 	n1 := nodes.Start(t, 1)[0]

@@ -221,6 +221,8 @@ func unready(node *cluster.Node) string {
 		return "not a member yet"
 	case node.Trouble() != "":
 		return node.Trouble()
+	case !node.Reaches() && node.Misplaced() != "":
+		return "no leader: the members look for this node at " + node.Misplaced() + ", which is not its peer address"
 	case !node.Reaches():
 		return "no leader"
 	case m == cluster.NonVoter:

@@ -49,8 +49,18 @@ func (n *Node) Replacement(members []*Node, flags ...string) *Node {
 	for _, m := range members {
 		through = append(through, m.PeerAddr)
 	}
-	r := &Node{ID: n.ID, Addr: n.Addr, PeerAddr: n.PeerAddr, HTTPAddr: n.HTTPAddr, Data: n.Data, t: n.t}
-	r.args = append([]string{"serve", "--id", n.ID, "--data", n.Data, "--listen", n.Addr, "--peer-listen", n.PeerAddr,
-		"--http-listen", n.HTTPAddr, "--join", strings.Join(through, ",")}, flags...)
-	return r
+	return n.place(n.PeerAddr, append([]string{"--join", strings.Join(through, ",")}, flags...)...)
+}
+
+// Moved returns this node at another peer address, of which nobody has been told.
+func (n *Node) Moved(flags ...string) *Node {
+	return n.place(FreeAddrs(n.t, 1)[0], flags...)
+}
+
+// place returns a node with the id, the other addresses and the data directory of this one.
+func (n *Node) place(peerAddr string, flags ...string) *Node {
+	p := &Node{ID: n.ID, Addr: n.Addr, PeerAddr: peerAddr, HTTPAddr: n.HTTPAddr, Data: n.Data, t: n.t}
+	p.args = append([]string{"serve", "--id", n.ID, "--data", n.Data, "--listen", n.Addr, "--peer-listen", peerAddr,
+		"--http-listen", n.HTTPAddr}, flags...)
+	return p
 }
