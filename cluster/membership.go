@@ -210,11 +210,11 @@ func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) err
 			return change{addNonVoter, a.id, a.addr}, nil
 		case a.kind == adminJoin && members[at].Voter:
 			// It has forgotten what it voted for and what it acknowledged.
-			return change{}, contradicts("%s is a voting member already, and this node has an empty data directory: choose another --id, or take the old one out first: lockstep remove %s", a.id, a.id)
+			return change{}, contradicts("%s is a voting member already, and this node has an empty data directory: choose another --id, with a directory of its own, or take the old one out first: lockstep remove %s", a.id, a.id)
 		case members[at].PeerAddr == a.addr:
 			return change{}, errNoChange
 		case a.kind == adminJoin:
-			return change{}, contradicts("%s is the id of the member at %s: choose another --id, or take that one out first: lockstep remove %s", a.id, members[at].PeerAddr, a.id)
+			return change{}, contradicts("%s is the id of the member at %s: choose another --id, with a directory of its own, or take that one out first: lockstep remove %s", a.id, members[at].PeerAddr, a.id)
 		case !reached:
 			return change{}, fmt.Errorf("nobody answers at %s: start %s there before its address is changed", a.addr, a.id)
 		case members[at].Voter:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync/atomic"
 	"time"
@@ -102,6 +103,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
 		return unusable(cfg.Data, err, fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin))
 	}
+	r.comparePeers()
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
@@ -210,6 +212,30 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 		}
 	}
 	return r.st.finish(name, r.st.rec.Joining)
+}
+
+// comparePeers says that --peers is not what counts, if it tells something else than the
+// data directory.
+func (r *raftLog) comparePeers() {
+	if r.founding || len(r.cfg.Peers) == 0 {
+		return
+	}
+	conf := r.raft.GetConfiguration()
+	if conf.Error() != nil {
+		return // it is being stopped
+	}
+	known := map[string]string{}
+	for _, s := range conf.Configuration().Servers {
+		known[string(s.ID)] = string(s.Address)
+	}
+	given := map[string]string{}
+	for _, p := range r.cfg.Peers {
+		given[p.ID] = p.Addr
+	}
+	if len(known) > 0 && !maps.Equal(known, given) {
+		r.cfg.Logger.Warn("The members are those that the data directory knows, not those of --peers, which is for the first start of a cluster; lockstep add, remove and --join change them",
+			"members", known, "peers", given)
+	}
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {

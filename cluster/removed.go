@@ -146,7 +146,7 @@ func (n *Node) clusterName() string {
 }
 
 // belong notes that this node is a member, and of which cluster, as another
-// member names it; discovery.mu is held. The name is "" if all are of a version
+// member that it has heard names it; discovery.mu is held. The name is "" if all are of a version
 // that had none.
 func (n *Node) belong(f facts) {
 	rc, ok := n.cons.(reconfigurer)
@@ -159,7 +159,8 @@ func (n *Node) belong(f facts) {
 		if err := rc.Joined(f.cluster); err != nil {
 			n.cfg.Logger.Error("that this node is a member could not be noted", "error", err)
 		}
-	case f.cluster != "":
-		n.cfg.Logger.Error("a peer address of this cluster belongs to a node of another one", "peer", f.id)
+	case f.cluster != "" && !n.disc.heard[f.id].foreign:
+		n.disc.heard[f.id].foreign = true
+		n.cfg.Logger.Error("A peer address of this cluster belongs to a node of another one, which does not follow this node; if this one is to become a member there, start it with an empty directory and --join, without --peers", "peer", f.id, "peer_addr", f.peer)
 	}
 }

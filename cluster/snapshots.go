@@ -103,7 +103,7 @@ func openSnapshots(base string, fs files, log hclog.Logger) (*snapshotStore, err
 		case errors.Is(err, raftfsm.ErrNewer):
 			return nil, fmt.Errorf("snapshot %s: %w", name, err)
 		case err != nil:
-			log.Warn("a snapshot is damaged and is not used", "snapshot", name, "error", err)
+			log.Error("a snapshot is damaged and is not used; look after the disk", "snapshot", name, "error", err)
 			s.spoiled = append(s.spoiled, name)
 		default:
 			s.list = append(s.list, meta)
@@ -234,7 +234,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 
 // spoil leaves a snapshot out from now on.
 func (s *snapshotStore) spoil(id string) {
-	s.log.Warn("a snapshot is damaged and is not used any more", "snapshot", id)
+	s.log.Error("a snapshot is damaged and is not used any more; look after the disk", "snapshot", id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(m snapshotMeta) bool { return m.ID == id })

@@ -43,7 +43,7 @@ const (
 // Whoever has lost part of what this node has acknowledged must not go on under
 // its name: it would vote, and count, for what it no longer has.
 const (
-	adviceRejoin = "restore it from a backup, or remove this node from the cluster and join with an empty directory"
+	adviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority is damaged, begin a new cluster from a backup (lockstep restore)"
 )
 
 // nodeRecord is the content of node.json.
@@ -147,7 +147,7 @@ func (st *storage) identify(id, kind string) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if _, err := os.Stat(filepath.Join(st.dir, boltFile)); err == nil {
-			return fmt.Errorf("data directory %s has a log but no %s: restore the whole directory from a backup", st.dir, nodeFile)
+			return fmt.Errorf("data directory %s has a log but no %s: %s", st.dir, nodeFile, adviceRejoin)
 		}
 		return st.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true, Directory: rand.Text()})
 	}
@@ -156,7 +156,7 @@ func (st *storage) identify(id, kind string) error {
 	}
 	var rec nodeRecord
 	if err := json.Unmarshal(b, &rec); err != nil || rec.ID == "" {
-		return fmt.Errorf("data directory %s: %s is damaged: restore the whole directory from a backup, or delete it and let the node catch up from its peers", st.dir, nodeFile)
+		return fmt.Errorf("data directory %s: %s is damaged: %s", st.dir, nodeFile, adviceRejoin)
 	}
 	if rec.Format != dataFormat {
 		return fmt.Errorf("data directory %s has format %d, this program knows %d: its data is intact; upgrade this node's program and start it again", st.dir, rec.Format, dataFormat)

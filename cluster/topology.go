@@ -95,6 +95,8 @@ type heard struct {
 	voter bool
 	first time.Duration // when it was first looked for
 	seen  time.Duration // when it last spoke
+
+	foreign bool // it belongs to another cluster, and the log tells so
 }
 
 // Topology returns what this node knows of the cluster. It costs one load.

@@ -138,6 +138,28 @@ func TestMovedNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
+// TestPeersAfterTheFirstStart: --peers does not make members of a cluster that exists, and
+// a node that was told so by its own says of which node the address is.
+func TestPeersAfterTheFirstStart(t *testing.T) {
+	alone := nodes.Start(t, 1)[0]
+	alone.Kill()
+	n2 := nodes.Newcomer(t, "n2", nil)
+	peers := fmt.Sprintf("%s=%s,n2=%s", alone.ID, alone.PeerAddr, n2.PeerAddr)
+	n1 := alone.Restarted("--peers", peers)
+	n1.Run()
+	n1.WaitReady()
+	if !strings.Contains(n1.Log(), "not those of --peers") {
+		t.Errorf("it does not say that --peers is not used:\n%s", n1.Log())
+	}
+	n2 = n2.Restarted("--peers", peers)
+	n2.Run()
+	until(t, "whose address that is", func() bool { return strings.Contains(n2.Log(), "peer_addr="+n1.PeerAddr) })
+	until(t, "its looking again", func() bool { return readyz(t, n2) == "no leader" })
+	if got := strings.Count(n2.Log(), "belongs to a node of another one"); got != 1 {
+		t.Errorf("it says so %d times:\n%s", got, n2.Log())
+	}
+}
+
 // TestJoinRefused: what cannot work ends the new node with one clear line.
 func TestJoinRefused(t *testing.T) {
 	n1 := nodes.Start(t, 1)[0]

@@ -52,6 +52,9 @@ func (n *Node) Replacement(members []*Node, flags ...string) *Node {
 	return n.place(n.PeerAddr, append([]string{"--join", strings.Join(through, ",")}, flags...)...)
 }
 
+// Restarted returns this node as it is started with other flags.
+func (n *Node) Restarted(flags ...string) *Node { return n.place(n.PeerAddr, flags...) }
+
 // Moved returns this node at another peer address, of which nobody has been told.
 func (n *Node) Moved(flags ...string) *Node {
 	return n.place(FreeAddrs(n.t, 1)[0], flags...)
