@@ -74,7 +74,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	r.st.snaps.pace = r.pace
 	ln, err := cfg.listenPeers()
 	if err != nil {
-		return fmt.Errorf("--peer-listen %s: %w; stop the process that has it, or choose another port", cfg.PeerListen, err)
+		return fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet, &r.st.guard.later)

@@ -68,6 +68,9 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 }
 
 func doMembers(s *session, _ [][]byte) store.Reply {
+	if s.srv.backend.Status().Membership == cluster.Removed {
+		return store.Err(cluster.ErrRemoved) // what it knows is of the time before
+	}
 	members, err := s.srv.backend.Members()
 	if err != nil {
 		return store.Err(errf("ERR %v", err))

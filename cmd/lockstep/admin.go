@@ -96,6 +96,9 @@ func answerError(o adminOptions, err error) error {
 	if err != nil && !errors.As(err, &refused) {
 		return fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
 	}
+	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+		return fmt.Errorf("%w Give the node's password with --requirepass.", err)
+	}
 	return err
 }
 

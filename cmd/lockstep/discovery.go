@@ -105,7 +105,7 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 		}
 		ln, err := net.Listen("tcp", l.addr)
 		if err != nil {
-			return ls, errors.Join(fmt.Errorf("--%s %s: %w; stop the process that has it, or choose another port", l.flag, l.addr, err), ls.close())
+			return ls, errors.Join(fmt.Errorf("--%s %s: %w; give an address of this machine and a port that no other process has", l.flag, l.addr, err), ls.close())
 		}
 		*l.to = ln
 		if host, port, err := net.SplitHostPort(*l.advertise); err == nil && port == "0" {

@@ -69,6 +69,42 @@ func envName(flagName string) string {
 	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
+// worded is a flag whose errors say what it wants; package flag's say "parse error".
+type worded struct {
+	flag.Value
+	want string
+}
+
+func (w worded) Set(s string) error {
+	if w.Value.Set(s) != nil {
+		return errors.New("want " + w.want)
+	}
+	return nil
+}
+
+func (w worded) IsBoolFlag() bool {
+	b, is := w.Value.(interface{ IsBoolFlag() bool })
+	return is && b.IsBoolFlag()
+}
+
+// word has the errors of flags that are no strings say what they want.
+func word(fs *flag.FlagSet) {
+	fs.VisitAll(func(f *flag.Flag) {
+		got, is := f.Value.(flag.Getter)
+		if !is {
+			return
+		}
+		switch got.Get().(type) {
+		case time.Duration:
+			f.Value = worded{f.Value, "a duration with its unit, such as 2.5s"}
+		case bool:
+			f.Value = worded{f.Value, "true or false"}
+		case int, int64, uint, uint64:
+			f.Value = worded{f.Value, "a whole number"}
+		}
+	})
+}
+
 // parse reads a command line; flags win over the environment.
 func parse(fs *flag.FlagSet, args []string) error {
 	if err := parseEnvironment(fs); err != nil {
@@ -78,6 +114,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 }
 
 func parseEnvironment(fs *flag.FlagSet) error {
+	word(fs)
 	var fault error
 	fs.VisitAll(func(f *flag.Flag) {
 		if v, ok := os.LookupEnv(envName(f.Name)); ok {
@@ -135,17 +172,19 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 
 func (o *options) validate() error {
 	faults := o.discoveryFaults()
+	readable := true
 	for _, l := range []struct{ name, addr string }{{"listen", o.listen}, {"http-listen", o.httpListen}} {
 		if l.addr == "" && l.name == "http-listen" {
 			continue
 		}
 		if _, _, err := net.SplitHostPort(l.addr); err != nil {
 			faults = append(faults, fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:6379", l.name, l.addr))
+			readable = readable && l.name != "listen"
 		}
 	}
 	switch o.protected {
 	case "yes":
-		if o.password == "" && !loopback(o.listen) {
+		if readable && o.password == "" && !loopback(o.listen) {
 			faults = append(faults, fmt.Errorf("--listen %s is open to other machines and there is no password: set --requirepass, listen on 127.0.0.1, or say --protected-mode=no", o.listen))
 		}
 	case "no":

@@ -102,6 +102,9 @@ func TestMembershipCommands(t *testing.T) {
 	if st, err := dead.Status(); err != nil || st["membership"] != "removed" {
 		t.Errorf("status: %v, %v", st, err)
 	}
+	if code, out := dead.Admin("members"); code != exitRuntime || !strings.Contains(out, "removed from the cluster") {
+		t.Errorf("members: exit code %d: %s", code, out)
+	}
 	if got, err := dead.Do("GET", "lock"); err == nil || !strings.Contains(err.Error(), "removed from the cluster") {
 		t.Errorf("it answers %v, %v", got, err)
 	}
@@ -191,7 +194,7 @@ func TestJoinRefused(t *testing.T) {
 func TestAdminNeedsThePassword(t *testing.T) {
 	n := nodes.Start(t, 1, "--requirepass", "secret")[0]
 	for _, args := range [][]string{{"add", "n2", "127.0.0.1:1"}, {"remove", "n2"}} {
-		if code, out := n.Admin(args[0], args[1:]...); code != exitRuntime || !strings.Contains(out, "NOAUTH") {
+		if code, out := n.Admin(args[0], args[1:]...); code != exitRuntime || !strings.Contains(out, "NOAUTH") || !strings.Contains(out, "--requirepass") {
 			t.Errorf("%v without the password: exit code %d: %s", args, code, out)
 		}
 	}

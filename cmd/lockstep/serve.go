@@ -189,7 +189,7 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("--http-listen %s: %w; stop the process that has it, choose another port, or turn it off with --http-listen \"\"", addr, err)
+		return nil, fmt.Errorf("--http-listen %s: %w; give an address of this machine and a port that no other process has, or turn it off with --http-listen \"\"", addr, err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

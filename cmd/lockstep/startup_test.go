@@ -58,13 +58,18 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--peers", "n1=127.0.0.1:1,n1=127.0.0.1:2"}, []string{"twice"}},
 		{[]string{"--listen", "nonsense"}, []string{"--listen", "host:port"}},
 		{[]string{"--listen", "0.0.0.0:0"}, []string{"--requirepass", "--protected-mode=no"}},
-		{[]string{"--failover-wait", "soon"}, []string{"failover-wait"}},
+		{[]string{"--failover-wait", "5"}, []string{"failover-wait", "such as 2.5s"}},
+		{[]string{"--ephemeral=maybe"}, []string{"ephemeral", "true or false"}},
 		{[]string{"--log-level", "loud"}, []string{"--log-level"}},
 		{[]string{"--ephemeral", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--ephemeral"}},
 		{[]string{"bench", "extra"}, []string{"unexpected argument", "extra"}},
 		{[]string{"bench", "--peers", "mysql", "--clients", "0"}, []string{"--peers", "mysql", "lockstep-3", "--clients"}},
 	} {
 		refused(t, exitUsage, c.words, c.args...)
+	}
+	// What cannot be read is not said to be open to others.
+	if _, out := start(t, "--listen", "6379"); strings.Contains(out, "open to other machines") {
+		t.Errorf("a false fault: %s", out)
 	}
 }
 
@@ -148,5 +153,5 @@ func TestEnvironment(t *testing.T) {
 	refused(t, exitUsage, []string{"--listen", "nonsense"})
 	t.Setenv("LOCKSTEP_LISTEN", "")
 	t.Setenv("LOCKSTEP_FAILOVER_WAIT", "soon")
-	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT"})
+	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
 }
