@@ -16,7 +16,6 @@ var onlyErrors = map[string]string{
 	"acl|load":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
 	"acl|save":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
 	"cluster|failover": "a failover of the recorded cluster would change what is recorded after it",
-	"config|rewrite":   "neither server has a configuration file",
 	"failover":         "the recorded Redis has no replicas",
 	"latency|graph":    "nothing that can be recorded takes so long",
 	"shutdown":         "a server that ends answers nothing; cmd/lockstep's tests end one",

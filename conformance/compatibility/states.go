@@ -9,15 +9,14 @@ var noEffect = map[string]string{
 	"bgrewriteaof":                  "the Raft log is the append-only file; it is compacted by snapshots",
 	"bgsave":                        "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
 	"client|no-evict":               "no client is evicted for its memory",
-	"config|rewrite":                "there is no configuration file to write",
-	"latency|doctor":                "there is nothing to diagnose: no latency is recorded",
-	"latency|graph":                 "no latency is recorded",
 	"memory|doctor":                 "memory is the Go runtime's",
 	"memory|malloc-stats":           "memory is the Go runtime's",
 	"memory|purge":                  "memory is the Go runtime's",
 	"readonly":                      "every node serves reads and writes",
 	"readwrite":                     "every node serves reads and writes",
+	"replicaof":                     onlyNoOne,
 	"save":                          "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
+	"slaveof":                       onlyNoOne,
 	"debug":                         "a few subcommands for tests, off by default as in Redis",
 	"cluster|saveconfig":            "the members are in the Raft log",
 	"cluster|count-failure-reports": "Raft decides who is alive",
@@ -38,6 +37,7 @@ var refused = map[string]string{
 	"cluster|reset":            membersOfRaft,
 	"cluster|set-config-epoch": "the epoch is Raft's term",
 	"cluster|setslot":          oneShard,
+	"config|rewrite":           "there is no configuration file to write",
 	"migrate":                  "keys do not move between clusters; DUMP and RESTORE do it by hand",
 	"module|load":              noModules,
 	"module|loadex":            noModules,
@@ -48,7 +48,8 @@ var refused = map[string]string{
 
 const (
 	oneShard      = "one shard holds all slots"
-	membersOfRaft = "the members are those of `--peers`"
+	membersOfRaft = "`lockstep add`, `lockstep remove` and `--join` change the members"
+	onlyNoOne     = "NO ONE is answered OK by the leader, all else is refused: nodes replicate by Raft; `lockstep transfer` hands leadership over"
 	noModules     = "Redis modules are C code"
 	noReplicas    = "nodes replicate by Raft, not as replicas of Redis"
 )

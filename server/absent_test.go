@@ -1,0 +1,17 @@
+package server
+
+import "testing"
+
+// TestAbsentCommands: to a client they are unknown, to a reader there is a
+// reason.
+func TestAbsentCommands(t *testing.T) {
+	c := newTestServer(t, nil).dial(t)
+	c.do("XADD s * a b", "-ERR unknown command 'XADD', with args beginning with: 's' '*' 'a' 'b' ("+noStreams+")\r\n")
+	c.do("geoadd k", "-ERR unknown command 'geoadd', with args beginning with: 'k' ("+noGeo+")\r\n")
+	c.do("NOSUCH k", "-ERR unknown command 'NOSUCH', with args beginning with: 'k' \r\n")
+	for _, name := range []string{"xadd", "geoadd", "pfcount"} {
+		if newTestServer(t, nil).table.Lookup([]byte(name)) != nil {
+			t.Errorf("%s is in the table", name)
+		}
+	}
+}
