@@ -24,6 +24,7 @@ type accounts struct {
 	init   *store.User    // the default user as long as the log says nothing of it
 	byName map[string]*account
 	moved  chan struct{} // closed when version changes
+	warned bool          // that requirepass is not what counts
 }
 
 // account is a user, or what used to be one.
@@ -89,6 +90,7 @@ func (a *accounts) update() {
 			a.dropListeners(acc, old, u)
 		}
 	}
+	a.comparePassword()
 	a.open.Store(a.def.user.Load().Open())
 	if !a.open.Load() {
 		a.dropAnonymous()
@@ -104,6 +106,17 @@ func (a *accounts) update() {
 	a.version.Store(a.latest.Version)
 	close(a.moved)
 	a.moved = make(chan struct{})
+}
+
+// comparePassword says that requirepass is not the password of the default user, if the log
+// has given it another or none. mu is held.
+func (a *accounts) comparePassword() {
+	pass, def := a.srv.cfg.RequirePass, a.def.user.Load()
+	other := pass != "" && (def.NoPass || !def.Authenticate([]byte(pass)))
+	if other && !a.warned {
+		a.srv.cfg.Log.Warn("--requirepass is not the password of the default user: CONFIG SET requirepass or ACL SETUSER has changed it for the whole cluster, and that counts; start the nodes with the present one from now on")
+	}
+	a.warned = other
 }
 
 // dropAnonymous closes the connections of those who have begun to listen when

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +18,10 @@ import (
 // is the default user's until the users' state says something of it.
 func TestRequirePassIsTheDefaultUsers(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
-		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass = loops, "first" })
+		var log logBuffer
+		ts := newTestServer(t, func(c *Config) {
+			c.Loops, c.RequirePass, c.Log = loops, "first", slog.New(slog.NewTextHandler(&log, nil))
+		})
 		c := ts.dial(t)
 		c.do("PING", "-NOAUTH Authentication required.\r\n")
 		c.do("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
@@ -29,14 +35,39 @@ func TestRequirePassIsTheDefaultUsers(t *testing.T) {
 		d.do("AUTH first", "+OK\r\n")
 		c.do("CONFIG SET requirepass second maxclients 10x", "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument couldn't be parsed into an integer\r\n")
 		d.do("AUTH first", "+OK\r\n")
+		const told = "--requirepass is not the password"
+		if strings.Contains(log.String(), told) {
+			t.Errorf("it is: %s", log.String())
+		}
 		c.do("CONFIG SET requirepass second", "+OK\r\n")
 		d.do("AUTH first", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 		d.do("AUTH second", "+OK\r\n")
 		c.do("CONFIG SET requirepass \"\"", "+OK\r\n")
 		ts.dial(t).do("PING", "+PONG\r\n")
+		if got := strings.Count(log.String(), told); got != 1 {
+			t.Errorf("it says %d times that another password counts: %s", got, log.String())
+		}
 		c.do("ACL SAVE", "+OK\r\n")
 		c.do("ACL LOAD", "+OK\r\n")
 	})
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // denials returns the entries of the ACL log.
