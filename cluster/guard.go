@@ -362,7 +362,7 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 		// Raft would panic, or never get past this entry.
 		advice := "repair the disk and start again"
 		if !isBroken(err) {
-			advice = "it is damaged: of the data directory, " + adviceRejoin
+			advice = "it is damaged: " + adviceRejoin
 		}
 		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))
 	}

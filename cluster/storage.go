@@ -43,7 +43,7 @@ const (
 // Whoever has lost part of what this node has acknowledged must not go on under
 // its name: it would vote, and count, for what it no longer has.
 const (
-	adviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority is damaged, begin a new cluster from a backup (lockstep restore)"
+	adviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority has lost its data, begin a new cluster from a backup (lockstep restore)"
 )
 
 // nodeRecord is the content of node.json.
@@ -108,7 +108,7 @@ func unusable(dir string, err, otherwise error) error {
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", dir, err)
 	}
 	if isBroken(err) {
-		return fmt.Errorf("data directory %s: the disk does not work (%w): repair it and start again; if it has lost what it held, of the data directory, %s", dir, err, adviceRejoin)
+		return fmt.Errorf("data directory %s: the disk does not work (%w): repair it and start again; if it has lost what it held, %s", dir, err, adviceRejoin)
 	}
 	return otherwise
 }

@@ -97,7 +97,7 @@ func answerError(o adminOptions, err error) error {
 		return fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
 	}
 	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-		return fmt.Errorf("%w Give the node's password with --requirepass.", err)
+		return fmt.Errorf("give the node's password with --requirepass: %w", err)
 	}
 	return err
 }
