@@ -31,6 +31,7 @@ func TestScriptCommands(t *testing.T) {
 		{"eval return§1 9223372036854775807", "-ERR Number of keys can't be greater than number of args\r\n"},
 		{"eval x§= 0", "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'\r\n"},
 		{"script exists " + scriptSHA("x ="), "*1\r\n:0\r\n"},
+		{"script load x=\x00", "-ERR Error compiling script (new function): user_script:1: unexpected symbol\r\n"},
 		{"script load x§=", "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'\r\n"},
 		{"script flush x", "-ERR SCRIPT FLUSH only support SYNC|ASYNC option\r\n"},
 		{"script flush sync sync", "-ERR SCRIPT FLUSH only support SYNC|ASYNC option\r\n"},

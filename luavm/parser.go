@@ -58,6 +58,8 @@ func (p *parser) syntax(msg string) {
 	switch p.t.kind {
 	case tkName, tkNumber, tkString:
 		near = p.t.text
+	case 0:
+		near = "" // Lua takes a zero byte for no token
 	}
 	p.x.fail(msg, near)
 }

@@ -88,11 +88,7 @@ var thousand = new(big.Float).SetInt64(1000)
 func parseTimeout(arg []byte) (ms int64, fault *Reply) {
 	seconds, ok := parseLongDouble(bytesToString(arg))
 	if !ok {
-		// What is too large for the type is a number, too.
-		if n, isNumber := scanNumber(bytesToString(arg)); !isNumber || n.inf || n.digits == "" || n.exp <= 0 {
-			return 0, &timeoutNotFloat
-		}
-		return 0, &timeoutNegative
+		return 0, &timeoutNotFloat
 	}
 	if seconds.IsInf() {
 		return 0, &timeoutNegative

@@ -62,7 +62,8 @@ func TestNoWait(t *testing.T) {
 		{"BLPOP s l 0", "-WRONGTYPE Operation against a key holding the wrong kind of value"},
 		{"BLPOP l -1", "-ERR timeout is negative"},
 		{"BLPOP l x", "-ERR timeout is not a float or out of range"},
-		{"BLPOP none 1e5000", "-ERR timeout is negative"},
+		{"BLPOP none 1.18e4932", "-ERR timeout is negative"},
+		{"BLPOP none 1.19e4932", "-ERR timeout is not a float or out of range"}, // no long double
 		{"BLPOP none nan", "-ERR timeout is not a float or out of range"},
 		{"BLMPOP x 0 l left", "-ERR numkeys should be greater than 0"},
 		{"BLMOVE l s left left 0", "-WRONGTYPE Operation against a key holding the wrong kind of value"},
