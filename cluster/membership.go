@@ -329,7 +329,7 @@ func (n *Node) alive(id string) bool {
 }
 
 // transferHere hands leadership, which this node has, to a voter: to the one
-// that has applied most if id is empty. Raft would also choose one that is down.
+// that has applied most if id is empty.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -356,7 +356,9 @@ func (n *Node) transferHere(id string) error {
 	}
 	switch {
 	case heir != "":
-		n.handing.Store(true)
+		if !n.handing.CompareAndSwap(false, true) {
+			return errTransferring
+		}
 		err := n.cons.Transfer(heir)
 		if err != nil {
 			n.handing.Store(false)

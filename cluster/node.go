@@ -158,10 +158,14 @@ func (n *Node) startTerm() (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		said := ""
 		for ctx.Err() == nil {
 			// Only the entries of earlier leaders make the state whole.
 			if err := n.cons.Barrier(); err != nil {
-				n.cfg.Logger.Warn("cannot lead yet", "error", err)
+				if err.Error() != said && !errors.Is(err, errTransferring) {
+					said = err.Error()
+					n.cfg.Logger.Warn("cannot lead yet", "error", err)
+				}
 				select {
 				case <-ctx.Done():
 				case <-time.After(retryPause):

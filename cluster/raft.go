@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type raftLog struct {
 	founding   bool          // the directory is made by this process, for a first member
 	started    atomic.Bool   // Raft has read what the disk holds
 	configured atomic.Uint64 // index of the last configuration that is committed here
+
+	proposals    proposals
+	transferring sync.Mutex // while leadership is handed over
 }
 
 var (
@@ -239,10 +243,14 @@ func (r *raftLog) comparePeers() {
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
+	if !r.proposals.enter() {
+		return raftfsm.Outcome{}, errNotExecuted
+	}
+	defer r.proposals.leave()
 	f := r.raft.Apply(entry, applyTimeout)
 	switch err := f.Error(); {
 	case err == nil:
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
 		return raftfsm.Outcome{}, errNotExecuted
 	default:
 		return raftfsm.Outcome{}, fmt.Errorf("%w: %w", errUnknown, err)
@@ -253,30 +261,25 @@ func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
 	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", errUnknown, f.Response())
 }
 
-func (r *raftLog) Barrier() error { return r.raft.Barrier(0).Error() }
-
-func (r *raftLog) Transfer(id string) error {
-	members, err := r.Members()
-	if err != nil {
-		return err
+func (r *raftLog) Barrier() error {
+	if !r.proposals.enter() {
+		return errTransferring
 	}
-	for _, m := range members {
-		if m.ID == id && m.Voter {
-			if m.Leader {
-				return nil
-			}
-			return r.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(m.PeerAddr)).Error()
-		}
-	}
-	return ErrNoSuchMember
+	defer r.proposals.leave()
+	return r.raft.Barrier(0).Error()
 }
 
 // Campaign tells this node what a leader tells the one that it hands over to.
 func (r *raftLog) Campaign() error {
 	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
-	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
-		ID: []byte(self), Addr: r.trans.EncodePeer(self, addr)}}
-	return r.trans.TimeoutNow(self, addr, req, &raft.TimeoutNowResponse{})
+	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.header()}, &raft.TimeoutNowResponse{})
+}
+
+// header is what Raft sends with each of its requests.
+func (r *raftLog) header() raft.RPCHeader {
+	self := raft.ServerID(r.cfg.ID)
+	addr := r.trans.EncodePeer(self, raft.ServerAddress(r.cfg.peerAddr()))
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: addr}
 }
 
 func (r *raftLog) Members() ([]Member, error) {

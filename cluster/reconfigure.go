@@ -50,6 +50,10 @@ var _ reconfigurer = (*raftLog)(nil)
 var errNoChange = errors.New("cluster: nothing to change")
 
 func (r *raftLog) Reconfigure(ctx context.Context, decide func([]Member) (change, error)) error {
+	if !r.proposals.enter() {
+		return errNotExecuted
+	}
+	defer r.proposals.leave()
 	// What is committed has been noted (StoreConfiguration) when the barrier is
 	// applied. Raft makes the change only on the configuration that was looked
 	// at, and only if that one is committed.

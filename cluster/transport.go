@@ -50,8 +50,9 @@ type transport struct {
 	steps uint64 // orders calls and requests
 	acks  map[raft.ServerID]ack
 
-	heard map[raft.ServerID]uint64  // step of its last answer to a heartbeat
-	raft  atomic.Pointer[raft.Raft] // nil: it is being started
+	heard   map[raft.ServerID]uint64 // step of its last answer to a heartbeat
+	matches map[raft.ServerID]matched
+	raft    atomic.Pointer[raft.Raft] // nil: it is being started
 
 	progress progress
 	requests chan raft.RPC // to Raft, from relay
@@ -68,7 +69,7 @@ var (
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{self: cfg.ID, log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{},
+	t := &transport{self: cfg.ID, log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads,
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -199,6 +200,9 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	if err == nil && resp.Success {
 		_, asked.promised = saidBy(resp.RPCHeader)
 		t.note(id, asked)
+		if !heartbeat(args) {
+			t.match(id, args)
+		}
 	}
 	return err
 }

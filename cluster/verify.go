@@ -147,10 +147,7 @@ func (r *raftLog) holdsLease(term uint64) bool {
 
 // heartbeat is one as Raft sends it.
 func (r *raftLog) heartbeat(term uint64) *raft.AppendEntriesRequest {
-	self := raft.ServerID(r.cfg.ID)
-	addr := r.trans.EncodePeer(self, raft.ServerAddress(r.cfg.peerAddr()))
-	return &raft.AppendEntriesRequest{Term: term,
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: addr}}
+	return &raft.AppendEntriesRequest{Term: term, RPCHeader: r.header()}
 }
 
 // quickest returns as many other voters as make a majority with self, those first whose

@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// crampedFiles are on a disk that has no room at times.
+type crampedFiles struct {
+	unsyncedFiles
+	full *atomic.Bool
+}
+
+func (d crampedFiles) Create(path string) (file, error) {
+	f, err := d.unsyncedFiles.Create(path)
+	return crampedFile{f, d.full}, err
+}
+
+func (d crampedFiles) Open(path string) (file, error) {
+	f, err := d.unsyncedFiles.Open(path)
+	return crampedFile{f, d.full}, err
+}
+
+type crampedFile struct {
+	file
+	full *atomic.Bool
+}
+
+func (f crampedFile) Reserve(from, length int64) error {
+	if f.full.Load() {
+		return os.NewSyscallError("fallocate", syscall.ENOSPC)
+	}
+	return f.file.Reserve(from, length)
+}
+
+// An heir that lives but cannot take the log's last entries does not get the leadership,
+// and whoever was to hand it over can lead in that term and in later ones.
+func TestRealRaftTransferToAFullDisk(t *testing.T) {
+	const leader, heir = 0, 2
+	var full atomic.Bool
+	inBubble(t, func(c *bubbled) {
+		c.transfer(c.nodes[leader], leader)
+		full.Store(true)
+		value := strings.Repeat("v", 1<<10)
+		c.until("the heir's log to be full", func() bool {
+			c.expect(leader, "OK", "SET key "+value)
+			return c.nodes[heir].cons.(troubled).Trouble() != ""
+		})
+		for range 3 {
+			asked := time.Now()
+			handed := make(chan error, 1)
+			go func() { handed <- c.nodes[leader].Transfer(c.cfg[heir].ID) }()
+			time.Sleep(c.cfg[leader].ElectionTimeout / 2)
+			c.mustTell(c.ask(leader, "SET key again"), "meanwhile", "OK", time.Now(), 0, 10*ms)
+			if err := <-handed; err == nil || !strings.Contains(err.Error(), "n3 has not got the end of the log") {
+				t.Fatalf("handed over to a node that does not have the log: %v", err)
+			}
+			if took := time.Since(asked); took > 2*c.cfg[leader].ElectionTimeout {
+				t.Errorf("found out after %v", took)
+			}
+			c.expect(leader, "OK", "SET key again")
+		}
+		for i := range c.nodes {
+			c.alone(i)
+		}
+		c.until("the leader to step down", func() bool { return !c.nodes[leader].leads() })
+		full.Store(false)
+		c.wires.heal()
+		c.transfer(c.nodes[c.leader()], leader)
+		c.expect(leader, "OK again", "SET other value", "GET key")
+		c.same()
+	}, func(cfg *Config) {
+		cfg.disk.segmentSize = smallSegments().segmentSize
+		if cfg.ID == "n3" {
+			cfg.disk.files = crampedFiles{full: &full}
+		}
+	})
+}
