@@ -156,6 +156,32 @@ func TestSoftLimit(t *testing.T) {
 	slow.expectGone()
 }
 
+// TestSubscriberOfAReplacedState: a snapshot jumps over messages, so those who
+// would have got them are not left to wait for them.
+func TestSubscriberOfAReplacedState(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		var listening []*client
+		for word, name := range map[string]string{"SUBSCRIBE": "ch", "PSUBSCRIBE": "c*", "SSUBSCRIBE": "sh"} {
+			c := ts.dial(t)
+			c.do(word+" "+name, "*3\r\n"+bulk(strings.ToLower(word))+bulk(name)+":1\r\n")
+			listening = append(listening, c)
+		}
+		other := ts.dial(t)
+		other.do("PING", "+PONG\r\n")
+		ts.hub.Replaced()
+		for _, c := range listening {
+			c.expectClosed()
+		}
+		other.do("PING", "+PONG\r\n")
+		ts.await(func() bool { return ts.clients() == 1 })
+		other.do("PUBLISH ch x", ":0\r\n")
+		again := ts.dial(t)
+		again.do("SUBSCRIBE ch", "*3\r\n"+bulk("subscribe")+bulk("ch")+":1\r\n")
+		ts.hub.Publish(store.Channel, "ch", "x")
+		again.expect("*3\r\n" + bulk("message") + bulk("ch") + bulk("x"))
+	})
+}
+
 // expectGone reads until the connection ends, whatever comes before that.
 func (c *client) expectGone() {
 	c.t.Helper()

@@ -203,12 +203,12 @@ func (h *Hub) Applied(writes []byte) {
 	t.broadcast()
 }
 
-// Replaced implements store.KeySink: anything may have changed.
-func (h *Hub) Replaced() {
-	h.tracker.mu.Lock()
-	defer h.tracker.mu.Unlock()
-	h.tracker.emptied = false
-	h.tracker.TouchAll()
+// replaced tells everyone that any key may have changed.
+func (t *tracker) replaced() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.emptied = false
+	t.TouchAll()
 }
 
 // Touch implements store.Toucher; mu is held.
