@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,20 @@ type edit struct{ file, from, to string }
 // that says how far its wall clock is from the machine's.
 const clockVariable = "LOCKSTEP_CHAOS_CLOCK"
 
-// settableClock is the test build: a wall clock that can be set for each node.
+// testEdits make the test build.
+func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }
+
+// shortLogs has a node that is away for a second catch up by a snapshot, as
+// after hours at the sizes that users have.
+func shortLogs() []edit {
+	return []edit{
+		{"cluster/config.go", "SnapshotThreshold: 50_000", "SnapshotThreshold: 100"},
+		{"cluster/config.go", "SnapshotInterval:  10 * time.Second", "SnapshotInterval:  200 * time.Millisecond"},
+		{"cluster/config.go", "TrailingLogs:      10_000", "TrailingLogs:      20"},
+	}
+}
+
+// settableClock has a wall clock that can be set for each node.
 // Neither libfaketime, which a static program does not load, nor a time
 // namespace, which has no wall clock of its own, could do that.
 //

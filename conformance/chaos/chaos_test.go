@@ -40,7 +40,7 @@ func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
 	if len(edits) == 0 {
 		s.f.binary, err = testBuild()
 	} else {
-		s.f.binary, err = build(s.dir, append(settableClock(), edits...))
+		s.f.binary, err = build(s.dir, append(testEdits(), edits...))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	testBuild = sync.OnceValues(func() (string, error) { return build(dir, settableClock()) })
+	testBuild = sync.OnceValues(func() (string, error) { return build(dir, testEdits()) })
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -84,8 +84,19 @@ func TestChaos(t *testing.T) {
 // TestChaosFindsEarlyAcknowledgement breaks what all else rests on: this build
 // acknowledges a write before it is replicated.
 func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
-	s := testSuite(t, 1, "leader alone",
+	finds(t, "not linearizable", "leader alone",
 		edit{"cluster/sequencer.go", "\ts.node.pending.add(b)\n", "\ts.node.pending.add(b)\n\tb.finish(nil)\n"})
+}
+
+// TestChaosFindsLostMessages leaves subscribers connected when a snapshot has
+// jumped over messages.
+func TestChaosFindsLostMessages(t *testing.T) {
+	finds(t, "heard later messages, but not", "one alone", edit{"server/hub.go", "\ts.out.abort()\n", "\t_ = s\n"})
+}
+
+// finds breaks a build by an edit and wants a failure that says a thing.
+func finds(t *testing.T, says, only string, broken edit) {
+	s := testSuite(t, 1, only, broken)
 	s.busy = 4 * time.Second
 	for n := 0; n < 16 && len(s.failures) == 0; n++ {
 		if err := s.run(time.Second, n); err != nil && !errors.Is(err, errUnhealed) {
@@ -93,9 +104,9 @@ func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
 		}
 	}
 	for _, f := range s.failures {
-		if strings.Contains(f, "not linearizable") {
+		if strings.Contains(f, says) {
 			return
 		}
 	}
-	t.Errorf("a build that acknowledges writes early was not found out: %v", s.failures)
+	t.Errorf("the broken build was not found out: %v", s.failures)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ const (
 	unknown                // executed, or not, or not yet
 	unsent                 // there was no connection to send it on
 	wrong                  // an error reply that no working server gives
+	aborted                // a transaction that was not executed, because a key that it watched was changed
 )
 
 const (
@@ -123,9 +125,55 @@ func leaderOf(m mode, reply any) (string, error) {
 // redirections is how many redirections a client follows for one command.
 const redirections = 5
 
-// do sends a command and says what is known of it. A redirection says that it
-// was not executed, so it is sent on.
+// do sends a command and says what is known of it.
 func (c *client) do(args ...string) (string, outcome, error) {
+	return c.try(func() (any, error) { return c.once(args) })
+}
+
+// errChanged is a transaction that was aborted.
+var errChanged = errors.New("a watched key was changed")
+
+// notSent is why EXEC was not sent.
+type notSent struct{ error }
+
+func (e notSent) Unwrap() error { return e.error }
+
+// transaction executes commands at once. If there is a key to watch, they follow
+// from its value, and nothing is done if another client changes it meanwhile.
+func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
+	reply, known, err := c.try(func() (any, error) {
+		var value any
+		queue := func(list ...[]string) (err error) {
+			for _, args := range list {
+				if value, err = c.once(args); err != nil {
+					return notSent{err}
+				}
+			}
+			return nil
+		}
+		if watched != "" {
+			if err := queue([]string{"WATCH", watched}, []string{"GET", watched}); err != nil {
+				return nil, err
+			}
+		}
+		if err := queue(slices.Concat([][]string{{"MULTI"}}, then(flat(value)))...); err != nil {
+			return nil, err
+		}
+		reply, err := c.once([]string{"EXEC"})
+		if err == nil && reply == nil {
+			return nil, errChanged
+		}
+		return reply, err
+	})
+	if known != done && known != aborted {
+		c.drop() // nothing stays watched or queued
+	}
+	return reply, known, err
+}
+
+// try does something on a connection and says what is known of it. A redirection
+// says that it was not executed, so it is done once more where it leads to.
+func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	if c.conn == nil {
 		if err := c.connect(); err != nil {
 			c.drop()
@@ -133,12 +181,19 @@ func (c *client) do(args ...string) (string, outcome, error) {
 		}
 	}
 	for range redirections {
-		reply, err := c.once(args)
+		reply, err := something()
 		var answer bench.ServerError
+		var early notSent
 		switch {
 		case err == nil:
 			return flat(reply), done, nil
-		case !errors.As(err, &answer):
+		case errors.Is(err, errChanged):
+			return "", aborted, err
+		case errors.As(err, &answer):
+		case errors.As(err, &early):
+			c.drop()
+			return "", unsent, err
+		default:
 			c.drop()
 			return "", unknown, err
 		}

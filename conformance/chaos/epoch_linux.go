@@ -42,6 +42,7 @@ type epoch struct {
 	failures []string
 	faults   []string // as they began and ended
 	ops      map[string]int
+	sent     []history.Publication
 }
 
 func (e *epoch) over() bool { return ended(e.stop) }
@@ -64,7 +65,7 @@ func (e *epoch) note(format string, args ...any) {
 func (e *epoch) count(op history.Op, known outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ops[[]string{"known", "refused", "unknown", "unsent", "wrong"}[known]]++
+	e.ops[[]string{"known", "refused", "unknown", "unsent", "wrong", "aborted"}[known]]++
 	e.ops[string(op.Kind)]++
 }
 
@@ -77,9 +78,13 @@ func (s *suite) runEpoch(n int) (*epoch, error) {
 	if e.rec, err = history.NewRecorder(e.path); err != nil {
 		return nil, err
 	}
-	var users sync.WaitGroup
+	var users, hearing sync.WaitGroup
 	for _, w := range e.workers() {
 		users.Go(w.run)
+	}
+	listeners := e.listeners()
+	for _, l := range listeners {
+		hearing.Go(l.run)
 	}
 	e.disturb(rand.New(rand.NewPCG(s.seed, uint64(n))))
 	err = e.heal()
@@ -94,7 +99,13 @@ func (s *suite) runEpoch(n int) (*epoch, error) {
 		if err := s.f.waitEqual(equalLimit); err != nil {
 			e.fail("%v", err)
 		}
+		e.listenUp(listeners)
 	}
+	for _, l := range listeners {
+		l.end()
+	}
+	hearing.Wait()
+	e.checkMessages(listeners)
 	for _, n := range s.f.nodes {
 		for _, how := range n.crashed() {
 			e.fail("%s", how)

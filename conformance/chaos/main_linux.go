@@ -63,7 +63,7 @@ func chaos(o options) (err error) {
 	s := &suite{seed: o.seed, dir: o.out, out: os.Stdout, busy: o.busy}
 	clocks := o.binary == ""
 	if clocks {
-		if o.binary, err = build(o.out, settableClock()); err != nil {
+		if o.binary, err = build(o.out, testEdits()); err != nil {
 			return err
 		}
 	} else if o.binary, err = filepath.Abs(o.binary); err != nil {

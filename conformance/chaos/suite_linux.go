@@ -97,10 +97,10 @@ func (s *suite) report(e *epoch) {
 func (s *suite) summary() {
 	carried, dropped := s.f.net.Packets()
 	fmt.Fprintf(s.out, "seed %d: %d epochs in %v, %d failures\n", s.seed, s.epochs, time.Since(s.begun).Round(time.Second), len(s.failures))
-	fmt.Fprintf(s.out, "operations checked: %d with a reply, %d of unknown outcome; not executed and so not in the histories: %d refused, %d unsent\n",
-		s.ops["known"], s.ops["unknown"], s.ops["refused"], s.ops["unsent"])
+	fmt.Fprintf(s.out, "operations checked: %d with a reply, %d of unknown outcome; not executed and so not in the histories: %d refused, %d aborted, %d unsent\n",
+		s.ops["known"], s.ops["unknown"], s.ops["refused"], s.ops["aborted"], s.ops["unsent"])
 	var parts []string
-	for _, kind := range []string{"lock", "hash", "register", "counter", "list", "queue"} {
+	for _, kind := range []string{"lock", "hash", "register", "counter", "list", "queue", "message"} {
 		parts = append(parts, fmt.Sprintf("%s %d", kind, s.ops[kind]))
 	}
 	fmt.Fprintf(s.out, "by kind: %s\n", strings.Join(parts, ", "))

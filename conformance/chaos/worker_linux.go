@@ -63,8 +63,10 @@ func (w *worker) run() {
 			w.often(history.Register, w.useRegister)
 		case n < 76:
 			w.often(history.Counter, w.useCounter)
-		case n < 88:
+		case n < 86:
 			w.often(history.List, w.useList)
+		case n < 90:
+			w.publish()
 		default:
 			w.often(history.Queue, w.useQueue)
 		}
@@ -106,32 +108,22 @@ func (w *worker) lease() time.Duration {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// call carries out one operation and records it. It returns the reply and
-// whether there is one.
+// call carries out one operation, which is one command, and records it. It
+// returns the reply and whether there is one.
 func (w *worker) call(op history.Op, args ...string) (string, bool) {
-	quiet := w.e.quiet.Load()
-	if quiet && !w.fresh {
-		// What was broken may show on a connection only when it is used.
-		w.c.drop()
-		w.fresh = true
-	}
-	op.Client, op.Invoke = w.id, w.e.s.now()
-	reply, known, err := w.c.do(args...)
-	if known == refused && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		args[0], args[1] = "EVAL", scripts()[args[1]]
-		reply, known, err = w.c.do(args...)
-	}
-	op.Return, op.Via = w.e.s.now(), w.c.via()
-	w.e.count(op, known)
-	took := time.Duration(op.Return - op.Invoke)
-	switch {
-	case known == wrong:
-		w.e.fail("%s: %s %s: error reply %v", op.Via, op.Key, op.String(), err)
-	case quiet && known != done:
-		w.e.fail("%s: %s %s: %v after %v, although everything was healed", op.Via, op.Key, op.Call, err, took)
-	case quiet && took > hungAfter:
-		w.e.fail("%s: %s %s: took %v, although everything was healed", op.Via, op.Key, op.Call, took)
-	}
+	return w.carryOut(op, func() (string, outcome, error) {
+		reply, known, err := w.c.do(args...)
+		if known == refused && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			args[0], args[1] = "EVAL", scripts()[args[1]]
+			return w.c.do(args...)
+		}
+		return reply, known, err
+	})
+}
+
+// carryOut carries out one operation and records it.
+func (w *worker) carryOut(op history.Op, how func() (string, outcome, error)) (string, bool) {
+	op, reply, known := w.attempt(op, how)
 	switch known {
 	case done:
 		op.Result = normal(op, reply)
@@ -146,6 +138,31 @@ func (w *worker) call(op history.Op, args ...string) (string, bool) {
 	}
 	w.rest(100 * time.Millisecond)
 	return "", false
+}
+
+// attempt carries out one operation, returns it with its times, and says what is
+// known of it. When everything is healed nothing may fail.
+func (w *worker) attempt(op history.Op, how func() (string, outcome, error)) (_ history.Op, reply string, known outcome) {
+	quiet := w.e.quiet.Load()
+	if quiet && !w.fresh {
+		// What was broken may show on a connection only when it is used.
+		w.c.drop()
+		w.fresh = true
+	}
+	op.Client, op.Invoke = w.id, w.e.s.now()
+	reply, known, err := how()
+	op.Return, op.Via = w.e.s.now(), w.c.via()
+	w.e.count(op, known)
+	took := time.Duration(op.Return - op.Invoke)
+	switch {
+	case known == wrong:
+		w.e.fail("%s: %s %s: error reply %v", op.Via, op.Key, op.String(), err)
+	case quiet && known != done && known != aborted:
+		w.e.fail("%s: %s %s: %v after %v, although everything was healed", op.Via, op.Key, op.Call, err, took)
+	case quiet && took > hungAfter:
+		w.e.fail("%s: %s %s: took %v, although everything was healed", op.Via, op.Key, op.Call, took)
+	}
+	return op, reply, known
 }
 
 // changes says whether a call can change anything. What a call that only reads
@@ -263,27 +280,70 @@ func (w *worker) useRegister(key string) {
 }
 
 func (w *worker) useCounter(key string) {
-	if w.rng.IntN(3) == 0 {
-		w.call(history.Op{Kind: history.Counter, Key: key, Call: "get"}, "GET", key)
-		return
+	op := history.Op{Kind: history.Counter, Key: key, Call: "incr"}
+	switch w.rng.IntN(5) {
+	case 0, 1:
+		op.Call = "get"
+		w.call(op, "GET", key)
+	case 2:
+		// The optimistic way, with WATCH.
+		w.carryOut(op, func() (string, outcome, error) {
+			next := ""
+			_, known, err := w.c.transaction(key, func(value string) [][]string {
+				n, err := strconv.ParseInt("0"+value, 10, 64)
+				if err != nil {
+					w.e.fail("%s is %q: %v", key, value, err)
+				}
+				next = strconv.FormatInt(n+1, 10)
+				return [][]string{{"SET", key, next}}
+			})
+			return next, known, err
+		})
+	default:
+		w.call(op, "INCR", key)
 	}
-	w.call(history.Op{Kind: history.Counter, Key: key, Call: "incr"}, "INCR", key)
 }
 
 func (w *worker) useList(key string) {
-	if w.rng.IntN(2) == 0 {
-		w.call(history.Op{Kind: history.List, Key: key, Call: "range"}, "LRANGE", key, "0", "-1")
-		return
+	op := history.Op{Kind: history.List, Key: key, Call: "push"}
+	switch w.rng.IntN(5) {
+	case 0, 1:
+		op.Call = "range"
+		w.call(op, "LRANGE", key, "0", "-1")
+	case 2:
+		// Two elements that no one may see one of.
+		first, second := w.unique(), w.unique()
+		op.Owner = first + "," + second
+		w.carryOut(op, func() (string, outcome, error) {
+			reply, known, err := w.c.transaction("", func(string) [][]string {
+				return [][]string{{"RPUSH", key, first}, {"RPUSH", key, second}}
+			})
+			_, length, _ := strings.Cut(strings.TrimSuffix(reply, ","), ",")
+			return length, known, err
+		})
+	default:
+		op.Owner = w.unique()
+		w.call(op, "RPUSH", key, op.Owner)
 	}
-	op := history.Op{Kind: history.List, Key: key, Call: "push", Owner: w.unique()}
-	w.call(op, "RPUSH", key, op.Owner)
 }
 
 func (w *worker) useQueue(key string) {
-	if w.rng.IntN(2) == 0 {
-		w.call(history.Op{Kind: history.Queue, Key: key, Call: "pop"}, "LPOP", key)
-		return
+	op := history.Op{Kind: history.Queue, Key: key, Call: "pop"}
+	switch w.rng.IntN(6) {
+	case 0, 1:
+		w.call(op, "LPOP", key)
+	case 2:
+		timeout := time.Duration(50+w.rng.IntN(950)) * time.Millisecond
+		w.carryOut(op, func() (string, outcome, error) {
+			began := time.Now()
+			reply, known, err := w.c.do("BLPOP", key, strconv.FormatFloat(timeout.Seconds(), 'f', -1, 64))
+			if took := time.Since(began); known == done && reply == "" && took < timeout {
+				w.e.fail("%s: BLPOP %s waited %v, not %v", w.c.via(), key, took, timeout)
+			}
+			return strings.TrimSuffix(strings.TrimPrefix(reply, key+","), ","), known, err
+		})
+	default:
+		op.Call, op.Owner = "push", w.unique()
+		w.call(op, "RPUSH", key, op.Owner)
 	}
-	op := history.Op{Kind: history.Queue, Key: key, Call: "push", Owner: w.unique()}
-	w.call(op, "RPUSH", key, op.Owner)
 }

@@ -21,9 +21,11 @@ const (
 	Lock     Kind = "lock"     // SET NX PX, released and renewed by token; fencing tokens
 	Hash     Kind = "hash"     // a reentrant lock: a hash of owner and count
 	Register Kind = "register" // SET, GET
-	Counter  Kind = "counter"  // INCR
+	Counter  Kind = "counter"  // INCR; WATCH, GET, SET
 	List     Kind = "list"     // RPUSH, LRANGE
-	Queue    Kind = "queue"    // RPUSH, LPOP
+	Queue    Kind = "queue"    // RPUSH, LPOP, BLPOP
+
+	Message Kind = "message" // PUBLISH: no model, but CheckMessages
 )
 
 // model is a sequential specification: the states that may follow a state when
