@@ -389,9 +389,12 @@ const (
 	Removed  Membership = "removed"
 )
 
+// Removed reports whether this node has been taken out of its cluster, as far as it knows.
+func (n *Node) Removed() bool { return n.removed.Load() }
+
 // Membership tells what this node is to its cluster, as far as it knows.
 func (n *Node) Membership() Membership {
-	if n.removed.Load() {
+	if n.Removed() {
 		return Removed
 	}
 	members, err := n.cons.Members()

@@ -3,6 +3,8 @@ package cluster
 import (
 	"slices"
 	"time"
+
+	"lockstep/store"
 )
 
 // What a node is to be told that it is a member no more.
@@ -60,6 +62,9 @@ func (n *Node) judge(members []Member) {
 	switch was := n.removed.Swap(removed); {
 	case removed && !was:
 		n.cfg.Logger.Warn("This node has been removed from the cluster and serves nobody; stop it, or have it join again with an empty data directory", "id", n.cfg.ID)
+		if keys, ok := n.cfg.Sink.(store.KeySink); ok {
+			keys.Missed()
+		}
 	case was && !removed:
 		n.cfg.Logger.Info("This node is a member again", "id", n.cfg.ID)
 	}

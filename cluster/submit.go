@@ -152,7 +152,7 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 		changed := rt.changed
 		switch {
 		case rt.seq == nil && rt.link == nil:
-			if n.removed.Load() {
+			if n.Removed() {
 				return c.refused(ErrRemoved)
 			}
 			c.queue()

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"lockstep/store"
 )
 
 // wired starts no nodes yet: three whose wires can be cut, and which give new
@@ -199,6 +202,17 @@ func TestReplaceADeadMember(t *testing.T) {
 	c.same()
 }
 
+// interrupted is a Sink that counts how often it is told that it misses something.
+type interrupted struct {
+	notes
+	missed atomic.Int32
+}
+
+func (s *interrupted) Applied([]byte) {}
+func (s *interrupted) Missed()        { s.missed.Add(1) }
+
+var _ store.KeySink = (*interrupted)(nil)
+
 // A node that was taken out while it was away comes back with its old data: it
 // disturbs nobody, serves nobody and says why.
 func TestRemovedNodeReturns(t *testing.T) {
@@ -217,6 +231,8 @@ func TestRemovedNodeReturns(t *testing.T) {
 	l.more(50)
 	leader, term := c.leader(), c.nodes[stay[0]].Status().Term
 	for range 2 {
+		sink := &interrupted{}
+		c.cfg[gone].Sink = sink
 		n, err := Open(c.cfg[gone])
 		if err != nil {
 			t.Fatal(err)
@@ -226,6 +242,7 @@ func TestRemovedNodeReturns(t *testing.T) {
 		if got := c.do(gone, "GET lock"); got != "-CLUSTERDOWN" {
 			t.Errorf("the removed node answers %s", got)
 		}
+		c.until("its sink's knowing", func() bool { return sink.missed.Load() > 0 })
 		// As when the last entries that Raft has for it come late.
 		n.setLeader(leadership{id: c.cfg[leader].ID, addr: c.cfg[leader].peerAddr()})
 		c.until("its believing that it has a leader", func() bool { return n.Membership() != Removed })

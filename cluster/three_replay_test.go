@@ -70,7 +70,7 @@ type stuck struct {
 }
 
 func (s *stuck) Applied([]byte) { <-s.free }
-func (s *stuck) Replaced()      {}
+func (s *stuck) Missed()        {}
 
 var _ store.KeySink = (*stuck)(nil)
 

@@ -93,7 +93,7 @@ func (f *FSM) Restore(in io.Reader) error {
 	f.store, f.seq, f.lease, f.wall, f.done = next.store, next.seq, next.lease, next.wall, next.done
 	f.jumps++
 	if f.keys != nil {
-		f.keys.Replaced()
+		f.keys.Missed()
 	}
 	f.tellAccounts(f.store.AccountsVersion())
 	return nil

@@ -48,6 +48,8 @@ type Backend interface {
 	Topology() *cluster.Topology
 	// Reaches reports whether a command would reach a leader now.
 	Reaches() bool
+	// Removed reports whether this node has been taken out of the cluster.
+	Removed() bool
 	// Members returns the members of the cluster.
 	Members() ([]cluster.Member, error)
 	// Status describes this node, the state hash left out.

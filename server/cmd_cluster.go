@@ -68,7 +68,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 }
 
 func doMembers(s *session, _ [][]byte) store.Reply {
-	if s.srv.backend.Status().Membership == cluster.Removed {
+	if s.srv.backend.Removed() {
 		return store.Err(cluster.ErrRemoved) // what it knows is of the time before
 	}
 	members, err := s.srv.backend.Members()

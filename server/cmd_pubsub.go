@@ -3,6 +3,7 @@ package server
 import (
 	"slices"
 
+	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -47,10 +48,16 @@ var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
+		if s.srv.backend.Removed() {
+			return store.Err(cluster.ErrRemoved) // it would hear nothing
+		}
 		for _, name := range args[1:] {
 			s.srv.hub.subscribe(s, kind, string(name))
 		}
 		s.stillMayListen(kind, args[1:])
+		if s.srv.backend.Removed() {
+			s.out.abort() // the hub may not have seen it when it ended the others
+		}
 		return answered
 	}
 }

@@ -46,6 +46,7 @@ type fakeBackend struct {
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
 	unready  atomic.Bool
+	removed  atomic.Bool
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -187,6 +188,7 @@ func (f *fakeBackend) become(t *cluster.Topology) {
 
 func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
 func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() }
+func (f *fakeBackend) Removed() bool               { return f.removed.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {
 	return []cluster.Member{

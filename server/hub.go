@@ -87,13 +87,12 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// Replaced implements store.KeySink. What a snapshot has jumped over is not
-// known any more: any key may have changed, and messages may have been
-// published. A subscriber that was not told would wait for a message that never
-// comes, so its connection ends, as at the death of its node; when it subscribes
-// again it knows that it has to look.
-func (h *Hub) Replaced() {
-	h.tracker.replaced()
+// Missed implements store.KeySink: any key may have changed, and messages may
+// have been published. A subscriber that was not told would wait for one that
+// never comes, so its connection ends, as at the death of its node; when it
+// subscribes again it knows that it has to look.
+func (h *Hub) Missed() {
+	h.tracker.touchAll()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, names := range []map[string]subscribers{h.channels, h.shards, h.patterns} {

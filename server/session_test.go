@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster"
 	"lockstep/conformance/transcript"
 	"lockstep/store"
 )
@@ -156,9 +157,10 @@ func TestSoftLimit(t *testing.T) {
 	slow.expectGone()
 }
 
-// TestSubscriberOfAReplacedState: a snapshot jumps over messages, so those who
-// would have got them are not left to wait for them.
-func TestSubscriberOfAReplacedState(t *testing.T) {
+// TestSubscriberThatMissesMessages: those who would have got messages that
+// are never shown here are not left to wait for them; a node that hears nothing any
+// more takes no subscribers.
+func TestSubscriberThatMissesMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		var listening []*client
 		for word, name := range map[string]string{"SUBSCRIBE": "ch", "PSUBSCRIBE": "c*", "SSUBSCRIBE": "sh"} {
@@ -168,7 +170,7 @@ func TestSubscriberOfAReplacedState(t *testing.T) {
 		}
 		other := ts.dial(t)
 		other.do("PING", "+PONG\r\n")
-		ts.hub.Replaced()
+		ts.hub.Missed()
 		for _, c := range listening {
 			c.expectClosed()
 		}
@@ -179,6 +181,12 @@ func TestSubscriberOfAReplacedState(t *testing.T) {
 		again.do("SUBSCRIBE ch", "*3\r\n"+bulk("subscribe")+bulk("ch")+":1\r\n")
 		ts.hub.Publish(store.Channel, "ch", "x")
 		again.expect("*3\r\n" + bulk("message") + bulk("ch") + bulk("x"))
+
+		ts.fake.removed.Store(true)
+		for _, word := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"} {
+			other.do(word+" ch", "-"+string(cluster.ErrRemoved)+"\r\n")
+		}
+		other.do("PUBSUB NUMSUB ch", "*2\r\n"+bulk("ch")+":1\r\n")
 	})
 }
 

@@ -203,8 +203,8 @@ func (h *Hub) Applied(writes []byte) {
 	t.broadcast()
 }
 
-// replaced tells everyone that any key may have changed.
-func (t *tracker) replaced() {
+// touchAll is TouchAll from outside of a write set.
+func (t *tracker) touchAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.emptied = false

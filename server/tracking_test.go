@@ -166,7 +166,7 @@ func TestReplacedStateInvalidatesAll(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c, all := ts.tracker(t, ""), ts.tracker(t, "BCAST PREFIX x")
 	c.do("GET k", "_\r\n")
-	ts.hub.Replaced()
+	ts.hub.Missed()
 	for _, c := range []*client{c, all} {
 		c.expect(">2\r\n" + bulk("invalidate") + "_\r\n")
 		c.do("PING", "+PONG\r\n")

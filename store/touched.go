@@ -15,8 +15,9 @@ type KeySink interface {
 	// Applied is called with every write set that has taken effect, before
 	// anything is evaluated on the new state. It must not block.
 	Applied(writes []byte)
-	// Replaced is called when a snapshot has taken the place of the state.
-	Replaced()
+	// Missed is called when what was written and published is never shown: a
+	// snapshot has taken the place of the state, or this node is a member no more.
+	Missed()
 }
 
 // shapes are the arguments of the primitive writes: i an integer, s a string,
