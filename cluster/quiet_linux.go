@@ -107,7 +107,7 @@ func (c *quietConn) failed(op string, errno syscall.Errno) error {
 
 func (r *quietReads) read(fd uintptr) (done bool) {
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(r.p))), uintptr(len(r.p)))
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(unsafe.SliceData(r.p))), uintptr(len(r.p)), 0, 0, 0)
 		if errno == syscall.EINTR {
 			continue
 		}
