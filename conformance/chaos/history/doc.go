@@ -8,4 +8,7 @@
 // may do so after everything else, which is as good as never. A refusal that
 // promises "not executed" is not part of a history at all: if the operation took
 // effect all the same, no order explains what others see.
+//
+// Published messages have no state; CheckMessages compares what all subscribers
+// heard.
 package history
