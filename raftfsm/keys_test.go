@@ -16,7 +16,7 @@ type seen struct {
 func (s *seen) Touch(key string, _ uint64) { s.list = append(s.list, "touched "+key) }
 func (s *seen) TouchAll()                  { s.list = append(s.list, "touched all") }
 func (s *seen) Applied(writes []byte)      { store.EachTouched(writes, s) }
-func (s *seen) Missed()                  { s.list = append(s.list, "replaced") }
+func (s *seen) Missed()                    { s.list = append(s.list, "replaced") }
 
 // TestKeySinkSeesWhatTakesEffect: not the entries that are refused, and a
 // snapshot as a whole.
