@@ -88,6 +88,9 @@ type Config struct {
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
+	// Listens reports whether a client of this node waits to hear of what is applied;
+	// nil: always.
+	Listens func() bool
 	// ACL is what this node adds to the users of the state.
 	ACL store.ACLEnv
 

@@ -171,8 +171,8 @@ func (st *storage) keepPeers(change func(map[string]metPeer) error) error {
 // show: they do not forward to this one.
 var seam = []byte{0}
 
-// EncodePeer has Raft name its own directory with its address, and whether this node
-// makes promises.
+// EncodePeer has Raft name its own directory with its address, and say whether this node
+// makes promises and has listeners.
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
@@ -181,6 +181,9 @@ func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte
 	b = append(append(b, seam...), t.directory...)
 	if t.promises {
 		b = append(append(b, seam...), promises...)
+	}
+	if t.listens == nil || t.listens() {
+		b = append(append(b, seam...), listens...)
 	}
 	return b
 }
@@ -202,8 +205,7 @@ func (t *transport) admits(rpc raft.RPC) error {
 
 // known fails if an answer is.
 func (t *transport) known(by raft.RPCHeader) error {
-	directory, _ := saidBy(by)
-	return t.meet(by.ID, directory)
+	return t.meet(by.ID, saidBy(by).directory)
 }
 
 // meet takes account of what another node says of its directory, and reports

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"slices"
 	"sync"
 	"time"
 
@@ -94,14 +93,29 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	return inner
 }
 
-// promises stands behind a node's directory, after another seam, if it makes promises.
-var promises = []byte("promises")
+// These stand behind a node's directory, each after another seam, if they are so.
+var (
+	promises = []byte("promises") // it makes promises
+	listens  = []byte("listens")  // its clients listen (announce.go)
+)
 
-// saidBy takes apart what a node says of itself with everything that Raft sends.
-func saidBy(by raft.RPCHeader) (directory []byte, promised bool) {
+// selfReport is what a node says of itself with everything that Raft sends.
+type selfReport struct {
+	directory         []byte
+	promises, listens bool
+}
+
+// saidBy takes it apart. Words that a later version may say are passed over.
+func saidBy(by raft.RPCHeader) (s selfReport) {
 	_, rest, _ := bytes.Cut(by.Addr, seam)
-	directory, word, _ := bytes.Cut(rest, seam)
-	return directory, bytes.Equal(word, promises)
+	s.directory, rest, _ = bytes.Cut(rest, seam)
+	for len(rest) > 0 {
+		var word []byte
+		word, rest, _ = bytes.Cut(rest, seam)
+		s.promises = s.promises || bytes.Equal(word, promises)
+		s.listens = s.listens || bytes.Equal(word, listens)
+	}
+	return s
 }
 
 // leased reports whether a majority of the voters, of which self is one, keeps its
@@ -111,8 +125,8 @@ func (t *transport) leased(self raft.ServerID, conf raft.Configuration, term uin
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now, today := t.time.Monotonic(), t.time.Wall().Round(0)
-	votes := func(s raft.Server) bool { return s.ID == self && s.Suffrage == raft.Voter }
-	return slices.ContainsFunc(conf.Servers, votes) && t.majority(self, conf, func(a ack) bool {
+	_, votes := voters(conf, self)
+	return votes && t.majority(self, conf, func(a ack) bool {
 		// A suspended machine's time of day may be right sooner than its other clock.
 		wall := today.Sub(a.wall)
 		return a.term == term && a.promised && now-a.at < leaderLease && wall > -leaderLease && wall < leaderLease

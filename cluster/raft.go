@@ -272,14 +272,7 @@ func (r *raftLog) Barrier() error {
 // Campaign tells this node what a leader tells the one that it hands over to.
 func (r *raftLog) Campaign() error {
 	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
-	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.header()}, &raft.TimeoutNowResponse{})
-}
-
-// header is what Raft sends with each of its requests.
-func (r *raftLog) header() raft.RPCHeader {
-	self := raft.ServerID(r.cfg.ID)
-	addr := r.trans.EncodePeer(self, raft.ServerAddress(r.cfg.peerAddr()))
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: addr}
+	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}, &raft.TimeoutNowResponse{})
 }
 
 func (r *raftLog) Members() ([]Member, error) {
@@ -374,6 +367,9 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.applied(out)
+	if out.Messages && m.log.leads(l.Term) {
+		m.log.trans.announce(matched{l.Term, l.Index})
+	}
 	return out
 }
 

@@ -58,7 +58,12 @@ func (p *progress) pace(req *raft.AppendEntriesRequest) {
 // request: behind that there may be an entry of an earlier leader still, which could
 // not be cut off so far, because the disk was full.
 func confine(req *raft.AppendEntriesRequest) {
-	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
+	req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
+}
+
+// lastOf is the last entry that a request proves.
+func lastOf(req *raft.AppendEntriesRequest) uint64 {
+	return req.PrevLogEntry + uint64(len(req.Entries))
 }
 
 // reset makes the next leader's word count.

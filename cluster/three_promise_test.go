@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -200,5 +201,31 @@ func TestStoppedBeforeThePromiseIsOver(t *testing.T) {
 	}
 	if err := <-asked; err != raft.ErrRaftShutdown {
 		t.Errorf("the stop let a candidate go on: %v", err)
+	}
+}
+
+// What a node says of itself, as an earlier and a later version say it, too.
+func TestSaidBy(t *testing.T) {
+	for addr, want := range map[string]selfReport{
+		"host:1":                               {},
+		"host:1\x00dir":                        {directory: []byte("dir")},
+		"host:1\x00dir\x00promises":            {directory: []byte("dir"), promises: true},
+		"host:1\x00dir\x00listens":             {directory: []byte("dir"), listens: true},
+		"host:1\x00dir\x00promises\x00listens": {directory: []byte("dir"), promises: true, listens: true},
+		"host:1\x00dir\x00later\x00listens":    {directory: []byte("dir"), listens: true},
+	} {
+		if got := saidBy(raft.RPCHeader{Addr: []byte(addr)}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v, want %+v", addr, got, want)
+		}
+	}
+	for promising := range 2 {
+		for listening := range 2 {
+			tr := &transport{NetworkTransport: new(raft.NetworkTransport), self: "n1", addr: "host:1", directory: "dir",
+				promises: promising == 1, listens: func() bool { return listening == 1 }}
+			want := selfReport{[]byte("dir"), promising == 1, listening == 1}
+			if got := saidBy(tr.header()); !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v is read as %+v", want, got)
+			}
+		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *raftLog) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	if lost() {
 		return nil
 	}
-	req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
+	req := &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}
 	if err := r.trans.TimeoutNow(heir, addr, req, &raft.TimeoutNowResponse{}); err != nil {
 		return fmt.Errorf("leadership transfer: %s: %w", heir, err)
 	}
@@ -139,7 +139,7 @@ type matched struct{ term, index uint64 }
 
 // match notes that a member has taken entries, or has those before them.
 func (t *transport) match(id raft.ServerID, args *raft.AppendEntriesRequest) {
-	m := matched{args.Term, args.PrevLogEntry + uint64(len(args.Entries))}
+	m := matched{args.Term, lastOf(args)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.matches[id]; m.term > known.term || m.term == known.term && m.index > known.index {

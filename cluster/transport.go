@@ -35,6 +35,7 @@ type transport struct {
 	beatHandler atomic.Pointer[func(raft.RPC)]
 
 	self      string // id of this node
+	addr      string // of its peer port, as the others know it
 	directory string // see directory.go
 	meet      func(id, directory []byte) error
 	later     *unwritten
@@ -42,6 +43,7 @@ type transport struct {
 	time     TimeSource
 	held     *heldVotes
 	promises bool // to whoever leads
+	listens  func() bool
 
 	closing sync.RWMutex // held for reading while a heartbeat is answered
 	deaf    bool
@@ -52,7 +54,11 @@ type transport struct {
 
 	heard   map[raft.ServerID]uint64 // step of its last answer to a heartbeat
 	matches map[raft.ServerID]matched
-	raft    atomic.Pointer[raft.Raft] // nil: it is being started
+
+	audience map[raft.ServerID]*listener
+	news     matched // the last committed entry that has messages
+
+	raft atomic.Pointer[raft.Raft] // nil: it is being started
 
 	progress progress
 	requests chan raft.RPC // to Raft, from relay
@@ -69,8 +75,8 @@ var (
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{self: cfg.ID, log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
-		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads,
+	t := &transport{self: cfg.ID, addr: cfg.peerAddr(), log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
@@ -198,10 +204,12 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		t.answered(id)
 	}
 	if err == nil && resp.Success {
-		_, asked.promised = saidBy(resp.RPCHeader)
+		by := saidBy(resp.RPCHeader)
+		asked.promised = by.promises
 		t.note(id, asked)
 		if !heartbeat(args) {
 			t.match(id, args)
+			t.attend(id, to, by.listens, args)
 		}
 	}
 	return err
@@ -269,6 +277,12 @@ func brokenBefore(err error) bool {
 		return op.Op != "dial" && !op.Timeout()
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// header is what Raft sends with each of its requests.
+func (t *transport) header() raft.RPCHeader {
+	self := raft.ServerID(t.self)
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, raft.ServerAddress(t.addr))}
 }
 
 // heartbeat reports whether a request is one, as Raft's transport tells them

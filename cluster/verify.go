@@ -147,20 +147,29 @@ func (r *raftLog) holdsLease(term uint64) bool {
 
 // heartbeat is one as Raft sends it.
 func (r *raftLog) heartbeat(term uint64) *raft.AppendEntriesRequest {
-	return &raft.AppendEntriesRequest{Term: term, RPCHeader: r.header()}
+	return &raft.AppendEntriesRequest{Term: term, RPCHeader: r.trans.header()}
 }
 
 // quickest returns as many other voters as make a majority with self, those first whose
 // last answer was to the latest request.
 func (t *transport) quickest(self raft.ServerID, conf raft.Configuration) []raft.Server {
-	var others []raft.Server
-	for _, s := range conf.Servers {
-		if s.Suffrage == raft.Voter && s.ID != self {
-			others = append(others, s)
-		}
-	}
+	others, _ := voters(conf, self)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.SortFunc(others, func(a, b raft.Server) int { return cmp.Compare(t.acks[b.ID].sent, t.acks[a.ID].sent) })
 	return others[:(len(others)+1)/2]
+}
+
+// voters returns the voters beside self, and whether self is one.
+func voters(conf raft.Configuration, self raft.ServerID) (others []raft.Server, votes bool) {
+	for _, s := range conf.Servers {
+		switch {
+		case s.Suffrage != raft.Voter:
+		case s.ID == self:
+			votes = true
+		default:
+			others = append(others, s)
+		}
+	}
+	return others, votes
 }

@@ -14,6 +14,8 @@ type Outcome struct {
 	Lease    int64
 	Proposer uint64
 	Batch    uint64
+
+	Messages bool // it has some
 }
 
 // FSM is the state machine. One goroutine applies; evaluation reads through
@@ -84,9 +86,9 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	sink := f.sink
+	sink := watchedSink{to: f.sink}
 	if index <= f.old {
-		sink = nil
+		sink.to = nil
 	}
 	f.index = index
 	out := Outcome{Prev: e.Prev, Sequence: f.seq, Lease: f.lease, Proposer: e.Proposer, Batch: e.Batch}
@@ -97,7 +99,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if err := f.store.Apply(e.Writes, f.seq+1, sink); err != nil {
+	if err := f.store.Apply(e.Writes, f.seq+1, &sink); err != nil {
 		return out, err
 	}
 	if f.keys != nil {
@@ -108,8 +110,21 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	// The lease clock never runs back, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	f.done.add(list, f.lease)
-	out.Accepted, out.Sequence, out.Lease = true, f.seq, f.lease
+	out.Accepted, out.Sequence, out.Lease, out.Messages = true, f.seq, f.lease, sink.used
 	return out, nil
+}
+
+// watchedSink notes whether there are messages.
+type watchedSink struct {
+	to   store.Sink // nil: nobody
+	used bool
+}
+
+func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
+	s.used = true
+	if s.to != nil {
+		s.to.Publish(kind, channel, message)
+	}
 }
 
 // tellAccounts tells of the users if they changed with write set seq. Unlike

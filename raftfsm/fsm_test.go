@@ -61,10 +61,16 @@ func TestMessagesGoOutInLogOrder(t *testing.T) {
 	var sink messages
 	f := New(&sink)
 	for i := range 3 {
-		apply(t, f, uint64(i+1), propose(f, 1, func(t *store.Txn) {
+		out := apply(t, f, uint64(i+1), propose(f, 1, func(t *store.Txn) {
 			t.Publish(store.Channel, "c", fmt.Sprint(i, "a"))
 			t.Publish(store.Shard, "s", fmt.Sprint(i, "b"))
 		}))
+		if !out.Messages {
+			t.Error("the outcome does not tell of messages")
+		}
+	}
+	if out := apply(t, f, 4, propose(f, 1, set("lock", "A", 0))); out.Messages {
+		t.Error("the outcome tells of messages where there are none")
 	}
 	if want := (messages{"0 c 0a", "1 s 0b", "0 c 1a", "1 s 1b", "0 c 2a", "1 s 2b"}); !slices.Equal(sink, want) {
 		t.Errorf("got %q, want %q", sink, want)

@@ -120,6 +120,13 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
+// Listens reports whether there are subscribers, or clients that track keys.
+func (h *Hub) Listens() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return len(h.channels)+len(h.patterns)+len(h.shards) > 0 || h.tracker.clients.Load() > 0
+}
+
 // deliver encodes a message at most once per protocol version.
 func deliver(subs subscribers, now *time.Time, words ...string) {
 	if len(subs) == 0 {

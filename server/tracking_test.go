@@ -201,3 +201,27 @@ func TestHeldBackIsBounded(t *testing.T) {
 	c.expect("_\r\n>2\r\n" + bulk("invalidate") + "_\r\n" + invalidation(fmt.Sprint("key:", maxHeld+1)))
 	c.do("PING", "+PONG\r\n")
 }
+
+// TestWhoListens: subscribers of each kind, and those who track keys, until they end it or
+// are gone.
+func TestWhoListens(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	for _, prefix := range []string{"", "p", "s"} {
+		for _, step := range []struct {
+			word  string
+			count int
+		}{{prefix + "subscribe", 1}, {prefix + "unsubscribe", 0}} {
+			c.do(step.word+" x", fmt.Sprintf("*3\r\n%s%s:%d\r\n", bulk(step.word), bulk("x"), step.count))
+			if got := ts.hub.Listens(); got != (step.count > 0) {
+				t.Errorf("after %s: listens is %v", step.word, got)
+			}
+		}
+	}
+	tracks := ts.tracker(t, "")
+	if !ts.hub.Listens() {
+		t.Error("nobody listens while a client tracks keys")
+	}
+	tracks.conn.Close()
+	ts.await(func() bool { return !ts.hub.Listens() })
+}

@@ -96,7 +96,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 		return nil, err
 	}
 	sc := server.Default()
-	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers = table, engine, hub, hub.Receivers
+	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Listens
 	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
 	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password)
 	node, err := cluster.Open(cfg)
