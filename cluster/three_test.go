@@ -55,7 +55,9 @@ func startThree(t *testing.T, change ...func(*Config)) *three {
 		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: ln.Addr().String()})
 		defer ln.Close() // when all have one
 	}
-	return newThree(t, peers, change...)
+	// One of them has clients that listen, and one may be left alone.
+	listen := func(cfg *Config) { cfg.Listens = func() bool { return cfg.ID == "n2" } }
+	return newThree(t, peers, append([]func(*Config){listen}, change...)...)
 }
 
 // newThree is a cluster at given addresses.

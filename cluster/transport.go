@@ -209,7 +209,9 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		t.note(id, asked)
 		if !heartbeat(args) {
 			t.match(id, args)
-			t.attend(id, to, by.listens, args)
+			if !t.attend(id, to, by.listens, args) {
+				t.linger(id, args)
+			}
 		}
 	}
 	return err
