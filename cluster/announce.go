@@ -18,8 +18,13 @@ type listener struct {
 	asking  bool   // it is being told
 }
 
-// announce tells of an entry with messages that is committed and applied here.
+// announce tells of an entry with messages that is committed and applied here, if this node leads
+// in its term.
 func (t *transport) announce(entry matched) {
+	// Entries are applied before Raft has been returned to whoever starts it, too.
+	if r := t.raft.Load(); r == nil || r.State() != raft.Leader || r.CurrentTerm() != entry.term {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.news = entry
@@ -28,11 +33,9 @@ func (t *transport) announce(entry matched) {
 	}
 }
 
-// attend notes what a member that has taken entries says of itself, and which commit index it
-// has been told; it returns whether it listens.
-func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool, args *raft.AppendEntriesRequest) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// attend notes whether a member that has taken entries listens, and which commit index it has been
+// told; t.mu is held.
+func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool, args *raft.AppendEntriesRequest) {
 	l := t.audience[id]
 	if l == nil {
 		l = &listener{}
@@ -40,7 +43,6 @@ func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool
 	}
 	l.to, l.listens, l.told = to, listens, min(args.LeaderCommitIndex, lastOf(args))
 	t.tell(id)
-	return listens
 }
 
 // tell has a member told of the last news if it listens, has the entry, and does not know;

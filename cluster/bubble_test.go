@@ -52,7 +52,8 @@ func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 			cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = product.HeartbeatTimeout, product.ElectionTimeout, product.LeaderLease
 			cfg.FailoverWait = product.FailoverWait
 			cfg.listen = network.listen
-			votes := raft.NewInmemStore() // as durable as the test
+			cfg.Listens = func() bool { return false } // so one follower is left alone at times
+			votes := raft.NewInmemStore()              // as durable as the test
 			cfg.disk.files = unsyncedFiles{}
 			cfg.disk.stable = func(raft.StableStore) raft.StableStore { return votes }
 		}}, change...)...)

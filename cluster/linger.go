@@ -16,7 +16,8 @@ import (
 //
 // Nothing depends on who was not needed the last time. A follower that is needed, because one
 // of those before it is slow or gone, is late by lingering once; from then on there is
-// no majority without it when it answers, and it is not left alone.
+// no majority without it when it answers, and it is not left alone. What it lacks can
+// cost it an election: see prevote.go.
 
 const (
 	// lingering is how long a follower is left alone.
@@ -26,14 +27,16 @@ const (
 	lingeringEntries = 16
 )
 
-// linger holds Raft's next entries for a member back that has just taken args, if it was not
-// needed.
-func (t *transport) linger(id raft.ServerID, args *raft.AppendEntriesRequest) {
-	r, n := t.raft.Load(), len(args.Entries)
-	if r == nil || n == 0 || n > lingeringEntries {
-		return
+// accept notes that a member has taken args, and what it says of itself. Raft's next entries for
+// it are held back if it was not needed and its clients do not listen.
+func (t *transport) accept(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, listens bool) {
+	var conf raft.Configuration
+	if r := t.raft.Load(); r != nil {
+		if f := r.GetConfiguration(); f.Error() == nil {
+			conf = f.Configuration()
+		}
 	}
-	if conf := r.GetConfiguration(); conf.Error() != nil || !t.spare(conf.Configuration(), id, args) {
+	if !t.take(conf, id, to, args, listens) {
 		return
 	}
 	timer := time.NewTimer(lingering)
@@ -44,7 +47,19 @@ func (t *transport) linger(id raft.ServerID, args *raft.AppendEntriesRequest) {
 	}
 }
 
-// spare reports whether a majority has taken entries without a member. Those are never
+// take is accept without the waiting: it reports whether the member is to be left alone. When several
+// answer at once, those are needed that come first here.
+func (t *transport) take(conf raft.Configuration, id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, listens bool) bool {
+	n := len(args.Entries)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	spare := !listens && 0 < n && n <= lingeringEntries && t.spare(conf, id, args)
+	t.match(id, args)
+	t.attend(id, to, listens, args)
+	return spare
+}
+
+// spare reports whether a majority has taken entries without a member; t.mu is held. Those are never
 // spare who would stand for election first if this node died (turnAfter): what they
 // lack, they would lose it by.
 func (t *transport) spare(conf raft.Configuration, id raft.ServerID, args *raft.AppendEntriesRequest) bool {
@@ -56,7 +71,7 @@ func (t *transport) spare(conf raft.Configuration, id raft.ServerID, args *raft.
 		return false
 	}
 	for _, other := range others {
-		if !isIt(other) && t.has(other.ID, args.Term, lastOf(args)) {
+		if !isIt(other) && t.hasNow(other.ID, args.Term, lastOf(args)) {
 			needed--
 		}
 	}

@@ -367,7 +367,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.applied(out)
-	if out.Messages && m.log.leads(l.Term) {
+	if out.Messages {
 		m.log.trans.announce(matched{l.Term, l.Index})
 	}
 	return out

@@ -57,7 +57,7 @@ func (r *raftLog) Reconfigure(ctx context.Context, decide func([]Member) (change
 	// What is committed has been noted (StoreConfiguration) when the barrier is
 	// applied. Raft makes the change only on the configuration that was looked
 	// at, and only if that one is committed.
-	if err := within(ctx, r.raft.Barrier(applyTimeout)); err != nil {
+	if err := r.within(ctx, r.raft.Barrier(applyTimeout)); err != nil {
 		return errNotExecuted
 	}
 	prev := r.configured.Load()
@@ -84,7 +84,7 @@ func (r *raftLog) Reconfigure(ctx context.Context, decide func([]Member) (change
 	default:
 		return fmt.Errorf("cluster: no such change: %d", c.kind)
 	}
-	switch err := within(ctx, f); {
+	switch err := r.within(ctx, f); {
 	case err == nil:
 		r.cfg.Logger.Info("membership changed", "id", c.id, "peer", c.addr, "change", c.kind.String())
 		return nil
@@ -99,10 +99,14 @@ func (k changeKind) String() string {
 	return [...]string{addNonVoter: "non-voter", addVoter: "voter", removeMember: "removed"}[k]
 }
 
-// within waits for a future until ctx ends.
-func within(ctx context.Context, f raft.Future) error {
+// within waits for a future until ctx ends. Until the future does, an entry may come of it.
+func (r *raftLog) within(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	r.proposals.stay()
+	go func() {
+		defer r.proposals.leave()
+		done <- f.Error()
+	}()
 	select {
 	case err := <-done:
 		return err

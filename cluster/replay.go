@@ -119,7 +119,17 @@ func (t *transport) relayOne(rpc raft.RPC) bool {
 		confine(req)
 	case *raft.RequestVoteRequest:
 		rpc = t.withhold(rpc)
+	case *raft.RequestPreVoteRequest:
+		if t.holds(req) {
+			go t.hold(rpc)
+			return true
+		}
 	}
+	return t.toRaft(rpc)
+}
+
+// toRaft has Raft answer a request; false if the transport has closed.
+func (t *transport) toRaft(rpc raft.RPC) bool {
 	select {
 	case t.requests <- rpc:
 		return true

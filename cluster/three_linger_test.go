@@ -98,6 +98,7 @@ func TestWhoIsNotNeeded(t *testing.T) {
 		{"a", five, "bd", "e"},
 		{"a", five, "b", ""},
 		{"a", five, "bcde", "de"},
+		{"a", five, "bde", "de"},
 		{"a", three[:2], "c", ""},
 		{"a", append([]raft.Server{learner}, three...), "b", "cx"},
 		{"a", append([]raft.Server{learner}, three...), "x", ""},
@@ -120,6 +121,36 @@ func TestWhoIsNotNeeded(t *testing.T) {
 		req.Term = 8
 		if tr.spare(raft.Configuration{Servers: tt.servers}, "c", req) {
 			t.Errorf("%s: what was taken in another term counts", tt.self)
+		}
+	}
+}
+
+// TestAnswersAtOnce: of followers that answer at the same time those are needed that come first.
+func TestAnswersAtOnce(t *testing.T) {
+	conf := raft.Configuration{}
+	for _, id := range "abcde" {
+		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter})
+	}
+	tr := &transport{self: "a", matches: map[raft.ServerID]matched{}, audience: map[raft.ServerID]*listener{}}
+	for index := uint64(42); index < 44; index++ {
+		req := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: index - 1, Entries: []*raft.Log{{Index: index}}}
+		for _, step := range []struct {
+			id    raft.ServerID
+			spare bool
+		}{{"b", false}, {"d", false}, {"e", true}, {"d", true}, {"c", false}} {
+			if got := tr.take(conf, step.id, "", req, false); got != step.spare {
+				t.Errorf("%s takes entry %d: to be left alone: %v, want %v", step.id, index, got, step.spare)
+			}
+		}
+	}
+	// What follows is asked of e, without which a majority has entry 43.
+	for what, ask := range map[string]struct {
+		entries int
+		listens bool
+	}{"listens": {1, true}, "is behind": {lingeringEntries + 1, false}, "was told of a commit": {0, false}} {
+		req := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 43 - uint64(ask.entries), Entries: make([]*raft.Log, ask.entries)}
+		if tr.take(conf, "e", "", req, ask.listens) {
+			t.Errorf("one that %s is left alone", what)
 		}
 	}
 }

@@ -42,6 +42,13 @@ func (p *proposals) enter() bool {
 	return !p.shut
 }
 
+// stay is for what may outlast the one who has entered; another leave ends it.
+func (p *proposals) stay() {
+	p.mu.Lock()
+	p.n++
+	p.mu.Unlock()
+}
+
 func (p *proposals) leave() {
 	p.mu.Lock()
 	p.n--
@@ -137,11 +144,9 @@ func (r *raftLog) waitFor(timeout time.Duration, is func() bool) bool {
 // matched is how far a member's log is known to be the leader's of a term.
 type matched struct{ term, index uint64 }
 
-// match notes that a member has taken entries, or has those before them.
+// match notes that a member has taken entries, or has those before them; t.mu is held.
 func (t *transport) match(id raft.ServerID, args *raft.AppendEntriesRequest) {
 	m := matched{args.Term, lastOf(args)}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if known := t.matches[id]; m.term > known.term || m.term == known.term && m.index > known.index {
 		t.matches[id] = m
 	}
@@ -151,6 +156,11 @@ func (t *transport) match(id raft.ServerID, args *raft.AppendEntriesRequest) {
 func (t *transport) has(id raft.ServerID, term, index uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.hasNow(id, term, index)
+}
+
+// hasNow is has; t.mu is held.
+func (t *transport) hasNow(id raft.ServerID, term, index uint64) bool {
 	m := t.matches[id]
 	return m.term == term && m.index >= index
 }

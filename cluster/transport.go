@@ -30,6 +30,7 @@ type transport struct {
 	appends  *appender              // sends entries …
 	beating  *appender              // … and heartbeats to peers that speak its codec
 	patience time.Duration          // for TimeoutNow
+	silence  time.Duration          // of a leader, after which it may be none (prevote.go)
 	log      *slog.Logger
 
 	beatHandler atomic.Pointer[func(raft.RPC)]
@@ -75,7 +76,7 @@ var (
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{self: cfg.ID, addr: cfg.peerAddr(), log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{self: cfg.ID, addr: cfg.peerAddr(), log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -208,10 +209,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		asked.promised = by.promises
 		t.note(id, asked)
 		if !heartbeat(args) {
-			t.match(id, args)
-			if !t.attend(id, to, by.listens, args) {
-				t.linger(id, args)
-			}
+			t.accept(id, to, args, by.listens)
 		}
 	}
 	return err
@@ -244,8 +242,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, arg
 
 var errNoHandover = errors.New("the member that was to lead did not answer in time")
 
-// TimeoutNow asks a member to stand for election at once. Raft accepts no
-// entries until it returns, so it must not wait for a connection to time out.
+// TimeoutNow asks a member to stand for election at once. Nothing is proposed
+// until it returns (transfer.go), so it must not wait for a connection to time out.
 func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *raft.TimeoutNowRequest, _ *raft.TimeoutNowResponse) error {
 	done := make(chan error, 1)
 	go func() {

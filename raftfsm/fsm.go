@@ -15,7 +15,7 @@ type Outcome struct {
 	Proposer uint64
 	Batch    uint64
 
-	Messages bool // it has some
+	Messages bool // it has some for clients
 }
 
 // FSM is the state machine. One goroutine applies; evaluation reads through
@@ -114,14 +114,14 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	return out, nil
 }
 
-// watchedSink notes whether there are messages.
+// watchedSink notes whether there are messages for clients.
 type watchedSink struct {
 	to   store.Sink // nil: nobody
 	used bool
 }
 
 func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
-	s.used = true
+	s.used = s.used || kind != store.Note
 	if s.to != nil {
 		s.to.Publish(kind, channel, message)
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/store"
@@ -17,6 +18,7 @@ type Hub struct {
 	channels map[string]subscribers
 	shards   map[string]subscribers
 	patterns map[string]subscribers
+	heard    atomic.Int64 // names that have subscribers, of all kinds: to be asked without mu
 
 	tracker *tracker
 
@@ -120,12 +122,9 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
-// Listens reports whether there are subscribers, or clients that track keys.
-func (h *Hub) Listens() bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return len(h.channels)+len(h.patterns)+len(h.shards) > 0 || h.tracker.clients.Load() > 0
-}
+// Listens reports whether there are subscribers, or clients that track keys. Raft asks it
+// with every answer, so it never waits.
+func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
 // deliver encodes a message at most once per protocol version.
 func deliver(subs subscribers, now *time.Time, words ...string) {
@@ -155,6 +154,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	if _, again := s.subs[kind][name]; !again {
 		all := h.byKind(kind)
 		if all[name] == nil {
+			h.heard.Add(1)
 			all[name] = subscribers{}
 		}
 		all[name][s] = struct{}{}
@@ -171,6 +171,7 @@ func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
 		all := h.byKind(kind)
 		delete(all[name], s)
 		if len(all[name]) == 0 {
+			h.heard.Add(-1)
 			delete(all, name)
 		}
 		delete(s.subs[kind], name)

@@ -82,11 +82,12 @@ func (s *suite) runEpoch(n int) (*epoch, error) {
 	for _, w := range e.workers() {
 		users.Go(w.run)
 	}
-	listeners := e.listeners()
+	chance := rand.New(rand.NewPCG(s.seed, uint64(n)))
+	listeners := e.listeners(chance)
 	for _, l := range listeners {
 		hearing.Go(l.run)
 	}
-	e.disturb(rand.New(rand.NewPCG(s.seed, uint64(n))))
+	e.disturb(chance)
 	err = e.heal()
 	if err == nil {
 		e.quiet.Store(true)

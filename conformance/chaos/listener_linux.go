@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -137,10 +138,13 @@ func (e *epoch) published(p history.Publication) {
 	e.sent = append(e.sent, p)
 }
 
-// listeners are one at each node.
-func (e *epoch) listeners() (list []*listener) {
+// listeners are one at some nodes, or at none: a leader sends its entries otherwise to
+// nodes that have some.
+func (e *epoch) listeners(r *rand.Rand) (list []*listener) {
 	for _, n := range e.s.f.nodes {
-		list = append(list, &listener{e: e, n: n, stop: make(chan struct{})})
+		if r.IntN(2) == 0 {
+			list = append(list, &listener{e: e, n: n, stop: make(chan struct{})})
+		}
 	}
 	return list
 }

@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// The leader of a busy cluster falls silent. One of the others lacks what it was not needed
+// for, and cannot win; the one that can is not refused for long.
+func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
+	runs := 40
+	if underRace {
+		runs = 10
+	}
+	var took []time.Duration
+	for range runs {
+		inBubble(t, func(c *bubbled) {
+			c.transfer(c.nodes[0], 0)
+			var writers sync.WaitGroup
+			stop := make(chan struct{})
+			for range 4 {
+				writers.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							lines(c.t, c.nodes[0], "SET key value")
+						}
+					}
+				})
+			}
+			time.Sleep(100 * ms)
+			silent := time.Now()
+			c.alone(0)
+			c.leaderOf(1, 2)
+			took = append(took, time.Since(silent))
+			close(stop)
+			writers.Wait()
+			c.wires.heal()
+			c.leader()
+			c.same()
+		}, func(cfg *Config) { cfg.Listens = func() bool { return false } })
+	}
+	// Raft looks for its leader once in one to two heartbeat timeouts, and finds it silent after one:
+	// later than this is who was refused once more.
+	late, limit := 0, 3*Default().HeartbeatTimeout+holdTick+10*bubbleDelay
+	for _, d := range took {
+		if d > limit {
+			late++
+		}
+	}
+	if late > runs/20 {
+		t.Errorf("nobody led for more than %v in %d of %d runs", limit, late, runs)
+	}
+}
