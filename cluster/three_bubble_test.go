@@ -313,7 +313,8 @@ func TestRealRaftInstallsASnapshotWhileLeasesRun(t *testing.T) {
 		renewed := time.Now().Add(-50 * ms)
 		c.wires.heal()
 		c.same()
-		if slices.Contains(c.sinks[away].all(), "news 0") {
+		// The first may have been on its way, and is sent once more.
+		if slices.Contains(c.sinks[away].all(), "news 50") {
 			t.Error("the node caught up by the log")
 		}
 		if err := c.nodes[third].Transfer(c.cfg[away].ID); err != nil || c.leader() != away {
