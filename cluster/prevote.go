@@ -47,7 +47,8 @@ func (t *transport) mayHaveNoLeader() bool {
 	return leader != "" && t.time.Monotonic()-heardAt(t.time, r.LastContact()) >= t.silence
 }
 
-// holds reports whether a question whether to vote for a candidate is to wait.
+// holds reports whether a question whether to vote for a candidate is to wait. A log that is longer
+// and of earlier terms is refused in the end, and by then nothing is lost.
 func (t *transport) holds(req *raft.RequestPreVoteRequest) bool {
 	r := t.raft.Load()
 	return r != nil && req.LastLogIndex > r.LastIndex() && t.mayHaveNoLeader()

@@ -55,7 +55,6 @@ func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 		c.leader()
 		c.same()
 	}, func(cfg *Config) {
-		cfg.Listens = func() bool { return false }
 		dial := cfg.dial
 		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			conn, err := dial(addr, proto, timeout)

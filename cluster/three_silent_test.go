@@ -41,7 +41,7 @@ func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
 			c.wires.heal()
 			c.leader()
 			c.same()
-		}, func(cfg *Config) { cfg.Listens = func() bool { return false } })
+		})
 	}
 	// Raft looks for its leader once in one to two heartbeat timeouts, and finds it silent after one:
 	// later than this is who was refused once more.
