@@ -35,6 +35,7 @@ type Config struct {
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
+	noUring bool // as if the kernel did not allow it
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

@@ -40,6 +40,7 @@ type loop struct {
 	parks syscall.RawConn       // … its waiting …
 	look  func(fd uintptr) bool // … and poll
 	bell  int                   // an eventfd that wakes the owner
+	uring *uring                // nil: not allowed here
 
 	mu     sync.Mutex // taken last
 	queue  []*loopConn
@@ -59,6 +60,8 @@ type loop struct {
 	ready     []*loopConn // idle, with input to look at
 	others    []*loopConn // the other of two lists that take turns
 	answered  []*loopConn // replies to be sent at the end of the round
+	pushed    []*loopConn // messages to be sent
+	sending   []*loopConn // what uring sends
 	submitted bool        // the backend has not been flushed since
 	now       time.Time   // of the round
 	events    [256]unix.EpollEvent
@@ -76,6 +79,11 @@ func newLoop(srv *Server) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
+	if !srv.cfg.noUring {
+		if l.uring, err = newUring(); err != nil {
+			srv.cfg.Log.Info("each reply is sent by a system call of its own", "reason", err)
+		}
+	}
 	if srv.cfg.Durable {
 		if err := l.park(); err != nil {
 			l.closeFiles()
@@ -108,6 +116,9 @@ func (l *loop) closeFiles() {
 		_ = unix.Close(l.epoll)
 	}
 	_ = unix.Close(l.bell)
+	if l.uring != nil {
+		l.uring.close()
+	}
 }
 
 // tell queues news about a connection and wakes the owner if it sleeps. It may
@@ -172,11 +183,7 @@ func (l *loop) run(me int) {
 			l.now = l.srv.cfg.Clock()
 			l.hear()
 		}
-		for i, c := range l.answered {
-			l.answered[i] = nil
-			l.send(c)
-		}
-		l.answered = l.answered[:0]
+		l.sendAnswered()
 	}
 }
 
@@ -233,14 +240,12 @@ func (l *loop) hear() {
 		c.news, c.queued = 0, false
 	}
 	l.mu.Unlock()
+	l.sendPushed(queue)
 	for i, c := range queue {
 		queue[i] = nil
 		n := c.heard
 		if n&newsJoined != 0 {
 			l.join(c)
-		}
-		if n&newsPushed != 0 && c.state != connGone {
-			c.s.out.sendPushed()
 		}
 		switch {
 		case n&newsAnswered != 0:

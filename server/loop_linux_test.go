@@ -19,6 +19,9 @@ func withLoops(n int) func(*Config) {
 	return func(c *Config) { c.Loops, c.Durable = n, true }
 }
 
+// withoutUring is withLoops(1) where the kernel does not allow io_uring.
+func withoutUring(c *Config) { c.Loops, c.Durable, c.noUring = 1, true, true }
+
 // conversation makes n random commands, as the bytes to send and the bytes to
 // expect. Some are answered by the session, some by the backend, some by a
 // goroutine; some are large and some are inline.
@@ -57,8 +60,9 @@ func conversation(r *rand.Rand, key string, n int) (send, want []byte) {
 // TestLoopConversations has many clients whose input is cut at random places:
 // each gets its own replies, in order, whatever the number of loops.
 func TestLoopConversations(t *testing.T) {
-	for _, loops := range []int{-1, 1, 3} {
-		ts := newTestServer(t, withLoops(loops))
+	for _, change := range []func(*Config){withLoops(-1), withLoops(1), withoutUring, withLoops(3)} {
+		ts := newTestServer(t, change)
+		loops := ts.cfg.Loops
 		var wg sync.WaitGroup
 		for i := range 40 {
 			r := rand.New(rand.NewPCG(uint64(i), uint64(loops)))
@@ -314,4 +318,59 @@ func TestLoopMessages(t *testing.T) {
 		sub.expect(want)
 	}
 	sub.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+}
+
+// TestLoopMessagesToMany: those who read get all messages in order, whatever those do who
+// are sent the same at the same time: read late, or leave.
+func TestLoopMessagesToMany(t *testing.T) {
+	const (
+		n         = 600 // 6 MB for each: more than its sockets take
+		listeners = 100 // more than one call sends to
+	)
+	text := func(i int) string { return fmt.Sprint(i, strings.Repeat("m", 10_000)) }
+	for _, change := range []func(*Config){withLoops(1), withoutUring} {
+		ts := newTestServer(t, change)
+		pub := ts.dial(t)
+		published := make(chan struct{})
+		var wg sync.WaitGroup
+		for k := range listeners {
+			sub := ts.dial(t)
+			late, leaves := k%5 == 1, k%5 == 2
+			if late {
+				if err := sub.conn.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sub.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+			wg.Go(func() {
+				if late {
+					<-published
+				}
+				hung := time.AfterFunc(time.Minute, func() { _ = sub.conn.Close() })
+				defer hung.Stop()
+				for i := range n {
+					if leaves && i == n/2 {
+						_ = sub.conn.Close()
+						return
+					}
+					want := "*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n" + bulk(text(i))
+					got := make([]byte, len(want))
+					if _, err := io.ReadFull(sub.conn, got); err != nil || string(got) != want {
+						t.Errorf("listener %d, message %d: %.60q, %v", k, i, got, err)
+						return
+					}
+				}
+			})
+		}
+		for i := range n {
+			pub.send(array("PUBLISH", "ch", text(i)))
+			reached := make([]byte, len(":100\r\n"))
+			k, err := pub.conn.Read(reached)
+			if err != nil || reached[0] != ':' {
+				t.Fatalf("message %d: %q, %v", i, reached[:k], err)
+			}
+		}
+		close(published)
+		wg.Wait()
+	}
 }

@@ -186,6 +186,42 @@ func (o *outbox) sendPushed() {
 	}
 }
 
+// lend returns what is pending to who writes it, which settle tells of: nil if there is
+// nothing, or somebody writes.
+func (o *outbox) lend() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed || o.busy || len(o.pending) == 0 {
+		return nil
+	}
+	out := o.pending
+	o.pending, o.spare = o.spare[:0], nil
+	o.busy, o.writing = true, len(out)
+	return out
+}
+
+// settle takes back what was lent, of which n bytes have been written.
+func (o *outbox) settle(out []byte, n int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent.Add(int64(n))
+	o.written += int64(n)
+	o.busy, o.writing = false, 0
+	o.moved.Broadcast()
+	switch rest := out[n:]; {
+	case o.failed:
+	case err != nil:
+		o.fail()
+	case len(rest) > 0:
+		o.pending = append(rest, o.pending...)
+	case cap(out) > keepOutput:
+	case len(o.pending) == 0:
+		o.pending = out[:0]
+	default:
+		o.spare = out[:0]
+	}
+}
+
 // tryAll is flushNow with mu held.
 func (o *outbox) tryAll() bool {
 	if o.failed {

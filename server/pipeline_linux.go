@@ -203,20 +203,6 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 	}()
 }
 
-// send writes the replies of a pipeline that is done. A client that does not
-// take them at once gets a goroutine that waits for it.
-func (l *loop) send(c *loopConn) {
-	if c.s.out.flushNow() {
-		l.finish(c)
-		return
-	}
-	c.state = connAway
-	go func() {
-		c.s.out.flush()
-		l.tell(c, newsReturned)
-	}()
-}
-
 // finish ends a pipeline whose replies have been sent.
 func (l *loop) finish(c *loopConn) {
 	if c.s.end() || c.shut.Load() {

@@ -1,0 +1,75 @@
+package server
+
+// sendTogether is of how many connections on what they are sent is sent by one system
+// call.
+const sendTogether = 4
+
+// sendAnswered sends the replies of the pipelines that were done in this round.
+func (l *loop) sendAnswered() {
+	l.sendMany(l.answered)
+	for i, c := range l.answered {
+		l.answered[i] = nil
+		l.send(c)
+	}
+	l.answered = l.answered[:0]
+}
+
+// send writes the replies of a pipeline that is done. A client that does not
+// take them at once gets a goroutine that waits for it.
+func (l *loop) send(c *loopConn) {
+	if c.s.out.flushNow() {
+		l.finish(c)
+		return
+	}
+	c.state = connAway
+	go func() {
+		c.s.out.flush()
+		l.tell(c, newsReturned)
+	}()
+}
+
+// sendPushed sends messages to those of whom there is such news.
+func (l *loop) sendPushed(queue []*loopConn) {
+	for _, c := range queue {
+		if c.heard&newsPushed != 0 && c.state != connGone {
+			l.pushed = append(l.pushed, c)
+		}
+	}
+	l.sendMany(l.pushed)
+	for i, c := range l.pushed {
+		l.pushed[i] = nil
+		c.s.out.sendPushed()
+	}
+	l.pushed = l.pushed[:0]
+}
+
+// sendMany sends what it can of what waits for many connections. What is left is for
+// those who see to one.
+func (l *loop) sendMany(conns []*loopConn) {
+	for len(conns) >= sendTogether && l.uring != nil {
+		n := min(len(conns), uringEntries)
+		l.sendSome(conns[:n])
+		conns = conns[n:]
+	}
+}
+
+// sendSome is sendMany for as many as there is room for.
+func (l *loop) sendSome(conns []*loopConn) {
+	for _, c := range conns {
+		if out := c.s.out.lend(); out != nil {
+			l.uring.add(c.fd, out)
+			l.sending = append(l.sending, c)
+		}
+	}
+	err := l.uring.run()
+	for i, c := range l.sending {
+		l.sending[i] = nil
+		c.s.out.settle(l.uring.result(i))
+	}
+	l.sending = l.sending[:0]
+	if err != nil {
+		l.srv.cfg.Log.Warn("each reply is sent by a system call of its own from now on", "error", err)
+		l.uring.close()
+		l.uring = nil
+	}
+}

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// uring sends to many sockets by one system call, with an io_uring instance
+// (io_uring(7)). Nothing in it waits: a send for which a socket has no room ends at
+// once, and so every send has ended when the call has.
+//
+// It is not the system calls that are dear, but what comes between them. The reply
+// to a client on the same machine wakes that client, which often takes the
+// server's place on its processor before the next reply is sent, and must give it
+// back after it.
+//
+// Many containers forbid io_uring, and an administrator may (sysctl
+// kernel.io_uring_disabled). Then each reply is sent by a system call of its own.
+type uring struct {
+	fd    int
+	rings []byte // of the kernel and this process: both queues …
+	slots []byte // … and what stands in the first
+
+	tail   *uint32 // of the submission queue
+	array  []uint32
+	sqes   []sendEntry
+	head   *uint32 // of the completion queue …
+	filled *uint32 // … and its tail
+	cqes   []completion
+
+	lent    [uringEntries][]byte // what is sent, which only the kernel knows otherwise
+	results [uringEntries]int32
+	n       int
+}
+
+// uringEntries is how much one call sends at most: it holds up whatever else runs on its
+// processor. It is a power of two.
+const uringEntries = 64
+
+// These are of the kernel's include/uapi/linux/io_uring.h.
+const (
+	uringOpSend = 26
+
+	uringFeatSingleMmap = 1 << 0
+	// uringFeatNativeWorkers is that of Linux 5.12, the first in which the queues
+	// do not count as locked memory, of which processes may have little.
+	uringFeatNativeWorkers = 1 << 9
+
+	uringGetEvents = 1 << 0
+
+	uringOffRings   = 0
+	uringOffEntries = 0x10000000
+)
+
+// sendEntry is a struct io_uring_sqe.
+type sendEntry struct {
+	op       uint8
+	flags    uint8
+	priority uint16
+	fd       int32
+	offset   uint64
+	addr     uint64
+	length   uint32
+	msgFlags uint32
+	userData uint64
+	_        [3]uint64
+}
+
+// completion is a struct io_uring_cqe.
+type completion struct {
+	userData uint64
+	result   int32
+	flags    uint32
+}
+
+// uringParams is a struct io_uring_params.
+type uringParams struct {
+	sqEntries, cqEntries, flags, cpu, idle, features, wq uint32
+	_                                                    [3]uint32
+	sq, cq                                               uringOffsets
+}
+
+// uringOffsets is a struct io_sqring_offsets or io_cqring_offsets.
+type uringOffsets struct {
+	head, tail, mask, entries uint32
+	flags, dropped            uint32 // in the second: overflow, and where the entries are
+	array                     uint32
+	_                         uint32
+	_                         uint64
+}
+
+var errOldKernel = errors.New("io_uring: the kernel is older than 5.12")
+
+// newUring fails where the kernel or whoever administers it does not allow it.
+func newUring() (*uring, error) {
+	var p uringParams
+	fd, _, errno := unix.RawSyscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&p)), 0)
+	if errno != 0 {
+		return nil, os.NewSyscallError("io_uring_setup", errno)
+	}
+	u := &uring{fd: int(fd)}
+	if err := u.mapQueues(&p); err != nil {
+		u.close()
+		return nil, err
+	}
+	return u, nil
+}
+
+// mapQueues maps what the kernel and this process share.
+func (u *uring) mapQueues(p *uringParams) (err error) {
+	const needed = uringFeatSingleMmap | uringFeatNativeWorkers
+	if p.features&needed != needed {
+		return errOldKernel
+	}
+	completions := p.cq.dropped
+	size := max(p.sq.array+p.sqEntries*uint32(unsafe.Sizeof(uint32(0))), completions+p.cqEntries*uint32(unsafe.Sizeof(completion{})))
+	const shared = unix.MAP_SHARED | unix.MAP_POPULATE
+	if u.rings, err = unix.Mmap(u.fd, uringOffRings, int(size), unix.PROT_READ|unix.PROT_WRITE, shared); err != nil {
+		return os.NewSyscallError("mmap of the queues of io_uring", err)
+	}
+	size = p.sqEntries * uint32(unsafe.Sizeof(sendEntry{}))
+	if u.slots, err = unix.Mmap(u.fd, uringOffEntries, int(size), unix.PROT_READ|unix.PROT_WRITE, shared); err != nil {
+		return os.NewSyscallError("mmap of the entries of io_uring", err)
+	}
+	at := func(offset uint32) *uint32 { return (*uint32)(unsafe.Pointer(&u.rings[offset])) }
+	u.tail, u.head, u.filled = at(p.sq.tail), at(p.cq.head), at(p.cq.tail)
+	u.array = unsafe.Slice(at(p.sq.array), p.sqEntries)
+	u.sqes = unsafe.Slice((*sendEntry)(unsafe.Pointer(&u.slots[0])), p.sqEntries)
+	u.cqes = unsafe.Slice((*completion)(unsafe.Pointer(&u.rings[completions])), p.cqEntries)
+	return nil
+}
+
+// add has p sent to a socket by the next run. There is room for uringEntries.
+func (u *uring) add(fd int, p []byte) {
+	i := u.n
+	u.n++
+	u.lent[i], u.results[i] = p, -int32(unix.EAGAIN)
+	slot := (*u.tail + uint32(i)) & uint32(len(u.sqes)-1)
+	u.sqes[slot] = sendEntry{op: uringOpSend, fd: int32(fd), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))), length: uint32(len(p)),
+		msgFlags: unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT, userData: uint64(i)}
+	u.array[slot] = slot
+}
+
+// run sends what was added. After an error u can only be closed, and what was not sent has
+// found no room.
+func (u *uring) run() error {
+	n := u.n
+	u.n = 0
+	if n == 0 {
+		return nil
+	}
+	atomic.StoreUint32(u.tail, *u.tail+uint32(n))
+	err := u.enter(n)
+	runtime.KeepAlive(&u.lent)
+	return err
+}
+
+// result returns what the i-th that was added has come to, and how much of it was sent. It
+// is to be called once after each run.
+func (u *uring) result(i int) (p []byte, sent int, err error) {
+	p, u.lent[i] = u.lent[i], nil
+	switch r := u.results[i]; {
+	case r >= 0:
+		return p, int(r), nil
+	case r == -int32(unix.EAGAIN), r == -int32(unix.EINTR):
+		return p, 0, nil
+	default:
+		return p, 0, unix.Errno(-r)
+	}
+}
+
+// enter has the kernel take n sends, and takes their results.
+func (u *uring) enter(n int) error {
+	for taken, ended := 0, 0; ended < n; {
+		// It does not wait, so the scheduler need not hear of it.
+		k, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(n-taken), uintptr(n-ended), uringGetEvents, 0, 0)
+		ended += u.reap()
+		switch errno {
+		case 0:
+			taken += int(k) // fewer than there are if one of them was no good
+		case unix.EINTR:
+		default:
+			return os.NewSyscallError("io_uring_enter", errno)
+		}
+	}
+	return nil
+}
+
+// reap takes results, and returns how many there were.
+func (u *uring) reap() int {
+	head, tail := *u.head, atomic.LoadUint32(u.filled)
+	for i := head; i != tail; i++ {
+		c := &u.cqes[i&uint32(len(u.cqes)-1)]
+		u.results[c.userData%uringEntries] = c.result
+	}
+	atomic.StoreUint32(u.head, tail)
+	return int(tail - head)
+}
+
+// close gives everything back.
+func (u *uring) close() {
+	for _, mapped := range [][]byte{u.rings, u.slots} {
+		if mapped != nil {
+			_ = unix.Munmap(mapped)
+		}
+	}
+	_ = unix.Close(u.fd)
+}
