@@ -81,7 +81,7 @@ func newLoop(srv *Server) (*loop, error) {
 	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
 	if !srv.cfg.noUring {
 		if l.uring, err = newUring(); err != nil {
-			srv.cfg.Log.Info("each reply is sent by a system call of its own", "reason", err)
+			srv.saidNoUring.Do(func() { srv.cfg.Log.Info("each reply is sent by a system call of its own", "reason", err) })
 		}
 	}
 	if srv.cfg.Durable {

@@ -33,8 +33,13 @@ type outbox struct {
 	over    time.Time // since when the soft limit has been exceeded
 }
 
-// keepOutput is how much memory an outbox keeps for its next frames.
-const keepOutput = 64 << 10
+const (
+	// keepOutput is how much memory an outbox keeps for its next frames.
+	keepOutput = 64 << 10
+	// lendLimit is how much it lends: what is sent to many holds up whatever else runs on
+	// the processor.
+	lendLimit = 16 << 10
+)
 
 func newOutbox(conn net.Conn, sent, cutOff *atomic.Int64) *outbox {
 	o := &outbox{conn: conn, sent: sent, cutOff: cutOff}
@@ -187,11 +192,11 @@ func (o *outbox) sendPushed() {
 }
 
 // lend returns what is pending to who writes it, which settle tells of: nil if there is
-// nothing, or somebody writes.
+// nothing, or much, or somebody writes.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failed || o.busy || len(o.pending) == 0 {
+	if o.failed || o.busy || len(o.pending) == 0 || len(o.pending) > lendLimit {
 		return nil
 	}
 	out := o.pending
@@ -200,25 +205,22 @@ func (o *outbox) lend() []byte {
 	return out
 }
 
-// settle takes back what was lent, of which n bytes have been written.
-func (o *outbox) settle(out []byte, n int, err error) {
+// settle takes back what was lent, of which n bytes have been written. The rest is
+// written first by the next who writes.
+func (o *outbox) settle(out []byte, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sent.Add(int64(n))
 	o.written += int64(n)
 	o.busy, o.writing = false, 0
 	o.moved.Broadcast()
-	switch rest := out[n:]; {
+	switch rest := out[:copy(out, out[n:])]; {
 	case o.failed:
-	case err != nil:
-		o.fail()
-	case len(rest) > 0:
+	case len(rest) == 0 && cap(out) > keepOutput:
+	case len(rest) > 0 || len(o.pending) == 0:
 		o.pending = append(rest, o.pending...)
-	case cap(out) > keepOutput:
-	case len(o.pending) == 0:
-		o.pending = out[:0]
 	default:
-		o.spare = out[:0]
+		o.spare = rest
 	}
 }
 

@@ -37,6 +37,8 @@ type Server struct {
 	started  time.Time
 	lastID   atomic.Int64
 
+	saidNoUring sync.Once
+
 	lastSave  atomic.Int64 // Unix seconds
 	saving    atomic.Bool
 	backups   backups

@@ -94,7 +94,10 @@ type uringOffsets struct {
 	_                         uint64
 }
 
-var errOldKernel = errors.New("io_uring: the kernel is older than 5.12")
+var (
+	errOldKernel  = errors.New("io_uring: the kernel is older than 5.12")
+	errUringStuck = errors.New("io_uring takes nothing")
+)
 
 // newUring fails where the kernel or whoever administers it does not allow it.
 func newUring() (*uring, error) {
@@ -139,15 +142,14 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 func (u *uring) add(fd int, p []byte) {
 	i := u.n
 	u.n++
-	u.lent[i], u.results[i] = p, -int32(unix.EAGAIN)
+	u.lent[i], u.results[i] = p, 0
 	slot := (*u.tail + uint32(i)) & uint32(len(u.sqes)-1)
 	u.sqes[slot] = sendEntry{op: uringOpSend, fd: int32(fd), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))), length: uint32(len(p)),
 		msgFlags: unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT, userData: uint64(i)}
 	u.array[slot] = slot
 }
 
-// run sends what was added. After an error u can only be closed, and what was not sent has
-// found no room.
+// run sends what was added. After an error u can only be closed.
 func (u *uring) run() error {
 	n := u.n
 	u.n = 0
@@ -161,17 +163,11 @@ func (u *uring) run() error {
 }
 
 // result returns what the i-th that was added has come to, and how much of it was sent. It
-// is to be called once after each run.
-func (u *uring) result(i int) (p []byte, sent int, err error) {
+// is to be called once after each run. Why the rest was not sent, who sends it will find:
+// there are errors of io_uring that do not speak against the socket.
+func (u *uring) result(i int) (p []byte, sent int) {
 	p, u.lent[i] = u.lent[i], nil
-	switch r := u.results[i]; {
-	case r >= 0:
-		return p, int(r), nil
-	case r == -int32(unix.EAGAIN), r == -int32(unix.EINTR):
-		return p, 0, nil
-	default:
-		return p, 0, unix.Errno(-r)
-	}
+	return p, int(max(u.results[i], 0))
 }
 
 // enter has the kernel take n sends, and takes their results.
@@ -180,12 +176,14 @@ func (u *uring) enter(n int) error {
 		// It does not wait, so the scheduler need not hear of it.
 		k, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(n-taken), uintptr(n-ended), uringGetEvents, 0, 0)
 		ended += u.reap()
-		switch errno {
-		case 0:
-			taken += int(k) // fewer than there are if one of them was no good
-		case unix.EINTR:
-		default:
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0:
 			return os.NewSyscallError("io_uring_enter", errno)
+		case k == 0 && taken < n:
+			return errUringStuck
+		default:
+			taken += int(k) // fewer than there are if one of them was no good
 		}
 	}
 	return nil
