@@ -309,6 +309,12 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	return &testServer{Server: srv, fake: fake, addr: ln.Addr().String()}
 }
 
+// withLoops has n loops serve a durable node, in which they are parked; the other tests
+// serve an ephemeral one.
+func withLoops(n int) func(*Config) {
+	return func(c *Config) { c.Loops, c.Durable = n, true }
+}
+
 // client is a connection with the words that transcripts are made of.
 type client struct {
 	t    testing.TB

@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// withLoops has n loops serve a durable node, in which they are parked; the other tests
-// serve an ephemeral one.
-func withLoops(n int) func(*Config) {
-	return func(c *Config) { c.Loops, c.Durable = n, true }
-}
-
 // withoutUring is withLoops(1) where the kernel does not allow io_uring.
 func withoutUring(c *Config) { c.Loops, c.Durable, c.noUring = 1, true, true }
 
