@@ -37,7 +37,7 @@ type Server struct {
 	started  time.Time
 	lastID   atomic.Int64
 
-	saidNoUring sync.Once
+	saidNoUring sync.Once // why replies are sent one by one
 
 	lastSave  atomic.Int64 // Unix seconds
 	saving    atomic.Bool

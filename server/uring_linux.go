@@ -82,16 +82,22 @@ type completion struct {
 type uringParams struct {
 	sqEntries, cqEntries, flags, cpu, idle, features, wq uint32
 	_                                                    [3]uint32
-	sq, cq                                               uringOffsets
+	sq                                                   submissionOffsets
+	cq                                                   completionOffsets
 }
 
-// uringOffsets is a struct io_sqring_offsets or io_cqring_offsets.
-type uringOffsets struct {
-	head, tail, mask, entries uint32
-	flags, dropped            uint32 // in the second: overflow, and where the entries are
-	array                     uint32
-	_                         uint32
-	_                         uint64
+// submissionOffsets is a struct io_sqring_offsets: where things are in the mapped queues.
+type submissionOffsets struct {
+	head, tail, mask, entries, flags, dropped, array uint32
+	_                                                uint32
+	_                                                uint64
+}
+
+// completionOffsets is a struct io_cqring_offsets.
+type completionOffsets struct {
+	head, tail, mask, entries, overflow, cqes, flags uint32
+	_                                                uint32
+	_                                                uint64
 }
 
 var (
@@ -120,8 +126,7 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 	if p.features&needed != needed {
 		return errOldKernel
 	}
-	completions := p.cq.dropped
-	size := max(p.sq.array+p.sqEntries*uint32(unsafe.Sizeof(uint32(0))), completions+p.cqEntries*uint32(unsafe.Sizeof(completion{})))
+	size := max(p.sq.array+p.sqEntries*uint32(unsafe.Sizeof(uint32(0))), p.cq.cqes+p.cqEntries*uint32(unsafe.Sizeof(completion{})))
 	const shared = unix.MAP_SHARED | unix.MAP_POPULATE
 	if u.rings, err = unix.Mmap(u.fd, uringOffRings, int(size), unix.PROT_READ|unix.PROT_WRITE, shared); err != nil {
 		return os.NewSyscallError("mmap of the queues of io_uring", err)
@@ -134,7 +139,7 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 	u.tail, u.head, u.filled = at(p.sq.tail), at(p.cq.head), at(p.cq.tail)
 	u.array = unsafe.Slice(at(p.sq.array), p.sqEntries)
 	u.sqes = unsafe.Slice((*sendEntry)(unsafe.Pointer(&u.slots[0])), p.sqEntries)
-	u.cqes = unsafe.Slice((*completion)(unsafe.Pointer(&u.rings[completions])), p.cqEntries)
+	u.cqes = unsafe.Slice((*completion)(unsafe.Pointer(&u.rings[p.cq.cqes])), p.cqEntries)
 	return nil
 }
 
