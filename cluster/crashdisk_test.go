@@ -233,7 +233,7 @@ func (f *crashFile) Sync() error {
 
 func (f *crashFile) SyncData() error { return f.Sync() }
 
-func (f *crashFile) Reserve(from, length int64) error {
+func (f *crashFile) Reserve(from, length int64, _ bool) error {
 	size := int(from + length)
 	return f.d.act(func() error { return f.Truncate(int64(size)) }, func() {
 		if grow := size - len(f.node.now); grow > 0 {

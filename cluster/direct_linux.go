@@ -15,7 +15,7 @@ import (
 //
 // Only what is appended to room that holds zeros is written so. All else goes by way of
 // the cache, and all of it does on a file system that cannot do otherwise. What is
-// appended is written by the sync, and may be read after it.
+// appended is written by the sync at the latest, and may be read after it.
 type directFile struct {
 	file // by way of the cache
 	path string
@@ -45,8 +45,7 @@ type pastCache interface {
 const (
 	// blockSize is a multiple of what disks write at a time.
 	blockSize = 4096
-	// directLimit is how much is written past the cache at once. More takes a larger
-	// buffer, and then it is the disk that takes the time.
+	// directLimit is how much is written past the cache at once.
 	directLimit = 256 << 10
 )
 
@@ -64,8 +63,8 @@ func direct(f file, path string) file {
 }
 
 // Reserve implements file.
-func (f *directFile) Reserve(from, length int64) error {
-	err := f.file.Reserve(from, length)
+func (f *directFile) Reserve(from, length int64, fill bool) error {
+	err := f.file.Reserve(from, length, fill)
 	if err == nil && from <= f.room {
 		f.room = max(f.room, from+length)
 	}
@@ -83,15 +82,30 @@ func (f *directFile) WriteAt(p []byte, at int64) (int, error) {
 		f.forget()
 		return f.file.WriteAt(p, at)
 	}
-	f.buf = append(f.buf, p...)
-	f.zeros = at + int64(len(p))
-	f.waiting = true
-	return len(p), nil
+	for done := 0; ; {
+		n := min(len(p)-done, directLimit-len(f.buf))
+		f.buf = append(f.buf, p[done:done+n]...)
+		done += n
+		f.zeros = at + int64(done)
+		if done == len(p) {
+			f.waiting = true
+			return done, nil
+		}
+		if err := f.writePast(); err != nil {
+			f.forget()
+			return 0, err
+		}
+		if f.past == nil {
+			f.forget()
+			n, err := f.file.WriteAt(p[done:], at+int64(done))
+			return done + n, err
+		}
+	}
 }
 
 // appends reports whether n bytes can be appended past the cache, and prepares that.
 func (f *directFile) appends(n, at int64) bool {
-	if n > directLimit || roundUp(at+n) > f.room || !f.open() || !f.hasZeros(at) {
+	if roundUp(at+n) > f.room || !f.open() || !f.hasZeros(at) {
 		return false
 	}
 	if f.buf == nil {
@@ -106,7 +120,7 @@ func (f *directFile) appends(n, at int64) bool {
 			return false
 		}
 	}
-	if need := roundUp(int64(len(f.buf)) + n); need > int64(cap(f.buf)) {
+	if need := min(roundUp(int64(len(f.buf))+n), directLimit); need > int64(cap(f.buf)) {
 		f.buf = append(alignedBuffer(need)[:0], f.buf...)
 	}
 	return true
@@ -180,11 +194,7 @@ func (f *directFile) writePast() error {
 	}
 	last := used &^ (blockSize - 1)
 	f.from += int64(last)
-	if cap(f.buf) > directLimit {
-		f.buf = append(alignedBuffer(blockSize)[:0], f.buf[last:used]...)
-	} else {
-		f.buf = f.buf[:copy(f.buf, f.buf[last:used])]
-	}
+	f.buf = f.buf[:copy(f.buf, f.buf[last:used])]
 	return nil
 }
 

@@ -23,7 +23,7 @@ func newDirect(t testing.TB) *directFile {
 	}
 	d := direct(f, path).(*directFile)
 	t.Cleanup(func() { d.Close() })
-	if err := d.Reserve(0, roomStep); err != nil {
+	if err := d.Reserve(0, roomStep, true); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -64,8 +64,8 @@ func TestDirectFile(t *testing.T) {
 		f := newDirect(t)
 		var want []byte
 		grow := func() {
-			for int64(len(want))+2*directLimit > f.room {
-				if err := f.Reserve(f.room, roomStep); err != nil {
+			for int64(len(want))+4*directLimit > f.room {
+				if err := f.Reserve(f.room, roomStep, rnd.Intn(2) == 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -75,7 +75,7 @@ func TestDirectFile(t *testing.T) {
 			size := 1 + rnd.Intn(9000)
 			switch rnd.Intn(40) {
 			case 0:
-				size = directLimit + 1
+				size = 1 + rnd.Intn(3*directLimit)
 			case 1:
 				size = blockSize
 			case 2: // an append that failed is made again, with something else
@@ -143,6 +143,20 @@ func TestDirectFileGivesUp(t *testing.T) {
 		f.mustAppend(t, []byte("first"), 0)
 		f.mustAppend(t, []byte("second"), 5)
 		holds(t, f, []byte("firstsecond"))
+		if f.past != nil || !out.closed {
+			t.Errorf("%v: tried again", err)
+		}
+
+		f = newDirect(t) // in the middle of an append
+		if err := f.Reserve(roomStep, 2*roomStep, false); err != nil {
+			t.Fatal(err)
+		}
+		long := bytes.Repeat([]byte("long"), directLimit/2)
+		out = &failingPast{err: err}
+		f.past, f.tried = out, true
+		f.mustAppend(t, long, 0)
+		f.mustAppend(t, []byte("end"), len(long))
+		holds(t, f, append(long, "end"...))
 		if f.past != nil || !out.closed {
 			t.Errorf("%v: tried again", err)
 		}

@@ -38,8 +38,10 @@ type file interface {
 	io.ReaderAt
 	io.Writer
 	io.WriterAt
-	// Reserve takes room for a part of the file, which then is at least so long.
-	Reserve(from, length int64) error
+	// Reserve takes room for a part of the file, which then is at least so long. What
+	// was never written is read as zeros; fill writes them, so that small writes to it
+	// cost no more than to what was written.
+	Reserve(from, length int64, fill bool) error
 	Sync() error
 	// SyncData is Sync without what nobody needs to read the file.
 	SyncData() error
@@ -87,7 +89,9 @@ func openFile(path string, flags int) (file, error) {
 
 func (f systemFile) SyncData() error { return syncData(f.File) }
 
-func (f systemFile) Reserve(from, length int64) error { return reserve(f.File, from, length) }
+func (f systemFile) Reserve(from, length int64, fill bool) error {
+	return reserve(f.File, from, length, fill)
+}
 
 // isFull recognizes the error of a disk without room. bbolt passes on its text
 // alone.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -51,11 +52,11 @@ type fullFile struct {
 	path string
 }
 
-func (f fullFile) Reserve(from, length int64) error {
+func (f fullFile) Reserve(from, length int64, fill bool) error {
 	if f.d.full {
 		return os.NewSyscallError("fallocate", syscall.ENOSPC)
 	}
-	return f.file.Reserve(from, length)
+	return f.file.Reserve(from, length, fill)
 }
 
 func (f fullFile) ReadAt(p []byte, at int64) (int, error) {
@@ -194,6 +195,80 @@ func TestFullDiskAtTheEndOfASegment(t *testing.T) {
 	}
 	l.reopen()
 	l.reaches(stored + 50)
+}
+
+// A segment has room for more of what it takes before that comes, so that a leader need
+// not write it before it sends it; on a full disk the log goes on until that is used up.
+func TestRoomIsTakenAhead(t *testing.T) {
+	for _, size := range []int{300, roomStep / 5, 2*roomStep + 1} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			on := &fullDisk{}
+			d := on.disk()
+			d.segmentSize = segmentSize
+			dir := t.TempDir()
+			open := func(isNew bool) *guardedLog {
+				wal, err := openWAL(d, filepath.Join(dir, walDir), 0, raftLogger(slog.New(slog.DiscardHandler)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, err := openGuarded(d.files, wal, filepath.Join(dir, markFile), isNew, &snapshotStore{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return g
+			}
+			g := open(true)
+			last := uint64(0)
+			store := func() error {
+				l := &raft.Log{Index: last + 1, Term: 1, Data: bytes.Repeat([]byte{byte(last + 1)}, size)}
+				err := g.StoreLogs([]*raft.Log{l})
+				if err == nil {
+					last++
+				}
+				return err
+			}
+			written := int64(0)
+			for range 3 * roomStep / size * 8 {
+				if err := store(); err != nil {
+					t.Fatal(err)
+				}
+				written += int64(size + entryOverhead)
+				if room := g.room(); room < int64(size+entryOverhead) && written < segmentSize/2 {
+					t.Fatalf("after entry %d: room for %d bytes", last, room)
+				}
+			}
+			on.full = true
+			before := last
+			for {
+				err := store()
+				if err == nil {
+					continue
+				}
+				if !errors.Is(err, errNoRoom) {
+					t.Fatal(err)
+				}
+				break
+			}
+			if last == before {
+				t.Error("on a full disk there was no room for one entry")
+			}
+			if g.Close(); t.Failed() {
+				return
+			}
+			on.full = false
+			g = open(false)
+			defer func() { g.Close() }()
+			for i := uint64(1); i <= last; i++ {
+				var l raft.Log
+				if err := g.GetLog(i, &l); err != nil || len(l.Data) != size || l.Data[size-1] != byte(i) {
+					t.Fatalf("entry %d of %d: %d bytes, %v", i, last, len(l.Data), err)
+				}
+			}
+			if err := store(); err != nil {
+				t.Errorf("with room again: %v", err)
+			}
+		})
+	}
 }
 
 // If there is no room to go on after a cut, nothing is cut.

@@ -11,24 +11,37 @@ import (
 type recentLog struct {
 	mu   sync.RWMutex
 	ring [recentCount]raft.Log
+	size int64 // of their data
 }
 
 const (
+	// recentCount is how many entries are kept at most, recentSize how long they are together.
 	recentCount = 128
-	// recentLimit is how long an entry is kept at most; so all are 8 MiB.
-	recentLimit = 64 << 10
+	recentSize  = 8 << 20
+	// recentLimit is how long an entry is at most that is kept.
+	recentLimit = 1 << 20
 )
 
 func (r *recentLog) add(logs []*raft.Log) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range logs {
-		slot := &r.ring[l.Index%recentCount]
-		*slot = raft.Log{}
+		r.drop(l.Index)
 		if len(l.Data) <= recentLimit {
-			*slot = *l
+			r.ring[l.Index%recentCount] = *l
+			r.size += int64(len(l.Data))
+		}
+		for oldest := l.Index + 1; r.size > recentSize; oldest++ { // it lies where the next one will
+			r.drop(oldest)
 		}
 	}
+}
+
+// drop makes room where an entry lies, or will.
+func (r *recentLog) drop(index uint64) {
+	slot := &r.ring[index%recentCount]
+	r.size -= int64(len(slot.Data))
+	*slot = raft.Log{}
 }
 
 func (r *recentLog) get(index uint64, l *raft.Log) bool {
@@ -46,4 +59,5 @@ func (r *recentLog) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.ring[:])
+	r.size = 0
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"errors"
+	"math/rand"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -50,5 +51,52 @@ func TestRecentEntriesAreThoseOnDisk(t *testing.T) {
 	}
 	if !g.recent.get(cut, new(raft.Log)) {
 		t.Error("the end of the log is not kept in memory")
+	}
+}
+
+// What is kept is the end of the log, and no more than recentSize of it.
+func TestRecentEntriesTakeNoMoreMemory(t *testing.T) {
+	var r recentLog
+	size := func() (sum int64) {
+		for _, l := range r.ring {
+			sum += int64(len(l.Data))
+		}
+		return sum
+	}
+	rnd := rand.New(rand.NewSource(1))
+	of := []int{10, 5000, 300 << 10, recentLimit, recentLimit + 1}
+	lengths := []int{0} // of the entries
+	for last := 1; last < 10*recentCount; last++ {
+		lengths = append(lengths, of[rnd.Intn(len(of))])
+		r.add([]*raft.Log{{Index: uint64(last), Data: make([]byte, lengths[last])}})
+		if got := size(); got != r.size || got > recentSize {
+			t.Fatalf("entry %d: %d bytes are kept, counted %d", last, got, r.size)
+		}
+		sum := 0
+		for i := last; i > max(0, last-recentCount); i-- {
+			if lengths[i] > recentLimit {
+				continue
+			}
+			if sum += lengths[i]; sum > recentSize {
+				break
+			}
+			if !r.get(uint64(i), new(raft.Log)) {
+				t.Fatalf("entry %d is not kept when entry %d has come", i, last)
+			}
+		}
+	}
+	r.forget()
+	r.add(entries(1, unwrittenCount)) // as after a cut
+	long := make([]byte, unwrittenSize/unwrittenCount-entryOverhead)
+	for i := range uint64(unwrittenCount) {
+		r.add([]*raft.Log{{Index: 100 + i, Data: long}})
+	}
+	for i := range uint64(unwrittenCount) {
+		if !r.get(100+i, new(raft.Log)) {
+			t.Errorf("entry %d may be unwritten and is not kept", 100+i)
+		}
+	}
+	if got := size(); got != r.size {
+		t.Errorf("%d bytes are kept, counted %d", got, r.size)
 	}
 }

@@ -8,15 +8,17 @@ import (
 
 // reserve takes room on the disk for a part of a file, which grows to hold it.
 // Not every file system can do that; then a write finds out whether there is
-// room. The room is filled with zeros: the first write to a block that was only
-// allocated has the file system note that it holds data, and that would make each
-// sync a commit of its journal, too.
-func reserve(f *os.File, from, length int64) error {
+// room. The first write to a block that was only allocated has the file system note
+// that it holds data, and makes the sync behind it a commit of its journal, too: so
+// room for small writes is filled with zeros.
+func reserve(f *os.File, from, length int64, fill bool) error {
 	err := retried(func() error { return syscall.Fallocate(int(f.Fd()), 0, from, length) })
 	switch {
 	case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
 	case err != nil:
 		return os.NewSyscallError("fallocate", err)
+	case !fill:
+		return nil
 	}
 	_, err = f.WriteAt(make([]byte, length), from)
 	return err

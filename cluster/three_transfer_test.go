@@ -30,11 +30,11 @@ type crampedFile struct {
 	full *atomic.Bool
 }
 
-func (f crampedFile) Reserve(from, length int64) error {
+func (f crampedFile) Reserve(from, length int64, fill bool) error {
 	if f.full.Load() {
 		return os.NewSyscallError("fallocate", syscall.ENOSPC)
 	}
-	return f.file.Reserve(from, length)
+	return f.file.Reserve(from, length, fill)
 }
 
 // An heir that lives but cannot take the log's last entries does not get the leadership,

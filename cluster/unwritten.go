@@ -47,8 +47,10 @@ type unwritten struct {
 }
 
 const (
-	// unwrittenCount is how many entries may be unwritten. They are read from recentLog.
+	// unwrittenCount is how many entries may be unwritten, unwrittenSize how much room they
+	// take. They are read from recentLog.
 	unwrittenCount = recentCount / 2
+	unwrittenSize  = recentSize / 2
 	// entryOverhead is more than an entry takes on the disk besides its data.
 	entryOverhead = 256
 )
@@ -78,7 +80,7 @@ func (u *unwritten) add(logs []*raft.Log, room func() int64) (taken bool, err er
 	if u.lost != nil {
 		return false, u.lost
 	}
-	if u.size+size > room() || int(logs[len(logs)-1].Index-u.firstOr(logs[0].Index)) >= unwrittenCount {
+	if u.size+size > min(room(), unwrittenSize) || int(logs[len(logs)-1].Index-u.firstOr(logs[0].Index)) >= unwrittenCount {
 		return false, nil
 	}
 	if u.first == 0 {

@@ -213,6 +213,8 @@ func TestUnwritten(t *testing.T) {
 		taken(true, entries(3, 5), room)
 		taken(false, entries(6, 6), 5*entryOverhead) // with those before it
 		taken(false, entries(6, unwrittenCount+1), room)
+		taken(false, []*raft.Log{{Index: 6, Data: make([]byte, recentLimit)}, {Index: 7, Data: make([]byte, recentLimit)},
+			{Index: 8, Data: make([]byte, recentLimit)}, {Index: 9, Data: make([]byte, recentLimit)}}, 4*unwrittenSize)
 		if got := u.upTo(9); got != 0 {
 			t.Errorf("on the disk up to %d", got)
 		}
