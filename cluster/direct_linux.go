@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -45,9 +46,14 @@ type pastCache interface {
 const (
 	// blockSize is a multiple of what disks write at a time.
 	blockSize = 4096
-	// directLimit is how much is written past the cache at once.
+	// directLimit is how much is written past the cache at once, bufferLimit how long a
+	// buffer is at most that a file keeps.
 	directLimit = 256 << 10
+	bufferLimit = 64 << 10
 )
+
+// longBuffers are those for more than that: segments that are full stay open to be read.
+var longBuffers = sync.Pool{New: func() any { return unsafe.SliceData(alignedBuffer(directLimit)) }}
 
 // direct returns a file that is appended to past the cache, if f is one of the machine's.
 func direct(f file, path string) file {
@@ -120,8 +126,12 @@ func (f *directFile) appends(n, at int64) bool {
 			return false
 		}
 	}
-	if need := min(roundUp(int64(len(f.buf))+n), directLimit); need > int64(cap(f.buf)) {
+	switch need := min(roundUp(int64(len(f.buf))+n), directLimit); {
+	case need <= int64(cap(f.buf)):
+	case need <= bufferLimit:
 		f.buf = append(alignedBuffer(need)[:0], f.buf...)
+	default:
+		f.buf = append(unsafe.Slice(longBuffers.Get().(*byte), directLimit)[:0], f.buf...)
 	}
 	return true
 }
@@ -167,7 +177,17 @@ func (f *directFile) SyncData() error {
 	if err != nil {
 		f.forget() // nobody can say what stands there
 	}
+	f.shrink()
 	return err
+}
+
+// shrink keeps no long buffer. Less than a block is in use, or nothing that counts.
+func (f *directFile) shrink() {
+	if cap(f.buf) > bufferLimit {
+		long := f.buf
+		f.buf = append(alignedBuffer(blockSize)[:0], long[:min(len(long), blockSize)]...)
+		longBuffers.Put(unsafe.SliceData(long))
+	}
 }
 
 // forget has the file looked at before it is appended to again.

@@ -119,6 +119,77 @@ func TestDirectFile(t *testing.T) {
 	}
 }
 
+// TestDirectFileKeepsNoLongBuffer: segments stay open when they are full.
+func TestDirectFileKeepsNoLongBuffer(t *testing.T) {
+	f := newDirect(t)
+	if err := f.Reserve(roomStep, 8*roomStep, false); err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	for _, size := range []int{100, 3 * bufferLimit, 100, directLimit + 1, 5000, bufferLimit - 5000} {
+		p := bytes.Repeat([]byte{byte(size)}, size)
+		f.mustAppend(t, p, len(want))
+		want = append(want, p...)
+		if cap(f.buf) > bufferLimit {
+			t.Errorf("after %d bytes it keeps a buffer of %d", size, cap(f.buf))
+		}
+	}
+	holds(t, f, want)
+}
+
+// breakingPast fails in one of the next writes, half done.
+type breakingPast struct {
+	pastCache
+	sound int // so many more succeed
+	err   error
+}
+
+func (f *breakingPast) WriteAt(p []byte, at int64) (int, error) {
+	if f.sound--; f.sound >= 0 {
+		return f.pastCache.WriteAt(p, at)
+	}
+	n, _ := f.pastCache.WriteAt(p[:len(p)/2&^(blockSize-1)], at)
+	return n, f.err
+}
+
+// TestDirectFileFailsInTheMiddle: of a long append a part may be on the disk when it fails;
+// what is appended there then is whole, and so is what was there before.
+func TestDirectFileFailsInTheMiddle(t *testing.T) {
+	for _, fault := range []error{syscall.EIO, syscall.ENOSPC, syscall.EINVAL} {
+		for sound := range 4 {
+			f := newDirect(t)
+			if err := f.Reserve(roomStep, 12*roomStep, false); err != nil {
+				t.Fatal(err)
+			}
+			if !f.open() {
+				t.Skip("the tests' directory is on a file system that is not written past the cache")
+			}
+			want := someData(1, 5000)
+			f.mustAppend(t, want, 0)
+			disk := f.past
+			f.past = &breakingPast{disk, sound, fault}
+			broken := someData(2, 3*directLimit+100)
+			n, err := f.WriteAt(broken, int64(len(want)))
+			if err == nil {
+				err = f.SyncData()
+			}
+			switch {
+			case err == nil && n == len(broken) && fault == syscall.EINVAL: // given up, and written by way of the cache
+				want = append(want, broken...)
+			case errors.Is(err, fault):
+				f.past = disk
+				again := someData(3, len(broken))
+				f.mustAppend(t, again, len(want))
+				want = append(want, again...)
+			default:
+				t.Fatalf("%v after %d writes: %d bytes, %v", fault, sound, n, err)
+			}
+			f.mustAppend(t, []byte("end"), len(want))
+			holds(t, f, append(want, "end"...))
+		}
+	}
+}
+
 // failingPast fails as a file system or a disk would.
 type failingPast struct {
 	err    error

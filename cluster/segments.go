@@ -96,7 +96,7 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	if err != nil {
 		return nil, err
 	}
-	f.room = info.Size()
+	f.room, f.filled = info.Size(), info.Size()
 	s.entries.Store(f.room / 32) // an entry is longer
 	if f.file, err = s.disk.Open(f.path); err != nil {
 		return nil, err
@@ -127,11 +127,13 @@ func (s *segmentFiles) prepare() error {
 // segmentFile is one segment. Only its writer's goroutine makes the file, and
 // readers look only for what was written.
 type segmentFile struct {
-	fs    *segmentFiles
-	path  string
-	file  file  // nil until the first write
-	room  int64 // so much of it is on the disk
-	named bool  // its name is on the disk
+	fs     *segmentFiles
+	path   string
+	file   file  // nil until the first write
+	room   int64 // so much of it is on the disk
+	filled int64 // so much of that was written, if only with zeros
+	tight  bool  // room could not be taken ahead, and none was needed since
+	named  bool  // its name is on the disk
 }
 
 func (f *segmentFile) make() (err error) {
@@ -141,7 +143,7 @@ func (f *segmentFile) make() (err error) {
 			return err
 		}
 		if f.file, err = f.fs.disk.Open(f.path); err == nil {
-			f.file, f.room = direct(f.file, f.path), roomStep
+			f.file, f.room, f.filled = direct(f.file, f.path), roomStep, roomStep
 		}
 		return err
 	}
@@ -162,10 +164,10 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 	if err := f.reserve(end, len(p)); err != nil {
 		return 0, wantsRoom(err)
 	}
+	f.filled = max(f.filled, min(steps(end), f.room))
 	n, err := f.file.WriteAt(p, at)
 	if err == nil {
-		next := min(end+max(roomStep/4, 2*int64(len(p))), f.fs.limit)
-		_ = f.reserve(next, len(p)) // who needs that room is told if there is none
+		f.reserveAhead(end, len(p))
 	}
 	f.fs.left.Store(min(f.room, f.fs.limit-f.fs.index()) - at - int64(n))
 	return n, err
@@ -173,16 +175,35 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 
 // reserve takes room up to a place, for writes of n bytes.
 func (f *segmentFile) reserve(upTo int64, n int) error {
+	fill := n < fillLimit
+	if to := min(steps(upTo), f.room); fill && f.filled < to { // longer writes took that room
+		_ = f.file.Reserve(f.filled, to-f.filled, true) // it is there in any case
+		f.filled = to
+	}
 	if upTo <= f.room {
 		return nil
 	}
-	room := (upTo + roomStep - 1) / roomStep * roomStep
-	if err := f.file.Reserve(f.room, room-f.room, n < fillLimit); err != nil {
+	room := steps(upTo)
+	if err := f.file.Reserve(f.room, room-f.room, fill); err != nil {
 		return err
 	}
-	f.room = room
+	f.room, f.tight = room, false
+	if fill {
+		f.filled = room
+	}
 	return nil
 }
+
+// reserveAhead takes room for what may come after a write of n bytes. Who needs that
+// room is told if there is none.
+func (f *segmentFile) reserveAhead(end int64, n int) {
+	next := min(end+min(max(roomStep/4, 2*int64(n)), unwrittenSize), f.fs.limit)
+	if !f.tight && f.reserve(next, n) != nil {
+		f.tight = true
+	}
+}
+
+func steps(n int64) int64 { return (n + roomStep - 1) / roomStep * roomStep }
 
 // index is how much of a segment raft-wal keeps for its index, at most.
 func (s *segmentFiles) index() int64 { return (s.entries.Load()+2*unwrittenCount)*4 + entryOverhead }
