@@ -17,16 +17,18 @@ func lockWrites(from, n int) []byte {
 	return append([]byte(nil), txn.Writes().Bytes()...)
 }
 
+// live is how much of the heap is in use.
+func live() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 // TestBytesPerLock keeps what a held lock takes from growing unnoticed. The
 // heap is measured, not the clock.
 func TestBytesPerLock(t *testing.T) {
 	const locks, limit = 200_000, 184
-	live := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
 	s := New()
 	before := live()
 	for i := 0; i < locks; i += 100 {
@@ -57,4 +59,24 @@ func TestOverwrittenCollectionIsFreed(t *testing.T) {
 		t.Error("a list is gone")
 	}
 	runtime.KeepAlive(d)
+}
+
+// A transaction that has written much does not keep the memory of that when it is used
+// again: it may be for good.
+func TestTxnKeepsLittle(t *testing.T) {
+	s := New()
+	txn := s.Begin(Time{Lease: 1000, Wall: 1000_000}, 1, Env{})
+	before := live()
+	sp := txn.Savepoint()
+	value := string(make([]byte, 1000))
+	for i := range 50_000 {
+		txn.SetString(i%2, fmt.Append(nil, "key", i), value, 0)
+	}
+	txn.Release(sp)
+	txn.Restart(Time{Lease: 2000, Wall: 2000_000}, 1)
+	const limit = 128 << 10
+	if after := live(); after > before+limit {
+		t.Errorf("%d bytes are kept, want %d at most", after-before, limit)
+	}
+	runtime.KeepAlive(txn)
 }

@@ -74,9 +74,12 @@ func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
 	return t
 }
 
-// keepPending is how many pending entries of a database a Txn keeps room for
-// when it is used again.
-const keepPending = 1024
+// keepPending is how many pending entries a Txn keeps room for when it is used again,
+// keepWrites how many bytes of writes.
+const (
+	keepPending = 1024
+	keepWrites  = 1 << 20
+)
 
 // Restart begins anew on the present committed state and keeps the memory.
 // Everything pending and every savepoint is forgotten.
@@ -91,6 +94,9 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		clear(v.over)
 	}
 	t.ws.Reset()
+	if cap(t.ws.buf) > keepWrites {
+		t.ws.buf = nil
+	}
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
 	t.users, t.denied = nil, nil
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
@@ -100,6 +106,9 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	clear(t.lapsed)
 	t.lapsed = t.lapsed[:0]
 	t.config, t.events = t.s.config, t.s.config.events
+	if cap(t.journal) > keepPending {
+		t.journal = nil
+	}
 	clear(t.journal)
 	t.saved, t.journal = 0, t.journal[:0]
 }

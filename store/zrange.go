@@ -136,10 +136,11 @@ func parseScoreEnd(arg []byte) (score float64, open, ok bool) {
 // checked: it may have blanks in front, ends at a NUL, may be out of range,
 // and no text is 0. It must not be NaN.
 func parseCDouble(s string) (float64, bool) {
-	s = strings.TrimLeft(cString(s), cSpace)
+	s = cString(s)
 	if s == "" {
 		return 0, true
 	}
+	s = strings.TrimLeft(s, cSpace) // blanks alone are not a number
 	n, ok := scanNumber(s)
 	switch {
 	case !ok:
