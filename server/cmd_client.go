@@ -158,7 +158,7 @@ func doClientReply(s *session, args [][]byte) store.Reply {
 type clientFilter struct {
 	ids         []int64
 	class       string
-	addr, laddr string
+	addr, laddr *string
 	account     *account
 	skip        *session
 }
@@ -166,8 +166,8 @@ type clientFilter struct {
 func (f *clientFilter) matches(s *session) bool {
 	return (f.ids == nil || slices.Contains(f.ids, s.id)) &&
 		(f.class == "" || f.class == s.class()) &&
-		(f.addr == "" || f.addr == s.addr) &&
-		(f.laddr == "" || f.laddr == s.laddr) &&
+		(f.addr == nil || *f.addr == s.addr) &&
+		(f.laddr == nil || *f.laddr == s.laddr) &&
 		(f.account == nil || f.account == s.account.Load()) &&
 		f.skip != s
 }
@@ -186,7 +186,8 @@ func clientClass(arg []byte) (string, bool) {
 func doClientKill(s *session, args [][]byte) store.Reply {
 	if len(args) == 3 {
 		// The old form: one address, which may be one's own.
-		if s.kill(&clientFilter{addr: string(args[2])}) == 0 {
+		addr := string(args[2])
+		if s.kill(&clientFilter{addr: &addr}) == 0 {
 			return store.Err(errNoSuchClient)
 		}
 		return store.OK
@@ -219,9 +220,11 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 			}
 			f.class = class
 		case "addr":
-			f.addr = string(value)
+			addr := string(value)
+			f.addr = &addr
 		case "laddr":
-			f.laddr = string(value)
+			addr := string(value)
+			f.laddr = &addr
 		case "user":
 			if f.account = s.srv.hub.accounts.get(string(value)); f.account == nil {
 				return nil, errNoSuchUser(value)

@@ -48,7 +48,10 @@ var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
-		if s.srv.backend.Removed() {
+		switch {
+		case kind == subShard && s.executing != nil:
+			return store.Err(errShardInExec)
+		case s.srv.backend.Removed():
 			return store.Err(cluster.ErrRemoved) // it would hear nothing
 		}
 		for _, name := range args[1:] {

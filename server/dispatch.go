@@ -138,6 +138,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		if s.calls[i].Txn != nil {
 			s.answerTransaction(&s.calls[i], r, each)
 			s.display(cmd, s.calls[i].Args) // behind its commands, as in Redis
+			s.used(cmd)
 		} else {
 			s.reply(cmd, r)
 		}

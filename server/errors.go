@@ -58,6 +58,7 @@ const (
 	errNoBackup       store.Error = "ERR no such backup: it was given up because nobody read on; begin again"
 	errSaving         store.Error = "ERR Background save already in progress"
 	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
+	errShardInExec    store.Error = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errUserSpaces     store.Error = "ERR Usernames can't contain spaces or null characters"
 	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"

@@ -16,7 +16,9 @@ import (
 // Commands that are answered here (PING, INFO, SUBSCRIBE, …) run when that call
 // has been answered, at their place among the replies: before it nobody knows
 // whether the transaction takes place. SELECT and HELLO count for the commands
-// behind them all the same: what they will change is known beforehand.
+// behind them all the same: what they will change is known beforehand. CLIENT
+// TRACKING and CLIENT CACHING run before the call, because what is read by it may
+// have changed again before it has been answered.
 
 // maxQueued bounds what a session may queue and watch, in bytes: as much as one
 // log entry may hold.
@@ -32,14 +34,16 @@ const (
 type transaction struct {
 	commands []queued
 	size     int
-	aborted  bool // a command was refused, so EXEC will be
+	aborted  bool      // a command was refused, so EXEC will be
+	before   *tracking // how the session tracked before it
 }
 
 // queued is a command in a transaction.
 type queued struct {
 	cmd  *store.Command
 	args [][]byte
-	do   handler // nil: the leader runs it
+	do   handler      // nil: the leader runs it
+	done *store.Reply // of one that ran before the leader was asked
 }
 
 // watchedKey is a key that a session watches.
@@ -275,6 +279,8 @@ func (s *session) askExec() *cluster.Transaction {
 	}
 	txn := &cluster.Transaction{Watched: s.watchList}
 	db, resp, user := int(s.db.Load()), s.protocol(), s.caller()
+	t.before = s.tracking.Load()
+	early := true
 	for i := range t.commands {
 		q := &t.commands[i]
 		if q.do == nil {
@@ -287,9 +293,19 @@ func (s *session) askExec() *cluster.Transaction {
 			if n, refusal := parseDB(q.args[1]); refusal == "" {
 				db = n
 			}
+		case "client|tracking", "client|caching":
+			// Tracking ends only if the transaction takes place.
+			if on, ok := onOff(q.args[2]); ok && !on {
+				early = false
+			}
+			if early {
+				s.runEarly(q)
+			}
 		case "auth":
+			early = false
 			user = s.callerAfter(user, q)
 		case "hello":
+			early = false
 			user = s.callerAfter(user, q)
 			if len(q.args) > 1 && (string(q.args[1]) == "2" || string(q.args[1]) == "3") {
 				resp = int(q.args[1][0] - '0')
@@ -334,6 +350,7 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		s.answerExec(c.Cmd, s.executing, r.Elems, took)
 		s.endExec()
 	default:
+		s.srv.hub.tracker.restore(s, s.executing.before)
 		s.reply(c.Cmd, r)
 		s.endExec()
 	}
@@ -360,18 +377,34 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			answers = answers[1:]
 			continue
 		}
-		if refusal := s.mayRunAtExec(q); refusal != "" {
-			s.reply(q.cmd, store.Err(refusal))
-			continue
-		}
-		if r, refused := s.checkAnonymous(q.cmd); refused {
-			s.reply(q.cmd, r)
-			continue
-		}
-		start := s.srv.cfg.Clock()
-		r := q.do(s, q.args)
-		s.ran(q.cmd, q.args, s.srv.cfg.Clock().Sub(start))
+		r, ran := s.runQueued(q)
 		s.reply(q.cmd, r)
-		s.display(q.cmd, q.args)
+		if ran {
+			s.display(q.cmd, q.args)
+		}
 	}
+}
+
+// runEarly runs a command before the transaction that it is part of.
+func (s *session) runEarly(q *queued) {
+	if r, ran := s.runQueued(q); ran {
+		q.done = &r
+	}
+}
+
+// runQueued runs a command of a transaction here, or says why it may not run.
+func (s *session) runQueued(q *queued) (r store.Reply, ran bool) {
+	if q.done != nil {
+		return *q.done, true
+	}
+	if refusal := s.mayRunAtExec(q); refusal != "" {
+		return store.Err(refusal), false
+	}
+	if r, refused := s.checkAnonymous(q.cmd); refused {
+		return r, false
+	}
+	start := s.srv.cfg.Clock()
+	r = q.do(s, q.args)
+	s.ran(q.cmd, q.args, s.srv.cfg.Clock().Sub(start))
+	return r, true
 }

@@ -139,7 +139,7 @@ type change struct {
 func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defs := make([]*paramDef, 0, len(pairs)/2)
+	names := make([]string, 0, len(pairs)/2) // one parameter may have two
 	for i := 0; i < len(pairs); i += 2 {
 		name := strings.ToLower(string(pairs[i]))
 		def := p.defs[name]
@@ -147,18 +147,17 @@ func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 		case def == nil:
 			return c, errUnknownParam(pairs[i])
 		case def.fixed:
-			return c, errParam(def.name, "can't set immutable config")
-		case slices.Contains(defs, def):
-			return c, errParam(def.name, "duplicate parameter")
+			return c, errParam(string(pairs[i]), "can't set immutable config")
+		case slices.Contains(names, name):
+			return c, errParam(string(pairs[i]), "duplicate parameter")
 		}
-		defs = append(defs, def)
+		names, c.defs = append(names, name), append(c.defs, def)
 	}
-	c.defs = defs
-	for i, def := range defs {
+	for i, def := range c.defs {
 		given := string(pairs[2*i+1])
 		value, fault := def.parse(given, p.values[def])
 		if fault != "" {
-			return c, errParam(def.name, fault)
+			return c, errParam(names[i], fault)
 		}
 		c.values, c.given = append(c.values, value), append(c.given, given)
 	}

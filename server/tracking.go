@@ -89,12 +89,7 @@ func (t *tracker) enable(s *session, how *tracking) {
 		t.sessions[s.id] = s
 		t.clients.Add(1)
 	}
-	for _, prefix := range how.prefixes {
-		if t.prefixes[prefix] == nil {
-			t.prefixes[prefix] = map[*session]struct{}{}
-		}
-		t.prefixes[prefix][s] = struct{}{}
-	}
+	t.list(s, how)
 	s.tracking.Store(how)
 }
 
@@ -114,15 +109,45 @@ func (t *tracker) disable(s *session) {
 	}
 	delete(t.sessions, s.id)
 	t.clients.Add(-1)
+	t.unlist(s, how)
+	if len(t.sessions) == 0 {
+		clear(t.keys)
+		t.items = 0
+	}
+}
+
+// restore has a session track as it did before a transaction that did not take place.
+func (t *tracker) restore(s *session, before *tracking) {
+	switch now := s.tracking.Load(); {
+	case now == before:
+	case before == nil:
+		t.disable(s)
+	default:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.unlist(s, now)
+		t.list(s, before)
+		s.tracking.Store(before)
+	}
+}
+
+// list has a session listen to the prefixes of its tracking; mu is held.
+func (t *tracker) list(s *session, how *tracking) {
+	for _, prefix := range how.prefixes {
+		if t.prefixes[prefix] == nil {
+			t.prefixes[prefix] = map[*session]struct{}{}
+		}
+		t.prefixes[prefix][s] = struct{}{}
+	}
+}
+
+// unlist is the contrary of list.
+func (t *tracker) unlist(s *session, how *tracking) {
 	for _, prefix := range how.prefixes {
 		delete(t.prefixes[prefix], s)
 		if len(t.prefixes[prefix]) == 0 {
 			delete(t.prefixes, prefix)
 		}
-	}
-	if len(t.sessions) == 0 {
-		clear(t.keys)
-		t.items = 0
 	}
 }
 

@@ -75,6 +75,28 @@ func TestInvalidationFollowsReply(t *testing.T) {
 	})
 }
 
+// TestInvalidationFollowsTransaction is the like of what a transaction reads, which says
+// only itself that its client tracks.
+func TestInvalidationFollowsTransaction(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		for _, options := range []string{"", "BCAST", "OPTOUT", "NOLOOP"} {
+			c := ts.dial(t)
+			c.send("HELLO 3\r\nCLIENT GETNAME\r\n")
+			c.until("_\r\n")
+			c.send("MULTI\r\nCLIENT TRACKING ON " + options + "\r\nGET k\r\n")
+			c.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n")
+			release := ts.fake.holdBack()
+			c.send("EXEC\r\n")
+			ts.await(func() bool { return ts.fake.held.Load() > 0 })
+			ts.fake.set("k")
+			release()
+			c.expect("*2\r\n+OK\r\n" + bulk("new") + invalidation("k"))
+			c.do("PING", "+PONG\r\n")
+			c.do("CLIENT TRACKING OFF", "+OK\r\n")
+		}
+	})
+}
+
 func TestInvalidationInPipelines(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.tracker(t, "")
