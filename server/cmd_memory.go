@@ -1,12 +1,15 @@
 package server
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
 
+	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -37,7 +40,7 @@ func memoryRows() []row {
 // memoryFigures are read without stopping the world.
 type memoryFigures struct{ objects, heap, free, released, total uint64 }
 
-func readMemory() memoryFigures {
+func (srv *Server) readMemory() memoryFigures {
 	read := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
 		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
@@ -45,7 +48,8 @@ func readMemory() memoryFigures {
 	}
 	metrics.Read(read)
 	v := func(i int) uint64 { return read[i].Value.Uint64() }
-	return memoryFigures{objects: v(0), heap: v(0) + v(1), free: v(2), released: v(3), total: v(4)}
+	none := min(uint64(srv.cfg.Ballast), v(0))
+	return memoryFigures{objects: v(0) - none, heap: v(0) + v(1) - none, free: v(2), released: v(3), total: v(4) - none}
 }
 
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
@@ -61,11 +65,54 @@ func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
 	return srv.peakMemory, srv.firstMemory
 }
 
+// memoryReport is what MEMORY STATS and INFO say of a node's memory, in bytes.
+type memoryReport struct {
+	memoryFigures
+	peak, first             uint64 // of what objects take
+	rss, clients, scripts   uint64
+	keys                    int
+	overhead, data, eachKey uint64
+}
+
+func (srv *Server) memory(st *cluster.Status) memoryReport {
+	r := memoryReport{memoryFigures: srv.readMemory()}
+	r.peak, r.first = srv.noteMemory(r.memoryFigures)
+	r.rss = residentMemory(r.memoryFigures)
+	r.clients, r.scripts = uint64(srv.clients())*sessionMemory, uint64(st.Scripts)*scriptMemory
+	for _, n := range st.Keys {
+		r.keys += n
+	}
+	r.overhead = min(r.first+r.clients+uint64(r.keys)*keyOverhead, r.objects)
+	r.data = r.objects - r.overhead
+	r.eachKey = (r.objects - min(r.first, r.objects)) / uint64(max(r.keys, 1))
+	return r
+}
+
+// residentMemory is what the process has of the machine's memory.
+func residentMemory(m memoryFigures) uint64 {
+	var size, pages uint64
+	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // not everywhere
+		if _, err := fmt.Sscanf(string(statm), "%d %d", &size, &pages); err == nil {
+			return pages * uint64(os.Getpagesize())
+		}
+	}
+	return m.total - m.released
+}
+
+// machineMemory is how much memory the machine has; 0 if it does not say so.
+func machineMemory() uint64 {
+	var kib uint64
+	if meminfo, err := os.ReadFile("/proc/meminfo"); err == nil { // not everywhere
+		if _, err := fmt.Sscanf(string(meminfo), "MemTotal: %d kB", &kib); err != nil {
+			return 0
+		}
+	}
+	return kib << 10
+}
+
 func doMemoryStats(s *session, _ [][]byte) store.Reply {
-	m, st := readMemory(), s.status()
-	peak, first := s.srv.noteMemory(m)
-	rss := m.total - m.released
-	keys := 0
+	st := s.status()
+	m := s.srv.memory(&st)
 	r := store.MapOf()
 	num := func(name string, n uint64) {
 		r.Elems = append(r.Elems, store.Str(name), store.Int(int64(n)))
@@ -73,34 +120,31 @@ func doMemoryStats(s *session, _ [][]byte) store.Reply {
 	float := func(name string, f float64) {
 		r.Elems = append(r.Elems, store.Str(name), store.Float(f))
 	}
-	num("peak.allocated", peak)
+	num("peak.allocated", m.peak)
 	num("total.allocated", m.objects)
-	num("startup.allocated", first)
+	num("startup.allocated", m.first)
 	num("replication.backlog", 0)
 	num("clients.slaves", 0)
-	num("clients.normal", uint64(s.srv.clients())*sessionMemory)
+	num("clients.normal", m.clients)
 	num("cluster.links", 0)
 	num("aof.buffer", 0)
-	num("lua.caches", uint64(st.Scripts)*scriptMemory)
+	num("lua.caches", m.scripts)
 	num("functions.caches", 0)
 	for db := range st.Keys {
 		if st.Keys[db] == 0 {
 			continue
 		}
-		keys += st.Keys[db]
 		r.Elems = append(r.Elems, store.Str("db."+strconv.Itoa(db)), store.MapOf(
 			store.Str("overhead.hashtable.main"), store.Int(int64(st.Keys[db])*keyOverhead),
 			store.Str("overhead.hashtable.expires"), store.Int(int64(st.Deadlines[db])*keyOverhead),
 			store.Str("overhead.hashtable.slot-to-keys"), store.Zero))
 	}
-	overhead := min(first+uint64(s.srv.clients())*sessionMemory+uint64(keys)*keyOverhead, m.objects)
-	data := m.objects - overhead
-	num("overhead.total", overhead)
-	num("keys.count", uint64(keys))
-	num("keys.bytes-per-key", (m.objects-min(first, m.objects))/uint64(max(keys, 1)))
-	num("dataset.bytes", data)
-	float("dataset.percentage", 100*ratio(data, m.objects))
-	float("peak.percentage", 100*ratio(m.objects, peak))
+	num("overhead.total", m.overhead)
+	num("keys.count", uint64(m.keys))
+	num("keys.bytes-per-key", m.eachKey)
+	num("dataset.bytes", m.data)
+	float("dataset.percentage", 100*ratio(m.data, m.objects))
+	float("peak.percentage", 100*ratio(m.objects, m.peak))
 	num("allocator.allocated", m.objects)
 	num("allocator.active", m.heap)
 	num("allocator.resident", m.heap+m.free)
@@ -108,10 +152,10 @@ func doMemoryStats(s *session, _ [][]byte) store.Reply {
 	num("allocator-fragmentation.bytes", m.heap-m.objects)
 	float("allocator-rss.ratio", ratio(m.heap+m.free, m.heap))
 	num("allocator-rss.bytes", m.free)
-	float("rss-overhead.ratio", ratio(rss, m.heap+m.free))
-	num("rss-overhead.bytes", rss-min(rss, m.heap+m.free))
-	float("fragmentation", ratio(rss, m.objects))
-	num("fragmentation.bytes", rss-min(rss, m.objects))
+	float("rss-overhead.ratio", ratio(m.rss, m.heap+m.free))
+	num("rss-overhead.bytes", m.rss-min(m.rss, m.heap+m.free))
+	float("fragmentation", ratio(m.rss, m.objects))
+	num("fragmentation.bytes", m.rss-min(m.rss, m.objects))
 	return r
 }
 
@@ -125,9 +169,9 @@ const (
 const littleMemory = 5 << 20
 
 func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
-	m := readMemory()
+	m := s.srv.readMemory()
 	peak, _ := s.srv.noteMemory(m)
-	rss := m.total - m.released
+	rss := residentMemory(m)
 	var found []string
 	if peak > m.objects+m.objects/2 {
 		found = append(found, " * Peak memory: this node once used more than one and a half times what it uses now.")
@@ -151,8 +195,8 @@ func doMemoryPurge(*session, [][]byte) store.Reply {
 	return store.OK
 }
 
-func doMallocStats(*session, [][]byte) store.Reply {
-	m := readMemory()
+func doMallocStats(s *session, _ [][]byte) store.Reply {
+	m := s.srv.readMemory()
 	var b strings.Builder
 	f := facts{b: &b}
 	f.all("allocator", "Go "+runtime.Version(), "objects", m.objects, "heap", m.heap, "free", m.free, "released", m.released, "total", m.total)

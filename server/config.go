@@ -35,6 +35,8 @@ type Config struct {
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
+	// Ballast is how many bytes of the heap nobody uses.
+	Ballast int
 	noUring bool // as if the kernel did not allow it
 
 	// The parameters below have the meaning that redis.conf gives them, and

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/metrics"
 	"slices"
 	"strings"
 	"time"
@@ -88,24 +87,51 @@ func infoClients(srv *Server, f *facts) {
 }
 
 func infoMemory(srv *Server, f *facts) {
-	// ReadMemStats would stop the world.
-	read := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
-	metrics.Read(read)
-	used, rss := read[0].Value.Uint64(), read[1].Value.Uint64()
-	scripts := f.status.Scripts
+	m := srv.memory(&f.status)
+	machine := machineMemory()
 	limit := number(srv.params.value("maxmemory"))
+	two := func(r float64) string { return fmt.Sprintf("%.2f", r) }
 	f.all(
-		"used_memory", used,
-		"used_memory_human", human(used),
-		"used_memory_rss", rss,
-		"used_memory_rss_human", human(rss),
-		"number_of_cached_scripts", scripts,
+		"used_memory", m.objects,
+		"used_memory_human", human(m.objects),
+		"used_memory_rss", m.rss,
+		"used_memory_rss_human", human(m.rss),
+		"used_memory_peak", m.peak,
+		"used_memory_peak_human", human(m.peak),
+		"used_memory_peak_perc", two(100*ratio(m.objects, m.peak))+"%",
+		"used_memory_overhead", m.overhead,
+		"used_memory_startup", m.first,
+		"used_memory_dataset", m.data,
+		"used_memory_dataset_perc", two(100*ratio(m.data, m.objects-min(m.first, m.objects)))+"%",
+		"allocator_allocated", m.objects,
+		"allocator_active", m.heap,
+		"allocator_resident", m.heap+m.free,
+		"total_system_memory", machine,
+		"total_system_memory_human", human(machine),
+		"used_memory_lua", m.scripts,
+		"used_memory_lua_human", human(m.scripts),
+		"used_memory_scripts", m.scripts,
+		"used_memory_scripts_human", human(m.scripts),
+		"number_of_cached_scripts", f.status.Scripts,
 		"number_of_functions", f.status.Functions,
 		"number_of_libraries", f.status.Libraries,
 		"maxmemory", limit,
 		"maxmemory_human", human(uint64(limit)),
 		"maxmemory_policy", srv.params.value("maxmemory-policy"),
-		"mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(rss)/float64(max(used, 1))),
+		"allocator_frag_ratio", two(ratio(m.heap, m.objects)),
+		"allocator_frag_bytes", m.heap-m.objects,
+		"allocator_rss_ratio", two(ratio(m.heap+m.free, m.heap)),
+		"allocator_rss_bytes", m.free,
+		"rss_overhead_ratio", two(ratio(m.rss, m.heap+m.free)),
+		"rss_overhead_bytes", int64(m.rss)-int64(m.heap+m.free),
+		"mem_fragmentation_ratio", two(ratio(m.rss, m.objects)),
+		"mem_fragmentation_bytes", int64(m.rss)-int64(m.objects),
+		"mem_not_counted_for_evict", 0,
+		"mem_replication_backlog", 0,
+		"mem_clients_slaves", 0,
+		"mem_clients_normal", m.clients,
+		"mem_cluster_links", 0,
+		"mem_aof_buffer", 0,
 		"mem_allocator", "go",
 		"active_defrag_running", 0,
 		"lazyfree_pending_objects", 0,

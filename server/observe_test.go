@@ -1,6 +1,8 @@
 package server
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +116,38 @@ func TestMemoryUsage(t *testing.T) {
 		if all < 2000*16 || all > 2000*400 || sampled < all/2 || sampled > all*2 {
 			t.Errorf("%s: %d bytes, %d by samples", key, all, sampled)
 		}
+	}
+}
+
+// TestInfoMemory: the parts make up the whole, and what nobody uses is no part of it.
+func TestInfoMemory(t *testing.T) {
+	const ballast = 32 << 20
+	unused := make([]byte, ballast)
+	defer runtime.KeepAlive(unused)
+	c := newTestServer(t, func(cfg *Config) { cfg.Ballast = ballast }).dial(t)
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
+	text := c.ask("INFO", "memory").Text
+	value := func(name string) (n int64) {
+		t.Helper()
+		_, rest, _ := strings.Cut(text, "\r\n"+name+":")
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			t.Fatalf("%s: %v in %q", name, err, text)
+		}
+		return n
+	}
+	used, rss := value("used_memory"), value("used_memory_rss")
+	if used <= 0 || used > int64(heap.HeapAlloc)-ballast/2 {
+		t.Errorf("%d bytes are used of a heap of %d with a ballast of %d", used, heap.HeapAlloc, ballast)
+	}
+	if overhead, data := value("used_memory_overhead"), value("used_memory_dataset"); overhead+data != used {
+		t.Errorf("%d bytes are used, for %d and %d", used, overhead, data)
+	}
+	if peak := value("used_memory_peak"); peak < used || peak < value("used_memory_startup") {
+		t.Errorf("%d bytes at most, %d at the start, %d now", peak, value("used_memory_startup"), used)
+	}
+	if runtime.GOOS == "linux" && (rss < 1<<20 || value("total_system_memory") < rss) {
+		t.Errorf("%d bytes are resident of %d", rss, value("total_system_memory"))
 	}
 }
 

@@ -79,6 +79,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.pause = newPause(cfg.Clock, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
+	srv.noteMemory(srv.readMemory())
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))

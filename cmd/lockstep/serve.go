@@ -106,7 +106,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.OnShutdown = shutdown
 	sc.Port = portOf(ls.plain)
-	sc.DataDir, sc.Durable = cfg.Data, !cfg.Ephemeral
+	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
 	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
 	if err := sc.Validate(); err != nil {
