@@ -20,9 +20,18 @@ import (
 // removed from the cluster and taken in again.
 //
 // Nodes of versions that name no directory are not checked.
+//
+// The name of the cluster goes with them. Raft takes two entries of the same term and
+// index for the same, and those of young clusters often have both in common: a node that
+// followed the leader of another cluster, because an address has become another node's or
+// one cluster was founded over another, would mix their logs. For the same reason an
+// answer counts only as that of the member that gives it, whatever address it came from.
 
 // errOtherDirectory: a member's id, and not the directory that it was met with.
 var errOtherDirectory = errors.New("cluster: this node is known with another data directory")
+
+// errOtherCluster: see there.
+var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
 
 // metPeer is the directory with which a member was met.
 type metPeer struct {
@@ -171,8 +180,8 @@ func (st *storage) keepPeers(change func(map[string]metPeer) error) error {
 // show: they do not forward to this one.
 var seam = []byte{0}
 
-// EncodePeer has Raft name its own directory with its address, and say whether this node
-// makes promises and has listeners.
+// EncodePeer has Raft name its own directory and cluster with its address, and say whether
+// this node makes promises and has listeners.
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
@@ -181,6 +190,9 @@ func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte
 	b = append(append(b, seam...), t.directory...)
 	if t.promises {
 		b = append(append(b, seam...), promises...)
+	}
+	if name := t.cluster(); name != "" {
+		b = append(append(append(b, seam...), named...), name...)
 	}
 	if t.listens == nil || t.listens() {
 		b = append(append(b, seam...), listens...)
@@ -203,9 +215,21 @@ func (t *transport) admits(rpc raft.RPC) error {
 	return nil
 }
 
-// known fails if an answer is.
+// known fails if a node is, or belongs to another cluster.
 func (t *transport) known(by raft.RPCHeader) error {
-	return t.meet(by.ID, saidBy(by).directory)
+	said := saidBy(by)
+	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {
+		return fmt.Errorf("%s: %w", by.ID, errOtherCluster)
+	}
+	return t.meet(by.ID, said.directory)
+}
+
+// knownAs fails if an answer is not of the member that was asked, as it was met with.
+func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader) error {
+	if len(by.ID) > 0 && string(by.ID) != string(id) {
+		return fmt.Errorf("%s answers at the address of %s", by.ID, id)
+	}
+	return t.known(by)
 }
 
 // meet takes account of what another node says of its directory, and reports

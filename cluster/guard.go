@@ -37,6 +37,7 @@ type guardedLog struct {
 	trouble atomic.Pointer[string] // why the log takes nothing at present
 	log     *slog.Logger
 	fatal   func(error)
+	cutTo   func(uint64) // told where the log ends when its end has been cut off; or nil
 
 	mu   sync.Mutex
 	file file
@@ -295,6 +296,9 @@ func (g *guardedLog) cutEnd(first, last uint64) (done bool, err error) {
 		return true, g.failed(err, false)
 	}
 	g.cut = true
+	if g.cutTo != nil {
+		g.cutTo(first - 1)
+	}
 	return true, nil
 }
 

@@ -97,12 +97,13 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 var (
 	promises = []byte("promises") // it makes promises
 	listens  = []byte("listens")  // its clients listen (announce.go)
+	named    = []byte("cluster=") // and the name of its cluster
 )
 
 // selfReport is what a node says of itself with everything that Raft sends.
 type selfReport struct {
-	directory         []byte
-	promises, listens bool
+	directory, cluster []byte
+	promises, listens  bool
 }
 
 // saidBy takes it apart. Words that a later version may say are passed over.
@@ -114,6 +115,9 @@ func saidBy(by raft.RPCHeader) (s selfReport) {
 		word, rest, _ = bytes.Cut(rest, seam)
 		s.promises = s.promises || bytes.Equal(word, promises)
 		s.listens = s.listens || bytes.Equal(word, listens)
+		if name, is := bytes.CutPrefix(word, named); is {
+			s.cluster = name
+		}
 	}
 	return s
 }

@@ -33,12 +33,16 @@ type raftLog struct {
 
 	proposals    proposals
 	transferring sync.Mutex // while leadership is handed over
+
+	quit sync.Once
+	down raft.Future // of Raft's end
 }
 
 var (
 	_ consensus  = (*raftLog)(nil)
 	_ campaigner = (*raftLog)(nil)
 	_ troubled   = (*raftLog)(nil)
+	_ quitter    = (*raftLog)(nil)
 )
 
 // raftHooks are what a node wants to know of Raft.
@@ -81,7 +85,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		return fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
-	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.meet, &r.st.guard.later)
+	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.st.cluster, r.meet, &r.st.guard.later)
 	// They look at who asks with meet, which looks at r.trans.
 	go r.trans.relay()
 	go r.trans.answerAppends(r.port)
@@ -107,7 +111,9 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
 		return unusable(cfg.Data, err, fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin))
 	}
-	r.comparePeers()
+	if err := r.comparePeers(); err != nil {
+		return errors.Join(err, r.raft.Shutdown().Error())
+	}
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
@@ -129,6 +135,7 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 		return err
 	}
 	m.fsm.Replay(last)
+	r.st.guard.cutTo = m.fsm.Cut
 	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
 	if err != nil {
@@ -219,14 +226,15 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 }
 
 // comparePeers says that --peers is not what counts, if it tells something else than the
-// data directory.
-func (r *raftLog) comparePeers() {
+// data directory. A node that is a cluster of its own must not begin beside others that
+// found one with it: they would grant what it has granted.
+func (r *raftLog) comparePeers() error {
 	if r.founding || len(r.cfg.Peers) == 0 {
-		return
+		return nil
 	}
 	conf := r.raft.GetConfiguration()
 	if conf.Error() != nil {
-		return // it is being stopped
+		return nil // it is being stopped
 	}
 	known := map[string]string{}
 	for _, s := range conf.Configuration().Servers {
@@ -236,10 +244,14 @@ func (r *raftLog) comparePeers() {
 	for _, p := range r.cfg.Peers {
 		given[p.ID] = p.Addr
 	}
+	if len(known) == 1 && len(given) > 1 && r.st.cluster() != clusterName(r.cfg.Peers) {
+		return fmt.Errorf("data directory %s is of a cluster with one member, this node, and --peers names others, which would be a cluster without what it holds: start this node without --peers and the others with empty directories and --join %s, or name another directory", r.cfg.Data, r.cfg.peerAddr())
+	}
 	if len(known) > 0 && !maps.Equal(known, given) {
 		r.cfg.Logger.Warn("The members are those that the data directory knows, not those of --peers, which is for the first start of a cluster; lockstep add, remove and --join change them",
 			"members", known, "peers", given)
 	}
+	return nil
 }
 
 func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
@@ -315,11 +327,18 @@ func (r *raftLog) LastContact() (time.Duration, bool) {
 	return heardAt(r.cfg.Time, last), !last.IsZero()
 }
 
+// Quit implements quitter.
+func (r *raftLog) Quit() {
+	r.quit.Do(func() {
+		close(r.stop)
+		r.down = r.raft.Shutdown()
+		r.port.Close() // what Raft has asked of its peers it need not wait for
+	})
+}
+
 func (r *raftLog) Close() error {
-	close(r.stop)
-	down := r.raft.Shutdown()
-	r.port.Close() // what Raft has asked of its peers it need not wait for
-	err := down.Error()
+	r.Quit()
+	err := r.down.Error()
 	r.closeParts()
 	return err
 }

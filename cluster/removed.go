@@ -121,12 +121,15 @@ func (n *Node) joining() bool {
 // outcast reports whether another node that has applied at least as much as this
 // one calls it a stranger, or knows it with another data directory.
 func (n *Node) outcast() bool {
-	own := n.facts().applied
+	own := n.facts()
 	now := n.cfg.Time.Monotonic()
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
 	for _, h := range n.disc.heard {
-		if h.told && now-h.seen < n.cfg.DownAfter && (h.facts.you == asStranger || h.facts.you == asOther) && h.facts.applied >= own {
+		if own.cluster != "" && h.facts.cluster != "" && own.cluster != h.facts.cluster {
+			continue // it is a stranger there
+		}
+		if h.told && now-h.seen < n.cfg.DownAfter && (h.facts.you == asStranger || h.facts.you == asOther) && h.facts.applied >= own.applied {
 			return true
 		}
 	}

@@ -18,6 +18,10 @@ import (
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 4 * time.Second
 
+// stopTimeout bounds the wait for what a node still does when it is closed. A leader's
+// proposal may never be committed although a majority answers: their disks are full.
+const stopTimeout = 2 * time.Second
+
 // hopePause is how often a stopping node looks whether there is a majority.
 const hopePause = 50 * time.Millisecond
 
@@ -112,13 +116,36 @@ func (n *Node) majority() bool {
 	return 2*up > len(voters)
 }
 
+// finishWork returns when nothing goes on any more, and sees to it that this is so.
+func (n *Node) finishWork() {
+	done := make(chan struct{})
+	go func() {
+		n.work.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return
+	case <-timer.C:
+	}
+	if q, ok := n.cons.(quitter); ok {
+		q.Quit()
+	}
+	<-done
+}
+
+// quitter is a consensus that can be told to give up what was proposed before it is closed.
+type quitter interface{ Quit() }
+
 // Close stops the node. HandOver comes first in a clean shutdown.
 func (n *Node) Close() error {
 	n.cancel()
 	if n.cfg.Scripts != nil {
 		n.cfg.Scripts.Abort()
 	}
-	n.work.Wait()
+	n.finishWork()
 	err := n.cons.Close()
 	n.pending.giveUp(math.MaxUint64) // nothing is applied any more
 	return err

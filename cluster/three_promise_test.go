@@ -220,9 +220,9 @@ func TestSaidBy(t *testing.T) {
 	}
 	for promising := range 2 {
 		for listening := range 2 {
-			tr := &transport{NetworkTransport: new(raft.NetworkTransport), self: "n1", addr: "host:1", directory: "dir",
+			tr := &transport{NetworkTransport: new(raft.NetworkTransport), self: "n1", addr: "host:1", directory: "dir", cluster: func() string { return "name" },
 				promises: promising == 1, listens: func() bool { return listening == 1 }}
-			want := selfReport{[]byte("dir"), promising == 1, listening == 1}
+			want := selfReport{[]byte("dir"), []byte("name"), promising == 1, listening == 1}
 			if got := saidBy(tr.header()); !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v is read as %+v", want, got)
 			}

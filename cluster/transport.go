@@ -35,9 +35,10 @@ type transport struct {
 
 	beatHandler atomic.Pointer[func(raft.RPC)]
 
-	self      string // id of this node
-	addr      string // of its peer port, as the others know it
-	directory string // see directory.go
+	self      string        // id of this node
+	addr      string        // of its peer port, as the others know it
+	directory string        // see directory.go
+	cluster   func() string // its name; "" if it is not known
 	meet      func(id, directory []byte) error
 	later     *unwritten
 
@@ -74,9 +75,9 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, meet func(id, directory []byte) error, later *unwritten) *transport {
+func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error, later *unwritten) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{self: cfg.ID, addr: cfg.peerAddr(), log: cfg.Logger, directory: directory, meet: meet, later: later, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{self: cfg.ID, addr: cfg.peerAddr(), log: cfg.Logger, directory: directory, cluster: cluster, meet: meet, later: later, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -170,11 +171,11 @@ func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *r
 	if !t.held.wait(t.closed) {
 		return raft.ErrRaftShutdown
 	}
-	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }), t.known(resp.RPCHeader))
+	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }), t.knownAs(id, resp.RPCHeader))
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }), t.known(resp.RPCHeader))
+	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }), t.knownAs(id, resp.RPCHeader))
 }
 
 // AppendEntries sends heartbeats and entries. Raft leaves a peer that has been
@@ -199,7 +200,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		err = send(id, to, args, resp)
 	}
 	if err == nil {
-		err = t.known(resp.RPCHeader)
+		err = t.knownAs(id, resp.RPCHeader)
 	}
 	if err == nil && heartbeat(args) {
 		t.answered(id)
@@ -235,7 +236,7 @@ func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, arg
 		t.back(id, args.Term)
 	}
 	if err == nil {
-		err = t.known(resp.RPCHeader)
+		err = t.knownAs(id, resp.RPCHeader)
 	}
 	return err
 }

@@ -61,6 +61,13 @@ func (f *FSM) Replay(index uint64) {
 	f.old = index
 }
 
+// Cut tells that the log was cut off behind an index: what comes there now is new.
+func (f *FSM) Cut(last uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.old = min(f.old, last)
+}
+
 // Failed returns the error of the entry that could not be applied, if there
 // was one. Nothing is applied after it.
 func (f *FSM) Failed() error {

@@ -141,8 +141,9 @@ func TestMovedNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestPeersAfterTheFirstStart: --peers does not make members of a cluster that exists, and
-// a node that was told so by its own says of which node the address is.
+// TestPeersAfterTheFirstStart: --peers does not make members of a cluster that exists. A
+// node that is one of its own does not start with it, beside others that would not know what
+// it holds; and who was told so by its own says of which node the address is.
 func TestPeersAfterTheFirstStart(t *testing.T) {
 	alone := nodes.Start(t, 1)[0]
 	alone.Kill()
@@ -150,10 +151,12 @@ func TestPeersAfterTheFirstStart(t *testing.T) {
 	peers := fmt.Sprintf("%s=%s,n2=%s", alone.ID, alone.PeerAddr, n2.PeerAddr)
 	n1 := alone.Restarted("--peers", peers)
 	n1.Run()
-	n1.WaitReady()
-	if !strings.Contains(n1.Log(), "not those of --peers") {
-		t.Errorf("it does not say that --peers is not used:\n%s", n1.Log())
+	if code := n1.Wait(); code != exitRuntime || !strings.Contains(n1.Log(), "start this node without --peers") {
+		t.Errorf("a cluster of its own started with --peers: exit code %d:\n%s", code, n1.Log())
 	}
+	n1 = n1.Restarted()
+	n1.Run()
+	n1.WaitReady()
 	n2 = n2.Restarted("--peers", peers)
 	n2.Run()
 	until(t, "whose address that is", func() bool { return strings.Contains(n2.Log(), "peer_addr="+n1.PeerAddr) })

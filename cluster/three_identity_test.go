@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// leadAt has whoever looks for one address find another, as when it has been given to
+// another machine, until the function is called that it returns.
+func (w *wires) leadAt(from, to string) (undo func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reach := w.reach
+	w.reach = func(addr string, timeout time.Duration) (net.Conn, error) {
+		if addr == from {
+			addr = to
+		}
+		return reach(addr, timeout)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.reach = reach
+	}
+}
+
+// Of five members one, n2, has another address, and its old one is n4's now. What n4 says
+// must not count twice: two of five are no majority.
+func TestAddressOfAnotherMember(t *testing.T) {
+	c, w := wired(t, discoverable)
+	c.start(0, 1, 2)
+	i, j := c.newcomer(w, "n4", 0), c.newcomer(w, "n5", 0)
+	c.start(i, j)
+	c.voters("n1", "n2", "n3", "n4", "n5")
+	c.allMet()
+	if c.leader() != 0 {
+		c.transfer(c.nodes[0], 0)
+	}
+	c.same()
+	c.stop(1)
+	defer w.leadAt(c.cfg[1].PeerListen, c.cfg[i].PeerListen)()
+	c.expect(0, "OK", "SET lock somebody")
+	w.cut([]string{"n1", "n4"}, []string{"n3", "n5"})
+	c.nodes[0].cfg.FailoverWait = 500 * ms
+	if got := c.do(0, "SET lock owner"); got == "OK" {
+		t.Error("acknowledged by two of five")
+	}
+	if got := c.do(0, "GET lock"); !strings.HasPrefix(got, "-") {
+		t.Errorf("a read confirmed by two of five: %s", got)
+	}
+	w.heal()
+}
+
+// A member of another cluster dies, and its address is given to n3: what the leader over
+// there sends must not become n3's log.
+func TestAddressOfAnotherCluster(t *testing.T) {
+	c, _ := wired(t, discoverable)
+	c.start(0, 1, 2)
+	c.allMet()
+	c.expect(0, "OK", "SET lock owner")
+	c.same()
+	var peers []Peer
+	for _, id := range []string{"a1", "a2", "a3"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, Peer{ID: id, Addr: ln.Addr().String()})
+		ln.Close()
+	}
+	w := newWires()
+	other := newThree(t, peers, w.attach, discoverable)
+	t.Cleanup(w.heal)
+	other.start(0, 1, 2)
+	other.allMet()
+	for range 3 { // the later term is believed
+		from := other.leader()
+		other.transfer(other.nodes[from], (from+1)%2)
+	}
+	other.stop(2)
+	term := c.nodes[2].Status().Term
+	defer w.leadAt(peers[2].Addr, c.cfg[2].PeerListen)()
+	for i := range 10 {
+		other.expect(0, fmt.Sprint(i+1), "INCR there")
+		c.expect(0, fmt.Sprint(i+1), "INCR here")
+		time.Sleep(100 * ms)
+		if s := c.nodes[2].Status(); s.Term != term || !slices.Contains([]string{"n1", "n2", "n3"}, s.LeaderID) {
+			t.Fatalf("n3 follows %q in term %d, its cluster is in term %d", s.LeaderID, s.Term, term)
+		}
+	}
+	c.same()
+}
+
+// A node that was a cluster of its own holds what was acknowledged there: it does not
+// become one of several that begin with --peers, and does not begin beside them.
+func TestOneNodeThenPeers(t *testing.T) {
+	c, _ := wired(t, discoverable)
+	peers := c.cfg[0].Peers
+	c.cfg[0].Peers = nil
+	c.start(0)
+	c.expect(0, "OK", "SET lock owner")
+	c.stop(0)
+	c.cfg[0].Peers = peers
+	n, err := Open(c.cfg[0])
+	if err == nil {
+		n.Close()
+		t.Fatal("it starts")
+	}
+	if text := err.Error(); !strings.Contains(text, "without --peers") || !strings.Contains(text, "--join "+c.cfg[0].PeerListen) {
+		t.Errorf("it does not say what to do: %v", err)
+	}
+	c.cfg[0].Peers = nil
+	c.start(0)
+	c.expect(0, "owner", "GET lock")
+}
+
+// A node starts with a tail that nobody else has, and is cut off: what comes at the indexes
+// of that is new, and its subscribers hear of it.
+func TestMessagesInThePlaceOfACutTail(t *testing.T) {
+	const tail = 12
+	c, _ := wired(t)
+	c.start(0, 1, 2)
+	c.same()
+	odd := c.leader()
+	a, b := (odd+1)%3, (odd+2)%3
+	for _, i := range []int{a, b, odd} {
+		c.stop(i)
+	}
+	cfg := &c.cfg[odd]
+	st, err := openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := st.log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var end raft.Log
+	if err := st.log.GetLog(last, &end); err != nil {
+		t.Fatal(err)
+	}
+	for range uint64(tail) {
+		last++
+		if err := st.log.StoreLog(&raft.Log{Index: last, Term: end.Term, Type: raft.LogBarrier}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st.close()
+	c.start(a, b)
+	c.leader()
+	c.start(odd)
+	var want []string
+	for i := range tail {
+		c.do(odd, fmt.Sprint("PUBLISH c m", i))
+		want = append(want, fmt.Sprint("c m", i))
+	}
+	c.same()
+	for _, i := range []int{odd, a} {
+		if got := c.sinks[i].all(); !slices.Equal(got, want) {
+			t.Errorf("a subscriber of %s heard %q, want %q", c.cfg[i].ID, got, want)
+		}
+	}
+}
+
+// A leader stops although what it has proposed is not committed, and its followers, whose
+// disks are full, answer its heartbeats.
+func TestCloseOfALeaderThatCommitsNothing(t *testing.T) {
+	disks := map[string]*fullDisk{}
+	c, _ := wired(t, func(cfg *Config) {
+		d := &fullDisk{}
+		disks[cfg.ID] = d
+		cfg.disk.files = d
+		cfg.FailoverWait = 500 * ms
+	})
+	c.start(0, 1, 2)
+	c.same()
+	odd := c.leader()
+	a, b := (odd+1)%3, (odd+2)%3
+	disks[c.cfg[a].ID].full, disks[c.cfg[b].ID].full = true, true
+	if got := c.do(odd, "SET big "+strings.Repeat("x", 600_000)); got == "OK" {
+		t.Fatal("acknowledged")
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- c.nodes[odd].Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it has not ended after 20 s")
+	}
+	disks[c.cfg[a].ID].full, disks[c.cfg[b].ID].full = false, false
+	c.nodes[odd] = nil
+}
