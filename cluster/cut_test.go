@@ -13,6 +13,7 @@ import (
 type wires struct {
 	mu    sync.Mutex
 	at    map[string]string // node by peer address
+	moved map[string]string // where an address leads, if to another
 	cuts  map[[2]string]bool
 	conns map[*wire]struct{}
 	heals chan struct{} // closed and replaced when cuts end
@@ -20,7 +21,7 @@ type wires struct {
 }
 
 func newWires() *wires {
-	return &wires{at: map[string]string{}, cuts: map[[2]string]bool{}, conns: map[*wire]struct{}{}, heals: make(chan struct{}),
+	return &wires{at: map[string]string{}, moved: map[string]string{}, cuts: map[[2]string]bool{}, conns: map[*wire]struct{}{}, heals: make(chan struct{}),
 		reach: func(addr string, timeout time.Duration) (net.Conn, error) {
 			return net.DialTimeout("tcp", addr, timeout)
 		}}
@@ -66,10 +67,21 @@ func (w *wires) heal() {
 	}
 }
 
+// leadTo has whoever looks for one address find another, as when it has been given to
+// another machine.
+func (w *wires) leadTo(from, to string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.moved[from] = to
+}
+
 func (w *wires) dial(from, addr string, timeout time.Duration) (net.Conn, error) {
 	deadline := time.After(timeout)
 	for {
 		w.mu.Lock()
+		if to, moved := w.moved[addr]; moved {
+			addr = to
+		}
 		to, heals := w.at[addr], w.heals
 		is := w.cuts[ends(from, to)]
 		w.mu.Unlock()

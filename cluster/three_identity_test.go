@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,29 +13,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// leadAt has whoever looks for one address find another, as when it has been given to
-// another machine, until the function is called that it returns.
-func (w *wires) leadAt(from, to string) (undo func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	reach := w.reach
-	w.reach = func(addr string, timeout time.Duration) (net.Conn, error) {
-		if addr == from {
-			addr = to
-		}
-		return reach(addr, timeout)
-	}
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.reach = reach
-	}
-}
-
 // Of five members one, n2, has another address, and its old one is n4's now. What n4 says
 // must not count twice: two of five are no majority.
 func TestAddressOfAnotherMember(t *testing.T) {
-	c, w := wired(t, discoverable)
+	c, w := wired(t, discoverable, func(cfg *Config) { cfg.FailoverWait = time.Second })
 	c.start(0, 1, 2)
 	i, j := c.newcomer(w, "n4", 0), c.newcomer(w, "n5", 0)
 	c.start(i, j)
@@ -45,10 +27,9 @@ func TestAddressOfAnotherMember(t *testing.T) {
 	}
 	c.same()
 	c.stop(1)
-	defer w.leadAt(c.cfg[1].PeerListen, c.cfg[i].PeerListen)()
+	w.leadTo(c.cfg[1].PeerListen, c.cfg[i].PeerListen)
 	c.expect(0, "OK", "SET lock somebody")
 	w.cut([]string{"n1", "n4"}, []string{"n3", "n5"})
-	c.nodes[0].cfg.FailoverWait = 500 * ms
 	if got := c.do(0, "SET lock owner"); got == "OK" {
 		t.Error("acknowledged by two of five")
 	}
@@ -86,7 +67,7 @@ func TestAddressOfAnotherCluster(t *testing.T) {
 	}
 	other.stop(2)
 	term := c.nodes[2].Status().Term
-	defer w.leadAt(peers[2].Addr, c.cfg[2].PeerListen)()
+	w.leadTo(peers[2].Addr, c.cfg[2].PeerListen)
 	for i := range 10 {
 		other.expect(0, fmt.Sprint(i+1), "INCR there")
 		c.expect(0, fmt.Sprint(i+1), "INCR here")
@@ -172,18 +153,18 @@ func TestMessagesInThePlaceOfACutTail(t *testing.T) {
 // A leader stops although what it has proposed is not committed, and its followers, whose
 // disks are full, answer its heartbeats.
 func TestCloseOfALeaderThatCommitsNothing(t *testing.T) {
-	disks := map[string]*fullDisk{}
+	full := map[string]*atomic.Bool{}
 	c, _ := wired(t, func(cfg *Config) {
-		d := &fullDisk{}
-		disks[cfg.ID] = d
-		cfg.disk.files = d
-		cfg.FailoverWait = 500 * ms
+		full[cfg.ID] = new(atomic.Bool)
+		cfg.disk.files = crampedFiles{full: full[cfg.ID]}
+		cfg.FailoverWait = time.Second
 	})
 	c.start(0, 1, 2)
 	c.same()
 	odd := c.leader()
-	a, b := (odd+1)%3, (odd+2)%3
-	disks[c.cfg[a].ID].full, disks[c.cfg[b].ID].full = true, true
+	a, b := full[c.cfg[(odd+1)%3].ID], full[c.cfg[(odd+2)%3].ID]
+	a.Store(true)
+	b.Store(true)
 	if got := c.do(odd, "SET big "+strings.Repeat("x", 600_000)); got == "OK" {
 		t.Fatal("acknowledged")
 	}
@@ -197,6 +178,7 @@ func TestCloseOfALeaderThatCommitsNothing(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("it has not ended after 20 s")
 	}
-	disks[c.cfg[a].ID].full, disks[c.cfg[b].ID].full = false, false
+	a.Store(false)
+	b.Store(false)
 	c.nodes[odd] = nil
 }
