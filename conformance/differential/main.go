@@ -86,7 +86,7 @@ func report(p *players, seed uint64, steps []step, d *difference) error {
 	if d.at >= 0 {
 		steps = steps[:d.at+1]
 	}
-	steps, short, err := shrink(p, steps)
+	steps, short, err := fewest(p, steps)
 	if err != nil {
 		return err
 	}

@@ -4,36 +4,25 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"lockstep/conformance/shrink"
 )
 
-// shrink returns the fewest steps that it finds to lead to a difference, by
-// leaving out ever smaller parts (delta debugging: Zeller and Hildebrandt,
-// Simplifying and Isolating Failure-Inducing Input). It returns a nil
-// difference if the steps do not fail again.
-func shrink(p *players, steps []step) ([]step, *difference, error) {
+// fewest returns the fewest steps that it finds to lead to a difference, and a
+// nil difference if the steps do not fail again.
+func fewest(p *players, steps []step) ([]step, *difference, error) {
 	d, err := p.play(steps)
 	if d == nil || err != nil {
 		return steps, d, err
 	}
-	for size := len(steps) / 2; size > 0; {
-		removed := false
-		for from := 0; from < len(steps); {
-			fewer := append(steps[:from:from], steps[min(from+size, len(steps)):]...)
-			found, err := p.play(fewer)
-			if err != nil {
-				return steps, d, err
-			}
-			if found == nil {
-				from += size
-				continue
-			}
-			steps, d, removed = fewer, found, true
+	steps, err = shrink.List(steps, func(fewer []step) (bool, error) {
+		found, err := p.play(fewer)
+		if found != nil {
+			d = found
 		}
-		if !removed || size > 1 {
-			size /= 2
-		}
-	}
-	return steps, d, nil
+		return found != nil, err
+	})
+	return steps, d, err
 }
 
 // asTranscript writes steps as a file of the corpus.

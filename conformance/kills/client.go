@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/conformance/judge"
 	"lockstep/conformance/nodes"
 )
 
@@ -38,14 +39,14 @@ type client struct {
 	conn   *bench.Conn
 	dialed int64 // epoch of the place when conn was opened
 
-	counter counter
+	counter judge.Counter
 	serial  int
 }
 
 func newClient(r *run, id int, at *place) *client {
 	name := fmt.Sprintf("c%d", id)
 	return &client{id: id, name: name, place: at, run: r, rng: rand.New(rand.NewPCG(r.seed, uint64(id))),
-		counter: counter{name: "counter:" + name}}
+		counter: judge.Counter{Name: "counter:" + name}}
 }
 
 // do sends a command and returns its reply; false if nobody knows what became
@@ -66,17 +67,17 @@ func (c *client) do(args ...string) (reply any, known bool) {
 	switch {
 	case err == nil:
 		c.run.waited(c.place, sent)
-		c.run.judge.count("commands acknowledged", 1)
+		c.run.judge.Count("commands acknowledged", 1)
 		return reply, true
 	case errors.As(err, &refused):
-		c.run.judge.fault(clientError, "%s on %s: %s: %v", c.name, c.place.ID, args[0], err)
+		c.run.judge.Fault(judge.ClientError, "%s on %s: %s: %v", c.name, c.place.ID, args[0], err)
 		return nil, false
 	}
 	now := c.place.epoch.Load()
 	if !inTime || now == c.dialed && !c.place.down(now) {
-		c.run.judge.fault(clientError, "%s on %s, which lives: %s: %v", c.name, c.place.ID, args[0], err)
+		c.run.judge.Fault(judge.ClientError, "%s on %s, which lives: %s: %v", c.name, c.place.ID, args[0], err)
 	}
-	c.run.judge.count("commands of unknown fate, their node killed", 1)
+	c.run.judge.Count("commands of unknown fate, their node killed", 1)
 	conn.Close()
 	c.conn = nil
 	return nil, false
@@ -93,7 +94,7 @@ func (c *client) connect() bool {
 			return true
 		}
 		if after := c.place.epoch.Load(); before == after && !c.place.down(after) {
-			c.run.judge.fault(clientError, "%s on %s, which lives: %v", c.name, c.place.ID, err)
+			c.run.judge.Fault(judge.ClientError, "%s on %s, which lives: %v", c.name, c.place.ID, err)
 		}
 		time.Sleep(redial)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/conformance/judge"
 )
 
 // repeat is how often a test does the harm it is there for: a few times in
@@ -94,7 +95,7 @@ func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.
 			defer c.Close()
 			key := "probe:" + p.ID + ":" + strconv.Itoa(n)
 			if got, err := c.Do("SET", key, "me", "NX", "PX", "60000"); got != "OK" {
-				r.judge.fault(clientError, "%s: the first lock after the kill: %v, %v", p.ID, got, err)
+				r.judge.Fault(judge.ClientError, "%s: the first lock after the kill: %v, %v", p.ID, got, err)
 			}
 			took[i] = time.Since(start)
 			r.checkHeld(c, n)
@@ -152,7 +153,7 @@ func tell(t *testing.T, rep *report) {
 	if err := rep.write(); err != nil {
 		t.Error(err)
 	}
-	for _, f := range faults {
+	for _, f := range judge.Faults {
 		if rep.Faults[f] != 0 {
 			t.Errorf("%d %s", rep.Faults[f], f)
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"lockstep/conformance/judge"
 )
 
 // spread describes durations, in milliseconds.
@@ -44,7 +46,7 @@ type report struct {
 	// SIGTERM; Undisturbed, while nothing was done.
 	Transfer, Stop, Undisturbed spread `json:",omitzero"`
 	Operations                  map[string]int
-	Faults                      map[fault]int
+	Faults                      map[judge.Fault]int
 	Told                        []string `json:",omitempty"`
 }
 
@@ -69,7 +71,7 @@ func (r *report) text() string {
 	for _, what := range slices.Sorted(maps.Keys(r.Operations)) {
 		fmt.Fprintf(&b, "  %8d %s\n", r.Operations[what], what)
 	}
-	for _, f := range faults {
+	for _, f := range judge.Faults {
 		fmt.Fprintf(&b, "  %8d %s\n", r.Faults[f], f)
 	}
 	return b.String()

@@ -3,6 +3,8 @@ package kills
 import (
 	"fmt"
 	"sync"
+
+	"lockstep/conformance/judge"
 )
 
 // round is what all clients append and count between two looks at it.
@@ -11,14 +13,14 @@ type round struct {
 
 	mu      sync.Mutex
 	pending sync.WaitGroup
-	pushes  *elements
+	pushes  *judge.Elements
 	seen    map[int64]bool // replies to INCR
 	maybe   int64          // increments of unknown fate
 }
 
 func newRound(number int) *round {
 	r := &round{number: number, seen: map[int64]bool{}}
-	r.pushes = newElements(r.list())
+	r.pushes = judge.NewElements(r.list())
 	return r
 }
 
@@ -30,13 +32,13 @@ func (r *round) pushed(element string, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known {
-		r.pushes.acked[element] = true
+		r.pushes.Acked[element] = true
 	} else {
-		r.pushes.maybe[element] = true
+		r.pushes.Maybe[element] = true
 	}
 }
 
-func (r *round) incremented(j *judge, got any, known bool) {
+func (r *round) incremented(j *judge.Judge, got any, known bool) {
 	defer r.pending.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,16 +47,16 @@ func (r *round) incremented(j *judge, got any, known bool) {
 	case !known || !number:
 		r.maybe++
 	case r.seen[n]:
-		j.fault(writeLost, "%s was %d for two clients", r.counter(), n)
+		j.Fault(judge.WriteLost, "%s was %d for two clients", r.counter(), n)
 	default:
 		r.seen[n] = true
 	}
 }
 
 // close judges the round when nothing is under way in it any more.
-func (r *round) close(j *judge, list []string, total int64) {
-	r.pushes.are(j, list)
-	c := counter{name: r.counter(), low: int64(len(r.seen)), high: int64(len(r.seen)) + r.maybe}
-	c.is(j, total)
-	j.count("elements and increments checked for exactly-once", len(list)+int(total))
+func (r *round) close(j *judge.Judge, list []string, total int64) {
+	r.pushes.Are(j, list)
+	c := judge.Counter{Name: r.counter(), Low: int64(len(r.seen)), High: int64(len(r.seen)) + r.maybe}
+	c.Is(j, total)
+	j.Count("elements and increments checked for exactly-once", len(list)+int(total))
 }

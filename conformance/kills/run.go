@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/conformance/judge"
 	"lockstep/conformance/nodes"
 )
 
@@ -26,8 +27,8 @@ type run struct {
 	seed    uint64
 	pause   time.Duration
 	places  []*place
-	judge   *judge
-	holders *holders
+	judge   *judge.Judge
+	holders *judge.Holders
 	gate    sync.RWMutex // held for writing while the load stands still
 	began   time.Time
 
@@ -37,7 +38,7 @@ type run struct {
 
 	mu      sync.Mutex
 	round   *round
-	held    []*lease
+	held    []*judge.Lease
 	since   time.Time     // longest counts from here on
 	longest time.Duration // that a client waited for a reply …
 	except  *place        // … at another node than this one
@@ -46,8 +47,8 @@ type run struct {
 // start starts three nodes and the clients.
 func start(t *testing.T, seed uint64) *run {
 	t.Helper()
-	r := &run{t: t, seed: seed, pause: think, judge: newJudge(t.Logf), round: newRound(0), began: time.Now()}
-	r.holders = newHolders(r.judge)
+	r := &run{t: t, seed: seed, pause: think, judge: judge.New(t.Logf), round: newRound(0), began: time.Now()}
+	r.holders = judge.NewHolders(r.judge)
 	for _, n := range nodes.Start(t, 3) {
 		r.places = append(r.places, &place{Node: n})
 	}
@@ -86,7 +87,7 @@ func (r *run) begin() *round {
 }
 
 // holds notes a lock that is never released.
-func (r *run) holds(l *lease) {
+func (r *run) holds(l *judge.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = append(r.held, l)
@@ -199,7 +200,7 @@ func (r *run) checkHeld(c *bench.Conn, thief int) {
 	r.mu.Unlock()
 	query := []string{"MGET"}
 	for _, l := range held {
-		query = append(query, l.key)
+		query = append(query, l.Key)
 	}
 	owners, _ := r.ask(c, query...).([]any)
 	if len(owners) != len(held) {
@@ -207,18 +208,18 @@ func (r *run) checkHeld(c *bench.Conn, thief int) {
 		return
 	}
 	for i, l := range held {
-		if owners[i] != l.owner {
-			r.judge.fault(lockLost, "%s: owner %v, not %s", l.key, owners[i], l.owner)
+		if owners[i] != l.Owner {
+			r.judge.Fault(judge.LockLost, "%s: owner %v, not %s", l.Key, owners[i], l.Owner)
 		}
 	}
 	l := held[thief%len(held)]
-	if left, ok := r.ask(c, "PTTL", l.key).(int64); ok {
-		l.remains(r.judge, left, time.Now())
+	if left, ok := r.ask(c, "PTTL", l.Key).(int64); ok {
+		l.Remains(r.judge, left, time.Now())
 	}
-	if got := r.ask(c, "SET", l.key, "thief", "NX", "PX", "60000"); got != nil {
-		r.judge.fault(twoHolders, "%s was granted to a thief while %s held it: %v", l.key, l.owner, got)
+	if got := r.ask(c, "SET", l.Key, "thief", "NX", "PX", "60000"); got != nil {
+		r.judge.Fault(judge.TwoHolders, "%s was granted to a thief while %s held it: %v", l.Key, l.Owner, got)
 	}
-	r.judge.count("held locks looked at", len(held))
+	r.judge.Count("held locks looked at", len(held))
 }
 
 // same lets the load stand still until all nodes have applied the same, and
@@ -241,11 +242,11 @@ func (r *run) same() {
 			return false
 		}
 		if hashes[0] == "" || hashes[0] != hashes[1] || hashes[0] != hashes[2] {
-			r.judge.fault(stateDiffers, "at index %s: %q", at[0], hashes)
+			r.judge.Fault(judge.StateDiffers, "at index %s: %q", at[0], hashes)
 		}
 		return true
 	})
-	r.judge.count("comparisons of the three states", 1)
+	r.judge.Count("comparisons of the three states", 1)
 }
 
 // finish stops the clients and returns the report. Nothing may be left behind.
@@ -259,13 +260,12 @@ func (r *run) finish() *report {
 	for i := range mutexes {
 		for _, key := range []string{fmt.Sprintf("mutex:%d", i), fmt.Sprintf("reentrant:%d", i)} {
 			if r.ask(c, "EXISTS", key) != int64(0) {
-				r.judge.fault(ranTwice, "%s is held although every client has released what it took", key)
+				r.judge.Fault(judge.RanTwice, "%s is held although every client has released what it took", key)
 			}
 		}
 	}
 	r.same()
-	r.judge.mu.Lock()
-	defer r.judge.mu.Unlock()
+	found, told := r.judge.Found()
 	return &report{Clients: clients, Seconds: time.Since(r.began).Seconds(),
-		Operations: r.judge.counted, Faults: r.judge.found, Told: r.judge.told}
+		Operations: r.judge.Counted(), Faults: found, Told: told}
 }

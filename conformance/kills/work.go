@@ -3,6 +3,8 @@ package kills
 import (
 	"fmt"
 	"time"
+
+	"lockstep/conformance/judge"
 )
 
 const (
@@ -48,13 +50,13 @@ func (c *client) work() {
 func (c *client) held() string { return "held:" + c.name }
 
 func (c *client) hold() bool {
-	l := &lease{key: c.held(), owner: c.name, ttl: forever, sent: time.Now()}
-	got, known := c.do("SET", l.key, l.owner, "NX", "PX", foreverS)
+	l := &judge.Lease{Key: c.held(), Owner: c.name, TTL: forever, Sent: time.Now()}
+	got, known := c.do("SET", l.Key, l.Owner, "NX", "PX", foreverS)
 	if !known || got != "OK" {
-		c.run.judge.fault(clientError, "%s: %v", l.key, got)
+		c.run.judge.Fault(judge.ClientError, "%s: %v", l.Key, got)
 		return false
 	}
-	l.granted = time.Now()
+	l.Granted = time.Now()
 	c.run.holds(l)
 	return true
 }
@@ -67,18 +69,18 @@ func (c *client) mutex() {
 		return // another holds it
 	}
 	if known {
-		c.run.holders.take(key, owner)
-		c.run.judge.count("locks granted", 1)
+		c.run.holders.Take(key, owner)
+		c.run.judge.Count("locks granted", 1)
 		c.pause(c.run.pause / 2)
 		if c.rng.IntN(200) == 0 {
 			c.pause(time.Second) // across a kill, perhaps
 		}
-		c.run.holders.drop(key, owner)
+		c.run.holders.Drop(key, owner)
 	}
 	before := known
 	got, known = c.do("EVAL", unlock, "1", key, owner)
 	if before && known && got != int64(1) {
-		c.run.judge.fault(lockLost, "%s was not %s's any more: its release returned %v", key, owner, got)
+		c.run.judge.Fault(judge.LockLost, "%s was not %s's any more: its release returned %v", key, owner, got)
 	}
 	if !known {
 		c.insist("EVAL", unlock, "1", key, owner)
@@ -88,25 +90,25 @@ func (c *client) mutex() {
 // reentrant takes a lock up to three times and releases it as often.
 func (c *client) reentrant() {
 	key := fmt.Sprintf("reentrant:%d", c.rng.IntN(mutexes))
-	count := counter{name: key + " of " + c.name}
+	count := judge.Counter{Name: key + " of " + c.name}
 	for depth := 1 + c.rng.IntN(3); depth > 0; depth-- {
 		got, known := c.do("EVAL", enter, "1", key, c.name, foreverS)
-		if known && got == int64(0) && count.high == 0 {
+		if known && got == int64(0) && count.High == 0 {
 			return // another holds it
 		}
-		if count.low == 0 && known {
-			c.run.holders.take(key, c.name)
-			defer c.run.holders.drop(key, c.name)
+		if count.Low == 0 && known {
+			c.run.holders.Take(key, c.name)
+			defer c.run.holders.Drop(key, c.name)
 		}
 		if !c.counted(&count, 1, got, known, key) {
 			return
 		}
 	}
-	c.run.judge.count("reentrant locks granted", 1)
+	c.run.judge.Count("reentrant locks granted", 1)
 	c.pause(c.run.pause / 2)
-	for count.high > 0 {
-		if count.high == 1 {
-			c.run.holders.drop(key, c.name)
+	for count.High > 0 {
+		if count.High == 1 {
+			c.run.holders.Drop(key, c.name)
 		}
 		got, known := c.do("EVAL", leave, "1", key, c.name)
 		if !c.counted(&count, -1, got, known, key) {
@@ -117,30 +119,30 @@ func (c *client) reentrant() {
 
 // counted judges a change of a reentrant lock's count, or asks what became of
 // it; false if the run has failed.
-func (c *client) counted(count *counter, delta int64, got any, known bool, key string) bool {
+func (c *client) counted(count *judge.Counter, delta int64, got any, known bool, key string) bool {
 	if n, number := got.(int64); known && number {
-		count.changed(c.run.judge, delta, n)
+		count.Changed(c.run.judge, delta, n)
 		return true
 	}
-	count.maybe(delta)
+	count.Maybe(delta)
 	got, known = c.insist("EVAL", `return tonumber(redis.call('hget',KEYS[1],ARGV[1]) or 0)`, "1", key, c.name)
 	n, number := got.(int64)
 	if known && number {
-		count.is(c.run.judge, n)
+		count.Is(c.run.judge, n)
 	}
 	return known
 }
 
 // increment counts on a key of its own and on one of all clients.
 func (c *client) increment() {
-	got, known := c.do("INCR", c.counter.name)
+	got, known := c.do("INCR", c.counter.Name)
 	if n, number := got.(int64); known && number {
-		c.counter.changed(c.run.judge, 1, n)
+		c.counter.Changed(c.run.judge, 1, n)
 	} else {
-		c.counter.maybe(1)
-		if got, known = c.insist("INCRBY", c.counter.name, "0"); known {
+		c.counter.Maybe(1)
+		if got, known = c.insist("INCRBY", c.counter.Name, "0"); known {
 			n, _ := got.(int64)
-			c.counter.is(c.run.judge, n)
+			c.counter.Is(c.run.judge, n)
 		}
 	}
 	ro := c.run.begin()
@@ -158,24 +160,24 @@ func (c *client) push() {
 // lease takes a lock for a short time and looks whether it is there until then.
 func (c *client) lease() {
 	ttl := time.Duration(300+c.rng.IntN(2200)) * time.Millisecond
-	l := &lease{key: "lease:" + c.name, owner: c.unique(), ttl: ttl, sent: time.Now()}
-	got, known := c.do("SET", l.key, l.owner, "NX", "PX", fmt.Sprint(ttl.Milliseconds()))
+	l := &judge.Lease{Key: "lease:" + c.name, Owner: c.unique(), TTL: ttl, Sent: time.Now()}
+	got, known := c.do("SET", l.Key, l.Owner, "NX", "PX", fmt.Sprint(ttl.Milliseconds()))
 	if !known || got != "OK" {
 		return // the last one ends late after a kill
 	}
-	l.granted = time.Now()
+	l.Granted = time.Now()
 	// As close to the end as the reply will still come in time.
-	time.Sleep(time.Until(l.from().Add(ttl - 20*time.Millisecond)))
-	if got, known = c.do("GET", l.key); known && l.owned(c.run.judge, got, time.Now()) {
-		c.run.judge.count("leases read before their end", 1)
+	time.Sleep(time.Until(l.From().Add(ttl - 20*time.Millisecond)))
+	if got, known = c.do("GET", l.Key); known && l.Owned(c.run.judge, got, time.Now()) {
+		c.run.judge.Count("leases read before their end", 1)
 	}
 	// And by the client's own clock, of which the way of the reply is a part.
-	time.Sleep(time.Until(l.granted.Add(ttl - 20*time.Millisecond)))
-	if got, known = c.do("GET", l.key); !known || time.Since(l.granted) >= ttl {
+	time.Sleep(time.Until(l.Granted.Add(ttl - 20*time.Millisecond)))
+	if got, known = c.do("GET", l.Key); !known || time.Since(l.Granted) >= ttl {
 		return
 	}
-	c.run.judge.count("leases read within their time to live from the arrival of the reply", 1)
-	if got != l.owner {
-		c.run.judge.count("leases read so that were over: the reply had been on its way", 1)
+	c.run.judge.Count("leases read within their time to live from the arrival of the reply", 1)
+	if got != l.Owner {
+		c.run.judge.Count("leases read so that were over: the reply had been on its way", 1)
 	}
 }

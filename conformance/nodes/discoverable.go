@@ -6,10 +6,17 @@ import "testing"
 // clients, too.
 func StartDiscoverable(t testing.TB, n int, flags ...string) []*Node {
 	t.Helper()
+	return StartSetupDiscoverable(t, n, Setup{Flags: flags})
+}
+
+// StartSetupDiscoverable is StartDiscoverable for nodes that need more than flags.
+func StartSetupDiscoverable(t testing.TB, n int, setup Setup) []*Node {
+	t.Helper()
 	addrs := FreeAddrs(t, 2*n)
-	return start(t, n, flags, func(node *Node) []string {
+	setup.of = func(node *Node) []string {
 		node.SentinelAddr, node.ClusterAddr = addrs[0], addrs[1]
 		addrs = addrs[2:]
 		return []string{"--sentinel-listen", node.SentinelAddr, "--cluster-listen", node.ClusterAddr}
-	})
+	}
+	return StartSetup(t, n, setup)
 }

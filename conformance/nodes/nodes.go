@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,9 +70,11 @@ type Node struct {
 
 	t    testing.TB
 	args []string
-	cmd  *exec.Cmd
-	log  *os.File
-	done chan struct{}
+	// within is a program and its first arguments that runs the node's command.
+	within []string
+	cmd    *exec.Cmd
+	log    *os.File
+	done   chan struct{}
 }
 
 // FreeAddrs returns n free loopback addresses.
@@ -89,15 +92,28 @@ func FreeAddrs(t testing.TB, n int) []string {
 	return addrs
 }
 
+// Setup is how nodes are started.
+type Setup struct {
+	Flags []string // extra ones, of all nodes
+	// Front returns the address at which the others reach a node's peer address:
+	// something may stand before it. Without it they reach it there.
+	Front func(id, peerAddr string) string
+	// Within returns a program and its first arguments: it is to run the node's
+	// command, which follows as further arguments. Without it nothing is between.
+	Within func(id string) []string
+
+	of func(*Node) []string // each node's own flags
+}
+
 // Start starts n nodes with extra flags and waits until all are ready. They
 // end with the test.
 func Start(t testing.TB, n int, flags ...string) []*Node {
 	t.Helper()
-	return start(t, n, flags, func(*Node) []string { return nil })
+	return StartSetup(t, n, Setup{Flags: flags})
 }
 
-// start starts n nodes; of gives each its own flags beside the common ones.
-func start(t testing.TB, n int, flags []string, of func(*Node) []string) []*Node {
+// StartSetup is Start for nodes that need more than flags.
+func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
 	dir, addrs := t.TempDir(), FreeAddrs(t, 3*n)
 	list := make([]*Node, n)
@@ -106,12 +122,21 @@ func start(t testing.TB, n int, flags []string, of func(*Node) []string) []*Node
 		id := fmt.Sprintf("n%d", i+1)
 		list[i] = &Node{ID: id, Addr: addrs[3*i], PeerAddr: addrs[3*i+1], HTTPAddr: addrs[3*i+2],
 			Data: filepath.Join(dir, id), t: t}
-		peers = append(peers, id+"="+list[i].PeerAddr)
+		if setup.Within != nil {
+			list[i].within = setup.Within(id)
+		}
+		reached := list[i].PeerAddr
+		if setup.Front != nil {
+			reached = setup.Front(id, reached)
+		}
+		peers = append(peers, id+"="+reached)
 	}
 	for _, node := range list {
 		node.args = append([]string{"serve", "--id", node.ID, "--data", node.Data, "--listen", node.Addr,
-			"--peer-listen", node.PeerAddr, "--http-listen", node.HTTPAddr}, flags...)
-		node.args = append(node.args, of(node)...)
+			"--peer-listen", node.PeerAddr, "--http-listen", node.HTTPAddr}, setup.Flags...)
+		if setup.of != nil {
+			node.args = append(node.args, setup.of(node)...)
+		}
 		if n > 1 {
 			node.args = append(node.args, "--peers", strings.Join(peers, ","))
 		}
@@ -130,7 +155,8 @@ func (n *Node) Run() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	cmd := exec.Command(Binary(n.t), n.args...)
+	command := append(append(slices.Clone(n.within), Binary(n.t)), n.args...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
@@ -150,6 +176,16 @@ func (n *Node) Run() {
 
 // Process returns the running process.
 func (n *Node) Process() *os.Process { return n.cmd.Process }
+
+// Ended tells whether the process has ended.
+func (n *Node) Ended() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Kill ends the process as kill -9 does.
 func (n *Node) Kill() {
