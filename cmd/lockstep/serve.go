@@ -12,9 +12,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"os"
-	"os/signal"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -55,9 +53,9 @@ func serve(args []string, stdout, stderr io.Writer) error {
 			log.Debug("the runtime's monitor is not relaxed", "error", err)
 		}
 	}
-	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	stop, cancel, hangups := takeSignals()
 	defer cancel()
-	return runNode(stop, cancel, o, cfg, log)
+	return runNode(stop, cancel, hangups, o, cfg, log)
 }
 
 // parts are a running node, before it is told to accept clients.
@@ -66,6 +64,7 @@ type parts struct {
 	node      *cluster.Node
 	server    *server.Server
 	sentinel  *server.Server // nil without --sentinel-listen
+	reload    []reloader     // what SIGHUP has read anew, in this order
 }
 
 // assemble makes a node out of its parts and starts it.
@@ -121,7 +120,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 }
 
 // runNode runs a node and stops its parts in reverse order.
-func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Config, log *slog.Logger) error {
+func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
 	limitMemory(memlimit.FromCgroup, log)
 	if !o.ephemeral {
 		limitProcessors()
@@ -135,6 +134,7 @@ func runNode(stop context.Context, shutdown func(), o options, cfg cluster.Confi
 		return errors.Join(err, p.listeners.close(), p.node.Close())
 	}
 	failed := p.serve()
+	go reloadOn(stop, hangups, p.reload, log)
 	go announce(stop, p.node, o, log)
 
 	select {

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// What signals do to a node (docs/operations.md, "Signals"):
+//
+//	SIGTERM, SIGINT   hand leadership over, let clients finish, end
+//	SIGHUP            reads anew what a node can read anew while it runs; also under nohup
+//	SIGPIPE           nothing: whoever reads the log may end before the node
+//	SIGQUIT, SIGABRT  print every goroutine's stack and end at once, for a node that hangs
+//
+// Go's runtime takes all others that can be taken, and does nothing.
+
+// reloader reads one thing anew: certificates, a file of users.
+type reloader struct {
+	name string
+	read func() error
+}
+
+// takeSignals makes this process one that ends by SIGTERM and SIGINT only. It is called
+// before a node opens anything, so that none comes too early; hangups keeps one SIGHUP
+// until the node can serve it.
+func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
+	hangups = make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	// Otherwise the runtime ends the process when it writes to a log that nobody reads any more.
+	signal.Ignore(syscall.SIGPIPE)
+	stop, cancel = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	return stop, cancel, hangups
+}
+
+// reloadOn reads everything anew at each hangup, and says in one line how that went.
+func reloadOn(ctx context.Context, hangups <-chan os.Signal, list []reloader, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			reload(list, log)
+		}
+	}
+}
+
+func reload(list []reloader, log *slog.Logger) {
+	if len(list) == 0 {
+		log.Info("SIGHUP: this node has nothing to read anew")
+		return
+	}
+	var names []string
+	var faults error
+	for _, r := range list {
+		if err := r.read(); err != nil {
+			faults = errors.Join(faults, fmt.Errorf("%s: %w", r.name, err))
+		} else {
+			names = append(names, r.name)
+		}
+	}
+	if faults != nil {
+		log.Error("SIGHUP: not everything could be read anew; what could not stays as it was", "error", faults, "read", strings.Join(names, ", "))
+		return
+	}
+	log.Info("SIGHUP: read anew", "read", strings.Join(names, ", "))
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/conformance/nodes"
+)
+
+// TestSignals: only what is meant to ends a node. A hangup (a terminal that is closed, a
+// supervisor that asks for a reload) and its kin cost no lock, no connection and no
+// leadership; the hangup is logged.
+func TestSignals(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	c := n.Dial()
+	if got, err := c.Do("SET", "lock", "me", "NX"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGWINCH} {
+		hangups := strings.Count(n.Log(), "SIGHUP")
+		if err := n.Process().Signal(sig); err != nil {
+			t.Fatal(sig, err)
+		}
+		if sig == syscall.SIGHUP {
+			until(t, "a line", func() bool { return strings.Count(n.Log(), "SIGHUP") > hangups })
+		}
+		if got, err := c.Do("GET", "lock"); got != "me" {
+			t.Fatalf("after %v: %v, %v\n%s", sig, got, err, n.Log())
+		}
+	}
+	if got := strings.Count(n.Log(), "SIGHUP"); got != 2 {
+		t.Errorf("%d lines of 2 hangups:\n%s", got, n.Log())
+	}
+	if err := n.Process().Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := n.Wait(); code != exitOK || !strings.Contains(n.Log(), "Stopped") {
+		t.Errorf("after SIGTERM: exit code %d\n%s", code, n.Log())
+	}
+}
+
+// TestLogThatNobodyReads: a node whose log goes into a pipe outlives the program at its
+// other end.
+func TestLogThatNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := nodes.FreeAddrs(t, 1)[0]
+	cmd := exec.Command(nodes.Binary(t), "--ephemeral", "--listen", addr, "--http-listen", "")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	w.Close()
+	said := make([]byte, 64<<10)
+	for heard := 0; !strings.Contains(string(said[:heard]), "Ready to accept"); {
+		n, err := r.Read(said[heard:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard += n
+	}
+	r.Close()
+	n := &nodes.Node{Addr: addr}
+	for range 3 { // each hangup writes a line, and so does each script
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := n.Do("EVAL", "redis.log(redis.LOG_WARNING, 'to nobody') return 1", "0"); got != int64(1) {
+			t.Fatal(got, err)
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	log := func(list ...reloader) string {
+		var b bytes.Buffer
+		reload(list, slog.New(slog.NewTextHandler(&b, nil)))
+		return b.String()
+	}
+	var order []string
+	read := func(name string, err error) reloader {
+		return reloader{name, func() error { order = append(order, name); return err }}
+	}
+	for _, c := range []struct {
+		list []reloader
+		want []string
+	}{
+		{nil, []string{"level=INFO", "nothing to read"}},
+		{[]reloader{read("certificates", nil), read("users", nil)}, []string{"level=INFO", "certificates, users"}},
+		{[]reloader{read("certificates", errors.New("no such file")), read("users", nil)},
+			[]string{"level=ERROR", "certificates: no such file", "read=users", "stays as it was"}},
+	} {
+		got := log(c.list...)
+		for _, w := range c.want {
+			if !strings.Contains(got, w) || strings.Count(got, "\n") != 1 {
+				t.Errorf("no %q, or more than one line: %s", w, got)
+			}
+		}
+	}
+	if got := strings.Join(order, " "); got != "certificates users certificates users" {
+		t.Error(got)
+	}
+	// A hangup that comes before there is anything to reload is kept.
+	hangups, heard := make(chan os.Signal, 1), make(chan bool)
+	hangups <- syscall.SIGHUP
+	go reloadOn(t.Context(), hangups, []reloader{{"late", func() error { heard <- true; return nil }}}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	select {
+	case <-heard:
+	case <-time.After(10 * time.Second):
+		t.Error("it is forgotten")
+	}
+}
