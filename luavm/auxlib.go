@@ -107,11 +107,17 @@ func (e *Engine) checkFunction(L *lua.LState, n int) *lua.LFunction {
 	return f
 }
 
-// writable refuses a table that scripts may not change.
-func (e *Engine) writable(L *lua.LState, t *lua.LTable) *lua.LTable {
+// refuseReadonly ends a write to a table that scripts may not change. Whatever writes
+// for a script asks it, of the very table that it is about to change.
+func (e *Engine) refuseReadonly(L *lua.LState, t *lua.LTable) {
 	if e.isReadonly(t) {
 		e.throwHere(L, msgReadonlyTable)
 	}
+}
+
+// writable is t, which scripts may change.
+func (e *Engine) writable(L *lua.LState, t *lua.LTable) *lua.LTable {
+	e.refuseReadonly(L, t)
 	return t
 }
 

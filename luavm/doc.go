@@ -16,7 +16,9 @@
 //   - Nothing of a script survives it: globals and libraries are read-only, and
 //     settings (redis.setresp, those of cjson) go back to their defaults. Only
 //     the state of math.random goes on, and the locals of function libraries, as
-//     in Redis.
+//     in Redis. Whatever writes for a script asks refuseReadonly, of the table in
+//     which the write lands: the instructions in hook.go, and functions by
+//     writable. canary_test.go walks what scripts share, after every script.
 //   - What is compiled or loaded is a cache. Which scripts and functions exist,
 //     the transaction decides; any node can make them from their texts.
 //   - The engine has no clock and no goroutine. It is used by one goroutine at a

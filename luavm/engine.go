@@ -57,6 +57,7 @@ type Engine struct {
 	libs            map[string]*loadedLibrary // by name
 	libEnv, libMeta *lua.LTable               // the globals of functions, see openFunctions
 	libRun, libLoad *lua.LTable
+	loadingRedis    *lua.LTable // the table redis of libLoad
 	present         presentCall
 
 	state   atomic.Uint32 // stateRunning and its kin

@@ -99,17 +99,15 @@ func (h *hook) before(f *frame, inst uint32) {
 	}
 }
 
-// beforeSet refuses writes to read-only tables and accounts for an array that
-// gopher-lua fills up to the index.
+// beforeSet refuses a write that lands in a read-only table, and accounts for an array
+// that gopher-lua fills up to the index.
 func (e *Engine) beforeSet(L *lua.LState, f *frame, inst uint32) {
 	t, ok := L.Get(argA(inst) + 1).(*lua.LTable)
 	if !ok {
 		return
 	}
-	if e.isReadonly(t) {
-		e.throwHere(L, msgReadonlyTable)
-	}
-	if opOf(inst) == lua.OP_SETTABLEKS {
+	_, plain := t.Metatable.(*lua.LNilType)
+	if plain && opOf(inst) == lua.OP_SETTABLEKS {
 		return
 	}
 	b := argB(inst)
@@ -119,9 +117,38 @@ func (e *Engine) beforeSet(L *lua.LState, f *frame, inst uint32) {
 	} else {
 		key = L.Get(b + 1)
 	}
+	if !plain {
+		if t = e.landing(L, t, key); t == nil {
+			return
+		}
+	}
 	if n, ok := key.(lua.LNumber); ok && n > 64 && n < lua.LNumber(lua.MaxArrayIndex) {
 		e.chargeGrowth(t, int(n))
 	}
+}
+
+// landing follows the __newindex of tables to the one that t[key] = … changes, as the
+// interpreter will, and refuses a read-only table wherever it stands on the way. It is
+// nil if the write changes no table: a function is called, or the write fails.
+func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTable {
+	for range lua.MaxTableGetLoop {
+		e.refuseReadonly(L, t)
+		mt, ok := t.Metatable.(*lua.LTable)
+		if !ok || t.RawGet(key) != lua.LNil {
+			return t
+		}
+		switch next := mt.RawGetString("__newindex").(type) {
+		case *lua.LNilType:
+			return t
+		case *lua.LTable:
+			t = next
+		case *lua.LFunction:
+			return nil
+		default:
+			e.throwHere(L, "attempt to index a "+typeName(next)+" value")
+		}
+	}
+	return nil
 }
 
 // chargeGrowth accounts for setting t[n].

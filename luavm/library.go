@@ -60,6 +60,7 @@ func (e *Engine) openFunctions() {
 		loading.RawSetString(name, scripts.RawGetString(name))
 	}
 	loading.Metatable = e.gmeta
+	e.loadingRedis = loading
 	e.libLoad = L.CreateTable(0, 1)
 	e.libLoad.RawSetString("redis", loading)
 	e.libLoad.Metatable = e.gmeta

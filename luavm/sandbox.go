@@ -64,10 +64,20 @@ func (e *Engine) libraryTable(lib library) *lua.LTable {
 
 func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
 
-// isReadonly reports whether a script may not change a table.
+// isReadonly reports whether a script may not change a table. No script has e.protect; the
+// other two metatables it can get, and give to tables of its own.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
-	mt, ok := t.Metatable.(*lua.LTable)
-	return ok && (mt == e.protect || mt == e.gmeta || mt == e.libMeta)
+	switch mt, _ := t.Metatable.(*lua.LTable); mt {
+	case nil:
+		return false
+	case e.protect:
+		return true
+	case e.gmeta:
+		return t == e.globals || t == e.libRun || t == e.libLoad || t == e.loadingRedis
+	case e.libMeta:
+		return t == e.libEnv
+	}
+	return false
 }
 
 func (e *Engine) unknownGlobal(L *lua.LState) int {
