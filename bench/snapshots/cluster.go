@@ -85,7 +85,7 @@ func (n *node) start() error {
 	}
 	defer log.Close()
 	n.cmd = exec.Command(n.bin, n.args...)
-	n.cmd.Stdout, n.cmd.Stderr = log, log
+	n.cmd.Stdout, n.cmd.Stderr, n.cmd.Env = log, log, bench.Environ()
 	return n.cmd.Start()
 }
 

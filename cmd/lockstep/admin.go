@@ -1,28 +1,14 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"lockstep/bench"
+	"lockstep/cluster"
 )
-
-// adminOptions are the flags of the commands that talk to a running node.
-type adminOptions struct {
-	addr, password string
-	timeout        time.Duration
-}
-
-func (o *adminOptions) define(fs *flag.FlagSet) {
-	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node")
-	fs.StringVar(&o.password, "requirepass", "", "`password` of the node")
-	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
-}
 
 // adminArgs is what the commands take behind their flags; nothing if they are
 // not here.
@@ -53,53 +39,15 @@ func administer(name string, args []string, stdout io.Writer) error {
 		return usageError{fmt.Errorf("%s: unexpected argument %q", name, rest[len(rest)-1])}
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
+	if name == "remove" && err != nil && strings.HasPrefix(err.Error(), "ERR "+cluster.ErrNoMember.Error()) {
+		// What is so already stays so: a command that was not confirmed can be repeated.
+		_, err = fmt.Fprintf(stdout, "%s is no member: there is nothing to remove\n", rest[0])
+		return err
+	}
 	if err != nil {
 		return err
 	}
 	return printReply(stdout, name, reply)
-}
-
-// askNode sends one command to a node.
-func askNode(o adminOptions, command []string) (any, error) {
-	c, err := dialNode(o)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	timer := time.AfterFunc(o.timeout, func() { c.Close() })
-	defer timer.Stop()
-	reply, err := c.Do(command...)
-	return reply, answerError(o, err)
-}
-
-// dialNode connects to a node and gives the password.
-func dialNode(o adminOptions) (*bench.Conn, error) {
-	c, err := bench.Dial(o.addr, o.timeout)
-	if err != nil {
-		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
-	}
-	if o.password == "" {
-		return c, nil
-	}
-	timer := time.AfterFunc(o.timeout, func() { c.Close() })
-	defer timer.Stop()
-	if _, err := c.Do("AUTH", o.password); err != nil {
-		c.Close()
-		return nil, answerError(o, err)
-	}
-	return c, nil
-}
-
-// answerError tells an error reply from none.
-func answerError(o adminOptions, err error) error {
-	var refused bench.ServerError
-	if err != nil && !errors.As(err, &refused) {
-		return fmt.Errorf("the node at %s did not answer: %w", o.addr, err)
-	}
-	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
-		return fmt.Errorf("give the node's password with --requirepass: %w", err)
-	}
-	return err
 }
 
 // printReply shows flat name-value pairs one a line, members as a table.

@@ -121,7 +121,7 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 	defer timer.Stop()
 	reply, err := c.Do("LOCKSTEP", "BACKUP", "BEGIN")
 	if err != nil {
-		return false, answerError(o, err)
+		return false, o.answerError(err)
 	}
 	begun, _ := reply.([]any)
 	if len(begun) != 2 {
@@ -132,7 +132,7 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 		timer.Reset(o.timeout)
 		reply, err := c.Do("LOCKSTEP", "BACKUP", "READ", name)
 		if err != nil {
-			return false, answerError(o, err)
+			return false, o.answerError(err)
 		}
 		piece, _ := reply.(string)
 		if piece == "" {

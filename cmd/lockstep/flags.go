@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -63,12 +62,6 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`")
 }
 
-// envName is the environment variable of a flag: --peer-listen is
-// LOCKSTEP_PEER_LISTEN.
-func envName(flagName string) string {
-	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
-}
-
 // worded is a flag whose errors say what it wants; package flag's say "parse error".
 type worded struct {
 	flag.Value
@@ -111,22 +104,6 @@ func parse(fs *flag.FlagSet, args []string) error {
 		return err
 	}
 	return parseFlags(fs, args)
-}
-
-func parseEnvironment(fs *flag.FlagSet) error {
-	word(fs)
-	var fault error
-	fs.VisitAll(func(f *flag.Flag) {
-		if v, ok := os.LookupEnv(envName(f.Name)); ok {
-			if err := fs.Set(f.Name, v); err != nil {
-				fault = errors.Join(fault, fmt.Errorf("%s=%q: %w", envName(f.Name), v, err))
-			}
-		}
-	})
-	if fault != nil {
-		return usageError{fault}
-	}
-	return nil
 }
 
 func parseFlags(fs *flag.FlagSet, args []string) error {
@@ -245,7 +222,7 @@ granted survives the death of any minority of its nodes.
                         make DIR the data of a new cluster of one node
   lockstep bench        measure this program beside Redis, Redlock, etcd and
                         ZooKeeper, those that are installed; see bench --help
-  lockstep version
+  lockstep version      the version, the commit and the compiler; also --version
   lockstep help
 
 Try it:
@@ -261,28 +238,40 @@ Three nodes on one machine (the same --peers everywhere):
 A fourth one that joins them; it gets its vote when it has caught up:
   lockstep --id n4 --data d4 --join 127.0.0.1:7379 --listen 127.0.0.1:6382 --peer-listen 127.0.0.1:7382 --http-listen 127.0.0.1:8382 &
 
-Flags of serve (each also as an environment variable, --peer-listen as
-LOCKSTEP_PEER_LISTEN):
+Each flag is also an environment variable, --peer-listen is LOCKSTEP_PEER_LISTEN;
+what is given as a flag counts. Variables of no flag are refused.
 `)
-	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
-	new(options).define(fs)
-	writeFlags(&b, fs)
-	b.WriteString("\nFlags of status, members, add, remove, transfer, snapshot and backup:\n")
-	fs = flag.NewFlagSet("status", flag.ContinueOnError)
-	new(adminOptions).define(fs)
-	writeFlags(&b, fs)
-	b.WriteString("\nFlags of health:\n")
-	fs = flag.NewFlagSet("health", flag.ContinueOnError)
-	new(healthOptions).define(fs)
-	writeFlags(&b, fs)
-	b.WriteString("\nFlags of restore:\n")
-	fs = flag.NewFlagSet("restore", flag.ContinueOnError)
-	rc := cluster.Default()
-	rc.Data = ""
-	defineRestore(fs, &rc)
-	writeFlags(&b, fs)
+	for _, group := range flagGroups() {
+		fmt.Fprintf(&b, "\nFlags of %s:\n", group.of)
+		writeFlags(&b, group.flags)
+	}
 	b.WriteString("\nExit codes: 0 clean stop, 1 runtime failure, 2 wrong usage.\n")
 	return b.String()
+}
+
+// flagGroup is what some commands take.
+type flagGroup struct {
+	of    string
+	flags *flag.FlagSet
+}
+
+// flagGroups are all flags of all commands but bench, whose flags have no variables.
+func flagGroups() []flagGroup {
+	group := func(of string, define func(*flag.FlagSet)) flagGroup {
+		fs := flag.NewFlagSet(of, flag.ContinueOnError)
+		define(fs)
+		return flagGroup{of, fs}
+	}
+	return []flagGroup{
+		group("serve", new(options).define),
+		group("status, members, add, remove, transfer, snapshot and backup", new(adminOptions).define),
+		group("health", new(healthOptions).define),
+		group("restore", func(fs *flag.FlagSet) {
+			cfg := cluster.Default()
+			cfg.Data = ""
+			defineRestore(fs, &cfg)
+		}),
+	}
 }
 
 func writeFlags(b *bytes.Buffer, fs *flag.FlagSet) {

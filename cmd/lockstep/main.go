@@ -10,10 +10,30 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 )
 
-// version is what `lockstep version` prints.
-const version = "0.1.0"
+// version is the last release and whether the program is newer than it.
+const version = "0.1.0+dev"
+
+// versionText is `lockstep version`: also the commit, if the program was built from one,
+// and the compiler, by which known faults of either are looked up.
+func versionText() string {
+	text := "lockstep " + version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		said := make(map[string]string)
+		for _, s := range info.Settings {
+			said[s.Key] = s.Value
+		}
+		if revision := said["vcs.revision"]; revision != "" {
+			text += " revision " + revision
+			if said["vcs.modified"] == "true" {
+				text += " with changes"
+			}
+		}
+	}
+	return fmt.Sprintf("%s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
 
 // Exit codes (docs: README.md).
 const (
@@ -42,6 +62,9 @@ func main() {
 // run executes a command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	name := "serve"
+	if len(args) == 1 && (args[0] == "--version" || args[0] == "-version" || args[0] == "-v") {
+		args = []string{"version"}
+	}
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]
 	}
@@ -74,8 +97,8 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 	case "bench":
 		return benchmark(args, stdout, stderr)
 	case "version":
-		fmt.Fprintln(stdout, "lockstep", version)
-		return nil
+		_, err := fmt.Fprintln(stdout, versionText())
+		return err
 	case "help":
 		fmt.Fprint(stdout, helpText())
 		return nil

@@ -16,7 +16,7 @@ type edit struct{ file, from, to string }
 
 // clockVariable names, in the environment of a node of the test build, the file
 // that says how far its wall clock is from the machine's.
-const clockVariable = "LOCKSTEP_CHAOS_CLOCK"
+const clockVariable = "CHAOS_CLOCK"
 
 // testEdits make the test build.
 func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }

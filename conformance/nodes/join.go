@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lockstep/bench"
 )
 
 // Newcomer returns the place of a node that joins a running cluster through some
@@ -29,7 +31,7 @@ func (n *Node) Admin(command string, args ...string) (int, string) {
 	n.t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command(Binary(n.t), append([]string{command, "--addr", n.Addr}, args...)...)
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, bench.Environ()
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		n.t.Fatal(err)
 	}

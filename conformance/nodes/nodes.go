@@ -30,12 +30,14 @@ var built struct {
 	err  error
 }
 
+var given = os.Getenv("LOCKSTEP_BINARY")
+
 // Binary returns the program under test: $LOCKSTEP_BINARY, or one built from
 // this tree.
 func Binary(t testing.TB) string {
 	t.Helper()
 	built.Do(func() {
-		if built.path = os.Getenv("LOCKSTEP_BINARY"); built.path != "" {
+		if built.path = given; built.path != "" {
 			return
 		}
 		dir, err := os.MkdirTemp("", "lockstep-test")
@@ -157,7 +159,7 @@ func (n *Node) Run() {
 	}
 	command := append(append(slices.Clone(n.within), Binary(n.t)), n.args...)
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, bench.Environ()
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}

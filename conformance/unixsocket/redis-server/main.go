@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"lockstep/bench"
 )
 
 // settings are those that matter here; to a server that keeps nothing the others mean nothing.
@@ -82,7 +84,7 @@ func run(s settings) error {
 		return err
 	}
 	child := exec.Command(os.Getenv("LOCKSTEP_BINARY"), "serve", "--ephemeral", "--listen", addr, "--http-listen", "")
-	child.Stderr = os.Stderr
+	child.Stderr, child.Env = os.Stderr, bench.Environ()
 	endWithParent(child)
 	if err := child.Start(); err != nil {
 		return err

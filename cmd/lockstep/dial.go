@@ -1,0 +1,212 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"lockstep/bench"
+)
+
+// adminOptions are the flags of the commands that talk to a running node: where it is,
+// who asks, and how to know the node. Those of TLS have redis-cli's names.
+type adminOptions struct {
+	addr, user    string
+	password      string
+	timeout       time.Duration
+	tls, insecure bool
+	ca, caDir     string
+	cert, key     string
+	name          string
+}
+
+func (o *adminOptions) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node")
+	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep (default: the user without a name of its own, default)")
+	// Of these two the one that is given last counts; the environment comes before the flags.
+	fs.Func("requirepass", "`password` of that user; other users of the machine see it in ps: use the next one", func(s string) error {
+		o.password = s
+		return nil
+	})
+	fs.Func("requirepass-file", "`file` whose first line is the password", func(path string) (err error) {
+		o.password, err = readSecret(path)
+		return err
+	})
+	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
+	fs.BoolVar(&o.tls, "tls", false, "speak TLS: --addr is an address of its --tls-listen")
+	fs.StringVar(&o.ca, "cacert", "", "`file` of the certificates by which the node's is known (default: the system's)")
+	fs.StringVar(&o.caDir, "cacertdir", "", "`directory` of such files")
+	fs.StringVar(&o.cert, "cert", "", "`file` of the certificate to show, if the node asks for one")
+	fs.StringVar(&o.key, "key", "", "`file` of its private key")
+	fs.StringVar(&o.name, "sni", "", "`name` that the node's certificate must have (default: the host of --addr)")
+	fs.BoolVar(&o.insecure, "insecure", false, "do not check the node's certificate: whoever stands between is believed")
+}
+
+// readSecret reads the first line of a file, which has to be there.
+func readSecret(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	secret, _, _ := strings.Cut(string(content), "\n")
+	if secret = strings.TrimSuffix(secret, "\r"); secret == "" {
+		return "", fmt.Errorf("%s: its first line is empty: write the password there", path)
+	}
+	return secret, nil
+}
+
+// tlsConfig is nil without --tls. Flags that would have no effect are refused.
+func (o *adminOptions) tlsConfig() (*tls.Config, error) {
+	if !o.tls {
+		if o.ca+o.caDir+o.cert+o.key+o.name != "" || o.insecure {
+			return nil, usageError{errors.New("--cacert, --cacertdir, --cert, --key, --sni and --insecure need --tls")}
+		}
+		return nil, nil
+	}
+	host, _, err := net.SplitHostPort(o.addr)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--addr %q: want host:port, such as 127.0.0.1:6379", o.addr)}
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: o.insecure}
+	if o.name != "" {
+		c.ServerName = o.name
+	}
+	if c.RootCAs, err = o.roots(); err != nil {
+		return nil, err
+	}
+	if (o.cert == "") != (o.key == "") {
+		return nil, usageError{errors.New("--cert and --key belong together: give both")}
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert %s, --key %s: %w", o.cert, o.key, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// roots are those of --cacert and --cacertdir; nil, the system's, without either.
+func (o *adminOptions) roots() (*x509.CertPool, error) {
+	if o.ca == "" && o.caDir == "" {
+		return nil, nil
+	}
+	var files []string
+	if o.ca != "" {
+		files = append(files, o.ca)
+	}
+	if o.caDir != "" {
+		entries, err := os.ReadDir(o.caDir)
+		if err != nil {
+			return nil, fmt.Errorf("--cacertdir: %w", err)
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				files = append(files, filepath.Join(o.caDir, e.Name()))
+			}
+		}
+	}
+	pool, found := x509.NewCertPool(), false
+	for _, file := range files {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		some := pool.AppendCertsFromPEM(pem)
+		if found = found || some; !some && file == o.ca {
+			return nil, fmt.Errorf("--cacert %s: there is no certificate in it", file)
+		}
+	}
+	if !found {
+		return nil, fmt.Errorf("--cacertdir %s: there is no certificate in it", o.caDir)
+	}
+	return pool, nil
+}
+
+// askNode sends one command to a node.
+func askNode(o adminOptions, command []string) (any, error) {
+	c, err := dialNode(o)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	timer := time.AfterFunc(o.timeout, func() { c.Close() })
+	defer timer.Stop()
+	reply, err := c.Do(command...)
+	return reply, o.answerError(err)
+}
+
+// dialNode connects to a node and says who asks.
+func dialNode(o adminOptions) (*bench.Conn, error) {
+	config, err := o.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: o.timeout}
+	conn, err := dialer.Dial("tcp", o.addr)
+	if err != nil {
+		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
+	}
+	timer := time.AfterFunc(o.timeout, func() { conn.Close() })
+	defer timer.Stop()
+	if config != nil {
+		secured := tls.Client(conn, config)
+		if err := secured.Handshake(); err != nil {
+			conn.Close()
+			return nil, o.handshakeError(err)
+		}
+		conn = secured
+	}
+	c := bench.NewConn(conn)
+	if o.password == "" && o.user == "" {
+		return c, nil
+	}
+	greeting := []string{"AUTH", o.password}
+	if o.user != "" {
+		greeting = []string{"AUTH", o.user, o.password}
+	}
+	if _, err := c.Do(greeting...); err != nil {
+		c.Close()
+		return nil, o.answerError(err)
+	}
+	return c, nil
+}
+
+// handshakeError tells a port that speaks no TLS from one that is not trusted.
+func (o *adminOptions) handshakeError(err error) error {
+	var plain tls.RecordHeaderError
+	if errors.As(err, &plain) {
+		return fmt.Errorf("%s does not speak TLS: leave --tls out, or give its --tls-listen with --addr: %w", o.addr, err)
+	}
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return fmt.Errorf("the certificate of %s is of nobody that is trusted: name who issued it with --cacert: %w", o.addr, err)
+	}
+	return fmt.Errorf("TLS with %s: %w", o.addr, err)
+}
+
+// answerError tells an error reply from none.
+func (o *adminOptions) answerError(err error) error {
+	var refused bench.ServerError
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &refused) {
+		if hint := "if it is a TLS port, say --tls"; !o.tls {
+			return fmt.Errorf("the node at %s did not answer: %w; %s", o.addr, err, hint)
+		}
+		return fmt.Errorf("the node at %s did not answer: %w; it may want a certificate: --cert and --key", o.addr, err)
+	}
+	if strings.HasPrefix(err.Error(), "NOAUTH") {
+		return fmt.Errorf("give the node's password with --requirepass-file (or --requirepass), or a user of yours with --user: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const envPrefix = "LOCKSTEP_"
+
+// envName is the environment variable of a flag: --peer-listen is
+// LOCKSTEP_PEER_LISTEN.
+func envName(flagName string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// parseEnvironment sets flags by their variables, and refuses variables of no flag.
+func parseEnvironment(fs *flag.FlagSet) error {
+	word(fs)
+	faults := unknownVariables(os.Environ())
+	fs.VisitAll(func(f *flag.Flag) {
+		if v, ok := os.LookupEnv(envName(f.Name)); ok {
+			if err := fs.Set(f.Name, v); err != nil {
+				// The value is not repeated: it may be a password.
+				faults = errors.Join(faults, fmt.Errorf("%s: %w", envName(f.Name), err))
+			}
+		}
+	})
+	if faults != nil {
+		return usageError{faults}
+	}
+	return nil
+}
+
+// unknownVariables names those that have this program's prefix and are of none of its
+// flags: most often one is mistyped, and what it should have set is not set. Variables
+// that the command at hand does not take may be those of another: in a container all
+// have the same environment.
+func unknownVariables(environ []string) (faults error) {
+	var known []string
+	for _, group := range flagGroups() {
+		group.flags.VisitAll(func(f *flag.Flag) { known = append(known, envName(f.Name)) })
+	}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) || ofAService(name, value) {
+			continue
+		}
+		hint := "see `lockstep help` for those that there are, or unset it"
+		if near := nearest(name, known); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		faults = errors.Join(faults, fmt.Errorf("%s is the variable of no flag: %s", name, hint))
+	}
+	return faults
+}
+
+var (
+	serviceVariable = regexp.MustCompile(`^LOCKSTEP_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+	serviceURL      = regexp.MustCompile(`^LOCKSTEP_(\w+_)?PORT=(tcp|udp|sctp)://`)
+)
+
+// ofAService tells the variables that Kubernetes gives every container for a service
+// whose name begins with "lockstep". One like LOCKSTEP_PORT=6379 is somebody's guess.
+func ofAService(name, value string) bool {
+	return serviceVariable.MatchString(name) || serviceURL.MatchString(name+"="+value)
+}
+
+// nearest is the word that takes the fewest edits to make, if those are few enough for
+// a slip.
+func nearest(word string, words []string) (best string) {
+	least := 1 + min(4, len(strings.TrimPrefix(word, envPrefix))/2)
+	for _, w := range words {
+		if d := edits(word, w); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance of two words.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, corner+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"lockstep/bench"
+)
+
+// TestMain keeps the variables that the tests were started with from the commands that
+// they run in this process.
+func TestMain(m *testing.M) {
+	own := bench.Environ()
+	os.Clearenv()
+	for _, v := range own {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "--version", "-v"} {
+		code, out := start(t, arg)
+		if code != exitOK || !strings.HasPrefix(out, "lockstep "+version+" ") || !strings.Contains(out, " go1.") || strings.Count(out, "\n") != 1 {
+			t.Errorf("%s: exit code %d: %s", arg, code, out)
+		}
+	}
+	refused(t, exitUsage, []string{"version"}, "--listen", "127.0.0.1:0", "--version")
+}
