@@ -88,7 +88,7 @@ mutations:
 # pulls nothing. `docker build -t lockstep .` builds it in a Go image instead.
 IMAGE ?= lockstep
 image: build
-	@set -e; dir=$$(mktemp -d); trap "rm -rf $$dir" EXIT; mkdir $$dir/data; cp lockstep $$dir; \
+	@set -e; dir=$$(mktemp -d); trap "rm -rf $$dir" EXIT; mkdir $$dir/data $$dir/secret; cp lockstep $$dir; \
 	sed -n '/^FROM scratch/,$$p' Dockerfile | sed 's/--from=build //' | docker build -t $(IMAGE) -f - $$dir
 
 # docker-compose.yml under a real Docker engine: networks cut, containers

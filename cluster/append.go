@@ -187,7 +187,7 @@ func (t *transport) answerAppends(port *peerPort) {
 	for {
 		select {
 		case conn := <-port.appends:
-			go port.serve(conn, t.answerOn)
+			go t.answerOn(conn)
 		case <-port.stop:
 			return
 		}
@@ -198,7 +198,7 @@ func (t *transport) answerAppends(port *peerPort) {
 func (t *transport) answerOn(conn net.Conn) {
 	defer conn.Close()
 	if err := t.answerAll(conn); err == errFrame {
-		t.log.Warn("peer port: entries that cannot be read", "remote", conn.RemoteAddr().String())
+		t.strangers.note(notGreeted, conn.RemoteAddr().String(), err)
 	}
 }
 
@@ -208,6 +208,7 @@ func (t *transport) answerAll(conn net.Conn) error {
 	}
 	in := bufio.NewReaderSize(conn, 64<<10)
 	var out []byte
+	greeted := false
 	for {
 		body, err := readAppend(in)
 		if err != nil {
@@ -216,6 +217,10 @@ func (t *transport) answerAll(conn net.Conn) error {
 		req, err := readRequest(body)
 		if err != nil {
 			return err
+		}
+		if !greeted {
+			greeted = true
+			greets(conn)
 		}
 		answers := make(chan raft.RPCResponse, 1)
 		rpc := raft.RPC{Command: req, RespChan: answers}

@@ -47,6 +47,8 @@ type Config struct {
 	// Join are the peer addresses of members of a running cluster: a new node
 	// asks one of them to be taken in, instead of beginning a cluster.
 	Join []string
+	// PeerTLS is what nodes prove to each other with.
+	PeerTLS PeerTLS
 
 	// Where clients find this node's Sentinel and Cluster listeners; "" if it
 	// has none.
@@ -111,6 +113,9 @@ type Config struct {
 	// ready, if not nil, is called before a batch is taken; it decides which of
 	// the requests that come at one instant are in it, and in which order.
 	ready func(*sequencer)
+
+	gate      *peerGate  // of PeerTLS; nil: nobody has to prove anything
+	strangers *strangers // who was turned away at the peer port
 
 	// disk is where the data directory lies.
 	disk disk
@@ -180,6 +185,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	c.validatePeers(fault)
+	c.PeerTLS.validate(fault)
 	return errors.Join(faults...)
 }
 

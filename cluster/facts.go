@@ -69,7 +69,7 @@ func (f facts) append(buf []byte) []byte {
 }
 
 func readFacts(r *bufio.Reader) (facts, error) {
-	fr, err := readFrame(r)
+	fr, err := readShort(r)
 	if err != nil {
 		return facts{}, err
 	}
@@ -108,14 +108,14 @@ func (n *Node) serveFacts(conn net.Conn) {
 		// A peer that says nothing for so long has another connection.
 		idle := time.AfterFunc(2*beatTimeout, func() { conn.Close() })
 		f, err := readFacts(r)
-		idle.Stop()
-		if err != nil {
-			return
+		if err == nil {
+			greets(conn)
+			n.note(f)
+			answer := n.facts()
+			answer.you = n.standing(f)
+			_, err = conn.Write(answer.append(nil))
 		}
-		n.note(f)
-		answer := n.facts()
-		answer.you = n.standing(f)
-		if _, err := conn.Write(answer.append(nil)); err != nil {
+		if !idle.Stop() || err != nil {
 			return
 		}
 	}

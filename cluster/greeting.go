@@ -35,6 +35,20 @@ const (
 // goes on between them; commands wait until the leader is of this version.
 var errPeerVersion = errors.New("cluster: a peer runs another version of lockstep")
 
+// versionError is errPeerVersion in detail.
+type versionError struct{ theirs, own byte }
+
+func (v versionError) older() bool   { return v.theirs < v.own }
+func (v versionError) Unwrap() error { return errPeerVersion }
+
+func (v versionError) Error() string {
+	which := "this node"
+	if v.older() {
+		which = "the other node"
+	}
+	return fmt.Sprintf("%v: it speaks version %d, this program version %d; upgrade %s", errPeerVersion, v.theirs, v.own, which)
+}
+
 // wireSpeaks is what a node speaks. A test may have one speak what a later
 // program will.
 type wireSpeaks struct{ version, minor byte }
@@ -66,11 +80,7 @@ func (own wireSpeaks) read(r *bufio.Reader) (greeting, error) {
 	}
 	g := greeting{speaks: wireSpeaks{version: head[len(wireMagic)]}}
 	if v := g.speaks.version; v != own.version {
-		older := "upgrade this node"
-		if v < own.version {
-			older = "upgrade the other node"
-		}
-		return greeting{}, fmt.Errorf("%w: it speaks version %d, this program version %d; %s", errPeerVersion, v, own.version, older)
+		return greeting{}, versionError{v, own.version}
 	}
 	var err error
 	if g.speaks.minor, err = r.ReadByte(); err != nil {

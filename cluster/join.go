@@ -49,11 +49,11 @@ func (n *Node) serveJoin(conn net.Conn) {
 	case <-n.ctx.Done():
 		return
 	}
-	timer := time.AfterFunc(greetTimeout, func() { conn.Close() })
-	f, err := readFrame(newFactsReader(conn))
-	if !timer.Stop() || err != nil || f.kind != frameJoin {
+	f, err := readShort(newFactsReader(conn))
+	if err != nil || f.kind != frameJoin {
 		return
 	}
+	greets(conn)
 	r := fieldReader{b: f.body}
 	a := adminRequest{adminJoin, string(r.bytes()), string(r.bytes())}
 	if r.bad {
@@ -146,7 +146,7 @@ func readJoinAnswer(r *bufio.Reader) error {
 	if head, err := r.Peek(2); err != nil || head[0] != 0 || head[1] != 0 {
 		return errNoPeerPort // an answer is not that long
 	}
-	f, err := readFrame(r)
+	f, err := readShort(r)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -20,11 +23,15 @@ type peerPort struct {
 	join    func(net.Conn)
 	log     *slog.Logger
 	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
+	gate    *peerGate // nil: nobody has to prove anything
 	raft    chan net.Conn
 	appends chan net.Conn
 
+	arrivals  *arrivals
+	strangers *strangers
+
 	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	conns map[net.Conn]struct{} // that this node has made
 	done  bool
 	stop  chan struct{}
 }
@@ -35,9 +42,16 @@ var _ raft.StreamLayer = (*peerPort)(nil)
 const greetTimeout = 5 * time.Second
 
 func newPeerPort(ln net.Listener, cfg *Config, hooks raftHooks) *peerPort {
-	p := &peerPort{ln: ln, self: cfg.peerAddr(), forward: hooks.forward, facts: hooks.facts, join: hooks.join, log: cfg.Logger, dial: cfg.dialPeer,
+	if cfg.strangers == nil {
+		cfg.strangers = newStrangers(cfg.Logger)
+	}
+	p := &peerPort{ln: ln, self: cfg.peerAddr(), forward: hooks.forward, facts: hooks.facts, join: hooks.join, log: cfg.Logger, dial: cfg.dialPeer, gate: cfg.gate,
+		arrivals: newArrivals(cfg.strangers), strangers: cfg.strangers,
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	go p.accept()
+	if p.gate != nil {
+		go p.gate.watch(p.stop)
+	}
 	return p
 }
 
@@ -55,34 +69,64 @@ func (p *peerPort) accept() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		go p.sort(quiet(conn))
+		if a := p.arrivals.admit(quiet(conn)); a != nil {
+			go p.sort(a)
+		}
 	}
 }
 
 // sort reads the first byte and hands the connection on.
-func (p *peerPort) sort(conn net.Conn) {
-	var first [1]byte
-	timer := time.AfterFunc(greetTimeout, func() { conn.Close() })
-	_, err := conn.Read(first[:])
-	if !timer.Stop() || err != nil {
-		conn.Close()
+func (p *peerPort) sort(a *arrival) {
+	proto, err := p.open(a)
+	if err != nil {
+		a.Close()
 		return
 	}
-	switch first[0] {
+	switch proto {
 	case protoRaft:
-		p.hand(conn, p.raft)
+		a.keep()
+		p.hand(&raftArrival{arrival: a}, p.raft)
 	case protoAppend:
-		p.hand(conn, p.appends)
+		p.hand(a, p.appends)
 	case protoForward:
-		p.serve(conn, p.forward)
+		p.forward(a)
 	case protoFacts:
-		p.serve(conn, p.facts)
+		p.facts(a)
 	case protoJoin:
-		p.serve(conn, p.join)
+		p.join(a)
 	default:
-		p.log.Warn("peer port: not a peer; clients use the port of --listen", "remote", conn.RemoteAddr().String())
-		conn.Close()
+		p.strangers.note(noPeer, a.RemoteAddr().String(), nil)
+		a.Close()
 	}
+}
+
+// open reads which protocol a caller wants, and has it prove before that it is a peer.
+func (p *peerPort) open(a *arrival) (proto byte, err error) {
+	var first [1]byte
+	if _, err := io.ReadFull(a, first[:]); err != nil {
+		return 0, err
+	}
+	remote := a.RemoteAddr().String()
+	switch {
+	case p.gate == nil && first[0] == tlsHandshake:
+		p.strangers.note(noTLSHere, remote, nil)
+		return 0, errFrame
+	case p.gate != nil && first[0] != tlsHandshake && !p.gate.cfg.Optional:
+		p.strangers.note(noTLSThere, remote, nil)
+		return 0, errFrame
+	case first[0] != tlsHandshake:
+		return first[0], nil
+	}
+	within, err := p.gate.accept(a.raw, first[0])
+	if err != nil {
+		if !errors.Is(err, net.ErrClosed) { // it was cut off, and that has been said
+			p.strangers.note(notTrusted, remote, err)
+		}
+		return 0, err
+	}
+	a.prove(within)
+	_, err = io.ReadFull(a, first[:])
+	return first[0], err
 }
 
 // hand gives a connection to somebody who waits for some.
@@ -91,14 +135,6 @@ func (p *peerPort) hand(conn net.Conn, to chan<- net.Conn) {
 	case to <- conn:
 	case <-p.stop:
 		conn.Close()
-	}
-}
-
-// serve has a connection served that ends with the port.
-func (p *peerPort) serve(conn net.Conn, do func(net.Conn)) {
-	if p.track(conn) {
-		do(conn)
-		p.untrack(conn)
 	}
 }
 
@@ -141,6 +177,8 @@ func (p *peerPort) Close() error {
 	for conn := range p.conns {
 		conn.Close()
 	}
+	p.arrivals.close()
+	p.strangers.close()
 	return p.ln.Close()
 }
 
@@ -234,6 +272,54 @@ func (c *Config) listenPeers() (net.Listener, error) {
 
 // dialPeer connects to a peer's port for one of its protocols.
 func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	if c.gate == nil {
+		return c.dialPlain(addr, proto, timeout)
+	}
+	conn, err := c.dialOnly(addr, proto, timeout)
+	if err != nil {
+		return nil, err
+	}
+	within, err := c.gate.call(conn, addr, proto, timeout)
+	switch {
+	case err == nil:
+		return within, nil
+	case c.gate.cfg.Optional && speaksPlain(err):
+		return c.dialPlain(addr, proto, timeout)
+	}
+	c.turnedAway(addr, err)
+	// However it failed, no connection has been made: none was broken.
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: peerNetAddr(addr), Err: err}
+}
+
+// turnedAway says which side does not trust the other, if it was that.
+func (c *Config) turnedAway(addr string, err error) {
+	op, _ := errors.AsType[*net.OpError](err)
+	_, untrusted := errors.AsType[unproven](err)
+	_, strange := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case c.strangers == nil:
+	case op != nil && op.Op == "remote error":
+		c.strangers.note(peerRefuses, addr, err)
+	case untrusted || strange || op != nil && op.Op == "local error":
+		c.strangers.note(peerUntrusted, addr, err)
+	}
+}
+
+// dialPlain is dialPeer without proof.
+func (c *Config) dialPlain(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	conn, err := c.dialOnly(addr, proto, timeout)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write([]byte{proto}); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greeting %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
+// dialOnly connects and says nothing yet.
+func (c *Config) dialOnly(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	dial := c.dial
 	if dial == nil {
 		dial = dialTCP
@@ -242,12 +328,7 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	if err != nil {
 		return nil, err
 	}
-	conn = quiet(conn)
-	if _, err := conn.Write([]byte{proto}); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("greeting %s: %w", addr, err)
-	}
-	return conn, nil
+	return quiet(conn), nil
 }
 
 // dialTCP looks a name up anew each time. The net package's own resolver has all

@@ -36,7 +36,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 		}})
 		dial := func(first string) net.Conn {
 			near, far := net.Pipe()
-			go p.sort(far)
+			go p.sort(p.arrivals.admit(far))
 			if first != "" {
 				if _, err := near.Write([]byte(first)); err != nil {
 					t.Error(err)
@@ -77,9 +77,8 @@ func TestPeerPortSortsConnections(t *testing.T) {
 			t.Errorf("the second Close: %v", err)
 		}
 		late, far := net.Pipe()
-		go p.sort(far)
-		if _, err := late.Write([]byte("F")); err != nil {
-			t.Error(err)
+		if p.arrivals.admit(far) != nil {
+			t.Error("a connection is let in after Close")
 		}
 		closedAt(t, late)
 	})

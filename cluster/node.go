@@ -53,6 +53,11 @@ func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	gate, err := openGate(cfg.PeerTLS, cfg.Time.Wall, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	cfg.gate = gate
 	n := newNode(cfg)
 	if cfg.Ephemeral {
 		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
@@ -93,6 +98,7 @@ func newNode(cfg Config) *Node {
 	if cfg.random == nil {
 		cfg.random = rand.Uint64
 	}
+	cfg.strangers = newStrangers(cfg.Logger)
 	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -376,3 +382,15 @@ func (n *Node) leads() bool {
 	defer n.mu.Unlock()
 	return n.leader.self
 }
+
+// ReloadPeerTLS reads anew what this node proves itself to its peers with, and what they have to.
+// On an error all stays as it was. Connections stay in any case.
+func (n *Node) ReloadPeerTLS() error {
+	if n.cfg.gate == nil {
+		return nil
+	}
+	return n.cfg.gate.reload()
+}
+
+// Strangers is how many callers the peer port has turned away.
+func (n *Node) Strangers() uint64 { return n.cfg.strangers.total.Load() }

@@ -21,8 +21,16 @@ func (n *Node) serveForward(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, 1<<16)
 	peer, err := n.cfg.speaks.read(r)
 	if err != nil {
-		n.cfg.Logger.Warn("peer connection refused", "remote", conn.RemoteAddr().String(), "error", err)
-		if errors.Is(err, errPeerVersion) {
+		why := notGreeted
+		version, other := errors.AsType[versionError](err)
+		if other {
+			why = newerPeer
+			if version.older() {
+				why = olderPeer
+			}
+		}
+		n.cfg.strangers.note(why, conn.RemoteAddr().String(), err)
+		if other {
 			// So that it learns why. If it has gone there is nothing to tell.
 			_, _ = conn.Write(n.greeting().append(nil))
 		}
@@ -31,6 +39,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	if _, err := conn.Write(n.greeting().append(nil)); err != nil {
 		return
 	}
+	greets(conn)
 	n.learn(peer)
 	n.served.Add(1)
 	defer n.served.Add(-1)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -26,12 +25,12 @@ import (
 // when it is closed.
 type transport struct {
 	*raft.NetworkTransport
-	beats    *raft.NetworkTransport // sends heartbeats, and has an answer soon or not at all
-	appends  *appender              // sends entries …
-	beating  *appender              // … and heartbeats to peers that speak its codec
-	patience time.Duration          // for TimeoutNow
-	silence  time.Duration          // of a leader, after which it may be none (prevote.go)
-	log      *slog.Logger
+	beats     *raft.NetworkTransport // sends heartbeats, and has an answer soon or not at all
+	appends   *appender              // sends entries …
+	beating   *appender              // … and heartbeats to peers that speak its codec
+	patience  time.Duration          // for TimeoutNow
+	silence   time.Duration          // of a leader, after which it may be none (prevote.go)
+	strangers *strangers
 
 	beatHandler atomic.Pointer[func(raft.RPC)]
 
@@ -77,7 +76,7 @@ var (
 
 func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error, later *unwritten) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{self: cfg.ID, addr: cfg.peerAddr(), log: cfg.Logger, directory: directory, cluster: cluster, meet: meet, later: later, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{strangers: cfg.strangers, self: cfg.ID, addr: cfg.peerAddr(), directory: directory, cluster: cluster, meet: meet, later: later, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{

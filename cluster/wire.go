@@ -81,6 +81,8 @@ const (
 	// maxFrame bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.
 	maxFrame = 1 << 30
+	// maxShort bounds what nodes tell of themselves, and what they ask to be taken in with.
+	maxShort = 1 << 16
 )
 
 var errFrame = errors.New("cluster: malformed frame from a peer")
@@ -108,13 +110,18 @@ type frame struct {
 	body []byte
 }
 
-func readFrame(r *bufio.Reader) (frame, error) {
+func readFrame(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxFrame) }
+
+// readShort reads a frame of which nothing long can be said.
+func readShort(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxShort) }
+
+func readFrameUpTo(r *bufio.Reader, most uint32) (frame, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return frame{}, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n < 2 || n > maxFrame {
+	if n < 2 || n > most {
 		return frame{}, errFrame
 	}
 	b, err := readBody(r, int(n))

@@ -21,10 +21,8 @@ import (
 //
 // The checksum covers the body: the log store keeps none, and a flipped bit
 // must stop a node, not change a lock. Every version begins with these five bytes. The requests section is in answers.go.
-// Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry
-// has the lowest version that can say what it says.
 const (
-	entryVersion = 2
+	entryVersion = 1
 	entryHeader  = 1 + 4
 )
 
@@ -37,7 +35,6 @@ type Entry struct {
 	Batch    uint64 // number of the batch within that run
 	Requests []byte // encoded by AppendAnswers; empty if no other node has sent any
 	Writes   []byte // an encoded store.WriteSet
-	Version  byte   // of the entry, as its writes need it; 0 is taken for 1
 }
 
 // ErrCorrupt is the error of an entry or snapshot whose bytes are damaged.
@@ -48,7 +45,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Append encodes e at the end of buf.
 func (e *Entry) Append(buf []byte) []byte {
 	start := len(buf)
-	buf = append(buf, max(e.Version, 1), 0, 0, 0, 0)
+	buf = append(buf, entryVersion, 0, 0, 0, 0)
 	buf = binary.AppendUvarint(buf, e.Prev)
 	buf = binary.AppendUvarint(buf, uint64(e.Lease))
 	buf = binary.AppendUvarint(buf, uint64(e.Wall))
@@ -92,6 +89,6 @@ func DecodeEntry(b []byte) (Entry, error) {
 	return Entry{
 		Prev: fields[0], Lease: int64(fields[1]), Wall: int64(fields[2]),
 		Proposer: fields[3], Batch: fields[4],
-		Requests: body[:n:n], Writes: body[n:], Version: b[0],
+		Requests: body[:n:n], Writes: body[n:],
 	}, nil
 }

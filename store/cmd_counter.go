@@ -64,16 +64,17 @@ func (c *Ctx) addInt(by int64) Reply {
 	if !ok {
 		return wrongType
 	}
-	var n int64
+	var n, deadline int64
 	if e != nil {
 		if n, ok = ParseInt(stringBytes(e.str)); !ok {
 			return notInteger
 		}
+		deadline = e.deadline
 	}
 	if n, ok = addInts(n, by); !ok {
 		return Err(ErrOverflow)
 	}
-	c.KeepString(c.DB, c.Args[1], strconv.FormatInt(n, 10))
+	c.SetString(c.DB, c.Args[1], strconv.FormatInt(n, 10), deadline)
 	c.eventOn(eventString, "incrby")
 	return Int(n)
 }
@@ -89,9 +90,9 @@ func cmdIncrByFloat(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	old := "0"
+	old, deadline := "0", int64(0)
 	if e != nil {
-		old = e.str
+		old, deadline = e.str, e.deadline
 	}
 	n, ok := parseLongDouble(old)
 	if !ok {
@@ -106,7 +107,7 @@ func cmdIncrByFloat(c *Ctx) Reply {
 		return Err(ErrNaNOrInf)
 	}
 	text := formatLongDouble(sum)
-	c.KeepString(c.DB, c.Args[1], text)
+	c.SetString(c.DB, c.Args[1], text, deadline)
 	c.eventOn(eventString, "incrbyfloat")
 	return Str(text)
 }

@@ -41,7 +41,7 @@ func parseEnvironment(fs *flag.FlagSet) error {
 // that the command at hand does not take may be those of another: in a container all
 // have the same environment.
 func unknownVariables(environ []string) (faults error) {
-	var known []string
+	known := []string{peerSecretEnv}
 	for _, group := range flagGroups() {
 		group.flags.VisitAll(func(f *flag.Flag) { known = append(known, envName(f.Name)) })
 	}

@@ -30,6 +30,7 @@ type options struct {
 	ephemeral, leaseReads     bool
 	debugCommand              string
 	failoverWait, scriptLimit time.Duration
+	peer                      peerOptions
 }
 
 // define declares the flags with their defaults. The help is made of them.
@@ -40,6 +41,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
 	fs.StringVar(&o.peerListen, "peer-listen", d.PeerListen, "`host:port` for the other nodes")
 	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
+	o.peer.define(fs)
 	fs.StringVar(&o.sentinelListen, "sentinel-listen", "", "`host:port` for clients that find the leader by Redis Sentinel; off by default")
 	fs.StringVar(&o.sentinelAdvertise, "sentinel-advertise", "", "`host:port` under which clients reach --sentinel-listen (default: the same)")
 	fs.StringVar(&o.sentinelAuth, "sentinel-auth", "yes", "`yes|no`: whether Sentinel clients must give the password, too")
@@ -53,7 +55,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
 	fs.StringVar(&o.password, "requirepass", "", "`password` that clients must give")
-	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback without a password")
+	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
@@ -143,7 +145,9 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 			c.Join = append(c.Join, strings.TrimSpace(addr))
 		}
 	}
-	faults = append(faults, c.Validate(), o.validate())
+	var err error
+	c.PeerTLS, err = o.peer.config()
+	faults = append(faults, err, c.Validate(), o.validate(), o.openPeerPort(c.PeerTLS))
 	return c, errors.Join(faults...)
 }
 
@@ -220,6 +224,8 @@ granted survives the death of any minority of its nodes.
   lockstep backup FILE  save the state of a running node; --verify: read FILE
   lockstep restore FILE --data DIR
                         make DIR the data of a new cluster of one node
+  lockstep secret FILE  make a secret for --peer-secret-file, by which nodes
+                        know each other; a FILE that exists stays as it is
   lockstep bench        measure this program beside Redis, Redlock, etcd and
                         ZooKeeper, those that are installed; see bench --help
   lockstep version      the version, the commit and the compiler; also --version
@@ -239,7 +245,8 @@ A fourth one that joins them; it gets its vote when it has caught up:
   lockstep --id n4 --data d4 --join 127.0.0.1:7379 --listen 127.0.0.1:6382 --peer-listen 127.0.0.1:7382 --http-listen 127.0.0.1:8382 &
 
 Each flag is also an environment variable, --peer-listen is LOCKSTEP_PEER_LISTEN;
-what is given as a flag counts. Variables of no flag are refused.
+what is given as a flag counts. Variables of no flag are refused, but for
+LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 `)
 	for _, group := range flagGroups() {
 		fmt.Fprintf(&b, "\nFlags of %s:\n", group.of)

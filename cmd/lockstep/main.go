@@ -94,6 +94,8 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		return backup(args, stdout)
 	case "restore":
 		return restore(args, stdout)
+	case "secret":
+		return secret(args, stdout)
 	case "bench":
 		return benchmark(args, stdout, stderr)
 	case "version":
@@ -103,6 +105,6 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stdout, helpText())
 		return nil
 	default:
-		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, health, bench, version or help", name)}
+		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
 	}
 }

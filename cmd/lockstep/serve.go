@@ -113,6 +113,9 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 	}
 	srv.Store(server.New(sc, node, table))
 	p := &parts{listeners: ls, node: node, server: srv.Load()}
+	if cfg.PeerTLS.On() {
+		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
+	}
 	if ls.sentinel != nil {
 		p.sentinel = newSentinel(o, sc, node, ls.sentinel)
 	}
@@ -257,6 +260,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
 		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log, is a voter, and its log takes entries.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
+		{"lockstep_peer_refused_total", "counter", "Connections to the peer port that were turned away: not from a peer, or one that did not prove it.", node.Strangers()},
 		{"lockstep_members", "gauge", "Voting members of the cluster as this node knows it.", uint64(node.Topology().Members)},
 		{"lockstep_term", "gauge", "Raft term.", s.Term},
 		{"lockstep_applied_index", "gauge", "Raft index of the last entry applied.", s.Applied},

@@ -58,6 +58,12 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--peers", "n1=127.0.0.1:1,n1=127.0.0.1:2"}, []string{"twice"}},
 		{[]string{"--listen", "nonsense"}, []string{"--listen", "host:port"}},
 		{[]string{"--listen", "0.0.0.0:0"}, []string{"--requirepass", "--protected-mode=no"}},
+		{[]string{"--peer-listen", "0.0.0.0:7379"}, []string{"--peer-secret-file", "lockstep secret", "--protected-mode=no"}},
+		{[]string{"--peer-listen", "10.0.0.1:7379", "--peer-tls", "optional"}, []string{"--peer-tls optional needs"}},
+		{[]string{"--peer-tls", "required"}, []string{"--peer-tls required needs"}},
+		{[]string{"--peer-tls", "yes"}, []string{"required or optional"}},
+		{[]string{"--peer-tls-cert-file", "x"}, []string{"give all three"}},
+		{[]string{"secret"}, []string{"secret FILE"}},
 		{[]string{"--failover-wait", "5"}, []string{"failover-wait", "such as 2.5s"}},
 		{[]string{"--ephemeral=maybe"}, []string{"ephemeral", "true or false"}},
 		{[]string{"--log-level", "loud"}, []string{"--log-level"}},
@@ -154,4 +160,43 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("LOCKSTEP_LISTEN", "")
 	t.Setenv("LOCKSTEP_FAILOVER_WAIT", "soon")
 	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
+}
+
+// A peer port beyond loopback is opened only for peers that prove themselves, or where nobody
+// minds; what a node cannot prove itself with ends it before it opens anything.
+func TestPeerPortIsProtected(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "secret")
+	if code, out := start(t, "secret", path); code != exitOK || !strings.Contains(out, "--peer-secret-file") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, out := start(t, "secret", path); code != exitOK || !strings.Contains(out, "stays as it is") {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, text) || len(text) != 65 {
+		t.Errorf("%q became %q, %v", text, again, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	free := nodes.FreeAddrs(t, 2)
+	_, port, err := net.SplitHostPort(free[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--data", filepath.Join(dir, "data"), "--listen", free[0], "--http-listen", "", "--peer-listen", "0.0.0.0:" + port}
+	refused(t, exitUsage, []string{"whoever reaches it"}, flags...)
+	weak := filepath.Join(dir, "weak")
+	if err := os.WriteFile(weak, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, exitRuntime, []string{weak, "needs 16", "openssl rand -hex 32"}, append(flags, "--peer-secret-file", weak)...)
+	refused(t, exitRuntime, []string{"no such file"}, append(flags, "--peer-secret-file", filepath.Join(dir, "absent"))...)
+	t.Setenv("LOCKSTEP_PEER_SECRET", "secret")
+	refused(t, exitRuntime, []string{"LOCKSTEP_PEER_SECRET", "needs 16"}, flags...)
+	refused(t, exitUsage, []string{"leave one of them out"}, append(flags, "--peer-secret-file", path)...)
 }

@@ -166,8 +166,10 @@ func (e *engine) buildImage(root, tag string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.Mkdir(filepath.Join(context, "data"), 0o700); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"data", "secret"} {
+		if err := os.Mkdir(filepath.Join(context, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	file, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	if err != nil {

@@ -59,7 +59,7 @@ func newProject(t testing.TB, e *engine, root, image string) *project {
 		_, port, _ := strings.Cut(string(addr), ":")
 		return []byte(free[port])
 	})
-	own := strings.Replace(string(text), "image: lockstep\n", "image: "+image+"\n", 1)
+	own := strings.Replace(string(text), "image: lockstep\n", "image: "+image+"\n", -1)
 	p := &project{engine: e, name: fmt.Sprint("lockstep-test-", os.Getpid()), file: filepath.Join(t.TempDir(), "docker-compose.yml"),
 		addrs: map[string]string{"n1": free["6379"], "n2": free["6380"], "n3": free["6381"]}}
 	for service, addr := range p.addrs {

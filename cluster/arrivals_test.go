@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Thousands who call and say nothing, or half of something, are gone after a while, are never more
+// than a few at once, and keep no peer out; the log says so in a line of each kind.
+func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
+	for name, say := range map[string]string{
+		"nothing":          "",
+		"forward":          "F",
+		"half a greeting":  "FLKST",
+		"append":           "A",
+		"raft":             "R",
+		"half of raft's":   "R\x00\x85",
+		"facts":            "D",
+		"join":             "J\x00\x00",
+		"half a handshake": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+	} {
+		for _, with := range []PeerTLS{{}, {Secret: testSecret}, {Secret: testSecret, Optional: true}} {
+			t.Run(fmt.Sprintf("%s/secret=%t,optional=%t", name, with.On(), with.Optional), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c := portOf(t, with)
+					peer := c.as(with)
+					began := time.Now()
+					var calls []net.Conn
+					for i := range 3000 {
+						conn := c.raw(say)
+						defer conn.Close()
+						calls = append(calls, conn)
+						if i%500 > 0 {
+							continue
+						}
+						synctest.Wait()
+						if n := len(c.port.arrivals.all); n > maxStrangers+1 { // and a peer
+							t.Fatalf("after %d calls there are %d connections", i, n)
+						}
+						good, err := peer.dialPeer("host:1", protoForward, dialTimeout)
+						if err != nil {
+							t.Fatalf("after %d calls a peer does not get in: %v", i, err)
+						}
+						if _, err := good.Write([]byte("hello")); err != nil {
+							t.Error(err)
+						}
+						c.through("a peer", "forward hello")
+						good.Close()
+					}
+					for _, conn := range calls {
+						_, _ = io.Copy(io.Discard, conn)
+					}
+					if took := time.Since(began); took > greetTimeout+snapshotPause {
+						t.Errorf("the last one was cut off after %v", took)
+					}
+					synctest.Wait()
+					if n, left := c.port.arrivals.count, len(c.port.arrivals.all); n != 0 || left != 0 {
+						t.Errorf("%d are left, and counted as %d", left, n)
+					}
+					time.Sleep(2 * strangersPeriod)
+					if got := c.log.lines("Peer port"); len(got) > 6 {
+						t.Errorf("the log has %d lines: %q", len(got), got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Of those who have not shown that they are peers the one is cut off that has been there
+// longest, from where most call; who has greeted goes last, and who has proved it never.
+func TestWhoIsCutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newStrangers(new(logText).logger())
+		defer s.close()
+		as := newArrivals(s)
+		defer as.close()
+		var far []net.Conn
+		call := func(host string) *arrival {
+			near, other := net.Pipe()
+			far = append(far, other)
+			return as.admit(from{near, memAddr(host)})
+		}
+		proven := call("10.0.0.9:1")
+		proven.prove(proven.raw)
+		greeted, lone := call("10.0.0.1:1"), call("10.0.0.2:2")
+		greeted.greet()
+		crowd := []*arrival{}
+		for i := range maxStrangers - 2 {
+			crowd = append(crowd, call(fmt.Sprintf("10.0.0.3:%d", i)))
+		}
+		for i := range crowd[:len(crowd)-2] {
+			call(fmt.Sprintf("10.1.0.%d:1", i))
+			if !crowd[i].gone {
+				t.Fatalf("number %d of the crowd is still there", i)
+			}
+		}
+		if lone.gone || greeted.gone || proven.gone {
+			t.Errorf("cut off: who called alone %t, who has greeted %t, a peer %t", lone.gone, greeted.gone, proven.gone)
+		}
+		for _, conn := range far {
+			conn.Close()
+		}
+	})
+}
+
+// from is a connection that comes from an address.
+type from struct {
+	net.Conn
+	addr memAddr
+}
+
+func (f from) RemoteAddr() net.Addr { return f.addr }
+
+// What many strangers do is two lines a minute, with their number.
+func TestStrangersAreCounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var log logText
+		s := newStrangers(log.logger())
+		for range 150 {
+			s.note(noPeer, "10.0.0.1:1", nil)
+			time.Sleep(700 * ms)
+		}
+		s.note(tooSlow, "10.0.0.2:1", nil)
+		time.Sleep(10 * strangersPeriod)
+		s.note(noPeer, "10.0.0.1:1", nil)
+		s.close()
+		s.note(noPeer, "10.0.0.1:1", nil)
+		var got []string
+		for _, line := range log.lines("Peer port") {
+			got = append(got, line[strings.Index(line, "remote="):])
+		}
+		want := []string{"remote=10.0.0.1:1 count=1\n", "remote=10.0.0.1:1 count=85\n", "remote=10.0.0.2:1 count=1\n",
+			"remote=10.0.0.1:1 count=64\n", "remote=10.0.0.1:1 count=1\n"}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the log says %q, want %q", got, want)
+		}
+	})
+}

@@ -1,0 +1,371 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Whoever reaches the peer port of a node without any of this may do what a member may:
+// read and write every key, and give Raft any log. So nodes that others than this machine
+// reach prove to each other who they are, by TLS 1.3 in both directions, before a byte of
+// any of the protocols is read.
+//
+// What they prove it with is a secret that all of them have (peersecret.go), or
+// certificates of a CA that the operator keeps for them. One of these opens the port if
+//
+//   - it leads to --peer-tls-ca-cert-file, and its time has come and is not over;
+//   - it is for servers and for clients, by its extended key usage: so neither what a
+//     client of the same CA has opens the port, nor what a web server has;
+//   - it is for the host that was dialed; or, with --peer-tls-name, both sides' are for
+//     that name.
+//
+// A connection begins with the first byte of a TLS handshake, 0x16, which no plain protocol
+// begins with. After the handshake the node that was called sends one byte, 'K': it has looked at
+// the caller's certificate, which TLS 1.3 does not tell. From there on all is as without TLS.
+
+const (
+	tlsHandshake = 0x16
+	tlsAccepted  = 'K'
+
+	// peerReloadPeriod is how often the files are looked at.
+	peerReloadPeriod = 3 * time.Second
+	// maxPeerFile bounds each of them.
+	maxPeerFile = 1 << 20
+)
+
+// PeerTLS says what nodes prove to each other with. The zero value: nothing.
+type PeerTLS struct {
+	Secret     string // given itself, …
+	SecretFile string // … or one a line: all are accepted, the first one is used
+
+	CertFile, KeyFile, CAFile string
+	// Name is that of every node's certificate; "": the host under which it is reached.
+	Name string
+
+	// Optional takes plain connections, too, and makes them where the peer knows no other.
+	Optional bool
+}
+
+func (p *PeerTLS) bySecret() bool { return p.Secret != "" || p.SecretFile != "" }
+func (p *PeerTLS) byCert() bool   { return p.CertFile != "" || p.KeyFile != "" || p.CAFile != "" }
+
+// On reports whether the nodes prove anything.
+func (p *PeerTLS) On() bool { return p.bySecret() || p.byCert() }
+
+func (p *PeerTLS) validate(fault func(string, ...any)) {
+	switch {
+	case p.Secret != "" && p.SecretFile != "":
+		fault("LOCKSTEP_PEER_SECRET and --peer-secret-file both give the peers' secret: leave one of them out")
+	case p.bySecret() && p.byCert():
+		fault("--peer-secret-file and --peer-tls-cert-file are two ways to the same end: leave one of them out")
+	case p.byCert() && (p.CertFile == "" || p.KeyFile == "" || p.CAFile == ""):
+		fault("--peer-tls-cert-file, --peer-tls-key-file and --peer-tls-ca-cert-file belong together: give all three")
+	case p.Optional && !p.On():
+		fault("--peer-tls optional needs a --peer-secret-file, or --peer-tls-cert-file and its kin")
+	case p.Name != "" && !p.byCert():
+		fault("--peer-tls-name is the name in certificates: it needs --peer-tls-cert-file and its kin")
+	}
+}
+
+// peerKeys are what a node has read from its files.
+type peerKeys struct {
+	cert    tls.Certificate
+	roots   *x509.CertPool
+	name    string    // of both sides; "": of the host that was dialed
+	ageless time.Time // the time by which certificates are judged; zero: now
+	content [][]byte
+}
+
+// peerGate proves to peers who this node is, and has them prove it.
+type peerGate struct {
+	cfg  PeerTLS
+	wall func() time.Time
+	log  *slog.Logger
+	keys atomic.Pointer[peerKeys]
+
+	mu     sync.Mutex // of those who load
+	failed string     // why loading failed the last time; guarded by mu
+}
+
+// openGate reads what a configuration names; nil if that is nothing.
+func openGate(cfg PeerTLS, wall func() time.Time, log *slog.Logger) (*peerGate, error) {
+	if !cfg.On() {
+		return nil, nil
+	}
+	g := &peerGate{cfg: cfg, wall: wall, log: log}
+	if err := g.reload(); err != nil {
+		return nil, err
+	}
+	g.warnOfReaders()
+	return g, nil
+}
+
+// files are those that the keys come from.
+func (g *peerGate) files() []string {
+	return slices.DeleteFunc([]string{g.cfg.SecretFile, g.cfg.CertFile, g.cfg.KeyFile, g.cfg.CAFile}, func(f string) bool { return f == "" })
+}
+
+// warnOfReaders says that others may read a secret. It is no reason not to start: container
+// engines mount secrets so that all may read them, in a place where nobody else is.
+func (g *peerGate) warnOfReaders() {
+	for _, f := range []string{g.cfg.SecretFile, g.cfg.KeyFile} {
+		if info, err := os.Stat(f); f != "" && err == nil && info.Mode().Perm()&0o077 != 0 {
+			g.log.Warn("Other users of this machine may read or write what the nodes prove themselves with: chmod 600 it, unless this is a container of its own", "file", f, "mode", info.Mode().Perm().String())
+		}
+	}
+}
+
+// reload reads the files again. On an error the keys stay as they are.
+func (g *peerGate) reload() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.load()
+}
+
+// load is reload; mu is held.
+func (g *peerGate) load() error {
+	content := make([][]byte, 0, 3)
+	for _, f := range g.files() {
+		b, err := readSmall(f)
+		if err != nil {
+			return err
+		}
+		content = append(content, b)
+	}
+	old := g.keys.Load()
+	if old != nil && slices.EqualFunc(old.content, content, bytes.Equal) {
+		return nil
+	}
+	keys, err := g.parse(content)
+	if err != nil {
+		return err
+	}
+	keys.content = content
+	g.keys.Store(keys)
+	if old != nil {
+		g.log.Info("What the nodes prove themselves with has been read anew; connections stay, and new ones are made by it")
+	}
+	return nil
+}
+
+func (g *peerGate) parse(content [][]byte) (*peerKeys, error) {
+	if g.cfg.byCert() {
+		return g.parseCerts(content)
+	}
+	if g.cfg.SecretFile == "" {
+		return secretKeys("LOCKSTEP_PEER_SECRET", []byte(g.cfg.Secret))
+	}
+	return secretKeys("--peer-secret-file "+g.cfg.SecretFile, content[0])
+}
+
+func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
+	k := &peerKeys{roots: x509.NewCertPool(), name: g.cfg.Name}
+	var err error
+	if k.cert, err = tls.X509KeyPair(content[0], content[1]); err != nil {
+		return nil, fmt.Errorf("--peer-tls-cert-file %s and --peer-tls-key-file %s: %w", g.cfg.CertFile, g.cfg.KeyFile, err)
+	}
+	if !k.roots.AppendCertsFromPEM(content[2]) {
+		return nil, fmt.Errorf("--peer-tls-ca-cert-file %s: there is no certificate in it (PEM)", g.cfg.CAFile)
+	}
+	chain := make([]*x509.Certificate, 0, len(k.cert.Certificate))
+	for _, der := range k.cert.Certificate {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, fmt.Errorf("--peer-tls-cert-file %s: %w", g.cfg.CertFile, err)
+		}
+		chain = append(chain, c)
+	}
+	// What the peers would refuse is better said here.
+	if err := k.verify(chain, k.name, g.wall()); err != nil {
+		return nil, fmt.Errorf("--peer-tls-cert-file %s: the peers will refuse it: %w", g.cfg.CertFile, err)
+	}
+	return k, nil
+}
+
+// readSmall reads a file that has no business being large.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxPeerFile+1))
+	if err == nil && len(b) > maxPeerFile {
+		err = fmt.Errorf("%s is longer than %d bytes: it is none of what it is said to be", path, maxPeerFile)
+	}
+	return b, err
+}
+
+// watch reads the files again when they have changed, until stop is closed. A file that is
+// being written may be found half done, so what is wrong twice is said.
+func (g *peerGate) watch(stop <-chan struct{}) {
+	tick := time.NewTicker(peerReloadPeriod)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		g.mu.Lock()
+		err := g.load()
+		before := g.failed
+		g.failed = ""
+		if err != nil {
+			g.failed = err.Error()
+		}
+		g.mu.Unlock()
+		switch {
+		case err == nil:
+			said = ""
+		case err.Error() == before && before != said:
+			said = before
+			g.log.Error("What the nodes prove themselves with cannot be read anew; what was read before stays in use", "error", err)
+		}
+	}
+}
+
+var (
+	errBothUses = errors.New("its extended key usage must have serverAuth and clientAuth, as a node is both")
+	errNoProof  = errors.New("it has sent no certificate")
+)
+
+// verify judges a certificate; name, if not "", must be in it.
+func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time) error {
+	if len(chain) == 0 {
+		return errNoProof
+	}
+	if !k.ageless.IsZero() {
+		now = k.ageless
+	}
+	leaf, between := chain[0], x509.NewCertPool()
+	for _, c := range chain[1:] {
+		between.AddCert(c)
+	}
+	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		if !slices.Contains(leaf.ExtKeyUsage, use) {
+			return errBothUses
+		}
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: k.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
+			return err
+		}
+	}
+	if name == "" {
+		return nil
+	}
+	return leaf.VerifyHostname(name)
+}
+
+// unproven is why a certificate proves nothing.
+type unproven struct{ error }
+
+func (u unproven) Unwrap() error { return u.error }
+
+// config is that of one connection. name is what the peer's certificate must have.
+func (g *peerGate) config(k *peerKeys, name string) *tls.Config {
+	return &tls.Config{
+		Certificates: []tls.Certificate{k.cert},
+		MinVersion:   tls.VersionTLS13,
+		ServerName:   name,
+		// Both sides look at each other's certificate below, by the same rules.
+		ClientAuth:         tls.RequireAnyClientCert,
+		InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if err := k.verify(s.PeerCertificates, name, g.wall()); err != nil {
+				return unproven{err}
+			}
+			return nil
+		},
+		SessionTicketsDisabled:      true, // each connection is judged
+		DynamicRecordSizingDisabled: true,
+	}
+}
+
+// provenConn is a connection of both sides' proof. It ends without the farewell of TLS, for
+// which it might have to wait: everything on it says how long it is.
+type provenConn struct {
+	*tls.Conn
+	raw net.Conn
+}
+
+func (c provenConn) Close() error { return c.raw.Close() }
+
+// startedConn is a connection of which the first byte has been read.
+type startedConn struct {
+	net.Conn
+	first []byte
+}
+
+func (c *startedConn) Read(p []byte) (int, error) {
+	if len(c.first) > 0 {
+		n := copy(p, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// accept has a caller, whose first byte has been read, prove itself. Whoever calls it
+// closes the connection when it takes too long.
+func (g *peerGate) accept(conn net.Conn, first byte) (net.Conn, error) {
+	k := g.keys.Load()
+	c := tls.Server(&startedConn{conn, []byte{first}}, g.config(k, k.name))
+	if err := c.Handshake(); err != nil {
+		return nil, err
+	}
+	if _, err := c.Write([]byte{tlsAccepted}); err != nil {
+		return nil, err
+	}
+	return provenConn{c, conn}, nil
+}
+
+// call proves this node to the peer at an address, and has it prove itself. proto is sent with it.
+func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	late := time.AfterFunc(timeout, func() { conn.Close() })
+	k := g.keys.Load()
+	host, _, _ := net.SplitHostPort(addr) // it has been dialed
+	c := tls.Client(conn, g.config(k, cmp.Or(k.name, host)))
+	err := c.Handshake()
+	if err == nil {
+		_, err = c.Write([]byte{proto})
+	}
+	var said [1]byte
+	if err == nil {
+		_, err = io.ReadFull(c, said[:])
+	}
+	switch {
+	case !late.Stop():
+		err = os.ErrDeadlineExceeded
+	case err == nil && said[0] == tlsAccepted:
+		return provenConn{c, conn}, nil
+	case err == nil:
+		err = errFrame
+	}
+	conn.Close()
+	return nil, err
+}
+
+// speaksPlain reports whether the error of a call is that of a peer that does not know TLS: it
+// closes the connection. One that does says what is wrong.
+func speaksPlain(err error) bool {
+	if said := (*net.OpError)(nil); errors.As(err, &said) && said.Op == "remote error" {
+		return false
+	}
+	_, strange := errors.AsType[tls.RecordHeaderError](err)
+	return strange || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}

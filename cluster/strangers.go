@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// strangers says in the log who was turned away at the peer port, and which peers turn this node
+// away: the first of a kind at once, and how many more came in the strangersPeriod after it. So a stranger
+// who calls a thousand times a second is two lines a minute.
+type strangers struct {
+	log   *slog.Logger
+	total atomic.Uint64 // of those that were turned away
+
+	mu   sync.Mutex
+	more map[turnedAway]*strangersSince
+	done bool
+}
+
+const strangersPeriod = time.Minute
+
+// turnedAway is why. There are but these, so what is kept is bounded.
+type turnedAway string
+
+const (
+	noPeer     turnedAway = "Not a peer: clients use the port of --listen"
+	noTLSHere  turnedAway = "A caller speaks TLS, and this node has been given nothing to prove itself with: set --peer-secret-file or --peer-tls-cert-file on all nodes"
+	noTLSThere turnedAway = "A caller does not speak TLS, which this node requires of its peers (--peer-tls)"
+	notTrusted turnedAway = "A caller has not proved that it is a peer"
+	tooSlow    turnedAway = "A caller did not say in time what it wants"
+	tooMany    turnedAway = "Too many callers at once that have not proved to be peers: the oldest was cut off"
+	notGreeted turnedAway = "A caller's greeting cannot be read"
+	olderPeer  turnedAway = "A peer runs an earlier version"
+	newerPeer  turnedAway = "A peer runs a later version"
+
+	peerRefuses   turnedAway = "A peer does not take this node for one"
+	peerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
+)
+
+// theirs reports whether it was this node that turned somebody away.
+func (t turnedAway) theirs() bool { return t != peerRefuses && t != peerUntrusted }
+
+type strangersSince struct {
+	count int
+	last  string
+	err   error
+	timer *time.Timer
+}
+
+func newStrangers(log *slog.Logger) *strangers {
+	return &strangers{log: log, more: map[turnedAway]*strangersSince{}}
+}
+
+// note takes account of one.
+func (s *strangers) note(why turnedAway, remote string, err error) {
+	if why.theirs() {
+		s.total.Add(1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done {
+		return
+	}
+	if m := s.more[why]; m != nil {
+		m.count++
+		m.last, m.err = remote, err
+		return
+	}
+	s.say(why, remote, 1, err)
+	s.more[why] = &strangersSince{timer: time.AfterFunc(strangersPeriod, func() { s.sum(why) })}
+}
+
+// sum says how many more there were.
+func (s *strangers) sum(why turnedAway) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.more[why]
+	if s.done || m == nil {
+		return
+	}
+	if m.count == 0 {
+		delete(s.more, why)
+		return
+	}
+	s.say(why, m.last, m.count, m.err)
+	m.count = 0
+	m.timer.Reset(strangersPeriod)
+}
+
+func (s *strangers) say(why turnedAway, remote string, count int, err error) {
+	args := []any{"remote", remote, "count", count}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	s.log.Warn("Peer port: "+string(why), args...)
+}
+
+func (s *strangers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = true
+	for _, m := range s.more {
+		m.timer.Stop()
+	}
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Nodes that prove themselves by one secret are a cluster: they elect, forward, replicate, and take
+// in a node that has it; one of another secret gets no answer.
+func TestThreeBySecret(t *testing.T) {
+	c, w := wired(t, func(cfg *Config) { cfg.PeerTLS.Secret = testSecret })
+	c.start(0, 1, 2)
+	for i := range c.nodes {
+		c.expect(i, "OK", fmt.Sprintf("SET k%d v", i))
+	}
+	joins := c.newcomer(w, "n4", 0, 1, 2)
+	c.start(joins)
+	c.voters("n1", "n2", "n3", "n4")
+	c.expect(joins, "v v v", "GET k0", "GET k1", "GET k2")
+
+	var log logText
+	strange := c.newcomer(w, "n5", 0, 1, 2)
+	c.cfg[strange].PeerTLS.Secret, c.cfg[strange].Logger = otherSecret, log.logger()
+	n, err := Open(c.cfg[strange])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.until("its being turned away", func() bool {
+		return len(log.lines(string(peerUntrusted))) > 0 && len(log.lines("Not a member yet")) > 0
+	})
+	if m, s := n.Membership(), n.Status(); m != Joining || s.Applied != 0 || s.Keys[0] != 0 {
+		t.Errorf("one of another secret is %v and has %d keys at entry %d", m, s.Keys[0], s.Applied)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	c.nodes, c.cfg = c.nodes[:strange], c.cfg[:strange]
+	c.voters("n1", "n2", "n3", "n4")
+	c.transfer(c.nodes[c.leader()], joins)
+	c.expect(joins, "OK", "SET k0 w")
+	c.same()
+}
+
+// A cluster goes from plain to TLS and on to another secret by starting one node after the other,
+// and by new files. (conformance/kills does it with clients that are at work meanwhile.)
+func TestThreeFromPlainToAnotherSecret(t *testing.T) {
+	path, write := secretFile(t, testSecret)
+	c := startThree(t)
+	c.start(0, 1, 2)
+	restart := func(with PeerTLS) {
+		t.Helper()
+		for i := range c.nodes {
+			leads := c.leader()
+			if leads == i {
+				c.transfer(c.nodes[i], (i+1)%3)
+			}
+			c.stop(i)
+			c.cfg[i].PeerTLS = with
+			c.start(i)
+		}
+	}
+	c.expect(0, "1", "INCR counter")
+	restart(PeerTLS{SecretFile: path, Optional: true})
+	c.expect(0, "2", "INCR counter")
+	c.expect(1, "3", "INCR counter")
+	restart(PeerTLS{SecretFile: path})
+	c.expect(2, "4", "INCR counter")
+	for _, text := range []string{testSecret + "\n" + otherSecret, otherSecret + "\n" + testSecret, otherSecret} {
+		write(text)
+		for i := range c.nodes {
+			if err := c.nodes[i].ReloadPeerTLS(); err != nil {
+				t.Error(err)
+			}
+			c.stop((i + 1) % 3) // so that connections are made anew between each two
+			c.start((i + 1) % 3)
+			c.leader()
+		}
+	}
+	c.expect(1, "5", "INCR counter")
+	c.same()
+}

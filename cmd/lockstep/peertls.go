@@ -1,0 +1,80 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"lockstep/cluster"
+)
+
+// peerOptions are the flags of serve about what nodes prove themselves to each other with.
+type peerOptions struct {
+	secretFile                      string
+	certFile, keyFile, caFile, name string
+	tls                             string
+}
+
+// peerSecretEnv gives the secret itself. There is no flag for it: everybody on the machine sees flags.
+const peerSecretEnv = "LOCKSTEP_PEER_SECRET"
+
+func (o *peerOptions) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.secretFile, "peer-secret-file", "", "`file` with a secret that all nodes have, by which they know each other and speak TLS; several, one a line, for a change of it (make one: lockstep secret FILE)")
+	fs.StringVar(&o.certFile, "peer-tls-cert-file", "", "`file` with this node's certificate (PEM), for peers, instead of a secret; for servers and clients, and for its host in --peers")
+	fs.StringVar(&o.keyFile, "peer-tls-key-file", "", "`file` with its key")
+	fs.StringVar(&o.caFile, "peer-tls-ca-cert-file", "", "`file` with the certificates of the CAs that sign the nodes' ones, and nobody else's")
+	fs.StringVar(&o.name, "peer-tls-name", "", "`name` that is in every node's certificate, looked for instead of the host")
+	fs.StringVar(&o.tls, "peer-tls", "", "`required|optional`: whether a peer may speak without TLS, as during the change to it (default: required, if there is a secret or a certificate)")
+}
+
+// config is what the flags and the environment say.
+func (o *peerOptions) config() (cluster.PeerTLS, error) {
+	p := cluster.PeerTLS{Secret: os.Getenv(peerSecretEnv), SecretFile: o.secretFile,
+		CertFile: o.certFile, KeyFile: o.keyFile, CAFile: o.caFile, Name: o.name, Optional: o.tls == "optional"}
+	switch o.tls {
+	case "", "optional":
+	case "required":
+		if !p.On() {
+			return p, errors.New("--peer-tls required needs a --peer-secret-file, or --peer-tls-cert-file and its kin")
+		}
+	default:
+		return p, fmt.Errorf("--peer-tls %q: want required or optional", o.tls)
+	}
+	return p, nil
+}
+
+// openPeerPort is the fault of a peer port that whoever reaches it may use.
+func (o *options) openPeerPort(p cluster.PeerTLS) error {
+	if o.protected != "yes" || o.ephemeral || p.On() || loopback(o.peerListen) {
+		return nil
+	}
+	return fmt.Errorf("--peer-listen %s is open to other machines, and whoever reaches it can read and take every lock: make a secret (lockstep secret FILE) and give it to all nodes by --peer-secret-file, or certificates by --peer-tls-cert-file and its kin; or listen on 127.0.0.1, or say --protected-mode=no", o.peerListen)
+}
+
+// secret makes a secret for --peer-secret-file.
+func secret(args []string, stdout io.Writer) error {
+	if len(args) != 1 || args[0] == "" || args[0][0] == '-' {
+		return usageError{errors.New("want: secret FILE")}
+	}
+	var b [32]byte
+	// crypto/rand does not fail: it ends the process instead.
+	_, _ = rand.Read(b[:])
+	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		fmt.Fprintf(stdout, "%s exists; it stays as it is\n", args[0])
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, hex.EncodeToString(b[:]))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(args[0]))
+	}
+	fmt.Fprintf(stdout, "%s holds a new secret: give it to all nodes by --peer-secret-file, and to nobody else\n", args[0])
+	return nil
+}
