@@ -210,7 +210,7 @@ func (e *Engine) jsonEncode(L *lua.LState, c *jsonConfig) int {
 		e.argError(L, 1, "expected 1 argument")
 	}
 	j := jsonEncoder{e: e, L: L, c: c}
-	j.value(L.Get(1), 0)
+	j.value(L.Get(1), 0, 1)
 	L.Push(lua.LString(j.out.String()))
 	return 1
 }
@@ -219,7 +219,9 @@ func (j *jsonEncoder) fail(v lua.LValue, why string) {
 	j.e.throw(j.L, "Cannot serialise "+typeName(v)+": "+why)
 }
 
-func (j *jsonEncoder) value(v lua.LValue, depth int) {
+// value writes a value. slots is how much of C Lua's stack cjson would have taken until
+// here, which bounds the depth however large the setting is.
+func (j *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	j.e.work(1)
 	j.e.charge(16)
 	switch v := v.(type) {
@@ -232,7 +234,7 @@ func (j *jsonEncoder) value(v lua.LValue, depth int) {
 	case *lua.LNilType:
 		j.out.WriteString("null")
 	case *lua.LTable:
-		j.table(v, depth+1)
+		j.table(v, depth+1, slots)
 	case *lua.LUserData:
 		if v != j.e.null {
 			j.fail(v, "type not supported")
@@ -266,8 +268,8 @@ func (j *jsonEncoder) number(n lua.LNumber) {
 	j.out.WriteString(formatG(f, j.c.precision))
 }
 
-func (j *jsonEncoder) table(t *lua.LTable, depth int) {
-	if depth > j.c.encodeDepth {
+func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
+	if depth > j.c.encodeDepth || slots+3 > maxStack {
 		j.e.throw(j.L, fmt.Sprintf("Cannot serialise, excessive nesting (%d)", depth))
 	}
 	if n := j.arrayLength(t); n > 0 {
@@ -276,7 +278,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth int) {
 			if i > 1 {
 				j.out.WriteByte(',')
 			}
-			j.value(t.RawGet(lua.LNumber(i)), depth)
+			j.value(t.RawGet(lua.LNumber(i)), depth, slots+1)
 		}
 		j.out.WriteByte(']')
 		return
@@ -299,7 +301,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth int) {
 		default:
 			j.fail(k, "table key must be a number or string")
 		}
-		j.value(v, depth)
+		j.value(v, depth, slots+2)
 	}
 	j.out.WriteByte('}')
 }

@@ -35,6 +35,7 @@ type jsonDecoder struct {
 	s     string
 	i     int // where the next token begins
 	depth int
+	slots int // of C Lua's stack that cjson would have taken
 
 	kind  string
 	at    int        // where the token began
@@ -53,7 +54,7 @@ func (e *Engine) jsonDecode(L *lua.LState, c *jsonConfig) int {
 	// cjson reads a C string: a zero byte is its end, wherever it stands.
 	s, _, _ = strings.Cut(s, "\x00")
 	e.charge(int64(len(s)))
-	d := &jsonDecoder{e: e, L: L, c: c, s: s}
+	d := &jsonDecoder{e: e, L: L, c: c, s: s, slots: 1}
 	d.next()
 	v := d.parse()
 	d.next()
@@ -87,20 +88,34 @@ func (d *jsonDecoder) parse() lua.LValue {
 	return nil
 }
 
-func (d *jsonDecoder) descend() {
+// What cjson asks of C Lua's stack: a table, a key and a value, or a table and a value.
+const (
+	objectSlots = 3
+	arraySlots  = 2
+)
+
+// descend begins an array or an object, for which C Lua needs so many slots: that bounds
+// the depth however large the setting is. All but the last are taken until its end.
+func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	d.e.charge(100)
-	if d.depth > d.c.decodeDepth {
+	if d.depth > d.c.decodeDepth || d.slots+slots > maxStack {
 		d.e.throw(d.L, fmt.Sprintf("Found too many nested data structures (%d) at character %d", d.depth, d.i))
 	}
+	d.slots += slots - 1
+}
+
+func (d *jsonDecoder) ascend(slots int) {
+	d.depth--
+	d.slots -= slots - 1
 }
 
 func (d *jsonDecoder) object() lua.LValue {
-	d.descend()
+	d.descend(objectSlots)
 	t := d.L.CreateTable(0, 0)
 	d.next()
 	if d.kind == tokenObjectEnd {
-		d.depth--
+		d.ascend(objectSlots)
 		return t
 	}
 	for {
@@ -117,7 +132,7 @@ func (d *jsonDecoder) object() lua.LValue {
 		t.RawSet(key, d.parse())
 		d.next()
 		if d.kind == tokenObjectEnd {
-			d.depth--
+			d.ascend(objectSlots)
 			return t
 		}
 		if d.kind != tokenComma {
@@ -128,18 +143,18 @@ func (d *jsonDecoder) object() lua.LValue {
 }
 
 func (d *jsonDecoder) array() lua.LValue {
-	d.descend()
+	d.descend(arraySlots)
 	t := d.L.CreateTable(0, 0)
 	d.next()
 	if d.kind == tokenArrayEnd {
-		d.depth--
+		d.ascend(arraySlots)
 		return t
 	}
 	for i := 1; ; i++ {
 		t.RawSetInt(i, d.parse())
 		d.next()
 		if d.kind == tokenArrayEnd {
-			d.depth--
+			d.ascend(arraySlots)
 			return t
 		}
 		if d.kind != tokenComma {

@@ -8,10 +8,6 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// unpackDepth bounds how deep nested data is unpacked; C Lua's stack bounds it
-// there.
-const unpackDepth = 2000
-
 func (e *Engine) msgpackUnpack(L *lua.LState) int {
 	return e.unpackFull(L, e.checkString(L, 1), 0, 0)
 }
@@ -37,11 +33,12 @@ func (e *Engine) unpackFull(L *lua.LState, s string, limit, offset int) int {
 	all := limit == 0 && offset == 0
 	u := unpacker{e: e, L: L, s: s, i: offset}
 	var values []lua.LValue
+	slots := 1 // other arguments are taken from the stack before
+	if all {
+		slots = L.GetTop()
+	}
 	for u.i < len(s) && (all || len(values) < limit) {
-		if len(values) >= maxStack-10 {
-			e.throw(L, "stack overflow (in function mp_unpack_full)")
-		}
-		values = append(values, u.value(0))
+		values = append(values, u.value(slots+len(values)))
 	}
 	n := len(values)
 	if !all {
@@ -86,10 +83,19 @@ func (u *unpacker) str(n int) lua.LValue {
 	return lua.LString(u.take(n))
 }
 
-func (u *unpacker) value(depth int) lua.LValue {
+// room is luaL_checkstack for one more value, when so many stand on C Lua's stack. It
+// bounds how deep data may be nested, and how many values there may be.
+func (u *unpacker) room(slots int, what string) {
+	if slots+1 > maxStack {
+		u.e.throw(u.L, "stack overflow ("+what+")")
+	}
+}
+
+func (u *unpacker) value(slots int) lua.LValue {
 	u.e.charge(32)
 	u.e.work(1)
 	c := u.take(1)[0]
+	u.room(slots, "too many return values at once; use unpack_one or unpack_limit instead.")
 	switch {
 	case c <= 0x7f:
 		return lua.LNumber(c)
@@ -98,9 +104,9 @@ func (u *unpacker) value(depth int) lua.LValue {
 	case c&0xe0 == 0xa0:
 		return u.str(int(c & 0x1f))
 	case c&0xf0 == 0x90:
-		return u.array(int(c&0xf), depth)
+		return u.array(int(c&0xf), slots)
 	case c&0xf0 == 0x80:
-		return u.hash(int(c&0xf), depth)
+		return u.hash(int(c&0xf), slots)
 	}
 	switch c {
 	case 0xc0:
@@ -126,33 +132,28 @@ func (u *unpacker) value(depth int) lua.LValue {
 	case 0xd9, 0xda, 0xdb:
 		return u.str(int(u.uint(1 << (c - 0xd9))))
 	case 0xdc, 0xdd:
-		return u.array(int(u.uint(2<<(c-0xdc))), depth)
+		return u.array(int(u.uint(2<<(c-0xdc))), slots)
 	case 0xde, 0xdf:
-		return u.hash(int(u.uint(2<<(c-0xde))), depth)
+		return u.hash(int(u.uint(2<<(c-0xde))), slots)
 	}
 	u.e.throw(u.L, "Bad data format in input.")
 	return nil
 }
 
-func (u *unpacker) array(n, depth int) lua.LValue {
-	if depth >= unpackDepth {
-		u.e.throw(u.L, "stack overflow (in function mp_decode_to_lua_array)")
-	}
+func (u *unpacker) array(n, slots int) lua.LValue {
+	u.room(slots+1, "in function mp_decode_to_lua_array")
 	t := u.L.CreateTable(0, 0)
 	for i := 1; i <= n; i++ {
-		t.RawSetInt(i, u.value(depth+1))
+		t.RawSetInt(i, u.value(slots+2))
 	}
 	return t
 }
 
-func (u *unpacker) hash(n, depth int) lua.LValue {
-	if depth >= unpackDepth {
-		u.e.throw(u.L, "stack overflow (in function mp_decode_to_lua_hash)")
-	}
+func (u *unpacker) hash(n, slots int) lua.LValue {
 	t := u.L.CreateTable(0, 0)
 	for range n {
-		key := u.value(depth + 1)
-		u.e.setRaw(u.L, t, key, u.value(depth+1))
+		key := u.value(slots + 1)
+		u.e.setRaw(u.L, t, key, u.value(slots+2))
 	}
 	return t
 }

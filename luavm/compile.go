@@ -9,6 +9,12 @@ import (
 // compile compiles a chunk. name is as luaL_loadbuffer takes it: "@" before a
 // file name, "=" before a name to be shown as it is, otherwise the source.
 func compile(source, name string) (proto *lua.FunctionProto, err error) {
+	return compileWithin(source, name, 0)
+}
+
+// compileWithin compiles a chunk for a script with so many calls nested already: C Lua
+// counts them and the levels of syntax as one.
+func compileWithin(source, name string, nested int) (proto *lua.FunctionProto, err error) {
 	shown := chunkID(name, runtimeIDSize)
 	if len(source) > maxSourceBytes {
 		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")
@@ -25,5 +31,5 @@ func compile(source, name string) (proto *lua.FunctionProto, err error) {
 			err = fault
 		}
 	}()
-	return parse(source, chunkID(name, syntaxIDSize), shown), nil
+	return parse(source, chunkID(name, syntaxIDSize), shown, nested), nil
 }

@@ -5,7 +5,7 @@
 //
 // Where to look: what scripts can reach is in sandbox.go and the lib_*.go
 // files, what function libraries can in library.go; redis.call in call.go; values crossing the border in convert.go; what
-// ends a script in limits.go; errors in protect.go and varinfo.go; the compiler
+// ends a script in limits.go and nesting.go; errors in protect.go and varinfo.go; the compiler
 // in lexer.go, parser*.go and codegen*.go.
 //
 // Invariants:

@@ -48,6 +48,8 @@ type Engine struct {
 	random  drand48
 
 	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines
+	watchedLoop          loop           // see nesting.go
+	plainLoop            loop
 
 	cjson *jsonConfig
 
@@ -96,7 +98,8 @@ type run struct {
 	spent     int64  // bytes that the script allocated, roughly
 	nextHeap  int64  // value of spent at which to look at the heap
 	heapBase  int64
-	depth     int                  // nested protected calls
+	depth     int                  // calls nested on Go's stack, see nesting.go
+	resuming  bool                 // the next of them is a coroutine
 	sources   map[string]string    // full names of loaded chunks by their short ones
 	active    map[*lua.LState]bool // coroutines that wait for one they resumed
 	shown     map[lua.LValue]int   // numbers that tostring gave out
@@ -231,7 +234,7 @@ func (e *Engine) rebuild() {
 	e.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)
 	e.guard = L.NewFunction(e.guarded)
 	e.openSandbox()
-	L.SetContext(newHook(e, L))
+	e.openLoops()
 	for _, c := range e.bySHA {
 		c.fn = nil
 	}

@@ -73,7 +73,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 	save := e.open(ctx, c, readOnly, cached)
 	if c.plain {
 		L := e.L
-		defer L.SetContext(L.RemoveContext())
+		defer e.watch(L, e.unwatch(L))
 	}
 	return e.end(ctx, save, e.execute(c.fn, keys, args))
 }

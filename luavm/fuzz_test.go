@@ -31,9 +31,13 @@ func FuzzScript(f *testing.F) {
 			}
 		},
 	})
+	fresh := newCanary(w.e).shape.String()
 	f.Fuzz(func(t *testing.T, script string) {
 		w.reset()
+		before := newCanary(w.e)
+		state := w.e.L
 		w.eval(script, "k1", "k2")
+		before.check(t, w, state, fresh, script)
 		if r := w.eval("return redis.call('echo',string.rep('ok',2)..1)"); r.Str != "okok1" {
 			t.Fatalf("after %q: %q", script, r.Str)
 		}

@@ -58,11 +58,7 @@ func (h *hook) look() {
 	h.e.checkLimits()
 	if f := *h.frame; f.Idx > callDepth {
 		h.e.dirty = true
-		msg := "stack overflow"
-		if caller := f.Parent; !caller.Fn.IsG && opOf(caller.inst()) != lua.OP_CALL {
-			msg = "C stack overflow" // metamethods calling metamethods
-		}
-		h.e.throwHere(h.L, msg)
+		h.e.throwHere(h.L, "stack overflow")
 	}
 }
 

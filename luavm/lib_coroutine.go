@@ -35,11 +35,11 @@ func (e *Engine) coCreate(L *lua.LState) int {
 	e.charge(coroutineCost)
 	// A new thread derives a context from its parent's, with a channel of its
 	// own that our hook would never see; so it is made without one.
-	ctx := L.RemoveContext()
+	h := e.unwatch(L)
 	e.rawCreate(L)
-	L.SetContext(ctx)
+	e.watch(L, h)
 	th := L.Get(-1).(*lua.LState)
-	th.SetContext(newHook(e, th))
+	e.watch(th, newHook(e, th))
 	return 1
 }
 
@@ -85,7 +85,7 @@ func (e *Engine) resume(L *lua.LState) int {
 	switch s := e.status(L, th); {
 	case s != "suspended":
 		failure = "cannot resume " + s + " coroutine"
-	case e.depth+1 >= protectDepth:
+	case e.depth >= maxNesting:
 		failure = "C stack overflow"
 	}
 	if failure != "" {
@@ -97,7 +97,7 @@ func (e *Engine) resume(L *lua.LState) int {
 		e.active = map[*lua.LState]bool{}
 	}
 	depth := e.depth
-	e.depth++
+	e.resuming = true
 	e.active[L] = true
 	n := e.rawResume(L)
 	delete(e.active, L)

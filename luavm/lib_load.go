@@ -47,7 +47,7 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	// The tree of a chunk is many times its text.
 	e.charge(int64(len(source)) * 50)
 	e.work(len(source) * 4)
-	proto, err := compile(source, name)
+	proto, err := compileWithin(source, name, e.depth)
 	if err != nil {
 		L.Push(lua.LNil)
 		L.Push(lua.LString(err.Error()))

@@ -12,8 +12,6 @@ import (
 const (
 	// callDepth is C Lua's LUAI_MAXCALLS.
 	callDepth = 20000
-	// protectDepth is C Lua's LUAI_MAXCCALLS.
-	protectDepth = 200
 	// loadTimeLimit stops the code of a library while it registers functions.
 	loadTimeLimit = 500 * time.Millisecond
 	// lookEvery is how many instructions run between two looks at the limits.

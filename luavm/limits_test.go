@@ -148,6 +148,7 @@ func TestGarbageIsNoMemory(t *testing.T) {
 }
 
 func TestRecursion(t *testing.T) {
+	defer debug.SetMaxStack(debug.SetMaxStack(32 << 20)) // nothing here needs more of Go's stack
 	w := newWorld(t, Options{})
 	mustFail(t, w, "local function f() return 1+f() end f()", "user_script:1: stack overflow")
 	mustFail(t, w, "local function f(...) return 1+f(1,2,3,...) end f()", "stack overflow")
@@ -157,6 +158,11 @@ func TestRecursion(t *testing.T) {
 	mustFail(t, w, "local function f() string.gsub('x','x',f) end f()", "stack overflow")
 	mustFail(t, w, "local function f() local ok,e=pcall(f) if not ok then error(e,0) end end f()", "C stack overflow")
 	mustFail(t, w, "return string.find(string.rep('x',1e6),string.rep('(x)',31)..string.rep('x-',1e5)..'y')", "pattern too complex")
+	mustFail(t, w, "local function f(n) if n==0 then return coroutine.wrap(f)(300) end return string.gsub('x','x',function() f(n-1) end) end f(300)", "C stack overflow")
+	mustFail(t, w, "local t={} t[t]=table.foreach coroutine.wrap(function() table.foreach(t,table.foreach) end)()", "C stack overflow")
+	mustFail(t, w, "cjson.encode_max_depth(1e9) local t={} t[1]=t return cjson.encode(t)", "excessive nesting (7998)")
+	mustFail(t, w, "cjson.decode_max_depth(1e9) return cjson.decode(string.rep('[',1e6))", "nested data structures (7999)")
+	mustFail(t, w, "return cmsgpack.unpack(string.rep('\\129',1e6))", "stack overflow")
 	mustFail(t, w, "return "+strings.Repeat("(", 1e5), "too many syntax levels")
 	mustFail(t, w, "return "+strings.Repeat("{", 1e5), "too many syntax levels")
 	mustFail(t, w, "local function f() local c=coroutine.wrap(f) return c() end f()", "C stack overflow")

@@ -27,8 +27,8 @@ type parser struct {
 	shown    string // name of the source in errors at run time
 }
 
-func parse(source, name, shown string) *lua.FunctionProto {
-	p := &parser{x: &lexer{src: source, name: name, line: 1}, lastLine: 1, shown: shown}
+func parse(source, name, shown string, level int) *lua.FunctionProto {
+	p := &parser{x: &lexer{src: source, name: name, line: 1}, lastLine: 1, shown: shown, level: level}
 	p.f = newFunction(p, nil, 0)
 	p.f.vararg = lua.VarArgIsVarArg
 	p.advance()

@@ -11,7 +11,9 @@ import (
 // that errors are reworded where they happen, while the frames still stand.
 func (e *Engine) guarded(L *lua.LState) int {
 	L.Panic = e.onError
+	e.depth-- // C Lua has no such frame
 	L.Call(L.GetTop()-1, lua.MultRet)
+	e.depth++
 	return L.GetTop()
 }
 
@@ -19,15 +21,10 @@ func (e *Engine) guarded(L *lua.LState) int {
 // failure it returns the error value; a script that is being stopped does not
 // come back.
 func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
-	e.depth++
-	if e.depth >= protectDepth {
-		e.depth = protectDepth - 1
-		e.throwHere(L, "C stack overflow")
-	}
 	depth := e.depth
 	L.Insert(e.guard, -(nargs + 1))
 	err := L.PCall(nargs+1, nret, handler)
-	e.depth = depth - 1
+	e.depth = depth
 	if err == nil {
 		return nil, true
 	}
