@@ -1,4 +1,5 @@
-# `make test` is everything that CI runs. See README.md.
+# `make test` is everything that CI runs, but for .ci/vulnerabilities, which needs
+# the Go proxy. See README.md.
 
 GO       ?= go
 # So many inputs, not so many seconds: under load go test -fuzz reports its own
@@ -9,7 +10,7 @@ FUZZTIME ?= 20000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench microbench performance lockloss broken clean
+.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench microbench performance lockloss broken licenses vulnerabilities clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -53,6 +54,14 @@ conformance:
 compatibility:
 	LOCKSTEP_RECORD=1 $(MAKE) conformance
 	$(GO) run ./conformance/compatibility/generate
+
+# What is linked in, under which licences: docs/licenses.md.
+licenses:
+	$(GO) run ./conformance/dependencies/generate
+
+# What is linked in, beside the Go vulnerability database.
+vulnerabilities:
+	GO=$(GO) .ci/vulnerabilities
 
 # So many kills of the leader under load, and a tenth as many planned transfers
 # and clean stops; make test does three of each.
