@@ -61,6 +61,9 @@ type Status struct {
 	Functions  int
 	Expired    uint64
 
+	DataSize    int64 // what the keys take, as maxmemory counts it
+	MemoryLimit int64 // maxmemory; 0: none
+
 	// Leaderless is the time without a leader by which the elections that this
 	// node has won since it started have lengthened leases. What a node was down
 	// is not in it.

@@ -6,14 +6,14 @@ import "lockstep/store"
 // one pipeline at a time: between SubmitAsync and Done it is the node's.
 type Submission struct {
 	Calls   []Call
-	Replies []store.Reply // the outcome; what it holds before is used as memory
+	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); what it holds before is used as memory
 	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
 
 	req    *request
 	number uint64 // of its arrival
 }
 
-// SubmitAsync begins to run the calls, as Submit does. Flush must follow; in
+// SubmitAsync begins to run the calls, as SubmitPart does. Flush must follow; in
 // between, more submissions can be collected.
 func (n *Node) SubmitAsync(p *Submission) {
 	p.number = n.line.number()
@@ -25,7 +25,7 @@ func (n *Node) SubmitAsync(p *Submission) {
 	if p.req == nil {
 		p.req = &request{finish: func(r *request) { n.finished(p, r) }}
 	}
-	p.req.calls, p.req.replies, p.req.err = p.Calls, p.Replies[:0], nil
+	p.req.calls, p.req.replies, p.req.err, p.req.overran = p.Calls, p.Replies[:0], nil, 0
 	p.req.finished.Store(false)
 	seq.enqueue(p.req)
 }

@@ -93,6 +93,8 @@ type Config struct {
 	// Listens reports whether a client of this node waits to hear of what is applied;
 	// nil: always.
 	Listens func() bool
+	// Limits are those of data while the cluster has none.
+	Limits store.Limits
 	// ACL is what this node adds to the users of the state.
 	ACL store.ACLEnv
 

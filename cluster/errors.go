@@ -17,6 +17,8 @@ var (
 	errCancelled = errors.New("cluster: cancelled")
 	// errStale: not executed, and the link has to be claimed anew before.
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
+	// errOverrun: a call of a request has written more than it may.
+	errOverrun = errors.New("cluster: too much is written")
 	// errLate: executed, but the leases that it was given may have been running
 	// for long; they have to begin anew before it is answered.
 	errLate = errors.New("cluster: executed, but late")

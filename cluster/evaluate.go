@@ -81,7 +81,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 // begin returns a transaction on st; it is the same one as long as the store is.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
-		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL})
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits})
 	}
 	return s.txn
 }
@@ -93,7 +93,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	ahead := from // requests whose keys have been read ahead
 	for i := from; i < len(q); i++ {
 		// The first request is taken even if expired keys fill the batch.
-		if ctx.Err() != nil || i > 0 && txn.Writes().Size()+b.recorded > maxBatchBytes {
+		if ctx.Err() != nil || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
 			return q[:i], q[i:], false
 		}
 		if i == ahead {
@@ -114,6 +114,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if refused {
 			q = q[:i+1]
 		}
+		if err == errOverrun {
+			return q, nil, true // r knows which of its calls it is
+		}
 		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
 			r.refuse(ErrInternal)
@@ -121,7 +124,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if txn.Writes().Size() > maxEntryBytes {
 			if len(b.requests) == 0 {
-				r.refuse(store.ErrWriteSetTooBig)
+				r.refuse(txn.ErrTooBig())
 				return without(q, i), nil, true
 			}
 			// It may fit into an entry of its own: the others go first.
@@ -134,6 +137,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if !r.held {
 			b.requests = append(b.requests, r)
+			b.replied += store.Extent(r.replies, maxReplyBytes)
 			if r.from.id != 0 && txn.Writes().Len() > before {
 				b.record(r, txn.Writes().Bytes())
 			}
@@ -202,21 +206,15 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		r.confirm(txn)
 		return false, nil
 	}
-	ctx := &s.ctx
+	written, replied := txn.Writes().Size(), 0
 	for i := range r.calls {
-		c := &r.calls[i]
-		*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
-		txn.SetOrigin(c.Origin)
 		begin := txn.Writes().Mark()
-		if c.Txn != nil {
-			r.replies = append(r.replies, txn.AttachDenials(s.runTransaction(txn, c.Txn, behind, &refused)))
-		} else if refusal, ok := ctx.Authorize(c.User); !ok {
-			r.replies = append(r.replies, txn.AttachDenials(refusal))
-		} else if c.Cmd.Is(store.Scripting) {
-			r.replies = append(r.replies, txn.AttachDenials(s.runScript(ctx, behind, &refused)))
-		} else {
-			r.replies = append(r.replies, c.Cmd.Run(ctx))
+		reply, overrun := s.evaluateCall(txn, r, i, behind, &refused)
+		if overrun != "" {
+			r.overran, r.overrun = i+1, overrun
+			return refused, errOverrun
 		}
+		r.replies = append(r.replies, reply)
 		if txn.TakeLeases() {
 			r.spans = append(r.spans, span{i, begin, txn.Writes().Mark()})
 		}
@@ -224,12 +222,48 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		if s.sleepers.any() {
 			s.serveReady(txn)
 		}
+		if i+1 == len(r.calls) {
+			break
+		}
+		replied += store.Extent(r.replies[i:], maxPartBytes)
+		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes {
+			break
+		}
 	}
 	return refused, nil
 }
 
+// evaluateCall runs one command of a request. overrun is the error of one that has written
+// too much: the batch is evaluated again, and then it is told that.
+func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
+	c, ctx := &r.calls[i], &s.ctx
+	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+	txn.SetOrigin(c.Origin)
+	txn.BeginCall()
+	switch {
+	case r.overran == i+1 && c.Txn != nil:
+		return store.Err(store.ErrExecAbort(r.overrun)), ""
+	case r.overran == i+1:
+		return store.Err(r.overrun), ""
+	case c.Txn != nil:
+		reply, overrun = s.runTransaction(txn, c.Txn, behind, refused)
+		return txn.AttachDenials(reply), overrun
+	}
+	if refusal, ok := ctx.Authorize(c.User); !ok {
+		return txn.AttachDenials(refusal), ""
+	}
+	if refusal, denied := ctx.NoRoom(); denied {
+		return refusal, ""
+	}
+	if c.Cmd.Is(store.Scripting) {
+		return txn.AttachDenials(s.runScript(ctx, behind, refused)), ctx.Overrun()
+	}
+	reply = c.Cmd.Run(ctx)
+	return reply, ctx.Overrun()
+}
+
 // runTransaction runs a transaction, whose scripts may take long, too.
-func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*request, refused *bool) store.Reply {
+func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*request, refused *bool) (store.Reply, store.Error) {
 	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
 		if !ctx.Cmd.Is(store.Scripting) {
 			return ctx.Cmd.Run(ctx)

@@ -255,6 +255,7 @@ func (n *Node) Status() Status {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
 		s.Libraries, s.Functions = st.Libraries()
+		s.DataSize, s.MemoryLimit = st.DataSize(), st.MemoryLimit(n.cfg.Limits)
 		for db := range s.Keys {
 			s.Keys[db], s.Deadlines[db] = st.Keys(db)
 		}
@@ -275,6 +276,18 @@ func (n *Node) StateHash() (index uint64, hash string, err error) {
 func (n *Node) Config(name string) (value string, ok bool) {
 	n.fsm.View(func(st *store.Store, _ uint64) { value, ok = st.Config(name) })
 	return value, ok
+}
+
+// OutOfMemory reports whether the data is at its limit, as far as this node knows.
+func (n *Node) OutOfMemory() (full bool) {
+	n.fsm.View(func(st *store.Store, _ uint64) { full = st.OutOfMemory(n.cfg.Limits) })
+	return full
+}
+
+// MaxEntry returns what one command, script or transaction may write.
+func (n *Node) MaxEntry() (limit int64) {
+	n.fsm.View(func(st *store.Store, _ uint64) { limit = st.MaxEntry(n.cfg.Limits) })
+	return limit
 }
 
 // term is Raft's present term as this node knows it.

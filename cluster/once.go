@@ -93,7 +93,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.replies, replies, err = readReplies(replies, r.replies); err == nil {
 		given, err = readGrants(replies)
 	}
-	if err != nil || len(r.replies) != len(r.calls) {
+	if err != nil || len(r.replies) == 0 || len(r.replies) > len(r.calls) {
 		s.log.Error("the replies to a request that was executed cannot be read", "error", err)
 		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
 		return true
@@ -113,7 +113,7 @@ func (b *batch) record(r *request, writes []byte) {
 		replies = appendGrants(replies, g)
 	}
 	if len(replies) > maxRecorded {
-		replies = appendReplies(nil, errorReplies(nil, len(r.calls), ErrReplyLost))
+		replies = appendReplies(nil, errorReplies(nil, len(r.replies), ErrReplyLost))
 	}
 	b.answers = append(b.answers, raftfsm.Answer{Origin: r.from.origin, ID: r.from.id, Low: r.from.low, Replies: replies})
 	b.recorded += len(replies)

@@ -22,11 +22,13 @@ type request struct {
 	claim   *claim   // set for a request that is no command
 	held    bool     // it is not to be answered by the present batch
 
-	spans []span        // of the calls that have asked for a lease
-	at    int64         // lease time of its evaluation
-	anew  []grant       // what was granted before and begins now
-	due   grants        // with errLate: they have to begin anew …
-	since time.Duration // … and its batch was begun at this monotonic time
+	overran int           // the call that writes too much, counted from 1; 0: none is known to …
+	overrun store.Error   // … and what it is told
+	spans   []span        // of the calls that have asked for a lease
+	at      int64         // lease time of its evaluation
+	anew    []grant       // what was granted before and begins now
+	due     grants        // with errLate: they have to begin anew …
+	since   time.Duration // … and its batch was begun at this monotonic time
 
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
@@ -91,6 +93,7 @@ type batch struct {
 	requests []*request
 	answers  []raftfsm.Answer // to requests of other nodes that wrote something
 	recorded int              // bytes of their replies
+	replied  int              // about how many bytes the replies to all requests are
 	finished atomic.Bool
 
 	from      int64         // lease time at which its evaluation began …
@@ -103,7 +106,7 @@ type batch struct {
 
 // reset empties a batch that is evaluated again.
 func (b *batch) reset() {
-	b.requests, b.answers, b.recorded = b.requests[:0], b.answers[:0], 0
+	b.requests, b.answers, b.recorded, b.replied = b.requests[:0], b.answers[:0], 0, 0
 }
 
 // finish completes every request of the batch. Only the first call counts: the

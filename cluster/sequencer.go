@@ -24,9 +24,16 @@ import (
 const (
 	// maxBatchBytes closes a batch: larger entries delay Raft's own traffic.
 	maxBatchBytes = 256 << 10
-	// maxEntryBytes is the most that one command may write. raft-wal would store
-	// an entry of more than 64 MiB and not read it again.
+	// maxEntryBytes is the most that an entry may hold. raft-wal would store one of
+	// more than 64 MiB and not read it again. A batch has less, because it is closed at
+	// maxBatchBytes, and a request goes beyond that by maxPartBytes and one command
+	// (store.MaxEntry).
 	maxEntryBytes = 63 << 20
+	// maxPartBytes is how much a request of several commands may write, or be replied,
+	// before the rest of it is put off: see SubmitPart.
+	maxPartBytes = 1 << 20
+	// maxReplyBytes closes a batch by its replies, which are encoded all at once.
+	maxReplyBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes.
 	expireLimit = 500
 	// stampInterval is how often a leader logs the time while a deadline is

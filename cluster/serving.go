@@ -51,6 +51,9 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 		if refusal, ok := ctx.Authorize(c.User); !ok {
 			return txn.AttachDenials(refusal), nil
 		}
+		if refusal, denied := ctx.NoRoom(); denied {
+			return refusal, nil
+		}
 	}
 	before := txn.Writes().Len()
 	txn.SetOrigin(c.Origin)

@@ -63,10 +63,22 @@ var waiters = sync.Pool{New: func() any {
 	return w
 }}
 
-// Submit runs the calls as a unit, in order, on the leader wherever it is, and
-// returns when the outcome is known. dst is reused for the replies. A command
-// that surely had no effect is tried again until FailoverWait has passed.
+// Submit runs the calls in order, on the leader wherever it is, and returns when the
+// outcome is known. dst is reused for the replies. A command that surely had no effect
+// is tried again until FailoverWait has passed.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
+	dst = n.SubmitPart(calls, dst)
+	for len(dst) < len(calls) {
+		dst = append(dst, n.SubmitPart(calls[len(dst):], nil)...)
+	}
+	return dst
+}
+
+// SubmitPart is Submit that may run only the first of the calls: where their replies
+// or writes are large (maxPartBytes), the others are not run. It returns one reply at
+// least, and as many as calls have been run. The caller submits the others when it has
+// room for their replies.
+func (n *Node) SubmitPart(calls []Call, dst []store.Reply) []store.Reply {
 	number := n.line.number()
 	if seq := n.routes.get().seq; seq != nil && n.line.empty() {
 		// The usual case, without a timer.
@@ -86,6 +98,7 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
+	w.req.overran = 0
 	w.req.finished.Store(false)
 	queued := seq.enqueue(&w.req)
 	if sent != nil {
@@ -301,7 +314,7 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	}
 	replies, err := readResult(r.body, c.dst[:0])
 	switch {
-	case err == nil && len(replies) == len(c.calls), err == errNotExecuted, err == errUnknown:
+	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown:
 		return replies, err
 	case err == errStale:
 		// The leader has lost and won an election on this link.

@@ -28,15 +28,19 @@ type Watched struct {
 // neverWatched is a version that no key has: it would exist.
 const neverWatched = 0
 
-// Run evaluates the transaction; run is told to run each of its commands.
-func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) store.Reply {
+// Run evaluates the transaction; run is told to run each of its commands. overrun is the error
+// of one that has written too much.
+func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
-		return t.observe(txn)
+		return t.observe(txn), ""
+	}
+	if t.denied(txn) {
+		return store.Err(store.ErrExecAbort(store.ErrOutOfMemory)), ""
 	}
 	for i := range t.Watched {
 		w := &t.Watched[i]
 		if !txn.Unchanged(w.DB, w.Key, w.Version) {
-			return store.Reply{Kind: store.NullArray}
+			return store.Reply{Kind: store.NullArray}, ""
 		}
 	}
 	replies := store.Reply{Kind: store.Array, Elems: make([]store.Reply, 0, len(t.Calls))}
@@ -53,8 +57,26 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) stor
 		// A command that would wait has replied what it does here (wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx))
 		ctx.Wait = nil
+		if overrun := ctx.Overrun(); overrun != "" {
+			return store.Reply{}, overrun
+		}
 	}
-	return replies
+	return replies, ""
+}
+
+// denied reports whether the transaction would add data while there is no room for any.
+func (t *Transaction) denied(txn *store.Txn) bool {
+	if !txn.OutOfMemory() {
+		return false
+	}
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB}
+		if _, denied := ctx.NoRoom(); denied {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Transaction) observe(txn *store.Txn) store.Reply {

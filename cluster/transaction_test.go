@@ -146,8 +146,8 @@ func TestTransactionRefused(t *testing.T) {
 		n := newTestNode(t, append(badCommands, scriptCommand)...)
 		n.lead()
 		for want, lines := range map[string][]string{
-			string(store.ErrExecAbort(store.ErrWriteSetTooBig)): {"INCR counter", "FILL a 40", "FILL b 40"},
-			string(store.ErrExecAbort(ErrInternal)):             {"INCR counter", "PANIC"},
+			string(store.ErrExecAbort(store.ErrEntryTooBig(store.DefaultMaxEntry))): {"INCR counter", "FILL a 5", "FILL b 5"},
+			string(store.ErrExecAbort(ErrInternal)):                                 {"INCR counter", "PANIC"},
 		} {
 			if got := n.Submit(n.txn(nil, lines...), nil); len(got) != 1 || got[0].Str != want {
 				t.Errorf("%q: got %v, want %s", lines, got, want)

@@ -57,6 +57,9 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 		run = e.opts.Local
 	}
 	r := run(&e.call)
+	if overrun := e.call.Overrun(); overrun != "" {
+		e.halt(strings.TrimPrefix(string(overrun), "ERR "))
+	}
 	e.trace()
 	return r
 }
@@ -115,7 +118,22 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	if e.mayNot(cmd) {
 		return nil, msgReadonlyScript
 	}
+	if e.denied(cmd, args) {
+		return nil, msgOutOfMemory
+	}
 	return cmd, ""
+}
+
+// denied reports whether a command would add data while there is no room for any. As in
+// Redis a script that has begun to write goes on, so that it is not left half done; what it
+// may write is limited (runCommand).
+func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
+	if !e.full || e.state.Load()&stateWrote != 0 || cmd.Flags&store.DenyOOM == 0 {
+		return false
+	}
+	e.call.Cmd, e.call.Args = cmd, args
+	_, denied := e.call.NoRoom()
+	return denied
 }
 
 // refusal is why no script may call a command with such arguments.

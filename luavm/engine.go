@@ -89,6 +89,7 @@ type run struct {
 	argBuf   []byte
 	sha      string // its name in errors
 	readOnly bool
+	full     bool           // commands that add data are refused
 	loading  *loadedLibrary // set while the code of a library runs
 	resp     int            // redis.setresp
 

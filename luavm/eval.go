@@ -57,6 +57,9 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
 	}
+	if c.flags.declared && !c.flags.noWrites && !c.flags.allowOOM && ctx.OutOfMemory() {
+		return store.Err(store.ErrOutOfMemory)
+	}
 	if c.fn == nil {
 		linked := e.link(c.proto)
 		c.fn = e.L.NewFunctionFromProto(linked)
@@ -85,6 +88,7 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 		ctx.LoadScript(c.sha, c.body, false)
 	}
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
+	e.full = e.full && !c.flags.allowOOM
 	return save
 }
 
@@ -101,8 +105,8 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 	e.run = run{
 		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
-		readOnly: readOnly,
-		resp:     2, budget: lookEvery, nextHeap: heapFrom,
+		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
+		resp: 2, budget: lookEvery, nextHeap: heapFrom,
 	}
 }
 
@@ -114,7 +118,10 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 		return reply
 	}
 	ctx.Rollback(save)
-	text := "ERR " + e.stop
+	text := e.stop
+	if text != string(store.ErrOutOfMemory) {
+		text = "ERR " + text
+	}
 	if e.errSource != "" { // not while the reply was converted
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}

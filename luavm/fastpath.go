@@ -317,7 +317,7 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 		named = named && !drawsLots[cmd.Name]
 	}
 	// What the server answers itself may have effects outside the transaction.
-	if !named || cmd.Run == nil || e.refusal(cmd, args) != "" || e.mayNot(cmd) {
+	if !named || cmd.Run == nil || e.refusal(cmd, args) != "" || e.mayNot(cmd) || e.denied(cmd, args) {
 		return value{}, false
 	}
 	if e.call.User != nil {

@@ -37,6 +37,9 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	if readOnly && !noWrites {
 		return store.Err(errROScript)
 	}
+	if !noWrites && fn.Flags&store.FunctionAllowOOM == 0 && c.OutOfMemory() {
+		return store.Err(store.ErrOutOfMemory)
+	}
 	l, err := e.loaded(lib)
 	if err != "" {
 		return store.Err(err)
@@ -47,6 +50,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	}
 	save := c.Savepoint()
 	e.begin(c, fn.Name, noWrites)
+	e.full = false // or it would not run
 	e.present.set(fn.Name, c.Args, c.Libraries())
 	e.start(stateRunning | stateFunction)
 	L := e.L

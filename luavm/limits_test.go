@@ -106,8 +106,6 @@ func TestMemoryLimit(t *testing.T) {
 		"local t={} for i=1,100 do t={t,t} end return t",
 		"local t={string.rep('x',1e6)} for i=1,10 do t={t,t} end return t",
 		"local t={} for i=1,15 do t={t,t} end local r={} while true do r[#r+1]=cmsgpack.pack(t) end",
-		"for i=1,1e9 do redis.call('set','k'..i,string.rep('x',1e4)) end",
-		"local s=string.rep('x',1e6) for i=1,1e9 do redis.call('append','k',s) end",
 		"local s=string.rep('x',1e6) local t={} while true do t[#t+1]=s:upper() end",
 		"local s=string.rep('x',1e6) local t={} while true do t[#t+1]=s:reverse() end",
 		"local t={} while true do t[#t+1]={...,1,2,3,4,5,6,7,8,9,10} end",
@@ -265,5 +263,24 @@ func TestAddressesDoNotLeak(t *testing.T) {
 	first := wire(w.eval(script), 2)
 	if second := wire(newWorld(t, Options{}).eval(script), 2); first != second {
 		t.Errorf("%q\n%q", first, second)
+	}
+}
+
+// A script that writes more than it may is stopped where it does, without a trace.
+func TestScriptWritesTooMuch(t *testing.T) {
+	for _, script := range []string{
+		"for i=1,1e9 do redis.call('set','k'..i,string.rep('x',1e4)) end",
+		"local s=string.rep('x',1e6) for i=1,1e9 do redis.pcall('rpush','k',s) end",
+		"redis.call('set','k0',string.rep('x',4e6)) for i=1,1e9 do redis.call('copy','k0','k'..i) end",
+		"for i=1,1e9 do pcall(redis.call,'setbit','k'..i,'8000000','1') end",
+		"for i=1,1e9 do redis.call('publish','c',string.rep('x',1e4)) end",
+	} {
+		w := newWorld(t, Options{})
+		if r := w.eval(script); !strings.HasPrefix(r.Str, string(store.ErrEntryTooBig(store.DefaultMaxEntry))) {
+			t.Errorf("%s\n got %.200q", script, r.Str)
+		}
+		if got := w.do(2, "DBSIZE"); got.Int != 0 {
+			t.Errorf("%s\nleft %d keys", script, got.Int)
+		}
 	}
 }

@@ -7,11 +7,12 @@ import (
 )
 
 // scriptFlags are what the first line of a script declares. Apart from
-// no-writes the flags speak of memory limits, replicas and hash slots, which do
-// not exist here.
+// no-writes and allow-oom the flags speak of replicas and hash slots, which do not
+// exist here.
 type scriptFlags struct {
 	declared bool // there is a shebang
 	noWrites bool
+	allowOOM bool
 }
 
 // shebangLine returns the first line; there is none without its end, or with a
@@ -52,6 +53,7 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 				return flags, 0, errShebangFlag(name)
 			}
 			flags.noWrites = flags.noWrites || flag == store.FunctionNoWrites
+			flags.allowOOM = flags.allowOOM || flag == store.FunctionAllowOOM
 		}
 	}
 	return flags, len(line), ""

@@ -11,10 +11,13 @@ import (
 
 // Backend is what the server needs of the cluster.
 type Backend interface {
-	// Submit runs commands in order, as one unit, and returns their replies
-	// when what they wrote is safe. It may use the memory of replies.
+	// Submit runs commands in order and returns their replies when what they
+	// wrote is safe. It may use the memory of replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitAsync is Submit that does not wait. It may put the submission off
+	// SubmitPart is Submit that may run only the first of the commands, at least one:
+	// the caller submits the others when it has room for their replies.
+	SubmitPart(calls []cluster.Call, replies []store.Reply) []store.Reply
+	// SubmitAsync is SubmitPart that does not wait. It may put the submission off
 	// until Flush; Flush may run it on the caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
@@ -28,6 +31,10 @@ type Backend interface {
 	// Config returns a parameter of the cluster as this node knows it; false if
 	// it has never been set.
 	Config(name string) (string, bool)
+	// OutOfMemory reports whether the data is at its limit, as far as this node knows.
+	OutOfMemory() bool
+	// MaxEntry returns what one command, script or transaction may write.
+	MaxEntry() int64
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
 	// KillFunction ends the running function, as FUNCTION KILL.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"lockstep/store"
 )
 
 // Config is what a server needs to know. Start from Default.
@@ -47,6 +49,7 @@ type Config struct {
 	Timeout                int // seconds; 0: connections may be idle for ever
 	TCPKeepAlive           int // seconds; 0: off
 	ProtoMaxBulkLen        int64
+	Limits                 store.Limits // of data, while the cluster has none
 	ClientQueryBufferLimit int64
 	BusyReplyThreshold     int    // milliseconds
 	EnableDebugCommand     string // no, local or yes
@@ -65,6 +68,7 @@ func Default() Config {
 		MaxClients:             10000,
 		TCPKeepAlive:           300,
 		ProtoMaxBulkLen:        512 << 20,
+		Limits:                 store.Limits{Entry: store.DefaultMaxEntry},
 		ClientQueryBufferLimit: 1 << 30,
 		BusyReplyThreshold:     5000,
 		EnableDebugCommand:     "no",

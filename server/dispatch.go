@@ -113,23 +113,23 @@ func (s *session) collect(cmd *store.Command, args [][]byte) {
 
 // submit sends the collected commands through the log and queues the replies.
 func (s *session) submit() {
-	if len(s.calls) == 0 {
-		return
+	for len(s.calls) > 0 {
+		start := s.srv.cfg.Clock()
+		s.replies = s.srv.backend.SubmitPart(s.calls, s.replies[:0])
+		s.answer(s.srv.cfg.Clock().Sub(start), true)
 	}
-	start := s.srv.cfg.Clock()
-	s.replies = s.srv.backend.Submit(s.calls, s.replies[:0])
-	s.answer(s.srv.cfg.Clock().Sub(start), true)
 }
 
 // largeOutput is how much of a pipeline's output is held before it is sent:
 // a client that asks for much and reads nothing waits, it does not fill memory.
 const largeOutput = 1 << 20
 
-// answer queues the replies of a submission and counts its commands. mayWait
-// lets it wait for the client to take what is large.
+// answer queues the replies of a submission and counts its commands. Those that were
+// not run stay in s.calls; nobody is left to hear of them if the client has been cut off.
+// mayWait lets it wait for the client to take what is large.
 func (s *session) answer(took time.Duration, mayWait bool) {
-	each := took / time.Duration(len(s.calls))
-	for i := range s.calls {
+	each := took / time.Duration(len(s.replies))
+	for i := range s.replies {
 		cmd := s.calls[i].Cmd
 		r := s.replies[i]
 		if r.Kind == store.Noted {
@@ -149,10 +149,14 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		}
 	}
 	// Do not hold on to what the client sent while it is idle.
-	clear(s.calls)
+	n := copy(s.calls, s.calls[len(s.replies):])
+	if s.out.isOver() {
+		n = 0
+	}
+	clear(s.calls[n:])
 	clear(s.replies)
-	s.calls = s.calls[:0]
-	if s.holding {
+	s.calls = s.calls[:n]
+	if s.holding && n == 0 {
 		s.holding = false
 		s.srv.hub.tracker.release(s)
 	}
@@ -202,6 +206,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 			return cmd, refusal
 		}
 	}
+	if refusal := s.beyondLimits(cmd, args); refusal != "" {
+		return cmd, refusal
+	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
@@ -217,19 +224,26 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// extent is about how many bytes replies take, as far as it goes beyond enough.
-func extent(replies []store.Reply, enough int) int {
+// beyondLimits refuses what the leader would refuse, too: a command that is too long to be
+// sent to it, and one that would be queued though there is no room for what it adds. Redis
+// queues nothing then; here a key can be released in a transaction, too.
+func (s *session) beyondLimits(cmd *store.Command, args [][]byte) store.Error {
+	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
+		return store.ErrOutOfMemory
+	}
+	if cmd.Is(store.ReadOnly) {
+		return ""
+	}
 	n := 0
-	for i := range replies {
-		n += len(replies[i].Str)
-		if replies[i].Elems != nil {
-			n += extent(replies[i].Elems, enough-n)
-		}
-		if n > enough {
-			break
+	for _, arg := range args {
+		n += len(arg)
+	}
+	if n > store.MinEntry {
+		if limit := s.srv.backend.MaxEntry(); int64(n) > limit+store.MinEntry {
+			return store.ErrEntryTooBig(limit)
 		}
 	}
-	return n
+	return ""
 }
 
 func inPubSubContext(name string) bool {

@@ -26,7 +26,10 @@ func (f *fakeBackend) serveWaiting() {
 		now := store.Time{Lease: f.now.Load()/1e6 + 1, Wall: f.clock().UnixMicro()}
 		txn := f.store.Begin(now, f.seq+1, store.Env{})
 		ctx := &store.Ctx{Txn: txn, Cmd: b.Call.Cmd, Args: b.Call.Args, DB: b.Call.DB, RESP: b.Call.RESP}
-		r := b.Call.Cmd.Run(ctx)
+		r, denied := ctx.NoRoom()
+		if !denied {
+			r = b.Call.Cmd.Run(ctx)
+		}
 		if ctx.Wait != nil {
 			kept = append(kept, b)
 			continue

@@ -40,6 +40,8 @@ type fakeBackend struct {
 	snapshots atomic.Int32
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
+	parts     atomic.Int64
+	whole     atomic.Bool  // SubmitPart runs all
 	others    atomic.Int32 // members that have every write
 	refusal   atomic.Value // a store.Error that every submission gets
 
@@ -87,8 +89,10 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
 		var r store.Reply
 		if c.Txn != nil {
-			r = c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) })
+			r, _ = c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) })
 		} else if refusal, ok := ctx.Authorize(c.User); !ok {
+			r = refusal
+		} else if refusal, denied := ctx.NoRoom(); denied {
 			r = refusal
 		} else {
 			r = c.Cmd.Run(ctx)
@@ -109,10 +113,18 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	return replies
 }
 
+// SubmitPart runs all of the calls or a part of them, by turns.
+func (f *fakeBackend) SubmitPart(calls []cluster.Call, replies []store.Reply) []store.Reply {
+	if n := len(calls); n > 1 && f.hold.Load() == nil && !f.whole.Load() {
+		calls = calls[:n-int(f.parts.Add(1))%n]
+	}
+	return f.Submit(calls, replies)
+}
+
 // SubmitAsync answers in place or from another goroutine, by turns.
 func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	run := func() {
-		p.Replies = f.Submit(p.Calls, p.Replies)
+		p.Replies = f.SubmitPart(p.Calls, p.Replies)
 		p.Done()
 	}
 	if f.hold.Load() == nil && f.turns.Add(1)%2 == 0 {
@@ -384,4 +396,17 @@ func (f *fakeBackend) Config(name string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.store.Config(name)
+}
+
+// OutOfMemory and MaxEntry are as without parameters of the cluster.
+func (f *fakeBackend) OutOfMemory() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store.OutOfMemory(store.Limits{})
+}
+
+func (f *fakeBackend) MaxEntry() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store.MaxEntry(store.Limits{})
 }

@@ -89,7 +89,7 @@ func infoClients(srv *Server, f *facts) {
 func infoMemory(srv *Server, f *facts) {
 	m := srv.memory(&f.status)
 	machine := machineMemory()
-	limit := number(srv.params.value("maxmemory"))
+	limit := f.status.MemoryLimit
 	two := func(r float64) string { return fmt.Sprintf("%.2f", r) }
 	f.all(
 		"used_memory", m.objects,
@@ -101,8 +101,8 @@ func infoMemory(srv *Server, f *facts) {
 		"used_memory_peak_perc", two(100*ratio(m.objects, m.peak))+"%",
 		"used_memory_overhead", m.overhead,
 		"used_memory_startup", m.first,
-		"used_memory_dataset", m.data,
-		"used_memory_dataset_perc", two(100*ratio(m.data, m.objects-min(m.first, m.objects)))+"%",
+		"used_memory_dataset", f.status.DataSize,
+		"used_memory_dataset_perc", two(100*ratio(uint64(f.status.DataSize), max(uint64(f.status.DataSize), m.objects-min(m.first, m.objects))))+"%",
 		"allocator_allocated", m.objects,
 		"allocator_active", m.heap,
 		"allocator_resident", m.heap+m.free,

@@ -20,9 +20,12 @@ import (
 // TRACKING and CLIENT CACHING run before the call, because what is read by it may
 // have changed again before it has been answered.
 
-// maxQueued bounds what a session may queue and watch, in bytes: as much as one
-// log entry may hold.
-const maxQueued = 64 << 20
+// maxQueued returns what a session may queue, and what it may watch, in bytes: about as much
+// as the transaction may write.
+func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queuedRoom }
+
+// queuedRoom is for what commands have beside what they write.
+const queuedRoom = 1 << 20
 
 // What a queued command and an argument of it take, apart from its bytes.
 const (
@@ -115,10 +118,15 @@ func doWatch(s *session, args [][]byte) store.Reply {
 	switch {
 	case s.multi != nil:
 		return store.Err(errWatchInMulti)
-	case s.watchSize+queuedSize(args) > maxQueued:
+	case s.watchTooMuch(args):
 		return store.Err(errTooMuchWatched)
 	}
 	return store.OK
+}
+
+func (s *session) watchTooMuch(args [][]byte) bool {
+	size := s.watchSize + queuedSize(args)
+	return size > queuedRoom && size > s.maxQueued()
 }
 
 // doExec is EXEC where it needs nothing of the leader; see ask.
@@ -165,7 +173,7 @@ func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 		return queuedReply
 	}
 	size := queuedSize(args)
-	if t.size+size > maxQueued {
+	if t.size+size > queuedRoom && t.size+size > s.maxQueued() {
 		t.aborted = true
 		return store.Err(errQueueTooBig)
 	}
@@ -252,7 +260,7 @@ func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 }
 
 func (s *session) askWatch(args [][]byte) *cluster.Transaction {
-	if s.multi != nil || s.watchSize+queuedSize(args) > maxQueued {
+	if s.multi != nil || s.watchTooMuch(args) {
 		return nil
 	}
 	t := &cluster.Transaction{Observe: true}

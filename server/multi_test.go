@@ -15,6 +15,7 @@ import (
 // nothing of the leader is none.
 func TestTransactionIsOneSubmission(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
+		ts.fake.whole.Store(true)
 		c := ts.dial(t)
 		c.send("MULTI\r\nSET k 1\r\nPING\r\nINCR k\r\nSELECT 1\r\nEXEC\r\nEXISTS k\r\nGET k\r\n")
 		c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 4) + "*4\r\n+OK\r\n+PONG\r\n:2\r\n+OK\r\n:0\r\n$-1\r\n")
@@ -109,7 +110,7 @@ func TestMessagesBesideTransactions(t *testing.T) {
 func TestTransactionSizeIsBounded(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
-		large := array("SET", "k", strings.Repeat("x", 16<<20))
+		large := array("SET", "k", strings.Repeat("x", 5<<19))
 		c.do("MULTI", "+OK\r\n")
 		for range 3 {
 			c.send(large)
@@ -118,7 +119,7 @@ func TestTransactionSizeIsBounded(t *testing.T) {
 		c.send(large + large + "PING\r\nEXEC\r\n")
 		c.expect("-" + string(errQueueTooBig) + "\r\n+QUEUED\r\n+QUEUED\r\n-" + string(errExecAborted) + "\r\n")
 		c.do("EXISTS k", ":0\r\n")
-		key := strings.Repeat("k", 40<<20)
+		key := strings.Repeat("k", 5<<20)
 		c.send(array("WATCH", key) + array("WATCH", "other", key[1:]) + "UNWATCH\r\n" + array("WATCH", key[1:]))
 		c.expect("+OK\r\n-" + string(errTooMuchWatched) + "\r\n+OK\r\n+OK\r\n")
 	})

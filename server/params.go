@@ -198,7 +198,7 @@ func (d *paramDef) parse(value, old string) (canonical, fault string) {
 		}
 		return d.inRange(n)
 	case memoryParam:
-		n, ok := parseMemory(value)
+		n, ok := store.ParseMemory(value)
 		if !ok {
 			return "", "argument must be a memory value"
 		}
@@ -233,34 +233,6 @@ func (d *paramDef) inRange(n int64) (canonical, fault string) {
 	return strconv.FormatInt(n, 10), ""
 }
 
-// parseMemory reads an amount of memory: k, m and g count in thousands, kb, mb
-// and gb in 1024s.
-func parseMemory(s string) (int64, bool) {
-	digits := strings.TrimRight(s, "bBkKmMgG")
-	unit := int64(0)
-	switch strings.ToLower(s[len(digits):]) {
-	case "", "b":
-		unit = 1
-	case "k":
-		unit = 1000
-	case "kb":
-		unit = 1 << 10
-	case "m":
-		unit = 1000 * 1000
-	case "mb":
-		unit = 1 << 20
-	case "g":
-		unit = 1000 * 1000 * 1000
-	case "gb":
-		unit = 1 << 30
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if unit == 0 || err != nil || n < 0 || n > (1<<63-1)/unit {
-		return 0, false
-	}
-	return n * unit, true
-}
-
 // limitClasses are the client classes in the order of CONFIG GET. A replica
 // never connects here; its class is kept because clients set it.
 var limitClasses = []string{"normal", "slave", "pubsub"}
@@ -284,8 +256,8 @@ func mergeLimits(value, old string) (canonical, fault string) {
 		if at < 0 {
 			return "", "Invalid client class specified in buffer limit configuration."
 		}
-		hard, ok1 := parseMemory(words[i+1])
-		soft, ok2 := parseMemory(words[i+2])
+		hard, ok1 := store.ParseMemory(words[i+1])
+		soft, ok2 := store.ParseMemory(words[i+2])
 		secs, err := strconv.Atoi(words[i+3])
 		if !ok1 || !ok2 || err != nil || secs < 0 {
 			return "", "Error in hard, soft or soft_seconds setting in buffer limit configuration."

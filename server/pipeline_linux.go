@@ -175,11 +175,19 @@ func (l *loop) resume(c *loopConn) {
 	s.replies = c.sub.Replies
 	c.sub.Calls, c.sub.Replies = nil, nil
 	took := l.now.Sub(c.since)
-	if extent(s.replies, largeOutput) > largeOutput {
+	waits := store.Extent(s.replies, largeOutput)
+	if len(s.replies) < len(s.calls) || c.next < len(c.guard.ends) {
+		waits += s.out.size() // more will come
+	}
+	if waits > largeOutput {
 		l.sendAway(c, func() { s.answer(took, true) })
 		return
 	}
 	s.answer(took, false)
+	if len(s.calls) > 0 {
+		l.submit(c) // a part of them was answered
+		return
+	}
 	l.step(c)
 }
 

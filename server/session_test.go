@@ -50,6 +50,7 @@ func (c countedConn) Write(b []byte) (int, error) {
 
 func TestPipelineIsOneUnit(t *testing.T) {
 	ts := newTestServer(t, nil)
+	ts.fake.whole.Store(true)
 	var writes atomic.Int32
 	c := ts.pipe(t, func(n net.Conn) net.Conn { return countedConn{n, &writes} })
 	c.send(array("SET", "a", "1") + array("INCR", "a") + array("GET", "a"))

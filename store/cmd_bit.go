@@ -115,7 +115,7 @@ func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 	}
 	length := int(offset>>3) + 1
 	if length > len(s.old) {
-		if fault := checkLength(0, int64(length)); fault != nil {
+		if fault := c.checkLength(0, int64(length)); fault != nil {
 			return nil, fault
 		}
 	}

@@ -35,29 +35,23 @@ var stringRangeCommands = []Command{
 	},
 }
 
-// Limits on the length of a string: Redis's proto-max-bulk-len, and what fits
-// into a log entry with room for the rest of it.
-const (
-	maxString      = 512 << 20
-	maxStringWrite = 63 << 20
-)
+// maxString limits the length of a string: Redis's proto-max-bulk-len.
+const maxString = 512 << 20
 
 // checkLength returns the error for a string that is to become at long with
 // more appended; nil if it may.
-func checkLength(at, more int64) *Reply {
+func (c *Ctx) checkLength(at, more int64) *Reply {
 	switch total := at + more; {
 	case total > maxString || total < at:
 		return &stringTooLong
-	case total > maxStringWrite:
-		return &writeTooLong
+	case total > c.MaxEntry():
+		r := Err(c.ErrTooBig())
+		return &r
 	}
 	return nil
 }
 
-var (
-	stringTooLong = Err(ErrStringSize)
-	writeTooLong  = Err(ErrWriteSetTooBig)
-)
+var stringTooLong = Err(ErrStringSize)
 
 func cmdAppend(c *Ctx) Reply {
 	e, ok := c.write(TypeString)
@@ -70,7 +64,7 @@ func cmdAppend(c *Ctx) Reply {
 		return Int(int64(len(c.Args[2])))
 	}
 	old := int64(len(e.str))
-	if fault := checkLength(old, int64(len(c.Args[2]))); fault != nil {
+	if fault := c.checkLength(old, int64(len(c.Args[2]))); fault != nil {
 		return *fault
 	}
 	c.Patch(c.DB, c.Args[1], old, bytesToString(c.Args[2]))
@@ -109,7 +103,7 @@ func cmdSetRange(c *Ctx) Reply {
 	if len(patch) == 0 {
 		return Int(old)
 	}
-	if fault := checkLength(offset, int64(len(patch))); fault != nil {
+	if fault := c.checkLength(offset, int64(len(patch))); fault != nil {
 		return *fault
 	}
 	c.Patch(c.DB, c.Args[1], offset, bytesToString(patch))

@@ -57,7 +57,7 @@ func TestHugeOffsetTakesNoMemory(t *testing.T) {
 	d := newTestDB(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if got, want := d.do("SETRANGE", "k", "500000000", "x"), "-"+string(ErrWriteSetTooBig); got != want {
+	if got, want := d.do("SETRANGE", "k", "500000000", "x"), "-"+string(ErrEntryTooBig(DefaultMaxEntry)); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	runtime.ReadMemStats(&after)

@@ -3,6 +3,8 @@ package store
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // ParamEvents is the parameter that says which keyspace notifications are
@@ -22,6 +24,10 @@ const ParamChannels = "acl-pubsub-default"
 type config struct {
 	values map[string]string
 	events eventClass
+
+	memory    int64 // see ParamMaxMemory …
+	memorySet bool  // … if it has been set
+	entry     int64 // see ParamMaxEntry; 0: it has not been set
 }
 
 // with returns the configuration with one parameter changed.
@@ -32,9 +38,15 @@ func (c config) with(name, value string) config {
 	}
 	values[name] = value
 	c.values = values
-	if name == ParamEvents {
+	switch name {
+	case ParamEvents:
 		// A value that is none turns everything off, on every node alike.
 		c.events, _ = parseEvents(value)
+	case ParamMaxMemory:
+		c.memory, c.memorySet = ParseMemory(value)
+	case ParamMaxEntry:
+		n, _ := ParseMemory(value)
+		c.entry = min(n, MaxEntry)
 	}
 	return c
 }
@@ -65,4 +77,32 @@ func (t *Txn) SetConfig(name, value string) {
 	t.undo(func() { t.config, t.events = old, events })
 	t.config = t.config.with(name, value)
 	t.events = t.config.events
+}
+
+// ParseMemory reads an amount of memory: k, m and g count in thousands, kb, mb
+// and gb in 1024s.
+func ParseMemory(s string) (int64, bool) {
+	digits := strings.TrimRight(s, "bBkKmMgG")
+	unit := int64(0)
+	switch strings.ToLower(s[len(digits):]) {
+	case "", "b":
+		unit = 1
+	case "k":
+		unit = 1000
+	case "kb":
+		unit = 1 << 10
+	case "m":
+		unit = 1000 * 1000
+	case "mb":
+		unit = 1 << 20
+	case "g":
+		unit = 1000 * 1000 * 1000
+	case "gb":
+		unit = 1 << 30
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if unit == 0 || err != nil || n < 0 || n > (1<<63-1)/unit {
+		return 0, false
+	}
+	return n * unit, true
 }

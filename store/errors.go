@@ -93,8 +93,15 @@ const (
 	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
-	ErrWriteSetTooBig  Error = "ERR the command writes more than a log entry may hold (64mb)"
+	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
+
+// ErrEntryTooBig is the answer to a command, script or transaction that writes more
+// than one entry of the log may hold.
+func ErrEntryTooBig(limit int64) Error {
+	return Error("ERR one command, script or transaction may write at most " + strconv.FormatInt(limit, 10) +
+		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
+}
 
 // ErrInvalidExpire is the answer to a time to live that is not positive or
 // does not fit; command is the name that Redis puts into it.

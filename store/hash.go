@@ -31,7 +31,14 @@ func fieldLess(a, b Field) bool {
 // copy-on-write tree in the order of field hashes, which HSCAN needs.
 type Hash struct {
 	small []Field
-	big   *btree.BTreeG[Field]
+	big   *fieldTree
+}
+
+// fieldTree is the large form. It knows its size; the small one, of which there are many,
+// finds it out.
+type fieldTree struct {
+	*btree.BTreeG[Field]
+	bytes int64
 }
 
 // Len returns the number of fields.
@@ -79,63 +86,96 @@ func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 }
 
 // set copies the name if the field is new; the value must be a string of its
-// own.
-func (h *Hash) set(name, value string) {
+// own. It returns by how much the hash has grown.
+func (h *Hash) set(name, value string) (grown int64) {
 	if h.big == nil {
 		for i := range h.small {
-			if h.small[i].Name == name {
-				h.small[i].Value = value
+			if f := &h.small[i]; f.Name == name {
+				grown = allocated(len(value)) - allocated(len(f.Value))
+				f.Value = value
 				if len(value) > compactValue {
-					h.grow()
+					grown += h.grow()
 				}
-				return
+				return grown
 			}
 		}
-		h.small = append(h.small, Field{Name: strings.Clone(name), Value: value})
+		f := Field{Name: strings.Clone(name), Value: value}
+		grown = f.size(fieldSize)
+		h.small = append(h.small, f)
 		if len(h.small) > compactFields || len(name) > compactValue || len(value) > compactValue {
-			h.grow()
+			grown += h.grow()
 		}
-		return
+		return grown
 	}
 	f := Field{Name: name, hash: hashOf(name)}
 	if old, ok := h.big.Get(f); ok {
 		f.Name = old.Name
+		grown = -old.size(treeFieldSize)
 	} else {
 		f.Name = strings.Clone(name)
 	}
 	f.Value = value
+	grown += f.size(treeFieldSize)
+	h.big.bytes += grown
 	h.big.Set(f)
+	return grown
 }
 
-// grow changes to the tree form. As in Redis there is no way back.
-func (h *Hash) grow() {
-	h.big = btree.NewBTreeGOptions(fieldLess, treeOptions)
+// grow changes to the tree form and returns by how much the hash has grown. As in Redis there
+// is no way back.
+func (h *Hash) grow() (grown int64) {
+	before := h.size()
+	h.big = &fieldTree{BTreeG: btree.NewBTreeGOptions(fieldLess, treeOptions)}
 	for _, f := range h.small {
+		h.big.bytes += f.size(treeFieldSize)
 		f.hash = hashOf(f.Name)
 		h.big.Set(f)
 	}
 	h.small = nil
+	return h.size() - before
 }
 
-func (h *Hash) remove(name string) bool {
+// remove removes a field, if it is there, and returns by how much the hash has grown.
+func (h *Hash) remove(name string) (grown int64) {
 	if h.big != nil {
-		_, ok := h.big.Delete(Field{Name: name, hash: hashOf(name)})
-		return ok
+		if f, had := h.big.Delete(Field{Name: name, hash: hashOf(name)}); had {
+			grown = -f.size(treeFieldSize)
+			h.big.bytes += grown
+		}
+		return grown
 	}
 	for i := range h.small {
-		if h.small[i].Name == name {
+		if f := &h.small[i]; f.Name == name {
+			grown = -f.size(fieldSize)
 			h.small = append(h.small[:i], h.small[i+1:]...)
-			return true
+			return grown
 		}
 	}
-	return false
+	return 0
 }
 
 func (h *Hash) clone() collection {
 	if h.big != nil {
-		return &Hash{big: h.big.Copy()}
+		return &Hash{big: &fieldTree{h.big.Copy(), h.big.bytes}}
 	}
 	return &Hash{small: append(make([]Field, 0, len(h.small)+1), h.small...)}
+}
+
+// size is what the fields take.
+func (h *Hash) size() int64 {
+	if h.big != nil {
+		return treeSize + h.big.bytes
+	}
+	n := int64(0)
+	for i := range h.small {
+		n += h.small[i].size(fieldSize)
+	}
+	return n
+}
+
+// size is what a field takes whose form takes each.
+func (f *Field) size(each int64) int64 {
+	return each + allocated(len(f.Name)) + allocated(len(f.Value))
 }
 
 // at returns the field at a place in the order of Each.

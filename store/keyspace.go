@@ -74,6 +74,8 @@ type collection interface {
 	Len() int
 	// clone copies so deeply that changing one leaves the other alone.
 	clone() collection
+	// size is what the elements take.
+	size() int64
 }
 
 // drop lets go of a collection, whose place in memory stays with the entry.
@@ -159,6 +161,7 @@ type keyspace struct {
 	deadlines deadlines
 	found     *Entry // what get found last …
 	hash      uint64 // … and its hash
+	size      int64  // of all entries; whoever changes one adds the difference
 }
 
 var treeOptions = btree.Options{NoLocks: true}

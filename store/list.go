@@ -12,7 +12,8 @@ import (
 // neighbours; when there is none, all positions are given out anew. So both
 // ends and any index are reached in O(log n), and a copy takes O(1).
 type Deque struct {
-	tree *btree.BTreeG[listElem]
+	tree  *btree.BTreeG[listElem]
+	bytes int64 // see size
 }
 
 type listElem struct {
@@ -25,12 +26,16 @@ func listElemLess(a, b listElem) bool { return a.at < b.at }
 // listStride is the distance of neighbours that nothing was inserted between.
 const listStride = 1 << 20
 
-func newList() *Deque { return &Deque{btree.NewBTreeGOptions(listElemLess, treeOptions)} }
+func newList() *Deque { return &Deque{tree: btree.NewBTreeGOptions(listElemLess, treeOptions)} }
 
 // Len returns the number of elements.
 func (l *Deque) Len() int { return l.tree.Len() }
 
-func (l *Deque) clone() collection { return &Deque{l.tree.Copy()} }
+func (l *Deque) clone() collection { return &Deque{l.tree.Copy(), l.bytes} }
+
+func (l *Deque) size() int64 { return treeSize + l.bytes }
+
+func (e listElem) size() int64 { return listElemSize + allocated(len(e.value)) }
 
 // At returns the element at an index that must exist.
 func (l *Deque) At(i int) string {
@@ -64,7 +69,9 @@ func (l *Deque) push(head bool, value string) {
 // set replaces the element at an index that must exist.
 func (l *Deque) set(i int, value string) {
 	e, _ := l.tree.GetAt(i)
+	l.bytes -= e.size()
 	e.value = value
+	l.bytes += e.size()
 	l.tree.Set(e)
 }
 
@@ -76,7 +83,9 @@ func (l *Deque) insert(i int, value string) {
 		l.spread()
 		at, _ = l.gap(i)
 	}
-	l.tree.Set(listElem{at, value})
+	e := listElem{at, value}
+	l.bytes += e.size()
+	l.tree.Set(e)
 }
 
 // gap finds a free position before index i.
@@ -113,14 +122,16 @@ func (l *Deque) spread() {
 // remove removes n elements from index i on; they must exist.
 func (l *Deque) remove(i, n int) {
 	for ; n > 0; n-- {
+		var gone listElem
 		switch i {
 		case 0:
-			l.tree.PopMin()
+			gone, _ = l.tree.PopMin()
 		case l.Len() - 1:
-			l.tree.PopMax()
+			gone, _ = l.tree.PopMax()
 			i--
 		default:
-			l.tree.DeleteAt(i)
+			gone, _ = l.tree.DeleteAt(i)
 		}
+		l.bytes -= gone.size()
 	}
 }

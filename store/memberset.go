@@ -18,6 +18,8 @@ const intsetEntries = 512
 type MemberSet struct {
 	ints []int64
 	tree *btree.BTreeG[member] // nil: the integer form
+
+	bytes int64 // see size; of the tree alone
 }
 
 type member struct {
@@ -45,10 +47,19 @@ func (s *MemberSet) Compact() bool { return s.tree == nil }
 
 func (s *MemberSet) clone() collection {
 	if s.tree != nil {
-		return &MemberSet{tree: s.tree.Copy()}
+		return &MemberSet{tree: s.tree.Copy(), bytes: s.bytes}
 	}
 	return &MemberSet{ints: append(make([]int64, 0, len(s.ints)+1), s.ints...)}
 }
+
+func (s *MemberSet) size() int64 {
+	if s.tree != nil {
+		return treeSize + s.bytes
+	}
+	return intSize * int64(len(s.ints))
+}
+
+func (m member) size() int64 { return treeMemberSize + allocated(len(m.name)) }
 
 // Has tells whether name is a member.
 func (s *MemberSet) Has(name string) bool {
@@ -111,6 +122,7 @@ func (s *MemberSet) add(name string) {
 	if _, had := s.tree.Get(m); !had {
 		m.name = strings.Clone(name)
 		s.tree.Set(m)
+		s.bytes += m.size()
 	}
 }
 
@@ -119,14 +131,18 @@ func (s *MemberSet) grow() {
 	s.tree = btree.NewBTreeGOptions(memberLess, treeOptions)
 	for _, n := range s.ints {
 		name := strconv.FormatInt(n, 10)
-		s.tree.Set(member{hashOf(name), name})
+		m := member{hashOf(name), name}
+		s.tree.Set(m)
+		s.bytes += m.size()
 	}
 	s.ints = nil
 }
 
 func (s *MemberSet) remove(name string) {
 	if s.tree != nil {
-		s.tree.Delete(member{hashOf(name), name})
+		if m, had := s.tree.Delete(member{hashOf(name), name}); had {
+			s.bytes -= m.size()
+		}
 		return
 	}
 	if n, ok := ParseInt(stringBytes(name)); ok {

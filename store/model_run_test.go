@@ -295,6 +295,7 @@ func checkBatch(t *testing.T, d *testDB, txn *Txn, m *model, replica *Store) {
 		t.Fatal("two stores with the same history differ")
 	}
 	checkIndexes(t, d.s)
+	checkSizes(t, d.s, txn)
 }
 
 // checkIndexes compares the order of deadlines with the keys, and the two

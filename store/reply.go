@@ -200,3 +200,18 @@ func trimZeros(s string) string {
 	}
 	return s[:end]
 }
+
+// Extent is about how many bytes replies take, as far as it goes beyond enough.
+func Extent(replies []Reply, enough int) int {
+	n := 0
+	for i := range replies {
+		n += len(replies[i].Str)
+		if replies[i].Elems != nil {
+			n += Extent(replies[i].Elems, enough-n)
+		}
+		if n > enough {
+			break
+		}
+	}
+	return n
+}

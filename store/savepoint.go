@@ -6,6 +6,7 @@ type Savepoint struct {
 	journal int
 	ready   int
 	swapped bool
+	size    int64
 }
 
 // Savepoint marks the present state. Until it is released or rolled back, the
@@ -13,7 +14,7 @@ type Savepoint struct {
 func (t *Txn) Savepoint() Savepoint {
 	t.generation++
 	t.saved++
-	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped}
+	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped, size: t.size}
 }
 
 // Release forgets a savepoint and keeps what was written since.
@@ -37,6 +38,7 @@ func (t *Txn) Rollback(sp Savepoint) {
 	buf := t.ws.buf[:len(sp.writes.buf)]
 	t.ws = sp.writes
 	t.ws.buf = buf
+	t.size = sp.size
 	t.ready, t.swapped = t.ready[:min(sp.ready, len(t.ready))], sp.swapped
 	t.Release(sp)
 }
@@ -94,6 +96,7 @@ func (t *Txn) put(db int, e *Entry) {
 		t.revive(db, e.key)
 	}
 	t.replace(db, e.key, e)
+	t.size += e.size()
 	t.notify(eventNew, "new", db, e.key)
 	if e.typ == TypeList || e.typ == TypeSortedSet {
 		t.ready = append(t.ready, ReadyKey{db, e.key, e.typ})
@@ -102,9 +105,12 @@ func (t *Txn) put(db int, e *Entry) {
 
 func (t *Txn) remove(db int, key string) {
 	if e := t.peek(db, key); e != nil {
+		t.size -= e.size()
 		t.replace(db, e.key, nil)
 	}
 }
+
+func (t *Txn) grow(_ int, by int64) { t.size += by }
 
 func (t *Txn) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 )
 
 // Snapshot is the keyspace at one instant. It may be read while the store goes
@@ -227,6 +228,9 @@ func (r *snapReader) str() string {
 		b = append(b, make([]byte, min(n-uint64(from), 1<<16))...)
 		_, r.err = io.ReadFull(r.Reader, b[from:])
 	}
+	if cap(b)-len(b) > len(b)/8 {
+		b = slices.Clone(b) // what was taken too much would be kept as long as the key is
+	}
 	return bytesToString(b)
 }
 
@@ -251,6 +255,7 @@ func Restore(in io.Reader) (*Store, error) {
 		case recString, recRaw, recHash, recList, recSet, recSortedSet:
 			if e := r.entry(tag); r.err == nil {
 				s.dbs[db].set(e)
+				s.dbs[db].size += e.size()
 				if e.deadline != 0 {
 					s.leased = max(s.leased, e.leased)
 				}

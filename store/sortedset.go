@@ -42,6 +42,7 @@ type SortedSet struct {
 	small   []Scored
 	byScore *btree.BTreeG[Scored] // nil: the small form
 	byName  *btree.BTreeG[scoredName]
+	bytes   int64 // see size
 }
 
 // Len returns the number of members.
@@ -57,9 +58,19 @@ func (z *SortedSet) Compact() bool { return z.byScore == nil }
 
 func (z *SortedSet) clone() collection {
 	if z.byScore != nil {
-		return &SortedSet{byScore: z.byScore.Copy(), byName: z.byName.Copy()}
+		return &SortedSet{byScore: z.byScore.Copy(), byName: z.byName.Copy(), bytes: z.bytes}
 	}
-	return &SortedSet{small: append(make([]Scored, 0, len(z.small)+1), z.small...)}
+	return &SortedSet{small: append(make([]Scored, 0, len(z.small)+1), z.small...), bytes: z.bytes}
+}
+
+func (z *SortedSet) size() int64 { return z.bytes }
+
+// memberSize is what a member takes.
+func (z *SortedSet) memberSize(name string) int64 {
+	if z.byScore != nil {
+		return treeScoredSize + allocated(len(name))
+	}
+	return scoredSize + allocated(len(name))
 }
 
 // Score returns the score of a member.
@@ -136,6 +147,9 @@ func (z *SortedSet) set(name string, score float64) {
 	if z.byScore == nil && !had && (len(z.small) == compactScores || len(name) > compactValue) {
 		z.grow()
 	}
+	if !had {
+		z.bytes += z.memberSize(name)
+	}
 	if z.byScore == nil {
 		if score == 0 {
 			score = 0 // Redis's small form has no -0
@@ -166,6 +180,7 @@ func (z *SortedSet) set(name string, score float64) {
 func (z *SortedSet) grow() {
 	z.byScore = btree.NewBTreeGOptions(scoredLess, treeOptions)
 	z.byName = btree.NewBTreeGOptions(scoredNameLess, treeOptions)
+	z.bytes += 2*treeSize + int64(len(z.small))*(treeScoredSize-scoredSize)
 	for _, m := range z.small {
 		z.byScore.Load(m)
 		z.byName.Set(scoredName{member{hashOf(m.Member), m.Member}, m.Score})
@@ -184,6 +199,9 @@ func (z *SortedSet) removeSmall(name string) string {
 
 func (z *SortedSet) remove(name string) {
 	score, ok := z.Score(name)
+	if ok {
+		z.bytes -= z.memberSize(name)
+	}
 	switch {
 	case !ok:
 	case z.byScore == nil:

@@ -12,6 +12,8 @@ type target interface {
 	remove(db int, key string)
 	// setDeadline changes the deadline of an existing key.
 	setDeadline(db int, key string, at int64)
+	// grow tells by how much an entry in its place has grown.
+	grow(db int, by int64)
 	// own copies a key and its value out of the buffer that they arrived in, as
 	// far as the target outlives it.
 	own(key, value string) (ownedKey, ownedValue string)
@@ -31,9 +33,11 @@ func setString(t target, db int, key, value string, deadline int64) {
 		t.put(db, e)
 		return
 	}
+	before := e.size()
 	_, e.str = t.own("", value)
 	e.typ, e.raw = TypeString, false
 	e.drop()
+	t.grow(db, e.size()-before)
 	t.setDeadline(db, key, deadline)
 }
 
@@ -49,6 +53,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	if e.typ != TypeString || offset < 0 || offset > maxPatch {
 		return false
 	}
+	before := e.size()
 	value := make([]byte, max(int64(len(e.str)), offset+int64(len(patch))))
 	copy(value, e.str)
 	copy(value[offset:], patch)
@@ -56,6 +61,8 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	t.stamp(e, fresh, false)
 	if fresh {
 		t.put(db, e)
+	} else {
+		t.grow(db, e.size()-before)
 	}
 	return true
 }
@@ -74,7 +81,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 	if e.typ != TypeHash {
 		return false
 	}
-	e.Fields().set(field, value)
+	t.grow(db, e.Fields().set(field, value))
 	t.stamp(e, false, false)
 	return true
 }
@@ -86,7 +93,7 @@ func hashDelete(t target, db int, key, field string) bool {
 	if e == nil || e.typ != TypeHash {
 		return e == nil
 	}
-	e.Fields().remove(field)
+	t.grow(db, e.Fields().remove(field))
 	t.stamp(e, false, false)
 	if e.Fields().Len() == 0 {
 		t.remove(db, key)
@@ -130,14 +137,18 @@ func (t *committed) mutable(db int, key string) *Entry {
 func (t *committed) put(db int, e *Entry) {
 	e.epoch = t.s.epoch
 	t.s.dbs[db].set(e)
+	t.grow(db, e.size())
 }
 
 func (t *committed) remove(db int, key string) {
 	ks := t.s.dbs[db]
 	if e := ks.get(key); e != nil {
+		t.grow(db, -e.size())
 		t.s.removals.note(db, ks.remove(e), t.seq)
 	}
 }
+
+func (t *committed) grow(db int, by int64) { t.s.dbs[db].size += by }
 
 func (t *committed) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {

@@ -16,14 +16,16 @@ func collect(t target, db int, key string, typ Type, make func() collection) (e 
 	return e, false
 }
 
-// changed stamps an entry whose elements have changed, and puts it if it is
-// new.
-func changed(t target, db int, e *Entry, absent bool) {
+// changed stamps an entry whose elements have changed, which took before, and puts
+// it if it is new.
+func changed(t target, db int, e *Entry, absent bool, before int64) {
 	t.stamp(e, absent, false)
-	switch {
-	case absent:
+	if absent {
 		t.put(db, e)
-	case e.elems.Len() == 0:
+		return
+	}
+	t.grow(db, e.elems.size()-before)
+	if e.elems.Len() == 0 {
 		t.remove(db, e.key)
 	}
 }
@@ -37,8 +39,9 @@ func listPush(t target, db int, key string, head bool, value string) bool {
 	if e == nil {
 		return false
 	}
+	before := e.elems.size()
 	e.List().push(head, value)
-	changed(t, db, e, absent)
+	changed(t, db, e, absent, before)
 	return true
 }
 
@@ -48,8 +51,9 @@ func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) boo
 	if e == nil || e.typ != TypeList || i < 0 || n < 0 || i > int64(e.elems.Len())-n {
 		return false
 	}
+	before := e.elems.size()
 	edit(e.List())
-	changed(t, db, e, false)
+	changed(t, db, e, false, before)
 	return true
 }
 
@@ -59,8 +63,9 @@ func setAdd(t target, db int, key, name string) bool {
 	if e == nil {
 		return false
 	}
+	before := e.elems.size()
 	e.Members().add(name)
-	changed(t, db, e, absent)
+	changed(t, db, e, absent, before)
 	return true
 }
 
@@ -70,8 +75,9 @@ func setRemove(t target, db int, key, name string) bool {
 	if e == nil || e.typ != TypeSet {
 		return e == nil
 	}
+	before := e.elems.size()
 	e.Members().remove(name)
-	changed(t, db, e, false)
+	changed(t, db, e, false, before)
 	return true
 }
 
@@ -85,11 +91,12 @@ func scoreSet(t target, db int, key, name string, score float64, large bool) boo
 	if e == nil {
 		return false
 	}
+	before := e.elems.size()
 	if large && e.Scores().Compact() {
 		e.Scores().grow()
 	}
 	e.Scores().set(name, score)
-	changed(t, db, e, absent)
+	changed(t, db, e, absent, before)
 	return true
 }
 
@@ -99,8 +106,9 @@ func scoreRemove(t target, db int, key, name string) bool {
 	if e == nil || e.typ != TypeSortedSet {
 		return e == nil
 	}
+	before := e.elems.size()
 	e.Scores().remove(name)
-	changed(t, db, e, false)
+	changed(t, db, e, false, before)
 	return true
 }
 

@@ -20,6 +20,8 @@ type Env struct {
 	Grace func(seq uint64) int64
 	// Receivers returns how many subscribers a message reaches.
 	Receivers func(kind PublishKind, channel string) int
+	// Limits are those of data.
+	Limits Limits
 	// ACL is what the node adds to the users of the state.
 	ACL ACLEnv
 }
@@ -39,6 +41,8 @@ type Txn struct {
 	seq   uint64 // the sequence number that the write set will get
 	views [Databases]view
 	ws    WriteSet
+	size  int64  // of the data, with what is pending
+	from  extent // when the present call began
 
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
@@ -93,7 +97,9 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		}
 		clear(v.over)
 	}
+	t.size = t.s.DataSize()
 	t.ws.Reset()
+	t.BeginCall()
 	if cap(t.ws.buf) > keepWrites {
 		t.ws.buf = nil
 	}
@@ -317,8 +323,29 @@ func (t *Txn) Flush(db int) {
 	}
 	t.ws.begin(opFlush, db)
 	old := t.views[db]
+	t.size -= old.size()
 	t.undo(func() { t.views[db] = old })
 	t.views[db] = view{}
+}
+
+// size is what the database takes, with what is pending.
+func (v *view) size() int64 {
+	n := int64(0)
+	if v.base != nil {
+		n = v.base.size
+	}
+	for key, e := range v.over {
+		if e != nil {
+			n += e.size()
+		}
+		if v.base == nil {
+			continue
+		}
+		if old := v.base.get(key); old != nil {
+			n -= old.size()
+		}
+	}
+	return n
 }
 
 func (ks *keyspace) empty() bool { return ks == nil || ks.keys.size == 0 }

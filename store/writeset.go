@@ -224,6 +224,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		if key := d.str(); !d.bad {
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
+				t.grow(db, -e.size())
 				s.dbs[db].remove(e)
 			}
 		}

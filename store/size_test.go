@@ -1,0 +1,250 @@
+package store
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// checkSizes compares what a store and the transaction that was applied to it say
+// they take with what each key and element take, counted anew.
+func checkSizes(t *testing.T, s *Store, txn *Txn) {
+	t.Helper()
+	total := int64(0)
+	for db, ks := range s.dbs {
+		n := int64(0)
+		ks.keys.ascend(0, func(x slot) bool {
+			n += countedAnew(x.Entry)
+			return true
+		})
+		if n != ks.size {
+			t.Fatalf("database %d says that it takes %d, its keys take %d", db, ks.size, n)
+		}
+		total += n
+	}
+	if txn.size != total {
+		t.Fatalf("the transaction foresaw %d, the store takes %d", txn.size, total)
+	}
+}
+
+func countedAnew(e *Entry) int64 {
+	if e.elems == nil || e.elems.collection == nil {
+		return entrySize + allocated(len(e.key)) + allocated(len(e.str))
+	}
+	n := int64(0)
+	switch v := e.collection().(type) {
+	case *Hash:
+		each := fieldSize
+		if !v.Compact() {
+			n, each = treeSize, treeFieldSize
+		}
+		v.Each(func(f Field) bool { n += each + allocated(len(f.Name)) + allocated(len(f.Value)); return true })
+	case *Deque:
+		n = treeSize
+		v.Each(0, func(s string) bool { n += listElemSize + allocated(len(s)); return true })
+	case *MemberSet:
+		if !v.Compact() {
+			n = treeSize
+		}
+		v.Each(func(s string) bool {
+			if v.Compact() {
+				n += intSize
+			} else {
+				n += treeMemberSize + allocated(len(s))
+			}
+			return true
+		})
+	case *SortedSet:
+		each := scoredSize
+		if !v.Compact() {
+			n, each = 2*treeSize, treeScoredSize
+		}
+		v.Each(0, func(m Scored) bool { n += each + allocated(len(m.Member)); return true })
+	}
+	return entrySize + allocated(len(e.key)) + collectionSize + n
+}
+
+// TestSizeIsThatOfMemory fills stores with keys of each kind and compares their size with
+// what the garbage collector finds: maxmemory is worth nothing if it is much less.
+func TestSizeIsThatOfMemory(t *testing.T) {
+	const n = 40_000
+	some := func(i int) string { return fmt.Sprintf("some-name-of-a-lock-%08d", i) }
+	fills := map[string]func(d *testDB, txn *Txn, i int){
+		"short strings":    func(d *testDB, txn *Txn, i int) { d.run(txn, "set", some(i), some(i)) },
+		"locks":            func(d *testDB, txn *Txn, i int) { d.run(txn, "set", some(i), some(i), "px", "100000") },
+		"long strings":     func(d *testDB, txn *Txn, i int) { d.run(txn, "set", some(i), strings.Repeat("x", 700)) },
+		"hashes of one":    func(d *testDB, txn *Txn, i int) { d.run(txn, "hset", some(i), some(i), "1") },
+		"one large hash":   func(d *testDB, txn *Txn, i int) { d.run(txn, "hset", "h", some(i), some(i)) },
+		"lists of one":     func(d *testDB, txn *Txn, i int) { d.run(txn, "rpush", some(i), "1") },
+		"one long list":    func(d *testDB, txn *Txn, i int) { d.run(txn, "rpush", "l", some(i)) },
+		"sets of one":      func(d *testDB, txn *Txn, i int) { d.run(txn, "sadd", some(i), some(i)) },
+		"one large set":    func(d *testDB, txn *Txn, i int) { d.run(txn, "sadd", "s", some(i)) },
+		"sets of integers": func(d *testDB, txn *Txn, i int) { d.run(txn, "sadd", some(i), "1", "2", "3", "4") },
+		"sorted sets":      func(d *testDB, txn *Txn, i int) { d.run(txn, "zadd", some(i), "1", some(i)) },
+		"one large z":      func(d *testDB, txn *Txn, i int) { d.run(txn, "zadd", "z", strconv.Itoa(i), some(i)) },
+	}
+	for name, fill := range fills {
+		t.Run(name, func(t *testing.T) {
+			before := heap()
+			d := newTestDB(t)
+			for from := 0; from < n; from += 1000 {
+				txn := d.begin()
+				for i := from; i < from+1000; i++ {
+					fill(d, txn, i)
+				}
+				d.apply(txn)
+			}
+			took, size := heap()-before, d.s.DataSize()
+			t.Logf("%d bytes of memory, size %d: %.2f", took, size, float64(took)/float64(size))
+			if took > size*6/5 {
+				t.Errorf("%d bytes of memory count as %d", took, size)
+			}
+			if took < size/2 {
+				t.Errorf("%d bytes of memory count as %d", took, size)
+			}
+			runtime.KeepAlive(d)
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestOutOfMemory(t *testing.T) {
+	d := newTestDB(t)
+	d.env.Limits = Limits{Memory: emptySize + 1<<20}
+	set := func(txn *Txn, key string) (Reply, bool) {
+		if refusal, denied := d.ctx(txn, "set", key, "x").NoRoom(); denied {
+			return refusal, false
+		}
+		return d.run(txn, "set", key, strings.Repeat("x", 100_000)), true
+	}
+	txn, n := d.begin(), 0
+	for {
+		if _, ok := set(txn, strconv.Itoa(n)); !ok {
+			break
+		}
+		n++
+	}
+	if n != 11 { // the eleventh goes past the limit, as in Redis
+		t.Errorf("%d keys of 100 kB fit into 1 MB", n)
+	}
+	d.apply(txn)
+	txn = d.begin()
+	if r, ok := set(txn, "one more"); ok || r.Str != string(ErrOutOfMemory) {
+		t.Errorf("a full store takes another key: %v", render(r))
+	}
+	for _, name := range []string{"del", "expire", "get", "hdel", "lpop", "persist", "rename", "flushall"} {
+		if _, denied := d.ctx(txn, name, "3", "4").NoRoom(); denied {
+			t.Errorf("%s is refused", name)
+		}
+	}
+	d.run(txn, "del", "3", "4")
+	if _, ok := set(txn, "3"); !ok {
+		t.Error("there is no room after a release in the same transaction")
+	}
+	txn.SetConfig(ParamMaxMemory, "1")
+	if _, ok := set(txn, "4"); ok {
+		t.Error("the parameter of the cluster does not count")
+	}
+	txn.SetConfig(ParamMaxMemory, "0")
+	if _, ok := set(txn, "4"); !ok {
+		t.Error("a limit of 0 is one")
+	}
+}
+
+// TestTooBig has requests write more than they may, each in a way of its own.
+func TestTooBig(t *testing.T) {
+	big := strings.Repeat("x", 1<<20)
+	for name, commands := range map[string][][]string{
+		"values":        {{"set", "a", big}, {"set", "b", big}},
+		"appended":      {{"append", "v", big[:600_000]}, {"append", "v", big[:600_000]}},
+		"a gap":         {{"setrange", "g", "600000", "x"}, {"setrange", "h", "600000", "x"}},
+		"copies":        {{"copy", "old", "c1"}, {"copy", "old", "c2"}},
+		"elements":      {{"rpush", "l", big}, {"rpush", "l", "y"}, {"lset", "l", "1", big}},
+		"fields":        {{"hset", "h", "f", big}, {"hset", "h", "g", big}},
+		"same key":      {{"set", "a", big}, {"set", "a", big}},
+		"bits":          {{"setbit", "b1", "8000000", "1"}, {"setbit", "b2", "8000000", "1"}},
+		"sorted copies": {{"sort", "longlist", "by", "nosort", "store", "s1"}, {"sort", "longlist", "by", "nosort", "store", "s2"}},
+		"combined":      {{"bitop", "not", "n1", "old"}, {"bitop", "not", "n2", "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newTestDB(t)
+			d.do("SET", "old", big)
+			for range 10 {
+				d.do("RPUSH", "longlist", big[:100_000])
+			}
+			d.env.Limits = Limits{Entry: 1 << 20}
+			txn := d.begin()
+			txn.BeginCall()
+			var overrun Error
+			for i, args := range commands {
+				if overrun != "" {
+					t.Fatalf("refused before command %d", i)
+				}
+				c := d.ctx(txn, args...)
+				if r := c.Cmd.Run(c); r.IsError() {
+					overrun = Error(r.Str) // before anything was written
+				} else {
+					overrun = c.Overrun()
+				}
+			}
+			if overrun != ErrEntryTooBig(1<<20) {
+				t.Errorf("got %q", overrun)
+			}
+			txn.BeginCall()
+			if c := d.ctx(txn, "set", "a", "b"); c.Cmd.Run(c).IsError() || c.Overrun() != "" {
+				t.Error("the next one is refused, too")
+			}
+		})
+	}
+}
+
+// TestReserve: what may add data beyond the limit adds little.
+func TestReserve(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", "v")
+	d.do("HSET", "h", "f", "9")
+	d.do("SET", "big", strings.Repeat("x", 7<<20))
+	d.env.Limits.Memory = emptySize
+	add := func(args ...string) Error {
+		txn := d.begin()
+		c := d.ctx(txn, args...)
+		if r := c.Cmd.Run(c); r.IsError() {
+			t.Fatalf("%.20q: %s", args, r.Str)
+		}
+		return c.Overrun()
+	}
+	if got := add("rename", "k", strings.Repeat("n", 100_000)); got != "" {
+		t.Errorf("below the reserve: %s", got)
+	}
+	d.do("SET", "more", strings.Repeat("x", 1<<20))
+	if got := add("rename", "k", strings.Repeat("n", 100_000)); got != ErrOutOfMemory {
+		t.Errorf("beyond the reserve: %q", got)
+	}
+	for _, args := range [][]string{{"hincrby", "h", "f", "1"}, {"del", "k"}, {"rename", "more", "m"}, {"expire", "k", "10"}} {
+		if got := add(args...); got != "" {
+			t.Errorf("%q: %s", args, got)
+		}
+	}
+}
+
+// ctx returns a command that is about to be run.
+func (d *testDB) ctx(txn *Txn, args ...string) *Ctx {
+	raw := make([][]byte, len(args))
+	for i, a := range args {
+		raw[i] = []byte(a)
+	}
+	cmd, ok := d.table.Resolve(raw)
+	if !ok {
+		d.t.Fatalf("%q is not a command", args)
+	}
+	return &Ctx{Txn: txn, Cmd: cmd, Args: raw, DB: d.db, RESP: d.resp}
+}
