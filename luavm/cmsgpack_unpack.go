@@ -63,13 +63,13 @@ type unpacker struct {
 	i int
 }
 
-func (u *unpacker) take(n int) []byte {
+func (u *unpacker) take(n int) string {
 	if n > len(u.s)-u.i {
 		u.e.throw(u.L, "Missing bytes in input.")
 	}
-	b := []byte(u.s[u.i : u.i+n])
+	s := u.s[u.i : u.i+n]
 	u.i += n
-	return b
+	return s
 }
 
 func (u *unpacker) uint(n int) uint64 {
@@ -79,7 +79,7 @@ func (u *unpacker) uint(n int) uint64 {
 }
 
 func (u *unpacker) str(n int) lua.LValue {
-	u.e.charge(int64(n) * 2)
+	u.e.charge(int64(min(n, len(u.s)-u.i)))
 	return lua.LString(u.take(n))
 }
 

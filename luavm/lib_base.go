@@ -169,6 +169,7 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	handler, handled := L.Get(2), false
 	L.SetTop(1)
 	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewFunction(func(L *lua.LState) int {
+		L.Panic = e.onError
 		e.depth-- // C Lua has no such frame
 		v := e.call1(L, handler, L.Get(1))
 		e.depth++

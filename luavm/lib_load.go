@@ -8,12 +8,13 @@ import (
 
 func (e *Engine) baseLoadString(L *lua.LState) int {
 	s := e.checkString(L, 1)
-	return e.loadChunk(L, s, e.optString(L, 2, s))
+	name, _, _ := strings.Cut(e.optString(L, 2, s), "\x00")
+	return e.loadChunk(L, s, name)
 }
 
 // baseLoad joins the pieces that a function returns.
 func (e *Engine) baseLoad(L *lua.LState) int {
-	name := e.optString(L, 2, "=(load)")
+	name, _, _ := strings.Cut(e.optString(L, 2, "=(load)"), "\x00")
 	fn := e.checkFunction(L, 1)
 	var b strings.Builder
 	for {

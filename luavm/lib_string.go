@@ -124,7 +124,7 @@ func (e *Engine) stringByte(L *lua.LState) int {
 func (e *Engine) stringChar(L *lua.LState) int {
 	b := make([]byte, L.GetTop())
 	for i := range b {
-		c := e.checkInt(L, i+1)
+		c := int32(e.checkInt(L, i+1)) // an int in C
 		if c < 0 || c > 255 {
 			e.argError(L, i+1, "invalid value")
 		}

@@ -20,7 +20,7 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	text := strings.TrimPrefix(msg, pos)
 	switch {
 	case strings.HasPrefix(text, "attempt to index a non-table object("):
-		return pos + indexError(L, f)
+		return pos + indexError(L, f, text)
 	case text == "attempt to call a non-function object":
 		return pos + callError(L, f)
 	case strings.HasPrefix(text, "cannot perform concat"):
@@ -71,14 +71,21 @@ func (f *frame) operand(L *lua.LState, rk int) lua.LValue {
 	return L.Get(rk + 1)
 }
 
-func indexError(L *lua.LState, f *frame) string {
+// indexError names the variable that is indexed, unless its metatable led to what cannot
+// be indexed.
+func indexError(L *lua.LState, f *frame, text string) string {
 	inst := f.inst()
 	reg := argB(inst)
 	switch opOf(inst) {
 	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
 		reg = argA(inst)
 	}
-	return typeError(f, reg, L.Get(reg+1), "index")
+	_, rest, _ := strings.Cut(text, "(")
+	kind, _, _ := strings.Cut(rest, ")")
+	if v := L.Get(reg + 1); typeName(v) == kind {
+		return typeError(f, reg, v, "index")
+	}
+	return "attempt to index a " + kind + " value"
 }
 
 func callError(L *lua.LState, f *frame) string {

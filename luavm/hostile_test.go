@@ -1,0 +1,50 @@
+package luavm
+
+import (
+	"testing"
+	"time"
+
+	"lockstep/conformance/hostile/scripts"
+)
+
+// TestHostileScripts plays scripts of conformance/hostile/scripts. Their replies are those
+// of a real server, recorded by -record like the corpus, and nothing of them remains.
+func TestHostileScripts(t *testing.T) {
+	const golden, first, last = "testdata/hostile.json", 3000, 3120
+	var cases []corpusCase
+	for seed := uint64(first); seed < last; seed++ {
+		if s := scripts.Generate(seed); !s.Loose {
+			cases = append(cases, corpusCase{Script: s.Text, Keys: s.Keys, Args: s.Args, Resp: 2})
+		}
+	}
+	if *record != "" {
+		recordCases(t, cases, golden)
+	}
+	replay(t, cases, golden)
+}
+
+// TestHostileLeavesNothing: after each script, those included that run into limits, all that
+// scripts share is what it was.
+func TestHostileLeavesNothing(t *testing.T) {
+	fresh := newCanary(New(Options{})).shape.String()
+	w := newWorld(t, Options{Now: tick(), TimeLimit: 50 * time.Millisecond, MemoryLimit: 16 << 20})
+	before := newCanary(w.e)
+	for seed := range uint64(120) {
+		w.reset()
+		state := w.e.L
+		s := scripts.Generate(seed)
+		w.do(2, s.Command()...)
+		before = before.check(t, w, state, fresh, s.Text)
+	}
+}
+
+// TestCanaryScript: the script by which a server is watched from outside sees a change of
+// what scripts share.
+func TestCanaryScript(t *testing.T) {
+	w := newWorld(t, Options{})
+	want := wire(w.eval(scripts.Canary), 2)
+	w.e.lib("redis").RawSetString("evil", w.e.null)
+	if got := wire(w.eval(scripts.Canary), 2); got == want {
+		t.Error("the canary does not see a new field of redis")
+	}
+}
