@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +32,8 @@ func startAlone(t *testing.T, change ...func(*Config)) *alone {
 }
 
 func (a *alone) header() raft.RPCHeader {
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(a.peer), Addr: []byte("127.0.0.1:1")}
+	addr := strings.Join([]string{"127.0.0.1:1", "directory-of-" + a.peer, string(named) + a.log.st.cluster()}, string(seam))
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(a.peer), Addr: []byte(addr)}
 }
 
 // append sends what a leader of a term would.

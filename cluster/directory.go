@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +20,7 @@ import (
 // takes no vote, no acknowledgement and no request, until the member has been
 // removed from the cluster and taken in again.
 //
-// Nodes of versions that name no directory are not checked.
+// Who names no directory, or no cluster, is refused (scrutiny.go).
 //
 // The name of the cluster goes with them. Raft takes two entries of the same term and
 // index for the same, and those of young clusters often have both in common: a node that
@@ -106,6 +107,12 @@ func (st *storage) met(id, directory []byte) (met, same bool) {
 	}
 	p, met := st.rec.Peers[string(id)]
 	return met, p.Directory == string(directory)
+}
+
+// knows reports whether a node is this one, or has been met as a member with this directory.
+func (st *storage) knows(id, directory []byte) bool {
+	_, same := st.met(id, directory)
+	return same
 }
 
 // refuse reports whether it is news that a node has another directory.
@@ -206,15 +213,6 @@ func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 	return t.NetworkTransport.DecodePeer(addr)
 }
 
-// admits fails if a request is of another directory than the one that its sender
-// was met with.
-func (t *transport) admits(rpc raft.RPC) error {
-	if req, ok := rpc.Command.(raft.WithRPCHeader); ok {
-		return t.known(req.GetRPCHeader())
-	}
-	return nil
-}
-
 // known fails if a node is, or belongs to another cluster.
 func (t *transport) known(by raft.RPCHeader) error {
 	said := saidBy(by)
@@ -224,12 +222,25 @@ func (t *transport) known(by raft.RPCHeader) error {
 	return t.meet(by.ID, said.directory)
 }
 
-// knownAs fails if an answer is not of the member that was asked, as it was met with.
-func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader) error {
-	if len(by.ID) > 0 && string(by.ID) != string(id) {
-		return fmt.Errorf("%s answers at the address of %s", by.ID, id)
+// knownAs fails if an answer is not of the member that was asked, as it was met with, or
+// cannot be true. lastIndex is how far it says that its log goes.
+func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex uint64) error {
+	if string(by.ID) != string(id) {
+		return fmt.Errorf("%q answers at the address of %s", clip(string(by.ID)), id)
 	}
-	return t.known(by)
+	if len(saidBy(by).directory) == 0 {
+		return errNameless
+	}
+	return cmp.Or(t.known(by), t.believable(term, lastIndex))
+}
+
+// believable fails if an answer cannot be true. A leader that is told of a later term gives up.
+func (t *transport) believable(term, lastIndex uint64) error {
+	own := uint64(0)
+	if r := t.raft.Load(); r != nil {
+		own = r.CurrentTerm()
+	}
+	return lookAtAnswer(own, term, lastIndex)
 }
 
 // meet takes account of what another node says of its directory, and reports

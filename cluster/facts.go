@@ -18,13 +18,16 @@ import (
 //
 //	kind 1  facts   str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
-//	                you | str peer address of the sender | str data directory
+//	                you | str peer address of the sender | str data directory |
+//	                n, n times str id of a member
 //
 // you is what the answering node thinks of the asking one: 0 nothing, 1 it is a
 // member, 2 it is none, 3 it has the id of a member and another data directory.
 // Frames, integers and str are as in wire.go. What stands behind the known fields
-// is skipped, and the last four may be missing, or the last alone, so that
-// versions can differ in what they say.
+// is skipped, and the last five may be missing, or the last two, or the last alone, so that
+// versions can differ in what they say. The data directory is told to members only: whoever
+// names it passes for the node. What is longer than maxShort is nobody's facts, and those that
+// are not a member's, as it was met, change nothing.
 const (
 	protoFacts = 'D'
 	frameFacts = 1
@@ -45,6 +48,10 @@ type facts struct {
 	peer    string   // its peer address; "" if it does not say
 
 	directory string // of its data; "" if it does not say
+
+	// members are those that it knows; told is false if it does not say.
+	members     []string
+	toldMembers bool
 }
 
 // standsAs is what a node thinks of another.
@@ -65,7 +72,14 @@ func (f facts) append(buf []byte) []byte {
 	}
 	buf = appendStr(binary.AppendUvarint(buf, f.applied), f.cluster)
 	buf = appendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer)
-	return endFrame(appendStr(buf, f.directory), start)
+	buf = appendStr(buf, f.directory)
+	if f.toldMembers {
+		buf = binary.AppendUvarint(buf, uint64(len(f.members)))
+		for _, id := range f.members {
+			buf = appendStr(buf, id)
+		}
+	}
+	return endFrame(buf, start)
 }
 
 func readFacts(r *bufio.Reader) (facts, error) {
@@ -89,10 +103,41 @@ func readFacts(r *bufio.Reader) (facts, error) {
 	if len(in.b) > 0 {
 		f.directory = string(in.bytes())
 	}
-	if in.bad {
+	if len(in.b) > 0 {
+		f.toldMembers = true
+		for n := in.count(); n > 0 && !in.bad; n-- {
+			f.members = append(f.members, string(in.bytes()))
+		}
+	}
+	if in.bad || !f.sane() {
 		return facts{}, errFrame
 	}
 	return f, nil
+}
+
+// sane reports whether facts can be a node's. Clients are sent to the addresses that are
+// in them, and they go through Sentinel's texts, where a blank ends a word: what is none is
+// left out.
+func (f *facts) sane() bool {
+	for _, addr := range []*string{&f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster} {
+		if isAddress(*addr) != nil {
+			*addr = ""
+		}
+	}
+	if f.peer != "" && isAddress(f.peer) != nil {
+		return false
+	}
+	for _, id := range f.members {
+		if isName(id) != nil {
+			return false
+		}
+	}
+	for _, word := range []string{f.runID, f.cluster, f.directory} {
+		if word != "" && isName(word) != nil {
+			return false
+		}
+	}
+	return isName(f.id) == nil && f.applied < highest && len(f.members) <= maxMembers
 }
 
 // serveFacts answers a peer that asks how this node is.
@@ -110,15 +155,35 @@ func (n *Node) serveFacts(conn net.Conn) {
 		f, err := readFacts(r)
 		if err == nil {
 			greets(conn)
-			n.note(f)
-			answer := n.facts()
-			answer.you = n.standing(f)
-			_, err = conn.Write(answer.append(nil))
+			n.note(f, false)
+			_, err = conn.Write(n.answerTo(f).append(nil))
 		}
 		if !idle.Stop() || err != nil {
 			return
 		}
 	}
+}
+
+// answerTo is what a node is told that has told its facts.
+func (n *Node) answerTo(f facts) facts {
+	answer := n.facts()
+	if answer.you = n.standing(f); answer.you != asMember || f.directory == "" {
+		answer.directory = ""
+	}
+	answer.members, answer.toldMembers = n.memberIDs(), true
+	return answer
+}
+
+// memberIDs are the members that this node knows.
+func (n *Node) memberIDs() (ids []string) {
+	members, err := n.cons.Members()
+	if err != nil {
+		return nil
+	}
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
 }
 
 // discover keeps an eye on the other members until the node closes.
@@ -193,12 +258,12 @@ func (n *Node) askOn(ctx context.Context, conn net.Conn) {
 	r := newFactsReader(conn)
 	for {
 		timer := time.AfterFunc(beatTimeout, func() { conn.Close() })
-		f, err := n.exchange(conn, r)
+		f, err := exchange(conn, r, n.facts())
 		timer.Stop()
 		if err != nil {
 			return
 		}
-		n.note(f)
+		n.note(f, true)
 		n.disowned(f)
 		select {
 		case <-ctx.Done():
@@ -210,8 +275,8 @@ func (n *Node) askOn(ctx context.Context, conn net.Conn) {
 
 func newFactsReader(conn net.Conn) *bufio.Reader { return bufio.NewReaderSize(conn, 512) }
 
-func (n *Node) exchange(conn net.Conn, r *bufio.Reader) (facts, error) {
-	if _, err := conn.Write(n.facts().append(nil)); err != nil {
+func exchange(conn net.Conn, r *bufio.Reader, own facts) (facts, error) {
+	if _, err := conn.Write(own.append(nil)); err != nil {
 		return facts{}, err
 	}
 	return readFacts(r)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -24,6 +25,10 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 	linked := false // to this leader, and never suspected it
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.addr)
+		if err == nil && l.peer.id != leader.id {
+			l.fail()
+			err = fmt.Errorf("%q answers at the address of %s", clip(l.peer.id), leader.id)
+		}
 		if err != nil {
 			if linked && refused(err) {
 				linked = false

@@ -135,9 +135,13 @@ func messages(t *testing.T) []message {
 		resultMessage("result", appendReplies(nil, replies), replies, nil),
 		resultMessage("not executed", []byte{statusNotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{statusUnknown}, nil, errUnknown),
 		resultMessage("cancelled", []byte{statusCancelled}, nil, errCancelled), resultMessage("stale", []byte{statusStale}, nil, errStale),
-		{"facts", sampleFacts.append(nil), func(b []byte) error {
+		{"facts", earlyFacts.append(nil), func(b []byte) error {
 			got, err := readFacts(reader(b))
-			return want("facts", got, err, sampleFacts)
+			return want("facts", got, err, earlyFacts)
+		}},
+		{"facts and members", sampleFacts.append(nil), func(b []byte) error {
+			got, err := readFacts(reader(b))
+			return want("facts and members", got, err, sampleFacts)
 		}},
 		inFrame(frameJoin, 0, "join", appendStr(appendStr(nil, "n4"), "host:7379"), func(b []byte) error {
 			r := fieldReader{b: b}

@@ -39,11 +39,18 @@ type guardedLog struct {
 	fatal   func(error)
 	cutTo   func(uint64) // told where the log ends when its end has been cut off; or nil
 
+	configs  configLog
+	noted    atomic.Uint64                 // what log.settled says
+	progress atomic.Pointer[func() uint64] // how far Raft has come in this process
+
 	mu   sync.Mutex
 	file file
 	mark mark
-	cut  bool  // nothing was appended since the end was cut off
-	lost error // why it is not known what is on the disk
+
+	settledFile file // nil: it is being opened
+	appends     int
+	cut         bool  // nothing was appended since the end was cut off
+	lost        error // why it is not known what is on the disk
 }
 
 // mark is the content of the file, log.last:
@@ -212,6 +219,9 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
+	if err := g.refuseCut(logs[0].Index); err != nil {
+		return err
+	}
 	taken, err := g.later.add(logs, g.logStore.room)
 	if err == nil && !taken {
 		if err = g.later.drain(); err == nil {
@@ -220,6 +230,9 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	}
 	if err == nil {
 		g.recent.add(logs)
+		for _, l := range logs {
+			g.configs.note(l)
+		}
 	}
 	return err
 }
@@ -233,7 +246,7 @@ func (g *guardedLog) append(logs []*raft.Log) error {
 	}
 	err := g.logStore.StoreLogs(logs)
 	if err == nil {
-		err = g.set(mark{logs[len(logs)-1].Index, g.mark.base})
+		err = errors.Join(g.set(mark{logs[len(logs)-1].Index, g.mark.base}), g.noteSettled())
 	}
 	if err != nil {
 		return g.failed(err, errors.Is(err, errNoRoom) && !g.cut && !g.configures(logs))
@@ -282,10 +295,14 @@ func (g *guardedLog) cutEnd(first, last uint64) (done bool, err error) {
 	if g.lost != nil {
 		return true, g.lost
 	}
+	if err := g.refuseCut(first); err != nil {
+		return true, err
+	}
 	if err := g.prepare(); err != nil {
 		return true, g.failed(err, true)
 	}
 	g.recent.forget()
+	g.configs.cut(first)
 	if err = g.retract(first); err == nil {
 		err = g.logStore.DeleteRange(first, last)
 	}
@@ -370,6 +387,9 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 		}
 		g.fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))
 	}
+	if err == nil {
+		g.configs.note(l)
+	}
 	return err
 }
 
@@ -378,6 +398,9 @@ func (g *guardedLog) Close() error {
 	err := errors.Join(g.later.close(), g.logStore.Close())
 	if g.file != nil {
 		err = errors.Join(err, g.file.Close())
+	}
+	if g.settledFile != nil {
+		err = errors.Join(err, g.settledFile.Close())
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -52,20 +51,32 @@ func readAdmin(body []byte) (adminRequest, error) {
 // Add takes a node into the cluster, without a vote until it has caught up; or
 // tells the others that a member has another address.
 func (n *Node) Add(id, peerAddr string) error {
-	if id == "" || strings.ContainsAny(id, " ,=\t\r\n") {
-		return fmt.Errorf("%q is no id: use a name without spaces, commas or equal signs, such as n4", id)
-	}
-	if _, port, err := net.SplitHostPort(peerAddr); err != nil || port == "" {
-		return fmt.Errorf("%q is no peer address: want host:port", peerAddr)
-	}
 	return n.administer(adminRequest{adminAdd, id, peerAddr})
 }
 
 // Remove takes a member out of the cluster.
 func (n *Node) Remove(id string) error { return n.administer(adminRequest{kind: adminRemove, id: id}) }
 
+// check fails if a request cannot be fulfilled by any leader. It is asked where the request
+// comes from, and by the leader again: a peer may carry anything.
+func (a adminRequest) check() error {
+	if a.kind == adminRemove {
+		return nil // of whatever is there
+	}
+	if err := isName(a.id); err != nil {
+		return err
+	}
+	if isAddress(a.addr) != nil {
+		return fmt.Errorf("%q is no peer address: want host:port", clip(a.addr))
+	}
+	return nil
+}
+
 // administer has the leader make a change, whoever that is.
 func (n *Node) administer(a adminRequest) error {
+	if err := a.check(); err != nil {
+		return err
+	}
 	if _, ok := n.cons.(reconfigurer); !ok {
 		return ErrOneNode
 	}
@@ -180,6 +191,9 @@ func (n *Node) administerHere(ctx context.Context, a adminRequest) error {
 	if !ok {
 		return ErrOneNode
 	}
+	if err := a.check(); err != nil {
+		return err
+	}
 	if a.kind == adminRemove {
 		return n.removeHere(ctx, rc, a.id)
 	}
@@ -236,7 +250,9 @@ func (n *Node) visit(addr string) (facts, bool) {
 	defer conn.Close()
 	timer := time.AfterFunc(beatTimeout, func() { conn.Close() })
 	defer timer.Stop()
-	f, err := n.exchange(conn, newFactsReader(conn))
+	own := n.facts()
+	own.directory = "" // the address may be a stranger's
+	f, err := exchange(conn, newFactsReader(conn), own)
 	return f, err == nil
 }
 

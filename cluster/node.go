@@ -76,7 +76,7 @@ func Open(cfg Config) (*Node, error) {
 	leads := make(chan leadership)
 	cons, err := openRaft(&n.cfg, n.fsm, raftHooks{
 		forward: n.serveForward, facts: n.serveFacts, join: n.serveJoin,
-		applied: n.applied, restored: n.restored, members: n.reconfigured, leads: leads,
+		applied: n.applied, restored: n.restored, members: n.reconfigured, vouched: n.vouched, leads: leads,
 	})
 	if err != nil {
 		n.cancel()
@@ -324,7 +324,7 @@ func (n *Node) LeaderClient() (id, addr string) {
 	return n.leader.id, n.clients[n.leader.id]
 }
 
-// learn notes what a peer says of itself.
+// learn notes what the leader says of itself.
 func (n *Node) learn(g greeting) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"sync"
@@ -52,8 +53,9 @@ type raftHooks struct {
 	join     func(net.Conn)        // serves a node that wants to become a member
 	applied  func(raftfsm.Outcome) // an entry was applied, in log order
 	restored func(seq uint64, lease int64)
-	members  func()          // the configuration has changed
-	leads    chan leadership // who leads, as it changes
+	members  func()               // the configuration has changed
+	vouched  func(id string) bool // other members say that a node is one
+	leads    chan leadership      // who leads, as it changes
 }
 
 const (
@@ -86,6 +88,8 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.st.cluster, r.meet, &r.st.guard.later)
+	r.trans.guard, r.trans.met, r.trans.vouched = r.st.guard, r.st.knows, hooks.vouched
+	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
 	// They look at who asks with meet, which looks at r.trans.
 	go r.trans.relay()
 	go r.trans.answerAppends(r.port)
@@ -142,6 +146,8 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 		return err
 	}
 	r.started.Store(true)
+	came := func() uint64 { return max(r.raft.CommitIndex(), r.raft.AppliedIndex()) }
+	r.st.guard.progress.Store(&came)
 	r.trans.raft.Store(r.raft)
 	if last-min(last, r.st.snaps.newest().Index) >= r.cfg.SnapshotThreshold {
 		go r.snapshotAt(last)

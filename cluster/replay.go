@@ -139,9 +139,9 @@ func (t *transport) toRaft(rpc raft.RPC) bool {
 }
 
 // turnAway answers a request that Raft is not to see. What belongs to it has to be
-// read before the next one on the connection.
+// read before the next one on the connection, unless there is no end of it.
 func turnAway(rpc raft.RPC, why error) {
-	if rpc.Reader != nil {
+	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && req.Size <= maxSnapshot {
 		if _, err := io.Copy(io.Discard, rpc.Reader); err != nil {
 			why = err
 		}

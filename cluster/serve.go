@@ -40,7 +40,6 @@ func (n *Node) serveForward(conn net.Conn) {
 		return
 	}
 	greets(conn)
-	n.learn(peer)
 	n.served.Add(1)
 	defer n.served.Add(-1)
 	out := newOutbox(conn)

@@ -31,6 +31,7 @@ import (
 //	raft.db    Raft's term and vote (bbolt), and the log if --log-store is bolt
 //	log/       Raft's log in segments (raft-wal)
 //	log.last   how far the log reached; see guardedLog
+//	log.settled up to where it is committed; see settled.go
 //	snapshots/ the latest snapshots; see snapshotStore
 const (
 	lockFile = "LOCK"
@@ -38,6 +39,8 @@ const (
 	boltFile = "raft.db"
 	walDir   = "log"
 	markFile = "log.last"
+
+	settledPath = "log.settled"
 )
 
 // Whoever has lost part of what this node has acknowledged must not go on under
@@ -166,7 +169,7 @@ func (st *storage) identify(id, kind string) error {
 	}
 	if rec.New {
 		// A start was interrupted; Raft has not seen this log yet.
-		for _, part := range []string{boltFile, walDir, markFile, snapshotDir} {
+		for _, part := range []string{boltFile, walDir, markFile, settledPath, snapshotDir} {
 			if err := st.disk.Remove(filepath.Join(st.dir, part)); err != nil {
 				return fmt.Errorf("data directory %s: %w", st.dir, err)
 			}
@@ -327,6 +330,9 @@ func (st *storage) openLog(logs hclog.Logger) (err error) {
 		return damaged(err)
 	}
 	st.log, st.guard = guarded, guarded
+	if err := guarded.openSettled(st.disk, filepath.Join(st.dir, settledPath)); err != nil {
+		return damaged(err)
+	}
 	st.snaps.outgrown = guarded.outgrown
 	if err := guarded.join(); err != nil {
 		return damaged(err)

@@ -38,7 +38,7 @@ func (c *three) askVote(from, of int) error {
 	self := raft.ServerID(by.cfg.ID)
 	req := &raft.RequestVoteRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: by.trans.EncodePeer(self, raft.ServerAddress(by.cfg.PeerListen))},
-		Term:      c.nodes[of].term() + 1, LastLogIndex: 1 << 32, LastLogTerm: 1 << 32, LeadershipTransfer: true,
+		Term:      c.nodes[of].term() + 1, LastLogIndex: 1 << 32, LastLogTerm: c.nodes[of].term() + 1, LeadershipTransfer: true,
 	}
 	return by.trans.RequestVote(raft.ServerID(c.cfg[of].ID), raft.ServerAddress(c.cfg[of].PeerListen), req, &raft.RequestVoteResponse{})
 }

@@ -92,6 +92,7 @@ type heard struct {
 	facts facts
 	addr  string // its peer address
 	told  bool   // facts are its own words
+	asked bool   // ... and it was found at its address
 	voter bool
 	first time.Duration // when it was first looked for
 	seen  time.Duration // when it last spoke
@@ -122,9 +123,12 @@ func (n *Node) facts() facts {
 	}
 }
 
-// note takes in what a member says of itself.
-func (n *Node) note(f facts) {
+// note takes in what a member says of itself. asked is true if it was asked at its address.
+func (n *Node) note(f facts, asked bool) {
 	now := n.cfg.Time.Monotonic()
+	if own := n.clusterName(); !asked && (f.directory == "" || own != "" && f.cluster != "" && f.cluster != own) {
+		return // a member says whose it is, and is of this cluster
+	}
 	known := n.meet(f)
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
@@ -132,6 +136,10 @@ func (n *Node) note(f facts) {
 	if h == nil || !known || f.peer != "" && f.peer != h.addr {
 		return // not a member, or not any more
 	}
+	if !asked { // what it says of others counts if it was looked for
+		f.members, f.toldMembers = h.facts.members, h.facts.toldMembers
+	}
+	h.asked = h.asked || asked
 	news := !h.told || h.facts.addrs != f.addrs || h.facts.runID != f.runID
 	h.facts, h.told, h.seen = f, true, now
 	n.mu.Lock()
@@ -141,6 +149,20 @@ func (n *Node) note(f facts) {
 		n.renew(now)
 	}
 	n.belong(f)
+}
+
+// vouched reports whether a member that has been heard lately knows a node as a member: one
+// that was away knows old configurations. Versions that do not say whom they know may know it.
+func (n *Node) vouched(id string) bool {
+	now := n.cfg.Time.Monotonic()
+	n.disc.mu.Lock()
+	defer n.disc.mu.Unlock()
+	for _, h := range n.disc.heard {
+		if h.asked && now-h.seen < n.cfg.DownAfter && (!h.facts.toldMembers || slices.Contains(h.facts.members, id)) {
+			return true
+		}
+	}
+	return false
 }
 
 // look renews the topology, and with it who is thought to be up.

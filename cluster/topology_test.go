@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -127,11 +128,14 @@ func TestTopologyOfEphemeralNode(t *testing.T) {
 	}
 }
 
-var sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5"}
+var (
+	earlyFacts  = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5"}
+	sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5", toldMembers: true, members: []string{"n1", "n2"}}
+)
 
 // TestFactsGolden holds the bytes still.
 func TestFactsGolden(t *testing.T) {
-	const want = "00000025" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435"
+	const want = "0000002c" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435" + "02" + "026e31" + "026e32"
 	if got := hex.EncodeToString(sampleFacts.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -139,26 +143,31 @@ func TestFactsGolden(t *testing.T) {
 
 func TestFactsRoundTrip(t *testing.T) {
 	whole := sampleFacts.append(nil)
-	if got, err := readFacts(reader(whole)); err != nil || got != sampleFacts {
+	same := func(got, want facts) bool { return reflect.DeepEqual(got, want) }
+	if got, err := readFacts(reader(whole)); err != nil || !same(got, sampleFacts) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	// A later version may say more.
 	body := append(bytes.Clone(whole[6:]), "more"...)
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || got != sampleFacts {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || !same(got, sampleFacts) {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
 	// Earlier ones say less.
-	early := sampleFacts
+	size, early := len(whole)-6, sampleFacts
+	early.members, early.toldMembers = nil, false
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-7]))); err != nil || !same(got, early) {
+		t.Errorf("without members: %+v, %v", got, err)
+	}
 	early.directory = ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-9]))); err != nil || got != early {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-10]))); err != nil || !same(got, early) {
 		t.Errorf("without a directory: %+v, %v", got, err)
 	}
 	early.cluster, early.you, early.peer = "", asUnknown, ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:len(whole)-19]))); err != nil || got != early {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-20]))); err != nil || !same(got, early) {
 		t.Errorf("with less: %+v, %v", got, err)
 	}
-	for n := range body[:len(whole)-6] {
-		if n == len(whole)-9 || n == len(whole)-19 {
+	for n := range body[:size] {
+		if n == size-7 || n == size-10 || n == size-20 {
 			continue
 		}
 		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -40,6 +39,12 @@ type transport struct {
 	cluster   func() string // its name; "" if it is not known
 	meet      func(id, directory []byte) error
 	later     *unwritten
+
+	// For scrutiny.go; set before the first request is taken.
+	guard   *guardedLog
+	met     func(id, directory []byte) bool // it was met as a member, with this directory
+	vouched func(id string) bool            // other members say that it is one
+	refused *seldom
 
 	time     TimeSource
 	held     *heldVotes
@@ -170,11 +175,17 @@ func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *r
 	if !t.held.wait(t.closed) {
 		return raft.ErrRaftShutdown
 	}
-	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }), t.knownAs(id, resp.RPCHeader))
+	if err := afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }); err != nil {
+		return err
+	}
+	return t.knownAs(id, resp.RPCHeader, resp.Term, 0)
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return cmp.Or(afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }), t.knownAs(id, resp.RPCHeader))
+	if err := afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }); err != nil {
+		return err
+	}
+	return t.knownAs(id, resp.RPCHeader, resp.Term, 0)
 }
 
 // AppendEntries sends heartbeats and entries. Raft leaves a peer that has been
@@ -199,7 +210,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		err = send(id, to, args, resp)
 	}
 	if err == nil {
-		err = t.knownAs(id, resp.RPCHeader)
+		err = t.knownAs(id, resp.RPCHeader, resp.Term, resp.LastLog)
 	}
 	if err == nil && heartbeat(args) {
 		t.answered(id)
@@ -234,8 +245,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, arg
 	if away(err) {
 		t.back(id, args.Term)
 	}
-	if err == nil {
-		err = t.knownAs(id, resp.RPCHeader)
+	if err == nil { // Raft does not say here who answers
+		err = t.believable(resp.Term, 0)
 	}
 	return err
 }

@@ -36,7 +36,9 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil }, new(unwritten))
 	go p.relay()
 	go p.answerAppends(port)
-	yes := func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil) }
+	yes := func(rpc raft.RPC) {
+		rpc.Respond(&raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ID: []byte("b"), Addr: []byte("b\x00D")}, Success: true}, nil)
+	}
 	p.SetHeartbeatHandler(yes)
 	go func() {
 		for {
@@ -56,8 +58,9 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 }
 
 var (
-	aHeartbeat = raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("a")}, Term: 1}
-	anEntry    = raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{Addr: []byte("a")}, Term: 1, PrevLogEntry: 7, PrevLogTerm: 1}
+	ofA        = raft.RPCHeader{ID: []byte("a"), Addr: []byte("a:1\x00D\x00cluster=C")}
+	aHeartbeat = raft.AppendEntriesRequest{RPCHeader: ofA, Term: 1}
+	anEntry    = raft.AppendEntriesRequest{RPCHeader: ofA, Term: 1, PrevLogEntry: 7, PrevLogTerm: 1}
 )
 
 func (p *peer) send(to string, req raft.AppendEntriesRequest) error {

@@ -115,6 +115,7 @@ func readFrame(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxFram
 // readShort reads a frame of which nothing long can be said.
 func readShort(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxShort) }
 
+// readFrameUpTo reads a frame of a bounded length.
 func readFrameUpTo(r *bufio.Reader, most uint32) (frame, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -1,0 +1,303 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/raftfsm"
+)
+
+// What a peer sends is not believed. hashicorp/raft takes every field of a request for
+// true: a term of 2^64-1 leaves a cluster without a leader for good, a request that does
+// not say of whom it is counts as a member's, an entry of an unknown type or a configuration
+// that cannot be read ends the process, and an entry that differs from a committed one takes
+// its place. So each request and each answer is looked at before Raft sees it. Whatever is
+// refused here has changed nothing: no term, no vote, no entry, no leader.
+//
+// An honest node is never refused for good: each bound is one that Raft's own rules keep.
+
+const (
+	// highest is more than any term or index that can be reached: one election or entry
+	// a microsecond takes 140,000 years.
+	highest = 1 << 62
+	// termReach is how far a term may be beyond the own one. Terms grow by one with each
+	// election, eight a second at most, so a node that was away for 17 years is reached.
+	termReach = 1 << 32
+	// maxEntry is the longest entry that raft-wal takes, its frame and its header included.
+	maxEntry = 64<<20 - 1<<10
+	// maxSnapshot is more than any state that is in memory.
+	maxSnapshot = 1 << 42
+)
+
+// Why a request is refused.
+var (
+	errNameless    = errors.New("cluster: the request does not say of which member, data directory and cluster it is")
+	errNotOfMember = errors.New("cluster: the request is of no member of this cluster")
+	errAbsurd      = errors.New("cluster: the request cannot be a member's")
+	errCutsCommit  = errors.New("cluster: the request would replace an entry that is committed")
+	errStarting    = errors.New("cluster: this node is starting")
+)
+
+func absurd(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errAbsurd, fmt.Sprintf(format, args...))
+}
+
+// plausible reports whether a term can have been reached by a cluster that a node of
+// the own term belongs to.
+func plausible(own, term uint64) bool {
+	return term < highest && (term <= own || term-own <= termReach)
+}
+
+// asSeen is what a node compares a request with.
+type asSeen struct {
+	term    uint64 // its own
+	settled uint64 // entries up to it are committed or applied
+	log     seenLog
+	leader  func() raft.ServerID // who leads, as far as is known
+	self    string
+}
+
+// seenLog is what a node compares entries with.
+type seenLog interface {
+	// termAt is the term of an entry; 0 if it is not there.
+	termAt(index uint64) uint64
+	// before is the configuration before an index; it has no servers if that is not known.
+	before(index uint64) raft.Configuration
+}
+
+// look fails if a request cannot be an honest member's.
+func (s *asSeen) look(command any) error {
+	switch req := command.(type) {
+	case *raft.AppendEntriesRequest:
+		return s.lookAtAppend(req)
+	case *raft.RequestVoteRequest:
+		return s.lookAtVote(req.RPCHeader, req.Term, req.LastLogIndex, req.LastLogTerm)
+	case *raft.RequestPreVoteRequest:
+		return s.lookAtVote(req.RPCHeader, req.Term, req.LastLogIndex, req.LastLogTerm)
+	case *raft.InstallSnapshotRequest:
+		return s.lookAtSnapshot(req)
+	case *raft.TimeoutNowRequest:
+		// Only who leads hands over, and a node tells itself so (Campaign).
+		if id := string(req.ID); id != s.self && id != string(s.leader()) {
+			return absurd("%s hands over, and does not lead", req.ID)
+		}
+		return s.lookAtHeader(req.RPCHeader)
+	}
+	return absurd("it is a %T", command)
+}
+
+func (s *asSeen) lookAtHeader(h raft.RPCHeader) error {
+	switch {
+	case h.ProtocolVersion < raft.ProtocolVersionMin || h.ProtocolVersion > raft.ProtocolVersionMax:
+		return absurd("protocol version %d", h.ProtocolVersion)
+	case len(h.Addr) > 4*maxGreeting:
+		return absurd("an address of %d bytes", len(h.Addr))
+	}
+	addr, _, _ := bytes.Cut(h.Addr, seam)
+	if err := cmp.Or(isName(string(h.ID)), isAddress(string(addr))); err != nil {
+		return absurd("it is of %v", err)
+	}
+	return nil
+}
+
+func (s *asSeen) lookAtTerm(h raft.RPCHeader, term uint64) error {
+	if err := s.lookAtHeader(h); err != nil {
+		return err
+	}
+	switch {
+	case string(h.ID) == s.self:
+		return absurd("it is in the name of this node")
+	case term == 0 || !plausible(s.term, term):
+		return absurd("term %d, and this node is in term %d", term, s.term)
+	}
+	return nil
+}
+
+func (s *asSeen) lookAtVote(h raft.RPCHeader, term, lastIndex, lastTerm uint64) error {
+	if err := s.lookAtTerm(h, term); err != nil {
+		return err
+	}
+	if lastTerm > term || lastIndex >= highest || lastTerm == 0 && lastIndex > 0 {
+		return absurd("a candidate of term %d with a log up to entry %d of term %d", term, lastIndex, lastTerm)
+	}
+	return nil
+}
+
+func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
+	if err := s.lookAtTerm(req.RPCHeader, req.Term); err != nil {
+		return err
+	}
+	switch {
+	case req.PrevLogEntry >= highest || req.LeaderCommitIndex >= highest:
+		return absurd("entries behind %d, committed up to %d", req.PrevLogEntry, req.LeaderCommitIndex)
+	case req.PrevLogTerm > req.Term || (req.PrevLogEntry == 0) != (req.PrevLogTerm == 0):
+		return absurd("entries behind %d of term %d, from a leader of term %d", req.PrevLogEntry, req.PrevLogTerm, req.Term)
+	}
+	conf := raft.Configuration{}
+	for i, l := range req.Entries {
+		if l == nil || l.Index != req.PrevLogEntry+uint64(i)+1 {
+			return absurd("its entries are not in a row")
+		}
+		prev := req.PrevLogTerm
+		if i > 0 {
+			prev = req.Entries[i-1].Term
+		}
+		if l.Term < max(prev, 1) || l.Term > req.Term {
+			return absurd("entry %d of term %d behind one of term %d, from a leader of term %d", l.Index, l.Term, prev, req.Term)
+		}
+		own := uint64(0)
+		if l.Index <= s.settled {
+			if own = s.log.termAt(l.Index); own != 0 && own != l.Term {
+				return fmt.Errorf("%w: entry %d of term %d, here of term %d", errCutsCommit, l.Index, l.Term, own)
+			}
+		}
+		if err := s.lookAtEntry(l, own, &conf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAtEntry looks at what is in an entry; conf is the configuration that the entries
+// before it have made, if one of them has. own is the term of the same entry here, if that is settled.
+func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
+	if len(l.Data) > maxEntry || len(l.Extensions) > 0 {
+		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
+	}
+	switch l.Type {
+	case raft.LogCommand:
+		if _, err := raftfsm.DecodeEntry(l.Data); err != nil {
+			return fmt.Errorf("%w: entry %d: %w", errAbsurd, l.Index, err)
+		}
+	case raft.LogNoop, raft.LogBarrier:
+	case raft.LogConfiguration:
+		next, err := readConfiguration(l.Data)
+		if err != nil {
+			return absurd("entry %d: %v", l.Index, err)
+		}
+		if own == 0 {
+			if len(conf.Servers) == 0 {
+				*conf = s.log.before(l.Index)
+			}
+			if n := changes(*conf, next); n > 1 && len(conf.Servers) > 0 {
+				return absurd("entry %d changes %d members at once", l.Index, n)
+			}
+		}
+		*conf = next
+	default:
+		return absurd("entry %d is of type %d", l.Index, l.Type)
+	}
+	return nil
+}
+
+func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
+	if err := s.lookAtTerm(req.RPCHeader, req.Term); err != nil {
+		return err
+	}
+	switch {
+	case req.SnapshotVersion != raft.SnapshotVersionMax:
+		return absurd("a snapshot of version %d", req.SnapshotVersion)
+	case req.LastLogTerm == 0 || req.LastLogTerm > req.Term || req.LastLogIndex == 0 || req.LastLogIndex >= highest || req.ConfigurationIndex > req.LastLogIndex:
+		return absurd("a snapshot of entry %d of term %d, from a leader of term %d, with the configuration of entry %d", req.LastLogIndex, req.LastLogTerm, req.Term, req.ConfigurationIndex)
+	case req.Size < 0 || req.Size > maxSnapshot:
+		return absurd("a snapshot of %d bytes", req.Size)
+	case req.LastLogIndex < s.settled:
+		return fmt.Errorf("%w: a snapshot of entry %d, and entry %d is committed here", errCutsCommit, req.LastLogIndex, s.settled)
+	}
+	if _, err := readConfiguration(req.Configuration); err != nil {
+		return absurd("a snapshot: %v", err)
+	}
+	return nil
+}
+
+// lookAtAnswer fails if an answer of a member cannot be one. A leader that is told of a
+// later term gives up.
+func lookAtAnswer(own uint64, term, lastIndex uint64) error {
+	if !plausible(own, term) || lastIndex >= highest {
+		return absurd("an answer of term %d, with a log up to entry %d, and this node is in term %d", term, lastIndex, own)
+	}
+	return nil
+}
+
+// admits fails if Raft must not see a request: it is of no member, of another data directory
+// than its sender was met with, of another cluster, or cannot be honest.
+func (t *transport) admits(rpc raft.RPC) error {
+	err := t.scrutinize(rpc)
+	if err != nil && err != errStarting && t.refused != nil {
+		t.refused.say(refusalKind(err), "A peer's request is refused and has changed nothing; if this node's own members are named, look who else reaches the peer port", "error", err)
+	}
+	return err
+}
+
+func (t *transport) scrutinize(rpc raft.RPC) error {
+	req, ok := rpc.Command.(raft.WithRPCHeader)
+	if !ok {
+		return absurd("it is a %T", rpc.Command)
+	}
+	by := req.GetRPCHeader()
+	said := saidBy(by)
+	if len(by.ID) == 0 || len(said.directory) == 0 || len(said.cluster) == 0 {
+		return errNameless
+	}
+	r := t.raft.Load()
+	if err := t.known(by); err != nil || t.guard == nil {
+		return err // without a log there is nothing to lose
+	}
+	if r == nil {
+		return errStarting
+	}
+	if !t.ofMember(by.ID, said.directory) {
+		return fmt.Errorf("%w: %q", errNotOfMember, clip(string(by.ID)))
+	}
+	seen := asSeen{term: r.CurrentTerm(), settled: t.guard.settled(), log: t.guard, self: t.self, leader: func() raft.ServerID {
+		_, id := r.LeaderWithID()
+		return id
+	}}
+	return seen.look(rpc.Command)
+}
+
+// ofMember reports whether a node is a member. One that has been met is, until a committed
+// configuration is without it (directory.go). Who has been away knows old configurations: for
+// whom it does not know, those answer whom it does.
+func (t *transport) ofMember(id, directory []byte) bool {
+	if t.met(id, directory) {
+		return true
+	}
+	conf := t.raft.Load().GetConfiguration()
+	if conf.Error() != nil {
+		return false
+	}
+	list := conf.Configuration().Servers
+	if len(list) == 0 {
+		return true // this node has yet to be told of a first one
+	}
+	for _, s := range list {
+		if string(s.ID) == string(id) {
+			return true
+		}
+	}
+	return t.vouched(string(id))
+}
+
+// clip shortens what a stranger says for a line of the log.
+func clip(s string) string {
+	const most = 64
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+// refusalKind is what lines of one kind have in common.
+func refusalKind(err error) string {
+	for _, kind := range []error{errNameless, errNotOfMember, errAbsurd, errCutsCommit, errOtherCluster, errOtherDirectory} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,381 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// portrait is what a refused request must leave as it was.
+type portrait struct {
+	term, last, commit, applied, snapshot uint64
+	vote                                  string
+	members                               []Member
+	log                                   []raft.Log
+	owner                                 string
+}
+
+func (a *alone) portrait() (p portrait) {
+	a.t.Helper()
+	r := a.log.raft
+	p = portrait{term: r.CurrentTerm(), last: r.LastIndex(), commit: r.CommitIndex(), applied: r.AppliedIndex(),
+		snapshot: a.log.st.snaps.newest().Index, owner: a.owner()}
+	voteTerm, err := a.log.st.stable.GetUint64([]byte(lastVoteTerm))
+	cand, err2 := a.log.st.stable.Get([]byte(lastVoteCandidate))
+	p.vote = fmt.Sprintf("%d %q %v %v", voteTerm, cand, err, err2)
+	p.members, err = a.log.Members()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	for i := range p.members {
+		p.members[i].Leader = false
+	}
+	for i := uint64(1); i <= p.last; i++ {
+		var l raft.Log
+		if err := a.log.st.log.GetLog(i, &l); err != nil {
+			a.t.Fatal(err)
+		}
+		l.Data, l.AppendedAt, l.Extensions = bytes.Clone(l.Data), time.Time{}, nil
+		p.log = append(p.log, l)
+	}
+	return p
+}
+
+// settle has n2 lead in term 5 and commit three entries: the configuration, one of Raft's
+// own, and a lock.
+func (a *alone) settle() {
+	a.t.Helper()
+	for _, step := range []raft.AppendEntriesResponse{
+		a.append(5, 1, 1, 1, &raft.Log{Index: 2, Term: 5, Type: raft.LogNoop}, taken(3, 5, "owner")),
+		a.append(5, 3, 5, 3),
+	} {
+		if !step.Success {
+			a.t.Fatalf("refused: %+v", step)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); a.owner() != "owner"; time.Sleep(ms) {
+		if time.Now().After(deadline) {
+			a.t.Fatal("the lock is not applied")
+		}
+	}
+}
+
+const tooFar = 5 + termReach + 1
+
+// headers are what a header must not say. The second part of an address is the name of the
+// data directory, and the third one that of the cluster.
+func (a *alone) headers() map[string]raft.RPCHeader {
+	h, self := a.header(), a.log.cfg.ID
+	parts := strings.Split(string(h.Addr), string(seam))
+	with := func(change func(h *raft.RPCHeader, parts []string)) raft.RPCHeader {
+		h, parts := a.header(), append([]string(nil), parts...)
+		change(&h, parts)
+		h.Addr = []byte(strings.Join(parts, string(seam)))
+		return h
+	}
+	id := func(id string) raft.RPCHeader {
+		return with(func(h *raft.RPCHeader, _ []string) { h.ID = []byte(id) })
+	}
+	part := func(i int, to string) raft.RPCHeader {
+		return with(func(_ *raft.RPCHeader, parts []string) { parts[i] = to })
+	}
+	version := func(v raft.ProtocolVersion) raft.RPCHeader {
+		return with(func(h *raft.RPCHeader, _ []string) { h.ProtocolVersion = v })
+	}
+	return map[string]raft.RPCHeader{
+		"nothing": {}, "only a version": {ProtocolVersion: 3},
+		"no id": id(""), "a stranger's id": id("n9"), "its own id": id(self), "another's id": id("n2 "), "an id of zeros": id("\x00"), "a long id": id(strings.Repeat("n", 5000)),
+		"no directory": part(1, ""), "another directory": part(1, "D9"),
+		"no cluster": part(2, ""), "an empty cluster": part(2, "cluster="), "another cluster": part(2, "cluster=C9"),
+		"no address": part(0, ""), "no port": part(0, "host"), "port 0": part(0, "host:0"), "port 99999": part(0, "host:99999"), "two lines": part(0, "host\n:1"), "a long address": part(0, strings.Repeat("h", 5000)+":1"),
+		"version 9": version(9), "version -1": version(-1),
+	}
+}
+
+func configuration(servers ...raft.Server) []byte {
+	return raft.EncodeConfiguration(raft.Configuration{Servers: servers})
+}
+
+// configurations are what no leader would make of that of the three.
+func (a *alone) configurations() map[string][]byte {
+	s := a.log.raft.GetConfiguration().Configuration().Servers
+	with := func(i int, server raft.Server) []byte {
+		list := append([]raft.Server(nil), s...)
+		list[i] = server
+		return configuration(list...)
+	}
+	odd := func(suffrage raft.ServerSuffrage, id, addr string) []byte {
+		return configuration(append(append([]raft.Server(nil), s...), raft.Server{Suffrage: suffrage, ID: raft.ServerID(id), Address: raft.ServerAddress(addr)})...)
+	}
+	many := append([]raft.Server(nil), s...)
+	for i := range maxMembers {
+		many = append(many, raft.Server{ID: raft.ServerID(fmt.Sprint("m", i)), Address: raft.ServerAddress(fmt.Sprint("m:", i+1))})
+	}
+	return map[string][]byte{
+		"nothing": nil, "a byte": {0xc1}, "cut short": configuration(s...)[:20], "a string": []byte("\xa5hello"), "huge": {0x81, 0xa7, 'S', 'e', 'r', 'v', 'e', 'r', 's', 0xdd, 255, 255, 255, 255},
+		"nobody": configuration(), "two out": configuration(s[0]), "all others": configuration(raft.Server{ID: "x", Address: "x:1"}),
+		"nobody votes": configuration(raft.Server{Suffrage: raft.Nonvoter, ID: s[0].ID, Address: s[0].Address}),
+		"twice an id":  odd(raft.Voter, string(s[0].ID), "x:1"), "twice an address": odd(raft.Voter, "x", string(s[0].Address)),
+		"no id": odd(raft.Voter, "", "x:1"), "a blank": odd(raft.Voter, "x y", "x:1"), "no address": odd(raft.Voter, "x", ""), "no port": odd(raft.Voter, "x", "x"), "a line": odd(raft.Voter, "x", "x\n:1"),
+		"suffrage 9": odd(9, "x", "x:1"), "staging": odd(raft.Staging, "x", "x:1"),
+		"two moved": func() []byte {
+			list := append([]raft.Server(nil), s...)
+			list[1].Address, list[2].Address = "evil:1", "evil:2"
+			return configuration(list...)
+		}(),
+		"exchanged": with(0, raft.Server{ID: "x", Address: "x:1"}), "many": configuration(many...),
+	}
+}
+
+// appends are requests that no leader sends: the one that it could, with one field changed.
+func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
+	list := map[string]*raft.AppendEntriesRequest{}
+	with := func(what string, change func(req *raft.AppendEntriesRequest)) {
+		req := a.next()
+		change(req)
+		list[what] = req
+	}
+	entry := func(what string, change func(l *raft.Log)) {
+		with("entry: "+what, func(req *raft.AppendEntriesRequest) { change(req.Entries[0]) })
+		with("second entry: "+what, func(req *raft.AppendEntriesRequest) {
+			second := *req.Entries[0]
+			second.Index++
+			req.Entries = append(req.Entries, &second)
+			change(&second)
+		})
+	}
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, highest - 1, tooFar, 0} {
+		with(fmt.Sprint("term ", n), func(req *raft.AppendEntriesRequest) { req.Term = n })
+		entry(fmt.Sprint("index ", n), func(l *raft.Log) { l.Index = n })
+		entry(fmt.Sprint("term ", n), func(l *raft.Log) { l.Term = n })
+		with(fmt.Sprint("previous term ", n), func(req *raft.AppendEntriesRequest) { req.PrevLogTerm = n })
+	}
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, 0, 1, 2, 4, 99} {
+		with(fmt.Sprint("previous ", n), func(req *raft.AppendEntriesRequest) { req.PrevLogEntry = n })
+	}
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest} {
+		with(fmt.Sprint("commit index ", n), func(req *raft.AppendEntriesRequest) { req.LeaderCommitIndex = n })
+	}
+	for kind := range 256 {
+		if kind := raft.LogType(kind); kind != raft.LogCommand && kind != raft.LogNoop && kind != raft.LogBarrier {
+			entry(fmt.Sprint("type ", kind), func(l *raft.Log) { l.Type = kind })
+		}
+	}
+	for what, data := range map[string][]byte{"nothing": nil, "a byte": {1}, "a flip": append(bytes.Clone(taken(4, 5, "x").Data), 0), "version 9": append([]byte{9}, taken(4, 5, "x").Data[1:]...), "version 0": append([]byte{0}, taken(4, 5, "x").Data[1:]...)} {
+		entry("command: "+what, func(l *raft.Log) { l.Data = data })
+	}
+	entry("extensions", func(l *raft.Log) { l.Extensions = []byte("x") })
+	for what, data := range a.configurations() {
+		entry("configuration: "+what, func(l *raft.Log) { l.Type, l.Data = raft.LogConfiguration, data })
+	}
+	with("two changes of the members", func(req *raft.AppendEntriesRequest) {
+		s := a.log.raft.GetConfiguration().Configuration().Servers
+		req.Entries = []*raft.Log{
+			{Index: 4, Term: 5, Type: raft.LogConfiguration, Data: configuration(s[:2]...)},
+			{Index: 5, Term: 5, Type: raft.LogConfiguration, Data: configuration(s[2])}}
+	})
+	for first := uint64(1); first <= 3; first++ { // what is committed is replaced
+		with(fmt.Sprint("other entries from ", first), func(req *raft.AppendEntriesRequest) {
+			*req = raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: 6, PrevLogEntry: first - 1, PrevLogTerm: map[uint64]uint64{2: 1, 3: 5}[first], LeaderCommitIndex: 9}
+			for i := first; i <= 4; i++ {
+				l := taken(i, 6, "thief")
+				req.Entries = append(req.Entries, l)
+			}
+		})
+	}
+	for what, h := range a.headers() {
+		with("header: "+what, func(req *raft.AppendEntriesRequest) { req.RPCHeader = h })
+		list["heartbeat: "+what] = &raft.AppendEntriesRequest{RPCHeader: h, Term: 6}
+	}
+	for _, n := range []uint64{math.MaxUint64, highest, tooFar} {
+		list[fmt.Sprint("heartbeat: term ", n)] = &raft.AppendEntriesRequest{RPCHeader: a.header(), Term: n}
+	}
+	return list
+}
+
+// next is what the leader could send next.
+func (a *alone) next() *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{RPCHeader: a.header(), Term: 5, PrevLogEntry: 3, PrevLogTerm: 5, LeaderCommitIndex: 3, Entries: []*raft.Log{taken(4, 5, "thief")}}
+}
+
+func (a *alone) snapshot() *raft.InstallSnapshotRequest {
+	s := a.log.raft.GetConfiguration().Configuration().Servers
+	return &raft.InstallSnapshotRequest{RPCHeader: a.header(), SnapshotVersion: 1, Term: 5, LastLogIndex: 9, LastLogTerm: 5, Configuration: configuration(s...), ConfigurationIndex: 1, Size: 3}
+}
+
+// others are the other requests that no member sends.
+func (a *alone) others() map[string]any {
+	list := map[string]any{}
+	snap := func(what string, change func(req *raft.InstallSnapshotRequest)) {
+		req := a.snapshot()
+		change(req)
+		list["snapshot: "+what] = req
+	}
+	vote := func(what string, h raft.RPCHeader, term, index, lastTerm uint64) {
+		list["vote: "+what] = &raft.RequestVoteRequest{RPCHeader: h, Term: term, LastLogIndex: index, LastLogTerm: lastTerm, LeadershipTransfer: true}
+		list["question: "+what] = &raft.RequestPreVoteRequest{RPCHeader: h, Term: term, LastLogIndex: index, LastLogTerm: lastTerm}
+	}
+	for what, h := range a.headers() {
+		vote(what, h, 6, 9, 5)
+		snap(what, func(req *raft.InstallSnapshotRequest) { req.RPCHeader = h })
+		if what != "its own id" { // with its own directory; that name is nobody's to know
+			list["handover: "+what] = &raft.TimeoutNowRequest{RPCHeader: h}
+		}
+	}
+	stranger := a.header()
+	stranger.ID = []byte("n3")
+	list["handover by who does not lead"] = &raft.TimeoutNowRequest{RPCHeader: stranger}
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, tooFar, 0} {
+		vote(fmt.Sprint("term ", n), a.header(), n, 9, 5)
+		snap(fmt.Sprint("term ", n), func(req *raft.InstallSnapshotRequest) { req.Term = n })
+		snap(fmt.Sprint("last term ", n), func(req *raft.InstallSnapshotRequest) { req.LastLogTerm = n })
+	}
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest} {
+		vote(fmt.Sprint("last index ", n), a.header(), 6, n, 5)
+		vote(fmt.Sprint("last term ", n), a.header(), 6, 9, n)
+	}
+	vote("last term 7 of a candidate of 6", a.header(), 6, 9, 7)
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, 0, 1, 2} {
+		snap(fmt.Sprint("last index ", n), func(req *raft.InstallSnapshotRequest) { req.LastLogIndex = n })
+	}
+	snap("configuration from beyond", func(req *raft.InstallSnapshotRequest) { req.ConfigurationIndex = 10 })
+	for _, n := range []raft.SnapshotVersion{-1, 0, 2, 99} {
+		snap(fmt.Sprint("version ", n), func(req *raft.InstallSnapshotRequest) { req.SnapshotVersion = n })
+	}
+	for _, n := range []int64{math.MinInt64, -1, maxSnapshot + 1, math.MaxInt64} {
+		snap(fmt.Sprint("size ", n), func(req *raft.InstallSnapshotRequest) { req.Size = n })
+	}
+	for what, data := range a.configurations() {
+		switch what {
+		case "two out", "all others", "two moved", "exchanged": // it may have missed the steps
+		default:
+			snap("configuration: "+what, func(req *raft.InstallSnapshotRequest) { req.Configuration = data })
+		}
+	}
+	snap("no state", func(req *raft.InstallSnapshotRequest) { req.Size = 3 })
+	return list
+}
+
+// overTCP makes connections to a node as another one would.
+type overTCP struct{ outgoing }
+
+func (o overTCP) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return o.peerPort.connect(addr, protoRaft, timeout)
+}
+
+// mustRefuse has a request made, which must change nothing.
+func (a *alone) mustRefuse(what string, before portrait, ask func() (taken bool, err error)) {
+	a.t.Helper()
+	if taken, _ := ask(); taken {
+		a.t.Errorf("%s: it is taken", what)
+	}
+	if after := a.portrait(); !reflect.DeepEqual(after, before) {
+		a.t.Fatalf("%s has changed\n%+v to\n%+v", what, before, after)
+	}
+	if addr, id := a.log.raft.LeaderWithID(); id != "" && (string(id) != a.peer || addr != "127.0.0.1:1") {
+		a.t.Errorf("%s: %s at %s leads now", what, id, addr)
+	}
+}
+
+// TestNoFieldOfAPeerIsBelieved: each field of each request of Raft's, with each absurd value.
+// The node goes on, and nothing changes; then the leader goes on, too.
+func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
+	a := startAlone(t)
+	a.settle()
+	before := a.portrait()
+	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
+	plain := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: overTCP{outgoing{a.log.port}}, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
+	defer plain.Close()
+	codec := newAppender(a.log.port, transportTimeout, a.log.cfg.Time.Monotonic)
+	for what, req := range a.appends() {
+		a.mustRefuse(what, before, func() (bool, error) {
+			var resp raft.AppendEntriesResponse
+			err := codec.ask(addr, req, &resp)
+			return err == nil && resp.Success, err
+		})
+		a.mustRefuse(what+", Raft's own way", before, func() (bool, error) {
+			var resp raft.AppendEntriesResponse
+			err := plain.AppendEntries(self, addr, req, &resp)
+			return err == nil && resp.Success, err
+		})
+	}
+	for what, req := range a.others() {
+		a.mustRefuse(what, before, func() (bool, error) {
+			switch req := req.(type) {
+			case *raft.RequestVoteRequest:
+				var resp raft.RequestVoteResponse
+				err := plain.RequestVote(self, addr, req, &resp)
+				return err == nil && resp.Granted, err
+			case *raft.RequestPreVoteRequest:
+				var resp raft.RequestPreVoteResponse
+				err := plain.RequestPreVote(self, addr, req, &resp)
+				return err == nil && resp.Granted, err
+			case *raft.TimeoutNowRequest:
+				err := plain.TimeoutNow(self, addr, req, &raft.TimeoutNowResponse{})
+				return err == nil, err
+			case *raft.InstallSnapshotRequest:
+				var resp raft.InstallSnapshotResponse
+				err := plain.InstallSnapshot(self, addr, req, &resp, strings.NewReader("abc"))
+				return err == nil && resp.Success, err
+			}
+			panic(what)
+		})
+	}
+	if resp := a.append(5, 3, 5, 3, taken(4, 5, "next")); !resp.Success {
+		t.Errorf("the leader is refused: %+v", resp)
+	}
+}
+
+// TestCommittedEntriesAreNotCut: not by the log itself, whoever asks for it, and not after
+// a new start, when Raft does not know how much is committed.
+func TestCommittedEntriesAreNotCut(t *testing.T) {
+	a := startAlone(t)
+	a.settle()
+	for i := uint64(4); i < 4+2*settledEvery; i++ {
+		if resp := a.append(5, i-1, 5, i-1, &raft.Log{Index: i, Term: 5, Type: raft.LogNoop}); !resp.Success {
+			t.Fatalf("entry %d: %+v", i, resp)
+		}
+	}
+	check := func(when string, guard *guardedLog, settled uint64) {
+		t.Helper()
+		last, err := guard.LastIndex()
+		if err != nil || guard.settled() < settled {
+			t.Fatalf("%s: settled up to %d of %d, %v", when, guard.settled(), last, err)
+		}
+		for _, first := range []uint64{1, 2, 3, guard.settled()} {
+			if err := guard.DeleteRange(first, last); err == nil {
+				t.Errorf("%s: the log is cut from entry %d on", when, first)
+			}
+			if err := guard.StoreLogs([]*raft.Log{taken(first, 9, "thief")}); err == nil {
+				t.Errorf("%s: entry %d is written anew", when, first)
+			}
+		}
+		var l raft.Log
+		if err := guard.GetLog(3, &l); err != nil || !bytes.Equal(l.Data, taken(3, 5, "owner").Data) {
+			t.Errorf("%s: the lock is gone: %+v, %v", when, l, err)
+		}
+		if err := guard.DeleteRange(last, last); err != nil {
+			t.Errorf("%s: what is not committed is not cut: %v", when, err)
+		}
+	}
+	check("Raft runs", a.log.st.guard, 3+2*settledEvery-1)
+	cfg := *a.log.cfg
+	a.t.Cleanup(func() {})
+	if err := a.n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := openStorage(cfg.Data, cfg.ID, "", raftLogger(cfg.Logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a new start", st.guard, settledEvery)
+	st.close()
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// seldom writes lines that something may cause as often as it likes: of each kind the first
+// at once, and then one a minute at most, which says how many there were.
+type seldom struct {
+	log   *slog.Logger
+	level slog.Level
+	now   func() time.Duration
+
+	mu    sync.Mutex
+	kinds map[string]*saidKind
+}
+
+type saidKind struct {
+	at     time.Duration // of the last line
+	hidden int           // since then
+}
+
+const (
+	seldomPause = time.Minute
+	// seldomKinds bounds the kinds; what comes then is one kind.
+	seldomKinds = 256
+)
+
+func newSeldom(log *slog.Logger, level slog.Level, now func() time.Duration) *seldom {
+	return &seldom{log: log, level: level, now: now, kinds: map[string]*saidKind{}}
+}
+
+// say writes a line, unless one of its kind was written lately.
+func (s *seldom) say(kind, msg string, args ...any) {
+	if hidden, due := s.due(kind); due {
+		if hidden > 0 {
+			args = append(args, "more_since_the_last_line", hidden)
+		}
+		s.log.Log(context.Background(), s.level, msg, args...)
+	}
+}
+
+func (s *seldom) due(kind string) (hidden int, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	k := s.kinds[kind]
+	if k == nil && len(s.kinds) >= seldomKinds {
+		k = s.kinds[""]
+		kind = ""
+	}
+	switch {
+	case k == nil:
+		s.kinds[kind] = &saidKind{at: now}
+		return 0, true
+	case now-k.at < seldomPause:
+		k.hidden++
+		return 0, false
+	}
+	hidden, k.at, k.hidden = k.hidden, now, 0
+	return hidden, true
+}
