@@ -38,6 +38,7 @@ func TestCompose(t *testing.T) {
 	p := newProject(t, e, root, image)
 	t.Cleanup(func() { p.composeRun("down", "--volumes", "--timeout", "5") })
 	p.up()
+	p.requireNoRights()
 	s := &stage{project: p, inside: make([]atomic.Int32, contendedFor)}
 	s.takeLocks()
 	stop := s.contend()
@@ -83,6 +84,18 @@ func (e *engine) requireContainers(image string) {
 	e.run("docker", "network", "rm", network)
 	if user := e.run("docker", "inspect", "-f", "{{.Config.User}}", image); user == "" || strings.HasPrefix(user, "0") {
 		e.t.Errorf("the image runs as user %q", user)
+	}
+}
+
+// requireNoRights sees that the containers have none that a node does not need.
+func (p *project) requireNoRights() {
+	p.t.Helper()
+	const want = "[ALL] [] false true [no-new-privileges:true]"
+	for _, service := range services {
+		if got := p.run("docker", "inspect", "-f", "{{.HostConfig.CapDrop}} {{.HostConfig.CapAdd}} {{.HostConfig.Privileged}} {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.SecurityOpt}}",
+			p.container(service)); got != want {
+			p.t.Errorf("%s: capabilities dropped, added, privileged, read-only root, options: %s; want %s", service, got, want)
+		}
 	}
 }
 

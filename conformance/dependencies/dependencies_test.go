@@ -3,7 +3,10 @@ package dependencies
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -42,6 +45,27 @@ func TestRecognize(t *testing.T) {
 		}
 		if got, err := licenseIn(dir); got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%s, %q: %q, %v; want %q", c.file, c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestImageContext: the packages of the program are in what `docker build` is sent.
+func TestImageContext(t *testing.T) {
+	ignore, err := os.ReadFile("../../.dockerignore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := strings.Fields(string(ignore))
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./cmd/lockstep")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pkg := range strings.Fields(string(out)) {
+		top, _, _ := strings.Cut(strings.TrimPrefix(pkg, "lockstep/"), "/")
+		if !slices.Contains(sent, "!"+top) {
+			t.Errorf("%s is not sent: .dockerignore has no !%s", pkg, top)
 		}
 	}
 }
