@@ -65,7 +65,7 @@ func startMembersWith(t *testing.T, failoverWait time.Duration, change ...func(*
 		for _, fn := range change {
 			fn(&cfg)
 		}
-		if m.parts, err = assemble(m.o, cfg, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() {}); err != nil {
+		if m.parts, err = assemble(m.o, cfg, memoryPlan{}, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() {}); err != nil {
 			t.Fatal(err)
 		}
 		ended := m.parts.serve()
@@ -317,7 +317,7 @@ func TestSentinelAuth(t *testing.T) {
 			t.Fatal(err)
 		}
 		stopped := false
-		p, err := assemble(o, cfg, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() { stopped = true })
+		p, err := assemble(o, cfg, memoryPlan{}, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() { stopped = true })
 		if err != nil {
 			t.Fatal(err)
 		}

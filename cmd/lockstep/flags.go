@@ -30,6 +30,7 @@ type options struct {
 	ephemeral, leaseReads     bool
 	debugCommand              string
 	failoverWait, scriptLimit time.Duration
+	maxMemory, maxEntry       string
 	peer                      peerOptions
 }
 
@@ -58,6 +59,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
+	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")
+	fs.StringVar(&o.maxEntry, "max-entry-size", "8mb", "`bytes` that one command, script or transaction may write: nobody else is served meanwhile; CONFIG SET max-entry-size wins over it")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
 	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
@@ -171,6 +174,9 @@ func (o *options) validate() error {
 	case "no":
 	default:
 		faults = append(faults, fmt.Errorf("--protected-mode %q: want yes or no", o.protected))
+	}
+	if _, err := o.limits(memoryPlan{}); err != nil {
+		faults = append(faults, err)
 	}
 	if o.scriptLimit <= 0 {
 		faults = append(faults, errors.New("--script-time-limit must be more than 0, such as 5s"))

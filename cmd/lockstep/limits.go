@@ -1,12 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"lockstep/store"
 )
 
 // memoryShare is how much of a container's memory Go's may grow to before the garbage
@@ -14,16 +19,55 @@ import (
 // log that are mapped.
 const memoryShare = 0.9
 
+// memoryPlan says what may take how much of a limited memory; 0: no limit. The rest is what
+// an entry takes on its way to the disk and to the other nodes, and what waits to be
+// collected: the collector must not run all the time.
+type memoryPlan struct {
+	data   int64 // maxmemory
+	script int64 // what one script may hold
+}
+
+// The shares were measured: see TestGrowth and docs/operations.md.
+func planMemory(limit int64) memoryPlan {
+	if limit <= 0 || limit == math.MaxInt64 {
+		return memoryPlan{}
+	}
+	return memoryPlan{data: limit * 2 / 5, script: min(limit/8, 256<<20)}
+}
+
 // limitMemory gives the garbage collector the limit of the container or service that the
 // node runs in, unless GOMEMLIMIT says another one. Otherwise the heap may double before
-// it is collected, and the kernel kills a process that would have had room.
-func limitMemory(limit memlimit.Provider, log *slog.Logger) {
+// it is collected, and the kernel kills a process that would have had room. It returns
+// what the memory is for.
+func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if got, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare)); err != nil {
 		// A machine without cgroups limits nothing.
 		log.Debug("no limit of memory is known", "error", err)
 	} else {
 		log.Debug("memory", "limit", fmt.Sprint(got))
 	}
+	return planMemory(debug.SetMemoryLimit(-1)) // which changes nothing
+}
+
+// limits reads --maxmemory and --max-entry-size.
+func (o *options) limits(plan memoryPlan) (store.Limits, error) {
+	l := store.Limits{Memory: plan.data, Entry: store.DefaultMaxEntry}
+	var faults []error
+	if o.maxMemory != "" {
+		n, ok := store.ParseMemory(o.maxMemory)
+		if !ok {
+			faults = append(faults, fmt.Errorf("--maxmemory %q: want an amount of memory, such as 100mb", o.maxMemory))
+		}
+		l.Memory = n
+	}
+	if o.maxEntry != "" {
+		n, ok := store.ParseMemory(o.maxEntry)
+		if !ok || n < store.MinEntry || n > store.MaxEntry {
+			faults = append(faults, fmt.Errorf("--max-entry-size %q: want an amount of memory from %d to %d, such as 8mb", o.maxEntry, store.MinEntry, store.MaxEntry))
+		}
+		l.Entry = n
+	}
+	return l, errors.Join(faults...)
 }
 
 // limitProcessors leaves one of the processors to the kernel, which needs it for sockets

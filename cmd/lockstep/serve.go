@@ -68,11 +68,11 @@ type parts struct {
 }
 
 // assemble makes a node out of its parts and starts it.
-func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
+func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
 	// Scripts may call INFO and its kin, which the server answers; it exists a
 	// moment later than the engine.
 	var srv atomic.Pointer[server.Server]
-	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, Log: scriptLog(log),
+	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Log: scriptLog(log),
 		Local: func(c *store.Ctx) store.Reply {
 			if s := srv.Load(); s != nil {
 				return s.RunInScript(c)
@@ -103,7 +103,7 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 		return nil, errors.Join(err, ls.close())
 	}
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
-	sc.OnShutdown = shutdown
+	sc.OnShutdown, sc.Limits = shutdown, cfg.Limits
 	sc.Port = portOf(ls.plain)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
@@ -124,11 +124,15 @@ func assemble(o options, cfg cluster.Config, clock cluster.TimeSource, log *slog
 
 // runNode runs a node and stops its parts in reverse order.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
-	limitMemory(memlimit.FromCgroup, log)
+	plan := limitMemory(memlimit.FromCgroup, log)
 	if !o.ephemeral {
 		limitProcessors()
 	}
-	p, err := assemble(o, cfg, cluster.NewSystemTime(), log, shutdown)
+	var err error
+	if cfg.Limits, err = o.limits(plan); err != nil {
+		return usageError{err}
+	}
+	p, err := assemble(o, cfg, plan, cluster.NewSystemTime(), log, shutdown)
 	if err != nil {
 		return err
 	}
@@ -269,6 +273,8 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		{"lockstep_keys", "gauge", "Keys in all databases.", uint64(keys)},
 		{"lockstep_keys_with_deadline", "gauge", "Keys with a time to live.", uint64(deadlines)},
 		{"lockstep_expired_keys_total", "counter", "Keys deleted at their deadline.", s.Expired},
+		{"lockstep_data_bytes", "gauge", "What the keys take, as maxmemory counts it.", uint64(s.DataSize)},
+		{"lockstep_maxmemory_bytes", "gauge", "From how much on nothing may be added; 0: no limit.", uint64(s.MemoryLimit)},
 		{"lockstep_scripts", "gauge", "Scripts in the cache.", uint64(s.Scripts)},
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)

@@ -72,7 +72,7 @@ func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener
 	}
 	clock := &movedTime{SystemTime: cluster.NewSystemTime()}
 	log := slog.New(slog.DiscardHandler)
-	parts, err := assemble(o, cfg, clock, log, func() {})
+	parts, err := assemble(o, cfg, memoryPlan{}, clock, log, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

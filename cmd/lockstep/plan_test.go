@@ -1,0 +1,33 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+func TestMemoryPlan(t *testing.T) {
+	if p := planMemory(math.MaxInt64); p != (memoryPlan{}) {
+		t.Errorf("without a limit: %+v", p)
+	}
+	p := planMemory(230 << 20)
+	if p.data < 80<<20 || p.data > 120<<20 || p.script > 32<<20 {
+		t.Errorf("of 230 MiB: %+v", p)
+	}
+	for flags, want := range map[options]store.Limits{
+		{}:                                     {Memory: p.data, Entry: store.DefaultMaxEntry},
+		{maxMemory: "0"}:                       {Entry: store.DefaultMaxEntry},
+		{maxMemory: "10mb", maxEntry: "100kb"}: {Memory: 10 << 20, Entry: 100 << 10},
+	} {
+		if got, err := flags.limits(p); err != nil || got != want {
+			t.Errorf("%q %q: %+v, %v; want %+v", flags.maxMemory, flags.maxEntry, got, err, want)
+		}
+	}
+	for _, flags := range []options{{maxMemory: "much"}, {maxMemory: "-1"}, {maxEntry: "1gb"}, {maxEntry: "1"}, {maxEntry: "x"}} {
+		if _, err := flags.limits(p); err == nil || !strings.Contains(err.Error(), "want an amount of memory") {
+			t.Errorf("%q %q: %v", flags.maxMemory, flags.maxEntry, err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// Package growth has one client after the other make a cluster of little memory grow, in
+// every way that a client has, and looks at what the others see of it.
+package growth
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+const memory = 256 << 20
+
+// start starts nodes with so much memory each.
+func start(t *testing.T, n int) []*nodes.Node {
+	t.Helper()
+	groups := map[string]group{}
+	for i := range n {
+		id := fmt.Sprintf("n%d", i+1)
+		groups[id] = memoryGroup(t, id, memory)
+	}
+	return nodes.StartSetup(t, n, nodes.Setup{Flags: []string{"--protected-mode=no"},
+		Within: func(id string) []string { return groups[id].within() }})
+}
+
+// TestFull sets keys of a megabyte until there is no room, and then restarts everything.
+func TestFull(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) { full(t, start(t, n)) })
+	}
+}
+
+func full(t *testing.T, list []*nodes.Node) {
+	value := strings.Repeat("x", 1<<20)
+	c := list[0].Dial()
+	stored, refused := 0, 0
+	must(t, c, "OK", "SET", "lock", "me", "PX", "600000")
+	for i := range 227 {
+		r, err := c.Do("SET", fmt.Sprint("k", i), value)
+		switch {
+		case err != nil && strings.HasPrefix(err.Error(), "OOM "):
+			refused++
+		case err != nil || r != "OK":
+			t.Fatalf("key %d: %v, %v", i, r, err)
+		default:
+			stored++
+		}
+	}
+	t.Logf("%d keys of 1 MiB stored, %d refused", stored, refused)
+	if refused == 0 {
+		t.Error("nothing was refused")
+	}
+	alive(t, list)
+	must(t, c, int64(1), "PEXPIRE", "lock", "700000")
+	for _, node := range list {
+		if code, out := node.Admin("snapshot"); code != 0 {
+			t.Fatalf("snapshot of %s: %s", node.ID, out)
+		}
+	}
+	alive(t, list)
+	for _, node := range list {
+		node.Terminate()
+	}
+	for _, node := range list {
+		node.Run()
+	}
+	for _, node := range list {
+		node.WaitReady()
+	}
+	c = list[0].Dial()
+	must(t, c, "me", "GET", "lock")
+	must(t, c, int64(stored+1), "DBSIZE")
+	must(t, c, int64(1), "DEL", "lock")
+	must(t, c, int64(1), "DEL", "k0")
+	must(t, c, int64(1), "DEL", "k1")
+	must(t, c, "OK", "SET", "k0", value)
+	alive(t, list)
+}
+
+func must(t *testing.T, c *bench.Conn, want any, args ...string) {
+	t.Helper()
+	if got, err := c.Do(args...); err != nil || got != want {
+		t.Fatalf("%.60q: %v, %v; want %v", args, got, err, want)
+	}
+}
+
+// alive fails if a node has ended.
+func alive(t *testing.T, list []*nodes.Node) {
+	t.Helper()
+	time.Sleep(100 * time.Millisecond)
+	for _, node := range list {
+		if node.Ended() {
+			t.Fatalf("%s has ended:\n%s", node.ID, last(node.Log()))
+		}
+	}
+}
+
+func last(log string) string { return log[max(0, len(log)-2000):] }
