@@ -40,7 +40,7 @@ func backup(args []string, stdout io.Writer) error {
 	verify := false
 	fs := flag.NewFlagSet("backup", flag.ContinueOnError)
 	o.define(fs)
-	fs.BoolVar(&verify, "verify", false, "read a backup and say what it holds")
+	defineBackup(fs, &verify)
 	rest, err := parseMixed(fs, args, stdout)
 	if err != nil {
 		return err
@@ -59,6 +59,11 @@ func backup(args []string, stdout io.Writer) error {
 		return err
 	}
 	return tellBackup(stdout, path, facts)
+}
+
+// defineBackup has what backup takes besides adminOptions.
+func defineBackup(fs *flag.FlagSet, verify *bool) {
+	fs.BoolVar(verify, "verify", false, "read a backup and say what it holds")
 }
 
 func verifyBackup(path string) (facts raftfsm.BackupFacts, err error) {

@@ -278,6 +278,7 @@ func flagGroups() []flagGroup {
 	return []flagGroup{
 		group("serve", new(options).define),
 		group("status, members, add, remove, transfer, snapshot and backup", new(adminOptions).define),
+		group("backup, besides", func(fs *flag.FlagSet) { defineBackup(fs, new(bool)) }),
 		group("health", new(healthOptions).define),
 		group("restore", func(fs *flag.FlagSet) {
 			cfg := cluster.Default()

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockstep/bench/driver"
+)
+
+// root is that of the repository.
+const root = "../.."
+
+// ofOthers are flags in the documents that belong to other programs and to tools.
+var ofOthers = []string{
+	"security-opt", "volumes", // docker
+	"pass", "pipe", "rdb", "askpass", // redis-cli
+	"help",
+}
+
+// TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the
+// documents name are there.
+func TestDocumentsAreTrue(t *testing.T) {
+	var flags []string
+	for _, group := range append(flagGroups(), flagGroup{"bench", benchFlags()}) {
+		group.flags.VisitAll(func(f *flag.Flag) { flags = append(flags, f.Name) })
+	}
+	tests, goFlags := testsAndFlags(t)
+	flags = append(append(flags, goFlags...), ofOthers...)
+	makefile := read(t, root+"/Makefile")
+	documents, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil || len(documents) < 5 {
+		t.Fatal(documents, err)
+	}
+	for _, path := range append(documents, root+"/README.md") {
+		doc, name := read(t, path), strings.TrimPrefix(path, root+"/")
+		each := func(pattern, what string, there func(string) bool) {
+			for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(doc, -1) {
+				if !there(m[1]) {
+					t.Errorf("%s: there is no %s %s", name, what, m[1])
+				}
+			}
+		}
+		each("(?:^|[\\s`(\"])--([a-z][a-z0-9-]+)", "flag", func(s string) bool { return slices.Contains(flags, s) })
+		each("\\b(LOCKSTEP_[A-Z][A-Z_]*[A-Z])\\b", "variable", func(s string) bool {
+			return unknownVariables([]string{s + "="}) == nil || strings.Contains(makefile, s)
+		})
+		each("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]+)`", "test", func(s string) bool { return tests[s] })
+		each("`((?:bench|cluster|cmd|conformance|docs|luavm|raftfsm|server|store|\\.ci)/[\\w./-]*\\w)`", "file", func(s string) bool {
+			_, err := os.Stat(filepath.Join(root, s))
+			return err == nil
+		})
+		each("`make ([a-z]+)", "make target", func(s string) bool { return strings.Contains(makefile, "\n"+s+":") })
+	}
+}
+
+func benchFlags() *flag.FlagSet {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	new(driver.Options).Define(fs)
+	return fs
+}
+
+// testsAndFlags are the tests of this repository, and the flags that its other programs
+// declare by package flag.
+func testsAndFlags(t *testing.T) (tests map[string]bool, flags []string) {
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	declared := regexp.MustCompile(`flag\.\w+\((?:&[\w.]+, )?"([a-z][a-z0-9-]*)"`)
+	tests = make(map[string]bool)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		text := read(t, path)
+		for _, m := range function.FindAllStringSubmatch(text, -1) {
+			tests[m[1]] = true
+		}
+		for _, m := range declared.FindAllStringSubmatch(text, -1) {
+			flags = append(flags, m[1])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests, flags
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
