@@ -46,7 +46,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	// entry tells of.
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
 		Proposer: n.boot, Batch: b.number,
-		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes()}
+		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
 	b.writes = entry[len(entry)-len(e.Writes):]
 	return b, entry, rest

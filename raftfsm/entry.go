@@ -21,8 +21,10 @@ import (
 //
 // The checksum covers the body: the log store keeps none, and a flipped bit
 // must stop a node, not change a lock. Every version begins with these five bytes. The requests section is in answers.go.
+// Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry
+// has the lowest version that can say what it says.
 const (
-	entryVersion = 1
+	entryVersion = 2
 	entryHeader  = 1 + 4
 )
 
@@ -35,6 +37,7 @@ type Entry struct {
 	Batch    uint64 // number of the batch within that run
 	Requests []byte // encoded by AppendAnswers; empty if no other node has sent any
 	Writes   []byte // an encoded store.WriteSet
+	Version  byte   // of the entry, as its writes need it; 0 is taken for 1
 }
 
 // ErrCorrupt is the error of an entry or snapshot whose bytes are damaged.
@@ -45,7 +48,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Append encodes e at the end of buf.
 func (e *Entry) Append(buf []byte) []byte {
 	start := len(buf)
-	buf = append(buf, entryVersion, 0, 0, 0, 0)
+	buf = append(buf, max(e.Version, 1), 0, 0, 0, 0)
 	buf = binary.AppendUvarint(buf, e.Prev)
 	buf = binary.AppendUvarint(buf, uint64(e.Lease))
 	buf = binary.AppendUvarint(buf, uint64(e.Wall))
@@ -89,6 +92,6 @@ func DecodeEntry(b []byte) (Entry, error) {
 	return Entry{
 		Prev: fields[0], Lease: int64(fields[1]), Wall: int64(fields[2]),
 		Proposer: fields[3], Batch: fields[4],
-		Requests: body[:n:n], Writes: body[n:],
+		Requests: body[:n:n], Writes: body[n:], Version: b[0],
 	}, nil
 }

@@ -61,6 +61,11 @@ func TestGoldenEntry(t *testing.T) {
 		t.ExpireDue(10)
 		sampleWrites(t)
 	}))
+	golden(t, "entry-keep.hex", propose(f, 1000, func(t *store.Txn) {
+		t.SetString(0, []byte("lock"), "5", 500)
+		t.KeepString(0, []byte("lock"), "6")
+		t.KeepString(0, []byte("without a deadline"), "7")
+	}))
 }
 
 // sampleWrites uses every primitive write but the expiry of a key; with a
@@ -136,7 +141,7 @@ func undump(t *testing.T, dump string) (b []byte) {
 func TestEntryRoundTrip(t *testing.T) {
 	for _, e := range []Entry{
 		sampleEntry(),
-		{Requests: []byte{}, Writes: []byte{}},
+		{Requests: []byte{}, Writes: []byte{}, Version: 2},
 		{Prev: 1<<64 - 1, Lease: -1, Wall: -1 << 63, Proposer: 1, Batch: 1 << 63, Requests: []byte{}, Writes: []byte{0}},
 		{Lease: 1<<63 - 1, Requests: make([]byte, 300), Writes: make([]byte, 70_000)},
 	} {
@@ -149,6 +154,7 @@ func TestEntryRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.Version = max(e.Version, 1)
 		if !reflect.DeepEqual(got, e) {
 			t.Errorf("got %+v, want %+v", got, e)
 		}
@@ -164,7 +170,7 @@ func TestRecordedIsWrittenAgain(t *testing.T) {
 		}
 		return undump(t, string(dump))
 	}
-	for _, name := range []string{"entry.hex", "entry-writes.hex"} {
+	for _, name := range []string{"entry.hex", "entry-writes.hex", "entry-keep.hex"} {
 		b := read(name)
 		e, err := DecodeEntry(b)
 		if err != nil || !bytes.Equal(e.Append(nil), b) {

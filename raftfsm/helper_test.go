@@ -24,7 +24,7 @@ func propose(f *FSM, lease int64, fn func(t *store.Txn)) []byte {
 	f.View(func(s *store.Store, seq uint64) {
 		txn := s.Begin(store.Time{Lease: lease, Wall: 1_700_000_000_000_000 + lease*1000}, seq+1, store.Env{})
 		fn(txn)
-		e := Entry{Prev: seq, Lease: lease, Wall: txn.Now().Wall, Proposer: 7, Batch: seq + 1, Writes: txn.Writes().Bytes()}
+		e := Entry{Prev: seq, Lease: lease, Wall: txn.Now().Wall, Proposer: 7, Batch: seq + 1, Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 		data = e.Append(nil)
 	})
 	return data

@@ -64,17 +64,16 @@ func (c *Ctx) addInt(by int64) Reply {
 	if !ok {
 		return wrongType
 	}
-	var n, deadline int64
+	var n int64
 	if e != nil {
 		if n, ok = ParseInt(stringBytes(e.str)); !ok {
 			return notInteger
 		}
-		deadline = e.deadline
 	}
 	if n, ok = addInts(n, by); !ok {
 		return Err(ErrOverflow)
 	}
-	c.SetString(c.DB, c.Args[1], strconv.FormatInt(n, 10), deadline)
+	c.KeepString(c.DB, c.Args[1], strconv.FormatInt(n, 10))
 	c.eventOn(eventString, "incrby")
 	return Int(n)
 }
@@ -90,9 +89,9 @@ func cmdIncrByFloat(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	old, deadline := "0", int64(0)
+	old := "0"
 	if e != nil {
-		old, deadline = e.str, e.deadline
+		old = e.str
 	}
 	n, ok := parseLongDouble(old)
 	if !ok {
@@ -107,7 +106,7 @@ func cmdIncrByFloat(c *Ctx) Reply {
 		return Err(ErrNaNOrInf)
 	}
 	text := formatLongDouble(sum)
-	c.SetString(c.DB, c.Args[1], text, deadline)
+	c.KeepString(c.DB, c.Args[1], text)
 	c.eventOn(eventString, "incrbyfloat")
 	return Str(text)
 }

@@ -128,7 +128,13 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 		c.Delete(c.DB, c.Args[1])
 		c.eventOn(eventGeneric, "del")
 	} else {
-		c.SetDeadline(c.DB, c.Args[1], c.DeadlineAt(when))
+		at := c.DeadlineAt(when)
+		if flags&expireGT != 0 && c.env.Grace != nil {
+			// It is not to make a lease shorter, also if that ends late because
+			// the reply was late that promised it.
+			at = max(at, addSaturating(e.deadline, c.env.Grace(e.leased)))
+		}
+		c.SetDeadline(c.DB, c.Args[1], at)
 		c.eventOn(eventGeneric, "expire")
 	}
 	return One

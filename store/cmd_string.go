@@ -135,7 +135,7 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 		c.eventOn(eventString, "set")
 		c.eventOn(eventGeneric, "expire")
 	case o.has(optKeepTTL) && old != nil:
-		c.SetString(c.DB, key, string(value), old.deadline)
+		c.KeepString(c.DB, key, string(value))
 		c.eventOn(eventString, "set")
 	default:
 		c.SetString(c.DB, key, string(value), 0)

@@ -137,6 +137,29 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// EXPIRE … GT makes no lease shorter, also not one that ends after its deadline.
+func TestExpireGTKeepsTheGrace(t *testing.T) {
+	d := newTestDB(t)
+	d.env.Grace = func(seq uint64) int64 {
+		if seq == 1 {
+			return 50
+		}
+		return 0
+	}
+	d.script(`
+		SET lock owner PX 100 => +OK
+		@advance 90
+		PEXPIRE lock 20 GT => :1
+		@advance 60
+		EXISTS lock => :1
+		@advance 1
+		EXISTS lock => :0
+		SET lock owner PX 100 => +OK
+		PEXPIRE lock 120 GT => :1
+		PTTL lock => :120
+	`)
+}
+
 func TestExpireDue(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 20 {

@@ -33,12 +33,29 @@ func setString(t target, db int, key, value string, deadline int64) {
 		t.put(db, e)
 		return
 	}
+	becomeString(t, db, e, value)
+	t.setDeadline(db, key, deadline)
+}
+
+// becomeString gives an entry that is being changed another value.
+func becomeString(t target, db int, e *Entry, value string) {
 	before := e.size()
 	_, e.str = t.own("", value)
 	e.typ, e.raw = TypeString, false
 	e.drop()
 	t.grow(db, e.size()-before)
-	t.setDeadline(db, key, deadline)
+}
+
+// keepString makes key a string and leaves its deadline alone, and what that counts
+// from. It reports false if there is no such key.
+func keepString(t target, db int, key, value string) bool {
+	e := t.mutable(db, key)
+	if e == nil {
+		return false
+	}
+	becomeString(t, db, e, value)
+	t.stamp(e, false, false)
+	return true
 }
 
 // patchString overwrites a string from an offset on; the gap before it is

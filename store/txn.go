@@ -246,6 +246,22 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
+// KeepString makes a key a string that keeps the deadline of the key, if it has one.
+// Who sets the deadline anew to what it was takes the lateness from it that belongs to
+// it: it would end early.
+func (t *Txn) KeepString(db int, key []byte, value string) {
+	k := bytesToString(key)
+	if e := t.peek(db, k); e == nil || e.deadline == 0 {
+		t.SetString(db, key, value, 0)
+		return
+	}
+	t.ws.begin(opKeep, db)
+	t.ws.keeps = true
+	t.ws.str(k)
+	t.ws.str(value)
+	keepString(t, db, k, value)
+}
+
 // Patch overwrites a string from an offset on, creating the key or filling the
 // gap with zero bytes. The key must not hold another type.
 func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {

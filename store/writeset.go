@@ -65,6 +65,8 @@ type op byte
 //	| 31 | delete all function libraries                               |
 //	| 32 | int origin: who makes the writes that follow (touched.go);  |
 //	|    | 0, as at first: nobody in particular                        |
+//	| 33 | str key, str value: a string replaces the value of the key, |
+//	|    | whose deadline stays; since version 2 of an entry           |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -97,6 +99,7 @@ const (
 	opUserDelete
 
 	opOrigin op = 32
+	opKeep   op = 33
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -110,6 +113,17 @@ type WriteSet struct {
 
 	origin uint64 // of the last write
 	author uint64 // of the next one
+
+	keeps bool // some write is opKeep
+}
+
+// Version returns the version of an entry that these writes need. It is as low as it
+// can be, so that nodes of an older program go on until they meet what they do not know.
+func (w *WriteSet) Version() byte {
+	if w.keeps {
+		return 2
+	}
+	return 1
 }
 
 // Len returns the number of writes.
@@ -215,6 +229,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 		key, value, deadline := d.str(), d.str(), d.int()
 		if !d.bad {
 			setString(t, db, key, value, deadline)
+		}
+	case opKeep:
+		if key, value := d.str(), d.str(); !d.bad {
+			d.bad = !keepString(t, db, key, value)
 		}
 	case opDelete:
 		if key := d.str(); !d.bad {
