@@ -58,6 +58,20 @@ func keepString(t target, db int, key, value string) bool {
 	return true
 }
 
+// keepString makes key a string and leaves its deadline alone, and what that counts
+// from. It reports false if there is no such key.
+func keepString(t target, db int, key, value string) bool {
+	e := t.mutable(db, key)
+	if e == nil {
+		return false
+	}
+	_, e.str = t.own("", value)
+	e.typ, e.raw = TypeString, false
+	e.drop()
+	t.stamp(e, false, false)
+	return true
+}
+
 // patchString overwrites a string from an offset on; the gap before it is
 // filled with zero bytes. The deadline stays. It reports false if the key is
 // not a string.
