@@ -65,9 +65,11 @@ func keepString(t target, db int, key, value string) bool {
 	if e == nil {
 		return false
 	}
+	before := e.size()
 	_, e.str = t.own("", value)
 	e.typ, e.raw = TypeString, false
 	e.drop()
+	t.grow(db, e.size()-before)
 	t.stamp(e, false, false)
 	return true
 }
