@@ -58,22 +58,6 @@ func keepString(t target, db int, key, value string) bool {
 	return true
 }
 
-// keepString makes key a string and leaves its deadline alone, and what that counts
-// from. It reports false if there is no such key.
-func keepString(t target, db int, key, value string) bool {
-	e := t.mutable(db, key)
-	if e == nil {
-		return false
-	}
-	before := e.size()
-	_, e.str = t.own("", value)
-	e.typ, e.raw = TypeString, false
-	e.drop()
-	t.grow(db, e.size()-before)
-	t.stamp(e, false, false)
-	return true
-}
-
 // patchString overwrites a string from an offset on; the gap before it is
 // filled with zero bytes. The deadline stays. It reports false if the key is
 // not a string.
