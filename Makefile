@@ -10,7 +10,7 @@ FUZZTIME ?= 20000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench microbench performance lockloss broken licenses vulnerabilities clean
+.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench microbench performance lockloss broken rotations licenses vulnerabilities clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -104,6 +104,12 @@ image: build
 # killed. make test does half of it, where it can; this fails where it cannot.
 compose:
 	LOCKSTEP_COMPOSE=must $(GO) test -count=1 -timeout 10m -v ./conformance/compose
+
+# From plain to TLS by restarts, then so many new secrets, with clients at work;
+# make test does one.
+ROTATIONS ?= 50
+rotations:
+	LOCKSTEP_ROTATIONS=$(ROTATIONS) $(GO) test -count=1 -timeout 1h -v -run 'FromPlainToTLS|CertificatesUnderLoad' ./cmd/lockstep
 
 # Every program that is broken on purpose must fail the test that is named for it;
 # make test does two, and sees to it that all still fit the program.

@@ -85,6 +85,14 @@ const (
 	maxShort = 1 << 16
 )
 
+const (
+	// asksVersion is the one command of the table that a node asks another in its own name: it tells how new
+	// what is known of the users is. All others count as those of a client.
+	asksVersion = "acl|load"
+	// noUser stands for a user that the peer must not claim; a user's name holds no blank.
+	noUser = "another node"
+)
+
 var errFrame = errors.New("cluster: malformed frame from a peer")
 
 func appendStr(buf []byte, s string) []byte {
@@ -319,6 +327,9 @@ func readCall(r *fieldReader, table *store.Table) (Call, error) {
 	var ok bool
 	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
 		return Call{}, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
+	}
+	if c.User == store.SystemUser && c.Cmd.FullName() != asksVersion {
+		c.User = noUser
 	}
 	return c, nil
 }

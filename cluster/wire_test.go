@@ -9,6 +9,7 @@ import (
 	"io"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,6 +49,26 @@ func TestCallsRoundTrip(t *testing.T) {
 	got, err := readCalls(appendCalls(nil, want), wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// TestNobodyIsTheSystemOnTheWire: a node that says that a command is its own gets no more rights by it than
+// anybody, alone and in a transaction.
+func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
+	calls := sampleCalls(t)
+	for i := range calls {
+		calls[i].User = store.SystemUser
+	}
+	calls = append(calls, Call{Cmd: execCall, Txn: &Transaction{Calls: slices.Clone(calls)}})
+	got, err := readCalls(appendCalls(nil, calls), wireTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range append(got[:3:3], got[3].Txn.Calls...) {
+		ctx := store.Ctx{Txn: store.New().Begin(store.Time{}, 1, store.Env{}), Cmd: c.Cmd, Args: c.Args}
+		if refusal, ok := ctx.Authorize(c.User); ok || !strings.HasPrefix(refusal.Str, "NOPERM ") {
+			t.Errorf("%s as %q is answered %v", c.Args, c.User, refusal)
+		}
 	}
 }
 

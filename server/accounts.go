@@ -21,7 +21,7 @@ type accounts struct {
 	mu     sync.Mutex
 	latest store.Accounts // what the log has said
 	srv    *Server        // nil until bind
-	init   *store.User    // the default user as long as the log says nothing of it
+	init   *store.User    // the default user until the log says something of it
 	byName map[string]*account
 	moved  chan struct{} // closed when version changes
 	warned bool          // that requirepass is not what counts
@@ -108,13 +108,34 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
+// admits reports whether a password is a user's. As long as this node has not caught up with the leader, what
+// it was started with is no user's, and nobody gets in without a password: what the leader
+// knows of the user may say otherwise, and the leader believes this node.
+func (a *accounts) admits(acc *account, password []byte) bool {
+	u := acc.user.Load()
+	if !a.current.Load() && (u.NoPass || a.isInitial(u)) {
+		return false
+	}
+	return u.Authenticate(password)
+}
+
+// isInitial reports whether a user is the default user of a log that says nothing of it.
+func (a *accounts) isInitial(u *store.User) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return u == a.init
+}
+
 // comparePassword says that requirepass is not the password of the default user, if the log
 // has given it another or none. mu is held.
 func (a *accounts) comparePassword() {
+	if !a.current.Load() {
+		return
+	}
 	pass, def := a.srv.cfg.RequirePass, a.def.user.Load()
 	other := pass != "" && (def.NoPass || !def.Authenticate([]byte(pass)))
 	if other && !a.warned {
-		a.srv.cfg.Log.Warn("--requirepass is not the password of the default user: CONFIG SET requirepass or ACL SETUSER has changed it for the whole cluster, and that counts; start the nodes with the present one from now on")
+		a.srv.cfg.Log.Warn("--requirepass is not the password of the default user: the cluster has another one, by the flag of its first node or by CONFIG SET requirepass or ACL SETUSER, and that counts; start the nodes with the present one from now on")
 	}
 	a.warned = other
 }
@@ -139,6 +160,7 @@ func (a *accounts) setCurrent() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.current.Store(true)
+	a.comparePassword()
 	if a.open.Load() {
 		a.eachOf(a.def, func(s *session) { s.authed.Store(true) })
 	}

@@ -96,7 +96,7 @@ func credentials(q *queued) (list [][2]string) {
 func (s *session) callerAs(caller, name, password string) string {
 	acc := s.srv.hub.accounts.get(name)
 	switch {
-	case acc == nil || !acc.user.Load().Authenticate([]byte(password)):
+	case acc == nil || !s.srv.hub.accounts.admits(acc, []byte(password)):
 		return caller
 	case acc == s.srv.hub.accounts.def:
 		return ""
@@ -136,7 +136,13 @@ func (s *session) caller() string {
 // the leader runs, the leader checks.
 func (s *session) checkAnonymous(cmd *store.Command) (refusal store.Reply, refused bool) {
 	a := s.srv.hub.accounts
-	if s.authed.Load() || a.current.Load() || !cmd.Is(store.Admin) || strings.HasPrefix(cmd.FullName(), "lockstep|") {
+	if s.authed.Load() || a.current.Load() || !cmd.Is(store.Admin) {
+		return store.Reply{}, false
+	}
+	switch cmd.FullName() {
+	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
+		// An operator may ask a node that has no leader. It tells what it has applied, and with the first
+		// entry of that it knows the password, if there is one.
 		return store.Reply{}, false
 	}
 	s.srv.catchUp()
@@ -174,23 +180,27 @@ func (s *session) settle(r store.Reply) store.Reply {
 	return r
 }
 
-// login checks a user name and password and authenticates the connection.
+// login checks a user name and password and authenticates the connection, or says why not.
 // command is its name as the client wrote it.
-func (s *session) login(command, name, password []byte) bool {
+func (s *session) login(command, name, password []byte) (refusal store.Error) {
 	if s.enter(string(name), password) {
-		return true
+		return ""
 	}
 	// The log may have said something of the user that is yet to come here.
-	if s.srv.catchUp() && s.enter(string(name), password) {
-		return true
+	learned, known := s.srv.catchUp(), s.srv.hub.accounts.current.Load()
+	if (learned || known) && s.enter(string(name), password) {
+		return ""
+	}
+	if !known {
+		return cluster.ErrClusterDown
 	}
 	s.denied(store.Denial{Reason: store.DeniedAuth, Context: s.context(), Object: string(command), User: string(name)})
-	return false
+	return errWrongPass
 }
 
 func (s *session) enter(name string, password []byte) bool {
 	acc := s.srv.hub.accounts.get(name)
-	if acc == nil || !acc.user.Load().Authenticate(password) {
+	if acc == nil || !s.srv.hub.accounts.admits(acc, password) {
 		return false
 	}
 	before := s.account.Swap(acc)
@@ -218,7 +228,7 @@ const catchUpTimeout = time.Second
 func (srv *Server) catchUp() (learned bool) {
 	a := srv.hub.accounts
 	before, _ := a.present()
-	r := srv.system("acl", "load", aclLoadVersion)
+	r := srv.usersVersion()
 	if r.Kind != store.Integer {
 		return false
 	}
@@ -262,34 +272,25 @@ func (srv *Server) learnUsers() {
 // that thinks so may only be behind.
 func (srv *Server) needsNoPassword() bool {
 	def := srv.hub.accounts.def
-	return def.user.Load().NoPass && (!srv.catchUp() || def.user.Load().NoPass)
+	if !def.user.Load().NoPass {
+		return false
+	}
+	srv.catchUp()
+	return srv.hub.accounts.current.Load() && def.user.Load().NoPass
 }
 
-// system runs a command of the server's own through the log.
-func (srv *Server) system(words ...string) store.Reply {
-	args := make([][]byte, len(words))
-	for i, w := range words {
-		args[i] = []byte(w)
+// usersVersion asks the leader for the version of the users, and tells it the password that this node was
+// started with. It is the one command that a node asks in nobody's name, and that nobody else can ask.
+func (srv *Server) usersVersion() store.Reply {
+	again := ""
+	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !srv.hub.accounts.current.Load() {
+		again = aclLoadAgain
 	}
+	args := [][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadVersion), []byte(passwordHash(srv.cfg.RequirePass)), []byte(again)}
 	cmd, ok := srv.table.Resolve(args)
 	if !ok || cmd.Run == nil {
 		// The Sentinel listener's table has no users to ask for.
 		return store.Err(errBadCommand)
 	}
-	calls := []cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}
-	return srv.backend.Submit(calls, nil)[0]
-}
-
-// setPassword makes requirepass the default user's password on every node.
-func (srv *Server) setPassword(password string) store.Error {
-	rule := ">" + password
-	if password == "" {
-		rule = "nopass"
-	}
-	r := srv.system("acl", "setuser", store.DefaultUser, "resetpass", rule)
-	if r.IsError() {
-		return store.Error(r.Str)
-	}
-	srv.catchUp()
-	return ""
+	return srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]
 }

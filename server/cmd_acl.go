@@ -140,12 +140,16 @@ func changesUsers(cmd *store.Command) bool {
 	return false
 }
 
-// aclLoadVersion is an argument that only the server itself gives to ACL LOAD,
-// to ask for the version of the users.
-const aclLoadVersion = "version"
+// aclLoadVersion is an argument that only the server itself gives to ACL LOAD, to ask for the version of the
+// users: ACL LOAD version, hash of the password that this node was started with, again. With it the leader
+// makes that the default user's (store.Txn.EstablishPassword).
+const (
+	aclLoadVersion = "version"
+	aclLoadAgain   = "again"
+)
 
 func doACLLoad(s *session, _ [][]byte) store.Reply {
-	r := s.srv.system("acl", "load", aclLoadVersion)
+	r := s.srv.usersVersion()
 	if r.IsError() {
 		return r
 	}
@@ -154,8 +158,13 @@ func doACLLoad(s *session, _ [][]byte) store.Reply {
 }
 
 func runACLLoad(c *store.Ctx) store.Reply {
-	if len(c.Args) > 2 {
-		return store.Int(int64(c.AccountsVersion()))
+	if len(c.Args) <= 2 {
+		return store.OK
 	}
-	return store.OK
+	hash := ""
+	if len(c.Args) > 3 {
+		hash = c.Arg(3)
+	}
+	c.EstablishPassword(c.Cmd.Table(), hash, len(c.Args) > 4 && c.Arg(4) == aclLoadAgain)
+	return store.Int(int64(c.AccountsVersion()))
 }

@@ -49,9 +49,6 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	if r := s.shareParams(change); r.IsError() {
 		return r
 	}
-	if refusal := s.sharePassword(change); refusal != "" {
-		return store.Err(refusal)
-	}
 	s.srv.params.commit(change)
 	return store.OK
 }

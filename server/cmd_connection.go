@@ -77,8 +77,8 @@ func doAuth(s *session, args [][]byte) store.Reply {
 	case s.srv.needsNoPassword():
 		return store.Err(errNoPassword)
 	}
-	if !s.login(args[0], user, password) {
-		return store.Err(errWrongPass)
+	if refusal := s.login(args[0], user, password); refusal != "" {
+		return store.Err(refusal)
 	}
 	return store.OK
 }
@@ -101,8 +101,8 @@ func doHello(s *session, args [][]byte) store.Reply {
 	for i := 2; i < len(args); {
 		switch opt := strings.ToLower(string(args[i])); {
 		case opt == "auth" && i+2 < len(args):
-			if !s.login(args[0], args[i+1], args[i+2]) {
-				return store.Err(errWrongPass)
+			if refusal := s.login(args[0], args[i+1], args[i+2]); refusal != "" {
+				return store.Err(refusal)
 			}
 			i += 3
 		case opt == "setname" && i+1 < len(args):

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -100,24 +99,44 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// run has the backend run a command of the server's own. Whoever may call DEBUG
-// may look at every key, as in Redis.
-func (s *session) run(words ...string) store.Reply {
-	args := make([][]byte, len(words))
-	for i, w := range words {
-		args[i] = []byte(w)
+// runDebug is what DEBUG asks of the leader. Whoever may call DEBUG may look at every key, as in Redis.
+// Clients cannot call it in these words.
+func runDebug(c *store.Ctx) store.Reply {
+	switch {
+	case len(c.Args) == 3 && c.Arg(1) == "object":
+		return debugObject(c)
+	case len(c.Args) == 6 && c.Arg(1) == "populate":
+		return debugPopulate(c)
 	}
-	cmd, _ := s.srv.table.Resolve(args)
-	call := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser}
-	return s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
+	return store.Err(errBadCommand)
+}
+
+// runAs runs another command in place of one that the client had the right to.
+func runAs(c *store.Ctx, words ...string) store.Reply {
+	inner := *c
+	inner.Args = make([][]byte, len(words))
+	for i, w := range words {
+		inner.Args[i] = []byte(w)
+	}
+	inner.Cmd, _ = c.Cmd.Table().Resolve(inner.Args)
+	return inner.Cmd.Run(&inner)
 }
 
 // dumpFrame is what DUMP has around the serialized value.
 const dumpFrame = 1 + 2 + 8
 
 func doDebugObject(s *session, args [][]byte) store.Reply {
-	key := string(args[2])
-	encoding, dump := s.run("object", "encoding", key), s.run("dump", key)
+	r := s.onLeader("debug", "object", string(args[2]))
+	if r.Kind != store.Array || len(r.Elems) != 2 {
+		return r
+	}
+	return store.Status(fmt.Sprintf("Value at:0x7f0000000000 refcount:1 encoding:%s serializedlength:%d lru:%d lru_seconds_idle:0",
+		r.Elems[0].Str, r.Elems[1].Int, s.srv.cfg.Clock().Unix()&(1<<24-1)))
+}
+
+// debugObject returns the encoding of a key, and the length of its value as DUMP has it.
+func debugObject(c *store.Ctx) store.Reply {
+	encoding, dump := runAs(c, "object", "encoding", c.Arg(2)), runAs(c, "dump", c.Arg(2))
 	switch {
 	case encoding.IsError():
 		return encoding
@@ -126,9 +145,11 @@ func doDebugObject(s *session, args [][]byte) store.Reply {
 	case encoding.Kind != store.Bulk || dump.Kind != store.Bulk:
 		return store.Err(store.ErrNoSuchKey)
 	}
-	return store.Status(fmt.Sprintf("Value at:0x7f0000000000 refcount:1 encoding:%s serializedlength:%d lru:%d lru_seconds_idle:0",
-		encoding.Str, len(dump.Str)-dumpFrame, s.srv.cfg.Clock().Unix()&(1<<24-1)))
+	return store.List(encoding, store.Int(int64(len(dump.Str)-dumpFrame)))
 }
+
+// populateStep is how many keys one entry of the log makes.
+const populateStep = 1024
 
 func doDebugPopulate(s *session, args [][]byte) store.Reply {
 	n, ok := store.ParseInt(args[2])
@@ -144,26 +165,35 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 			return store.Err(errNotPositive)
 		}
 	}
-	var calls []cluster.Call
-	cmd := s.srv.table.Lookup([]byte("setnx"))
-	for i := range n {
-		value := []byte("value:" + strconv.FormatInt(i, 10))
+	for from := int64(0); from < n; from += populateStep {
+		to := min(from+populateStep, n)
+		if r := s.onLeader("debug", "populate", strconv.FormatInt(from, 10), strconv.FormatInt(to, 10), prefix, strconv.FormatInt(size, 10)); r.IsError() {
+			return r
+		}
+	}
+	return store.OK
+}
+
+// debugPopulate makes the keys from a number to another.
+func debugPopulate(c *store.Ctx) store.Reply {
+	var n [3]int64
+	for i, at := range []int{2, 3, 5} {
+		var ok bool
+		if n[i], ok = store.ParseInt(c.Args[at]); !ok {
+			return store.Err(store.ErrNotInteger)
+		}
+	}
+	from, to, size := n[0], min(n[1], n[0]+populateStep), n[2]
+	for i := from; i < to; i++ {
+		value := "value:" + strconv.FormatInt(i, 10)
 		if size >= 0 {
 			sized := make([]byte, size)
 			copy(sized, value)
-			value = sized
+			value = string(sized)
 		}
-		key := fmt.Appendf(nil, "%s:%d", prefix, i)
-		calls = append(calls, cluster.Call{Cmd: cmd, Args: [][]byte{[]byte("setnx"), key, value}, DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser})
-		if len(calls) < maxCalls && i+1 < n {
-			continue
+		if r := runAs(c, "setnx", fmt.Sprintf("%s:%d", c.Arg(4), i), value); r.IsError() {
+			return r
 		}
-		for _, r := range s.srv.backend.Submit(calls, nil) {
-			if r.IsError() {
-				return r
-			}
-		}
-		calls = nil
 	}
 	return store.OK
 }

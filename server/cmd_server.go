@@ -37,7 +37,7 @@ func serverRows() []row {
 		}, do: doShutdown},
 		{Command: store.Command{
 			Name: "debug", Arity: -2, Flags: admin | store.Loading | store.Stale, Group: "server", Since: "1.0.0",
-			Summary: "Commands for tests.", Usage: "subcommand [arg ...]",
+			Summary: "Commands for tests.", Usage: "subcommand [arg ...]", Run: runDebug,
 		}, do: doDebug},
 	}
 }

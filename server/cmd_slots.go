@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"lockstep/cluster"
@@ -25,6 +26,10 @@ func clusterRows() []row {
 	top := func(name string, flags store.Flags, summary string, do handler) row {
 		return row{Command: store.Command{Name: name, Arity: 1, Flags: flags, Group: "cluster", Since: "3.0.0", Summary: summary}, do: inCluster(do)}
 	}
+	onLeader := func(r row) row {
+		r.Run = runKeysInSlot
+		return r
+	}
 	helping := helpRow("cluster", "5.0.0", 0)
 	helping.do = inCluster(helping.do)
 	replicas := sub("replicas", 3, admin, "node-id", "5.0.0", "Lists the replicas of a node.", varies, doClusterReplicas)
@@ -38,13 +43,13 @@ func clusterRows() []row {
 				sub("addslotsrange", -4, change, "start-slot end-slot [start-slot end-slot ...]", "7.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("bumpepoch", 2, change, "", "3.0.0", "Refused: the epoch is Raft's term.", varies, doClusterFixed),
 				sub("count-failure-reports", 3, admin, "node-id", "3.0.0", "Counts who says that a node is down: this node or nobody.", varies, doFailureReports),
-				sub("countkeysinslot", 3, store.Stale, "slot", "3.0.0", "Counts the keys of a slot.", nil, doCountKeysInSlot),
+				onLeader(sub("countkeysinslot", 3, store.Stale, "slot", "3.0.0", "Counts the keys of a slot.", nil, doCountKeysInSlot)),
 				sub("delslots", -3, change, "slot [slot ...]", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("delslotsrange", -4, change, "start-slot end-slot [start-slot end-slot ...]", "7.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("failover", -2, change, "[FORCE | TAKEOVER]", "3.0.0", "Makes this node the leader.", nil, doClusterFailover),
 				sub("flushslots", 2, change, "", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("forget", 3, change, "node-id", "3.0.0", "Refused: members are removed from the Raft group.", nil, doClusterNode),
-				sub("getkeysinslot", 4, store.Stale, "slot count", "3.0.0", "Lists keys of a slot.", varies, doGetKeysInSlot),
+				onLeader(sub("getkeysinslot", 4, store.Stale, "slot count", "3.0.0", "Lists keys of a slot.", varies, doGetKeysInSlot)),
 				helping,
 				sub("info", 2, store.Stale, "", "3.0.0", "Describes the state of the cluster.", varies, doClusterInfo),
 				sub("keyslot", 3, store.Stale, "key", "3.0.0", "Returns the hash slot of a key.", nil, doKeySlot),
@@ -131,19 +136,36 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// keysInSlot asks the leader for all keys: slots are nothing to the store.
-func (s *session) keysInSlot(slot int64) (keys []store.Reply, failure *store.Reply) {
-	args := [][]byte{[]byte("keys"), []byte("*")}
-	r := s.srv.backend.Submit([]cluster.Call{{Cmd: s.srv.table.Lookup(args[0]), Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]
+// keysInSlot asks the leader for the keys of a slot: slots are nothing to the store. name is the
+// command that the client has called.
+func (s *session) keysInSlot(name string, slot int64) (keys []store.Reply, failure *store.Reply) {
+	words := []string{"cluster", name, strconv.FormatInt(slot, 10)}
+	if name == "getkeysinslot" {
+		words = append(words, "0")
+	}
+	r := s.onLeader(words...)
 	if r.IsError() {
 		return nil, &r
 	}
-	for _, key := range r.Elems {
+	return r.Elems, nil
+}
+
+// runKeysInSlot returns all keys of a slot, on the leader.
+func runKeysInSlot(c *store.Ctx) store.Reply {
+	if c.InScript {
+		return store.Err(errNoCluster)
+	}
+	slot, ok := store.ParseInt(c.Args[2])
+	if !ok {
+		return store.Err(store.ErrNotInteger)
+	}
+	found := store.List()
+	for _, key := range runAs(c, "keys", "*").Elems {
 		if int64(slotOf([]byte(key.Str))) == slot {
-			keys = append(keys, key)
+			found.Elems = append(found.Elems, key)
 		}
 	}
-	return keys, nil
+	return found
 }
 
 func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
@@ -154,7 +176,7 @@ func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
 	case slot < 0 || slot >= slots:
 		return store.Err(errSlot)
 	}
-	keys, failure := s.keysInSlot(slot)
+	keys, failure := s.keysInSlot("countkeysinslot", slot)
 	if failure != nil {
 		return *failure
 	}
@@ -170,7 +192,7 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 	case slot < 0 || slot >= slots || count < 0:
 		return store.Err(errSlotOrCount)
 	}
-	keys, failure := s.keysInSlot(slot)
+	keys, failure := s.keysInSlot("getkeysinslot", slot)
 	if failure != nil {
 		return *failure
 	}

@@ -15,7 +15,15 @@ import (
 // runConfigSet sets shared parameters, on the leader.
 func runConfigSet(c *store.Ctx) store.Reply {
 	for i := 2; i+1 < len(c.Args); i += 2 {
-		c.SetConfig(c.Arg(i), c.Arg(i+1))
+		if c.Arg(i) != "requirepass" {
+			c.SetConfig(c.Arg(i), c.Arg(i+1))
+			continue
+		}
+		u, refusal := c.Txn.User(c.Cmd.Table(), store.DefaultUser).WithRules([]string{"resetpass", c.Arg(i + 1)}, true)
+		if refusal != "" {
+			return store.Err(refusal)
+		}
+		c.SetUser(u)
 	}
 	return store.OK
 }
@@ -34,10 +42,10 @@ func runConfigGet(c *store.Ctx) store.Reply {
 	return values
 }
 
-// onLeader runs a command of this package where the shared parameters are.
+// onLeader runs a command of this package on the leader, which looks at the client's rights to it, too: it
+// runs nothing in the name of a node.
 func (s *session) onLeader(args ...string) store.Reply {
-	// Whether the client may call CONFIG has been asked.
-	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol(), User: store.SystemUser}
+	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol()}
 	for _, arg := range args {
 		call.Args = append(call.Args, []byte(arg))
 	}
@@ -48,22 +56,35 @@ func (s *session) onLeader(args ...string) store.Reply {
 		c.Cmd, c.Args = call.Cmd, call.Args
 		return call.Cmd.Run(&c)
 	}
-	return s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
+	call.User = s.caller()
+	return s.settle(s.srv.backend.Submit([]cluster.Call{call}, nil)[0])
 }
 
 // shareParams has the cluster take over those parameters of a change that it
-// shares.
+// shares. requirepass becomes the password of the default user, who is the same on every node; its
+// hash is what travels.
 func (s *session) shareParams(c change) store.Reply {
-	args := []string{"config", "set"}
+	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
-		if def.shared {
+		switch {
+		case def.shared:
 			args = append(args, def.name, c.given[i])
+		case def.name == "requirepass":
+			rule = "nopass"
+			if c.given[i] != "" {
+				rule = "#" + passwordHash(c.given[i])
+			}
+			args = append(args, def.name, rule)
 		}
 	}
 	if len(args) == 2 {
 		return store.OK
 	}
-	return s.onLeader(args...)
+	r := s.onLeader(args...)
+	if rule != "" && !r.IsError() {
+		s.srv.catchUp()
+	}
+	return r
 }
 
 // paramElsewhere returns a parameter that is not simply one of this node.
@@ -93,15 +114,4 @@ func (s *session) sharedParam(def *paramDef) string {
 		return value // from a newer version, perhaps
 	}
 	return canonical
-}
-
-// sharePassword has requirepass become the password of the default user, who is
-// the same on every node.
-func (s *session) sharePassword(c change) store.Error {
-	for i, def := range c.defs {
-		if def.name == "requirepass" {
-			return s.srv.setPassword(c.given[i])
-		}
-	}
-	return ""
 }

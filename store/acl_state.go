@@ -215,8 +215,40 @@ func (t *Txn) putAccount(name string, a *Account) {
 	users[name] = a
 }
 
-// AccountsVersion is Store.AccountsVersion of the state below.
-func (t *Txn) AccountsVersion() uint64 { return t.s.accounts.version }
+// AccountsVersion is Store.AccountsVersion of the state that this transaction makes.
+func (t *Txn) AccountsVersion() uint64 {
+	if len(t.users) > 0 {
+		return t.seq
+	}
+	return t.s.accounts.version
+}
+
+// paramFlagPassword keeps the hash of the password that a node's flag has given the default user.
+const paramFlagPassword = "requirepass-of-a-flag"
+
+// EstablishPassword makes a password that a node has been started with the default user's for good, if
+// nothing was ever said of that user: the leader's own, or else the one with the given hash ("": none).
+// From then on a node that does not know it lets nobody in by that.
+//
+// again: a node that is the whole cluster has been started. Then its flag may replace what a flag has given.
+func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
+	u := t.User(table, DefaultUser)
+	if t.account(DefaultUser) != nil {
+		byFlag, _ := t.Config(paramFlagPassword)
+		if !again || hash == "" || u.NoPass || !slices.Equal(u.Passwords, []string{byFlag}) || hash == byFlag {
+			return
+		}
+	} else if t.env.ACL.PasswordHash != "" {
+		hash = t.env.ACL.PasswordHash
+	}
+	if !isPasswordHash(hash) {
+		return
+	}
+	if u, refusal := u.WithRules([]string{"resetpass", "#" + hash}, true); refusal == "" {
+		t.SetUser(u)
+		t.SetConfig(paramFlagPassword, hash)
+	}
+}
 
 // guarded reports whether the default user has to be looked up: its rights can
 // only be less than all if something was said of it.

@@ -217,3 +217,62 @@ func TestAuthorizeIsFree(t *testing.T) {
 		t.Errorf("%.0f allocations", n)
 	}
 }
+
+// TestEstablishPassword: what a node is started with becomes the default user's password when nothing
+// was said of that user, and never after that, but where a node is alone and only a flag has spoken.
+func TestEstablishPassword(t *testing.T) {
+	first, second, third := HashPassword([]byte("1")), HashPassword([]byte("2")), HashPassword([]byte("3"))
+	for _, tc := range []struct {
+		name        string
+		rules       []string // said of the default user before; nil: nothing
+		env         string   // the leader's
+		asked       []string // by nodes, in order; with "!": alone
+		want        string
+		wantVersion bool
+	}{
+		{"nobody has one", nil, "", []string{"", ""}, "", false},
+		{"the leader's", nil, first, []string{""}, first, true},
+		{"the leader's, before another's", nil, first, []string{second}, first, true},
+		{"another's", nil, "", []string{"", second, third}, second, true},
+		{"no hash", nil, "", []string{"secret"}, "", false},
+		{"said before", []string{">x"}, first, []string{second, "!" + third}, HashPassword([]byte("x")), false},
+		{"open on purpose", []string{"nopass"}, first, []string{second, "!" + third}, "", false},
+		{"alone, another flag", nil, "", []string{"!" + first, "!" + second}, second, true},
+		{"alone, no flag", nil, "", []string{"!" + first, "!"}, first, true},
+		{"not alone", nil, "", []string{first, second}, first, true},
+	} {
+		d := newTestDB(t)
+		if tc.rules != nil {
+			txn := d.begin()
+			u, refusal := txn.User(d.table, DefaultUser).WithRules(tc.rules, true)
+			if refusal != "" {
+				t.Fatal(refusal)
+			}
+			txn.SetUser(u)
+			d.apply(txn)
+		}
+		before := d.s.AccountsVersion()
+		for _, hash := range tc.asked {
+			d.env.ACL.PasswordHash = tc.env
+			txn := d.begin()
+			hash, alone := strings.CutPrefix(hash, "!")
+			txn.EstablishPassword(d.table, hash, alone)
+			said := txn.AccountsVersion()
+			d.apply(txn)
+			if got := d.s.AccountsVersion(); got != said {
+				t.Errorf("%s: it says version %d, and it is %d", tc.name, said, got)
+			}
+		}
+		d.env.ACL.PasswordHash = ""
+		u := d.begin().User(d.table, DefaultUser)
+		if got := strings.Join(u.Passwords, " "); got != tc.want || u.NoPass != (tc.want == "") {
+			t.Errorf("%s: the password is %q, none is needed: %t, want %q", tc.name, got, u.NoPass, tc.want)
+		}
+		if !u.Unrestricted() {
+			t.Errorf("%s: the default user has lost a right", tc.name)
+		}
+		if got := d.s.AccountsVersion() != before; got != tc.wantVersion {
+			t.Errorf("%s: changed: %t", tc.name, got)
+		}
+	}
+}

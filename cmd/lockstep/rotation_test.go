@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// crowd are clients that take and release locks through every node, all the while.
+type crowd struct {
+	t     *testing.T
+	list  []*nodes.Node
+	addrs []string
+	away  [3]atomic.Bool // a node that is being restarted: its connections may break
+	done  atomic.Int64
+	stop  chan struct{}
+	group sync.WaitGroup
+}
+
+func startCrowd(t *testing.T, list []*nodes.Node) *crowd {
+	c := &crowd{t: t, list: list, stop: make(chan struct{})}
+	for _, n := range list {
+		c.addrs = append(c.addrs, n.Addr)
+	}
+	for i := range list {
+		for k := range 3 {
+			c.group.Go(func() { c.work(i, fmt.Sprintf("lock-%d-%d", i, k)) })
+		}
+	}
+	c.more()
+	return c
+}
+
+// work is one client. No reply may be an error, and no connection may break, but to the node that is
+// being restarted.
+func (c *crowd) work(node int, lock string) {
+	var conn *bench.Conn
+	for {
+		select {
+		case <-c.stop:
+			if conn != nil {
+				conn.Close()
+			}
+			return
+		default:
+		}
+		away := c.away[node].Load()
+		var err error
+		if conn == nil {
+			conn, err = bench.Dial(c.addrs[node], 5*time.Second)
+		}
+		if err == nil {
+			err = cycle(conn, lock)
+		}
+		switch {
+		case err == nil:
+			c.done.Add(1)
+			continue
+		case strings.Contains(err.Error(), "CLUSTERDOWN"), strings.Contains(err.Error(), "INDETERMINATE"):
+			c.t.Errorf("a client of n%d: %v", node+1, err)
+		case !away && !c.away[node].Load():
+			c.t.Errorf("a client of n%d, which is not being restarted: %v", node+1, err)
+		}
+		if conn != nil {
+			conn.Close()
+			conn = nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// cycle takes a lock and releases it. It may have it from a cycle whose reply was lost.
+func cycle(conn *bench.Conn, lock string) error {
+	if got, err := conn.Do("SET", lock, "me", "PX", "30000"); err != nil || got != "OK" {
+		return fmt.Errorf("SET: %v, %w", got, err)
+	}
+	if got, err := conn.Do("EVAL", "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0", "1", lock, "me"); err != nil || got != int64(1) {
+		return fmt.Errorf("release: %v, %w", got, err)
+	}
+	return nil
+}
+
+// more waits until the clients have done some more.
+func (c *crowd) more() {
+	c.t.Helper()
+	from := c.done.Load()
+	until(c.t, "some more cycles", func() bool { return c.done.Load() > from+60 })
+}
+
+// restart starts the nodes again, one after the other, with other flags.
+func (c *crowd) restart(flags ...string) {
+	c.t.Helper()
+	var peers []string
+	for _, n := range c.list {
+		peers = append(peers, n.ID+"="+n.PeerAddr)
+	}
+	for i, n := range c.list {
+		c.away[i].Store(true)
+		n.Terminate()
+		c.list[i] = n.Restarted(append([]string{"--peers", strings.Join(peers, ",")}, flags...)...)
+		c.list[i].Run()
+		c.list[i].WaitReady()
+		c.more()
+		c.away[i].Store(false)
+	}
+}
+
+// reread has every node read its files anew, and lead once, so that connections are made by them.
+func (c *crowd) reread() {
+	c.t.Helper()
+	for _, n := range c.list {
+		before := strings.Count(n.Log(), "SIGHUP: read anew")
+		if err := n.Process().Signal(syscall.SIGHUP); err != nil {
+			c.t.Fatal(err)
+		}
+		until(c.t, n.ID+" reads", func() bool { return strings.Count(n.Log(), "SIGHUP: read anew") > before })
+	}
+	for _, n := range c.list {
+		until(c.t, n.ID+" leads", func() bool {
+			_, _ = n.Admin("transfer", n.ID)
+			r, err := n.Do("LOCKSTEP", "STATUS")
+			if err != nil {
+				return false
+			}
+			status, err := bench.Pairs(r)
+			return err == nil && status["role"] == "leader"
+		})
+	}
+	c.more()
+}
+
+func (c *crowd) end() {
+	c.t.Helper()
+	close(c.stop)
+	c.group.Wait()
+	c.t.Logf("%d cycles", c.done.Load())
+}
+
+// TestFromPlainToTLS: a cluster goes from plain to TLS by restarting one node after the other twice, and its secret
+// is changed without a restart, $LOCKSTEP_ROTATIONS times. No client is told of an error, and none of a node that is not
+// restarted loses its connection.
+func TestFromPlainToTLS(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peers")
+	write := func(lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, after := "what all nodes have known till now", "what they will know from now on"
+	write(before)
+	list := nodes.Start(t, 3)
+	c := startCrowd(t, list)
+	c.restart("--peer-secret-file", path, "--peer-tls", "optional")
+	c.restart("--peer-secret-file", path)
+	rounds := 1
+	if s := os.Getenv("LOCKSTEP_ROTATIONS"); s != "" {
+		var err error
+		if rounds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range rounds {
+		for _, lines := range [][]string{{before, after}, {after, before}, {after}} {
+			write(lines...)
+			c.reread()
+		}
+		before, after = after, before
+	}
+	c.end()
+	plain, err := net.Dial("tcp", list[0].PeerAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if _, err := plain.Write([]byte("FLKST")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := plain.Read(make([]byte, 1)); err == nil || n > 0 {
+		t.Error("a plain connection is answered in the end")
+	}
+}
+
+// TestPeerCertificatesUnderLoad: the nodes' certificates, and then the CA, are replaced by new ones while they run, and
+// no client is told of an error.
+func TestPeerCertificatesUnderLoad(t *testing.T) {
+	const name = "peers.test"
+	dir := t.TempDir()
+	certs, key, ca := filepath.Join(dir, "cert"), filepath.Join(dir, "key"), filepath.Join(dir, "ca")
+	replace := func(path string, with ...string) {
+		t.Helper()
+		var text []byte
+		for _, from := range with {
+			b, err := os.ReadFile(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, b...)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, next := newIssuer(t), newIssuer(t)
+	renew := func(by *issuer) {
+		t.Helper()
+		c, k := by.issue(name)
+		replace(certs, c)
+		replace(key, k)
+	}
+	renew(old)
+	replace(ca, old.path)
+	list := nodes.Start(t, 3, "--peer-tls-cert-file", certs, "--peer-tls-key-file", key, "--peer-tls-ca-cert-file", ca, "--peer-tls-name", name)
+	c := startCrowd(t, list)
+	renew(old)
+	c.reread()
+	replace(ca, old.path, next.path)
+	c.reread()
+	renew(next)
+	c.reread()
+	replace(ca, next.path)
+	c.reread()
+	c.end()
+}
