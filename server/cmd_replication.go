@@ -56,21 +56,24 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 }
 
 // replicated asks the backend until timeout has passed (0: never), the client
-// is cut off or the server stops.
+// is cut off or leaves, or the server stops.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if timeout > 0 {
 		ctx, cancel = context.WithTimeout(context.Background(), timeout)
 	}
 	defer cancel()
+	if !s.onLoop {
+		defer s.conn.watch(cancel)()
+	}
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		defer cancel()
-		// Nobody tells when a client is cut off.
+		// Nobody tells when a client is cut off, and a loop only notes that one has left.
 		tick := time.NewTicker(cronPeriod)
 		defer tick.Stop()
-		for !s.out.isOver() {
+		for !s.out.isOver() && !s.left.Load() {
 			select {
 			case <-done:
 				return

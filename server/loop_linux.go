@@ -219,9 +219,12 @@ func (l *loop) event(ev *unix.EpollEvent) {
 		c.readable = true
 		if ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			c.hungUp = true
-			if c.state == connBlocked {
+			switch c.state {
+			case connBlocked:
 				l.retire(c)
 				return
+			case connAway:
+				c.s.left.Store(true)
 			}
 		}
 		if c.state == connIdle {

@@ -39,6 +39,21 @@ func TestWaitEnds(t *testing.T) {
 	ts.dial(t).send("WAIT 9 0\r\n")
 }
 
+// TestWaitOfOneWhoLeaves: a client that leaves waits no longer, however it waits.
+func TestWaitOfOneWhoLeaves(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
+		for _, waits := range []string{"WAIT 9 0", "WAITAOF 1 9 0", "PING\r\nWAIT 9 0", "WAIT 9 0\r\nPING"} {
+			c := ts.dial(t)
+			c.send(waits + "\r\n")
+			until(t, "the client to be there", func() bool { return ts.clients() == 1 })
+			time.Sleep(20 * time.Millisecond) // as a rule it waits by now; if not, it may not begin to
+			c.conn.Close()
+			until(t, "the client to be gone: "+waits, func() bool { return ts.clients() == 0 })
+		}
+	})
+}
+
 // TestFailoverCommand hands leadership over by the address of a node.
 func TestFailoverCommand(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)

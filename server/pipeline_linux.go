@@ -195,6 +195,9 @@ func (l *loop) resume(c *loopConn) {
 // or the next command may wait.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state = connAway
+	if c.hungUp {
+		c.s.left.Store(true)
+	}
 	go func() {
 		first()
 		s, g := c.s, c.guard

@@ -53,6 +53,7 @@ type session struct {
 	queued  atomic.Int32 // commands queued since MULTI; -1 without one
 	blocked atomic.Pointer[cluster.Blocked]
 	parked  atomic.Bool // held back by CLIENT PAUSE
+	left    atomic.Bool // the client has gone while a goroutine had the session
 
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
