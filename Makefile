@@ -10,7 +10,7 @@ FUZZTIME ?= 20000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos differential image compose bench microbench performance lockloss broken rotations licenses vulnerabilities clean
+.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos hostile differential image compose bench microbench performance lockloss broken rotations licenses vulnerabilities clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -74,6 +74,12 @@ kills:
 CHAOS ?= 60m
 chaos:
 	$(GO) run ./conformance/chaos -for $(CHAOS) $(if $(SEED),-seed $(SEED))
+
+# Attacks on three nodes and on one, in turn, while innocent clients lock; make test
+# does half a minute of it. SEED=… repeats a run, ATTACK="few rights" plays one kind.
+HOSTILE ?= 2h
+hostile:
+	LOCKSTEP_HOSTILE=$(HOSTILE) LOCKSTEP_SEED=$(SEED) LOCKSTEP_ATTACK="$(ATTACK)" $(GO) test -count=1 -timeout 0 -v -run '^TestHostile$$' ./conformance/hostile
 
 # A million random commands on lockstep and on redis-server; make test plays
 # twenty thousand.

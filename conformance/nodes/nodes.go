@@ -189,6 +189,12 @@ func (n *Node) Ended() bool {
 	}
 }
 
+// HowEnded says how a process that has ended came to its end.
+func (n *Node) HowEnded() string {
+	<-n.done
+	return n.cmd.ProcessState.String()
+}
+
 // Kill ends the process as kill -9 does.
 func (n *Node) Kill() {
 	_ = n.cmd.Process.Kill() // an error means that it has ended already

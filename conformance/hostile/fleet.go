@@ -1,0 +1,213 @@
+package hostile
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/judge"
+	"lockstep/conformance/nodes"
+)
+
+// memoryLimit is what each node may use.
+const memoryLimit = 256 << 20
+
+// scriptLimit is --script-time-limit: short, so that endless scripts cost little of the time of a run.
+const scriptLimit = 300 * time.Millisecond
+
+// passwords of the users. The judge and the innocents are the default user.
+var passwords = map[string]string{"default": "the-owner", wide: "wide-open", narrow: "narrow-minded"}
+
+// users is how those who attack are made.
+var users = [][]string{
+	{"ACL", "SETUSER", wide, "reset", "on", ">" + passwords[wide], "~evil:*", "&evil:*", "+@all", "-@admin", "-@dangerous", "+sort", "+sort_ro", "+keys", "+info", "+role"},
+	{"ACL", "SETUSER", narrow, "reset", "on", ">" + passwords[narrow], "resetchannels", "~app:*", "-@all", "+eval", "+get", "+set"},
+}
+
+// fleet is the nodes that are attacked.
+type fleet struct {
+	nodes     []*nodes.Node
+	fronts    []*front
+	groups    []*group
+	ungrouped error // why there are no groups
+	forbidden string
+	tally     *tally
+	judge     *judge.Judge
+}
+
+// start starts n nodes. They end with the test.
+func start(t testing.TB, n int, seed uint64, count *tally) *fleet {
+	t.Helper()
+	f := &fleet{tally: count, judge: judge.New(t.Logf), forbidden: fmt.Sprintf("forbidden-%016x", seed^0x5eed)}
+	t.Cleanup(func() {
+		for _, g := range f.groups {
+			if err := g.remove(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	setup := nodes.Setup{Flags: []string{"--requirepass", passwords["default"], "--script-time-limit", scriptLimit.String()}}
+	if f.ungrouped = f.group(n); f.ungrouped == nil {
+		setup.Within = func(id string) []string { return f.groups[id[1]-'1'].within() }
+	}
+	if n > 1 {
+		for range n { // before the nodes' addresses are chosen: none is taken twice
+			f.fronts = append(f.fronts, newFront(t))
+		}
+		setup.Front = func(id, peerAddr string) string { return f.fronts[id[1]-'1'].before(peerAddr) }
+	}
+	f.nodes = nodes.StartSetupDiscoverable(t, n, setup)
+	for _, args := range append(users, f.treasure()...) {
+		if _, err := f.ask(0, args...); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+	}
+	return f
+}
+
+// group makes the control groups of n nodes.
+func (f *fleet) group(n int) error {
+	for i := range n {
+		g, err := newGroup(fmt.Sprintf("n%d", i+1), memoryLimit)
+		if err != nil {
+			for _, g := range f.groups {
+				err = errors.Join(err, g.remove())
+			}
+			f.groups = nil
+			return err
+		}
+		f.groups = append(f.groups, g)
+	}
+	return nil
+}
+
+// treasure is what only the default user may read: the forbidden word in each type.
+func (f *fleet) treasure() [][]string {
+	return [][]string{
+		{"SET", "secret:string", f.forbidden},
+		{"SET", "secret:app:1", f.forbidden},
+		{"HSET", "secret:hash", "field", f.forbidden},
+		{"RPUSH", "secret:list", f.forbidden},
+		{"SADD", "secret:set", f.forbidden},
+		{"ZADD", "secret:zset", "1", f.forbidden},
+	}
+}
+
+func (f *fleet) addr(node int, d door) string {
+	n := f.nodes[node%len(f.nodes)]
+	switch d {
+	case sentinelDoor:
+		return n.SentinelAddr
+	case clusterDoor:
+		return n.ClusterAddr
+	case webDoor:
+		return n.HTTPAddr
+	case peerDoor:
+		return n.PeerAddr
+	}
+	return n.Addr
+}
+
+// line is a connection of the default user; whatever it asks is answered in
+// time or ends it.
+type line struct {
+	*bench.Conn
+	conn net.Conn
+}
+
+func (f *fleet) dial(node int) (*line, error) {
+	conn, err := net.DialTimeout("tcp", f.addr(node, clientDoor), patience)
+	if err != nil {
+		return nil, err
+	}
+	l := &line{bench.NewConn(conn), conn}
+	if _, err := l.do("AUTH", passwords["default"]); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *line) do(args ...string) (any, error) {
+	if err := l.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	return l.Do(args...)
+}
+
+// ask sends one command of the default user over a connection of its own.
+func (f *fleet) ask(node int, args ...string) (any, error) {
+	l, err := f.dial(node)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	return l.do(args...)
+}
+
+// told notes a fault.
+func (f *fleet) told(what judge.Fault, format string, args ...any) {
+	f.judge.Fault(what, format, args...)
+}
+
+// ended tells whether a process has ended, and says so.
+func (f *fleet) ended() bool {
+	ended := false
+	for _, n := range f.nodes {
+		if n.Ended() {
+			f.told(processEnded, "%s: %s\n%s", n.ID, n.HowEnded(), gist(n.Log()))
+			ended = true
+		}
+	}
+	return ended
+}
+
+// gist returns what a log says of the end of its process: a Go traceback from its
+// beginning, else the last lines.
+func gist(log string) string {
+	const enough = 1500
+	for _, mark := range []string{"fatal error: ", "panic: ", "runtime: "} {
+		if i := strings.Index(log, mark); i >= 0 {
+			return log[i:min(len(log), i+enough)]
+		}
+	}
+	return log[max(0, len(log)-enough):]
+}
+
+// anyEnded tells whether a process has ended.
+func (f *fleet) anyEnded() bool {
+	for _, n := range f.nodes {
+		if n.Ended() {
+			return true
+		}
+	}
+	return false
+}
+
+// endedSoon is ended, for who has just lost a connection.
+func (f *fleet) endedSoon() bool {
+	for range 40 {
+		if f.anyEnded() {
+			return f.ended()
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	return false
+}
+
+// endedSoonAt tells whether an error comes of the end of a process, which check
+// tells: a lost connection may be noticed before.
+func (f *fleet) endedSoonAt(node int, err error) bool {
+	var refused bench.ServerError
+	for i := 0; !errors.As(err, &refused) && i < 20; i++ {
+		if f.nodes[node].Ended() {
+			return true
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package hostile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// group is a control group that bounds the memory of one node.
+type group struct{ dir string }
+
+// errNoGroup says that this machine, or this user, cannot have one.
+var errNoGroup = errors.New("no control group for memory can be made")
+
+// made numbers the groups of this process.
+var made atomic.Int64
+
+const cgroups = "/sys/fs/cgroup"
+
+// newGroup makes a control group of version 1 or 2.
+func newGroup(name string, limit int64) (*group, error) {
+	parent, file := filepath.Join(cgroups, "memory"), "memory.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(parent, file)); err != nil {
+		parent, file = cgroups, "memory.max"
+	}
+	g := &group{dir: filepath.Join(parent, fmt.Sprintf("hostile-%d-%d-%s", os.Getpid(), made.Add(1), name))}
+	if err := os.Mkdir(g.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("%w: %v", errNoGroup, err)
+	}
+	if err := os.WriteFile(filepath.Join(g.dir, file), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %v", errNoGroup, err), g.remove())
+	}
+	return g, nil
+}
+
+// within runs a command in the group.
+func (g *group) within() []string {
+	return []string{"/bin/sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}
+}
+
+// remove removes the group when its process is gone.
+func (g *group) remove() error {
+	var err error
+	for range 50 {
+		if err = os.Remove(g.dir); err == nil || errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
+}
+
+// resident returns the resident memory of a process now and at its highest.
+func resident(pid int) (now, peak int64, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		kib, err := strconv.ParseInt(words[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch words[0] {
+		case "VmRSS:":
+			now = kib << 10
+		case "VmHWM:":
+			peak = kib << 10
+		}
+	}
+	return now, peak, nil
+}
+
+// descriptors returns how many files and sockets a process has open.
+func descriptors(pid int) (int64, error) {
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return int64(len(list)), err
+}

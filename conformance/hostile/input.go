@@ -1,0 +1,127 @@
+package hostile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/conformance/transcript"
+)
+
+// door is a listener of a node.
+type door int
+
+const (
+	clientDoor door = iota
+	sentinelDoor
+	clusterDoor
+	webDoor
+	peerDoor
+)
+
+var doors = []string{"client", "sentinel", "cluster", "http", "peer"}
+
+func (d door) String() string { return doors[d] }
+
+// Who sends an input.
+const (
+	nobody = ""       // has no password
+	wide   = "wide"   // may do what is not dangerous, with evil:*
+	narrow = "narrow" // may read and write app:*, and run scripts
+)
+
+// reading is how the answers are taken.
+type reading int
+
+const (
+	readAll  reading = iota // as they come
+	readSlow                // a few bytes now and then
+	readNone                // not at all
+	readEach                // one after each piece, before the next is sent
+)
+
+var readings = []string{"all read", "read slowly", "not read", "read one by one"}
+
+// input is something that is sent to a node.
+type input struct {
+	attack string
+	door   door
+	node   int
+	user   string
+	pieces [][]byte
+	read   reading
+	times  int           // over so many connections at once; 0 is 1
+	hold   time.Duration // how long they stay open when all is sent
+	script bool          // counts as a script
+}
+
+// maxShown is how much of a piece is printed.
+const maxShown = 2000
+
+// String is the input for people, and enough to make a test of it.
+func (in input) String() string {
+	var b strings.Builder
+	who := in.user
+	if who == nobody {
+		who = "nobody"
+	}
+	fmt.Fprintf(&b, "%s: to the %s port of n%d as %s, %d at once, %s, held for %v:", in.attack, in.door, in.node+1, who, max(in.times, 1), readings[in.read], in.hold)
+	for i, p := range in.pieces {
+		if i == 50 {
+			fmt.Fprintf(&b, "\n  and %d pieces more", len(in.pieces)-i)
+			break
+		}
+		b.WriteString("\n  " + shown(p))
+	}
+	return b.String()
+}
+
+// shown quotes a piece; runs of one byte are written as a repetition.
+func shown(p []byte) string {
+	const run = 64
+	var b strings.Builder
+	plain := 0
+	flush := func(to int) {
+		if to > plain {
+			if b.Len() > 0 {
+				b.WriteString(" + ")
+			}
+			b.WriteString(strconv.Quote(string(p[plain:to])))
+		}
+	}
+	for i := 0; i < len(p) && b.Len() < maxShown; {
+		j := i
+		for j < len(p) && p[j] == p[i] {
+			j++
+		}
+		if j-i >= run {
+			flush(i)
+			fmt.Fprintf(&b, " + %q x %d", p[i:i+1], j-i)
+			plain = j
+		}
+		i = j
+	}
+	flush(min(len(p), plain+maxShown))
+	if rest := len(p) - plain; rest > maxShown {
+		fmt.Fprintf(&b, " and %d bytes more", rest-maxShown)
+	}
+	return strings.TrimPrefix(b.String(), " + ")
+}
+
+// command is a piece that is one command.
+func command(args ...string) []byte { return transcript.AppendCommand(nil, args...) }
+
+// commands are pieces of one command each, words separated by blanks.
+func commands(lines ...string) [][]byte {
+	var list [][]byte
+	for _, l := range lines {
+		list = append(list, command(strings.Fields(l)...))
+	}
+	return list
+}
+
+// script is a piece that runs a script with no keys.
+func script(text string, args ...string) []byte {
+	return command(append([]string{"EVAL", text, "0"}, args...)...)
+}

@@ -1,0 +1,250 @@
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// levels is what an attack must leave as it was.
+type levels struct {
+	numbers map[string]int64  // may be higher by what slack says
+	texts   map[string]string // must be the same
+}
+
+// slack is by how much a number may have grown.
+var slack = map[string]int64{
+	"connected_clients": 2, // judges' own, which are closing
+	"goroutines":        12,
+	"descriptors":       12,
+	"used_memory":       64 << 20,
+	"term":              20, // a member's frames may cause elections, one by one
+}
+
+// counted are the fields of INFO that an attack must leave as they were.
+var counted = []string{"connected_clients", "cluster_connections", "blocked_clients", "tracking_clients", "clients_in_timeout_table", "watching_clients",
+	"pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "tracking_total_keys", "tracking_total_items", "tracking_total_prefixes",
+	"number_of_functions", "number_of_libraries", "used_memory"}
+
+// measure asks a node. Memory that nothing refers to is no trace: it is collected before.
+func (f *fleet) measure(node int) (*levels, error) {
+	l := &levels{numbers: map[string]int64{}, texts: map[string]string{}}
+	c, err := f.dial(node)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if _, err := c.do("MEMORY", "PURGE"); err != nil {
+		return nil, err
+	}
+	info, err := c.do("INFO", "everything")
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(fmt.Sprint(info)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	for _, name := range counted {
+		if n, err := strconv.ParseInt(fields[name], 10, 64); err == nil {
+			l.numbers[name] = n
+		}
+	}
+	pid := f.nodes[node].Process().Pid
+	if l.numbers["descriptors"], err = descriptors(pid); err != nil {
+		return nil, err
+	}
+	if n, ok := f.goroutines(node); ok {
+		l.numbers["goroutines"] = n
+	}
+	status, err := c.do("LOCKSTEP", "STATUS")
+	if err != nil {
+		return nil, err
+	}
+	words, _ := status.([]any)
+	for i := 0; i+1 < len(words); i += 2 {
+		if words[i] == "term" {
+			l.numbers["term"], _ = strconv.ParseInt(fmt.Sprint(words[i+1]), 10, 64)
+		}
+	}
+	return l, l.ask(c)
+}
+
+// ask reads what must be the same to the letter.
+func (l *levels) ask(c *line) error {
+	for name, args := range map[string][]string{
+		"users": {"ACL", "LIST"}, "parameters": {"CONFIG", "GET", "*"}, "members": {"LOCKSTEP", "MEMBERS"},
+		"scripts": {"EVAL", canary, "1", "secret:string"},
+	} {
+		got, err := c.do(args...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		l.texts[name] = fmt.Sprint(got)
+		if name == "members" {
+			l.texts[name] = members(got)
+		}
+	}
+	return nil
+}
+
+// members are who is in the cluster. Who leads, answers or lags is of an instant.
+func members(reply any) string {
+	var list []string
+	rows, _ := reply.([]any)
+	for _, row := range rows {
+		words, _ := row.([]any)
+		for i := 0; i+1 < len(words); i += 2 {
+			if slices.Contains([]any{"id", "peer", "client", "voter"}, words[i]) {
+				list = append(list, fmt.Sprint(words[i], "=", words[i+1]))
+			}
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// goroutines asks the profile of a node for their number; false if it is not shown.
+func (f *fleet) goroutines(node int) (int64, bool) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+f.nodes[node].HTTPAddr+"/debug/pprof/goroutine?debug=1", nil)
+	if err != nil {
+		return 0, false
+	}
+	req.SetBasicAuth("default", passwords["default"])
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, false
+	}
+	defer resp.Body.Close()
+	line, err := bufio.NewReader(resp.Body).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(line), "goroutine profile: total "), 10, 64)
+	return n, err == nil
+}
+
+// above says what has grown, or changed, from before to l.
+func (l *levels) above(before *levels) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(l.numbers)) {
+		was, known := before.numbers[name]
+		if now := l.numbers[name]; known && now > was+slack[name] {
+			list = append(list, fmt.Sprintf("%s: %d, before %d", name, now, was))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.texts)) {
+		if was, now := before.texts[name], l.texts[name]; was != now {
+			list = append(list, name+": "+changed(was, now))
+		}
+	}
+	return list
+}
+
+// changed shows where two texts begin to differ.
+func changed(was, now string) string {
+	i := 0
+	for i < len(was) && i < len(now) && was[i] == now[i] {
+		i++
+	}
+	from := max(0, i-60)
+	return fmt.Sprintf("%q, before %q", now[from:min(len(now), i+120)], was[from:min(len(was), i+120)])
+}
+
+// settled waits until a node's levels are as before, and returns what is not.
+func (f *fleet) settled(node int, before *levels, limit time.Duration) ([]string, error) {
+	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+		now, err := f.measure(node)
+		if err != nil {
+			return nil, err
+		}
+		list := now.above(before)
+		if len(list) == 0 || time.Now().After(deadline) {
+			return list, nil
+		}
+	}
+}
+
+// prefixes are of the keys that may be there.
+var prefixes = []string{"held:", "mutex:", "lease:", "secret:"}
+
+// spoils are prefixes of the keys that attackers may have made.
+var spoils = []string{"evil:", "app:"}
+
+// clean deletes what attackers may rightly have left, and returns keys that
+// nobody may have made.
+func (f *fleet) clean() (strange []string, err error) {
+	c, err := f.dial(0)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for _, args := range [][]string{{"FUNCTION", "FLUSH"}, {"SCRIPT", "FLUSH"}} {
+		if _, err := c.do(args...); err != nil {
+			return nil, err
+		}
+	}
+	info, err := c.do("INFO", "keyspace")
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range databases.FindAllStringSubmatch(fmt.Sprint(info), -1) {
+		if _, err := c.do("SELECT", m[1]); err != nil {
+			return nil, err
+		}
+		more, err := sweep(c)
+		if err != nil {
+			return nil, err
+		}
+		strange = append(strange, more...)
+	}
+	return strange, nil
+}
+
+var databases = regexp.MustCompile(`(?m)^db(\d+):`)
+
+// sweep is clean for one database.
+func sweep(c *line) (strange []string, err error) {
+	for cursor := "0"; ; {
+		got, err := c.do("SCAN", cursor, "COUNT", "1000")
+		if err != nil {
+			return nil, err
+		}
+		page, _ := got.([]any)
+		if len(page) != 2 {
+			return nil, fmt.Errorf("SCAN: %v", got)
+		}
+		keys, _ := page[1].([]any)
+		doomed := []string{"UNLINK"}
+		for _, k := range keys {
+			key := fmt.Sprint(k)
+			switch {
+			case begins(key, spoils):
+				doomed = append(doomed, key)
+			case !begins(key, prefixes):
+				strange = append(strange, key)
+			}
+		}
+		if len(doomed) > 1 {
+			if _, err := c.do(doomed...); err != nil {
+				return nil, err
+			}
+		}
+		if cursor = fmt.Sprint(page[0]); cursor == "0" {
+			return strange, nil
+		}
+	}
+}
+
+func begins(s string, list []string) bool {
+	return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(s, p) })
+}

@@ -1,0 +1,149 @@
+package hostile
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/conformance/transcript"
+)
+
+const (
+	dialLimit  = 3 * time.Second
+	writeLimit = 2 * time.Second
+	// replyLimit is how long an attacker waits for one answer.
+	replyLimit = 6 * time.Second
+	// silence is when an attacker takes what came for all that will come.
+	silence = 150 * time.Millisecond
+)
+
+// tally counts what was played.
+type tally struct {
+	inputs, scripts, frames, connections, refused, sent, received atomic.Int64
+}
+
+// play sends an input and returns when its connections are closed. That a node
+// refuses, closes or does not answer an attacker is its right.
+func (f *fleet) play(in input) {
+	f.tally.inputs.Add(1)
+	var wg sync.WaitGroup
+	for range max(in.times, 1) {
+		wg.Go(func() { f.session(in) })
+	}
+	wg.Wait()
+}
+
+func (f *fleet) session(in input) {
+	conn, err := net.DialTimeout("tcp", f.addr(in.node, in.door), dialLimit)
+	if err != nil {
+		f.tally.refused.Add(1)
+		return
+	}
+	defer conn.Close()
+	f.tally.connections.Add(1)
+	if in.user != nobody {
+		in.pieces = append([][]byte{command("AUTH", in.user, passwords[in.user])}, in.pieces...)
+	}
+	e := &ear{fleet: f, in: in}
+	if in.read == readEach {
+		f.dialogue(conn, in, e)
+		time.Sleep(in.hold)
+		return
+	}
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer conn.Close() // ends the listening
+	heard := make(chan struct{}, 1)
+	listening.Go(func() { e.listen(conn, in.read, heard) })
+	for _, p := range in.pieces {
+		if !f.write(conn, p, in) {
+			break
+		}
+	}
+	if in.read == readAll {
+		for quiet := false; !quiet; {
+			select {
+			case <-heard:
+			case <-time.After(silence):
+				quiet = true
+			}
+		}
+	}
+	time.Sleep(in.hold)
+}
+
+// write sends a piece; false if the node takes no more.
+func (f *fleet) write(conn net.Conn, p []byte, in input) bool {
+	if err := conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
+		return false
+	}
+	n, err := conn.Write(p)
+	f.tally.sent.Add(int64(n))
+	f.tally.frames.Add(1)
+	if in.script {
+		f.tally.scripts.Add(1)
+	}
+	return err == nil
+}
+
+// dialogue sends one piece after the other and waits for the answer to each.
+func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
+	r := bufio.NewReader(io.TeeReader(conn, e))
+	for _, p := range in.pieces {
+		if f.anyEnded() || !f.write(conn, p, in) || conn.SetReadDeadline(time.Now().Add(replyLimit)) != nil {
+			return
+		}
+		if _, err := transcript.ReadValue(r); err != nil {
+			return
+		}
+	}
+}
+
+// ear hears what a node answers and looks for what nobody may be told.
+type ear struct {
+	fleet *fleet
+	in    input
+	tail  []byte
+	told  bool
+}
+
+func (e *ear) Write(p []byte) (int, error) {
+	e.fleet.tally.received.Add(int64(len(p)))
+	e.tail = append(e.tail, p...)
+	if !e.told && bytes.Contains(e.tail, []byte(e.fleet.forbidden)) {
+		e.told = true
+		e.fleet.told(rightsBroken, "what only others may read was told: %v", e.in)
+	}
+	if keep := len(e.fleet.forbidden); len(e.tail) > keep {
+		e.tail = append(e.tail[:0], e.tail[len(e.tail)-keep:]...)
+	}
+	return len(p), nil
+}
+
+func (e *ear) listen(conn net.Conn, how reading, heard chan<- struct{}) {
+	buf := make([]byte, 64<<10)
+	if how == readNone {
+		return
+	}
+	if how == readSlow {
+		buf = buf[:16]
+	}
+	for {
+		n, err := conn.Read(buf)
+		_, _ = e.Write(buf[:n]) // never fails
+		if err != nil {
+			return
+		}
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+		if how == readSlow {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
