@@ -256,10 +256,23 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 		return refusal, ""
 	}
 	if c.Cmd.Is(store.Scripting) {
-		return txn.AttachDenials(s.runScript(ctx, behind, refused)), ctx.Overrun()
+		reply = txn.AttachDenials(s.runScript(ctx, behind, refused))
+	} else {
+		reply = c.Cmd.Run(ctx)
 	}
-	reply = c.Cmd.Run(ctx)
-	return reply, ctx.Overrun()
+	return settled(ctx, reply)
+}
+
+// settled looks at how much a command has written, and has been replied.
+func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
+	overrun := ctx.Overrun()
+	switch {
+	case overrun != "" || !ctx.Outsized(&reply):
+		return reply, overrun
+	case ctx.Wrote():
+		return reply, ctx.ErrReply()
+	}
+	return store.Err(ctx.ErrReply()), ""
 }
 
 // runTransaction runs a transaction, whose scripts may take long, too.

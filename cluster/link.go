@@ -16,10 +16,11 @@ import (
 type outbox struct {
 	conn net.Conn
 
-	mu    sync.Mutex
-	buf   []byte
-	err   error
-	ready chan struct{} // has room for one: buf is not empty, or err is set
+	mu      sync.Mutex
+	buf     []byte
+	writing int // bytes taken from buf that are not written yet
+	err     error
+	ready   chan struct{} // has room for one: buf is not empty, or err is set
 }
 
 const (
@@ -27,6 +28,10 @@ const (
 	peerWriteTimeout = 10 * time.Second
 	// … and so does this much waiting to be written.
 	maxOutbox = 512 << 20
+	// maxPeerOutput is how much may wait before large replies to reads are put off, those
+	// larger than smallReply: they would all stand in memory at once.
+	maxPeerOutput = 16 << 20
+	smallReply    = 64 << 10
 )
 
 var errSlowPeer = errors.New("cluster: a peer does not read what is sent to it")
@@ -52,6 +57,13 @@ func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
 		o.signal()
 	}
 	return nil
+}
+
+// size returns how many bytes wait to be written.
+func (o *outbox) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.buf) + o.writing
 }
 
 func (o *outbox) signal() {
@@ -83,7 +95,7 @@ func (o *outbox) run() {
 	for range o.ready {
 		o.mu.Lock()
 		out, err := o.buf, o.err
-		o.buf = spare[:0]
+		o.buf, o.writing = spare[:0], len(out)
 		o.mu.Unlock()
 		if err != nil {
 			return
@@ -94,10 +106,13 @@ func (o *outbox) run() {
 		if spare = out[:0]; cap(out) > 1<<20 {
 			spare = nil
 		}
+		o.mu.Lock()
+		o.writing = 0
 		if err != nil {
-			o.mu.Lock()
 			o.end(err)
-			o.mu.Unlock()
+		}
+		o.mu.Unlock()
+		if err != nil {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -51,4 +52,46 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		n.expect("1 OK", "DEL a", "SET lock you")
 	})
+}
+
+// A reply that is too large is not built, and what would have given it has no effect.
+func TestReplyTooLarge(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.cfg.Limits = store.Limits{Reply: 1 << 20}
+		n.lead()
+		n.expect("OK OK", "SET a "+strings.Repeat("x", 600_000), "SET b "+strings.Repeat("x", 600_000))
+		n.expect("-ERR 600000", "MGET a a", "STRLEN a")
+		n.expectTxn("-EXECABORT", nil, "GET a", "GETDEL b", "GET a")
+		n.expect("600000", "STRLEN b")
+	})
+}
+
+// While much waits to be sent to a peer, large replies to reads are put off, not stored.
+func TestLargeRepliesWaitForThePeer(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	p := &peerConn{out: newOutbox(near)}
+	large := strings.Repeat("x", 1<<20)
+	get, set := store.Command{Name: "get", Flags: store.ReadOnly}, store.Command{Name: "getset", Flags: store.Write}
+	answer := func(cmd *store.Command, reply string) (grown int) {
+		before := p.out.size()
+		p.answer(1)(&request{calls: []Call{{Cmd: cmd}}, replies: []store.Reply{store.Str(reply)}})
+		return p.out.size() - before
+	}
+	for p.out.size() <= maxPeerOutput {
+		if answer(&get, large) < len(large) {
+			t.Fatal("a reply is put off although little waits")
+		}
+	}
+	if n := answer(&get, large); n > 100 {
+		t.Errorf("a large reply to a read was stored: %d bytes", n)
+	}
+	if n := answer(&get, "small"); n < 10 {
+		t.Errorf("a small one was put off")
+	}
+	if n := answer(&set, large); n < len(large) {
+		t.Errorf("the reply to a write was put off: it has been executed")
+	}
 }

@@ -113,6 +113,10 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 // answer returns what sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
+		if r.err == nil && readOnly(r.calls) && p.out.size() > maxPeerOutput && store.Extent(r.replies, smallReply) > smallReply {
+			// Nothing has happened: the peer asks again when it has taken what waits for it.
+			r.err = errNotExecuted
+		}
 		// If the link is gone, the peer has given the request up as unknown.
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
 			switch r.err {

@@ -45,6 +45,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 	}
 	replies := store.Reply{Kind: store.Array, Elems: make([]store.Reply, 0, len(t.Calls))}
 	ctx := store.Ctx{Txn: txn, InMulti: true}
+	size, limit := 0, int(txn.MaxReply())
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
@@ -59,6 +60,9 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 		ctx.Wait = nil
 		if overrun := ctx.Overrun(); overrun != "" {
 			return store.Reply{}, overrun
+		}
+		if size += store.Extent(replies.Elems[len(replies.Elems)-1:], limit); size > limit {
+			return store.Reply{}, txn.ErrReply()
 		}
 	}
 	return replies, ""

@@ -83,6 +83,13 @@ func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i 
 	case count < -maxRandomFields:
 		return valueRange
 	}
+	n := min(count, int64(e.elems.Len()))
+	if count < 0 {
+		n = -count
+	}
+	if refusal, refused := c.tooMany(2 * n); refused {
+		return refusal
+	}
 	picked := randomIndexes(e.elems.Len(), count)
 	elems := make([]Reply, 0, 2*len(picked))
 	for _, i := range picked {

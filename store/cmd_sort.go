@@ -134,7 +134,11 @@ func (c *Ctx) sort(readonly bool) Reply {
 	case s.desc && e != nil && e.typ != TypeSet:
 		slices.Reverse(list)
 	}
-	return c.sortReply(&s, s.slice(list))
+	list = s.slice(list)
+	if refusal, refused := c.tooMany(int64(len(list)) * int64(max(len(s.gets), 1))); refused {
+		return refusal
+	}
+	return c.sortReply(&s, list)
 }
 
 // names lists the elements of a list, set or sorted set.

@@ -103,6 +103,11 @@ func ErrEntryTooBig(limit int64) Error {
 		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
+// ErrReplyTooBig is the answer to who asks for more than one reply may hold.
+func ErrReplyTooBig(limit int64) Error {
+	return Error("ERR the reply would be larger than " + strconv.FormatInt(limit, 10) + " bytes: ask for less at once (a range, COUNT, SCAN)")
+}
+
 // ErrInvalidExpire is the answer to a time to live that is not positive or
 // does not fit; command is the name that Redis puts into it.
 func ErrInvalidExpire(command string) Error {

@@ -3,6 +3,7 @@ package store
 import (
 	"math"
 	"strconv"
+	"unsafe"
 )
 
 // Kind says which RESP type a Reply is. Where RESP2 lacks the type, the
@@ -201,11 +202,14 @@ func trimZeros(s string) string {
 	return s[:end]
 }
 
+// replySize is what a reply takes without its bytes.
+const replySize = int(unsafe.Sizeof(Reply{}))
+
 // Extent is about how many bytes replies take, as far as it goes beyond enough.
 func Extent(replies []Reply, enough int) int {
 	n := 0
 	for i := range replies {
-		n += len(replies[i].Str)
+		n += len(replies[i].Str) + replySize
 		if replies[i].Elems != nil {
 			n += Extent(replies[i].Elems, enough-n)
 		}

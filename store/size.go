@@ -21,6 +21,7 @@ const (
 // cluster.
 type Limits struct {
 	Memory int64 // bytes of data from which on nothing may be added; 0: no limit
+	Reply  int64 // bytes of one reply; 0: DefaultMaxReply
 	Entry  int64 // bytes that one command, script or transaction may write; 0: DefaultMaxEntry
 }
 
@@ -28,6 +29,8 @@ const (
 	// DefaultMaxEntry is what one command, script or transaction may write. While an entry is written,
 	// sent and applied, nobody else is served.
 	DefaultMaxEntry = 8 << 20
+	// DefaultMaxReply is how large one reply may be: it is built, encoded and sent as a whole.
+	DefaultMaxReply = 256 << 20
 	// MaxEntry is the most that it can be set to: an entry holds more than the writes
 	// of one command, and the log store takes no more than 64 MiB.
 	MaxEntry = 32 << 20
@@ -118,6 +121,38 @@ func (t *Txn) OutOfMemory() bool { return full(t.size, t.config.memoryLimit(t.en
 // MaxEntry returns what one command, script or transaction may write.
 func (t *Txn) MaxEntry() int64 { return t.config.maxEntry(t.env.Limits) }
 
+// MaxReply returns how large one reply may be.
+func (t *Txn) MaxReply() int64 {
+	if t.env.Limits.Reply > 0 {
+		return t.env.Limits.Reply
+	}
+	return DefaultMaxReply
+}
+
+// ErrReply is the answer to who asks for more than a reply may hold.
+func (t *Txn) ErrReply() Error { return ErrReplyTooBig(t.MaxReply()) }
+
+// tooMany refuses a reply of n elements that would be too large without their bytes, before
+// it is built.
+func (t *Txn) tooMany(n int64) (refusal Reply, refused bool) {
+	if n <= t.MaxReply()/int64(replySize) {
+		return Reply{}, false
+	}
+	return Err(t.ErrReply()), true
+}
+
+// Outsized reports whether a reply is too large.
+func (t *Txn) Outsized(r *Reply) bool {
+	if r.Elems == nil {
+		return int64(len(r.Str)) > t.MaxReply()
+	}
+	limit := int(t.MaxReply())
+	return Extent(r.Elems, limit) > limit
+}
+
+// Wrote reports whether the present command, script or transaction has written anything.
+func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
+
 // BeginCall marks where the writes of a command, script or transaction begin, which
 // count against MaxEntry together.
 func (t *Txn) BeginCall() { t.from = extent{t.ws.Size(), t.size} }
@@ -157,7 +192,7 @@ var outOfMemory = Err(ErrOutOfMemory)
 // never refuses, as RENAME to a long name. They may add a reserve, and no more.
 func (c *Ctx) Overrun() Error {
 	switch t := c.Txn; {
-	case t.ws.Size() == t.from.writes:
+	case !t.Wrote():
 		return ""
 	case t.tooBig():
 		return t.ErrTooBig()

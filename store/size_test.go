@@ -248,3 +248,32 @@ func (d *testDB) ctx(txn *Txn, args ...string) *Ctx {
 	}
 	return &Ctx{Txn: txn, Cmd: cmd, Args: raw, DB: d.db, RESP: d.resp}
 }
+
+// TestOutsizedReply: what would be replied is refused before it takes memory.
+func TestOutsizedReply(t *testing.T) {
+	d := newTestDB(t)
+	d.do("ZADD", "z", "1", "a")
+	d.do("SADD", "s", "a")
+	d.do("HSET", "h", "a", "b")
+	list := []string{"RPUSH", "l"}
+	sorted := []string{"SORT", "l"}
+	for i := range 1000 {
+		list = append(list, strconv.Itoa(i))
+		sorted = append(sorted, "GET", "nothing_*")
+	}
+	d.do(list...)
+	d.env.Limits.Reply = 1 << 20
+	for _, args := range [][]string{
+		{"ZRANDMEMBER", "z", "-1000000", "WITHSCORES"}, {"SRANDMEMBER", "s", "-1000000"}, {"HRANDFIELD", "h", "-1000000"}, sorted,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if got, want := d.do(args...), "-"+string(ErrReplyTooBig(1<<20)); got != want {
+			t.Errorf("%.60q: got %.100s, want %s", args, got, want)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("%.60q took %d bytes", args, n)
+		}
+	}
+}

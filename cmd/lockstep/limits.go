@@ -25,6 +25,7 @@ const memoryShare = 0.9
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // what one script may hold
+	reply  int64 // of one command
 }
 
 // The shares were measured: see TestGrowth and docs/operations.md.
@@ -32,7 +33,8 @@ func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	return memoryPlan{data: limit * 2 / 5, script: min(limit/8, 256<<20)}
+	return memoryPlan{data: limit * 2 / 5, script: min(limit/8, 256<<20),
+		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply)}
 }
 
 // limitMemory gives the garbage collector the limit of the container or service that the
@@ -51,7 +53,7 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 
 // limits reads --maxmemory and --max-entry-size.
 func (o *options) limits(plan memoryPlan) (store.Limits, error) {
-	l := store.Limits{Memory: plan.data, Entry: store.DefaultMaxEntry}
+	l := store.Limits{Memory: plan.data, Entry: store.DefaultMaxEntry, Reply: plan.reply}
 	var faults []error
 	if o.maxMemory != "" {
 		n, ok := store.ParseMemory(o.maxMemory)

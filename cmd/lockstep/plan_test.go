@@ -17,9 +17,9 @@ func TestMemoryPlan(t *testing.T) {
 		t.Errorf("of 230 MiB: %+v", p)
 	}
 	for flags, want := range map[options]store.Limits{
-		{}:                                     {Memory: p.data, Entry: store.DefaultMaxEntry},
-		{maxMemory: "0"}:                       {Entry: store.DefaultMaxEntry},
-		{maxMemory: "10mb", maxEntry: "100kb"}: {Memory: 10 << 20, Entry: 100 << 10},
+		{}:                                     {Memory: p.data, Reply: p.reply, Entry: store.DefaultMaxEntry},
+		{maxMemory: "0"}:                       {Reply: p.reply, Entry: store.DefaultMaxEntry},
+		{maxMemory: "10mb", maxEntry: "100kb"}: {Memory: 10 << 20, Reply: p.reply, Entry: 100 << 10},
 	} {
 		if got, err := flags.limits(p); err != nil || got != want {
 			t.Errorf("%q %q: %+v, %v; want %+v", flags.maxMemory, flags.maxEntry, got, err, want)
