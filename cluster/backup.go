@@ -15,23 +15,69 @@ import (
 )
 
 // Backup begins a backup of the state, which is taken now and written as it is
-// read. It holds everything that was acknowledged before the call; without a
-// leader nobody knows what that is, and complete is false. The reader has to be
-// closed.
-func (n *Node) Backup() (r io.ReadCloser, complete bool) {
+// read. It holds everything that was acknowledged before the call. Without a
+// leader nobody knows what that is, and complete is false: the backup then holds everything that
+// stands in this node's log, whether this node knows it to be committed or not. So it may
+// lack what only others have, and have what nobody was told of. The reader has to be closed.
+func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
+	head := raftfsm.BackupHead{Wall: n.cfg.Time.Wall().UnixMicro(), Node: n.cfg.ID}
+	var snap *raftfsm.Snapshot
 	if !n.cfg.Ephemeral {
 		target, ok := n.acknowledged(ctx)
 		complete = ok && n.hasApplied(ctx, target)
 	} else {
 		complete = true
 	}
-	snap := n.fsm.Snapshot()
-	head := raftfsm.BackupHead{Index: n.position(), Wall: n.cfg.Time.Wall().UnixMicro(), Node: n.cfg.ID}
+	if log, durable := n.cons.(*raftLog); durable && !complete {
+		if snap, head.Index, err = log.everything(); err != nil {
+			return nil, false, fmt.Errorf("no backup: there is no leader, and what this node's log holds could not be read (%w); start another node, so that there is a leader, or ask one of the others", err)
+		}
+	} else {
+		snap, head.Index = n.fsm.Snapshot(), n.position()
+	}
 	in, out := io.Pipe()
 	go func() { out.CloseWithError(snap.WriteBackup(out, head)) }()
-	return in, complete
+	return in, complete, nil
+}
+
+// everything is the state that the whole log makes, up to its last entry. A node that has been
+// started again, and has no leader, does not know how much of its log is committed and has
+// applied nothing behind its last snapshot: what it has acknowledged may stand there.
+func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
+	last, err := r.st.guard.LastIndex()
+	if err != nil {
+		return nil, 0, err
+	}
+	from, fsm := r.st.snaps.newest(), raftfsm.New(nil)
+	last = max(last, from.Index)
+	if r.took(last) {
+		return r.fsm.Snapshot(), last, nil
+	}
+	if from.Index > 0 {
+		_, in, err := r.st.snaps.Open(from.ID)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := errors.Join(fsm.Restore(in), in.Close()); err != nil {
+			return nil, 0, err
+		}
+	}
+	fsm.Replay(last) // nobody is told anything
+	for i := from.Index + 1; i <= last; i++ {
+		var l raft.Log
+		if err := r.st.guard.GetLog(i, &l); err != nil {
+			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if _, err := fsm.Apply(i, l.Data); err != nil {
+			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
+		}
+	}
+	return fsm.Snapshot(), last, nil
 }
 
 // hasApplied waits until this node has applied an entry.
@@ -130,7 +176,7 @@ func makeRestored(cfg Config, dir string, backup io.Reader, index uint64) error 
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	if err := st.stable.SetUint64([]byte("CurrentTerm"), restoredTerm); err != nil {
+	if err := st.stable.SetUint64([]byte(currentTerm), restoredTerm); err != nil {
 		return err
 	}
 	// The log begins with the snapshot: a start without it is refused.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,7 +17,10 @@ import (
 // backupOf reads a whole backup of a node.
 func backupOf(t *testing.T, n *Node) []byte {
 	t.Helper()
-	r, complete := n.Backup()
+	r, complete, err := n.Backup()
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer r.Close()
 	b, err := io.ReadAll(r)
 	if err != nil || !complete {
@@ -177,9 +181,60 @@ func TestBackupFromAFollower(t *testing.T) {
 	c.stop((on + 2) % 3)
 	n := c.nodes[on]
 	c.until("the end of the term", func() bool { return !n.Reaches() })
-	r, complete := n.Backup()
+	r, complete, err := n.Backup()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := raftfsm.ReadBackup(r, io.Discard); err != nil || complete {
 		t.Errorf("alone: complete %v, %v", complete, err)
 	}
 	r.Close()
+}
+
+// A node that has been started again and finds no leader knows of nothing that is committed
+// behind its last snapshot. Its backup holds what stands in its log all the same.
+func TestBackupWithoutALeader(t *testing.T) {
+	for name, snapshot := range map[string]bool{"from the log": false, "from a snapshot and the log": true} {
+		t.Run(name, func(t *testing.T) {
+			c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 200 * ms })
+			c.start(0, 1, 2)
+			leader := c.leader()
+			locks := func(from, to int) {
+				for i := from; i < to; i++ {
+					c.expect(leader, "OK", fmt.Sprintf("SET lock%d owner PX 3600000 NX", i))
+				}
+			}
+			locks(0, 20)
+			if snapshot {
+				if err := c.nodes[leader].Snapshot(); err != nil {
+					t.Fatal(err)
+				}
+				locks(20, 30)
+			}
+			want := c.do(leader, "DBSIZE")
+			for i := range c.nodes {
+				c.stop(i)
+			}
+			c.sinks[leader] = &notes{}
+			c.cfg[leader].Sink = c.sinks[leader]
+			n, err := Open(c.cfg[leader])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.nodes[leader] = n
+			r, complete, err := n.Backup()
+			if err != nil || complete {
+				t.Fatalf("complete: %v, %v", complete, err)
+			}
+			defer r.Close()
+			file, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			facts, err := raftfsm.ReadBackup(bytes.NewReader(file), io.Discard)
+			if err != nil || fmt.Sprint(facts.Keys) != want {
+				t.Errorf("the backup has %d keys of %s, %v", facts.Keys, want, err)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
@@ -108,9 +109,9 @@ type termGate struct {
 	written chan struct{} // closed when the vote in it has been given
 }
 
-func (g *termGate) SetUint64(k []byte, v uint64) error {
-	if string(k) == "CurrentTerm" {
-		switch v {
+func (g *termGate) Set(k, v []byte) error {
+	if string(k) == currentTerm {
+		switch binary.BigEndian.Uint64(v) {
 		case g.later:
 			close(g.begun)
 			<-g.resume
@@ -118,7 +119,7 @@ func (g *termGate) SetUint64(k []byte, v uint64) error {
 			<-g.written
 		}
 	}
-	return g.StableStore.SetUint64(k, v)
+	return g.StableStore.Set(k, v)
 }
 
 // A node that slept through an election is asked for its vote in the next one, and

@@ -212,8 +212,14 @@ func TestGoldenNodeFile(t *testing.T) {
 		if err := st.mark(test.want); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := os.ReadFile(filepath.Join(st.dir, nodeFile)); err != nil || string(b) != test.recorded+"\n" {
+		b, err := os.ReadFile(filepath.Join(st.dir, nodeFile))
+		if want := test.recorded[:len(test.recorded)-1] + `,"sum":"`; err != nil || !strings.HasPrefix(string(b), want) || len(b) != len(want)+len(noSum)+3 {
 			t.Errorf("%+v is written as %s, %v; the format has changed, so its number must", test.want, b, err)
+		}
+		for _, file := range []string{string(b), test.recorded + "\n"} { // with a checksum, and as 0.1.0 wrote it
+			if got, ok := decodeRecord([]byte(file)); !ok || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("%s is read as %+v, %v", file, got, ok)
+			}
 		}
 	}
 }

@@ -134,6 +134,9 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 			err = fmt.Errorf("%v", p)
 		}
 	}()
+	if err := r.st.compareTerm(); err != nil {
+		return err
+	}
 	last, err := r.st.log.LastIndex()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -64,6 +66,46 @@ type nodeRecord struct {
 	// members that were met.
 	Directory string             `json:"directory,omitempty"`
 	Peers     map[string]metPeer `json:"peers,omitempty"`
+	// Votes: there is a raft.last.
+	Votes bool `json:"votes,omitempty"`
+	// Sum is the checksum of the file with zeros in its place; version 0.1.0 had none.
+	Sum string `json:"sum,omitempty"`
+}
+
+const (
+	sumField = `"sum":"`
+	noSum    = "00000000"
+)
+
+// encode returns the content of node.json.
+func (rec nodeRecord) encode() ([]byte, error) {
+	rec.Sum = noSum
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	sum := fmt.Appendf(nil, "%08x", crc32.Checksum(b, markTable))
+	copy(b[len(b)-len(noSum)-len(`"}`):], sum)
+	return append(b, '\n'), nil
+}
+
+// decodeRecord is the inverse; false if the file is damaged.
+func decodeRecord(b []byte) (rec nodeRecord, ok bool) {
+	line := bytes.TrimSuffix(b, []byte("\n"))
+	if at := bytes.LastIndex(line, []byte(sumField)); at >= 0 {
+		from := at + len(sumField)
+		if len(line) != from+len(noSum)+len(`"}`) {
+			return rec, false
+		}
+		zeroed := bytes.Clone(line)
+		copy(zeroed[from:], noSum)
+		if fmt.Sprintf("%08x", crc32.Checksum(zeroed, markTable)) != string(line[from:from+len(noSum)]) {
+			return rec, false
+		}
+	}
+	err := json.Unmarshal(line, &rec)
+	rec.Sum = ""
+	return rec, err == nil && rec.ID != ""
 }
 
 const dataFormat = 1
@@ -80,7 +122,8 @@ type storage struct {
 	refused map[string]string // the directories of members that are not those they were met with
 
 	bolt   *raftboltdb.BoltStore
-	stable raft.StableStore // term and vote, in bolt
+	votes  *sealedVotes
+	stable raft.StableStore // term and vote: votes, in bolt
 	log    logStore
 	guard  *guardedLog // the same
 	snaps  *snapshotStore
@@ -157,8 +200,8 @@ func (st *storage) identify(id, kind string) error {
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
-	var rec nodeRecord
-	if err := json.Unmarshal(b, &rec); err != nil || rec.ID == "" {
+	rec, ok := decodeRecord(b)
+	if !ok {
 		return fmt.Errorf("data directory %s: %s is damaged: %s", st.dir, nodeFile, adviceRejoin)
 	}
 	if rec.Format != dataFormat {
@@ -200,6 +243,9 @@ func (st *storage) complete() error {
 	if st.rec.Log == LogWAL {
 		parts = append(parts, walDir)
 	}
+	if st.rec.Votes {
+		parts = append(parts, votesFile)
+	}
 	for _, part := range parts {
 		info, err := os.Stat(filepath.Join(st.dir, part))
 		if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -213,11 +259,11 @@ func (st *storage) complete() error {
 // log is complete. After a crash in between the log is made again.
 func (st *storage) mark(rec nodeRecord) error {
 	rec.Format = dataFormat
-	b, err := json.Marshal(rec)
+	b, err := rec.encode()
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(st.disk, filepath.Join(st.dir, nodeFile), append(b, '\n')); err != nil {
+	if err := replaceFile(st.disk, filepath.Join(st.dir, nodeFile), b); err != nil {
 		return fmt.Errorf("data directory %s: %w", st.dir, err)
 	}
 	st.naming.Lock()
@@ -247,6 +293,8 @@ func (st *storage) finish(cluster string, joining bool) error {
 		if was {
 			rec.New, rec.Cluster, rec.Joining = false, cluster, joining
 		}
+		was = was || !rec.Votes // of version 0.1.0
+		rec.Votes = true
 		return was, nil
 	})
 }
@@ -356,9 +404,11 @@ func (st *storage) openBolt() (err error) {
 			FreelistType:   bbolt.FreelistMapType,
 		},
 	})
-	if err == nil {
-		st.stable = st.disk.stable(st.bolt)
+	if err != nil {
+		return err
 	}
+	st.votes, err = openVotes(st.disk, st.disk.stable(st.bolt), filepath.Join(st.dir, votesFile))
+	st.stable = st.votes
 	return err
 }
 
@@ -390,6 +440,7 @@ func (st *storage) close() {
 		st.log.Close()
 	}
 	if st.bolt != nil {
+		st.votes.close()
 		st.bolt.Close()
 	}
 	if st.lock != nil {

@@ -75,7 +75,7 @@ type Backend interface {
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written as it is read; complete says that
 	// it holds everything acknowledged before.
-	Backup() (r io.ReadCloser, complete bool)
+	Backup() (r io.ReadCloser, complete bool, err error)
 	// Snapshot writes a snapshot now.
 	Snapshot() error
 }

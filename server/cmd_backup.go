@@ -58,7 +58,10 @@ func (srv *Server) beginBackup() store.Reply {
 	if full {
 		return store.Err(errBackups)
 	}
-	r, complete := srv.backend.Backup()
+	r, complete, err := srv.backend.Backup()
+	if err != nil {
+		return store.Err(errf("ERR %v", err))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {

@@ -257,8 +257,8 @@ func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, 
 }
 
 // Backup is larger than one piece.
-func (f *fakeBackend) Backup() (io.ReadCloser, bool) {
-	return io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), true
+func (f *fakeBackend) Backup() (io.ReadCloser, bool, error) {
+	return io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), true, nil
 }
 
 // zeros is a reader without an end.

@@ -106,7 +106,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		return errors.Join(err, os.Remove(part))
 	}
 	if !complete {
-		fmt.Fprintln(stdout, "The node found no leader in time: the backup holds what this node knew, which may lack the latest writes.")
+		fmt.Fprintln(stdout, "The node found no leader in time, so nobody knows what the cluster has acknowledged: the backup holds everything in this node's log, up to the index below.",
+			"It lacks what was acknowledged later without this node, and may have writes that nobody was told of. Compare the index with that of the other nodes, or take it again when there is a leader.")
 	}
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
