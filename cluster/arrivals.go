@@ -180,16 +180,26 @@ func (as *arrivals) close() {
 }
 
 // raftArrival is a connection for Raft's own protocol, which does not say when a request has been
-// read: a caller has greeted when it is answered. The first request may be a snapshot
-// that takes its time, so what is bounded is how long nothing of it comes.
+// read: a caller has greeted when it is answered, or has sent so much that it is a snapshot. That takes its
+// time, and so may what is done with it when all of it is here.
 type raftArrival struct {
 	*arrival
+	read     int
 	answered bool
 }
 
+// snapshotLength is more than other requests of Raft's own protocol have that come first.
+const snapshotLength = 16 << 10
+
 func (r *raftArrival) Read(p []byte) (int, error) {
 	n, err := r.arrival.Read(p)
-	if !r.answered && n > 0 {
+	if r.answered || n <= 0 {
+		return n, err
+	}
+	if r.read += n; r.read > snapshotLength {
+		r.answered = true
+		r.greet()
+	} else {
 		r.more()
 	}
 	return n, err

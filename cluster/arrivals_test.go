@@ -72,6 +72,31 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	}
 }
 
+// A snapshot may be the first request on a connection, and be long in coming and in use before it is answered.
+func TestSnapshotsAreGivenTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		p := fuzzPort(nil, raftHooks{})
+		defer p.Close()
+		conn := &raftArrival{arrival: p.arrivals.admit(far)}
+		go func() {
+			for range 20 {
+				_, _ = near.Write(make([]byte, 1000))
+				time.Sleep(snapshotPause - time.Second)
+			}
+		}()
+		if _, err := io.ReadFull(conn, make([]byte, 20_000)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // it is restored
+		go func() { _, _ = conn.Write([]byte("done")) }()
+		if _, err := io.ReadFull(near, make([]byte, 4)); err != nil {
+			t.Error(err)
+		}
+		near.Close()
+	})
+}
+
 // Of those who have not shown that they are peers the one is cut off that has been there
 // longest, from where most call; who has greeted goes last, and who has proved it never.
 func TestWhoIsCutOff(t *testing.T) {

@@ -18,6 +18,14 @@ func startLockstepEphemeral(s *System) error {
 }
 
 func startLockstep(n int, flags ...string) func(*System) error {
+	return startLockstepIn(n, nil, flags...)
+}
+
+// peerSecret makes the nodes speak TLS to each other.
+var peerSecret = []string{"LOCKSTEP_PEER_SECRET=what the nodes of a benchmark know"}
+
+// startLockstepIn is startLockstep with an environment.
+func startLockstepIn(n int, env []string, flags ...string) func(*System) error {
 	return func(s *System) error {
 		clients, err := s.site.addrs(n)
 		if err != nil {
@@ -35,7 +43,7 @@ func startLockstep(n int, flags ...string) func(*System) error {
 			id := fmt.Sprint("n", i+1)
 			args := append([]string{s.site.Lockstep, "serve", "--id", id, "--data", "data", "--peers", strings.Join(peers, ","),
 				"--listen", clients[i], "--peer-listen", between[i], "--http-listen", "", "--log-level", "warn"}, flags...)
-			if err := s.launch(id, nil, args...); err != nil {
+			if err := s.launch(id, env, args...); err != nil {
 				return err
 			}
 		}

@@ -204,5 +204,6 @@ var Kinds = []Kind{
 	{"lockstep-3", "three durable lockstep", nil, "", startLockstep(3)},
 	{"lockstep-5", "five durable lockstep", nil, "", startLockstep(5)},
 	{"lockstep-3-bolt", "three durable lockstep, --log-store bolt", nil, "", startLockstep(3, "--log-store", "bolt")},
+	{"lockstep-3-secret", "three durable lockstep, --peer-secret-file: TLS between the nodes", nil, "", startLockstepIn(3, peerSecret)},
 	{"lockstep-3-lease", "three durable lockstep, --lease-reads", nil, "", startLockstep(3, "--lease-reads")},
 }
