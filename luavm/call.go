@@ -101,7 +101,7 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	cmd, known := e.table.Resolve(args)
 	switch {
 	case cmd == nil:
-		return nil, refusalOfAbsent(args)
+		return nil, e.refusalOfAbsent(args)
 	case !known && len(args) > 1:
 		return nil, msgUnknownCommand
 	case !known:
@@ -219,13 +219,27 @@ var absent = map[string]store.Command{
 	"sync":         {Arity: 1},
 }
 
-func refusalOfAbsent(args [][]byte) string {
-	cmd, ok := absent[strings.ToLower(string(args[0]))]
+func (e *Engine) refusalOfAbsent(args [][]byte) string {
+	cmd, ok := absent[strings.ToLower(string(args[0][:min(len(args[0]), maxCommandName)]))]
 	switch {
 	case !ok:
-		return msgUnknownCommand
+		return msgUnknownCommand + e.hint(args[0])
 	case !cmd.ArityOK(len(args)):
 		return msgCommandArity
 	}
 	return msgNotAllowed
+}
+
+// maxCommandName is longer than the name of any command.
+const maxCommandName = 64
+
+// hint is what Redis's text goes on with, for a command that Redis has.
+func (e *Engine) hint(name []byte) string {
+	if e.opts.Absent == nil || len(name) > maxCommandName {
+		return ""
+	}
+	if why := e.opts.Absent(string(name)); why != "" {
+		return " (" + why + ")"
+	}
+	return ""
 }

@@ -3,7 +3,6 @@ package luavm
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	lua "github.com/yuin/gopher-lua"
 )
@@ -131,7 +130,7 @@ func (e *Engine) enumOption(L *lua.LState, n int, words []string, setting *int) 
 			}
 		}
 		if !found {
-			e.argError(L, n, "invalid option '"+s+"'")
+			e.argError(L, n, e.paste("invalid option '", s)+"'")
 		}
 	}
 	if *setting < 2 {
@@ -202,16 +201,16 @@ type jsonEncoder struct {
 	e   *Engine
 	L   *lua.LState
 	c   *jsonConfig
-	out strings.Builder
+	out buffer
 }
 
 func (e *Engine) jsonEncode(L *lua.LState, c *jsonConfig) int {
 	if L.GetTop() != 1 {
 		e.argError(L, 1, "expected 1 argument")
 	}
-	j := jsonEncoder{e: e, L: L, c: c}
+	j := jsonEncoder{e: e, L: L, c: c, out: buffer{e: e}}
 	j.value(L.Get(1), 0, 1)
-	L.Push(lua.LString(j.out.String()))
+	L.Push(lua.LString(j.out.text()))
 	return 1
 }
 
@@ -223,23 +222,22 @@ func (j *jsonEncoder) fail(v lua.LValue, why string) {
 // here, which bounds the depth however large the setting is.
 func (j *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	j.e.work(1)
-	j.e.charge(16)
 	switch v := v.(type) {
 	case lua.LString:
 		j.str(string(v))
 	case lua.LNumber:
 		j.number(v)
 	case lua.LBool:
-		j.out.WriteString(v.String())
+		j.out.str(v.String())
 	case *lua.LNilType:
-		j.out.WriteString("null")
+		j.out.str("null")
 	case *lua.LTable:
 		j.table(v, depth+1, slots)
 	case *lua.LUserData:
 		if v != j.e.null {
 			j.fail(v, "type not supported")
 		}
-		j.out.WriteString("null")
+		j.out.str("null")
 	default:
 		j.fail(v, "type not supported")
 	}
@@ -252,20 +250,20 @@ func (j *jsonEncoder) number(n lua.LNumber) {
 		case invalidRefused:
 			j.fail(n, "must not be NaN or Inf")
 		case invalidNull:
-			j.out.WriteString("null")
+			j.out.str("null")
 			return
 		}
 		switch {
 		case math.IsNaN(f):
-			j.out.WriteString("nan")
+			j.out.str("nan")
 		case f > 0:
-			j.out.WriteString("inf")
+			j.out.str("inf")
 		default:
-			j.out.WriteString("-inf")
+			j.out.str("-inf")
 		}
 		return
 	}
-	j.out.WriteString(formatG(f, j.c.precision))
+	j.out.str(formatG(f, j.c.precision))
 }
 
 func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
@@ -273,43 +271,44 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 		j.e.throw(j.L, fmt.Sprintf("Cannot serialise, excessive nesting (%d)", depth))
 	}
 	if n := j.arrayLength(t); n > 0 {
-		j.out.WriteByte('[')
+		j.out.byte('[')
 		for i := 1; i <= n; i++ {
 			if i > 1 {
-				j.out.WriteByte(',')
+				j.out.byte(',')
 			}
 			j.value(t.RawGet(lua.LNumber(i)), depth, slots+1)
 		}
-		j.out.WriteByte(']')
+		j.out.byte(']')
 		return
 	}
-	j.out.WriteByte('{')
+	j.out.byte('{')
 	first := true
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 		if !first {
-			j.out.WriteByte(',')
+			j.out.byte(',')
 		}
 		first = false
 		switch k := k.(type) {
 		case lua.LNumber:
-			j.out.WriteByte('"')
+			j.out.byte('"')
 			j.number(k)
-			j.out.WriteString(`":`)
+			j.out.str(`":`)
 		case lua.LString:
 			j.str(string(k))
-			j.out.WriteByte(':')
+			j.out.byte(':')
 		default:
 			j.fail(k, "table key must be a number or string")
 		}
 		j.value(v, depth, slots+2)
 	}
-	j.out.WriteByte('}')
+	j.out.byte('}')
 }
 
 // arrayLength is the length of a table that is an array, 0 for an empty one
 // and -1 for an object.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0
+	j.e.work(len(arrayPart(t)) / 16)
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		n, ok := k.(lua.LNumber)
 		if !ok || n != lua.LNumber(math.Floor(float64(n))) || n < 1 {
@@ -317,6 +316,7 @@ func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 		}
 		highest = max(highest, toInt(n))
 		items++
+		j.e.work(1)
 	}
 	if j.c.sparseRatio > 0 && highest > j.c.sparseSafe && highest > items*j.c.sparseRatio {
 		if !j.c.sparseConvert {
@@ -330,31 +330,32 @@ func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 const hexDigits = "0123456789abcdef"
 
 func (j *jsonEncoder) str(s string) {
-	j.e.charge(int64(len(s)) * 2)
+	j.e.work(len(s) / 64)
 	b := &j.out
-	b.WriteByte('"')
+	b.room(len(s) + 2)
+	b.byte('"')
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c == '"' || c == '\\' || c == '/':
-			b.WriteByte('\\')
-			b.WriteByte(c)
+			b.byte('\\')
+			b.byte(c)
 		case c == '\b':
-			b.WriteString(`\b`)
+			b.str(`\b`)
 		case c == '\t':
-			b.WriteString(`\t`)
+			b.str(`\t`)
 		case c == '\n':
-			b.WriteString(`\n`)
+			b.str(`\n`)
 		case c == '\f':
-			b.WriteString(`\f`)
+			b.str(`\f`)
 		case c == '\r':
-			b.WriteString(`\r`)
+			b.str(`\r`)
 		case c < 32 || c == 127:
-			b.WriteString(`\u00`)
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
+			b.str(`\u00`)
+			b.byte(hexDigits[c>>4])
+			b.byte(hexDigits[c&15])
 		default:
-			b.WriteByte(c)
+			b.byte(c)
 		}
 	}
-	b.WriteByte('"')
+	b.byte('"')
 }

@@ -172,9 +172,11 @@ func (d *jsonDecoder) fail(why string, at int) {
 func (d *jsonDecoder) next() {
 	d.e.work(1)
 	d.e.charge(32)
+	d.at = d.i
 	for d.i < len(d.s) && strings.IndexByte(" \t\n\r", d.s[d.i]) >= 0 {
 		d.i++
 	}
+	d.e.work((d.i - d.at) / 16)
 	d.at = d.i
 	if d.i >= len(d.s) {
 		d.kind = tokenEnd
@@ -235,24 +237,21 @@ func invalidNumber(s string) bool {
 
 // number reads the longest prefix that strtod would.
 func (d *jsonDecoder) number() {
-	end := d.i
-	for end < len(d.s) && (isAlpha(d.s[end]) || isDigit(d.s[end]) || strings.IndexByte("+-.", d.s[end]) >= 0) {
-		end++
+	n := numberPrefix(d.s[d.i:])
+	d.e.work(n / 16)
+	v, ok := parseNumber(d.s[d.i : d.i+n])
+	if !ok {
+		d.fail("invalid number", d.i)
+		return
 	}
-	for ; end > d.i; end-- {
-		if n, ok := parseNumber(d.s[d.i:end]); ok {
-			d.kind, d.value = tokenNumber, n
-			d.i = end
-			return
-		}
-	}
-	d.fail("invalid number", d.i)
+	d.kind, d.value = tokenNumber, v
+	d.i += n
 }
 
 var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
 
 func (d *jsonDecoder) str() {
-	var b strings.Builder
+	b := buffer{e: d.e}
 	i := d.i + 1
 	for {
 		if i >= len(d.s) {
@@ -264,7 +263,7 @@ func (d *jsonDecoder) str() {
 			break
 		}
 		if c != '\\' {
-			b.WriteByte(c)
+			b.byte(c)
 			i++
 			continue
 		}
@@ -274,7 +273,7 @@ func (d *jsonDecoder) str() {
 				d.fail("invalid unicode escape code", i)
 				return
 			}
-			b.WriteString(text)
+			b.str(text)
 			i += n
 			continue
 		}
@@ -287,12 +286,12 @@ func (d *jsonDecoder) str() {
 			d.fail("invalid escape code", i)
 			return
 		}
-		b.WriteByte(plain)
+		b.byte(plain)
 		i += 2
 	}
 	d.i = i + 1
-	d.e.charge(int64(b.Len()))
-	d.kind, d.value = tokenString, lua.LString(b.String())
+	d.e.work(len(b.b) / 64)
+	d.kind, d.value = tokenString, lua.LString(b.text())
 }
 
 // unescape reads \uXXXX, or two of them that are a surrogate pair; n is how

@@ -31,49 +31,54 @@ func (e *Engine) msgpackPack(L *lua.LState) int {
 	if n == 0 {
 		e.argError(L, 0, "MessagePack pack needs input.")
 	}
-	var b []byte
+	b := buffer{e: e}
 	for i := 1; i <= n; i++ {
-		b = e.packValue(L, b, L.Get(i), 0)
+		e.packValue(&b, L.Get(i), 0)
 	}
-	L.Push(lua.LString(b))
+	L.Push(lua.LString(b.text()))
 	return 1
 }
 
-func (e *Engine) packValue(L *lua.LState, b []byte, v lua.LValue, level int) []byte {
-	e.charge(16)
+// packScalar is room for what is neither a string nor a table, and for their lengths.
+const packScalar = 9
+
+func (e *Engine) packValue(o *buffer, v lua.LValue, level int) {
 	e.work(1)
+	o.room(packScalar)
 	switch v := v.(type) {
 	case lua.LString:
-		return e.packString(b, string(v))
+		packString(o, string(v))
 	case lua.LBool:
 		if v {
-			return append(b, 0xc3)
+			o.b = append(o.b, 0xc3)
+		} else {
+			o.b = append(o.b, 0xc2)
 		}
-		return append(b, 0xc2)
 	case lua.LNumber:
-		return packNumber(b, float64(v))
+		o.b = packNumber(o.b, float64(v))
 	case *lua.LTable:
 		if level == packNesting {
-			return append(b, 0xc0)
+			o.b = append(o.b, 0xc0)
+			return
 		}
-		return e.packTable(L, b, v, level+1)
+		e.packTable(o, v, level+1)
+	default:
+		o.b = append(o.b, 0xc0)
 	}
-	return append(b, 0xc0)
 }
 
-func (e *Engine) packString(b []byte, s string) []byte {
-	e.charge(int64(len(s)) * 2)
+func packString(o *buffer, s string) {
 	switch n := len(s); {
 	case n < 32:
-		b = append(b, 0xa0|byte(n))
+		o.b = append(o.b, 0xa0|byte(n))
 	case n <= 0xff:
-		b = append(b, 0xd9, byte(n))
+		o.b = append(o.b, 0xd9, byte(n))
 	case n <= 0xffff:
-		b = binary.BigEndian.AppendUint16(append(b, 0xda), uint16(n))
+		o.b = binary.BigEndian.AppendUint16(append(o.b, 0xda), uint16(n))
 	default:
-		b = binary.BigEndian.AppendUint32(append(b, 0xdb), uint32(n))
+		o.b = binary.BigEndian.AppendUint32(append(o.b, 0xdb), uint32(n))
 	}
-	return append(b, s...)
+	o.str(s)
 }
 
 func packNumber(b []byte, f float64) []byte {
@@ -108,50 +113,48 @@ func packInt(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(n))
 }
 
-// isPackArray tells an array (keys 1..n and nothing else) from a map.
-func isPackArray(t *lua.LTable) (n int, array bool) {
-	count, highest := 0, 0
+// isPackArray tells an array (keys 1..n and nothing else) from a map, and counts.
+func (e *Engine) isPackArray(t *lua.LTable) (n int, array bool) {
+	highest, array := 0, true
+	e.work(len(arrayPart(t)) / 16)
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
+		e.work(1)
+		n++
 		i, ok := k.(lua.LNumber)
 		if !ok || i <= 0 || i != lua.LNumber(toInt(i)) {
-			return 0, false
+			array = false
+			continue
 		}
-		count++
 		highest = max(highest, toInt(i))
 	}
-	return count, count == highest
+	return n, array && n == highest
 }
 
-func (e *Engine) packTable(L *lua.LState, b []byte, t *lua.LTable, level int) []byte {
-	if n, array := isPackArray(t); array {
-		switch {
-		case n <= 15:
-			b = append(b, 0x90|byte(n))
-		case n <= 0xffff:
-			b = binary.BigEndian.AppendUint16(append(b, 0xdc), uint16(n))
-		default:
-			b = binary.BigEndian.AppendUint32(append(b, 0xdd), uint32(n))
-		}
-		for i := 1; i <= n; i++ {
-			b = e.packValue(L, b, t.RawGetInt(i), level)
-		}
-		return b
-	}
-	n := 0
-	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
-		n++
-	}
+// packLength writes the length of an array or a map: the mark for one that fits into it,
+// and for longer ones.
+func packLength(o *buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:
-		b = append(b, 0x80|byte(n))
+		o.b = append(o.b, short|byte(n))
 	case n <= 0xffff:
-		b = binary.BigEndian.AppendUint16(append(b, 0xde), uint16(n))
+		o.b = binary.BigEndian.AppendUint16(append(o.b, long), uint16(n))
 	default:
-		b = binary.BigEndian.AppendUint32(append(b, 0xdf), uint32(n))
+		o.b = binary.BigEndian.AppendUint32(append(o.b, long+1), uint32(n))
 	}
+}
+
+func (e *Engine) packTable(o *buffer, t *lua.LTable, level int) {
+	n, array := e.isPackArray(t)
+	if array {
+		packLength(o, n, 0x90, 0xdc)
+		for i := 1; i <= n; i++ {
+			e.packValue(o, t.RawGetInt(i), level)
+		}
+		return
+	}
+	packLength(o, n, 0x80, 0xde)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		b = e.packValue(L, b, k, level)
-		b = e.packValue(L, b, v, level)
+		e.packValue(o, k, level)
+		e.packValue(o, v, level)
 	}
-	return b
 }

@@ -101,19 +101,35 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 // stack is full.
 const replyDepth = 7993
 
+// elementCost is what an element of a reply takes, and replyShare the part of a script's
+// memory that its reply may take: the reply is encoded, sent to another node, and encoded
+// there for the client, so it is there several times.
+const (
+	elementCost = 80
+	replyShare  = 4
+)
+
+// replyText accounts for a text of the reply.
+func (e *Engine) replyText(s string) string {
+	e.replySize += int64(len(s)) + elementCost
+	if e.replySize > e.opts.MemoryLimit/replyShare {
+		e.halt(msgMemory)
+	}
+	if strings.ContainsAny(s, "\r\n") {
+		e.charge(2 * int64(len(s)))
+	}
+	return s
+}
+
 // toReply converts what a script returned. A table that contains itself, or a
 // few tables that contain each other over and over, can stand for more than any
 // memory holds, so every element is accounted for.
 func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
-	e.charge(80)
+	e.charge(2 * elementCost)
 	e.work(1)
 	switch v := v.(type) {
 	case lua.LString:
-		e.replySize += int64(len(v))
-		if e.replySize > e.opts.MemoryLimit {
-			e.halt(msgMemory)
-		}
-		return store.Str(string(v))
+		return store.Str(e.replyText(string(v)))
 	case lua.LNumber:
 		return store.Int(toInt64(v))
 	case lua.LBool:
@@ -135,22 +151,22 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 // tableToReply takes the first field that makes a table more than an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
-		return store.Reply{Kind: store.Failure, Str: oneLine(strings.TrimRight(string(s), "\r\n"))}
+		return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(strings.TrimRight(string(s), "\r\n")))}
 	}
 	if s, ok := t.RawGetString("ok").(lua.LString); ok {
-		return store.Status(oneLine(string(s)))
+		return store.Status(oneLine(e.replyText(string(s))))
 	}
 	if n, ok := t.RawGetString("double").(lua.LNumber); ok {
 		return store.Float(float64(n))
 	}
 	if s, ok := t.RawGetString("big_number").(lua.LString); ok {
-		return store.Reply{Kind: store.BigNumber, Str: oneLine(string(s))}
+		return store.Reply{Kind: store.BigNumber, Str: oneLine(e.replyText(string(s)))}
 	}
 	if v, ok := t.RawGetString("verbatim_string").(*lua.LTable); ok {
 		text, isText := v.RawGetString("string").(lua.LString)
 		format, hasFormat := v.RawGetString("format").(lua.LString)
 		if isText && hasFormat {
-			return store.Reply{Kind: store.Verbatim, Str: (string(format) + "   ")[:3] + ":" + string(text)}
+			return store.Reply{Kind: store.Verbatim, Str: e.paste((string(format[:min(len(format), 3)]) + "   ")[:3]+":", e.replyText(string(text)))}
 		}
 	}
 	if m, ok := t.RawGetString("map").(*lua.LTable); ok {

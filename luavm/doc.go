@@ -55,6 +55,8 @@
 //   - cjson's settings last for one script, not for the life of the server.
 //   - string.dump is refused and byte code is not loaded.
 //   - A script may be 1 MiB long. Patterns are matched to a depth of 10,000.
+//   - A reply may take a quarter of a script's memory (Options.MemoryLimit).
+//     redis.log writes 1,024 bytes at most.
 //   - collectgarbage does nothing; count and gcinfo tell what the script
 //     allocated.
 //   - error with a table that has no err crashes Redis; here it is an error.

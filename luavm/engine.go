@@ -24,6 +24,9 @@ type Options struct {
 	// Local runs the commands that have no handler in the table because the
 	// server answers them itself. Nil refuses them in scripts.
 	Local store.Handler
+	// Absent tells why a command of Redis is not here, for who calls it; "" for what is
+	// no command of Redis. It may be nil.
+	Absent func(name string) string
 	// Trace is told of every command that a script has run. It may be nil.
 	Trace func(*store.Ctx)
 }
@@ -96,6 +99,8 @@ type run struct {
 	stop      string // why the script is being stopped; "" while it is not
 	dirty     bool   // the Lua state must not be used again
 	budget    int    // instructions until the next look at the limits
+	pace      int    // how many there were after the last one
+	looked    int64  // when that was
 	spent     int64  // bytes that the script allocated, roughly
 	nextHeap  int64  // value of spent at which to look at the heap
 	heapBase  int64

@@ -106,7 +106,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
-		resp: 2, budget: lookEvery, nextHeap: heapFrom,
+		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom,
 	}
 }
 
@@ -223,7 +223,8 @@ func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 
 // failureReply is the reply to an error that the script did not catch.
 func (e *Engine) failureReply(failure lua.LValue) store.Reply {
-	text := e.failureText(failure)
+	text := e.replyText(e.failureText(failure))
+	e.charge(2 * int64(len(text)))
 	if e.errSource != "" {
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
@@ -235,10 +236,10 @@ func (e *Engine) failureText(failure lua.LValue) string {
 	if t, ok := failure.(*lua.LTable); ok {
 		// Redis dereferences a null pointer if the table has no err.
 		if text, ok = toString(t.RawGetString("err")); !ok {
-			text = "ERR " + e.display(t)
+			text = e.paste("ERR ", e.display(t))
 		}
 	} else {
-		text = "ERR " + e.display(failure)
+		text = e.paste("ERR ", e.display(failure))
 	}
 	text, _, _ = strings.Cut(text, "\x00")
 	return text

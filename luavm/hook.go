@@ -201,13 +201,23 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 	}
 }
 
-// beforeLen hides __len, which C Lua 5.1 does not ask for tables, and accounts
-// for the walk back over an array that ends in nil.
+// beforeLen hides __len, which C Lua 5.1 does not ask for tables.
 func (e *Engine) beforeLen(t *lua.LTable) {
 	if mt, ok := t.Metatable.(*lua.LTable); ok && mt.RawGetString("__len") != lua.LNil {
 		mt.RawSetString("__len", lua.LNil)
 	}
+	e.workLen(t)
+}
+
+// workLen accounts for the walk back over an array that ends in nil.
+func (e *Engine) workLen(t *lua.LTable) {
 	if a := arrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
 		e.work(len(a) / 16)
 	}
+}
+
+// length is the length of a table, for functions.
+func (e *Engine) length(t *lua.LTable) int {
+	e.workLen(t)
+	return t.Len()
 }

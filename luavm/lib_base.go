@@ -54,7 +54,7 @@ func (e *Engine) baseCollect(L *lua.LState) int {
 	case "setpause", "setstepmul":
 		L.Push(lua.LNumber(200))
 	default:
-		e.argError(L, 1, "invalid option '"+opt+"'")
+		e.argError(L, 1, e.paste("invalid option '", opt)+"'")
 	}
 	return 1
 }
@@ -68,7 +68,7 @@ func (e *Engine) baseError(L *lua.LState) int {
 	level := e.optInt(L, 2, 1)
 	v := L.Get(1)
 	if s, ok := toString(v); ok && level > 0 {
-		v = lua.LString(e.where(L, level) + s)
+		v = lua.LString(e.paste(e.where(L, level), s))
 	}
 	e.throwValue(L, v)
 	return 0
@@ -119,13 +119,27 @@ func (e *Engine) ipairsNext(L *lua.LState) int {
 }
 
 func (e *Engine) baseNext(L *lua.LState) int {
-	key, value := e.checkTable(L, 1).Next(L.Get(2))
+	t := e.checkTable(L, 1)
+	key, value := t.Next(L.Get(2))
+	e.workNext(t, L.Get(2), key)
 	L.Push(key)
 	if key == lua.LNil {
 		return 1
 	}
 	L.Push(value)
 	return 2
+}
+
+// workNext accounts for the elements that are nil between two that next returns.
+func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
+	a, _ := from.(lua.LNumber)
+	b, ok := to.(lua.LNumber)
+	if size := lua.LNumber(len(arrayPart(t))); !ok || b > size {
+		b = size
+	}
+	if b > a+64 {
+		e.work(int(b-a) / 16)
+	}
 }
 
 func (e *Engine) basePairs(L *lua.LState) int {
@@ -247,6 +261,9 @@ func (e *Engine) baseSelect(L *lua.LState) int {
 
 func (e *Engine) baseToNumber(L *lua.LState) int {
 	base := e.optInt(L, 2, 10)
+	if s, ok := L.Get(1).(lua.LString); ok {
+		e.work(len(s) / 16)
+	}
 	var n lua.LNumber
 	var ok bool
 	if base == 10 {
@@ -316,7 +333,7 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 	from := e.optInt(L, 2, 1)
 	var to int
 	if L.Get(3) == lua.LNil {
-		to = t.Len()
+		to = e.length(t)
 	} else {
 		to = e.checkInt(L, 3)
 	}
@@ -339,7 +356,7 @@ func (e *Engine) baseErrHandler(L *lua.LState) int {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {
 		t = L.CreateTable(0, 3)
-		t.RawSetString("err", lua.LString("ERR "+e.display(L.Get(1))))
+		t.RawSetString("err", lua.LString(e.paste("ERR ", e.display(L.Get(1)))))
 	}
 	if e.isReadonly(t) {
 		e.errSource, e.errLine = "@err_handler_def", 10

@@ -125,7 +125,7 @@ func (e *Engine) coWrap(L *lua.LState) int {
 		}
 		failure := L.Get(-1)
 		if s, ok := toString(failure); ok {
-			failure = lua.LString(e.where(L, 1) + s)
+			failure = lua.LString(e.paste(e.where(L, 1), s))
 		}
 		e.throwValue(L, failure)
 		return 0

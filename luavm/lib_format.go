@@ -16,17 +16,17 @@ type formatSpec struct {
 
 func (e *Engine) stringFormat(L *lua.LState) int {
 	format := e.checkString(L, 1)
-	var out strings.Builder
+	out := buffer{e: e}
 	arg := 1
 	for i := 0; i < len(format); i++ {
 		c := format[i]
 		if c != '%' {
-			out.WriteByte(c)
+			out.byte(c)
 			continue
 		}
 		i++
 		if i < len(format) && format[i] == '%' {
-			out.WriteByte('%')
+			out.byte('%')
 			continue
 		}
 		arg++
@@ -39,11 +39,10 @@ func (e *Engine) stringFormat(L *lua.LState) int {
 		if arg > L.GetTop() {
 			e.argError(L, arg, "no value")
 		}
-		text := e.formatOne(L, spec, verb, arg)
-		e.charge(int64(len(text)) * 2)
-		out.WriteString(text)
+		e.work(4)
+		out.str(e.formatOne(L, spec, verb, arg))
 	}
-	L.Push(lua.LString(out.String()))
+	L.Push(lua.LString(out.text()))
 	return 1
 }
 
@@ -97,7 +96,7 @@ func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) s
 	case 'e', 'E', 'f', 'g', 'G':
 		return spec.float(float64(e.checkNumber(L, arg)), verb)
 	case 'q':
-		return quoted(e.checkString(L, arg))
+		return e.quoted(e.checkString(L, arg))
 	case 's':
 		s := e.checkString(L, arg)
 		if spec.prec < 0 && len(s) >= 100 {
@@ -246,22 +245,22 @@ func formatFloatG(x float64, prec int, alt bool) string {
 }
 
 // quoted is %q: a string that the Lua parser reads back.
-func quoted(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
+func (e *Engine) quoted(s string) string {
+	b := buffer{e: e}
+	b.byte('"')
 	for i := range len(s) {
 		switch c := s[i]; c {
 		case '"', '\\', '\n':
-			b.WriteByte('\\')
-			b.WriteByte(c)
+			b.byte('\\')
+			b.byte(c)
 		case '\r':
-			b.WriteString(`\r`)
+			b.str(`\r`)
 		case 0:
-			b.WriteString(`\000`)
+			b.str(`\000`)
 		default:
-			b.WriteByte(c)
+			b.byte(c)
 		}
 	}
-	b.WriteByte('"')
-	return b.String()
+	b.byte('"')
+	return b.text()
 }

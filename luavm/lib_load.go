@@ -16,7 +16,7 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 func (e *Engine) baseLoad(L *lua.LState) int {
 	name, _, _ := strings.Cut(e.optString(L, 2, "=(load)"), "\x00")
 	fn := e.checkFunction(L, 1)
-	var b strings.Builder
+	b := buffer{e: e}
 	for {
 		L.Push(fn)
 		if failure, ok := e.protectedCall(L, 0, 1, nil); !ok {
@@ -38,10 +38,9 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 		if s == "" {
 			break
 		}
-		e.charge(int64(len(s)) * 2)
-		b.WriteString(s)
+		b.str(s)
 	}
-	return e.loadChunk(L, b.String(), name)
+	return e.loadChunk(L, b.text(), name)
 }
 
 func (e *Engine) loadChunk(L *lua.LState, source, name string) int {

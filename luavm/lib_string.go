@@ -52,6 +52,7 @@ func (e *Engine) stringSub(L *lua.LState) int {
 func (e *Engine) stringReverse(L *lua.LState) int {
 	s := e.checkString(L, 1)
 	e.charge(int64(len(s)) * 2)
+	e.work(len(s) / 64)
 	b := make([]byte, len(s))
 	for i := range len(s) {
 		b[len(s)-1-i] = s[i]
@@ -63,6 +64,7 @@ func (e *Engine) stringReverse(L *lua.LState) int {
 func (e *Engine) mapBytes(L *lua.LState, fn func(byte) byte) int {
 	s := e.checkString(L, 1)
 	e.charge(int64(len(s)) * 2)
+	e.work(len(s) / 64)
 	b := []byte(s)
 	for i, c := range b {
 		b[i] = fn(c)
@@ -217,7 +219,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	if anchor {
 		m.p = p[1:]
 	}
-	var out strings.Builder
+	out := buffer{e: e}
 	n, at := 0, 0
 	for n < limit {
 		m.level = 0
@@ -230,8 +232,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 		case end > at:
 			at = end
 		case at < len(s):
-			e.charge(1)
-			out.WriteByte(s[at])
+			out.byte(s[at])
 			at++
 		default:
 			at = len(s) + 1
@@ -241,16 +242,15 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 		}
 	}
 	if at < len(s) {
-		e.charge(int64(len(s) - at))
-		out.WriteString(s[at:])
+		out.str(s[at:])
 	}
-	L.Push(lua.LString(out.String()))
+	L.Push(lua.LString(out.text()))
 	L.Push(lua.LNumber(n))
 	return 2
 }
 
 // substitute writes what replaces the match s[from:end].
-func (e *Engine) substitute(m *matcher, out *strings.Builder, repl lua.LValue, from, end int) {
+func (e *Engine) substitute(m *matcher, out *buffer, repl lua.LValue, from, end int) {
 	L := m.L
 	var v lua.LValue
 	switch r := repl.(type) {
@@ -273,32 +273,28 @@ func (e *Engine) substitute(m *matcher, out *strings.Builder, repl lua.LValue, f
 	if !ok {
 		e.throw(L, "invalid replacement value (a "+typeName(v)+")")
 	}
-	e.charge(int64(len(text)) * 2)
-	out.WriteString(text)
+	out.str(text)
 }
 
 // expand writes a replacement text with its %1 references filled in.
-func (e *Engine) expand(m *matcher, out *strings.Builder, text string, from, end int) {
-	e.charge(int64(len(text)) * 2)
+func (e *Engine) expand(m *matcher, out *buffer, text string, from, end int) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if c != '%' {
-			out.WriteByte(c)
+			out.byte(c)
 			continue
 		}
 		i++
 		switch {
 		case i >= len(text):
-			out.WriteByte(0) // C reads the terminator here
+			out.byte(0) // C reads the terminator here
 		case !isDigit(text[i]):
-			out.WriteByte(text[i])
+			out.byte(text[i])
 		case text[i] == '0':
-			e.charge(int64(end-from) * 2)
-			out.WriteString(m.s[from:end])
+			out.str(m.s[from:end])
 		default:
 			piece, _ := toString(m.capture(int(text[i]-'1'), from, end))
-			e.charge(int64(len(piece)) * 2)
-			out.WriteString(piece)
+			out.str(piece)
 		}
 	}
 }

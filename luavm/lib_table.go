@@ -3,7 +3,6 @@ package luavm
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	lua "github.com/yuin/gopher-lua"
 )
@@ -21,7 +20,7 @@ var tableLibrary = library{
 }
 
 func (e *Engine) tableGetn(L *lua.LState) int {
-	L.Push(lua.LNumber(e.checkTable(L, 1).Len()))
+	L.Push(lua.LNumber(e.length(e.checkTable(L, 1))))
 	return 1
 }
 
@@ -33,8 +32,10 @@ func (e *Engine) tableSetn(L *lua.LState) int {
 
 func (e *Engine) tableMaxn(L *lua.LState) int {
 	t := e.checkTable(L, 1)
+	e.work(len(arrayPart(t)) / 16)
 	m := lua.LNumber(t.MaxN())
 	t.ForEach(func(k, _ lua.LValue) {
+		e.work(1)
 		if n, ok := k.(lua.LNumber); ok && n > m {
 			m = n
 		}
@@ -49,28 +50,27 @@ func (e *Engine) tableConcat(L *lua.LState) int {
 	from := e.optInt(L, 3, 1)
 	to := 0
 	if L.Get(4) == lua.LNil {
-		to = t.Len()
+		to = e.length(t)
 	} else {
 		to = e.checkInt(L, 4)
 	}
-	var b strings.Builder
+	b := buffer{e: e}
 	for i := from; i <= to; i++ {
 		v := t.RawGet(lua.LNumber(i))
 		s, ok := toString(v)
 		if !ok {
 			e.throw(L, fmt.Sprintf("invalid value (%s) at index %d in table for 'concat'", typeName(v), i))
 		}
-		e.charge(int64(len(s)+len(sep)) * 2)
 		e.work(1)
-		b.WriteString(s)
+		b.str(s)
 		if i < to {
-			b.WriteString(sep)
+			b.str(sep)
 		}
 		if i == math.MaxInt64 {
 			break
 		}
 	}
-	L.Push(lua.LString(b.String()))
+	L.Push(lua.LString(b.text()))
 	return 1
 }
 
@@ -87,7 +87,7 @@ func (e *Engine) tableForeach(L *lua.LState) int {
 
 func (e *Engine) tableForeachi(L *lua.LState) int {
 	t, fn := e.checkTable(L, 1), e.checkFunction(L, 2)
-	n := t.Len()
+	n := e.length(t)
 	for i := 1; i <= n; i++ {
 		if r := e.call1(L, fn, lua.LNumber(i), t.RawGetInt(i)); r != lua.LNil {
 			L.Push(r)
@@ -99,7 +99,7 @@ func (e *Engine) tableForeachi(L *lua.LState) int {
 
 func (e *Engine) tableInsert(L *lua.LState) int {
 	t := e.checkTable(L, 1)
-	end := t.Len() + 1
+	end := e.length(t) + 1
 	switch L.GetTop() {
 	case 2:
 		e.setRaw(L, e.writable(L, t), lua.LNumber(end), L.Get(2))
@@ -129,7 +129,7 @@ func (e *Engine) tableInsert(L *lua.LState) int {
 
 func (e *Engine) tableRemove(L *lua.LState) int {
 	t := e.checkTable(L, 1)
-	end := t.Len()
+	end := e.length(t)
 	pos := e.optInt(L, 2, end)
 	if pos < 1 || pos > end {
 		return 0
@@ -154,7 +154,7 @@ func (e *Engine) tableRemove(L *lua.LState) int {
 // that is not consistent gives the same permutation, and the same error.
 func (e *Engine) tableSort(L *lua.LState) int {
 	t := e.checkTable(L, 1)
-	n := t.Len()
+	n := e.length(t)
 	var fn *lua.LFunction
 	if L.Get(2) != lua.LNil {
 		fn = e.checkFunction(L, 2)

@@ -14,8 +14,14 @@ const (
 	callDepth = 20000
 	// loadTimeLimit stops the code of a library while it registers functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// lookEvery is how many instructions run between two looks at the limits.
-	lookEvery = 256
+	// lookEvery is how many instructions run between two looks at the limits, unless
+	// they turn out to be slow, as those are that compare or join long strings: then
+	// there are looks more often, down to every instruction. A script that has made
+	// something large can have slow ones at any time.
+	lookEvery  = 256
+	lookOften  = 16
+	slowLook   = 2 * time.Millisecond
+	largeBytes = 1 << 20
 	// instructionCost is what an instruction is taken to allocate.
 	instructionCost = 32
 	// heapFrom is how much a script must have allocated before its effect on
@@ -61,14 +67,14 @@ func (e *Engine) checkLimits() {
 	if e.stop != "" {
 		e.halt(e.stop)
 	}
-	e.budget = lookEvery
+	e.budget = e.pace
 	if e.state.Load()&stateKilled != 0 {
 		e.halt(msgKilled)
 	}
 	if e.opts.Now != nil {
 		e.checkClock()
 	}
-	e.charge(lookEvery * instructionCost)
+	e.charge(int64(e.pace) * instructionCost)
 }
 
 func (e *Engine) checkClock() {
@@ -76,8 +82,11 @@ func (e *Engine) checkClock() {
 	start := e.started.Load()
 	if start < 0 {
 		e.started.Store(now)
+		e.looked = now
 		return
 	}
+	e.setPace(time.Duration(now - e.looked))
+	e.looked = now
 	if e.loading != nil {
 		if now-start > int64(loadTimeLimit) {
 			e.halt(msgLoad)
@@ -87,6 +96,22 @@ func (e *Engine) checkClock() {
 	if limit := e.timeLimit.Load(); limit > 0 && now-start > limit {
 		e.halt(msgTime)
 	}
+}
+
+// setPace decides how many instructions run until the next look, by how long those since
+// the last one took.
+func (e *Engine) setPace(took time.Duration) {
+	most := lookEvery
+	if e.spent > 32*largeBytes {
+		most = lookOften
+	}
+	switch {
+	case took > slowLook:
+		e.pace = max(e.pace/8, 1)
+	case took < slowLook/8 && e.pace < most:
+		e.pace *= 2
+	}
+	e.pace = min(e.pace, most)
 }
 
 // work accounts for steps that a library function takes on its own.
@@ -100,6 +125,9 @@ func (e *Engine) work(steps int) {
 // charge accounts for bytes that are about to be allocated.
 func (e *Engine) charge(n int64) {
 	e.spent += n
+	if n > largeBytes {
+		e.pace, e.budget = min(e.pace, lookOften), min(e.budget, lookOften)
+	}
 	if e.spent >= e.nextHeap || n > e.opts.MemoryLimit {
 		e.checkHeap(n)
 	}

@@ -114,6 +114,27 @@ func TestMemoryLimit(t *testing.T) {
 		"local p={} for i=1,1e9 do p[i]=loadstring('return '..i) end",
 		"local s,a=string.rep('x',1e6),{} for i=1,60 do a[i]=s end return struct.pack(string.rep('c0',60),unpack(a))",
 		"local t={} while true do t[#t+1]=redis.sha1hex(#t) end",
+		"error(string.rep('x',2e7))",
+		"error(string.rep('x',2e7),0)",
+		"error({err=string.rep('x',2e7)})",
+		"assert(false,string.rep('x',2e7))",
+		"return _G[string.rep('x',2e7)]",
+		"return collectgarbage(string.rep('x',2e7))",
+		"return redis.status_reply(string.rep('x',2e7))",
+		"return redis.error_reply(string.rep('x',2e7))",
+		"return {ok=string.rep('x',2e7)}",
+		"return {err=string.rep('x\\n',1e7)}",
+		"return {big_number=string.rep('x',2e7)}",
+		"return {verbatim_string={format='txt',string=string.rep('x',2e7)}}",
+		"return string.rep('x',2e7)",
+		"local s=string.rep('x',1e6) return {s,s,s,s,s,s,s,s,s}",
+		"return #cjson.encode({string.rep('\\1',1e7)})",
+		"return #string.format('%q',string.rep('\\0',1e7))",
+		"local s=string.rep('x',1e6) local t={} for i=1,60 do t[i]=s end return #cmsgpack.pack(t)",
+		"local s=string.rep('x',1e6) local t={} for i=1,60 do t[i]=s end return #cjson.encode(t)",
+		"return #cjson.decode('\"'..string.rep('x',15e6)..'\"')",
+		"local s=string.rep('x',1e6) local t={} for i=1,60 do t[i]=pcall(error,s..i) and 1 or select(2,pcall(error,s..i)) end",
+		"local t={} for i=1,1e6 do t[i]=select(2,pcall(error,{})) end",
 	} {
 		w := newWorld(t, Options{MemoryLimit: 32 << 20})
 		var before, peak runtime.MemStats
@@ -282,5 +303,94 @@ func TestScriptWritesTooMuch(t *testing.T) {
 		if got := w.do(2, "DBSIZE"); got.Int != 0 {
 			t.Errorf("%s\nleft %d keys", script, got.Int)
 		}
+	}
+}
+
+// TestSlowSteps: a script whose single steps are slow is stopped soon after its time, by a
+// clock that goes as the steps do.
+func TestSlowSteps(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	for _, script := range []string{
+		"local a,b=string.rep('x',2e7)..'a',string.rep('x',2e7)..'b' while true do local c=a==b end",
+		"local a,b=string.rep('x',2e7)..'a',string.rep('x',2e7)..'b' while true do local c=a<b end",
+		"local a,b=string.rep('x',2e7)..'a',string.rep('x',2e7)..'b' table.sort({a,b,a,b,a,b,a,b,a,b,a,b,a,b,a,b,a,b,a,b}) while true do table.sort({b,a}) end",
+		"local s=string.rep('x',4e7) while true do local c=s:upper() end",
+		"local s=string.rep('x',4e7) while true do local c=redis.sha1hex(s) end",
+		"local s=string.rep('x',4e7) while true do local c=s:find('y',1,true) end",
+		"local s=string.rep('i',4e7) return struct.size(s)",
+		"local s=string.rep(' ',4e7) return struct.size(s)",
+		"local s=string.rep('Z',4e7) return struct.size(s)",
+		"return struct.pack(string.rep(' ',4e7))",
+		"local function f() return f() end f()",
+		"local t={} t[1e6]=1 for i=1,1e9 do local a=next(t) end",
+		"local t={} for i=1,1e5 do t[i]=i end t[4e6]=1 t[4e6]=nil while true do table.getn(t) end",
+		"local t={} for i=1,1e6 do t[i]=i end while true do pcall(cjson.encode,{t,print}) end",
+		"local s=cjson.encode({string.rep('x',2e7)}) while true do cjson.decode(s) end",
+		"local t={} for i=1,1e5 do t[i*1000]=1 end while true do pcall(cjson.encode,t) end",
+		"while true do string.format(string.rep('%d ',3),unpack({1,2,3})) end",
+		"local s=string.rep('1-',2e6) while true do pcall(cjson.decode,s) end",
+		"local s=string.rep('1e',2e6) while true do pcall(cjson.decode,s) end",
+		"local s=string.rep('x',4e7) while true do tonumber(s) end",
+		"local s=string.rep(' ',4e7) while true do tonumber(s) end",
+		"local s=string.rep('x',4e7) while true do pcall(cjson.decode,s) end",
+		"local s=string.rep(' ',4e7) while true do pcall(cjson.decode,s) end",
+		"local s=string.rep('1',4e7) while true do pcall(cjson.decode,s) end",
+		"local s=string.rep('x',4e7) while true do s:gsub('^y','') end",
+		"local s=string.rep('x',4e7) while true do redis.status_reply(s) end",
+		"local s=string.rep('x',4e7) while true do redis.call('echo',s) end",
+		"local s=string.rep('a',1e6) while true do loadstring(s) end",
+		"local t={} for i=1,7000 do t[i]=i end while true do unpack(t) end",
+	} {
+		start := time.Now()
+		w := newWorld(t, Options{Now: func() time.Duration { return time.Since(start) }, TimeLimit: limit})
+		began := time.Now()
+		r := w.eval(script)
+		if over := time.Since(began) - limit; over > 3*time.Second || !strings.Contains(r.Str, " limit ") {
+			t.Errorf("%s\nover the time by %v: %.200q", script, over, r.Str)
+		} else if testing.Verbose() {
+			t.Logf("%8.0f ms  %.90s", over.Seconds()*1000, script)
+		}
+		w.e.L = nil
+		debug.FreeOSMemory()
+	}
+}
+
+// TestMemoryOfOneStep: what a single step takes is charged before it is taken, however much
+// longer than its input it is.
+func TestMemoryOfOneStep(t *testing.T) {
+	const limit = 32 << 20
+	for _, script := range []string{
+		"local s=string.rep('\\1',1e7) return #cjson.encode({s})",
+		"local s=string.rep('\\0',1e7) return #string.format('%q',s)",
+		"local s=string.rep('x',1e6) local t={} for i=1,1000 do t[i]=s end return #cmsgpack.pack(t)",
+		"local s=string.rep('x',1e6) local t={} for i=1,1000 do t[i]=s end return #table.concat(t,s)",
+		"local s=string.rep('x',2e7) error(s)",
+		"local s=string.rep('x',2e7) return redis.error_reply(s)",
+		"local s=string.rep('x',1e5) return s:gsub('x',s)",
+		"return struct.pack('c0',string.rep('x',2e7))",
+	} {
+		w := newWorld(t, Options{MemoryLimit: limit})
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := w.eval(script)
+		runtime.ReadMemStats(&after)
+		if !strings.Contains(r.Str, "memory limit") {
+			t.Errorf("%s\n got %.200q", script, r.Str)
+		}
+		// All that was allocated, garbage included; a buffer that grows leaves some.
+		if took := int64(after.TotalAlloc - before.TotalAlloc); took > 4*limit {
+			t.Errorf("%s\ntook %d MiB", script, took>>20)
+		}
+	}
+}
+
+// TestLogIsShort: a script writes no more into the log than Redis's LOG_MAX_LEN at once.
+func TestLogIsShort(t *testing.T) {
+	var got string
+	w := newWorld(t, Options{Log: func(_ int, msg string) { got = msg }})
+	w.eval("redis.log(redis.LOG_WARNING,'a',string.rep('x',1e6),'b')")
+	if want := "a " + strings.Repeat("x", maxLogText-2); got != want {
+		t.Errorf("%d bytes were logged, want %d", len(got), len(want))
 	}
 }

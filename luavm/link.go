@@ -111,7 +111,8 @@ const (
 
 // isPlain reports whether a script needs no hook: it has no instruction that the hook
 // would look at, among which are those that make functions and begin a numeric for, and
-// no jump back, so it ends after as many steps. Most scripts of locks are plain.
+// no jump back, so it ends after as many steps. Nor has it methods of strings, which make
+// long ones. Most scripts of locks are plain.
 func isPlain(p *lua.FunctionProto) bool {
 	if len(p.Code) > plainLength {
 		return false
@@ -119,7 +120,7 @@ func isPlain(p *lua.FunctionProto) bool {
 	for _, inst := range p.Code {
 		op := opOf(inst)
 		switch {
-		case watched>>op&1 != 0, op == lua.OP_JMP && argSbx(inst) < 0,
+		case watched>>op&1 != 0, op == lua.OP_SELF, op == lua.OP_JMP && argSbx(inst) < 0,
 			op == lua.OP_GETGLOBAL && !strings.Contains(plainGlobals, " "+constString(p, argBx(inst))+" "):
 			return false
 		}

@@ -73,6 +73,58 @@ func parseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
+// numberPrefix is how much of a text strtod would read, in one pass.
+func numberPrefix(s string) int {
+	i := 0
+	if i < len(s) && (s[i] == '-' || s[i] == '+') {
+		i++
+	}
+	for _, word := range [...]string{"infinity", "inf", "nan"} {
+		if len(s)-i >= len(word) && strings.EqualFold(s[i:i+len(word)], word) {
+			return i + len(word)
+		}
+	}
+	isIn, exponent := isDigit, byte('e')
+	if i+1 < len(s) && s[i] == '0' && s[i+1]|0x20 == 'x' && hasDigit(s[i+2:], isHexDigit) {
+		isIn, exponent = isHexDigit, 'p'
+		i += 2
+	}
+	if !hasDigit(s[i:], isIn) {
+		return 0
+	}
+	i += digitRun(s[i:], isIn)
+	if i < len(s) && s[i] == '.' {
+		i++
+		i += digitRun(s[i:], isIn)
+	}
+	if i < len(s) && s[i]|0x20 == exponent {
+		e := i + 1
+		if e < len(s) && (s[e] == '-' || s[e] == '+') {
+			e++
+		}
+		if n := digitRun(s[e:], isDigit); n > 0 {
+			i = e + n
+		}
+	}
+	return i
+}
+
+// hasDigit reports whether a mantissa begins: with a digit, or with a point and a digit.
+func hasDigit(s string, isIn func(byte) bool) bool {
+	return s != "" && (isIn(s[0]) || s[0] == '.' && len(s) > 1 && isIn(s[1]))
+}
+
+// digitRun is how many bytes of a kind a text begins with.
+func digitRun(s string, isIn func(byte) bool) int {
+	n := 0
+	for n < len(s) && isIn(s[n]) {
+		n++
+	}
+	return n
+}
+
+func isHexDigit(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
 func smallInteger(s string) (lua.LNumber, bool) {
 	if len(s) == 0 || len(s) > 15 {
 		return 0, false

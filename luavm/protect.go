@@ -91,10 +91,10 @@ func (e *Engine) throwValue(L *lua.LState, v lua.LValue) {
 // throw is luaL_error in a function that Lua called: the caller's position
 // stands before the message.
 func (e *Engine) throw(L *lua.LState, msg string) {
-	e.throwValue(L, lua.LString(e.where(L, 1)+msg))
+	e.throwValue(L, lua.LString(e.paste(e.where(L, 1), msg)))
 }
 
 // throwHere is an error of the interpreter in the running Lua function.
 func (e *Engine) throwHere(L *lua.LState, msg string) {
-	e.throwValue(L, lua.LString(e.where(L, 0)+msg))
+	e.throwValue(L, lua.LString(e.paste(e.where(L, 0), msg)))
 }

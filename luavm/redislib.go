@@ -58,6 +58,7 @@ func (e *Engine) openRedis() {
 // is taken to begin with a code only if a '-' says so.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 	text = strings.Trim(text, "\r\n")
+	e.charge(int64(len(text)))
 	switch {
 	case !strings.HasPrefix(text, "-"):
 		text = "ERR " + text
@@ -90,7 +91,7 @@ func (e *Engine) redisErrorReply(L *lua.LState) int {
 	s, ok := e.oneString(L)
 	if ok {
 		if !strings.HasPrefix(s, "-") {
-			s = "-" + s
+			s = e.paste("-", s)
 		}
 		L.Push(e.errorTable(L, s))
 	}
@@ -112,6 +113,7 @@ func (e *Engine) redisSHA1(L *lua.LState) int {
 	}
 	s, _ := toString(L.Get(1))
 	e.work(len(s) / 16)
+	e.charge(int64(len(s)))
 	L.Push(lua.LString(scriptSHA(s)))
 	return 1
 }
@@ -119,6 +121,26 @@ func (e *Engine) redisSHA1(L *lua.LState) int {
 func scriptSHA(body string) string {
 	sum := sha1.Sum([]byte(body))
 	return hex.EncodeToString(sum[:])
+}
+
+// maxLogText is how much of a text a script can log: Redis's LOG_MAX_LEN.
+const maxLogText = 1024
+
+// logText joins the arguments of redis.log, as far as they are logged.
+func logText(L *lua.LState) string {
+	var b strings.Builder
+	words := 0
+	for i := 2; i <= L.GetTop() && b.Len() < maxLogText; i++ {
+		s, ok := toString(L.Get(i))
+		if !ok {
+			continue
+		}
+		if words++; words > 1 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(s[:min(len(s), maxLogText-b.Len())])
+	}
+	return b.String()
 }
 
 func (e *Engine) redisLog(L *lua.LState) int {
@@ -133,13 +155,8 @@ func (e *Engine) redisLog(L *lua.LState) int {
 	if level < logDebug || level > logWarning {
 		e.raise(L, msgLogLevel)
 	}
-	var words []string
-	for i := 2; i <= L.GetTop(); i++ {
-		if s, ok := toString(L.Get(i)); ok {
-			words = append(words, s)
-		}
-	}
-	e.log(level, strings.Join(words, " "))
+	e.work(callSteps)
+	e.log(level, logText(L))
 	return 0
 }
 

@@ -85,6 +85,7 @@ func (e *Engine) unknownGlobal(L *lua.LState) int {
 	if !ok {
 		e.throw(L, "Second argument to luaProtectedTableError must be a string or number")
 	}
+	e.charge(int64(len(name)))
 	e.throw(L, msgUnknownGlobal(name))
 	return 0
 }

@@ -54,6 +54,7 @@ func (l *layout) number(def int) int {
 // option reads the next option and its size; kind is 0 for those that only
 // change the layout.
 func (l *layout) option() (kind byte, size int) {
+	l.e.work(1)
 	kind = l.fmt[l.i]
 	l.i++
 	switch kind {
@@ -112,24 +113,24 @@ func (l *layout) padding(kind byte, size int) int {
 func (e *Engine) structPack(L *lua.LState) int {
 	l := e.newLayout(L, e.checkString(L, 1))
 	L.Push(lua.LNil) // the library's mark: missing arguments are nil
-	var out []byte
+	o := buffer{e: e}
 	arg := 2
 	for l.more() {
 		kind, size := l.option()
 		pad := l.padding(kind, size)
-		e.charge(int64(pad + size))
-		out = append(out, make([]byte, pad)...)
-		before := len(out)
+		o.room(pad + max(size, 8) + 1)
+		o.b = append(o.b, make([]byte, pad)...)
+		before := len(o.b)
 		switch kind {
 		case 0, ' ':
 		case 'x':
-			out = append(out, 0)
+			o.b = append(o.b, 0)
 		case 'f':
 			bits := math.Float32bits(float32(e.checkNumber(L, arg)))
-			out = appendUint(out, uint64(bits), 4, l.big)
+			o.b = appendUint(o.b, uint64(bits), 4, l.big)
 			arg++
 		case 'd':
-			out = appendUint(out, math.Float64bits(float64(e.checkNumber(L, arg))), 8, l.big)
+			o.b = appendUint(o.b, math.Float64bits(float64(e.checkNumber(L, arg))), 8, l.big)
 			arg++
 		case 's', 'c':
 			s := e.checkString(L, arg)
@@ -140,18 +141,17 @@ func (e *Engine) structPack(L *lua.LState) int {
 			if len(s) < size {
 				e.argError(L, arg, "string too short")
 			}
-			e.charge(int64(size))
-			out = append(out, s[:size]...)
+			o.str(s[:size])
 			if kind == 's' {
-				out = append(out, 0)
+				o.byte(0)
 			}
 		default:
-			out = appendUint(out, toUint64(e.checkNumber(L, arg)), size, l.big)
+			o.b = appendUint(o.b, toUint64(e.checkNumber(L, arg)), size, l.big)
 			arg++
 		}
-		l.total += pad + len(out) - before
+		l.total += pad + len(o.b) - before
 	}
-	L.Push(lua.LString(out))
+	L.Push(lua.LString(o.text()))
 	return 1
 }
 
@@ -219,6 +219,7 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 			L.Push(lua.LString(data[pos : pos+size]))
 			n++
 		case 's':
+			e.work((len(data) - pos) / 64)
 			for pos+size < len(data) && data[pos+size] != 0 {
 				size++
 			}
@@ -264,6 +265,7 @@ func (e *Engine) structSize(L *lua.LState) int {
 	l := e.newLayout(L, e.checkString(L, 1))
 	for l.more() {
 		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (isAlpha(l.fmt[l.i]) || isDigit(l.fmt[l.i])) {
+			l.e.work(1)
 			l.i++ // only pack and unpack look at unknown letters
 			continue
 		}

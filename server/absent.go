@@ -19,9 +19,9 @@ var absent = []struct{ pattern, why string }{
 	{"restore-asking", "nothing migrates slots: RESTORE does the same"},
 }
 
-// whyAbsent returns why a command of Redis is not here; "" if Redis does not
+// WhyAbsent returns why a command of Redis is not here; "" if Redis does not
 // have it either.
-func whyAbsent(name string) string {
+func WhyAbsent(name string) string {
 	name = strings.ToLower(name)
 	for _, a := range absent {
 		prefix, open := strings.CutSuffix(a.pattern, "*")

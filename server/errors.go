@@ -136,7 +136,7 @@ func errUnknownCommand(args [][]byte) store.Error {
 		rest.WriteString("'" + cString(a, maxQuoted-rest.Len()) + "' ")
 	}
 	text := errf("ERR unknown command '%s', with args beginning with: %s", cString(args[0], maxQuoted), rest.String())
-	if why := whyAbsent(string(args[0])); why != "" {
+	if why := WhyAbsent(string(args[0])); why != "" {
 		text += store.Error("(" + why + ")")
 	}
 	return text

@@ -298,6 +298,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 		TimeLimit: time.Minute,
 		Local:     func(c *store.Ctx) store.Reply { return srv.RunInScript(c) },
 		Trace:     func(c *store.Ctx) { srv.Watch(c) },
+		Absent:    WhyAbsent,
 	})
 	table := store.NewTable(store.Commands(), scripts.Commands(), Commands())
 	scripts.Bind(table)

@@ -73,6 +73,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	// moment later than the engine.
 	var srv atomic.Pointer[server.Server]
 	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Log: scriptLog(log),
+		Absent: server.WhyAbsent,
 		Local: func(c *store.Ctx) store.Reply {
 			if s := srv.Load(); s != nil {
 				return s.RunInScript(c)
