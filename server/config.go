@@ -46,8 +46,9 @@ type Config struct {
 	RequirePass            string
 	ProtectedMode          bool
 	MaxClients             int
-	Timeout                int // seconds; 0: connections may be idle for ever
-	TCPKeepAlive           int // seconds; 0: off
+	MaxMemoryClients       int64 // what clients may make this node hold; 0: no limit
+	Timeout                int   // seconds; 0: connections may be idle for ever
+	TCPKeepAlive           int   // seconds; 0: off
 	ProtoMaxBulkLen        int64
 	Limits                 store.Limits // of data, while the cluster has none
 	ClientQueryBufferLimit int64

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // The guard stands between the socket and redcon's reader. redcon takes
@@ -87,6 +88,9 @@ type guard struct {
 	size    int64    // bytes of the current command so far
 	large   [][]byte // arguments of the current command, once it is large
 
+	memory *clientMemory // of all clients; nil: nobody counts
+	held   atomic.Int64  // bytes of large arguments that have arrived
+
 	parcels   []parcel
 	delivered uint64 // commands put into out so far
 	claimed   uint64
@@ -132,6 +136,9 @@ func (g *guard) Read(p []byte) (int, error) {
 // recycle makes room in out after everything complete has been handed over,
 // or, for a loop, has been run.
 func (g *guard) recycle() {
+	if g.large == nil {
+		g.holds(-g.held.Load())
+	}
 	if g.direct {
 		// A client that has sent much once must not hold on to it.
 		if cap(g.argv) > keepArgs {
@@ -169,6 +176,14 @@ func (g *guard) fill() {
 	g.policy.received(n)
 	if n == 0 && err != nil {
 		g.end = err
+	}
+}
+
+// holds counts memory that large arguments take.
+func (g *guard) holds(by int64) {
+	if by != 0 && g.memory != nil {
+		g.held.Add(by)
+		g.memory.changed(by)
 	}
 }
 

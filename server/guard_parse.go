@@ -243,6 +243,12 @@ func (g *guard) takePayload() bool {
 // the connection without a word.
 func (g *guard) grew(n int64) {
 	g.size += n
+	if g.large != nil {
+		// An argument takes memory even if it is empty.
+		if by := g.size + argumentCost*int64(len(g.large)) - g.held.Load(); by > keepOutput {
+			g.holds(by)
+		}
+	}
 	if g.size > g.policy.maxQuery() {
 		g.end = io.EOF
 	}

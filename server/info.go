@@ -209,7 +209,7 @@ func infoStats(srv *Server, f *facts) {
 		"leases_lengthened_ms", f.status.Leaderless.Milliseconds(),
 		"leases_lengthened_last_ms", f.status.LastLeaderless.Milliseconds(),
 		"evicted_keys", 0,
-		"evicted_clients", 0,
+		"evicted_clients", srv.clientMemory.cut.Load(),
 		"keyspace_hits", 0,
 		"keyspace_misses", 0,
 		"pubsub_channels", srv.hub.size(subChannel),

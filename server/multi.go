@@ -111,7 +111,10 @@ func (s *session) discard() {
 	s.queued.Store(-1)
 }
 
-func (s *session) unwatch() { s.watchList, s.watching, s.watchSize = nil, nil, 0 }
+func (s *session) unwatch() {
+	s.watchList, s.watching, s.watchSize = nil, nil, 0
+	s.kept.Store(0) // a transaction ends with what is watched
+}
 
 // doWatch is WATCH where it needs nothing of the leader; see ask.
 func doWatch(s *session, args [][]byte) store.Reply {
@@ -178,6 +181,7 @@ func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 		return store.Err(errQueueTooBig)
 	}
 	t.size += size
+	s.kept.Store(int64(s.watchSize + t.size))
 	do := s.srv.handlers[cmd]
 	if changesUsers(cmd) {
 		do = nil // it is part of what the leader runs
@@ -350,6 +354,7 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 			}
 			s.watching[watchedKey{w.DB, string(w.Key)}] = true
 			s.watchSize += commandCost + len(w.Key)
+			s.kept.Store(int64(s.watchSize))
 		}
 		s.reply(c.Cmd, store.OK)
 	case c.Txn.Observe:

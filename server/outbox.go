@@ -18,6 +18,7 @@ type outbox struct {
 	onPush func()        // … which is told of messages by this
 	sent   *atomic.Int64 // bytes written, over all sessions
 	cutOff *atomic.Int64 // those who were, at their limit
+	memory *clientMemory // of all clients; nil: nobody counts
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -27,6 +28,7 @@ type outbox struct {
 	written int64  // bytes that it has finished with
 	busy    bool   // a writer is at work
 	told    bool   // the loop knows of a message
+	counted int    // bytes that memory knows of
 	held    bool   // messages wait in late: a reply is being written in pieces
 	late    []byte
 	failed  bool      // the connection is gone or given up: drop everything
@@ -73,6 +75,7 @@ func (o *outbox) add(frames func(b []byte) []byte) int {
 	if !o.failed {
 		o.pending = frames(o.pending)
 	}
+	o.count()
 	n := len(o.pending) + o.writing
 	o.mu.Unlock()
 	return n
@@ -91,6 +94,7 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 	} else {
 		o.pending = append(o.pending, message...)
 	}
+	o.count()
 	if o.exceeds(l, now) {
 		o.cutOff.Add(1)
 		o.fail()
@@ -238,6 +242,7 @@ func (o *outbox) tryAll() bool {
 	n, err := o.try.tryWrite(o.pending)
 	o.sent.Add(int64(n))
 	o.written += int64(n)
+	defer o.count()
 	switch {
 	case err != nil:
 		o.fail()
@@ -278,6 +283,7 @@ func (o *outbox) write() {
 		if err != nil {
 			o.fail()
 		}
+		o.count()
 		o.moved.Broadcast()
 	}
 	o.busy = false
@@ -287,10 +293,24 @@ func (o *outbox) write() {
 // fail gives the connection up; the reader notices by its being closed.
 func (o *outbox) fail() {
 	o.failed = true
-	o.pending, o.spare = nil, nil
+	o.pending, o.spare, o.late = nil, nil, nil
+	o.count()
 	o.moved.Broadcast()
 	// The error says what is known: the connection is of no more use.
 	_ = o.conn.Close()
+}
+
+// count tells what waits here, if that is much, or was.
+func (o *outbox) count() {
+	n := len(o.pending) + len(o.late) + o.writing
+	if n <= keepOutput {
+		n = 0
+	}
+	if n != o.counted && o.memory != nil {
+		by := n - o.counted
+		o.counted = n
+		o.memory.changed(int64(by))
+	}
 }
 
 // abort cuts the client off.

@@ -20,18 +20,19 @@ type params struct {
 	names  []string             // of defs, sorted
 	values map[*paramDef]string
 
-	aclLogMax  atomic.Int64
-	maxBulk    atomic.Int64
-	maxQuery   atomic.Int64
-	maxClients atomic.Int64
-	timeout    atomic.Int64 // s
-	keepAlive  atomic.Int64 // s
-	protected  atomic.Bool
-	limits     atomic.Pointer[map[string]limit] // by client class
-	slowerThan atomic.Int64                     // µs; negative: the slow log is off
-	slowMax    atomic.Int64
-	spikeFrom  atomic.Int64 // ms; 0: latency is not watched
-	alarm      atomic.Int64 // ns; see setAlarm
+	aclLogMax   atomic.Int64
+	maxBulk     atomic.Int64
+	maxQuery    atomic.Int64
+	maxClients  atomic.Int64
+	timeout     atomic.Int64 // s
+	clientLimit atomic.Int64 // bytes that clients may make the node hold; 0: no limit
+	keepAlive   atomic.Int64 // s
+	protected   atomic.Bool
+	limits      atomic.Pointer[map[string]limit] // by client class
+	slowerThan  atomic.Int64                     // µs; negative: the slow log is off
+	slowMax     atomic.Int64
+	spikeFrom   atomic.Int64 // ms; 0: latency is not watched
+	alarm       atomic.Int64 // ns; see setAlarm
 }
 
 // paramKind is how a value is read and which faults it can have.

@@ -20,6 +20,21 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 			apply: func(v string) { p.aclLogMax.Store(number(v)) }},
 		{name: "maxclients", kind: intParam, min: 1, max: math.MaxUint32, value: strconv.Itoa(cfg.MaxClients),
 			apply: func(v string) { p.maxClients.Store(number(v)) }},
+		{name: "maxmemory-clients", value: strconv.FormatInt(cfg.MaxMemoryClients, 10),
+			check: func(v string) (canonical, fault string) {
+				if _, ok := parseClientLimit(v, 0); !ok {
+					return "", "argument must be a memory or percent value"
+				}
+				if strings.HasSuffix(v, "%") {
+					return v, ""
+				}
+				n, _ := store.ParseMemory(v)
+				return strconv.FormatInt(n, 10), ""
+			},
+			apply: func(v string) {
+				n, _ := parseClientLimit(v, cfg.Limits.Memory)
+				p.clientLimit.Store(n)
+			}},
 		{name: "timeout", kind: intParam, max: math.MaxInt32, value: strconv.Itoa(cfg.Timeout),
 			apply: func(v string) { p.timeout.Store(number(v)) }},
 		{name: "tcp-keepalive", kind: intParam, max: math.MaxInt32, value: strconv.Itoa(cfg.TCPKeepAlive),

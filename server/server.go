@@ -27,15 +27,17 @@ type Server struct {
 	params   *params
 	stats    *stats
 	aclLog   aclLog
-	learning sync.Once
-	learned  chan struct{} // closed when this node knows the users, or stops
-	docs     *commandDocs
-	monitors monitors
-	slow     slowlog
-	spikes   spikes
-	watch    *watcher // set if this is a Sentinel
-	started  time.Time
-	lastID   atomic.Int64
+
+	clientMemory clientMemory
+	learning     sync.Once
+	learned      chan struct{} // closed when this node knows the users, or stops
+	docs         *commandDocs
+	monitors     monitors
+	slow         slowlog
+	spikes       spikes
+	watch        *watcher // set if this is a Sentinel
+	started      time.Time
+	lastID       atomic.Int64
 
 	saidNoUring sync.Once // why replies are sent one by one
 
@@ -76,6 +78,8 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		stop:      make(chan struct{}),
 		learned:   make(chan struct{}),
 	}
+	srv.clientMemory.limit = &srv.params.clientLimit
+	srv.clientMemory.relieve = srv.evictClients
 	srv.pause = newPause(cfg.Clock, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
@@ -182,6 +186,7 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 
 func (srv *Server) unregister(s *session) {
 	srv.hub.tracker.disable(s)
+	s.conn.holds(-s.conn.held.Load())
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s.id)
@@ -239,6 +244,7 @@ func (srv *Server) cron() {
 			return
 		case <-tick.C:
 			srv.checkClients(srv.cfg.Clock())
+			srv.evictClients()
 			ops := srv.stats.commands.Load()
 			srv.opsPerSec.Store(max(0, ops-srv.lastOps))
 			srv.lastOps = ops

@@ -51,6 +51,7 @@ type session struct {
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
 	queued  atomic.Int32 // commands queued since MULTI; -1 without one
+	kept    atomic.Int64 // bytes of those commands, and of watched keys
 	blocked atomic.Pointer[cluster.Blocked]
 	parked  atomic.Bool // held back by CLIENT PAUSE
 	left    atomic.Bool // the client has gone while a goroutine had the session
@@ -74,6 +75,7 @@ type session struct {
 func (srv *Server) newSession(c *guard) *session {
 	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face}
 	s.out = newOutbox(c.Conn, &srv.stats.netOut, &srv.stats.outputLimit)
+	s.out.memory, c.memory = &srv.clientMemory, &srv.clientMemory
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
 	s.created = srv.cfg.Clock()

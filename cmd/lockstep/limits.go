@@ -26,6 +26,7 @@ type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // what one script may hold
 	reply  int64 // of one command
+	client int64 // maxmemory-clients
 }
 
 // The shares were measured: see TestGrowth and docs/operations.md.
@@ -34,7 +35,7 @@ func planMemory(limit int64) memoryPlan {
 		return memoryPlan{}
 	}
 	return memoryPlan{data: limit * 2 / 5, script: min(limit/8, 256<<20),
-		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply)}
+		client: limit / 8, reply: min(max(limit/16, 9<<20), store.DefaultMaxReply)}
 }
 
 // limitMemory gives the garbage collector the limit of the container or service that the

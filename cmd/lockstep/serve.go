@@ -104,7 +104,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, errors.Join(err, ls.close())
 	}
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
-	sc.OnShutdown, sc.Limits = shutdown, cfg.Limits
+	sc.OnShutdown, sc.Limits, sc.MaxMemoryClients = shutdown, cfg.Limits, plan.client
 	sc.Port = portOf(ls.plain)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
@@ -137,7 +137,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	if err != nil {
 		return err
 	}
-	web, err := serveHTTP(o.httpListen, p.node, log)
+	web, err := serveHTTP(o.httpListen, p.node, p.server, log)
 	if err != nil {
 		return errors.Join(err, p.listeners.close(), p.node.Close())
 	}
@@ -191,7 +191,7 @@ func scriptLog(log *slog.Logger) func(int, string) {
 }
 
 // serveHTTP answers /healthz, /readyz, /metrics and /debug/pprof; nil if addr is empty.
-func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server, error) {
+func serveHTTP(addr string, node *cluster.Node, clients *server.Server, log *slog.Logger) (*http.Server, error) {
 	if addr == "" {
 		return nil, nil
 	}
@@ -208,7 +208,10 @@ func serveHTTP(addr string, node *cluster.Node, log *slog.Logger) (*http.Server,
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, node) })
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		writeMetrics(w, node)
+		writeClientMemory(w, clients)
+	})
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -281,6 +284,13 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 	}
 	writeLeaderless(w, s)
+}
+
+// writeClientMemory prints what clients make the node hold.
+func writeClientMemory(w io.Writer, srv *server.Server) {
+	bytes, cutOff := srv.ClientMemory()
+	fmt.Fprintf(w, "# HELP lockstep_client_bytes What clients hold in large buffers.\n# TYPE lockstep_client_bytes gauge\nlockstep_client_bytes %d\n", bytes)
+	fmt.Fprintf(w, "# HELP lockstep_evicted_clients_total Clients cut off by maxmemory-clients.\n# TYPE lockstep_evicted_clients_total counter\nlockstep_evicted_clients_total %d\n", cutOff)
 }
 
 // writeLeaderless prints by how much leases have been lengthened, because nobody
