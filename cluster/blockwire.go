@@ -48,7 +48,8 @@ type peerConn struct {
 	origin   uint64 // boot number of the peer, from its claim
 	stranger bool   // it was told that it is no member
 
-	heard atomic.Uint64 // frames so far
+	heard   atomic.Uint64 // frames so far
+	claimed atomic.Bool   // it is, or was, the one for the peer's writes
 
 	mu       sync.Mutex
 	ended    bool
@@ -60,6 +61,17 @@ type peerConn struct {
 // read serves frames until the connection ends.
 func (p *peerConn) read(r *bufio.Reader) {
 	defer p.end()
+	p.n.mu.Lock()
+	if p.n.callers == nil {
+		p.n.callers = map[*peerConn]struct{}{}
+	}
+	p.n.callers[p] = struct{}{}
+	p.n.mu.Unlock()
+	defer func() {
+		p.n.mu.Lock()
+		delete(p.n.callers, p)
+		p.n.mu.Unlock()
+	}()
 	for {
 		f, err := readFrame(r)
 		if err != nil {
@@ -176,6 +188,7 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 		p.stranger = true
 		return p.out.send(frameResult, call, func(b []byte) []byte { return append(b, statusNotExecuted) })
 	}
+	p.claimed.Store(true)
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
 		// If the link is gone, the peer finds out by itself.
 		_ = p.out.send(frameResult, call, func(b []byte) []byte {

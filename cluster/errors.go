@@ -42,6 +42,7 @@ var (
 // INDETERMINATE.
 const (
 	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
+	ErrDiskFull      store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"
 	ErrRemoved       store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
 	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
 	ErrReplyLost     store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"

@@ -46,6 +46,9 @@ type Node struct {
 	clients   map[string]string // RESP addresses of the nodes, by id
 	unfollow  context.CancelFunc
 	elections uint64
+
+	saidLeader leadership             // that the log has named last
+	callers    map[*peerConn]struct{} // that forward to this node
 }
 
 // Open starts a node on its data directory.
@@ -216,7 +219,10 @@ func (n *Node) setLeader(l leadership) {
 	}
 	if l.id != "" && l.id != n.leader.id {
 		n.elections++
-		n.cfg.Logger.Info("leader", "id", l.id, "peer", l.addr)
+		if said := l; said != n.saidLeader {
+			n.saidLeader = said
+			n.cfg.Logger.Info("leader", "id", l.id, "peer", l.addr)
+		}
 	}
 	n.leader = l
 	if r, ok := n.cons.(replayer); ok && l.id != "" && !l.self {

@@ -77,7 +77,7 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 
 func (r *raftLog) open(hooks raftHooks) (err error) {
 	cfg := r.cfg
-	logs := raftLogger(cfg.Logger)
+	logs := raftLoggerOf(cfg.Logger, cfg.Time.Monotonic)
 	if r.st, err = openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
@@ -158,6 +158,9 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	return nil
 }
 
+// heldTick is how often it is looked whether a leader's log takes entries again.
+const heldTick = 20 * time.Millisecond
+
 // pace is that of work on snapshots beside the clients'.
 func (r *raftLog) pace() *pace { return newPace(r.cfg.Time.Monotonic, r.stop) }
 
@@ -173,12 +176,26 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 			return
 		}
 	}
+	// A node whose disk is full is elected again and again, if it is alone, and cannot even
+	// write that it leads: it does so for others when its log takes entries.
+	held := false
+	look := time.NewTicker(heldTick)
+	defer look.Stop()
 	for {
 		var l leadership
 		select {
 		case <-r.stop:
 			return
+		case <-look.C:
+			if !held || r.Trouble() != "" {
+				continue
+			}
+			held, l = false, leadership{id: r.cfg.ID, self: true}
 		case leading = <-won:
+			was := held
+			if held = leading && r.Trouble() != ""; held || was && !leading {
+				continue
+			}
 			addr, id := r.raft.LeaderWithID()
 			l = leadership{id: string(id), addr: string(addr)}
 			if leading {

@@ -172,3 +172,22 @@ func (n *Node) belong(f facts) {
 		n.cfg.Logger.Error("A peer address of this cluster belongs to a node of another one, which does not follow this node; if this one is to become a member there, start it with an empty directory and --join, without --peers", "peer", f.id, "peer_addr", f.peer)
 	}
 }
+
+// dismiss ends the links of those that are no members any more: from then on the leader
+// executes nothing for their clients. They are refused another one (serveClaim).
+func (n *Node) dismiss(members []Member) {
+	if len(members) == 0 {
+		return
+	}
+	n.mu.Lock()
+	var gone []*peerConn
+	for p := range n.callers {
+		if p.claimed.Load() && !slices.ContainsFunc(members, func(m Member) bool { return m.ID == p.id }) {
+			gone = append(gone, p)
+		}
+	}
+	n.mu.Unlock()
+	for _, p := range gone {
+		p.conn.Close()
+	}
+}

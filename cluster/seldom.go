@@ -13,6 +13,7 @@ type seldom struct {
 	log   *slog.Logger
 	level slog.Level
 	now   func() time.Duration
+	pause time.Duration
 
 	mu    sync.Mutex
 	kinds map[string]*saidKind
@@ -30,16 +31,18 @@ const (
 )
 
 func newSeldom(log *slog.Logger, level slog.Level, now func() time.Duration) *seldom {
-	return &seldom{log: log, level: level, now: now, kinds: map[string]*saidKind{}}
+	return &seldom{log: log, level: level, now: now, pause: seldomPause, kinds: map[string]*saidKind{}}
 }
 
 // say writes a line, unless one of its kind was written lately.
-func (s *seldom) say(kind, msg string, args ...any) {
+func (s *seldom) say(kind, msg string, args ...any) { s.sayAt(s.level, kind, msg, args...) }
+
+func (s *seldom) sayAt(level slog.Level, kind, msg string, args ...any) {
 	if hidden, due := s.due(kind); due {
 		if hidden > 0 {
 			args = append(args, "more_since_the_last_line", hidden)
 		}
-		s.log.Log(context.Background(), s.level, msg, args...)
+		s.log.Log(context.Background(), level, msg, args...)
 	}
 }
 
@@ -56,7 +59,7 @@ func (s *seldom) due(kind string) (hidden int, due bool) {
 	case k == nil:
 		s.kinds[kind] = &saidKind{at: now}
 		return 0, true
-	case now-k.at < seldomPause:
+	case now-k.at < s.pause:
 		k.hidden++
 		return 0, false
 	}

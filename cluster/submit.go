@@ -190,7 +190,7 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 		case <-pause:
 		}
 		if c.ctx.Err() != nil { // whatever else is ready
-			return c.refused(ErrClusterDown)
+			return c.refused(n.downError())
 		}
 	}
 }
@@ -323,4 +323,12 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	}
 	l.fail() // a peer that says what cannot be is not to be asked again
 	return c.dst, errUnknown
+}
+
+// downError is what clients are told while there is no leader.
+func (n *Node) downError() store.Error {
+	if n.Trouble() != "" {
+		return ErrDiskFull
+	}
+	return ErrClusterDown
 }

@@ -80,6 +80,7 @@ type discovery struct {
 	moved  chan struct{} // has room for one: the configuration has changed
 
 	misplaced misplaced
+	health    health
 
 	disowned sync.Once // another node knows this one with another data directory
 
@@ -167,9 +168,14 @@ func (n *Node) vouched(id string) bool {
 
 // look renews the topology, and with it who is thought to be up.
 func (n *Node) look() {
+	n.mu.Lock()
+	led := n.leader.id != ""
+	n.mu.Unlock()
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
-	n.renew(n.cfg.Time.Monotonic())
+	now := n.cfg.Time.Monotonic()
+	n.renew(now)
+	n.tellHealth(now, led)
 }
 
 // renew puts another topology in place of the present one; discovery.mu is
@@ -244,5 +250,6 @@ func (n *Node) census() map[string]string {
 	}
 	d.mu.Unlock()
 	n.judge(list)
+	n.dismiss(list)
 	return addrs
 }

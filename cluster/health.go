@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// What the log says of the members: a line when one falls silent and when it is back, when
+// too many are silent for a majority, and when there has been no leader for a while. Each is
+// a change; what stays as it is is never said again, however long it lasts.
+type health struct {
+	down       map[string]bool
+	noMajority bool
+	leaderless time.Duration // since when, by the monotonic clock; 0: there is a leader
+	told       bool          // that there is none
+}
+
+// tellHealth compares what is so with what was said; discovery.mu is held.
+func (n *Node) tellHealth(now time.Duration, led bool) {
+	d := &n.disc
+	h := &d.health
+	if h.down == nil {
+		h.down = map[string]bool{}
+	}
+	voters, up := 0, 0
+	if d.voter {
+		voters, up = 1, 1
+	}
+	var silent []string
+	for id, m := range d.heard {
+		is := now-m.seen >= n.cfg.DownAfter
+		switch {
+		case is && !h.down[id]:
+			n.cfg.Logger.Warn("A member is down: nothing is heard of it", "id", id, "peer", m.addr, "since", n.cfg.Time.Wall().Add(m.seen-now).UTC().Format(time.RFC3339))
+		case !is && h.down[id] && m.told:
+			n.cfg.Logger.Info("A member is up again", "id", id, "peer", m.addr)
+		case !is && h.down[id]:
+			is = true // it was never heard
+		}
+		h.down[id] = is
+		if !m.voter {
+			continue
+		}
+		if voters++; is {
+			silent = append(silent, id)
+		} else {
+			up++
+		}
+	}
+	for id := range h.down {
+		if d.heard[id] == nil {
+			delete(h.down, id)
+		}
+	}
+	slices.Sort(silent)
+	none := up <= voters/2 && voters > 0
+	switch {
+	case none && !h.noMajority:
+		n.cfg.Logger.Error("No majority: too many members are silent, and no command is executed until one of them is back", "silent", strings.Join(silent, ", "), "voters", voters)
+	case !none && h.noMajority:
+		n.cfg.Logger.Info("There is a majority again")
+	}
+	h.noMajority = none
+	n.tellLeader(now, led)
+}
+
+// tellLeader says that there has been no leader for a while, and why if this node knows.
+func (n *Node) tellLeader(now time.Duration, led bool) {
+	h := &n.disc.health
+	switch {
+	case led && h.told:
+		n.cfg.Logger.Info("There is a leader again")
+		fallthrough
+	case led:
+		h.leaderless, h.told = 0, false
+	case h.leaderless == 0:
+		h.leaderless = max(now, 1)
+	case !h.told && now-h.leaderless >= n.cfg.DownAfter && n.disc.voter:
+		h.told = true
+		args := []any{"since", n.cfg.Time.Wall().Add(h.leaderless - now).UTC().Format(time.RFC3339)}
+		if why := n.Trouble(); why != "" {
+			args = append(args, "error", why)
+		}
+		n.cfg.Logger.Warn("No leader", args...)
+	}
+}
