@@ -91,6 +91,11 @@ func (e *Engine) optInt(L *lua.LState, n, def int) int {
 	return e.checkInt(L, n)
 }
 
+// checkCInt is checkInt for what is an int in C: more than 32 bits are cut off.
+func (e *Engine) checkCInt(L *lua.LState, n int) int { return int(int32(e.checkInt(L, n))) }
+
+func (e *Engine) optCInt(L *lua.LState, n, def int) int { return int(int32(e.optInt(L, n, def))) }
+
 func (e *Engine) checkTable(L *lua.LState, n int) *lua.LTable {
 	t, ok := L.Get(n).(*lua.LTable)
 	if !ok {

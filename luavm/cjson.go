@@ -103,7 +103,7 @@ func (e *Engine) maxArgs(L *lua.LState, n int) {
 
 func (e *Engine) integerOption(L *lua.LState, n, low, high int, setting *int) {
 	if L.Get(n) != lua.LNil {
-		v := e.checkInt(L, n)
+		v := e.checkCInt(L, n)
 		if v < low || v > high {
 			e.argError(L, 1, fmt.Sprintf("expected integer between %d and %d", low, high))
 		}

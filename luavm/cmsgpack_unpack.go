@@ -28,7 +28,7 @@ func (e *Engine) unpackFull(L *lua.LState, s string, limit, offset int) int {
 		e.throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", offset, len(s)))
 	}
 	if offset > len(s) {
-		e.throw(L, fmt.Sprintf("Start offset %d greater than input length %d.", offset, len(s)))
+		e.throw(L, fmt.Sprintf("Start offset %d greater than input length %d.", int32(offset), len(s)))
 	}
 	all := limit == 0 && offset == 0
 	u := unpacker{e: e, L: L, s: s, i: offset}

@@ -48,6 +48,10 @@ func (h *hook) Done() <-chan struct{} {
 	return nil
 }
 
+// maxTailCalls is how many tail calls of one frame are told apart: gopher-lua lists each of
+// them when an error leaves it, and there is no end to them.
+const maxTailCalls = 50
+
 // look is the part of Done that runs every few hundred instructions, and first
 // of all in a new coroutine.
 func (h *hook) look() {
@@ -56,7 +60,9 @@ func (h *hook) look() {
 		h.L.Panic = h.e.onError
 	}
 	h.e.checkLimits()
-	if f := *h.frame; f.Idx > callDepth {
+	f := *h.frame
+	f.TailCall = min(f.TailCall, maxTailCalls)
+	if f.Idx > callDepth {
 		h.e.dirty = true
 		h.e.throwHere(h.L, "stack overflow")
 	}

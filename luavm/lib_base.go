@@ -65,7 +65,7 @@ func (e *Engine) baseGCInfo(L *lua.LState) int {
 }
 
 func (e *Engine) baseError(L *lua.LState) int {
-	level := e.optInt(L, 2, 1)
+	level := e.optCInt(L, 2, 1)
 	v := L.Get(1)
 	if s, ok := toString(v); ok && level > 0 {
 		v = lua.LString(e.paste(e.where(L, level), s))
@@ -246,7 +246,7 @@ func (e *Engine) baseSelect(L *lua.LState) int {
 		L.Push(lua.LNumber(top - 1))
 		return 1
 	}
-	n := e.checkInt(L, 1)
+	n := e.checkCInt(L, 1)
 	switch {
 	case n < 0:
 		n = top + n
@@ -260,7 +260,7 @@ func (e *Engine) baseSelect(L *lua.LState) int {
 }
 
 func (e *Engine) baseToNumber(L *lua.LState) int {
-	base := e.optInt(L, 2, 10)
+	base := e.optCInt(L, 2, 10)
 	if s, ok := L.Get(1).(lua.LString); ok {
 		e.work(len(s) / 16)
 	}
@@ -330,12 +330,12 @@ const maxStack = 8000
 
 func (e *Engine) baseUnpack(L *lua.LState) int {
 	t := e.checkTable(L, 1)
-	from := e.optInt(L, 2, 1)
+	from := e.optCInt(L, 2, 1)
 	var to int
 	if L.Get(3) == lua.LNil {
 		to = e.length(t)
 	} else {
-		to = e.checkInt(L, 3)
+		to = e.checkCInt(L, 3)
 	}
 	if from > to {
 		return 0

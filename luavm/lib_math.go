@@ -78,7 +78,7 @@ func (e *Engine) mathFrexp(L *lua.LState) int {
 
 func (e *Engine) mathLdexp(L *lua.LState) int {
 	x := float64(e.checkNumber(L, 1))
-	L.Push(lua.LNumber(math.Ldexp(x, int(int32(e.checkInt(L, 2))))))
+	L.Push(lua.LNumber(math.Ldexp(x, e.checkCInt(L, 2))))
 	return 1
 }
 
@@ -132,13 +132,13 @@ func (e *Engine) mathRandom(L *lua.LState) int {
 	switch L.GetTop() {
 	case 0:
 	case 1:
-		upper := int64(int32(e.checkInt(L, 1)))
+		upper := int64(e.checkCInt(L, 1))
 		if upper < 1 {
 			e.argError(L, 1, "interval is empty")
 		}
 		r = math.Floor(r*float64(upper)) + 1
 	case 2:
-		lower, upper := int64(int32(e.checkInt(L, 1))), int64(int32(e.checkInt(L, 2)))
+		lower, upper := int64(e.checkCInt(L, 1)), int64(e.checkCInt(L, 2))
 		if lower > upper {
 			e.argError(L, 2, "interval is empty")
 		}

@@ -92,7 +92,7 @@ func (e *Engine) stringUpper(L *lua.LState) int {
 }
 
 func (e *Engine) stringRep(L *lua.LState) int {
-	s, n := e.checkString(L, 1), e.checkInt(L, 2)
+	s, n := e.checkString(L, 1), e.checkCInt(L, 2)
 	if n <= 0 || s == "" {
 		L.Push(lua.LString(""))
 		return 1
@@ -126,7 +126,7 @@ func (e *Engine) stringByte(L *lua.LState) int {
 func (e *Engine) stringChar(L *lua.LState) int {
 	b := make([]byte, L.GetTop())
 	for i := range b {
-		c := int32(e.checkInt(L, i+1)) // an int in C
+		c := e.checkCInt(L, i+1)
 		if c < 0 || c > 255 {
 			e.argError(L, i+1, "invalid value")
 		}
@@ -213,7 +213,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	default:
 		e.argError(L, 3, "string/function/table expected")
 	}
-	limit := e.optInt(L, 4, len(s)+1)
+	limit := e.optCInt(L, 4, len(s)+1)
 	anchor := strings.HasPrefix(p, "^")
 	m := matcher{e: e, L: L, s: s, p: p}
 	if anchor {

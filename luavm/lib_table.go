@@ -47,12 +47,12 @@ func (e *Engine) tableMaxn(L *lua.LState) int {
 func (e *Engine) tableConcat(L *lua.LState) int {
 	sep := e.optString(L, 2, "")
 	t := e.checkTable(L, 1)
-	from := e.optInt(L, 3, 1)
+	from := e.optCInt(L, 3, 1)
 	to := 0
 	if L.Get(4) == lua.LNil {
 		to = e.length(t)
 	} else {
-		to = e.checkInt(L, 4)
+		to = e.checkCInt(L, 4)
 	}
 	b := buffer{e: e}
 	for i := from; i <= to; i++ {
@@ -104,7 +104,7 @@ func (e *Engine) tableInsert(L *lua.LState) int {
 	case 2:
 		e.setRaw(L, e.writable(L, t), lua.LNumber(end), L.Get(2))
 	case 3:
-		pos := e.checkInt(L, 2)
+		pos := e.checkCInt(L, 2)
 		e.writable(L, t)
 		if pos > end {
 			end = pos
@@ -130,7 +130,7 @@ func (e *Engine) tableInsert(L *lua.LState) int {
 func (e *Engine) tableRemove(L *lua.LState) int {
 	t := e.checkTable(L, 1)
 	end := e.length(t)
-	pos := e.optInt(L, 2, end)
+	pos := e.optCInt(L, 2, end)
 	if pos < 1 || pos > end {
 		return 0
 	}

@@ -51,6 +51,11 @@ func (e *Engine) halt(why string) {
 	e.dirty = true
 	e.budget = -1
 	e.notePosition(e.running())
+	for th := e.running(); th != nil; th = th.Parent {
+		for f := topFrame(th); f != nil; f = f.Parent {
+			f.TailCall = 0 // nobody lists them any more
+		}
+	}
 	panic(stopped{})
 }
 
