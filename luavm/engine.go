@@ -57,6 +57,7 @@ type Engine struct {
 	cjson *jsonConfig
 
 	bySHA  map[string]*chunk
+	bodies int // bytes of the texts in it
 	byBody map[string]*chunk
 
 	libs            map[string]*loadedLibrary // by name

@@ -23,6 +23,9 @@ type chunk struct {
 // and compiled again as they come.
 const maxChunks = 1000
 
+// maxBodies bounds the bytes of their texts; a compiled form takes some times as much.
+const maxBodies = 8 << 20
+
 // chunkOf returns the compiled form of a body.
 func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 	if c := e.byBody[body]; c != nil {
@@ -40,9 +43,10 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 		r := store.Err(errCompile(cerr.Error()))
 		return nil, &r
 	}
-	if len(e.bySHA) >= maxChunks {
+	if e.bodies += len(body); len(e.bySHA) >= maxChunks || e.bodies > maxBodies {
 		clear(e.bySHA)
 		clear(e.byBody)
+		e.bodies = len(body)
 	}
 	body = strings.Clone(body)
 	c := &chunk{sha: scriptSHA(body), body: body, proto: proto, plain: isPlain(proto), flags: flags}

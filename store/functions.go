@@ -61,6 +61,7 @@ type Library struct {
 type librarySet struct {
 	libs      []*Library // by name
 	functions []functionPlace
+	bytes     int64 // see size
 }
 
 // functionPlace finds a function by its name in lower case: FCALL does not
@@ -72,6 +73,18 @@ type functionPlace struct {
 }
 
 var noLibraries = &librarySet{}
+
+// size is what the libraries take.
+func (s *librarySet) size() int64 { return s.bytes }
+
+// size is what a library takes; its compiled form takes about as much again, on each node.
+func (l *Library) size() int64 {
+	n := entrySize + allocated(len(l.Name)) + 2*allocated(len(l.Code))
+	for _, f := range l.Functions {
+		n += entrySize + allocated(len(f.Name)) + allocated(len(f.Description))
+	}
+	return n
+}
 
 func (s *librarySet) find(name string) (i int, ok bool) {
 	return slices.BinarySearchFunc(s.libs, name, func(l *Library, name string) int { return strings.Compare(l.Name, name) })
@@ -89,6 +102,7 @@ func (s *librarySet) without(name string) *librarySet {
 	}
 	gone := s.libs[i]
 	return &librarySet{
+		bytes:     s.bytes - gone.size(),
 		libs:      slices.Delete(slices.Clone(s.libs), i, i+1),
 		functions: slices.DeleteFunc(slices.Clone(s.functions), func(p functionPlace) bool { return p.lib == gone }),
 	}
@@ -99,7 +113,7 @@ func (s *librarySet) without(name string) *librarySet {
 func (s *librarySet) with(lib *Library) *librarySet {
 	base := s.without(lib.Name)
 	i, _ := base.find(lib.Name)
-	next := &librarySet{libs: slices.Insert(slices.Clone(base.libs), i, lib), functions: slices.Clone(base.functions)}
+	next := &librarySet{bytes: base.bytes + lib.size(), libs: slices.Insert(slices.Clone(base.libs), i, lib), functions: slices.Clone(base.functions)}
 	for at := range lib.Functions {
 		name := strings.ToLower(lib.Functions[at].Name)
 		if i, taken := next.findFunction(name); !taken {
@@ -156,6 +170,7 @@ func (t *Txn) libraries() *librarySet {
 func (t *Txn) setLibraries(next *librarySet) {
 	old := t.libs
 	t.undo(func() { t.libs = old })
+	t.size += next.size() - t.libraries().size()
 	t.libs = next
 }
 

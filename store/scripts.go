@@ -7,6 +7,9 @@ import "github.com/tidwall/btree"
 // node. Scripts from SCRIPT LOAD stay until SCRIPT FLUSH.
 const maxEvalScripts = 500
 
+// maxEvalBytes bounds them, too: a script may be as long as an entry.
+const maxEvalBytes = 8 << 20
+
 // script is a cached script body.
 type script struct {
 	sha    string
@@ -22,6 +25,9 @@ type scriptCache struct {
 	evaled  *btree.BTreeG[script] // those not pinned, oldest first
 	arrival uint64
 	found   script // by the latest get: the same one is asked for again and again
+
+	pinnedSize int64 // of those that are pinned: they count as data
+	evaledSize int64
 }
 
 func newScriptCache() scriptCache {
@@ -47,20 +53,35 @@ func (c *scriptCache) load(sha, body string, pinned bool) {
 			return
 		}
 		c.evaled.Delete(old)
+		c.count(old, -1)
 	}
 	c.arrival++
 	c.found = script{}
 	s := script{sha: sha, body: body, pinned: pinned, order: c.arrival}
 	c.bySHA.Set(s)
+	c.count(s, 1)
 	if pinned {
 		return
 	}
 	c.evaled.Set(s)
-	if c.evaled.Len() > maxEvalScripts {
+	for c.evaled.Len() > maxEvalScripts || c.evaledSize > maxEvalBytes && c.evaled.Len() > 1 {
 		oldest, _ := c.evaled.PopMin()
 		c.bySHA.Delete(oldest)
+		c.count(oldest, -1)
 	}
 }
+
+// count adds a script to the sizes, or takes it off them.
+func (c *scriptCache) count(s script, sign int64) {
+	if s.pinned {
+		c.pinnedSize += sign * s.size()
+	} else {
+		c.evaledSize += sign * s.size()
+	}
+}
+
+// size is what a script takes; its compiled form takes about as much again, on each node.
+func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allocated(len(s.body)) }
 
 // Scripts returns the number of cached scripts.
 func (s *Store) Scripts() int { return s.scripts.bySHA.Len() }

@@ -76,9 +76,10 @@ func (e *Entry) size() int64 {
 	return n + collectionSize + e.elems.size()
 }
 
-// DataSize returns what the keys of all databases take.
+// DataSize returns what the keys of all databases take, with the scripts that stay until
+// SCRIPT FLUSH, and the function libraries.
 func (s *Store) DataSize() int64 {
-	n := int64(0)
+	n := s.scripts.pinnedSize + s.libs.size()
 	for _, ks := range s.dbs {
 		n += ks.size
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -275,5 +276,45 @@ func TestOutsizedReply(t *testing.T) {
 		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 			t.Errorf("%.60q took %d bytes", args, n)
 		}
+	}
+}
+
+// TestScriptsCount: scripts and libraries that stay count as data, the others are few and small.
+func TestScriptsCount(t *testing.T) {
+	d := newTestDB(t)
+	load := func(i int, pinned bool) {
+		txn := d.begin()
+		body := fmt.Sprint(i) + strings.Repeat(" ", 100_000)
+		txn.LoadScript(fmt.Sprintf("%040d", i), body, pinned)
+		d.apply(txn)
+		if pinned && txn.size != d.s.DataSize() {
+			t.Fatalf("foreseen %d, is %d", txn.size, d.s.DataSize())
+		}
+	}
+	for i := range 300 {
+		load(i, false)
+	}
+	if n := d.s.Scripts(); n == 0 || n > maxEvalBytes/200_000 || d.s.DataSize() != 0 {
+		t.Errorf("%d scripts of 100 kB are kept for EVALSHA, data %d", n, d.s.DataSize())
+	}
+	for i := range 10 {
+		load(1000+i, true)
+	}
+	if got := d.s.DataSize(); got < 1_000_000 || got > 3_000_000 {
+		t.Errorf("10 scripts of 100 kB count as %d", got)
+	}
+	restored, err := Restore(bytes.NewReader(encode(t, d.s)))
+	if err != nil || restored.DataSize() != d.s.DataSize() || restored.scripts.evaledSize != d.s.scripts.evaledSize {
+		t.Errorf("restored: %v, %v", restored.DataSize(), err)
+	}
+	txn := d.begin()
+	lib := &Library{Name: "lib", Code: strings.Repeat("x", 100_000), Functions: []Function{{Name: "f"}}}
+	txn.LoadLibrary(lib)
+	txn.LoadLibrary(lib)
+	grown := txn.size - d.s.DataSize()
+	txn.FlushScripts()
+	d.apply(txn)
+	if got := d.s.DataSize(); got != grown || got != lib.size() || txn.size != got {
+		t.Errorf("a library of %d counts as %d, foreseen %d", lib.size(), got, txn.size)
 	}
 }

@@ -264,6 +264,7 @@ func Restore(in io.Reader) (*Store, error) {
 			c := script{sha: r.str(), body: r.str(), pinned: r.int() != 0, order: r.int()}
 			if r.err == nil {
 				s.scripts.bySHA.Set(c)
+				s.scripts.count(c, 1)
 				if !c.pinned {
 					s.scripts.evaled.Set(c)
 				}

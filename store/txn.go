@@ -428,6 +428,9 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	t.ws.str(sha)
 	t.ws.str(body)
 	t.ws.int(Flag(pinned).Int)
+	if pinned {
+		t.size += script{sha: sha, body: body}.size()
+	}
 	prev, had := t.scripts[sha]
 	if t.scripts == nil {
 		t.scripts = map[string]script{}
@@ -448,6 +451,14 @@ func (t *Txn) FlushScripts() {
 		return
 	}
 	t.ws.begin(opScriptFlush, t.ws.db)
+	if !t.scriptsReset {
+		t.size -= t.s.scripts.pinnedSize
+	}
+	for _, s := range t.scripts {
+		if s.pinned {
+			t.size -= s.size()
+		}
+	}
 	scripts, reset := t.scripts, t.scriptsReset
 	t.undo(func() { t.scripts, t.scriptsReset = scripts, reset })
 	t.scripts, t.scriptsReset = nil, true
