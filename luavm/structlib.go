@@ -194,6 +194,9 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 	}
 	n := 0
 	for l.more() {
+		if pos > len(data) && strings.IndexByte("BbxHhLlTdfciIs ", l.fmt[l.i]) < 0 {
+			e.argError(L, 2, "data string too short") // before what only changes the layout
+		}
 		kind, size := l.option()
 		l.total = pos
 		pos += l.padding(kind, size)
