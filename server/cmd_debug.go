@@ -25,6 +25,8 @@ type debugCommand struct {
 func debugCommands() []debugCommand {
 	return []debugCommand{
 		{"change-repl-id", 2, 2, "", "Does nothing: the log has no other id.", doOK},
+		{"digest", 2, 2, "", "Hashes all keys, as Redis does.", doDebugDigest},
+		{"digest-value", 2, math.MaxInt, "<key> [<key> ...]", "Hashes the values of keys, as Redis does.", doDebugDigestValue},
 		{"error", 3, 3, "<text>", "Answers with an error.", doDebugError},
 		{"log", 3, 3, "<text>", "Writes to the server's log.", doDebugLog},
 		{"object", 3, 3, "<key>", "Describes the value of a key.", doDebugObject},
@@ -93,7 +95,16 @@ func doDebugLog(s *session, args [][]byte) store.Reply {
 }
 
 func doDebugReload(s *session, _ [][]byte) store.Reply {
-	if refusal := s.srv.save(); refusal != "" {
+	// Redis ends a snapshot that is being written; here it is waited for.
+	refusal := s.srv.save()
+	for ; refusal == errSaving; refusal = s.srv.save() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-s.srv.stop:
+			return store.Err(refusal)
+		}
+	}
+	if refusal != "" {
 		return store.Err(refusal)
 	}
 	return store.OK
@@ -221,8 +232,12 @@ func doDebugProtocol(s *session, args [][]byte) store.Reply {
 	case "map":
 		return store.MapOf(store.Zero, truth(false), store.One, truth(true), store.Int(2), truth(false))
 	case "attrib":
-		// An attribute may be left out, and Redis leaves it out in RESP2.
-		return store.Str("Some real reply following the attribute")
+		reply := store.Str("Some real reply following the attribute")
+		if s.protocol() == 2 {
+			return reply
+		}
+		return store.Reply{Kind: store.Multi, Elems: []store.Reply{
+			{Kind: store.Attribute, Elems: []store.Reply{store.Str("key-popularity"), store.List(store.Str("key:123"), store.Int(90))}}, reply}}
 	case "push":
 		if s.protocol() == 2 {
 			return store.Err(errOnlyRESP3)

@@ -54,6 +54,8 @@ func appendAggregate(b []byte, r *store.Reply, resp int) []byte {
 		switch r.Kind {
 		case store.Map:
 			kind, n = '%', n/2
+		case store.Attribute:
+			kind, n = '|', n/2
 		case store.Set:
 			kind = '~'
 		case store.Push:

@@ -46,6 +46,9 @@ const (
 	// Noted is a reply, the first element, with denials for the ACL log. The
 	// server takes it apart (DetachDenials) before anyone sees it.
 	Noted
+	// Attribute carries Elems as a Map does, and stands before the reply that it is
+	// about; there is none in RESP2. It is of the server's own and never sent to a peer.
+	Attribute
 )
 
 // Reply is the result of a command, as a value: the server encodes it, Lua

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha1" // Redis's digests are made of it
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// digest is Redis's hash of a value or of all of them: two servers with the same keys
+// have the same one.
+type digest [sha1.Size]byte
+
+// xor adds something whose place does not matter.
+func (d *digest) xor(b []byte) {
+	sum := sha1.Sum(b)
+	for i := range d {
+		d[i] ^= sum[i]
+	}
+}
+
+// mix adds something whose place matters.
+func (d *digest) mix(b []byte) {
+	d.xor(b)
+	*d = sha1.Sum(d[:])
+}
+
+func (d *digest) mixNumber(n int) { d.mix(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+
+func (d *digest) String() string { return hex.EncodeToString(d[:]) }
+
+// digestTypes are the types in the order of their numbers in Redis, with how a value is
+// read.
+var digestTypes = []struct {
+	name string
+	read []string // the key is put behind the first word
+}{
+	{"string", []string{"get"}},
+	{"list", []string{"lrange", "0", "-1"}},
+	{"set", []string{"smembers"}},
+	{"zset", []string{"zrange", "0", "-1", "withscores"}},
+	{"hash", []string{"hgetall"}},
+}
+
+// plain is run in RESP2 and in a database of its own choice.
+func (s *session) plain(db int, words ...string) store.Reply {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	cmd, _ := s.srv.table.Resolve(args)
+	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
+}
+
+// mixValue adds the value of a key, nothing if there is none.
+func (s *session) mixValue(d *digest, db int, key string) {
+	typ := s.plain(db, "type", key).Str
+	for i, t := range digestTypes {
+		if t.name != typ {
+			continue
+		}
+		d.mixNumber(i)
+		r := s.plain(db, append([]string{t.read[0], key}, t.read[1:]...)...)
+		switch typ {
+		case "string":
+			d.mix([]byte(r.Str))
+		case "list":
+			for _, e := range r.Elems {
+				d.mix([]byte(e.Str))
+			}
+		case "set":
+			for _, e := range r.Elems {
+				d.xor([]byte(e.Str))
+			}
+		default:
+			for i := 0; i+1 < len(r.Elems); i += 2 {
+				var pair digest
+				pair.mix([]byte(r.Elems[i].Str))
+				pair.mix(digestText(typ, r.Elems[i+1]))
+				d.xor(pair[:])
+			}
+		}
+		if s.plain(db, "pttl", key).Int >= 0 {
+			d.xor([]byte("!!expire!!"))
+		}
+	}
+}
+
+// digestText is the second half of a pair; Redis prints a score with %.17g.
+func digestText(typ string, r store.Reply) []byte {
+	if typ == "hash" {
+		return []byte(r.Str)
+	}
+	score := r.Float()
+	if r.Kind == store.Bulk {
+		score, _ = store.ParseFloat([]byte(r.Str))
+	}
+	return bytes.TrimPrefix(bytes.ToLower(strconv.AppendFloat(nil, score, 'g', 17, 64)), []byte("+")) // "+Inf"
+}
+
+func doDebugDigestValue(s *session, args [][]byte) store.Reply {
+	r := store.List()
+	for _, key := range args[2:] {
+		var d digest
+		s.mixValue(&d, int(s.db.Load()), string(key))
+		r.Elems = append(r.Elems, store.Status(d.String()))
+	}
+	return r
+}
+
+func doDebugDigest(s *session, _ [][]byte) store.Reply {
+	var all digest
+	for db := range store.Databases {
+		keys := s.plain(db, "keys", "*").Elems
+		if len(keys) == 0 {
+			continue
+		}
+		all.mixNumber(db)
+		for _, key := range keys {
+			var d digest
+			d.mix([]byte(key.Str))
+			s.mixValue(&d, db, key.Str)
+			all.xor(d[:])
+		}
+	}
+	return store.Status(all.String())
+}
