@@ -41,16 +41,16 @@ var sortedSetCommands = []Command{
 		Usage:   "key", Run: cmdZCard,
 	},
 	{
-		Name: "zrank", Arity: 3, Flags: ReadOnly | Fast, Group: "sorted-set", Since: "2.0.0",
+		Name: "zrank", Arity: -3, Flags: ReadOnly | Fast, Group: "sorted-set", Since: "2.0.0",
 		Keys:    firstKey(KeyRO | KeyAccess),
 		Summary: "Returns the rank of a member of a sorted set, by ascending score.",
-		Usage:   "key member", Run: cmdZRank,
+		Usage:   "key member [WITHSCORE]", Run: cmdZRank,
 	},
 	{
-		Name: "zrevrank", Arity: 3, Flags: ReadOnly | Fast, Group: "sorted-set", Since: "2.0.0",
+		Name: "zrevrank", Arity: -3, Flags: ReadOnly | Fast, Group: "sorted-set", Since: "2.0.0",
 		Keys:    firstKey(KeyRO | KeyAccess),
 		Summary: "Returns the rank of a member of a sorted set, by descending score.",
-		Usage:   "key member", Run: cmdZRevRank,
+		Usage:   "key member [WITHSCORE]", Run: cmdZRevRank,
 	},
 }
 
@@ -224,22 +224,35 @@ func cmdZCard(c *Ctx) Reply    { return c.count(TypeSortedSet) }
 func cmdZRank(c *Ctx) Reply    { return c.rank(false) }
 func cmdZRevRank(c *Ctx) Reply { return c.rank(true) }
 
+// rank is ZRANK as Redis 7.2 has it, with the score if that is asked for.
 func (c *Ctx) rank(down bool) Reply {
+	none, withScore := Nil, len(c.Args) == 4
+	switch {
+	case len(c.Args) > 4:
+		return Err(ErrWrongArgs(c.Cmd.FullName()))
+	case withScore && !equalFold(c.Args[3], "withscore"):
+		return Err(ErrSyntax)
+	case withScore:
+		none = Reply{Kind: NullArray}
+	}
 	e, ok := c.read(TypeSortedSet)
 	switch {
 	case !ok:
 		return wrongType
 	case e == nil:
-		return Nil
+		return none
 	}
 	z, name := e.Scores(), bytesToString(c.Args[2])
 	score, ok := z.Score(name)
 	if !ok {
-		return Nil
+		return none
 	}
 	rank := z.Rank(Scored{name, score})
 	if down {
 		rank = z.Len() - 1 - rank
+	}
+	if withScore {
+		return List(Int(int64(rank)), Float(score))
 	}
 	return Int(int64(rank))
 }

@@ -67,6 +67,13 @@ type recordedKeys struct {
 	Begin, Last, Step, NumKeys int
 }
 
+// newerRows are commands that Redis 7.2, which this server says it is, has given more
+// arguments.
+var newerRows = map[string]recordedRow{
+	"zrank":    {Arity: -3, Usage: "key member [WITHSCORE]"},
+	"zrevrank": {Arity: -3, Usage: "key member [WITHSCORE]"},
+}
+
 func TestRowsEqualRedis(t *testing.T) {
 	f, err := os.Open("testdata/command-info.jsonl")
 	if err != nil {
@@ -89,6 +96,9 @@ func TestRowsEqualRedis(t *testing.T) {
 		}
 		delete(recorded, want.Name)
 		got := recordRow(c)
+		if newer, ok := newerRows[want.Name]; ok {
+			want.Arity, want.Usage = newer.Arity, newer.Usage
+		}
 		want.ACL = categoriesOf(want.ACL, append([]string{"keyspace", "dangerous"}, c.Categories...)...)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s\n got  %+v\n want %+v", want.Name, got, want)
