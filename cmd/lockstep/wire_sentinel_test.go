@@ -38,6 +38,8 @@ var sentinelRows = []sentinelRow{
 	{"row-3-10-rueidis", "HELLO 3", []string{"SENTINEL SENTINELS mymaster", "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "SENTINEL REPLICAS mymaster"},
 		[]string{"ROLE"}, "SUBSCRIBE +sentinel +slave -sdown +sdown +switch-master +reboot"},
 	{"row-3-11-redis-rs", "PING", []string{"SENTINEL MASTERS", "SENTINEL SLAVES mymaster"}, []string{"ROLE"}, ""},
+	{"row-3-13-dapr", "HELLO 3", []string{"sentinel get-master-addr-by-name mymaster", "sentinel sentinels mymaster", "sentinel replicas mymaster"},
+		[]string{"INFO replication"}, "SUBSCRIBE +switch-master +replica-reconf-done"},
 	{"row-3-12-union", "HELLO 3", []string{"SENTINEL MASTERS", "SENTINEL MASTER mymaster", "SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "SENTINEL REPLICAS mymaster",
 		"SENTINEL SLAVES mymaster", "SENTINEL SENTINELS mymaster", "SENTINEL CKQUORUM mymaster", "SENTINEL MYID", "PING", "INFO server", "ROLE", "CLIENT ID",
 		"CLIENT SETNAME union", "CLIENT SETINFO LIB-NAME union", "SENTINEL GET-MASTER-ADDR-BY-NAME nobody", "SENTINEL REPLICAS nobody", "SENTINEL MASTER nobody"}, nil, ""},
