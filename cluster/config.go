@@ -76,6 +76,9 @@ type Config struct {
 	// if they have been started with it, too (promise.go).
 	LeaseReads bool
 
+	// SameOwnerNX is store.Env's. The leader's counts.
+	SameOwnerNX bool
+
 	// SnapshotThreshold is how many entries after the last snapshot the next
 	// one is due; SnapshotInterval how often that is checked.
 	SnapshotThreshold uint64

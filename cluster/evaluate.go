@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -81,9 +82,25 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 // begin returns a transaction on st; it is the same one as long as the store is.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
-		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits})
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
+			SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn})
 	}
 	return s.txn
+}
+
+// foundOwnEvery is how often foundOwn writes to the log at most.
+const foundOwnEvery = 10 * time.Minute
+
+// foundOwn is told of a SET … NX that has found its own value. Who does not know why
+// looks for a long time: the lock is free, and nobody gets it.
+func (s *sequencer) foundOwn() {
+	now := s.node.cfg.Time.Monotonic()
+	if s.ownFound != 0 && now-s.ownFound < foundOwnEvery {
+		return
+	}
+	s.ownFound = max(now, 1)
+	s.log.Warn("a SET with NX found the very value that it was to set, and got nil as from Redis: a client of Redlock takes the nodes of this cluster for servers of their own, " +
+		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
 // evaluateOn runs the requests of q from index from on and adds them to b. It returns q without

@@ -71,6 +71,8 @@ type sequencer struct {
 	term uint64 // of Raft, when the sequencer began
 	late lateness
 
+	ownFound time.Duration // monotonic time of the last log line of foundOwn
+
 	overdue *overdue // the batch that waits for its leases to be lengthened
 	shift   shift    // what the next entry does about earlier leases
 

@@ -129,10 +129,10 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 		c.eventOn(eventGeneric, "del")
 	} else {
 		at := c.DeadlineAt(when)
-		if flags&expireGT != 0 && c.env.Grace != nil {
+		if flags&expireGT != 0 {
 			// It is not to make a lease shorter, also if that ends late because
 			// the reply was late that promised it.
-			at = max(at, addSaturating(e.deadline, c.env.Grace(e.leased)))
+			at = max(at, c.graced(e))
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)
 		c.eventOn(eventGeneric, "expire")

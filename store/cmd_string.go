@@ -114,8 +114,11 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 		}
 	}
 	if o.has(optNX) && old != nil || o.has(optXX) && old == nil {
-		if o.has(optGet) {
+		switch {
+		case o.has(optGet):
 			return reply
+		case o.has(optNX) && c.sameOwner(old, value, o, when):
+			return OK
 		}
 		return Nil
 	}

@@ -22,6 +22,10 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are those of data.
 	Limits Limits
+	// SameOwnerNX has SET … NX answer OK where the value that it sets is there.
+	SameOwnerNX bool
+	// FoundOwn, if not nil, is called where SameOwnerNX would have made a difference.
+	FoundOwn func()
 	// ACL is what the node adds to the users of the state.
 	ACL ACLEnv
 }
@@ -363,6 +367,9 @@ func (v *view) size() int64 {
 	}
 	return n
 }
+
+// flushEmpty is Flush of a database that has no keys.
+func (t *Txn) flushEmpty(db int) { t.ws.begin(opFlush, db) }
 
 func (ks *keyspace) empty() bool { return ks == nil || ks.keys.size == 0 }
 

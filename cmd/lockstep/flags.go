@@ -28,6 +28,7 @@ type options struct {
 	logStore                  string
 	logLevel, logFormat       string
 	ephemeral, leaseReads     bool
+	sameOwnerNX               bool
 	debugCommand              string
 	failoverWait, scriptLimit time.Duration
 	maxMemory, maxEntry       string
@@ -61,6 +62,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")
 	fs.StringVar(&o.maxEntry, "max-entry-size", "8mb", "`bytes` that one command, script or transaction may write: nobody else is served meanwhile; CONFIG SET max-entry-size wins over it")
+	fs.BoolVar(&o.sameOwnerNX, "same-owner-nx", false, "answer OK, and renew, to SET … NX of the value that is there: for owners whose values are their own, on all nodes (docs/guarantees.md)")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
 	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
@@ -127,7 +129,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 	c := cluster.Default()
 	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
-	c.FailoverWait, c.LeaseReads = o.failoverWait, o.leaseReads
+	c.FailoverWait, c.LeaseReads, c.SameOwnerNX = o.failoverWait, o.leaseReads, o.sameOwnerNX
 	c.Advertise = o.advertised(o.advertise, o.listen)
 	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
 	c.ClusterAdvertise = o.advertised(o.clusterAdvertise, o.clusterListen)
