@@ -37,7 +37,7 @@ type aclLogEntry struct {
 // add records a refusal of session s. A like one of late is counted up instead.
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
-	e.client = strings.TrimSuffix(s.describe(now), "\n")
+	e.client = strings.TrimSuffix(s.describe(now, 0), "\n")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.entries[:min(aclLogScan, len(l.entries))], func(o aclLogEntry) bool {

@@ -35,6 +35,10 @@ type Backend interface {
 	OutOfMemory() bool
 	// MaxEntry returns what one command, script or transaction may write.
 	MaxEntry() int64
+	// Script returns a cached script by its SHA-1 in lower case, as this node knows it.
+	Script(sha string) (body string, ok bool)
+	// FunctionFlags returns what a function declares, as this node knows it.
+	FunctionFlags(name string) (store.FunctionFlags, bool)
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
 	// KillFunction ends the running function, as FUNCTION KILL.

@@ -42,6 +42,9 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.srv.stats.blocked.Add(-1)
 	s.srv.stats.called(cmd, 0) // what it took is waiting
 	s.reply(cmd, s.settle(reply))
+	if s.tracking.Load() != nil {
+		s.srv.hub.tracker.release(s)
+	}
 	s.finish()
 }
 

@@ -14,8 +14,17 @@ func sortSessions(list []*session) {
 	slices.SortFunc(list, func(a, b *session) int { return cmp.Compare(a.id, b.id) })
 }
 
-func doClientInfo(s *session, _ [][]byte) store.Reply {
-	return store.Text(s.describe(s.srv.cfg.Clock()))
+func doClientInfo(s *session, args [][]byte) store.Reply {
+	return store.Text(s.describe(s.srv.cfg.Clock(), querySize(args)))
+}
+
+// querySize is how long a command is on the wire.
+func querySize(args [][]byte) int {
+	n := len(appendInt(nil, '*', int64(len(args))))
+	for _, arg := range args {
+		n += len(appendInt(nil, '$', int64(len(arg)))) + len(arg) + 2
+	}
+	return n
 }
 
 func doClientList(s *session, args [][]byte) store.Reply {
@@ -30,7 +39,11 @@ func doClientList(s *session, args [][]byte) store.Reply {
 	var b strings.Builder
 	for _, other := range s.srv.each() {
 		if f.matches(other) {
-			b.WriteString(other.describe(now))
+			query := 0
+			if other == s {
+				query = querySize(args)
+			}
+			b.WriteString(other.describe(now, query))
 		}
 	}
 	return store.Text(b.String())
@@ -62,8 +75,8 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 
 // describe is the line of CLIENT LIST. Redis's figures about its buffers have
 // no counterpart here except what waits to be sent; they are shown as what
-// Redis shows for an idle client.
-func (s *session) describe(now time.Time) string {
+// Redis shows for an idle client, or for one whose command of query bytes runs.
+func (s *session) describe(now time.Time, query int) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()
 	how := s.tracking.Load()
@@ -85,11 +98,11 @@ func (s *session) describe(now time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
-		" qbuf=0 qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+
+		" qbuf=%d qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+
 		" lib-name=%s lib-ver=%s\n",
 		s.id, s.addr, s.laddr, s.id+7, s.name, seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
 		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard], multi,
-		inputBuffer, inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, s.userName(), how.redirection(), s.protocol(),
+		query, inputBuffer-min(query, inputBuffer), inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, s.userName(), how.redirection(), s.protocol(),
 		s.libName, s.libVer)
 }
 

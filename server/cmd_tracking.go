@@ -94,6 +94,7 @@ func doClientTracking(s *session, args [][]byte) store.Reply {
 		return store.Err(store.ErrSyntax)
 	case !on:
 		s.srv.hub.tracker.disable(s)
+		s.caching = false
 		return store.OK
 	}
 	old := s.tracking.Load()

@@ -29,6 +29,8 @@ type Config struct {
 	RunID string
 	// Port is what INFO calls tcp_port.
 	Port int
+	// Bind is what CONFIG GET bind says.
+	Bind string
 	// DataDir is what CONFIG GET dir says.
 	DataDir string
 	// Loops is how many event loops serve connections, on a system that has

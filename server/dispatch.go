@@ -209,6 +209,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if refusal := s.beyondLimits(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
+	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
+		return cmd, errTooFewReplicas
+	}
 	// In RESP2 a message would be taken for a reply, so a subscriber may only
 	// call commands whose replies have the form of messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {

@@ -61,6 +61,7 @@ const (
 	errShardInExec    store.Error = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errUserSpaces     store.Error = "ERR Usernames can't contain spaces or null characters"
+	errTooFewReplicas store.Error = "NOREPLICAS Not enough good replicas to write."
 	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"
 	errGenPassBits    store.Error = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."
@@ -222,3 +223,6 @@ func errDryRunUser(arg []byte) store.Error {
 func errDryRunCommand(arg []byte) store.Error {
 	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }
+
+// faultPinned is why CONFIG SET refuses what Redis could change while it runs.
+const faultPinned = "can't be changed while the server runs: start it with another --listen"

@@ -393,6 +393,18 @@ func (c *client) expectClosed() {
 // bulk formats a RESP bulk string.
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
+func (f *fakeBackend) Script(sha string) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store.Script(sha)
+}
+
+func (f *fakeBackend) FunctionFlags(name string) (store.FunctionFlags, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store.FunctionFlags(name)
+}
+
 func (f *fakeBackend) Config(name string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -246,7 +246,7 @@ func infoCPU(_ *Server, f *facts) {
 func infoCommandStats(srv *Server, f *facts) {
 	add := func(cmd *store.Command) {
 		c := srv.stats.calls[cmd]
-		calls, usec := c.took.total(), c.usec.Load()
+		calls, usec := c.took.total()+c.untimed.Load(), c.usec.Load()
 		rejected, failed := c.rejected.Load(), c.failed.Load()
 		if calls+rejected+failed == 0 {
 			return
@@ -262,12 +262,14 @@ func infoCommandStats(srv *Server, f *facts) {
 	}
 }
 
-// infoLatencyStats has the three percentiles that Redis shows by default.
+// infoLatencyStats has the percentiles that latency-tracking-info-percentiles names.
 func infoLatencyStats(srv *Server, f *facts) {
+	if srv.params.untracked.Load() {
+		return
+	}
 	add := func(cmd *store.Command) {
 		if d := &srv.stats.calls[cmd].took; d.total() > 0 {
-			f.add("latency_percentiles_usec_"+cmd.FullName(),
-				fmt.Sprintf("p50=%.3f,p99=%.3f,p99.9=%.3f", d.percentile(.5), d.percentile(.99), d.percentile(.999)))
+			f.add("latency_percentiles_usec_"+cmd.FullName(), d.percentiles(*srv.params.percentiles.Load()))
 		}
 	}
 	for _, cmd := range srv.table.All() {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"lockstep/cluster"
 	"lockstep/store"
@@ -132,4 +134,26 @@ func doRole(s *session, _ [][]byte) store.Reply {
 		state = "connect"
 	}
 	return store.List(store.Str("slave"), store.Str(at.host), store.Int(int64(at.port)), store.Str(state), applied)
+}
+
+// tooFewReplicas reports whether min-replicas-to-write refuses a command. A majority has
+// every write anyway; who wants it to be on more members says so by this. Of a script
+// that does not say that it only reads, it is not waited to see whether it does.
+func (s *session) tooFewReplicas(cmd *store.Command, args [][]byte) bool {
+	writes := cmd.Is(store.Write) || s.srv.pause.scriptWrites(cmd, args)
+	if cmd == s.srv.execCmd && s.multi != nil {
+		writes = slices.ContainsFunc(s.multi.commands, func(q queued) bool {
+			return q.cmd.Is(store.Write) || s.srv.pause.scriptWrites(q.cmd, q.args)
+		})
+	}
+	if !writes {
+		return false
+	}
+	p, topology, good := s.srv.params, s.srv.backend.Topology(), int64(0)
+	for _, n := range topology.Nodes {
+		if n.ID != topology.Self && n.Up && n.Silence <= time.Duration(p.maxLag.Load())*time.Second {
+			good++
+		}
+	}
+	return good < p.minReplicas.Load()
 }

@@ -2,8 +2,10 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,11 +142,53 @@ func (d *durations) percentile(share float64) float64 {
 	total, n := d.total(), int64(0)
 	for i := range d {
 		n += d[i].Load()
-		if float64(n) >= share*float64(total) {
+		if n > 0 && float64(n) >= share*float64(total) {
 			return float64((int64(1024)<<i)+(int64(1024)<<i)>>7-1) / 1000
 		}
 	}
 	return 0
+}
+
+// percentile is one that INFO shows.
+type percentile struct {
+	name  string
+	share float64
+}
+
+// checkPercentiles reads latency-tracking-info-percentiles.
+func checkPercentiles(value string) (canonical, fault string) {
+	words := strings.Fields(value)
+	for i, w := range words {
+		p, err := strconv.ParseFloat(w, 64)
+		switch {
+		case err != nil || math.IsNaN(p):
+			return "", "Invalid latency-tracking-info-percentiles parameters"
+		case p < 0 || p > 100:
+			return "", "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+		}
+		words[i] = strconv.FormatFloat(p, 'f', 6, 64)
+		words[i] = strings.TrimSuffix(strings.TrimRight(words[i], "0"), ".")
+	}
+	return strings.Join(words, " "), ""
+}
+
+// percentilesOf reads what checkPercentiles has written.
+func percentilesOf(value string) *[]percentile {
+	list := []percentile{}
+	for _, w := range strings.Fields(value) {
+		p, _ := strconv.ParseFloat(w, 64)
+		list = append(list, percentile{"p" + w, p / 100})
+	}
+	return &list
+}
+
+// percentiles is one command in INFO latencystats.
+func (d *durations) percentiles(list []percentile) string {
+	var words []string
+	for _, p := range list {
+		words = append(words, fmt.Sprintf("%s=%.3f", p.name, d.percentile(p.share)))
+	}
+	return strings.Join(words, ",")
 }
 
 func doLatencyHistogram(s *session, args [][]byte) store.Reply {
@@ -160,7 +204,7 @@ func doLatencyHistogram(s *session, args [][]byte) store.Reply {
 			add(&cmd.Sub[i])
 		}
 	}
-	if s.srv.params.value("latency-tracking") == "no" {
+	if s.srv.params.untracked.Load() {
 		return r
 	}
 	if len(args) == 2 {

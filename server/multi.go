@@ -247,7 +247,7 @@ func (s *session) paused(cmd *store.Command, args [][]byte) bool {
 	if cmd != s.srv.execCmd || s.multi == nil || p.mode.Load() == pauseOff {
 		return false
 	}
-	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return mayWrite(q.cmd, q.args) })
+	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return p.mayWrite(q.cmd, q.args) })
 }
 
 // ask returns what a command has to ask of the leader as a transaction; nil

@@ -33,6 +33,10 @@ type params struct {
 	slowMax     atomic.Int64
 	spikeFrom   atomic.Int64 // ms; 0: latency is not watched
 	alarm       atomic.Int64 // ns; see setAlarm
+	untracked   atomic.Bool  // how long commands take is not counted
+
+	minReplicas, maxLag atomic.Int64                 // members, s: see tooFewReplicas
+	percentiles         atomic.Pointer[[]percentile] // that INFO shows
 }
 
 // paramKind is how a value is read and which faults it can have.
@@ -49,17 +53,19 @@ const (
 // paramDef describes a parameter. Without apply, setting it only changes what
 // CONFIG GET says.
 type paramDef struct {
-	name     string
-	alias    string
-	kind     paramKind
-	min, max int64
-	words    []string
-	value    string // the default
-	fixed    bool   // cannot be changed while the server runs
-	shared   bool   // holds for the whole cluster: see params_shared.go
-	faced    bool   // depends on the listener that is asked
-	check    func(value string) (canonical, fault string)
-	apply    func(value string)
+	name      string
+	alias     string
+	kind      paramKind
+	min, max  int64
+	words     []string
+	value     string // the default
+	fixed     bool   // cannot be changed while the server runs
+	protected bool   // cannot be changed because enable-protected-configs is no
+	hidden    bool   // CONFIG GET shows it only by its whole name
+	shared    bool   // holds for the whole cluster: see params_shared.go
+	faced     bool   // depends on the listener that is asked
+	check     func(value string) (canonical, fault string)
+	apply     func(value string)
 }
 
 func newParams(cfg *Config, backend Backend) *params {
@@ -121,7 +127,7 @@ func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]
 			continue
 		}
 		for _, name := range p.names {
-			if store.MatchFold(pattern, name) {
+			if !p.defs[name].hidden && store.MatchFold(pattern, name) {
 				add(name, name)
 			}
 		}
@@ -149,6 +155,8 @@ func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 			return c, errUnknownParam(pairs[i])
 		case def.fixed:
 			return c, errParam(string(pairs[i]), "can't set immutable config")
+		case def.protected:
+			return c, errParam(string(pairs[i]), "can't set protected config")
 		case slices.Contains(names, name):
 			return c, errParam(string(pairs[i]), "duplicate parameter")
 		}

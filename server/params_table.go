@@ -22,6 +22,10 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 			apply: func(v string) { p.maxClients.Store(number(v)) }},
 		{name: "maxmemory-clients", value: strconv.FormatInt(cfg.MaxMemoryClients, 10),
 			check: func(v string) (canonical, fault string) {
+				share, percent := strings.CutSuffix(v, "%")
+				if n, ok := store.ParseInt([]byte(share)); percent && ok && n > 100 {
+					return "", "percentage argument must be less or equal to 100"
+				}
 				if _, ok := parseClientLimit(v, 0); !ok {
 					return "", "argument must be a memory or percent value"
 				}
@@ -52,12 +56,17 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: store.ParamMaxMemory, kind: memoryParam, max: math.MaxInt64, value: strconv.FormatInt(cfg.Limits.Memory, 10), shared: true},
 		{name: store.ParamMaxEntry, kind: memoryParam, min: store.MinEntry, max: store.MaxEntry, value: strconv.FormatInt(cfg.Limits.Entry, 10), shared: true},
 		{name: "tracking-table-max-keys", kind: intParam, max: math.MaxInt64, value: "1000000",
-			apply: func(v string) { cfg.Hub.tracker.maxKeys.Store(number(v)) }},
+			apply: func(v string) { cfg.Hub.tracker.setMaxKeys(number(v)) }},
+		{name: "min-replicas-to-write", alias: "min-slaves-to-write", kind: intParam, max: math.MaxInt32, value: "0",
+			apply: func(v string) { p.minReplicas.Store(number(v)) }},
+		{name: "min-replicas-max-lag", alias: "min-slaves-max-lag", kind: intParam, max: math.MaxInt32, value: "10",
+			apply: func(v string) { p.maxLag.Store(number(v)) }},
 		{name: "enable-debug-command", fixed: true, value: cfg.EnableDebugCommand},
 	}
 	list := append(acting, p.watching()...)
 	list = append(list, describing(cfg)...)
-	return append(list, accepted(cfg)...)
+	list = append(list, accepted(cfg)...)
+	return append(list, acceptedTLS()...)
 }
 
 // watching are the parameters of the slow log and of the latency monitor.
@@ -67,80 +76,65 @@ func (p *params) watching() []*paramDef {
 			apply: func(v string) { p.slowerThan.Store(number(v)); p.setAlarm() }},
 		{name: "slowlog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
 			apply: func(v string) { p.slowMax.Store(number(v)) }},
+		{name: "latency-tracking", kind: boolParam, value: "yes",
+			apply: func(v string) { p.untracked.Store(v == "no") }},
+		{name: "latency-tracking-info-percentiles", value: "50 99 99.9", check: checkPercentiles,
+			apply: func(v string) { p.percentiles.Store(percentilesOf(v)) }},
 		{name: "latency-monitor-threshold", kind: intParam, max: math.MaxInt64, value: "0",
 			apply: func(v string) { p.spikeFrom.Store(number(v)); p.setAlarm() }},
 	}
 }
 
-// describing are parameters that cannot be changed here.
+// describing are parameters that cannot be changed here. Those that Redis can change
+// may be set to what they are.
 func describing(cfg *Config) []*paramDef {
 	fixed := func(name, alias, value string) *paramDef {
 		return &paramDef{name: name, alias: alias, value: value, fixed: true}
 	}
+	pinned := func(name, value string) *paramDef {
+		return &paramDef{name: name, value: value, check: func(v string) (string, string) {
+			if v != value {
+				return "", faultPinned
+			}
+			return v, ""
+		}}
+	}
 	return []*paramDef{
 		fixed("aclfile", "", ""),
+		fixed("always-show-logo", "", "no"),
+		fixed("aof_rewrite_cpulist", "", ""),
 		fixed("appenddirname", "", "appendonlydir"),
 		fixed("appendfilename", "", "appendonly.aof"),
-		fixed("bind-source-addr", "", ""),
+		fixed("bgsave_cpulist", "", ""),
+		pinned("bind", cfg.Bind),
+		pinned("bind-source-addr", ""),
+		fixed("bio_cpulist", "", ""),
+		fixed("cluster-config-file", "", "nodes.conf"),
 		{name: "cluster-enabled", value: "no", fixed: true, faced: true},
+		fixed("cluster-port", "", "0"),
 		fixed("daemonize", "", "no"),
 		fixed("databases", "", strconv.Itoa(store.Databases)),
-		fixed("dir", "", cfg.DataDir),
+		{name: "dbfilename", value: "dump.rdb", protected: true},
+		{name: "dir", value: cfg.DataDir, protected: true},
+		fixed("disable-thp", "", "yes"),
 		fixed("enable-module-command", "", "no"),
 		fixed("enable-protected-configs", "", "no"),
 		fixed("io-threads", "", "1"),
+		fixed("io-threads-do-reads", "", "no"),
 		fixed("logfile", "", ""),
 		fixed("pidfile", "", ""),
-		fixed("port", "", strconv.Itoa(cfg.Port)),
+		pinned("port", strconv.Itoa(cfg.Port)),
 		fixed("replicaof", "slaveof", ""),
+		fixed("server_cpulist", "", ""),
+		fixed("set-proc-title", "", "yes"),
+		fixed("socket-mark-id", "", "0"),
 		fixed("supervised", "", "no"),
+		fixed("syslog-enabled", "", "no"),
+		fixed("syslog-facility", "", "local0"),
+		fixed("syslog-ident", "", "redis"),
 		fixed("tcp-backlog", "", "511"),
 		fixed("unixsocket", "", ""),
-	}
-}
-
-// accepted are parameters that may be set without effect: what they control
-// in Redis does not exist here.
-func accepted(cfg *Config) []*paramDef {
-	flag := func(name, alias, value string) *paramDef {
-		return &paramDef{name: name, alias: alias, kind: boolParam, value: value}
-	}
-	num := func(name, alias, value string, low, high int64) *paramDef {
-		return &paramDef{name: name, alias: alias, kind: intParam, min: low, max: high, value: value}
-	}
-	mem := func(name, value string) *paramDef {
-		return &paramDef{name: name, kind: memoryParam, max: math.MaxInt64, value: value}
-	}
-	return []*paramDef{
-		flag("activedefrag", "", "no"),
-		flag("appendonly", "", yesNo(cfg.Durable)),
-		{name: "appendfsync", kind: enumParam, words: []string{"everysec", "always", "no"}, value: "always"},
-		flag("dynamic-hz", "", "yes"),
-		num("hash-max-listpack-entries", "hash-max-ziplist-entries", "512", 0, math.MaxInt64),
-		num("hash-max-listpack-value", "hash-max-ziplist-value", "64", 0, math.MaxInt64),
-		num("hz", "", "10", 0, math.MaxInt32),
-		flag("latency-tracking", "", "yes"),
-		flag("lazyfree-lazy-eviction", "", "no"),
-		flag("lazyfree-lazy-expire", "", "no"),
-		flag("lazyfree-lazy-server-del", "", "no"),
-		flag("lazyfree-lazy-user-del", "", "no"),
-		flag("lazyfree-lazy-user-flush", "", "no"),
-		{name: "loglevel", kind: enumParam, words: []string{"debug", "verbose", "notice", "warning"}, value: "notice"},
-		{name: "maxmemory-policy", kind: enumParam, value: "noeviction", words: []string{"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction"}},
-		num("maxmemory-samples", "", "5", 1, math.MaxInt32),
-		num("min-replicas-max-lag", "min-slaves-max-lag", "10", 0, math.MaxInt32),
-		num("min-replicas-to-write", "min-slaves-to-write", "0", 0, math.MaxInt32),
-		flag("rdbchecksum", "", "yes"),
-		flag("rdbcompression", "", "yes"),
-		mem("repl-backlog-size", "1048576"),
-		num("repl-backlog-ttl", "", "3600", 0, math.MaxInt32),
-		num("repl-timeout", "", "60", 1, math.MaxInt32),
-		num("replica-priority", "slave-priority", "100", 0, math.MaxInt32),
-		// Every node takes writes: see infoReplication.
-		flag("replica-read-only", "slave-read-only", "no"),
-		flag("replica-serve-stale-data", "slave-serve-stale-data", "yes"),
-		{name: "save", value: "", check: checkSave},
-		flag("stop-writes-on-bgsave-error", "", "yes"),
+		fixed("unixsocketperm", "", "0"),
 	}
 }
 

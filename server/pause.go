@@ -25,8 +25,9 @@ const (
 // node's clients wait here; those of other nodes' clients, replication, and
 // what has reached the leader already, go on.
 type pause struct {
-	clock func() time.Time
-	stop  <-chan struct{} // closed at shutdown
+	clock   func() time.Time
+	backend Backend         // knows scripts and functions
+	stop    <-chan struct{} // closed at shutdown
 
 	mode atomic.Int32 // all that a server without a pause looks at
 
@@ -43,8 +44,8 @@ type parked struct {
 	resume func()
 }
 
-func newPause(clock func() time.Time, stop <-chan struct{}) *pause {
-	return &pause{clock: clock, stop: stop, waiting: map[*session]parked{}}
+func newPause(clock func() time.Time, backend Backend, stop <-chan struct{}) *pause {
+	return &pause{clock: clock, backend: backend, stop: stop, waiting: map[*session]parked{}}
 }
 
 // holds reports whether a command has to wait.
@@ -55,24 +56,35 @@ func (p *pause) holds(cmd *store.Command, args [][]byte) bool {
 	case pauseAll:
 		return true
 	}
-	return mayWrite(cmd, args)
+	return p.mayWrite(cmd, args)
 }
 
 // mayWrite reports whether CLIENT PAUSE WRITE holds a command back: writes,
-// messages, and scripts unless they declare that they do not write. The script
-// of EVALSHA is not looked at.
-func mayWrite(cmd *store.Command, args [][]byte) bool {
-	if cmd.Flags&(store.Write|store.MayReplicate) != 0 {
-		return true
-	}
+// messages, and scripts and functions unless they declare that they do not write.
+func (p *pause) mayWrite(cmd *store.Command, args [][]byte) bool {
+	return cmd.Flags&(store.Write|store.MayReplicate) != 0 || p.scriptWrites(cmd, args)
+}
+
+// scriptWrites reports whether a command runs a script or a function that does not
+// declare that it does not write.
+func (p *pause) scriptWrites(cmd *store.Command, args [][]byte) bool {
 	switch cmd.Name {
 	case "eval":
-		first, _, _ := strings.Cut(string(args[1][:min(len(args[1]), 256)]), "\n")
-		return !strings.HasPrefix(first, "#!") || !strings.Contains(first, "no-writes")
-	case "evalsha", "fcall":
-		return true
+		return !declaresNoWrites(string(args[1][:min(len(args[1]), 256)]))
+	case "evalsha":
+		body, _ := p.backend.Script(strings.ToLower(string(args[1])))
+		return !declaresNoWrites(body)
+	case "fcall":
+		flags, _ := p.backend.FunctionFlags(string(args[1]))
+		return flags&store.FunctionNoWrites == 0
 	}
 	return false
+}
+
+// declaresNoWrites reports whether a script's first line says so.
+func declaresNoWrites(body string) bool {
+	first, _, _ := strings.Cut(body, "\n")
+	return strings.HasPrefix(first, "#!") && strings.Contains(first, "no-writes")
 }
 
 // begin pauses for ms milliseconds. Of two pauses the stricter mode and the

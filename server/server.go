@@ -64,13 +64,14 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	if err := cfg.Validate(); err != nil {
 		panic(fmt.Sprintf("server: %v", err))
 	}
+	params := newParams(&cfg, backend)
 	srv := &Server{
 		cfg:       cfg,
 		backend:   backend,
 		table:     table,
 		hub:       cfg.Hub,
-		params:    newParams(&cfg, backend),
-		stats:     newStats(table),
+		params:    params,
+		stats:     newStats(table, params),
 		started:   cfg.Clock(),
 		sessions:  map[int64]*session{},
 		listeners: map[net.Listener]struct{}{},
@@ -80,7 +81,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	}
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
-	srv.pause = newPause(cfg.Clock, srv.stop)
+	srv.pause = newPause(cfg.Clock, srv.backend, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
 	srv.noteMemory(srv.readMemory())

@@ -22,7 +22,8 @@ type stats struct {
 
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // refusals by reason
 
-	calls map[*store.Command]*callStats // complete from the start
+	calls     map[*store.Command]*callStats // complete from the start
+	untracked *atomic.Bool                  // the parameter
 
 	mu     sync.Mutex
 	errors map[string]int64 // by code
@@ -32,15 +33,16 @@ type stats struct {
 // failed those that ran and gave an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
-	took                   durations // counts the calls, too
+	took                   durations    // counts the calls, too …
+	untimed                atomic.Int64 // … but for those while latency-tracking was off
 }
 
 // maxErrorCodes bounds the error codes that are counted apart: a script can
 // invent as many as it likes.
 const maxErrorCodes = 128
 
-func newStats(table *store.Table) *stats {
-	st := &stats{calls: map[*store.Command]*callStats{}, errors: map[string]int64{}}
+func newStats(table *store.Table, p *params) *stats {
+	st := &stats{calls: map[*store.Command]*callStats{}, errors: map[string]int64{}, untracked: &p.untracked}
 	for _, cmd := range table.All() {
 		st.calls[cmd] = &callStats{}
 		for i := range cmd.Sub {
@@ -54,7 +56,11 @@ func newStats(table *store.Table) *stats {
 func (st *stats) called(cmd *store.Command, took time.Duration) {
 	st.commands.Add(1)
 	c := st.calls[cmd]
-	c.took.add(took)
+	if st.untracked.Load() {
+		c.untimed.Add(1)
+	} else {
+		c.took.add(took)
+	}
 	c.usec.Add(took.Microseconds())
 }
 
@@ -91,7 +97,7 @@ func (st *stats) reset() {
 		st.deniedFor[i].Store(0)
 	}
 	for _, c := range st.calls {
-		for _, n := range []*atomic.Int64{&c.usec, &c.rejected, &c.failed} {
+		for _, n := range []*atomic.Int64{&c.usec, &c.rejected, &c.failed, &c.untimed} {
 			n.Store(0)
 		}
 		c.took.reset()

@@ -162,6 +162,11 @@ func (s *session) track(call *cluster.Call) {
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
+	// What a blocking command changes it is told of behind its reply: the origin says
+	// that it was that command.
+	if call.Cmd.Is(store.Blocking) {
+		call.Origin = t.origin(s)
+	}
 	var keys [][]byte
 	if !how.bcast && !(how.optin && !s.caching) && !(how.optout && s.caching) && mayRead(call.Cmd) {
 		keys, _ = call.Cmd.KeysOf(call.Args)
@@ -194,6 +199,12 @@ func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 			t.items++
 		}
 	}
+	t.evict()
+}
+
+// evict has clients forget keys until no more are remembered than there may be; mu is
+// held.
+func (t *tracker) evict() {
 	limit := t.maxKeys.Load()
 	for key := range t.keys {
 		if limit == 0 || int64(len(t.keys)) <= limit {
@@ -201,6 +212,14 @@ func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 		}
 		t.invalidate(key, t.keys[key], someone)
 	}
+}
+
+// setMaxKeys is tracking-table-max-keys.
+func (t *tracker) setMaxKeys(limit int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.maxKeys.Store(limit)
+	t.evict()
 }
 
 // release sends what was held back while a session waited for replies.
@@ -269,7 +288,7 @@ func (t *tracker) TouchAll() {
 	clear(t.keys)
 	t.items = 0
 	for _, s := range t.sessions {
-		t.send(s, nil)
+		t.send(s, nil, false)
 	}
 }
 
@@ -284,7 +303,7 @@ func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) 
 				continue
 			}
 			if !how.bcast {
-				t.send(s, []string{key})
+				t.send(s, []string{key}, origin == t.origin(s))
 			}
 		}
 		delete(ids, id)
@@ -301,13 +320,12 @@ func (t *tracker) broadcast() {
 		changed := t.changed[prefix]
 		keys := slices.Sorted(maps.Keys(changed))
 		for s := range t.prefixes[prefix] {
-			mine := keys
+			mine, me := keys, t.origin(s)
 			if s.tracking.Load().noloop {
-				me := t.origin(s)
 				mine = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return changed[key] == me })
 			}
 			if len(mine) > 0 {
-				t.send(s, mine)
+				t.send(s, mine, changed[mine[0]] == me)
 			}
 		}
 	}
@@ -318,9 +336,10 @@ func (t *tracker) broadcast() {
 // replies. Beyond it the session is told that anything may have changed.
 const maxHeld = 4096
 
-// send delivers a message, or holds it back; no keys stands for all.
-func (t *tracker) send(s *session, keys []string) {
-	if s.waiting {
+// send delivers a message, or holds it back; no keys stands for all. own says that the
+// session's blocking command is what it tells of.
+func (t *tracker) send(s *session, keys []string, own bool) {
+	if s.waiting || own && s.blocked.Load() != nil {
 		s.held = append(s.held, keys)
 		if len(s.held) > maxHeld {
 			s.held = append(s.held[:0], nil) // all in one

@@ -198,7 +198,7 @@ func TestReplacedStateInvalidatesAll(t *testing.T) {
 func TestClientListShowsTracking(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.tracker(t, "BCAST")
-	line := func() string { return ts.each()[0].describe(ts.fake.clock()) }
+	line := func() string { return ts.each()[0].describe(ts.fake.clock(), 0) }
 	if !strings.Contains(line(), " flags=tB ") || !strings.Contains(line(), " redir=0 ") {
 		t.Error(line())
 	}

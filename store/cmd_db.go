@@ -97,17 +97,29 @@ func cmdFlushDB(c *Ctx) Reply {
 	if !flushMode(c.Args) {
 		return Err(ErrSyntax)
 	}
+	before := c.Writes().Len()
 	c.Flush(c.DB)
+	c.tellFlushed(before)
 	return OK
+}
+
+// tellFlushed writes that a database has been emptied also if none of them had a key:
+// as in Redis, clients with tracking forget what they know of absent keys, too.
+func (c *Ctx) tellFlushed(before int) {
+	if c.Writes().Len() == before {
+		c.flushEmpty(c.DB)
+	}
 }
 
 func cmdFlushAll(c *Ctx) Reply {
 	if !flushMode(c.Args) {
 		return Err(ErrSyntax)
 	}
+	before := c.Writes().Len()
 	for db := range Databases {
 		c.Flush(db)
 	}
+	c.tellFlushed(before)
 	return OK
 }
 

@@ -47,9 +47,12 @@ func TestNothingWritten(t *testing.T) {
 			t.Errorf("%s replied %s and wrote %d times", call, reply, d.wrote)
 		}
 	}
-	d := newTestDB(t)
-	if d.do("FLUSHALL"); d.wrote != 0 {
-		t.Errorf("FLUSHALL of nothing wrote %d times", d.wrote)
+	// Clients with tracking are told of it, on every node.
+	for _, call := range []string{"FLUSHALL", "FLUSHDB"} {
+		d := newTestDB(t)
+		if d.do(call); d.wrote != 1 {
+			t.Errorf("%s of nothing wrote %d times", call, d.wrote)
+		}
 	}
 }
 
@@ -193,5 +196,24 @@ func TestObject(t *testing.T) {
 		OBJECT ENCODING long => "raw"
 		OBJECT IDLETIME text => :0
 		OBJECT FREQ none => nil
+	`)
+}
+
+// ZRANK … WITHSCORE is of Redis 7.2: this is what its documentation says.
+func TestRankWithScore(t *testing.T) {
+	d := newTestDB(t)
+	d.script(`
+		ZADD z 1 a 2.5 b => :2
+		SET s v => +OK
+		ZRANK z a WITHSCORE => [:0 ,1]
+		ZREVRANK z a withscore => [:1 ,1]
+		ZREVRANK z b WITHSCORE => [:0 ,2.5]
+		ZRANK z b => :1
+		ZRANK z none WITHSCORE => nil-array
+		ZRANK none a WITHSCORE => nil-array
+		ZRANK z none => nil
+		ZRANK s a WITHSCORE => -WRONGTYPE Operation against a key holding the wrong kind of value
+		ZRANK z a WITHSCORES => -ERR syntax error
+		ZRANK z a WITHSCORE x => -ERR wrong number of arguments for 'zrank' command
 	`)
 }

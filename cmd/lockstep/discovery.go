@@ -117,6 +117,8 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 
 func portOf(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
 
+func hostOf(ln net.Listener) string { return ln.Addr().(*net.TCPAddr).IP.String() }
+
 func (ls listeners) close() (err error) {
 	for _, ln := range []net.Listener{ls.plain, ls.sentinel, ls.cluster} {
 		if ln != nil {
@@ -129,7 +131,7 @@ func (ls listeners) close() (err error) {
 // newSentinel makes a node's Sentinel out of the configuration of its server.
 func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener) *server.Server {
 	own := server.Default() // it has a run id of its own
-	sc.RunID, sc.Port = own.RunID, portOf(ln)
+	sc.RunID, sc.Port, sc.Bind = own.RunID, portOf(ln), hostOf(ln)
 	if o.sentinelAuth == "no" {
 		// Anybody may ask for the leader, but not stop it.
 		sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = "", false, nil

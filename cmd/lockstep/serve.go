@@ -105,7 +105,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	}
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.OnShutdown, sc.Limits, sc.MaxMemoryClients = shutdown, cfg.Limits, plan.client
-	sc.Port = portOf(ls.plain)
+	sc.Port, sc.Bind = portOf(ls.plain), hostOf(ls.plain)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
 	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
