@@ -10,7 +10,7 @@ FUZZTIME ?= 20000x
 SEEDS    ?= 100000
 FROM     ?= 1
 
-.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos hostile differential image compose bench microbench performance lockloss broken rotations licenses vulnerabilities clean
+.PHONY: build simulation mutations test check race seeds fuzz conformance compatibility kills chaos hostile growth differential image compose bench microbench performance lockloss broken rotations licenses vulnerabilities clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
@@ -82,6 +82,12 @@ chaos:
 HOSTILE ?= 2h
 hostile:
 	LOCKSTEP_HOSTILE=$(HOSTILE) LOCKSTEP_SEED=$(SEED) LOCKSTEP_ATTACK="$(ATTACK)" $(GO) test -count=1 -timeout 0 -v -run '^TestHostile$$' ./conformance/hostile
+
+# Every way to grow, each by one client for so long, on one node and on three with
+# 256 MiB of memory each. Needs root and cgroups. make test does half a second of each.
+GROWTH ?= 10m
+growth:
+	LOCKSTEP_GROWTH=$(GROWTH) $(GO) test -count=1 -timeout 0 -v ./conformance/hostile/growth
 
 # A million random commands on lockstep and on redis-server; make test plays
 # twenty thousand.

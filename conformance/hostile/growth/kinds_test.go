@@ -1,0 +1,169 @@
+package growth
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// kinds are ways to grow. Each is called again and again on one connection with the number of
+// the call; what it is told does not matter.
+var kinds = []struct {
+	name string
+	grow func(c *bench.Conn, i int)
+}{
+	{"strings", func(c *bench.Conn, i int) { c.Do("SET", fmt.Sprint("g", i), mega) }},
+	{"short keys", func(c *bench.Conn, i int) {
+		pipeline(c, 500, func(j int) []string { return []string{"SET", fmt.Sprint("g", i, ":", j), "x"} })
+	}},
+	{"append", func(c *bench.Conn, i int) { c.Do("APPEND", fmt.Sprint("g", i/8), mega) }},
+	{"gaps", func(c *bench.Conn, i int) { c.Do("SETRANGE", fmt.Sprint("g", i), "8000000", "x") }},
+	{"copies", func(c *bench.Conn, i int) { c.Do("SET", "g", mega); c.Do("COPY", "g", fmt.Sprint("g", i)) }},
+	{"long names", func(c *bench.Conn, i int) { c.Do("SET", "g", "x"); c.Do("RENAME", "g", fmt.Sprint(i, mega)) }},
+	{"one list", func(c *bench.Conn, i int) { c.Do("RPUSH", "g", mega, mega) }},
+	{"one hash", func(c *bench.Conn, i int) { c.Do("HSET", "g", fmt.Sprint(i), mega) }},
+	{"sorted set stored", func(c *bench.Conn, i int) {
+		c.Do("ZADD", "g", "1", fmt.Sprint(i, mega))
+		c.Do("ZUNIONSTORE", fmt.Sprint("g", i), "1", "g")
+	}},
+	{"a script that has written", func(c *bench.Conn, i int) {
+		c.Do("EVAL", "redis.call('del','x') for i=1,20 do redis.call('set',KEYS[1]..i,string.rep('x',1e6)) end", "1", fmt.Sprint("g", i))
+	}},
+	{"allow-oom", func(c *bench.Conn, i int) {
+		c.Do("EVAL", "#!lua flags=allow-oom\nredis.call('set',KEYS[1],string.rep('x',2e6))", "1", fmt.Sprint("g", i))
+	}},
+	{"scripts", func(c *bench.Conn, i int) { c.Do("SCRIPT", "LOAD", fmt.Sprint("return ", i, " --", mega)) }},
+	{"scripts of EVAL", func(c *bench.Conn, i int) { c.Do("EVAL", fmt.Sprint("return ", i, " --", mega), "0") }},
+	{"messages", func(c *bench.Conn, i int) {
+		c.Do("EVAL", "local s=string.rep('x',1e6) for i=1,1000 do redis.call('publish','c',s) end", "0")
+	}},
+	{"random members", func(c *bench.Conn, i int) {
+		c.Do("ZADD", "g", "1", "a")
+		c.Do("ZRANDMEMBER", "g", "-1000000", "WITHSCORES")
+	}},
+	{"the same key", func(c *bench.Conn, i int) {
+		c.Do("SET", "g", mega)
+		c.Do(append([]string{"MGET"}, slices.Repeat([]string{"g"}, 1000)...)...)
+	}},
+	{"a pipeline of reads", func(c *bench.Conn, i int) {
+		c.Do("SET", "g", mega)
+		pipeline(c, 200, func(int) []string { return []string{"GET", "g"} })
+	}},
+	{"a transaction", func(c *bench.Conn, i int) {
+		c.Do("MULTI")
+		pipeline(c, 20, func(j int) []string { return []string{"SET", fmt.Sprint("g", j), mega} })
+		c.Do("EXEC")
+	}},
+}
+
+var mega = strings.Repeat("m", 1<<20)
+
+// pipeline sends n commands at once and reads what comes.
+func pipeline(c *bench.Conn, n int, command func(int) []string) {
+	var sent sync.WaitGroup
+	sent.Go(func() {
+		for i := range n {
+			if c.Send(command(i)...) != nil {
+				return
+			}
+		}
+	})
+	for range n {
+		if _, err := c.Receive(); err != nil && !isReply(err) {
+			break
+		}
+	}
+	sent.Wait()
+}
+
+// isReply tells an error reply from a connection that has ended.
+func isReply(err error) bool {
+	_, network := err.(net.Error)
+	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
+}
+
+// TestGrowth has each kind of growth go on, through the leader or a follower by turns, while
+// others take locks, renew and release them.
+func TestGrowth(t *testing.T) {
+	each := 400 * time.Millisecond
+	if long := os.Getenv("LOCKSTEP_GROWTH"); long != "" {
+		var err error
+		if each, err = time.ParseDuration(long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			list := start(t, n)
+			calm := locks(t, list, "calm", func() { time.Sleep(each) })
+			for i, kind := range kinds {
+				by := list[i%n]
+				took := locks(t, list, kind.name, func() {
+					for from, j := time.Now(), 0; time.Since(from) < each; j++ {
+						c, err := bench.Dial(by.Addr, 5*time.Second)
+						if err != nil {
+							t.Errorf("%s: %v", kind.name, err)
+							return
+						}
+						kind.grow(c, j)
+						c.Close()
+					}
+				})
+				alive(t, list)
+				t.Logf("%-25s median %v, 99 of 100 within %v (calm %v, %v)", kind.name, took[0], took[1], calm[0], calm[1])
+				if limit := max(3*calm[1], 3*time.Second); took[1] > limit {
+					t.Errorf("%s: 99 of 100 locks of others within %v, want %v", kind.name, took[1], limit)
+				}
+				c := by.Dial()
+				must(t, c, "OK", "FLUSHALL")
+				must(t, c, "OK", "SCRIPT", "FLUSH")
+				must(t, c, "OK", "SET", "after", kind.name)
+			}
+		})
+	}
+}
+
+// locks takes, renews and releases a lock again and again while something goes on, and
+// returns how long the median and 99 of 100 took.
+func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time.Duration {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		during()
+	}()
+	c, err := bench.Dial(list[len(list)-1].Addr, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var took []time.Duration
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		from := time.Now()
+		got, err := c.Do("SET", "lock", what, "NX", "PX", "600000")
+		full := err != nil && strings.HasPrefix(err.Error(), "OOM ")
+		if !full && (err != nil || got != "OK") {
+			t.Fatalf("%s: a lock: %v, %v", what, got, err)
+		}
+		if !full {
+			must(t, c, int64(1), "PEXPIRE", "lock", "700000")
+			must(t, c, int64(1), "EVAL", "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end", "1", "lock", what)
+		}
+		took = append(took, time.Since(from))
+	}
+	slices.Sort(took)
+	return [2]time.Duration{took[len(took)/2], took[len(took)*99/100]}
+}
