@@ -51,6 +51,8 @@ type peerConn struct {
 	heard   atomic.Uint64 // frames so far
 	claimed atomic.Bool   // it is, or was, the one for the peer's writes
 
+	dismissed atomic.Bool // the peer is no member any more
+
 	mu       sync.Mutex
 	ended    bool
 	sleepers map[uint64]*sleeper // its blocking commands here, by call

@@ -174,7 +174,8 @@ func (n *Node) belong(f facts) {
 }
 
 // dismiss ends the links of those that are no members any more: from then on the leader
-// executes nothing for their clients. They are refused another one (serveClaim).
+// executes nothing for their clients. They are refused another one (serveClaim). The link itself
+// lives a little longer: the removal may have been asked for on it.
 func (n *Node) dismiss(members []Member) {
 	if len(members) == 0 {
 		return
@@ -188,6 +189,8 @@ func (n *Node) dismiss(members []Member) {
 	}
 	n.mu.Unlock()
 	for _, p := range gone {
-		p.conn.Close()
+		if !p.dismissed.Swap(true) {
+			time.AfterFunc(beatPeriod, func() { p.conn.Close() })
+		}
 	}
 }

@@ -51,6 +51,9 @@ func (n *Node) serveForward(conn net.Conn) {
 
 func (n *Node) serveFrame(f frame, p *peerConn) error {
 	out := p.out
+	if p.dismissed.Load() && (f.kind == frameSubmit || f.kind == frameBlock || f.kind == frameClaim) {
+		return out.send(frameResult, f.id, func(b []byte) []byte { return append(b, statusNotExecuted) })
+	}
 	switch f.kind {
 	case frameSubmit:
 		return n.serveSubmit(f, p)
