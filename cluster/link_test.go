@@ -246,14 +246,14 @@ func TestOutboxKeepsFramesWhole(t *testing.T) {
 	})
 }
 
-// A result that cannot be read, or that has another number of replies than
-// the request has commands, says nothing about what happened: the request must
-// not be sent again.
+// A result that cannot be read, or that has no reply or more replies than the
+// request has commands, says nothing about what happened: the request must not
+// be sent again. (Fewer replies answer the first commands: SubmitPart.)
 func TestMalformedResultIsUnknown(t *testing.T) {
 	for name, result := range map[string][]byte{
 		"empty":           {},
 		"garbage":         {statusDone, 200},
-		"a reply missing": appendReplies(nil, []store.Reply{store.OK}),
+		"no reply":        appendReplies(nil, nil),
 		"one too many":    appendReplies(nil, []store.Reply{store.OK, store.OK, store.OK}),
 		"a strange state": {77},
 	} {
