@@ -125,7 +125,7 @@ func (f *fleet) dial(node int) (*line, error) {
 		return nil, err
 	}
 	l := &line{bench.NewConn(conn), conn}
-	if _, err := l.do("AUTH", passwords["default"]); err != nil {
+	if _, err := l.insist("AUTH", passwords["default"]); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -139,6 +139,18 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
+// insist is do for the judge: a refusal and an unknown outcome are no answer, and
+// every question of the judge may be asked again.
+func (l *line) insist(args ...string) (reply any, err error) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
+		var refused bench.ServerError
+		if reply, err = l.do(args...); !errors.As(err, &refused) || !isRefusal(string(refused)) && !isUnknown(string(refused)) {
+			break
+		}
+	}
+	return reply, err
+}
+
 // ask sends one command of the default user over a connection of its own.
 func (f *fleet) ask(node int, args ...string) (any, error) {
 	l, err := f.dial(node)
@@ -146,7 +158,7 @@ func (f *fleet) ask(node int, args ...string) (any, error) {
 		return nil, err
 	}
 	defer l.Close()
-	return l.do(args...)
+	return l.insist(args...)
 }
 
 // told notes a fault.

@@ -125,8 +125,12 @@ func (c *innocent) live() {
 // again. An attacker may bring them about, but not for longer than the bound.
 var refusals = []string{"BUSY ", "CLUSTERDOWN ", "TRYAGAIN ", "LOADING "}
 
-// do sends a command until it is carried out. Everything else than a reply
-// within the bound is a fault.
+// isUnknown tells whether an error says that the outcome is unknown: the leader was
+// lost. That is honest, if it comes within the bound.
+func isUnknown(text string) bool { return strings.HasPrefix(text, "INDETERMINATE ") }
+
+// do sends a command until it is carried out, or until its outcome is unknown.
+// Everything else than a reply within the bound is a fault.
 func (c *innocent) do(args ...string) (reply any, ok bool) {
 	began := time.Now()
 	for {
@@ -145,6 +149,11 @@ func (c *innocent) do(args ...string) (reply any, ok bool) {
 		}
 		var refused bench.ServerError
 		again := errors.As(err, &refused) && isRefusal(string(refused))
+		if isUnknown(string(refused)) && took <= c.all.bound {
+			c.all.waited(took)
+			c.all.f.judge.Count("unknown outcomes for innocents", 1)
+			return nil, false
+		}
 		if !again || took > c.all.bound {
 			c.all.waited(took)
 			c.fail(refused != "", took, args, err)
@@ -202,7 +211,11 @@ func (c *innocent) unique() string {
 func (c *innocent) mutex() {
 	key, owner := fmt.Sprintf("mutex:%d", c.rng.IntN(mutexes)), c.unique()
 	got, ok := c.do("SET", key, owner, "NX", "PX", fmt.Sprint(leaseTime.Milliseconds()))
-	if !ok || got == nil {
+	if !ok {
+		c.do("EVAL", unlock, "1", key, owner) // it may have been granted
+		return
+	}
+	if got == nil {
 		return
 	}
 	taken := time.Now()

@@ -54,6 +54,7 @@ type input struct {
 	times  int           // over so many connections at once; 0 is 1
 	hold   time.Duration // how long they stay open when all is sent
 	script bool          // counts as a script
+	beside bool          // redis-server must reply the same
 }
 
 // maxShown is how much of a piece is printed.

@@ -41,10 +41,10 @@ func (f *fleet) measure(node int) (*levels, error) {
 		return nil, err
 	}
 	defer c.Close()
-	if _, err := c.do("MEMORY", "PURGE"); err != nil {
+	if _, err := c.insist("MEMORY", "PURGE"); err != nil {
 		return nil, err
 	}
-	info, err := c.do("INFO", "everything")
+	info, err := c.insist("INFO", "everything")
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (f *fleet) measure(node int) (*levels, error) {
 	if n, ok := f.goroutines(node); ok {
 		l.numbers["goroutines"] = n
 	}
-	status, err := c.do("LOCKSTEP", "STATUS")
+	status, err := c.insist("LOCKSTEP", "STATUS")
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (l *levels) ask(c *line) error {
 		"users": {"ACL", "LIST"}, "parameters": {"CONFIG", "GET", "*"}, "members": {"LOCKSTEP", "MEMBERS"},
 		"scripts": {"EVAL", canary, "1", "secret:string"},
 	} {
-		got, err := c.do(args...)
+		got, err := c.insist(args...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
 		}
@@ -189,16 +189,16 @@ func (f *fleet) clean() (strange []string, err error) {
 	}
 	defer c.Close()
 	for _, args := range [][]string{{"FUNCTION", "FLUSH"}, {"SCRIPT", "FLUSH"}} {
-		if _, err := c.do(args...); err != nil {
+		if _, err := c.insist(args...); err != nil {
 			return nil, err
 		}
 	}
-	info, err := c.do("INFO", "keyspace")
+	info, err := c.insist("INFO", "keyspace")
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range databases.FindAllStringSubmatch(fmt.Sprint(info), -1) {
-		if _, err := c.do("SELECT", m[1]); err != nil {
+		if _, err := c.insist("SELECT", m[1]); err != nil {
 			return nil, err
 		}
 		more, err := sweep(c)
@@ -215,7 +215,7 @@ var databases = regexp.MustCompile(`(?m)^db(\d+):`)
 // sweep is clean for one database.
 func sweep(c *line) (strange []string, err error) {
 	for cursor := "0"; ; {
-		got, err := c.do("SCAN", cursor, "COUNT", "1000")
+		got, err := c.insist("SCAN", cursor, "COUNT", "1000")
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +235,7 @@ func sweep(c *line) (strange []string, err error) {
 			}
 		}
 		if len(doomed) > 1 {
-			if _, err := c.do(doomed...); err != nil {
+			if _, err := c.insist(doomed...); err != nil {
 				return nil, err
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +25,7 @@ const (
 
 // tally counts what was played.
 type tally struct {
-	inputs, scripts, frames, connections, refused, sent, received atomic.Int64
+	inputs, scripts, compared, models, frames, connections, refused, sent, received atomic.Int64
 }
 
 // play sends an input and returns when its connections are closed. That a node
@@ -93,12 +95,27 @@ func (f *fleet) write(conn net.Conn, p []byte, in input) bool {
 // dialogue sends one piece after the other and waits for the answer to each.
 func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 	r := bufio.NewReader(io.TeeReader(conn, e))
-	for _, p := range in.pieces {
+	var other *model
+	if in.beside {
+		other = f.model()
+		defer other.close()
+	}
+	for i, p := range in.pieces {
 		if f.anyEnded() || !f.write(conn, p, in) || conn.SetReadDeadline(time.Now().Add(replyLimit)) != nil {
 			return
 		}
-		if _, err := transcript.ReadValue(r); err != nil {
+		got, err := transcript.ReadValue(r)
+		if err != nil {
 			return
+		}
+		want, ok := other.reply(p)
+		if ok && in.script {
+			f.tally.compared.Add(1)
+		}
+		if ok && !slices.Equal(got.Lines(), want.Lines()) && i > 0 { // the first is AUTH
+			short := in
+			short.pieces = in.pieces[max(1, i-1) : i+1]
+			f.told(unlikeRedis, "%v\nhere:\n%.1500s\nRedis:\n%.1500s", short, strings.Join(got.Lines(), "\n"), strings.Join(want.Lines(), "\n"))
 		}
 	}
 }

@@ -3,6 +3,8 @@ package hostile
 import (
 	"fmt"
 	"strings"
+
+	"lockstep/conformance/hostile/scripts"
 )
 
 // edges are scripts at the edges of the sandbox. %d is a number of some size.
@@ -52,16 +54,29 @@ var edges = []string{
 	`return string.dump(function() end)`, `return loadstring('\27Lua'..string.rep('x',100))`, `return loadstring(string.dump(function() end))`, "#!lua flags=no-writes\nredis.call('SET','evil:1',1)", "#!lua flags=" + `%d` + "\nreturn 1", "#!python\nreturn 1", "#!lua name=x\nreturn 1",
 }
 
-// scripts are edges with numbers in them, one after the other through each node.
-func scripts(g *generator) (list []input) {
+// edgy are edges with numbers in them, and what the grammar makes, one after the
+// other through each node.
+func edgy(g *generator) (list []input) {
 	for range 3 {
 		var pieces [][]byte
-		for range 30 {
-			pieces = append(pieces, script(g.filled(pick(g, edges...))))
+		for range 15 {
+			pieces = append(pieces, script(g.filled(pick(g, edges...))), command(scripts.Generate(g.Uint64()).Command()...))
 		}
 		list = append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: pieces, read: readEach, script: true})
 	}
 	return list
+}
+
+// likeRedis are scripts of which a redis-server's replies are known to be right. What
+// one script left in the keyspace is no matter of the next.
+func likeRedis(g *generator) []input {
+	var pieces [][]byte
+	for len(pieces) < 120 {
+		if s := scripts.Generate(g.Uint64()); !s.Loose {
+			pieces = append(pieces, command("DEL", "evil:1", "evil:2"), command(s.Command()...))
+		}
+	}
+	return []input{{door: clientDoor, node: g.node(), user: wide, pieces: pieces, read: readEach, script: true, beside: true}}
 }
 
 // filled puts numbers at the places for them.

@@ -18,9 +18,10 @@ const (
 	leftBehind   judge.Fault = "traces left behind"
 	rightsBroken judge.Fault = "rights broken"
 	memoryHigh   judge.Fault = "memory above the bound"
+	unlikeRedis  judge.Fault = "replies unlike Redis's"
 )
 
-var faults = append(judge.Faults, processEnded, answersLate, leftBehind, rightsBroken, memoryHigh)
+var faults = append(judge.Faults, processEnded, answersLate, leftBehind, rightsBroken, memoryHigh, unlikeRedis)
 
 const (
 	// answerBound is how long an innocent may wait for an answer. An attacker may have a script

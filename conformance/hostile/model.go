@@ -1,0 +1,86 @@
+package hostile
+
+import (
+	"bufio"
+	"net"
+	"time"
+
+	"lockstep/conformance/transcript"
+	"lockstep/conformance/transcript/redisd"
+)
+
+// model is a redis-server of its own, of which the replies are right. Hostile scripts
+// end some, so there is one for each input. nil is one that cannot be had.
+type model struct {
+	srv  *redisd.Server
+	conn net.Conn
+	r    *bufio.Reader
+}
+
+// model starts a redis-server 7.0.15, if there is one on this machine.
+func (f *fleet) model() *model {
+	bin, version, err := redisd.Find()
+	if err != nil || version != redisd.Version {
+		return nil
+	}
+	srv, err := redisd.Start(bin)
+	if err != nil {
+		return nil
+	}
+	m := &model{srv: srv}
+	if m.conn, err = srv.Dial(); err != nil {
+		m.close()
+		return nil
+	}
+	m.r = bufio.NewReader(m.conn)
+	for _, args := range users {
+		if _, ok := m.reply(command(args...)); !ok {
+			m.close()
+			return nil
+		}
+	}
+	f.tally.models.Add(1)
+	return m
+}
+
+// reply sends a piece that is one command; false if there is no reply: the
+// server may have ended.
+func (m *model) reply(p []byte) (transcript.Value, bool) {
+	if m == nil || m.conn == nil {
+		return transcript.Value{}, false
+	}
+	if m.forgets() != nil || m.conn.SetDeadline(time.Now().Add(replyLimit)) != nil {
+		return transcript.Value{}, false
+	}
+	v, err := m.ask(p)
+	if err != nil {
+		m.conn.Close()
+		m.conn = nil
+	}
+	return v, err == nil
+}
+
+// forgets has Redis make a new Lua state before a script: settings of cjson stay in
+// one, and do not stay here.
+func (m *model) forgets() error {
+	_, err := m.ask(command("SCRIPT", "FLUSH"))
+	return err
+}
+
+func (m *model) ask(p []byte) (transcript.Value, error) {
+	if _, err := m.conn.Write(p); err != nil {
+		return transcript.Value{}, err
+	}
+	return transcript.ReadValue(m.r)
+}
+
+func (m *model) close() {
+	if m == nil {
+		return
+	}
+	if m.conn != nil {
+		m.conn.Close()
+	}
+	// It may have ended by itself.
+	_ = m.srv.Close()
+}
