@@ -54,7 +54,10 @@ type Config struct {
 	// has none.
 	SentinelAdvertise string
 	ClusterAdvertise  string
-	RunID             string // names this process to clients
+	// The same for those that speak TLS.
+	TLSAdvertise, TLSSentinelAdvertise, TLSClusterAdvertise string
+
+	RunID string // names this process to clients
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration
 	// PromoteAfter is how long a new member must have kept up with the log
@@ -251,4 +254,10 @@ func (c *Config) peerAddr() string {
 		return c.PeerAdvertise
 	}
 	return c.PeerListen
+}
+
+// addresses are what the node tells clients of itself.
+func (c *Config) addresses() Addresses {
+	return Addresses{Plain: c.Advertise, Sentinel: c.SentinelAdvertise, Cluster: c.ClusterAdvertise,
+		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }

@@ -19,13 +19,14 @@ import (
 //	kind 1  facts   str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
 //	                you | str peer address of the sender | str data directory |
-//	                n, n times str id of a member
+//	                n, n times str id of a member |
+//	                str plain with TLS | str sentinel with TLS | str cluster with TLS
 //
 // you is what the answering node thinks of the asking one: 0 nothing, 1 it is a
 // member, 2 it is none, 3 it has the id of a member and another data directory.
 // Frames, integers and str are as in wire.go. What stands behind the known fields
-// is skipped, and the last five may be missing, or the last two, or the last alone, so that
-// versions can differ in what they say. The data directory is told to members only: whoever
+// is skipped, and what follows applied, the peer address, the data directory or the members may
+// be missing, so that versions can differ in what they say. The data directory is told to members only: whoever
 // names it passes for the node. What is longer than maxShort is nobody's facts, and those that
 // are not a member's, as it was met, change nothing.
 const (
@@ -78,6 +79,11 @@ func (f facts) append(buf []byte) []byte {
 		for _, id := range f.members {
 			buf = appendStr(buf, id)
 		}
+		if f.addrs.TLSPlain+f.addrs.TLSSentinel+f.addrs.TLSCluster != "" {
+			for _, s := range []string{f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster} {
+				buf = appendStr(buf, s)
+			}
+		}
 	}
 	return endFrame(buf, start)
 }
@@ -109,6 +115,9 @@ func readFacts(r *bufio.Reader) (facts, error) {
 			f.members = append(f.members, string(in.bytes()))
 		}
 	}
+	if len(in.b) > 0 {
+		f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster = string(in.bytes()), string(in.bytes()), string(in.bytes())
+	}
 	if in.bad || !f.sane() {
 		return facts{}, errFrame
 	}
@@ -119,7 +128,7 @@ func readFacts(r *bufio.Reader) (facts, error) {
 // in them, and they go through Sentinel's texts, where a blank ends a word: what is none is
 // left out.
 func (f *facts) sane() bool {
-	for _, addr := range []*string{&f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster} {
+	for _, addr := range []*string{&f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster, &f.addrs.TLSPlain, &f.addrs.TLSSentinel, &f.addrs.TLSCluster} {
 		if isAddress(*addr) != nil {
 			*addr = ""
 		}

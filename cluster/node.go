@@ -102,7 +102,7 @@ func newNode(cfg Config) *Node {
 		cfg.random = rand.Uint64
 	}
 	cfg.strangers = newStrangers(cfg.Logger)
-	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.Advertise}}
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)
@@ -350,7 +350,7 @@ func (n *Node) learn(g greeting) {
 }
 
 func (n *Node) greeting() greeting {
-	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.Advertise}
+	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.addresses().told(false).Plain}
 }
 
 // Trouble says why this node's log takes nothing at present, although the

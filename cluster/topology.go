@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,33 @@ type Addresses struct {
 	Plain    string // Redis without Sentinel or Cluster
 	Sentinel string
 	Cluster  string
+
+	// The same for clients that speak TLS.
+	TLSPlain, TLSSentinel, TLSCluster string
+}
+
+// told are the addresses in the form in which clients of one kind are told them: in the
+// first three. Where a node has no address of that kind, the other one stands: a client
+// that asks without TLS may be told to speak it elsewhere.
+func (a Addresses) told(secret bool) Addresses {
+	if secret {
+		return Addresses{Plain: cmp.Or(a.TLSPlain, a.Plain), Sentinel: cmp.Or(a.TLSSentinel, a.Sentinel), Cluster: cmp.Or(a.TLSCluster, a.Cluster)}
+	}
+	return Addresses{Plain: cmp.Or(a.Plain, a.TLSPlain), Sentinel: cmp.Or(a.Sentinel, a.TLSSentinel), Cluster: cmp.Or(a.Cluster, a.TLSCluster)}
+}
+
+// Told returns the topology as clients are told it, those that speak TLS or those that do
+// not.
+func (t *Topology) Told(secret bool) *Topology {
+	if !slices.ContainsFunc(t.Nodes, func(n Sighting) bool { return n.TLSPlain != "" || n.TLSSentinel != "" || n.TLSCluster != "" }) {
+		return t
+	}
+	told := *t
+	told.Nodes = slices.Clone(t.Nodes)
+	for i := range told.Nodes {
+		told.Nodes[i].Addresses = told.Nodes[i].told(secret)
+	}
+	return &told
 }
 
 // Topology is what a node knows of the cluster at one instant. It is never
@@ -114,7 +142,7 @@ func (n *Node) facts() facts {
 	}
 	return facts{
 		id:      n.cfg.ID,
-		addrs:   Addresses{Plain: n.cfg.Advertise, Sentinel: n.cfg.SentinelAdvertise, Cluster: n.cfg.ClusterAdvertise},
+		addrs:   n.cfg.addresses(),
 		runID:   n.cfg.RunID,
 		applied: s.Applied,
 		cluster: n.clusterName(),
@@ -139,12 +167,14 @@ func (n *Node) note(f facts, asked bool) {
 	}
 	if !asked { // what it says of others counts if it was looked for
 		f.members, f.toldMembers = h.facts.members, h.facts.toldMembers
+		// Only the answer has these.
+		f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster = h.facts.addrs.TLSPlain, h.facts.addrs.TLSSentinel, h.facts.addrs.TLSCluster
 	}
 	h.asked = h.asked || asked
 	news := !h.told || h.facts.addrs != f.addrs || h.facts.runID != f.runID
 	h.facts, h.told, h.seen = f, true, now
 	n.mu.Lock()
-	n.clients[f.id] = f.addrs.Plain
+	n.clients[f.id] = f.addrs.told(false).Plain
 	n.mu.Unlock()
 	if news {
 		n.renew(now)

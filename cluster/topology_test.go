@@ -50,7 +50,7 @@ func TestTopology(t *testing.T) {
 			t.Errorf("%s sees %+v", c.cfg[i].ID, top)
 		}
 		for j := range 3 {
-			want := Addresses{fmt.Sprintf("client-%d:6379", j+1), fmt.Sprintf("sentinel-%d:26379", j+1), fmt.Sprintf("cluster-%d:7000", j+1)}
+			want := Addresses{Plain: fmt.Sprintf("client-%d:6379", j+1), Sentinel: fmt.Sprintf("sentinel-%d:26379", j+1), Cluster: fmt.Sprintf("cluster-%d:7000", j+1)}
 			if got := top.Node(c.cfg[j].ID); got.Addresses != want || got.RunID != fmt.Sprintf("run-%d", j+1) {
 				t.Errorf("%s sees %+v of %s", c.cfg[i].ID, got, c.cfg[j].ID)
 			}
@@ -129,45 +129,51 @@ func TestTopologyOfEphemeralNode(t *testing.T) {
 }
 
 var (
-	earlyFacts  = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5"}
-	sampleFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5", toldMembers: true, members: []string{"n1", "n2"}}
+	earlyFacts  = facts{id: "n1", addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5"}
+	sampleFacts = facts{id: "n1", addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5", toldMembers: true, members: []string{"n1", "n2"}}
+	secretFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3", "d:4", "", "e:5"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5", toldMembers: true, members: []string{"n1", "n2"}}
 )
 
 // TestFactsGolden holds the bytes still.
 func TestFactsGolden(t *testing.T) {
-	const want = "0000002c" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435" + "02" + "026e31" + "026e32"
-	if got := hex.EncodeToString(sampleFacts.append(nil)); got != want {
+	const want = "00000035" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435" +
+		"02" + "026e31" + "026e32" + "03643a34" + "00" + "03653a35"
+	if got := hex.EncodeToString(secretFacts.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
 func TestFactsRoundTrip(t *testing.T) {
-	whole := sampleFacts.append(nil)
+	whole := secretFacts.append(nil)
 	same := func(got, want facts) bool { return reflect.DeepEqual(got, want) }
-	if got, err := readFacts(reader(whole)); err != nil || !same(got, sampleFacts) {
+	if got, err := readFacts(reader(whole)); err != nil || !same(got, secretFacts) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	// A later version may say more.
 	body := append(bytes.Clone(whole[6:]), "more"...)
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || !same(got, sampleFacts) {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || !same(got, secretFacts) {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
 	// Earlier ones say less.
-	size, early := len(whole)-6, sampleFacts
+	size, early := len(whole)-6, secretFacts
+	early.addrs.TLSPlain, early.addrs.TLSCluster = "", ""
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-9]))); err != nil || !same(got, early) {
+		t.Errorf("without TLS: %+v, %v", got, err)
+	}
 	early.members, early.toldMembers = nil, false
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-7]))); err != nil || !same(got, early) {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-16]))); err != nil || !same(got, early) {
 		t.Errorf("without members: %+v, %v", got, err)
 	}
 	early.directory = ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-10]))); err != nil || !same(got, early) {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-19]))); err != nil || !same(got, early) {
 		t.Errorf("without a directory: %+v, %v", got, err)
 	}
 	early.cluster, early.you, early.peer = "", asUnknown, ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-20]))); err != nil || !same(got, early) {
+	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-29]))); err != nil || !same(got, early) {
 		t.Errorf("with less: %+v, %v", got, err)
 	}
 	for n := range body[:size] {
-		if n == size-7 || n == size-10 || n == size-20 {
+		if n == size-9 || n == size-16 || n == size-19 || n == size-29 {
 			continue
 		}
 		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {
@@ -176,6 +182,29 @@ func TestFactsRoundTrip(t *testing.T) {
 	}
 	if got, err := readFacts(reader(oneFrame(frameSubmit+1, 0, body))); err == nil {
 		t.Errorf("of another kind: %+v", got)
+	}
+}
+
+// TestTold: a client is told the address of its own kind, and the other one if there is
+// none.
+func TestTold(t *testing.T) {
+	top := &Topology{Nodes: []Sighting{{ID: "n1", Addresses: Addresses{Plain: "p1", TLSPlain: "t1", Cluster: "c1"}}, {ID: "n2", Addresses: Addresses{Plain: "p2"}}, {ID: "n3", Addresses: Addresses{TLSPlain: "t3", TLSCluster: "u3"}}}}
+	for secret, want := range map[bool][]Addresses{
+		false: {{Plain: "p1", Cluster: "c1"}, {Plain: "p2"}, {Plain: "t3", Cluster: "u3"}},
+		true:  {{Plain: "t1", Cluster: "c1"}, {Plain: "p2"}, {Plain: "t3", Cluster: "u3"}},
+	} {
+		for i, n := range top.Told(secret).Nodes {
+			if n.Addresses != want[i] {
+				t.Errorf("%s, TLS %v: %+v, want %+v", n.ID, secret, n.Addresses, want[i])
+			}
+		}
+	}
+	if top.Nodes[0].TLSPlain != "t1" {
+		t.Error("the topology itself was changed")
+	}
+	plain := &Topology{Nodes: []Sighting{{ID: "n2", Addresses: Addresses{Plain: "p2"}}}}
+	if plain.Told(true) != plain {
+		t.Error("a copy without need")
 	}
 }
 

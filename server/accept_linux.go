@@ -13,7 +13,7 @@ import (
 
 // serveLoops is Serve by event loops. It reports false for a listener that
 // they cannot serve.
-func (srv *Server) serveLoops(ln net.Listener, face Face) (served bool, err error) {
+func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {
 		return false, nil
@@ -37,17 +37,22 @@ func (srv *Server) serveLoops(ln net.Listener, face Face) (served bool, err erro
 		go l.run(0)
 		go l.watch()
 	}
-	srv.acceptInto(tcp, loops, face)
+	srv.acceptInto(tcp, loops, face, secret)
 	return true, nil
 }
 
 // acceptInto accepts connections until the listener is closed and the
 // connections may be cut.
-func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face) {
+func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
 	for i := 0; ; i++ {
 		conn, err := ln.AcceptTCP()
 		if err == nil {
-			err = srv.adopt(conn, loops[i%len(loops)], face)
+			l := loops[i%len(loops)]
+			if secret {
+				srv.adoptLater(conn, l, face)
+			} else {
+				err = srv.adopt(conn, nil, l, face)
+			}
 		}
 		if err == nil {
 			continue
@@ -65,8 +70,17 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face) {
 	}
 }
 
-// adopt makes a session of a connection and gives it to a loop.
-func (srv *Server) adopt(conn *net.TCPConn, l *loop, face Face) error {
+// adoptLater is adopt after a handshake.
+func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
+	srv.hands.begin(conn, srv.cfg.Clock, func(w *wire) {
+		if err := srv.adopt(conn, w, l, face); err != nil {
+			srv.cfg.Log.Error("cannot take a TLS connection in", "error", err)
+		}
+	})
+}
+
+// adopt makes a session of a connection and gives it to a loop; w is nil without TLS.
+func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	srv.keepAlive(conn)
 	c := &loopConn{loop: l}
 	c.remote, c.local = conn.RemoteAddr(), conn.LocalAddr()
@@ -76,16 +90,22 @@ func (srv *Server) adopt(conn *net.TCPConn, l *loop, face Face) error {
 	}
 	c.room = make(chan struct{}, 1)
 	c.onClose = func() { l.tell(c, newsClosed) }
-	c.guard = newGuard(&c.fdConn)
-	c.guard.direct = true
-	c.guard.face = face
+	var socket loopSocket = &c.fdConn
+	if w != nil {
+		c.tls = secure(&c.fdConn, w)
+		socket = c.tls
+	}
+	c.guard = newGuard(socket)
+	c.guard.direct, c.guard.face, c.guard.secret = true, face, w != nil
 	s, refusal, in := srv.enter(c.guard)
 	if !in {
 		if refusal != "" {
 			refused := store.Err(refusal)
 			// A client that is turned away may also have left.
-			_, _ = c.tryWrite(appendReply(nil, &refused, 2))
+			_, _ = socket.tryWrite(appendReply(nil, &refused, 2))
 		}
+		c.onClose = func() {} // no loop has it
+		_ = socket.Close()
 		c.release()
 		return nil
 	}
@@ -95,6 +115,12 @@ func (srv *Server) adopt(conn *net.TCPConn, l *loop, face Face) error {
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
 	l.tell(c, newsJoined)
 	return nil
+}
+
+// loopSocket is what a loop serves.
+type loopSocket interface {
+	net.Conn
+	tryWriter
 }
 
 // takeSocket takes the socket away from the runtime, which would go on to wait

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 )
@@ -39,10 +38,10 @@ func TestBlockedClientLeaves(t *testing.T) {
 		for name, leave := range map[string]func(c *client, other *client){
 			"closes": func(c, _ *client) { _ = c.conn.Close() },
 			"resets": func(c, _ *client) {
-				_ = c.conn.(*net.TCPConn).SetLinger(0)
+				_ = reset(c.conn)
 				_ = c.conn.Close()
 			},
-			"half-closes": func(c, _ *client) { _ = c.conn.(*net.TCPConn).CloseWrite() },
+			"half-closes": func(c, _ *client) { _ = closeWrite(c.conn) },
 			"has sent more": func(c, _ *client) {
 				c.send("SET never 1\r\n")
 				_ = c.conn.Close()
@@ -83,7 +82,7 @@ func TestBlockingCommandFromHalfClosed(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
 		c.send("BLPOP list 0\r\nSET never 1\r\n")
-		if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+		if err := closeWrite(c.conn); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the connection to end", func() bool { return ts.clients() == 0 && ts.fake.blockedClients() == 0 })

@@ -46,7 +46,12 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	if refusal != "" {
 		return store.Err(refusal)
 	}
+	undo, refusal := s.srv.setTLS(change)
+	if refusal != "" {
+		return store.Err(refusal)
+	}
 	if r := s.shareParams(change); r.IsError() {
+		undo()
 		return r
 	}
 	s.srv.params.commit(change)

@@ -67,7 +67,7 @@ func ofMaster(do func(s *session, w watched, args [][]byte) store.Reply) handler
 	}
 }
 
-func (s *session) watched() watched { return s.seenBy(s.srv.backend.Topology()) }
+func (s *session) watched() watched { return s.seenBy(s.topology()) }
 
 func doSentinelRole(s *session, _ [][]byte) store.Reply {
 	return store.List(store.Str("sentinel"), store.Strs(s.srv.watch.name))
@@ -317,7 +317,7 @@ func doSentinelSet(_ *session, _ watched, args [][]byte) store.Reply {
 // advertised, so names are resolved and announced if there are any.
 func (s *session) sentinelConfig() [][2]string {
 	names := "no"
-	for _, n := range s.srv.backend.Topology().Nodes {
+	for _, n := range s.topology().Nodes {
 		if at := s.endpointOf(n.Plain); at.known() && net.ParseIP(at.host) == nil {
 			names = "yes"
 		}

@@ -214,7 +214,7 @@ type shard struct {
 // sees too few others for an election may be the one that is cut off: it names
 // who led last.
 func (s *session) shard() shard {
-	t := s.srv.backend.Topology()
+	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}
 	if t.Leader != "" && s.clusterEndpoint(t.Node(t.Leader)).known() && s.srv.backend.Reaches() {
 		sh.owner = t.Leader
@@ -261,6 +261,14 @@ func doClusterSlots(s *session, _ [][]byte) store.Reply {
 	return store.List(r)
 }
 
+// portName is what CLUSTER SHARDS calls the port that it tells this client.
+func (s *session) portName() string {
+	if s.secret {
+		return "tls-port"
+	}
+	return "port"
+}
+
 func doClusterShards(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	list := store.List()
@@ -274,7 +282,7 @@ func doClusterShards(s *session, _ [][]byte) store.Reply {
 			health = "fail"
 		}
 		at := s.endpointOf(n.Cluster)
-		fields := []store.Reply{store.Str("id"), store.Str(nodeName(n.ID)), store.Str("port"), store.Int(int64(at.port))}
+		fields := []store.Reply{store.Str("id"), store.Str(nodeName(n.ID)), store.Str(s.portName()), store.Int(int64(at.port))}
 		if net.ParseIP(at.host) != nil {
 			fields = append(fields, store.Str("ip"), store.Str(at.host), store.Str("endpoint"), store.Str(at.host))
 		} else {

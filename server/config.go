@@ -41,7 +41,13 @@ type Config struct {
 	Durable bool
 	// Ballast is how many bytes of the heap nobody uses.
 	Ballast int
-	noUring bool // as if the kernel did not allow it
+	// TLS is what TLS listeners serve with; nil: there are no certificates yet.
+	TLS *Certificates
+	// TLSPort is what CONFIG calls tls-port.
+	TLSPort int
+	// secretSentinel is whether a Sentinel's clients speak TLS.
+	secretSentinel bool
+	noUring        bool // as if the kernel did not allow it
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

@@ -23,7 +23,7 @@ func (ts *testServer) face(t *testing.T, srv *Server, face Face) string {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- srv.ServeAs(ln, face) }()
+	go func() { served <- srv.ServeAs(ln, face, false) }()
 	t.Cleanup(func() {
 		if err := srv.Shutdown(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Errorf("shutdown: %v", err)
@@ -38,7 +38,7 @@ func (ts *testServer) face(t *testing.T, srv *Server, face Face) string {
 // sentinel starts a Sentinel beside a test server.
 func (ts *testServer) sentinel(t *testing.T) string {
 	t.Helper()
-	return ts.face(t, NewSentinel(ts.cfg, ts.fake, "mymaster"), FacePlain)
+	return ts.face(t, NewSentinel(ts.cfg, ts.fake, "mymaster", false), FacePlain)
 }
 
 func dialTo(t *testing.T, addr string) *client {

@@ -80,6 +80,9 @@ func nodeName(id string) string { return identity("node", id) }
 // sentinelName is the name of a node's Sentinel.
 func sentinelName(id string) string { return identity("sentinel", id) }
 
+// topology is the cluster with the addresses that this client is to be told.
+func (s *session) topology() *cluster.Topology { return s.srv.backend.Topology().Told(s.secret) }
+
 // clusterEndpoint is where a node's Cluster listener is.
 func (s *session) clusterEndpoint(n *cluster.Sighting) endpoint {
 	if n == nil {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -279,6 +280,7 @@ type testServer struct {
 	*Server
 	fake *fakeBackend
 	addr string
+	tls  *tls.Config // for clients; nil without TLS
 }
 
 // newTestServer starts a server; change may alter its configuration.
@@ -288,6 +290,10 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	fake := newFake(cfg.Hub)
 	cfg.Clock = fake.clock
 	cfg.Durable = false
+	var secret *tls.Config
+	if overTLS {
+		cfg.TLS, secret = testCertificates(t)
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -310,7 +316,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	go func() { served <- srv.ServeAs(ln, FacePlain, secret != nil) }()
 	t.Cleanup(func() {
 		if err := srv.Shutdown(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Errorf("shutdown: %v", err)
@@ -319,7 +325,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return &testServer{Server: srv, fake: fake, addr: ln.Addr().String()}
+	return &testServer{Server: srv, fake: fake, addr: ln.Addr().String(), tls: secret}
 }
 
 // withLoops has n loops serve a durable node, in which they are parked; the other tests
@@ -336,7 +342,7 @@ type client struct {
 
 func (ts *testServer) dial(t testing.TB) *client {
 	t.Helper()
-	c, err := net.Dial("tcp", ts.addr)
+	c, err := ts.connect()
 	if err != nil {
 		t.Fatal(err)
 	}

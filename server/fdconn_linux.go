@@ -67,6 +67,9 @@ func (c *fdConn) Read(p []byte) (int, error) {
 	}
 }
 
+// drained reports whether a Read would find nothing.
+func (c *fdConn) drained() bool { return !c.readable }
+
 // tryWrite writes as much as there is room for.
 func (c *fdConn) tryWrite(p []byte) (int, error) {
 	sent := 0
@@ -88,19 +91,28 @@ func (c *fdConn) tryWrite(p []byte) (int, error) {
 }
 
 // Write waits until all of p has been written.
-func (c *fdConn) Write(p []byte) (int, error) {
+func (c *fdConn) Write(p []byte) (int, error) { return c.writeAll(p, c.tryWrite) }
+
+// hold keeps the descriptor until leave; it reports false if that is too late.
+func (c *fdConn) hold() bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.released {
-		c.mu.Unlock()
-		return 0, net.ErrClosed
+		return false
 	}
 	c.writers++
-	c.mu.Unlock()
-	defer c.leave()
+	return true
+}
 
+// writeAll calls try, and waits for room, until all of p has been written.
+func (c *fdConn) writeAll(p []byte, try func([]byte) (int, error)) (int, error) {
+	if !c.hold() {
+		return 0, net.ErrClosed
+	}
+	defer c.leave()
 	sent, announced := 0, false
 	for {
-		n, err := c.tryWrite(p[sent:])
+		n, err := try(p[sent:])
 		sent += n
 		switch {
 		case err != nil || sent == len(p):

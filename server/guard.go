@@ -65,7 +65,8 @@ type parcel struct {
 type guard struct {
 	net.Conn
 	policy policy
-	face   Face // of the listener that it came by
+	face   Face // of the listener that it came by …
+	secret bool // … and whether that speaks TLS
 
 	buf  []byte // input; buf[r:w] has not been looked at
 	r, w int

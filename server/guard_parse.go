@@ -22,6 +22,8 @@ func (g *guard) parse() {
 			ok = true
 		case g.startsWith() == '*':
 			ok = g.takeLine('\r', "too big mbulk count string", g.arrayHeader)
+		case g.startsWith() == tlsRecord:
+			g.failure = noTLSHere
 		default:
 			ok = g.takeLine('\n', "too big inline request", g.inline)
 		}
@@ -30,6 +32,13 @@ func (g *guard) parse() {
 		}
 	}
 }
+
+// tlsRecord is how a client begins that speaks TLS. Taken for an inline request, it would
+// wait for an answer for as long as it likes.
+const (
+	tlsRecord = 0x16
+	noTLSHere = "this port does not speak TLS"
+)
 
 // takeWhole is the short way for what nearly every command is: an array of
 // small arguments, all of it in buf, written as clients write it. The arguments

@@ -13,7 +13,7 @@ import (
 // lead is where clients of this face find whoever leads; down is true while
 // nobody is known to, and then it is who led last.
 func (s *session) lead() (at endpoint, down bool) {
-	t := s.srv.backend.Topology()
+	t := s.topology()
 	down = t.Leader == ""
 	if n := t.Node(t.Last); n != nil && !(down && n.ID == t.Self) {
 		at = s.endpointHere(n)
@@ -34,7 +34,7 @@ func (s *session) endpointHere(n *cluster.Sighting) endpoint {
 
 // followers are the other members that clients can reach, while this node leads.
 func (s *session) followers() (list []*cluster.Sighting) {
-	t := s.srv.backend.Topology()
+	t := s.topology()
 	for i := range t.Nodes {
 		if n := &t.Nodes[i]; n.ID != t.Self && n.Up && s.endpointHere(n).known() {
 			list = append(list, n)

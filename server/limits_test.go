@@ -97,9 +97,7 @@ func TestFlood(t *testing.T) {
 		other := ts.dial(t)
 		other.ask("SET", "k", strings.Repeat("v", 1<<20))
 		flood := ts.dial(t)
-		if err := flood.conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
-			t.Fatal(err)
-		}
+		readLittle(t, flood.conn, 16<<10)
 		sent := make(chan int64, 1)
 		go func() {
 			line := strings.Repeat("GET k\r\n", 1000)
@@ -209,9 +207,7 @@ func TestPubSubLimit(t *testing.T) {
 			eachPath(t, func(t *testing.T, loops int) {
 				ts := newTestServer(t, withLoops(loops))
 				slow, other := ts.dial(t), ts.dial(t)
-				if err := slow.conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
-					t.Fatal(err)
-				}
+				readLittle(t, slow.conn, 16<<10)
 				slow.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
 				other.do(`CONFIG SET client-output-buffer-limit "`+c.limit+`"`, "+OK\r\n")
 				// More than the limits and the socket's buffers take.

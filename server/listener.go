@@ -12,8 +12,9 @@ import (
 // is closed it cuts every connection, so Accept returns only when they may go.
 type listener struct {
 	net.Listener
-	srv  *Server
-	face Face
+	srv    *Server
+	face   Face
+	secret bool
 }
 
 // acceptPause is how long Accept waits after a passing failure, such as too
@@ -29,7 +30,7 @@ func (l *listener) Accept() (net.Conn, error) {
 				l.srv.keepAlive(tcp)
 			}
 			g := newGuard(c)
-			g.face = l.face
+			g.face, g.secret = l.face, l.secret
 			return g, nil
 		}
 		if errors.Is(err, net.ErrClosed) {

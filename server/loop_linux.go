@@ -277,8 +277,8 @@ func (l *loop) join(c *loopConn) {
 		l.retire(c)
 		return
 	}
-	if c.shut.Load() {
-		l.again(c) // closed before it was here
+	if c.shut.Load() || c.tls != nil {
+		l.again(c) // closed before it was here, or crypto/tls has input already
 	}
 }
 

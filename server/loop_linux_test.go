@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -134,7 +133,7 @@ func TestLoopHalfClosed(t *testing.T) {
 	for i := range 50 {
 		c := ts.dial(t)
 		c.send(strings.Repeat(array("INCR", fmt.Sprint("n", i)), 3) + array("ECHO", "x") + "*1\r\n$4\r\nPI")
-		if err := c.conn.(*net.TCPConn).CloseWrite(); err != nil {
+		if err := closeWrite(c.conn); err != nil {
 			t.Fatal(err)
 		}
 		c.expect(":1\r\n:2\r\n:3\r\n" + bulk("x"))
@@ -331,9 +330,7 @@ func TestLoopMessagesToMany(t *testing.T) {
 			sub := ts.dial(t)
 			late, leaves := k%5 == 1, k%5 == 2
 			if late {
-				if err := sub.conn.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil {
-					t.Fatal(err)
-				}
+				readLittle(t, sub.conn, 256<<10)
 			}
 			sub.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
 			wg.Go(func() {

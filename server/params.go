@@ -66,6 +66,8 @@ type paramDef struct {
 	faced     bool   // depends on the listener that is asked
 	check     func(value string) (canonical, fault string)
 	apply     func(value string)
+	secret    bool                    // kept for nobody
+	tls       func(*TLSFiles) *string // the part of TLSFiles that it is
 }
 
 func newParams(cfg *Config, backend Backend) *params {
@@ -179,7 +181,7 @@ func (p *params) commit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, def := range c.defs {
-		if def.shared {
+		if def.shared || def.secret {
 			continue
 		}
 		p.values[def] = c.values[i]

@@ -142,26 +142,6 @@ func accepted(cfg *Config) []*paramDef {
 // acceptedTLS are those of them that have to do with TLS.
 func acceptedTLS() []*paramDef {
 	return []*paramDef{
-		{name: "tls-auth-clients", kind: enumParam, words: []string{"no", "yes", "optional"}, value: "yes"},
-		text("tls-ca-cert-dir", "", ""),
-		text("tls-ca-cert-file", "", ""),
-		text("tls-cert-file", "", ""),
-		text("tls-ciphers", "", ""),
-		text("tls-ciphersuites", "", ""),
-		text("tls-client-cert-file", "", ""),
-		text("tls-client-key-file", "", ""),
-		text("tls-client-key-file-pass", "", ""),
-		flag("tls-cluster", "", "no"),
-		text("tls-dh-params-file", "", ""),
-		text("tls-key-file", "", ""),
-		text("tls-key-file-pass", "", ""),
-		num("tls-port", "", "0", 0, 65535),
-		flag("tls-prefer-server-ciphers", "", "no"),
-		text("tls-protocols", "", ""),
-		flag("tls-replication", "", "no"),
-		num("tls-session-cache-size", "", "20480", 0, math.MaxInt32),
-		num("tls-session-cache-timeout", "", "300", 0, math.MaxInt32),
-		flag("tls-session-caching", "", "yes"),
 	}
 }
 

@@ -64,6 +64,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "enable-debug-command", fixed: true, value: cfg.EnableDebugCommand},
 	}
 	list := append(acting, p.watching()...)
+	list = append(list, secrecy(cfg)...)
 	list = append(list, describing(cfg)...)
 	list = append(list, accepted(cfg)...)
 	return append(list, acceptedTLS()...)

@@ -19,6 +19,7 @@ import (
 // state away, what belongs to the session is the goroutine's.
 type loopConn struct {
 	fdConn
+	tls   *tlsConn // nil without TLS
 	loop  *loop
 	s     *session
 	guard *guard
@@ -81,12 +82,24 @@ func (l *loop) advance(c *loopConn) {
 		case g.end != nil:
 			l.retire(c)
 			return
-		case !c.readable:
+		case !c.hasInput():
 			return
 		}
 		g.fill()
 	}
 	l.again(c)
+}
+
+// hasInput reports whether a read may find something.
+func (c *loopConn) hasInput() bool { return c.readable || c.tls != nil && c.tls.more }
+
+// writable is the word that the socket has room.
+func (c *loopConn) writable() {
+	if c.tls != nil {
+		c.tls.writable()
+		return
+	}
+	c.fdConn.writable()
 }
 
 // again has an idle connection looked at in the next round.
@@ -222,7 +235,7 @@ func (l *loop) finish(c *loopConn) {
 	}
 	c.guard.recycle()
 	c.state = connIdle
-	if c.readable || c.guard.r < c.guard.w || c.guard.end != nil {
+	if c.hasInput() || c.guard.r < c.guard.w || c.guard.end != nil {
 		l.again(c)
 	}
 }

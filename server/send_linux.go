@@ -56,6 +56,9 @@ func (l *loop) sendMany(conns []*loopConn) {
 // sendSome is sendMany for as many as there is room for.
 func (l *loop) sendSome(conns []*loopConn) {
 	for _, c := range conns {
+		if c.tls != nil {
+			continue
+		}
 		if out := c.s.out.lend(); out != nil {
 			l.uring.add(c.fd, out)
 			l.sending = append(l.sending, c)

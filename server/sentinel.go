@@ -26,7 +26,11 @@ func (aside) Busy() bool { return false }
 
 // NewSentinel makes a Sentinel that calls its master by a name. As New, it
 // panics on a configuration that Validate refuses.
-func NewSentinel(cfg Config, backend Backend, name string) *Server {
+//
+// Events are the same for all its clients, addresses are not: clients that speak TLS have
+// a Sentinel of their own.
+func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
+	cfg.secretSentinel = secret
 	cfg.Hub = NewHub() // events are not for the clients of the plain listener
 	own := sentinelRows()
 	var list []store.Command
@@ -50,8 +54,8 @@ func NewSentinel(cfg Config, backend Backend, name string) *Server {
 			srv.handlers[&cmd.Sub[i]] = r.sub[i].do
 		}
 	}
-	anywhere := &session{srv: srv}
-	go srv.watchMembers(anywhere, anywhere.seenBy(backend.Topology()))
+	anywhere := &session{srv: srv, secret: cfg.secretSentinel}
+	go srv.watchMembers(anywhere, anywhere.watched())
 	return srv
 }
 
@@ -128,7 +132,7 @@ func (srv *Server) watchMembers(anywhere *session, before watched) {
 			return
 		case <-before.Changed:
 		}
-		now := anywhere.seenBy(srv.backend.Topology())
+		now := anywhere.watched()
 		srv.tell(before, now)
 		if now.master == nil {
 			// Whoever leads has not said where it is: go on with the old one.

@@ -39,6 +39,8 @@ type Server struct {
 	started      time.Time
 	lastID       atomic.Int64
 
+	hands *handshakes
+
 	saidNoUring sync.Once // why replies are sent one by one
 
 	lastSave  atomic.Int64 // Unix seconds
@@ -64,6 +66,9 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	if err := cfg.Validate(); err != nil {
 		panic(fmt.Sprintf("server: %v", err))
 	}
+	if cfg.TLS == nil {
+		cfg.TLS = &Certificates{log: cfg.Log, unused: true}
+	}
 	params := newParams(&cfg, backend)
 	srv := &Server{
 		cfg:       cfg,
@@ -81,6 +86,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	}
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
+	srv.hands = newHandshakes(cfg.TLS, cfg.Log)
 	srv.pause = newPause(cfg.Clock, srv.backend, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
 	srv.lastSave.Store(srv.started.Unix())
@@ -94,15 +100,17 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		srv.hub.accounts.setCurrent() // a Sentinel's, which nobody changes
 	}
 	go srv.cron()
+	go cfg.TLS.keep(srv.stop)
 	return srv
 }
 
 // Serve accepts connections until the listener is closed. After Shutdown it
 // returns nil.
-func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain) }
+func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain, false) }
 
-// ServeAs is Serve for a listener whose clients see a certain face.
-func (srv *Server) ServeAs(ln net.Listener, face Face) error {
+// ServeAs is Serve for a listener whose clients see a certain face; secret is whether they
+// speak TLS.
+func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 	srv.mu.Lock()
 	if srv.closing {
 		srv.mu.Unlock()
@@ -116,10 +124,13 @@ func (srv *Server) ServeAs(ln net.Listener, face Face) error {
 			srv.learnUsers()
 		}()
 	})
-	if served, err := srv.serveLoops(ln, face); served {
+	if served, err := srv.serveLoops(ln, face, secret); served {
 		return err
 	}
-	return redcon.Serve(&listener{Listener: ln, srv: srv, face: face}, srv.serve, srv.accept, srv.gone)
+	if secret {
+		ln = srv.newSecureListener(ln)
+	}
+	return redcon.Serve(&listener{Listener: ln, srv: srv, face: face, secret: secret}, srv.serve, srv.accept, srv.gone)
 }
 
 // ServeConn serves one connection until it ends.
@@ -246,6 +257,7 @@ func (srv *Server) cron() {
 		case <-tick.C:
 			srv.checkClients(srv.cfg.Clock())
 			srv.evictClients()
+			srv.hands.sayRest(srv.cfg.Clock())
 			ops := srv.stats.commands.Load()
 			srv.opsPerSec.Store(max(0, ops-srv.lastOps))
 			srv.lastOps = ops
@@ -284,6 +296,7 @@ func (srv *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	srv.mu.Unlock()
+	srv.hands.stop()
 
 	for _, s := range srv.each() {
 		s.drain()

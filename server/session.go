@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ type session struct {
 	addr    string
 	laddr   string
 	face    Face
+	secret  bool // by TLS
 	created time.Time
 
 	onLoop bool       // an event loop serves it
@@ -73,7 +75,7 @@ type session struct {
 }
 
 func (srv *Server) newSession(c *guard) *session {
-	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face}
+	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face, secret: c.secret}
 	s.out = newOutbox(c.Conn, &srv.stats.netOut, &srv.stats.outputLimit)
 	s.out.memory, c.memory = &srv.clientMemory, &srv.clientMemory
 	s.addr = c.RemoteAddr().String()
@@ -164,6 +166,9 @@ func (s *session) protocolError(text string) {
 
 // complain queues the answer to a breach of the protocol.
 func (s *session) complain(text string) {
+	if strings.HasSuffix(text, noTLSHere) {
+		s.srv.hands.refuse(s.addr, errors.New("a client speaks TLS to a port without it: it wants an address of --tls-listen"), s.srv.cfg.Clock())
+	}
 	s.reply(nil, store.Err(errf("ERR %s", text)))
 }
 

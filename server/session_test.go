@@ -197,8 +197,12 @@ func (c *client) expectGone() {
 	deadline := time.AfterFunc(10*time.Second, func() { _ = c.conn.Close() })
 	defer deadline.Stop()
 	buf := make([]byte, 1<<20)
+	from := c.conn
+	if secret, ok := from.(secretConn); ok {
+		from = secret.tcp // records that are larger than the receive buffer take long
+	}
 	for {
-		if _, err := c.conn.Read(buf); err != nil {
+		if _, err := from.Read(buf); err != nil {
 			break
 		}
 	}

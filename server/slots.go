@@ -108,7 +108,7 @@ func (s *session) redirectExec() store.Error {
 // moved is the redirection of a command whose keys are in a slot; "" if it is
 // served here.
 func (s *session) moved(cmd *store.Command, slot int) store.Error {
-	t := s.srv.backend.Topology()
+	t := s.topology()
 	switch {
 	case t.Leader == t.Self || t.Leader == "":
 		return ""

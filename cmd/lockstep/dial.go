@@ -30,15 +30,8 @@ type adminOptions struct {
 func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node")
 	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep (default: the user without a name of its own, default)")
-	// Of these two the one that is given last counts; the environment comes before the flags.
-	fs.Func("requirepass", "`password` of that user; other users of the machine see it in ps: use the next one", func(s string) error {
-		o.password = s
-		return nil
-	})
-	fs.Func("requirepass-file", "`file` whose first line is the password", func(path string) (err error) {
-		o.password, err = readSecret(path)
-		return err
-	})
+	// The environment comes before the flags.
+	secretVar(fs, &o.password, "requirepass", "`password` of that user")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
 	fs.BoolVar(&o.tls, "tls", false, "speak TLS: --addr is an address of its --tls-listen")
 	fs.StringVar(&o.ca, "cacert", "", "`file` of the certificates by which the node's is known (default: the system's)")

@@ -48,44 +48,21 @@ func (o *options) ownPeer() string {
 	return ""
 }
 
-// discoveryFaults are those of the Sentinel and Cluster listeners.
+// discoveryFaults are those of what a Sentinel says.
 func (o *options) discoveryFaults() (faults []error) {
-	for _, l := range []struct{ name, listen, advertise string }{
-		{"sentinel", o.sentinelListen, o.sentinelAdvertise},
-		{"cluster", o.clusterListen, o.clusterAdvertise},
-	} {
-		if l.listen == "" {
-			if l.advertise != "" {
-				faults = append(faults, fmt.Errorf("--%s-advertise needs --%s-listen", l.name, l.name))
-			}
-			continue
-		}
-		if _, _, err := net.SplitHostPort(l.listen); err != nil {
-			faults = append(faults, fmt.Errorf("--%s-listen %q: want host:port, such as 127.0.0.1:26379", l.name, l.listen))
-		} else if o.protected == "yes" && o.password == "" && !loopback(l.listen) {
-			faults = append(faults, fmt.Errorf("--%s-listen %s is open to other machines and there is no password: set --requirepass, listen on 127.0.0.1, or say --protected-mode=no", l.name, l.listen))
-		}
-		if l.advertise == "" {
-			continue
-		}
-		if _, _, err := net.SplitHostPort(l.advertise); err != nil {
-			faults = append(faults, fmt.Errorf("--%s-advertise %q: want host:port", l.name, l.advertise))
-		}
-	}
 	if o.sentinelAuth != "yes" && o.sentinelAuth != "no" {
 		faults = append(faults, fmt.Errorf("--sentinel-auth %q: want yes or no", o.sentinelAuth))
 	}
-	if o.sentinelListen != "" && (o.masterName == "" || strings.ContainsAny(o.masterName, " \t\r\n")) {
+	if o.sentinelListen+o.tls.sentinelListen != "" && (o.masterName == "" || strings.ContainsAny(o.masterName, " \t\r\n")) {
 		faults = append(faults, fmt.Errorf("--sentinel-master-name %q: use a name without spaces, such as mymaster", o.masterName))
 	}
 	return faults
 }
 
-// listeners are where clients come in.
+// listeners are where clients come in; nil where they do not.
 type listeners struct {
-	plain    net.Listener
-	sentinel net.Listener // nil if the node has no Sentinel
-	cluster  net.Listener // nil if it does not speak Cluster
+	plain, sentinel, cluster          net.Listener
+	tlsPlain, tlsSentinel, tlsCluster net.Listener
 }
 
 // listen takes the client ports and completes what is advertised of them with
@@ -99,6 +76,9 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 		{"listen", o.listen, &ls.plain, &cfg.Advertise},
 		{"sentinel-listen", o.sentinelListen, &ls.sentinel, &cfg.SentinelAdvertise},
 		{"cluster-listen", o.clusterListen, &ls.cluster, &cfg.ClusterAdvertise},
+		{"tls-listen", o.tls.listen, &ls.tlsPlain, &cfg.TLSAdvertise},
+		{"tls-sentinel-listen", o.tls.sentinelListen, &ls.tlsSentinel, &cfg.TLSSentinelAdvertise},
+		{"tls-cluster-listen", o.tls.clusterListen, &ls.tlsCluster, &cfg.TLSClusterAdvertise},
 	} {
 		if l.addr == "" {
 			continue
@@ -115,12 +95,26 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 	return ls, nil
 }
 
-func portOf(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
+// portOf is 0 for no listener, as Redis has it.
+func portOf(ln net.Listener) int {
+	if ln == nil {
+		return 0
+	}
+	return ln.Addr().(*net.TCPAddr).Port
+}
 
-func hostOf(ln net.Listener) string { return ln.Addr().(*net.TCPAddr).IP.String() }
+// hostOf is of the first listener that there is.
+func hostOf(listeners ...net.Listener) string {
+	for _, ln := range listeners {
+		if ln != nil {
+			return ln.Addr().(*net.TCPAddr).IP.String()
+		}
+	}
+	return ""
+}
 
 func (ls listeners) close() (err error) {
-	for _, ln := range []net.Listener{ls.plain, ls.sentinel, ls.cluster} {
+	for _, ln := range []net.Listener{ls.plain, ls.sentinel, ls.cluster, ls.tlsPlain, ls.tlsSentinel, ls.tlsCluster} {
 		if ln != nil {
 			err = errors.Join(err, ln.Close())
 		}
@@ -129,26 +123,39 @@ func (ls listeners) close() (err error) {
 }
 
 // newSentinel makes a node's Sentinel out of the configuration of its server.
-func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener) *server.Server {
+func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener, secret bool) *server.Server {
 	own := server.Default() // it has a run id of its own
-	sc.RunID, sc.Port, sc.Bind = own.RunID, portOf(ln), hostOf(ln)
+	sc.RunID, sc.Port, sc.TLSPort, sc.Bind = own.RunID, portOf(ln), 0, hostOf(ln)
+	if secret {
+		sc.Port, sc.TLSPort = 0, portOf(ln)
+	}
 	if o.sentinelAuth == "no" {
 		// Anybody may ask for the leader, but not stop it.
 		sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = "", false, nil
 	}
-	return server.NewSentinel(sc, node, o.masterName)
+	return server.NewSentinel(sc, node, o.masterName, secret)
 }
 
 // serve serves every listener. The channel gets a word from each that ends, and
 // has room for all.
 func (p *parts) serve() (ended chan error) {
-	ended = make(chan error, 3)
-	go func() { ended <- p.server.Serve(p.listeners.plain) }()
-	if ln := p.listeners.cluster; ln != nil {
-		go func() { ended <- p.server.ServeAs(ln, server.FaceCluster) }()
-	}
-	if ln := p.listeners.sentinel; ln != nil {
-		go func() { ended <- p.sentinel.Serve(ln) }()
+	ended = make(chan error, 6)
+	for _, l := range []struct {
+		ln     net.Listener
+		srv    *server.Server
+		face   server.Face
+		secret bool
+	}{
+		{p.listeners.plain, p.server, server.FacePlain, false},
+		{p.listeners.cluster, p.server, server.FaceCluster, false},
+		{p.listeners.sentinel, p.sentinel, server.FacePlain, false},
+		{p.listeners.tlsPlain, p.server, server.FacePlain, true},
+		{p.listeners.tlsCluster, p.server, server.FaceCluster, true},
+		{p.listeners.tlsSentinel, p.tlsSentinel, server.FacePlain, true},
+	} {
+		if l.ln != nil {
+			go func() { ended <- l.srv.ServeAs(l.ln, l.face, l.secret) }()
+		}
 	}
 	return ended
 }

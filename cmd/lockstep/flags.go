@@ -33,13 +33,14 @@ type options struct {
 	failoverWait, scriptLimit time.Duration
 	maxMemory, maxEntry       string
 	peer                      peerOptions
+	tls                       tlsOptions
 }
 
 // define declares the flags with their defaults. The help is made of them.
 func (o *options) define(fs *flag.FlagSet) {
 	d := cluster.Default()
 	fs.StringVar(&o.id, "id", d.ID, "`name` of this node, unique in the cluster")
-	fs.StringVar(&o.listen, "listen", "127.0.0.1:6379", "`host:port` for Redis clients")
+	fs.StringVar(&o.listen, "listen", "127.0.0.1:6379", "`host:port` for Redis clients; \"\" turns it off, if there is --tls-listen")
 	fs.StringVar(&o.advertise, "advertise", "", "`host:port` under which clients reach this node (default: --listen)")
 	fs.StringVar(&o.peerListen, "peer-listen", d.PeerListen, "`host:port` for the other nodes")
 	fs.StringVar(&o.peerAdvertise, "peer-advertise", "", "`host:port` under which the other nodes reach this one (default: its entry in --peers, or --peer-listen)")
@@ -56,8 +57,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
 	fs.StringVar(&o.logStore, "log-store", "", "`wal|bolt`: how a new data directory keeps its log: segment files with one disk sync per write, or a B+tree with two (default wal)")
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
-	fs.StringVar(&o.password, "requirepass", "", "`password` that clients must give")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
+	secretVar(fs, &o.password, "requirepass", "`password` that clients must give")
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")
@@ -67,6 +68,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`")
+	o.tls.define(fs)
 }
 
 // worded is a flag whose errors say what it wants; package flag's say "parse error".
@@ -130,9 +132,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
 	c.FailoverWait, c.LeaseReads, c.SameOwnerNX = o.failoverWait, o.leaseReads, o.sameOwnerNX
-	c.Advertise = o.advertised(o.advertise, o.listen)
-	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
-	c.ClusterAdvertise = o.advertised(o.clusterAdvertise, o.clusterListen)
+	o.advertiseTo(&c)
 	var faults []error
 	for _, p := range strings.Split(o.peers, ",") {
 		if o.peers == "" {
@@ -157,24 +157,11 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 }
 
 func (o *options) validate() error {
-	faults := o.discoveryFaults()
-	readable := true
-	for _, l := range []struct{ name, addr string }{{"listen", o.listen}, {"http-listen", o.httpListen}} {
-		if l.addr == "" && l.name == "http-listen" {
-			continue
-		}
-		if _, _, err := net.SplitHostPort(l.addr); err != nil {
-			faults = append(faults, fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:6379", l.name, l.addr))
-			readable = readable && l.name != "listen"
-		}
+	faults := append(o.portFaults(), o.discoveryFaults()...)
+	if _, _, err := net.SplitHostPort(o.httpListen); err != nil && o.httpListen != "" {
+		faults = append(faults, fmt.Errorf("--http-listen %q: want host:port, such as 127.0.0.1:8379", o.httpListen))
 	}
-	switch o.protected {
-	case "yes":
-		if readable && o.password == "" && !loopback(o.listen) {
-			faults = append(faults, fmt.Errorf("--listen %s is open to other machines and there is no password: set --requirepass, listen on 127.0.0.1, or say --protected-mode=no", o.listen))
-		}
-	case "no":
-	default:
+	if o.protected != "yes" && o.protected != "no" {
 		faults = append(faults, fmt.Errorf("--protected-mode %q: want yes or no", o.protected))
 	}
 	if _, err := o.limits(memoryPlan{}); err != nil {

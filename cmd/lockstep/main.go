@@ -54,7 +54,7 @@ func (e usageError) Unwrap() error { return e.err }
 var ballast = make([]byte, 64<<20)
 
 func main() {
-	code := run(os.Args[1:], os.Stdout, os.Stderr)
+	code := run(takeArgs(os.Args[1:]), os.Stdout, os.Stderr)
 	runtime.KeepAlive(ballast)
 	os.Exit(code)
 }

@@ -48,6 +48,9 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
+	secretsIn(args, func(int, int) {
+		log.Warn("a password was given on the command line, where others of this machine could read it until now: put it into a file and name that, as with --requirepass-file")
+	})
 	if !o.ephemeral {
 		if err := relaxMonitor(); err != nil {
 			log.Debug("the runtime's monitor is not relaxed", "error", err)
@@ -60,11 +63,12 @@ func serve(args []string, stdout, stderr io.Writer) error {
 
 // parts are a running node, before it is told to accept clients.
 type parts struct {
-	listeners listeners
-	node      *cluster.Node
-	server    *server.Server
-	sentinel  *server.Server // nil without --sentinel-listen
-	reload    []reloader     // what SIGHUP has read anew, in this order
+	listeners   listeners
+	node        *cluster.Node
+	server      *server.Server
+	sentinel    *server.Server // nil without --sentinel-listen
+	tlsSentinel *server.Server // nil without --tls-sentinel-listen
+	reload      []reloader     // what SIGHUP has read anew, in this order
 }
 
 // assemble makes a node out of its parts and starts it.
@@ -89,6 +93,10 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	engine.Bind(table)
 	hub := server.NewHub()
 
+	certificates, err := server.NewCertificates(o.tls.files, log)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	// The client ports are taken first: that they are free is the likeliest
 	// thing to be wrong, and nothing has to be undone then.
 	ls, err := listen(o, &cfg)
@@ -105,7 +113,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	}
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.OnShutdown, sc.Limits, sc.MaxMemoryClients = shutdown, cfg.Limits, plan.client
-	sc.Port, sc.Bind = portOf(ls.plain), hostOf(ls.plain)
+	sc.Port, sc.TLSPort, sc.TLS, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), certificates, hostOf(ls.plain, ls.tlsPlain)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
 	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
@@ -118,7 +126,13 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}
 	if ls.sentinel != nil {
-		p.sentinel = newSentinel(o, sc, node, ls.sentinel)
+		p.sentinel = newSentinel(o, sc, node, ls.sentinel, false)
+	}
+	if ls.tlsSentinel != nil {
+		p.tlsSentinel = newSentinel(o, sc, node, ls.tlsSentinel, true)
+	}
+	if o.tls.files.CertFile != "" {
+		p.reload = append(p.reload, reloader{"the TLS files", certificates.Reload})
 	}
 	return p, nil
 }
@@ -156,8 +170,10 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	err = errors.Join(err, p.server.Shutdown(ctx))
-	if p.sentinel != nil {
-		err = errors.Join(err, p.sentinel.Shutdown(ctx))
+	for _, sentinel := range []*server.Server{p.sentinel, p.tlsSentinel} {
+		if sentinel != nil {
+			err = errors.Join(err, sentinel.Shutdown(ctx))
+		}
 	}
 	err = errors.Join(err, p.node.Close())
 	if web != nil {
@@ -172,7 +188,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 // announce says when the node can serve.
 func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logger) {
 	if node.WaitReady(ctx) == nil {
-		log.Info("Ready to accept connections", "id", o.id, "listen", o.listen)
+		log.Info("Ready to accept connections", "id", o.id, "listen", cmp.Or(o.listen, o.tls.listen))
 	}
 }
 

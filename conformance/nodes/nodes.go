@@ -69,6 +69,8 @@ type Node struct {
 
 	// The listeners of the two discoveries; empty unless StartDiscoverable started the node.
 	SentinelAddr, ClusterAddr string
+	// The client ports that speak TLS; empty unless StartSecret started it.
+	TLSAddr, TLSSentinelAddr, TLSClusterAddr string
 
 	t    testing.TB
 	args []string

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// secretFlags are the flags whose values others must not see.
+var secretFlags = map[string]bool{"requirepass": true, "tls-key-file-pass": true}
+
+// secretsIn calls hide for every secret among arguments: for the part of args[i] from a
+// byte on.
+func secretsIn(args []string, hide func(i, from int)) {
+	for i, arg := range args {
+		name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
+		if name == arg {
+			continue
+		}
+		name, _, with := strings.Cut(name, "=")
+		switch {
+		case !secretFlags[name]:
+		case with:
+			hide(i, strings.IndexByte(arg, '=')+1)
+		case i+1 < len(args):
+			hide(i+1, 0)
+		}
+	}
+}
+
+// takeArgs returns a copy of the process's arguments, and makes the secrets among the
+// originals unreadable: they are what ps and /proc show, from now on. Args is to be a part
+// of os.Args, whose strings lie where the system has put the arguments.
+func takeArgs(args []string) []string {
+	list := make([]string, len(args))
+	for i, arg := range args {
+		list[i] = strings.Clone(arg)
+	}
+	secretsIn(list, func(i, from int) {
+		shown := unsafe.Slice(unsafe.StringData(args[i]), len(args[i]))
+		for j := from; j < len(shown); j++ {
+			shown[j] = '*'
+		}
+	})
+	return list
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strings"
+
+	"lockstep/cluster"
+	"lockstep/server"
+)
+
+// tlsOptions are the flags of serve about clients that speak TLS. Those of files have
+// the names of redis.conf.
+type tlsOptions struct {
+	listen, advertise                 string
+	sentinelListen, sentinelAdvertise string
+	clusterListen, clusterAdvertise   string
+	files                             server.TLSFiles
+}
+
+func (o *tlsOptions) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.listen, "tls-listen", "", "`host:port` for Redis clients that speak TLS; off by default; --listen \"\" leaves only them")
+	fs.StringVar(&o.advertise, "tls-advertise", "", "`host:port` under which they reach this node (default: --tls-listen)")
+	fs.StringVar(&o.sentinelListen, "tls-sentinel-listen", "", "`host:port` for Sentinel clients that speak TLS: they are told the addresses of --tls-listen")
+	fs.StringVar(&o.sentinelAdvertise, "tls-sentinel-advertise", "", "`host:port` under which they reach it (default: the same)")
+	fs.StringVar(&o.clusterListen, "tls-cluster-listen", "", "`host:port` for clients of Redis Cluster that speak TLS: they are told such addresses of the others")
+	fs.StringVar(&o.clusterAdvertise, "tls-cluster-advertise", "", "`host:port` under which they reach it (default: the same)")
+	fs.StringVar(&o.files.CertFile, "tls-cert-file", "", "`file` of this node's certificate and those between it and its authority, as PEM; it is read again when it changes")
+	fs.StringVar(&o.files.KeyFile, "tls-key-file", "", "`file` of the certificate's private key")
+	secretVar(fs, &o.files.KeyFilePass, "tls-key-file-pass", "`password` of an encrypted --tls-key-file")
+	fs.StringVar(&o.files.CACertFile, "tls-ca-cert-file", "", "`file` of the certificates of those who sign the clients'")
+	fs.StringVar(&o.files.CACertDir, "tls-ca-cert-dir", "", "`directory` of such files")
+	fs.StringVar(&o.files.AuthClients, "tls-auth-clients", "yes", "`yes|no|optional`: whether clients must show a certificate; optional: one that is shown must be good")
+	fs.StringVar(&o.files.Protocols, "tls-protocols", "", "`versions` that are spoken: TLSv1.2, TLSv1.3 or both (default both)")
+	fs.StringVar(&o.files.Ciphers, "tls-ciphers", "", "`suites` of TLS 1.2 that are spoken, with colons between them (default: those that Go thinks safe)")
+	fs.StringVar(&o.files.Ciphersuites, "tls-ciphersuites", "", "`suites` of TLS 1.3; all are spoken, so another list than the whole one is refused")
+}
+
+// secretVar defines a flag for a secret, and one for a file of which it is the first line.
+// Of the two the one that is given last counts.
+func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
+	fs.Func(name, usage+"; give it by a file: others see the command line", func(s string) error {
+		*to = s
+		return nil
+	})
+	fs.Func(name+"-file", "`file` whose first line is that", func(path string) (err error) {
+		*to, err = readSecret(path)
+		return err
+	})
+}
+
+// clientPort is where clients come in.
+type clientPort struct {
+	flag      string // of the listener; that of the address is -advertise for -listen
+	addr      *string
+	advertise *string
+	secret    bool
+}
+
+// clientPorts are those that there may be.
+func (o *options) clientPorts() []clientPort {
+	return []clientPort{
+		{"listen", &o.listen, &o.advertise, false},
+		{"sentinel-listen", &o.sentinelListen, &o.sentinelAdvertise, false},
+		{"cluster-listen", &o.clusterListen, &o.clusterAdvertise, false},
+		{"tls-listen", &o.tls.listen, &o.tls.advertise, true},
+		{"tls-sentinel-listen", &o.tls.sentinelListen, &o.tls.sentinelAdvertise, true},
+		{"tls-cluster-listen", &o.tls.clusterListen, &o.tls.clusterAdvertise, true},
+	}
+}
+
+// advertise tells the cluster where clients find this node.
+func (o *options) advertiseTo(c *cluster.Config) {
+	c.Advertise = o.advertised(o.advertise, o.listen)
+	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
+	c.ClusterAdvertise = o.advertised(o.clusterAdvertise, o.clusterListen)
+	c.TLSAdvertise = o.advertised(o.tls.advertise, o.tls.listen)
+	c.TLSSentinelAdvertise = o.advertised(o.tls.sentinelAdvertise, o.tls.sentinelListen)
+	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
+}
+
+// portFaults are those of the client ports.
+func (o *options) portFaults() (faults []error) {
+	served, secret := false, false
+	for _, p := range o.clientPorts() {
+		own := strings.TrimSuffix(p.flag, "listen") + "advertise"
+		if *p.addr == "" {
+			if *p.advertise != "" && p.flag != "listen" {
+				faults = append(faults, fmt.Errorf("--%s needs --%s", own, p.flag))
+			}
+			continue
+		}
+		served = served || p.flag == "listen" || p.flag == "tls-listen"
+		secret = secret || p.secret
+		if _, _, err := net.SplitHostPort(*p.addr); err != nil {
+			faults = append(faults, fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:6379", p.flag, *p.addr))
+		} else if o.protected == "yes" && o.password == "" && !loopback(*p.addr) {
+			faults = append(faults, fmt.Errorf("--%s %s is open to other machines and there is no password: set --requirepass-file, listen on 127.0.0.1, or say --protected-mode=no", p.flag, *p.addr))
+		}
+		if _, _, err := net.SplitHostPort(*p.advertise); err != nil && *p.advertise != "" {
+			faults = append(faults, fmt.Errorf("--%s %q: want host:port", own, *p.advertise))
+		}
+	}
+	if !served {
+		faults = append(faults, errors.New("there is neither --listen nor --tls-listen: clients need one"))
+	}
+	if secret && o.tls.files.CertFile == "" {
+		faults = append(faults, errors.New("a TLS port needs --tls-cert-file and --tls-key-file"))
+	}
+	return faults
+}

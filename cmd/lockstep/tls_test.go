@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/conformance/nodes"
+)
+
+// ask is the reply of a node as text.
+func ask(t *testing.T, c *bench.Conn, command ...string) string {
+	t.Helper()
+	reply, err := c.Do(command...)
+	if err != nil {
+		t.Fatal(command, err)
+	}
+	return fmt.Sprint(reply)
+}
+
+func portIn(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// TestFacesWithTLS: every face has a TLS port, whose clients are told the TLS addresses of
+// all nodes, while others are told those without.
+func TestFacesWithTLS(t *testing.T) {
+	list, secret := nodes.StartSecret(t, 3)
+	leader := nodes.Leader(list)
+	for _, n := range list {
+		for _, c := range []struct {
+			conn                 *bench.Conn
+			sentinel             bool
+			data, cluster, named string
+		}{
+			{secret.Dial(t, n.TLSSentinelAddr), true, leader.TLSAddr, "", ""},
+			{dial(t, n.SentinelAddr), true, leader.Addr, "", ""},
+			{secret.Dial(t, n.TLSClusterAddr), false, "", leader.TLSClusterAddr, "tls-port"},
+			{dial(t, n.ClusterAddr), false, "", leader.ClusterAddr, "port"},
+		} {
+			if c.sentinel {
+				if got, want := ask(t, c.conn, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"), "[127.0.0.1 "+portIn(c.data)+"]"; got != want {
+					t.Errorf("%s: a Sentinel client is told %s, want %s", n.ID, got, want)
+				}
+				continue
+			}
+			if got, want := ask(t, c.conn, "CLUSTER", "SLOTS"), "[[0 16383 [127.0.0.1 "+portIn(c.cluster)+" "; !strings.HasPrefix(got, want) {
+				t.Errorf("%s: a Cluster client is told %s, want %s", n.ID, got, want)
+			}
+			if got, want := ask(t, c.conn, "CLUSTER", "SHARDS"), " "+c.named+" "+portIn(c.cluster)+" "; !strings.Contains(got, want) {
+				t.Errorf("%s: a Cluster client is told %s, want %s", n.ID, got, want)
+			}
+			if n != leader {
+				if _, err := c.conn.Do("SET", "k", "v"); err == nil || !strings.HasSuffix(err.Error(), " "+c.cluster) {
+					t.Errorf("%s redirects to %v, want %s", n.ID, err, c.cluster)
+				}
+			}
+		}
+		// Redisson's replicated mode asks there.
+		if info := ask(t, secret.Dial(t, n.TLSAddr), "INFO", "replication"); n != leader && !strings.Contains(info, "master_port:"+portIn(leader.TLSAddr)) {
+			t.Errorf("%s: INFO with TLS: %s", n.ID, info)
+		}
+	}
+}
+
+func dial(t *testing.T, addr string) *bench.Conn {
+	t.Helper()
+	c, err := bench.Dial(addr, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestCertificatesByHangup: SIGHUP has the files read again, and ends no connection.
+func TestCertificatesByHangup(t *testing.T) {
+	list, secret := nodes.StartSecret(t, 1)
+	n := list[0]
+	c := secret.Dial(t, n.TLSAddr)
+	ask(t, c, "SET", "k", "v")
+	if err := n.Process().Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a line", func() bool { return strings.Contains(n.Log(), `read="the TLS files"`) })
+	if got := ask(t, c, "GET", "k"); got != "v" {
+		t.Error(got)
+	}
+}
+
+// TestRediscliWithTLS: redis-cli --tls works.
+func TestRediscliWithTLS(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("redis-cli is not installed")
+	}
+	list, secret := nodes.StartSecret(t, 1)
+	out, err := exec.Command(cli, "-h", "127.0.0.1", "-p", portIn(list[0].TLSAddr), "--tls", "--cacert", secret.CA, "--cert", secret.Cert, "--key", secret.Key,
+		"SET", "lock", "me", "NX", "PX", "30000").CombinedOutput()
+	if strings.TrimSpace(string(out)) != "OK" {
+		t.Errorf("%s, %v", out, err)
+	}
+	out, _ = exec.Command(cli, "-h", "127.0.0.1", "-p", portIn(list[0].TLSAddr), "--tls", "--insecure", "PING").CombinedOutput()
+	if strings.Contains(string(out), "PONG") {
+		t.Errorf("without a certificate: %s", out)
+	}
+}
+
+// TestTLSOnly: a node can do without a plain port; the administration commands reach it.
+func TestTLSOnly(t *testing.T) {
+	n, secret := nodes.StartSecret(t, 1, "--listen", "")
+	if code, out := n[0].Admin("status", "--addr", n[0].TLSAddr, "--tls", "--cacert", secret.CA, "--cert", secret.Cert, "--key", secret.Key); code != exitOK {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if _, err := net.Dial("tcp", n[0].Addr); err == nil {
+		t.Error("there is a plain port")
+	}
+}
+
+// TestPortFaults: what cannot work is refused before anything is opened.
+func TestPortFaults(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--listen", ""}, "neither --listen nor --tls-listen"},
+		{[]string{"--tls-listen", "127.0.0.1:0"}, "needs --tls-cert-file"},
+		{[]string{"--tls-listen", "127.0.0.1:0", "--tls-cert-file", "/absent", "--tls-key-file", "/absent"}, "tls-cert-file"},
+		{[]string{"--tls-listen", "0.0.0.0:0", "--tls-cert-file", "x", "--tls-key-file", "x"}, "there is no password"},
+		{[]string{"--tls-advertise", "x:1"}, "needs --tls-listen"},
+		{[]string{"--tls-auth-clients", "maybe"}, "want yes, no or optional"},
+		{[]string{"--requirepass-file", "/absent"}, "no such file"},
+	} {
+		if code, out := start(t, append([]string{"serve", "--data", t.TempDir(), "--http-listen", ""}, c.args...)...); code != exitUsage || !strings.Contains(out, c.says) {
+			t.Errorf("%q: exit code %d, want %q: %s", c.args, code, c.says, out)
+		}
+	}
+}
+
+// TestSecretsOfTheProcess: what a node was given as a password can be seen neither in its
+// arguments nor in its log, whether it came by a flag, a file or the environment.
+func TestSecretsOfTheProcess(t *testing.T) {
+	const secret = "sehrgeheim"
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, flags := range map[string][]string{"flag": {"--requirepass", secret}, "with =": {"-requirepass=" + secret}, "file": {"--requirepass-file", file}, "environment": nil} {
+		t.Run(name, func(t *testing.T) {
+			if name == "environment" {
+				t.Setenv("LOCKSTEP_REQUIREPASS_FILE", file)
+			}
+			n := nodes.Start(t, 1, flags...)[0]
+			if got := ask(t, n.Dial(), "AUTH", secret); got != "OK" {
+				t.Errorf("AUTH: %s", got)
+			}
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.Process().Pid))
+			if err == nil && strings.Contains(string(line), secret) {
+				t.Errorf("ps shows %q", line)
+			}
+			if strings.Contains(n.Log(), secret) {
+				t.Error("the log shows it")
+			}
+			if warned, want := strings.Contains(n.Log(), "on the command line"), len(flags) > 0 && name != "file"; warned != want {
+				t.Errorf("a warning: %v", warned)
+			}
+		})
+	}
+}

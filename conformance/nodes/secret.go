@@ -1,0 +1,47 @@
+package nodes
+
+import (
+	"crypto/tls"
+	"testing"
+
+	"lockstep/bench"
+	"lockstep/bench/certs"
+)
+
+// Secret is what TLS clients of some nodes need.
+type Secret struct {
+	certs.Files
+	Client *tls.Config
+}
+
+// StartSecret is StartDiscoverable for nodes that have all their client ports once more,
+// with TLS.
+func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
+	t.Helper()
+	files, client, err := certs.Make(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := FreeAddrs(t, 5*n)
+	setup := Setup{Flags: append([]string{"--tls-cert-file", files.Cert, "--tls-key-file", files.Key, "--tls-ca-cert-file", files.CA}, flags...)}
+	setup.of = func(node *Node) []string {
+		node.SentinelAddr, node.ClusterAddr = addrs[0], addrs[1]
+		node.TLSAddr, node.TLSSentinelAddr, node.TLSClusterAddr = addrs[2], addrs[3], addrs[4]
+		addrs = addrs[5:]
+		return []string{"--sentinel-listen", node.SentinelAddr, "--cluster-listen", node.ClusterAddr,
+			"--tls-listen", node.TLSAddr, "--tls-sentinel-listen", node.TLSSentinelAddr, "--tls-cluster-listen", node.TLSClusterAddr}
+	}
+	return StartSetup(t, n, setup), Secret{files, client}
+}
+
+// Dial connects with TLS; the connection ends with the test.
+func (s Secret) Dial(t testing.TB, addr string) *bench.Conn {
+	t.Helper()
+	conn, err := tls.Dial("tcp", addr, s.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := bench.NewConn(conn)
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -1,0 +1,348 @@
+package server
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/youmark/pkcs8"
+)
+
+// TLSFiles say how clients are served over TLS: what redis.conf calls tls-cert-file and
+// so on.
+type TLSFiles struct {
+	CertFile, KeyFile     string
+	KeyFilePass           string
+	CACertFile, CACertDir string // who signs the certificates of clients
+	AuthClients           string // yes, no or optional
+	Protocols             string // of TLSv1.2 and TLSv1.3; empty: both
+	Ciphers               string // of TLS 1.2; empty: Go's choice
+	Ciphersuites          string // of TLS 1.3
+}
+
+// Certificates are what a process serves TLS with. They are read again when a file has
+// changed, for the connections from then on; what cannot be used is not taken over.
+type Certificates struct {
+	log     *slog.Logger
+	current atomic.Pointer[tls.Config] // nil: there is no certificate
+
+	mu    sync.Mutex
+	files TLSFiles
+	// unused: no port speaks TLS.
+	unused bool
+	seen   string // what the files looked like when they were last read
+}
+
+// NewCertificates reads the files. Without a CertFile no port speaks TLS, and whatever is
+// set later is only kept, as in a Redis without a tls-port.
+func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
+	c := &Certificates{log: log, unused: files.CertFile == ""}
+	if err := files.check(); err != nil {
+		return nil, err
+	}
+	return c, c.Set(files)
+}
+
+// Config is what new connections are to be served with; nil if there is no certificate.
+func (c *Certificates) Config() *tls.Config { return c.current.Load() }
+
+// Files are those that count.
+func (c *Certificates) Files() TLSFiles {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.files
+}
+
+// Set has other files count, if they can be used.
+func (c *Certificates) Set(files TLSFiles) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read(files)
+}
+
+// Reload reads the files again.
+func (c *Certificates) Reload() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.read(c.files)
+	c.tell(err)
+	return err
+}
+
+// Watch reads the files again if they look other than last time. Of two files that belong
+// together one may be there before the other: the next change is another try.
+func (c *Certificates) Watch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.unused && c.files.look() != c.seen {
+		c.tell(c.read(c.files))
+	}
+}
+
+// keep watches until stop is closed. It has a goroutine of its own: a disk may not answer.
+func (c *Certificates) keep(stop <-chan struct{}) {
+	tick := time.NewTicker(cronPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			c.Watch()
+		}
+	}
+}
+
+func (c *Certificates) tell(err error) {
+	if err != nil {
+		c.log.Warn("the TLS files cannot be used, what was read before goes on to count: mend them", "error", err)
+	} else {
+		c.log.Info("the TLS files were read again, new connections are served with them", "certificate", c.files.CertFile)
+	}
+}
+
+// read takes files over; mu is held.
+func (c *Certificates) read(files TLSFiles) error {
+	if c.unused {
+		c.files = files
+		return nil
+	}
+	c.seen = files.look() // before they are read, so that no change can be missed
+	config, err := files.config()
+	if err != nil {
+		return err
+	}
+	c.files = files
+	c.current.Store(config)
+	return nil
+}
+
+// look returns what tells whether a file has changed.
+func (f *TLSFiles) look() string {
+	var b strings.Builder
+	note := func(path string) {
+		if info, err := os.Stat(path); err == nil {
+			fmt.Fprintf(&b, "%s %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	for _, path := range []string{f.CertFile, f.KeyFile, f.CACertFile, f.CACertDir} {
+		if path != "" {
+			note(path)
+		}
+	}
+	if f.CACertDir != "" {
+		entries, _ := os.ReadDir(f.CACertDir) // config reports the error
+		for _, e := range entries {
+			note(filepath.Join(f.CACertDir, e.Name()))
+		}
+	}
+	return b.String()
+}
+
+// authClients are the words of tls-auth-clients.
+var authClients = map[string]tls.ClientAuthType{
+	"yes":      tls.RequireAndVerifyClientCert,
+	"no":       tls.NoClientCert,
+	"optional": tls.VerifyClientCertIfGiven,
+}
+
+// check reports what is wrong with the words, whatever is in the files.
+func (f *TLSFiles) check() error {
+	var faults []error
+	if _, ok := authClients[cmp.Or(f.AuthClients, "yes")]; !ok {
+		faults = append(faults, fmt.Errorf("tls-auth-clients %q: want yes, no or optional", f.AuthClients))
+	}
+	_, _, err := tlsVersions(f.Protocols)
+	_, bad := cipherSuites(f.Ciphers)
+	return errors.Join(append(faults, err, bad, checkSuites13(f.Ciphersuites))...)
+}
+
+// config makes of the files what crypto/tls needs.
+func (f *TLSFiles) config() (*tls.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	cert, err := f.certificate()
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{
+		Certificates: []tls.Certificate{cert},
+		ClientAuth:   authClients[cmp.Or(f.AuthClients, "yes")],
+		// A ticket would let a client in whose certificate has been signed by who does
+		// not count any more.
+		SessionTicketsDisabled:      true,
+		DynamicRecordSizingDisabled: true,
+	}
+	c.MinVersion, c.MaxVersion, _ = tlsVersions(f.Protocols) // checked, as the next
+	c.CipherSuites, _ = cipherSuites(f.Ciphers)
+	if c.ClientAuth == tls.NoClientCert {
+		return c, nil
+	}
+	if c.ClientCAs, err = f.authorities(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// certificate reads the server's certificate and its key.
+func (f *TLSFiles) certificate() (tls.Certificate, error) {
+	if f.KeyFile == "" {
+		return tls.Certificate{}, errors.New("tls-cert-file needs tls-key-file")
+	}
+	cert, err := os.ReadFile(f.CertFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls-cert-file: %w", err)
+	}
+	key, err := os.ReadFile(f.KeyFile)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls-key-file: %w", err)
+	}
+	if key, err = decryptKey(key, f.KeyFilePass); err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls-key-file %s: %w", f.KeyFile, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("tls-cert-file %s and tls-key-file %s: %w", f.CertFile, f.KeyFile, err)
+	}
+	return pair, nil
+}
+
+// decryptKey returns a key in clear, as PEM.
+func decryptKey(key []byte, pass string) ([]byte, error) {
+	block, _ := pem.Decode(key)
+	switch {
+	case block == nil:
+		return key, nil // tls.X509KeyPair says what is wrong
+	case block.Headers["DEK-Info"] != "":
+		return nil, errors.New("it is encrypted in the old form of OpenSSL: convert it with `openssl pkcs8 -topk8`")
+	case block.Type != "ENCRYPTED PRIVATE KEY":
+		return key, nil
+	case pass == "":
+		return nil, errors.New("it is encrypted: give tls-key-file-pass")
+	}
+	private, err := pkcs8.ParsePKCS8PrivateKey(block.Bytes, []byte(pass))
+	if err != nil {
+		return nil, fmt.Errorf("tls-key-file-pass does not open it: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// authorities reads the certificates of those who sign the clients'.
+func (f *TLSFiles) authorities() (*x509.CertPool, error) {
+	if f.CACertFile == "" && f.CACertDir == "" {
+		return nil, errors.New("tls-auth-clients needs tls-ca-cert-file or tls-ca-cert-dir: name who signs the certificates of clients, or say tls-auth-clients no")
+	}
+	pool, found := x509.NewCertPool(), false
+	if f.CACertFile != "" {
+		text, err := os.ReadFile(f.CACertFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls-ca-cert-file: %w", err)
+		}
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("tls-ca-cert-file %s: there is no certificate in it", f.CACertFile)
+		}
+		found = true
+	}
+	if f.CACertDir == "" {
+		return pool, nil
+	}
+	entries, err := os.ReadDir(f.CACertDir)
+	if err != nil {
+		return nil, fmt.Errorf("tls-ca-cert-dir: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(f.CACertDir, e.Name())
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			continue // as a Kubernetes volume's own links to directories
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("tls-ca-cert-dir: %w", err)
+		}
+		found = pool.AppendCertsFromPEM(text) || found
+	}
+	if !found {
+		return nil, fmt.Errorf("tls-ca-cert-dir %s: there is no certificate in it", f.CACertDir)
+	}
+	return pool, nil
+}
+
+// tlsVersions reads tls-protocols. Versions before 1.2 are not served.
+func tlsVersions(words string) (least, most uint16, err error) {
+	least, most = tls.VersionTLS12, tls.VersionTLS13
+	has12, has13 := false, false
+	for _, w := range strings.Fields(words) {
+		switch {
+		case strings.EqualFold(w, "TLSv1.2"):
+			has12 = true
+		case strings.EqualFold(w, "TLSv1.3"):
+			has13 = true
+		default:
+			return 0, 0, fmt.Errorf("tls-protocols %q: want TLSv1.2, TLSv1.3 or both", words)
+		}
+	}
+	switch {
+	case has12 && !has13:
+		most = tls.VersionTLS12
+	case has13 && !has12:
+		least = tls.VersionTLS13
+	}
+	return least, most, nil
+}
+
+// cipherSuites reads tls-ciphers, in the words of RFC 5246 or of OpenSSL.
+func cipherSuites(words string) ([]uint16, error) {
+	var list []uint16
+	for _, w := range cipherWords(words) {
+		suites := tls.CipherSuites()
+		at := slices.IndexFunc(suites, func(s *tls.CipherSuite) bool {
+			return s.SupportedVersions[0] != tls.VersionTLS13 && (w == s.Name || w == opensslName(s.Name))
+		})
+		if at < 0 {
+			return nil, fmt.Errorf("tls-ciphers: %q is not served: name suites of TLS 1.2 with ECDHE and an AEAD, such as ECDHE-ECDSA-AES128-GCM-SHA256", w)
+		}
+		list = append(list, suites[at].ID)
+	}
+	return list, nil
+}
+
+// opensslName is what OpenSSL calls a suite of TLS 1.2.
+func opensslName(name string) string {
+	name = strings.TrimPrefix(name, "TLS_")
+	name = strings.Replace(name, "_WITH_", "_", 1)
+	name = strings.Replace(name, "CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305", 1)
+	name = strings.NewReplacer("AES_128_CBC_SHA", "AES128_SHA", "AES_256_CBC_SHA", "AES256_SHA", "AES_128", "AES128", "AES_256", "AES256").Replace(name)
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+func cipherWords(words string) []string {
+	return strings.FieldsFunc(words, func(r rune) bool { return r == ':' || r == ',' || r == ' ' })
+}
+
+// checkSuites13 reads tls-ciphersuites. Go serves all three suites of TLS 1.3 and lets
+// nobody choose, so a list can only agree.
+func checkSuites13(words string) error {
+	names := cipherWords(words)
+	for _, s := range tls.CipherSuites() {
+		if s.SupportedVersions[0] == tls.VersionTLS13 && len(names) > 0 && !slices.Contains(names, s.Name) {
+			return fmt.Errorf("tls-ciphersuites: %s is missing: all suites of TLS 1.3 are served, so leave the list empty", s.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"cmp"
+	"strconv"
+
+	"lockstep/store"
+)
+
+// secrecy are the parameters of TLS. Those that name files act when all of a CONFIG SET can
+// be used together; the last group is without effect.
+func secrecy(cfg *Config) []*paramDef {
+	var files TLSFiles
+	if cfg.TLS != nil {
+		files = cfg.TLS.Files()
+	}
+	acting := func(name string, field func(*TLSFiles) *string) *paramDef {
+		return &paramDef{name: name, value: *field(&files), tls: field}
+	}
+	auth := acting("tls-auth-clients", func(f *TLSFiles) *string { return &f.AuthClients })
+	auth.kind, auth.words, auth.value = enumParam, []string{"no", "yes", "optional"}, cmp.Or(auth.value, "yes")
+	pass := acting("tls-key-file-pass", func(f *TLSFiles) *string { return &f.KeyFilePass })
+	pass.value, pass.secret = "", true
+	return []*paramDef{
+		{name: "tls-port", value: strconv.Itoa(cfg.TLSPort), fixed: true},
+		acting("tls-cert-file", func(f *TLSFiles) *string { return &f.CertFile }),
+		acting("tls-key-file", func(f *TLSFiles) *string { return &f.KeyFile }),
+		pass, auth,
+		acting("tls-ca-cert-file", func(f *TLSFiles) *string { return &f.CACertFile }),
+		acting("tls-ca-cert-dir", func(f *TLSFiles) *string { return &f.CACertDir }),
+		acting("tls-protocols", func(f *TLSFiles) *string { return &f.Protocols }),
+		acting("tls-ciphers", func(f *TLSFiles) *string { return &f.Ciphers }),
+		acting("tls-ciphersuites", func(f *TLSFiles) *string { return &f.Ciphersuites }),
+
+		{name: "tls-client-cert-file"}, {name: "tls-client-key-file"}, {name: "tls-client-key-file-pass", secret: true},
+		{name: "tls-dh-params-file"},
+		{name: "tls-cluster", kind: boolParam, value: "no"},
+		{name: "tls-replication", kind: boolParam, value: "no"},
+		{name: "tls-prefer-server-ciphers", kind: boolParam, value: "no"},
+		{name: "tls-session-caching", kind: boolParam, value: "no"},
+		{name: "tls-session-cache-size", kind: intParam, max: 1<<31 - 1, value: "20480"},
+		{name: "tls-session-cache-timeout", kind: intParam, max: 1<<31 - 1, value: "300"},
+	}
+}
+
+// setTLS has the TLS parameters of a change count for new connections; undo takes that
+// back.
+func (srv *Server) setTLS(c change) (undo func(), refusal store.Error) {
+	old := srv.cfg.TLS.Files()
+	files, first := old, ""
+	for i, def := range c.defs {
+		if def.tls != nil {
+			*def.tls(&files) = c.values[i]
+			first = cmp.Or(first, def.name)
+		}
+	}
+	if first == "" {
+		return func() {}, ""
+	}
+	if err := srv.cfg.TLS.Set(files); err != nil {
+		srv.cfg.Log.Warn("CONFIG SET: the TLS files cannot be used, what was read before goes on to count", "error", err)
+		return nil, errParam(first, "Unable to update TLS configuration. Check server logs.")
+	}
+	return func() {
+		if err := srv.cfg.TLS.Set(old); err != nil {
+			srv.cfg.Log.Error("the TLS files before a CONFIG SET that failed cannot be read any more", "error", err)
+		}
+	}, ""
+}

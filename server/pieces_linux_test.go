@@ -1,0 +1,221 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+)
+
+// cutSocket is a socket that gives and takes as much at a time as its plan says: a byte for
+// each call, 0 for none.
+type cutSocket struct {
+	in, out []byte
+	plan    []byte
+	at      int
+	room    bool // reads and writes are not cut
+}
+
+func (p *cutSocket) next() int {
+	if p.room || len(p.plan) == 0 {
+		return 1 << 20
+	}
+	n := int(p.plan[p.at%len(p.plan)])
+	p.at++
+	return n
+}
+
+func (p *cutSocket) Read(b []byte) (int, error) {
+	n := copy(b[:min(len(b), p.next())], p.in)
+	p.in = p.in[n:]
+	return n, nil
+}
+
+func (p *cutSocket) tryWrite(b []byte) (int, error) {
+	n := min(len(b), p.next())
+	p.out = append(p.out, b[:n]...)
+	return n, nil
+}
+
+func (p *cutSocket) drained() bool { return len(p.in) == 0 }
+
+// shaken returns the two ends of a connection over which hands have been shaken: the
+// server's as a loop has it, over a socket in pieces.
+func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cutSocket, *tls.Conn, *memConn) {
+	t.Helper()
+	near, far := net.Pipe()
+	w := &wire{Conn: far}
+	w.tls = tls.Server(w, kept.Config())
+	mem := &memConn{Conn: near}
+	c := tls.Client(mem, client)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.tls.Handshake(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	mem.shaken = true
+	socket := new(cutSocket)
+	sc := &tlsConn{raw: socket, tls: w.tls, more: true}
+	w.Conn = under{c: sc}
+	return sc, socket, c, mem
+}
+
+// memConn is the client's socket: a pipe for the handshake, then two buffers.
+type memConn struct {
+	net.Conn
+	shaken bool
+	in     bytes.Buffer
+	out    []byte
+}
+
+func (m *memConn) Read(p []byte) (int, error) {
+	if m.shaken {
+		return m.in.Read(p)
+	}
+	return m.Conn.Read(p)
+}
+
+func (m *memConn) Write(p []byte) (int, error) {
+	if m.shaken {
+		m.out = append(m.out, p...)
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
+}
+
+// echo plays a loop that sends back what it gets, and returns what the client sees. The
+// outbox's part is played as it is: what was not written comes first the next time.
+func echo(t testing.TB, sc *tlsConn, socket *cutSocket, c *tls.Conn, mem *memConn, messages [][]byte) []byte {
+	t.Helper()
+	for _, m := range messages {
+		if _, err := c.Write(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	socket.in, mem.out = mem.out, nil
+	var pending []byte
+	buf := make([]byte, 2048)
+	for idle := 0; idle < 1000; idle++ {
+		n, err := sc.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending = append(pending, buf[:n]...)
+		wrote, err := sc.tryWrite(pending)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending = pending[wrote:]
+		if n > 0 || wrote > 0 {
+			idle = 0
+		}
+		if len(sc.sealed) > maxSealed+(32<<10) {
+			t.Fatalf("%d bytes of ciphertext wait", len(sc.sealed))
+		}
+		socket.room = idle > 500
+	}
+	if len(pending) > 0 {
+		t.Fatalf("%d bytes are left", len(pending))
+	}
+	mem.in.Write(socket.out)
+	socket.out = nil
+	got, err := io.ReadAll(c)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// FuzzPiecesOfTLS: whatever the pieces in which ciphertext comes and goes, the
+// conversation is the same.
+func FuzzPiecesOfTLS(f *testing.F) {
+	f.Add([]byte{1}, []byte("hello"), uint8(0))
+	f.Add([]byte{7, 0, 3}, bytes.Repeat([]byte("x"), 400), uint8(1))
+	f.Add([]byte{0, 255, 1, 0, 0, 90}, []byte("a\x00b\x00\x00c"), uint8(3))
+	kept, client := testCertificates(f)
+	f.Fuzz(func(t *testing.T, plan, text []byte, kind uint8) {
+		version := client.Clone()
+		if kind&1 == 0 {
+			version.MaxVersion = tls.VersionTLS12
+		}
+		if bytes.Count(plan, []byte{0}) == len(plan) {
+			plan = nil // a socket that never has room is another test's
+		}
+		sc, socket, c, mem := shaken(t, kept, version)
+		socket.plan = plan
+		messages := bytes.Split(text, []byte{0})
+		if kind&2 != 0 {
+			// Larger than what is sealed at once.
+			messages = append(messages, bytes.Repeat(append(text, '.'), (3*sealAtOnce)/(len(text)+1)))
+		}
+		want := bytes.Join(messages, nil)
+		if got := echo(t, sc, socket, c, mem, messages); !bytes.Equal(got, want) {
+			t.Errorf("got %d bytes, want %d", len(got), len(want))
+		}
+	})
+}
+
+// TestPiecesOfTLS plays the fuzz target's kind of conversation with chance's pieces.
+func TestPiecesOfTLS(t *testing.T) {
+	kept, client := testCertificates(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 30 {
+		sc, socket, c, mem := shaken(t, kept, client)
+		socket.plan = make([]byte, 1+r.IntN(40))
+		for i := range socket.plan {
+			socket.plan[i] = byte(r.IntN(256) * r.IntN(2))
+		}
+		socket.plan[0] = 1
+		text := bytes.Repeat([]byte("0123456789"), r.IntN(20_000))
+		if got := echo(t, sc, socket, c, mem, [][]byte{text}); !bytes.Equal(got, text) {
+			t.Errorf("got %d bytes, want %d", len(got), len(text))
+		}
+	}
+}
+
+// TestFloodOfKeyUpdates: a client that asks for new keys for ever and reads no answer is
+// cut off before its answers fill memory.
+func TestFloodOfKeyUpdates(t *testing.T) {
+	kept, client := testCertificates(t)
+	sc, socket, c, mem := shaken(t, kept, client)
+	socket.plan = []byte{0, 255} // reads have input, writes have no room
+	sc.raw = deaf{socket}
+	buf := make([]byte, 2048)
+	for i := range 100_000 {
+		// The length of a handshake message cannot be had from crypto/tls's client, so its
+		// keys are not updated: the server's side is made to believe it.
+		if _, err := (under{c: sc}).Write(make([]byte, 27)); err != nil {
+			if i*27 < sealAtOnce {
+				t.Errorf("after %d", i)
+			}
+			return
+		}
+		if _, err := c.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		socket.in, mem.out = append(socket.in, mem.out...), nil
+		if _, err := sc.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("no end")
+}
+
+// deaf is a socket that has no room.
+type deaf struct{ *cutSocket }
+
+func (deaf) tryWrite([]byte) (int, error) { return 0, nil }
+func (d deaf) Read(b []byte) (int, error) {
+	n := copy(b, d.in)
+	d.in = d.in[n:]
+	return n, nil
+}

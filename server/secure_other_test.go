@@ -1,0 +1,7 @@
+//go:build !linux
+
+package server
+
+import "testing"
+
+var loopTests []func(*testing.T)
