@@ -187,7 +187,7 @@ func (s *session) login(command, name, password []byte) (refusal store.Error) {
 		return ""
 	}
 	// The log may have said something of the user that is yet to come here.
-	learned, known := s.srv.catchUp(), s.srv.hub.accounts.current.Load()
+	learned, known := s.srv.lookAgain(), s.srv.hub.accounts.current.Load()
 	if (learned || known) && s.enter(string(name), password) {
 		return ""
 	}
@@ -275,7 +275,7 @@ func (srv *Server) needsNoPassword() bool {
 	if !def.user.Load().NoPass {
 		return false
 	}
-	srv.catchUp()
+	srv.lookAgain()
 	return srv.hub.accounts.current.Load() && def.user.Load().NoPass
 }
 

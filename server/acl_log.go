@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ type aclLogEntry struct {
 // add records a refusal of session s. A like one of late is counted up instead.
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
+	e.object, e.user = clip(e.object), clip(e.user)
 	e.client = strings.TrimSuffix(s.describe(now, 0), "\n")
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,6 +56,17 @@ func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	if len(l.entries) > limit {
 		l.entries = slices.Delete(l.entries, limit, len(l.entries))
 	}
+}
+
+// aclLogWord is how much of a name the log keeps: a client chooses it, and its length.
+const aclLogWord = 1 << 10
+
+// clip returns a name of that length, in memory of its own.
+func clip(name string) string {
+	if more := len(name) - aclLogWord; more > 0 {
+		return fmt.Sprintf("%s... (%d more bytes)", name[:aclLogWord], more)
+	}
+	return name
 }
 
 func (l *aclLog) reset() {

@@ -234,3 +234,6 @@ func (l *secureListener) Accept() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 }
+
+// FailedHandshakes is how many clients have failed since the start.
+func (srv *Server) FailedHandshakes() int64 { return srv.hands.total() }

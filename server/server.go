@@ -38,6 +38,7 @@ type Server struct {
 	watch        *watcher // set if this is a Sentinel
 	started      time.Time
 	lastID       atomic.Int64
+	looks        sharedLook
 
 	hands *handshakes
 

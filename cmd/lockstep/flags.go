@@ -34,6 +34,7 @@ type options struct {
 	maxMemory, maxEntry       string
 	peer                      peerOptions
 	tls                       tlsOptions
+	http                      httpOptions
 }
 
 // define declares the flags with their defaults. The help is made of them.
@@ -52,6 +53,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.clusterListen, "cluster-listen", "", "`host:port` for clients of Redis Cluster; off by default")
 	fs.StringVar(&o.clusterAdvertise, "cluster-advertise", "", "`host:port` under which clients reach --cluster-listen (default: the same)")
 	fs.StringVar(&o.httpListen, "http-listen", "127.0.0.1:8379", "`host:port` for /metrics, /healthz, /readyz and /debug/pprof; \"\" turns it off")
+	fs.BoolVar(&o.http.tls, "http-tls", false, "speak TLS there, with the certificate of --tls-cert-file")
+	fs.BoolVar(&o.http.guardMetrics, "http-metrics-auth", false, "show /metrics only to ACL users who may run INFO")
 	fs.StringVar(&o.peers, "peers", "", "the first members as `id=host:port,...`, their peer addresses, the same on every node")
 	fs.StringVar(&o.join, "join", "", "`host:port,...` of --peer-listen of one or more members of a running cluster: a new node joins it; one that has data does not look at this")
 	fs.StringVar(&o.data, "data", d.Data, "`directory` for the log and the snapshots")
@@ -160,6 +163,9 @@ func (o *options) validate() error {
 	faults := append(o.portFaults(), o.discoveryFaults()...)
 	if _, _, err := net.SplitHostPort(o.httpListen); err != nil && o.httpListen != "" {
 		faults = append(faults, fmt.Errorf("--http-listen %q: want host:port, such as 127.0.0.1:8379", o.httpListen))
+	}
+	if o.http.tls && o.tls.files.CertFile == "" {
+		faults = append(faults, errors.New("--http-tls needs --tls-cert-file and --tls-key-file"))
 	}
 	if o.protected != "yes" && o.protected != "no" {
 		faults = append(faults, fmt.Errorf("--protected-mode %q: want yes or no", o.protected))

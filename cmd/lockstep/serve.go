@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
-	"net/http/pprof"
 	"os"
 	"sync/atomic"
 	"time"
@@ -68,7 +65,8 @@ type parts struct {
 	server      *server.Server
 	sentinel    *server.Server // nil without --sentinel-listen
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
-	reload      []reloader     // what SIGHUP has read anew, in this order
+	certs       *server.Certificates
+	reload      []reloader // what SIGHUP has read anew, in this order
 }
 
 // assemble makes a node out of its parts and starts it.
@@ -121,7 +119,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
 	}
 	srv.Store(server.New(sc, node, table))
-	p := &parts{listeners: ls, node: node, server: srv.Load()}
+	p := &parts{listeners: ls, node: node, server: srv.Load(), certs: certificates}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}
@@ -151,7 +149,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	if err != nil {
 		return err
 	}
-	web, err := serveHTTP(o.httpListen, p.node, p.server, log)
+	web, err := serveHTTP(o, p, log)
 	if err != nil {
 		return errors.Join(err, p.listeners.close(), p.node.Close())
 	}
@@ -206,39 +204,6 @@ func scriptLog(log *slog.Logger) func(int, string) {
 	}
 }
 
-// serveHTTP answers /healthz, /readyz, /metrics and /debug/pprof; nil if addr is empty.
-func serveHTTP(addr string, node *cluster.Node, clients *server.Server, log *slog.Logger) (*http.Server, error) {
-	if addr == "" {
-		return nil, nil
-	}
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("--http-listen %s: %w; give an address of this machine and a port that no other process has, or turn it off with --http-listen \"\"", addr, err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := unready(node); why != "" {
-			http.Error(w, why, http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ready")
-	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		writeMetrics(w, node)
-		writeClientMemory(w, clients)
-	})
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("http", "error", err)
-		}
-	}()
-	return srv, nil
-}
-
 // unready tells why a node cannot be counted on, "" if it can.
 func unready(node *cluster.Node) string {
 	switch m := node.Membership(); {
@@ -261,7 +226,7 @@ func unready(node *cluster.Node) string {
 }
 
 // writeMetrics prints the node's figures in the Prometheus text format.
-func writeMetrics(w io.Writer, node *cluster.Node) {
+func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 	s := node.Status()
 	keys, deadlines := 0, 0
 	for db := range s.Keys {
@@ -285,6 +250,7 @@ func writeMetrics(w io.Writer, node *cluster.Node) {
 		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log, is a voter, and its log takes entries.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
 		{"lockstep_peer_refused_total", "counter", "Connections to the peer port that were turned away: not from a peer, or one that did not prove it.", node.Strangers()},
+		{"lockstep_tls_handshake_failures_total", "counter", "Clients that failed at the TLS handshake, or spoke TLS to a port without it.", uint64(srv.FailedHandshakes())},
 		{"lockstep_members", "gauge", "Voting members of the cluster as this node knows it.", uint64(node.Topology().Members)},
 		{"lockstep_term", "gauge", "Raft term.", s.Term},
 		{"lockstep_applied_index", "gauge", "Raft index of the last entry applied.", s.Applied},

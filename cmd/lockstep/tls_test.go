@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,5 +174,69 @@ func TestSecretsOfTheProcess(t *testing.T) {
 				t.Errorf("a warning: %v", warned)
 			}
 		})
+	}
+}
+
+// TestSecretsAtRest: a password that a client gives is neither in the data directory, nor
+// in a backup, the log, INFO, the slow log, what monitors see, CLIENT LIST, ACL LOG or the
+// metrics: there is its hash at most.
+func TestSecretsAtRest(t *testing.T) {
+	const secret = "sehrgeheim"
+	n := nodes.Start(t, 1, "--requirepass", secret+"0")[0]
+	c, watcher := n.Dial(), n.Dial()
+	ask(t, c, "AUTH", secret+"0")
+	ask(t, watcher, "AUTH", secret+"0")
+	ask(t, c, "CONFIG", "SET", "slowlog-log-slower-than", "0")
+	ask(t, watcher, "MONITOR")
+	ask(t, c, "CONFIG", "SET", "requirepass", secret+"1")
+	ask(t, c, "ACL", "SETUSER", "bob", "on", ">"+secret+"2", "+@all", "~*", "(+get ~"+secret+"3)")
+	for _, refused := range [][]string{{"AUTH", "bob", secret + "4"}, {"HELLO", "3", "AUTH", "bob", secret + "5"}, {"MIGRATE", "127.0.0.1", "1", "k", "0", "10", "AUTH2", "bob", secret + "6"},
+		{"ACL", "SETUSER", "bob", "<" + secret + "7"}, {"AUTH", secret + "8"}} {
+		if got, err := c.Do(refused...); err == nil {
+			t.Errorf("%v: %v", refused, got)
+		}
+	}
+	if got := ask(t, c, "AUTH", "bob", secret+"2"); got != "OK" {
+		t.Error(got)
+	}
+	ask(t, c, "PING", "the end")
+	shown := map[string]string{"the log": n.Log()}
+	for text := ""; !strings.Contains(text, "the end"); {
+		line, err := watcher.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = fmt.Sprint(line)
+		shown["a monitor"] += text + "\n"
+	}
+	for _, command := range [][]string{{"INFO", "everything"}, {"SLOWLOG", "GET", "-1"}, {"CLIENT", "LIST"}, {"ACL", "LOG"}, {"LOCKSTEP", "STATUS"}} {
+		shown[strings.Join(command, " ")] = ask(t, c, command...)
+	}
+	if !strings.Contains(shown["SLOWLOG GET -1"], "(redacted)") {
+		t.Error("the slow log has nothing that was redacted")
+	}
+	_, shown["/metrics"] = page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/metrics", "", "", "")
+	file := filepath.Join(t.TempDir(), "backup")
+	if code, out := n.Admin("backup", file, "--requirepass", secret+"1"); code != exitOK {
+		t.Fatal(out)
+	}
+	for _, dir := range []string{n.Data, filepath.Dir(file)} {
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				var b []byte
+				b, err = os.ReadFile(path)
+				shown[filepath.Base(path)] = string(b)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for where, text := range shown {
+		// The pattern of a selector is no password.
+		if at := strings.Index(strings.ReplaceAll(text, secret+"3", ""), secret); at >= 0 {
+			t.Errorf("%s shows a password: %.120q", where, strings.ReplaceAll(text, secret+"3", "")[max(0, at-60):])
+		}
 	}
 }

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"container/list"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"lockstep/server"
+)
+
+// httpOptions are the flags of serve about --http-listen.
+type httpOptions struct {
+	tls          bool
+	guardMetrics bool
+}
+
+// What HTTP clients may take. Probes and scrapers need a fraction.
+const (
+	httpHeaderBytes = 8 << 10
+	httpHeaderTime  = 5 * time.Second
+	httpReadTime    = 10 * time.Second
+	httpWriteTime   = 70 * time.Second // a profile of a minute
+	httpIdleTime    = 30 * time.Second
+	httpConnections = 128
+)
+
+// guardian decides who may see what.
+type guardian struct {
+	srv       *server.Server
+	protected bool
+}
+
+// only lets those have a page who may run a command of the Redis protocol: by Basic
+// authentication as an ACL user, or, while the default user needs no password, by being
+// on this machine.
+func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name, password, given := r.BasicAuth()
+		if !given && g.protected && !(near(r.RemoteAddr) && nearHost(r.Host)) {
+			unknown(w)
+			return
+		}
+		switch g.srv.Permits(name, password, command) {
+		case server.Permitted:
+			page(w, r)
+		case server.Forbidden:
+			http.Error(w, "this user may not run "+command, http.StatusForbidden)
+		default:
+			unknown(w)
+		}
+	}
+}
+
+func unknown(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Basic realm="lockstep", charset="UTF-8"`)
+	http.Error(w, "give the name and the password of an ACL user", http.StatusUnauthorized)
+}
+
+// near reports whether a client is on this machine.
+func near(addr string) bool { return loopback(addr) }
+
+// nearHost reports whether a request was meant for this machine: a browser of this machine
+// may have been told that somebody's name is here, and would show that somebody the page.
+func nearHost(host string) bool {
+	if bare, _, err := net.SplitHostPort(host); err == nil {
+		host = bare
+	}
+	return host == "localhost" || net.ParseIP(host) != nil
+}
+
+// pages are what there is to see.
+func pages(o options, p *parts) http.Handler {
+	g := guardian{p.server, o.protected == "yes"}
+	metrics := func(w http.ResponseWriter, _ *http.Request) {
+		writeMetrics(w, p.node, p.server)
+		writeClientMemory(w, p.server)
+	}
+	if o.http.guardMetrics {
+		metrics = g.only("info", metrics)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := unready(p.node); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.HandleFunc("GET /metrics", metrics)
+	mux.HandleFunc("GET /debug/pprof/", g.only("debug", pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/profile", g.only("debug", pprof.Profile))
+	return mux
+}
+
+// serveHTTP answers /healthz, /readyz, /metrics and /debug/pprof; nil if there is no
+// --http-listen.
+func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
+	if o.httpListen == "" {
+		return nil, nil
+	}
+	ln, err := net.Listen("tcp", o.httpListen)
+	if err != nil {
+		return nil, fmt.Errorf("--http-listen %s: %w; give an address of this machine and a port that no other process has, or turn it off with --http-listen \"\"", o.httpListen, err)
+	}
+	srv := newHTTPServer(pages(o, p), log)
+	if o.http.tls {
+		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			// The present one. Users say who they are by their passwords.
+			c := p.certs.Config().Clone()
+			c.ClientAuth, c.ClientCAs = tls.NoClientCert, nil
+			return c, nil
+		}})
+	}
+	go func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("http", "error", err)
+		}
+	}()
+	return srv, nil
+}
+
+// newHTTPServer is a server that no client can make large.
+func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
+	few := connectionCap{conns: map[net.Conn]*list.Element{}}
+	return &http.Server{Handler: pages, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
+		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note,
+		// A stranger decides how many lines there would be.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+}
+
+// connectionCap bounds how many connections there are: when one too many comes, the one
+// goes that has asked for nothing for longest, or, if all are being served, the new one.
+type connectionCap struct {
+	mu    sync.Mutex
+	quiet list.List // of net.Conn, the longest first
+	conns map[net.Conn]*list.Element
+}
+
+func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	place, known := c.conns[conn]
+	if place != nil {
+		c.quiet.Remove(place)
+		c.conns[conn] = nil
+	}
+	switch state {
+	case http.StateNew, http.StateIdle:
+		if !known && len(c.conns) >= httpConnections {
+			oldest := c.quiet.Front()
+			if oldest == nil {
+				_ = conn.Close()
+				return
+			}
+			delete(c.conns, oldest.Value.(net.Conn))
+			_ = c.quiet.Remove(oldest).(net.Conn).Close()
+		}
+		c.conns[conn] = c.quiet.PushBack(conn)
+	case http.StateActive:
+		c.conns[conn] = nil
+	default:
+		delete(c.conns, conn)
+	}
+}

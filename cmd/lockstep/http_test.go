@@ -1,0 +1,159 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/conformance/nodes"
+)
+
+// page asks for a page, as a user if there is a name, and returns the status.
+func page(t *testing.T, client *http.Client, url, name, password, host string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name != "" {
+		req.SetBasicAuth(name, password)
+	}
+	if host != "" {
+		req.Host = host
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// TestPagesAndRights: probes are for everybody, /debug for ACL users with the right to
+// DEBUG, /metrics, if that is asked for, for those who may run INFO.
+func TestPagesAndRights(t *testing.T) {
+	list, _ := nodes.StartSecret(t, 1, "--requirepass", "of all", "--http-metrics-auth", "--http-tls")
+	n := list[0]
+	c := n.Dial()
+	for _, command := range [][]string{{"AUTH", "of all"}, {"ACL", "SETUSER", "op", "on", ">of op", "+debug"}, {"ACL", "SETUSER", "prom", "on", ">of prom", "+info"},
+		{"ACL", "SETUSER", "gone", "off", ">of gone", "+@all"}} {
+		if got := ask(t, c, command...); got != "OK" {
+			t.Fatal(command, got)
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	for _, p := range []struct {
+		path, name, password string
+		want                 int
+	}{
+		{"/healthz", "", "", 200}, {"/readyz", "", "", 200},
+		{"/metrics", "", "", 401}, {"/metrics", "prom", "of prom", 200}, {"/metrics", "op", "of op", 403}, {"/metrics", "prom", "of op", 401},
+		{"/debug/pprof/", "", "", 401}, {"/debug/pprof/", "default", "of all", 200}, {"/debug/pprof/", "op", "of op", 200},
+		{"/debug/pprof/goroutine?debug=2", "", "", 401}, {"/debug/pprof/cmdline", "", "", 401},
+		{"/debug/pprof/profile?seconds=1", "prom", "of prom", 403}, {"/debug/pprof/heap", "gone", "of gone", 401},
+		{"/debug/pprof/", "default", "", 401}, {"/debug/pprof/", "nobody", "", 401}, {"/debug//pprof/", "", "", 401}, {"/healthz/../debug/pprof/heap", "", "", 401},
+		{"/debug/vars", "", "", 404}, {"/", "", "", 404},
+	} {
+		if got, text := page(t, client, "https://"+n.HTTPAddr+p.path, p.name, p.password, ""); got != p.want {
+			t.Errorf("%s as %q: %d, want %d: %.100s", p.path, p.name, got, p.want, text)
+		}
+	}
+	if _, text := page(t, client, "https://"+n.HTTPAddr+"/metrics", "prom", "of prom", ""); strings.Contains(text, "of all") || !strings.Contains(text, "lockstep_tls_handshake_failures_total 0") {
+		t.Errorf("%s", text)
+	}
+	resp, err := client.Post("https://"+n.HTTPAddr+"/debug/pprof/", "text/plain", strings.NewReader("x"))
+	if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %v, %v", resp, err)
+	}
+	resp.Body.Close()
+	checkHealth(t, []string{"--http-listen", n.HTTPAddr, "--http-tls"}, exitOK, "ready\n")
+	checkHealth(t, []string{"--http-listen", n.HTTPAddr}, exitRuntime, "")
+}
+
+// TestPagesWithoutPassword: while there is no password, /debug is for this machine, and not
+// for a page of somebody else's that a browser here was made to open.
+func TestPagesWithoutPassword(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	for host, want := range map[string]int{"": 200, "localhost:8379": 200, "evil.example": 401, "evil.example:8379": 401} {
+		if got, _ := page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/debug/pprof/", "", "", host); got != want {
+			t.Errorf("host %q: %d, want %d", host, got, want)
+		}
+	}
+	g := guardian{protected: true}
+	far := httpRecorder{header: http.Header{}}
+	g.only("debug", func(http.ResponseWriter, *http.Request) { t.Error("shown to another machine") })(&far, &http.Request{RemoteAddr: "192.0.2.1:5000", Host: "127.0.0.1:8379"})
+	if far.status != http.StatusUnauthorized {
+		t.Errorf("another machine: %d", far.status)
+	}
+}
+
+type httpRecorder struct {
+	header http.Header
+	status int
+}
+
+func (r *httpRecorder) Header() http.Header         { return r.header }
+func (r *httpRecorder) Write(p []byte) (int, error) { return len(p), nil }
+func (r *httpRecorder) WriteHeader(status int)      { r.status = status }
+
+// TestHTTPLimits: headers, and connections that ask for nothing, are bounded; who asks
+// comes in beside them.
+func TestHTTPLimits(t *testing.T) {
+	srv := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }), slog.New(slog.DiscardHandler))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(ln)
+	t.Cleanup(func() { srv.Close() })
+	url := "http://" + ln.Addr().String()
+	var idle []net.Conn
+	for range 2 * httpConnections {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	if got, text := page(t, http.DefaultClient, url, "", "", ""); got != 200 || text != "here" {
+		t.Errorf("beside idle connections: %d, %q", got, text)
+	}
+	gone := 0
+	for _, c := range idle[:httpConnections] {
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == io.EOF {
+			gone++
+		}
+	}
+	if gone < httpConnections {
+		t.Errorf("%d of the %d oldest connections were closed", gone, httpConnections)
+	}
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Long", strings.Repeat("x", 2*httpHeaderBytes))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of %d bytes: %d", 2*httpHeaderBytes, resp.StatusCode)
+	}
+	if srv.ReadHeaderTimeout == 0 || srv.ReadTimeout == 0 || srv.WriteTimeout == 0 || srv.IdleTimeout == 0 {
+		t.Error("a time is not limited")
+	}
+}

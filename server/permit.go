@@ -1,0 +1,87 @@
+package server
+
+import (
+	"sync"
+
+	"lockstep/store"
+)
+
+// sharedLook has strangers who were not let in share the question to the leader whether
+// there is news of the users. They decide how often they knock.
+type sharedLook struct {
+	turn sync.Mutex // one at a time
+	mu   sync.Mutex
+	next *look // that has not begun
+}
+
+type look struct {
+	done    chan struct{}
+	learned bool
+}
+
+// lookAgain is catchUp for somebody who was not let in.
+func (srv *Server) lookAgain() (learned bool) {
+	s := &srv.looks
+	s.mu.Lock()
+	l := s.next
+	if l == nil {
+		l = &look{done: make(chan struct{})}
+		s.next = l
+		go func() {
+			s.turn.Lock()
+			defer s.turn.Unlock()
+			s.mu.Lock()
+			s.next = nil // who comes from now on must not rely on this one
+			s.mu.Unlock()
+			l.learned = srv.catchUp()
+			close(l.done)
+		}()
+	}
+	s.mu.Unlock()
+	<-l.done
+	return l.learned
+}
+
+// Verdict is what a server says to somebody who is no client.
+type Verdict int
+
+const (
+	Permitted Verdict = iota
+	Unknown           // no such user, or another password
+	Forbidden         // the user may not do it
+)
+
+// Permits tells whether a user may run a command, for those who come by another way than
+// the Redis protocol. The name "" is for those who name nobody: the default user's, if it
+// needs no password.
+func (srv *Server) Permits(name, password, command string) Verdict {
+	anonymous := name == ""
+	if anonymous {
+		name, password = store.DefaultUser, ""
+	}
+	try := func() Verdict {
+		acc := srv.hub.accounts.get(name)
+		if acc == nil {
+			return Unknown
+		}
+		u := acc.user.Load()
+		// A node that has just started does not know yet whether there is a password.
+		if anonymous && !(srv.hub.accounts.current.Load() && u.Open()) || !u.Authenticate([]byte(password)) {
+			return Unknown
+		}
+		cmd := srv.table.Lookup([]byte(command))
+		if cmd == nil {
+			return Forbidden
+		}
+		if why, _ := u.Check(cmd, [][]byte{[]byte(command)}); why != store.Allowed {
+			return Forbidden
+		}
+		return Permitted
+	}
+	verdict := try()
+	if verdict != Permitted && !(anonymous && srv.hub.accounts.current.Load()) {
+		srv.lookAgain()
+		verdict = try()
+	}
+	return verdict
+}

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestStrangersShareTheirQuestions: clients with wrong passwords do not each have the leader
+// asked.
+func TestStrangersShareTheirQuestions(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.RequirePass = "secret" })
+	const strangers = 50
+	release := ts.fake.holdBack()
+	var wg sync.WaitGroup
+	for range strangers {
+		c := ts.dial(t)
+		c.send("AUTH wrong\r\n")
+		wg.Go(func() { c.expect("-" + string(errWrongPass) + "\r\n") })
+	}
+	ts.await(func() bool {
+		busy := 0
+		for _, s := range ts.each() {
+			if s.isRunning() {
+				busy++
+			}
+		}
+		return busy == strangers
+	})
+	release()
+	wg.Wait()
+	ts.fake.mu.Lock()
+	defer ts.fake.mu.Unlock()
+	if n := len(ts.fake.batch); n == 0 || n > strangers/4 {
+		t.Errorf("the leader was asked %d times by %d strangers", n, strangers)
+	}
+}
+
+// TestPermits: who comes by another way has the rights of an ACL user.
+func TestPermits(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	if got := ts.Permits("", "", "debug"); got != Permitted {
+		t.Errorf("without a password anybody is the default user: %v", got)
+	}
+	c.do("ACL SETUSER op on >p +debug", "+OK\r\n")
+	c.do("ACL SETUSER off off >p +@all", "+OK\r\n")
+	c.do("CONFIG SET requirepass secret", "+OK\r\n")
+	for _, k := range []struct {
+		name, password, command string
+		want                    Verdict
+	}{
+		{"", "", "debug", Unknown}, {"default", "secret", "debug", Permitted}, {"default", "", "debug", Unknown}, {"op", "p", "debug", Permitted},
+		{"op", "p", "info", Forbidden}, {"op", "q", "debug", Unknown}, {"off", "p", "debug", Unknown}, {"nobody", "p", "debug", Unknown}, {"op", "p", "nosuch", Forbidden},
+	} {
+		if got := ts.Permits(k.name, k.password, k.command); got != k.want {
+			t.Errorf("%s/%s %s: %v, want %v", k.name, k.password, k.command, got, k.want)
+		}
+	}
+}
+
+// TestLogOfRefusalsIsBounded: what a client chooses to name does not grow the ACL log.
+func TestLogOfRefusalsIsBounded(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.do("ACL SETUSER bob on nopass +get ~a*", "+OK\r\n")
+	c.do("AUTH bob x", "+OK\r\n")
+	c.ask("GET", strings.Repeat("k", 1<<20))
+	c.ask("AUTH", strings.Repeat("u", 1<<20), "x")
+	size := 0
+	ts.aclLog.mu.Lock()
+	defer ts.aclLog.mu.Unlock()
+	for _, e := range ts.aclLog.entries {
+		size += len(e.object) + len(e.user)
+	}
+	if len(ts.aclLog.entries) != 2 || size > 4*aclLogWord {
+		t.Errorf("%d entries with %d bytes of names", len(ts.aclLog.entries), size)
+	}
+}
