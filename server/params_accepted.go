@@ -141,8 +141,7 @@ func accepted(cfg *Config) []*paramDef {
 
 // acceptedTLS are those of them that have to do with TLS.
 func acceptedTLS() []*paramDef {
-	return []*paramDef{
-	}
+	return []*paramDef{}
 }
 
 // checkScores takes three numbers, as oom-score-adj-values does.
