@@ -293,6 +293,9 @@ func (n *ringNode) Barrier() error {
 	return nil
 }
 
+// Trouble implements troubled. Without it the embedded node's would ask itself.
+func (n *ringNode) Trouble() string { return "" }
+
 // LastContact implements consensus.
 func (n *ringNode) LastContact() (time.Duration, bool) {
 	n.r.mu.Lock()
