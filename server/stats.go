@@ -37,9 +37,12 @@ type callStats struct {
 	untimed                atomic.Int64 // … but for those while latency-tracking was off
 }
 
-// maxErrorCodes bounds the error codes that are counted apart: a script can
-// invent as many as it likes.
-const maxErrorCodes = 128
+// A script can invent as many error codes as it likes, as long as it likes: so many are
+// counted apart, each by so many bytes of it.
+const (
+	maxErrorCodes = 128
+	maxErrorCode  = 64
+)
 
 func newStats(table *store.Table, p *params) *stats {
 	st := &stats{calls: map[*store.Command]*callStats{}, errors: map[string]int64{}, untracked: &p.untracked}
@@ -80,11 +83,13 @@ func (st *stats) failed(cmd *store.Command, text string) {
 	if cmd != nil {
 		st.calls[cmd].failed.Add(1)
 	}
-	code, _, _ := strings.Cut(text, " ")
+	code, _, _ := strings.Cut(text[:min(len(text), maxErrorCode)], " ")
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if _, known := st.errors[code]; known || len(st.errors) < maxErrorCodes {
+	if _, known := st.errors[code]; known {
 		st.errors[code]++
+	} else if len(st.errors) < maxErrorCodes {
+		st.errors[strings.Clone(code)]++ // not the whole reply with it
 	}
 }
 
