@@ -74,7 +74,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	// Scripts may call INFO and its kin, which the server answers; it exists a
 	// moment later than the engine.
 	var srv atomic.Pointer[server.Server]
-	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Log: scriptLog(log),
+	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Log: scriptLog(log, clock.Monotonic),
 		Absent: server.WhyAbsent,
 		Local: func(c *store.Ctx) store.Reply {
 			if s := srv.Load(); s != nil {
@@ -194,14 +194,6 @@ func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logg
 func die(err error) {
 	fmt.Fprintf(os.Stderr, "lockstep: %v\n", err)
 	os.Exit(exitRuntime)
-}
-
-// scriptLog sends redis.log to the server's log.
-func scriptLog(log *slog.Logger) func(int, string) {
-	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
-	return func(level int, msg string) {
-		log.Log(context.Background(), levels[min(max(level, 0), len(levels)-1)], msg, "from", "script")
-	}
 }
 
 // unready tells why a node cannot be counted on, "" if it can.
