@@ -31,10 +31,9 @@ func aclRows() []row {
 	}
 	dryrun := sub("dryrun", -4, admin, "username command [arg [arg ...]]", "Tells whether a user may run a command, without running it.")
 	dryrun.Since = "7.0.0"
-	load := evaluated(sub("load", 2, admin, "", "Has this node catch up with the users that the cluster keeps; there is no file to read."), runACLLoad)
-	load.do = doACLLoad
-	save := evaluated(sub("save", 2, admin, "", "Does nothing: users are kept by the log, on every node, as soon as they are set."), runACLLoad)
-	save.do = doACLLoad
+	load := evaluated(sub("load", 2, admin, "", "Is refused: there is no file to read, the log keeps the users."), runACLLoad)
+	load.do = doNoACLFile
+	save := local(sub("save", 2, admin, "", "Is refused: there is no file to write, the log keeps the users on every node as soon as they are set."), doNoACLFile)
 	return []row{{
 		Command: store.Command{Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Summary: "Commands about users and what they may do."},
 		sub: []row{
@@ -148,18 +147,14 @@ const (
 	aclLoadAgain   = "again"
 )
 
-func doACLLoad(s *session, _ [][]byte) store.Reply {
-	r := s.srv.usersVersion()
-	if r.IsError() {
-		return r
-	}
-	s.srv.catchUp()
-	return store.OK
-}
+// doNoACLFile answers ACL LOAD and ACL SAVE as a Redis without an ACL file.
+func doNoACLFile(*session, [][]byte) store.Reply { return store.Err(errNoACLFile) }
 
+// runACLLoad answers a node that asks for the version of the users. A client has no
+// such argument (arity).
 func runACLLoad(c *store.Ctx) store.Reply {
 	if len(c.Args) <= 2 {
-		return store.OK
+		return store.Err(errNoACLFile)
 	}
 	hash := ""
 	if len(c.Args) > 3 {

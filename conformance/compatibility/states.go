@@ -3,12 +3,9 @@ package compatibility
 // noEffect are the commands that answer as Redis does and change nothing, and
 // why that is right here.
 var noEffect = map[string]string{
-	"acl|load":                      "there is no ACL file; users are part of the replicated state",
-	"acl|save":                      "there is no ACL file; users are part of the replicated state",
 	"asking":                        "there is no slot migration: one shard holds all slots",
 	"bgrewriteaof":                  "the Raft log is the append-only file; it is compacted by snapshots",
 	"bgsave":                        "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
-	"client|no-evict":               "no client is evicted for its memory",
 	"memory|doctor":                 "memory is the Go runtime's",
 	"memory|malloc-stats":           "memory is the Go runtime's",
 	"memory|purge":                  "memory is the Go runtime's",
@@ -25,6 +22,8 @@ var noEffect = map[string]string{
 // refused are the commands that are known and answered by an error, as by a
 // Redis that is not set up for them, and why they can do nothing here.
 var refused = map[string]string{
+	"acl|load":                 noACLFile,
+	"acl|save":                 noACLFile,
 	"cluster|addslots":         oneShard,
 	"cluster|addslotsrange":    oneShard,
 	"cluster|bumpepoch":        "the epoch is Raft's term",
@@ -47,6 +46,7 @@ var refused = map[string]string{
 }
 
 const (
+	noACLFile     = "there is no ACL file: users are part of the replicated state"
 	oneShard      = "one shard holds all slots"
 	membersOfRaft = "`lockstep add`, `lockstep remove` and `--join` change the members"
 	onlyNoOne     = "NO ONE is answered OK by the leader, all else is refused: nodes replicate by Raft; `lockstep transfer` hands leadership over"
