@@ -32,14 +32,10 @@ type topic struct {
 // releases once and then waits itself.
 const latchSize = 1 << 16
 
-func newHub(addr string, traffic *wire.Traffic) (*hub, error) {
-	conn, err := wire.DialResp(addr, traffic)
-	if err != nil {
-		return nil, err
-	}
+func newHub(conn *wire.Resp) *hub {
 	h := &hub{conn: conn, topics: map[string]*topic{}, broken: make(chan struct{})}
 	go h.listen()
-	return h, nil
+	return h
 }
 
 // listen reads until the connection ends.
@@ -145,11 +141,11 @@ func (s *System) join(addr string) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hub == nil {
-		h, err := newHub(addr, &s.Traffic)
+		conn, err := s.dialResp(addr)
 		if err != nil {
 			return nil, err
 		}
-		s.hub = h
+		s.hub = newHub(conn)
 	}
 	s.hub.users++
 	return s.hub, nil

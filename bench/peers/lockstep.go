@@ -3,9 +3,6 @@ package peers
 import (
 	"fmt"
 	"strings"
-	"time"
-
-	"lockstep/bench"
 )
 
 func startLockstepEphemeral(s *System) error {
@@ -42,8 +39,8 @@ func startLockstepIn(n int, env []string, flags ...string) func(*System) error {
 		for i := range n {
 			id := fmt.Sprint("n", i+1)
 			args := append([]string{s.site.Lockstep, "serve", "--id", id, "--data", "data", "--peers", strings.Join(peers, ","),
-				"--listen", clients[i], "--peer-listen", between[i], "--http-listen", "", "--log-level", "warn"}, flags...)
-			if err := s.launch(id, env, args...); err != nil {
+				"--peer-listen", between[i], "--http-listen", "", "--log-level", "warn"}, s.lockstepPort(clients[i])...)
+			if err := s.launch(id, env, append(args, flags...)...); err != nil {
 				return err
 			}
 		}
@@ -56,19 +53,17 @@ func (s *System) serveLockstep(clients []string) {
 	s.everyNode = len(clients) > 1
 	s.serveResp(0, clients...)
 	s.reset = func() ([]string, error) {
-		nodes, err := leaderFirst(clients, leadsLockstep)
+		nodes, err := leaderFirst(clients, s.leadsLockstep)
 		if err != nil {
 			return nil, err
 		}
-		return nodes, cleanResp(nodes[0])
+		return nodes, s.cleanResp(nodes[0])
 	}
 	s.Version = versionOf(s.site.Lockstep, "version")
 }
 
-const adminTimeout = 10 * time.Second
-
-func leadsLockstep(addr string) (bool, error) {
-	c, err := bench.Dial(addr, adminTimeout)
+func (s *System) leadsLockstep(addr string) (bool, error) {
+	c, err := s.dial(addr)
 	if err != nil {
 		return false, err
 	}

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/bench"
 	"lockstep/bench/load"
 	"lockstep/conformance/nodes"
 )
@@ -26,6 +28,7 @@ func TestPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
 	}
+	spoken := map[string]string{}
 	for _, kind := range Kinds {
 		t.Run(kind.Name, func(t *testing.T) {
 			s, err := kind.Start(site(t))
@@ -42,7 +45,39 @@ func TestPeers(t *testing.T) {
 			}()
 			t.Logf("%s %s", s.Name, s.Version)
 			twoClients(t, s)
+			secrecy(t, s, spoken)
 		})
+	}
+	if len(spoken) > 1 {
+		t.Errorf("not all speak the same: %v", spoken)
+	}
+}
+
+// secrecy: clients of a peer that says so in its name speak TLS, and cannot do without. It
+// notes the version and suite, which must be the same everywhere: none costs more than another.
+func secrecy(t *testing.T, s *System, spoken map[string]string) {
+	if secret := strings.HasSuffix(s.Name, "-tls"); secret != (s.secret != nil) {
+		t.Fatalf("clients speak TLS: %v, the name says: %v", !secret, secret)
+	}
+	for _, addr := range s.resp {
+		plain, err := bench.Dial(addr, adminTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		if pong, err := plain.Do("PING"); (pong == "PONG") != (s.secret == nil) {
+			t.Errorf("PING without TLS: %v, %v", pong, err)
+		}
+		if s.secret == nil {
+			continue
+		}
+		conn, err := tls.Dial("tcp", addr, s.secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		got := conn.ConnectionState()
+		spoken[tls.VersionName(got.Version)+" with "+tls.CipherSuiteName(got.CipherSuite)] = s.Name
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 
-	"lockstep/bench"
 	"lockstep/bench/load"
 )
 
@@ -21,7 +20,7 @@ func (s *System) launchRedis(name, addr, fsync string, more ...string) error {
 	if err != nil {
 		return err
 	}
-	command := []string{"redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-diskless-sync-delay", "0"}
+	command := append([]string{"redis-server", "--bind", "127.0.0.1", "--save", "", "--repl-diskless-sync-delay", "0"}, s.redisPort(port)...)
 	if fsync != "no" {
 		command = append(command, "--appendonly", "yes", "--appendfsync", fsync)
 	}
@@ -35,7 +34,7 @@ func startRedis(fsync string) func(*System) error {
 			return err
 		}
 		s.serveRedis(0, addr)
-		s.reset = func() ([]string, error) { return []string{addr}, cleanResp(addr) }
+		s.reset = func() ([]string, error) { return []string{addr}, s.cleanResp(addr) }
 		return s.launchRedis("1", addr, fsync)
 	}
 }
@@ -68,21 +67,21 @@ func startReplicated(s *System) error {
 	}
 	s.serveRedis(1, addrs...)
 	s.reset = func() ([]string, error) {
-		info, err := ask(addrs[0], "INFO", "replication")
+		info, err := s.ask(addrs[0], "INFO", "replication")
 		if err != nil {
 			return nil, err
 		}
 		if text := fmt.Sprint(info); strings.Count(text, "state=online") != replicas {
 			return nil, fmt.Errorf("the replicas are not online: %s", text)
 		}
-		return addrs, cleanResp(addrs[0])
+		return addrs, s.cleanResp(addrs[0])
 	}
 	return nil
 }
 
 // ask is one command on a connection of its own.
-func ask(addr string, command ...string) (any, error) {
-	c, err := bench.Dial(addr, adminTimeout)
+func (s *System) ask(addr string, command ...string) (any, error) {
+	c, err := s.dial(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +111,7 @@ func startRedlock(s *System) error {
 	s.lacks = map[string]string{"contended": whyNoQueue, "herd": whyNoQueue, "rlock": whyNoReentrant}
 	s.reset = func() (_ []string, err error) {
 		for _, addr := range addrs {
-			err = errors.Join(err, cleanResp(addr))
+			err = errors.Join(err, s.cleanResp(addr))
 		}
 		return addrs, err
 	}

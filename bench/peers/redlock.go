@@ -17,7 +17,7 @@ var _ load.Session = (*redlockSession)(nil)
 func openRedlock(s *System, addrs []string, owner string) (load.Session, error) {
 	r := &redlockSession{}
 	for _, addr := range addrs {
-		c, err := wire.DialResp(addr, &s.Traffic)
+		c, err := s.dialResp(addr)
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/bench/load"
 	"lockstep/bench/wire"
 )
@@ -54,8 +53,8 @@ return free`)
 )
 
 // cleanResp leaves no lock on a server, and gives it the scripts.
-func cleanResp(addr string) error {
-	c, err := bench.Dial(addr, adminTimeout)
+func (s *System) cleanResp(addr string) error {
+	c, err := s.dial(addr)
 	if err != nil {
 		return err
 	}
@@ -99,7 +98,7 @@ var (
 )
 
 func openResp(s *System, addr, owner string, wait int) (load.Session, error) {
-	c, err := wire.DialResp(addr, &s.Traffic)
+	c, err := s.dialResp(addr)
 	if err != nil {
 		return nil, err
 	}
@@ -338,7 +337,7 @@ func (r *respSession) try(key string) (left time.Duration, err error) {
 // subscription subscribes or unsubscribes and waits until that is confirmed.
 func (r *respSession) subscription(command, key string) (err error) {
 	if r.sub == nil {
-		if r.sub, err = wire.DialResp(r.addr, &r.system.Traffic); err != nil {
+		if r.sub, err = r.system.dialResp(r.addr); err != nil {
 			return err
 		}
 	}

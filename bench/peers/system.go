@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/bench/certs"
 	"lockstep/bench/load"
 	"lockstep/bench/wire"
 )
@@ -45,6 +47,9 @@ type System struct {
 	reset func() ([]string, error) // leaves no lock, and returns the servers, the leader first
 	nodes []string                 // what reset has returned
 	resp  []string                 // addresses of those that speak RESP
+
+	files  certs.Files // what the servers show to clients that speak TLS
+	secret *tls.Config // what those connect with; nil: clients do not speak TLS
 
 	mu  sync.Mutex
 	hub *hub // of the sessions that have one in common
@@ -195,6 +200,8 @@ func (s *System) Lacks(c load.Case) string {
 var Kinds = []Kind{
 	{"redis", "one Redis without persistence", redisPrograms, redisPackage, startRedis("no")},
 	{"redis-always", "one Redis, appendfsync always", redisPrograms, redisPackage, startRedis("always")},
+	{"redis-tls", "redis, clients speak TLS", redisPrograms, redisPackage, withTLS(startRedis("no"))},
+	{"redis-always-tls", "redis-always, clients speak TLS", redisPrograms, redisPackage, withTLS(startRedis("always"))},
 	{"redis-wait", "Redis with two replicas, appendfsync everysec, WAIT 1 after each lock", redisPrograms, redisPackage, startReplicated},
 	{"redlock", "Redlock over three Redis, appendfsync always", redisPrograms, redisPackage, startRedlock},
 	{"etcd", "three etcd", []string{"etcd"}, "etcd-server", startEtcd},
@@ -205,5 +212,6 @@ var Kinds = []Kind{
 	{"lockstep-5", "five durable lockstep", nil, "", startLockstep(5)},
 	{"lockstep-3-bolt", "three durable lockstep, --log-store bolt", nil, "", startLockstep(3, "--log-store", "bolt")},
 	{"lockstep-3-secret", "three durable lockstep, --peer-secret-file: TLS between the nodes", nil, "", startLockstepIn(3, peerSecret)},
+	{"lockstep-3-tls", "lockstep-3-secret, clients speak TLS too", nil, "", withTLS(startLockstepIn(3, peerSecret))},
 	{"lockstep-3-lease", "three durable lockstep, --lease-reads", nil, "", startLockstep(3, "--lease-reads")},
 }

@@ -68,7 +68,7 @@ func plus(sum time.Duration, pid int) time.Duration {
 // where they can be asked to; -1 if it cannot be had.
 func (s *System) Memory() (sum int64, err error) {
 	for _, addr := range s.resp {
-		if _, err := ask(addr, "MEMORY", "PURGE"); err != nil {
+		if _, err := s.ask(addr, "MEMORY", "PURGE"); err != nil {
 			return -1, err
 		}
 	}

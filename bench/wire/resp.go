@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,22 @@ func DialResp(addr string, traffic *Traffic) (*Resp, error) {
 		return nil, err
 	}
 	return newResp(conn), nil
+}
+
+// DialRespTLS is DialResp for a server that speaks TLS. Traffic is what goes over the
+// wire, handshakes included.
+func DialRespTLS(addr string, config *tls.Config, traffic *Traffic) (*Resp, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	conn, err := dial(ctx, addr, traffic)
+	if err != nil {
+		return nil, err
+	}
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return newResp(secured), nil
 }
 
 func newResp(conn net.Conn) *Resp {

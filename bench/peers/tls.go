@@ -1,0 +1,76 @@
+package peers
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lockstep/bench"
+	"lockstep/bench/certs"
+	"lockstep/bench/wire"
+)
+
+// withTLS has clients of a system speak TLS. All such systems get the same kind of
+// certificate, and clients offer all of them the same versions and suites, so that they
+// agree on the same.
+func withTLS(start func(*System) error) func(*System) error {
+	return func(s *System) (err error) {
+		dir, err := filepath.Abs(filepath.Join(s.site.Dir, s.Name+"-certificates")) // servers run in other directories
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if s.files, s.secret, err = certs.Make(dir); err != nil {
+			return err
+		}
+		s.secret.MinVersion = tls.VersionTLS13
+		return start(s)
+	}
+}
+
+// secretFlags are those of lockstep serve and of redis-server alike.
+func (s *System) secretFlags() []string {
+	return []string{"--tls-cert-file", s.files.Cert, "--tls-key-file", s.files.Key, "--tls-auth-clients", "no"}
+}
+
+// redisPort are the flags that make a port that of Redis's clients.
+func (s *System) redisPort(port string) []string {
+	if s.secret == nil {
+		return []string{"--port", port}
+	}
+	return append(s.secretFlags(), "--port", "0", "--tls-port", port)
+}
+
+// lockstepPort are those of lockstep.
+func (s *System) lockstepPort(addr string) []string {
+	if s.secret == nil {
+		return []string{"--listen", addr}
+	}
+	return append(s.secretFlags(), "--listen", "", "--tls-listen", addr)
+}
+
+// dialResp connects a client whose traffic counts.
+func (s *System) dialResp(addr string) (*wire.Resp, error) {
+	if s.secret == nil {
+		return wire.DialResp(addr, &s.Traffic)
+	}
+	return wire.DialRespTLS(addr, s.secret, &s.Traffic)
+}
+
+const adminTimeout = 10 * time.Second
+
+// dial connects who administers a system.
+func (s *System) dial(addr string) (*bench.Conn, error) {
+	if s.secret == nil {
+		return bench.Dial(addr, adminTimeout)
+	}
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: adminTimeout}, "tcp", addr, s.secret)
+	if err != nil {
+		return nil, err
+	}
+	return bench.NewConn(conn), nil
+}
