@@ -28,6 +28,9 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 		s.used(cmd)
 	}
 	s.srv.stats.blocked.Add(1)
+	size := int64(queuedSize(args) + sleeperCost*len(args))
+	s.blocks.Store(size)
+	s.holds(size)
 	s.blocked.Store(b)
 	s.srv.backend.Block(b)
 	if s.isDraining() || s.isClosing() {
@@ -39,6 +42,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 // endBlock ends a blocking command. reply is None if it was given up.
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.blocked.Store(nil)
+	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
 	s.srv.stats.called(cmd, 0) // what it took is waiting
 	s.reply(cmd, s.settle(reply))
@@ -53,6 +57,7 @@ func (s *session) abandon() {
 	if b := s.blocked.Swap(nil); b != nil {
 		s.srv.stats.blocked.Add(-1)
 		s.srv.backend.Abandon(b)
+		s.holds(-s.blocks.Swap(0))
 	}
 	if s.parked.CompareAndSwap(true, false) {
 		s.srv.pause.forget(s)

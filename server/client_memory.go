@@ -9,8 +9,8 @@ import (
 )
 
 // What all clients together make this node hold (maxmemory-clients): commands that have
-// arrived in part or wait, what they have queued and watch, and what is on its way to
-// them. When that is too much, those who hold most are cut off, as in Redis.
+// arrived in part or wait, what they have queued, watch, listen to and call themselves,
+// and what is on its way to them. When that is too much, those who hold most are cut off, as in Redis.
 //
 // Only what is large is counted as it changes: small buffers cost a command nothing, and
 // are found by looking at every client once a second.
@@ -35,10 +35,59 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
+// What an entry takes in the tables that a client grows, apart from the bytes of its name.
+const (
+	subscriptionCost = 320 // in the session's own and in the hub's, with a set of subscribers
+	prefixCost       = 320 // of CLIENT TRACKING, likewise
+	watchCost        = 192 // a watched key: its place in the list and in the set
+	sleeperCost      = 128 // a key of a command that blocks, where the leader looks for it
+)
+
+// holdings are what a client holds in tables and lists, of which the sum of all clients
+// is told when it has grown by much.
+type holdings struct {
+	bytes atomic.Int64
+	told  atomic.Int64 // goneClient: nothing more is told
+}
+
+// goneClient is what nobody has been told.
+const goneClient = -1 << 62
+
+// holds counts what the client holds now, or no more. Any goroutine may call it.
+func (s *session) holds(by int64) {
+	now, told := s.held.bytes.Add(by), s.held.told.Load()
+	if told == goneClient {
+		return
+	}
+	if d := now - told; (d > keepOutput || -d > keepOutput || now == 0 && d != 0) && s.held.told.CompareAndSwap(told, now) {
+		s.srv.clientMemory.changed(d)
+	}
+}
+
+// leavesMemory takes back what was told of a client that has gone.
+func (s *session) leavesMemory() {
+	if told := s.held.told.Swap(goneClient); told != goneClient {
+		s.srv.clientMemory.changed(-told)
+	}
+}
+
+// keeps counts what the client has queued and watches.
+func (s *session) keeps(n int) {
+	s.holds(int64(n - s.kept))
+	s.kept = n
+}
+
 // memory is what a client holds, beside its buffers of fixed size.
 func (s *session) memory() int64 {
-	return int64(s.out.size()) + s.conn.held.Load() + s.kept.Load()
+	n := int64(s.out.size()) + s.conn.held.Load() + s.held.bytes.Load()
+	if sealed, by := s.conn.Conn.(sealer); by {
+		n += int64(sealed.waiting())
+	}
+	return n
 }
+
+// sealer is a connection that keeps ciphertext until its socket has room.
+type sealer interface{ waiting() int }
 
 // evictClients cuts off clients until the others hold less than the limit.
 func (srv *Server) evictClients() {
@@ -49,8 +98,10 @@ func (srv *Server) evictClients() {
 	list, total := srv.each(), int64(0)
 	sizes := make(map[*session]int64, len(list))
 	for _, s := range list {
-		sizes[s] = s.memory()
-		total += sizes[s]
+		if !s.out.isOver() { // else what it holds is about to go
+			sizes[s] = s.memory()
+			total += sizes[s]
+		}
 	}
 	for total > limit {
 		var most *session

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -44,4 +45,146 @@ func TestClientsThatHoldTooMuch(t *testing.T) {
 		other.do("SET lock me NX", "+OK\r\n")
 		other.do("DEL lock", ":1\r\n")
 	})
+}
+
+// Whatever one client can grow counts for it, and is given back: what it listens to, watches,
+// queues, waits for and calls itself. A client that holds too much of it is cut off.
+func TestEveryHoldingCounts(t *testing.T) {
+	const many = 5000
+	names := func(words ...string) []string {
+		for i := range many {
+			words = append(words, fmt.Sprintf("name-%05d", i))
+		}
+		return words
+	}
+	prefixes := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
+	for _, name := range names() {
+		prefixes = append(prefixes, "PREFIX", name)
+	}
+	word := strings.Repeat("n", 1<<20)
+	for _, c := range []struct {
+		name string
+		send string
+		free string // gives it back
+		each int64  // of many
+	}{
+		{"channels", array(names("SUBSCRIBE")...), array("UNSUBSCRIBE"), subscriptionCost},
+		{"patterns", array(names("PSUBSCRIBE")...), array("PUNSUBSCRIBE"), subscriptionCost},
+		{"shard channels", array(names("SSUBSCRIBE")...), array("SUNSUBSCRIBE"), subscriptionCost},
+		{"prefixes", array("HELLO", "3") + array(prefixes...), array("CLIENT", "TRACKING", "OFF"), prefixCost},
+		{"watched keys", array(names("WATCH")...), array("UNWATCH"), watchCost},
+		{"a queue", array("MULTI") + strings.Repeat(array("SET", "k", "v"), many), array("DISCARD"), commandCost + 3*argumentCost},
+		{"keys that it waits for", array(append(names("BLPOP"), "0")...), "", sleeperCost + argumentCost},
+		{"a name", array("CLIENT", "SETNAME", word), array("CLIENT", "SETNAME", ""), int64(len(word)) / many},
+		{"a library's name", array("CLIENT", "SETINFO", "LIB-NAME", word), array("CLIENT", "SETINFO", "LIB-NAME", ""), int64(len(word)) / many},
+		{"a library's version", array("CLIENT", "SETINFO", "LIB-VER", word), array("CLIENT", "SETINFO", "LIB-VER", ""), int64(len(word)) / many},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bothPaths(t, func(t *testing.T, ts *testServer) {
+				other, greedy := ts.dial(t), ts.dial(t)
+				other.do("PING", "+PONG\r\n")
+				greedy.do("PING", "+PONG\r\n")
+				list := ts.each()
+				s := list[len(list)-1]
+				gone := make(chan struct{})
+				go func() {
+					defer close(gone)
+					_, _ = io.Copy(io.Discard, greedy.conn) // until it is cut off
+				}()
+				want := many * c.each
+				grown := func() bool {
+					ts.evictClients()
+					told, _ := ts.ClientMemory()
+					return s.out.size() == 0 && s.held.bytes.Load() >= want && told >= want-keepOutput
+				}
+				greedy.send(c.send)
+				ts.await(grown)
+				if c.free != "" {
+					greedy.send(c.free)
+					ts.await(func() bool { return s.held.bytes.Load() == 0 })
+					greedy.send(c.send)
+					ts.await(grown)
+				}
+				other.do("CONFIG SET maxmemory-clients 256kb", "+OK\r\n")
+				ts.evictClients() // as once a second
+				<-gone
+				ts.await(func() bool { told, cut := ts.ClientMemory(); return told == 0 && cut == 1 && len(ts.each()) == 1 })
+				other.do("SET lock me NX", "+OK\r\n")
+			})
+		})
+	}
+}
+
+// A client that does not read the messages that are sent to it is cut off, of whatever
+// kind they are, and the others are served.
+func TestUnreadMessagesCount(t *testing.T) {
+	message := strings.Repeat("m", 64<<10)
+	for name, listen := range map[string]string{
+		"a channel":       array("SUBSCRIBE", "ch"),
+		"a pattern":       array("PSUBSCRIBE", "c*"),
+		"all commands":    array("MONITOR"),
+		"changes of keys": array("HELLO", "3") + array("CLIENT", "TRACKING", "ON", "BCAST"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothPaths(t, func(t *testing.T, ts *testServer) {
+				other, deaf := ts.dial(t), ts.dial(t)
+				other.do(`CONFIG SET maxmemory-clients 2mb client-output-buffer-limit "pubsub 0 0 0"`, "+OK\r\n")
+				deaf.send(listen + "PING\r\n")
+				ts.await(func() bool { return ts.hub.Listens() || ts.monitors.count.Load() > 0 })
+				deadline := time.Now().Add(20 * time.Second)
+				for {
+					other.ask("PUBLISH", "ch", message)
+					other.ask("SET", message, "v")
+					if _, cut := ts.ClientMemory(); cut == 1 {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatal("nobody was cut off")
+					}
+				}
+				ts.await(func() bool { told, _ := ts.ClientMemory(); return told == 0 && len(ts.each()) == 1 })
+				other.do("GET lock", "$-1\r\n")
+			})
+		})
+	}
+}
+
+// What is remembered of the keys that clients have read takes no more than half of what
+// they may hold: clients are told to forget the rest. Messages that are held back for one
+// become one that says: forget all.
+func TestTrackedKeysAreBounded(t *testing.T) {
+	ts := newTestServer(t, nil)
+	other, reader := ts.dial(t), ts.dial(t)
+	other.do("CONFIG SET maxmemory-clients 1mb tracking-table-max-keys 0", "+OK\r\n")
+	reader.send(array("HELLO", "3") + array("CLIENT", "TRACKING", "ON"))
+	go func() { _, _ = io.Copy(io.Discard, reader.conn) }()
+	ts.await(func() bool { return ts.hub.tracker.clients.Load() == 1 })
+	list := ts.each()
+	s, tracked := list[len(list)-1], ts.hub.tracker
+	for i := range 2000 {
+		tracked.remember(s, [][]byte{fmt.Appendf(nil, "%d%s", i, strings.Repeat("k", 1000))}, false)
+	}
+	tracked.mu.Lock()
+	size, items, real := tracked.size, tracked.items, int64(0)
+	for key, ids := range tracked.keys {
+		real += trackedCost + int64(len(key)) + readerCost*int64(len(ids))
+	}
+	tracked.mu.Unlock()
+	if size != real || size > 512<<10 || items < 300 {
+		t.Errorf("%d keys count as %d, take %d", items, size, real)
+	}
+	tracked.mu.Lock()
+	s.waiting = true
+	for range 100 {
+		tracked.send(s, []string{strings.Repeat("k", 30_000)}, false)
+	}
+	late, lists := s.lateSize, len(s.late)
+	tracked.mu.Unlock()
+	if held := s.held.bytes.Load(); held != int64(late) || late > maxLateSize || lists > 40 {
+		t.Errorf("%d messages of %d bytes are held back, %d counted", lists, late, held)
+	}
+	tracked.release(s)
+	if held := s.held.bytes.Load(); held != 0 {
+		t.Errorf("%d bytes are counted of nothing", held)
+	}
 }

@@ -78,6 +78,7 @@ func validName(name []byte) bool {
 func (s *session) setName(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.holds(int64(len(name) - len(s.name)))
 	s.name = name
 }
 
@@ -100,11 +101,12 @@ func doClientSetInfo(s *session, args [][]byte) store.Reply {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	field := &s.libVer
 	if option == "lib-name" {
-		s.libName = value
-	} else {
-		s.libVer = value
+		field = &s.libName
 	}
+	s.holds(int64(len(value) - len(*field)))
+	*field = value
 	return store.OK
 }
 

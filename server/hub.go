@@ -159,6 +159,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 		}
 		all[name][s] = struct{}{}
 		s.subs[kind][name] = struct{}{}
+		s.holds(subscriptionCost + int64(len(name)))
 	}
 	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
 }
@@ -175,6 +176,7 @@ func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
 			delete(all, name)
 		}
 		delete(s.subs[kind], name)
+		s.holds(-subscriptionCost - int64(len(name)))
 	}
 	n := s.subscriptions(kind)
 	if !quiet {

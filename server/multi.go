@@ -113,7 +113,7 @@ func (s *session) discard() {
 
 func (s *session) unwatch() {
 	s.watchList, s.watching, s.watchSize = nil, nil, 0
-	s.kept.Store(0) // a transaction ends with what is watched
+	s.keeps(0) // a transaction ends with what is watched
 }
 
 // doWatch is WATCH where it needs nothing of the leader; see ask.
@@ -181,7 +181,7 @@ func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 		return store.Err(errQueueTooBig)
 	}
 	t.size += size
-	s.kept.Store(int64(s.watchSize + t.size))
+	s.keeps(s.watchSize + t.size)
 	do := s.srv.handlers[cmd]
 	if changesUsers(cmd) {
 		do = nil // it is part of what the leader runs
@@ -335,11 +335,13 @@ func (s *session) askExec() *cluster.Transaction {
 func (s *session) beginExec() {
 	s.executing, s.multi = s.multi, nil
 	s.unwatch()
+	s.keeps(s.executing.size) // until it has been answered
 }
 
 func (s *session) endExec() {
 	s.executing = nil
 	s.queued.Store(-1)
+	s.keeps(s.watchSize)
 }
 
 // answerTransaction answers WATCH or EXEC with what the leader has said.
@@ -353,8 +355,8 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 				s.watching = map[watchedKey]bool{}
 			}
 			s.watching[watchedKey{w.DB, string(w.Key)}] = true
-			s.watchSize += commandCost + len(w.Key)
-			s.kept.Store(int64(s.watchSize))
+			s.watchSize += watchCost + 2*len(w.Key)
+			s.keeps(s.watchSize)
 		}
 		s.reply(c.Cmd, store.OK)
 	case c.Txn.Observe:

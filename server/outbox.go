@@ -324,7 +324,7 @@ func (o *outbox) abort() {
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.pending) + o.writing
+	return len(o.pending) + len(o.late) + o.writing
 }
 
 // isOver reports whether the client has been cut off.

@@ -197,6 +197,9 @@ func TestFloodOfKeyUpdates(t *testing.T) {
 			if i*27 < sealAtOnce {
 				t.Errorf("after %d", i)
 			}
+			if held := (&session{out: &outbox{}, conn: &guard{Conn: sc}}).memory(); held < int64(i*27) {
+				t.Errorf("%d bytes count of %d that wait", held, i*27)
+			}
 			return
 		}
 		if _, err := c.Write([]byte("x")); err != nil {

@@ -156,6 +156,13 @@ func (t *tlsConn) send() (all bool, err error) {
 	return true, nil
 }
 
+// waiting returns how much ciphertext waits for room in the socket.
+func (t *tlsConn) waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.sealed) - t.sent
+}
+
 // Write waits until all of p has been written.
 func (t *tlsConn) Write(p []byte) (int, error) { return t.writeAll(p, t.tryWrite) }
 

@@ -87,6 +87,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	}
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
+	srv.hub.tracker.setMaxSize(func() int64 { return srv.params.clientLimit.Load() / 2 })
 	srv.hands = newHandshakes(cfg.TLS, cfg.Log)
 	srv.pause = newPause(cfg.Clock, srv.backend, srv.stop)
 	srv.empty = sync.NewCond(&srv.mu)
@@ -200,6 +201,7 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 func (srv *Server) unregister(s *session) {
 	srv.hub.tracker.disable(s)
 	s.conn.holds(-s.conn.held.Load())
+	s.leavesMemory()
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s.id)

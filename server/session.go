@@ -41,6 +41,7 @@ type session struct {
 	watchList []cluster.Watched
 	watching  map[watchedKey]bool // the same
 	watchSize int
+	kept      int // bytes of what is queued, being run and watched
 
 	// Others look at these, for CLIENT LIST and messages.
 	db      atomic.Int32
@@ -53,15 +54,18 @@ type session struct {
 	command atomic.Pointer[store.Command]
 	subbed  atomic.Int32 // subscriptions of all kinds
 	queued  atomic.Int32 // commands queued since MULTI; -1 without one
-	kept    atomic.Int64 // bytes of those commands, and of watched keys
+	held    holdings
 	blocked atomic.Pointer[cluster.Blocked]
-	parked  atomic.Bool // held back by CLIENT PAUSE
-	left    atomic.Bool // the client has gone while a goroutine had the session
+	blocks  atomic.Int64 // bytes of that command
+	parked  atomic.Bool  // held back by CLIENT PAUSE
+	left    atomic.Bool  // the client has gone while a goroutine had the session
 
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
 	waiting    bool                     // for replies; guarded by tracker.mu
-	held       [][]string               // messages till then; guarded by tracker.mu
+	late       [][]string               // messages till then; guarded by tracker.mu
+	lateSize   int                      // bytes of those; guarded by tracker.mu
+	prefixSize int64                    // bytes of its prefixes; guarded by tracker.mu
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 
@@ -241,9 +245,7 @@ func (s *session) reset() {
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)
 	s.leave()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.name = ""
+	s.setName("")
 }
 
 // dropSubscriptions unsubscribes from everything without a word.

@@ -42,6 +42,7 @@ import (
 type tracker struct {
 	clients atomic.Int32 // that track: all that a write costs while there is none
 	maxKeys atomic.Int64 // tracking-table-max-keys; 0: no limit
+	maxSize func() int64 // bytes of keys that may be remembered; 0: no limit
 	base    uint64       // of the origins of this node's sessions
 
 	// mu is taken after the FSM's lock and before a server's and an outbox's.
@@ -49,17 +50,25 @@ type tracker struct {
 	sessions map[int64]*session               // those that track
 	keys     map[string]map[int64]struct{}    // who has read a key
 	items    int                              // pairs in keys
+	size     int64                            // bytes of keys
 	prefixes map[string]map[*session]struct{} // who listens to a prefix
 
 	changed map[string]map[string]uint64 // keys of the present write set, by prefix; who changed them
 	emptied bool                         // the last change was of everything
 }
 
+// What a remembered key takes apart from its bytes, and each who has read it.
+const (
+	trackedCost = 192
+	readerCost  = 24
+)
+
 // someone is an origin that no session has: several have changed a key.
 const someone = 0
 
 func newTracker() *tracker {
 	return &tracker{
+		maxSize:  func() int64 { return 0 },
 		base:     rand.Uint64() &^ (1<<32 - 1),
 		sessions: map[int64]*session{},
 		keys:     map[string]map[int64]struct{}{},
@@ -91,6 +100,7 @@ func (t *tracker) enable(s *session, how *tracking) {
 	}
 	t.list(s, how)
 	s.tracking.Store(how)
+	s.countPrefixes(how)
 }
 
 // disable ends tracking. What the session has read stays until it changes, as
@@ -103,16 +113,17 @@ func (t *tracker) disable(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.tracking.Store(nil)
-	s.held = nil
+	s.dropLate()
 	if _, is := t.sessions[s.id]; !is {
 		return
 	}
 	delete(t.sessions, s.id)
 	t.clients.Add(-1)
 	t.unlist(s, how)
+	s.countPrefixes(nil)
 	if len(t.sessions) == 0 {
 		clear(t.keys)
-		t.items = 0
+		t.items, t.size = 0, 0
 	}
 }
 
@@ -128,6 +139,7 @@ func (t *tracker) restore(s *session, before *tracking) {
 		t.unlist(s, now)
 		t.list(s, before)
 		s.tracking.Store(before)
+		s.countPrefixes(before)
 	}
 }
 
@@ -139,6 +151,18 @@ func (t *tracker) list(s *session, how *tracking) {
 		}
 		t.prefixes[prefix][s] = struct{}{}
 	}
+}
+
+// countPrefixes counts the prefixes that a session listens to from now on; mu is held.
+func (s *session) countPrefixes(how *tracking) {
+	size := int64(0)
+	if how != nil {
+		for _, prefix := range how.prefixes {
+			size += prefixCost + int64(len(prefix))
+		}
+	}
+	s.holds(size - s.prefixSize)
+	s.prefixSize = size
 }
 
 // unlist is the contrary of list.
@@ -193,10 +217,12 @@ func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 		if ids == nil {
 			ids = map[int64]struct{}{}
 			t.keys[string(key)] = ids
+			t.size += trackedCost + int64(len(key))
 		}
 		if _, known := ids[s.id]; !known {
 			ids[s.id] = struct{}{}
 			t.items++
+			t.size += readerCost
 		}
 	}
 	t.evict()
@@ -205,9 +231,9 @@ func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 // evict has clients forget keys until no more are remembered than there may be; mu is
 // held.
 func (t *tracker) evict() {
-	limit := t.maxKeys.Load()
+	limit, bytes := t.maxKeys.Load(), t.maxSize()
 	for key := range t.keys {
-		if limit == 0 || int64(len(t.keys)) <= limit {
+		if (limit == 0 || int64(len(t.keys)) <= limit) && (bytes == 0 || t.size <= bytes) {
 			break
 		}
 		t.invalidate(key, t.keys[key], someone)
@@ -222,14 +248,21 @@ func (t *tracker) setMaxKeys(limit int64) {
 	t.evict()
 }
 
+// setMaxSize has fn say how many bytes of keys may be remembered.
+func (t *tracker) setMaxSize(fn func() int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.maxSize = fn
+}
+
 // release sends what was held back while a session waited for replies.
 func (t *tracker) release(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.waiting = false
-	held := s.held
-	s.held = nil
-	for _, keys := range held {
+	late := s.late
+	s.dropLate()
+	for _, keys := range late {
 		t.deliver(s, keys)
 	}
 }
@@ -286,7 +319,7 @@ func (t *tracker) TouchAll() {
 	}
 	t.emptied = true
 	clear(t.keys)
-	t.items = 0
+	t.items, t.size = 0, 0
 	for _, s := range t.sessions {
 		t.send(s, nil, false)
 	}
@@ -308,8 +341,10 @@ func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) 
 		}
 		delete(ids, id)
 		t.items--
+		t.size -= readerCost
 	}
 	if len(ids) == 0 {
+		t.size -= trackedCost + int64(len(key))
 		delete(t.keys, key)
 	}
 }
@@ -334,16 +369,32 @@ func (t *tracker) broadcast() {
 
 // maxHeld is how many messages are held back for a session that waits for
 // replies. Beyond it the session is told that anything may have changed.
-const maxHeld = 4096
+const (
+	maxHeld     = 4096
+	maxLateSize = 1 << 20 // bytes of those
+	lateCost    = 24      // a list of keys, and a key, apart from its bytes
+)
+
+// dropLate forgets what was held back; mu is held.
+func (s *session) dropLate() {
+	s.holds(-int64(s.lateSize))
+	s.late, s.lateSize = nil, 0
+}
 
 // send delivers a message, or holds it back; no keys stands for all. own says that the
 // session's blocking command is what it tells of.
 func (t *tracker) send(s *session, keys []string, own bool) {
 	if s.waiting || own && s.blocked.Load() != nil {
-		s.held = append(s.held, keys)
-		if len(s.held) > maxHeld {
-			s.held = append(s.held[:0], nil) // all in one
+		s.late = append(s.late, keys)
+		size := s.lateSize + lateCost
+		for _, key := range keys {
+			size += lateCost + len(key)
 		}
+		if len(s.late) > maxHeld || size > maxLateSize {
+			s.late, size = [][]string{nil}, lateCost // all in one
+		}
+		s.holds(int64(size - s.lateSize))
+		s.lateSize = size
 		return
 	}
 	t.deliver(s, keys)
