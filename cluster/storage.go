@@ -150,7 +150,7 @@ func (st *storage) identify(id, kind string) error {
 	}
 	if rec.New {
 		// A start was interrupted; Raft has not seen this log yet.
-		for _, part := range []string{boltFile, walDir, markFile, settledPath, snapshotDir} {
+		for _, part := range []string{boltFile, votesFile, walDir, markFile, settledPath, snapshotDir} {
 			if err := st.disk.Remove(filepath.Join(st.dir, part)); err != nil {
 				return fmt.Errorf("data directory %s: %w", st.dir, err)
 			}
