@@ -90,8 +90,10 @@ func (g *generator) pick(list []drawn) step {
 // spoil makes one command in thirty wrong in some way.
 func (g *generator) spoil(s step) step {
 	// A smaller COUNT would show the order of the keys, SPOP without one is
-	// random, and with another timeout a blocking command waits.
-	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" || blocks(s.args[0]) {
+	// random, and with another timeout a blocking command waits. ZRANK has had
+	// another argument since Redis 7.2, so what is wrong with it is told differently.
+	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" || blocks(s.args[0]) ||
+		s.args[0] == "ZRANK" || s.args[0] == "ZREVRANK" {
 		return s
 	}
 	i := g.r.IntN(len(s.args))
