@@ -68,3 +68,27 @@ func TestRealRaftWriteKeepsTheLease(t *testing.T) {
 		}
 	}, withLua)
 }
+
+// TestOlderMembers: a leader counts a member as one of version 0.1.0 until it has said
+// whom it knows, which 0.1.0 does not, and again when it comes back without that.
+func TestOlderMembers(t *testing.T) {
+	inBubble(t, func(c *bubbled) {
+		leader := c.nodes[c.leader()]
+		time.Sleep(3 * beatPeriod)
+		if leader.disc.older.Load() {
+			t.Error("three nodes of this version, and one counts as older")
+		}
+		for id, h := range leader.disc.heard {
+			h.facts.toldMembers = false
+			leader.census()
+			if !leader.disc.older.Load() {
+				t.Errorf("%s does not say whom it knows, and does not count as older", id)
+			}
+			h.facts.toldMembers = true
+		}
+		leader.census()
+		if leader.disc.older.Load() {
+			t.Error("all have said whom they know, and one counts as older")
+		}
+	})
+}

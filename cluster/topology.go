@@ -110,6 +110,10 @@ type discovery struct {
 	misplaced misplaced
 	health    health
 
+	// older: some member may run version 0.1.0, as far as this node knows. It may as long
+	// as it has not said whom it knows, which is newer.
+	older atomic.Bool
+
 	disowned sync.Once // another node knows this one with another data directory
 
 	current atomic.Pointer[Topology]
@@ -278,6 +282,11 @@ func (n *Node) census() map[string]string {
 			delete(d.heard, id)
 		}
 	}
+	older := false
+	for _, h := range d.heard {
+		older = older || !h.facts.toldMembers
+	}
+	d.older.Store(older)
 	d.mu.Unlock()
 	n.judge(list)
 	n.dismiss(list)

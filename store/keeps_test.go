@@ -130,3 +130,30 @@ func checkLeases(t *testing.T, what string, before map[lapsedKey]lease, txn *Txn
 		t.Errorf("%s: no deadline was set", what)
 	}
 }
+
+// TestKeptForOlderNodes: as long as a node may run version 0.1.0, a write that keeps the
+// deadline is one that it knows, and the lease ends no earlier than it would.
+func TestKeptForOlderNodes(t *testing.T) {
+	for _, run := range []string{"set n 1 keepttl", "incr n", "decr n", "incrby n 95", "decrby n 95", "incrbyfloat n 0.5"} {
+		for _, older := range []bool{true, false} {
+			d := leasedDB(t)
+			d.env.Older = func() bool { return older }
+			before := d.begin().Lookup(0, []byte("n")).deadline
+			txn := d.begin()
+			if r := d.run(txn, words(run)...); r.IsError() {
+				t.Fatalf("%s: %s", run, render(r))
+			}
+			version, deadline := byte(2), before
+			if older {
+				version, deadline = 1, before+50
+			}
+			if got := txn.Writes().Version(); got != version {
+				t.Errorf("%s, older %t: an entry of version %d, want %d", run, older, got, version)
+			}
+			d.apply(txn)
+			if e := d.begin().Lookup(0, []byte("n")); e == nil || e.deadline != deadline {
+				t.Errorf("%s, older %t: afterwards %+v, want the deadline %d", run, older, e, deadline)
+			}
+		}
+	}
+}

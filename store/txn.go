@@ -22,6 +22,9 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are those of data.
 	Limits Limits
+	// Older, if not nil, reports whether some node may run version 0.1.0, which would end
+	// at a write that it does not know.
+	Older func() bool
 	// SameOwnerNX has SET … NX answer OK where the value that it sets is there.
 	SameOwnerNX bool
 	// FoundOwn, if not nil, is called where SameOwnerNX would have made a difference.
@@ -255,8 +258,18 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 // it: it would end early.
 func (t *Txn) KeepString(db int, key []byte, value string) {
 	k := bytesToString(key)
-	if e := t.peek(db, k); e == nil || e.deadline == 0 {
+	e := t.peek(db, k)
+	if e == nil || e.deadline == 0 {
 		t.SetString(db, key, value, 0)
+		return
+	}
+	if t.env.Older != nil && t.env.Older() {
+		// The lateness is added to the deadline for good: late is safe.
+		at := e.deadline
+		if t.env.Grace != nil {
+			at += t.env.Grace(e.leased)
+		}
+		t.SetString(db, key, value, at)
 		return
 	}
 	t.ws.begin(opKeep, db)
