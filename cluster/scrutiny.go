@@ -155,6 +155,9 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 				return fmt.Errorf("%w: entry %d of term %d, here of term %d", errCutsCommit, l.Index, l.Term, own)
 			}
 		}
+		if l.Type == raft.LogConfiguration && len(conf.Servers) == 0 && s.goesOn(req) {
+			conf = s.log.before(req.PrevLogEntry + 1)
+		}
 		if err := s.lookAtEntry(l, own, &conf); err != nil {
 			return err
 		}
@@ -162,8 +165,15 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// lookAtEntry looks at what is in an entry; conf is the configuration that the entries
-// before it have made, if one of them has. own is the term of the same entry here, if that is settled.
+// goesOn reports whether the entries of a request come right behind what is here. If they
+// do not, Raft says no and the leader goes back: an error would have it ask the same again.
+func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
+	here := s.log.termAt(req.PrevLogEntry)
+	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
+}
+
+// lookAtEntry looks at what is in an entry; conf is the configuration before it, without
+// servers if that is not known. own is the term of the same entry here, if that is settled.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
 	if len(l.Data) > maxEntry || len(l.Extensions) > 0 {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
@@ -180,9 +190,6 @@ func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) 
 			return absurd("entry %d: %v", l.Index, err)
 		}
 		if own == 0 {
-			if len(conf.Servers) == 0 {
-				*conf = s.log.before(l.Index)
-			}
 			if n := changes(*conf, next); n > 1 && len(conf.Servers) > 0 {
 				return absurd("entry %d changes %d members at once", l.Index, n)
 			}

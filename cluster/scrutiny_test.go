@@ -379,3 +379,50 @@ func TestCommittedEntriesAreNotCut(t *testing.T) {
 	check("a new start", st.guard, settledEvery)
 	st.close()
 }
+
+// plainLog is a log as a request is compared with it.
+type plainLog struct {
+	configLog
+	terms map[uint64]uint64
+}
+
+func (l *plainLog) termAt(i uint64) uint64 { return l.terms[i] }
+func (l *plainLog) before(i uint64) raft.Configuration {
+	return l.configLog.before(i, raft.SnapshotMeta{})
+}
+
+// TestEntriesInThePlaceOfAChangeOfMembers: what a leader that was cut off began is no
+// measure for what the next one has done, nor is a log that lacks what comes before.
+func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
+	members := func(ids ...string) []byte {
+		var c raft.Configuration
+		for _, id := range ids {
+			c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress("127.0.0.1:700" + id[1:])})
+		}
+		return raft.EncodeConfiguration(c)
+	}
+	log := &plainLog{terms: map[uint64]uint64{1: 1, 7: 2, 8: 2}}
+	log.note(&raft.Log{Index: 1, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3")})
+	log.note(&raft.Log{Index: 8, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3", "n5")}) // not committed
+	s := &asSeen{term: 4, settled: 7, log: log, self: "n1"}
+	add := &raft.Log{Index: 9, Term: 3, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3", "n6")}
+	two := &raft.Log{Index: 9, Term: 3, Type: raft.LogConfiguration, Data: members("n1", "n2", "n6", "n7")}
+	for what, c := range map[string]struct {
+		prev, prevTerm uint64
+		entries        []*raft.Log
+		ok             bool
+	}{
+		"behind an entry that differs":              {8, 3, []*raft.Log{add}, true},
+		"in the place of the change":                {7, 2, []*raft.Log{{Index: 8, Term: 3, Type: raft.LogNoop}, add}, true},
+		"behind entries that are not here":          {20, 3, []*raft.Log{{Index: 21, Term: 4, Type: raft.LogConfiguration, Data: members("n1", "n2", "n4", "n5")}}, true},
+		"two at once, in the place of the change":   {7, 2, []*raft.Log{{Index: 8, Term: 3, Type: raft.LogNoop}, two}, false},
+		"two at once, behind the change":            {8, 2, []*raft.Log{two}, false},
+		"two at once, behind a change of a request": {7, 2, []*raft.Log{{Index: 8, Term: 3, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3", "n4")}, two}, false},
+	} {
+		err := s.look(&raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n3"), Addr: []byte("127.0.0.1:7003")},
+			Term: 4, PrevLogEntry: c.prev, PrevLogTerm: c.prevTerm, LeaderCommitIndex: 12, Entries: c.entries})
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
