@@ -66,8 +66,12 @@ func secretKeys(from string, text []byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// strong refuses a secret that is short, or nothing but a few characters again and again.
+// strong refuses a secret that is short, or nothing but a few characters again and again, and
+// the first line of a certificate or key: all begin with the same one.
 func strong(secret []byte) error {
+	if bytes.HasPrefix(secret, []byte("-----")) {
+		return errors.New("it is a line of a certificate or a key, which --peer-tls-cert-file and its kin take")
+	}
 	if len(secret) < minPeerSecret {
 		return fmt.Errorf("it has %d characters and needs %d", len(secret), minPeerSecret)
 	}

@@ -426,6 +426,7 @@ func TestPeerKeysAreLookedAt(t *testing.T) {
 		"openssl rand -hex 32":                  {SecretFile: file("short", "secret\n")},
 		"is empty":                              {SecretFile: file("none", "\n \n")},
 		"secret 2":                              {SecretFile: file("second", testSecret+"\nshort\n")},
+		"a line of a certificate":               {SecretFile: file("pem", "-----BEGIN CERTIFICATE-----\nMIIB\n")},
 		"different characters":                  {SecretFile: file("same", strings.Repeat("ab", 20))},
 		"no such file":                          {SecretFile: filepath.Join(dir, "absent")},
 		"longer than":                           {SecretFile: file("long", strings.Repeat(testSecret+"\n", 40_000))},
