@@ -66,7 +66,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		}
 		u := acc.user.Load()
 		// A node that has just started does not know yet whether there is a password.
-		if anonymous && !(srv.hub.accounts.current.Load() && u.Open()) || !u.Authenticate([]byte(password)) {
+		if anonymous && !(srv.hub.accounts.current.Load() && u.Open()) || !srv.hub.accounts.admits(acc, []byte(password)) {
 			return Unknown
 		}
 		cmd := srv.table.Lookup([]byte(command))
@@ -84,4 +84,10 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		verdict = try()
 	}
 	return verdict
+}
+
+// HasPassword reports whether a user is there and cannot be had for any password.
+func (srv *Server) HasPassword(name string) bool {
+	acc := srv.hub.accounts.get(name)
+	return acc != nil && !acc.user.Load().NoPass
 }

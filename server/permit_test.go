@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"lockstep/cluster"
 )
 
 // TestStrangersShareTheirQuestions: clients with wrong passwords do not each have the leader
@@ -40,12 +42,15 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 func TestPermits(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
-	if got := ts.Permits("", "", "debug"); got != Permitted {
+	if got := ts.Permits("", "", "debug"); got != Permitted || ts.HasPassword("default") {
 		t.Errorf("without a password anybody is the default user: %v", got)
 	}
 	c.do("ACL SETUSER op on >p +debug", "+OK\r\n")
 	c.do("ACL SETUSER off off >p +@all", "+OK\r\n")
 	c.do("CONFIG SET requirepass secret", "+OK\r\n")
+	if !ts.HasPassword("default") || ts.HasPassword("nobody") {
+		t.Error("the default user has a password, nobody has none")
+	}
 	for _, k := range []struct {
 		name, password, command string
 		want                    Verdict
@@ -55,6 +60,21 @@ func TestPermits(t *testing.T) {
 	} {
 		if got := ts.Permits(k.name, k.password, k.command); got != k.want {
 			t.Errorf("%s/%s %s: %v, want %v", k.name, k.password, k.command, got, k.want)
+		}
+	}
+}
+
+// TestPermitsBeforeTheUsersAreKnown: a node that has no leader, and does not know yet what
+// users there are, lets nobody in by what it was started with.
+func TestPermitsBeforeTheUsersAreKnown(t *testing.T) {
+	ts := newTestServer(t, nil)
+	ts.fake.refusal.Store(cluster.ErrClusterDown)
+	ts.hub.accounts.current.Store(false)
+	for _, name := range []string{"", "default"} {
+		for _, password := range []string{"", "x"} {
+			if got := ts.Permits(name, password, "debug"); got != Unknown {
+				t.Errorf("%q/%q: %v", name, password, got)
+			}
 		}
 	}
 }

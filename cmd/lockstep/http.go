@@ -43,7 +43,8 @@ type guardian struct {
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
-		if !given && g.protected && !(near(r.RemoteAddr) && nearHost(r.Host)) {
+		here := near(r.RemoteAddr) && nearHost(r.Host)
+		if g.protected && !here && (!given || !g.srv.HasPassword(name)) {
 			unknown(w)
 			return
 		}
