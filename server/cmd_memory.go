@@ -82,8 +82,8 @@ func (srv *Server) memory(st *cluster.Status) memoryReport {
 	for _, n := range st.Keys {
 		r.keys += n
 	}
-	r.overhead = min(r.first+r.clients+uint64(r.keys)*keyOverhead, r.objects)
-	r.data = uint64(st.DataSize)
+	r.data = min(uint64(st.DataSize), r.objects) // as maxmemory counts it
+	r.overhead = r.objects - r.data
 	r.eachKey = (r.objects - min(r.first, r.objects)) / uint64(max(r.keys, 1))
 	return r
 }
@@ -143,7 +143,7 @@ func doMemoryStats(s *session, _ [][]byte) store.Reply {
 	num("keys.count", uint64(m.keys))
 	num("keys.bytes-per-key", m.eachKey)
 	num("dataset.bytes", m.data)
-	float("dataset.percentage", 100*ratio(m.data, max(m.data, m.objects)))
+	float("dataset.percentage", 100*ratio(m.data, m.objects))
 	float("peak.percentage", 100*ratio(m.objects, m.peak))
 	num("allocator.allocated", m.objects)
 	num("allocator.active", m.heap)

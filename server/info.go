@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -61,7 +62,7 @@ func infoServer(srv *Server, f *facts) {
 		"process_id", os.Getpid(),
 		"process_supervised", "no",
 		"run_id", srv.cfg.RunID,
-		"tcp_port", srv.cfg.Port,
+		"tcp_port", cmp.Or(srv.cfg.Port, srv.cfg.TLSPort),
 		"server_time_usec", now.UnixMicro(),
 		"uptime_in_seconds", up,
 		"uptime_in_days", up/86400,
@@ -101,8 +102,8 @@ func infoMemory(srv *Server, f *facts) {
 		"used_memory_peak_perc", two(100*ratio(m.objects, m.peak))+"%",
 		"used_memory_overhead", m.overhead,
 		"used_memory_startup", m.first,
-		"used_memory_dataset", f.status.DataSize,
-		"used_memory_dataset_perc", two(100*ratio(uint64(f.status.DataSize), max(uint64(f.status.DataSize), m.objects-min(m.first, m.objects))))+"%",
+		"used_memory_dataset", m.data,
+		"used_memory_dataset_perc", two(100*ratio(m.data, max(m.data, m.objects-min(m.first, m.objects))))+"%",
 		"allocator_allocated", m.objects,
 		"allocator_active", m.heap,
 		"allocator_resident", m.heap+m.free,
