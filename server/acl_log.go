@@ -39,7 +39,7 @@ type aclLogEntry struct {
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)
-	e.client = strings.TrimSuffix(s.describe(now, 0), "\n")
+	e.client = clip(strings.TrimSuffix(s.describe(now, 0), "\n")) // it has names of the client's choice, too
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.entries[:min(aclLogScan, len(l.entries))], func(o aclLogEntry) bool {

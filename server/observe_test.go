@@ -189,3 +189,47 @@ func TestMonitorIsCutOff(t *testing.T) {
 		}
 	})
 }
+
+// TestLogsAreBounded: an entry of the ACL log or of the slow log does not grow with what a
+// client calls itself, its user, its keys or its commands, and there are few; nor does the
+// latency monitor know more events for more commands.
+func TestLogsAreBounded(t *testing.T) {
+	ts := newTestServer(t, nil)
+	admin, c := ts.dial(t), ts.dial(t)
+	admin.do("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 20 acllog-max-len 20 latency-monitor-threshold 1", "+OK\r\n")
+	admin.do("ACL SETUSER u on nopass ~a +@all -get", "+OK\r\n")
+	c.ask("CLIENT", "SETNAME", strings.Repeat("n", 100_000))
+	c.ask("CLIENT", "SETINFO", "LIB-NAME", strings.Repeat("l", 100_000))
+	c.do("AUTH u x", "+OK\r\n")
+	long := strings.Repeat("x", 20_000)
+	for i := range 30 {
+		c.ask("AUTH", fmt.Sprint(i, long), long)
+		c.ask("SET", fmt.Sprint(i, long), long)
+		c.ask("SET", "a", long)
+		c.ask(append([]string{"DEL"}, strings.Fields(strings.Repeat("a ", 500))...)...)
+	}
+	if entries := ts.denials(); len(entries) != 20 {
+		t.Errorf("%d entries in the ACL log", len(entries))
+	}
+	for _, e := range ts.denials() {
+		if n := len(e.object) + len(e.user) + len(e.client); n > 4*aclLogWord {
+			t.Fatalf("an entry of the ACL log has %d bytes", n)
+		}
+	}
+	slow := ts.slow.latest(100)
+	if len(slow) != 20 {
+		t.Errorf("%d entries in the slow log", len(slow))
+	}
+	for _, e := range slow {
+		n := len(e.name) + len(e.addr)
+		for _, arg := range e.args {
+			n += len(arg)
+		}
+		if n > 2*aclLogWord+slowArgs*(slowArgBytes+64) {
+			t.Fatalf("an entry of the slow log has %d bytes", n)
+		}
+	}
+	if names := ts.spikes.names(); len(names) > 2 {
+		t.Errorf("the latency monitor knows %q", names)
+	}
+}

@@ -171,7 +171,7 @@ func (srv *Server) note(s *session, cmd *store.Command, args [][]byte, took time
 	p, now := srv.params, srv.cfg.Clock().Unix()
 	if limit := p.slowerThan.Load(); limit >= 0 && took.Microseconds() >= limit && !cmd.Is(store.SkipSlowlog) {
 		srv.slow.add(slowEntry{
-			at: now, took: took, args: trimArgs(redact(cmd, args)), addr: s.addr, name: s.clientName(),
+			at: now, took: took, args: trimArgs(redact(cmd, args)), addr: s.addr, name: clip(s.clientName()),
 		}, p.slowMax.Load())
 	}
 	if limit := p.spikeFrom.Load(); limit > 0 && took.Milliseconds() >= limit {

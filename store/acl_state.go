@@ -28,6 +28,32 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
+// What a user takes apart from its name and rules, and how much more its rules take when
+// they have been parsed: a rule of few letters becomes a pattern, a selector a set of
+// commands.
+const (
+	accountSize   = 512
+	ruleSize      = 48
+	selectorSize  = 64
+	copiesOfRules = 3
+)
+
+// size is what the user counts as data. It is an estimate from the rules alone, the same
+// on every node. A user who is nil takes nothing.
+func (a *Account) size() int64 {
+	if a == nil {
+		return 0
+	}
+	n := int64(accountSize + len(a.Name) + copiesOfRules*len(a.rules))
+	for _, rule := range decodeRules(a.rules) {
+		n += ruleSize
+		if rule == sectionSelector {
+			n += selectorSize
+		}
+	}
+	return n
+}
+
 // encodeRules packs rules: each a uvarint length and its bytes.
 func encodeRules(rules []string) string {
 	var b []byte
@@ -54,6 +80,7 @@ type accounts struct {
 	byName  *btree.BTreeG[*Account]
 	version uint64   // the write set that last changed one
 	def     *Account // the default user's, kept at hand for every command
+	size    int64    // of all: they count as data
 }
 
 func newAccounts() accounts {
@@ -61,7 +88,8 @@ func newAccounts() accounts {
 }
 
 func (a *accounts) set(acc *Account, version uint64) {
-	a.byName.Set(acc)
+	old, _ := a.byName.Set(acc)
+	a.size += acc.size() - old.size()
 	a.version = version
 	if acc.Name == DefaultUser {
 		a.def = acc
@@ -69,7 +97,8 @@ func (a *accounts) set(acc *Account, version uint64) {
 }
 
 func (a *accounts) remove(name string, version uint64) {
-	a.byName.Delete(&Account{Name: name})
+	old, _ := a.byName.Delete(&Account{Name: name})
+	a.size -= old.size()
 	a.version = version
 	if name == DefaultUser {
 		a.def = nil
@@ -205,6 +234,12 @@ func (t *Txn) putAccount(name string, a *Account) {
 	}
 	users := t.users
 	old, had := users[name]
+	if had {
+		t.size -= old.size()
+	} else if before, is := t.s.accounts.byName.Get(&Account{Name: name}); is {
+		t.size -= before.size()
+	}
+	t.size += a.size()
 	t.undo(func() {
 		if had {
 			users[name] = old

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -274,5 +275,64 @@ func TestEstablishPassword(t *testing.T) {
 		if got := d.s.AccountsVersion() != before; got != tc.wantVersion {
 			t.Errorf("%s: changed: %t", tc.name, got)
 		}
+	}
+}
+
+// TestUsersCount: users and their rules count as data, as much as they take; a transaction
+// foresees it, a snapshot restores it, and who is deleted takes nothing.
+func TestUsersCount(t *testing.T) {
+	long := strings.Repeat("k", 500)
+	for name, rules := range map[string][]string{
+		"short":     {"on", ">p", "~a*", "+get"},
+		"patterns":  {"on", "~a1", "~b2", "~c3", "~d4", "~e5", "~f6", "~g7", "~h8", "&a", "&b", "&c", "&d"},
+		"long":      {"on", "~" + long, "~x" + long, "&" + long},
+		"selectors": {"on", "(+get ~a)", "(+set ~b)", "(+del ~c)", "(+incr ~d)", "(+decr ~e)", "(+hget ~f)"},
+		"arguments": {"on", "+select|0", "+select|1", "+select|2", "+select|3", "+get"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const n = 2000
+			before := heap()
+			d := newTestDB(t)
+			none := d.s.DataSize()
+			names := make([]string, n)
+			txn := d.begin()
+			for i := range names {
+				names[i] = fmt.Sprintf("user-%d", i)
+				own := make([]string, len(rules))
+				for k := range rules {
+					own[k] = strings.Clone(rules[k])
+				}
+				u, refusal := NewUser(d.table, names[i], false).WithRules(own, false)
+				if refusal != "" {
+					t.Fatal(refusal)
+				}
+				txn.SetUser(u)
+			}
+			foreseen := txn.size
+			d.apply(txn)
+			for _, a := range d.s.Accounts().List {
+				a.User(d.table)
+			}
+			txn = nil // what it holds is gone
+			took, size := heap()-before, d.s.DataSize()-none
+			t.Logf("%d bytes of memory, size %d: %.2f", took, size, float64(took)/float64(size))
+			if foreseen != size+none || took > size*6/5 || took < size/3 {
+				t.Errorf("%d bytes of memory count as %d, foreseen %d", took, size, foreseen)
+			}
+			restored, err := Restore(bytes.NewReader(encode(t, d.s)))
+			if err != nil || restored.DataSize() != d.s.DataSize() {
+				t.Errorf("restored: %d of %d, %v", restored.DataSize(), d.s.DataSize(), err)
+			}
+			txn = d.begin()
+			for _, name := range names {
+				txn.SetUser(NewUser(d.table, name, false))
+				txn.DeleteUser(name)
+			}
+			foreseen = txn.size
+			d.apply(txn)
+			if d.s.DataSize() != none || foreseen != none {
+				t.Errorf("nobody counts as %d, foreseen %d, before %d", d.s.DataSize(), foreseen, none)
+			}
+		})
 	}
 }

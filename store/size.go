@@ -77,9 +77,9 @@ func (e *Entry) size() int64 {
 }
 
 // DataSize returns what the keys of all databases take, with the scripts that stay until
-// SCRIPT FLUSH, and the function libraries.
+// SCRIPT FLUSH, the function libraries, and the users.
 func (s *Store) DataSize() int64 {
-	n := s.scripts.pinnedSize + s.libs.size()
+	n := s.scripts.pinnedSize + s.libs.size() + s.accounts.size
 	for _, ks := range s.dbs {
 		n += ks.size
 	}
