@@ -78,15 +78,23 @@ func TestOlderMembers(t *testing.T) {
 		if leader.disc.older.Load() {
 			t.Error("three nodes of this version, and one counts as older")
 		}
-		for id, h := range leader.disc.heard {
-			h.facts.toldMembers = false
+		// says has a member say whom it knows, or not.
+		says := func(id string, says bool) {
+			leader.disc.mu.Lock()
+			leader.disc.heard[id].facts.toldMembers = says
+			leader.disc.mu.Unlock()
 			leader.census()
-			if !leader.disc.older.Load() {
-				t.Errorf("%s does not say whom it knows, and does not count as older", id)
-			}
-			h.facts.toldMembers = true
 		}
-		leader.census()
+		for _, n := range c.nodes {
+			if n == leader {
+				continue
+			}
+			says(n.cfg.ID, false)
+			if !leader.disc.older.Load() {
+				t.Errorf("%s does not say whom it knows, and does not count as older", n.cfg.ID)
+			}
+			says(n.cfg.ID, true)
+		}
 		if leader.disc.older.Load() {
 			t.Error("all have said whom they know, and one counts as older")
 		}
