@@ -321,6 +321,10 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 			for range 5 {
 				c.stranger(who.client, who.say)
 			}
+			// It is told first, and counted then.
+			for begin := time.Now(); c.port.strangers.total.Load() < 5 && time.Since(begin) < 10*time.Second; {
+				time.Sleep(ms)
+			}
 			if len(c.got) > 0 {
 				t.Errorf("got through: %q", <-c.got)
 			}
