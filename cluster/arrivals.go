@@ -148,6 +148,14 @@ func (a *arrival) tooLate() {
 	}
 }
 
+// wasCutOff reports whether this node has closed the connection: what a reader of it is told
+// depends on how far the close has come.
+func (a *arrival) wasCutOff() bool {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	return a.gone
+}
+
 // Close implements net.Conn.
 func (a *arrival) Close() error {
 	a.of.mu.Lock()

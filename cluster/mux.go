@@ -119,7 +119,7 @@ func (p *peerPort) open(a *arrival) (proto byte, err error) {
 	}
 	within, err := p.gate.accept(a.raw, first[0])
 	if err != nil {
-		if !errors.Is(err, net.ErrClosed) { // it was cut off, and that has been said
+		if !a.wasCutOff() { // that has been said
 			p.strangers.note(notTrusted, remote, err)
 		}
 		return 0, err
