@@ -72,7 +72,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 
 // adoptLater is adopt after a handshake.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
-	srv.hands.begin(conn, srv.cfg.Clock, func(w *wire) {
+	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
 		if err := srv.adopt(conn, w, l, face); err != nil {
 			srv.cfg.Log.Error("cannot take a TLS connection in", "error", err)
 		}

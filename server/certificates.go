@@ -36,6 +36,7 @@ type TLSFiles struct {
 type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config] // nil: there is no certificate
+	turns   *turns                     // of all who serve with them
 
 	mu    sync.Mutex
 	files TLSFiles
@@ -47,7 +48,7 @@ type Certificates struct {
 // NewCertificates reads the files. Without a CertFile no port speaks TLS, and whatever is
 // set later is only kept, as in a Redis without a tls-port.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
-	c := &Certificates{log: log, unused: files.CertFile == ""}
+	c := &Certificates{log: log, turns: newTurns(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
 		return nil, err
 	}

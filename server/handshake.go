@@ -1,12 +1,14 @@
 package server
 
 import (
-	"container/list"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
-	"runtime"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -14,25 +16,34 @@ import (
 const (
 	// handshakeTime is how long a client may take to show that it may come in.
 	handshakeTime = 5 * time.Second
-	// maxHandshakes is how many may be at it at once. Who has been at it for longest
-	// goes when another comes: an honest client needs milliseconds.
+	// maxHandshakes is how many may be at it at once, and maxFromOne how many of one
+	// address: an honest client needs milliseconds. For one more another is cut off.
 	maxHandshakes = 512
+	maxFromOne    = maxHandshakes / 2
 	// handshakeSilence is how far apart two log lines about failures are.
 	handshakeSilence = 10 * time.Second
 )
 
-var errHandshakeTime = fmt.Errorf("the handshake was not over after %v", handshakeTime)
+var (
+	errHandshakeTime = fmt.Errorf("the handshake was not over after %v", handshakeTime)
+	errHandshakeMany = errors.New("it was cut off: too many clients of its address are at the handshake")
+)
 
 // handshakes are the TLS connections that have no session yet. Each has a goroutine, so
 // that who says nothing keeps nobody waiting.
+//
+// If there are too many, one of the address with most of them is cut off, and which one is left to chance.
+// If it were the oldest, or the one that has waited for longest, a flood could be made so that it is always
+// an honest client from behind the same address.
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
-	turns chan struct{} // one word for each that may compute
+	turns *turns
 
-	mu   sync.Mutex
-	open list.List // of *wire, the oldest first
-	over bool      // the server closes
+	mu    sync.Mutex
+	open  map[netip.Addr][]*wire
+	count int  // of open
+	over  bool // the server closes
 
 	failed   int64 // since the last log line
 	lastWhy  string
@@ -42,40 +53,66 @@ type handshakes struct {
 }
 
 func newHandshakes(certs *Certificates, log *slog.Logger) *handshakes {
-	h := &handshakes{certs: certs, log: log}
-	// The loops want processors, too.
-	h.turns = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	for range cap(h.turns) {
-		h.turns <- struct{}{}
-	}
-	return h
+	return &handshakes{certs: certs, log: log, turns: certs.turns, open: map[netip.Addr][]*wire{}}
 }
 
 // wire is what stands between crypto/tls and a socket.
 type wire struct {
 	net.Conn
 	tls   *tls.Conn
-	turns chan struct{} // nil once hands have been shaken
-	place *list.Element
+	turns *turns // nil once hands have been shaken
+	line  line
+	has   bool // a turn
+	since time.Time
+	now   func() time.Time
+	place int // in handshakes.open; -1: none
+	ctx   context.Context
+	end   context.CancelCauseFunc
 }
 
-// Read gives the turn back while it waits.
+// Read has no turn while it waits.
 func (w *wire) Read(p []byte) (int, error) {
-	turns := w.turns
-	if turns == nil {
+	if w.turns == nil {
 		return w.Conn.Read(p)
 	}
-	turns <- struct{}{}
+	w.giveBack()
 	n, err := w.Conn.Read(p)
-	<-turns
+	if err == nil {
+		if w.has = w.turns.take(w.line, w.ctx.Done()); !w.has {
+			return 0, context.Cause(w.ctx)
+		}
+		w.since = w.now()
+	}
 	return n, err
 }
 
+// Write has no turn either: a client may leave no room for its answer.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.turns != nil {
+		w.giveBack()
+		w.line.answered = true
+	}
+	return w.Conn.Write(p)
+}
+
+func (w *wire) giveBack() {
+	if w.has {
+		w.has = false
+		w.turns.giveAfter(w.now().Sub(w.since))
+	}
+}
+
+// drop ends the handshake.
+func (w *wire) drop(why error) {
+	w.end(why)
+	_ = w.Conn.Close()
+}
+
 // begin shakes hands with a client and passes the connection on to then. It does not
-// wait.
-func (h *handshakes) begin(conn net.Conn, now func() time.Time, then func(*wire)) {
-	w := &wire{Conn: conn, turns: h.turns}
-	config := h.certs.Config()
+// wait. config is nil if there is no certificate.
+func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
+	w := &wire{Conn: conn, turns: h.turns, line: line{from: origin(conn)}, now: now}
+	w.ctx, w.end = context.WithCancelCause(context.Background())
 	if config == nil || !h.enter(w) {
 		_ = conn.Close() // nothing can be said to who speaks TLS
 		return
@@ -84,6 +121,9 @@ func (h *handshakes) begin(conn net.Conn, now func() time.Time, then func(*wire)
 	go func() {
 		err := w.shake()
 		h.leave(w)
+		if cut := context.Cause(w.ctx); cut != nil {
+			err = cut
+		}
 		if err != nil {
 			h.refuse(conn.RemoteAddr().String(), err, now())
 			_ = conn.Close()
@@ -95,14 +135,11 @@ func (h *handshakes) begin(conn net.Conn, now func() time.Time, then func(*wire)
 
 // shake is the handshake, within its time.
 func (w *wire) shake() error {
-	late := time.AfterFunc(handshakeTime, func() { _ = w.Conn.Close() })
-	<-w.turns
+	late := time.AfterFunc(handshakeTime, func() { w.drop(errHandshakeTime) })
+	defer late.Stop()
 	err := w.tls.Handshake()
-	w.turns <- struct{}{}
+	w.giveBack()
 	w.turns = nil
-	if !late.Stop() {
-		return errHandshakeTime
-	}
 	return err
 }
 
@@ -112,19 +149,55 @@ func (h *handshakes) enter(w *wire) bool {
 	if h.over {
 		return false
 	}
-	if h.open.Len() >= maxHandshakes {
-		oldest := h.open.Front()
-		h.open.Remove(oldest)
-		_ = oldest.Value.(*wire).Conn.Close()
+	from := w.line.from
+	if many := len(h.open[from]); many >= maxFromOne || h.count >= maxHandshakes {
+		if many < maxFromOne {
+			from = h.crowded()
+		}
+		victim := h.open[from][rand.IntN(len(h.open[from]))]
+		h.remove(victim)
+		victim.drop(errHandshakeMany)
 	}
-	w.place = h.open.PushBack(w)
+	from = w.line.from
+	w.place = len(h.open[from])
+	h.open[from] = append(h.open[from], w)
+	h.count++
 	return true
+}
+
+// crowded is the address with most handshakes; mu is held.
+func (h *handshakes) crowded() (most netip.Addr) {
+	n := 0
+	for from, list := range h.open {
+		if len(list) > n {
+			most, n = from, len(list)
+		}
+	}
+	return most
+}
+
+// remove takes a handshake off the list, if it is there; mu is held.
+func (h *handshakes) remove(w *wire) {
+	if w.place < 0 {
+		return
+	}
+	list := h.open[w.line.from]
+	last := list[len(list)-1]
+	list[w.place], last.place = last, w.place
+	list[len(list)-1] = nil
+	if list = list[:len(list)-1]; len(list) > 0 {
+		h.open[w.line.from] = list
+	} else {
+		delete(h.open, w.line.from)
+	}
+	w.place = -1
+	h.count--
 }
 
 func (h *handshakes) leave(w *wire) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open.Remove(w.place) // nothing happens if it has been
+	h.remove(w)
 }
 
 // stop ends the handshakes that are in progress.
@@ -132,8 +205,10 @@ func (h *handshakes) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
-	for e := h.open.Front(); e != nil; e = e.Next() {
-		_ = e.Value.(*wire).Conn.Close()
+	for _, list := range h.open {
+		for _, w := range list {
+			w.drop(net.ErrClosed)
+		}
 	}
 }
 
@@ -173,66 +248,6 @@ func (h *handshakes) total() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failures
-}
-
-// secureListener accepts those who have shaken hands. It is for where there are no event
-// loops.
-type secureListener struct {
-	net.Listener
-	srv   *Server
-	ready chan net.Conn
-	fault chan error
-}
-
-// secureConn closes soon: crypto/tls would take leave of a client that does not read for
-// seconds, and whoever closes a connection must not wait.
-type secureConn struct{ *tls.Conn }
-
-func (c secureConn) Close() error {
-	defer time.AfterFunc(10*time.Millisecond, func() { _ = c.NetConn().Close() }).Stop()
-	return c.Conn.Close()
-}
-
-func (srv *Server) newSecureListener(ln net.Listener) *secureListener {
-	l := &secureListener{Listener: ln, srv: srv, ready: make(chan net.Conn), fault: make(chan error)}
-	go l.run()
-	return l
-}
-
-func (l *secureListener) run() {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			select {
-			case l.fault <- err:
-				continue // who asks again decides whether there is more
-			case <-l.srv.drained:
-				return
-			}
-		}
-		if tcp, ok := c.(*net.TCPConn); ok {
-			l.srv.keepAlive(tcp)
-		}
-		l.srv.hands.begin(c, l.srv.cfg.Clock, func(w *wire) {
-			select {
-			case l.ready <- secureConn{w.tls}:
-			case <-l.srv.drained:
-				_ = w.Conn.Close()
-			}
-		})
-	}
-}
-
-// Accept implements net.Listener.
-func (l *secureListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.ready:
-		return c, nil
-	case err := <-l.fault:
-		return nil, err
-	case <-l.srv.drained:
-		return nil, net.ErrClosed
-	}
 }
 
 // FailedHandshakes is how many clients have failed since the start.

@@ -190,9 +190,9 @@ func TestHalfHandshakes(t *testing.T) {
 	open := func() int {
 		ts.hands.mu.Lock()
 		defer ts.hands.mu.Unlock()
-		return ts.hands.open.Len()
+		return ts.hands.count
 	}
-	ts.await(func() bool { return open() == maxHandshakes && ts.hands.total() >= strangers-maxHandshakes-10 })
+	ts.await(func() bool { return open() == maxFromOne && ts.hands.total() >= strangers-maxFromOne-10 })
 	if got, err := answers(ts.addr, good); got != "+PONG\r\n" {
 		t.Errorf("an honest client: %q, %v", got, err)
 	}
@@ -209,7 +209,7 @@ func TestSlowHandshake(t *testing.T) {
 		kept, _ := testCertificates(t)
 		h := newHandshakes(kept, slog.New(slog.DiscardHandler))
 		near, far := net.Pipe()
-		h.begin(far, time.Now, func(*wire) { t.Error("it came in") })
+		h.begin(far, kept.Config(), time.Now, func(*wire) { t.Error("it came in") })
 		start := time.Now()
 		var wg sync.WaitGroup
 		defer wg.Wait()

@@ -68,7 +68,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		panic(fmt.Sprintf("server: %v", err))
 	}
 	if cfg.TLS == nil {
-		cfg.TLS = &Certificates{log: cfg.Log, unused: true}
+		cfg.TLS = &Certificates{log: cfg.Log, turns: newTurns(), unused: true}
 	}
 	params := newParams(&cfg, backend)
 	srv := &Server{
@@ -130,7 +130,7 @@ func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 		return err
 	}
 	if secret {
-		ln = srv.newSecureListener(ln)
+		ln = srv.newSecureListener(ln, srv.hands.certs.Config)
 	}
 	return redcon.Serve(&listener{Listener: ln, srv: srv, face: face, secret: secret}, srv.serve, srv.accept, srv.gone)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"container/list"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -113,15 +112,10 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 	}
 	srv := newHTTPServer(pages(o, p), log)
 	if o.http.tls {
-		ln = tls.NewListener(ln, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			// The present one. Users say who they are by their passwords.
-			c := p.certs.Config().Clone()
-			c.ClientAuth, c.ClientCAs = tls.NoClientCert, nil
-			return c, nil
-		}})
+		ln = p.server.Listener(ln)
 	}
 	go func() {
-		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			log.Error("http", "error", err)
 		}
 	}()

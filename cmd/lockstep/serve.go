@@ -65,8 +65,7 @@ type parts struct {
 	server      *server.Server
 	sentinel    *server.Server // nil without --sentinel-listen
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
-	certs       *server.Certificates
-	reload      []reloader // what SIGHUP has read anew, in this order
+	reload      []reloader     // what SIGHUP has read anew, in this order
 }
 
 // assemble makes a node out of its parts and starts it.
@@ -119,7 +118,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
 	}
 	srv.Store(server.New(sc, node, table))
-	p := &parts{listeners: ls, node: node, server: srv.Load(), certs: certificates}
+	p := &parts{listeners: ls, node: node, server: srv.Load()}
 	if cfg.PeerTLS.On() {
 		p.reload = append(p.reload, reloader{"what peers prove themselves with", node.ReloadPeerTLS})
 	}

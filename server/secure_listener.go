@@ -1,0 +1,81 @@
+package server
+
+import (
+	"crypto/tls"
+	"net"
+	"time"
+)
+
+// secureListener accepts those who have shaken hands. It is for where there are no event
+// loops.
+type secureListener struct {
+	net.Listener
+	srv    *Server
+	config func() *tls.Config
+	ready  chan net.Conn
+	fault  chan error
+}
+
+// secureConn closes soon: crypto/tls would take leave of a client that does not read for
+// seconds, and whoever closes a connection must not wait.
+type secureConn struct{ *tls.Conn }
+
+func (c secureConn) Close() error {
+	defer time.AfterFunc(10*time.Millisecond, func() { _ = c.NetConn().Close() }).Stop()
+	return c.Conn.Close()
+}
+
+func (srv *Server) newSecureListener(ln net.Listener, config func() *tls.Config) *secureListener {
+	l := &secureListener{Listener: ln, srv: srv, config: config, ready: make(chan net.Conn), fault: make(chan error)}
+	go l.run()
+	return l
+}
+
+// Listener has a listener of another protocol speak TLS, with the same certificates and
+// within the same bounds. Its clients show no certificate: they have passwords.
+func (srv *Server) Listener(ln net.Listener) net.Listener {
+	return srv.newSecureListener(ln, func() *tls.Config {
+		c := srv.hands.certs.Config()
+		if c != nil {
+			c = c.Clone()
+			c.ClientAuth, c.ClientCAs = tls.NoClientCert, nil
+		}
+		return c
+	})
+}
+
+func (l *secureListener) run() {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			select {
+			case l.fault <- err:
+				continue // who asks again decides whether there is more
+			case <-l.srv.drained:
+				return
+			}
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			l.srv.keepAlive(tcp)
+		}
+		l.srv.hands.begin(c, l.config(), l.srv.cfg.Clock, func(w *wire) {
+			select {
+			case l.ready <- secureConn{w.tls}:
+			case <-l.srv.drained:
+				_ = w.Conn.Close()
+			}
+		})
+	}
+}
+
+// Accept implements net.Listener.
+func (l *secureListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case err := <-l.fault:
+		return nil, err
+	case <-l.srv.drained:
+		return nil, net.ErrClosed
+	}
+}
