@@ -109,6 +109,7 @@ func newNode(cfg Config) *Node {
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = newLeaseClock(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
+	n.fsm.Limit(cfg.Limits)
 	if accounts, ok := cfg.Sink.(store.AccountSink); ok {
 		n.fsm.Introduce(accounts)
 	}
@@ -285,16 +286,12 @@ func (n *Node) Config(name string) (value string, ok bool) {
 }
 
 // OutOfMemory reports whether the data is at its limit, as far as this node knows.
-func (n *Node) OutOfMemory() (full bool) {
-	n.fsm.View(func(st *store.Store, _ uint64) { full = st.OutOfMemory(n.cfg.Limits) })
-	return full
-}
+// It does not wait for a script that runs.
+func (n *Node) OutOfMemory() bool { return n.fsm.OutOfMemory() }
 
-// MaxEntry returns what one command, script or transaction may write.
-func (n *Node) MaxEntry() (limit int64) {
-	n.fsm.View(func(st *store.Store, _ uint64) { limit = st.MaxEntry(n.cfg.Limits) })
-	return limit
-}
+// MaxEntry returns what one command, script or transaction may write. It does not wait for a
+// script that runs.
+func (n *Node) MaxEntry() int64 { return n.fsm.MaxEntry() }
 
 // Script returns a cached script by its SHA-1 in lower case, as this node knows it.
 func (n *Node) Script(sha string) (body string, ok bool) {

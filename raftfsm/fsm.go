@@ -26,6 +26,8 @@ type FSM struct {
 
 	accounts store.AccountSink // nil: nobody wants to know the users
 
+	room room
+
 	mu    sync.Mutex
 	store *store.Store
 	// The fields below are part of the state that snapshots carry.
@@ -42,7 +44,11 @@ type FSM struct {
 
 // New returns a state machine with an empty keyspace. Published messages go to
 // sink, in log order.
-func New(sink store.Sink) *FSM { return &FSM{sink: sink, store: store.New()} }
+func New(sink store.Sink) *FSM {
+	f := &FSM{sink: sink, store: store.New()}
+	f.measure()
+	return f
+}
 
 // Show has every write set shown to keys when it has taken effect. It is called
 // before the first one is applied.
@@ -113,6 +119,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 		f.keys.Applied(e.Writes)
 	}
 	f.seq++
+	f.measure()
 	f.tellAccounts(f.seq)
 	// The lease clock never runs back, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall

@@ -92,6 +92,7 @@ func (f *FSM) Restore(in io.Reader) error {
 	defer f.mu.Unlock()
 	f.store, f.seq, f.lease, f.wall, f.done = next.store, next.seq, next.lease, next.wall, next.done
 	f.jumps++
+	f.measure()
 	if f.keys != nil {
 		f.keys.Missed()
 	}

@@ -250,3 +250,35 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 		}
 	}
 }
+
+// TestScriptHoldsNobodyUp: what a node answers by itself it answers while a script runs, and
+// while another client queues writes in a transaction.
+func TestScriptHoldsNobodyUp(t *testing.T) {
+	n := nodes.Start(t, 1, "--script-time-limit", "20s")[0]
+	c, queue := n.Dial(), n.Dial()
+	if got, err := c.Do("CONFIG", "SET", "busy-reply-threshold", "60000"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	if err := c.Send("EVAL", "while true do end", "0"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // it runs
+	if got, err := queue.Do("MULTI"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	// One that adds something, which a full node refuses, and one that is long, which has a limit.
+	for _, value := range []string{"short", strings.Repeat("long", 1<<18)} {
+		if err := queue.Send("SET", "k", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Every loop has some client.
+	for range 8 {
+		if got, err := n.Do("PING"); got != "PONG" {
+			t.Fatal(got, err)
+		}
+	}
+	if got, err := n.Do("SCRIPT", "KILL"); got != "OK" {
+		t.Fatalf("SCRIPT KILL: %v %v: the script had run out its time", got, err)
+	}
+}
