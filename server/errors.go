@@ -225,5 +225,8 @@ func errDryRunCommand(arg []byte) store.Error {
 	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }
 
+// faultOlder is why CONFIG SET refuses what not every node would act on.
+const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
+
 // faultPinned is why CONFIG SET refuses what Redis could change while it runs.
 const faultPinned = "can't be changed while the server runs: start it with another --listen"

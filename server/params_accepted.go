@@ -71,8 +71,6 @@ func accepted(cfg *Config) []*paramDef {
 		flag("crash-log-enabled", "", "yes"),
 		flag("crash-memcheck-enabled", "", "yes"),
 		flag("dynamic-hz", "", "yes"),
-		num("hash-max-listpack-entries", "hash-max-ziplist-entries", "512", 0, math.MaxInt64),
-		mem("hash-max-listpack-value", "hash-max-ziplist-value", "64", 0, math.MaxInt64),
 		mem("hll-sparse-max-bytes", "", "3000", 0, math.MaxInt64),
 		num("hz", "", "10", 0, math.MaxInt32),
 		text("ignore-warnings", "", ""),
@@ -125,7 +123,6 @@ func accepted(cfg *Config) []*paramDef {
 		flag("replica-serve-stale-data", "slave-serve-stale-data", "yes"),
 		{name: "sanitize-dump-payload", kind: enumParam, words: []string{"no", "yes", "clients"}, value: "no"},
 		{name: "save", value: "", check: checkSave},
-		num("set-max-intset-entries", "", "512", 0, math.MaxInt64),
 		{name: "shutdown-on-sigint", value: "default", check: checkShutdown},
 		{name: "shutdown-on-sigterm", value: "default", check: checkShutdown},
 		num("shutdown-timeout", "", "10", 0, math.MaxInt32),
@@ -134,8 +131,6 @@ func accepted(cfg *Config) []*paramDef {
 		num("stream-node-max-entries", "", "100", 0, math.MaxInt64),
 		hidden(flag("use-exit-on-panic", "", "no")),
 		hidden(num("watchdog-period", "", "0", 0, math.MaxInt32)),
-		num("zset-max-listpack-entries", "zset-max-ziplist-entries", "128", 0, math.MaxInt64),
-		mem("zset-max-listpack-value", "zset-max-ziplist-value", "64", 0, math.MaxInt64),
 	}
 }
 

@@ -15,6 +15,11 @@ import (
 // runConfigSet sets shared parameters, on the leader.
 func runConfigSet(c *store.Ctx) store.Reply {
 	for i := 2; i+1 < len(c.Args); i += 2 {
+		if store.FormParam(c.Arg(i)) && c.Txn.Older() {
+			return store.Err(errParam(c.Arg(i), faultOlder))
+		}
+	}
+	for i := 2; i+1 < len(c.Args); i += 2 {
 		if c.Arg(i) != "requirepass" {
 			c.SetConfig(c.Arg(i), c.Arg(i+1))
 			continue

@@ -65,9 +65,25 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	}
 	list := append(acting, p.watching()...)
 	list = append(list, secrecy(cfg)...)
+	list = append(list, forms()...)
 	list = append(list, describing(cfg)...)
 	list = append(list, accepted(cfg)...)
 	return append(list, acceptedTLS()...)
+}
+
+// forms are the parameters of compact forms: all nodes must have the same ones.
+func forms() []*paramDef {
+	list := []*paramDef{
+		num(store.ParamHashEntries, "hash-max-ziplist-entries", "512", 0, math.MaxInt64),
+		mem(store.ParamHashValue, "hash-max-ziplist-value", "64", 0, math.MaxInt64),
+		num(store.ParamSetEntries, "", "512", 0, math.MaxInt64),
+		num(store.ParamScoreEntries, "zset-max-ziplist-entries", "128", 0, math.MaxInt64),
+		mem(store.ParamScoreValue, "zset-max-ziplist-value", "64", 0, math.MaxInt64),
+	}
+	for _, def := range list {
+		def.shared = true
+	}
+	return list
 }
 
 // watching are the parameters of the slow log and of the latency monitor.

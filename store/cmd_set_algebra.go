@@ -96,7 +96,7 @@ func unite(sets []*MemberSet) *MemberSet {
 	for _, s := range sets {
 		if s != nil {
 			s.Each(func(name string) bool {
-				all.add(name)
+				all.add(name, &defaultForms)
 				return true
 			})
 		}
@@ -112,7 +112,7 @@ func subtract(sets []*MemberSet) *MemberSet {
 	}
 	sets[0].Each(func(name string) bool {
 		if !slices.ContainsFunc(sets[1:], func(s *MemberSet) bool { return s != nil && s.Has(name) }) {
-			rest.add(name)
+			rest.add(name, &defaultForms)
 		}
 		return true
 	})

@@ -77,7 +77,7 @@ func TestHashForms(t *testing.T) {
 			t.Errorf("%s is a %s, want %s", key, got, want)
 		}
 	}
-	for i := range compactFields {
+	for i := range defaultForms.hashEntries {
 		d.do("HSET", "h", fmt.Sprint("f", i), "v")
 	}
 	encoding("h", "listpack")
@@ -90,11 +90,11 @@ func TestHashForms(t *testing.T) {
 			t.Errorf("HGET h %s: %s", field, got)
 		}
 	}
-	d.do("HSET", "value", "f", strings.Repeat("v", compactValue))
+	d.do("HSET", "value", "f", strings.Repeat("v", defaultForms.hashValue))
 	encoding("value", "listpack")
-	d.do("HSET", "value", "f", strings.Repeat("v", compactValue+1))
+	d.do("HSET", "value", "f", strings.Repeat("v", defaultForms.hashValue+1))
 	encoding("value", "hashtable")
-	d.do("HSET", "name", strings.Repeat("f", compactValue+1), "v")
+	d.do("HSET", "name", strings.Repeat("f", defaultForms.hashValue+1), "v")
 	encoding("name", "hashtable")
 }
 

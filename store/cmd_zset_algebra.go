@@ -226,7 +226,7 @@ func (k *combination) inter() *SortedSet {
 			}
 			score = k.aggregate(score, other*k.inputs[i].weight)
 		}
-		result.set(m.Member, score)
+		result.set(m.Member, score, &defaultForms)
 		return k.limit == 0 || int64(result.Len()) < k.limit
 	})
 	return result
@@ -248,7 +248,7 @@ func (k *combination) union() *SortedSet {
 	}
 	result := newResult()
 	for name, score := range totals {
-		result.set(name, score)
+		result.set(name, score, &defaultForms)
 	}
 	return result
 }
@@ -261,7 +261,7 @@ func (k *combination) diff() *SortedSet {
 				return true
 			}
 		}
-		result.set(m.Member, m.Score)
+		result.set(m.Member, m.Score, &defaultForms)
 		return true
 	})
 	return result

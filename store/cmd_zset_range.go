@@ -235,8 +235,9 @@ func (c *Ctx) storeScores(event string, list []Scored) Reply {
 // writeScores makes a sorted set. The small form has no -0, so one that ends
 // up large must not pass through it.
 func (c *Ctx) writeScores(key []byte, list []Scored) {
-	large := len(list) > compactScores ||
-		slices.ContainsFunc(list, func(m Scored) bool { return len(m.Member) > compactValue })
+	form := c.Txn.form()
+	large := len(list) > form.scoreEntries ||
+		slices.ContainsFunc(list, func(m Scored) bool { return len(m.Member) > form.scoreValue })
 	for _, m := range list {
 		if large && m.Score == 0 && math.Signbit(m.Score) {
 			c.ScoreSetLarge(c.DB, key, m.Member, m.Score)

@@ -28,6 +28,8 @@ type config struct {
 	memory    int64 // see ParamMaxMemory …
 	memorySet bool  // … if it has been set
 	entry     int64 // see ParamMaxEntry; 0: it has not been set
+
+	forms *forms // see form
 }
 
 // with returns the configuration with one parameter changed.
@@ -47,6 +49,10 @@ func (c config) with(name, value string) config {
 	case ParamMaxEntry:
 		n, _ := ParseMemory(value)
 		c.entry = min(n, MaxEntry)
+	default:
+		if FormParam(name) {
+			c.forms = c.withForm(name, value)
+		}
 	}
 	return c
 }
@@ -71,6 +77,7 @@ func (t *Txn) Config(name string) (string, bool) {
 // SetConfig sets a parameter of the cluster.
 func (t *Txn) SetConfig(name, value string) {
 	t.ws.begin(opConfig, t.ws.db)
+	t.ws.newer = t.ws.newer || FormParam(name)
 	t.ws.str(name)
 	t.ws.str(value)
 	old, events := t.config, t.events

@@ -59,7 +59,7 @@ func TestFormsOfCollections(t *testing.T) {
 			t.Errorf("%s is a %s, want %s", key, got, want)
 		}
 	}
-	for i := range intsetEntries {
+	for i := range defaultForms.setEntries {
 		d.do("SADD", "ints", fmt.Sprint(i))
 	}
 	encoding("ints", "intset")
@@ -69,15 +69,15 @@ func TestFormsOfCollections(t *testing.T) {
 	encoding("ints", "hashtable")
 	d.do("SADD", "words", "01")
 	encoding("words", "hashtable")
-	for i := range compactScores {
+	for i := range defaultForms.scoreEntries {
 		d.do("ZADD", "scores", fmt.Sprint(i), fmt.Sprint(i))
 	}
 	encoding("scores", "listpack")
 	d.do("ZADD", "scores", "1", "one more")
 	encoding("scores", "skiplist")
-	d.do("ZADD", "long", "1", strings.Repeat("m", compactValue))
+	d.do("ZADD", "long", "1", strings.Repeat("m", defaultForms.scoreValue))
 	encoding("long", "listpack")
-	d.do("ZADD", "long", "1", strings.Repeat("m", compactValue+1))
+	d.do("ZADD", "long", "1", strings.Repeat("m", defaultForms.scoreValue+1))
 	encoding("long", "skiplist")
 	d.do("RPUSH", "list", "a")
 	encoding("list", "quicklist")

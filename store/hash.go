@@ -6,13 +6,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Limits of the compact form, the defaults of Redis's
-// hash-max-listpack-entries and hash-max-listpack-value.
-const (
-	compactFields = 512
-	compactValue  = 64
-)
-
 // Field is a field of a hash.
 type Field struct {
 	Name, Value string
@@ -87,22 +80,10 @@ func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 
 // set copies the name if the field is new; the value must be a string of its
 // own. It returns by how much the hash has grown.
-func (h *Hash) set(name, value string) (grown int64) {
+func (h *Hash) set(name, value string, form *forms) (grown int64) {
 	if h.big == nil {
-		for i := range h.small {
-			if f := &h.small[i]; f.Name == name {
-				grown = allocated(len(value)) - allocated(len(f.Value))
-				f.Value = value
-				if len(value) > compactValue {
-					grown += h.grow()
-				}
-				return grown
-			}
-		}
-		f := Field{Name: strings.Clone(name), Value: value}
-		grown = f.size(fieldSize)
-		h.small = append(h.small, f)
-		if len(h.small) > compactFields || len(name) > compactValue || len(value) > compactValue {
+		grown = h.setSmall(name, value)
+		if len(h.small) > form.hashEntries || len(name) > form.hashValue || len(value) > form.hashValue {
 			grown += h.grow()
 		}
 		return grown
@@ -119,6 +100,20 @@ func (h *Hash) set(name, value string) (grown int64) {
 	h.big.bytes += grown
 	h.big.Set(f)
 	return grown
+}
+
+// setSmall is set for the small form, which it keeps.
+func (h *Hash) setSmall(name, value string) (grown int64) {
+	for i := range h.small {
+		if f := &h.small[i]; f.Name == name {
+			grown = allocated(len(value)) - allocated(len(f.Value))
+			f.Value = value
+			return grown
+		}
+	}
+	f := Field{Name: strings.Clone(name), Value: value}
+	h.small = append(h.small, f)
+	return f.size(fieldSize)
 }
 
 // grow changes to the tree form and returns by how much the hash has grown. As in Redis there

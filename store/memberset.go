@@ -8,10 +8,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// intsetEntries is up to how many members a set of integers has its compact
-// form, the default of Redis's set-max-intset-entries.
-const intsetEntries = 512
-
 // MemberSet is the value of a set key. While all members are integers and few,
 // it is a sorted slice of them, which is the order in which Redis replies;
 // else a copy-on-write tree in the order of member hashes, which SSCAN needs.
@@ -102,7 +98,7 @@ func (s *MemberSet) at(i int) string {
 }
 
 // add copies the name if it is new.
-func (s *MemberSet) add(name string) {
+func (s *MemberSet) add(name string, form *forms) {
 	if s.tree == nil {
 		n, ok := ParseInt(stringBytes(name))
 		if ok {
@@ -111,7 +107,7 @@ func (s *MemberSet) add(name string) {
 				return
 			}
 			s.ints = slices.Insert(s.ints, i, n)
-			if len(s.ints) > intsetEntries {
+			if len(s.ints) > form.setEntries {
 				s.grow()
 			}
 			return

@@ -340,10 +340,10 @@ func (r *snapReader) each(fn func()) {
 
 func (r *snapReader) hash() *Hash {
 	h, compact := &Hash{}, r.int() != 0
-	r.each(func() { h.set(r.str(), r.str()) })
-	if !compact && h.Compact() {
+	if !compact {
 		h.grow()
 	}
+	r.each(func() { h.set(r.str(), r.str(), &anyForm) })
 	return h
 }
 
@@ -355,10 +355,10 @@ func (r *snapReader) list() *Deque {
 
 func (r *snapReader) set() *MemberSet {
 	s, compact := &MemberSet{}, r.int() != 0
-	r.each(func() { s.add(r.str()) })
-	if !compact && s.Compact() {
+	if !compact {
 		s.grow()
 	}
+	r.each(func() { s.add(r.str(), &anyForm) })
 	return s
 }
 
@@ -372,7 +372,7 @@ func (r *snapReader) sortedSet() *SortedSet {
 		if math.IsNaN(score) {
 			r.err = errors.New("a score that is not a number")
 		} else if r.err == nil {
-			z.set(name, score)
+			z.set(name, score, &anyForm)
 		}
 	})
 	return z

@@ -41,7 +41,7 @@ func everyWrite(txn *Txn) {
 	txn.HashSet(0, []byte("hash"), "uuid:1", "1")
 	txn.HashSet(0, []byte("hash"), "uuid:2", "2")
 	txn.HashDelete(0, []byte("hash"), "uuid:1")
-	txn.HashSet(3, []byte("large"), "field", strings.Repeat("v", compactValue+1))
+	txn.HashSet(3, []byte("large"), "field", strings.Repeat("v", defaultForms.hashValue+1))
 	txn.Copy(0, []byte("hash"), 3, []byte("copy"))
 	txn.Move(0, []byte("plain"), 0, []byte("moved"))
 	txn.SetString(0, []byte("gone"), "", 0)

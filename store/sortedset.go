@@ -8,11 +8,6 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// compactScores is up to how many members a sorted set has its small form, the
-// default of Redis's zset-max-listpack-entries. The length of a member is
-// limited like that of a hash field.
-const compactScores = 128
-
 // Scored is a member of a sorted set with its score.
 type Scored struct {
 	Member string
@@ -139,12 +134,12 @@ func (z *SortedSet) ascend(from uint64, fn func(scoredName) bool) {
 
 // set adds a member or changes its score, which must be a number. It copies
 // the name if it is new.
-func (z *SortedSet) set(name string, score float64) {
+func (z *SortedSet) set(name string, score float64, form *forms) {
 	old, had := z.Score(name)
 	if had && old == score {
 		return // 0 stays 0 when it is set to -0, as in Redis
 	}
-	if z.byScore == nil && !had && (len(z.small) == compactScores || len(name) > compactValue) {
+	if z.byScore == nil && !had && (len(z.small) >= form.scoreEntries || len(name) > form.scoreValue) {
 		z.grow()
 	}
 	if !had {

@@ -20,6 +20,8 @@ type target interface {
 	// stamp marks an entry as changed by the current write set, also as created
 	// and as leased by it.
 	stamp(e *Entry, created, leased bool)
+	// form returns the sizes of compact forms.
+	form() *forms
 }
 
 // setString makes key a string. The creation number survives: overwriting a
@@ -90,7 +92,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
 		e = Entry{key: ownKey(key), typ: TypeHash}.holding(&Hash{})
-		e.Fields().set(field, value)
+		e.Fields().set(field, value, t.form())
 		t.stamp(e, true, false)
 		t.put(db, e)
 		return true
@@ -98,7 +100,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 	if e.typ != TypeHash {
 		return false
 	}
-	t.grow(db, e.Fields().set(field, value))
+	t.grow(db, e.Fields().set(field, value, t.form()))
 	t.stamp(e, false, false)
 	return true
 }

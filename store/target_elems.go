@@ -64,7 +64,7 @@ func setAdd(t target, db int, key, name string) bool {
 		return false
 	}
 	before := e.elems.size()
-	e.Members().add(name)
+	e.Members().add(name, t.form())
 	changed(t, db, e, absent, before)
 	return true
 }
@@ -95,7 +95,7 @@ func scoreSet(t target, db int, key, name string, score float64, large bool) boo
 	if large && e.Scores().Compact() {
 		e.Scores().grow()
 	}
-	e.Scores().set(name, score)
+	e.Scores().set(name, score, t.form())
 	changed(t, db, e, absent, before)
 	return true
 }

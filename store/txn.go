@@ -243,6 +243,9 @@ func (t *Txn) ExpireDue(limit int) int {
 	return len(due)
 }
 
+// Older reports whether some node may run version 0.1.0, as Env.Older says.
+func (t *Txn) Older() bool { return t.env.Older != nil && t.env.Older() }
+
 // SetString makes key a string with a deadline (0: none).
 func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	k := bytesToString(key)
@@ -263,7 +266,7 @@ func (t *Txn) KeepString(db int, key []byte, value string) {
 		t.SetString(db, key, value, 0)
 		return
 	}
-	if t.env.Older != nil && t.env.Older() {
+	if t.Older() {
 		// The lateness is added to the deadline for good: late is safe.
 		at := e.deadline
 		if t.env.Grace != nil {
@@ -273,7 +276,7 @@ func (t *Txn) KeepString(db int, key []byte, value string) {
 		return
 	}
 	t.ws.begin(opKeep, db)
-	t.ws.keeps = true
+	t.ws.newer = true
 	t.ws.str(k)
 	t.ws.str(value)
 	keepString(t, db, k, value)

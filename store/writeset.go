@@ -55,7 +55,8 @@ type op byte
 //	|    | of a sorted set; its bits as of an IEEE 754 double          |
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
-//	| 26 | str name, str value: a parameter of the cluster             |
+//	| 26 | str name, str value: a parameter of the cluster; those of   |
+//	|    | forms.go take effect since version 2 of an entry            |
 //	| 27 | str user, str rules: set a user; rules as in encodeRules    |
 //	| 28 | str user: delete a user                                    |
 //	| 29 | str name, str code, int n, n times (str name, int           |
@@ -114,13 +115,13 @@ type WriteSet struct {
 	origin uint64 // of the last write
 	author uint64 // of the next one
 
-	keeps bool // some write is opKeep
+	newer bool // some write is one that version 0.1.0 does not know, or does otherwise
 }
 
 // Version returns the version of an entry that these writes need. It is as low as it
 // can be, so that nodes of an older program go on until they meet what they do not know.
 func (w *WriteSet) Version() byte {
-	if w.keeps {
+	if w.newer {
 		return 2
 	}
 	return 1
