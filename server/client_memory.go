@@ -1,9 +1,14 @@
 package server
 
 import (
+	"cmp"
+	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"lockstep/store"
 )
@@ -22,6 +27,7 @@ type clientMemory struct {
 	cutting atomic.Bool   // somebody looks for those who hold most
 	cut     atomic.Int64  // clients that were cut off
 	relieve func()
+	evictions
 }
 
 // changed tells of a large buffer that has grown, or shrunk.
@@ -89,41 +95,85 @@ func (s *session) memory() int64 {
 // sealer is a connection that keeps ciphertext until its socket has room.
 type sealer interface{ waiting() int }
 
-// evictClients cuts off clients until the others hold less than the limit.
+// evictions have clients cut off by one at a time, and tell of them.
+type evictions struct {
+	mu    sync.Mutex
+	count int64 // since the last log line
+	most  holder
+	said  time.Time
+}
+
+// holder is a client and what it holds.
+type holder struct {
+	s    *session
+	addr string
+	n    int64
+}
+
+// evictClients cuts off clients until the others hold less than the limit: those who hold
+// most first.
 func (srv *Server) evictClients() {
+	e := &srv.clientMemory.evictions
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.say(srv.cfg.Log, srv.cfg.Clock())
 	limit := srv.clientMemory.limit.Load()
 	if limit == 0 {
 		return
 	}
-	list, total := srv.each(), int64(0)
-	sizes := make(map[*session]int64, len(list))
-	for _, s := range list {
-		if !s.out.isOver() { // else what it holds is about to go
-			sizes[s] = s.memory()
-			total += sizes[s]
-		}
+	total, holders := srv.holders()
+	if total <= limit {
+		return
 	}
-	for total > limit {
-		var most *session
-		for _, s := range list {
-			if !s.noEvict.Load() && sizes[s] > 0 && (most == nil || sizes[s] > sizes[most]) {
-				most = s
-			}
-		}
-		if most == nil {
+	slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
+	for _, h := range holders {
+		if total <= limit || h.n == 0 {
 			return
 		}
+		if h.s.noEvict.Load() {
+			continue
+		}
 		srv.clientMemory.cut.Add(1)
-		srv.cfg.Log.Warn("a client was cut off: all clients together hold more than maxmemory-clients", "addr", most.addr, "bytes", sizes[most])
-		most.out.abort()
-		total -= sizes[most]
-		sizes[most] = 0
+		if e.count++; h.n > e.most.n {
+			e.most = holder{addr: h.addr, n: h.n}
+		}
+		h.s.out.abort()
+		total -= h.n
 	}
 }
 
-// ClientMemory returns what clients hold in large buffers, and how many were cut off for it.
+// holders are the clients with what each holds, and all of them.
+func (srv *Server) holders() (total int64, holders []holder) {
+	for _, s := range srv.each() {
+		if !s.out.isOver() { // else what it holds is about to go
+			h := holder{s, s.addr, s.memory()}
+			holders = append(holders, h)
+			total += h.n
+		}
+	}
+	return total, holders
+}
+
+// say writes the log line that is due. Clients decide how many are cut off.
+func (e *evictions) say(log *slog.Logger, now time.Time) {
+	if e.count == 0 || now.Sub(e.said) < logSilence {
+		return
+	}
+	log.Warn("clients were cut off: all clients together held more than maxmemory-clients", "count", e.count, "largest", e.most.addr, "bytes", e.most.n)
+	e.count, e.most, e.said = 0, holder{}, now
+}
+
+// ClientMemory returns what clients hold, of those that hold more than keepOutput, and how many were cut off for it.
 func (srv *Server) ClientMemory() (bytes, cutOff int64) {
 	return srv.clientMemory.large.Load(), srv.clientMemory.cut.Load()
+}
+
+// TrackedKeys returns how many keys are remembered for CLIENT TRACKING, and what they take.
+func (srv *Server) TrackedKeys() (keys int, bytes int64) {
+	t := srv.hub.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.keys), t.size
 }
 
 // parseClientLimit reads maxmemory-clients: an amount of memory, or a share of maxmemory.

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,45 @@ func TestClientsThatHoldTooMuch(t *testing.T) {
 		other.do("SET lock me NX", "+OK\r\n")
 		other.do("DEL lock", ":1\r\n")
 	})
+}
+
+// TestManyClientsAreCutOff: those who hold most go first, a few who hold little stay, and
+// however many go the log has a line and then one in a while.
+func TestManyClientsAreCutOff(t *testing.T) {
+	log := new(lines)
+	ts := newTestServer(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	const many = 300
+	other := ts.dial(t)
+	other.do("PING", "+PONG\r\n")
+	hold := func(n int) {
+		t.Helper()
+		for i := range n {
+			c := ts.dial(t)
+			c.do("CLIENT SETNAME "+strings.Repeat("n", 50_000+i), "+OK\r\n")
+		}
+	}
+	hold(many)
+	other.do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
+	ts.evictClients()
+	if _, cut := ts.ClientMemory(); cut < many-20 || cut >= many {
+		t.Errorf("%d of %d were cut off", cut, many)
+	}
+	for _, s := range ts.each() {
+		if n := s.memory(); n > 50_000+25 && !s.out.isOver() {
+			t.Errorf("one that holds %d is left", n)
+		}
+	}
+	hold(20)
+	ts.evictClients()
+	if n := log.count("clients were cut off"); n != 1 {
+		t.Errorf("%d lines in the log", n)
+	}
+	ts.fake.advance(logSilence)
+	ts.evictClients()
+	if n := log.count("clients were cut off"); n != 2 {
+		t.Errorf("%d lines in the log after a while", n)
+	}
+	other.do("SET lock me NX", "+OK\r\n")
 }
 
 // Whatever one client can grow counts for it, and is given back: what it listens to, watches,
@@ -107,7 +147,14 @@ func TestEveryHoldingCounts(t *testing.T) {
 				}
 				other.do("CONFIG SET maxmemory-clients 256kb", "+OK\r\n")
 				ts.evictClients() // as once a second
-				<-gone
+				ts.await(func() bool {
+					select {
+					case <-gone:
+						return true
+					default:
+						return false
+					}
+				})
 				ts.await(func() bool { told, cut := ts.ClientMemory(); return told == 0 && cut == 1 && len(ts.each()) == 1 })
 				other.do("SET lock me NX", "+OK\r\n")
 			})

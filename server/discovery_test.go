@@ -43,7 +43,7 @@ func (ts *testServer) sentinel(t *testing.T) string {
 
 func dialTo(t *testing.T, addr string) *client {
 	t.Helper()
-	return (&testServer{addr: addr}).dial(t)
+	return (&testServer{t: t, addr: addr}).dial(t)
 }
 
 // golden reads what a real server has answered.

@@ -278,6 +278,7 @@ func (f *fakeBackend) Snapshot() error {
 // testServer is a server over a fake backend that listens on loopback.
 type testServer struct {
 	*Server
+	t    testing.TB
 	fake *fakeBackend
 	addr string
 	tls  *tls.Config // for clients; nil without TLS
@@ -325,7 +326,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return &testServer{Server: srv, fake: fake, addr: ln.Addr().String(), tls: secret}
+	return &testServer{Server: srv, t: t, fake: fake, addr: ln.Addr().String(), tls: secret}
 }
 
 // withLoops has n loops serve a durable node, in which they are parked; the other tests

@@ -20,8 +20,8 @@ const (
 	// address: an honest client needs milliseconds. For one more another is cut off.
 	maxHandshakes = 512
 	maxFromOne    = maxHandshakes / 2
-	// handshakeSilence is how far apart two log lines about failures are.
-	handshakeSilence = 10 * time.Second
+	// logSilence is how far apart two log lines are of what strangers do.
+	logSilence = 10 * time.Second
 )
 
 var (
@@ -229,7 +229,7 @@ func (h *handshakes) refuse(from string, err error, now time.Time) {
 
 // say writes the log line that is due.
 func (h *handshakes) say(now time.Time) {
-	if h.failed == 0 || now.Sub(h.said) < handshakeSilence {
+	if h.failed == 0 || now.Sub(h.said) < logSilence {
 		return
 	}
 	h.log.Warn("clients failed at the TLS handshake", "count", h.failed, "last", h.lastFrom, "error", h.lastWhy)

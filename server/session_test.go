@@ -213,8 +213,11 @@ func (c *client) expectGone() {
 
 // await waits for something that another goroutine is about to bring about.
 func (ts *testServer) await(done func() bool) {
-	for !done() {
-		time.Sleep(time.Millisecond)
+	ts.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.t.Fatal("it has not come about")
+		}
 	}
 }
 

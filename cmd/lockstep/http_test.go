@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,12 @@ func TestPagesAndRights(t *testing.T) {
 	}
 	if _, text := page(t, client, "https://"+n.HTTPAddr+"/metrics", "prom", "of prom", ""); strings.Contains(text, "of all") || !strings.Contains(text, "lockstep_tls_handshake_failures_total 0") {
 		t.Errorf("%s", text)
+	}
+	if _, text := page(t, client, "https://"+n.HTTPAddr+"/metrics", "prom", "of prom", ""); !strings.Contains(text, "\nlockstep_tracking_keys 0\n") {
+		t.Errorf("nothing of the tracking table: %s", text)
+	}
+	if got := ask(t, c, "CONFIG", "GET", "maxmemory-clients"); !regexp.MustCompile(`[1-9][0-9]{5,}`).MatchString(got) {
+		t.Errorf("what clients hold has no limit: %q", got)
 	}
 	resp, err := client.Post("https://"+n.HTTPAddr+"/debug/pprof/", "text/plain", strings.NewReader("x"))
 	if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {

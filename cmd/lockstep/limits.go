@@ -38,6 +38,17 @@ func planMemory(limit int64) memoryPlan {
 		client: limit / 8, reply: min(max(limit/16, 9<<20), store.DefaultMaxReply)}
 }
 
+// ofMachine bounds what clients hold where nothing limits the node: a stranger must not
+// fill the machine. How much data there may be is for the operator to say.
+func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
+	if p.client > 0 {
+		return
+	}
+	if all, err := memory(); err == nil && all <= math.MaxInt64 {
+		p.client = int64(all) / 8
+	}
+}
+
 // limitMemory gives the garbage collector the limit of the container or service that the
 // node runs in, unless GOMEMLIMIT says another one. Otherwise the heap may double before
 // it is collected, and the kernel kills a process that would have had room. It returns

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"lockstep/store"
 )
 
@@ -29,5 +31,26 @@ func TestMemoryPlan(t *testing.T) {
 		if _, err := flags.limits(p); err == nil || !strings.Contains(err.Error(), "want an amount of memory") {
 			t.Errorf("%q %q: %v", flags.maxMemory, flags.maxEntry, err)
 		}
+	}
+}
+
+// TestMemoryOfTheMachine: without a container's limit an eighth of the machine's memory is
+// for what clients hold, and nothing else is limited.
+func TestMemoryOfTheMachine(t *testing.T) {
+	var free memoryPlan
+	free.ofMachine(memlimit.Limit(16 << 30))
+	if free != (memoryPlan{client: 2 << 30}) {
+		t.Errorf("of 16 GiB: %+v", free)
+	}
+	contained := planMemory(230 << 20)
+	before := contained
+	contained.ofMachine(memlimit.Limit(16 << 30))
+	if contained != before {
+		t.Errorf("in a container: %+v, was %+v", contained, before)
+	}
+	var unknown memoryPlan
+	unknown.ofMachine(func() (uint64, error) { return 0, memlimit.ErrNoLimit })
+	if unknown != (memoryPlan{}) {
+		t.Errorf("of an unknown machine: %+v", unknown)
 	}
 }

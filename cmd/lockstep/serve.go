@@ -137,6 +137,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 // runNode runs a node and stops its parts in reverse order.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
+	plan.ofMachine(memlimit.FromSystem)
 	if !o.ephemeral {
 		limitProcessors()
 	}
@@ -216,6 +217,16 @@ func unready(node *cluster.Node) string {
 	return ""
 }
 
+// metric is one figure.
+type metric struct {
+	name, kind, help string
+	value            uint64
+}
+
+func (m metric) write(w io.Writer) {
+	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+}
+
 // writeMetrics prints the node's figures in the Prometheus text format.
 func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 	s := node.Status()
@@ -233,10 +244,7 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 	if unready(node) == "" {
 		ready = 1
 	}
-	for _, m := range []struct {
-		name, kind, help string
-		value            uint64
-	}{
+	for _, m := range []metric{
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
 		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log, is a voter, and its log takes entries.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
@@ -254,7 +262,7 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 		{"lockstep_maxmemory_bytes", "gauge", "From how much on nothing may be added; 0: no limit.", uint64(s.MemoryLimit)},
 		{"lockstep_scripts", "gauge", "Scripts in the cache.", uint64(s.Scripts)},
 	} {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+		m.write(w)
 	}
 	writeLeaderless(w, s)
 }
@@ -262,8 +270,15 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 // writeClientMemory prints what clients make the node hold.
 func writeClientMemory(w io.Writer, srv *server.Server) {
 	bytes, cutOff := srv.ClientMemory()
-	fmt.Fprintf(w, "# HELP lockstep_client_bytes What clients hold in large buffers.\n# TYPE lockstep_client_bytes gauge\nlockstep_client_bytes %d\n", bytes)
-	fmt.Fprintf(w, "# HELP lockstep_evicted_clients_total Clients cut off by maxmemory-clients.\n# TYPE lockstep_evicted_clients_total counter\nlockstep_evicted_clients_total %d\n", cutOff)
+	tracked, trackedBytes := srv.TrackedKeys()
+	for _, m := range []metric{
+		{"lockstep_client_bytes", "gauge", "Bytes that clients hold in buffers, queues and tables, without those who hold less than 64 KB; maxmemory-clients bounds the sum.", uint64(bytes)},
+		{"lockstep_evicted_clients_total", "counter", "Clients cut off by maxmemory-clients.", uint64(cutOff)},
+		{"lockstep_tracking_keys", "gauge", "Keys that are remembered for CLIENT TRACKING, which tracking-table-max-keys bounds.", uint64(tracked)},
+		{"lockstep_tracking_bytes", "gauge", "Bytes that those keys take, at most half of maxmemory-clients, beside that.", uint64(trackedBytes)},
+	} {
+		m.write(w)
+	}
 }
 
 // writeLeaderless prints by how much leases have been lengthened, because nobody
