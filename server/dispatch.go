@@ -120,6 +120,10 @@ func (s *session) submit() {
 	}
 }
 
+// slowPart is how long a submission takes whose replies are sent before the next one of its
+// pipeline: a client that has gone shows by that, and what it has left behind is not run.
+const slowPart = 10 * time.Millisecond
+
 // largeOutput is how much of a pipeline's output is held before it is sent:
 // a client that asks for much and reads nothing waits, it does not fill memory.
 const largeOutput = 1 << 20
@@ -148,10 +152,14 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 			s.out.flush()
 		}
 	}
+	if mayWait && took >= slowPart {
+		s.out.flush()
+	}
 	// Do not hold on to what the client sent while it is idle.
 	n := copy(s.calls, s.calls[len(s.replies):])
 	if s.out.isOver() {
 		n = 0
+		s.closeAfterReply()
 	}
 	clear(s.calls[n:])
 	clear(s.replies)

@@ -43,6 +43,7 @@ type fakeBackend struct {
 	turns     atomic.Int32
 	parts     atomic.Int64
 	whole     atomic.Bool  // SubmitPart runs all
+	slow      atomic.Bool  // it runs one, in a second
 	others    atomic.Int32 // members that have every write
 	refusal   atomic.Value // a store.Error that every submission gets
 
@@ -116,6 +117,10 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 
 // SubmitPart runs all of the calls or a part of them, by turns.
 func (f *fakeBackend) SubmitPart(calls []cluster.Call, replies []store.Reply) []store.Reply {
+	if f.slow.Load() {
+		defer f.advance(time.Second)
+		return f.Submit(calls[:1], replies)
+	}
 	if n := len(calls); n > 1 && f.hold.Load() == nil && !f.whole.Load() {
 		calls = calls[:n-int(f.parts.Add(1))%n]
 	}

@@ -189,10 +189,11 @@ func (l *loop) resume(c *loopConn) {
 	c.sub.Calls, c.sub.Replies = nil, nil
 	took := l.now.Sub(c.since)
 	waits := store.Extent(s.replies, largeOutput)
-	if len(s.replies) < len(s.calls) || c.next < len(c.guard.ends) {
-		waits += s.out.size() // more will come
+	more := len(s.replies) < len(s.calls) || c.next < len(c.guard.ends)
+	if more {
+		waits += s.out.size()
 	}
-	if waits > largeOutput {
+	if waits > largeOutput || more && took >= slowPart {
 		l.sendAway(c, func() { s.answer(took, true) })
 		return
 	}
