@@ -3,7 +3,65 @@ package cluster
 import (
 	"slices"
 	"time"
+
+	"lockstep/store"
 )
+
+// runScript runs a command that may take long: when it does, everybody else
+// is told that the server is busy. It sets refused if the requests behind this
+// one were, by this script or an earlier one.
+func (s *sequencer) runScript(ctx *store.Ctx, behind []*request, refused *bool) store.Reply {
+	if *refused {
+		behind = nil
+	}
+	s.scriptStarts(behind)
+	defer func() { *refused = s.scriptEnds() || *refused }()
+	return ctx.Cmd.Run(ctx)
+}
+
+// runTransaction runs a transaction. Its scripts count as one: for how long they may run, and
+// until when others are told that the server is busy. If they run for longer, nothing of
+// the transaction takes place.
+func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*request, refused *bool) (store.Reply, store.Error) {
+	began := false
+	defer func() {
+		if began {
+			*refused = s.scriptEnds() || *refused
+		}
+	}()
+	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
+		switch {
+		case !ctx.Cmd.Is(store.Scripting):
+			return ctx.Cmd.Run(ctx)
+		case began:
+			if ctx.ScriptTime = s.scriptTime(); s.overTime(ctx.ScriptTime) {
+				ctx.Stopped = ErrTransactionTime
+				return store.Err(ErrTransactionTime)
+			}
+		default:
+			began = true
+			if *refused {
+				behind = nil
+			}
+			s.scriptStarts(behind)
+		}
+		return ctx.Cmd.Run(ctx)
+	})
+}
+
+// scriptTime is for how long the script has run, or those of a transaction.
+func (s *sequencer) scriptTime() time.Duration {
+	return s.node.cfg.Time.Monotonic() - s.scriptSince // only this goroutine sets it
+}
+
+// overTime reports whether scripts that have run for so long may not go on.
+func (s *sequencer) overTime(d time.Duration) bool {
+	if s.node.cfg.Scripts == nil {
+		return false
+	}
+	limit := s.node.cfg.Scripts.TimeLimit()
+	return limit > 0 && d > limit
+}
 
 // scriptStarts notes that a script runs, and which requests of the batch come
 // after it.

@@ -29,6 +29,8 @@ type ScriptStopper interface {
 	RunningFunction() store.Reply
 	// BusyError is what others are told while it runs for long.
 	BusyError() store.Error
+	// TimeLimit is for how long one may run, or those of a transaction together; 0: for ever.
+	TimeLimit() time.Duration
 	// Abort ends it because this node no longer leads.
 	Abort()
 }

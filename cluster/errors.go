@@ -41,10 +41,11 @@ var (
 // BUSY, so these are only for what had no effect; no client resends on
 // INDETERMINATE.
 const (
-	ErrClusterDown   store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
-	ErrDiskFull      store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"
-	ErrRemoved       store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
-	ErrIndeterminate store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
-	ErrReplyLost     store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
-	ErrInternal      store.Error = "ERR internal error, the command had no effect; see the server's log"
+	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
+	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"
+	ErrRemoved         store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
+	ErrIndeterminate   store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
+	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
+	ErrTransactionTime store.Error = "ERR The scripts of the transaction exceeded the time limit (script-time-limit) together. Nothing of it was kept."
+	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

@@ -36,6 +36,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		})
 	}
 	s.gathered()
+	b.slow = s.wasLong(q, b)
 	s.ctx = store.Ctx{} // its arguments are the last client's
 	txn := s.txn
 	if txn.Writes().Len() == 0 && !stamp {
@@ -121,7 +122,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if i > 0 && r.tooEarly(txn, b) {
 			return q[:i], q[i:], false
 		}
-		if i > 0 && txn.Now().Lease-b.from > batchSpread {
+		if i > 0 && (txn.Now().Lease-b.from > batchSpread || len(s.blamed) > 0 && s.turn(r) == lastTurn) {
 			return q[:i], q[i:], false
 		}
 		r.replies = r.replies[:0]
@@ -132,6 +133,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			q = q[:i+1]
 		}
 		if err == errOverrun {
+			if s.node.clock.now().Lease-r.at >= blamedFrom {
+				s.blame(r)
+			}
 			return q, nil, true // r knows which of its calls it is
 		}
 		if err != nil {
@@ -243,15 +247,15 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			break
 		}
 		replied += store.Extent(r.replies[i:], maxPartBytes)
-		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes {
+		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes || s.tookLong(r, i) {
 			break
 		}
 	}
 	return refused, nil
 }
 
-// evaluateCall runs one command of a request. overrun is the error of one that has written
-// too much: the batch is evaluated again, and then it is told that.
+// evaluateCall runs one command of a request. overrun is the error of one that may not take
+// place (it has written too much): the batch is evaluated again, and then it is told that.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
@@ -292,16 +296,6 @@ func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
 	return store.Err(ctx.ErrReply()), ""
 }
 
-// runTransaction runs a transaction, whose scripts may take long, too.
-func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*request, refused *bool) (store.Reply, store.Error) {
-	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
-		if !ctx.Cmd.Is(store.Scripting) {
-			return ctx.Cmd.Run(ctx)
-		}
-		return s.runScript(ctx, behind, refused)
-	})
-}
-
 // evaluateSpecial runs a request that is not a pipeline of commands.
 func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 	if r.claim != nil {
@@ -313,16 +307,4 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 	if s.sleepers.any() {
 		s.serveReady(txn) // BLMOVE has pushed
 	}
-}
-
-// runScript runs a command that may take long: when it does, everybody else
-// is told that the server is busy. It sets refused if the requests behind this
-// one were, by this script or an earlier one.
-func (s *sequencer) runScript(ctx *store.Ctx, behind []*request, refused *bool) store.Reply {
-	if *refused {
-		behind = nil
-	}
-	s.scriptStarts(behind)
-	defer func() { *refused = s.scriptEnds() || *refused }()
-	return ctx.Cmd.Run(ctx)
 }

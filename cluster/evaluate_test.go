@@ -112,10 +112,14 @@ func TestMassExpiryDoesNotStarveRequests(t *testing.T) {
 	})
 }
 
-// script sleeps for a number of seconds and then counts its run.
+// script sleeps for a number of seconds, or another duration, and then counts its run.
 var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
-	n, _ := store.ParseInt(c.Args[1])
-	time.Sleep(time.Duration(n) * time.Second)
+	d, err := time.ParseDuration(c.Arg(1))
+	if err != nil {
+		n, _ := store.ParseInt(c.Args[1])
+		d = time.Duration(n) * time.Second
+	}
+	time.Sleep(d)
 	c.SetString(0, []byte("ran"), c.Arg(1), 0)
 	return store.OK
 }}
@@ -206,9 +210,10 @@ func TestNotBusy(t *testing.T) {
 		n := newTestNode(t, scriptCommand)
 		n.lead()
 		n.expectTogether([]string{"OK OK", "1"}, "SCRIPT 4; SCRIPT 4", "INCR counter")
-		n.SetBusyThreshold(time.Second)
-		n.expectTogether([]string{"OK OK", "-BUSY"}, "SCRIPT 1; SCRIPT 4", "INCR counter")
-		n.expect("1", "GET counter")
+		n.SetBusyThreshold(10 * ms)
+		n.expectTogether([]string{"OK OK", "2"}, "SCRIPT 9ms; SCRIPT 9ms", "INCR counter")
+		n.expectTogether([]string{"OK OK", "-BUSY"}, "SCRIPT 4ms; SCRIPT 15ms", "INCR counter")
+		n.expect("2", "GET counter")
 	})
 }
 
@@ -218,8 +223,8 @@ func TestBusyBehindAShortScript(t *testing.T) {
 		n := newTestNode(t, scriptCommand)
 		n.lead()
 		start := time.Now()
-		scripts := n.startForwarded("SCRIPT 4", "SCRIPT 8")
-		synctest.Wait()
+		scripts := n.start("SCRIPT 4", "SCRIPT 8")
+		time.Sleep(4100 * ms) // before that it has its turn between them
 		if got := <-n.startForwarded("INCR counter"); got != "-BUSY" {
 			t.Errorf("behind the long script: %q", got)
 		}
@@ -237,10 +242,11 @@ func TestBusyInABatchThatIsEvaluatedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, append(badCommands, scriptCommand)...)
 		n.lead()
+		n.SetBusyThreshold(10 * ms)
 		n.expectTogether([]string{"1", "-ERR -ERR", "-BUSY", "-BUSY"},
-			"INCR counter", "SCRIPT 6; PANIC", "INCR counter", "INCR counter")
+			"INCR counter", "SCRIPT 15ms; PANIC", "INCR counter", "INCR counter")
 		n.expect("1 nil", "GET counter", "GET ran")
-		n.expectTogether([]string{"2", "OK -ERR", "-BUSY"}, "INCR counter", "SCRIPT 6; FILL a 9", "INCR counter")
-		n.expect("2 6", "GET counter", "GET ran")
+		n.expectTogether([]string{"2", "OK -ERR", "-BUSY"}, "INCR counter", "SCRIPT 15ms; FILL a 9", "INCR counter")
+		n.expect("2 15ms", "GET counter", "GET ran")
 	})
 }

@@ -104,6 +104,7 @@ func (k *killer) KillFunction() store.Reply {
 }
 func (k *killer) RunningFunction() store.Reply { return store.Status("runs on " + k.id) }
 func (k *killer) BusyError() store.Error       { return store.ErrBusyScript }
+func (k *killer) TimeLimit() time.Duration     { return 0 }
 func (k *killer) Abort()                       {}
 
 // Who leaves in order is not missed: clients of the other nodes see no error.

@@ -28,8 +28,8 @@ type Watched struct {
 // neverWatched is a version that no key has: it would exist.
 const neverWatched = 0
 
-// Run evaluates the transaction; run is told to run each of its commands. overrun is the error
-// of one that has written too much.
+// Run evaluates the transaction; run is told to run each of its commands. overrun is why it
+// may not take place: it has written too much, or a script of it was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""
@@ -58,6 +58,9 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 		// A command that would wait has replied what it does here (wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx))
 		ctx.Wait = nil
+		if ctx.Stopped != "" {
+			return store.Reply{}, ctx.Stopped
+		}
 		if overrun := ctx.Overrun(); overrun != "" {
 			return store.Reply{}, overrun
 		}

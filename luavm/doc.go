@@ -23,7 +23,7 @@
 //     the transaction decides; any node can make them from their texts.
 //   - The engine has no clock and no goroutine. It is used by one goroutine at a
 //     time, except for Kill, KillFunction, Abort, Running, RunningFunction,
-//     BusyError, BusySince and SetTimeLimit.
+//     BusyError, BusySince, TimeLimit and SetTimeLimit.
 //
 // # How gopher-lua is used
 //

@@ -68,6 +68,7 @@ type Engine struct {
 
 	state   atomic.Uint32 // stateRunning and its kin
 	started atomic.Int64  // when the running script began, by Now; -1: not asked yet
+	before  int64         // for how long others of its transaction had run then
 
 	// Of the fast path:
 	registers [256]value // nil between scripts
@@ -136,6 +137,9 @@ func (e *Engine) Bind(table *store.Table) { e.table = table }
 // SetTimeLimit changes the time limit. It may be called at any time from any
 // goroutine; 0 means no limit.
 func (e *Engine) SetTimeLimit(d time.Duration) { e.timeLimit.Store(int64(d)) }
+
+// TimeLimit returns the time limit. It may be called from any goroutine.
+func (e *Engine) TimeLimit() time.Duration { return time.Duration(e.timeLimit.Load()) }
 
 // BusySince returns when, by the clock of the options, the running script
 // began. It may be called from any goroutine.

@@ -2,6 +2,7 @@ package luavm
 
 import (
 	"strings"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
 
@@ -71,7 +72,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 			c.fast = e.fast(linked)
 		}
 	}
-	e.start(stateRunning)
+	e.start(stateRunning, ctx.ScriptTime)
 	if c.fast != nil {
 		if reply, ok := e.evalFast(ctx, c, keys, args, readOnly, cached); ok {
 			return reply
@@ -96,8 +97,10 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	return save
 }
 
-// start says that something runs: from now on it can be killed.
-func (e *Engine) start(state uint32) {
+// start says that something runs: from now on it can be killed. before is what of its time
+// has been used.
+func (e *Engine) start(state uint32, before time.Duration) {
+	e.before = int64(before)
 	e.started.Store(-1)
 	e.state.Store(state)
 }
@@ -128,6 +131,9 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	}
 	if e.errSource != "" { // not while the reply was converted
 		text += suffix(e.sha, e.errSource, e.errLine)
+	}
+	if e.stop == msgTime || e.stop == msgKilled {
+		ctx.Stopped = store.Error(text)
 	}
 	return store.Reply{Kind: store.Failure, Str: text}
 }

@@ -52,7 +52,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	e.begin(c, fn.Name, noWrites)
 	e.full = false // or it would not run
 	e.present.set(fn.Name, c.Args, c.Libraries())
-	e.start(stateRunning | stateFunction)
+	e.start(stateRunning|stateFunction, c.ScriptTime)
 	L := e.L
 	L.Env = e.libEnv // of what loadstring makes
 	reply := e.execute(callback, keys, args)

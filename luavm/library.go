@@ -84,7 +84,7 @@ func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store
 		fns: map[string]*lua.LFunction{},
 	}
 	e.begin(&store.Ctx{}, "", true)
-	e.start(0)
+	e.start(0, 0)
 	e.loading = l
 	e.libMeta.RawSetString("__index", e.libLoad)
 	text := e.register(proto)

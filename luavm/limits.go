@@ -86,9 +86,9 @@ func (e *Engine) checkClock() {
 	now := int64(e.opts.Now())
 	start := e.started.Load()
 	if start < 0 {
+		start = now
 		e.started.Store(now)
 		e.looked = now
-		return
 	}
 	e.setPace(time.Duration(now - e.looked))
 	e.looked = now
@@ -98,7 +98,7 @@ func (e *Engine) checkClock() {
 		}
 		return
 	}
-	if limit := e.timeLimit.Load(); limit > 0 && now-start > limit {
+	if limit := e.timeLimit.Load(); limit > 0 && e.before+now-start > limit {
 		e.halt(msgTime)
 	}
 }

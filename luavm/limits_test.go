@@ -258,6 +258,26 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// A script of a transaction has the time that those before it have left, and the transaction
+// learns that it was stopped.
+func TestTimeOfATransaction(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
+	const loop = "for i = 1, 1e5 do end return 'done'" // 391 looks at the clock, 1 ms apart
+	for used, want := range map[time.Duration]string{0: "done", 600 * time.Millisecond: "done", 620 * time.Millisecond: "ERR Script exceeded the time limit", 2 * time.Second: "ERR Script exceeded the time limit"} {
+		c := &store.Ctx{Txn: w.txn, RESP: 2, ScriptTime: used, Args: [][]byte{[]byte("eval"), []byte(loop), []byte("0")}}
+		cmd, _ := w.table.Resolve(c.Args)
+		r := cmd.Run(c)
+		if !strings.HasPrefix(r.Str, want) || (c.Stopped != "") != r.IsError() {
+			t.Errorf("after %v: %q, stopped: %q", used, r.Str, c.Stopped)
+		}
+	}
+	c := &store.Ctx{Txn: w.txn, RESP: 2, Args: [][]byte{[]byte("eval"), []byte("error('its own')"), []byte("0")}}
+	cmd, _ := w.table.Resolve(c.Args)
+	if cmd.Run(c); c.Stopped != "" {
+		t.Errorf("an error of the script's own stops the transaction: %q", c.Stopped)
+	}
+}
+
 func TestKillAfterWrite(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
 	wrote := make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sort"
 	"strings"
+	"time"
 )
 
 // Flags tell how a command may be called and where it runs. Everything that
@@ -176,6 +177,12 @@ type Ctx struct {
 	Ready []byte
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
+
+	// ScriptTime is for how long the transaction of a script has run its scripts by now: this
+	// one may run for so much less.
+	ScriptTime time.Duration
+	// Stopped is the error of a script that was stopped, by its time limit or by SCRIPT KILL.
+	Stopped Error
 }
 
 // Arg returns argument i as a string of its own.
