@@ -225,6 +225,17 @@ func errDryRunCommand(arg []byte) store.Error {
 	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }
 
+// Faults of values that several parameters have.
+const (
+	faultNoInteger = "argument couldn't be parsed into an integer"
+	faultNoBool    = "argument must be 'yes' or 'no'"
+	faultDefrag    = "Active defragmentation cannot be enabled: it requires a Redis server compiled with a modified Jemalloc like the one shipped by default with the Redis source distribution"
+)
+
+func faultRange(low, high int64) string {
+	return fmt.Sprintf("argument must be between %d and %d inclusive", low, high)
+}
+
 // faultOlder is why CONFIG SET refuses what not every node would act on.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 

@@ -46,6 +46,13 @@ func (f *facts) all(pairs ...any) {
 	}
 }
 
+// zeros writes names of what is not there, or not counted.
+func (f *facts) zeros(names ...string) {
+	for _, name := range names {
+		f.add(name, 0)
+	}
+}
+
 func infoServer(srv *Server, f *facts) {
 	now := srv.cfg.Clock()
 	up := seconds(now.Sub(srv.started))
@@ -59,6 +66,8 @@ func infoServer(srv *Server, f *facts) {
 		"arch_bits", 32<<(^uint(0)>>63),
 		"monotonic_clock", "Go runtime",
 		"multiplexing_api", "Go runtime",
+		"atomicvar_api", "sync/atomic",
+		"gcc_version", "0.0.0",
 		"process_id", os.Getpid(),
 		"process_supervised", "no",
 		"run_id", srv.cfg.RunID,
@@ -69,9 +78,18 @@ func infoServer(srv *Server, f *facts) {
 		"hz", srv.params.value("hz"),
 		"configured_hz", srv.params.value("hz"),
 		"lru_clock", now.Unix()&(1<<24-1),
+		"executable", executable(),
 		"config_file", "",
 		"io_threads_active", 0,
 	)
+}
+
+// executable is the path of the program.
+func executable() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return os.Args[0]
 }
 
 func infoClients(srv *Server, f *facts) {
@@ -109,13 +127,9 @@ func infoMemory(srv *Server, f *facts) {
 		"allocator_resident", m.heap+m.free,
 		"total_system_memory", machine,
 		"total_system_memory_human", human(machine),
-		"used_memory_lua", m.scripts,
-		"used_memory_lua_human", human(m.scripts),
-		"used_memory_scripts", m.scripts,
-		"used_memory_scripts_human", human(m.scripts),
-		"number_of_cached_scripts", f.status.Scripts,
-		"number_of_functions", f.status.Functions,
-		"number_of_libraries", f.status.Libraries,
+	)
+	infoScriptMemory(f, m.scripts)
+	f.all(
 		"maxmemory", limit,
 		"maxmemory_human", human(uint64(limit)),
 		"maxmemory_policy", srv.params.value("maxmemory-policy"),
@@ -129,6 +143,7 @@ func infoMemory(srv *Server, f *facts) {
 		"mem_fragmentation_bytes", int64(m.rss)-int64(m.objects),
 		"mem_not_counted_for_evict", 0,
 		"mem_replication_backlog", 0,
+		"mem_total_replication_buffers", 0,
 		"mem_clients_slaves", 0,
 		"mem_clients_normal", m.clients,
 		"mem_cluster_links", 0,
@@ -137,6 +152,24 @@ func infoMemory(srv *Server, f *facts) {
 		"active_defrag_running", 0,
 		"lazyfree_pending_objects", 0,
 		"lazyfreed_objects", 0,
+	)
+}
+
+func infoScriptMemory(f *facts, used uint64) {
+	f.all(
+		"used_memory_lua", used,
+		"used_memory_vm_eval", used,
+		"used_memory_lua_human", human(used),
+		"used_memory_scripts_eval", used,
+		"number_of_cached_scripts", f.status.Scripts,
+		"number_of_functions", f.status.Functions,
+		"number_of_libraries", f.status.Libraries,
+		"used_memory_vm_functions", 0,
+		"used_memory_vm_total", used,
+		"used_memory_vm_total_human", human(used),
+		"used_memory_functions", 0,
+		"used_memory_scripts", used,
+		"used_memory_scripts_human", human(used),
 	)
 }
 
@@ -166,7 +199,12 @@ func infoPersistence(srv *Server, f *facts) {
 	f.all(
 		"loading", 0,
 		"async_loading", 0,
+		"current_cow_peak", 0,
 		"current_cow_size", 0,
+		"current_cow_size_age", 0,
+		"current_fork_perc", "0.00",
+		"current_save_keys_processed", 0,
+		"current_save_keys_total", 0,
 		"rdb_changes_since_last_save", 0,
 		"rdb_bgsave_in_progress", saving,
 		"rdb_last_save_time", srv.lastSave.Load(),
@@ -183,8 +221,12 @@ func infoPersistence(srv *Server, f *facts) {
 		"aof_last_rewrite_time_sec", -1,
 		"aof_current_rewrite_time_sec", -1,
 		"aof_last_bgrewrite_status", "ok",
+		"aof_rewrites", 0,
+		"aof_rewrites_consecutive_failures", 0,
 		"aof_last_write_status", "ok",
+		"aof_last_cow_size", 0,
 		"module_fork_in_progress", 0,
+		"module_fork_last_cow_size", 0,
 	)
 }
 
@@ -194,23 +236,29 @@ func infoStats(srv *Server, f *facts) {
 	f.all(
 		"total_connections_received", st.connections.Load(),
 		"total_commands_processed", st.commands.Load(),
-		"instantaneous_ops_per_sec", srv.opsPerSec.Load(),
+		"instantaneous_ops_per_sec", srv.rates.commands.now.Load(),
 		"total_net_input_bytes", st.netIn.Load(),
 		"total_net_output_bytes", st.netOut.Load(),
 		"total_net_repl_input_bytes", 0,
 		"total_net_repl_output_bytes", 0,
-		"instantaneous_input_kbps", "0.00",
-		"instantaneous_output_kbps", "0.00",
+		"instantaneous_input_kbps", srv.rates.in.kbps(),
+		"instantaneous_output_kbps", srv.rates.out.kbps(),
+		"instantaneous_input_repl_kbps", "0.00",
+		"instantaneous_output_repl_kbps", "0.00",
 		"rejected_connections", st.refused.Load(),
 		"sync_full", 0,
 		"sync_partial_ok", 0,
 		"sync_partial_err", 0,
 		"expired_keys", f.status.Expired,
 		"expired_stale_perc", "0.00",
+		"expired_time_cap_reached_count", 0,
+		"expire_cycle_cpu_milliseconds", 0,
 		"leases_lengthened_ms", f.status.Leaderless.Milliseconds(),
 		"leases_lengthened_last_ms", f.status.LastLeaderless.Milliseconds(),
 		"evicted_keys", 0,
 		"evicted_clients", srv.clientMemory.cut.Load(),
+		"total_eviction_exceeded_time", 0,
+		"current_eviction_exceeded_time", 0,
 		"keyspace_hits", 0,
 		"keyspace_misses", 0,
 		"pubsub_channels", srv.hub.size(subChannel),
@@ -220,11 +268,19 @@ func infoStats(srv *Server, f *facts) {
 		"total_forks", 0,
 		"migrate_cached_sockets", 0,
 		"slave_expires_tracked_keys", 0,
+	)
+	f.zeros("active_defrag_hits", "active_defrag_misses", "active_defrag_key_hits", "active_defrag_key_misses",
+		"total_active_defrag_time", "current_active_defrag_time")
+	f.all(
 		"tracking_total_keys", keys,
 		"tracking_total_items", items,
 		"tracking_total_prefixes", prefixes,
 		"unexpected_error_replies", 0,
 		"total_error_replies", st.errorReplies.Load(),
+	)
+	f.zeros("dump_payload_sanitizations", "total_reads_processed", "total_writes_processed",
+		"io_threaded_reads_processed", "io_threaded_writes_processed", "reply_buffer_shrinks", "reply_buffer_expands")
+	f.all(
 		"client_output_buffer_limit_disconnections", st.outputLimit.Load(),
 		"acl_access_denied_auth", st.deniedFor[store.DeniedAuth].Load(),
 		"acl_access_denied_cmd", st.deniedFor[store.DeniedCommand].Load(),
@@ -241,6 +297,8 @@ func infoCPU(_ *Server, f *facts) {
 		"used_cpu_user", secs(user),
 		"used_cpu_sys_children", secs(0),
 		"used_cpu_user_children", secs(0),
+		"used_cpu_sys_main_thread", secs(system),
+		"used_cpu_user_main_thread", secs(user),
 	)
 }
 

@@ -205,11 +205,11 @@ func (d *paramDef) parse(value, old string) (canonical, fault string) {
 	case intParam:
 		n, ok := store.ParseInt([]byte(value))
 		if !ok {
-			return "", "argument couldn't be parsed into an integer"
+			return "", faultNoInteger
 		}
 		return d.inRange(n)
 	case memoryParam:
-		n, ok := store.ParseMemory(value)
+		n, ok := memoryOf(value)
 		if !ok {
 			return "", "argument must be a memory value"
 		}
@@ -219,7 +219,7 @@ func (d *paramDef) parse(value, old string) (canonical, fault string) {
 		case "yes", "no":
 			return strings.ToLower(value), ""
 		}
-		return "", "argument must be 'yes' or 'no'"
+		return "", faultNoBool
 	case enumParam:
 		for _, w := range d.words {
 			if strings.EqualFold(w, value) {
@@ -239,7 +239,7 @@ func (d *paramDef) parse(value, old string) (canonical, fault string) {
 
 func (d *paramDef) inRange(n int64) (canonical, fault string) {
 	if n < d.min || n > d.max {
-		return "", "argument must be between " + strconv.FormatInt(d.min, 10) + " and " + strconv.FormatInt(d.max, 10) + " inclusive"
+		return "", faultRange(d.min, d.max)
 	}
 	return strconv.FormatInt(n, 10), ""
 }

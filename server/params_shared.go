@@ -73,7 +73,11 @@ func (s *session) shareParams(c change) store.Reply {
 	for i, def := range c.defs {
 		switch {
 		case def.shared:
-			args = append(args, def.name, c.given[i])
+			value := c.given[i]
+			if def.kind == memoryParam {
+				value = c.values[i] // the store reads fewer forms
+			}
+			args = append(args, def.name, value)
 		case def.name == "requirepass":
 			rule = "nopass"
 			if c.given[i] != "" {

@@ -44,11 +44,10 @@ type Server struct {
 
 	saidNoUring sync.Once // why replies are sent one by one
 
-	lastSave  atomic.Int64 // Unix seconds
-	saving    atomic.Bool
-	backups   backups
-	opsPerSec atomic.Int64
-	lastOps   int64 // used by cron alone
+	lastSave atomic.Int64 // Unix seconds
+	saving   atomic.Bool
+	backups  backups
+	rates    struct{ commands, in, out rate }
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
@@ -261,9 +260,9 @@ func (srv *Server) cron() {
 			srv.checkClients(srv.cfg.Clock())
 			srv.evictClients()
 			srv.hands.sayRest(srv.cfg.Clock())
-			ops := srv.stats.commands.Load()
-			srv.opsPerSec.Store(max(0, ops-srv.lastOps))
-			srv.lastOps = ops
+			srv.rates.commands.sample(srv.stats.commands.Load())
+			srv.rates.in.sample(srv.stats.netIn.Load())
+			srv.rates.out.sample(srv.stats.netOut.Load())
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,3 +112,17 @@ func (st *stats) reset() {
 	defer st.mu.Unlock()
 	clear(st.errors)
 }
+
+// rate is how much something has grown in the last second.
+type rate struct {
+	now  atomic.Int64
+	last int64 // used by cron alone
+}
+
+func (r *rate) sample(total int64) {
+	r.now.Store(max(0, total-r.last))
+	r.last = total
+}
+
+// kbps prints a rate of bytes.
+func (r *rate) kbps() string { return fmt.Sprintf("%.2f", float64(r.now.Load())/1024) }

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"math"
+	"math/bits"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"lockstep/store"
+)
+
+// checkHz takes any number, and keeps one within Redis's bounds.
+func checkHz(value string) (canonical, fault string) {
+	n, ok := store.ParseInt([]byte(value))
+	switch {
+	case !ok:
+		return "", faultNoInteger
+	case n < 0 || n > math.MaxInt32:
+		return "", faultRange(0, math.MaxInt32)
+	}
+	return strconv.FormatInt(min(max(n, 1), 500), 10), ""
+}
+
+// checkOff refuses what a memory that is Go's cannot do.
+func checkOff(fault string) func(string) (string, string) {
+	return func(value string) (string, string) {
+		switch {
+		case strings.EqualFold(value, "no"):
+			return "no", ""
+		case strings.EqualFold(value, "yes"):
+			return "", fault
+		}
+		return "", faultNoBool
+	}
+}
+
+// checkHostname takes what may be in the name of a host.
+func checkHostname(value string) (canonical, fault string) {
+	const most = 256
+	if len(value) >= most {
+		return "", "Hostnames must be less than " + strconv.Itoa(most) + " characters"
+	}
+	for _, c := range []byte(value) {
+		if c != '-' && c != '.' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return "", "Hostnames may only contain alphanumeric characters, hyphens or dots"
+		}
+	}
+	return value, ""
+}
+
+// titleVariables are what a proc-title-template may name, and whether the value may be empty.
+var titleVariables = map[string]bool{
+	"title": true, "server-mode": true, "unixsocket": true, "listen-addr": false, "port": false, "tls-port": false, "config-file": false,
+}
+
+// checkTitle takes a template that names known variables and is not empty without the title.
+func checkTitle(value string) (canonical, fault string) {
+	const bad = "template format is invalid or contains unknown variables"
+	shown := ""
+	for rest := value; rest != ""; {
+		text, variable, found := strings.Cut(rest, "{")
+		shown += text
+		if !found {
+			break
+		}
+		if after, quoted := strings.CutPrefix(variable, "{"); quoted {
+			shown, rest = shown+"{", after
+			continue
+		}
+		name, after, closed := strings.Cut(variable, "}")
+		empty, known := titleVariables[name]
+		if !closed || !known {
+			return "", bad
+		}
+		if !empty {
+			shown += "x"
+		}
+		rest = after
+	}
+	if strings.Trim(shown, " ") == "" {
+		return "", bad
+	}
+	return value, ""
+}
+
+// memoryOf reads an amount of memory as Redis does: no digits are 0, and what is more than
+// there can be is the most.
+func memoryOf(value string) (n int64, ok bool) {
+	digits := strings.TrimRight(value, "bBkKmMgG")
+	unit, ok := store.ParseMemory("1" + value[len(digits):])
+	if !ok || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	if digits == "" {
+		return 0, true
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if high, low := bits.Mul64(number, uint64(unit)); err != nil || high > 0 || low > math.MaxInt64 {
+		return math.MaxInt64, true
+	}
+	return int64(number) * unit, true
+}
+
+// absolute is a directory as CONFIG GET dir has it.
+func absolute(dir string) string {
+	if full, err := filepath.Abs(dir); err == nil {
+		return full
+	}
+	return dir // there is no working directory: it stays relative
+}
