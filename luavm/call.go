@@ -53,7 +53,7 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	}
 	e.call.Cmd, e.call.Args, e.call.RESP = cmd, args, e.resp
 	run := cmd.Run
-	if run == nil {
+	if run == nil || cmd.Is(store.NoScript) {
 		run = e.opts.Local
 	}
 	r := run(&e.call)
@@ -141,10 +141,15 @@ func (e *Engine) refusal(cmd *store.Command, args [][]byte) (text string) {
 	switch {
 	case !cmd.ArityOK(len(args)):
 		return msgCommandArity
-	case cmd.Is(store.NoScript), cmd.Run == nil && e.opts.Local == nil:
+	case cmd.Is(store.NoScript) && !e.allows(cmd), cmd.Run == nil && e.opts.Local == nil:
 		return msgNotAllowed
 	}
 	return ""
+}
+
+// allows reports whether a command that is not for scripts is for this one.
+func (e *Engine) allows(cmd *store.Command) bool {
+	return e.opts.Allow != nil && e.opts.Local != nil && e.opts.Allow(cmd)
 }
 
 // mayNot reports whether a command writes and the running script may not.

@@ -24,6 +24,9 @@ type Options struct {
 	// Local runs the commands that have no handler in the table because the
 	// server answers them itself. Nil refuses them in scripts.
 	Local store.Handler
+	// Allow reports whether scripts may call a command that they may not in general; Local
+	// runs it. It may be nil.
+	Allow func(*store.Command) bool
 	// Absent tells why a command of Redis is not here, for who calls it; "" for what is
 	// no command of Redis. It may be nil.
 	Absent func(name string) string

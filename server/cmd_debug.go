@@ -37,7 +37,7 @@ func debugCommands() []debugCommand {
 		{"reload", 2, math.MaxInt, "[option ...]", "Writes a snapshot: what is in memory is on disk.", doDebugReload},
 		{"loadaof", 2, 2, "", "The same.", doDebugReload},
 		{"set-active-expire", 3, 3, "<0|1>", "Does nothing: keys go at their time.", doOK},
-		{"set-disable-deny-scripts", 3, 3, "<0|1>", "Does nothing.", doOK},
+		{"set-disable-deny-scripts", 3, 3, "<0|1>", "Lets scripts call DEBUG, or no longer.", doDebugInScripts},
 		{"set-skip-checksum-validation", 3, 3, "<0|1>", "Does nothing.", doOK},
 		{"sleep", 3, 3, "<seconds>", "Holds this connection for a time. Decimals allowed.", doDebugSleep},
 	}
@@ -65,13 +65,26 @@ func debugHelp() store.Reply {
 	return r
 }
 
+// scriptNap is how many seconds a script may sleep at once: nobody else is served
+// meanwhile, and its time limit has to come.
+const scriptNap = 1
+
+func doDebugInScripts(s *session, args [][]byte) store.Reply {
+	s.srv.debugInScripts.Store(string(args[2]) == "1")
+	return store.OK
+}
+
 // doDebugSleep holds this connection and no other.
 func doDebugSleep(s *session, args [][]byte) store.Reply {
 	secs, ok := store.ParseFloat(args[2])
 	if !ok {
 		secs = 0 // as C's strtod
 	}
-	nap := time.NewTimer(time.Duration(min(max(secs, 0), math.MaxInt32) * float64(time.Second)))
+	most := float64(math.MaxInt32)
+	if s.script != nil {
+		most = scriptNap
+	}
+	nap := time.NewTimer(time.Duration(min(max(secs, 0), most) * float64(time.Second)))
 	defer nap.Stop()
 	select {
 	case <-nap.C:
@@ -233,7 +246,7 @@ func doDebugProtocol(s *session, args [][]byte) store.Reply {
 		return store.MapOf(store.Zero, truth(false), store.One, truth(true), store.Int(2), truth(false))
 	case "attrib":
 		reply := store.Str("Some real reply following the attribute")
-		if s.protocol() == 2 {
+		if s.protocol() == 2 || s.script != nil { // scripts do not see attributes
 			return reply
 		}
 		return store.Reply{Kind: store.Multi, Elems: []store.Reply{

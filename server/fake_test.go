@@ -308,6 +308,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	scripts := luavm.New(luavm.Options{
 		Now:       func() time.Duration { return time.Duration(fake.now.Load()) },
 		TimeLimit: time.Minute,
+		Allow:     func(cmd *store.Command) bool { return srv.AllowsInScript(cmd) },
 		Local:     func(c *store.Ctx) store.Reply { return srv.RunInScript(c) },
 		Trace:     func(c *store.Ctx) { srv.Watch(c) },
 		Absent:    WhyAbsent,

@@ -105,12 +105,18 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 // so it asks the backend for nothing that waits for one.
 func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	do := srv.handlers[c.Cmd]
-	if do == nil || c.Cmd.Is(store.NoScript) {
+	if do == nil || c.Cmd.Is(store.NoScript) && !srv.AllowsInScript(c.Cmd) {
 		return store.Err(errBadCommand)
 	}
 	s := &session{srv: srv, script: c}
 	s.resp.Store(int32(c.RESP))
 	return do(s, c.Args)
+}
+
+// AllowsInScript reports whether scripts may call a command that they may not in general:
+// DEBUG, after DEBUG SET-DISABLE-DENY-SCRIPTS, where every client may.
+func (srv *Server) AllowsInScript(cmd *store.Command) bool {
+	return srv.debugInScripts.Load() && cmd == srv.debugCmd && srv.cfg.EnableDebugCommand == "yes"
 }
 
 // status describes the node to INFO.

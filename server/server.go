@@ -22,6 +22,7 @@ type Server struct {
 	inPlace  map[*store.Command]bool // handlers that cannot wait
 	execCmd  *store.Command          // which, with watchCmd, may ask the leader though it has a handler
 	watchCmd *store.Command
+	debugCmd *store.Command
 	hub      *Hub
 	pause    *pause
 	params   *params
@@ -38,7 +39,9 @@ type Server struct {
 	watch        *watcher // set if this is a Sentinel
 	started      time.Time
 	lastID       atomic.Int64
-	looks        sharedLook
+
+	debugInScripts atomic.Bool // see AllowsInScript
+	looks          sharedLook
 
 	hands *handshakes
 
@@ -94,7 +97,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.noteMemory(srv.readMemory())
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
-	srv.execCmd, srv.watchCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch"))
+	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.docs = newCommandDocs(table)
 	srv.hub.accounts.bind(srv)
 	if table.Lookup([]byte("acl")) == nil {

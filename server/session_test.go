@@ -345,3 +345,29 @@ func TestShutdownCommand(t *testing.T) {
 	c.expectClosed()
 	newTestServer(t, nil).dial(t).do("SHUTDOWN", "-"+string(errShutdown)+"\r\n")
 }
+
+// TestDebugInScripts: scripts may call DEBUG only where every client may, after it has been
+// asked for, and for users with the right to it.
+func TestDebugInScripts(t *testing.T) {
+	script := array("EVAL", "return redis.pcall('debug', 'protocol', 'integer') == 12345 and 1 or 0", "0")
+	for _, who := range []string{"no", "local", "yes"} {
+		ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = who })
+		c := ts.dial(t)
+		c.do("ACL SETUSER u on nopass ~* +@all -debug", "+OK\r\n")
+		c.send(script)
+		c.expect(":0\r\n")
+		set, runs := "+OK\r\n", ":0\r\n"
+		switch who {
+		case "no":
+			set = "-" + string(errDebugOff) + "\r\n"
+		case "yes":
+			runs = ":1\r\n"
+		}
+		c.do("DEBUG SET-DISABLE-DENY-SCRIPTS 1", set)
+		c.send(script)
+		c.expect(runs)
+		c.do("AUTH u x", "+OK\r\n")
+		c.send(script)
+		c.expect(":0\r\n")
+	}
+}

@@ -75,6 +75,10 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	var srv atomic.Pointer[server.Server]
 	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Log: scriptLog(log, clock.Monotonic),
 		Absent: server.WhyAbsent,
+		Allow: func(cmd *store.Command) bool {
+			s := srv.Load()
+			return s != nil && s.AllowsInScript(cmd)
+		},
 		Local: func(c *store.Ctx) store.Reply {
 			if s := srv.Load(); s != nil {
 				return s.RunInScript(c)
