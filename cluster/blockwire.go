@@ -121,6 +121,13 @@ func (p *peerConn) checkAlive() {
 	}
 }
 
+// waits tells that a call is not answered soon: a blocking command has found nothing, or a
+// script runs for long.
+func (p *peerConn) waits(call uint64) {
+	// If the link is gone, the peer finds out by itself.
+	_ = p.out.send(frameWaits, call, func(b []byte) []byte { return b })
+}
+
 // serveBlock queues a blocking command.
 func (p *peerConn) serveBlock(call uint64, body []byte) error {
 	if len(body) < 24 {
@@ -134,10 +141,7 @@ func (p *peerConn) serveBlock(call uint64, body []byte) error {
 		return errFrame
 	}
 	w := &sleeper{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
-	w.joined = func() {
-		// If the link is gone, the peer finds out by itself.
-		_ = p.out.send(frameWaits, call, func(b []byte) []byte { return b })
-	}
+	w.joined = func() { p.waits(call) }
 	finish := p.answer(call)
 	w.req = &request{calls: calls, sleeper: w, finish: func(r *request) {
 		p.mu.Lock()

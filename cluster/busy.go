@@ -10,11 +10,11 @@ import (
 // runScript runs a command that may take long: when it does, everybody else
 // is told that the server is busy. It sets refused if the requests behind this
 // one were, by this script or an earlier one.
-func (s *sequencer) runScript(ctx *store.Ctx, behind []*request, refused *bool) store.Reply {
+func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
 	if *refused {
 		behind = nil
 	}
-	s.scriptStarts(behind)
+	s.scriptStarts(r, behind)
 	defer func() { *refused = s.scriptEnds() || *refused }()
 	return ctx.Cmd.Run(ctx)
 }
@@ -22,7 +22,7 @@ func (s *sequencer) runScript(ctx *store.Ctx, behind []*request, refused *bool) 
 // runTransaction runs a transaction. Its scripts count as one: for how long they may run, and
 // until when others are told that the server is busy. If they run for longer, nothing of
 // the transaction takes place.
-func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*request, refused *bool) (store.Reply, store.Error) {
+func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	began := false
 	defer func() {
 		if began {
@@ -43,7 +43,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, behind []*req
 			if *refused {
 				behind = nil
 			}
-			s.scriptStarts(behind)
+			s.scriptStarts(r, behind)
 		}
 		return ctx.Cmd.Run(ctx)
 	})
@@ -63,16 +63,23 @@ func (s *sequencer) overTime(d time.Duration) bool {
 	return limit > 0 && d > limit
 }
 
-// scriptStarts notes that a script runs, and which requests of the batch come
-// after it.
-func (s *sequencer) scriptStarts(behind []*request) {
+// runsAfter is how long a script runs before the node that has sent it is told, see submit.go.
+const runsAfter = 100 * time.Millisecond
+
+// scriptStarts notes that a script runs, which requests of the batch come after its own,
+// and who wants to know if it runs for long.
+func (s *sequencer) scriptStarts(r *request, behind []*request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script++
 	s.scriptSince = s.node.cfg.Time.Monotonic()
-	s.behind = behind
+	s.behind, s.runs = behind, r.runs
+	after := s.node.busyThreshold()
+	if s.runs != nil {
+		after = min(after, runsAfter)
+	}
 	// A timer that was set for an earlier script will do: it is set again when it ends.
-	if after := s.node.busyThreshold(); s.busyDue <= s.scriptSince || s.busyDue > s.scriptSince+after {
+	if s.busyDue <= s.scriptSince || s.busyDue > s.scriptSince+after {
 		s.watchScript(after)
 	}
 }
@@ -94,7 +101,7 @@ func (s *sequencer) scriptEnds() (refused bool) {
 	defer s.mu.Unlock()
 	refused = s.busy
 	s.script++
-	s.behind, s.busy = nil, false
+	s.behind, s.runs, s.busy = nil, nil, false
 	return refused
 }
 
@@ -107,8 +114,17 @@ func (s *sequencer) setBusy() {
 		s.mu.Unlock()
 		return
 	}
-	// The timer may have been set for a script that has ended meanwhile.
-	if left := s.scriptSince + s.node.busyThreshold() - s.node.cfg.Time.Monotonic(); left > 0 {
+	ran := s.node.cfg.Time.Monotonic() - s.scriptSince
+	if s.runs != nil && ran >= runsAfter {
+		s.runs()
+		s.runs = nil
+	}
+	left := s.node.busyThreshold() - ran
+	if s.runs != nil {
+		left = min(left, runsAfter-ran)
+	}
+	// The timer may have been set for a script that has ended meanwhile, or to tell runs.
+	if left > 0 {
 		s.watchScript(max(left, time.Millisecond))
 		s.mu.Unlock()
 		return

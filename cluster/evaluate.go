@@ -267,7 +267,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	case r.overran == i+1:
 		return store.Err(r.overrun), ""
 	case c.Txn != nil:
-		reply, overrun = s.runTransaction(txn, c.Txn, behind, refused)
+		reply, overrun = s.runTransaction(txn, c.Txn, r, behind, refused)
 		return txn.AttachDenials(reply), overrun
 	}
 	if refusal, ok := ctx.Authorize(c.User); !ok {
@@ -277,7 +277,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 		return refusal, ""
 	}
 	if c.Cmd.Is(store.Scripting) {
-		reply = txn.AttachDenials(s.runScript(ctx, behind, refused))
+		reply = txn.AttachDenials(s.runScript(ctx, r, behind, refused))
 	} else {
 		reply = c.Cmd.Run(ctx)
 	}

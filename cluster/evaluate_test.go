@@ -192,7 +192,7 @@ func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 		stands(0, "first")
 		stands(1, "second")
 		stands(2, "third")
-		s.scriptStarts(behind)
+		s.scriptStarts(&request{}, behind)
 		time.Sleep(n.busyThreshold())
 		synctest.Wait()
 		for _, name := range []string{"first", "second", "third"} {

@@ -121,7 +121,7 @@ func (o *outbox) run() {
 // forwarded is a request that was sent to a peer and waits for its result.
 type forwarded struct {
 	done  func(body []byte, err error) // called once
-	waits func()                       // if not nil: called when the peer says that it waits
+	waits func()                       // if not nil: called when the peer says that it waits, or runs for long
 }
 
 // link is a connection to a peer for forwarding to it.
@@ -145,7 +145,12 @@ func newLink(conn net.Conn, peer greeting) *link {
 // if the frame was certainly not sent, or with errUnknown. It returns a
 // function that gives the call up.
 func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
-	id := l.start(kind, fill, &forwarded{done: done})
+	return l.callWaiting(kind, fill, &forwarded{done: done})
+}
+
+// callWaiting is call for one that also hears when the peer says that it takes long.
+func (l *link) callWaiting(kind byte, fill func([]byte) []byte, f *forwarded) (giveUp func()) {
+	id := l.start(kind, fill, f)
 	if id == 0 {
 		return func() {}
 	}

@@ -30,6 +30,9 @@ type request struct {
 	due     grants        // with errLate: they have to begin anew …
 	since   time.Duration // … and its batch was begun at this monotonic time
 
+	// runs is told that a script of the request has run for long; nil: nobody wants to know.
+	// It must not wait.
+	runs func()
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
 	finished atomic.Bool

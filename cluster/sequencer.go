@@ -54,6 +54,7 @@ type sequencer struct {
 	behind      []*request    // in the present batch, behind the script that runs
 	script      uint64        // odd while a script runs …
 	scriptSince time.Duration // … since this monotonic time
+	runs        func()        // to be told when it has run for runsAfter; nil: nobody
 	busy        bool          // it has run for longer than the busy threshold
 	closed      bool
 	wake        chan struct{} // has room for one: there is work

@@ -109,6 +109,7 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 	}
 	r.from.origin = p.origin
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.id)
+	r.runs = func() { p.waits(f.id) }
 	n.serveRequest(r)
 	return nil
 }

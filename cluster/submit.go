@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/store"
@@ -133,6 +134,7 @@ type carried struct {
 	wait   time.Duration // how long it may be without one
 	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
+	runs   atomic.Bool   // the leader has said that a script of it runs for long
 	calls  []Call
 	dst    []store.Reply
 	from   ticket
@@ -177,6 +179,9 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 				return replies
 			}
 			c.from.again = c.from.again || err != errNotExecuted
+			if c.suspect(err) {
+				return errorReplies(c.dst[:0], len(c.calls), ErrIndeterminate)
+			}
 			if now := n.routes.get(); now.seq != rt.seq || now.link != rt.link {
 				c.leaderLost()
 			}
@@ -194,6 +199,12 @@ func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, 
 		}
 	}
 }
+
+// suspect reports whether a request that the leader was lost with may be the cause, and must
+// not reach the next leader: a script that ran for long then may have taken its memory. The
+// others of its batch, which waited or had been run, have not. What ends a process at once
+// does not show in time, and looks like what was there when a leader is killed.
+func (c *carried) suspect(err error) bool { return err != errNotExecuted && c.runs.Load() }
 
 // leaderLost is called when a leader that had the request has been lost. The
 // time that it was there for, behind a script or a slow disk, does not count: it
@@ -268,9 +279,13 @@ func (c *carried) try(rt route) ([]store.Reply, error) {
 // before; once it is replaced its successor is to be asked.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
-	giveUp := rt.link.call(frameSubmit,
+	c.runs.Store(false)
+	giveUp := rt.link.callWaiting(frameSubmit,
 		func(buf []byte) []byte { return appendSubmit(buf, c.from, rt.link.token, c.calls) },
-		func(body []byte, err error) { results <- forwardResult{body, err} })
+		&forwarded{
+			done:  func(body []byte, err error) { results <- forwardResult{body, err} },
+			waits: func() { c.runs.Store(true) },
+		})
 	c.sent()
 	changed := rt.changed
 	var deadline <-chan struct{}

@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A request that may have ended the process of its leader does not reach the next one: a
+// script that ran for long when its link ended. All others are sent on, however often.
+func TestRequestThatEndsItsLeader(t *testing.T) {
+	const died, lost, told = 'd', 'l', 'w'
+	for _, c := range []struct{ leaders, want string }{
+		{"d", "1"}, {"l", "1"}, {"ldld", "1"},
+		{"wd", "-INDETERMINATE"}, {"wl", "-INDETERMINATE"}, {"dwd", "-INDETERMINATE"},
+	} {
+		t.Run(c.leaders, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t)
+				var reply <-chan string
+				for i := 0; i < len(c.leaders); i++ {
+					l, far := testLink()
+					go func() {
+						l.read(bufio.NewReader(l.out.conn))
+						n.routes.drop(nil, l)
+					}()
+					n.routes.set(n.ctx, nil, l)
+					if reply == nil {
+						reply = n.start("INCR counter")
+					}
+					r := bufio.NewReader(far)
+					f, err := readFrame(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					go func() { _, _ = io.Copy(io.Discard, r) }()
+					if c.leaders[i] == told {
+						if _, err := far.Write(oneFrame(frameWaits, f.id, nil)); err != nil {
+							t.Fatal(err)
+						}
+						synctest.Wait()
+						i++
+					}
+					if c.leaders[i] == died {
+						_ = far.Close()
+					} else {
+						l.fail()
+					}
+					synctest.Wait()
+				}
+				n.lead()
+				if got := <-reply; got != c.want {
+					t.Errorf("got %q, want %q", got, c.want)
+				}
+				n.expect(strings.Trim(strings.Replace(c.want, "-INDETERMINATE", "0", 1), " "), "EXISTS counter")
+			})
+		})
+	}
+}
+
+// The leader tells the node of a request when a script of it has run for long, alone or in a
+// transaction, and not the nodes of the others in its batch.
+func TestNodeIsToldOfALongScript(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t, scriptCommand), newTestNode(t)
+		n.lead()
+		l := n.carried(b.Node)
+		var pending []<-chan string
+		start := time.Now()
+		send := func(name string, calls []Call) {
+			told, done := time.Duration(0), make(chan string, 1)
+			pending = append(pending, done)
+			l.start(frameSubmit, func(buf []byte) []byte {
+				return appendSubmit(buf, ticket{id: uint64(len(pending)), low: 1}, l.token, calls)
+			}, &forwarded{
+				waits: func() { told = time.Since(start) },
+				done: func([]byte, error) {
+					if told == 0 {
+						done <- name
+						return
+					}
+					done <- name + " " + told.String()
+				},
+			})
+		}
+		send("before", n.call("INCR counter"))
+		send("short", n.call("SCRIPT 90ms"))
+		synctest.Wait()
+		send("behind", n.call("INCR counter"))
+		send("long", n.call("SCRIPT 1"))
+		send("transaction", n.txn(nil, "SCRIPT 60ms", "INCR counter", "SCRIPT 60ms"))
+		var got []string
+		for _, p := range pending {
+			got = append(got, <-p)
+		}
+		want := "before, short, behind, long 190ms, transaction 1.19s"
+		if s := strings.Join(got, ", "); s != want {
+			t.Errorf("got  %s\nwant %s", s, want)
+		}
+	})
+}
