@@ -295,14 +295,12 @@ func (n *Node) MaxEntry() int64 { return n.fsm.MaxEntry() }
 
 // Script returns a cached script by its SHA-1 in lower case, as this node knows it.
 func (n *Node) Script(sha string) (body string, ok bool) {
-	n.fsm.View(func(st *store.Store, _ uint64) { body, ok = st.Script(sha) })
-	return body, ok
+	return n.fsm.Catalogue().Script(sha)
 }
 
 // FunctionFlags returns what a function declares, as this node knows it.
 func (n *Node) FunctionFlags(name string) (flags store.FunctionFlags, ok bool) {
-	n.fsm.View(func(st *store.Store, _ uint64) { flags, ok = st.FunctionFlags(name) })
-	return flags, ok
+	return n.fsm.Catalogue().FunctionFlags(name)
 }
 
 // term is Raft's present term as this node knows it.

@@ -409,13 +409,13 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 func (f *fakeBackend) Script(sha string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.store.Script(sha)
+	return f.store.Catalogue(nil).Script(sha)
 }
 
 func (f *fakeBackend) FunctionFlags(name string) (store.FunctionFlags, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.store.FunctionFlags(name)
+	return f.store.Catalogue(nil).FunctionFlags(name)
 }
 
 func (f *fakeBackend) Config(name string) (string, bool) {

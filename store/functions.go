@@ -128,16 +128,6 @@ func (s *Store) Libraries() (libraries, functions int) {
 	return len(s.libs.libs), CountFunctions(s.libs.libs)
 }
 
-// FunctionFlags returns what a function declares; its name may be in any case.
-func (s *Store) FunctionFlags(name string) (flags FunctionFlags, ok bool) {
-	i, ok := s.libs.findFunction(strings.ToLower(name))
-	if !ok {
-		return 0, false
-	}
-	p := s.libs.functions[i]
-	return p.lib.Functions[p.at].Flags, true
-}
-
 // CountFunctions returns how many functions there are in libraries.
 func CountFunctions(libs []*Library) (n int) {
 	for _, lib := range libs {

@@ -83,12 +83,5 @@ func (c *scriptCache) count(s script, sign int64) {
 // size is what a script takes; its compiled form takes about as much again, on each node.
 func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allocated(len(s.body)) }
 
-// Script returns a cached script by its SHA-1 in lower case. Unlike get it changes
-// nothing, so that several may ask at once.
-func (s *Store) Script(sha string) (body string, ok bool) {
-	found, ok := s.scripts.bySHA.Get(script{sha: sha})
-	return found.body, ok
-}
-
 // Scripts returns the number of cached scripts.
 func (s *Store) Scripts() int { return s.scripts.bySHA.Len() }

@@ -252,7 +252,7 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 }
 
 // TestScriptHoldsNobodyUp: what a node answers by itself it answers while a script runs, and
-// while another client queues writes in a transaction.
+// while other clients queue writes in a transaction, or call scripts during a pause.
 func TestScriptHoldsNobodyUp(t *testing.T) {
 	n := nodes.Start(t, 1, "--script-time-limit", "20s")[0]
 	c, queue := n.Dial(), n.Dial()
@@ -269,6 +269,15 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 	// One that adds something, which a full node refuses, and one that is long, which has a limit.
 	for _, value := range []string{"short", strings.Repeat("long", 1<<18)} {
 		if err := queue.Send("SET", "k", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Does the script of an EVALSHA write? A pause asks.
+	if got, err := n.Do("CLIENT", "PAUSE", "60000", "WRITE"); got != "OK" {
+		t.Fatal(got, err)
+	}
+	for _, command := range []string{"EVALSHA", "FCALL"} {
+		if err := n.Dial().Send(command, strings.Repeat("0", 40), "0"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
+
+// Catalogue is which scripts and functions there were at some time. It does not change, so
+// anybody may look into it while the store goes on.
+type Catalogue struct {
+	bySHA *btree.BTreeG[script]
+	libs  *librarySet
+
+	of      *btree.BTreeG[script] // what bySHA is a copy of …
+	arrival uint64                // … as it was then
+}
+
+// Catalogue returns what there is now: old, if that is still true.
+func (s *Store) Catalogue(old *Catalogue) *Catalogue {
+	c := &s.scripts
+	if old != nil && old.of == c.bySHA && old.arrival == c.arrival && old.libs == s.libs {
+		return old
+	}
+	return &Catalogue{bySHA: c.bySHA.Copy(), libs: s.libs, of: c.bySHA, arrival: c.arrival}
+}
+
+// Script returns a cached script by its SHA-1 in lower case.
+func (c *Catalogue) Script(sha string) (body string, ok bool) {
+	found, ok := c.bySHA.Get(script{sha: sha})
+	return found.body, ok
+}
+
+// FunctionFlags returns what a function declares; its name may be in any case.
+func (c *Catalogue) FunctionFlags(name string) (flags FunctionFlags, ok bool) {
+	i, ok := c.libs.findFunction(strings.ToLower(name))
+	if !ok {
+		return 0, false
+	}
+	p := c.libs.functions[i]
+	return p.lib.Functions[p.at].Flags, true
+}
