@@ -328,7 +328,7 @@ func readCall(r *fieldReader, table *store.Table) (Call, error) {
 	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
 		return Call{}, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
 	}
-	if c.User == store.SystemUser && c.Cmd.FullName() != asksVersion {
+	if c.User == store.SystemUser && (c.Cmd.FullName() != asksVersion || len(c.Args) < 3 || string(c.Args[2]) != "version") {
 		c.User = noUser
 	}
 	return c, nil

@@ -226,11 +226,17 @@ const catchUpTimeout = time.Second
 // catchUp waits until this node knows every user that the leader knows now. It
 // reports whether it has learned something.
 func (srv *Server) catchUp() (learned bool) {
+	learned, _ = srv.catchUpOr()
+	return learned
+}
+
+// catchUpOr is catchUp that says why it could not.
+func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	a := srv.hub.accounts
 	before, _ := a.present()
 	r := srv.usersVersion()
 	if r.Kind != store.Integer {
-		return false
+		return false, store.Error(r.Str)
 	}
 	timer := time.NewTimer(catchUpTimeout)
 	defer timer.Stop()
@@ -238,12 +244,12 @@ func (srv *Server) catchUp() (learned bool) {
 		version, moved := a.present()
 		if version >= uint64(r.Int) {
 			a.setCurrent()
-			return version != before
+			return version != before, ""
 		}
 		select {
 		case <-moved:
 		case <-timer.C:
-			return version != before
+			return version != before, cluster.ErrClusterDown
 		}
 	}
 }
@@ -256,9 +262,17 @@ const learnPause = 50 * time.Millisecond
 func (srv *Server) learnUsers() {
 	tick := time.NewTicker(learnPause)
 	defer tick.Stop()
-	for !srv.hub.accounts.current.Load() {
-		if srv.backend.Reaches() && srv.catchUp() {
-			continue
+	defer srv.compareACLFile()
+	for said := false; !srv.hub.accounts.current.Load(); {
+		if srv.backend.Reaches() {
+			learned, refusal := srv.catchUpOr()
+			if learned {
+				continue
+			}
+			if said = said || refusal == "" || refusal == cluster.ErrClusterDown; !said {
+				said = true
+				srv.cfg.Log.Error("the leader does not tell of the users: nobody is let in here", "error", refusal)
+			}
 		}
 		select {
 		case <-tick.C:
@@ -277,20 +291,4 @@ func (srv *Server) needsNoPassword() bool {
 	}
 	srv.lookAgain()
 	return srv.hub.accounts.current.Load() && def.user.Load().NoPass
-}
-
-// usersVersion asks the leader for the version of the users, and tells it the password that this node was
-// started with. It is the one command that a node asks in nobody's name, and that nobody else can ask.
-func (srv *Server) usersVersion() store.Reply {
-	again := ""
-	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !srv.hub.accounts.current.Load() {
-		again = aclLoadAgain
-	}
-	args := [][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadVersion), []byte(passwordHash(srv.cfg.RequirePass)), []byte(again)}
-	cmd, ok := srv.table.Resolve(args)
-	if !ok || cmd.Run == nil {
-		// The Sentinel listener's table has no users to ask for.
-		return store.Err(errBadCommand)
-	}
-	return srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]
 }

@@ -31,9 +31,9 @@ func aclRows() []row {
 	}
 	dryrun := sub("dryrun", -4, admin, "username command [arg [arg ...]]", "Tells whether a user may run a command, without running it.")
 	dryrun.Since = "7.0.0"
-	load := evaluated(sub("load", 2, admin, "", "Is refused: there is no file to read, the log keeps the users."), runACLLoad)
-	load.do = doNoACLFile
-	save := local(sub("save", 2, admin, "", "Is refused: there is no file to write, the log keeps the users on every node as soon as they are set."), doNoACLFile)
+	load := evaluated(sub("load", 2, admin, "", "Makes the users of this node's ACL file (--aclfile) those of the cluster."), runACLLoad)
+	load.do = doACLLoad
+	save := local(sub("save", 2, admin, "", "Writes the users of the cluster into this node's ACL file (--aclfile)."), doACLSave)
 	return []row{{
 		Command: store.Command{Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Summary: "Commands about users and what they may do."},
 		sub: []row{
@@ -137,29 +137,4 @@ func changesUsers(cmd *store.Command) bool {
 		return true
 	}
 	return false
-}
-
-// aclLoadVersion is an argument that only the server itself gives to ACL LOAD, to ask for the version of the
-// users: ACL LOAD version, hash of the password that this node was started with, again. With it the leader
-// makes that the default user's (store.Txn.EstablishPassword).
-const (
-	aclLoadVersion = "version"
-	aclLoadAgain   = "again"
-)
-
-// doNoACLFile answers ACL LOAD and ACL SAVE as a Redis without an ACL file.
-func doNoACLFile(*session, [][]byte) store.Reply { return store.Err(errNoACLFile) }
-
-// runACLLoad answers a node that asks for the version of the users. A client has no
-// such argument (arity).
-func runACLLoad(c *store.Ctx) store.Reply {
-	if len(c.Args) <= 2 {
-		return store.Err(errNoACLFile)
-	}
-	hash := ""
-	if len(c.Args) > 3 {
-		hash = c.Arg(3)
-	}
-	c.EstablishPassword(c.Cmd.Table(), hash, len(c.Args) > 4 && c.Arg(4) == aclLoadAgain)
-	return store.Int(int64(c.AccountsVersion()))
 }

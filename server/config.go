@@ -52,6 +52,8 @@ type Config struct {
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.
 	RequirePass            string
+	ACLFile                string
+	ACLUsers               []*store.User // of ACLFile, as it was at the start
 	ProtectedMode          bool
 	MaxClients             int
 	MaxMemoryClients       int64 // what clients may make this node hold; 0: no limit

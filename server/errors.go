@@ -45,6 +45,8 @@ const (
 	errQuorumLow      store.Error = "ERR Quorum must be 1 or greater."
 	errSimulation     store.Error = "ERR Unknown failure simulation specified"
 	errDebugOff       store.Error = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
+	errACLSave        store.Error = "ERR There was an error trying to save the ACLs. Please check the server logs for more information"
+	errACLOlder       store.Error = "ERR the leader runs an older version, which has no ACL files: upgrade it first"
 	errNoACLFile      store.Error = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
 	errNoConfigFile   store.Error = "ERR The server is running without a config file"
 	errBadCommand     store.Error = "ERR Invalid command specified"

@@ -117,7 +117,7 @@ func describing(cfg *Config) []*paramDef {
 		}}
 	}
 	return []*paramDef{
-		fixed("aclfile", "", ""),
+		fixed("aclfile", "", cfg.ACLFile),
 		fixed("always-show-logo", "", "no"),
 		fixed("aof_rewrite_cpulist", "", ""),
 		fixed("appenddirname", "", "appendonlydir"),

@@ -54,6 +54,9 @@ func (a *Account) size() int64 {
 	return n
 }
 
+// Packed is User.Packed.
+func (a *Account) Packed() string { return a.rules }
+
 // encodeRules packs rules: each a uvarint length and its bytes.
 func encodeRules(rules []string) string {
 	var b []byte
@@ -213,8 +216,12 @@ func (t *Txn) UserNames() []string {
 
 // SetUser adds or replaces a user.
 func (t *Txn) SetUser(u *User) {
-	a := &Account{Name: u.Name, rules: encodeRules(u.Rules())}
+	a := &Account{Name: u.Name, rules: u.Packed()}
 	a.parsed.Store(u)
+	t.setAccount(a)
+}
+
+func (t *Txn) setAccount(a *Account) {
 	t.ws.begin(opUserSet, t.ws.db)
 	t.ws.str(a.Name)
 	t.ws.str(a.rules)

@@ -25,6 +25,7 @@ type options struct {
 	clusterAdvertise          string
 	httpListen, peers, join   string
 	data, password, protected string
+	aclFile                   string
 	logStore                  string
 	logLevel, logFormat       string
 	ephemeral, leaseReads     bool
@@ -62,6 +63,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing on disk: one node only, for tests")
 	fs.StringVar(&o.protected, "protected-mode", "yes", "`yes|no`: refuse to listen beyond loopback for clients without a password, and for peers without --peer-secret-file or its kin")
 	secretVar(fs, &o.password, "requirepass", "`password` that clients must give")
+	fs.StringVar(&o.aclFile, "aclfile", "", "`file` of users as in Redis: it gives a new cluster its users; ACL LOAD and ACL SAVE read and write it (docs/operations.md)")
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")

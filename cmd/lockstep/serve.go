@@ -98,6 +98,10 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err != nil {
 		return nil, usageError{err}
 	}
+	users, err := o.aclUsers(table)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	// The client ports are taken first: that they are free is the likeliest
 	// thing to be wrong, and nothing has to be undone then.
 	ls, err := listen(o, &cfg)
@@ -116,6 +120,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc.OnShutdown, sc.Limits, sc.MaxMemoryClients = shutdown, cfg.Limits, plan.client
 	sc.Port, sc.TLSPort, sc.TLS, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), certificates, hostOf(ls.plain, ls.tlsPlain)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
+	sc.ACLFile, sc.ACLUsers = o.aclFile, users
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
 	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
 	if err := sc.Validate(); err != nil {

@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"lockstep/cluster"
 	"lockstep/server"
+	"lockstep/store"
 )
 
 // tlsOptions are the flags of serve about clients that speak TLS. Those of files have
@@ -81,6 +83,29 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
+// open reports whether strangers reach a port who need no password.
+func (o *options) open(p clientPort) bool {
+	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
+}
+
+// aclUsers reads --aclfile, which has to keep strangers out if there is no password.
+func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
+	if o.aclFile == "" {
+		return nil, nil
+	}
+	users, err := server.ReadACLFile(o.aclFile, table, false)
+	if err != nil {
+		return nil, fmt.Errorf("--aclfile: %w", err)
+	}
+	at := slices.IndexFunc(users, func(u *store.User) bool { return u.Name == store.DefaultUser })
+	for _, p := range o.clientPorts() {
+		if o.open(p) && (at < 0 || users[at].Open()) {
+			return nil, fmt.Errorf("--%s %s is open to other machines and the default user needs no password: give it one in %s or by --requirepass-file, or turn it off there, or say --protected-mode=no", p.flag, *p.addr, o.aclFile)
+		}
+	}
+	return users, nil
+}
+
 // portFaults are those of the client ports.
 func (o *options) portFaults() (faults []error) {
 	served, secret := false, false
@@ -96,7 +121,7 @@ func (o *options) portFaults() (faults []error) {
 		secret = secret || p.secret
 		if _, _, err := net.SplitHostPort(*p.addr); err != nil {
 			faults = append(faults, fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:6379", p.flag, *p.addr))
-		} else if o.protected == "yes" && o.password == "" && !loopback(*p.addr) {
+		} else if o.open(p) && o.aclFile == "" {
 			faults = append(faults, fmt.Errorf("--%s %s is open to other machines and there is no password: set --requirepass-file, listen on 127.0.0.1, or say --protected-mode=no", p.flag, *p.addr))
 		}
 		if _, _, err := net.SplitHostPort(*p.advertise); err != nil && *p.advertise != "" {

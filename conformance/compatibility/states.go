@@ -22,8 +22,6 @@ var noEffect = map[string]string{
 // refused are the commands that are known and answered by an error, as by a
 // Redis that is not set up for them, and why they can do nothing here.
 var refused = map[string]string{
-	"acl|load":                 noACLFile,
-	"acl|save":                 noACLFile,
 	"cluster|addslots":         oneShard,
 	"cluster|addslotsrange":    oneShard,
 	"cluster|bumpepoch":        "the epoch is Raft's term",
@@ -46,7 +44,6 @@ var refused = map[string]string{
 }
 
 const (
-	noACLFile     = "there is no ACL file: users are part of the replicated state"
 	oneShard      = "one shard holds all slots"
 	membersOfRaft = "`lockstep add`, `lockstep remove` and `--join` change the members"
 	onlyNoOne     = "NO ONE is answered OK by the leader, all else is refused: nodes replicate by Raft; `lockstep transfer` hands leadership over"

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// An ACL file (aclfile) is of one node, and users are of the cluster. So a file gives a cluster its first
+// users, ACL LOAD makes those of this node's file the cluster's by one entry of the log, and ACL SAVE writes
+// the cluster's to this node's file. What the file says does not count otherwise.
+
+// maxACLFile is how long a file may be.
+const maxACLFile = 4 << 20
+
+// What the server itself gives to ACL LOAD, and no client can (arity):
+//
+//	ACL LOAD version HASH again [NAME RULES]...   asks for the version of the users. HASH is of the password
+//	                                              that this node was started with: the leader makes it the default user's
+//	                                              (store.Txn.EstablishPassword); the users are of its ACL file
+//	ACL LOAD users [NAME RULES]...                makes these the users of the cluster
+const (
+	aclLoadVersion = "version"
+	aclLoadAgain   = "again"
+	aclLoadUsers   = "users"
+)
+
+// usersVersion asks the leader for the version of the users, and tells it what this node was
+// started with. It is the one command that a node asks in nobody's name, and that nobody else can ask.
+func (srv *Server) usersVersion() store.Reply {
+	again, current := "", srv.hub.accounts.current.Load()
+	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !current {
+		again = aclLoadAgain
+	}
+	args := [][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadVersion), []byte(passwordHash(srv.cfg.RequirePass)), []byte(again)}
+	if !current {
+		args = appendUsers(args, srv.cfg.ACLUsers)
+	}
+	cmd, ok := srv.table.Resolve(args)
+	if !ok || cmd.Run == nil {
+		// The Sentinel listener's table has no users to ask for.
+		return store.Err(errBadCommand)
+	}
+	return srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]
+}
+
+func appendUsers(args [][]byte, users []*store.User) [][]byte {
+	for _, u := range users {
+		args = append(args, []byte(u.Name), []byte(u.Packed()))
+	}
+	return args
+}
+
+// usersIn is the inverse.
+func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
+	for i := from; i+1 < len(c.Args); i += 2 {
+		users = append(users, store.PackedUser{Name: c.Arg(i), Rules: c.Arg(i + 1)})
+	}
+	return users
+}
+
+// runACLLoad is the leader's part. No client has arguments to it, and the second form is run with the rights of
+// the client who has asked (cluster's readCall).
+func runACLLoad(c *store.Ctx) store.Reply {
+	switch {
+	case len(c.Args) <= 2:
+		return store.Err(errNoACLFile)
+	case c.Arg(2) == aclLoadUsers:
+		c.ReplaceUsers(c.Cmd.Table(), usersIn(c, 3))
+		return store.OK
+	case c.Arg(2) != aclLoadVersion:
+		return store.Err(store.ErrSyntax)
+	}
+	hash := ""
+	if len(c.Args) > 3 {
+		hash = c.Arg(3)
+	}
+	c.EstablishUsers(usersIn(c, 5))
+	c.EstablishPassword(c.Cmd.Table(), hash, len(c.Args) > 4 && c.Arg(4) == aclLoadAgain)
+	return store.Int(int64(c.AccountsVersion()))
+}
+
+// doACLLoad reads the file and has the leader take its users over.
+func doACLLoad(s *session, args [][]byte) store.Reply {
+	if s.srv.cfg.ACLFile == "" {
+		return store.Err(errNoACLFile)
+	}
+	if _, refusal := s.srv.catchUpOr(); refusal != "" {
+		return store.Err(refusal)
+	}
+	channels, _ := s.srv.backend.Config(store.ParamChannels)
+	users, err := ReadACLFile(s.srv.cfg.ACLFile, s.srv.table, strings.EqualFold(channels, "allchannels"))
+	if err != nil {
+		return store.Err(store.Error("ERR " + oneLine(err.Error())))
+	}
+	cmd, _ := s.srv.table.Resolve(args)
+	call := cluster.Call{Cmd: cmd, RESP: s.protocol(), User: s.caller(), Args: appendUsers([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadUsers)}, users)}
+	r := s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
+	switch {
+	case r.Kind == store.Integer:
+		return store.Err(errACLOlder) // it took it for the other form
+	case !r.IsError() && r.Kind != store.Noted:
+		s.srv.catchUp()
+	}
+	return s.settle(r)
+}
+
+func oneLine(s string) string { return strings.NewReplacer("\r", " ", "\n", " ").Replace(s) }
+
+// doACLSave writes the users of the cluster to the file.
+func doACLSave(s *session, _ [][]byte) store.Reply {
+	path := s.srv.cfg.ACLFile
+	if path == "" {
+		return store.Err(errNoACLFile)
+	}
+	if _, refusal := s.srv.catchUpOr(); refusal != "" {
+		return store.Err(refusal)
+	}
+	text, wrong, ok := store.FormatACLFile(s.srv.table, s.srv.hub.accounts.users())
+	err := fmt.Errorf("the rules of the user %q cannot be told in a file: they hold spaces, quotes or parentheses", wrong)
+	if ok {
+		err = replaceFile(path, text)
+	}
+	if err != nil {
+		s.srv.cfg.Log.Error("ACL SAVE failed", "file", path, "error", err)
+		return store.Err(errACLSave)
+	}
+	return store.OK
+}
+
+// users are all users as this node knows them, by name.
+func (a *accounts) users() (list []*store.User) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, acc := range a.byName {
+		list = append(list, acc.user.Load())
+	}
+	slices.SortFunc(list, func(x, y *store.User) int { return strings.Compare(x.Name, y.Name) })
+	return list
+}
+
+// ReadACLFile reads the users of a file.
+func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.User, error) {
+	text, err := readACLFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("Error loading ACLs, opening file '%s': %s", path, reason(err))
+	}
+	users, faults := store.ParseACLFile(table, path, text, allChannels)
+	if faults != "" {
+		return nil, errors.New(faults)
+	}
+	return users, nil
+}
+
+// readACLFile does not wait for the other end of a pipe.
+func readACLFile(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", syscall.EISDIR
+	case !info.Mode().IsRegular():
+		return "", errors.New("it is not a regular file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxACLFile+1))
+	if err == nil && len(text) > maxACLFile {
+		err = fmt.Errorf("it has more than %d bytes", maxACLFile)
+	}
+	return string(text), err
+}
+
+// reason is why the system refused something, in C's words.
+func reason(err error) string {
+	text := err.Error()
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		text = errno.Error()
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// replaceFile has a file hold a text, or what it held before. Nobody else may read it.
+func replaceFile(path, text string) (err error) {
+	// Of a symbolic link the file that it names is replaced.
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// compareACLFile says that the file this node was started with is not what counts.
+func (srv *Server) compareACLFile() {
+	a := srv.hub.accounts
+	if srv.cfg.ACLFile == "" || !a.current.Load() || srv.table.Lookup([]byte("acl")) == nil {
+		return
+	}
+	own := map[string]string{}
+	for _, u := range srv.cfg.ACLUsers {
+		own[u.Name] = u.Packed()
+	}
+	differ := false
+	for _, u := range a.users() {
+		rules, is := own[u.Name]
+		differ = differ || is && rules != u.Packed() || !is && u.Name != store.DefaultUser
+		delete(own, u.Name)
+	}
+	if differ || len(own) > 0 {
+		srv.cfg.Log.Warn("the users of the ACL file are not those of the cluster, which count: ACL LOAD takes over those of the file, ACL SAVE writes those of the cluster into it", "file", srv.cfg.ACLFile)
+	}
+}

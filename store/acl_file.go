@@ -1,0 +1,151 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+)
+
+// What an ACL file may hold. Whoever writes the file is trusted, but a wrong path may name anything.
+const (
+	maxFileUsers  = 10_000
+	maxFileRules  = 4096    // of one user
+	maxFileFaults = 8 << 10 // bytes of what is said to be wrong
+)
+
+// ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
+// rules. faults is what is wrong with it, in Redis's words; then there are no users.
+func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User, faults string) {
+	p := aclFile{table: t, path: path, allChannels: allChannels, names: map[string]bool{}}
+	number := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		number++
+		if line = strings.Trim(line, " \t\r"); line != "" {
+			p.line(number, strings.Split(line, " "))
+		}
+		if p.faults.Len() > maxFileFaults {
+			break
+		}
+	}
+	if p.faults.Len() > 0 {
+		return nil, p.faults.String() + "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+	}
+	return p.users, ""
+}
+
+// aclFile is a file that is being read.
+type aclFile struct {
+	table       *Table
+	path        string
+	allChannels bool
+	names       map[string]bool
+	users       []*User
+	faults      strings.Builder
+}
+
+func (p *aclFile) line(number int, words []string) {
+	fault := func(format string, args ...any) { fmt.Fprintf(&p.faults, format+". ", args...) }
+	if words[0] != "user" || len(words) < 2 {
+		fault("%s:%d should start with user keyword followed by the username", p.path, number)
+		return
+	}
+	name, rules := words[1], words[2:]
+	switch {
+	case HasSpaces(name):
+		fault("'%s:%d: username '%.200s' contains invalid characters", p.path, number, name)
+		return
+	case p.names[name]:
+		fault("WARNING: Duplicate user '%.200s' found on line %d", name, number)
+		return
+	case len(p.names) == maxFileUsers:
+		fault("%s:%d: there may be at most %d users", p.path, number, maxFileUsers)
+		return
+	case len(rules) > maxFileRules:
+		fault("%s:%d: a user may have at most %d rules", p.path, number, maxFileRules)
+		return
+	}
+	p.names[name] = true
+	rules, open := MergeSelectors(rules)
+	if open != "" {
+		fault("%s:%d: Unmatched parenthesis in selector definition", p.path, number)
+		return
+	}
+	u, told := NewUser(p.table, name, p.allChannels), false
+	for _, rule := range rules {
+		rule = strings.Trim(rule, "\t\r")
+		switch why := u.apply(rule, p.allChannels); {
+		case why == faultUnknown:
+			fault("%s:%d: Error in applying operation '%.200s': %s", p.path, number, rule, why)
+		case why != "" && !told:
+			// What comes behind it may be wrong for want of it.
+			told = true
+			fault("%s:%d: %s", p.path, number, why)
+		}
+	}
+	p.users = append(p.users, u.seal())
+}
+
+// FormatACLFile is a file of users. ok is false, and wrong names one of them, if the file would
+// say something else: the format has no quotes.
+func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
+	var b strings.Builder
+	for _, u := range users {
+		fmt.Fprintf(&b, "user %s %s\n", u.Name, u)
+	}
+	read, _ := ParseACLFile(t, "", b.String(), false)
+	if len(read) == len(users) {
+		for i, u := range users {
+			if read[i].Packed() != u.Packed() {
+				return "", u.Name, false
+			}
+		}
+		return b.String(), "", true
+	}
+	for _, u := range users {
+		if read, _ := ParseACLFile(t, "", fmt.Sprintf("user %s %s\n", u.Name, u), false); len(read) != 1 {
+			return "", u.Name, false
+		}
+	}
+	return "", "", false
+}
+
+// Packed are the user's rules as the log has them: the same rules are the same bytes.
+func (u *User) Packed() string { return encodeRules(u.Rules()) }
+
+// PackedUser is a user on its way to the leader.
+type PackedUser struct{ Name, Rules string }
+
+// ReplaceUsers makes the given users all that there are. If the default user is not among them, it is what
+// it was at first, with the password that a node's flag has given, if one has: a Redis would leave the door open.
+func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
+	stay := map[string]bool{}
+	for _, u := range users {
+		stay[u.Name] = true
+	}
+	if !stay[DefaultUser] {
+		hash, _ := t.Config(paramFlagPassword)
+		if hash == "" {
+			hash = t.env.ACL.PasswordHash
+		}
+		users = append(users, PackedUser{DefaultUser, InitialUser(table, hash).Packed()})
+	}
+	for _, u := range users {
+		if old := t.account(u.Name); old == nil || old.rules != u.Rules {
+			t.setAccount(&Account{Name: u.Name, rules: u.Rules})
+		}
+	}
+	for _, name := range t.UserNames() {
+		if name != DefaultUser && !stay[name] {
+			t.DeleteUser(name)
+		}
+	}
+}
+
+// EstablishUsers makes users those of a cluster of which nothing was ever said.
+func (t *Txn) EstablishUsers(users []PackedUser) {
+	if t.AccountsVersion() > 0 {
+		return
+	}
+	for _, u := range users {
+		t.setAccount(&Account{Name: u.Name, rules: u.Rules})
+	}
+}
