@@ -1,10 +1,15 @@
 package cluster
 
-import "lockstep/store"
+import (
+	"time"
+
+	"lockstep/store"
+)
 
 // Submission is a Submit that nobody waits for. It is used again and again, for
 // one pipeline at a time: between SubmitAsync and Done it is the node's.
 type Submission struct {
+	Client  *Client // whose it is
 	Calls   []Call
 	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); what it holds before is used as memory
 	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
@@ -16,6 +21,22 @@ type Submission struct {
 // SubmitAsync begins to run the calls, as SubmitPart does. Flush must follow; in
 // between, more submissions can be collected.
 func (n *Node) SubmitAsync(p *Submission) {
+	if heavy, patience := n.isHeavy(p.Client, p.Calls); heavy {
+		go n.submitGivingWay(p, patience)
+		return
+	}
+	n.submitAsync(p)
+}
+
+// submitGivingWay is SubmitAsync for heavy work.
+func (n *Node) submitGivingWay(p *Submission, patience time.Duration) {
+	done := n.giveWay(p.Calls, patience)
+	p.Replies = n.submitPart(p.Client, p.Calls, p.Replies[:0])
+	done()
+	p.Done()
+}
+
+func (n *Node) submitAsync(p *Submission) {
 	p.number = n.line.number()
 	seq := n.routes.get().seq
 	if seq == nil || !n.line.empty() {
@@ -41,6 +62,9 @@ func (n *Node) Flush() {
 func (n *Node) finished(p *Submission, r *request) {
 	switch r.err {
 	case nil:
+		if r.heavy {
+			n.yields.remember(p.Client, n.cfg.Time.Monotonic())
+		}
 		p.Replies = r.replies
 	case errNotExecuted:
 		// There may be another leader by now, or soon. The place is taken here:
@@ -66,6 +90,6 @@ func (n *Node) finished(p *Submission, r *request) {
 }
 
 func (n *Node) submitBlocking(p *Submission, place *standing) {
-	p.Replies = n.submitWaiting(p.number, place, p.Calls, p.Replies)
+	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
 	p.Done()
 }

@@ -65,6 +65,9 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		}
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
+			if len(q) > from {
+				q[len(q)-1].took(s.node.clock.now().Lease)
+			}
 			return q, rest
 		}
 	}
@@ -119,6 +122,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
+		if i > from {
+			q[i-1].took(txn.Now().Lease)
+		}
 		if i > 0 && r.tooEarly(txn, b) {
 			return q[:i], q[i:], false
 		}
@@ -127,7 +133,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
-		before := txn.Writes().Len()
+		before, size := txn.Writes().Len(), txn.Writes().Size()
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
 			q = q[:i+1]
@@ -158,7 +164,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if !r.held {
 			b.requests = append(b.requests, r)
-			b.replied += store.Extent(r.replies, maxReplyBytes)
+			replied := store.Extent(r.replies, maxReplyBytes)
+			b.replied += replied
+			r.heavy = replied > heavyBytes || txn.Writes().Size()-size > heavyBytes
 			if r.from.id != 0 && txn.Writes().Len() > before {
 				b.record(r, txn.Writes().Bytes())
 			}

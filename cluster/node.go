@@ -25,6 +25,7 @@ type Node struct {
 	pending pendingBatches
 	tickets tickets
 	line    line
+	yields  *yields
 	keeper  *keeper // of blocking commands
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
@@ -102,7 +103,7 @@ func newNode(cfg Config) *Node {
 		cfg.random = rand.Uint64
 	}
 	cfg.strangers = newStrangers(cfg.Logger)
-	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)

@@ -17,12 +17,12 @@ func TestPartOfAPipeline(t *testing.T) {
 		value := strings.Repeat("x", 700_000)
 		n.expect("OK", "SET big "+value)
 		reads := []string{"GET big", "GET big", "GET big", "INCR c"}
-		if got := n.SubmitPart(n.call(reads...), nil); len(got) != 2 {
+		if got := n.SubmitPart(nil, n.call(reads...), nil); len(got) != 2 {
 			t.Errorf("%d of 4 calls were run, want those up to a megabyte of replies", len(got))
 		}
 		n.expect(value+" "+value+" "+value+" 1", reads...)
 		writes := []string{"SET a " + value, "INCR d", "SET b " + value, "INCR d", "SET c " + value}
-		if got := n.SubmitPart(n.call(writes...), nil); len(got) != 3 {
+		if got := n.SubmitPart(nil, n.call(writes...), nil); len(got) != 3 {
 			t.Errorf("%d of 5 calls were run, want those up to a megabyte of writes", len(got))
 		}
 		l := n.carried(b.Node)

@@ -478,6 +478,7 @@ func (s *sequencer) giveBack(q []*request) {
 // applied is told of every entry applied on this node, in log order.
 func (n *Node) applied(out raftfsm.Outcome) {
 	if out.Accepted {
+		n.yields.applied.Add(1)
 		n.clock.applied(out.Lease)
 	}
 	since := n.cfg.Time.Monotonic()

@@ -110,6 +110,9 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 	r.from.origin = p.origin
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.id)
 	r.runs = func() { p.waits(f.id) }
+	if len(f.body) <= heavyBytes { // it has given way there
+		n.yields.light.Add(1)
+	}
 	n.serveRequest(r)
 	return nil
 }
@@ -125,7 +128,11 @@ func (p *peerConn) answer(id uint64) func(*request) {
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
 			switch r.err {
 			case nil:
-				return appendReplies(b, r.replies)
+				b = appendReplies(b, r.replies)
+				if r.heavy {
+					b = append(b, saysHeavy)
+				}
+				return b
 			case errNotExecuted:
 				return append(b, statusNotExecuted)
 			case errCancelled:

@@ -68,9 +68,9 @@ var waiters = sync.Pool{New: func() any {
 // outcome is known. dst is reused for the replies. A command that surely had no effect
 // is tried again until FailoverWait has passed.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
-	dst = n.SubmitPart(calls, dst)
+	dst = n.SubmitPart(nil, calls, dst)
 	for len(dst) < len(calls) {
-		dst = append(dst, n.SubmitPart(calls[len(dst):], nil)...)
+		dst = append(dst, n.SubmitPart(nil, calls[len(dst):], nil)...)
 	}
 	return dst
 }
@@ -78,12 +78,20 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 // SubmitPart is Submit that may run only the first of the calls: where their replies
 // or writes are large (maxPartBytes), the others are not run. It returns one reply at
 // least, and as many as calls have been run. The caller submits the others when it has
-// room for their replies.
-func (n *Node) SubmitPart(calls []Call, dst []store.Reply) []store.Reply {
+// room for their replies. It waits before, if the client does heavy work (yield.go); nil
+// stands for the node itself.
+func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
+	if heavy, patience := n.isHeavy(client, calls); heavy {
+		defer n.giveWay(calls, patience)()
+	}
+	return n.submitPart(client, calls, dst)
+}
+
+func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	number := n.line.number()
 	if seq := n.routes.get().seq; seq != nil && n.line.empty() {
 		// The usual case, without a timer.
-		replies, err := n.submitHere(seq, calls, dst, ticket{}, nil)
+		replies, err := n.submitHere(seq, client, calls, dst, ticket{}, nil)
 		if err == nil {
 			return replies
 		}
@@ -91,12 +99,12 @@ func (n *Node) SubmitPart(calls []Call, dst []store.Reply) []store.Reply {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 	}
-	return n.submitWaiting(number, nil, calls, dst)
+	return n.submitWaiting(client, number, nil, calls, dst)
 }
 
 // submitHere has this node's sequencer run the calls. sent, if not nil, is
 // called when they are queued there.
-func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
+func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
 	w.req.overran = 0
@@ -117,6 +125,9 @@ func (n *Node) submitHere(seq *sequencer, calls []Call, dst []store.Reply, from 
 		// The batch may still hold the request: leave it to the collector.
 		return dst, err
 	}
+	if w.req.heavy {
+		n.yields.remember(client, n.cfg.Time.Monotonic())
+	}
 	w.req.calls, w.req.replies = nil, nil
 	waiters.Put(w)
 	return replies, err
@@ -131,6 +142,7 @@ type carried struct {
 	n      *Node
 	ctx    context.Context // ends when it has been without a leader for long enough
 	cancel context.CancelFunc
+	client *Client       // whose it is
 	wait   time.Duration // how long it may be without one
 	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
@@ -145,14 +157,14 @@ type carried struct {
 // submitWaiting is Submit through an election. A write is sent again to each
 // new leader, which knows whether it has been executed. place is nil if it has
 // none in the line yet.
-func (n *Node) submitWaiting(number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
-	return n.submitWithin(n.cfg.FailoverWait, number, place, calls, dst)
+func (n *Node) submitWaiting(client *Client, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+	return n.submitWithin(n.cfg.FailoverWait, client, number, place, calls, dst)
 }
 
-func (n *Node) submitWithin(wait time.Duration, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
 	// Of those who came at one instant, who came first gives up first.
 	wait += time.Duration(number % 1024)
-	c := &carried{n: n, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
+	c := &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
 	defer func() { c.cancel() }()
 	if !readOnly(calls) {
@@ -269,7 +281,7 @@ func (c *carried) turn() bool {
 func (c *carried) try(rt route) ([]store.Reply, error) {
 	c.from.low = c.n.tickets.lowest()
 	if rt.seq != nil {
-		return c.n.submitHere(rt.seq, c.calls, c.dst, c.from, c.sent)
+		return c.n.submitHere(rt.seq, c.client, c.calls, c.dst, c.from, c.sent)
 	}
 	return c.there(rt)
 }
@@ -327,7 +339,10 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 		c.leaderLost() // or the link, which comes to the same
 		return c.dst, r.err
 	}
-	replies, err := readResult(r.body, c.dst[:0])
+	replies, rest, err := readReplies(r.body, c.dst[:0])
+	if len(rest) > 0 && rest[0] == saysHeavy {
+		c.n.yields.remember(c.client, c.n.cfg.Time.Monotonic())
+	}
 	switch {
 	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown:
 		return replies, err

@@ -26,7 +26,8 @@ import (
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
 //	kind 1  submit    ticket, n, n times call
-//	kind 2  result    status (1 byte), for status 0: n, n times reply
+//	kind 2  result    status (1 byte), for status 0: n, n times reply; what stands behind
+//	                  is skipped by who does not know it: 1, it was heavy work
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
 //	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status
@@ -77,6 +78,8 @@ const (
 	statusUnknown     = 2
 	statusCancelled   = 3
 	statusStale       = 4
+
+	saysHeavy = 1
 
 	// maxFrame bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"net/netip"
 	"time"
 
 	"lockstep/cluster"
@@ -11,12 +12,14 @@ import (
 
 // Backend is what the server needs of the cluster.
 type Backend interface {
+	// NewClient is for a connection of a client from an address: it is to be named with all that it submits.
+	NewClient(addr netip.Addr) *cluster.Client
 	// Submit runs commands in order and returns their replies when what they
 	// wrote is safe. It may use the memory of replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitPart is Submit that may run only the first of the commands, at least one:
 	// the caller submits the others when it has room for their replies.
-	SubmitPart(calls []cluster.Call, replies []store.Reply) []store.Reply
+	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitAsync is SubmitPart that does not wait. It may put the submission off
 	// until Flush; Flush may run it on the caller's goroutine.
 	SubmitAsync(p *cluster.Submission)

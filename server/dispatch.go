@@ -115,7 +115,7 @@ func (s *session) collect(cmd *store.Command, args [][]byte) {
 func (s *session) submit() {
 	for len(s.calls) > 0 {
 		start := s.srv.cfg.Clock()
-		s.replies = s.srv.backend.SubmitPart(s.calls, s.replies[:0])
+		s.replies = s.srv.backend.SubmitPart(s.client, s.calls, s.replies[:0])
 		s.answer(s.srv.cfg.Clock().Sub(start), true)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,8 +116,10 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	return replies
 }
 
+func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return nil }
+
 // SubmitPart runs all of the calls or a part of them, by turns.
-func (f *fakeBackend) SubmitPart(calls []cluster.Call, replies []store.Reply) []store.Reply {
+func (f *fakeBackend) SubmitPart(_ *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply {
 	if f.slow.Load() {
 		defer f.advance(time.Second)
 		return f.Submit(calls[:1], replies)
@@ -130,7 +133,7 @@ func (f *fakeBackend) SubmitPart(calls []cluster.Call, replies []store.Reply) []
 // SubmitAsync answers in place or from another goroutine, by turns.
 func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	run := func() {
-		p.Replies = f.SubmitPart(p.Calls, p.Replies)
+		p.Replies = f.SubmitPart(p.Client, p.Calls, p.Replies)
 		p.Done()
 	}
 	if f.hold.Load() == nil && f.turns.Add(1)%2 == 0 {

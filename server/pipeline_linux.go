@@ -177,6 +177,7 @@ func (l *loop) step(c *loopConn) {
 func (l *loop) submit(c *loopConn) {
 	c.state = connWaiting
 	c.since = l.now
+	c.sub.Client = c.s.client
 	c.sub.Calls, c.sub.Replies = c.s.calls, c.s.replies[:0]
 	l.submitted = true
 	l.srv.backend.SubmitAsync(&c.sub)

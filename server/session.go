@@ -16,6 +16,7 @@ import (
 type session struct {
 	srv     *Server
 	id      int64
+	client  *cluster.Client
 	conn    *guard
 	out     *outbox
 	addr    string
@@ -84,6 +85,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s.out.memory, c.memory = &srv.clientMemory, &srv.clientMemory
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
+	s.client = srv.backend.NewClient(origin(c))
 	s.created = srv.cfg.Clock()
 	s.active.Store(s.created.UnixMilli())
 	s.resp.Store(2)

@@ -1,0 +1,249 @@
+package cluster
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A lock is microseconds of work for a leader. A value of a megabyte, a union of large sets or a
+// script with a long loop are tens of milliseconds, in which everybody waits for one. So heavy work gives
+// way where others do light work: after a piece of it the next piece of this node's clients
+// has to wait yieldTimes as long as that one took, or until the others do nothing any more. Nobody waits
+// if nobody else is there.
+//
+// What is heavy is known of large arguments at once, and of all else when it has been done:
+// from then on it is the client that counts as heavy, for yieldMemory, and so does a new
+// connection from its address, because a client that connects anew for each command is no other one. What
+// takes a lock and cannot be heavy never gives way, and a script does so for no longer than yieldSoon:
+// a client may release by one what it needs to get rid of.
+
+const (
+	// heavyBytes is how many bytes of arguments, replies or writes are heavy …
+	heavyBytes = 64 << 10
+	// … and heavyTime how long an evaluation.
+	heavyTime = 4 * time.Millisecond
+
+	// yieldTimes is how many times as long as a piece of heavy work took is left to the others.
+	yieldTimes = 9
+	// yieldMost bounds that time.
+	yieldMost = 2 * time.Second
+	// yieldLook is the least time in which others who do light work would be seen.
+	yieldLook = 10 * time.Millisecond
+	// yieldMemory is for how long it is remembered who has done heavy work.
+	yieldMemory = time.Second
+	// yieldSoon bounds how long a request waits that has no large arguments …
+	yieldSoon = time.Second
+	// … and yieldLate how long one with them does.
+	yieldLate = 5 * time.Second
+	// yieldAddrs bounds the addresses that are remembered.
+	yieldAddrs = 1024
+)
+
+// Client is what a node remembers of a connection of its clients.
+type Client struct {
+	addr  netip.Addr
+	heavy atomic.Int64 // monotonic time until which it counts as heavy; 0: it does not
+}
+
+// NewClient is for a connection from an address.
+func (n *Node) NewClient(addr netip.Addr) *Client {
+	c := &Client{addr: addr}
+	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
+	return c
+}
+
+// isHeavy reports whether it has done heavy work lately.
+func (c *Client) isHeavy(n *Node) bool {
+	until := c.heavy.Load()
+	if until == 0 {
+		return false
+	}
+	if n.cfg.Time.Monotonic() < time.Duration(until) {
+		return true
+	}
+	c.heavy.CompareAndSwap(until, 0)
+	return false
+}
+
+// yields has heavy work of this node's clients give way.
+type yields struct {
+	light   atomic.Uint64 // requests so far of clients that do no heavy work
+	exempt  atomic.Uint64 // requests so far of those that do, but light ones
+	applied atomic.Uint64 // entries so far
+	addrs   atomic.Int32  // len(lately), to be looked at without mu
+
+	mu      sync.Mutex
+	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
+	running int
+	next    time.Duration // when the next piece may begin, monotonic
+	pause   time.Duration // for how long others have to have done nothing, for it to begin before
+	was     work          // when the present pieces began, or the last ones
+	wrote   uint64        // how many of these may have written
+	changed chan struct{} // closed when a piece ends
+}
+
+// work is how much others have done so far, or wait for.
+type work struct {
+	light, applied uint64
+	known          bool
+}
+
+func newYields() *yields {
+	return &yields{lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{})}
+}
+
+// known returns until when an address's clients count as heavy; 0 if they do not.
+func (y *yields) known(addr netip.Addr, now time.Duration) time.Duration {
+	if y.addrs.Load() == 0 {
+		return 0
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if until := y.lately[addr]; until > now {
+		return until
+	}
+	return 0
+}
+
+// remember notes that a client has done heavy work.
+func (y *yields) remember(c *Client, now time.Duration) {
+	if c == nil {
+		return
+	}
+	until := now + yieldMemory
+	c.heavy.Store(int64(until))
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if len(y.lately) >= yieldAddrs {
+		for addr, until := range y.lately {
+			if until <= now {
+				delete(y.lately, addr)
+			}
+		}
+	}
+	if _, there := y.lately[c.addr]; there || len(y.lately) < yieldAddrs {
+		y.lately[c.addr] = until
+	}
+	y.addrs.Store(int32(len(y.lately)))
+}
+
+// isHeavy reports whether a request has to give way, and for how long at most. It counts those
+// of clients for which others have to.
+func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Duration) {
+	if c == nil {
+		return false, 0
+	}
+	size := 0
+	for i := range calls {
+		size += calls[i].size()
+	}
+	switch {
+	case size > heavyBytes:
+		return true, yieldLate
+	case c.isHeavy(n) && takesLock(calls):
+		n.yields.exempt.Add(1)
+		return false, 0
+	case c.isHeavy(n):
+		return true, yieldSoon
+	}
+	n.yields.light.Add(1)
+	return false, 0
+}
+
+// size is how many bytes the arguments of a call are.
+func (c *Call) size() (size int) {
+	for _, arg := range c.Args {
+		size += len(arg)
+	}
+	if c.Txn != nil {
+		for i := range c.Txn.Calls {
+			size += c.Txn.Calls[i].size()
+		}
+	}
+	return size
+}
+
+// takesLock reports whether calls without large arguments are what locks are made of, and light
+// whatever the data is.
+func takesLock(calls []Call) bool {
+	for i := range calls {
+		if c := &calls[i]; c.Txn != nil || !light[c.Cmd.Name] || len(c.Args) > 16 {
+			return false
+		}
+	}
+	return true
+}
+
+var light = map[string]bool{"set": true, "setnx": true, "del": true, "unlink": true, "expire": true, "pexpire": true, "exists": true, "pttl": true}
+
+// giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
+// with done.
+func (n *Node) giveWay(calls []Call, patience time.Duration) (done func()) {
+	y, writes := n.yields, !readOnly(calls)
+	late := n.cfg.Time.Monotonic() + patience
+	var seen work
+	for {
+		now := n.cfg.Time.Monotonic()
+		wait, changed := y.begin(now, late, &seen, writes)
+		if wait <= 0 {
+			return func() { y.end(now, n.cfg.Time.Monotonic()) }
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+			seen = work{} // not for long enough
+		case <-n.ctx.Done():
+			late = now
+		}
+		timer.Stop()
+	}
+}
+
+// begin begins a piece of heavy work, if its turn has come. If not, it returns for how long to wait, unless
+// changed is closed before. seen is what others had done before that wait; zero if there was none.
+func (y *yields) begin(now, late time.Duration, seen *work, writes bool) (wait time.Duration, changed chan struct{}) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	// A follower sees what others have written, not what they wait for: there a second piece may
+	// begin before it sees any.
+	is := work{y.light.Load(), y.applied.Load() - y.exempt.Load(), true}
+	alone := is.light == y.was.light && int64(is.applied-y.was.applied) <= int64(y.wrote)
+	switch {
+	case alone || now >= late:
+	case y.running > 0:
+		return late - now, y.changed
+	case now < y.next && is != *seen:
+		*seen = is
+		return min(late, y.next, now+y.pause) - now, y.changed
+	}
+	if y.running == 0 {
+		y.was, y.wrote = is, 0
+	}
+	y.running++
+	if writes {
+		y.wrote++
+	}
+	return 0, nil
+}
+
+// end ends a piece that was begun at a time.
+func (y *yields) end(began, now time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	took := now - began
+	y.running--
+	y.next = now + min(yieldTimes*took, yieldMost)
+	y.pause = min(max(took/2, yieldLook), yieldMost)
+	close(y.changed)
+	y.changed = make(chan struct{})
+}
+
+// took notes when the evaluation of a request has ended, as lease time.
+func (r *request) took(now int64) {
+	if now-r.at > heavyTime.Milliseconds() {
+		r.heavy = true
+	}
+}

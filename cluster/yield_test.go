@@ -1,0 +1,218 @@
+package cluster
+
+import (
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+var (
+	heavyHost = netip.MustParseAddr("192.0.2.1")
+	lightHost = netip.MustParseAddr("192.0.2.2")
+)
+
+// Heavy work takes 100 ms here. Where others take locks it leaves them nine tenths of the time, however it is
+// submitted; where nobody else is it never waits.
+func TestHeavyWorkGivesWay(t *testing.T) {
+	mega := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct {
+		work   []string
+		anew   bool // a connection for each
+		async  bool
+		remote bool // by a follower
+	}{
+		"large arguments":              {work: []string{"SET k " + mega}},
+		"large arguments, event loop":  {work: []string{"SET k " + mega}, async: true},
+		"large writes":                 {work: []string{"FILL k 1"}},
+		"large writes, event loop":     {work: []string{"FILL k 1"}, async: true},
+		"new connections":              {work: []string{"FILL k 1"}, anew: true},
+		"large arguments, by follower": {work: []string{"SET k " + mega}, remote: true},
+		"large writes, by follower":    {work: []string{"FILL k 1"}, remote: true},
+		"long evaluation":              {work: []string{"LINGER"}},
+		"large replies":                {work: []string{"FILL k 1", "GET k"}, anew: true},
+		"hidden among light commands":  {work: []string{"SET a b", "FILL k 1", "SET a b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n, other := newTestNode(t, append(badCommands, linger)...), newTestNode(t, append(badCommands, linger)...)
+				n.lead()
+				n.log.set(func(l *fakeLog) { l.copies = []*Node{other.Node} })
+				by := n
+				if c.remote {
+					n.carried(other.Node)
+					by = other
+				}
+				n.log.decides(100*ms, func(e raftfsm.Entry) verdict {
+					if len(e.Writes) > heavyBytes {
+						return commitSlowly
+					}
+					return commit
+				})
+				client := by.NewClient(heavyHost)
+				work := func(d time.Duration) (count int) {
+					for end := time.Now().Add(d); time.Now().Before(end); count++ {
+						if c.anew {
+							client = by.NewClient(heavyHost)
+						}
+						by.run(client, c.async, c.work...)
+						time.Sleep(ms)
+					}
+					return count
+				}
+				if got := work(10 * time.Second); got < 90 {
+					t.Errorf("alone it was done %d times in 10 s, want 99", got)
+				}
+				// One who looks in now and then is given way to, not nine times as much.
+				time.Sleep(2 * yieldMemory)
+				stop := make(chan struct{})
+				var both sync.WaitGroup
+				both.Go(func() { n.locks(lightHost, 500*ms, stop) })
+				if got := work(10 * time.Second); got < 75 {
+					t.Errorf("beside two locks a second it was done %d times in 10 s, want 90", got)
+				}
+				close(stop)
+				both.Wait()
+				time.Sleep(2 * yieldMemory)
+				var locks, slow int
+				stop = make(chan struct{})
+				both.Go(func() { locks, slow = n.locks(lightHost, 5*ms, stop) })
+				time.Sleep(ms)
+				got := work(20 * time.Second)
+				close(stop)
+				both.Wait()
+				if most := map[bool]int{false: 24, true: 30}[c.remote]; got < 10 || got > most {
+					t.Errorf("beside locks it was done %d times in 20 s, want 20", got)
+				}
+				if locks < 2000 || slow > locks/50 {
+					t.Errorf("%d locks, of which %d waited", locks, slow)
+				}
+			})
+		})
+	}
+}
+
+// run submits commands as a client.
+func (n *testNode) run(c *Client, async bool, lines ...string) {
+	for calls := n.call(lines...); len(calls) > 0; {
+		if !async {
+			calls = calls[len(n.SubmitPart(c, calls, nil)):]
+			continue
+		}
+		done := make(chan struct{})
+		p := Submission{Client: c, Calls: calls, Done: func() { close(done) }}
+		n.SubmitAsync(&p)
+		n.Flush()
+		<-done
+		calls = calls[len(p.Replies):]
+	}
+}
+
+// locks takes and releases a lock every so often until stop, and returns how often, and how often it took more than 20 ms.
+func (n *testNode) locks(host netip.Addr, every time.Duration, stop chan struct{}) (count, slow int) {
+	c := n.NewClient(host)
+	for {
+		select {
+		case <-stop:
+			return count, slow
+		default:
+		}
+		begin := time.Now()
+		n.run(c, false, "SET lock me NX PX 10000")
+		n.run(c, false, "DEL lock")
+		count++
+		if time.Since(begin) > 20*ms {
+			slow++
+		}
+		time.Sleep(every)
+	}
+}
+
+// Whoever has done heavy work takes and releases locks at once all the same, and runs a script within a second;
+// large arguments wait no longer than five, however much others of their kind do.
+func TestHeavyWorkWaitsNotForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, badCommands...)
+		n.lead()
+		n.log.decides(time.Second, func(e raftfsm.Entry) verdict {
+			if len(e.Writes) > heavyBytes {
+				return commitSlowly
+			}
+			return commit
+		})
+		c := n.NewClient(heavyHost)
+		n.run(c, false, "FILL k 1")
+		for line, most := range map[string]time.Duration{"SET lock me NX PX 100": 0, "PEXPIRE lock 200": 0, "DEL lock": 0, "GET lock": yieldSoon,
+			"SET k " + strings.Repeat("x", 1<<20): yieldLate + time.Second} {
+			n.yields.remember(c, n.cfg.Time.Monotonic())
+			n.yields.mu.Lock()
+			n.yields.next, n.yields.pause = n.cfg.Time.Monotonic()+time.Hour, time.Hour
+			n.yields.mu.Unlock()
+			n.run(n.NewClient(lightHost), false, "SET other lock")
+			begin := time.Now()
+			n.run(c, false, line)
+			if took := time.Since(begin); took != most {
+				t.Errorf("%.30s took %v, want %v", line, took, most)
+			}
+		}
+	})
+}
+
+// A node remembers a bounded number of addresses, and none for long.
+func TestHeavyAddressesAreForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		addr := netip.MustParseAddr("2001:db8::")
+		for i := range 3 * yieldAddrs {
+			if addr = addr.Next(); i == 2*yieldAddrs {
+				time.Sleep(yieldMemory)
+			}
+			n.yields.remember(n.NewClient(addr), n.cfg.Time.Monotonic())
+		}
+		if got := len(n.yields.lately); got != yieldAddrs {
+			t.Errorf("%d addresses are remembered, want %d", got, yieldAddrs)
+		}
+		if !n.NewClient(addr).isHeavy(n.Node) {
+			t.Error("a new connection of the last of them does not count as heavy")
+		}
+		c := n.NewClient(addr)
+		time.Sleep(yieldMemory)
+		if c.isHeavy(n.Node) || n.NewClient(addr).isHeavy(n.Node) {
+			t.Error("it still does after a second")
+		}
+	})
+}
+
+// What was not heavy is not held up, and heavy work ends with its node.
+func TestHeavyWorkEndsWithTheNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.yields.light.Add(1)
+		n.yields.next = time.Hour
+		begin := time.Now()
+		done := make(chan struct{})
+		n.yields.pause = time.Hour
+		go func() {
+			defer close(done)
+			n.giveWay(nil, time.Minute)()
+		}()
+		synctest.Wait()
+		n.cancel()
+		<-done
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+// linger is a command that takes 100 ms.
+var linger = store.Command{Name: "linger", Flags: store.Write, Run: func(*store.Ctx) store.Reply {
+	time.Sleep(100 * ms)
+	return store.OK
+}}
