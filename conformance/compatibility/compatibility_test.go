@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/conformance/redissuite"
 	"lockstep/conformance/transcript/redisd"
 )
 
@@ -29,7 +30,11 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := Generate(results, Commands(Table()), corpus)
+	suite, err := redissuite.Section(filepath.Join("..", "redissuite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Generate(results, Commands(Table()), corpus, suite)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,9 @@ Clients that cannot be had here, and modes that a library does not have, are lis
 |---|---|---|---|---|
 `
 
-// Generate writes the document of results, commands and what the transcripts
-// play of them.
-func Generate(results []Result, commands []Command, corpus *Corpus) (string, error) {
+// Generate writes the document of results, commands, what the transcripts play of them, and
+// the section about Redis's suite.
+func Generate(results []Result, commands []Command, corpus *Corpus, suite string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
 	notes := reasons(results)
@@ -36,6 +36,7 @@ func Generate(results []Result, commands []Command, corpus *Corpus) (string, err
 	for i, why := range notes {
 		fmt.Fprintf(&b, "%d. %s.\n", i+1, why)
 	}
+	b.WriteString(suite)
 	if err := writeCommands(&b, commands, corpus); err != nil {
 		return "", err
 	}

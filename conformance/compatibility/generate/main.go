@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"lockstep/conformance/compatibility"
+	"lockstep/conformance/redissuite"
 )
 
 func main() {
@@ -26,7 +27,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	doc, err := compatibility.Generate(results, compatibility.Commands(compatibility.Table()), corpus)
+	suite, err := redissuite.Section(filepath.Join("conformance", "redissuite"))
+	if err != nil {
+		return err
+	}
+	doc, err := compatibility.Generate(results, compatibility.Commands(compatibility.Table()), corpus, suite)
 	if err != nil {
 		return err
 	}

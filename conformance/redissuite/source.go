@@ -1,0 +1,92 @@
+package redissuite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const version = "7.0.15"
+
+// Source returns the directory of Redis's source: $LOCKSTEP_REDIS_SOURCE, or where Fetch leaves it. It may not be there.
+func Source() (string, error) {
+	if dir := os.Getenv("LOCKSTEP_REDIS_SOURCE"); dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "lockstep", "redis-"+version), err
+}
+
+// There reports whether the suite is in a directory.
+func There(source string) bool {
+	_, err := os.Stat(filepath.Join(source, "tests", "test_helper.tcl"))
+	return err == nil
+}
+
+// Fetch has apt get the source package into the directory of Source.
+func Fetch(source string) error {
+	into := filepath.Dir(source)
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	cmd := exec.Command("apt-get", "source", "-q", "redis")
+	cmd.Dir = into
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get source redis: %w: it needs a deb-src line in apt's sources and dpkg-dev\n%s", err, out)
+	}
+	if !There(source) {
+		return fmt.Errorf("apt has another version than %s: put its source into $LOCKSTEP_REDIS_SOURCE", version)
+	}
+	return nil
+}
+
+// Copy makes a copy of the suite in which a unit is run, because the suite writes into its directory.
+func Copy(source, dir string, within string) error {
+	if err := os.CopyFS(filepath.Join(dir, "tests"), os.DirFS(filepath.Join(source, "tests"))); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "src"), 0o755); err != nil {
+		return err
+	}
+	for _, tool := range []string{"redis-cli", "redis-benchmark"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(path, filepath.Join(dir, "src", tool)); err != nil {
+			return err
+		}
+	}
+	if within == "" {
+		return nil
+	}
+	return runWithin(dir, within)
+}
+
+var leftOut = regexp.MustCompile(`\bexternal:skip\b`)
+
+// runWithin has the suite run what a file leaves out on a server that it has not started. It sets what it can of the
+// parameters with which it would start one.
+func runWithin(dir, unit string) error {
+	file := filepath.Join(dir, "tests", unit+".tcl")
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, leftOut.ReplaceAll(src, []byte("external:run")), 0o644); err != nil {
+		return err
+	}
+	const set = "        r config set $param $val\n"
+	file = filepath.Join(dir, "tests", "support", "server.tcl")
+	if src, err = os.ReadFile(file); err != nil {
+		return err
+	}
+	if strings.Count(string(src), set) != 2 {
+		return errors.New("the suite sets parameters otherwise")
+	}
+	return os.WriteFile(file, []byte(strings.ReplaceAll(string(src), set, "        catch {r config set $param $val}\n")), 0o644)
+}
