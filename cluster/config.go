@@ -89,6 +89,9 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
+	// SnapshotBytes is how many bytes of log after the last snapshot make the next one due at
+	// once, if they are more than some times the data (logsize.go).
+	SnapshotBytes int64
 
 	Table   *store.Table
 	Scripts ScriptStopper
@@ -149,6 +152,7 @@ func Default() Config {
 		SnapshotThreshold: 50_000,
 		SnapshotInterval:  10 * time.Second,
 		TrailingLogs:      10_000,
+		SnapshotBytes:     64 << 20,
 		disk:              systemDisk(),
 		speaks:            wireSpeaks{wireVersion, wireMinor},
 	}

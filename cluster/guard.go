@@ -33,6 +33,7 @@ type guardedLog struct {
 	first  atomic.Uint64 // entries below it are gone
 	recent recentLog
 	later  unwritten
+	grown  growth
 
 	trouble atomic.Pointer[string] // why the log takes nothing at present
 	log     *slog.Logger
@@ -144,6 +145,7 @@ func openGuarded(d files, log logStore, path string, isNew bool, snaps *snapshot
 	}
 	g := &guardedLog{logStore: log, snaps: snaps, mark: mark{last, m.base}}
 	g.later.init(g.append, g.giveUp)
+	g.grown.much = make(chan struct{}, 1)
 	g.first.Store(first)
 	if err := replaceFile(d, path, g.mark.encode()); err != nil {
 		return nil, err
@@ -229,6 +231,7 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 		}
 	}
 	if err == nil {
+		g.grown.add(logs, g.snaps.newest().Index)
 		g.recent.add(logs)
 		for _, l := range logs {
 			g.configs.note(l)

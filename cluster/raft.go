@@ -143,6 +143,9 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	}
 	m.fsm.Replay(last)
 	r.st.guard.cutTo = m.fsm.Cut
+	if err := r.st.measureLog(r.cfg.SnapshotBytes, last); err != nil {
+		return err
+	}
 	r.configured.Store(r.st.snapshotConfiguration())
 	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
 	if err != nil {
@@ -155,6 +158,7 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 	if last-min(last, r.st.snaps.newest().Index) >= r.cfg.SnapshotThreshold {
 		go r.snapshotAt(last)
 	}
+	go r.boundLog(last)
 	return nil
 }
 

@@ -196,18 +196,26 @@ const overdueTick = 100 * time.Millisecond
 // some time after its start whether one is due: a process that ends before, again
 // and again, would begin with an ever longer log.
 func (r *raftLog) snapshotAt(index uint64) {
+	if !r.awaitApplied(index) {
+		return
+	}
+	if err := r.Snapshot(); err != nil && !errors.Is(err, raft.ErrRaftShutdown) {
+		r.cfg.Logger.Warn("the snapshot that was due at the start failed", "error", err)
+	}
+}
+
+// awaitApplied waits until an index has been applied; false: the node is being closed.
+func (r *raftLog) awaitApplied(index uint64) bool {
 	tick := time.NewTicker(overdueTick)
 	defer tick.Stop()
 	for !r.applied(index) {
 		select {
 		case <-r.stop:
-			return
+			return false
 		case <-tick.C:
 		}
 	}
-	if err := r.Snapshot(); err != nil && !errors.Is(err, raft.ErrRaftShutdown) {
-		r.cfg.Logger.Warn("the snapshot that was due at the start failed", "error", err)
-	}
+	return true
 }
 
 // Reaches reports whether a request would find a leader now.

@@ -12,6 +12,7 @@ type room struct {
 	limits store.Limits
 	full   atomic.Bool
 	entry  atomic.Int64
+	size   atomic.Int64
 
 	catalogue atomic.Pointer[store.Catalogue]
 }
@@ -28,6 +29,7 @@ func (f *FSM) Limit(l store.Limits) {
 // measure notes how much room there is, and which scripts and functions; mu is held.
 func (f *FSM) measure() {
 	f.room.full.Store(f.store.OutOfMemory(f.room.limits))
+	f.room.size.Store(f.store.DataSize())
 	f.room.entry.Store(f.store.MaxEntry(f.room.limits))
 	old := f.room.catalogue.Load()
 	if now := f.store.Catalogue(old); now != old {
@@ -37,6 +39,9 @@ func (f *FSM) measure() {
 
 // OutOfMemory reports whether the data is at its limit.
 func (f *FSM) OutOfMemory() bool { return f.room.full.Load() }
+
+// DataSize returns what the keys take, as maxmemory counts it.
+func (f *FSM) DataSize() int64 { return f.room.size.Load() }
 
 // MaxEntry returns what one command, script or transaction may write.
 func (f *FSM) MaxEntry() int64 { return f.room.entry.Load() }

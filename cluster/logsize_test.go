@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// logFiles returns the bytes of the files of a node's log.
+func (c *three) logFiles(i int) int64 {
+	c.t.Helper()
+	bytes, err := filesIn(filepath.Join(c.cfg[i].Data, walDir))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return bytes
+}
+
+// Large entries make the log no longer than some times the data, on every node, though they are
+// few; a node that was away meanwhile catches up, and a log that has become long under a
+// larger limit is shortened at the start.
+func TestLogIsBoundedByBytes(t *testing.T) {
+	const limit = 2 << 20
+	c := startThree(t, func(cfg *Config) {
+		cfg.SnapshotBytes = limit
+		cfg.disk.segmentSize = smallSegments().segmentSize
+	})
+	c.start(0, 1, 2)
+	away := c.follower()
+	c.stop(away)
+	leader := c.leader()
+	value := strings.Repeat("x", 200_000)
+	for i := range 150 { // 30 MB
+		c.expect(leader, "OK", fmt.Sprintf("SET k%d %s", i%3, value))
+	}
+	c.start(away)
+	for i := range 3 {
+		c.until("a short log", func() bool {
+			c.do(leader, "SET k0 "+value)
+			return c.logFiles(i) < 6*limit
+		})
+	}
+	c.same()
+	c.stop(away)
+	c.cfg[away].SnapshotBytes = 1 << 40
+	c.start(away)
+	for i := range 100 {
+		c.expect(leader, "OK", fmt.Sprintf("SET k%d %s", i%3, value))
+	}
+	c.until("a long log", func() bool { return c.logFiles(away) > 15<<20 })
+	c.stop(away)
+	c.cfg[away].SnapshotBytes = limit
+	c.start(away)
+	r := c.nodes[away].cons.(*raftLog)
+	c.until("a snapshot", func() bool { return r.raft.LastIndex()-r.st.snaps.newest().Index < 10 })
+}
