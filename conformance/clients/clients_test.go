@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/bench/certs"
 	"lockstep/conformance/compatibility"
 	"lockstep/conformance/nodes"
 )
@@ -47,13 +48,14 @@ func TestClients(t *testing.T) {
 			s.require(t)
 			var results []compatibility.Result
 			t.Run("one node", func(t *testing.T) {
-				results = append(results, s.run(t, nodes.StartDiscoverable(t, 1), &failed)...)
+				list, secret := nodes.StartSecret(t, 1)
+				results = append(results, s.run(t, list, secret, &failed)...)
 			})
 			// The suites use the first address most: a follower's.
 			t.Run("three nodes through a follower", func(t *testing.T) {
-				list := nodes.StartDiscoverable(t, 3)
+				list, secret := nodes.StartSecret(t, 3)
 				c := &control{list: list}
-				results = append(results, s.run(t, c.followersFirst(), &failed)...)
+				results = append(results, s.run(t, c.followersFirst(), secret, &failed)...)
 			})
 			if !t.Failed() && os.Getenv("LOCKSTEP_RECORD") != "" && len(results) > 0 {
 				file := filepath.Join("..", "compatibility", "results", s.name+".jsonl")
@@ -94,26 +96,47 @@ func (s suite) require(t *testing.T) {
 
 // environment tells a suite where everything is. The first address of each
 // kind is a follower's when there are three nodes.
-func environment(t *testing.T, list []*nodes.Node, results string) []string {
+func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, results string) []string {
 	a := addrsOf(list)
 	return append(os.Environ(),
 		"LOCKSTEP_ADDRS="+strings.Join(a.Plain, ","),
 		"LOCKSTEP_SENTINELS="+strings.Join(a.Sentinel, ","),
 		"LOCKSTEP_CLUSTER="+strings.Join(a.Cluster, ","),
+		"LOCKSTEP_TLS_ADDRS="+strings.Join(a.TLS.Plain, ","),
+		"LOCKSTEP_TLS_SENTINELS="+strings.Join(a.TLS.Sentinel, ","),
+		"LOCKSTEP_TLS_CLUSTER="+strings.Join(a.TLS.Cluster, ","),
+		"LOCKSTEP_TLS_CA="+secret.CA,
+		"LOCKSTEP_TLS_CERT="+secret.Cert,
+		"LOCKSTEP_TLS_KEY="+secret.Key,
+		"LOCKSTEP_TLS_OTHER_CA="+otherAuthority(t),
 		"LOCKSTEP_CONTROL="+startControl(t, list),
 		"LOCKSTEP_NODES="+strconv.Itoa(len(list)),
 		"LOCKSTEP_RESULTS="+results,
 	)
 }
 
+// otherAuthority writes the certificate of an authority that has signed nothing.
+func otherAuthority(t *testing.T) string {
+	t.Helper()
+	a, err := certs.NewAuthority("another authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "other.crt")
+	if err := os.WriteFile(file, a.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // run runs the suite and returns what it reported. What it printed when it failed
 // is added to failed.
-func (s suite) run(t *testing.T, list []*nodes.Node, failed *[]string) []compatibility.Result {
+func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, failed *[]string) []compatibility.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "results.jsonl")
 	var out bytes.Buffer
 	cmd := exec.Command(s.script)
-	cmd.Env = environment(t, list, file)
+	cmd.Env = environment(t, list, secret, file)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	t.Logf("%s", out.String())

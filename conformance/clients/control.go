@@ -30,6 +30,12 @@ const electionTimeout = 20 * time.Second
 
 // addrs is the answer of GET /addrs.
 type addrs struct {
+	faces
+	TLS faces `json:"tls"` // the same with TLS
+}
+
+// faces are addresses of the nodes, a list for each way to find them.
+type faces struct {
 	Plain    []string `json:"plain"`
 	Sentinel []string `json:"sentinel"`
 	Cluster  []string `json:"cluster"`
@@ -77,17 +83,25 @@ func answer(w http.ResponseWriter, v any, err error) {
 
 // addrsOf collects the addresses under which clients find the nodes.
 func addrsOf(list []*nodes.Node) addrs {
-	a := addrs{Plain: []string{}, Sentinel: []string{}, Cluster: []string{}}
-	for _, n := range list {
-		a.Plain = append(a.Plain, n.Addr)
-		if n.SentinelAddr != "" {
-			a.Sentinel = append(a.Sentinel, n.SentinelAddr)
+	of := func(addr func(*nodes.Node) string) []string {
+		found := []string{}
+		for _, n := range list {
+			found = append(found, addr(n))
 		}
-		if n.ClusterAddr != "" {
-			a.Cluster = append(a.Cluster, n.ClusterAddr)
-		}
+		return found
 	}
-	return a
+	return addrs{
+		faces: faces{
+			Plain:    of(func(n *nodes.Node) string { return n.Addr }),
+			Sentinel: of(func(n *nodes.Node) string { return n.SentinelAddr }),
+			Cluster:  of(func(n *nodes.Node) string { return n.ClusterAddr }),
+		},
+		TLS: faces{
+			Plain:    of(func(n *nodes.Node) string { return n.TLSAddr }),
+			Sentinel: of(func(n *nodes.Node) string { return n.TLSSentinelAddr }),
+			Cluster:  of(func(n *nodes.Node) string { return n.TLSClusterAddr }),
+		},
+	}
 }
 
 // followersFirst returns the nodes with the leader at the end.

@@ -18,7 +18,8 @@ Every client is the real library at the version shown, unpatched, with the optio
 one node and against three. Of three, a plain client is connected to a follower; Sentinel and Cluster clients find the leader by themselves. With
 three nodes the leader is killed (` + "`kill -9`" + `) once in the middle of held and contended locks: held locks are still held by their owners, contended ones
 go on, two owners are never inside at once. What a client may see then: the answer INDETERMINATE to a request that was in flight at that instant,
-and, if it was connected to the killed node, its broken connection. Numbers in brackets are the reasons below.
+and, if it was connected to the killed node, its broken connection. In a mode with TLS (` + "`rediss://`" + `) the client verifies the nodes' certificates and names, and
+shows one of its own; tests of the libraries that connect see that another authority's nodes, and clients without a certificate, are refused. Numbers in brackets are the reasons below.
 Clients that cannot be had here, and modes that a library does not have, are listed with the reasons in [conformance/README.md](../conformance/README.md).
 
 | client | version | mode | one node | three nodes, one failover |

@@ -54,6 +54,8 @@ func (l library) version() string {
 // missing says why the mode cannot be had here.
 func (l library) missing(a addrs) string {
 	switch {
+	case strings.HasSuffix(l.mode, "TLS") && len(a.TLS.Plain) == 0:
+		return "no TLS listener"
 	case strings.HasPrefix(l.mode, "sentinel") && len(a.Sentinel) == 0:
 		return "no Sentinel listener"
 	case strings.HasPrefix(l.mode, "cluster") && len(a.Cluster) == 0:

@@ -54,6 +54,15 @@ var goRedisModes = []struct {
 	{"cluster", func(a addrs) goredis.UniversalClient {
 		return goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: a.Cluster})
 	}},
+	{"plain TLS", func(a addrs) goredis.UniversalClient {
+		return goredis.NewClient(&goredis.Options{Addr: a.TLS.Plain[0], TLSConfig: good()})
+	}},
+	{"sentinel TLS", func(a addrs) goredis.UniversalClient {
+		return goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: masterName, SentinelAddrs: a.TLS.Sentinel, TLSConfig: good()})
+	}},
+	{"cluster TLS", func(a addrs) goredis.UniversalClient {
+		return goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: a.TLS.Cluster, TLSConfig: good()})
+	}},
 }
 
 var rueidisModes = []struct {
@@ -68,6 +77,15 @@ var rueidisModes = []struct {
 	}},
 	{"cluster", func(a addrs) rueidis.ClientOption {
 		return rueidis.ClientOption{InitAddress: a.Cluster}
+	}},
+	{"plain TLS", func(a addrs) rueidis.ClientOption {
+		return rueidis.ClientOption{InitAddress: a.TLS.Plain[:1], TLSConfig: good()}
+	}},
+	{"sentinel TLS", func(a addrs) rueidis.ClientOption {
+		return rueidis.ClientOption{InitAddress: a.TLS.Sentinel, TLSConfig: good(), Sentinel: rueidis.SentinelOption{MasterSet: masterName, TLSConfig: good()}}
+	}},
+	{"cluster TLS", func(a addrs) rueidis.ClientOption {
+		return rueidis.ClientOption{InitAddress: a.TLS.Cluster, TLSConfig: good()}
 	}},
 }
 
@@ -84,6 +102,15 @@ var valkeyModes = []struct {
 	{"cluster", func(a addrs) valkey.ClientOption {
 		return valkey.ClientOption{InitAddress: a.Cluster}
 	}},
+	{"plain TLS", func(a addrs) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: a.TLS.Plain[:1], TLSConfig: good()}
+	}},
+	{"sentinel TLS", func(a addrs) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: a.TLS.Sentinel, TLSConfig: good(), Sentinel: valkey.SentinelOption{MasterSet: masterName, TLSConfig: good()}}
+	}},
+	{"cluster TLS", func(a addrs) valkey.ClientOption {
+		return valkey.ClientOption{InitAddress: a.TLS.Cluster, TLSConfig: good()}
+	}},
 }
 
 // olderGoRedis are the clients of before go-redis moved: no HELLO, RESP2. No
@@ -99,6 +126,10 @@ var olderGoRedis = []struct {
 		c := goredis6.NewClient(&goredis6.Options{Addr: a.Plain[0]})
 		return redsyncgoredis6.NewPool(c), c
 	}},
+	{"redsync on go-redis 6", goRedis6, "plain TLS", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis6.NewClient(&goredis6.Options{Addr: a.TLS.Plain[0], TLSConfig: good()})
+		return redsyncgoredis6.NewPool(c), c
+	}},
 	{"redsync on go-redis 6", goRedis6, "sentinel", func(a addrs) (redsyncredis.Pool, io.Closer) {
 		c := goredis6.NewFailoverClient(&goredis6.FailoverOptions{MasterName: masterName, SentinelAddrs: a.Sentinel})
 		return redsyncgoredis6.NewPool(c), c
@@ -107,12 +138,20 @@ var olderGoRedis = []struct {
 		c := goredis7.NewClient(&goredis7.Options{Addr: a.Plain[0]})
 		return redsyncgoredis7.NewPool(c), c
 	}},
+	{"redsync on go-redis 7", goRedis7, "plain TLS", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis7.NewClient(&goredis7.Options{Addr: a.TLS.Plain[0], TLSConfig: good()})
+		return redsyncgoredis7.NewPool(c), c
+	}},
 	{"redsync on go-redis 7", goRedis7, "sentinel", func(a addrs) (redsyncredis.Pool, io.Closer) {
 		c := goredis7.NewFailoverClient(&goredis7.FailoverOptions{MasterName: masterName, SentinelAddrs: a.Sentinel})
 		return redsyncgoredis7.NewPool(c), c
 	}},
 	{"redsync on go-redis 8", goRedis8, "plain", func(a addrs) (redsyncredis.Pool, io.Closer) {
 		c := goredis8.NewClient(&goredis8.Options{Addr: a.Plain[0]})
+		return redsyncgoredis8.NewPool(c), c
+	}},
+	{"redsync on go-redis 8", goRedis8, "plain TLS", func(a addrs) (redsyncredis.Pool, io.Closer) {
+		c := goredis8.NewClient(&goredis8.Options{Addr: a.TLS.Plain[0], TLSConfig: good()})
 		return redsyncgoredis8.NewPool(c), c
 	}},
 	{"redsync on go-redis 8", goRedis8, "sentinel", func(a addrs) (redsyncredis.Pool, io.Closer) {
@@ -143,6 +182,11 @@ var libraries = func() (all []library) {
 	}
 	all = append(all, library{"redsync on redigo", []string{redsyncMod, redigoMod}, "plain", func(t testing.TB, a addrs) locker {
 		pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", a.Plain[0]) }}
+		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be gone already
+		return newRedsync(redsyncredigo.NewPool(pool))
+	}, true}, library{"redsync on redigo", []string{redsyncMod, redigoMod}, "plain TLS", func(t testing.TB, a addrs) locker {
+		secret := []redis.DialOption{redis.DialUseTLS(true), redis.DialTLSConfig(good())}
+		pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", a.TLS.Plain[0], secret...) }}
 		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be gone already
 		return newRedsync(redsyncredigo.NewPool(pool))
 	}, true})

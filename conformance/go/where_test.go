@@ -5,6 +5,8 @@ package conformance
 
 import (
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -23,8 +25,35 @@ const masterName = "mymaster"
 
 // addrs are the addresses of the nodes, followers first, the leader last.
 type addrs struct {
+	faces
+	TLS faces // the same with TLS
+}
+
+type faces struct {
 	Plain, Sentinel, Cluster []string
 }
+
+// trusted is what a program sets for TLS: it verifies the chain and the name. authority
+// and certificate are variables of the environment that have the names of files.
+func trusted(authority, certificate string) *tls.Config {
+	ca, err := os.ReadFile(os.Getenv(authority))
+	if err != nil {
+		panic(err)
+	}
+	c := &tls.Config{RootCAs: x509.NewCertPool()}
+	c.RootCAs.AppendCertsFromPEM(ca)
+	if certificate != "" {
+		own, err := tls.LoadX509KeyPair(os.Getenv(certificate), os.Getenv("LOCKSTEP_TLS_KEY"))
+		if err != nil {
+			panic(err)
+		}
+		c.Certificates = []tls.Certificate{own}
+	}
+	return c
+}
+
+// good are the client's files as they have to be.
+func good() *tls.Config { return trusted("LOCKSTEP_TLS_CA", "LOCKSTEP_TLS_CERT") }
 
 func list(env string) []string {
 	return strings.FieldsFunc(os.Getenv(env), func(r rune) bool { return r == ',' })
@@ -34,7 +63,8 @@ func addrsNow(t testing.TB) (a addrs) {
 	t.Helper()
 	control := os.Getenv("LOCKSTEP_CONTROL")
 	if control == "" {
-		a = addrs{list("LOCKSTEP_ADDRS"), list("LOCKSTEP_SENTINELS"), list("LOCKSTEP_CLUSTER")}
+		a.faces = faces{list("LOCKSTEP_ADDRS"), list("LOCKSTEP_SENTINELS"), list("LOCKSTEP_CLUSTER")}
+		a.TLS = faces{list("LOCKSTEP_TLS_ADDRS"), list("LOCKSTEP_TLS_SENTINELS"), list("LOCKSTEP_TLS_CLUSTER")}
 		if len(a.Plain) == 0 {
 			t.Fatal("set LOCKSTEP_ADDRS=host:port[,host:port...]")
 		}

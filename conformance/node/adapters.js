@@ -8,7 +8,7 @@ import { createClient, createCluster, createSentinel, defineScript } from 'redis
 import redis3 from 'redis-3';
 import Redlock5 from 'redlock';
 import Redlock4 from 'redlock-4';
-import { MASTER, sleep, split, versionOf } from './where.js';
+import { MASTER, TRUSTED, sleep, split, versionOf } from './where.js';
 
 // Clients tell of lost connections by events; a process that does not listen dies.
 const quiet = (client) => client.on('error', () => {});
@@ -17,9 +17,14 @@ export const ioredis = {
   plain: (addrs, options = {}) => quiet(new Redis({ ...split(addrs.plain[0]), ...options })),
   sentinel: (addrs) => quiet(new Redis({ sentinels: addrs.sentinel.map(split), name: MASTER })),
   cluster: (addrs) => quiet(new Cluster(addrs.cluster.map(split))),
+  'plain TLS': ({ tls }, options = {}) => quiet(new Redis({ ...split(tls.plain[0]), tls: TRUSTED, ...options })),
+  'sentinel TLS': ({ tls }) => quiet(new Redis({ sentinels: tls.sentinel.map(split), name: MASTER,
+    tls: TRUSTED, enableTLSForSentinelMode: true, sentinelTLS: TRUSTED })),
+  'cluster TLS': ({ tls }) => quiet(new Cluster(tls.cluster.map(split), { redisOptions: { tls: TRUSTED } })),
 };
 
 const url = (addr) => `redis://${addr}`;
+const secretUrl = (addr) => `rediss://${addr}`;
 
 export const UNLOCK = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 export const EXTEND = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
@@ -30,10 +35,17 @@ const scripts = {
   extend: defineScript({ NUMBER_OF_KEYS: 1, SCRIPT: EXTEND, parseCommand: parse, transformReply: undefined }),
 };
 
+const SECRET = { socket: { tls: true, ...TRUSTED } };
+
 export const nodeRedis = {
   plain: async (addrs, options = {}) => quiet(createClient({ url: url(addrs.plain[0]), scripts, ...options })).connect(),
   sentinel: async (addrs) => quiet(createSentinel({ name: MASTER, sentinelRootNodes: addrs.sentinel.map(split), scripts })).connect(),
   cluster: async (addrs) => quiet(createCluster({ rootNodes: addrs.cluster.map((a) => ({ url: url(a) })), scripts })).connect(),
+  'plain TLS': async ({ tls }, options = {}) => quiet(createClient({ url: secretUrl(tls.plain[0]), scripts, ...SECRET, ...options })).connect(),
+  'sentinel TLS': async ({ tls }) => quiet(createSentinel({ name: MASTER, sentinelRootNodes: tls.sentinel.map(split), scripts,
+    nodeClientOptions: SECRET, sentinelClientOptions: SECRET })).connect(),
+  'cluster TLS': async ({ tls }) => quiet(createCluster({ rootNodes: tls.cluster.map((a) => ({ url: secretUrl(a) })), scripts,
+    defaults: SECRET })).connect(),
 };
 
 /** node-redlock 5: the client must be ioredis. */
@@ -148,11 +160,13 @@ class Recipe {
 const io = versionOf('ioredis');
 const nr = versionOf('redis');
 
+const respOf = (mode, protocol = 3) => (mode === 'plain' ? `plain RESP${protocol}` : mode);
+
 const redlock5 = (mode) => ({ client: 'node-redlock 5 on ioredis', version: `${versionOf('redlock')}, ${io}`, mode,
   make: async (addrs) => new NodeRedlock5(ioredis[mode](addrs)) });
 
 const withIoredis = (mode, options) => ({ client: 'ioredis', version: io,
-  mode: mode === 'plain' ? `plain RESP${options?.protocol ?? 3}` : mode,
+  mode: respOf(mode, options?.protocol),
   make: async (addrs) => {
     const client = ioredis[mode](addrs, options);
     client.defineCommand('unlock', { numberOfKeys: 1, lua: UNLOCK });
@@ -161,21 +175,28 @@ const withIoredis = (mode, options) => ({ client: 'ioredis', version: io,
   } });
 
 const withNodeRedis = (mode, options) => ({ client: 'node-redis', version: nr,
-  mode: mode === 'plain' ? `plain RESP${options?.RESP ?? 3}` : mode,
+  mode: respOf(mode, options?.RESP),
   make: async (addrs) => new Recipe(await nodeRedis[mode](addrs, options), 'node-redis') });
 
+const redlock4OnIoredis = (mode) => ({ client: 'node-redlock 4 on ioredis', version: `${versionOf('redlock-4')}, ${io}`, mode,
+  make: async (addrs) => {
+    const client = ioredis[mode](addrs);
+    return new NodeRedlock4(client, async () => client.disconnect());
+  } });
+
+const redlock4OnNodeRedis3 = (mode, open) => ({ client: 'node-redlock 4 on node-redis 3', version: `${versionOf('redlock-4')}, ${versionOf('redis-3')}`, mode,
+  make: async (addrs) => {
+    const client = quiet(open(addrs));
+    return new NodeRedlock4(client, async () => client.end(false));
+  } });
+
 export const ALL = [
-  redlock5('plain'), redlock5('sentinel'), redlock5('cluster'),
-  { client: 'node-redlock 4 on ioredis', version: `${versionOf('redlock-4')}, ${io}`, mode: 'plain',
-    make: async (addrs) => {
-      const client = ioredis.plain(addrs);
-      return new NodeRedlock4(client, async () => client.disconnect());
-    } },
-  { client: 'node-redlock 4 on node-redis 3', version: `${versionOf('redlock-4')}, ${versionOf('redis-3')}`, mode: 'plain',
-    make: async (addrs) => {
-      const client = quiet(redis3.createClient(url(addrs.plain[0])));
-      return new NodeRedlock4(client, async () => client.end(false));
-    } },
+  redlock5('plain'), redlock5('sentinel'), redlock5('cluster'), redlock5('plain TLS'),
+  redlock4OnIoredis('plain'), redlock4OnIoredis('plain TLS'),
+  redlock4OnNodeRedis3('plain', (addrs) => redis3.createClient(url(addrs.plain[0]))),
+  redlock4OnNodeRedis3('plain TLS', ({ tls }) => redis3.createClient(secretUrl(tls.plain[0]), { tls: TRUSTED })),
   withIoredis('plain'), withIoredis('plain', { protocol: 2 }), withIoredis('sentinel'), withIoredis('cluster'),
+  withIoredis('plain TLS'), withIoredis('sentinel TLS'), withIoredis('cluster TLS'),
   withNodeRedis('plain'), withNodeRedis('plain', { RESP: 2 }), withNodeRedis('sentinel'), withNodeRedis('cluster'),
+  withNodeRedis('plain TLS'), withNodeRedis('sentinel TLS'), withNodeRedis('cluster TLS'),
 ];

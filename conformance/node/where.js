@@ -1,5 +1,5 @@
 // Where the servers are, how a test asks for a failover, and where results go.
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,9 +10,18 @@ const list = (name) => (process.env[name] ?? '').split(',').filter(Boolean);
 export const ADDRS = list('LOCKSTEP_ADDRS');
 export const SENTINELS = list('LOCKSTEP_SENTINELS');
 export const CLUSTER = list('LOCKSTEP_CLUSTER');
+/** The same with TLS. */
+export const TLS = { plain: list('LOCKSTEP_TLS_ADDRS'), sentinel: list('LOCKSTEP_TLS_SENTINELS'), cluster: list('LOCKSTEP_TLS_CLUSTER') };
 export const CONTROL = process.env.LOCKSTEP_CONTROL ?? '';
 export const MASTER = 'mymaster';
 export { sleep };
+
+const file = (name) => process.env[name] && readFileSync(process.env[name]);
+
+/** What a program sets for TLS; Node verifies the chain and the name. */
+export const TRUSTED = { ca: file('LOCKSTEP_TLS_CA'), cert: file('LOCKSTEP_TLS_CERT'), key: file('LOCKSTEP_TLS_KEY') };
+/** An authority that has signed nothing. */
+export const OTHER_CA = file('LOCKSTEP_TLS_OTHER_CA');
 
 export const versionOf = (name) => {
   const lock = createRequire(import.meta.url)('./package-lock.json');
@@ -26,7 +35,7 @@ export const split = (addr) => {
 
 /** The addresses at this moment: followers first, the leader last. */
 export async function addrsNow() {
-  if (!CONTROL) return { plain: ADDRS, sentinel: SENTINELS, cluster: CLUSTER };
+  if (!CONTROL) return { plain: ADDRS, sentinel: SENTINELS, cluster: CLUSTER, tls: TLS };
   return (await fetch(`${CONTROL}/addrs`, { signal: AbortSignal.timeout(10000) })).json();
 }
 
@@ -59,6 +68,7 @@ export async function reported(t, about, test, body) {
 
 /** Why a mode cannot be had here. */
 export function missing(mode) {
+  if (mode.endsWith('TLS') && !TLS.plain.length) return 'no TLS listener';
   if (mode === 'sentinel' && !SENTINELS.length) return 'no Sentinel listener';
   if (mode === 'cluster' && !CLUSTER.length) return 'no Cluster listener';
   return undefined;

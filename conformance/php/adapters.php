@@ -34,6 +34,18 @@ function phpredis(string $mode, array $addresses): Redis|RedisCluster
     if ($mode === 'cluster') {
         return new RedisCluster(null, $addresses['cluster']);
     }
+    if ($mode === 'cluster TLS') {
+        $seeds = array_map(fn ($address) => "tls://$address", $addresses['tls']['cluster']);
+
+        return new RedisCluster(null, $seeds, 0, 0, false, null, trusted());
+    }
+    if ($mode === 'plain TLS') {
+        [$host, $port] = split($addresses['tls']['plain'][0]);
+        $redis = new Redis();
+        $redis->connect("tls://$host", $port, 0, null, 0, 0, ['stream' => trusted()]);
+
+        return $redis;
+    }
     [$host, $port] = split($addresses['plain'][0]);
     if ($mode === 'sentinel') {
         $master = (new RedisSentinel(...split($addresses['sentinel'][0])))->getMasterAddrByName(MASTER);
@@ -48,11 +60,17 @@ function phpredis(string $mode, array $addresses): Redis|RedisCluster
 function predis(string $mode, array $addresses): Predis\Client
 {
     $tcp = fn (string $address) => "tcp://$address";
+    $tls = fn (string $address) => ['scheme' => 'rediss', 'host' => split($address)[0], 'port' => split($address)[1], 'ssl' => trusted()];
+    // The nodes that it is told of it connects to by these.
+    $found = ['parameters' => ['scheme' => 'rediss', 'ssl' => trusted()]];
 
     return match ($mode) {
         'plain' => new Predis\Client($tcp($addresses['plain'][0])),
         'sentinel' => new Predis\Client(array_map($tcp, $addresses['sentinel']), ['replication' => 'sentinel', 'service' => MASTER]),
         'cluster' => new Predis\Client(array_map($tcp, $addresses['cluster']), ['cluster' => 'redis']),
+        'plain TLS' => new Predis\Client($tls($addresses['tls']['plain'][0])),
+        'sentinel TLS' => new Predis\Client(array_map($tls, $addresses['tls']['sentinel']), ['replication' => 'sentinel', 'service' => MASTER] + $found),
+        'cluster TLS' => new Predis\Client(array_map($tls, $addresses['tls']['cluster']), ['cluster' => 'redis'] + $found),
     };
 }
 
@@ -109,6 +127,11 @@ class LaravelAdapter
             $config = ['default' => array_map(fn ($a) => "tcp://$a", $addresses['sentinel']),
                 'options' => ['replication' => 'sentinel', 'service' => MASTER]];
         }
+        if ($mode === 'plain TLS') { // the one client has them as ssl, the other as context
+            [$host, $port] = split($addresses['tls']['plain'][0]);
+            $config = ['default' => ['scheme' => 'tls', 'host' => $host, 'port' => $port, 'database' => 0, 'ssl' => trusted(),
+                'context' => ['stream' => trusted()]]];
+        }
         $this->store = new LaravelStore(new RedisManager(new Container(), $client, $config), 'laravel_cache:');
     }
 
@@ -148,11 +171,13 @@ function libraries(): array
 {
     $all = [];
     foreach (['phpredis', 'predis'] as $client) {
-        foreach (['plain', 'sentinel', 'cluster'] as $mode) {
+        // The RedisSentinel of phpredis 5.3 takes no certificates.
+        $secret = $client === 'predis' ? ['plain TLS', 'sentinel TLS', 'cluster TLS'] : ['plain TLS', 'cluster TLS'];
+        foreach (['plain', 'sentinel', 'cluster', ...$secret] as $mode) {
             $all[] = ['about' => ['client' => "symfony/lock on $client", 'version' => packaged('php-symfony-lock') . ', ' . versionOf($client), 'mode' => $mode],
                 'make' => fn (array $addresses) => new SymfonyAdapter($client, $mode, $addresses)];
         }
-        foreach ($client === 'predis' ? ['plain', 'sentinel'] : ['plain'] as $mode) {
+        foreach ($client === 'predis' ? ['plain', 'sentinel', 'plain TLS'] : ['plain', 'plain TLS'] as $mode) {
             $all[] = ['about' => ['client' => "Laravel cache lock on $client", 'version' => packaged('php-illuminate-cache') . ', ' . versionOf($client), 'mode' => $mode],
                 'make' => fn (array $addresses) => new LaravelAdapter($client, $mode, $addresses)];
         }

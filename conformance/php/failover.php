@@ -24,7 +24,7 @@ function kind(Throwable $fault, string $mode): string
 
     return match (true) {
         str_contains($text, 'INDETERMINATE') => 'unknown',
-        $mode === 'plain' => "fault $text",
+        str_starts_with($mode, 'plain') => "fault $text",
         // A client of the killed node sends it again by itself, so a release
         // that had been carried out is then refused.
         $fault instanceof NotOwner => 'unknown',

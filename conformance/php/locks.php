@@ -147,4 +147,29 @@ foreach (['phpredis', 'predis'] as $client) {
     $about = ['client' => "malkusch/lock on $client", 'version' => packaged('php-malkusch-lock') . ', ' . versionOf($client), 'mode' => 'plain'];
     $tests[] = [$about, 'contention', null, fn () => synchronized($client, 'php:' . bin2hex(random_bytes(12)))];
 }
+/** That TLS is what it says: who is not to be trusted is refused, on either side. */
+function refused(string $client, array $ssl): void
+{
+    [$host, $port] = split(addressesNow()['tls']['plain'][0]);
+    try {
+        if ($client === 'predis') {
+            @(new Predis\Client(['scheme' => 'rediss', 'host' => $host, 'port' => $port, 'ssl' => $ssl]))->ping();
+        } else {
+            $redis = new Redis();
+            @$redis->connect("tls://$host", $port, 0, null, 0, 0, ['stream' => $ssl]);
+            @$redis->ping();
+        }
+    } catch (Predis\Connection\ConnectionException | RedisException) {
+        return;
+    }
+    check(false, 'not refused');
+}
+
+foreach (['phpredis', 'predis'] as $client) {
+    $about = ['client' => $client, 'version' => versionOf($client), 'mode' => 'plain TLS'];
+    foreach (['nodes_of_another_authority_are_refused' => ['cafile' => getenv('LOCKSTEP_TLS_OTHER_CA')] + trusted(),
+        'a_client_without_a_certificate_is_refused' => ['cafile' => getenv('LOCKSTEP_TLS_CA')]] as $name => $ssl) {
+        $tests[] = [$about, $name, missing('plain TLS'), fn () => refused($client, $ssl)];
+    }
+}
 run($tests, 24);

@@ -11,6 +11,18 @@ function addresses(string $variable): array
     return array_values(array_filter(explode(',', (string) getenv($variable))));
 }
 
+/** The addresses with TLS. */
+function secretAddresses(): array
+{
+    return ['plain' => addresses('LOCKSTEP_TLS_ADDRS'), 'sentinel' => addresses('LOCKSTEP_TLS_SENTINELS'), 'cluster' => addresses('LOCKSTEP_TLS_CLUSTER')];
+}
+
+/** What a program sets for TLS; PHP verifies the chain and the name. */
+function trusted(): array
+{
+    return ['cafile' => getenv('LOCKSTEP_TLS_CA'), 'local_cert' => getenv('LOCKSTEP_TLS_CERT'), 'local_pk' => getenv('LOCKSTEP_TLS_KEY')];
+}
+
 /** @return array{string, int} */
 function split(string $address): array
 {
@@ -35,13 +47,15 @@ function addressesNow(): array
         return control('GET', '/addrs');
     }
 
-    return ['plain' => addresses('LOCKSTEP_ADDRS'), 'sentinel' => addresses('LOCKSTEP_SENTINELS'), 'cluster' => addresses('LOCKSTEP_CLUSTER')];
+    return ['plain' => addresses('LOCKSTEP_ADDRS'), 'sentinel' => addresses('LOCKSTEP_SENTINELS'), 'cluster' => addresses('LOCKSTEP_CLUSTER'),
+        'tls' => secretAddresses()];
 }
 
 /** Why a mode cannot be had here; null if it can. */
 function missing(string $mode): ?string
 {
     return match (true) {
+        str_ends_with($mode, 'TLS') && !secretAddresses()['plain'] => 'no TLS listener',
         $mode === 'sentinel' && !addresses('LOCKSTEP_SENTINELS') => 'no Sentinel listener',
         $mode === 'cluster' && !addresses('LOCKSTEP_CLUSTER') => 'no Cluster listener',
         default => null,

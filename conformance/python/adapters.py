@@ -224,6 +224,14 @@ def async_plain(addrs, **options):
     return redis.asyncio.Redis(host=host, port=port, **options)
 
 
+# A program sets these and nothing else; redis-py verifies the chain and the name.
+TRUSTED = {"ssl": True, "ssl_ca_certs": where.CA, "ssl_certfile": where.CERT, "ssl_keyfile": where.KEY, "ssl_check_hostname": True}
+
+
+def tls(connect):
+    return lambda addrs: connect(addrs["tls"], **TRUSTED)
+
+
 # (adapter, mode, connect)
 ALL = [
     (RedisPy, "plain RESP3", plain),
@@ -246,11 +254,21 @@ ALL = [
     (RedlockPy, "plain RESP3", plain),
     (RedlockPy, "plain RESP2", lambda a: plain(a, protocol=2)),
     (RedlockPy, "sentinel", sentinel),
+    (RedisPy, "plain TLS", tls(plain)),
+    (RedisPy, "sentinel TLS", tls(sentinel)),
+    (RedisPy, "cluster TLS", tls(cluster)),
+    (AsyncRedisPy, "plain TLS", tls(async_plain)),
+    (AsyncRedisPy, "cluster TLS", tls(async_cluster)),
+    (PythonRedisLock, "plain TLS", tls(plain)),
+    (Pottery, "plain TLS", tls(plain)),
+    (RedlockPy, "plain TLS", tls(plain)),
 ]
 
 
 def available(mode):
     """Why a mode cannot be had here; None if it can."""
+    if mode.endswith("TLS") and not where.TLS["plain"]:
+        return "no TLS listener"
     if mode.startswith("sentinel") and not where.SENTINELS:
         return "no Sentinel listener"
     if mode.startswith("cluster") and not where.CLUSTER:

@@ -15,6 +15,9 @@ SENTINELS = _list("LOCKSTEP_SENTINELS")
 CLUSTER = _list("LOCKSTEP_CLUSTER")
 CONTROL = os.environ.get("LOCKSTEP_CONTROL", "")
 NODES = len(ADDRS)
+# The same with TLS, and the files of a client; OTHER_CA has signed nothing.
+TLS = {"plain": _list("LOCKSTEP_TLS_ADDRS"), "sentinel": _list("LOCKSTEP_TLS_SENTINELS"), "cluster": _list("LOCKSTEP_TLS_CLUSTER")}
+CA, CERT, KEY, OTHER_CA = (os.environ.get(f"LOCKSTEP_TLS_{name}", "") for name in ("CA", "CERT", "KEY", "OTHER_CA"))
 MASTER = "mymaster"  # the name that every tutorial gives it
 
 REDIS_PY = version("redis")
@@ -28,7 +31,7 @@ def split(addr):
 def addrs_now():
     """The addresses at this moment: followers first, the leader last."""
     if not CONTROL:
-        return {"plain": ADDRS, "sentinel": SENTINELS, "cluster": CLUSTER}
+        return {"plain": ADDRS, "sentinel": SENTINELS, "cluster": CLUSTER, "tls": TLS}
     with urllib.request.urlopen(CONTROL + "/addrs", timeout=10) as reply:
         return json.load(reply)
 

@@ -18,6 +18,21 @@ module Adapters
     when 'sentinel'
       Redis.new(url: "redis://#{Where::MASTER}", sentinels: addrs[:sentinel].map { |a| Where.split(a) }, role: :master)
     when 'cluster' then Redis.new(cluster: addrs[:cluster].map { |a| "redis://#{a}" })
+    else connect_tls(mode, addrs[:tls], trusted)
+    end
+  end
+
+  # What a program sets; redis-rb verifies the chain and the name.
+  def self.trusted
+    { ca_file: Where::CA, cert: OpenSSL::X509::Certificate.new(File.read(Where::CERT)), key: OpenSSL::PKey.read(File.read(Where::KEY)) }
+  end
+
+  def self.connect_tls(mode, addrs, params)
+    case mode
+    when 'plain TLS' then Redis.new(url: "rediss://#{addrs[:plain].first}", ssl_params: params)
+    when 'sentinel TLS'
+      Redis.new(url: "rediss://#{Where::MASTER}", sentinels: addrs[:sentinel].map { |a| Where.split(a) }, role: :master, ssl_params: params)
+    when 'cluster TLS' then Redis.new(cluster: addrs[:cluster].map { |a| "rediss://#{a}" }, ssl_params: params)
     end
   end
 
@@ -110,6 +125,6 @@ module Adapters
   end
 
   ALL = [['redis-rb SET NX PX + script', Recipe], ["redis-rb with redlock-rb's scripts", RedlockScripts]].flat_map do |client, adapter|
-    %w[plain sentinel cluster].map { |mode| About.new(client, Redis::VERSION, mode, adapter) }
+    ['plain', 'sentinel', 'cluster', 'plain TLS', 'sentinel TLS', 'cluster TLS'].map { |mode| About.new(client, Redis::VERSION, mode, adapter) }
   end
 end

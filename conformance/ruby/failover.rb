@@ -61,7 +61,7 @@ class Stage
   # the request again by itself, so a release that had been carried out is then
   # refused.
   def sort(fault)
-    plain = about.mode == 'plain'
+    plain = about.mode.start_with?('plain')
     text = "#{fault.class}: #{fault.message}"
     case fault
     when Adapters::NotOwner then (plain ? @faults : @unknown) << text
@@ -72,7 +72,7 @@ class Stage
 
   # A follower redirects to the leader that it knows until it notices that it
   # is dead; redis-rb follows one redirect a request (as with a Redis Cluster).
-  def redirected?(text) = about.mode == 'cluster' && text.include?('MOVED')
+  def redirected?(text) = about.mode.start_with?('cluster') && text.include?('MOVED')
 end
 
 class FailoverTest < Minitest::Test

@@ -106,3 +106,30 @@ class LocksTest < Minitest::Test
     b.release(got)
   end
 end
+
+# That TLS is what it says: who is not to be trusted is refused, on either side.
+class TLSTest < Minitest::Test
+  ABOUT = Adapters::ALL.find { |about| about.mode == 'plain TLS' }
+
+  def test_nodes_of_another_authority_are_refused
+    refused(__method__, Adapters.trusted.merge(ca_file: Where::OTHER_CA), /certificate verify failed/)
+  end
+
+  def test_a_client_without_a_certificate_is_refused
+    refused(__method__, { ca_file: Where::CA }, /./)
+  end
+
+  private
+
+  def refused(test, params, why)
+    Where.report(ABOUT, test.to_s.delete_prefix('test_')) do
+      reason = Where.missing(ABOUT.mode)
+      skip reason if reason
+      redis = Adapters.connect_tls(ABOUT.mode, Where.addrs[:tls], params)
+      fault = assert_raises(Redis::BaseConnectionError, OpenSSL::SSL::SSLError) { redis.ping }
+      assert_match why, fault.message
+    ensure
+      redis&.close
+    end
+  end
+end

@@ -12,6 +12,9 @@ module Where
   ADDRS = list('LOCKSTEP_ADDRS')
   SENTINELS = list('LOCKSTEP_SENTINELS')
   CLUSTER = list('LOCKSTEP_CLUSTER')
+  # The same with TLS, and the files of a client; OTHER_CA has signed nothing.
+  TLS = { plain: list('LOCKSTEP_TLS_ADDRS'), sentinel: list('LOCKSTEP_TLS_SENTINELS'), cluster: list('LOCKSTEP_TLS_CLUSTER') }.freeze
+  CA, CERT, KEY, OTHER_CA = %w[CA CERT KEY OTHER_CA].map { |name| ENV.fetch("LOCKSTEP_TLS_#{name}", '') }
   CONTROL = ENV.fetch('LOCKSTEP_CONTROL', '')
   RESULTS = ENV.fetch('LOCKSTEP_RESULTS', '')
 
@@ -22,7 +25,7 @@ module Where
 
   # The addresses at this moment: followers first, the leader last.
   def self.addrs
-    return { plain: ADDRS, sentinel: SENTINELS, cluster: CLUSTER } if CONTROL.empty?
+    return { plain: ADDRS, sentinel: SENTINELS, cluster: CLUSTER, tls: TLS } if CONTROL.empty?
 
     JSON.parse(Net::HTTP.get(URI("#{CONTROL}/addrs")), symbolize_names: true)
   end
@@ -36,6 +39,7 @@ module Where
 
   # Why a mode cannot be had here; nil if it can.
   def self.missing(mode)
+    return 'no TLS listener' if mode.end_with?('TLS') && TLS[:plain].empty?
     return 'no Sentinel listener' if mode == 'sentinel' && SENTINELS.empty?
     return 'no Cluster listener' if mode == 'cluster' && CLUSTER.empty?
 

@@ -4,12 +4,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redis::cluster::ClusterClient;
-use redis::sentinel::{SentinelClient, SentinelServerType};
-use redis::{Client, ConnectionLike, RedisError, RedisResult, Script};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionLike, ErrorKind, RedisError, RedisResult, Script, TlsCertificates};
 use rslock::{Lock, LockError, LockManager};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::place::{Addrs, MASTER};
+use crate::place::{Addrs, MASTER, pem};
 use crate::{Held, Library, Locker};
 
 const REDIS: &str = "1.8.1";
@@ -25,6 +25,72 @@ pub fn url(addr: &str) -> String {
 
 fn urls(addrs: &[String]) -> Vec<String> {
     addrs.iter().map(|a| url(a)).collect()
+}
+
+/// What a program sets for TLS; redis-rs verifies the chain and the name.
+fn trusted() -> TlsCertificates {
+    let own = ClientTlsConfig { client_cert: pem("LOCKSTEP_TLS_CERT"), client_key: pem("LOCKSTEP_TLS_KEY") };
+    certificates("LOCKSTEP_TLS_CA", Some(own))
+}
+
+fn certificates(authority: &str, client_tls: Option<ClientTlsConfig>) -> TlsCertificates {
+    // Two providers may be linked in; the second choice is the first one again.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    TlsCertificates { client_tls, root_cert: Some(pem(authority)) }
+}
+
+fn secret_urls(addrs: &[String]) -> Vec<String> {
+    addrs.iter().map(|a| format!("rediss://{a}/")).collect()
+}
+
+fn secret(a: &Addrs) -> Client {
+    Client::build_with_tls(&secret_urls(&a.tls().plain)[0][..], trusted()).expect("certificates")
+}
+
+fn secret_sentinel(a: &Addrs) -> SentinelClient {
+    let at = |addr: &String| {
+        let (host, port) = addr.rsplit_once(':').expect("host:port");
+        let (host, port) = (host.into(), port.parse().expect("a port"));
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    };
+    SentinelClientBuilder::new(a.tls().sentinel.iter().map(at), MASTER, SentinelServerType::Master)
+        .expect("addresses")
+        .set_client_to_sentinel_certificates(trusted())
+        .set_client_to_redis_tls_mode(redis::TlsMode::Secure)
+        .set_client_to_redis_certificates(trusted())
+        .build()
+        .expect("certificates")
+}
+
+fn secret_cluster(a: &Addrs) -> ClusterClient {
+    ClusterClient::builder(secret_urls(&a.tls().cluster))
+        .certs(trusted())
+        .connection_timeout(PATIENCE)
+        .response_timeout(PATIENCE)
+        .build()
+        .expect("certificates")
+}
+
+/// redis-rs waits half a second for a reply and one for a connection: too little for all tests' handshakes at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// rslock waits as long as redis-rs does, and that cannot be set: a lock that nobody wants makes its connection.
+fn connected(manager: LockManager) -> Box<dyn Locker> {
+    let mut l = Rslock { runtime: runtime(), manager };
+    let key = crate::place::new_key();
+    let ttl = Duration::from_secs(8);
+    let held = patiently(PATIENCE, || Ok(l.acquire(&key, ttl, Duration::ZERO).is_ok_and(|held| held.is_some())));
+    assert!(held.expect("no error"), "not connected");
+    Box::new(l)
+}
+
+/// What a ping says to whom one side must not trust.
+pub fn stranger(a: &Addrs, authority: &str) -> String {
+    let own = authority != "LOCKSTEP_TLS_CA";
+    let certificates = certificates(authority, if own { trusted().client_tls } else { None });
+    let client = Client::build_with_tls(&secret_urls(&a.tls().plain)[0][..], certificates).expect("certificates");
+    let pong = client.get_connection().and_then(|mut c| redis::cmd("PING").query::<String>(&mut c));
+    pong.expect_err("a stranger is not answered").to_string()
 }
 
 fn token() -> Vec<u8> {
@@ -99,6 +165,21 @@ impl<C: ConnectionLike + Send> Locker for Sync<C> {
 
 fn sync<C: ConnectionLike + Send + 'static>(open: impl FnMut() -> RedisResult<C> + Send + 'static) -> Box<dyn Locker> {
     Box::new(Sync { open: Box::new(open), conn: None })
+}
+
+/// A Sentinel names no master that does not say that it is one: between two masters a program asks again.
+fn sentinel(mut c: SentinelClient) -> Box<dyn Locker> {
+    sync(move || {
+        let start = Instant::now();
+        loop {
+            match c.get_connection() {
+                Err(e) if e.kind() == ErrorKind::MasterNameNotFoundBySentinel && start.elapsed() < PATIENCE => {
+                    sleep(Duration::from_millis(50));
+                }
+                done => return done,
+            }
+        }
+    })
 }
 
 fn runtime() -> Runtime {
@@ -205,6 +286,14 @@ fn plain(a: &Addrs, query: &str) -> Client {
     Client::open(url(&a.plain[0]) + query).expect("an URL")
 }
 
+fn multiplexed(c: Client) -> Box<dyn Locker> {
+    let patient = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let open = move |rt: &Runtime| rt.block_on(c.get_multiplexed_async_connection_with_config(&patient));
+    Box::new(Async { runtime: runtime(), open: Box::new(open), conn: None })
+}
+
 fn recipe(mode: &'static str, make: fn(&Addrs) -> Box<dyn Locker>) -> Library {
     Library { client: "redis-rs SET NX PX + script", version: REDIS, mode, make }
 }
@@ -225,29 +314,50 @@ pub fn all() -> Vec<Library> {
             sync(move || c.get_connection())
         }),
         recipe("sentinel", |a| {
-            let mut c = SentinelClient::build(urls(&a.sentinel), MASTER, None, SentinelServerType::Master)
-                .expect("URLs");
-            sync(move || c.get_connection())
+            sentinel(SentinelClient::build(urls(&a.sentinel), MASTER, None, SentinelServerType::Master).expect("URLs"))
         }),
         recipe("cluster", |a| {
             let c = ClusterClient::new(urls(&a.cluster)).expect("URLs");
             sync(move || c.get_connection())
         }),
-        asynchronous("plain RESP2", |a| {
-            let c = plain(a, "");
-            let open = move |rt: &Runtime| rt.block_on(c.get_multiplexed_async_connection());
-            Box::new(Async { runtime: runtime(), open: Box::new(open), conn: None })
-        }),
+        asynchronous("plain RESP2", |a| multiplexed(plain(a, ""))),
         asynchronous("cluster", |a| {
             let c = ClusterClient::new(urls(&a.cluster)).expect("URLs");
+            let open = move |rt: &Runtime| rt.block_on(c.get_async_connection());
+            Box::new(Async { runtime: runtime(), open: Box::new(open), conn: None })
+        }),
+        recipe("plain TLS", |a| {
+            let c = secret(a);
+            sync(move || c.get_connection())
+        }),
+        recipe("sentinel TLS", |a| sentinel(secret_sentinel(a))),
+        recipe("cluster TLS", |a| {
+            let c = secret_cluster(a);
+            sync(move || c.get_connection())
+        }),
+        asynchronous("plain TLS", |a| multiplexed(secret(a))),
+        asynchronous("cluster TLS", |a| {
+            let c = secret_cluster(a);
             let open = move |rt: &Runtime| rt.block_on(c.get_async_connection());
             Box::new(Async { runtime: runtime(), open: Box::new(open), conn: None })
         }),
         Library {
             client: "rslock",
             version: RSLOCK,
+            mode: "plain TLS",
+            make: |a| connected(LockManager::from_clients(vec![secret(a)])),
+        },
+        Library {
+            client: "rslock",
+            version: RSLOCK,
+            mode: "cluster TLS",
+            make: |a| connected(LockManager::from_cluster_client(secret_cluster(a))),
+        },
+        Library {
+            client: "rslock",
+            version: RSLOCK,
             mode: "plain",
-            make: |a| Box::new(Rslock { runtime: runtime(), manager: LockManager::new(vec![url(&a.plain[0])]) }),
+            make: |a| connected(LockManager::new(vec![url(&a.plain[0])])),
         },
         Library {
             client: "rslock",
@@ -255,7 +365,7 @@ pub fn all() -> Vec<Library> {
             mode: "cluster",
             make: |a| {
                 let manager = LockManager::new_cluster(urls(&a.cluster)).expect("URLs");
-                Box::new(Rslock { runtime: runtime(), manager })
+                connected(manager)
             },
         },
     ]

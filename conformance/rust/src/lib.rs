@@ -36,6 +36,9 @@ pub struct Library {
 impl Library {
     /// Why the mode cannot be had here.
     pub fn missing(&self, addrs: &place::Addrs) -> Option<&'static str> {
+        if self.mode.ends_with("TLS") && addrs.tls.is_none() {
+            return Some("no TLS listener");
+        }
         if self.mode == "sentinel" && addrs.sentinel.is_empty() {
             return Some("no Sentinel listener");
         }

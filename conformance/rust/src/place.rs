@@ -17,6 +17,30 @@ pub struct Addrs {
     pub plain: Vec<String>,
     pub sentinel: Vec<String>,
     pub cluster: Vec<String>,
+    /// The same with TLS; empty where there is none.
+    pub tls: Option<Box<Addrs>>,
+}
+
+impl Addrs {
+    fn secret() -> Addrs {
+        Addrs {
+            plain: list("LOCKSTEP_TLS_ADDRS"),
+            sentinel: list("LOCKSTEP_TLS_SENTINELS"),
+            cluster: list("LOCKSTEP_TLS_CLUSTER"),
+            tls: None,
+        }
+    }
+
+    /// The addresses with TLS: `missing` has seen to it that there are any.
+    pub fn tls(&self) -> &Addrs {
+        self.tls.as_ref().expect("TLS listeners")
+    }
+}
+
+/// A file that the environment names.
+pub fn pem(name: &str) -> Vec<u8> {
+    let path = env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+    std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 fn list(name: &str) -> Vec<String> {
@@ -47,16 +71,23 @@ pub fn addrs_now() -> Addrs {
             plain: list("LOCKSTEP_ADDRS"),
             sentinel: list("LOCKSTEP_SENTINELS"),
             cluster: list("LOCKSTEP_CLUSTER"),
+            tls: Some(Box::new(Addrs::secret())).filter(|s| !s.plain.is_empty()),
         };
         assert!(!found.plain.is_empty(), "set LOCKSTEP_ADDRS=host:port[,host:port...]");
         return found;
     }
     let v: serde_json::Value = serde_json::from_str(&http("GET", "/addrs")).expect("JSON");
-    let strings = |name: &str| -> Vec<String> {
+    let strings = |v: &serde_json::Value, name: &str| -> Vec<String> {
         let all = v[name].as_array().expect("a list");
         all.iter().map(|s| s.as_str().expect("an address").to_string()).collect()
     };
-    Addrs { plain: strings("plain"), sentinel: strings("sentinel"), cluster: strings("cluster") }
+    let faces = |v: &serde_json::Value| Addrs {
+        plain: strings(v, "plain"),
+        sentinel: strings(v, "sentinel"),
+        cluster: strings(v, "cluster"),
+        tls: None,
+    };
+    Addrs { tls: Some(Box::new(faces(&v["tls"]))), ..faces(&v) }
 }
 
 /// kill -9 of the leader; returns when another one leads and it is back.
@@ -96,6 +127,7 @@ pub fn reported(l: &Library, test: &str, skip: Option<&str>, body: impl FnOnce()
         f.write_all(format!("{line}\n").as_bytes()).expect("results");
     }
     if let Err(fault) = outcome {
+        eprintln!("failed: {} {} {test}", l.client, l.mode);
         resume_unwind(fault);
     }
 }

@@ -27,8 +27,7 @@ struct Stage {
 impl Stage {
     fn fault(&self, text: String) {
         let lost = ["roken pipe", "refused", "reset", "end of file", "eof", "closed", "dropped", "timed out"];
-        // By default the async client of redis-rs waits half a second for a reply,
-        // less than an election takes.
+        // An async client of redis-rs in Cluster mode waits half a second for a reply, less than an election takes.
         let impatient = self.library.client.ends_with("(async)") && text.contains("timed out");
         // A client of the killed node may send a release again that had been carried out.
         let again = !self.library.mode.starts_with("plain") && text.contains("not the owner");

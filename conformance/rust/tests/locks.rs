@@ -129,3 +129,18 @@ fn waiter_gets_the_lock_when_it_is_released() {
         });
     });
 }
+
+/// TLS is what it says: who is not to be trusted is refused, on either side.
+#[test]
+fn strangers_are_refused() {
+    let addrs = addrs_now();
+    let all = clients::all();
+    let l = all.iter().find(|l| l.mode == "plain TLS").expect("a mode with TLS");
+    reported(l, "nodes_of_another_authority_are_refused", l.missing(&addrs), || {
+        let why = clients::stranger(&addrs, "LOCKSTEP_TLS_OTHER_CA");
+        assert!(why.contains("certificate"), "{why}");
+    });
+    reported(l, "a_client_without_a_certificate_is_refused", l.missing(&addrs), || {
+        clients::stranger(&addrs, "LOCKSTEP_TLS_CA");
+    });
+}

@@ -39,6 +39,14 @@ public final class ClientUnderTest {
         }
     }
 
+    static String environment(String variable) {
+        String value = System.getenv(variable);
+        if (value == null || value.isEmpty()) {
+            throw new IllegalStateException(variable + " is not set");
+        }
+        return value;
+    }
+
     static String required(String property) {
         String value = System.getProperty(property);
         if (value == null || value.isEmpty()) {

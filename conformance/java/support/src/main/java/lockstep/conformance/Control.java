@@ -20,15 +20,23 @@ public final class Control {
 
     private Control() {}
 
-    /** Addresses at this moment: followers first, the leader last. */
-    public record Addresses(List<Endpoint> plain, List<Endpoint> sentinels, List<Endpoint> cluster) {}
+    /** Addresses at this moment: followers first, the leader last; and the same with TLS. */
+    public record Addresses(List<Endpoint> plain, List<Endpoint> sentinels, List<Endpoint> cluster, Addresses tls) {
+        public Addresses(List<Endpoint> plain, List<Endpoint> sentinels, List<Endpoint> cluster) {
+            this(plain, sentinels, cluster, null);
+        }
+    }
 
     public static Addresses addresses() {
         if (URL.isEmpty()) {
-            return new Addresses(Endpoints.all(), Endpoints.sentinels(), Endpoints.cluster());
+            return new Addresses(Endpoints.all(), Endpoints.sentinels(), Endpoints.cluster(), Endpoints.secret());
         }
         String json = send(HttpRequest.newBuilder(URI.create(URL + "/addrs")).GET());
-        return new Addresses(field(json, "plain"), field(json, "sentinel"), field(json, "cluster"));
+        return faces(json, faces(json.substring(json.indexOf("\"tls\"")), null));
+    }
+
+    private static Addresses faces(String json, Addresses tls) {
+        return new Addresses(field(json, "plain"), field(json, "sentinel"), field(json, "cluster"), tls);
     }
 
     private static List<Endpoint> field(String json, String name) {

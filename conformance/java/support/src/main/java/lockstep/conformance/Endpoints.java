@@ -2,12 +2,17 @@ package lockstep.conformance;
 
 import java.util.List;
 import java.util.stream.Stream;
+import lockstep.conformance.Control.Addresses;
 
 /** The servers under test, from LOCKSTEP_ADDRS="host:port[,host:port...]"; a Redis on its usual port without it. */
 public final class Endpoints {
     private static final List<Endpoint> ALL = all(parse(System.getenv("LOCKSTEP_ADDRS")));
     private static final List<Endpoint> SENTINELS = parse(System.getenv("LOCKSTEP_SENTINELS"));
     private static final List<Endpoint> CLUSTER = parse(System.getenv("LOCKSTEP_CLUSTER"));
+
+    /** The listeners with TLS, from LOCKSTEP_TLS_ADDRS, LOCKSTEP_TLS_SENTINELS and LOCKSTEP_TLS_CLUSTER. */
+    private static final Addresses SECRET = new Addresses(parse(System.getenv("LOCKSTEP_TLS_ADDRS")),
+            parse(System.getenv("LOCKSTEP_TLS_SENTINELS")), parse(System.getenv("LOCKSTEP_TLS_CLUSTER")), null);
 
     /** What the Sentinel listeners call the nodes: the name that every tutorial gives it. */
     public static final String MASTER = "mymaster";
@@ -18,7 +23,16 @@ public final class Endpoints {
     public record Endpoint(String host, int port) {
         /** The address as Redisson and URI constructors take it. */
         public String uri() {
-            return "redis://" + (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
+            return "redis://" + authority();
+        }
+
+        /** The same with TLS. */
+        public String secretUri() {
+            return "rediss://" + authority();
+        }
+
+        private String authority() {
+            return (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
         }
 
         @Override
@@ -43,6 +57,11 @@ public final class Endpoints {
     /** The Cluster listeners, from LOCKSTEP_CLUSTER; none if it is not set. */
     public static List<Endpoint> cluster() {
         return CLUSTER;
+    }
+
+    /** The listeners with TLS; none if they are not set. */
+    public static Addresses secret() {
+        return SECRET;
     }
 
     /** Where every test talks to, unless it is about several nodes. */

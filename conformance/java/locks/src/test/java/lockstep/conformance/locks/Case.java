@@ -5,6 +5,7 @@ import java.util.stream.Stream;
 import lockstep.conformance.Control.Addresses;
 import lockstep.conformance.Endpoints;
 import lockstep.conformance.Subject;
+import lockstep.conformance.Trust;
 
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
@@ -29,6 +30,9 @@ record Case(String client, String version, String mode, Connect connect) impleme
 
     /** Skips the test where the servers have no listener for the mode. */
     void assumeAvailable() {
+        if (mode.contains("TLS")) {
+            Trust.assumeAvailable();
+        }
         assumeFalse(mode.startsWith("sentinel") && Endpoints.sentinels().isEmpty(), "no Sentinel listener");
         assumeFalse(mode.startsWith("cluster") && Endpoints.cluster().isEmpty(), "no Cluster listener");
     }

@@ -3,13 +3,16 @@ package lockstep.conformance.locks;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
+import javax.net.ssl.SSLSocketFactory;
 import lockstep.conformance.ClientUnderTest;
 import lockstep.conformance.Control.Addresses;
 import lockstep.conformance.Endpoints;
 import lockstep.conformance.Endpoints.Endpoint;
+import lockstep.conformance.Trust;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.JedisCluster;
 import redis.clients.jedis.JedisPool;
 import redis.clients.jedis.JedisSentinelPool;
@@ -36,7 +39,11 @@ final class JedisCases {
                 unified("sentinel (RedisSentinelClient)", JedisCases::sentinel),
                 pooled("sentinel (JedisSentinelPool)", JedisCases::sentinelPool),
                 unified("cluster (RedisClusterClient)", JedisCases::cluster),
-                unified("cluster (JedisCluster)", a -> new JedisCluster(hosts(a.cluster()))));
+                unified("cluster (JedisCluster)", a -> new JedisCluster(hosts(a.cluster()))),
+                unified("plain TLS (RedisClient)", JedisCases::plainTls),
+                pooled("plain TLS (JedisPool)", a -> new JedisPool(host(a.tls().plain().get(0)), secret())),
+                unified("sentinel TLS (RedisSentinelClient)", JedisCases::sentinelTls),
+                unified("cluster TLS (RedisClusterClient)", JedisCases::clusterTls));
     }
 
     private interface Make<T> {
@@ -76,6 +83,28 @@ final class JedisCases {
 
     static UnifiedJedis cluster(Addresses addresses) {
         return RedisClusterClient.create(hosts(addresses.cluster()));
+    }
+
+    /** As a program sets it, with the name of the node checked. */
+    static JedisClientConfig secret() {
+        return secret(Trust.sockets());
+    }
+
+    static JedisClientConfig secret(SSLSocketFactory sockets) {
+        return DefaultJedisClientConfig.builder().ssl(true).sslSocketFactory(sockets).sslParameters(Trust.parameters()).build();
+    }
+
+    static UnifiedJedis plainTls(Addresses addresses) {
+        return RedisClient.builder().hostAndPort(host(addresses.tls().plain().get(0))).clientConfig(secret()).build();
+    }
+
+    private static UnifiedJedis sentinelTls(Addresses addresses) {
+        return RedisSentinelClient.builder().masterName(Endpoints.MASTER).sentinels(hosts(addresses.tls().sentinels()))
+                .clientConfig(secret()).sentinelClientConfig(secret()).build();
+    }
+
+    private static UnifiedJedis clusterTls(Addresses addresses) {
+        return RedisClusterClient.builder().nodes(hosts(addresses.tls().cluster())).clientConfig(secret()).build();
     }
 
     static Set<HostAndPort> hosts(List<Endpoint> endpoints) {

@@ -7,6 +7,7 @@ import io.lettuce.core.RedisNoScriptException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
+import io.lettuce.core.SslOptions;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
@@ -23,10 +24,12 @@ import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import lockstep.conformance.ClientUnderTest;
 import lockstep.conformance.Control.Addresses;
 import lockstep.conformance.Endpoints;
 import lockstep.conformance.Endpoints.Endpoint;
+import lockstep.conformance.Trust;
 
 /** Lettuce, blocking and not, in all its kinds of connections. */
 final class LettuceCases {
@@ -60,6 +63,9 @@ final class LettuceCases {
         add(cases, "sentinel", LettuceCases::sentinel);
         add(cases, "sentinel (MasterReplica)", a -> masterReplica(sentinelUri(a)));
         add(cases, "cluster", LettuceCases::cluster);
+        add(cases, "plain TLS", LettuceCases::plainTls);
+        add(cases, "sentinel TLS", LettuceCases::sentinelTls);
+        add(cases, "cluster TLS", LettuceCases::clusterTls);
         return cases;
     }
 
@@ -94,10 +100,37 @@ final class LettuceCases {
         return Connection.of(client, MasterReplica.connect(client, StringCodec.UTF8, uri));
     }
 
+    /** Lettuce verifies the chain and, unless told otherwise, the name. */
+    static SslOptions secret() {
+        return SslOptions.builder().jdkSslProvider().trustManager(Trust.authority()).keyManager(Trust.certificate()).build();
+    }
+
+    private static Connection plainTls(Addresses addresses) {
+        RedisClient client = RedisClient.create(RESOURCES, RedisURI.create(addresses.tls().plain().get(0).secretUri()));
+        client.setOptions(ClientOptions.builder().sslOptions(secret()).build());
+        return Connection.of(client, client.connect());
+    }
+
+    private static Connection sentinelTls(Addresses addresses) {
+        RedisURI.Builder uri = RedisURI.builder().withSentinelMasterId(Endpoints.MASTER).withSsl(true);
+        addresses.tls().sentinels().forEach(s -> uri.withSentinel(RedisURI.create(s.secretUri())));
+        RedisClient client = RedisClient.create(RESOURCES, uri.build());
+        client.setOptions(ClientOptions.builder().sslOptions(secret()).build());
+        return Connection.of(client, client.connect());
+    }
+
     static Connection cluster(Addresses addresses) {
-        RedisClusterClient client = RedisClusterClient.create(RESOURCES,
-                addresses.cluster().stream().map(LettuceCases::uri).toList());
-        client.setOptions(ClusterClientOptions.builder().topologyRefreshOptions(ClusterTopologyRefreshOptions.builder()
+        return cluster(addresses.cluster().stream().map(LettuceCases::uri), ClusterClientOptions.builder());
+    }
+
+    private static Connection clusterTls(Addresses addresses) {
+        return cluster(addresses.tls().cluster().stream().map(Endpoint::secretUri).map(RedisURI::create),
+                ClusterClientOptions.builder().sslOptions(secret()));
+    }
+
+    private static Connection cluster(Stream<RedisURI> uris, ClusterClientOptions.Builder options) {
+        RedisClusterClient client = RedisClusterClient.create(RESOURCES, uris.toList());
+        client.setOptions(options.topologyRefreshOptions(ClusterTopologyRefreshOptions.builder()
                 .enablePeriodicRefresh(Duration.ofSeconds(10)).enableAllAdaptiveRefreshTriggers().build()).build());
         StatefulRedisClusterConnection<String, String> made = client.connect();
         return new Connection(made.sync(), made.async(), () -> Connection.close(client));

@@ -33,6 +33,7 @@ final class ShedLockCases {
         cases.add(pooled("plain (JedisPool)", JedisCases::pool));
         cases.add(pooled("sentinel (JedisSentinelPool)", JedisCases::sentinelPool));
         cases.add(unified("cluster (RedisClusterClient)", JedisCases::cluster));
+        cases.add(unified("plain TLS (RedisClient)", JedisCases::plainTls));
         for (Spring.Mode mode : Spring.MODES) {
             cases.add(spring(mode, false));
         }

@@ -1,5 +1,6 @@
 package lockstep.conformance.locks;
 
+import io.lettuce.core.ClientOptions;
 import java.util.List;
 import java.util.function.Function;
 import lockstep.conformance.ClientUnderTest;
@@ -15,6 +16,7 @@ import org.springframework.data.redis.connection.RedisSentinelConfiguration;
 import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
 import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration.LettuceClientConfigurationBuilder;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /** Spring Data Redis: connection factories as a Spring program configures them. */
@@ -26,7 +28,8 @@ final class Spring {
             new Mode("cluster (Lettuce)", LettuceCases.VERSION, a -> lettuce(cluster(a))),
             new Mode("plain (Jedis)", JedisCases.VERSION, a -> jedis(new JedisConnectionFactory(plain(a)))),
             new Mode("sentinel (Jedis)", JedisCases.VERSION, a -> jedis(new JedisConnectionFactory(sentinel(a)))),
-            new Mode("cluster (Jedis)", JedisCases.VERSION, a -> jedis(new JedisConnectionFactory(cluster(a)))));
+            new Mode("cluster (Jedis)", JedisCases.VERSION, a -> jedis(new JedisConnectionFactory(cluster(a)))),
+            new Mode("plain TLS (Lettuce)", LettuceCases.VERSION, a -> lettuceTls(plain(a.tls()))));
 
     private Spring() {}
 
@@ -53,8 +56,17 @@ final class Spring {
     }
 
     static LettuceConnectionFactory lettuce(RedisConfiguration configuration) {
+        return lettuce(configuration, LettuceClientConfiguration.builder());
+    }
+
+    private static LettuceConnectionFactory lettuceTls(RedisConfiguration configuration) {
+        return lettuce(configuration, LettuceClientConfiguration.builder().useSsl().and()
+                .clientOptions(ClientOptions.builder().sslOptions(LettuceCases.secret()).build()));
+    }
+
+    private static LettuceConnectionFactory lettuce(RedisConfiguration configuration, LettuceClientConfigurationBuilder client) {
         LettuceConnectionFactory factory = new LettuceConnectionFactory(configuration,
-                LettuceClientConfiguration.builder().clientResources(LettuceCases.RESOURCES).build());
+                client.clientResources(LettuceCases.RESOURCES).build());
         factory.afterPropertiesSet();
         factory.start();
         return factory;

@@ -8,7 +8,8 @@ import org.redisson.api.RedissonClient;
 /** A kind of lock in a mode. */
 record Case(Mode setup, LockKind kind) implements Subject {
     static Stream<Case> all() {
-        return Stream.of(LockKind.values()).flatMap(kind -> Stream.of(Mode.values()).map(mode -> new Case(mode, kind)));
+        return Stream.concat(Stream.of(LockKind.values()).flatMap(kind -> Mode.PLAIN.stream().map(mode -> new Case(mode, kind))),
+                Mode.TLS.stream().map(mode -> new Case(mode, LockKind.LOCK)));
     }
 
     static Stream<Case> exclusive() {

@@ -83,11 +83,13 @@ final class Failover {
     }
 
     private void run() throws Exception {
-        List<Mode> modes = Stream.of(Mode.values()).toList();
-        for (Mode mode : modes) {
+        for (Case c : Case.all().filter(Failover::isAvailable).toList()) {
+            hold(c);
+        }
+        for (Mode mode : Mode.PLAIN) {
             hold(mode);
         }
-        contended().forEach(subject -> stages.put(subject, contend(subject)));
+        contended().filter(Failover::isAvailable).forEach(subject -> stages.put(subject, contend(subject)));
         subscribers.start(subscriber());
         Thread.sleep(1500);
         killed = System.nanoTime();
@@ -118,17 +120,22 @@ final class Failover {
         return "%+.1fs".formatted(Wait.since(killed).toMillis() / 1000.0);
     }
 
+    private static boolean isAvailable(Subject subject) {
+        return (subject instanceof Case c ? c.setup() : ((About) subject).setup()).isAvailable();
+    }
+
     /** What is taken before and must be there afterwards. Locks have no lease: the watchdog renews them. */
-    private void hold(Mode mode) throws Exception {
-        RedissonClient owner = Redissons.owner(mode);
-        for (LockKind kind : LockKind.values()) {
-            RLock lock = kind.of(owner, held(kind + ":" + mode));
-            for (int i = 0; i < (kind.isReentrant() ? 2 : 1); i++) {
-                if (!lock.tryLockAsync(OWNER).get(30, SECONDS)) {
-                    throw new IllegalStateException("not granted: " + kind + ", " + mode);
-                }
+    private void hold(Case c) throws Exception {
+        RLock lock = c.lock(held(c.kind() + ":" + c.setup()));
+        for (int i = 0; i < (c.kind().isReentrant() ? 2 : 1); i++) {
+            if (!lock.tryLockAsync(OWNER).get(30, SECONDS)) {
+                throw new IllegalStateException("not granted: " + c);
             }
         }
+    }
+
+    private void hold(Mode mode) throws Exception {
+        RedissonClient owner = Redissons.owner(mode);
         RSemaphore semaphore = owner.getSemaphore(held("semaphore:" + mode));
         semaphore.trySetPermits(PERMITS);
         semaphore.acquire(PERMITS - 1);
@@ -196,7 +203,7 @@ final class Failover {
                 } else if (writers.get() > 0) {
                     stage.fault("reads beside a writer");
                 }
-                if (c.setup() == Mode.SINGLE && c.kind().countsHolds()) {
+                if (c.setup().isSingle() && c.kind().countsHolds()) {
                     int count = lock.getHoldCount();
                     if (count != 1) {
                         stage.fault("entered once, counted " + count);

@@ -103,7 +103,7 @@ final class Stage {
         if (gate.isUnknown(e)) {
             unknown.add(Failover.clock() + " " + e);
             gate.recover();
-        } else if (mode == Mode.SINGLE || !isLost(e)) {
+        } else if (mode.isSingle() || !isLost(e)) {
             fault(e.toString());
         }
     }
