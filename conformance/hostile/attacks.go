@@ -24,7 +24,7 @@ type attack struct {
 
 // attacks are all kinds. Each makes a few seconds of work.
 var attacks = []attack{
-	{"scripts like Redis's", likeRedis, "unpack with numbers beyond an int"},
+	{"scripts like Redis's", likeRedis, "__unm, which gets its operand once and from Redis's Lua twice"},
 	{"scripts", edgy, ""},
 	{"endless scripts", endless, ""},
 	{"frames", frames, ""},
@@ -33,6 +33,8 @@ var attacks = []attack{
 	{"garbage at the peer port", peerGarbage, ""},
 	{"another cluster's frames", peerStrangers, ""},
 	{"a member's frames", peerReplays, ""},
+	{"handshakes", handshakes, ""},
+	{"strangers over TLS", tlsStrangers, ""},
 	{"connections", connections, ""},
 	{"pipelines", pipelines, ""},
 	{"slow readers", slowReaders, ""},

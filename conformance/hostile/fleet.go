@@ -35,6 +35,7 @@ type fleet struct {
 	groups    []*group
 	ungrouped error // why there are no groups
 	forbidden string
+	papers    papers
 	tally     *tally
 	judge     *judge.Judge
 }
@@ -51,6 +52,14 @@ func start(t testing.TB, n int, seed uint64, count *tally) *fleet {
 		}
 	})
 	setup := nodes.Setup{Flags: []string{"--requirepass", passwords["default"], "--script-time-limit", scriptLimit.String()}}
+	var err error
+	if f.papers, err = makePapers(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	setup.Flags = append(setup.Flags, f.papers.flags...)
+	if seed%2 == 1 { // every other fleet's nodes prove themselves to each other
+		setup.Flags = append(setup.Flags, "--peer-secret-file", f.papers.secret)
+	}
 	if f.ungrouped = f.group(n); f.ungrouped == nil {
 		setup.Within = func(id string) []string { return f.groups[id[1]-'1'].within() }
 	}
@@ -60,7 +69,7 @@ func start(t testing.TB, n int, seed uint64, count *tally) *fleet {
 		}
 		setup.Front = func(id, peerAddr string) string { return f.fronts[id[1]-'1'].before(peerAddr) }
 	}
-	f.nodes = nodes.StartSetupDiscoverable(t, n, setup)
+	f.nodes = nodes.StartSetupSecret(t, n, setup)
 	for _, args := range append(users, f.treasure()...) {
 		if _, err := f.ask(0, args...); err != nil {
 			t.Fatalf("%q: %v", args, err)
@@ -108,6 +117,12 @@ func (f *fleet) addr(node int, d door) string {
 		return n.HTTPAddr
 	case peerDoor:
 		return n.PeerAddr
+	case tlsDoor:
+		return n.TLSAddr
+	case tlsSentinelDoor:
+		return n.TLSSentinelAddr
+	case tlsClusterDoor:
+		return n.TLSClusterAddr
 	}
 	return n.Addr
 }

@@ -18,9 +18,12 @@ const (
 	clusterDoor
 	webDoor
 	peerDoor
+	tlsDoor
+	tlsSentinelDoor
+	tlsClusterDoor
 )
 
-var doors = []string{"client", "sentinel", "cluster", "http", "peer"}
+var doors = []string{"client", "sentinel", "cluster", "http", "peer", "client TLS", "sentinel TLS", "cluster TLS"}
 
 func (d door) String() string { return doors[d] }
 
@@ -55,6 +58,7 @@ type input struct {
 	hold   time.Duration // how long they stay open when all is sent
 	script bool          // counts as a script
 	beside bool          // redis-server must reply the same
+	shown  string        // the certificate with which hands are shaken before; none: the pieces are the bytes
 }
 
 // maxShown is how much of a piece is printed.
@@ -68,6 +72,9 @@ func (in input) String() string {
 		who = "nobody"
 	}
 	fmt.Fprintf(&b, "%s: to the %s port of n%d as %s, %d at once, %s, held for %v:", in.attack, in.door, in.node+1, who, max(in.times, 1), readings[in.read], in.hold)
+	if in.shown != "" {
+		b.WriteString(" over TLS with a certificate: " + in.shown + ":")
+	}
 	for i, p := range in.pieces {
 		if i == 50 {
 			fmt.Fprintf(&b, "\n  and %d pieces more", len(in.pieces)-i)

@@ -47,6 +47,10 @@ func (f *fleet) session(in input) {
 	}
 	defer conn.Close()
 	f.tally.connections.Add(1)
+	if in.shown != "" {
+		// Who is refused may learn it only from the first answer.
+		conn = f.papers.wrap(conn, in.shown)
+	}
 	if in.user != nobody {
 		in.pieces = append([][]byte{command("AUTH", in.user, passwords[in.user])}, in.pieces...)
 	}
@@ -130,6 +134,10 @@ type ear struct {
 
 func (e *ear) Write(p []byte) (int, error) {
 	e.fleet.tally.received.Add(int64(len(p)))
+	if len(p) > 0 && e.in.shown != "" && e.in.shown != goodPaper && !e.told {
+		e.told = true
+		e.fleet.told(rightsBroken, "who cannot prove who it is was answered %.200q: %v", p, e.in)
+	}
 	e.tail = append(e.tail, p...)
 	if !e.told && bytes.Contains(e.tail, []byte(e.fleet.forbidden)) {
 		e.told = true

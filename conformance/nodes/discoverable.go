@@ -12,10 +12,8 @@ func StartDiscoverable(t testing.TB, n int, flags ...string) []*Node {
 // StartSetupDiscoverable is StartDiscoverable for nodes that need more than flags.
 func StartSetupDiscoverable(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
-	addrs := FreeAddrs(t, 2*n)
-	setup.of = func(node *Node) []string {
+	setup.own, setup.of = 2, func(node *Node, addrs []string) []string {
 		node.SentinelAddr, node.ClusterAddr = addrs[0], addrs[1]
-		addrs = addrs[2:]
 		return []string{"--sentinel-listen", node.SentinelAddr, "--cluster-listen", node.ClusterAddr}
 	}
 	return StartSetup(t, n, setup)

@@ -107,7 +107,8 @@ type Setup struct {
 	// command, which follows as further arguments. Without it nothing is between.
 	Within func(id string) []string
 
-	of func(*Node) []string // each node's own flags
+	own int                            // so many addresses more of each node's own …
+	of  func(*Node, []string) []string // … and the flags that have them
 }
 
 // Start starts n nodes with extra flags and waits until all are ready. They
@@ -120,7 +121,8 @@ func Start(t testing.TB, n int, flags ...string) []*Node {
 // StartSetup is Start for nodes that need more than flags.
 func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
-	dir, addrs := t.TempDir(), FreeAddrs(t, 3*n)
+	// All at once: what is given back may be given to the next.
+	dir, addrs := t.TempDir(), FreeAddrs(t, (3+setup.own)*n)
 	list := make([]*Node, n)
 	var peers []string
 	for i := range list {
@@ -136,11 +138,11 @@ func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 		}
 		peers = append(peers, id+"="+reached)
 	}
-	for _, node := range list {
+	for i, node := range list {
 		node.args = append([]string{"serve", "--id", node.ID, "--data", node.Data, "--listen", node.Addr,
 			"--peer-listen", node.PeerAddr, "--http-listen", node.HTTPAddr}, setup.Flags...)
 		if setup.of != nil {
-			node.args = append(node.args, setup.of(node)...)
+			node.args = append(node.args, setup.of(node, addrs[3*n+setup.own*i:])...)
 		}
 		if n > 1 {
 			node.args = append(node.args, "--peers", strings.Join(peers, ","))

@@ -22,16 +22,21 @@ func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs := FreeAddrs(t, 5*n)
 	setup := Setup{Flags: append([]string{"--tls-cert-file", files.Cert, "--tls-key-file", files.Key, "--tls-ca-cert-file", files.CA}, flags...)}
-	setup.of = func(node *Node) []string {
+	return StartSetupSecret(t, n, setup), Secret{files, client}
+}
+
+// StartSetupSecret is StartSetupDiscoverable for nodes that have all their client ports
+// once more, with TLS; the flags have the files.
+func StartSetupSecret(t testing.TB, n int, setup Setup) []*Node {
+	t.Helper()
+	setup.own, setup.of = 5, func(node *Node, addrs []string) []string {
 		node.SentinelAddr, node.ClusterAddr = addrs[0], addrs[1]
 		node.TLSAddr, node.TLSSentinelAddr, node.TLSClusterAddr = addrs[2], addrs[3], addrs[4]
-		addrs = addrs[5:]
 		return []string{"--sentinel-listen", node.SentinelAddr, "--cluster-listen", node.ClusterAddr,
 			"--tls-listen", node.TLSAddr, "--tls-sentinel-listen", node.TLSSentinelAddr, "--tls-cluster-listen", node.TLSClusterAddr}
 	}
-	return StartSetup(t, n, setup), Secret{files, client}
+	return StartSetup(t, n, setup)
 }
 
 // Dial connects with TLS; the connection ends with the test.

@@ -62,9 +62,64 @@ var kinds = []struct {
 		pipeline(c, 20, func(j int) []string { return []string{"SET", fmt.Sprint("g", j), mega} })
 		c.Do("EXEC")
 	}},
+	{"functions", func(c *bench.Conn, i int) {
+		c.Do("FUNCTION", "LOAD", fmt.Sprint("#!lua name=g", i, "\nredis.register_function('g", i, "',function() return 1 end) --", mega))
+	}},
+	{"watched keys", func(c *bench.Conn, i int) {
+		pipeline(c, 50, func(j int) []string {
+			keys := []string{"WATCH"}
+			for k := range 200 {
+				keys = append(keys, fmt.Sprint("g", j, ":", k, mega[:500]))
+			}
+			return keys
+		})
+	}},
+	{"tracked keys", func(c *bench.Conn, i int) {
+		id, _ := c.Do("CLIENT", "ID")
+		c.Do("CLIENT", "TRACKING", "ON", "REDIRECT", fmt.Sprint(id))
+		pipeline(c, 50, func(j int) []string {
+			keys := []string{"MGET"}
+			for k := range 200 {
+				keys = append(keys, fmt.Sprint("g", i, ":", j, ":", k, mega[:500]))
+			}
+			return keys
+		})
+	}},
+	{"patterns", func(c *bench.Conn, i int) {
+		patterns := []string{"PSUBSCRIBE"}
+		for j := range 2000 {
+			patterns = append(patterns, fmt.Sprint("g*", j, mega[:2000]))
+		}
+		c.Do(patterns...) // it has more replies
+	}},
+	{"messages that nobody reads", func(c *bench.Conn, i int) {
+		deaf, err := bench.Dial(attacked, 5*time.Second)
+		if err != nil {
+			return
+		}
+		defer deaf.Close()
+		deaf.Do("SUBSCRIBE", "g")
+		pipeline(c, 100, func(int) []string { return []string{"PUBLISH", "g", mega} })
+	}},
+	{"names that are refused", func(c *bench.Conn, i int) {
+		pipeline(c, 20, func(j int) []string { return []string{"AUTH", fmt.Sprint("g", i, ":", j, mega), "wrong"} })
+	}},
+	{"the slow log", func(c *bench.Conn, i int) {
+		c.Do("CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000000")
+		pipeline(c, 500, func(j int) []string { return slices.Repeat([]string{"ECHO", mega[:1000]}, 30) })
+		c.Do("CONFIG", "SET", "slowlog-log-slower-than", "10000", "slowlog-max-len", "128")
+	}},
+	{"names of clients", func(c *bench.Conn, i int) {
+		c.Do("CLIENT", "SETNAME", mega)
+		c.Do("CLIENT", "SETINFO", "LIB-NAME", mega)
+		c.Do("CLIENT", "NO-EVICT", "ON")
+	}},
 }
 
-var mega = strings.Repeat("m", 1<<20)
+var (
+	mega     = strings.Repeat("m", 1<<20)
+	attacked string // the node that is made to grow
+)
 
 // pipeline sends n commands at once and reads what comes.
 func pipeline(c *bench.Conn, n int, command func(int) []string) {
@@ -93,7 +148,7 @@ func isReply(err error) bool {
 // TestGrowth has each kind of growth go on, through the leader or a follower by turns, while
 // others take locks, renew and release them.
 func TestGrowth(t *testing.T) {
-	each := 400 * time.Millisecond
+	each := 300 * time.Millisecond
 	if long := os.Getenv("LOCKSTEP_GROWTH"); long != "" {
 		var err error
 		if each, err = time.ParseDuration(long); err != nil {
@@ -106,6 +161,7 @@ func TestGrowth(t *testing.T) {
 			calm := locks(t, list, "calm", func() { time.Sleep(each) })
 			for i, kind := range kinds {
 				by := list[i%n]
+				attacked = by.Addr
 				took := locks(t, list, kind.name, func() {
 					for from, j := time.Now(), 0; time.Since(from) < each; j++ {
 						c, err := bench.Dial(by.Addr, 5*time.Second)
@@ -113,7 +169,11 @@ func TestGrowth(t *testing.T) {
 							t.Errorf("%s: %v", kind.name, err)
 							return
 						}
+						hung := time.AfterFunc(30*time.Second, func() { c.Close() })
 						kind.grow(c, j)
+						if !hung.Stop() {
+							t.Errorf("%s: no answer for 30 s", kind.name)
+						}
 						c.Close()
 					}
 				})
@@ -125,6 +185,7 @@ func TestGrowth(t *testing.T) {
 				c := by.Dial()
 				must(t, c, "OK", "FLUSHALL")
 				must(t, c, "OK", "SCRIPT", "FLUSH")
+				must(t, c, "OK", "FUNCTION", "FLUSH")
 				must(t, c, "OK", "SET", "after", kind.name)
 			}
 		})
