@@ -36,15 +36,10 @@ race:
 seeds:
 	$(GO) test -vet=off -count=1 -timeout 10m -run '^TestSimulation' ./cluster
 
-# Every fuzz target for a short while, one after the other. They are found in the
-# sources: go test -list would build the tests of every package.
-# What TLS does differs from run to run, so inputs are made shorter in few tries.
+# Every fuzz target for a short while, one after the other, and the counts at the end:
+# `make fuzz FUZZTIME=1h` for long, FUZZ=FuzzHTTP one of them, FUZZFLAGS=-parallel=1 on one core.
 fuzz:
-	@set -e; files=$$(grep -rlE '^func Fuzz' --include='*_test.go' .); for pkg in $$(dirname $$files | sort -u); do \
-	  for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$pkg/*_test.go); do \
-	    $(GO) test -vet=off -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 200x $$pkg; \
-	  done; \
-	done
+	@GO="$(GO)" FUZZTIME="$(FUZZTIME)" FUZZ="$(FUZZ)" FUZZFLAGS="$(FUZZFLAGS)" .ci/fuzz
 
 # The suites of foreign clients, against one node and against three.
 conformance:
@@ -90,7 +85,7 @@ hostile:
 	LOCKSTEP_HOSTILE=$(HOSTILE) LOCKSTEP_SEED=$(SEED) LOCKSTEP_ATTACK="$(ATTACK)" $(GO) test -count=1 -timeout 0 -v -run '^TestHostile$$' ./conformance/hostile
 
 # Every way to grow, each by one client for so long, on one node and on three with
-# 256 MiB of memory each. Needs root and cgroups. make test does half a second of each.
+# 256 MiB of memory each. Needs root and cgroups. make test does a third of a second of each.
 GROWTH ?= 10m
 growth:
 	LOCKSTEP_GROWTH=$(GROWTH) $(GO) test -count=1 -timeout 0 -v ./conformance/hostile/growth

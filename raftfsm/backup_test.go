@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,4 +60,45 @@ func TestNewerBackupSaysUpgrade(t *testing.T) {
 	if _, err := ReadBackup(bytes.NewReader(b), &bytes.Buffer{}); !errors.Is(err, ErrNotBackup) || errors.Is(err, ErrNewer) {
 		t.Errorf("newer and damaged: %v", err)
 	}
+}
+
+// FuzzReadBackup: whatever is between the magic and the hash of a backup, it is read whole or
+// called none, and what was read is a state that can be written again.
+func FuzzReadBackup(f *testing.F) {
+	m := New(nil)
+	apply(f, m, 1, propose(m, 1000, sampleWrites))
+	var out bytes.Buffer
+	if err := m.Snapshot().WriteBackup(&out, BackupHead{Index: 300, Wall: 1_700_000_000_123_456, Node: "n1"}); err != nil {
+		f.Fatal(err)
+	}
+	whole := out.Bytes()[len(backupMagic) : out.Len()-sha256.Size]
+	f.Add(whole, true)
+	f.Add(whole, false)
+	f.Add(whole[:1], true)
+	f.Add([]byte{backupVersion, 1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f}, true)
+	f.Add([]byte{backupVersion + 1, 0}, true)
+	f.Fuzz(func(t *testing.T, body []byte, hashed bool) {
+		file := append([]byte(backupMagic), body...)
+		if hashed {
+			sum := sha256.Sum256(file)
+			file = append(file, sum[:]...)
+		}
+		var snapshot bytes.Buffer
+		facts, err := ReadBackup(bytes.NewReader(file), &snapshot)
+		if err != nil {
+			return
+		}
+		g := New(nil)
+		if err := g.Restore(bytes.NewReader(snapshot.Bytes())); err != nil {
+			t.Fatalf("a backup that is whole is not restored: %v", err)
+		}
+		var again bytes.Buffer
+		if err := g.Snapshot().WriteBackup(&again, facts.BackupHead); err != nil {
+			t.Fatal(err)
+		}
+		second, err := ReadBackup(bytes.NewReader(again.Bytes()), io.Discard)
+		if err != nil || second != facts {
+			t.Errorf("%+v became %+v, %v", facts, second, err)
+		}
+	})
 }

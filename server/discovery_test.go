@@ -16,7 +16,7 @@ import (
 )
 
 // face serves another listener of a test server and returns its address.
-func (ts *testServer) face(t *testing.T, srv *Server, face Face) string {
+func (ts *testServer) face(t testing.TB, srv *Server, face Face) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +36,7 @@ func (ts *testServer) face(t *testing.T, srv *Server, face Face) string {
 }
 
 // sentinel starts a Sentinel beside a test server.
-func (ts *testServer) sentinel(t *testing.T) string {
+func (ts *testServer) sentinel(t testing.TB) string {
 	t.Helper()
 	return ts.face(t, NewSentinel(ts.cfg, ts.fake, "mymaster", false), FacePlain)
 }
