@@ -29,6 +29,8 @@ const (
 	yieldTimes = 9
 	// yieldMost bounds that time.
 	yieldMost = 2 * time.Second
+	// byteTakes is what it takes to read a byte.
+	byteTakes = 10 * time.Nanosecond
 	// yieldLook is the least time in which others who do light work would be seen.
 	yieldLook = 10 * time.Millisecond
 	// yieldMemory is for how long it is remembered who has done heavy work.
@@ -177,6 +179,17 @@ func takesLock(calls []Call) bool {
 }
 
 var light = map[string]bool{"set": true, "setnx": true, "del": true, "unlink": true, "expire": true, "pexpire": true, "exists": true, "pttl": true}
+
+// GiveWay waits for the turn of a client that has sent so many bytes, which are not submitted but
+// kept for later: to read them is work, too. It returns at once if they are few.
+func (n *Node) GiveWay(c *Client, bytes int) {
+	if c == nil || bytes <= heavyBytes {
+		return
+	}
+	n.giveWay(nil, yieldLate)
+	now := n.cfg.Time.Monotonic()
+	n.yields.end(now-time.Duration(bytes)*byteTakes, now)
+}
 
 // giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
 // with done.

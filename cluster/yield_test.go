@@ -163,6 +163,33 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 	})
 }
 
+// What is sent but not run gives way, too, by the megabyte.
+func TestLargeQueriesGiveWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		c, stop := n.NewClient(heavyHost), make(chan struct{})
+		var other sync.WaitGroup
+		other.Go(func() { n.locks(lightHost, 5*ms, stop) })
+		begin := time.Now()
+		for range 100 {
+			n.GiveWay(c, heavyBytes)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("small ones took %v", took)
+		}
+		for range 10 {
+			time.Sleep(10 * ms) // it is read
+			n.GiveWay(c, 1<<20)
+		}
+		if took := time.Since(begin); took < 850*ms || took > 1100*ms {
+			t.Errorf("10 MB took %v, want 0.95 s", took)
+		}
+		close(stop)
+		other.Wait()
+	})
+}
+
 // A node remembers a bounded number of addresses, and none for long.
 func TestHeavyAddressesAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {

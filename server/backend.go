@@ -14,6 +14,8 @@ import (
 type Backend interface {
 	// NewClient is for a connection of a client from an address: it is to be named with all that it submits.
 	NewClient(addr netip.Addr) *cluster.Client
+	// GiveWay waits for the turn of a client that has sent so many bytes, if these are many.
+	GiveWay(client *cluster.Client, bytes int)
 	// Submit runs commands in order and returns their replies when what they
 	// wrote is safe. It may use the memory of replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply

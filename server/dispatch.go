@@ -67,6 +67,7 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	s.command.Store(cmd)
 	if s.multi != nil && s.queues(cmd) {
+		s.srv.backend.GiveWay(s.client, queuedSize(args))
 		s.reply(nil, s.enqueue(cmd, args))
 		s.finish()
 		return

@@ -43,6 +43,7 @@ type fakeBackend struct {
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 	parts     atomic.Int64
+	gaveWay   atomic.Int64 // bytes
 	whole     atomic.Bool  // SubmitPart runs all
 	slow      atomic.Bool  // it runs one, in a second
 	others    atomic.Int32 // members that have every write
@@ -115,6 +116,8 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	f.serveWaiting()
 	return replies
 }
+
+func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes int) { f.gaveWay.Add(int64(bytes)) }
 
 func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return nil }
 

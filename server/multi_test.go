@@ -50,6 +50,20 @@ func TestQueuedArgumentsAreCopied(t *testing.T) {
 	})
 }
 
+// Large arguments give way to others before they are queued.
+func TestQueuedArgumentsGiveWay(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		c.do("MULTI", "+OK\r\n")
+		value := strings.Repeat("x", 100_000)
+		c.send(array("SET", "a", value) + array("SET", "b", value) + "EXEC\r\n")
+		c.expect("+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+OK\r\n")
+		if n := ts.fake.gaveWay.Load(); n < 200_000 || n > 220_000 {
+			t.Errorf("%d bytes gave way, want 200,000", n)
+		}
+	})
+}
+
 // While the pieces of an EXEC's reply are written, no message comes between
 // them.
 func TestMessagesBesideTransactions(t *testing.T) {

@@ -145,6 +145,10 @@ func (l *loop) step(c *loopConn) {
 				}
 				continue
 			}
+			if refusal == "" && len(s.calls) == 0 && s.queues(cmd) && queuedSize(args) > largeQueued {
+				l.sendAway(c, func() {}) // it may have to give way
+				return
+			}
 			if refusal == "" && len(s.calls) == 0 && !s.queues(cmd) {
 				if !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && s.multi.waits(l.srv) {
 					l.sendAway(c, func() {})
