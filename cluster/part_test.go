@@ -41,6 +41,7 @@ func TestOutOfMemory(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)
 		n.cfg.Limits = store.Limits{Memory: 4 << 20}
+		n.fsm.Limit(n.cfg.Limits)
 		n.lead()
 		n.expect("OK", "SET lock me PX 100000")
 		n.expect("OK OK OK -OOM 1 -OOM", "SET a "+strings.Repeat("x", 1<<20), "SET b "+strings.Repeat("x", 1<<20),
