@@ -4,7 +4,7 @@
 GO       ?= go
 # So many inputs, not so many seconds: under load go test -fuzz reports its own
 # deadline as a failure.
-FUZZTIME ?= 20000x
+FUZZTIME ?= 15000x
 
 # How many seeds `make simulation` plays, and from which on.
 SEEDS    ?= 100000
