@@ -64,6 +64,9 @@ type Status struct {
 	DataSize    int64 // what the keys take, as maxmemory counts it
 	MemoryLimit int64 // maxmemory; 0: none
 
+	DirectorySize  int64 // bytes of the files in the data directory
+	DirectoryQuota int64 // Config.DataQuota
+
 	// Leaderless is the time without a leader by which the elections that this
 	// node has won since it started have lengthened leases. What a node was down
 	// is not in it.

@@ -104,6 +104,9 @@ type Config struct {
 	// Listens reports whether a client of this node waits to hear of what is applied;
 	// nil: always.
 	Listens func() bool
+	// DataQuota is how many bytes the data directory may have before nothing may be added; 0: no
+	// limit. The leader's counts.
+	DataQuota int64
 	// Limits are those of data while the cluster has none.
 	Limits store.Limits
 	// ACL is what this node adds to the users of the state.

@@ -87,7 +87,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
 		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
-			Older: s.node.disc.older.Load, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn})
+			Older: s.node.disc.older.Load, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn, DiskFull: s.node.diskFull()})
 	}
 	return s.txn
 }

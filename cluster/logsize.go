@@ -154,6 +154,8 @@ func (r *raftLog) boundLog(last uint64) {
 // snapshotShort takes a snapshot that leaves a part of the entries behind it: TrailingLogs is
 // meant for small ones.
 func (r *raftLog) snapshotShort() error {
+	r.shortening.Lock()
+	defer r.shortening.Unlock()
 	usual := r.raft.ReloadableConfig()
 	short := usual
 	since := r.raft.LastIndex() - min(r.raft.LastIndex(), r.st.snaps.newest().Index)

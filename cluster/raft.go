@@ -35,6 +35,9 @@ type raftLog struct {
 	proposals    proposals
 	transferring sync.Mutex // while leadership is handed over
 
+	shortening sync.Mutex // while Raft's configuration is another one for a snapshot
+	quota      quota
+
 	quit sync.Once
 	down raft.Future // of Raft's end
 }
@@ -159,6 +162,7 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 		go r.snapshotAt(last)
 	}
 	go r.boundLog(last)
+	go r.watchDirectory(last)
 	return nil
 }
 
@@ -334,6 +338,7 @@ func (r *raftLog) Members() ([]Member, error) {
 func (r *raftLog) Facts(s *Status) {
 	s.Term = r.raft.CurrentTerm()
 	written := &r.st.guard.later
+	s.DirectorySize, s.DirectoryQuota = r.quota.size.Load(), r.cfg.DataQuota
 	s.Applied, s.Commit = written.upTo(r.raft.AppliedIndex()), written.upTo(r.raft.CommitIndex())
 }
 

@@ -35,7 +35,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 		return t.observe(txn), ""
 	}
 	if t.denied(txn) {
-		return store.Err(store.ErrExecAbort(store.ErrOutOfMemory)), ""
+		return store.Err(store.ErrExecAbort(txn.ErrNoRoom())), ""
 	}
 	for i := range t.Watched {
 		w := &t.Watched[i]

@@ -119,7 +119,7 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 		return nil, msgReadonlyScript
 	}
 	if e.denied(cmd, args) {
-		return nil, msgOutOfMemory
+		return nil, "-" + string(e.call.ErrNoRoom())
 	}
 	return cmd, ""
 }

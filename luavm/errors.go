@@ -64,7 +64,6 @@ const (
 	msgUnknownCommand = "Unknown Redis command called from script"
 	msgCommandArity   = "Wrong number of args calling Redis command from script"
 	msgNotAllowed     = "This Redis command is not allowed from script"
-	msgOutOfMemory    = "-" + string(store.ErrOutOfMemory)
 	msgReadonlyScript = "Write commands are not allowed from read-only scripts."
 	msgNoArguments    = "Please specify at least one argument for this redis lib call"
 	msgArgumentTypes  = "Lua redis lib command arguments must be strings or integers"

@@ -63,7 +63,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 		return store.Err(errROScript)
 	}
 	if c.flags.declared && !c.flags.noWrites && !c.flags.allowOOM && ctx.OutOfMemory() {
-		return store.Err(store.ErrOutOfMemory)
+		return store.Err(ctx.ErrNoRoom())
 	}
 	if c.fn == nil {
 		linked := e.link(c.proto)

@@ -38,7 +38,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 		return store.Err(errROScript)
 	}
 	if !noWrites && fn.Flags&store.FunctionAllowOOM == 0 && c.OutOfMemory() {
-		return store.Err(store.ErrOutOfMemory)
+		return store.Err(c.ErrNoRoom())
 	}
 	l, err := e.loaded(lib)
 	if err != "" {

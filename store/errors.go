@@ -93,6 +93,7 @@ const (
 	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+	ErrQuota           Error = "OOM command not allowed when the data directory of the leader is larger than 'quota-data-dir': delete keys, or raise it."
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 

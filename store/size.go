@@ -116,8 +116,18 @@ func (c *config) maxEntry(l Limits) int64 {
 // full reports whether data of a size is at a limit.
 func full(size, limit int64) bool { return limit > 0 && size+emptySize > limit }
 
-// OutOfMemory reports whether the data, with what is pending, is at its limit.
-func (t *Txn) OutOfMemory() bool { return full(t.size, t.config.memoryLimit(t.env.Limits)) }
+// OutOfMemory reports whether the data, with what is pending, is at its limit, or the disk.
+func (t *Txn) OutOfMemory() bool {
+	return full(t.size, t.config.memoryLimit(t.env.Limits)) || t.env.DiskFull != nil && t.env.DiskFull()
+}
+
+// ErrNoRoom is the answer to who would add data then.
+func (t *Txn) ErrNoRoom() Error {
+	if full(t.size, t.config.memoryLimit(t.env.Limits)) {
+		return ErrOutOfMemory
+	}
+	return ErrQuota
+}
 
 // MaxEntry returns what one command, script or transaction may write.
 func (t *Txn) MaxEntry() int64 { return t.config.maxEntry(t.env.Limits) }
@@ -182,10 +192,8 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() {
 		return Reply{}, false
 	}
-	return outOfMemory, true
+	return Err(c.ErrNoRoom()), true
 }
-
-var outOfMemory = Err(ErrOutOfMemory)
 
 // Overrun is asked after a command, and returns the error of one that has written too
 // much, which must not take effect. Beyond the limit some commands may still add data:

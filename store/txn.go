@@ -22,6 +22,9 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are those of data.
 	Limits Limits
+	// DiskFull, if not nil, reports whether the data directory of the node is at its quota:
+	// nothing may be added then, either.
+	DiskFull func() bool
 	// Older, if not nil, reports whether some node may run version 0.1.0, which would end
 	// at a write that it does not know.
 	Older func() bool

@@ -55,7 +55,7 @@ func TestDocumentsAreTrue(t *testing.T) {
 			_, err := os.Stat(filepath.Join(root, s))
 			return err == nil
 		})
-		each("`make ([a-z]+)", "make target", func(s string) bool { return strings.Contains(makefile, "\n"+s+":") })
+		each("`make ([a-z]+(?:-[a-z]+)*)", "make target", func(s string) bool { return strings.Contains(makefile, "\n"+s+":") })
 	}
 }
 

@@ -269,6 +269,8 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 		{"lockstep_expired_keys_total", "counter", "Keys deleted at their deadline.", s.Expired},
 		{"lockstep_data_bytes", "gauge", "What the keys take, as maxmemory counts it.", uint64(s.DataSize)},
 		{"lockstep_maxmemory_bytes", "gauge", "From how much on nothing may be added; 0: no limit.", uint64(s.MemoryLimit)},
+		{"lockstep_data_dir_bytes", "gauge", "Bytes of the files in the data directory, looked at every five seconds, with a quota four times a second.", uint64(s.DirectorySize)},
+		{"lockstep_data_dir_quota_bytes", "gauge", "From how much of them on nothing may be added, while this node leads; 0: no limit.", uint64(s.DirectoryQuota)},
 		{"lockstep_scripts", "gauge", "Scripts in the cache.", uint64(s.Scripts)},
 	} {
 		m.write(w)

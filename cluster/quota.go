@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// The quota of the data directory. When the leader's has more bytes than Config.DataQuota,
+// what adds data is refused, as at maxmemory; what deletes, releases and renews goes on. A
+// snapshot is taken then as soon as there is anything new, so that the log before it can go.
+
+const (
+	// quotaTick is how often a directory with a quota is looked at, sizeTick one without.
+	quotaTick = 250 * time.Millisecond
+	sizeTick  = 5 * time.Second
+	// quotaPause is between two snapshots that a full directory asks for.
+	quotaPause = 2 * time.Second
+)
+
+// quota is what is known of the data directory.
+type quota struct {
+	size atomic.Int64
+	full atomic.Bool
+}
+
+// diskFull returns what tells whether the data directory is at its quota; nil: it has none.
+func (n *Node) diskFull() func() bool {
+	if r, ok := n.cons.(*raftLog); ok && n.cfg.DataQuota > 0 {
+		return r.quota.full.Load
+	}
+	return nil
+}
+
+// watchDirectory looks at the size of the data directory, and shortens the log while it is too
+// large, from when what the log held at the start has been applied.
+func (r *raftLog) watchDirectory(last uint64) {
+	every := sizeTick
+	if r.cfg.DataQuota > 0 {
+		every = quotaTick
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	troubles := newSeldom(r.cfg.Logger, slog.LevelWarn, r.cfg.Time.Monotonic)
+	var shortened time.Duration
+	for {
+		if err := r.measureDirectory(); err != nil {
+			troubles.say("measure", "the data directory cannot be measured", "error", err)
+		}
+		now := r.cfg.Time.Monotonic()
+		if r.quota.full.Load() && now-shortened > quotaPause && r.applied(last) {
+			shortened = now
+			if err := r.snapshotShort(); err != nil {
+				troubles.say("snapshot", "the snapshot that would make room in the data directory failed", "error", err)
+			}
+		}
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *raftLog) measureDirectory() error {
+	size, err := filesIn(r.cfg.Data)
+	if err != nil {
+		return err
+	}
+	r.quota.size.Store(size)
+	full := r.cfg.DataQuota > 0 && size > r.cfg.DataQuota
+	if full != r.quota.full.Swap(full) {
+		if full {
+			r.cfg.Logger.Warn("the data directory is at its quota: while this node leads, nothing may be added", "bytes", size, "quota", r.cfg.DataQuota)
+		} else {
+			r.cfg.Logger.Info("the data directory is below its quota again", "bytes", size, "quota", r.cfg.DataQuota)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+// From its quota on the data directory gets no new data: commands and transactions are refused
+// with an error that says why, releases and renewals go on, and when enough has been
+// deleted there is room again, without anybody's help.
+func TestQuotaOfTheDataDirectory(t *testing.T) {
+	const quota = 8 << 20
+	c := startThree(t, func(cfg *Config) {
+		cfg.SnapshotBytes, cfg.DataQuota = 256<<10, quota
+		cfg.disk.segmentSize = smallSegments().segmentSize
+	})
+	c.start(0, 1, 2)
+	leader := c.leader()
+	c.expect(leader, "OK", "SET lock me PX 600000")
+	value := strings.Repeat("x", 200_000)
+	written := 0
+	c.until("the quota", func() bool {
+		written++
+		return c.do(leader, fmt.Sprintf("SET k%d %s", written, value)) == "-OOM"
+	})
+	if written < 5 || written > 60 {
+		t.Errorf("refused after %d values of 200 kB, with a quota of 8 MB", written)
+	}
+	if s := c.nodes[leader].Status(); s.DirectorySize <= quota || s.DirectoryQuota != quota {
+		t.Errorf("the status says %d bytes of %d", s.DirectorySize, s.DirectoryQuota)
+	}
+	reply := c.nodes[leader].Submit([]Call{{Cmd: c.nodes[leader].cfg.Table.Lookup([]byte("set")), Args: [][]byte{[]byte("set"), []byte("a"), []byte("b")}}}, nil)
+	if got := reply[0].Str; got != string(store.ErrQuota) {
+		t.Errorf("a client is told %q", got)
+	}
+	c.expectExec(leader, "-EXECABORT", nil, "DEL lock", "SET lock you")
+	c.expect(leader, "1 me 1", "PEXPIRE lock 600000", "GET lock", "DEL lock")
+	for i := range written {
+		c.do(leader, fmt.Sprintf("DEL k%d", i+1))
+	}
+	c.until("room", func() bool { return c.do(c.leader(), "SET lock you") == "OK" })
+	for i := range 3 {
+		c.until("a small directory", func() bool {
+			c.do(c.leader(), "SET lock you")
+			size, err := filesIn(c.cfg[i].Data)
+			return err == nil && size < quota
+		})
+	}
+}
