@@ -138,7 +138,7 @@ func (n *Node) askToJoin(addr string) error {
 
 // errNoPeerPort is what is said of an address where nobody answers as a member
 // would.
-var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member?")
+var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member, and has this node the members' --peer-secret-file or certificates?")
 
 // readJoinAnswer reads what a member says: nil, errJoinRefused, or another
 // reason to ask again.

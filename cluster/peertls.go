@@ -118,6 +118,19 @@ func (g *peerGate) files() []string {
 	return slices.DeleteFunc([]string{g.cfg.SecretFile, g.cfg.CertFile, g.cfg.KeyFile, g.cfg.CAFile}, func(f string) bool { return f == "" })
 }
 
+// flagOf is how a file was given.
+func (p *PeerTLS) flagOf(file string) string {
+	switch file {
+	case p.SecretFile:
+		return "--peer-secret-file"
+	case p.CertFile:
+		return "--peer-tls-cert-file"
+	case p.KeyFile:
+		return "--peer-tls-key-file"
+	}
+	return "--peer-tls-ca-cert-file"
+}
+
 // warnOfReaders says that others may read a secret. It is no reason not to start: container
 // engines mount secrets so that all may read them, in a place where nobody else is.
 func (g *peerGate) warnOfReaders() {
@@ -141,7 +154,7 @@ func (g *peerGate) load() error {
 	for _, f := range g.files() {
 		b, err := readSmall(f)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", g.cfg.flagOf(f), err)
 		}
 		content = append(content, b)
 	}

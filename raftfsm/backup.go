@@ -39,6 +39,17 @@ type BackupHead struct {
 // ErrNotBackup is the error of a file that is not a backup, or not a whole one.
 var ErrNotBackup = errors.New("not a whole lockstep backup")
 
+// notBackup says what is wrong with one; nil: nothing but that it is none.
+func notBackup(err error) error {
+	switch {
+	case err == nil:
+		return ErrNotBackup
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: the file ends too early", ErrNotBackup)
+	}
+	return fmt.Errorf("%w: %w", ErrNotBackup, err)
+}
+
 // WriteBackup writes a backup.
 func (s *Snapshot) WriteBackup(w io.Writer, h BackupHead) error {
 	sum := sha256.New()
@@ -73,14 +84,14 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
 	head := make([]byte, len(backupMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil || string(head[:len(backupMagic)]) != backupMagic {
-		return facts, errors.Join(ErrNotBackup, err)
+		return facts, notBackup(err)
 	}
 	if v := head[len(backupMagic)]; v != backupVersion {
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			return facts, err
 		}
 		if err := body.check(); err != nil || v == 0 {
-			return facts, errors.Join(ErrNotBackup, err)
+			return facts, notBackup(err)
 		}
 		return facts, versionError{"backup", v, backupVersion}
 	}
@@ -90,11 +101,11 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 		r.err = errors.New("a name without end")
 	}
 	if r.err != nil {
-		return facts, fmt.Errorf("%w: %w", ErrNotBackup, r.err)
+		return facts, notBackup(r.err)
 	}
 	name := make([]byte, n)
 	if _, err := io.ReadFull(r, name); err != nil {
-		return facts, fmt.Errorf("%w: %w", ErrNotBackup, err)
+		return facts, notBackup(err)
 	}
 	facts.Node = string(name)
 	next, err := readSnapshot(io.TeeReader(r, w))
@@ -105,7 +116,7 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 		if errors.Is(err, ErrNewer) {
 			return facts, err
 		}
-		return facts, fmt.Errorf("%w: %w", ErrNotBackup, err)
+		return facts, notBackup(err)
 	}
 	facts.Sequence, facts.Lease = next.seq, next.lease
 	for db := range store.Databases {

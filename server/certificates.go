@@ -72,13 +72,11 @@ func (c *Certificates) Set(files TLSFiles) error {
 	return c.read(files)
 }
 
-// Reload reads the files again.
+// Reload reads the files again. Who calls it tells how that went.
 func (c *Certificates) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.read(c.files)
-	c.tell(err)
-	return err
+	return c.read(c.files)
 }
 
 // Watch reads the files again if they look other than last time. Of two files that belong

@@ -23,7 +23,7 @@ func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []strin
 	for {
 		if err := parseFlags(fs, args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
-				fmt.Fprint(stdout, helpText())
+				fmt.Fprint(stdout, helpOf(fs.Name()))
 			}
 			return nil, err
 		}

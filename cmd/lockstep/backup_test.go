@@ -89,8 +89,16 @@ func TestBackupProcess(t *testing.T) {
 	if err := os.WriteFile(file+".spoilt", spoilt, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for n, name := range map[int]string{0: file + ".empty", 5: file + ".magic", len(spoilt) / 3: file + ".short"} {
+		if err := os.WriteFile(name, spoilt[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, errs := command(t, "restore", name, "--data", data); code != exitRuntime || !strings.Contains(errs, ": not a whole lockstep backup: ") || strings.Contains(errs, "EOF") || strings.Count(errs, "\n") != 1 {
+			t.Errorf("of %d bytes: %d %s", n, code, errs)
+		}
+	}
 	for _, args := range [][]string{{"backup", "--verify", file + ".spoilt"}, {"restore", file + ".spoilt", "--data", data}} {
-		if code, _, errs := command(t, args...); code != exitRuntime || !strings.Contains(errs, "not a whole lockstep backup") {
+		if code, _, errs := command(t, args...); code != exitRuntime || !strings.Contains(errs, "not a whole lockstep backup") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: %d %s", args, code, errs)
 		}
 	}

@@ -30,6 +30,11 @@ func parseEnvironment(fs *flag.FlagSet) error {
 			}
 		}
 	})
+	fs.VisitAll(func(f *flag.Flag) {
+		if secret, is := f.Value.(secretValue); is {
+			secret.next()
+		}
+	})
 	if faults != nil {
 		return usageError{faults}
 	}

@@ -35,7 +35,7 @@ func health(args []string, stdout io.Writer) error {
 	o.define(fs)
 	if err := parse(fs, args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, helpText())
+			fmt.Fprint(stdout, helpOf("health"))
 		}
 		return err
 	}
@@ -68,6 +68,9 @@ func probe(ctx context.Context, url string, stdout io.Writer) error {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
+		if strings.HasPrefix(url, "http:") {
+			return fmt.Errorf("no node answers: %w; a node with --http-tls is asked with --http-tls (LOCKSTEP_HTTP_TLS=true)", err)
+		}
 		return fmt.Errorf("no node answers: %w", err)
 	}
 	defer resp.Body.Close()

@@ -99,11 +99,13 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 	case "bench":
 		return benchmark(args, stdout, stderr)
 	case "version":
+		if len(args) > 0 {
+			return usageError{fmt.Errorf("version: unexpected argument %q", args[0])}
+		}
 		_, err := fmt.Fprintln(stdout, versionText())
 		return err
 	case "help":
-		fmt.Fprint(stdout, helpText())
-		return nil
+		return help(args, stdout)
 	default:
 		return usageError{fmt.Errorf("unknown command %q: want serve, status, members, add, remove, transfer, snapshot, backup, restore, secret, health, bench, version or help", name)}
 	}

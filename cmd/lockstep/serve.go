@@ -195,7 +195,13 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 // announce says when the node can serve.
 func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logger) {
 	if node.WaitReady(ctx) == nil {
-		log.Info("Ready to accept connections", "id", o.id, "listen", cmp.Or(o.listen, o.tls.listen))
+		where := []any{"id", o.id}
+		for _, p := range o.clientPorts() {
+			if *p.addr != "" {
+				where = append(where, p.flag, *p.addr)
+			}
+		}
+		log.Info("Ready to accept connections", where...)
 	}
 }
 

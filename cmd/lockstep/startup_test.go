@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"net"
 	"os"
 	"os/exec"
@@ -86,6 +87,60 @@ func TestHelp(t *testing.T) {
 			t.Errorf("lockstep %v: exit code %d:\n%s", args, code, out)
 		}
 	}
+}
+
+// TestHelpOfOneCommand: it is about that one; what is none is refused.
+func TestHelpOfOneCommand(t *testing.T) {
+	for _, c := range []struct {
+		args          []string
+		with, without string
+	}{
+		{[]string{"help", "members"}, "who is in the cluster", "--peer-listen"},
+		{[]string{"members", "--help"}, "--addr", "--peer-listen"},
+		{[]string{"help", "backup"}, "--verify", "--ephemeral"},
+		{[]string{"restore", "-h"}, "--data", "--ephemeral"},
+		{[]string{"health", "--help"}, "--timeout", "--ephemeral"},
+		{[]string{"help", "serve"}, "--ephemeral", "take a member out"},
+	} {
+		code, out := start(t, c.args...)
+		if code != exitOK || !strings.Contains(out, c.with) || strings.Contains(out, c.without) {
+			t.Errorf("lockstep %v: exit code %d:\n%s", c.args, code, out)
+		}
+	}
+	refused(t, exitUsage, []string{`there is no command "foo"`}, "help", "foo")
+	refused(t, exitUsage, []string{"one command at most"}, "help", "add", "remove")
+	refused(t, exitUsage, []string{`unexpected argument "x"`}, "version", "x")
+}
+
+// TestSecretGivenTwice: two flags, or two variables, are refused; a flag wins over a variable.
+func TestSecretGivenTwice(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const twice = "the secret is given twice"
+	refused(t, exitUsage, []string{twice}, "--requirepass", "x", "--requirepass-file", file)
+	refused(t, exitUsage, []string{twice}, "--requirepass-file", file, "--requirepass", "x")
+	read := func(args ...string) (string, error) {
+		var o options
+		fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+		o.define(fs)
+		err := parse(fs, args)
+		return o.password, err
+	}
+	t.Setenv("LOCKSTEP_REQUIREPASS", "of the variable")
+	if got, err := read("--requirepass-file", file); got != "of the file" || err != nil {
+		t.Errorf("the file of a flag: %q, %v", got, err)
+	}
+	t.Setenv("LOCKSTEP_REQUIREPASS_FILE", file)
+	if _, err := read(); err == nil || !strings.Contains(err.Error(), twice) {
+		t.Errorf("two variables: %v", err)
+	}
+}
+
+// TestMissingPeerFile: the error names the flag.
+func TestMissingPeerFile(t *testing.T) {
+	refused(t, exitRuntime, []string{"--peer-secret-file: open nosuch"}, "--data", t.TempDir(), "--http-listen", "", "--peer-secret-file", "nosuch")
 }
 
 func TestBenchHelp(t *testing.T) {

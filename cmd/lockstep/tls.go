@@ -43,14 +43,41 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 // secretVar defines a flag for a secret, and one for a file of which it is the first line.
 // Of the two the one that is given last counts.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
-	fs.Func(name, usage+"; give it by a file: others see the command line", func(s string) error {
+	given := &givenOnce{}
+	fs.Var(secretValue{given, "", func(s string) error {
 		*to = s
 		return nil
-	})
-	fs.Func(name+"-file", "`file` whose first line is that", func(path string) (err error) {
+	}}, name, usage+"; give it by a file: others see the command line")
+	fs.Var(secretValue{given, "-file", func(path string) (err error) {
 		*to, err = readSecret(path)
 		return err
-	})
+	}}, name+"-file", "`file` whose first line is that")
+}
+
+// givenOnce is by which of two flags a secret was given, in the environment or, after next, on the command line.
+type givenOnce struct {
+	by  string
+	set bool
+}
+
+// next begins with the command line, which wins over the environment.
+func (g *givenOnce) next() { *g = givenOnce{} }
+
+// secretValue is one of the two flags.
+type secretValue struct {
+	*givenOnce
+	kind string // the end of its name
+	use  func(string) error
+}
+
+func (secretValue) String() string { return "" }
+
+func (v secretValue) Set(s string) error {
+	if v.set && v.by != v.kind {
+		return errors.New("the secret is given twice: give it by its file alone")
+	}
+	v.by, v.givenOnce.set = v.kind, true
+	return v.use(s)
 }
 
 // clientPort is where clients come in.

@@ -95,6 +95,12 @@ func TestCertificatesByHangup(t *testing.T) {
 	if got := ask(t, c, "GET", "k"); got != "v" {
 		t.Error(got)
 	}
+	if got := strings.Count(n.Log(), "the TLS files"); got != 1 {
+		t.Errorf("%d lines about it:\n%s", got, n.Log())
+	}
+	if want := "tls-listen=" + n.TLSAddr; !strings.Contains(n.Log(), want) {
+		t.Errorf("the log does not say %s", want)
+	}
 }
 
 // TestRediscliWithTLS: redis-cli --tls works.
