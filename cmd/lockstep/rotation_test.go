@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/bench/certs"
 	"lockstep/conformance/nodes"
 )
 
@@ -23,6 +27,8 @@ type crowd struct {
 	list  []*nodes.Node
 	addrs []string
 	away  [3]atomic.Bool // a node that is being restarted: its connections may break
+	dial  func(addr string) (*bench.Conn, error)
+	stays int // so many cycles on a connection; 0: all
 	done  atomic.Int64
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -33,20 +39,25 @@ func startCrowd(t *testing.T, list []*nodes.Node) *crowd {
 	for _, n := range list {
 		c.addrs = append(c.addrs, n.Addr)
 	}
-	for i := range list {
+	c.dial = func(addr string) (*bench.Conn, error) { return bench.Dial(addr, 5*time.Second) }
+	c.begin()
+	return c
+}
+
+func (c *crowd) begin() {
+	for i := range c.list {
 		for k := range 3 {
 			c.group.Go(func() { c.work(i, fmt.Sprintf("lock-%d-%d", i, k)) })
 		}
 	}
 	c.more()
-	return c
 }
 
 // work is one client. No reply may be an error, and no connection may break, but to the node that is
 // being restarted.
 func (c *crowd) work(node int, lock string) {
 	var conn *bench.Conn
-	for {
+	for cycles := 1; ; cycles++ {
 		select {
 		case <-c.stop:
 			if conn != nil {
@@ -58,7 +69,7 @@ func (c *crowd) work(node int, lock string) {
 		away := c.away[node].Load()
 		var err error
 		if conn == nil {
-			conn, err = bench.Dial(c.addrs[node], 5*time.Second)
+			conn, err = c.dial(c.addrs[node])
 		}
 		if err == nil {
 			err = cycle(conn, lock)
@@ -66,6 +77,10 @@ func (c *crowd) work(node int, lock string) {
 		switch {
 		case err == nil:
 			c.done.Add(1)
+			if c.stays > 0 && cycles%c.stays == 0 {
+				conn.Close()
+				conn = nil
+			}
 			continue
 		case strings.Contains(err.Error(), "CLUSTERDOWN"), strings.Contains(err.Error(), "INDETERMINATE"):
 			c.t.Errorf("a client of n%d: %v", node+1, err)
@@ -116,8 +131,8 @@ func (c *crowd) restart(flags ...string) {
 	}
 }
 
-// reread has every node read its files anew, and lead once, so that connections are made by them.
-func (c *crowd) reread() {
+// hangup has every node read its files anew.
+func (c *crowd) hangup() {
 	c.t.Helper()
 	for _, n := range c.list {
 		before := strings.Count(n.Log(), "SIGHUP: read anew")
@@ -126,6 +141,12 @@ func (c *crowd) reread() {
 		}
 		until(c.t, n.ID+" reads", func() bool { return strings.Count(n.Log(), "SIGHUP: read anew") > before })
 	}
+}
+
+// reread is hangup, and every node leads once, so that connections are made by the new files.
+func (c *crowd) reread() {
+	c.t.Helper()
+	c.hangup()
 	for _, n := range c.list {
 		until(c.t, n.ID+" leads", func() bool {
 			_, _ = n.Admin("transfer", n.ID)
@@ -164,14 +185,7 @@ func TestFromPlainToTLS(t *testing.T) {
 	c := startCrowd(t, list)
 	c.restart("--peer-secret-file", path, "--peer-tls", "optional")
 	c.restart("--peer-secret-file", path)
-	rounds := 1
-	if s := os.Getenv("LOCKSTEP_ROTATIONS"); s != "" {
-		var err error
-		if rounds, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range rounds {
+	for range rotations(t) {
 		for _, lines := range [][]string{{before, after}, {after, before}, {after}} {
 			write(lines...)
 			c.reread()
@@ -189,6 +203,93 @@ func TestFromPlainToTLS(t *testing.T) {
 	}
 	if n, err := plain.Read(make([]byte, 1)); err == nil || n > 0 {
 		t.Error("a plain connection is answered in the end")
+	}
+}
+
+// asked is read before TestMain takes such variables away from the program under test.
+var asked = os.Getenv("LOCKSTEP_ROTATIONS")
+
+// rotations is how many there are to be.
+func rotations(t *testing.T) int {
+	t.Helper()
+	if asked == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestClientCertificatesUnderLoad: the certificates that nodes and clients show each other, and then the CA, are replaced
+// while clients work over TLS and connect again and again; none is told of an error, and who is trusted no more is refused.
+func TestClientCertificatesUnderLoad(t *testing.T) {
+	list, secret := nodes.StartSecret(t, 3)
+	var now atomic.Pointer[tls.Config]
+	// change has the nodes show one authority's certificate and trust some, and then the clients.
+	c := &crowd{t: t, list: list, stop: make(chan struct{}), stays: 4}
+	change := func(by *certs.Authority, trusted ...*certs.Authority) *tls.Config {
+		t.Helper()
+		pair, err := by.Issue("lockstep", time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pem []byte
+		pool := x509.NewCertPool()
+		for _, a := range trusted {
+			pem = append(pem, a.PEM()...)
+			pool.AppendCertsFromPEM(a.PEM())
+		}
+		own, err := pair.TLS()
+		if err := errors.Join(err, os.WriteFile(secret.Cert, pair.Cert, 0o600), os.WriteFile(secret.Key, pair.Key, 0o600), os.WriteFile(secret.CA, pem, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{RootCAs: pool, ServerName: "localhost", Certificates: []tls.Certificate{own}}
+	}
+	authority := func() *certs.Authority {
+		a, err := certs.NewAuthority("rotation")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	was := authority()
+	for _, n := range list {
+		c.addrs = append(c.addrs, n.TLSAddr)
+	}
+	c.dial = func(addr string) (*bench.Conn, error) {
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, now.Load())
+		if err != nil {
+			return nil, err
+		}
+		return bench.NewConn(conn), nil
+	}
+	first := change(was, was)
+	now.Store(first)
+	c.hangup()
+	c.begin()
+	for range rotations(t) {
+		next := authority()
+		both := change(was, was, next)
+		c.hangup()
+		now.Store(both)
+		c.more()
+		later := change(next, was, next)
+		c.hangup()
+		now.Store(later)
+		c.more()
+		change(next, next)
+		c.hangup()
+		c.more()
+		was = next
+	}
+	c.end()
+	if conn, err := tls.Dial("tcp", list[0].TLSAddr, first); err == nil {
+		_, err = bench.NewConn(conn).Do("PING")
+		if err == nil {
+			t.Error("a certificate of the first authority lets in")
+		}
 	}
 }
 
