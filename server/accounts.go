@@ -55,14 +55,19 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.srv, a.init = srv, store.InitialUser(srv.table, passwordHash(srv.cfg.RequirePass))
+	env := srv.hub.ACL(srv.cfg.RequirePass, srv.cfg.ACLUsers)
+	a.srv, a.init = srv, env.Initial(srv.table)
 	a.update()
 }
 
 // ACL is what this node adds to the users of the state. password is
-// requirepass.
-func (h *Hub) ACL(password string) store.ACLEnv {
-	return store.ACLEnv{PasswordHash: passwordHash(password)}
+// requirepass, users are of the ACL file.
+func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
+	env := store.ACLEnv{PasswordHash: passwordHash(password)}
+	for _, u := range users {
+		env.Users = append(env.Users, store.PackedUser{Name: u.Name, Rules: u.Packed()})
+	}
+	return env
 }
 
 // passwordHash returns the form in which the password of the default user is

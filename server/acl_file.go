@@ -93,7 +93,7 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	if s.srv.cfg.ACLFile == "" {
 		return store.Err(errNoACLFile)
 	}
-	if _, refusal := s.srv.catchUpOr(); refusal != "" {
+	if refusal := s.stillMay(args); refusal != "" {
 		return store.Err(refusal)
 	}
 	channels, _ := s.srv.backend.Config(store.ParamChannels)
@@ -113,15 +113,28 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
+// stillMay asks for the client's rights again when this node knows what the leader knows: what it does
+// with its file nobody else checks.
+func (s *session) stillMay(args [][]byte) (refusal store.Error) {
+	if _, refusal := s.srv.catchUpOr(); refusal != "" {
+		return refusal
+	}
+	cmd, _ := s.srv.table.Resolve(args)
+	if refusal = s.mayRun(cmd, args); refusal != "" {
+		s.noteRefusal(cmd, args, refusal)
+	}
+	return refusal
+}
+
 func oneLine(s string) string { return strings.NewReplacer("\r", " ", "\n", " ").Replace(s) }
 
 // doACLSave writes the users of the cluster to the file.
-func doACLSave(s *session, _ [][]byte) store.Reply {
+func doACLSave(s *session, args [][]byte) store.Reply {
 	path := s.srv.cfg.ACLFile
 	if path == "" {
 		return store.Err(errNoACLFile)
 	}
-	if _, refusal := s.srv.catchUpOr(); refusal != "" {
+	if refusal := s.stillMay(args); refusal != "" {
 		return store.Err(refusal)
 	}
 	text, wrong, ok := store.FormatACLFile(s.srv.table, s.srv.hub.accounts.users())

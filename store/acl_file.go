@@ -140,10 +140,14 @@ func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
 	}
 }
 
-// EstablishUsers makes users those of a cluster of which nothing was ever said.
+// EstablishUsers makes users those of a cluster of which nothing was ever said: the leader's
+// own, or else those that are given.
 func (t *Txn) EstablishUsers(users []PackedUser) {
 	if t.AccountsVersion() > 0 {
 		return
+	}
+	if len(t.env.ACL.Users) > 0 {
+		users = t.env.ACL.Users
 	}
 	for _, u := range users {
 		t.setAccount(&Account{Name: u.Name, rules: u.Rules})

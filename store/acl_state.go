@@ -159,6 +159,18 @@ type ACLEnv struct {
 	// PasswordHash is that of the default user as long as the state says
 	// nothing of it; "": it has none.
 	PasswordHash string
+	// Users are of the node's ACL file: as long as the state says nothing, its default user counts.
+	Users []PackedUser
+}
+
+// Initial is the default user as long as the state says nothing of it.
+func (e *ACLEnv) Initial(table *Table) *User {
+	for _, u := range e.Users {
+		if u.Name == DefaultUser {
+			return userOf(table, u.Name, decodeRules(u.Rules))
+		}
+	}
+	return InitialUser(table, e.PasswordHash)
 }
 
 // NewUsersGetAllChannels is ParamChannels.
@@ -193,7 +205,7 @@ func (t *Txn) User(table *Table, name string) *User {
 		return nil
 	}
 	if t.defaultUser == nil {
-		t.defaultUser = InitialUser(table, t.env.ACL.PasswordHash)
+		t.defaultUser = t.env.ACL.Initial(table)
 	}
 	return t.defaultUser
 }

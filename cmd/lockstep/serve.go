@@ -111,7 +111,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc := server.Default()
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Listens
 	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
-	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password)
+	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password, users)
 	node, err := cluster.Open(cfg)
 	if err != nil {
 		return nil, errors.Join(err, ls.close())
