@@ -47,6 +47,7 @@
 //     the start of the script in place of an address.
 //   - The result of an operation is never -0 (a constant -0 is), and NaN that
 //     comes from % prints as nan where C Lua prints -nan.
+//   - A metamethod __unm gets its operand once, from C Lua twice.
 //   - The length of a table with holes may be another of its borders; the order
 //     of pairs is that of insertion, where C Lua's is that of its hash; next
 //     does not refuse a key that was never in the table.

@@ -24,7 +24,7 @@ type attack struct {
 
 // attacks are all kinds. Each makes a few seconds of work.
 var attacks = []attack{
-	{"scripts like Redis's", likeRedis, "__unm, which gets its operand once and from Redis's Lua twice"},
+	{"scripts like Redis's", likeRedis, ""},
 	{"scripts", edgy, ""},
 	{"endless scripts", endless, ""},
 	{"frames", frames, ""},
