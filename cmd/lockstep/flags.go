@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -69,7 +70,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")
-	fs.StringVar(&o.quotaDataDir, "quota-data-dir", "0", "`bytes` (2gb) of the data directory from which on nothing may be added, on the leader; 0: no limit, else at least 256mb")
+	fs.StringVar(&o.quotaDataDir, "quota-data-dir", "", "`bytes` (2gb) of the data directory from which on nothing may be added, on the leader; 0: no limit, else at least 256mb")
 	fs.StringVar(&o.maxEntry, "max-entry-size", "8mb", "`bytes` that one command, script or transaction may write: nobody else is served meanwhile; CONFIG SET max-entry-size wins over it")
 	fs.BoolVar(&o.sameOwnerNX, "same-owner-nx", false, "answer OK, and renew, to SET … NX of the value that is there: for owners whose values are their own, on all nodes (docs/guarantees.md)")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script may run before it is stopped without a trace")
@@ -145,7 +146,7 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 	c.FailoverWait, c.LeaseReads, c.SameOwnerNX = o.failoverWait, o.leaseReads, o.sameOwnerNX
 	o.advertiseTo(&c)
 	var faults []error
-	if n, ok := store.ParseMemory(o.quotaDataDir); !ok || n != 0 && n < minDataQuota {
+	if n, ok := store.ParseMemory(cmp.Or(o.quotaDataDir, "0")); !ok || n != 0 && n < minDataQuota {
 		faults = append(faults, fmt.Errorf("--quota-data-dir %q: want 0 or an amount from 256mb on, such as 2gb", o.quotaDataDir))
 	} else {
 		c.DataQuota = n
