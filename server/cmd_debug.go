@@ -43,9 +43,16 @@ func debugCommands() []debugCommand {
 	}
 }
 
+// notInScripts are those that would wait for the very evaluation that calls them, or have no end within
+// a script's time.
+var notInScripts = map[string]bool{"reload": true, "loadaof": true, "populate": true}
+
 func doDebug(s *session, args [][]byte) store.Reply {
 	for _, sub := range debugCommands() {
 		if strings.EqualFold(sub.name, string(args[1])) && len(args) >= sub.least && len(args) <= sub.most {
+			if s.script != nil && notInScripts[sub.name] {
+				return store.Err(errDebugNotInScript(sub.name))
+			}
 			return sub.do(s, args)
 		}
 	}

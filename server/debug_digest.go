@@ -53,6 +53,12 @@ func (s *session) plain(db int, words ...string) store.Reply {
 		args[i] = []byte(w)
 	}
 	cmd, _ := s.srv.table.Resolve(args)
+	if s.script != nil {
+		// This already is the leader, in the middle of an evaluation.
+		c := *s.script
+		c.Cmd, c.Args, c.DB, c.RESP = cmd, args, db, 2
+		return cmd.Run(&c)
+	}
 	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
 }
 

@@ -150,6 +150,10 @@ func errUnknownSubcommand(container string, sub []byte) store.Error {
 	return errf("ERR unknown subcommand '%s'. Try %s HELP.", cString(sub, maxQuoted), strings.ToUpper(container))
 }
 
+func errDebugNotInScript(sub string) store.Error {
+	return errf("ERR DEBUG %s cannot be called in a script: call it from a client", strings.ToUpper(sub))
+}
+
 // errSubcommandArgs is the older form of the same, which some subcommands
 // still use for a wrong number of arguments.
 func errSubcommandArgs(container string, sub []byte) store.Error {

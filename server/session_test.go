@@ -371,3 +371,23 @@ func TestDebugInScripts(t *testing.T) {
 		c.expect(":0\r\n")
 	}
 }
+
+// No DEBUG in a script waits for the evaluation that calls it.
+func TestEveryDebugInAScript(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
+	c := ts.dial(t)
+	c.do("DEBUG SET-DISABLE-DENY-SCRIPTS 1", "+OK\r\n")
+	c.do("SET k v", "+OK\r\n")
+	for _, sub := range debugCommands() {
+		if sub.name == "set-disable-deny-scripts" {
+			continue
+		}
+		words := append([]string{"'debug'", "'" + sub.name + "'"}, slices.Repeat([]string{"'1'"}, sub.least-2)...)
+		c.send(array("EVAL", "local r=redis.pcall("+strings.Join(words, ",")+") return type(r)=='table' and r.err and string.find(r.err,'cannot be called in a script',1,true) and 1 or 0", "0"))
+		c.expect(map[bool]string{false: ":0\r\n", true: ":1\r\n"}[notInScripts[sub.name]])
+	}
+	for _, what := range []string{"'digest'", "'digest-value','k'"} {
+		c.send(array("EVAL", "local r=redis.call('debug',"+what+") r=r[1] and r[1].ok or r.ok return r==string.rep('0',40) and 0 or #r", "0"))
+		c.expect(":40\r\n")
+	}
+}
