@@ -93,7 +93,7 @@ const (
 	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
-	ErrQuota           Error = "OOM command not allowed when the data directory of the leader is larger than 'quota-data-dir': delete keys, or raise it."
+	ErrQuota           Error = "OOM command not allowed when the data directory of the leader is larger than its quota: delete keys, or restart the nodes with a larger --quota-data-dir."
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 )
 
 // version is the last release and whether the program is newer than it.
@@ -83,6 +84,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func dispatch(name string, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) && (name == "secret" || name == "version") {
+		return help([]string{name}, stdout) // they have no flags of their own
+	}
 	switch name {
 	case "serve":
 		return serve(args, stdout, stderr)

@@ -101,6 +101,8 @@ func TestHelpOfOneCommand(t *testing.T) {
 		{[]string{"restore", "-h"}, "--data", "--ephemeral"},
 		{[]string{"health", "--help"}, "--timeout", "--ephemeral"},
 		{[]string{"help", "serve"}, "--ephemeral", "take a member out"},
+		{[]string{"secret", "--help"}, "--peer-secret-file", "--ephemeral"},
+		{[]string{"version", "-h"}, "the version", "--ephemeral"},
 	} {
 		code, out := start(t, c.args...)
 		if code != exitOK || !strings.Contains(out, c.with) || strings.Contains(out, c.without) {
