@@ -30,9 +30,9 @@ func (n *Node) SubmitAsync(p *Submission) {
 
 // submitGivingWay is SubmitAsync for heavy work.
 func (n *Node) submitGivingWay(p *Submission, patience time.Duration) {
-	done := n.giveWay(p.Calls, patience)
+	done := n.giveWay(p.Calls, size(p.Calls), patience)
 	p.Replies = n.submitPart(p.Client, p.Calls, p.Replies[:0])
-	done()
+	done(store.Extent(p.Replies, maxReplyBytes))
 	p.Done()
 }
 

@@ -7,6 +7,23 @@ import (
 	"lockstep/store"
 )
 
+// maxPartTime, in ms, is for how long a pipeline is run before others have their turn: a client's
+// scripts hold them up one by one, not all at once.
+const maxPartTime = batchSpread
+
+// tookLong reports whether the others of a pipeline have to wait for another turn, now that its
+// call i has been run.
+func (s *sequencer) tookLong(r *request, i int) bool {
+	if s.ctx.Stopped != "" {
+		return true
+	}
+	c := &r.calls[i]
+	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 {
+		return false // to ask for the time would take longer
+	}
+	return s.node.clock.now().Lease-r.at > maxPartTime
+}
+
 // runScript runs a command that may take long: when it does, everybody else
 // is told that the server is busy. It sets refused if the requests behind this
 // one were, by this script or an earlier one.

@@ -36,7 +36,6 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		})
 	}
 	s.gathered()
-	b.slow = s.wasLong(q, b)
 	s.ctx = store.Ctx{} // its arguments are the last client's
 	txn := s.txn
 	if txn.Writes().Len() == 0 && !stamp {
@@ -128,7 +127,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if i > 0 && r.tooEarly(txn, b) {
 			return q[:i], q[i:], false
 		}
-		if i > 0 && (txn.Now().Lease-b.from > batchSpread || len(s.blamed) > 0 && s.turn(r) == lastTurn) {
+		if i > 0 && txn.Now().Lease-b.from > batchSpread {
 			return q[:i], q[i:], false
 		}
 		r.replies = r.replies[:0]
@@ -139,9 +138,6 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			q = q[:i+1]
 		}
 		if err == errOverrun {
-			if s.node.clock.now().Lease-r.at >= blamedFrom {
-				s.blame(r)
-			}
 			return q, nil, true // r knows which of its calls it is
 		}
 		if err != nil {
@@ -256,7 +252,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		}
 		replied += store.Extent(r.replies[i:], maxPartBytes)
 		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes || s.tookLong(r, i) {
-			break
+			if r.runs == nil || !s.node.disc.older.Load() { // an earlier version asks for all
+				break
+			}
 		}
 	}
 	return refused, nil

@@ -32,6 +32,10 @@ func TestPartOfAPipeline(t *testing.T) {
 			}
 		}
 		n.expect("2", "GET d")
+		n.disc.older.Store(true) // a member of an earlier version, which asks again for all of them
+		if got := n.carry(l, ticket{id: 2, low: 1}, writes...); got != "OK 3 OK 4 OK" {
+			t.Errorf("by a link of an older member: %q", got)
+		}
 	})
 }
 

@@ -102,7 +102,6 @@ type batch struct {
 
 	from      int64         // lease time at which its evaluation began …
 	began     time.Duration // … and monotonic time
-	slow      bool          // its evaluation has kept others waiting
 	writes    []byte        // an encoded store.WriteSet
 	accepted  uint64        // its place in the history, for the sequencer
 	proposing bool          // the sequencer waits for it; on pendingBatches.mu

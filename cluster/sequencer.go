@@ -66,9 +66,6 @@ type sequencer struct {
 	busyTimer *time.Timer   // runs setBusy …
 	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
 
-	blamed map[uint64]time.Duration // by turn: users and scripts that ran for long, and at which monotonic time …
-	pardon time.Duration            // … and until when
-
 	sleepers *sleepers        // those who wait for an element
 	done     *raftfsm.Answers // valid while a batch is evaluated and the FSM held
 
@@ -96,7 +93,7 @@ type sequencer struct {
 func newSequencer(n *Node) *sequencer {
 	// An ephemeral node's submitters may run batches once lead has run the first.
 	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
-		sleepers: newSleepers(), blamed: map[uint64]time.Duration{}, running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+		sleepers: newSleepers(), running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
 }
 
 func newStoppedTimer() *time.Timer {
@@ -364,14 +361,9 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 		}
 		started := s.node.clock.now()
 		began := s.node.cfg.Time.Monotonic()
-		s.forgive(began)
 		b, entry, rest := s.evaluate(ctx, q, started, stamp)
 		stamp = false
 		b.began = began
-		if b.slow {
-			s.putBack(rest)
-			rest = nil
-		}
 		if entry == nil {
 			if !s.answerReads(b) {
 				s.giveBack(rest)

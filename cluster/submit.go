@@ -82,7 +82,10 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 // stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	if heavy, patience := n.isHeavy(client, calls); heavy {
-		defer n.giveWay(calls, patience)()
+		done := n.giveWay(calls, size(calls), patience)
+		dst = n.submitPart(client, calls, dst)
+		done(store.Extent(dst, maxReplyBytes))
+		return dst
 	}
 	return n.submitPart(client, calls, dst)
 }

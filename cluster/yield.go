@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockstep/store"
 )
 
 // A lock is microseconds of work for a leader. A value of a megabyte, a union of large sets or a
@@ -16,8 +18,8 @@ import (
 // What is heavy is known of large arguments at once, and of all else when it has been done:
 // from then on it is the client that counts as heavy, for yieldMemory, and so does a new
 // connection from its address, because a client that connects anew for each command is no other one. What
-// takes a lock and cannot be heavy never gives way, and a script does so for no longer than yieldSoon:
-// a client may release by one what it needs to get rid of.
+// locks are made of keeps its place all the same (keepsPlace): a client that gives up a release and
+// takes the lock again, by another connection, counts on the order in which they arrived.
 
 const (
 	// heavyBytes is how many bytes of arguments, replies or writes are heavy …
@@ -29,7 +31,7 @@ const (
 	yieldTimes = 9
 	// yieldMost bounds that time.
 	yieldMost = 2 * time.Second
-	// byteTakes is what it takes to read a byte.
+	// byteTakes is what it takes to read or send a byte.
 	byteTakes = 10 * time.Nanosecond
 	// yieldLook is the least time in which others who do light work would be seen.
 	yieldLook = 10 * time.Millisecond
@@ -39,6 +41,9 @@ const (
 	yieldSoon = time.Second
 	// … and yieldLate how long one with them does.
 	yieldLate = 5 * time.Second
+	// yieldHeld is how many bytes of arguments wait at most, beyond what the clients hold: more
+	// are run at once.
+	yieldHeld = 32 << 20
 	// yieldAddrs bounds the addresses that are remembered.
 	yieldAddrs = 1024
 )
@@ -47,6 +52,7 @@ const (
 type Client struct {
 	addr  netip.Addr
 	heavy atomic.Int64 // monotonic time until which it counts as heavy; 0: it does not
+	own   atomic.Bool  // by its own work, not by that of its address
 }
 
 // NewClient is for a connection from an address.
@@ -72,7 +78,8 @@ func (c *Client) isHeavy(n *Node) bool {
 // yields has heavy work of this node's clients give way.
 type yields struct {
 	light   atomic.Uint64 // requests so far of clients that do no heavy work
-	exempt  atomic.Uint64 // requests so far of those that do, but light ones
+	exempt  atomic.Uint64 // requests so far of those that do, which may have written and have kept their place
+	held    atomic.Int64  // bytes of arguments that wait
 	applied atomic.Uint64 // entries so far
 	addrs   atomic.Int32  // len(lately), to be looked at without mu
 
@@ -116,6 +123,7 @@ func (y *yields) remember(c *Client, now time.Duration) {
 	}
 	until := now + yieldMemory
 	c.heavy.Store(int64(until))
+	c.own.Store(true)
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if len(y.lately) >= yieldAddrs {
@@ -137,48 +145,47 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 	if c == nil {
 		return false, 0
 	}
-	size := 0
-	for i := range calls {
-		size += calls[i].size()
-	}
 	switch {
-	case size > heavyBytes:
+	case size(calls) > heavyBytes:
 		return true, yieldLate
-	case c.isHeavy(n) && takesLock(calls):
-		n.yields.exempt.Add(1)
-		return false, 0
-	case c.isHeavy(n):
+	case c.isHeavy(n) && !keepsPlace(calls):
 		return true, yieldSoon
+	case c.isHeavy(n) && c.own.Load():
+		if !readOnly(calls) {
+			n.yields.exempt.Add(1)
+		}
+		return false, 0
 	}
 	n.yields.light.Add(1)
 	return false, 0
 }
 
-// size is how many bytes the arguments of a call are.
-func (c *Call) size() (size int) {
-	for _, arg := range c.Args {
-		size += len(arg)
-	}
-	if c.Txn != nil {
-		for i := range c.Txn.Calls {
-			size += c.Txn.Calls[i].size()
+// size is how many bytes the arguments of calls are.
+func size(calls []Call) (bytes int) {
+	for i := range calls {
+		for _, arg := range calls[i].Args {
+			bytes += len(arg)
+		}
+		if t := calls[i].Txn; t != nil {
+			bytes += size(t.Calls)
 		}
 	}
-	return size
+	return bytes
 }
 
-// takesLock reports whether calls without large arguments are what locks are made of, and light
-// whatever the data is.
-func takesLock(calls []Call) bool {
+// keepsPlace reports whether calls without large arguments are what locks are made of: scripts,
+// transactions, and writes that take the same time whatever the data is.
+func keepsPlace(calls []Call) bool {
 	for i := range calls {
-		if c := &calls[i]; c.Txn != nil || !light[c.Cmd.Name] || len(c.Args) > 16 {
+		c := &calls[i]
+		if c.Txn == nil && !c.Cmd.Is(store.Scripting) && !(c.Cmd.Is(store.Write) && (c.Cmd.Is(store.Fast) || setsOrDeletes[c.Cmd.Name])) {
 			return false
 		}
 	}
 	return true
 }
 
-var light = map[string]bool{"set": true, "setnx": true, "del": true, "unlink": true, "expire": true, "pexpire": true, "exists": true, "pttl": true}
+var setsOrDeletes = map[string]bool{"set": true, "del": true}
 
 // GiveWay waits for the turn of a client that has sent so many bytes, which are not submitted but
 // kept for later: to read them is work, too. It returns at once if they are few.
@@ -186,22 +193,26 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 	if c == nil || bytes <= heavyBytes {
 		return
 	}
-	n.giveWay(nil, yieldLate)
+	n.giveWay(nil, bytes, yieldLate)
 	now := n.cfg.Time.Monotonic()
 	n.yields.end(now-time.Duration(bytes)*byteTakes, now)
 }
 
 // giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
-// with done.
-func (n *Node) giveWay(calls []Call, patience time.Duration) (done func()) {
+// with done, which is told how many bytes the replies are.
+func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done func(replied int)) {
 	y, writes := n.yields, !readOnly(calls)
 	late := n.cfg.Time.Monotonic() + patience
+	defer y.held.Add(-int64(bytes))
+	if y.held.Add(int64(bytes)) > yieldHeld {
+		late = 0
+	}
 	var seen work
 	for {
 		now := n.cfg.Time.Monotonic()
 		wait, changed := y.begin(now, late, &seen, writes)
 		if wait <= 0 {
-			return func() { y.end(now, n.cfg.Time.Monotonic()) }
+			return func(replied int) { y.end(now-time.Duration(replied)*byteTakes, n.cfg.Time.Monotonic()) }
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -232,7 +243,8 @@ func (y *yields) begin(now, late time.Duration, seen *work, writes bool) (wait t
 		*seen = is
 		return min(late, y.next, now+y.pause) - now, y.changed
 	}
-	if y.running == 0 {
+	if y.running == 0 && (now >= y.next || is == *seen) {
+		// Others had the time to be seen. After a short piece they had not: it does not count.
 		y.was, y.wrote = is, 0
 	}
 	y.running++
@@ -248,7 +260,7 @@ func (y *yields) end(began, now time.Duration) {
 	defer y.mu.Unlock()
 	took := now - began
 	y.running--
-	y.next = now + min(yieldTimes*took, yieldMost)
+	y.next = max(y.next, now+min(yieldTimes*took, yieldMost))
 	y.pause = min(max(took/2, yieldLook), yieldMost)
 	close(y.changed)
 	y.changed = make(chan struct{})

@@ -37,6 +37,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 		"long evaluation":              {work: []string{"LINGER"}},
 		"large replies":                {work: []string{"FILL k 1", "GET k"}, anew: true},
 		"hidden among light commands":  {work: []string{"SET a b", "FILL k 1", "SET a b"}},
+		"hidden, by follower":          {work: []string{"EXISTS a", "FILL k 1", "EXISTS a"}, remote: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -133,11 +134,11 @@ func (n *testNode) locks(host netip.Addr, every time.Duration, stop chan struct{
 	}
 }
 
-// Whoever has done heavy work takes and releases locks at once all the same, and runs a script within a second;
-// large arguments wait no longer than five, however much others of their kind do.
+// Whoever has done heavy work takes, releases and renews locks in their order all the same; others of
+// its commands wait for a second, large arguments for five, however much others of their kind do.
 func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		n := newTestNode(t, badCommands...)
+		n := newTestNode(t, append(badCommands, script)...)
 		n.lead()
 		n.log.decides(time.Second, func(e raftfsm.Entry) verdict {
 			if len(e.Writes) > heavyBytes {
@@ -147,8 +148,8 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 		})
 		c := n.NewClient(heavyHost)
 		n.run(c, false, "FILL k 1")
-		for line, most := range map[string]time.Duration{"SET lock me NX PX 100": 0, "PEXPIRE lock 200": 0, "DEL lock": 0, "GET lock": yieldSoon,
-			"SET k " + strings.Repeat("x", 1<<20): yieldLate + time.Second} {
+		for line, most := range map[string]time.Duration{"SET lock me NX PX 100": 0, "PEXPIRE lock 200": 0, "DEL lock": 0, "RELEASE lock": 0, "LPUSH l x": 0,
+			"GET lock": yieldSoon, "SET k " + strings.Repeat("x", 1<<20): yieldLate + time.Second} {
 			n.yields.remember(c, n.cfg.Time.Monotonic())
 			n.yields.mu.Lock()
 			n.yields.next, n.yields.pause = n.cfg.Time.Monotonic()+time.Hour, time.Hour
@@ -160,6 +161,86 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 				t.Errorf("%.30s took %v, want %v", line, took, most)
 			}
 		}
+		n.yields.held.Store(yieldHeld)
+		begin := time.Now()
+		n.run(c, false, "SET k "+strings.Repeat("x", 1<<20))
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("with much that waits already, it took %v, want a second", took)
+		}
+	})
+}
+
+// script releases a lock.
+var script = store.Command{Name: "release", Arity: 2, Flags: store.Scripting | store.Write, Run: func(c *store.Ctx) store.Reply {
+	if c.Lookup(0, c.Args[1]) == nil {
+		return store.Zero
+	}
+	c.Delete(0, c.Args[1])
+	return store.One
+}}
+
+// A release of what was given up is run before the lock is taken anew by another connection, as they
+// have arrived: behind a slow batch, and by who has done heavy work.
+func TestReleaseIsNotOvertaken(t *testing.T) {
+	for _, heavy := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t, script, linger)
+			n.lead()
+			stop := make(chan struct{})
+			var other sync.WaitGroup
+			other.Go(func() { n.locks(lightHost, 5*ms, stop) })
+			time.Sleep(100 * ms)
+			one, two := n.NewClient(lightHost), n.NewClient(lightHost)
+			if heavy {
+				n.run(one, false, "LINGER")
+				n.run(one, false, "LINGER")
+			} else {
+				other.Go(func() { n.run(n.NewClient(heavyHost), false, "LINGER") })
+				synctest.Wait()
+				time.Sleep(ms)
+			}
+			other.Go(func() { n.run(one, false, "RELEASE mine") })
+			synctest.Wait()
+			time.Sleep(10 * ms)
+			if got := text(n.SubmitPart(two, n.call("SET mine me NX PX 30000"), nil)); got != "OK" {
+				t.Error(got)
+			}
+			close(stop)
+			other.Wait()
+			if got := n.do("GET mine"); got != "me" {
+				t.Errorf("acknowledged, released by nobody since: %s (heavy: %v)", got, heavy)
+			}
+		})
+	}
+}
+
+// Scripts are evaluated in their turn however many others read.
+func TestScriptsAreNotStarved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		read := store.Command{Name: "look", Arity: 1, Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply { time.Sleep(4 * ms); return store.OK }}
+		n := newTestNode(t, script, read)
+		n.lead()
+		stop := make(chan struct{})
+		var others sync.WaitGroup
+		for range 12 {
+			others.Go(func() {
+				for c := n.NewClient(heavyHost); ; n.run(c, false, "LOOK") {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		begin := time.Now()
+		n.do("RELEASE lock")
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("a script waited for %v", took)
+		}
+		close(stop)
+		others.Wait()
 	})
 }
 
@@ -227,7 +308,7 @@ func TestHeavyWorkEndsWithTheNode(t *testing.T) {
 		n.yields.pause = time.Hour
 		go func() {
 			defer close(done)
-			n.giveWay(nil, time.Minute)()
+			n.giveWay(nil, 0, time.Minute)(0)
 		}()
 		synctest.Wait()
 		n.cancel()

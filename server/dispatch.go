@@ -67,7 +67,9 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	s.command.Store(cmd)
 	if s.multi != nil && s.queues(cmd) {
-		s.srv.backend.GiveWay(s.client, queuedSize(args))
+		if !s.onLoop {
+			s.srv.backend.GiveWay(s.client, queuedSize(args)) // a loop sends it away for that
+		}
 		s.reply(nil, s.enqueue(cmd, args))
 		s.finish()
 		return

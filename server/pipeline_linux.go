@@ -225,6 +225,9 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 			if s.yields(args) {
 				break // the loop can wait for many
 			}
+			if s.multi != nil {
+				s.srv.backend.GiveWay(s.client, queuedSize(args))
+			}
 			s.dispatch(args)
 		}
 		s.submit()

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -82,70 +81,27 @@ func (n *testNode) waits(done <-chan struct{}, pipeline string) <-chan time.Dura
 	return result
 }
 
-// However many long scripts clients send, alone or in pipelines, the others wait for one of
-// them: who has no script, and who has one that has not run for long.
-func TestOthersWaitForOneScript(t *testing.T) {
-	for name, clients := range map[string][]int{"a pipeline": {20}, "clients": slices.Repeat([]int{1}, 20), "pipelines of clients": slices.Repeat([]int{3}, 7)} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				n, _ := newLimited(t)
-				var all []<-chan string
-				for _, scripts := range clients {
-					all = append(all, n.start(slices.Repeat([]string{"RUN 100s"}, scripts)...))
-				}
-				synctest.Wait()
-				done := make(chan struct{})
-				plain, script := n.waits(done, "INCR counter"), n.waits(done, "RUN 1ms")
-				start := time.Now()
-				for _, c := range all {
-					if got := <-c; strings.Trim(got, "-ER ") != "" {
-						t.Errorf("the scripts: %q", got)
-					}
-				}
-				close(done)
-				if took := time.Since(start); took < 55*time.Second {
-					t.Errorf("the scripts took %v: they were not run", took)
-				}
-				if w := <-plain; w > 3100*ms {
-					t.Errorf("a command waited for %v", w)
-				}
-				if w := <-script; w > 3100*ms {
-					t.Errorf("a short script waited for %v", w)
-				}
-			})
-		})
-	}
-}
-
-// Long scripts that are all different, of one user, delay the scripts of another one by two of
-// them: the one that runs, and one that gets into the same batch.
-func TestOtherUsersWaitForTwoScripts(t *testing.T) {
+// However many long scripts a pipeline holds, the others wait for two of them: the one that runs, and
+// one that is in the same batch.
+func TestOthersWaitForTwoScripts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
-		submit := func(user, line string) <-chan time.Duration {
-			calls, took := n.call(line), make(chan time.Duration, 1)
-			calls[0].User = user
-			go func() {
-				start := time.Now()
-				n.Submit(calls, nil)
-				took <- time.Since(start)
-			}()
-			return took
+		long := n.start(slices.Repeat([]string{"RUN 100s"}, 20)...)
+		synctest.Wait()
+		done := make(chan struct{})
+		plain, script := n.waits(done, "INCR counter"), n.waits(done, "RUN 1ms")
+		start := time.Now()
+		if got := <-long; strings.Trim(got, "-ER ") != "" {
+			t.Errorf("the scripts: %q", got)
 		}
-		var others []<-chan time.Duration
-		for i := range 9 {
-			others = append(others, submit("", fmt.Sprintf("RUN %ds", 100+i)))
-			synctest.Wait()
+		close(done)
+		if took := time.Since(start); took < 55*time.Second {
+			t.Errorf("the scripts took %v: they were not run", took)
 		}
-		if took := <-submit(store.SystemUser, "RUN 2ms"); took > 6100*ms {
-			t.Errorf("another user's script waited for %v", took)
-		}
-		last := time.Duration(0)
-		for _, o := range others {
-			last = max(last, <-o)
-		}
-		if last < 26*time.Second {
-			t.Errorf("the long scripts took %v: they were not run", last)
+		for _, worst := range []time.Duration{<-plain, <-script} {
+			if worst > 6100*ms {
+				t.Errorf("others waited for %v", worst)
+			}
 		}
 	})
 }
