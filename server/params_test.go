@@ -20,7 +20,7 @@ func TestParametersWithAnEffectAreDocumented(t *testing.T) {
 	ts := newTestServer(t, nil)
 	p := ts.params
 	for name, def := range p.defs {
-		acts := def.apply != nil || def.shared || name == "requirepass"
+		acts := def.apply != nil || def.shared || def.tls != nil || name == "requirepass"
 		if named := strings.Contains(section, "`"+name+"`"); name == def.name && named != acts {
 			t.Errorf("%s has an effect: %v; docs/operations.md says so: %v", name, acts, named)
 		}

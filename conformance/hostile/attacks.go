@@ -24,7 +24,7 @@ type attack struct {
 
 // attacks are all kinds. Each makes a few seconds of work.
 var attacks = []attack{
-	{"scripts like Redis's", likeRedis, ""},
+	{"scripts like Redis's", likeRedis, "zero bytes in the name of an option, at which Redis ends the text of the error"},
 	{"scripts", edgy, ""},
 	{"endless scripts", endless, ""},
 	{"frames", frames, ""},
