@@ -1,6 +1,9 @@
 package luavm
 
-import "unsafe"
+import (
+	"strings"
+	"unsafe"
+)
 
 // buffer is a text that a function makes for a script. What it is about to take is charged
 // before it is taken, so that no encoding, however much longer than its input, goes beyond
@@ -35,6 +38,14 @@ func (o *buffer) byte(c byte) {
 
 // text is what was written. The buffer must not be used any more.
 func (o *buffer) text() string { return unsafe.String(unsafe.SliceData(o.b), len(o.b)) }
+
+// cText is what C prints of a text: it ends at a zero byte.
+func cText(s string) string {
+	if end := strings.IndexByte(s, 0); end >= 0 {
+		return s[:end]
+	}
+	return s
+}
 
 // paste puts texts together, after what that takes has been charged.
 func (e *Engine) paste(a, b string) string {

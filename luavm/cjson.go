@@ -130,7 +130,7 @@ func (e *Engine) enumOption(L *lua.LState, n int, words []string, setting *int) 
 			}
 		}
 		if !found {
-			e.argError(L, n, e.paste("invalid option '", s)+"'")
+			e.argError(L, n, e.paste("invalid option '", cText(s))+"'")
 		}
 	}
 	if *setting < 2 {

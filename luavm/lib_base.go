@@ -54,7 +54,7 @@ func (e *Engine) baseCollect(L *lua.LState) int {
 	case "setpause", "setstepmul":
 		L.Push(lua.LNumber(200))
 	default:
-		e.argError(L, 1, e.paste("invalid option '", opt)+"'")
+		e.argError(L, 1, e.paste("invalid option '", cText(opt))+"'")
 	}
 	return 1
 }
