@@ -137,6 +137,10 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if refused {
 			q = q[:i+1]
 		}
+		if err == errOverrun && s.whole(r) {
+			r.refuse(r.overrun)
+			return without(q, i), nil, true
+		}
 		if err == errOverrun {
 			return q, nil, true // r knows which of its calls it is
 		}
@@ -250,15 +254,20 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		if i+1 == len(r.calls) {
 			break
 		}
-		replied += store.Extent(r.replies[i:], maxPartBytes)
+		replied += store.Extent(r.replies[i:], maxReplyBytes)
+		if s.whole(r) && replied <= maxReplyBytes {
+			continue
+		}
 		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes || s.tookLong(r, i) {
-			if r.runs == nil || !s.node.disc.older.Load() { // an earlier version asks for all
-				break
-			}
+			break
 		}
 	}
 	return refused, nil
 }
+
+// whole reports whether a request must not be answered in parts: it may come from a member of an earlier
+// version, which would ask for all of it again.
+func (s *sequencer) whole(r *request) bool { return r.runs != nil && s.node.disc.older.Load() }
 
 // evaluateCall runs one command of a request. overrun is the error of one that may not take
 // place (it has written too much): the batch is evaluated again, and then it is told that.

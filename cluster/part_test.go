@@ -100,3 +100,17 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 		t.Errorf("the reply to a write was put off: it has been executed")
 	}
 }
+
+// A pipeline of an older member with two commands that write too much is refused whole: it can be neither
+// answered in part nor be evaluated for ever.
+func TestPipelineOfAnOlderMemberWritesTooMuch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t, badCommands...), newTestNode(t, badCommands...)
+		n.lead()
+		n.disc.older.Store(true)
+		if got := n.carry(n.carried(b.Node), ticket{id: 1, low: 1}, "SET a 1", "FILL b 9", "FILL c 9", "SET d 1"); got != "-ERR -ERR -ERR -ERR" {
+			t.Errorf("%q", got)
+		}
+		n.expect("nil nil", "GET a", "GET d")
+	})
+}
