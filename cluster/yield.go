@@ -9,8 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// A lock is microseconds of work for a leader. A value of a megabyte, a union of large sets or a
-// script with a long loop are tens of milliseconds, in which everybody waits for one. So heavy work gives
+// A lock is microseconds of work for a leader. A value of a megabyte, a union of large sets
+// or a long list that is read are tens of milliseconds, in which everybody waits for one. So heavy work gives
 // way where others do light work: after a piece of it the next piece of this node's clients
 // has to wait yieldTimes as long as that one took, or until the others do nothing any more. Nobody waits
 // if nobody else is there.
@@ -146,7 +146,7 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 		return false, 0
 	}
 	switch {
-	case size(calls) > heavyBytes:
+	case anyLarge(calls):
 		return true, yieldLate
 	case c.isHeavy(n) && !keepsPlace(calls):
 		return true, yieldSoon
@@ -158,6 +158,17 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 	}
 	n.yields.light.Add(1)
 	return false, 0
+}
+
+// anyLarge reports whether one of the calls has large arguments. Many small ones, such as the
+// renewals of a pipeline, are not heavy.
+func anyLarge(calls []Call) bool {
+	for i := range calls {
+		if size(calls[i:i+1]) > heavyBytes {
+			return true
+		}
+	}
+	return false
 }
 
 // size is how many bytes the arguments of calls are.

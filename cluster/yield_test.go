@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -160,6 +161,12 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 			if took := time.Since(begin); took != most {
 				t.Errorf("%.30s took %v, want %v", line, took, most)
 			}
+		}
+		renewals := slices.Repeat([]string{"PEXPIRE " + strings.Repeat("x", 200) + " 1000"}, 1000)
+		before := time.Now()
+		n.run(c, false, renewals...)
+		if took := time.Since(before); took != 0 {
+			t.Errorf("1,000 renewals in a pipeline waited for %v", took)
 		}
 		n.yields.held.Store(yieldHeld)
 		begin := time.Now()
