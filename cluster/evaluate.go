@@ -166,7 +166,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			b.requests = append(b.requests, r)
 			replied := store.Extent(r.replies, maxReplyBytes)
 			b.replied += replied
-			r.heavy = replied > heavyBytes || txn.Writes().Size()-size > heavyBytes
+			r.heavy = replied > HeavyBytes || txn.Writes().Size()-size > HeavyBytes
 			if r.from.id != 0 && txn.Writes().Len() > before {
 				b.record(r, txn.Writes().Bytes())
 			}

@@ -110,7 +110,7 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 	r.from.origin = p.origin
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.id)
 	r.runs = func() { p.waits(f.id) }
-	if len(f.body) <= heavyBytes { // it has given way there
+	if len(f.body) <= HeavyBytes { // it has given way there
 		n.yields.light.Add(1)
 	}
 	n.serveRequest(r)

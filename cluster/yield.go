@@ -22,8 +22,8 @@ import (
 // takes the lock again, by another connection, counts on the order in which they arrived.
 
 const (
-	// heavyBytes is how many bytes of arguments, replies or writes are heavy …
-	heavyBytes = 64 << 10
+	// HeavyBytes is how many bytes of the arguments, replies or writes of a command are heavy …
+	HeavyBytes = 64 << 10
 	// … and heavyTime how long an evaluation.
 	heavyTime = 4 * time.Millisecond
 
@@ -164,7 +164,7 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 // renewals of a pipeline, are not heavy.
 func anyLarge(calls []Call) bool {
 	for i := range calls {
-		if size(calls[i:i+1]) > heavyBytes {
+		if size(calls[i:i+1]) > HeavyBytes {
 			return true
 		}
 	}
@@ -201,7 +201,7 @@ var setsOrDeletes = map[string]bool{"set": true, "del": true}
 // GiveWay waits for the turn of a client that has sent so many bytes, which are not submitted but
 // kept for later: to read them is work, too. It returns at once if they are few.
 func (n *Node) GiveWay(c *Client, bytes int) {
-	if c == nil || bytes <= heavyBytes {
+	if c == nil || bytes <= HeavyBytes {
 		return
 	}
 	n.giveWay(nil, bytes, yieldLate)

@@ -51,7 +51,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 					by = other
 				}
 				n.log.decides(100*ms, func(e raftfsm.Entry) verdict {
-					if len(e.Writes) > heavyBytes {
+					if len(e.Writes) > HeavyBytes {
 						return commitSlowly
 					}
 					return commit
@@ -142,7 +142,7 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 		n := newTestNode(t, append(badCommands, script)...)
 		n.lead()
 		n.log.decides(time.Second, func(e raftfsm.Entry) verdict {
-			if len(e.Writes) > heavyBytes {
+			if len(e.Writes) > HeavyBytes {
 				return commitSlowly
 			}
 			return commit
@@ -261,7 +261,7 @@ func TestLargeQueriesGiveWay(t *testing.T) {
 		other.Go(func() { n.locks(lightHost, 5*ms, stop) })
 		begin := time.Now()
 		for range 100 {
-			n.GiveWay(c, heavyBytes)
+			n.GiveWay(c, HeavyBytes)
 		}
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("small ones took %v", took)

@@ -160,9 +160,6 @@ func (s *session) queues(cmd *store.Command) bool {
 	return true
 }
 
-// largeQueued is from which size on a command that is queued may have to wait.
-const largeQueued = 64 << 10
-
 func queuedSize(args [][]byte) int {
 	n := commandCost
 	for _, a := range args {

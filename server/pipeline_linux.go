@@ -145,7 +145,7 @@ func (l *loop) step(c *loopConn) {
 				}
 				continue
 			}
-			if refusal == "" && len(s.calls) == 0 && s.queues(cmd) && queuedSize(args) > largeQueued {
+			if refusal == "" && len(s.calls) == 0 && s.queues(cmd) && queuedSize(args) > cluster.HeavyBytes {
 				l.sendAway(c, func() {}) // it may have to give way
 				return
 			}
