@@ -141,6 +141,8 @@ func (c *Ctx) writeString(s *bitString) {
 	}
 	if from < to {
 		c.Patch(c.DB, c.Args[1], int64(from), bytesToString(s.b[from:to]))
+	} else {
+		c.Reform(c.DB, c.Args[1], formRaw) // as if it were changed
 	}
 }
 
@@ -360,6 +362,7 @@ func cmdBitOp(c *Ctx) Reply {
 		}
 	}
 	c.overwrite(c.Args[2], func() { c.SetString(c.DB, c.Args[2], bytesToString(result), 0) })
+	c.Reform(c.DB, c.Args[2], formRaw)
 	c.event(eventString, "set", c.Args[2])
 	return Int(int64(longest))
 }

@@ -107,6 +107,7 @@ func cmdIncrByFloat(c *Ctx) Reply {
 	}
 	text := formatLongDouble(sum)
 	c.KeepString(c.DB, c.Args[1], text)
+	c.Reform(c.DB, c.Args[1], formText)
 	c.eventOn(eventString, "incrbyfloat")
 	return Str(text)
 }

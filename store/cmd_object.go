@@ -67,16 +67,21 @@ func (e *Entry) encoding() string {
 	case *SortedSet:
 		return formName(v.Compact(), "listpack", "skiplist")
 	}
-	if e.raw {
-		return "raw"
-	}
-	if _, ok := ParseInt(stringBytes(e.str)); ok {
+	if _, ok := e.shownInt(); ok {
 		return "int"
 	}
-	if len(e.str) <= maxEmbedded {
+	if len(e.str) <= maxEmbedded && e.form != formRaw {
 		return "embstr"
 	}
 	return "raw"
+}
+
+// shownInt is the value of a string that Redis would hold as an integer.
+func (e *Entry) shownInt() (n int64, ok bool) {
+	if e.typ != TypeString || e.form != formByValue {
+		return 0, false
+	}
+	return ParseInt(stringBytes(e.str))
 }
 
 func formName(compact bool, small, large string) string {
@@ -111,10 +116,8 @@ func cmdObjectRefcount(c *Ctx) Reply {
 	if e == nil {
 		return Nil
 	}
-	if e.typ == TypeString {
-		if n, ok := ParseInt(stringBytes(e.str)); ok && n >= 0 && n < sharedIntegers {
-			return Int(1<<31 - 1)
-		}
+	if n, ok := e.shownInt(); ok && n >= 0 && n < sharedIntegers {
+		return Int(1<<31 - 1)
 	}
 	return One
 }

@@ -36,7 +36,7 @@ func TestNothingWritten(t *testing.T) {
 		"BITOP AND none none", "BITOP NOT x s s", "BITOP AND x l", "BITFIELD s GET u8 0", "BITFIELD s INCRBY u8 0 0", "BITFIELD s SET u64 0 1",
 	} {
 		d := newTestDB(t)
-		d.do("SET", "s", "text")
+		d.do("SETRANGE", "s", "0", "text") // in the form that SETBIT needs
 		d.do("SET", "n", "1")
 		d.do("HSET", "h", "f", "text")
 		d.do("RPUSH", "l", "a", "b")

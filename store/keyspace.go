@@ -49,11 +49,20 @@ type Entry struct {
 	leased   uint64 // write set that set the deadline
 	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
 	typ      Type
-	raw      bool   // the string has been changed in place: OBJECT ENCODING shows it
+	form     strForm
 	seat     uint16 // in a bucket of deadlines; not protected by the epoch
 	str      string
 	elems    *elements // nil: a string
 }
+
+// strForm is what OBJECT ENCODING shows of how a string came about.
+type strForm uint8
+
+const (
+	formByValue strForm = iota
+	formRaw             // it has been changed in place
+	formText            // a number that INCRBYFLOAT has left as text
+)
 
 // elements is a collection behind a pointer.
 type elements struct{ collection }

@@ -176,7 +176,7 @@ func expiredOnly(txn *Txn, n int) bool {
 // opsOf lists the operations of a write set.
 func opsOf(b []byte) (ops []op) {
 	shapes := map[op]string{
-		opDB: "i", opSet: "ssi", opKeep: "ss", opDelete: "s", opExpire: "s", opDeadline: "si", opHashSet: "sss",
+		opDB: "i", opSet: "ssi", opKeep: "ss", opForm: "si", opDelete: "s", opExpire: "s", opDeadline: "si", opHashSet: "sss",
 		opHashDelete: "ss", opPublish: "iss", opSwap: "ii", opMove: "iss", opCopy: "iss", opScriptLoad: "ssi", opPatch: "sis",
 		opPushHead: "ss", opPushTail: "ss", opListSet: "sis", opListInsert: "sis", opListRemove: "sii",
 		opSetAdd: "ss", opSetRemove: "ss", opScoreSet: "ssi", opScoreRemove: "ss", opScoreSetLarge: "ssi",

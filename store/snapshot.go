@@ -48,6 +48,7 @@ func (s *Store) Snapshot() *Snapshot {
 //	| 'D'  | int db: the database of the keys that follow                |
 //	| 'S'  | key head, str value                                         |
 //	| 'R'  | the same, changed in place since it was set                 |
+//	| 'T'  | the same, a number that is held as text                     |
 //	| 'H'  | key head, int compact, int n, n times (str field, str value)|
 //	| 'Q'  | key head, int n, n times str value: a list                  |
 //	| 'M'  | key head, int compact, int n, n times str member: a set     |
@@ -66,6 +67,7 @@ const (
 	recDB        = 'D'
 	recString    = 'S'
 	recRaw       = 'R'
+	recText      = 'T'
 	recHash      = 'H'
 	recList      = 'Q'
 	recSet       = 'M'
@@ -142,8 +144,11 @@ var recordOf = [...]byte{TypeString: recString, TypeHash: recHash, TypeList: rec
 
 func (w *snapWriter) entry(e *Entry) {
 	tag := recordOf[e.typ]
-	if e.raw {
+	switch e.form {
+	case formRaw:
 		tag = recRaw
+	case formText:
+		tag = recText
 	}
 	w.WriteByte(tag)
 	w.str(e.key)
@@ -252,7 +257,7 @@ func Restore(in io.Reader) (*Store, error) {
 			} else {
 				r.err = fmt.Errorf("database %d", n)
 			}
-		case recString, recRaw, recHash, recList, recSet, recSortedSet:
+		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
 			if e := r.entry(tag); r.err == nil {
 				s.dbs[db].set(e)
 				s.dbs[db].size += e.size()
@@ -312,9 +317,9 @@ func (r *snapReader) entry(tag byte) *Entry {
 		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
 	var elems collection
 	switch tag {
-	case recString, recRaw:
+	case recString, recRaw, recText:
 		e.key, e.str = ownPair(key, r.str())
-		e.raw = tag == recRaw
+		e.form = map[byte]strForm{recRaw: formRaw, recText: formText}[tag]
 		return &e
 	case recHash:
 		e.typ, elems = TypeHash, r.hash()

@@ -43,7 +43,7 @@ func setString(t target, db int, key, value string, deadline int64) {
 func becomeString(t target, db int, e *Entry, value string) {
 	before := e.size()
 	_, e.str = t.own("", value)
-	e.typ, e.raw = TypeString, false
+	e.typ, e.form = TypeString, formByValue
 	e.drop()
 	t.grow(db, e.size()-before)
 }
@@ -76,13 +76,24 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	value := make([]byte, max(int64(len(e.str)), offset+int64(len(patch))))
 	copy(value, e.str)
 	copy(value[offset:], patch)
-	e.str, e.raw = bytesToString(value), true
+	e.str, e.form = bytesToString(value), formRaw
 	t.stamp(e, fresh, false)
 	if fresh {
 		t.put(db, e)
 	} else {
 		t.grow(db, e.size()-before)
 	}
+	return true
+}
+
+// formString changes the form of a string: no write that anybody watches for. It reports
+// false if the key is not a string.
+func formString(t target, db int, key string, form strForm) bool {
+	e := t.mutable(db, key)
+	if e == nil || e.typ != TypeString || form > formText {
+		return false
+	}
+	e.form = form
 	return true
 }
 

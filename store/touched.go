@@ -29,7 +29,7 @@ var shapes = [...]string{
 	opPatch: "kis", opPushHead: "ks", opPushTail: "ks", opListSet: "kis", opListInsert: "kis", opListRemove: "kii",
 	opSetAdd: "ks", opSetRemove: "ks", opScoreSet: "ksi", opScoreRemove: "ks", opScoreSetLarge: "ksi",
 	opConfig: "ss", 27: "ss", 28: "s",
-	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks",
+	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
 }
 
 // known reports whether an operation has a shape. Those without arguments are

@@ -296,6 +296,21 @@ func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 	patchString(t, db, k, offset, patch)
 }
 
+// Reform has OBJECT ENCODING show another form of a string, which must exist.
+func (t *Txn) Reform(db int, key []byte, form strForm) {
+	k := bytesToString(key)
+	e := t.peek(db, k)
+	other := *e
+	if other.form = form; other.encoding() == e.encoding() || t.Older() {
+		return
+	}
+	t.ws.begin(opForm, db)
+	t.ws.newer = true
+	t.ws.str(k)
+	t.ws.int(int64(form))
+	formString(t, db, k, form)
+}
+
 // Delete deletes a key; it must exist.
 func (t *Txn) Delete(db int, key []byte) {
 	t.ws.begin(opDelete, db)

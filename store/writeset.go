@@ -68,6 +68,8 @@ type op byte
 //	|    | 0, as at first: nobody in particular                        |
 //	| 33 | str key, str value: a string replaces the value of the key, |
 //	|    | whose deadline stays; since version 2 of an entry           |
+//	| 34 | str key, int form: what OBJECT ENCODING shows of a string   |
+//	|    | (strForm); since version 2 of an entry                      |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -101,6 +103,7 @@ const (
 
 	opOrigin op = 32
 	opKeep   op = 33
+	opForm   op = 34
 )
 
 // maxPatch is the largest offset of operation 15.
@@ -234,6 +237,10 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opKeep:
 		if key, value := d.str(), d.str(); !d.bad {
 			d.bad = !keepString(t, db, key, value)
+		}
+	case opForm:
+		if key, form := d.str(), d.int(); !d.bad {
+			d.bad = form < 0 || form > int64(formText) || !formString(t, db, key, strForm(form))
 		}
 	case opDelete:
 		if key := d.str(); !d.bad {

@@ -47,14 +47,8 @@ func normal(v transcript.Value, h how) []string {
 	case shape:
 		return []string{string(v.Type)}
 	case encoding:
-		// Redis remembers how a string came about: INCRBYFLOAT leaves the text
-		// of a number, SET the number, and a SETBIT that changes nothing a raw
-		// string. lockstep has only the value and whether it was patched.
-		// And Redis's SORT gives a sorted set its large form for good.
-		switch v.Text {
-		case "int", "embstr":
-			v.Text = "raw"
-		case "skiplist":
+		// Redis's SORT gives a sorted set its large form for good.
+		if v.Text == "skiplist" {
 			v.Text = "listpack"
 		}
 	case leaves:
