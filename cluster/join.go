@@ -131,7 +131,7 @@ func (n *Node) askToJoin(addr string) error {
 	defer timer.Stop()
 	body := appendStr(appendStr(beginFrame(nil, frameJoin, 0), n.cfg.ID), n.cfg.peerAddr())
 	if _, err := conn.Write(endFrame(body, 0)); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNoPeerPort, err)
 	}
 	return readJoinAnswer(newFactsReader(conn))
 }

@@ -287,9 +287,14 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 		return c.dialPlain(addr, proto, timeout)
 	}
 	c.turnedAway(addr, err)
+	if speaksPlain(err) {
+		err = fmt.Errorf("%w: %w", errPlainPeer, err)
+	}
 	// However it failed, no connection has been made: none was broken.
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: peerNetAddr(addr), Err: err}
 }
+
+var errPlainPeer = errors.New("it speaks no TLS: give it this node's --peer-secret-file, or certificates, or start this node without")
 
 // turnedAway says which side does not trust the other, if it was that.
 func (c *Config) turnedAway(addr string, err error) {

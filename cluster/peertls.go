@@ -271,16 +271,38 @@ func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time)
 	}
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if !slices.Contains(leaf.ExtKeyUsage, use) {
-			return errBothUses
+			return cmp.Or(k.otherKind(leaf), errBothUses)
 		}
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: k.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
-			return err
+			return cmp.Or(k.otherKind(leaf), err)
 		}
 	}
 	if name == "" {
 		return nil
 	}
 	return leaf.VerifyHostname(name)
+}
+
+// ofSecret reports whether a certificate is one that a secret makes.
+func ofSecret(leaf *x509.Certificate) bool { return leaf.Subject.CommonName == peerSecretName }
+
+var (
+	errOtherSecret = errors.New("it has another secret than this node: give all nodes the same --peer-secret-file")
+	errHasCert     = errors.New("it has a certificate, and this node a secret: give this node --peer-tls-cert-file and its kin instead of --peer-secret-file, or all nodes a secret")
+	errHasSecret   = errors.New("it has a secret, and this node a certificate: give this node --peer-secret-file instead of --peer-tls-cert-file and its kin, or all nodes a certificate")
+)
+
+// otherKind is why a certificate that is not trusted may not be; nil if it is not by its kind.
+func (k *peerKeys) otherKind(leaf *x509.Certificate) error {
+	switch bySecret := !k.ageless.IsZero(); {
+	case bySecret && ofSecret(leaf):
+		return errOtherSecret
+	case bySecret:
+		return errHasCert
+	case ofSecret(leaf):
+		return errHasSecret
+	}
+	return nil
 }
 
 // unproven is why a certificate proves nothing.

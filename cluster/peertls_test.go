@@ -460,6 +460,35 @@ func TestPeerKeysAreLookedAt(t *testing.T) {
 	}
 }
 
+// TestProofsOfDifferentKinds: a node whose peers prove themselves by something else says what it is
+// and what to do, not that a certificate has expired.
+func TestProofsOfDifferentKinds(t *testing.T) {
+	ca := newTestCA(t, "ca")
+	bySecret, byCert := PeerTLS{Secret: testSecret}, ca.peer("host")
+	otherCA := newTestCA(t, "other").peer("host")
+	for name, who := range map[string]struct {
+		server, client PeerTLS
+		says           string
+	}{
+		"a secret, to certificates": {byCert, bySecret, "it has a certificate, and this node a secret: give this node --peer-tls-cert-file"},
+		"a certificate, to secrets": {bySecret, byCert, "it has a secret, and this node a certificate: give this node --peer-secret-file"},
+		"another secret":            {PeerTLS{Secret: otherSecret}, bySecret, "it has another secret than this node"},
+		"another CA":                {otherCA, byCert, "unknown authority"},
+		"nothing, to a secret":      {bySecret, PeerTLS{}, "--peer-secret-file or certificates"},
+		"nothing, to certificates":  {byCert, PeerTLS{}, "--peer-secret-file or certificates"},
+		"a secret, to nothing":      {PeerTLS{}, bySecret, "it speaks no TLS"},
+		"a certificate, to nothing": {PeerTLS{}, byCert, "it speaks no TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := portOf(t, who.server)
+			n := &Node{cfg: *c.as(who.client), ctx: t.Context()}
+			if err := n.askToJoin("host:1"); err == nil || !strings.Contains(err.Error(), who.says) || strings.Contains(err.Error(), "expired") {
+				t.Errorf("%v, want an error that says %q", err, who.says)
+			}
+		})
+	}
+}
+
 // A secret that others may read is said to be, and is used.
 func TestReadableSecretsAreWarnedOf(t *testing.T) {
 	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 1, 0o604: 1} {
