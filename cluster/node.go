@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -379,26 +380,45 @@ func (n *Node) BusyError() store.Error {
 	return n.cfg.Scripts.BusyError()
 }
 
-// Transfer hands leadership to a member ("": any), wherever the leader is.
+// Transfer hands leadership to a member ("": any), wherever the leader is. It waits for a leader,
+// as after another transfer there is none for a moment.
 func (n *Node) Transfer(id string) error {
-	rt := n.routes.get()
+	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
+	defer cancel()
+	for {
+		rt := n.routes.get()
+		err := n.transferBy(ctx, rt, id)
+		if err == nil || strings.TrimPrefix(err.Error(), "ERR ") != ErrNoLeader.Error() {
+			return err
+		}
+		pause := (<-chan time.Time)(nil)
+		if rt.link != nil {
+			pause = time.After(10 * retryPause) // it leads no more, and this node has yet to hear of it
+		}
+		select {
+		case <-ctx.Done():
+			return ErrNoLeader
+		case <-rt.changed:
+		case <-pause:
+		}
+	}
+}
+
+func (n *Node) transferBy(ctx context.Context, rt route, id string) error {
 	switch {
 	case rt.seq != nil:
 		return n.transferHere(id)
-	case rt.link != nil:
-		ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
-		defer cancel()
-		reply, err := n.ask(ctx, rt.link, frameTransfer, transferBody(id))
-		if err != nil {
-			return fmt.Errorf("the leader did not answer: %w", err)
-		}
-		if reply.IsError() {
-			return errors.New(reply.Str)
-		}
-		return nil
-	default:
+	case rt.link == nil:
 		return ErrNoLeader
 	}
+	reply, err := n.ask(ctx, rt.link, frameTransfer, transferBody(id))
+	if err != nil {
+		return fmt.Errorf("the leader did not answer: %w", err)
+	}
+	if reply.IsError() {
+		return errors.New(reply.Str)
+	}
+	return nil
 }
 
 // Snapshot writes a snapshot of this node's state now.

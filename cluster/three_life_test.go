@@ -237,6 +237,30 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	}
 }
 
+// TestTransferWaitsForALeader: it is asked again right after another one, when there is none.
+func TestTransferWaitsForALeader(t *testing.T) {
+	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 30 * time.Second })
+	c.start(0, 1, 2)
+	one := c.leader()
+	others := []int{(one + 1) % 3, (one + 2) % 3}
+	for _, i := range others {
+		c.crash(i)
+	}
+	c.until("no leader", func() bool { return c.nodes[one].routes.get().seq == nil })
+	handed := make(chan error, 1)
+	go func() { handed <- c.nodes[one].Transfer("") }()
+	select {
+	case err := <-handed:
+		t.Fatalf("without a leader: %v", err)
+	case <-time.After(200 * ms):
+	}
+	c.start(others...)
+	// The heir may not have answered yet.
+	if err := <-handed; err != nil && !errors.Is(err, ErrNoHeir) {
+		t.Errorf("with a leader: %v", err)
+	}
+}
+
 // Without a majority nothing is acknowledged, and it is said which of the
 // requests surely had no effect.
 func TestNoMajority(t *testing.T) {
