@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,7 +66,7 @@ func (o *adminOptions) tlsConfig() (*tls.Config, error) {
 	}
 	host, _, err := net.SplitHostPort(o.addr)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--addr %q: want host:port, such as 127.0.0.1:6379", o.addr)}
+		return nil, o.checkAddr()
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, InsecureSkipVerify: o.insecure}
 	if o.name != "" {
@@ -139,12 +140,18 @@ func askNode(o adminOptions, command []string) (any, error) {
 
 // dialNode connects to a node and says who asks.
 func dialNode(o adminOptions) (*bench.Conn, error) {
+	if err := o.checkAddr(); err != nil {
+		return nil, err
+	}
 	config, err := o.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: o.timeout}
 	conn, err := dialer.Dial("tcp", o.addr)
+	if unknown, is := errors.AsType[*net.DNSError](err); is {
+		return nil, fmt.Errorf("--addr %s: the host cannot be found (%w): is its name right? An IP address does as well", o.addr, unknown)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no node at %s: %w; start one, or name another with --addr", o.addr, err)
 	}
@@ -171,6 +178,15 @@ func dialNode(o adminOptions) (*bench.Conn, error) {
 		return nil, o.answerError(err)
 	}
 	return c, nil
+}
+
+// checkAddr says what an address looks like.
+func (o *adminOptions) checkAddr() error {
+	_, port, err := net.SplitHostPort(o.addr)
+	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
+		return usageError{fmt.Errorf("--addr %q: want host:port, such as 127.0.0.1:6379: where a node has its --listen", o.addr)}
+	}
+	return nil
 }
 
 // handshakeError tells a port that speaks no TLS from one that is not trusted.

@@ -130,7 +130,7 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
-		return usageError{err}
+		return usageError{unknownFlag(fs, err)}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,6 +70,11 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--ephemeral=maybe"}, []string{"ephemeral", "true or false"}},
 		{[]string{"--log-level", "loud"}, []string{"--log-level"}},
 		{[]string{"--ephemeral", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--ephemeral"}},
+		{[]string{"status", "--addr", "foo"}, []string{"--addr", "host:port, such as 127.0.0.1:6379"}},
+		{[]string{"status", "--addr", "127.0.0.1:redis"}, []string{"--addr", "host:port, such as 127.0.0.1:6379"}},
+		{[]string{"members", "-p", "6379"}, []string{"no flag --p", "--addr HOST:PORT"}},
+		{[]string{"--port", "6379"}, []string{"no flag --port", "--listen HOST:PORT"}},
+		{[]string{"--peer-lisen", "127.0.0.1:7379"}, []string{"did you mean --peer-listen?"}},
 		{[]string{"bench", "extra"}, []string{"unexpected argument", "extra"}},
 		{[]string{"bench", "--peers", "mysql", "--clients", "0"}, []string{"--peers", "mysql", "lockstep-3", "--clients"}},
 	} {
@@ -78,6 +84,35 @@ func TestUsageErrors(t *testing.T) {
 	if _, out := start(t, "--listen", "6379"); strings.Contains(out, "open to other machines") {
 		t.Errorf("a false fault: %s", out)
 	}
+}
+
+// TestForeignFlags: a flag of redis-server is refused with what there is instead, and that is there.
+func TestForeignFlags(t *testing.T) {
+	known := map[string]bool{}
+	for _, g := range flagGroups() {
+		g.flags.VisitAll(func(f *flag.Flag) { known["--"+f.Name] = true })
+	}
+	for name, instead := range foreignFlags {
+		for _, word := range regexp.MustCompile(`--[a-z-]+`).FindAllString(instead, -1) {
+			if !known[word] {
+				t.Errorf("--%s: there is no %s either", name, word)
+			}
+		}
+		for _, g := range flagGroups() {
+			if g.flags.Lookup(name) != nil {
+				continue
+			}
+			err := parseFlags(g.flags, []string{"--" + name, "1"})
+			if err == nil || !strings.Contains(err.Error(), "no flag --"+name+": instead of it there is ") {
+				t.Errorf("%s: --%s: %v", g.of, name, err)
+			}
+		}
+	}
+}
+
+// TestNoSuchHost says what to look at.
+func TestNoSuchHost(t *testing.T) {
+	refused(t, exitRuntime, []string{"--addr", "the host cannot be found", "is its name right?"}, "status", "--addr", "no-such-host.invalid:6379")
 }
 
 func TestHelp(t *testing.T) {
@@ -120,7 +155,7 @@ func TestSecretGivenTwice(t *testing.T) {
 	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const twice = "the secret is given twice"
+	const twice = "the secret is given twice, by --requirepass and --requirepass-file (variables: LOCKSTEP_REQUIREPASS, LOCKSTEP_REQUIREPASS_FILE)"
 	refused(t, exitUsage, []string{twice}, "--requirepass", "x", "--requirepass-file", file)
 	refused(t, exitUsage, []string{twice}, "--requirepass-file", file, "--requirepass", "x")
 	read := func(args ...string) (string, error) {

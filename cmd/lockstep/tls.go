@@ -43,7 +43,7 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 // secretVar defines a flag for a secret, and one for a file of which it is the first line.
 // Of the two the one that is given last counts.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
-	given := &givenOnce{}
+	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
 		*to = s
 		return nil
@@ -56,12 +56,13 @@ func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 
 // givenOnce is by which of two flags a secret was given, in the environment or, after next, on the command line.
 type givenOnce struct {
-	by  string
-	set bool
+	name string
+	by   string
+	set  bool
 }
 
 // next begins with the command line, which wins over the environment.
-func (g *givenOnce) next() { *g = givenOnce{} }
+func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
 // secretValue is one of the two flags.
 type secretValue struct {
@@ -74,7 +75,8 @@ func (secretValue) String() string { return "" }
 
 func (v secretValue) Set(s string) error {
 	if v.set && v.by != v.kind {
-		return errors.New("the secret is given twice: give it by its file alone")
+		file := v.name + "-file"
+		return fmt.Errorf("the secret is given twice, by --%s and --%s (variables: %s, %s): leave the first one out", v.name, file, envName(v.name), envName(file))
 	}
 	v.by, v.givenOnce.set = v.kind, true
 	return v.use(s)
