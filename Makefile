@@ -121,7 +121,8 @@ compose:
 	LOCKSTEP_COMPOSE=must $(GO) test -count=1 -timeout 10m -v ./conformance/compose
 
 # From plain to TLS by restarts, then so many new secrets, and so many new certificates
-# and authorities of clients and their ports, with clients at work; make test does one.
+# and authorities of peers, and of clients and their ports, with clients at work; make
+# test does one.
 ROTATIONS ?= 50
 rotations:
 	LOCKSTEP_ROTATIONS=$(ROTATIONS) $(GO) test -count=1 -timeout 1h -v -run 'FromPlainToTLS|CertificatesUnderLoad' ./cmd/lockstep

@@ -293,8 +293,8 @@ func TestClientCertificatesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPeerCertificatesUnderLoad: the nodes' certificates, and then the CA, are replaced by new ones while they run, and
-// no client is told of an error.
+// TestPeerCertificatesUnderLoad: the nodes' certificates, and then the CA, are replaced by new ones while they run,
+// $LOCKSTEP_ROTATIONS times, and no client is told of an error.
 func TestPeerCertificatesUnderLoad(t *testing.T) {
 	const name = "peers.test"
 	dir := t.TempDir()
@@ -313,24 +313,28 @@ func TestPeerCertificatesUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old, next := newIssuer(t), newIssuer(t)
+	was := newIssuer(t)
 	renew := func(by *issuer) {
 		t.Helper()
 		c, k := by.issue(name)
 		replace(certs, c)
 		replace(key, k)
 	}
-	renew(old)
-	replace(ca, old.path)
+	renew(was)
+	replace(ca, was.path)
 	list := nodes.Start(t, 3, "--peer-tls-cert-file", certs, "--peer-tls-key-file", key, "--peer-tls-ca-cert-file", ca, "--peer-tls-name", name)
 	c := startCrowd(t, list)
-	renew(old)
-	c.reread()
-	replace(ca, old.path, next.path)
-	c.reread()
-	renew(next)
-	c.reread()
-	replace(ca, next.path)
-	c.reread()
+	for range rotations(t) {
+		next := newIssuer(t)
+		renew(was)
+		c.reread()
+		replace(ca, was.path, next.path)
+		c.reread()
+		renew(next)
+		c.reread()
+		replace(ca, next.path)
+		c.reread()
+		was = next
+	}
 	c.end()
 }
