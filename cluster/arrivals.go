@@ -1,16 +1,22 @@
 package cluster
 
 import (
+	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
+
+	"lockstep/cluster/turns"
 )
 
 // A caller costs a goroutine, a socket and buffers before it has shown that it is a peer: on a
 // port that others reach, anybody may call as often as he likes. So it has to say what it wants
 // within greetTimeout, and there are at most maxStrangers such callers at once. If there are more, one is
 // cut off: of the address that most of them call from, the one that has been there longest.
-// Peers greet within milliseconds, so it is not they, even if a thousand others call.
+// Peers greet within milliseconds, so it is not they, even if a thousand others call. Where they have to prove
+// it by a handshake, which is computed for in turn (package turns), peers are known by the addresses at which some have proved
+// it lately: they go last, and every second turn is theirs.
 //
 // A caller is no stranger any more when it has proved to be a peer by its certificate. Where nothing
 // has to be proved nobody ever is more than one who greets as a peer would: such callers
@@ -26,6 +32,7 @@ const (
 type arrivals struct {
 	strangers *strangers
 	patience  time.Duration // greetTimeout; a test has less
+	known     *peerAddrs
 
 	mu    sync.Mutex
 	all   map[*arrival]struct{}
@@ -39,24 +46,24 @@ type arrival struct {
 	net.Conn // the caller's; within TLS, once that is there
 	raw      net.Conn
 	of       *arrivals
-	from     string // the caller's host
+	from     netip.Addr // the caller's host, or network
 	number   uint64
+	ctx      context.Context // ends with the connection
+	end      context.CancelFunc
 	late     *time.Timer // cuts it off while it has not greeted
 
 	// Guarded by of.mu:
 	greeted, proven, kept, gone bool
 }
 
-func newArrivals(s *strangers) *arrivals {
-	return &arrivals{strangers: s, patience: greetTimeout, all: map[*arrival]struct{}{}}
+func newArrivals(s *strangers, known *peerAddrs) *arrivals {
+	return &arrivals{strangers: s, patience: greetTimeout, known: known, all: map[*arrival]struct{}{}}
 }
 
 // admit takes a new connection in; nil if the port is closed.
 func (as *arrivals) admit(conn net.Conn) *arrival {
-	a := &arrival{Conn: conn, raw: conn, of: as, from: conn.RemoteAddr().String()}
-	if host, _, err := net.SplitHostPort(a.from); err == nil {
-		a.from = host
-	}
+	a := &arrival{Conn: conn, raw: conn, of: as, from: turns.Origin(conn)}
+	a.ctx, a.end = context.WithCancel(context.Background())
 	as.mu.Lock()
 	if as.done {
 		as.mu.Unlock()
@@ -82,16 +89,19 @@ func (as *arrivals) admit(conn net.Conn) *arrival {
 
 // victim is who is cut off for another; mu is held.
 func (as *arrivals) victim() (found *arrival) {
-	calls := map[string]int{}
+	calls := map[netip.Addr]int{}
 	for a := range as.all {
 		if !a.proven {
 			calls[a.from]++
 		}
 	}
 	before := func(a, b *arrival) bool {
+		known, other := as.known.has(a.from), as.known.has(b.from)
 		switch {
 		case a.greeted != b.greeted:
 			return !a.greeted
+		case known != other:
+			return !known
 		case calls[a.from] != calls[b.from]:
 			return calls[a.from] > calls[b.from]
 		}
@@ -114,6 +124,46 @@ func (a *arrival) prove(within net.Conn) {
 		a.proven = true
 		a.of.count--
 	}
+}
+
+// maxKnown bounds the addresses that peers are known by: who adds one is a peer, whose
+// address may change each time it is started.
+const maxKnown = 1024
+
+// peerAddrs are the addresses at which peers have proved that they are some. Strangers there may be, too.
+type peerAddrs struct {
+	mu  sync.Mutex
+	all map[netip.Addr]struct{}
+}
+
+func (p *peerAddrs) learn(addr netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[netip.Addr]struct{}{}
+	}
+	p.all[addr] = struct{}{}
+	for other := range p.all {
+		if len(p.all) <= maxKnown {
+			return
+		}
+		delete(p.all, other) // whichever
+	}
+}
+
+func (p *peerAddrs) has(addr netip.Addr) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.all[addr]
+	return ok
+}
+
+// addrs are those of who has proved something to this node; none if nobody has to.
+func (g *peerGate) addrs() *peerAddrs {
+	if g == nil {
+		return new(peerAddrs)
+	}
+	return &g.known
 }
 
 // greet notes that the caller has said what a peer says first.
@@ -168,6 +218,7 @@ func (a *arrival) Close() error {
 		}
 	}
 	a.of.mu.Unlock()
+	a.end()
 	return a.raw.Close()
 }
 

@@ -103,7 +103,7 @@ func TestWhoIsCutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newStrangers(new(logText).logger())
 		defer s.close()
-		as := newArrivals(s)
+		as := newArrivals(s, new(peerAddrs))
 		defer as.close()
 		var far []net.Conn
 		call := func(host string) *arrival {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -66,6 +67,12 @@ type memAddr string
 
 func (memAddr) Network() string  { return "mem" }
 func (a memAddr) String() string { return string(a) }
+
+// AddrPort is none if it is a name.
+func (a memAddr) AddrPort() netip.AddrPort {
+	addr, _ := netip.ParseAddrPort(string(a))
+	return addr
+}
 
 // memPort is a listener.
 type memPort struct {

@@ -46,7 +46,7 @@ func newPeerPort(ln net.Listener, cfg *Config, hooks raftHooks) *peerPort {
 		cfg.strangers = newStrangers(cfg.Logger)
 	}
 	p := &peerPort{ln: ln, self: cfg.peerAddr(), forward: hooks.forward, facts: hooks.facts, join: hooks.join, log: cfg.Logger, dial: cfg.dialPeer, gate: cfg.gate,
-		arrivals: newArrivals(cfg.strangers), strangers: cfg.strangers,
+		arrivals: newArrivals(cfg.strangers, cfg.gate.addrs()), strangers: cfg.strangers,
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	go p.accept()
 	if p.gate != nil {
@@ -117,7 +117,7 @@ func (p *peerPort) open(a *arrival) (proto byte, err error) {
 	case first[0] != tlsHandshake:
 		return first[0], nil
 	}
-	within, err := p.gate.accept(a.raw, first[0])
+	within, err := p.gate.accept(a, first[0])
 	if err != nil {
 		if !a.wasCutOff() { // that has been said
 			p.strangers.note(notTrusted, remote, err)

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"lockstep/cluster/turns"
 )
 
 // Whoever reaches the peer port of a node without any of this may do what a member may:
@@ -96,6 +98,9 @@ type peerGate struct {
 	log  *slog.Logger
 	keys atomic.Pointer[peerKeys]
 
+	turns *turns.Turns // for those who call
+	known peerAddrs
+
 	mu     sync.Mutex // of those who load
 	failed string     // why loading failed the last time; guarded by mu
 }
@@ -105,7 +110,8 @@ func openGate(cfg PeerTLS, wall func() time.Time, log *slog.Logger) (*peerGate, 
 	if !cfg.On() {
 		return nil, nil
 	}
-	g := &peerGate{cfg: cfg, wall: wall, log: log}
+	// A stranger gets half of one processor's time.
+	g := &peerGate{cfg: cfg, wall: wall, log: log, turns: turns.New(1, true)}
 	if err := g.reload(); err != nil {
 		return nil, err
 	}
@@ -339,33 +345,22 @@ type provenConn struct {
 
 func (c provenConn) Close() error { return c.raw.Close() }
 
-// startedConn is a connection of which the first byte has been read.
-type startedConn struct {
-	net.Conn
-	first []byte
-}
-
-func (c *startedConn) Read(p []byte) (int, error) {
-	if len(c.first) > 0 {
-		n := copy(p, c.first)
-		c.first = c.first[n:]
-		return n, nil
-	}
-	return c.Conn.Read(p)
-}
-
 // accept has a caller, whose first byte has been read, prove itself. Whoever calls it
 // closes the connection when it takes too long.
-func (g *peerGate) accept(conn net.Conn, first byte) (net.Conn, error) {
+func (g *peerGate) accept(a *arrival, first byte) (net.Conn, error) {
 	k := g.keys.Load()
-	c := tls.Server(&startedConn{conn, []byte{first}}, g.config(k, k.name))
-	if err := c.Handshake(); err != nil {
+	conn := g.turns.Conn(a.ctx, a.raw, []byte{first}, a.from, g.known.has(a.from), g.wall)
+	c := tls.Server(conn, g.config(k, k.name))
+	err := c.Handshake()
+	conn.Done()
+	if err != nil {
 		return nil, err
 	}
+	g.known.learn(a.from)
 	if _, err := c.Write([]byte{tlsAccepted}); err != nil {
 		return nil, err
 	}
-	return provenConn{c, conn}, nil
+	return provenConn{c, a.raw}, nil
 }
 
 // call proves this node to the peer at an address, and has it prove itself. proto is sent with it.
@@ -386,6 +381,7 @@ func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Dur
 	case !late.Stop():
 		err = os.ErrDeadlineExceeded
 	case err == nil && said[0] == tlsAccepted:
+		g.known.learn(turns.Origin(conn))
 		return provenConn{c, conn}, nil
 	case err == nil:
 		err = errFrame

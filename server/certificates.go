@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/youmark/pkcs8"
+
+	"lockstep/cluster/turns"
 )
 
 // TLSFiles say how clients are served over TLS: what redis.conf calls tls-cert-file and
@@ -36,7 +38,7 @@ type TLSFiles struct {
 type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config] // nil: there is no certificate
-	turns   *turns                     // of all who serve with them
+	turns   *turns.Turns               // of all who serve with them
 
 	mu    sync.Mutex
 	files TLSFiles
@@ -48,7 +50,7 @@ type Certificates struct {
 // NewCertificates reads the files. Without a CertFile no port speaks TLS, and whatever is
 // set later is only kept, as in a Redis without a tls-port.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
-	c := &Certificates{log: log, turns: newTurns(), unused: files.CertFile == ""}
+	c := &Certificates{log: log, turns: turns.Half(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/turns"
 )
 
 // slowKey is a key whose signature takes a while, as an RSA key's does.
@@ -41,7 +43,7 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 	pair.PrivateKey = slowKey{pair.PrivateKey.(crypto.Signer)}
 	config.Certificates = []tls.Certificate{pair}
 	h := newHandshakes(kept, slog.New(slog.DiscardHandler))
-	h.turns.free, h.turns.rests = 1, false
+	h.turns = turns.New(1, false)
 	return h, func(from string) net.Conn {
 		near, far := net.Pipe()
 		h.begin(fromConn{far, from}, config, time.Now, func(w *wire) { _ = w.Close() })
@@ -133,7 +135,7 @@ func (c hello) Read([]byte) (int, error) { return 0, io.EOF }
 func TestTheProcessorRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
-		h.turns.rests = true
+		h.turns = turns.New(1, true)
 		start := time.Now()
 		var wg sync.WaitGroup
 		const flood = 50
@@ -192,8 +194,8 @@ func TestHandshakesOfManyAddresses(t *testing.T) {
 		synctest.Wait()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.count != 0 || len(h.open) != 0 || len(h.turns.waiting) != 0 || h.turns.free != 1 {
-			t.Errorf("%d handshakes of %d addresses are left, %d lines, %d turns", h.count, len(h.open), len(h.turns.waiting), h.turns.free)
+		if h.count != 0 || len(h.open) != 0 || !h.turns.Idle(1) {
+			t.Errorf("%d handshakes of %d addresses are left, idle: %t", h.count, len(h.open), h.turns.Idle(1))
 		}
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"lockstep/cluster/turns"
 )
 
 const (
@@ -38,7 +40,7 @@ var (
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
-	turns *turns
+	turns *turns.Turns
 
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire
@@ -58,48 +60,12 @@ func newHandshakes(certs *Certificates, log *slog.Logger) *handshakes {
 
 // wire is what stands between crypto/tls and a socket.
 type wire struct {
-	net.Conn
+	*turns.Conn
 	tls   *tls.Conn
-	turns *turns // nil once hands have been shaken
-	line  line
-	has   bool // a turn
-	since time.Time
-	now   func() time.Time
+	from  netip.Addr
 	place int // in handshakes.open; -1: none
 	ctx   context.Context
 	end   context.CancelCauseFunc
-}
-
-// Read has no turn while it waits.
-func (w *wire) Read(p []byte) (int, error) {
-	if w.turns == nil {
-		return w.Conn.Read(p)
-	}
-	w.giveBack()
-	n, err := w.Conn.Read(p)
-	if err == nil {
-		if w.has = w.turns.take(w.line, w.ctx.Done()); !w.has {
-			return 0, context.Cause(w.ctx)
-		}
-		w.since = w.now()
-	}
-	return n, err
-}
-
-// Write has no turn either: a client may leave no room for its answer.
-func (w *wire) Write(p []byte) (int, error) {
-	if w.turns != nil {
-		w.giveBack()
-		w.line.answered = true
-	}
-	return w.Conn.Write(p)
-}
-
-func (w *wire) giveBack() {
-	if w.has {
-		w.has = false
-		w.turns.giveAfter(w.now().Sub(w.since))
-	}
 }
 
 // drop ends the handshake.
@@ -111,8 +77,9 @@ func (w *wire) drop(why error) {
 // begin shakes hands with a client and passes the connection on to then. It does not
 // wait. config is nil if there is no certificate.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
-	w := &wire{Conn: conn, turns: h.turns, line: line{from: origin(conn)}, now: now}
+	w := &wire{from: turns.Origin(conn)}
 	w.ctx, w.end = context.WithCancelCause(context.Background())
+	w.Conn = h.turns.Conn(w.ctx, conn, nil, w.from, false, now)
 	if config == nil || !h.enter(w) {
 		_ = conn.Close() // nothing can be said to who speaks TLS
 		return
@@ -137,10 +104,8 @@ func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Ti
 func (w *wire) shake() error {
 	late := time.AfterFunc(handshakeTime, func() { w.drop(errHandshakeTime) })
 	defer late.Stop()
-	err := w.tls.Handshake()
-	w.giveBack()
-	w.turns = nil
-	return err
+	defer w.Done()
+	return w.tls.Handshake()
 }
 
 func (h *handshakes) enter(w *wire) bool {
@@ -149,7 +114,7 @@ func (h *handshakes) enter(w *wire) bool {
 	if h.over {
 		return false
 	}
-	from := w.line.from
+	from := w.from
 	if many := len(h.open[from]); many >= maxFromOne || h.count >= maxHandshakes {
 		if many < maxFromOne {
 			from = h.crowded()
@@ -158,7 +123,7 @@ func (h *handshakes) enter(w *wire) bool {
 		h.remove(victim)
 		victim.drop(errHandshakeMany)
 	}
-	from = w.line.from
+	from = w.from
 	w.place = len(h.open[from])
 	h.open[from] = append(h.open[from], w)
 	h.count++
@@ -181,14 +146,14 @@ func (h *handshakes) remove(w *wire) {
 	if w.place < 0 {
 		return
 	}
-	list := h.open[w.line.from]
+	list := h.open[w.from]
 	last := list[len(list)-1]
 	list[w.place], last.place = last, w.place
 	list[len(list)-1] = nil
 	if list = list[:len(list)-1]; len(list) > 0 {
-		h.open[w.line.from] = list
+		h.open[w.from] = list
 	} else {
-		delete(h.open, w.line.from)
+		delete(h.open, w.from)
 	}
 	w.place = -1
 	h.count--

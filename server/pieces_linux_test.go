@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"lockstep/cluster/turns"
 )
 
 // cutSocket is a socket that gives and takes as much at a time as its plan says: a byte for
@@ -48,7 +50,7 @@ func (p *cutSocket) drained() bool { return len(p.in) == 0 }
 func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cutSocket, *tls.Conn, *memConn) {
 	t.Helper()
 	near, far := net.Pipe()
-	w := &wire{Conn: far}
+	w := &wire{Conn: &turns.Conn{Conn: far}}
 	w.tls = tls.Server(w, kept.Config())
 	mem := &memConn{Conn: near}
 	c := tls.Client(mem, client)
@@ -65,7 +67,7 @@ func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cu
 	mem.shaken = true
 	socket := new(cutSocket)
 	sc := &tlsConn{raw: socket, tls: w.tls, more: true}
-	w.Conn = under{c: sc}
+	w.Conn.Conn = under{c: sc}
 	return sc, socket, c, mem
 }
 

@@ -70,7 +70,7 @@ type under struct {
 // socket below crypto/tls, which may hold input already.
 func secure(c *fdConn, w *wire) *tlsConn {
 	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, more: true}
-	w.Conn = under{c: t}
+	w.Conn.Conn = under{c: t}
 	return t
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockstep/cluster/turns"
 	"lockstep/store"
 )
 
@@ -70,7 +71,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		panic(fmt.Sprintf("server: %v", err))
 	}
 	if cfg.TLS == nil {
-		cfg.TLS = &Certificates{log: cfg.Log, turns: newTurns(), unused: true}
+		cfg.TLS = &Certificates{log: cfg.Log, turns: turns.Half(), unused: true}
 	}
 	params := newParams(&cfg, backend)
 	srv := &Server{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/cluster/turns"
 	"lockstep/store"
 )
 
@@ -85,7 +86,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s.out.memory, c.memory = &srv.clientMemory, &srv.clientMemory
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
-	s.client = srv.backend.NewClient(origin(c))
+	s.client = srv.backend.NewClient(turns.Origin(c))
 	s.created = srv.cfg.Clock()
 	s.active.Store(s.created.UnixMilli())
 	s.resp.Store(2)

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"context"
+	"crypto"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// slowKey signs as an RSA key of 4096 bits does, on a machine with one processor.
+type slowKey struct {
+	crypto.Signer
+	processor chan struct{}
+	signed    *int // while one has the processor
+}
+
+const signature = 8 * time.Millisecond
+
+func (k slowKey) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	k.processor <- struct{}{}
+	defer func() { <-k.processor }()
+	time.Sleep(signature)
+	*k.signed++
+	return k.Signer.Sign(rand, digest, opts)
+}
+
+// flooded is a peer port that strangers may have sign things.
+type flooded struct {
+	*callers
+	signed int
+	wg     sync.WaitGroup
+}
+
+func floodedPort(t *testing.T, with PeerTLS) *flooded {
+	f := &flooded{callers: portOf(t, with)}
+	keys := *f.port.gate.keys.Load()
+	keys.cert.PrivateKey = slowKey{keys.cert.PrivateKey.(crypto.Signer), make(chan struct{}, 1), &f.signed}
+	f.port.gate.keys.Store(&keys)
+	return f
+}
+
+// call is a connection from an address.
+func (f *flooded) call(addr string) net.Conn {
+	there, back := newMemStream(0), newMemStream(0)
+	if a := f.port.arrivals.admit(&memConn{in: there, out: back, local: "host:1", remote: memAddr(addr)}); a != nil {
+		go f.port.sort(a)
+	}
+	return &memConn{in: back, out: there, local: memAddr(addr), remote: "host:1"}
+}
+
+// flood sends 300 ClientHellos a second and reads nothing.
+func (f *flooded) flood(ctx context.Context, addr func(i int) string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		near := f.call(addr(i))
+		f.wg.Go(func() {
+			defer near.Close()
+			_ = tls.Client(helloOnly{near}, &tls.Config{InsecureSkipVerify: true}).Handshake()
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Second):
+			}
+		})
+		time.Sleep(time.Second / 300)
+	}
+}
+
+// helloOnly is a client that reads nothing.
+type helloOnly struct{ net.Conn }
+
+func (helloOnly) Read([]byte) (int, error) { return 0, io.EOF }
+
+// While strangers send 300 ClientHellos a second, their signatures take half of one processor's time; a peer gets in
+// at once if none of them is at its address, or if they are everywhere and it has been seen before; and in a while
+// if it is told from them by nothing.
+func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
+	one := func(int) string { return "198.51.100.7:1" }
+	each := func(i int) string { return fmt.Sprintf("198.51.%d.%d:1", i>>8&255, i&255) }
+	for name, tc := range map[string]struct {
+		from  func(int) string
+		seen  bool // the peer has been there before
+		peer  string
+		tries int
+		least int // how many of them get in
+	}{
+		"from one address":                    {one, false, "10.0.0.1:1", 20, 20},
+		"from everywhere":                     {each, true, "10.0.0.1:1", 20, 20},
+		"from the peer's address":             {one, true, "198.51.100.7:9", 100, 2},
+		"from the peer's, which is not known": {one, false, "198.51.100.7:9", 100, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				with := newTestCA(t, "peers").peer("host")
+				f := floodedPort(t, with)
+				peer := f.as(with)
+				enter := func() bool {
+					conn, err := peer.gate.call(f.call(tc.peer), "host:1", protoForward, dialTimeout)
+					if err == nil {
+						conn.Close()
+					}
+					return err == nil
+				}
+				if tc.seen && !enter() {
+					t.Fatal("a peer does not get in when nobody else calls")
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				f.wg.Go(func() { f.flood(ctx, tc.from) })
+				time.Sleep(4 * time.Second)
+				began, before, in := time.Now(), f.signed, 0
+				for range tc.tries {
+					if enter() {
+						in++
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+				share := float64(time.Duration(f.signed-before)*signature) / float64(time.Since(began))
+				t.Logf("%d of %d got in, %.0f %% of a processor", in, tc.tries, 100*share)
+				if in < tc.least {
+					t.Errorf("%d of %d attempts got in, want %d", in, tc.tries, tc.least)
+				}
+				if share > 0.55 {
+					t.Errorf("signatures took %.0f %% of a processor", 100*share)
+				}
+				stop()
+				f.wg.Wait()
+				time.Sleep(10 * time.Second)
+				if !f.port.gate.turns.Idle(1) {
+					t.Error("turns are left over")
+				}
+			})
+		})
+	}
+}
