@@ -1,10 +1,6 @@
 package cluster
 
-import (
-	"time"
-
-	"lockstep/store"
-)
+import "lockstep/store"
 
 // Submission is a Submit that nobody waits for. It is used again and again, for
 // one pipeline at a time: between SubmitAsync and Done it is the node's.
@@ -22,18 +18,13 @@ type Submission struct {
 // between, more submissions can be collected.
 func (n *Node) SubmitAsync(p *Submission) {
 	if heavy, patience := n.isHeavy(p.Client, p.Calls); heavy {
-		go n.submitGivingWay(p, patience)
+		go func() {
+			p.Replies = n.submitGivingWay(p.Client, p.Calls, p.Replies[:0], patience)
+			p.Done()
+		}()
 		return
 	}
 	n.submitAsync(p)
-}
-
-// submitGivingWay is SubmitAsync for heavy work.
-func (n *Node) submitGivingWay(p *Submission, patience time.Duration) {
-	done := n.giveWay(p.Calls, size(p.Calls), patience)
-	p.Replies = n.submitPart(p.Client, p.Calls, p.Replies[:0])
-	done(store.Extent(p.Replies, maxReplyBytes))
-	p.Done()
 }
 
 func (n *Node) submitAsync(p *Submission) {
@@ -47,6 +38,7 @@ func (n *Node) submitAsync(p *Submission) {
 		p.req = &request{finish: func(r *request) { n.finished(p, r) }}
 	}
 	p.req.calls, p.req.replies, p.req.err, p.req.overran = p.Calls, p.Replies[:0], nil, 0
+	p.req.cost = 0
 	p.req.finished.Store(false)
 	seq.enqueue(p.req)
 }
@@ -62,10 +54,14 @@ func (n *Node) Flush() {
 func (n *Node) finished(p *Submission, r *request) {
 	switch r.err {
 	case nil:
-		if r.heavy {
-			n.yields.remember(p.Client, n.cfg.Time.Monotonic())
-		}
 		p.Replies = r.replies
+		if n.remember(p.Client, r.cost) {
+			go func() {
+				n.holdReplies(p.Client)
+				p.Done()
+			}()
+			return
+		}
 	case errNotExecuted:
 		// There may be another leader by now, or soon. The place is taken here:
 		// the goroutines of a refused batch start in any order.
@@ -91,5 +87,6 @@ func (n *Node) finished(p *Submission, r *request) {
 
 func (n *Node) submitBlocking(p *Submission, place *standing) {
 	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
+	n.holdReplies(p.Client)
 	p.Done()
 }

@@ -65,7 +65,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
 			if len(q) > from {
-				q[len(q)-1].took(s.node.clock.now().Lease)
+				q[len(q)-1].ran(s.node.clock.now().Lease)
 			}
 			return q, rest
 		}
@@ -122,7 +122,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
 		if i > from {
-			q[i-1].took(txn.Now().Lease)
+			q[i-1].ran(txn.Now().Lease)
 		}
 		if i > 0 && r.tooEarly(txn, b) {
 			return q[:i], q[i:], false
@@ -136,6 +136,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
 			q = q[:i+1]
+		}
+		if err == errOverrun {
+			r.took(maxEntryBytes)
 		}
 		if err == errOverrun && s.whole(r) {
 			r.refuse(r.overrun)
@@ -166,7 +169,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			b.requests = append(b.requests, r)
 			replied := store.Extent(r.replies, maxReplyBytes)
 			b.replied += replied
-			r.heavy = replied > HeavyBytes || txn.Writes().Size()-size > HeavyBytes
+			r.took(replied + txn.Writes().Size() - size)
 			if r.from.id != 0 && txn.Writes().Len() > before {
 				b.record(r, txn.Writes().Bytes())
 			}

@@ -18,10 +18,10 @@ type request struct {
 	from  ticket // of a write that may be sent again
 	token uint64 // of the link that it came by
 
-	sleeper *sleeper // set for a blocking command, which is alone
-	claim   *claim   // set for a request that is no command
-	held    bool     // it is not to be answered by the present batch
-	heavy   bool     // its evaluation was heavy work (yield.go)
+	sleeper *sleeper      // set for a blocking command, which is alone
+	claim   *claim        // set for a request that is no command
+	held    bool          // it is not to be answered by the present batch
+	cost    time.Duration // what its evaluation took, or stands for, if it was heavy work (yield.go)
 
 	overran int           // the call that writes too much, counted from 1; 0: none is known to …
 	overrun store.Error   // … and what it is told

@@ -129,8 +129,8 @@ func (p *peerConn) answer(id uint64) func(*request) {
 			switch r.err {
 			case nil:
 				b = appendReplies(b, r.replies)
-				if r.heavy {
-					b = append(b, saysHeavy)
+				if r.cost > 0 {
+					b = binary.AppendUvarint(append(b, saysHeavy), uint64(r.cost))
 				}
 				return b
 			case errNotExecuted:

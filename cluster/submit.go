@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,12 +83,11 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 // stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	if heavy, patience := n.isHeavy(client, calls); heavy {
-		done := n.giveWay(calls, size(calls), patience)
-		dst = n.submitPart(client, calls, dst)
-		done(store.Extent(dst, maxReplyBytes))
-		return dst
+		return n.submitGivingWay(client, calls, dst, patience)
 	}
-	return n.submitPart(client, calls, dst)
+	dst = n.submitPart(client, calls, dst)
+	n.holdReplies(client)
+	return dst
 }
 
 func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
@@ -110,7 +110,7 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
-	w.req.overran = 0
+	w.req.overran, w.req.cost = 0, 0
 	w.req.finished.Store(false)
 	queued := seq.enqueue(&w.req)
 	if sent != nil {
@@ -128,9 +128,7 @@ func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []st
 		// The batch may still hold the request: leave it to the collector.
 		return dst, err
 	}
-	if w.req.heavy {
-		n.yields.remember(client, n.cfg.Time.Monotonic())
-	}
+	n.remember(client, w.req.cost)
 	w.req.calls, w.req.replies = nil, nil
 	waiters.Put(w)
 	return replies, err
@@ -344,7 +342,8 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	}
 	replies, rest, err := readReplies(r.body, c.dst[:0])
 	if len(rest) > 0 && rest[0] == saysHeavy {
-		c.n.yields.remember(c.client, c.n.cfg.Time.Monotonic())
+		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
+		c.n.remember(c.client, max(time.Duration(cost), heavyTime))
 	}
 	switch {
 	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown:

@@ -19,13 +19,16 @@ import (
 // from then on it is the client that counts as heavy, for yieldMemory, and so does a new
 // connection from its address, because a client that connects anew for each command is no other one. What
 // locks are made of keeps its place all the same (keepsPlace): a client that gives up a release and
-// takes the lock again, by another connection, counts on the order in which they arrived.
+// takes the lock again, by another connection, counts on the order in which they arrived. If such a
+// request turns out to have been heavy it is its reply that waits (holdReplies): who waits for it sends nothing meanwhile.
 
 const (
 	// HeavyBytes is how many bytes of the arguments, replies or writes of a command are heavy …
 	HeavyBytes = 64 << 10
 	// … and heavyTime how long an evaluation.
 	heavyTime = 4 * time.Millisecond
+	// longTime is from where on replies are held the first time already.
+	longTime = 20 * time.Millisecond
 
 	// yieldTimes is how many times as long as a piece of heavy work took is left to the others.
 	yieldTimes = 9
@@ -53,6 +56,8 @@ type Client struct {
 	addr  netip.Addr
 	heavy atomic.Int64 // monotonic time until which it counts as heavy; 0: it does not
 	own   atomic.Bool  // by its own work, not by that of its address
+	owes  atomic.Int64 // what the work took whose replies are to be held; 0: none are
+	light atomic.Bool  // its last request has been counted as light
 }
 
 // NewClient is for a connection from an address.
@@ -116,11 +121,25 @@ func (y *yields) known(addr netip.Addr, now time.Duration) time.Duration {
 	return 0
 }
 
-// remember notes that a client has done heavy work.
-func (y *yields) remember(c *Client, now time.Duration) {
-	if c == nil {
-		return
+// remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies
+// are to be held for that. What is rather short is forgiven once: it may have been long by chance.
+func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
+	if c == nil || cost == 0 {
+		return false
 	}
+	holds = cost > longTime || c.isHeavy(n) && c.own.Load()
+	if holds {
+		c.owes.Store(int64(cost))
+	}
+	if c.light.Swap(false) {
+		n.yields.light.Add(^uint64(0))
+		n.yields.exempt.Add(1)
+	}
+	n.yields.remember(c, n.cfg.Time.Monotonic())
+	return holds
+}
+
+func (y *yields) remember(c *Client, now time.Duration) {
 	until := now + yieldMemory
 	c.heavy.Store(int64(until))
 	c.own.Store(true)
@@ -151,12 +170,16 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 	case c.isHeavy(n) && !keepsPlace(calls):
 		return true, yieldSoon
 	case c.isHeavy(n) && c.own.Load():
+		c.light.Store(false)
 		if !readOnly(calls) {
 			n.yields.exempt.Add(1)
 		}
 		return false, 0
 	}
 	n.yields.light.Add(1)
+	if !c.light.Load() {
+		c.light.Store(true)
+	}
 	return false, 0
 }
 
@@ -209,9 +232,35 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 	n.yields.end(now-time.Duration(bytes)*byteTakes, now)
 }
 
+// submitGivingWay is submitPart for heavy work.
+func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
+	bytes := size(calls)
+	done := n.giveWay(calls, bytes, patience)
+	dst = n.submitPart(client, calls, dst)
+	done(bytes + store.Extent(dst, maxReplyBytes))
+	client.owes.Store(0) // it has given way
+	return dst
+}
+
+// holdReplies waits, before a client is answered whose work was heavy and kept its place, until others
+// have had the time that they are left after such work. Its commands have been run in the order in which
+// they came.
+func (n *Node) holdReplies(c *Client) {
+	if c == nil {
+		return
+	}
+	cost := time.Duration(c.owes.Swap(0))
+	if cost == 0 {
+		return
+	}
+	before := n.yields.owe(cost, n.cfg.Time.Monotonic())
+	n.giveWay(nil, 0, yieldSoon)(0)
+	n.yields.look(before)
+}
+
 // giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
-// with done, which is told how many bytes the replies are.
-func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done func(replied int)) {
+// with done, which is told how many bytes there were to read and to reply.
+func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
 	y, writes := n.yields, !readOnly(calls)
 	late := n.cfg.Time.Monotonic() + patience
 	defer y.held.Add(-int64(bytes))
@@ -223,7 +272,7 @@ func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done fu
 		now := n.cfg.Time.Monotonic()
 		wait, changed := y.begin(now, late, &seen, writes)
 		if wait <= 0 {
-			return func(replied int) { y.end(now-time.Duration(replied)*byteTakes, n.cfg.Time.Monotonic()) }
+			return func(moved int) { y.end(now-time.Duration(moved)*byteTakes, n.cfg.Time.Monotonic()) }
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -244,7 +293,7 @@ func (y *yields) begin(now, late time.Duration, seen *work, writes bool) (wait t
 	defer y.mu.Unlock()
 	// A follower sees what others have written, not what they wait for: there a second piece may
 	// begin before it sees any.
-	is := work{y.light.Load(), y.applied.Load() - y.exempt.Load(), true}
+	is := y.present()
 	alone := is.light == y.was.light && int64(is.applied-y.was.applied) <= int64(y.wrote)
 	switch {
 	case alone || now >= late:
@@ -269,17 +318,48 @@ func (y *yields) begin(now, late time.Duration, seen *work, writes bool) (wait t
 func (y *yields) end(began, now time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	took := now - began
 	y.running--
-	y.next = max(y.next, now+min(yieldTimes*took, yieldMost))
-	y.pause = min(max(took/2, yieldLook), yieldMost)
+	y.leave(now-began, now)
 	close(y.changed)
 	y.changed = make(chan struct{})
 }
 
-// took notes when the evaluation of a request has ended, as lease time.
-func (r *request) took(now int64) {
-	if now-r.at > heavyTime.Milliseconds() {
-		r.heavy = true
+// owe is for a piece that did not wait for its turn. It returns what others have done until now.
+func (y *yields) owe(took, now time.Duration) work {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.leave(took, now)
+	return y.present()
+}
+
+// look has the next piece count what others have done from a moment on. A follower may apply what the
+// last piece has written after that.
+func (y *yields) look(from work) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.was, y.wrote = from, 1
+}
+
+func (y *yields) present() work {
+	return work{y.light.Load(), y.applied.Load() - y.exempt.Load(), true}
+}
+
+// leave leaves others their time after a piece; mu is held.
+func (y *yields) leave(took, now time.Duration) {
+	y.next = max(y.next, now+min(yieldTimes*took, yieldMost))
+	y.pause = min(max(took/2, yieldLook), yieldMost)
+}
+
+// took notes how many bytes an evaluation has written and is replied.
+func (r *request) took(bytes int) {
+	if bytes > HeavyBytes {
+		r.cost += time.Duration(bytes) * byteTakes
+	}
+}
+
+// ran notes when the evaluation of a request has ended, as lease time.
+func (r *request) ran(now int64) {
+	if d := time.Duration(now-r.at) * time.Millisecond; d > heavyTime {
+		r.cost += d
 	}
 }

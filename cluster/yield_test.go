@@ -99,6 +99,67 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	}
 }
 
+// What a script or a transaction does is done in its turn, however heavy it is; but its reply is held until others
+// have had their time. Where nobody else is nothing is held, and what is light is never.
+func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
+	stuff, burn := badCommands[1], linger
+	stuff.Name, stuff.Flags = "stuff", store.Write|store.Scripting
+	burn.Name, burn.Flags = "burn", store.Scripting
+	for name, c := range map[string]struct {
+		work   string
+		async  bool
+		remote bool
+		alone  int // times in 100 ms
+		most   int // times in 10 s beside locks
+	}{
+		"a script that writes":              {work: "STUFF k 2", alone: 80, most: 54},
+		"a script that writes, event loop":  {work: "STUFF k 2", alone: 80, most: 54, async: true},
+		"a script that writes, by follower": {work: "STUFF k 2", alone: 80, most: 54, remote: true},
+		"a script that writes too much":     {work: "STUFF k 9", alone: 80, most: 16},
+		"a long script":                     {work: "BURN", alone: 1, most: 12},
+		"a long script, by follower":        {work: "BURN", alone: 1, most: 15, remote: true},
+		"a light script":                    {work: "RELEASE k", alone: 80, most: 10001},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				commands := []store.Command{stuff, burn, script}
+				n, other := newTestNode(t, commands...), newTestNode(t, commands...)
+				n.lead()
+				n.log.set(func(l *fakeLog) { l.copies = []*Node{other.Node} })
+				by := n
+				if c.remote {
+					n.carried(other.Node)
+					by = other
+				}
+				work := func(d time.Duration) (count int) {
+					for end := time.Now().Add(d); time.Now().Before(end); count++ {
+						by.run(by.NewClient(heavyHost), c.async, c.work) // a connection for each
+						time.Sleep(ms)
+					}
+					return count
+				}
+				if got := work(100 * ms); got < c.alone {
+					t.Errorf("alone it was done %d times in 100 ms, want %d", got, c.alone)
+				}
+				var locks, slow int
+				stop := make(chan struct{})
+				var both sync.WaitGroup
+				both.Go(func() { locks, slow = n.locks(lightHost, 5*ms, stop) })
+				time.Sleep(ms)
+				got := work(10 * time.Second)
+				close(stop)
+				both.Wait()
+				if got > c.most || got < c.most/2 {
+					t.Errorf("beside locks it was done %d times in 10 s, want %d at most", got, c.most)
+				}
+				if locks < 1000 || slow > locks/50 {
+					t.Errorf("%d locks, of which %d waited", locks, slow)
+				}
+			})
+		})
+	}
+}
+
 // run submits commands as a client.
 func (n *testNode) run(c *Client, async bool, lines ...string) {
 	for calls := n.call(lines...); len(calls) > 0; {
@@ -151,7 +212,8 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 		n.run(c, false, "FILL k 1")
 		for line, most := range map[string]time.Duration{"SET lock me NX PX 100": 0, "PEXPIRE lock 200": 0, "DEL lock": 0, "RELEASE lock": 0, "LPUSH l x": 0,
 			"GET lock": yieldSoon, "SET k " + strings.Repeat("x", 1<<20): yieldLate + time.Second} {
-			n.yields.remember(c, n.cfg.Time.Monotonic())
+			n.remember(c, heavyTime)
+			c.owes.Store(0)
 			n.yields.mu.Lock()
 			n.yields.next, n.yields.pause = n.cfg.Time.Monotonic()+time.Hour, time.Hour
 			n.yields.mu.Unlock()
@@ -287,7 +349,7 @@ func TestHeavyAddressesAreForgotten(t *testing.T) {
 			if addr = addr.Next(); i == 2*yieldAddrs {
 				time.Sleep(yieldMemory)
 			}
-			n.yields.remember(n.NewClient(addr), n.cfg.Time.Monotonic())
+			n.remember(n.NewClient(addr), heavyTime)
 		}
 		if got := len(n.yields.lately); got != yieldAddrs {
 			t.Errorf("%d addresses are remembered, want %d", got, yieldAddrs)

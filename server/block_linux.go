@@ -57,6 +57,7 @@ func (l *loop) hearBlocked(c *loopConn, n news) {
 
 // returned goes on with a pipeline that a goroutine has had.
 func (l *loop) returned(c *loopConn) {
+	c.s.away = false
 	if c.next < len(c.guard.ends) && !c.s.isClosing() && !c.shut.Load() {
 		l.step(c)
 		return

@@ -51,6 +51,7 @@ func (s *session) dispatch(args [][]byte) {
 	cmd, refusal := s.admit(args)
 	if refusal != "" {
 		s.submit()
+		s.giveWay(args)
 		s.srv.stats.rejected(cmd)
 		s.noteRefusal(cmd, args, refusal)
 		s.reply(nil, store.Err(s.abort(cmd, refusal)))
@@ -67,9 +68,7 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	s.command.Store(cmd)
 	if s.multi != nil && s.queues(cmd) {
-		if !s.onLoop {
-			s.srv.backend.GiveWay(s.client, queuedSize(args)) // a loop sends it away for that
-		}
+		s.giveWay(args)
 		s.reply(nil, s.enqueue(cmd, args))
 		s.finish()
 		return
@@ -93,6 +92,7 @@ func (s *session) dispatch(args [][]byte) {
 		s.submit()
 		return
 	}
+	s.giveWay(args)
 	start := s.srv.cfg.Clock()
 	r, refused := s.checkAnonymous(cmd)
 	if !refused {
@@ -103,6 +103,14 @@ func (s *session) dispatch(args [][]byte) {
 	s.display(cmd, args)
 	s.used(cmd)
 	s.finish()
+}
+
+// giveWay waits for the turn of a command that is not submitted: to read what is large is work, too. A
+// loop sends such a command away before.
+func (s *session) giveWay(args [][]byte) {
+	if size := queuedSize(args); size > cluster.HeavyBytes && (s.away || !s.onLoop) {
+		s.srv.backend.GiveWay(s.client, size)
+	}
 }
 
 // collect keeps a command for the next submission.

@@ -64,6 +64,28 @@ func TestQueuedArgumentsGiveWay(t *testing.T) {
 	})
 }
 
+// So do those of commands that are not submitted, or refused.
+func TestLargeArgumentsGiveWay(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		value := strings.Repeat("x", 100_000)
+		for i, step := range []struct{ command, want string }{
+			{array("AUTH", value, "x"), "-WRONGPASS invalid username-password pair or user is disabled.\r\n"},
+			{array("CLIENT", "SETNAME", value), "+OK\r\n"},
+			{array("ECHO", value), bulk(value)},
+			{array("ECHO", value, "x"), "-ERR wrong number of arguments for 'echo' command\r\n"},
+			{array(value), "-ERR unknown command '" + value[:128] + "', with args beginning with: \r\n"},
+			{array("SUBSCRIBE", value), "*3\r\n" + bulk("subscribe") + bulk(value) + ":1\r\n"},
+		} {
+			c.send(step.command)
+			c.expect(step.want)
+			if n := ts.fake.gaveWay.Load(); n < int64(i+1)*100_000 {
+				t.Fatalf("after %.40q %d bytes gave way", step.command, n)
+			}
+		}
+	})
+}
+
 // While the pieces of an EXEC's reply are written, no message comes between
 // them.
 func TestMessagesBesideTransactions(t *testing.T) {

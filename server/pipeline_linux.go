@@ -145,7 +145,7 @@ func (l *loop) step(c *loopConn) {
 				}
 				continue
 			}
-			if refusal == "" && len(s.calls) == 0 && s.queues(cmd) && queuedSize(args) > cluster.HeavyBytes {
+			if len(s.calls) == 0 && queuedSize(args) > cluster.HeavyBytes && !s.yields(args) {
 				l.sendAway(c, func() {}) // it may have to give way
 				return
 			}
@@ -213,7 +213,7 @@ func (l *loop) resume(c *loopConn) {
 // sendAway has a goroutine run the rest of a pipeline after first, because that
 // or the next command may wait.
 func (l *loop) sendAway(c *loopConn, first func()) {
-	c.state = connAway
+	c.state, c.s.away = connAway, true
 	if c.hungUp {
 		c.s.left.Store(true)
 	}
@@ -224,9 +224,6 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 			args := g.command(c.next)
 			if s.yields(args) {
 				break // the loop can wait for many
-			}
-			if s.multi != nil {
-				s.srv.backend.GiveWay(s.client, queuedSize(args))
 			}
 			s.dispatch(args)
 		}

@@ -26,7 +26,8 @@ type session struct {
 	secret  bool // by TLS
 	created time.Time
 
-	onLoop bool       // an event loop serves it
+	onLoop bool       // an event loop serves it …
+	away   bool       // … but a goroutine runs its commands at present, which may wait
 	script *store.Ctx // set if there is no client: see RunInScript
 
 	// Only the session's own goroutine uses these.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -116,9 +117,14 @@ var kinds = []struct {
 	}},
 }
 
+// answerBound is how long an answer may take.
+const answerBound = 30 * time.Second
+
 var (
 	mega     = strings.Repeat("m", 1<<20)
 	attacked string // the node that is made to grow
+
+	hung *time.Timer // ends the connection if an answer does not come
 )
 
 // pipeline sends n commands at once and reads what comes.
@@ -135,6 +141,7 @@ func pipeline(c *bench.Conn, n int, command func(int) []string) {
 		if _, err := c.Receive(); err != nil && !isReply(err) {
 			break
 		}
+		hung.Reset(answerBound)
 	}
 	sent.Wait()
 }
@@ -143,6 +150,46 @@ func pipeline(c *bench.Conn, n int, command func(int) []string) {
 func isReply(err error) bool {
 	_, network := err.(net.Error)
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
+}
+
+// attack has another process grow in a way for so long: what an attacker's machine has to do
+// must not be taken for the nodes' work.
+func attack(t *testing.T, kind, addr string, each time.Duration) {
+	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
+	cmd.Env = append(os.Environ(), "LOCKSTEP_ATTACKER="+strings.Join([]string{kind, addr, each.String()}, "\n"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", kind, err, out)
+	}
+}
+
+// TestAttacker is not a test: it is the process that attack starts.
+func TestAttacker(t *testing.T) {
+	told := strings.Split(os.Getenv("LOCKSTEP_ATTACKER"), "\n")
+	if len(told) != 3 {
+		t.Skip("only TestGrowth starts it")
+	}
+	attacked = told[1]
+	each, err := time.ParseDuration(told[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range kinds {
+		if kind.name != told[0] {
+			continue
+		}
+		for from, j := time.Now(), 0; time.Since(from) < each; j++ {
+			c, err := bench.Dial(attacked, 5*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hung = time.AfterFunc(answerBound, func() { c.Close() })
+			kind.grow(c, j)
+			if !hung.Stop() {
+				t.Errorf("no answer for %v", answerBound)
+			}
+			c.Close()
+		}
+	}
 }
 
 // TestGrowth has each kind of growth go on, through the leader or a follower by turns, while
@@ -161,22 +208,7 @@ func TestGrowth(t *testing.T) {
 			calm := locks(t, list, "calm", func() { time.Sleep(each) })
 			for i, kind := range kinds {
 				by := list[i%n]
-				attacked = by.Addr
-				took := locks(t, list, kind.name, func() {
-					for from, j := time.Now(), 0; time.Since(from) < each; j++ {
-						c, err := bench.Dial(by.Addr, 5*time.Second)
-						if err != nil {
-							t.Errorf("%s: %v", kind.name, err)
-							return
-						}
-						hung := time.AfterFunc(30*time.Second, func() { c.Close() })
-						kind.grow(c, j)
-						if !hung.Stop() {
-							t.Errorf("%s: no answer for 30 s", kind.name)
-						}
-						c.Close()
-					}
-				})
+				took := locks(t, list, kind.name, func() { attack(t, kind.name, by.Addr, each) })
 				alive(t, list)
 				t.Logf("%-25s median %v, 99 of 100 within %v (calm %v, %v)", kind.name, took[0], took[1], calm[0], calm[1])
 				if limit := max(3*calm[1], 3*time.Second); took[1] > limit {
