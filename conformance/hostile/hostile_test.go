@@ -138,6 +138,9 @@ func (r *run) besiege(t *testing.T, n int, seed uint64, chosen []attack, until t
 			t.Errorf("seed %d, round %d, %s: %d %s", seed, played, a.name, n, what)
 		}
 		s.innocents.stop()
+		if found[unlikeRedis] < 1 {
+			s.stacks(t)
+		}
 		r.shorten(t, n, seed, s.recorded, inputs, found)
 		return
 	}

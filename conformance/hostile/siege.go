@@ -3,8 +3,11 @@ package hostile
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +122,24 @@ func (s *siege) watchMemory() (off func()) {
 		}
 	}()
 	return func() { close(stop); <-done }
+}
+
+// stacks ends the nodes, and keeps what all of their goroutines were doing.
+func (s *siege) stacks(t *testing.T) {
+	dir, err := os.MkdirTemp("", "hostile-")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, n := range s.f.nodes {
+		if n.Process().Signal(syscall.SIGQUIT) == nil {
+			n.Wait()
+		}
+		if err := os.WriteFile(filepath.Join(dir, n.ID), []byte(n.Log()), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("the logs of the nodes, with what their goroutines did: %s", dir)
 }
 
 // check judges after a round, and returns what was found since the last one.
