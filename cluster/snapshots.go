@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -43,6 +44,10 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
+	// afterRead is for how long the log behind a snapshot stays that somebody has read: he who was
+	// sent it wants to go on from there.
+	afterRead = 3 * time.Second
+
 	// syncBytes is how much of a snapshot is written between two syncs.
 	syncBytes = 1 << 20
 )
@@ -70,6 +75,7 @@ type snapshotStore struct {
 	list    []snapshotMeta // those that are whole, the newest first
 	spoiled []string       // directories of the others
 	number  uint64         // of the next one
+	read    map[uint64]int // how many read a snapshot, or have lately, by its index
 }
 
 var _ raft.SnapshotStore = (*snapshotStore)(nil)
@@ -77,7 +83,7 @@ var _ raft.SnapshotStore = (*snapshotStore)(nil)
 // openSnapshots looks at every snapshot there is. Damaged ones are left out; a
 // newer program's are an error.
 func openSnapshots(base string, fs files, log hclog.Logger) (*snapshotStore, error) {
-	s := &snapshotStore{dir: filepath.Join(base, snapshotDir), disk: fs, log: log}
+	s := &snapshotStore{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]int{}}
 	if err := fs.Mkdir(s.dir); err != nil {
 		return nil, err
 	}
@@ -196,14 +202,28 @@ func (s *snapshotStore) newest() raft.SnapshotMeta {
 }
 
 // covered is up to where the log may be shortened: if the newest snapshot turns
-// out to be damaged, the one before it and the log must make it good.
+// out to be damaged, the one before it and the log must make it good; and what comes after one
+// that is being sent stays, or a follower that installs it slowly would need the next when it is done, and so on.
 func (s *snapshotStore) covered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) < snapshotsKept {
 		return 0
 	}
-	return s.list[len(s.list)-1].Index
+	index := s.list[len(s.list)-1].Index
+	for from := range s.read {
+		index = min(index, from-1) // Raft asks for the term of the entry before the next, too
+	}
+	return index
+}
+
+// wasRead notes that somebody has read a snapshot a while ago.
+func (s *snapshotStore) wasRead(index uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.read[index]--; s.read[index] == 0 {
+		delete(s.read, index)
+	}
 }
 
 // List implements raft.SnapshotStore.
@@ -229,6 +249,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		return nil, nil, err
 	}
 	meta := s.list[i]
+	s.read[meta.Index]++
 	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
 }
 
@@ -249,6 +270,8 @@ type snapshotReader struct {
 	sum   hash.Hash64
 	n     int64
 	over  bool
+
+	closed sync.Once
 }
 
 func (r *snapshotReader) Read(p []byte) (int, error) {
@@ -263,6 +286,12 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (r *snapshotReader) Close() error {
+	r.closed.Do(func() { time.AfterFunc(afterRead, func() { r.store.wasRead(r.meta.Index) }) })
+	return r.File.Close()
 }
 
 // WriteTo would go past Read.
