@@ -57,7 +57,7 @@ func (n *Node) finished(p *Submission, r *request) {
 		p.Replies = r.replies
 		if n.remember(p.Client, r.cost) {
 			go func() {
-				n.holdReplies(p.Client)
+				n.holdReplies(p.Client, p.Replies)
 				p.Done()
 			}()
 			return
@@ -87,6 +87,6 @@ func (n *Node) finished(p *Submission, r *request) {
 
 func (n *Node) submitBlocking(p *Submission, place *standing) {
 	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
-	n.holdReplies(p.Client)
+	n.holdReplies(p.Client, p.Replies)
 	p.Done()
 }

@@ -86,7 +86,7 @@ func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []sto
 		return n.submitGivingWay(client, calls, dst, patience)
 	}
 	dst = n.submitPart(client, calls, dst)
-	n.holdReplies(client)
+	n.holdReplies(client, dst)
 	return dst
 }
 

@@ -28,7 +28,7 @@ const (
 	// … and heavyTime how long an evaluation.
 	heavyTime = 4 * time.Millisecond
 	// longTime is from where on replies are held the first time already.
-	longTime = 20 * time.Millisecond
+	longTime = 100 * time.Millisecond
 
 	// yieldTimes is how many times as long as a piece of heavy work took is left to the others.
 	yieldTimes = 9
@@ -44,8 +44,8 @@ const (
 	yieldSoon = time.Second
 	// … and yieldLate how long one with them does.
 	yieldLate = 5 * time.Second
-	// yieldHeld is how many bytes of arguments wait at most, beyond what the clients hold: more
-	// are run at once.
+	// yieldHeld is how many bytes of arguments and replies wait at most, beyond what the clients
+	// hold: more are run, or handed on, at once.
 	yieldHeld = 32 << 20
 	// yieldAddrs bounds the addresses that are remembered.
 	yieldAddrs = 1024
@@ -84,7 +84,7 @@ func (c *Client) isHeavy(n *Node) bool {
 type yields struct {
 	light   atomic.Uint64 // requests so far of clients that do no heavy work
 	exempt  atomic.Uint64 // requests so far of those that do, which may have written and have kept their place
-	held    atomic.Int64  // bytes of arguments that wait
+	held    atomic.Int64  // bytes of arguments and replies that wait
 	applied atomic.Uint64 // entries so far
 	addrs   atomic.Int32  // len(lately), to be looked at without mu
 
@@ -122,12 +122,13 @@ func (y *yields) known(addr netip.Addr, now time.Duration) time.Duration {
 }
 
 // remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies
-// are to be held for that. What is rather short is forgiven once: it may have been long by chance.
+// are to be held for that. What is rather short is forgiven once to a client and its address: it may have been
+// long by chance.
 func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
 	}
-	holds = cost > longTime || c.isHeavy(n) && c.own.Load()
+	holds = cost > longTime || c.isHeavy(n)
 	if holds {
 		c.owes.Store(int64(cost))
 	}
@@ -245,7 +246,7 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 // holdReplies waits, before a client is answered whose work was heavy and kept its place, until others
 // have had the time that they are left after such work. Its commands have been run in the order in which
 // they came.
-func (n *Node) holdReplies(c *Client) {
+func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	if c == nil {
 		return
 	}
@@ -254,7 +255,7 @@ func (n *Node) holdReplies(c *Client) {
 		return
 	}
 	before := n.yields.owe(cost, n.cfg.Time.Monotonic())
-	n.giveWay(nil, 0, yieldSoon)(0)
+	n.giveWay(nil, store.Extent(replies, maxReplyBytes), yieldSoon)(0)
 	n.yields.look(before)
 }
 

@@ -230,8 +230,20 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 		if took := time.Since(before); took != 0 {
 			t.Errorf("1,000 renewals in a pipeline waited for %v", took)
 		}
-		n.yields.held.Store(yieldHeld)
+		c.owes.Store(int64(time.Hour))
+		n.run(n.NewClient(lightHost), false, "SET other lock")
 		begin := time.Now()
+		if n.holdReplies(c, []store.Reply{store.Str(strings.Repeat("x", yieldHeld/2))}); time.Since(begin) != yieldSoon {
+			t.Errorf("a large reply was held for %v, want %v", time.Since(begin), yieldSoon)
+		}
+		n.yields.held.Store(yieldHeld)
+		c.owes.Store(int64(time.Hour))
+		n.run(n.NewClient(lightHost), false, "SET other lock")
+		begin = time.Now()
+		if n.holdReplies(c, []store.Reply{store.Str("x")}); time.Since(begin) != 0 {
+			t.Errorf("with much that is held already, a reply was held for %v", time.Since(begin))
+		}
+		begin = time.Now()
 		n.run(c, false, "SET k "+strings.Repeat("x", 1<<20))
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("with much that waits already, it took %v, want a second", took)
