@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -138,7 +137,7 @@ func doACLSave(s *session, args [][]byte) store.Reply {
 		return store.Err(refusal)
 	}
 	text, wrong, ok := store.FormatACLFile(s.srv.table, s.srv.hub.accounts.users())
-	err := fmt.Errorf("the rules of the user %q cannot be told in a file: they hold spaces, quotes or parentheses", wrong)
+	err := faultUntold(wrong)
 	if ok {
 		err = replaceFile(path, text)
 	}
@@ -164,7 +163,7 @@ func (a *accounts) users() (list []*store.User) {
 func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.User, error) {
 	text, err := readACLFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("Error loading ACLs, opening file '%s': %s", path, reason(err))
+		return nil, faultOpening(path, reason(err))
 	}
 	users, faults := store.ParseACLFile(table, path, text, allChannels)
 	if faults != "" {
@@ -186,11 +185,11 @@ func readACLFile(path string) (string, error) {
 	case info.IsDir():
 		return "", syscall.EISDIR
 	case !info.Mode().IsRegular():
-		return "", errors.New("it is not a regular file")
+		return "", errNotRegular
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxACLFile+1))
 	if err == nil && len(text) > maxACLFile {
-		err = fmt.Errorf("it has more than %d bytes", maxACLFile)
+		err = faultLonger(maxACLFile)
 	}
 	return string(text), err
 }
@@ -211,7 +210,7 @@ func replaceFile(path, text string) (err error) {
 		path = target
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return errors.New("it is not a regular file")
+		return errNotRegular
 	}
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*") // of mode 0600
@@ -249,6 +248,6 @@ func (srv *Server) compareACLFile() {
 		delete(own, u.Name)
 	}
 	if differ || len(own) > 0 {
-		srv.cfg.Log.Warn("the users of the ACL file are not those of the cluster, which count: ACL LOAD takes over those of the file, ACL SAVE writes those of the cluster into it", "file", srv.cfg.ACLFile)
+		srv.cfg.Log.Warn(warnACLFile, "file", srv.cfg.ACLFile)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -247,3 +248,18 @@ const faultOlder = "a node of the cluster may run version 0.1.0, which does not 
 
 // faultPinned is why CONFIG SET refuses what Redis could change while it runs.
 const faultPinned = "can't be changed while the server runs: start it with another --listen"
+
+// What is wrong with an ACL file.
+var errNotRegular = errors.New("it is not a regular file")
+
+func faultOpening(path, why string) error {
+	return fmt.Errorf("Error loading ACLs, opening file '%s': %s", path, why)
+}
+
+func faultLonger(limit int) error { return fmt.Errorf("it has more than %d bytes", limit) }
+
+func faultUntold(user string) error {
+	return fmt.Errorf("the rules of the user %q cannot be told in a file: they hold spaces, quotes or parentheses", user)
+}
+
+const warnACLFile = "the users of the ACL file are not those of the cluster, which count: ACL LOAD takes over those of the file, ACL SAVE writes those of the cluster into it"

@@ -27,7 +27,7 @@ func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User,
 		}
 	}
 	if p.faults.Len() > 0 {
-		return nil, p.faults.String() + "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+		return nil, p.faults.String() + faultFileKept
 	}
 	return p.users, ""
 }
@@ -45,28 +45,28 @@ type aclFile struct {
 func (p *aclFile) line(number int, words []string) {
 	fault := func(format string, args ...any) { fmt.Fprintf(&p.faults, format+". ", args...) }
 	if words[0] != "user" || len(words) < 2 {
-		fault("%s:%d should start with user keyword followed by the username", p.path, number)
+		fault(faultFileUser, p.path, number)
 		return
 	}
 	name, rules := words[1], words[2:]
 	switch {
 	case HasSpaces(name):
-		fault("'%s:%d: username '%.200s' contains invalid characters", p.path, number, name)
+		fault(faultFileName, p.path, number, name)
 		return
 	case p.names[name]:
-		fault("WARNING: Duplicate user '%.200s' found on line %d", name, number)
+		fault(faultFileTwice, name, number)
 		return
 	case len(p.names) == maxFileUsers:
-		fault("%s:%d: there may be at most %d users", p.path, number, maxFileUsers)
+		fault(faultFileUsers, p.path, number, maxFileUsers)
 		return
 	case len(rules) > maxFileRules:
-		fault("%s:%d: a user may have at most %d rules", p.path, number, maxFileRules)
+		fault(faultFileRules, p.path, number, maxFileRules)
 		return
 	}
 	p.names[name] = true
 	rules, open := MergeSelectors(rules)
 	if open != "" {
-		fault("%s:%d: Unmatched parenthesis in selector definition", p.path, number)
+		fault(faultFileSelector, p.path, number)
 		return
 	}
 	u, told := NewUser(p.table, name, p.allChannels), false
@@ -74,11 +74,11 @@ func (p *aclFile) line(number int, words []string) {
 		rule = strings.Trim(rule, "\t\r")
 		switch why := u.apply(rule, p.allChannels); {
 		case why == faultUnknown:
-			fault("%s:%d: Error in applying operation '%.200s': %s", p.path, number, rule, why)
+			fault(faultFileRule, p.path, number, rule, why)
 		case why != "" && !told:
 			// What comes behind it may be wrong for want of it.
 			told = true
-			fault("%s:%d: %s", p.path, number, why)
+			fault(faultFileLine, p.path, number, why)
 		}
 	}
 	p.users = append(p.users, u.seal())

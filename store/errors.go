@@ -121,6 +121,19 @@ func ErrWrongArgs(name string) Error {
 	return Error("ERR wrong number of arguments for '" + name + "' command")
 }
 
+// What is wrong with an ACL file: path and line first, as Redis has them.
+const (
+	faultFileUser     = "%s:%d should start with user keyword followed by the username"
+	faultFileName     = "'%s:%d: username '%.200s' contains invalid characters"
+	faultFileTwice    = "WARNING: Duplicate user '%.200s' found on line %d"
+	faultFileUsers    = "%s:%d: there may be at most %d users"
+	faultFileRules    = "%s:%d: a user may have at most %d rules"
+	faultFileSelector = "%s:%d: Unmatched parenthesis in selector definition"
+	faultFileRule     = "%s:%d: Error in applying operation '%.200s': %s"
+	faultFileLine     = "%s:%d: %s"
+	faultFileKept     = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
+)
+
 // ErrExecAbort is the answer to an EXEC that was refused; the transaction is
 // discarded.
 func ErrExecAbort(why Error) Error {
