@@ -15,8 +15,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// password is the default of docker-compose.yml.
-const password = "lockstep"
+// password is that of this project: not the default one, so that it can only come from the file.
+const password = "of the test's own file"
 
 // readyTimeout is how long a container may take to become healthy, and
 // askTimeout a command, which a node may hold back while it looks for a leader.
@@ -31,8 +31,9 @@ var services = []string{"n1", "n2", "n3"}
 // project is the services of docker-compose.yml.
 type project struct {
 	*engine
-	name, file string
-	addrs      map[string]string // of each service's RESP port on this machine
+	name, file   string
+	passwordFile string
+	addrs        map[string]string // of each service's RESP port on this machine
 }
 
 // published is an address in docker-compose.yml: on the left of a port, and
@@ -70,13 +71,22 @@ func newProject(t testing.TB, e *engine, root, image string) *project {
 	if err := os.WriteFile(p.file, []byte(own), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	p.passwordFile = filepath.Join(filepath.Dir(p.file), "password")
+	if err := os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The user of the containers reads it, whatever the umask is.
+	if err := os.Chmod(p.passwordFile, 0o444); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
 // composeRun runs a command of docker-compose.
 func (p *project) composeRun(args ...string) string {
 	p.t.Helper()
-	command := append(append([]string{}, p.compose...), "-p", p.name, "-f", p.file)
+	command := append([]string{"env", "PASSWORD_FILE=" + p.passwordFile}, p.compose...)
+	command = append(command, "-p", p.name, "-f", p.file)
 	return p.run(append(command, args...)...)
 }
 
