@@ -350,13 +350,14 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 	case c.Txn.Observe && r.Kind == store.Array && len(r.Elems) == len(c.Txn.Watched):
 		for i, w := range c.Txn.Watched {
 			w.Version = uint64(r.Elems[i].Int)
-			s.watchList = append(s.watchList, w)
-			if s.watching == nil {
-				s.watching = map[watchedKey]bool{}
-			}
-			s.watching[watchedKey{w.DB, string(w.Key)}] = true
-			s.watchSize += watchCost + 2*len(w.Key)
-			s.keeps(s.watchSize)
+			s.watch(w)
+		}
+		s.reply(c.Cmd, store.OK)
+	case c.Txn.Observe && r.IsError() && (r.Str == string(store.ErrBusyScript) || r.Str == string(store.ErrBusyFunction)):
+		// Redis lets it. What the script will have made of the keys is not known here, so an
+		// EXEC takes them for changed: no key has ever had version 0.
+		for _, w := range c.Txn.Watched {
+			s.watch(w)
 		}
 		s.reply(c.Cmd, store.OK)
 	case c.Txn.Observe:
@@ -369,6 +370,16 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		s.reply(c.Cmd, r)
 		s.endExec()
 	}
+}
+
+func (s *session) watch(w cluster.Watched) {
+	s.watchList = append(s.watchList, w)
+	if s.watching == nil {
+		s.watching = map[watchedKey]bool{}
+	}
+	s.watching[watchedKey{w.DB, string(w.Key)}] = true
+	s.watchSize += watchCost + 2*len(w.Key)
+	s.keeps(s.watchSize)
 }
 
 // answerExec replies to EXEC. answers are those of the leader; the commands

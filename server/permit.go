@@ -19,8 +19,12 @@ type look struct {
 	learned bool
 }
 
-// lookAgain is catchUp for somebody who was not let in.
+// lookAgain is catchUp for somebody who was not let in. While a script keeps the leader from
+// answering, what is known counts.
 func (srv *Server) lookAgain() (learned bool) {
+	if srv.backend.Busy() {
+		return false
+	}
 	s := &srv.looks
 	s.mu.Lock()
 	l := s.next

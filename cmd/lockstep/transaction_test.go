@@ -186,3 +186,50 @@ func countOnce(c *bench.Conn) error {
 		return nil
 	}
 }
+
+// TestWatchWhileAScriptIsBusy: it is let, through every node, and an EXEC does not take place on what the
+// script may have written. Then all is as ever.
+func TestWatchWhileAScriptIsBusy(t *testing.T) {
+	list := nodes.Start(t, 3)
+	if nodes.Leader(list) == nil {
+		t.Fatal("no leader")
+	}
+	for _, n := range list {
+		session{n.Dial(), t}.expect("OK", "CONFIG", "SET", "busy-reply-threshold", "100")
+	}
+	for _, n := range list {
+		a := session{n.Dial(), t}
+		for _, absent := range []bool{false, true} {
+			a.expect("OK", "SET", "k", "v")
+			if absent {
+				a.expect(int64(1), "DEL", "k")
+			}
+			script, ended := n.Dial(), make(chan error, 1)
+			go func() {
+				_, err := script.Do("EVAL", "redis.call('get', KEYS[1]) while true do end", "1", "k")
+				ended <- err
+			}()
+			busy := n.Dial()
+			time.Sleep(100 * time.Millisecond) // what comes with the script waits for it
+			for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+				if _, err := busy.Do("GET", "k"); isError(err, "BUSY ") {
+					break
+				} else if time.Since(begin) > 10*time.Second {
+					t.Fatalf("no -BUSY: %v", err)
+				}
+			}
+			a.expect("OK", "WATCH", "k")
+			if got, err := busy.Do("SCRIPT", "KILL"); got != "OK" {
+				t.Fatal(got, err)
+			}
+			if err := <-ended; !isError(err, "ERR ") {
+				t.Errorf("the script: %v", err)
+			}
+			for _, want := range []any{nil, []any{"OK"}} {
+				a.expect("OK", "MULTI")
+				a.expect("QUEUED", "SET", "k", "w")
+				a.expect(want, "EXEC")
+			}
+		}
+	}
+}
