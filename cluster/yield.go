@@ -128,18 +128,21 @@ func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
 	}
+	now := n.cfg.Time.Monotonic()
 	holds = cost > longTime || c.isHeavy(n)
 	if holds {
 		c.owes.Store(int64(cost))
+		now += min(yieldTimes*cost, yieldSoon) // when it is answered
 	}
 	if c.light.Swap(false) {
 		n.yields.light.Add(^uint64(0))
 		n.yields.exempt.Add(1)
 	}
-	n.yields.remember(c, n.cfg.Time.Monotonic())
+	n.yields.remember(c, now)
 	return holds
 }
 
+// remember has a client and its address count as heavy for some time from now on.
 func (y *yields) remember(c *Client, now time.Duration) {
 	until := now + yieldMemory
 	c.heavy.Store(int64(until))
