@@ -93,6 +93,10 @@ func (c *Corpus) name(args []string) string {
 }
 
 func (c *Corpus) count(name string, reply []string, resp3, exact bool) {
+	if strings.HasPrefix(reply[0], "-BUSY ") {
+		c.Commands++ // which says nothing of the command
+		return
+	}
 	c.see(name, strings.HasPrefix(reply[0], "-"), resp3, exact)
 }
 
