@@ -85,3 +85,66 @@ func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allo
 
 // Scripts returns the number of cached scripts.
 func (s *Store) Scripts() int { return s.scripts.bySHA.Len() }
+
+// Script returns the body of a cached script by the SHA-1 of its body in
+// lower-case hexadecimal.
+func (t *Txn) Script(sha string) (body string, ok bool) {
+	if s, ok := t.scripts[sha]; ok {
+		return s.body, true
+	}
+	if t.scriptsReset {
+		return "", false
+	}
+	s, ok := t.s.scripts.get(sha)
+	return s.body, ok
+}
+
+// LoadScript caches a script. One that is pinned (SCRIPT LOAD) stays until
+// SCRIPT FLUSH; of the others (EVAL) only the latest are kept.
+func (t *Txn) LoadScript(sha, body string, pinned bool) {
+	old, pending := t.scripts[sha]
+	if !pending && !t.scriptsReset {
+		old, pending = t.s.scripts.get(sha)
+	}
+	if pending && (old.pinned || !pinned) {
+		return
+	}
+	t.ws.begin(opScriptLoad, t.ws.db)
+	t.ws.str(sha)
+	t.ws.str(body)
+	t.ws.int(Flag(pinned).Int)
+	if pinned {
+		t.size += script{sha: sha, body: body}.size()
+	}
+	prev, had := t.scripts[sha]
+	if t.scripts == nil {
+		t.scripts = map[string]script{}
+	}
+	t.scripts[sha] = script{sha: sha, body: body, pinned: pinned}
+	t.undo(func() {
+		if had {
+			t.scripts[sha] = prev
+		} else {
+			delete(t.scripts, sha)
+		}
+	})
+}
+
+// FlushScripts forgets all scripts.
+func (t *Txn) FlushScripts() {
+	if t.scriptsReset && len(t.scripts) == 0 || !t.scriptsReset && t.s.Scripts() == 0 && len(t.scripts) == 0 {
+		return
+	}
+	t.ws.begin(opScriptFlush, t.ws.db)
+	if !t.scriptsReset {
+		t.size -= t.s.scripts.pinnedSize
+	}
+	for _, s := range t.scripts {
+		if s.pinned {
+			t.size -= s.size()
+		}
+	}
+	scripts, reset := t.scripts, t.scriptsReset
+	t.undo(func() { t.scripts, t.scriptsReset = scripts, reset })
+	t.scripts, t.scriptsReset = nil, true
+}

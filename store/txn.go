@@ -326,28 +326,6 @@ func (t *Txn) SetDeadline(db int, key []byte, at int64) {
 	t.setDeadline(db, bytesToString(key), at)
 }
 
-// HashSet sets a field of a hash, creating the key. The value must be a string
-// of its own; key and field are copied if they are kept. The key must not hold
-// another type.
-func (t *Txn) HashSet(db int, key []byte, field, value string) {
-	k := bytesToString(key)
-	t.ws.begin(opHashSet, db)
-	t.ws.str(k)
-	t.ws.str(field)
-	t.ws.str(value)
-	hashSet(t, db, k, field, value)
-}
-
-// HashDelete deletes an existing field of a hash; the key goes with its last
-// field.
-func (t *Txn) HashDelete(db int, key []byte, field string) {
-	k := bytesToString(key)
-	t.ws.begin(opHashDelete, db)
-	t.ws.str(k)
-	t.ws.str(field)
-	hashDelete(t, db, k, field)
-}
-
 // Publish sends a message with the write set and returns how many subscribers
 // it reaches.
 func (t *Txn) Publish(kind PublishKind, channel, message string) int {
@@ -440,69 +418,6 @@ func (t *Txn) relocate(o op, db int, key []byte, toDB int, name []byte) {
 	t.ws.str(bytesToString(key))
 	t.ws.str(bytesToString(name))
 	moveKey(t, db, bytesToString(key), toDB, bytesToString(name), o == opCopy)
-}
-
-// Script returns the body of a cached script by the SHA-1 of its body in
-// lower-case hexadecimal.
-func (t *Txn) Script(sha string) (body string, ok bool) {
-	if s, ok := t.scripts[sha]; ok {
-		return s.body, true
-	}
-	if t.scriptsReset {
-		return "", false
-	}
-	s, ok := t.s.scripts.get(sha)
-	return s.body, ok
-}
-
-// LoadScript caches a script. One that is pinned (SCRIPT LOAD) stays until
-// SCRIPT FLUSH; of the others (EVAL) only the latest are kept.
-func (t *Txn) LoadScript(sha, body string, pinned bool) {
-	old, pending := t.scripts[sha]
-	if !pending && !t.scriptsReset {
-		old, pending = t.s.scripts.get(sha)
-	}
-	if pending && (old.pinned || !pinned) {
-		return
-	}
-	t.ws.begin(opScriptLoad, t.ws.db)
-	t.ws.str(sha)
-	t.ws.str(body)
-	t.ws.int(Flag(pinned).Int)
-	if pinned {
-		t.size += script{sha: sha, body: body}.size()
-	}
-	prev, had := t.scripts[sha]
-	if t.scripts == nil {
-		t.scripts = map[string]script{}
-	}
-	t.scripts[sha] = script{sha: sha, body: body, pinned: pinned}
-	t.undo(func() {
-		if had {
-			t.scripts[sha] = prev
-		} else {
-			delete(t.scripts, sha)
-		}
-	})
-}
-
-// FlushScripts forgets all scripts.
-func (t *Txn) FlushScripts() {
-	if t.scriptsReset && len(t.scripts) == 0 || !t.scriptsReset && t.s.Scripts() == 0 && len(t.scripts) == 0 {
-		return
-	}
-	t.ws.begin(opScriptFlush, t.ws.db)
-	if !t.scriptsReset {
-		t.size -= t.s.scripts.pinnedSize
-	}
-	for _, s := range t.scripts {
-		if s.pinned {
-			t.size -= s.size()
-		}
-	}
-	scripts, reset := t.scripts, t.scriptsReset
-	t.undo(func() { t.scripts, t.scriptsReset = scripts, reset })
-	t.scripts, t.scriptsReset = nil, true
 }
 
 // Size returns the number of live keys in a database.

@@ -96,3 +96,25 @@ func (t *Txn) member(o op, db int, key []byte, name string) {
 	t.ws.str(bytesToString(key))
 	t.ws.str(name)
 }
+
+// HashSet sets a field of a hash, creating the key. The value must be a string
+// of its own; key and field are copied if they are kept. The key must not hold
+// another type.
+func (t *Txn) HashSet(db int, key []byte, field, value string) {
+	k := bytesToString(key)
+	t.ws.begin(opHashSet, db)
+	t.ws.str(k)
+	t.ws.str(field)
+	t.ws.str(value)
+	hashSet(t, db, k, field, value)
+}
+
+// HashDelete deletes an existing field of a hash; the key goes with its last
+// field.
+func (t *Txn) HashDelete(db int, key []byte, field string) {
+	k := bytesToString(key)
+	t.ws.begin(opHashDelete, db)
+	t.ws.str(k)
+	t.ws.str(field)
+	hashDelete(t, db, k, field)
+}
