@@ -1,8 +1,6 @@
 package luavm
 
 import (
-	"math"
-
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -13,12 +11,9 @@ var stringArithmetic = map[string]func(a, b float64) float64{
 	"__mul": func(a, b float64) float64 { return a * b },
 	"__div": func(a, b float64) float64 { return a / b },
 	"__mod": modulo,
-	"__pow": math.Pow,
+	"__pow": pow,
 	"__unm": func(a, _ float64) float64 { return -a },
 }
-
-// modulo is the remainder as Lua 5.1 defines it, rounding errors included.
-func modulo(a, b float64) float64 { return a - math.Floor(a/b)*b }
 
 // arithmetic is C Lua's Arith: numbers first, then the metamethods of the
 // operands, else an error.

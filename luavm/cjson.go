@@ -314,7 +314,9 @@ func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 		if !ok || n != lua.LNumber(math.Floor(float64(n))) || n < 1 {
 			return -1
 		}
-		highest = max(highest, toInt(n))
+		if n > lua.LNumber(highest) {
+			highest = toCInt(n)
+		}
 		items++
 		j.e.work(1)
 	}

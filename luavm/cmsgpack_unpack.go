@@ -25,7 +25,7 @@ func (e *Engine) msgpackUnpackLimit(L *lua.LState) int {
 func (e *Engine) unpackFull(L *lua.LState, s string, limit, offset int) int {
 	if offset < 0 || limit < 0 {
 		// The length stands where the limit should: so it does in Redis.
-		e.throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", offset, len(s)))
+		e.throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", int32(offset), len(s)))
 	}
 	if offset > len(s) {
 		e.throw(L, fmt.Sprintf("Start offset %d greater than input length %d.", int32(offset), len(s)))

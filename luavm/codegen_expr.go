@@ -348,7 +348,7 @@ func fold(op int, a, b *exp) bool {
 		}
 		r = modulo(x, y)
 	case lua.OP_POW:
-		r = math.Pow(x, y)
+		r = pow(x, y)
 	case lua.OP_UNM:
 		r = -x
 	default:
@@ -418,11 +418,11 @@ func (f *function) firstOperand(op tokenKind, e *exp) {
 		f.goOnIfFalse(e)
 	case tkConcat:
 		f.toNextReg(e)
-	case '%':
+	case '%', '^':
 		if !e.isNumeral() {
 			f.toNextReg(e)
 		}
-	case '+', '-', '*', '/', '^':
+	case '+', '-', '*', '/':
 		if !e.isNumeral() {
 			f.toRK(e)
 		}

@@ -32,7 +32,7 @@
 // gopher-lua's miscompiles some programs and words its errors differently, and
 // the libraries, which check their arguments and print as C Lua's do. A context
 // whose Done is called before every instruction (hook.go) corrects what is left:
-// numbers joined to strings, numeric for over strings, %, writes to read-only
+// numbers joined to strings, numeric for over strings, % and ^, writes to read-only
 // tables. It needs the current call frame, which gopher-lua does not export;
 // frame.go reads it in place and refuses to start with another layout.
 //
@@ -45,8 +45,9 @@
 //
 //   - tostring of a table, function or coroutine prints a number counted from
 //     the start of the script in place of an address.
-//   - The result of an operation is never -0 (a constant -0 is), and NaN that
-//     comes from % prints as nan where C Lua prints -nan.
+//   - The result of an operation is never -0 (a constant -0 is).
+//   - The last digit of a function of math may be another than that of Redis's C
+//     library, which is the seventeenth: tostring shows fourteen.
 //   - A metamethod __unm gets its operand once, from C Lua twice.
 //   - The length of a table with holes may be another of its borders; the order
 //     of pairs is that of insertion, where C Lua's is that of its hash; next

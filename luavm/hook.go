@@ -31,7 +31,7 @@ func (*hook) Value(any) any                     { return nil }
 // watched has a bit for every opcode that before looks at.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
-	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD
+	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
 // Done is called before every instruction: keep it cheap.
 func (h *hook) Done() <-chan struct{} {
@@ -80,6 +80,8 @@ func (h *hook) before(f *frame, inst uint32) {
 		e.beforeConcat(L, argB(inst), argC(inst))
 	case lua.OP_MOD:
 		beforeModulo(L, argB(inst)+1, argC(inst)+1)
+	case lua.OP_POW:
+		beforePower(L, argB(inst)+1, argC(inst)+1)
 	case lua.OP_FORPREP:
 		e.beforeFor(L, a)
 	case lua.OP_SETLIST:
@@ -181,14 +183,31 @@ func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 // beforeModulo replaces the operands of %, which stand in registers of their
 // own, by ones of which gopher-lua's remainder is what C Lua computes.
 func beforeModulo(L *lua.LState, a, b int) {
-	x, ok := L.Get(a).(lua.LNumber)
-	y, both := L.Get(b).(lua.LNumber)
-	if !ok || !both {
+	x, y, ok := twoOperands(L, a, b)
+	if !ok {
 		return
 	}
-	r := modulo(float64(x), float64(y))
+	r := modulo(x, y)
+	if math.IsNaN(r) || math.IsInf(r, 0) {
+		L.Replace(a, lua.LString(formatG(x, 17))) // a string's % is stringArithmetic's
+		return
+	}
 	L.Replace(a, lua.LNumber(r))
 	L.Replace(b, lua.LNumber(math.Copysign(math.Inf(1), r)))
+}
+
+// beforePower does so for ^: to the power of one.
+func beforePower(L *lua.LState, a, b int) {
+	if x, y, ok := twoOperands(L, a, b); ok {
+		L.Replace(a, lua.LNumber(pow(x, y)))
+		L.Replace(b, lua.LNumber(1))
+	}
+}
+
+func twoOperands(L *lua.LState, a, b int) (x, y float64, ok bool) {
+	n, isN := L.Get(a).(lua.LNumber)
+	m, isM := L.Get(b).(lua.LNumber)
+	return float64(n), float64(m), isN && isM
 }
 
 // beforeFor lets numeric for take numeric strings, which Redisson's read lock

@@ -7,33 +7,33 @@ import (
 )
 
 var mathLibrary = library{
-	"abs":   oneNumber(math.Abs),
-	"acos":  oneNumber(math.Acos),
-	"asin":  oneNumber(math.Asin),
-	"atan":  oneNumber(math.Atan),
-	"atan2": twoNumbers(math.Atan2),
-	"ceil":  oneNumber(math.Ceil),
-	"cos":   oneNumber(math.Cos),
-	"cosh":  oneNumber(math.Cosh),
-	"deg":   oneNumber(func(x float64) float64 { return x / (math.Pi / 180) }),
-	"exp":   oneNumber(math.Exp),
-	"floor": oneNumber(math.Floor),
+	"abs":   (*Engine).mathAbs,
+	"acos":  oneNumber(math.Acos, nan),
+	"asin":  oneNumber(math.Asin, nan),
+	"atan":  oneNumber(math.Atan, nan),
+	"atan2": twoNumbers(atan2),
+	"ceil":  oneNumber(math.Ceil, nan),
+	"cos":   oneNumber(math.Cos, indefinite),
+	"cosh":  oneNumber(cosh, nan),
+	"deg":   oneNumber(func(x float64) float64 { return x / (math.Pi / 180) }, nan),
+	"exp":   oneNumber(exponential, nan),
+	"floor": oneNumber(math.Floor, nan),
 	"fmod":  twoNumbers(fmod),
 	"frexp": (*Engine).mathFrexp,
 	"ldexp": (*Engine).mathLdexp,
-	"log":   oneNumber(math.Log),
-	"log10": oneNumber(math.Log10),
+	"log":   oneNumber(logarithm, indefinite),
+	"log10": oneNumber(log10, nan),
 	"max":   (*Engine).mathMax,
 	"min":   (*Engine).mathMin,
 	"mod":   twoNumbers(fmod),
 	"modf":  (*Engine).mathModf,
-	"pow":   twoNumbers(math.Pow),
-	"rad":   oneNumber(func(x float64) float64 { return x * (math.Pi / 180) }),
-	"sin":   oneNumber(math.Sin),
-	"sinh":  oneNumber(math.Sinh),
-	"sqrt":  oneNumber(math.Sqrt),
-	"tan":   oneNumber(math.Tan),
-	"tanh":  oneNumber(math.Tanh),
+	"pow":   twoNumbers(pow),
+	"rad":   oneNumber(func(x float64) float64 { return x * (math.Pi / 180) }, nan),
+	"sin":   oneNumber(math.Sin, indefinite),
+	"sinh":  oneNumber(sinh, nan),
+	"sqrt":  oneNumber(math.Sqrt, indefinite),
+	"tan":   oneNumber(math.Tan, indefinite),
+	"tanh":  oneNumber(math.Tanh, nan),
 
 	"random":     (*Engine).mathRandom,
 	"randomseed": (*Engine).mathRandomSeed,
@@ -44,9 +44,18 @@ func (e *Engine) openMath() {
 	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 }
 
-func oneNumber(fn func(float64) float64) func(*Engine, *lua.LState) int {
+// oneNumber is a function that gives invalid for a number that it has no result for.
+func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
-		L.Push(lua.LNumber(fn(float64(e.checkNumber(L, 1)))))
+		x := float64(e.checkNumber(L, 1))
+		r := fn(x)
+		switch {
+		case math.IsNaN(x):
+			r = quiet(x)
+		case math.IsNaN(r):
+			r = invalid
+		}
+		L.Push(lua.LNumber(r))
 		return 1
 	}
 }
@@ -59,25 +68,21 @@ func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
 	}
 }
 
-// fmod is C's: where the result is not a number it has the sign that the
-// processor gives it.
-func fmod(x, y float64) float64 {
-	if y == 0 || math.IsInf(x, 0) {
-		v := x * y
-		return v / v
-	}
-	return math.Mod(x, y)
+// mathAbs takes the sign even of a NaN.
+func (e *Engine) mathAbs(L *lua.LState) int {
+	L.Push(lua.LNumber(math.Abs(float64(e.checkNumber(L, 1)))))
+	return 1
 }
 
 func (e *Engine) mathFrexp(L *lua.LState) int {
-	fraction, exponent := math.Frexp(float64(e.checkNumber(L, 1)))
+	fraction, exponent := math.Frexp(quiet(float64(e.checkNumber(L, 1))))
 	L.Push(lua.LNumber(fraction))
 	L.Push(lua.LNumber(exponent))
 	return 2
 }
 
 func (e *Engine) mathLdexp(L *lua.LState) int {
-	x := float64(e.checkNumber(L, 1))
+	x := quiet(float64(e.checkNumber(L, 1)))
 	L.Push(lua.LNumber(math.Ldexp(x, e.checkCInt(L, 2))))
 	return 1
 }
@@ -89,7 +94,7 @@ func (e *Engine) mathModf(L *lua.LState) int {
 		fraction = x - whole
 	}
 	L.Push(lua.LNumber(whole))
-	L.Push(lua.LNumber(fraction))
+	L.Push(lua.LNumber(math.Copysign(fraction, x)))
 	return 2
 }
 

@@ -56,6 +56,12 @@ func parseNumber(s string) (lua.LNumber, bool) {
 	if t != "" && (t[0] == '-' || t[0] == '+') {
 		t = t[1:]
 	}
+	if t != "" && t[0]|0x20 == 'n' && numberPrefix(t) == len(t) {
+		if s[0] == '-' {
+			return lua.LNumber(-nan), true
+		}
+		return lua.LNumber(nan), true
+	}
 	// Go takes underscores and a second sign where strtod does not.
 	if t == "" || strings.ContainsAny(t, "_") || t[0] == '-' || t[0] == '+' {
 		return 0, false
@@ -81,7 +87,11 @@ func numberPrefix(s string) int {
 	}
 	for _, word := range [...]string{"infinity", "inf", "nan"} {
 		if len(s)-i >= len(word) && strings.EqualFold(s[i:i+len(word)], word) {
-			return i + len(word)
+			i += len(word)
+			if word == "nan" {
+				i += nanPayload(s[i:])
+			}
+			return i
 		}
 	}
 	isIn, exponent := isDigit, byte('e')
@@ -107,6 +117,15 @@ func numberPrefix(s string) int {
 		}
 	}
 	return i
+}
+
+// nanPayload is the length of what may follow nan: letters and digits in parentheses.
+func nanPayload(s string) int {
+	end := strings.IndexByte(s, ')')
+	if end < 0 || s[0] != '(' || strings.ContainsFunc(s[1:end], func(r rune) bool { return r > 127 || !isAlpha(byte(r)) && !isDigit(byte(r)) && r != '_' }) {
+		return 0
+	}
+	return end + 1
 }
 
 // hasDigit reports whether a mantissa begins: with a digit, or with a point and a digit.
@@ -198,6 +217,14 @@ func toInt64(n lua.LNumber) int64 {
 		return int64(f)
 	}
 	return math.MinInt64
+}
+
+// toCInt is the cast to an int of 32 bits.
+func toCInt(n lua.LNumber) int {
+	if n > math.MinInt32-1 && n < math.MaxInt32+1 {
+		return int(n)
+	}
+	return math.MinInt32
 }
 
 // toUint64 is the cast to an unsigned integer that gcc makes on amd64.

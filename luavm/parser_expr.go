@@ -409,8 +409,11 @@ func (p *parser) subExpr(limit int) exp {
 		p.advance()
 		p.f.firstOperand(op, &e)
 		second := p.subExpr(prio[1])
-		if op == '%' && !(e.isNumeral() && second.isNumeral()) {
-			p.moduloOperands(&e, &second)
+		if op == '%' || op == '^' {
+			if fold(arithmeticOps[op], &e, &second) {
+				continue
+			}
+			p.ownOperands(&e, &second)
 		}
 		p.f.binary(op, &e, &second)
 	}
@@ -418,9 +421,9 @@ func (p *parser) subExpr(limit int) exp {
 	return e
 }
 
-// moduloOperands puts both operands of % into registers of their own, where
-// the hook replaces them: gopher-lua's remainder is not C Lua's.
-func (p *parser) moduloOperands(a, b *exp) {
+// ownOperands puts both operands of % or ^ into registers of their own, where
+// the hook replaces them: gopher-lua computes both otherwise than C Lua.
+func (p *parser) ownOperands(a, b *exp) {
 	f := p.f
 	if a.isNumeral() {
 		// The second operand may already be in the next register.
