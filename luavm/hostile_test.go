@@ -1,10 +1,13 @@
 package luavm
 
 import (
+	"bufio"
+	"strings"
 	"testing"
 	"time"
 
 	"lockstep/conformance/hostile/scripts"
+	"lockstep/conformance/transcript"
 )
 
 // TestHostileScripts plays scripts of conformance/hostile/scripts. Their replies are those
@@ -46,5 +49,16 @@ func TestCanaryScript(t *testing.T) {
 	w.e.lib("redis").RawSetString("evil", w.e.null)
 	if got := wire(w.eval(scripts.Canary), 2); got == want {
 		t.Error("the canary does not see a new field of redis")
+	}
+}
+
+// TestStoppedIsSeen: what compares replies knows the one that says nothing of the script.
+func TestStoppedIsSeen(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: 50 * time.Millisecond})
+	for text, stopped := range map[string]bool{"while true do end": true, "return 1": false, "error('time limit')": false} {
+		v, err := transcript.ReadValue(bufio.NewReader(strings.NewReader(wire(w.eval(text), 2))))
+		if err != nil || scripts.Stopped(v) != stopped {
+			t.Errorf("%s: %v %v, not stopped %v", text, v, err, stopped)
+		}
 	}
 }

@@ -3,7 +3,39 @@ package scripts
 import (
 	"strings"
 	"testing"
+
+	"lockstep/conformance/transcript"
 )
+
+// TestSame: addresses are no difference, everything around them is.
+func TestSame(t *testing.T) {
+	reply := func(texts ...string) transcript.Value {
+		v := transcript.Value{Type: '*'}
+		for _, text := range texts {
+			v.Elems = append(v.Elems, transcript.Value{Type: '$', Text: text})
+		}
+		return v
+	}
+	for _, c := range []struct {
+		here, redis transcript.Value
+		same        bool
+	}{
+		{reply("a"), reply("a"), true},
+		{reply("a"), reply("b"), false},
+		{reply("a"), reply("a", "a"), false},
+		{reply("2 true 'table: 0x7f0000000040'"), reply("2 true 'table: 0x7f13b622b160'"), true},
+		{reply("function: 0x7f0000000040 thread: 0x1"), reply("function: 0x55d0 thread: 0x7f13b622b160"), true},
+		{reply("userdata: 0x7f0000000040"), reply("table: 0x7f0000000040"), false},
+		{reply("table: 0x7f0000000040 x"), reply("table: 0x7f0000000040 y"), false},
+		{reply("value: 0x40"), reply("value: 0x41"), false},
+		{transcript.Value{Type: '-', Text: "ERR table: 0x40"}, transcript.Value{Type: '-', Text: "ERR table: 0x41"}, true},
+		{transcript.Value{Type: '+', Text: "x"}, transcript.Value{Type: '$', Text: "x"}, false},
+	} {
+		if Same(c.here, c.redis) != c.same {
+			t.Errorf("Same(%q, %q) is not %v", c.here.Lines(), c.redis.Lines(), c.same)
+		}
+	}
+}
 
 // TestOneSeedOneScript: a seed makes the same script again, another seed another one, and
 // no script has a production left in it.
