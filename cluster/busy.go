@@ -33,20 +33,21 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 	}
 	s.scriptStarts(r, behind)
 	defer func() { *refused = s.scriptEnds() || *refused }()
+	ctx.StopAfter = s.stopAfter()
 	return ctx.Cmd.Run(ctx)
 }
 
 // runTransaction runs a transaction. Its scripts count as one: for how long they may run, and
 // until when others are told that the server is busy. If they run for longer, nothing of
 // the transaction takes place.
-func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
-	began := false
+func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
+	began, forNow := false, false
 	defer func() {
 		if began {
 			*refused = s.scriptEnds() || *refused
 		}
 	}()
-	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
+	reply, overrun = t.Run(txn, func(ctx *store.Ctx) store.Reply {
 		switch {
 		case !ctx.Cmd.Is(store.Scripting):
 			return ctx.Cmd.Run(ctx)
@@ -62,8 +63,30 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			}
 			s.scriptStarts(r, behind)
 		}
-		return ctx.Cmd.Run(ctx)
+		ctx.StopAfter = s.stopAfter()
+		reply := ctx.Cmd.Run(ctx)
+		forNow = ctx.StoppedForNow
+		return reply
 	})
+	if forNow {
+		return reply, stoppedForNow
+	}
+	return reply, overrun
+}
+
+// companyTime is for how long a script runs while others of its batch wait for the batch to
+// end: they have been run, and would be told nothing for as long as it goes on.
+const companyTime = 100 * time.Millisecond
+
+// stoppedForNow is what evaluateCall returns of a script that was stopped after companyTime.
+const stoppedForNow store.Error = "stopped for now"
+
+// stopAfter is when to stop a script for now; 0 if nobody waits for it.
+func (s *sequencer) stopAfter() time.Duration {
+	if s.company {
+		return companyTime
+	}
+	return 0
 }
 
 // scriptTime is for how long the script has run, or those of a transaction.
@@ -90,14 +113,17 @@ func (s *sequencer) scriptStarts(r *request, behind []*request) {
 	defer s.mu.Unlock()
 	s.script++
 	s.scriptSince = s.node.cfg.Time.Monotonic()
+	if r.tried {
+		s.scriptSince -= companyTime // for which others have waited already
+	}
 	s.behind, s.runs = behind, r.runs
 	after := s.node.busyThreshold()
 	if s.runs != nil {
 		after = min(after, runsAfter)
 	}
 	// A timer that was set for an earlier script will do: it is set again when it ends.
-	if s.busyDue <= s.scriptSince || s.busyDue > s.scriptSince+after {
-		s.watchScript(after)
+	if now := s.node.cfg.Time.Monotonic(); s.busyDue <= now || s.busyDue > s.scriptSince+after {
+		s.watchScript(s.scriptSince + after - now)
 	}
 }
 

@@ -19,6 +19,8 @@ var (
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
 	// errOverrun: a call of a request has written more than it may.
 	errOverrun = errors.New("cluster: too much is written")
+	// errForNow: a script takes long while others of its batch wait; it is to be run again.
+	errForNow = errors.New("cluster: stopped for now")
 	// errLate: executed, but the leases that it was given may have been running
 	// for long; they have to begin anew before it is answered.
 	errLate = errors.New("cluster: executed, but late")

@@ -133,6 +133,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
 		before, size := txn.Writes().Len(), txn.Writes().Size()
+		s.company = len(b.requests) > 0
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
 			q = q[:i+1]
@@ -147,17 +148,17 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if err == errOverrun {
 			return q, nil, true // r knows which of its calls it is
 		}
-		if err != nil {
+		if err != nil && err != errForNow {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
 			r.refuse(ErrInternal)
 			return without(q, i), nil, true
 		}
-		if txn.Writes().Size() > maxEntryBytes {
+		if err == errForNow || txn.Writes().Size() > maxEntryBytes {
 			if len(b.requests) == 0 {
 				r.refuse(txn.ErrTooBig())
 				return without(q, i), nil, true
 			}
-			// It may fit into an entry of its own: the others go first.
+			// It may fit into an entry of its own, or takes long: the others go first.
 			s.restart(txn, b, txn.Now())
 			all, rest, again = s.evaluateOn(ctx, txn, q[:i:i], 0, b)
 			if again {
@@ -242,6 +243,10 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	for i := range r.calls {
 		begin := txn.Writes().Mark()
 		reply, overrun := s.evaluateCall(txn, r, i, behind, &refused)
+		if overrun == stoppedForNow {
+			r.tried = true
+			return refused, errForNow
+		}
 		if overrun != "" {
 			r.overran, r.overrun = i+1, overrun
 			return refused, errOverrun
@@ -296,6 +301,9 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	}
 	if c.Cmd.Is(store.Scripting) {
 		reply = txn.AttachDenials(s.runScript(ctx, r, behind, refused))
+		if ctx.StoppedForNow {
+			return reply, stoppedForNow
+		}
 	} else {
 		reply = c.Cmd.Run(ctx)
 	}

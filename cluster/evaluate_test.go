@@ -119,10 +119,52 @@ var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripti
 		n, _ := store.ParseInt(c.Args[1])
 		d = time.Duration(n) * time.Second
 	}
+	if c.StopAfter > 0 && d > c.StopAfter {
+		time.Sleep(c.StopAfter)
+		c.Stopped, c.StoppedForNow = "ERR for now", true
+		return store.Err(c.Stopped)
+	}
 	time.Sleep(d)
 	c.SetString(0, []byte("ran"), c.Arg(1), 0)
 	return store.OK
 }}
+
+// Who has been run before a long script, in its batch, is answered before the script ends: it is stopped
+// and run again by itself. Nothing is run twice, and who came behind it is run behind it.
+func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
+	for want, calls := range map[string]func(*testNode) []Call{
+		"OK":     func(n *testNode) []Call { return n.call("SCRIPT 2") },
+		"2 OK 3": func(n *testNode) []Call { return n.call("INCR counter", "SCRIPT 2", "INCR counter") },
+		"[2 OK 3]": func(n *testNode) []Call {
+			return n.txn(nil, "INCR counter", "SCRIPT 2", "INCR counter")
+		},
+	} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t, scriptCommand)
+			n.lead()
+			n.log.decides(10*ms, once(commitSlowly))
+			blocker := n.start("SET a b")
+			synctest.Wait()
+			begin := time.Now()
+			before := n.start("INCR counter")
+			synctest.Wait()
+			long := make(chan string, 1)
+			go func() { long <- text(n.Submit(calls(n), nil)) }()
+			synctest.Wait()
+			behind := n.start("GET ran")
+			<-blocker
+			if got, took := <-before, time.Since(begin); got != "1" || took > 20*ms+companyTime {
+				t.Errorf("beside %s: %s after %v", want, got, took)
+			}
+			if got, took := <-long, time.Since(begin); got != want || took > 2*time.Second+20*ms+companyTime {
+				t.Errorf("%s after %v, want %s", got, took, want)
+			}
+			if got := <-behind; got != "2" {
+				t.Errorf("behind %s: %s", want, got)
+			}
+		})
+	}
+}
 
 // Whoever waits for a script that runs for longer than the threshold is told
 // BUSY, and nothing of theirs is executed: those in its own batch, those in

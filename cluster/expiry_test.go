@@ -151,7 +151,7 @@ func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			n := newTestNode(t, scriptCommand)
 			n.lead()
-			n.expectTogether([]string{"OK", "OK", "1"}, "SET lock v NX PX 3000", "SCRIPT 2", "INCR counter")
+			n.expectTogether([]string{"OK", "OK", "1"}, "SET lock v NX PX 3000", "SCRIPT 95ms", "INCR counter")
 			n.mustKeep("lock", 2999*ms)
 		})
 	})

@@ -53,6 +53,7 @@ type sequencer struct {
 	spare       []*request    // the other of two queues that take turns
 	behind      []*request    // in the present batch, behind the script that runs
 	script      uint64        // odd while a script runs …
+	company     bool          // others of the batch wait for the request that is evaluated; the loop's
 	scriptSince time.Duration // … since this monotonic time
 	runs        func()        // to be told when it has run for runsAfter; nil: nobody
 	busy        bool          // it has run for longer than the busy threshold

@@ -110,7 +110,7 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
-	w.req.overran, w.req.cost = 0, 0
+	w.req.overran, w.req.cost, w.req.tried = 0, 0, false
 	w.req.finished.Store(false)
 	queued := seq.enqueue(&w.req)
 	if sent != nil {

@@ -101,6 +101,7 @@ type run struct {
 	loading  *loadedLibrary // set while the code of a library runs
 	resp     int            // redis.setresp
 
+	stopAfter int64  // store.Ctx.StopAfter
 	stop      string // why the script is being stopped; "" while it is not
 	dirty     bool   // the Lua state must not be used again
 	budget    int    // instructions until the next look at the limits

@@ -85,6 +85,7 @@ const (
 // Why a script was stopped. Such a script leaves nothing behind.
 const (
 	msgKilled = "Script killed by user with SCRIPT KILL..."
+	msgForNow = "Script was stopped for now." // nobody hears of it
 	msgTime   = "Script exceeded the time limit (script-time-limit) and was stopped. Nothing that it did was kept."
 	msgLoad   = "FUNCTION LOAD timeout"
 	msgMemory = "Script exceeded the memory limit and was stopped. Nothing that it did was kept."

@@ -113,7 +113,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
-		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom,
+		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom, stopAfter: int64(ctx.StopAfter),
 	}
 }
 
@@ -132,8 +132,8 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	if e.errSource != "" { // not while the reply was converted
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
-	if e.stop == msgTime || e.stop == msgKilled {
-		ctx.Stopped = store.Error(text)
+	if e.stop == msgTime || e.stop == msgKilled || e.stop == msgForNow {
+		ctx.Stopped, ctx.StoppedForNow = store.Error(text), e.stop == msgForNow
 	}
 	return store.Reply{Kind: store.Failure, Str: text}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -14,6 +15,9 @@ type world struct {
 	e     *Engine
 	table *store.Table
 	txn   *store.Txn
+
+	stopAfter time.Duration // of the next commands …
+	forNow    bool          // … and whether the last one was stopped for that
 }
 
 func newWorld(tb testing.TB, opts Options) *world {
@@ -33,7 +37,8 @@ func (w *world) reset() {
 
 // do runs a command as the server would.
 func (w *world) do(resp int, args ...string) store.Reply {
-	c := &store.Ctx{Txn: w.txn, RESP: resp}
+	c := &store.Ctx{Txn: w.txn, RESP: resp, StopAfter: w.stopAfter}
+	defer func() { w.forNow = c.StoppedForNow }()
 	for _, a := range args {
 		c.Args = append(c.Args, []byte(a))
 	}

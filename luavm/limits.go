@@ -101,6 +101,9 @@ func (e *Engine) checkClock() {
 	if limit := e.timeLimit.Load(); limit > 0 && e.before+now-start > limit {
 		e.halt(msgTime)
 	}
+	if e.stopAfter > 0 && now-start > e.stopAfter {
+		e.halt(msgForNow)
+	}
 }
 
 // setPace decides how many instructions run until the next look, by how long those since

@@ -63,6 +63,14 @@ func TestTimeLimit(t *testing.T) {
 	} {
 		w := newWorld(t, Options{Now: tick(), TimeLimit: 2 * time.Second})
 		mustFail(t, w, script, "time limit")
+		w.stopAfter = time.Second
+		w.do(2, "eval", "redis.call('set','a','b') "+script, "0")
+		if !w.forNow || w.do(2, "exists", "a").Int != 0 {
+			t.Errorf("%.200s\nwas not stopped for now, or left something (%v)", script, !w.forNow)
+		}
+		if w.eval("return 1"); w.forNow {
+			t.Error("a short script was stopped for now")
+		}
 	}
 }
 

@@ -181,8 +181,12 @@ type Ctx struct {
 	// ScriptTime is for how long the transaction of a script has run its scripts by now: this
 	// one may run for so much less.
 	ScriptTime time.Duration
-	// Stopped is the error of a script that was stopped, by its time limit or by SCRIPT KILL.
+	// StopAfter stops a script that runs for longer, for now: it will be run again. 0: none is.
+	StopAfter time.Duration
+	// Stopped is the error of a script that was stopped, by its time limit or by SCRIPT KILL …
 	Stopped Error
+	// … or because of StopAfter.
+	StoppedForNow bool
 }
 
 // Arg returns argument i as a string of its own.

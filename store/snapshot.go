@@ -319,7 +319,12 @@ func (r *snapReader) entry(tag byte) *Entry {
 	switch tag {
 	case recString, recRaw, recText:
 		e.key, e.str = ownPair(key, r.str())
-		e.form = map[byte]strForm{recRaw: formRaw, recText: formText}[tag]
+		switch tag {
+		case recRaw:
+			e.form = formRaw
+		case recText:
+			e.form = formText
+		}
 		return &e
 	case recHash:
 		e.typ, elems = TypeHash, r.hash()
