@@ -162,9 +162,9 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 		return 2
 	}
 	anchor := strings.HasPrefix(p, "^")
-	m := matcher{e: e, L: L, s: s, p: p}
+	m := matcher{e: e, L: L, s: s, p: cText(p)}
 	if anchor {
-		m.p = p[1:]
+		m.p = m.p[1:]
 	}
 	for at := init; at <= len(s); at++ {
 		m.level = 0
@@ -188,7 +188,7 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 	s, p := e.checkString(L, 1), e.checkString(L, 2)
 	at := 0
 	L.Push(L.NewFunction(func(L *lua.LState) int {
-		m := matcher{e: e, L: L, s: s, p: p}
+		m := matcher{e: e, L: L, s: s, p: cText(p)}
 		for ; at <= len(s); at++ {
 			m.level = 0
 			if end := m.match(at, 0); end >= 0 {
@@ -215,9 +215,9 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	}
 	limit := e.optCInt(L, 4, len(s)+1)
 	anchor := strings.HasPrefix(p, "^")
-	m := matcher{e: e, L: L, s: s, p: p}
+	m := matcher{e: e, L: L, s: s, p: cText(p)}
 	if anchor {
-		m.p = p[1:]
+		m.p = m.p[1:]
 	}
 	out := buffer{e: e}
 	n, at := 0, 0
