@@ -130,7 +130,7 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
-		return usageError{unknownFlag(fs, err)}
+		return usageError{flagFault(fs, err)}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -63,8 +64,12 @@ const (
 	atRunTime = "CONFIG SET at a running node"
 )
 
-// unknownFlag adds to the error of a flag that there is not what was meant.
-func unknownFlag(fs *flag.FlagSet, err error) error {
+// flagFault is an error of package flag as a user reads it: with what was meant by a flag that
+// there is not, and without a secret, which that package repeats.
+func flagFault(fs *flag.FlagSet, err error) error {
+	if at := strings.LastIndex(err.Error(), givenTwice); at >= 0 {
+		return errors.New(err.Error()[at:])
+	}
 	name, is := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !is {
 		return err

@@ -175,6 +175,17 @@ func TestSecretGivenTwice(t *testing.T) {
 	}
 }
 
+// TestSecretIsNotShown: what package flag says of a value that is refused repeats it.
+func TestSecretIsNotShown(t *testing.T) {
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	new(options).define(fs)
+	file := filepath.Join("..", "..", "deploy", "compose-password")
+	err := parse(fs, []string{"--requirepass-file", file, "--requirepass", "hunter2"})
+	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.HasPrefix(err.Error(), "the secret is given twice") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // TestMissingPeerFile: the error names the flag.
 func TestMissingPeerFile(t *testing.T) {
 	refused(t, exitRuntime, []string{"--peer-secret-file: open nosuch"}, "--data", t.TempDir(), "--http-listen", "", "--peer-secret-file", "nosuch")

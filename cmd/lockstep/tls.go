@@ -64,6 +64,9 @@ type givenOnce struct {
 // next begins with the command line, which wins over the environment.
 func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
+// givenTwice begins the fault of a secret that is given by both flags.
+const givenTwice = "the secret is given twice"
+
 // secretValue is one of the two flags.
 type secretValue struct {
 	*givenOnce
@@ -76,7 +79,7 @@ func (secretValue) String() string { return "" }
 func (v secretValue) Set(s string) error {
 	if v.set && v.by != v.kind {
 		file := v.name + "-file"
-		return fmt.Errorf("the secret is given twice, by --%s and --%s (variables: %s, %s): leave the first one out", v.name, file, envName(v.name), envName(file))
+		return fmt.Errorf("%s, by --%s and --%s (variables: %s, %s): leave the first one out", givenTwice, v.name, file, envName(v.name), envName(file))
 	}
 	v.by, v.givenOnce.set = v.kind, true
 	return v.use(s)
