@@ -54,10 +54,10 @@ const (
 // Client is what a node remembers of a connection of its clients.
 type Client struct {
 	addr  netip.Addr
-	heavy atomic.Int64 // monotonic time until which it counts as heavy; 0: it does not
-	own   atomic.Bool  // by its own work, not by that of its address
-	owes  atomic.Int64 // what the work took whose replies are to be held; 0: none are
-	light atomic.Bool  // its last request has been counted as light
+	heavy atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
+	own   atomic.Bool   // by its own work, not by that of its address
+	owes  atomic.Int64  // what the work took whose replies are to be held; 0: none are
+	light atomic.Uint64 // its requests that have been counted as light, since the present yields.era: that, and how many
 }
 
 // NewClient is for a connection from an address.
@@ -65,6 +65,14 @@ func (n *Node) NewClient(addr netip.Addr) *Client {
 	c := &Client{addr: addr}
 	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
 	return c
+}
+
+// lightSince returns an era, in the upper half, and how many light requests of it there were in that.
+func (c *Client) lightSince(era uint32) uint64 {
+	if n := c.light.Load(); uint32(n>>32) == era {
+		return n
+	}
+	return uint64(era) << 32
 }
 
 // isHeavy reports whether it has done heavy work lately.
@@ -83,6 +91,7 @@ func (c *Client) isHeavy(n *Node) bool {
 // yields has heavy work of this node's clients give way.
 type yields struct {
 	light   atomic.Uint64 // requests so far of clients that do no heavy work
+	era     atomic.Uint32 // changes with was
 	exempt  atomic.Uint64 // requests so far of those that do, which may have written and have kept their place
 	held    atomic.Int64  // bytes of arguments and replies that wait
 	applied atomic.Uint64 // entries so far
@@ -134,10 +143,6 @@ func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
 		c.owes.Store(int64(cost))
 		now += min(yieldTimes*cost, yieldSoon) // when it is answered
 	}
-	if c.light.Swap(false) {
-		n.yields.light.Add(^uint64(0))
-		n.yields.exempt.Add(1)
-	}
 	n.yields.remember(c, now)
 	return holds
 }
@@ -174,16 +179,13 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 	case c.isHeavy(n) && !keepsPlace(calls):
 		return true, yieldSoon
 	case c.isHeavy(n) && c.own.Load():
-		c.light.Store(false)
 		if !readOnly(calls) {
 			n.yields.exempt.Add(1)
 		}
 		return false, 0
 	}
 	n.yields.light.Add(1)
-	if !c.light.Load() {
-		c.light.Store(true)
-	}
+	c.light.Store(c.lightSince(n.yields.era.Load()) + 1)
 	return false, 0
 }
 
@@ -231,7 +233,7 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 	if c == nil || bytes <= HeavyBytes {
 		return
 	}
-	n.giveWay(nil, bytes, yieldLate)
+	n.giveWay(c, nil, bytes, yieldLate)
 	now := n.cfg.Time.Monotonic()
 	n.yields.end(now-time.Duration(bytes)*byteTakes, now)
 }
@@ -239,7 +241,7 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 // submitGivingWay is submitPart for heavy work.
 func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
 	bytes := size(calls)
-	done := n.giveWay(calls, bytes, patience)
+	done := n.giveWay(client, calls, bytes, patience)
 	dst = n.submitPart(client, calls, dst)
 	done(bytes + store.Extent(dst, maxReplyBytes))
 	client.owes.Store(0) // it has given way
@@ -258,13 +260,13 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 		return
 	}
 	before := n.yields.owe(cost, n.cfg.Time.Monotonic())
-	n.giveWay(nil, store.Extent(replies, maxReplyBytes), yieldSoon)(0)
+	n.giveWay(c, nil, store.Extent(replies, maxReplyBytes), yieldSoon)(0)
 	n.yields.look(before)
 }
 
 // giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
 // with done, which is told how many bytes there were to read and to reply.
-func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
+func (n *Node) giveWay(c *Client, calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
 	y, writes := n.yields, !readOnly(calls)
 	late := n.cfg.Time.Monotonic() + patience
 	defer y.held.Add(-int64(bytes))
@@ -274,7 +276,7 @@ func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done fu
 	var seen work
 	for {
 		now := n.cfg.Time.Monotonic()
-		wait, changed := y.begin(now, late, &seen, writes)
+		wait, changed := y.begin(c, now, late, &seen, writes)
 		if wait <= 0 {
 			return func(moved int) { y.end(now-time.Duration(moved)*byteTakes, n.cfg.Time.Monotonic()) }
 		}
@@ -292,13 +294,14 @@ func (n *Node) giveWay(calls []Call, bytes int, patience time.Duration) (done fu
 
 // begin begins a piece of heavy work, if its turn has come. If not, it returns for how long to wait, unless
 // changed is closed before. seen is what others had done before that wait; zero if there was none.
-func (y *yields) begin(now, late time.Duration, seen *work, writes bool) (wait time.Duration, changed chan struct{}) {
+func (y *yields) begin(c *Client, now, late time.Duration, seen *work, writes bool) (wait time.Duration, changed chan struct{}) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	// A follower sees what others have written, not what they wait for: there a second piece may
 	// begin before it sees any.
 	is := y.present()
-	alone := is.light == y.was.light && int64(is.applied-y.was.applied) <= int64(y.wrote)
+	own := c.lightSince(y.era.Load()) & (1<<32 - 1)
+	alone := is.light-y.was.light <= own && int64(is.applied-y.was.applied) <= int64(y.wrote+own)
 	switch {
 	case alone || now >= late:
 	case y.running > 0:
@@ -309,7 +312,7 @@ func (y *yields) begin(now, late time.Duration, seen *work, writes bool) (wait t
 	}
 	if y.running == 0 && (now >= y.next || is == *seen) {
 		// Others had the time to be seen. After a short piece they had not: it does not count.
-		y.was, y.wrote = is, 0
+		y.since(is)
 	}
 	y.running++
 	if writes {
@@ -341,7 +344,14 @@ func (y *yields) owe(took, now time.Duration) work {
 func (y *yields) look(from work) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.was, y.wrote = from, 1
+	y.since(from)
+	y.wrote = 1
+}
+
+// since has what others do counted from here on; mu is held.
+func (y *yields) since(is work) {
+	y.was, y.wrote = is, 0
+	y.era.Add(1)
 }
 
 func (y *yields) present() work {

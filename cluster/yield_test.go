@@ -160,6 +160,30 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	}
 }
 
+// What a client has done before, itself, is not what others do.
+func TestOwnLightWorkIsNotThatOfOthers(t *testing.T) {
+	burn := linger
+	burn.Name, burn.Flags = "burn", store.Scripting
+	for name, work := range map[string]string{"a script": "BURN", "a heavy command": "LINGER"} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t, burn, linger)
+			n.lead()
+			client := n.NewClient(heavyHost)
+			for range 3 {
+				for range 10 {
+					n.run(client, false, "SET a b")
+				}
+				begin := time.Now()
+				n.run(client, false, work, work)
+				if took := time.Since(begin); took > 220*ms {
+					t.Errorf("alone, 200 ms of %s after light commands took %v", name, took)
+				}
+				time.Sleep(4 * time.Second)
+			}
+		})
+	}
+}
+
 // run submits commands as a client.
 func (n *testNode) run(c *Client, async bool, lines ...string) {
 	for calls := n.call(lines...); len(calls) > 0; {
@@ -389,7 +413,7 @@ func TestHeavyWorkEndsWithTheNode(t *testing.T) {
 		n.yields.pause = time.Hour
 		go func() {
 			defer close(done)
-			n.giveWay(nil, 0, time.Minute)(0)
+			n.giveWay(n.NewClient(heavyHost), nil, 0, time.Minute)(0)
 		}()
 		synctest.Wait()
 		n.cancel()
