@@ -271,15 +271,12 @@ func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time)
 	if !k.ageless.IsZero() {
 		now = k.ageless
 	}
-	leaf, between := chain[0], x509.NewCertPool()
-	for _, c := range chain[1:] {
-		between.AddCert(c)
-	}
+	leaf := chain[0]
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if !slices.Contains(leaf.ExtKeyUsage, use) {
 			return cmp.Or(k.otherKind(leaf), errBothUses)
 		}
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: k.roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
+		if err := turns.Verify(chain, x509.VerifyOptions{Roots: k.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{use}}); err != nil {
 			return cmp.Or(k.otherKind(leaf), err)
 		}
 	}

@@ -351,3 +351,24 @@ func TestPeerSecretsAreReadAnew(t *testing.T) {
 		c.through("what was connected before", "forward again")
 	})
 }
+
+// A peer's certificate comes with few others: each is tried with the keys of all of them.
+func TestPeerChainIsBounded(t *testing.T) {
+	ca := newTestCA(t, "ca")
+	gate, err := openGate(ca.peer("host"), time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := gate.keys.Load()
+	chain := []*x509.Certificate{k.cert.Leaf, ca.cert}
+	for i := range 3 {
+		chain = append(chain, newTestCA(t, fmt.Sprint(i)).cert)
+	}
+	if err := k.verify(chain, "host", time.Now()); err != nil {
+		t.Errorf("a chain of %d: %v", len(chain), err)
+	}
+	chain = append(chain, newTestCA(t, "last").cert)
+	if err := k.verify(chain, "host", time.Now()); err == nil {
+		t.Errorf("a chain of %d is taken", len(chain))
+	}
+}

@@ -151,11 +151,11 @@ func (f *TLSFiles) look() string {
 	return b.String()
 }
 
-// authClients are the words of tls-auth-clients.
+// authClients are the words of tls-auth-clients. What a client shows is judged by package turns.
 var authClients = map[string]tls.ClientAuthType{
-	"yes":      tls.RequireAndVerifyClientCert,
+	"yes":      tls.RequireAnyClientCert,
 	"no":       tls.NoClientCert,
-	"optional": tls.VerifyClientCertIfGiven,
+	"optional": tls.RequestClientCert,
 }
 
 // check reports what is wrong with the words, whatever is in the files.
@@ -193,6 +193,12 @@ func (f *TLSFiles) config() (*tls.Config, error) {
 	}
 	if c.ClientCAs, err = f.authorities(); err != nil {
 		return nil, err
+	}
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if len(s.PeerCertificates) == 0 {
+			return nil
+		}
+		return turns.Verify(s.PeerCertificates, x509.VerifyOptions{Roots: c.ClientCAs, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	}
 	return c, nil
 }

@@ -7,6 +7,7 @@ package turns
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -152,6 +153,7 @@ type Conn struct {
 	has   bool // a turn
 	since time.Time
 	in    []byte // has been read, and comes next
+	read  int    // so much, for the handshake
 }
 
 // Conn returns a connection that computes by turns until Done is called. known says that its address
@@ -163,6 +165,12 @@ func (t *Turns) Conn(ctx context.Context, conn net.Conn, in []byte, from netip.A
 // readSize is more than a ClientHello has, or a certificate with its signature: crypto/tls reads these
 // in pieces, and would wait for a turn for each.
 const readSize = 4 << 10
+
+// maxRead is several times what a handshake has, with a long chain of certificates, too. crypto/tls
+// would keep a quarter of a megabyte for each stranger.
+const maxRead = 32 << 10
+
+var errMuch = fmt.Errorf("it has sent more than %d bytes for the handshake", maxRead)
 
 // Read has no turn while it waits.
 func (c *Conn) Read(p []byte) (n int, err error) {
@@ -184,6 +192,9 @@ func (c *Conn) fill() error {
 	c.giveBack()
 	buf := make([]byte, readSize)
 	n, err := c.Conn.Read(buf)
+	if c.read += n; err == nil && c.read > maxRead {
+		return errMuch
+	}
 	if err == nil {
 		if c.has = c.turns.take(c.line, c.ctx.Done()); !c.has {
 			return context.Cause(c.ctx)

@@ -1,0 +1,90 @@
+package turns
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"lockstep/bench/certs"
+)
+
+func parsed(t *testing.T, text []byte) *x509.Certificate {
+	t.Helper()
+	block, _ := pem.Decode(text)
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func authority(t *testing.T, name string) *certs.Authority {
+	t.Helper()
+	a, err := certs.NewAuthority(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A chain has few certificates, of which each has a name of its own; it may hold one twice.
+func TestVerifyBoundsChains(t *testing.T) {
+	ca := authority(t, "ca")
+	pair, err := ca.Issue("leaf", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := []*x509.Certificate{parsed(t, pair.Cert), parsed(t, ca.PEM())}
+	by := x509.VerifyOptions{Roots: ca.Pool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	want := func(what string, chain []*x509.Certificate, want error) {
+		t.Helper()
+		if err := Verify(chain, by); !errors.Is(err, want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	want("its CA", chain, nil)
+	want("its CA twice", append(chain, chain[1]), nil)
+	want("another of its CA's name", append(chain, parsed(t, authority(t, "ca").PEM())), errTwoOfName)
+	for i := range maxChain - len(chain) {
+		chain = append(chain, parsed(t, authority(t, fmt.Sprint(i)).PEM()))
+	}
+	want("as many as there may be", chain, nil)
+	want("one more", append(chain, parsed(t, authority(t, "last").PEM())), errLongChain)
+	by.Roots = authority(t, "ca").Pool()
+	if err := Verify(chain, by); err == nil {
+		t.Error("the chain of another CA is taken")
+	}
+}
+
+// readOnly is a connection of which only the input counts.
+type readOnly struct {
+	net.Conn
+	io.Reader
+}
+
+func (r readOnly) Read(p []byte) (int, error) { return r.Reader.Read(p) }
+
+// A stranger sends so much for a handshake and no more, and who has come in as much as he likes.
+func TestHandshakeIsBoundedByBytes(t *testing.T) {
+	in := bytes.Repeat([]byte("x"), 3*maxRead)
+	turns := New(1, false)
+	conn := turns.Conn(context.Background(), readOnly{Reader: bytes.NewReader(in)}, nil, netip.Addr{}, false, time.Now)
+	if n, err := io.Copy(io.Discard, conn); err != errMuch || n > maxRead {
+		t.Errorf("before: %d bytes, %v", n, err)
+	}
+	conn.Done()
+	if n, err := io.Copy(io.Discard, conn); err != nil || n < maxRead {
+		t.Errorf("after: %d bytes, %v", n, err)
+	}
+	if !turns.Idle(1) {
+		t.Error("a turn is left over")
+	}
+}
