@@ -294,7 +294,7 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: peerNetAddr(addr), Err: err}
 }
 
-var errPlainPeer = errors.New("it speaks no TLS: give it this node's --peer-secret-file, or certificates, or start this node without")
+var errPlainPeer = errors.New("it speaks no TLS: if it is a port of clients, name a member's --peer-listen; if it is a member, give it this node's --peer-secret-file, or certificates, or start this node without")
 
 // turnedAway says which side does not trust the other, if it was that.
 func (c *Config) turnedAway(addr string, err error) {
