@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 type slowKey struct {
 	crypto.Signer
 	processor chan struct{}
-	signed    *int // while one has the processor
+	signed    *atomic.Int64
 }
 
 const signature = 8 * time.Millisecond
@@ -25,14 +26,14 @@ func (k slowKey) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 	k.processor <- struct{}{}
 	defer func() { <-k.processor }()
 	time.Sleep(signature)
-	*k.signed++
+	k.signed.Add(1)
 	return k.Signer.Sign(rand, digest, opts)
 }
 
 // flooded is a peer port that strangers may have sign things.
 type flooded struct {
 	*callers
-	signed int
+	signed atomic.Int64
 	wg     sync.WaitGroup
 }
 
@@ -111,14 +112,14 @@ func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 				defer stop()
 				f.wg.Go(func() { f.flood(ctx, tc.from) })
 				time.Sleep(4 * time.Second)
-				began, before, in := time.Now(), f.signed, 0
+				began, before, in := time.Now(), f.signed.Load(), 0
 				for range tc.tries {
 					if enter() {
 						in++
 					}
 					time.Sleep(50 * time.Millisecond)
 				}
-				share := float64(time.Duration(f.signed-before)*signature) / float64(time.Since(began))
+				share := float64(time.Duration(f.signed.Load()-before)*signature) / float64(time.Since(began))
 				t.Logf("%d of %d got in, %.0f %% of a processor", in, tc.tries, 100*share)
 				if in < tc.least {
 					t.Errorf("%d of %d attempts got in, want %d", in, tc.tries, tc.least)

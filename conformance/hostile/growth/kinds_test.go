@@ -183,7 +183,9 @@ func TestAttacker(t *testing.T) {
 				t.Fatal(err)
 			}
 			hung = time.AfterFunc(answerBound, func() { c.Close() })
+			over := time.AfterFunc(time.Until(from.Add(each)), func() { c.Close() }) // in the middle of a call
 			kind.grow(c, j)
+			over.Stop()
 			if !hung.Stop() {
 				t.Errorf("no answer for %v", answerBound)
 			}
