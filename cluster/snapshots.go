@@ -44,9 +44,9 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
-	// afterRead is for how long the log behind a snapshot stays when somebody has read some of it: who is
-	// sent it wants to go on from there. One who hangs does not want it for ever.
-	afterRead = 10 * time.Second
+	// afterRead is for how long the log behind a snapshot stays that somebody has read: he who was
+	// sent it wants to go on from there.
+	afterRead = 3 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
 	syncBytes = 1 << 20
@@ -72,10 +72,10 @@ type snapshotStore struct {
 	outgrown func(index, term uint64) (bool, error)
 
 	mu      sync.Mutex
-	list    []snapshotMeta       // those that are whole, the newest first
-	spoiled []string             // directories of the others
-	number  uint64               // of the next one
-	read    map[uint64]time.Time // when somebody has read some of a snapshot lately, by its index
+	list    []snapshotMeta // those that are whole, the newest first
+	spoiled []string       // directories of the others
+	number  uint64         // of the next one
+	read    map[uint64]int // how many read a snapshot, or have lately, by its index
 }
 
 var _ raft.SnapshotStore = (*snapshotStore)(nil)
@@ -83,7 +83,7 @@ var _ raft.SnapshotStore = (*snapshotStore)(nil)
 // openSnapshots looks at every snapshot there is. Damaged ones are left out; a
 // newer program's are an error.
 func openSnapshots(base string, fs files, log hclog.Logger) (*snapshotStore, error) {
-	s := &snapshotStore{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Time{}}
+	s := &snapshotStore{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]int{}}
 	if err := fs.Mkdir(s.dir); err != nil {
 		return nil, err
 	}
@@ -211,21 +211,19 @@ func (s *snapshotStore) covered() uint64 {
 		return 0
 	}
 	index := s.list[len(s.list)-1].Index
-	for from, at := range s.read {
-		if time.Since(at) > afterRead {
-			delete(s.read, from)
-			continue
-		}
+	for from := range s.read {
 		index = min(index, from-1) // Raft asks for the term of the entry before the next, too
 	}
 	return index
 }
 
-// reads notes that somebody reads a snapshot.
-func (s *snapshotStore) reads(index uint64) {
+// wasRead notes that somebody has read a snapshot a while ago.
+func (s *snapshotStore) wasRead(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.read[index] = time.Now()
+	if s.read[index]--; s.read[index] == 0 {
+		delete(s.read, index)
+	}
 }
 
 // List implements raft.SnapshotStore.
@@ -251,7 +249,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		return nil, nil, err
 	}
 	meta := s.list[i]
-	s.read[meta.Index] = time.Now()
+	s.read[meta.Index]++
 	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
 }
 
@@ -272,10 +270,11 @@ type snapshotReader struct {
 	sum   hash.Hash64
 	n     int64
 	over  bool
+
+	closed sync.Once
 }
 
 func (r *snapshotReader) Read(p []byte) (int, error) {
-	r.store.reads(r.meta.Index)
 	n, err := r.File.Read(p)
 	r.sum.Write(p[:n])
 	r.n += int64(n)
@@ -287,6 +286,12 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (r *snapshotReader) Close() error {
+	r.closed.Do(func() { time.AfterFunc(afterRead, func() { r.store.wasRead(r.meta.Index) }) })
+	return r.File.Close()
 }
 
 // WriteTo would go past Read.
