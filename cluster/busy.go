@@ -40,14 +40,14 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 // runTransaction runs a transaction. Its scripts count as one: for how long they may run, and
 // until when others are told that the server is busy. If they run for longer, nothing of
 // the transaction takes place.
-func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
-	began, forNow := false, false
+func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
+	began := false
 	defer func() {
 		if began {
 			*refused = s.scriptEnds() || *refused
 		}
 	}()
-	reply, overrun = t.Run(txn, func(ctx *store.Ctx) store.Reply {
+	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
 		switch {
 		case !ctx.Cmd.Is(store.Scripting):
 			return ctx.Cmd.Run(ctx)
@@ -65,21 +65,14 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 		}
 		ctx.StopAfter = s.stopAfter()
 		reply := ctx.Cmd.Run(ctx)
-		forNow = ctx.StoppedForNow
+		s.ctx.StoppedForNow = ctx.StoppedForNow
 		return reply
 	})
-	if forNow {
-		return reply, stoppedForNow
-	}
-	return reply, overrun
 }
 
 // companyTime is for how long a script runs while others of its batch wait for the batch to
 // end: they have been run, and would be told nothing for as long as it goes on.
 const companyTime = 100 * time.Millisecond
-
-// stoppedForNow is what evaluateCall returns of a script that was stopped after companyTime.
-const stoppedForNow store.Error = "stopped for now"
 
 // stopAfter is when to stop a script for now; 0 if nobody waits for it.
 func (s *sequencer) stopAfter() time.Duration {

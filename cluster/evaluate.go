@@ -124,7 +124,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if i > from {
 			q[i-1].ran(txn.Now().Lease)
 		}
-		if i > 0 && r.tooEarly(txn, b) {
+		if i > 0 && (r.tried || r.tooEarly(txn, b)) {
 			return q[:i], q[i:], false
 		}
 		if i > 0 && txn.Now().Lease-b.from > batchSpread {
@@ -138,6 +138,11 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if refused {
 			q = q[:i+1]
 		}
+		if err == errForNow {
+			// Those before it are the next batch, and it begins the one after that.
+			s.restart(txn, b, txn.Now())
+			return nil, q, false
+		}
 		if err == errOverrun {
 			r.took(maxEntryBytes)
 		}
@@ -148,17 +153,17 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if err == errOverrun {
 			return q, nil, true // r knows which of its calls it is
 		}
-		if err != nil && err != errForNow {
+		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
 			r.refuse(ErrInternal)
 			return without(q, i), nil, true
 		}
-		if err == errForNow || txn.Writes().Size() > maxEntryBytes {
+		if txn.Writes().Size() > maxEntryBytes {
 			if len(b.requests) == 0 {
 				r.refuse(txn.ErrTooBig())
 				return without(q, i), nil, true
 			}
-			// It may fit into an entry of its own, or takes long: the others go first.
+			// It may fit into an entry of its own: the others go first.
 			s.restart(txn, b, txn.Now())
 			all, rest, again = s.evaluateOn(ctx, txn, q[:i:i], 0, b)
 			if again {
@@ -243,7 +248,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	for i := range r.calls {
 		begin := txn.Writes().Mark()
 		reply, overrun := s.evaluateCall(txn, r, i, behind, &refused)
-		if overrun == stoppedForNow {
+		if s.ctx.StoppedForNow {
 			r.tried = true
 			return refused, errForNow
 		}
@@ -301,9 +306,6 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	}
 	if c.Cmd.Is(store.Scripting) {
 		reply = txn.AttachDenials(s.runScript(ctx, r, behind, refused))
-		if ctx.StoppedForNow {
-			return reply, stoppedForNow
-		}
 	} else {
 		reply = c.Cmd.Run(ctx)
 	}

@@ -148,6 +148,11 @@ func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 			begin := time.Now()
 			before := n.start("INCR counter")
 			synctest.Wait()
+			var others []<-chan string
+			for range 5 {
+				others = append(others, n.start("EXISTS counter"))
+				synctest.Wait()
+			}
 			long := make(chan string, 1)
 			go func() { long <- text(n.Submit(calls(n), nil)) }()
 			synctest.Wait()
@@ -155,6 +160,11 @@ func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 			<-blocker
 			if got, took := <-before, time.Since(begin); got != "1" || took > 20*ms+companyTime {
 				t.Errorf("beside %s: %s after %v", want, got, took)
+			}
+			for _, other := range others {
+				if got, took := <-other, time.Since(begin); got != "1" || took > 20*ms+companyTime {
+					t.Errorf("beside %s: %s after %v", want, got, took)
+				}
 			}
 			if got, took := <-long, time.Since(begin); got != want || took > 2*time.Second+20*ms+companyTime {
 				t.Errorf("%s after %v, want %s", got, took, want)

@@ -23,7 +23,7 @@ type request struct {
 	held    bool          // it is not to be answered by the present batch
 	cost    time.Duration // what its evaluation took, or stands for, if it was heavy work (yield.go)
 
-	tried   bool          // a script of it has been stopped for now
+	tried   bool          // a script of it has been stopped for now: it begins a batch
 	overran int           // the call that writes too much, counted from 1; 0: none is known to …
 	overrun store.Error   // … and what it is told
 	spans   []span        // of the calls that have asked for a lease

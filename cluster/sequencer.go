@@ -51,9 +51,9 @@ type sequencer struct {
 	running     bool          // ephemeral: a goroutine runs batches …
 	handed      bool          // … and wants lead's to go on
 	spare       []*request    // the other of two queues that take turns
+	company     bool          // others of the batch wait for the request that is evaluated; the loop's
 	behind      []*request    // in the present batch, behind the script that runs
 	script      uint64        // odd while a script runs …
-	company     bool          // others of the batch wait for the request that is evaluated; the loop's
 	scriptSince time.Duration // … since this monotonic time
 	runs        func()        // to be told when it has run for runsAfter; nil: nobody
 	busy        bool          // it has run for longer than the busy threshold
