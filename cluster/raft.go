@@ -84,7 +84,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if r.st, err = openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
 		return err
 	}
-	r.st.snaps.pace = r.pace
+	r.st.snaps.pace, r.st.snaps.clock = r.pace, cfg.Time.Monotonic
 	ln, err := cfg.listenPeers()
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", cfg.PeerListen, err)

@@ -44,9 +44,9 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
-	// afterRead is for how long the log behind a snapshot stays that somebody has read: he who was
-	// sent it wants to go on from there.
-	afterRead = 3 * time.Second
+	// afterRead is for how long the log behind a snapshot stays after a node has been sent some of it: that
+	// node goes on from there. A node that hangs is not waited for any longer.
+	afterRead = 10 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
 	syncBytes = 1 << 20
@@ -75,7 +75,9 @@ type snapshotStore struct {
 	list    []snapshotMeta // those that are whole, the newest first
 	spoiled []string       // directories of the others
 	number  uint64         // of the next one
-	read    map[uint64]int // how many read a snapshot, or have lately, by its index
+
+	clock func() time.Duration     // monotonic; nil: no node has this store, so none is sent a snapshot
+	read  map[uint64]time.Duration // when some of a snapshot was read last, by its index
 }
 
 var _ raft.SnapshotStore = (*snapshotStore)(nil)
@@ -83,7 +85,7 @@ var _ raft.SnapshotStore = (*snapshotStore)(nil)
 // openSnapshots looks at every snapshot there is. Damaged ones are left out; a
 // newer program's are an error.
 func openSnapshots(base string, fs files, log hclog.Logger) (*snapshotStore, error) {
-	s := &snapshotStore{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]int{}}
+	s := &snapshotStore{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
 	if err := fs.Mkdir(s.dir); err != nil {
 		return nil, err
 	}
@@ -202,8 +204,8 @@ func (s *snapshotStore) newest() raft.SnapshotMeta {
 }
 
 // covered is up to where the log may be shortened: if the newest snapshot turns
-// out to be damaged, the one before it and the log must make it good; and what comes after one
-// that is being sent stays, or a follower that installs it slowly would need the next when it is done, and so on.
+// out to be damaged, the one before it and the log must make it good. What comes after a snapshot that is
+// being sent stays, too: a slow follower would need another snapshot when it has that one.
 func (s *snapshotStore) covered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,18 +213,20 @@ func (s *snapshotStore) covered() uint64 {
 		return 0
 	}
 	index := s.list[len(s.list)-1].Index
-	for from := range s.read {
+	for from, at := range s.read {
+		if s.clock()-at > afterRead {
+			delete(s.read, from)
+			continue
+		}
 		index = min(index, from-1) // Raft asks for the term of the entry before the next, too
 	}
 	return index
 }
 
-// wasRead notes that somebody has read a snapshot a while ago.
-func (s *snapshotStore) wasRead(index uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.read[index]--; s.read[index] == 0 {
-		delete(s.read, index)
+// noteRead notes that some of a snapshot is read; mu is held.
+func (s *snapshotStore) noteRead(index uint64) {
+	if s.clock != nil {
+		s.read[index] = s.clock()
 	}
 }
 
@@ -249,7 +253,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		return nil, nil, err
 	}
 	meta := s.list[i]
-	s.read[meta.Index]++
+	s.noteRead(meta.Index)
 	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
 }
 
@@ -270,11 +274,12 @@ type snapshotReader struct {
 	sum   hash.Hash64
 	n     int64
 	over  bool
-
-	closed sync.Once
 }
 
 func (r *snapshotReader) Read(p []byte) (int, error) {
+	r.store.mu.Lock()
+	r.store.noteRead(r.meta.Index)
+	r.store.mu.Unlock()
 	n, err := r.File.Read(p)
 	r.sum.Write(p[:n])
 	r.n += int64(n)
@@ -286,12 +291,6 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
-}
-
-// Close implements io.Closer.
-func (r *snapshotReader) Close() error {
-	r.closed.Do(func() { time.AfterFunc(afterRead, func() { r.store.wasRead(r.meta.Index) }) })
-	return r.File.Close()
 }
 
 // WriteTo would go past Read.

@@ -343,7 +343,7 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	replies, rest, err := readReplies(r.body, c.dst[:0])
 	if len(rest) > 0 && rest[0] == saysHeavy {
 		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
-		c.n.remember(c.client, max(time.Duration(cost), heavyTime))
+		c.n.remember(c.client, max(time.Duration(min(cost, uint64(yieldMost))), heavyTime))
 	}
 	switch {
 	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown:

@@ -112,9 +112,6 @@ func (t *Txn) HashSet(db int, key []byte, field, value string) {
 // HashDelete deletes an existing field of a hash; the key goes with its last
 // field.
 func (t *Txn) HashDelete(db int, key []byte, field string) {
-	k := bytesToString(key)
-	t.ws.begin(opHashDelete, db)
-	t.ws.str(k)
-	t.ws.str(field)
-	hashDelete(t, db, k, field)
+	t.member(opHashDelete, db, key, field)
+	hashDelete(t, db, bytesToString(key), field)
 }
