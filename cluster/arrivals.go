@@ -14,9 +14,9 @@ import (
 // port that others reach, anybody may call as often as he likes. So it has to say what it wants
 // within greetTimeout, and there are at most maxStrangers such callers at once. If there are more, one is
 // cut off: of the address that most of them call from, the one that has been there longest.
-// Peers greet within milliseconds, so it is not they, even if a thousand others call. Where they have to prove
-// it by a handshake, which is computed for in turn (package turns), peers are known by the addresses at which some have proved
-// it lately: they go last, and every second turn is theirs.
+// Peers greet within milliseconds, so it is not they, even if a thousand others call. Handshakes are
+// computed in turn (package turns). Every second turn is for the addresses at which peers have proved
+// themselves; who calls from there is cut off last.
 //
 // A caller is no stranger any more when it has proved to be a peer by its certificate. Where nothing
 // has to be proved nobody ever is more than one who greets as a peer would: such callers

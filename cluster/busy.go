@@ -70,8 +70,8 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	})
 }
 
-// companyTime is for how long a script runs while others of its batch wait for the batch to
-// end: they have been run, and would be told nothing for as long as it goes on.
+// companyTime is how long a script may run while requests before it in its batch wait: they have been
+// evaluated, and are answered when the batch is committed.
 const companyTime = 100 * time.Millisecond
 
 // stopAfter is when to stop a script for now; 0 if nobody waits for it.

@@ -67,17 +67,17 @@ type snapshotStore struct {
 	disk files
 	log  hclog.Logger
 	pace func() *pace // nil: write as fast as the disk can
+	// clock is monotonic. nil: no node has this store, so none is sent a snapshot.
+	clock func() time.Duration
 	// outgrown reports whether the log goes on from a snapshot already. nil: there
 	// is no log yet.
 	outgrown func(index, term uint64) (bool, error)
 
 	mu      sync.Mutex
-	list    []snapshotMeta // those that are whole, the newest first
-	spoiled []string       // directories of the others
-	number  uint64         // of the next one
-
-	clock func() time.Duration     // monotonic; nil: no node has this store, so none is sent a snapshot
-	read  map[uint64]time.Duration // when some of a snapshot was read last, by its index
+	list    []snapshotMeta           // those that are whole, the newest first
+	spoiled []string                 // directories of the others
+	number  uint64                   // of the next one
+	read    map[uint64]time.Duration // when some of a snapshot was read last, by its index
 }
 
 var _ raft.SnapshotStore = (*snapshotStore)(nil)

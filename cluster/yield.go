@@ -20,7 +20,7 @@ import (
 // connection from its address, because a client that connects anew for each command is no other one. What
 // locks are made of keeps its place all the same (keepsPlace): a client that gives up a release and
 // takes the lock again, by another connection, counts on the order in which they arrived. If such a
-// request turns out to have been heavy it is its reply that waits (holdReplies): who waits for it sends nothing meanwhile.
+// request turns out to be heavy, its reply waits instead (holdReplies): its client sends nothing until then.
 
 const (
 	// HeavyBytes is how many bytes of the arguments, replies or writes of a command are heavy …
@@ -57,7 +57,7 @@ type Client struct {
 	heavy atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
 	own   atomic.Bool   // by its own work, not by that of its address
 	owes  atomic.Int64  // what the work took whose replies are to be held; 0: none are
-	light atomic.Uint64 // its requests that have been counted as light, since the present yields.era: that, and how many
+	light atomic.Uint64 // the era of its last light request in the upper half, and how many there were in that era
 }
 
 // NewClient is for a connection from an address.
@@ -67,7 +67,7 @@ func (n *Node) NewClient(addr netip.Addr) *Client {
 	return c
 }
 
-// lightSince returns an era, in the upper half, and how many light requests of it there were in that.
+// lightSince returns Client.light as it is in an era: with none if the last request came before.
 func (c *Client) lightSince(era uint32) uint64 {
 	if n := c.light.Load(); uint32(n>>32) == era {
 		return n
@@ -91,7 +91,7 @@ func (c *Client) isHeavy(n *Node) bool {
 // yields has heavy work of this node's clients give way.
 type yields struct {
 	light   atomic.Uint64 // requests so far of clients that do no heavy work
-	era     atomic.Uint32 // changes with was
+	era     atomic.Uint32 // how often was has been set
 	exempt  atomic.Uint64 // requests so far of those that do, which may have written and have kept their place
 	held    atomic.Int64  // bytes of arguments and replies that wait
 	applied atomic.Uint64 // entries so far
@@ -131,8 +131,7 @@ func (y *yields) known(addr netip.Addr, now time.Duration) time.Duration {
 }
 
 // remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies
-// are to be held for that. What is rather short is forgiven once to a client and its address: it may have been
-// long by chance.
+// are to be held for that. A first request that is not very long is forgiven: chance may have made it long.
 func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
@@ -248,9 +247,8 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 	return dst
 }
 
-// holdReplies waits, before a client is answered whose work was heavy and kept its place, until others
-// have had the time that they are left after such work. Its commands have been run in the order in which
-// they came.
+// holdReplies delays the replies to heavy work that kept its place, until others have had the time that such
+// work leaves them. The commands have been run in the order in which they came.
 func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	if c == nil {
 		return

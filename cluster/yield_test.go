@@ -42,14 +42,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n, other := newTestNode(t, append(badCommands, linger)...), newTestNode(t, append(badCommands, linger)...)
-				n.lead()
-				n.log.set(func(l *fakeLog) { l.copies = []*Node{other.Node} })
-				by := n
-				if c.remote {
-					n.carried(other.Node)
-					by = other
-				}
+				n, by := leaderAnd(t, c.remote, append(badCommands, linger)...)
 				n.log.decides(100*ms, func(e raftfsm.Entry) verdict {
 					if len(e.Writes) > HeavyBytes {
 						return commitSlowly
@@ -122,15 +115,7 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				commands := []store.Command{stuff, burn, script}
-				n, other := newTestNode(t, commands...), newTestNode(t, commands...)
-				n.lead()
-				n.log.set(func(l *fakeLog) { l.copies = []*Node{other.Node} })
-				by := n
-				if c.remote {
-					n.carried(other.Node)
-					by = other
-				}
+				n, by := leaderAnd(t, c.remote, stuff, burn, script)
 				work := func(d time.Duration) (count int) {
 					for end := time.Now().Add(d); time.Now().Before(end); count++ {
 						by.run(by.NewClient(heavyHost), c.async, c.work) // a connection for each
@@ -182,6 +167,19 @@ func TestOwnLightWorkIsNotThatOfOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leaderAnd returns a leader that another node follows, and the node that clients are at: the other one if it is to
+// be remote.
+func leaderAnd(t *testing.T, remote bool, commands ...store.Command) (n, by *testNode) {
+	n, other := newTestNode(t, commands...), newTestNode(t, commands...)
+	n.lead()
+	n.log.set(func(l *fakeLog) { l.copies = []*Node{other.Node} })
+	if remote {
+		n.carried(other.Node)
+		return n, other
+	}
+	return n, n
 }
 
 // run submits commands as a client.

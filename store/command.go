@@ -181,7 +181,7 @@ type Ctx struct {
 	// ScriptTime is for how long the transaction of a script has run its scripts by now: this
 	// one may run for so much less.
 	ScriptTime time.Duration
-	// StopAfter stops a script that runs for longer, for now: it will be run again. 0: none is.
+	// StopAfter is when a script is stopped, to be run again; 0: never.
 	StopAfter time.Duration
 	// Stopped is the error of a script that was stopped, by its time limit or by SCRIPT KILL …
 	Stopped Error

@@ -101,12 +101,9 @@ func (t *Txn) member(o op, db int, key []byte, name string) {
 // of its own; key and field are copied if they are kept. The key must not hold
 // another type.
 func (t *Txn) HashSet(db int, key []byte, field, value string) {
-	k := bytesToString(key)
-	t.ws.begin(opHashSet, db)
-	t.ws.str(k)
-	t.ws.str(field)
+	t.member(opHashSet, db, key, field)
 	t.ws.str(value)
-	hashSet(t, db, k, field, value)
+	hashSet(t, db, bytesToString(key), field, value)
 }
 
 // HashDelete deletes an existing field of a hash; the key goes with its last
