@@ -175,7 +175,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			b.requests = append(b.requests, r)
 			replied := store.Extent(r.replies, maxReplyBytes)
 			b.replied += replied
-			r.took(replied + txn.Writes().Size() - size)
+			r.took(replied + txn.Writes().Size() - size + txn.TakeUndone())
 			if r.from.id != 0 && txn.Writes().Len() > before {
 				b.record(r, txn.Writes().Bytes())
 			}

@@ -52,6 +52,14 @@ var badCommands = []store.Command{
 		c.SetString(0, c.Args[1], strings.Repeat("x", int(n)<<20), 0)
 		return store.OK
 	}},
+	// undo megabytes, as a script does that is refused
+	{Name: "undo", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
+		n, _ := store.ParseInt(c.Args[1])
+		before := c.Savepoint()
+		c.SetString(0, []byte("undone"), strings.Repeat("x", int(n)<<20), 0)
+		c.Rollback(before)
+		return store.Err("ERR too much")
+	}},
 }
 
 // A bug in one handler costs its own client an error and nobody else anything.

@@ -362,7 +362,7 @@ func (y *yields) leave(took, now time.Duration) {
 	y.pause = min(max(took/2, yieldLook), yieldMost)
 }
 
-// took notes how many bytes an evaluation has written and is replied.
+// took notes how many bytes an evaluation has written, be they rolled back, and is replied.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * byteTakes

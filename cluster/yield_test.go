@@ -109,13 +109,14 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 		"a script that writes, event loop":  {work: "STUFF k 2", alone: 80, most: 54, async: true},
 		"a script that writes, by follower": {work: "STUFF k 2", alone: 80, most: 54, remote: true},
 		"a script that writes too much":     {work: "STUFF k 9", alone: 80, most: 16},
+		"a script that is refused":          {work: "UNDO 2", alone: 80, most: 54},
 		"a long script":                     {work: "BURN", alone: 1, most: 12},
 		"a long script, by follower":        {work: "BURN", alone: 1, most: 15, remote: true},
 		"a light script":                    {work: "RELEASE k", alone: 80, most: 10001},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				n, by := leaderAnd(t, c.remote, stuff, burn, script)
+				n, by := leaderAnd(t, c.remote, stuff, burn, script, badCommands[2])
 				work := func(d time.Duration) (count int) {
 					for end := time.Now().Add(d); time.Now().Before(end); count++ {
 						by.run(by.NewClient(heavyHost), c.async, c.work) // a connection for each
@@ -130,7 +131,7 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 				stop := make(chan struct{})
 				var both sync.WaitGroup
 				both.Go(func() { locks, slow = n.locks(lightHost, 5*ms, stop) })
-				time.Sleep(ms)
+				time.Sleep(50 * ms) // a follower sees only what has been written
 				got := work(10 * time.Second)
 				close(stop)
 				both.Wait()

@@ -36,11 +36,19 @@ func (t *Txn) Rollback(sp Savepoint) {
 	// Appending after the savepoint may have moved the buffer, but never
 	// changes what stands before its length.
 	buf := t.ws.buf[:len(sp.writes.buf)]
+	t.undone += len(t.ws.buf) - len(buf)
 	t.ws = sp.writes
 	t.ws.buf = buf
 	t.size = sp.size
 	t.ready, t.swapped = t.ready[:min(sp.ready, len(t.ready))], sp.swapped
 	t.Release(sp)
+}
+
+// TakeUndone returns how many bytes of writes have been rolled back since the last call.
+func (t *Txn) TakeUndone() int {
+	undone := t.undone
+	t.undone = 0
+	return undone
 }
 
 // undo adds to the journal while a savepoint is in force.

@@ -77,6 +77,7 @@ type Txn struct {
 	generation uint32 // of the latest savepoint
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
+	undone     int // see TakeUndone
 }
 
 // Begin starts a transaction on the committed state; seq is the sequence
