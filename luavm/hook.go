@@ -62,10 +62,7 @@ func (h *hook) look() {
 	h.e.checkLimits()
 	f := *h.frame
 	f.TailCall = min(f.TailCall, maxTailCalls)
-	if f.Idx > callDepth {
-		h.e.dirty = true
-		h.e.throwHere(h.L, "stack overflow")
-	}
+	h.e.checkDepth(h.L)
 }
 
 // before looks at the instruction that is about to run.

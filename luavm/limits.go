@@ -127,7 +127,21 @@ func (e *Engine) work(steps int) {
 	e.budget -= steps
 	if e.budget < 0 {
 		e.checkLimits()
+		e.checkDepth(e.running())
 	}
+}
+
+// checkDepth refuses calls that are nested too deeply.
+func (e *Engine) checkDepth(L *lua.LState) {
+	f := topFrame(L)
+	if f == nil || f.Idx <= callDepth {
+		return
+	}
+	e.dirty = true
+	if f.Fn.IsG {
+		e.throw(L, "stack overflow")
+	}
+	e.throwHere(L, "stack overflow")
 }
 
 // charge accounts for bytes that are about to be allocated.

@@ -178,6 +178,8 @@ func TestRecursion(t *testing.T) {
 	w := newWorld(t, Options{})
 	mustFail(t, w, "local function f() return 1+f() end f()", "user_script:1: stack overflow")
 	mustFail(t, w, "local function f(...) return 1+f(1,2,3,...) end f()", "stack overflow")
+	mustFail(t, w, "local t={} for i=1,2^13 do t[i]=i end for i=1,#t do t[i]=nil end local function f() return #t+f() end f()", "user_script:1: stack overflow")
+	mustFail(t, w, "local s=string.rep('x',2000) local function f() s:find('y') return 1+f() end f()", "user_script:1: stack overflow")
 	mustFail(t, w, "local t t=setmetatable({},{__index=function(_,k) return t[k..'x'] end}) return t.a", "C stack overflow")
 	mustFail(t, w, "local t t=setmetatable({},{__tostring=function() return tostring(t) end}) return tostring(t)", "stack overflow")
 	mustFail(t, w, "local function f() table.sort({1,2},f) end f()", "stack overflow")
