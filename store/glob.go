@@ -1,5 +1,7 @@
 package store
 
+import "strings"
+
 // Match reports whether s matches a glob pattern as Redis understands it. A
 // star stands for any run of bytes, a question mark for one byte, [a-z] for a
 // byte of the class, [^a-z] for one outside it; a backslash, also in a class,
@@ -11,35 +13,47 @@ func Match(pattern, s string) bool { return globMatch(pattern, s, false) }
 // MatchFold is Match without regard to the case of ASCII letters.
 func MatchFold(pattern, s string) bool { return globMatch(pattern, s, true) }
 
+// globSteps is how many steps a match may take for each byte of s. Only patterns with long
+// runs of question marks or classes take more, those that nobody writes but to keep others waiting.
+const globSteps = 64
+
 // globMatch goes back to the last star only: what an earlier star could make
-// of a longer run, the last one can as well. So it takes no more than
-// len(pattern)*len(s) steps.
+// of a longer run, the last one can as well. It looks for the text behind a star as a whole.
+// What takes more than globSteps is no match.
 func globMatch(pattern, s string, fold bool) bool {
 	p, i := 0, 0
-	star, from := -1, 0 // the pattern after the last star; where its run ends
-	for i < len(s) {
+	star, from, text := -1, 0, "" // the pattern after the last star, where its run ends, the text that it begins with
+	for left := globSteps * (len(s) + globSteps); i < len(s); left-- {
 		if p < len(pattern) && pattern[p] == '*' {
 			for p < len(pattern) && pattern[p] == '*' {
 				p++
 			}
-			if p == len(pattern) {
-				return true
-			}
 			star, from = p, i
-			continue
-		}
-		if p < len(pattern) {
-			if next, ok := globByte(pattern, p, s[i], fold); ok {
-				p = next
-				i++
-				continue
+			if text = ""; !fold {
+				text = globText(pattern[p:])
 			}
+			if p+len(text) == len(pattern) {
+				return strings.HasSuffix(s[i:], text)
+			}
+		} else {
+			if p < len(pattern) {
+				next, ok := globByte(pattern, p, s[i], fold)
+				left -= (next - p) / 8 // a long class
+				if ok {
+					p = next
+					i++
+					continue
+				}
+			}
+			from++
 		}
-		if star < 0 {
+		at := strings.Index(s[min(from, len(s)):], text)
+		left -= len(text) / globSteps
+		if star < 0 || at < 0 || left < 0 {
 			return false
 		}
-		from++
-		p, i = star, from
+		from += at
+		p, i = star+len(text), from+len(text)
 	}
 	if len(s) == 0 {
 		return len(pattern) == 0
@@ -48,6 +62,14 @@ func globMatch(pattern, s string, fold bool) bool {
 		p++
 	}
 	return p == len(pattern)
+}
+
+// globText is the text that a pattern begins with.
+func globText(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		return pattern[:i]
+	}
+	return pattern
 }
 
 // globByte matches the element of the pattern at p with one byte and returns

@@ -111,6 +111,30 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
+// Nobody is held up by a pattern. One of text alone is matched whatever it takes.
+func TestMatchIsBounded(t *testing.T) {
+	long := strings.Repeat("a", 1<<20)
+	half := long[:1<<19]
+	for pattern, want := range map[string]bool{
+		"*" + half + "b":                           false,
+		"*" + half + "*b":                          false,
+		"*" + half + "?b":                          false,
+		"*" + strings.Repeat("?a", 1<<18) + "b":    false,
+		"*" + strings.Repeat("[a-z]", 1<<18) + "b": false,
+		"*[" + half[:1<<15] + "]c":                 false,
+		"*" + strings.Repeat(`\a`, 1<<18) + "b":    false,
+		strings.Repeat("*a", 1<<18) + "b":          false,
+		"*" + half:                                 true,
+		"*" + half + "*":                           true,
+		strings.Repeat("*a", 1<<18):                true,
+		strings.Repeat("?", 1<<20):                 true,
+	} {
+		if got := Match(pattern, long); got != want {
+			t.Errorf("%.20q… : %v", pattern, got)
+		}
+	}
+}
+
 // TestMatchIsFast would not end if a star made the matcher start over for each
 // star before it.
 func TestMatchIsFast(t *testing.T) {
