@@ -97,9 +97,17 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	return field(L, "set", t)
 }
 
-// replyDepth is how deep tables may be nested in a reply; beyond it C Lua's
-// stack is full.
-const replyDepth = 7993
+// replyDepth is how much of C Lua's stack the tables around a value may take in a reply;
+// beyond it the stack is full. It is less than store.MaxReplyDepth, so that every reply
+// reaches a client of another node.
+const replyDepth = 7995
+
+// What a table takes of that stack while an element of it is converted.
+const (
+	arraySlot  = 1
+	memberSlot = 3 // of a set, and the value in a map
+	keySlot    = 4 // in a map
+)
 
 // elementCost is what an element of a reply takes, and replyShare the part of a script's
 // memory that its reply may take: the reply is encoded, sent to another node, and encoded
@@ -127,6 +135,9 @@ func (e *Engine) replyText(s string) string {
 func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	e.charge(2 * elementCost)
 	e.work(1)
+	if depth >= replyDepth {
+		return store.Err(errReplyDepth)
+	}
 	switch v := v.(type) {
 	case lua.LString:
 		return store.Str(e.replyText(string(v)))
@@ -140,10 +151,7 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 			return store.One
 		}
 	case *lua.LTable:
-		if depth >= replyDepth {
-			return store.Err(errReplyDepth)
-		}
-		return e.tableToReply(v, depth+1)
+		return e.tableToReply(v, depth)
 	}
 	return store.Nil
 }
@@ -184,16 +192,17 @@ func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 		if v == lua.LNil {
 			return r
 		}
-		r.Elems = append(r.Elems, e.toReply(v, depth))
+		r.Elems = append(r.Elems, e.toReply(v, depth+arraySlot))
 	}
 }
 
 func (e *Engine) pairsToReply(t *lua.LTable, kind store.Kind, depth int) store.Reply {
 	r := store.Reply{Kind: kind}
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		r.Elems = append(r.Elems, e.toReply(k, depth))
 		if kind == store.Map {
-			r.Elems = append(r.Elems, e.toReply(v, depth))
+			r.Elems = append(r.Elems, e.toReply(k, depth+keySlot), e.toReply(v, depth+memberSlot))
+		} else {
+			r.Elems = append(r.Elems, e.toReply(k, depth+memberSlot))
 		}
 	}
 	return r

@@ -3,6 +3,7 @@ package luavm
 import (
 	"encoding/json"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -103,6 +104,11 @@ func TestNothingSurvives(t *testing.T) {
 func TestDeepReply(t *testing.T) {
 	w := newWorld(t, Options{})
 	r := w.eval("local t={} t[1]=t return t")
+	// To a client of another node it travels encoded, also as part of a transaction's and with notes.
+	around := store.Reply{Kind: store.Noted, Elems: []store.Reply{store.List(r)}}
+	if back, rest, err := store.ReadReply(store.AppendReply(nil, around)); err != nil || len(rest) > 0 || !reflect.DeepEqual(back, around) {
+		t.Error("the reply does not reach a follower's client:", err)
+	}
 	depth := 0
 	for r.Kind == store.Array {
 		r = r.Elems[0]

@@ -17,8 +17,9 @@ import (
 // ErrCorruptReply is the error of bytes that are not an encoded reply.
 var ErrCorruptReply = errors.New("store: corrupt reply")
 
-// maxReplyDepth bounds the nesting of a reply that is read from a peer.
-const maxReplyDepth = 1000
+// MaxReplyDepth bounds the nesting of a reply that is read from a peer. No reply is nested
+// deeper: a script's is the deepest (replyDepth in luavm), and may be part of an EXEC's.
+const MaxReplyDepth = 8192
 
 func (k Kind) hasInt() bool { return k == Integer || k == Double || k == Bool }
 func (k Kind) hasStr() bool {
@@ -51,7 +52,7 @@ func AppendReply(buf []byte, r Reply) []byte {
 func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0) }
 
 func readReply(b []byte, depth int) (Reply, []byte, error) {
-	if len(b) == 0 || depth > maxReplyDepth {
+	if len(b) == 0 || depth > MaxReplyDepth {
 		return Reply{}, nil, ErrCorruptReply
 	}
 	r := Reply{Kind: Kind(b[0])}
