@@ -161,7 +161,8 @@ func (e *Engine) chargeGrowth(t *lua.LTable, n int) {
 }
 
 // beforeConcat turns numbers into strings as C Lua prints them, and keeps the
-// result within the memory limit. Values with metamethods are left alone.
+// result within the memory limit. Values with metamethods are left alone, and so are numbers that are
+// given to one.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
 	for i := from + 1; i <= to+1; i++ {
@@ -169,12 +170,28 @@ func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 		case lua.LString:
 			size += int64(len(v))
 		case lua.LNumber:
+			beside := i + 1
+			if i == to+1 {
+				beside = i - 1
+			}
+			if !joins(L.Get(beside)) {
+				continue
+			}
 			s := formatNumber(v)
 			size += int64(len(s))
 			L.Replace(i, lua.LString(s))
 		}
 	}
 	e.charge(size + 32)
+}
+
+// joins reports whether .. takes a value without a metamethod.
+func joins(v lua.LValue) bool {
+	switch v.(type) {
+	case lua.LString, lua.LNumber:
+		return true
+	}
+	return false
 }
 
 // beforeModulo replaces the operands of %, which stand in registers of their

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -110,9 +109,6 @@ func appendBulk(b []byte, kind byte, s string) []byte {
 
 func appendDouble(b []byte, f float64, resp int) []byte {
 	s := store.FormatFloat(f)
-	if math.IsNaN(f) {
-		s = "nan"
-	}
 	if resp >= 3 {
 		return appendLine(b, ',', s)
 	}

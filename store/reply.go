@@ -127,6 +127,8 @@ func FormatFloat(f float64) string {
 		return "inf"
 	case math.IsInf(f, -1):
 		return "-inf"
+	case math.IsNaN(f) && math.Signbit(f):
+		return "-nan" // C prints the sign; that of 0/0 is there
 	case math.IsNaN(f):
 		return "nan"
 	case f == 0:
