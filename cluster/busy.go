@@ -18,7 +18,7 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 		return true
 	}
 	c := &r.calls[i]
-	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 {
+	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 && s.turn.since == 0 {
 		return false // to ask for the time would take longer
 	}
 	return s.node.clock.now().Lease-r.at > maxPartTime
@@ -31,16 +31,26 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 	if *refused {
 		behind = nil
 	}
+	s.startTurn(s.turn.user)
 	s.scriptStarts(r, behind)
 	defer func() { *refused = s.scriptEnds() || *refused }()
-	ctx.StopAfter = s.stopAfter()
-	return ctx.Cmd.Run(ctx)
+	return s.evaluateScript(ctx)
 }
 
-// runTransaction runs a transaction. Its scripts count as one: for how long they may run, and
-// until when others are told that the server is busy. If they run for longer, nothing of
-// the transaction takes place.
+func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
+	ctx.ScriptTime, ctx.StopAfter = s.usedUp(), s.stopAfter()
+	reply := ctx.Cmd.Run(ctx)
+	s.wasStopped(ctx)
+	return reply
+}
+
+// runTransaction runs a transaction. It counts as one script: for how long it may run, and
+// until when others are told that the server is busy, from its first script on. If it runs for longer, nothing of
+// it takes place.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
+	if len(t.Calls) > 0 {
+		s.startTurn(t.Calls[0].User)
+	}
 	began := false
 	defer func() {
 		if began {
@@ -50,21 +60,19 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
 		switch {
 		case !ctx.Cmd.Is(store.Scripting):
-			return ctx.Cmd.Run(ctx)
-		case began:
-			if ctx.ScriptTime = s.scriptTime(); s.overTime(ctx.ScriptTime) {
-				ctx.Stopped = ErrTransactionTime
-				return store.Err(ErrTransactionTime)
-			}
-		default:
+			return s.runCommand(ctx, ErrTransactionTime)
+		case began && s.overTime():
+			ctx.Stopped = ErrTransactionTime
+			s.wasStopped(ctx)
+			return store.Err(ErrTransactionTime)
+		case !began:
 			began = true
 			if *refused {
 				behind = nil
 			}
 			s.scriptStarts(r, behind)
 		}
-		ctx.StopAfter = s.stopAfter()
-		reply := ctx.Cmd.Run(ctx)
+		reply := s.evaluateScript(ctx)
 		s.ctx.StoppedForNow = ctx.StoppedForNow
 		return reply
 	})
@@ -80,20 +88,6 @@ func (s *sequencer) stopAfter() time.Duration {
 		return companyTime
 	}
 	return 0
-}
-
-// scriptTime is for how long the script has run, or those of a transaction.
-func (s *sequencer) scriptTime() time.Duration {
-	return s.node.cfg.Time.Monotonic() - s.scriptSince // only this goroutine sets it
-}
-
-// overTime reports whether scripts that have run for so long may not go on.
-func (s *sequencer) overTime(d time.Duration) bool {
-	if s.node.cfg.Scripts == nil {
-		return false
-	}
-	limit := s.node.cfg.Scripts.TimeLimit()
-	return limit > 0 && d > limit
 }
 
 // runsAfter is how long a script runs before the node that has sent it is told, see submit.go.
@@ -134,6 +128,10 @@ func (s *sequencer) watchScript(after time.Duration) {
 // may belong to others by now and must not be looked at.
 func (s *sequencer) scriptEnds() (refused bool) {
 	s.mu.Lock()
+	if !s.busy && s.node.cfg.Time.Monotonic()-s.scriptSince >= s.node.busyThreshold() {
+		s.refuseWaiting() // its time limit was no longer than the threshold
+		s.mu.Lock()
+	}
 	defer s.mu.Unlock()
 	refused = s.busy
 	s.script++
@@ -165,6 +163,11 @@ func (s *sequencer) setBusy() {
 		s.mu.Unlock()
 		return
 	}
+	s.refuseWaiting()
+}
+
+// refuseWaiting tells those who wait behind the script that the server is busy; mu is held, and free afterwards.
+func (s *sequencer) refuseWaiting() {
 	s.busy = true
 	// A copy: as soon as the script ends, others may stand where those behind it stood.
 	q := slices.Concat(s.behind, s.queue)

@@ -17,6 +17,8 @@ var (
 	errCancelled = errors.New("cluster: cancelled")
 	// errStale: not executed, and the link has to be claimed anew before.
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
+	// errOverTime: what runs has used up its time. A panic, it does not leave runCommand.
+	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: a call of a request has written more than it may.
 	errOverrun = errors.New("cluster: too much is written")
 	// errForNow: a script takes long while others of its batch wait; it is to be run again.
@@ -48,6 +50,7 @@ const (
 	ErrRemoved         store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
 	ErrIndeterminate   store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
 	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
-	ErrTransactionTime store.Error = "ERR The scripts of the transaction exceeded the time limit (script-time-limit) together. Nothing of it was kept."
+	ErrTransactionTime store.Error = "ERR The transaction exceeded the time limit (script-time-limit) and was stopped. Nothing of it was kept."
+	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."
 	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

@@ -287,6 +287,7 @@ func (s *sequencer) whole(r *request) bool { return r.runs != nil && s.node.disc
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
+	s.turn = turn{user: c.User}
 	txn.SetOrigin(c.Origin)
 	txn.BeginCall()
 	switch {
@@ -307,7 +308,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	if c.Cmd.Is(store.Scripting) {
 		reply = txn.AttachDenials(s.runScript(ctx, r, behind, refused))
 	} else {
-		reply = c.Cmd.Run(ctx)
+		reply = s.runCommand(ctx, ErrCommandTime)
 	}
 	return settled(ctx, reply)
 }

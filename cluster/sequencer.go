@@ -61,9 +61,12 @@ type sequencer struct {
 	wake        chan struct{} // has room for one: there is work
 	stamped     time.Duration // monotonic time of the last entry
 
-	txn       *store.Txn    // used again for every batch
-	ahead     store.Ahead   // likewise
-	ctx       store.Ctx     // likewise, for every command
+	txn       *store.Txn  // used again for every batch
+	ahead     store.Ahead // likewise
+	ctx       store.Ctx   // likewise, for every command
+	turn      turn        // of what runs now
+	overruns  overruns
+	watches   func()        // watch
 	busyTimer *time.Timer   // runs setBusy …
 	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
 
@@ -93,8 +96,10 @@ type sequencer struct {
 
 func newSequencer(n *Node) *sequencer {
 	// An ephemeral node's submitters may run batches once lead has run the first.
-	return &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
-		sleepers: newSleepers(), running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+	s := &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
+		sleepers: newSleepers(), overruns: overruns{}, running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+	s.watches = s.watch
+	return s
 }
 
 func newStoppedTimer() *time.Timer {

@@ -41,6 +41,7 @@ const defaultMemoryLimit = 256 << 20
 type Engine struct {
 	opts      Options
 	table     *store.Table
+	watches   func() // checkLimits, as store.Ctx.Watch
 	timeLimit atomic.Int64
 
 	L       *lua.LState
@@ -128,6 +129,7 @@ func New(opts Options) *Engine {
 	}
 	e := &Engine{opts: opts, bySHA: map[string]*chunk{}, byBody: map[string]*chunk{}}
 	e.timeLimit.Store(int64(opts.TimeLimit))
+	e.watches = e.checkLimits
 	e.random.seed(0)
 	e.cjson = newJSONConfig()
 	e.rebuild()

@@ -111,7 +111,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 	args, buf := e.args, e.argBuf
 	e.run = run{
 		args: args, argBuf: buf, sha: sha,
-		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User},
+		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User, Watch: e.watches},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom, stopAfter: int64(ctx.StopAfter),
 	}

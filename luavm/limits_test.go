@@ -173,6 +173,14 @@ func TestGarbageIsNoMemory(t *testing.T) {
 	}
 }
 
+// A command of a script is part of its time.
+func TestCommandsOfAScriptAreWatched(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: 20 * time.Millisecond})
+	w.do(2, "SADD", "s", strings.Repeat("a", 64<<10))
+	mustFail(t, w, "local k={} for i=1,1000 do k[i]='s' end return redis.pcall('sunion',unpack(k))", msgTime)
+	mustFail(t, w, "for i=1,30 do redis.pcall('sscan','s','0','match','*'..string.rep('?a',1000)..'b') end", msgTime)
+}
+
 func TestRecursion(t *testing.T) {
 	defer debug.SetMaxStack(debug.SetMaxStack(32 << 20)) // nothing here needs more of Go's stack
 	w := newWorld(t, Options{})

@@ -349,6 +349,9 @@ func cmdBitOp(c *Ctx) Reply {
 	copy(result, sources[0])
 	for _, s := range sources[1:] {
 		for i := range result {
+			if i%(64<<10) == 0 {
+				c.work(min(len(result)-i, 64<<10) / 64)
+			}
 			b := byte(0)
 			if i < len(s) {
 				b = s[i]

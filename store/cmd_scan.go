@@ -53,7 +53,7 @@ func cmdKeys(c *Ctx) Reply {
 	pattern := c.Arg(1)
 	elems := []Reply{}
 	c.Ascend(c.DB, 0, func(e *Entry) bool {
-		if pattern == "*" || Match(pattern, e.key) {
+		if pattern == "*" || c.match(pattern, e.key) {
 			elems = append(elems, Str(e.key))
 		}
 		return true
@@ -98,7 +98,12 @@ func parseScanOptions(args [][]byte, types bool) (o scanOptions, fault *Reply) {
 
 var syntaxError = Err(ErrSyntax)
 
-func (o *scanOptions) matches(name string) bool { return o.all || Match(o.pattern, name) }
+func (o *scanOptions) matches(c *Ctx, name string) bool { return o.all || c.match(o.pattern, name) }
+
+func (c *Ctx) match(pattern, name string) bool {
+	c.work(1 + len(name))
+	return Match(pattern, name)
+}
 
 // cursorAfter decides after a visit to the element with the given hash
 // whether the call has seen enough. The cursor is the hash to go on with;
@@ -140,7 +145,7 @@ func cmdScan(c *Ctx) Reply {
 		if !walk.visit(e.hash()) {
 			return false
 		}
-		if o.matches(e.key) && (o.typ == nil || equalFold(o.typ, e.typ.String())) {
+		if o.matches(c, e.key) && (o.typ == nil || equalFold(o.typ, e.typ.String())) {
 			elems = append(elems, Str(e.key))
 		}
 		return true
@@ -218,7 +223,7 @@ func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64,
 		if !walk.visit(hash) {
 			return false
 		}
-		if o.matches(name) {
+		if o.matches(c, name) {
 			elems = append(elems, Str(name))
 			if values {
 				elems = append(elems, Str(value))

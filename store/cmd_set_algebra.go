@@ -70,9 +70,12 @@ func (c *Ctx) sets(keys [][]byte) (list []*MemberSet, ok bool) {
 	return list, true
 }
 
+// stepsOf is what it takes to look a member up.
+func stepsOf(name string) int { return 1 + len(name)/64 }
+
 // intersect returns up to limit of the members that all sets have, in the
 // order of the smallest.
-func intersect(sets []*MemberSet, limit int) []string {
+func (c *Ctx) intersect(sets []*MemberSet, limit int) []string {
 	if slices.Contains(sets, nil) {
 		return nil
 	}
@@ -80,6 +83,7 @@ func intersect(sets []*MemberSet, limit int) []string {
 	var common []string
 	sets[0].Each(func(name string) bool {
 		for _, s := range sets[1:] {
+			c.work(stepsOf(name))
 			if !s.Has(name) {
 				return true
 			}
@@ -91,11 +95,12 @@ func intersect(sets []*MemberSet, limit int) []string {
 }
 
 // unite returns the members that any set has.
-func unite(sets []*MemberSet) *MemberSet {
+func (c *Ctx) unite(sets []*MemberSet) *MemberSet {
 	all := &MemberSet{}
 	for _, s := range sets {
 		if s != nil {
 			s.Each(func(name string) bool {
+				c.work(stepsOf(name))
 				all.add(name, &defaultForms)
 				return true
 			})
@@ -105,15 +110,19 @@ func unite(sets []*MemberSet) *MemberSet {
 }
 
 // subtract returns the members that only the first set has.
-func subtract(sets []*MemberSet) *MemberSet {
+func (c *Ctx) subtract(sets []*MemberSet) *MemberSet {
 	rest := &MemberSet{}
 	if sets[0] == nil {
 		return rest
 	}
 	sets[0].Each(func(name string) bool {
-		if !slices.ContainsFunc(sets[1:], func(s *MemberSet) bool { return s != nil && s.Has(name) }) {
-			rest.add(name, &defaultForms)
+		for _, s := range sets[1:] {
+			c.work(stepsOf(name))
+			if s != nil && s.Has(name) {
+				return true
+			}
 		}
+		rest.add(name, &defaultForms)
 		return true
 	})
 	return rest
@@ -124,7 +133,7 @@ func cmdSInter(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	r := Strs(intersect(sets, math.MaxInt)...)
+	r := Strs(c.intersect(sets, math.MaxInt)...)
 	r.Kind = Set
 	return r
 }
@@ -154,7 +163,7 @@ func cmdSInterCard(c *Ctx) Reply {
 	if limit == 0 {
 		limit = math.MaxInt64
 	}
-	return Int(int64(len(intersect(sets, int(limit)))))
+	return Int(int64(len(c.intersect(sets, int(limit)))))
 }
 
 func cmdSInterStore(c *Ctx) Reply {
@@ -162,11 +171,11 @@ func cmdSInterStore(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	return c.storeSet("sinterstore", intersect(sets, math.MaxInt))
+	return c.storeSet("sinterstore", c.intersect(sets, math.MaxInt))
 }
 
-func cmdSUnion(c *Ctx) Reply { return c.combine(unite) }
-func cmdSDiff(c *Ctx) Reply  { return c.combine(subtract) }
+func cmdSUnion(c *Ctx) Reply { return c.combine(c.unite) }
+func cmdSDiff(c *Ctx) Reply  { return c.combine(c.subtract) }
 
 func (c *Ctx) combine(fn func([]*MemberSet) *MemberSet) Reply {
 	sets, ok := c.sets(c.Args[1:])
@@ -176,8 +185,8 @@ func (c *Ctx) combine(fn func([]*MemberSet) *MemberSet) Reply {
 	return setReply(fn(sets))
 }
 
-func cmdSUnionStore(c *Ctx) Reply { return c.combineStore("sunionstore", unite) }
-func cmdSDiffStore(c *Ctx) Reply  { return c.combineStore("sdiffstore", subtract) }
+func cmdSUnionStore(c *Ctx) Reply { return c.combineStore("sunionstore", c.unite) }
+func cmdSDiffStore(c *Ctx) Reply  { return c.combineStore("sdiffstore", c.subtract) }
 
 func (c *Ctx) combineStore(event string, fn func([]*MemberSet) *MemberSet) Reply {
 	sets, ok := c.sets(c.Args[2:])

@@ -252,6 +252,7 @@ func (c *Ctx) byPattern(pattern, value string) (string, bool) {
 	if i := strings.Index(rest, "->"); i >= 0 && i+2 < len(rest) {
 		rest, field, isField = rest[:i], rest[i+2:], true
 	}
+	c.work(4 + (len(pattern)+len(value))/64)
 	e := c.Lookup(c.DB, []byte(prefix+value+rest))
 	switch {
 	case e == nil:

@@ -214,12 +214,13 @@ func newResult() *SortedSet {
 	return z
 }
 
-func (k *combination) inter() *SortedSet {
+func (k *combination) inter(c *Ctx) *SortedSet {
 	k.bySize()
 	result := newResult()
 	k.inputs[0].each(func(m Scored) bool {
 		score := k.inputs[0].weigh(m.Score)
 		for i := 1; i < len(k.inputs); i++ {
+			c.work(stepsOf(m.Member))
 			other, ok := k.inputs[i].score(m.Member)
 			if !ok {
 				return true
@@ -232,12 +233,13 @@ func (k *combination) inter() *SortedSet {
 	return result
 }
 
-func (k *combination) union() *SortedSet {
+func (k *combination) union(c *Ctx) *SortedSet {
 	k.bySize()
 	totals := map[string]float64{}
 	for i := range k.inputs {
 		in := &k.inputs[i]
 		in.each(func(m Scored) bool {
+			c.work(stepsOf(m.Member))
 			score := in.weigh(m.Score)
 			if old, had := totals[m.Member]; had {
 				score = k.aggregate(old, score)
@@ -253,10 +255,11 @@ func (k *combination) union() *SortedSet {
 	return result
 }
 
-func (k *combination) diff() *SortedSet {
+func (k *combination) diff(c *Ctx) *SortedSet {
 	result := newResult()
 	k.inputs[0].each(func(m Scored) bool {
 		for i := 1; i < len(k.inputs); i++ {
+			c.work(stepsOf(m.Member))
 			if _, ok := k.inputs[i].score(m.Member); ok {
 				return true
 			}
@@ -271,12 +274,12 @@ func cmdZInter(c *Ctx) Reply { return c.combineScores(true, (*combination).inter
 func cmdZUnion(c *Ctx) Reply { return c.combineScores(true, (*combination).union) }
 func cmdZDiff(c *Ctx) Reply  { return c.combineScores(false, (*combination).diff) }
 
-func (c *Ctx) combineScores(weights bool, fn func(*combination) *SortedSet) Reply {
+func (c *Ctx) combineScores(weights bool, fn func(*combination, *Ctx) *SortedSet) Reply {
 	k, fault := c.parseCombination(c.Args[1:], combineWords{weights: weights, scores: true})
 	if fault != nil {
 		return *fault
 	}
-	return c.scoredReply(listScores(fn(&k)), k.scores)
+	return c.scoredReply(listScores(fn(&k, c)), k.scores)
 }
 
 func listScores(z *SortedSet) []Scored {
@@ -298,12 +301,12 @@ func cmdZDiffStore(c *Ctx) Reply {
 	return c.combineScoresStore("zdiffstore", false, (*combination).diff)
 }
 
-func (c *Ctx) combineScoresStore(event string, weights bool, fn func(*combination) *SortedSet) Reply {
+func (c *Ctx) combineScoresStore(event string, weights bool, fn func(*combination, *Ctx) *SortedSet) Reply {
 	k, fault := c.parseCombination(c.Args[2:], combineWords{weights: weights})
 	if fault != nil {
 		return *fault
 	}
-	return c.storeScores(event, listScores(fn(&k)))
+	return c.storeScores(event, listScores(fn(&k, c)))
 }
 
 func cmdZInterCard(c *Ctx) Reply {
@@ -311,5 +314,5 @@ func cmdZInterCard(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	return Int(int64(k.inter().Len()))
+	return Int(int64(k.inter(c).Len()))
 }

@@ -178,8 +178,12 @@ type Ctx struct {
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
 
-	// ScriptTime is for how long the transaction of a script has run its scripts by now: this
-	// one may run for so much less.
+	// Watch is called every workLook steps of a command that takes many, before it writes anything. It may panic,
+	// to end the command. nil: nobody watches.
+	Watch func()
+	steps int // since the last call
+
+	// ScriptTime is what has been used by now of the time that a script may run for.
 	ScriptTime time.Duration
 	// StopAfter is when a script is stopped, to be run again; 0: never.
 	StopAfter time.Duration
@@ -187,6 +191,20 @@ type Ctx struct {
 	Stopped Error
 	// … or because of StopAfter.
 	StoppedForNow bool
+}
+
+// workLook is after how many steps Watch is called: some tenths of a millisecond.
+const workLook = 4096
+
+// work accounts for steps of a command that its arguments can make as long as one likes. A step is a member that
+// is looked up, or 64 bytes.
+func (c *Ctx) work(steps int) {
+	if c.steps += steps; c.steps >= workLook {
+		c.steps = 0
+		if c.Watch != nil {
+			c.Watch()
+		}
+	}
 }
 
 // Arg returns argument i as a string of its own.

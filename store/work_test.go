@@ -1,0 +1,62 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A command whose arguments can make it as long as one likes can be stopped, and has no effect then.
+func TestLongCommandsAreWatched(t *testing.T) {
+	d := newTestDB(t)
+	for i := range 100 {
+		m := fmt.Sprint("member", i)
+		d.do("SADD", "s", m)
+		d.do("ZADD", "z", fmt.Sprint(i), m)
+		d.do("RPUSH", "l", m)
+	}
+	d.do("SADD", "other", "x")
+	d.do("SET", "b", strings.Repeat("b", 64<<10))
+	d.do("SET", strings.Repeat("a", 64<<10), "1")
+	d.do("SADD", "long", strings.Repeat("a", 64<<10))
+	many := func(words ...string) []string { return slices.Repeat(words, 1000) }
+	evil := "*" + strings.Repeat("?a", 1000) + "b"
+	for _, args := range [][]string{
+		append([]string{"SUNION"}, many("s")...), append([]string{"SUNIONSTORE", "d"}, many("s")...),
+		append([]string{"SINTER"}, many("s")...), append([]string{"SINTERSTORE", "d"}, many("s")...), append([]string{"SINTERCARD", "1000"}, many("s")...),
+		append([]string{"SDIFF", "s"}, many("other")...), append([]string{"SDIFFSTORE", "d", "s"}, many("other")...), append([]string{"SDIFF", "s"}, many("none")...),
+		append([]string{"ZUNION", "1000"}, many("z")...), append([]string{"ZUNIONSTORE", "d", "1000"}, many("z")...),
+		append([]string{"ZINTER", "1000"}, many("z")...), append([]string{"ZINTERSTORE", "d", "1000"}, many("z")...), append([]string{"ZINTERCARD", "1000"}, many("z")...),
+		append([]string{"ZDIFF", "1001", "z"}, many("other")...), append([]string{"ZDIFFSTORE", "d", "1001", "z"}, many("other")...),
+		append([]string{"BITOP", "AND", "d"}, many("b")...), append([]string{"BITOP", "XOR", "d"}, many("b")...),
+		append([]string{"SORT", "l", "BY", "nosort"}, many("GET", "w_*")...), append([]string{"SORT", "l", "ALPHA", "STORE", "d"}, many("GET", "w_*->f")...),
+		{"KEYS", evil}, {"SCAN", "0", "COUNT", "1000000", "MATCH", evil}, {"SSCAN", "long", "0", "MATCH", evil},
+	} {
+		raw := make([][]byte, len(args))
+		for i := range args {
+			raw[i] = []byte(args[i])
+		}
+		cmd, _ := d.table.Resolve(raw)
+		watched := 0
+		c := &Ctx{Txn: d.begin(), Cmd: cmd, Args: raw, RESP: 2, Watch: func() { watched++ }}
+		if r := cmd.Run(c); r.IsError() {
+			t.Errorf("%.40q: %s", args, r.Str)
+		}
+		if watched == 0 || watched < 10 && len(args) > 1000 {
+			t.Errorf("%.40q was watched %d times", args, watched)
+		}
+		c = &Ctx{Txn: d.begin(), Cmd: cmd, Args: raw, RESP: 2, Watch: func() { panic("stopped") }}
+		func() {
+			defer func() {
+				if p := recover(); p != "stopped" {
+					t.Errorf("%.40q: %v", args, p)
+				}
+			}()
+			cmd.Run(c)
+		}()
+		if n := c.Writes().Len(); n > 0 {
+			t.Errorf("%.40q was stopped, and has written %d times", args, n)
+		}
+	}
+}
