@@ -181,7 +181,7 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 	if policy != "append" && policy != "replace" && policy != "flush" {
 		return store.Err(errRestorePolicy)
 	}
-	s, err := e.readDump(c.Arg(2))
+	s, err := e.readDump(c, c.Arg(2))
 	if err == "" && policy != "flush" {
 		err = s.join(c, policy == "replace")
 	}
@@ -206,8 +206,8 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 }
 
 // readDump loads the libraries of a serialized form.
-func (e *Engine) readDump(dump string) (*restored, store.Error) {
-	r, err := store.ReadLibraries(dump)
+func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
+	r, err := c.ReadLibraries(dump)
 	if err != "" {
 		return nil, err
 	}

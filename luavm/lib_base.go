@@ -38,7 +38,7 @@ func (e *Engine) baseAssert(L *lua.LState) int {
 	if lua.LVAsBool(e.checkAny(L, 1)) {
 		return L.GetTop()
 	}
-	e.throw(L, e.optString(L, 2, "assertion failed!"))
+	e.throw(L, cText(e.optString(L, 2, "assertion failed!")))
 	return 0
 }
 

@@ -90,8 +90,11 @@ func cmdRestore(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrDumpChecksum)
 	}
-	value, ok := readValue(text)
-	if !ok {
+	value, ok, larger := readValue(text, c.unpackRoom())
+	switch {
+	case larger:
+		return Err(c.ErrTooBig())
+	case !ok:
 		return Err(ErrDumpFormat)
 	}
 	existed := c.discard(key)

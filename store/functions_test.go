@@ -190,7 +190,7 @@ func FuzzReadLibraries(f *testing.F) {
 	f.Add([]byte("\xf6\x01x\x03LUA\x00\x04code"))
 	f.Add([]byte("\xf6\x01x\x03LUA\x01\x04desc\x04code"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := ReadLibraries(seal(body))
+		r, err := txn.ReadLibraries(seal(body))
 		if err != "" {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func FuzzReadLibraries(f *testing.F) {
 			w.b = append(w.b, rdbLibrary)
 			w.string(code)
 		}
-		again, err := ReadLibraries(seal(w.b))
+		again, err := txn.ReadLibraries(seal(w.b))
 		if err != "" {
 			t.Fatal(err)
 		}

@@ -114,8 +114,8 @@ func appendBackLen(b []byte, l int) []byte {
 	return b
 }
 
-// readListpack returns the entries of a listpack; ok is false if it is broken.
-func readListpack(b []byte) (list []string, ok bool) {
+// readListpack returns the entries of a listpack; ok is false if it is broken, or has more than most.
+func readListpack(b []byte, most int) (list []string, ok bool) {
 	if len(b) < packHead+1 || binary.LittleEndian.Uint32(b) != uint32(len(b)) || b[len(b)-1] != packEnd {
 		return nil, false
 	}
@@ -123,8 +123,8 @@ func readListpack(b []byte) (list []string, ok bool) {
 	b = b[packHead : len(b)-1]
 	for len(b) > 0 {
 		s, used := readPackEntry(b)
-		if used == 0 {
-			return nil, false
+		if used == 0 || len(list) > most {
+			return list, false
 		}
 		used += backLen(used)
 		if used > len(b) {

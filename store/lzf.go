@@ -131,10 +131,6 @@ func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
 
 // lzfExpand undoes lzfCompress; size is the length of the result.
 func lzfExpand(in []byte, size int) (out []byte, ok bool) {
-	// No byte of compressed data stands for more than a longest match.
-	if size > len(in)*lzfMaxMatch {
-		return nil, false
-	}
 	out = make([]byte, 0, size)
 	for len(in) > 0 {
 		c := int(in[0])

@@ -24,20 +24,28 @@ func (t *Txn) DumpLibraries() string {
 
 // LibraryReader reads the code of one library after the other from their
 // serialized form.
-type LibraryReader struct{ r rdbReader }
+type LibraryReader struct {
+	r      rdbReader
+	larger Error // of what is more than may be unpacked
+}
 
 // ReadLibraries checks version and checksum of serialized libraries.
-func ReadLibraries(dump string) (*LibraryReader, Error) {
+func (t *Txn) ReadLibraries(dump string) (*LibraryReader, Error) {
 	text, ok := payload(dump)
 	if !ok {
 		return nil, ErrDumpChecksum
 	}
-	return &LibraryReader{rdbReader{b: stringBytes(text)}}, ""
+	return &LibraryReader{rdbReader{b: stringBytes(text), room: t.unpackRoom()}, t.ErrTooBig()}, ""
 }
 
 // Next returns the code of the next library; more is false at the end.
 func (l *LibraryReader) Next() (code string, more bool, err Error) {
 	r := &l.r
+	defer func() {
+		if r.room < 0 {
+			code, more, err = "", false, l.larger
+		}
+	}()
 	if len(r.b) == 0 {
 		return "", false, ""
 	}

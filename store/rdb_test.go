@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -201,4 +202,49 @@ func FuzzLZF(f *testing.F) {
 			t.Fatalf("%d bytes became %d and %v", len(b), len(packed), ok)
 		}
 	})
+}
+
+// What unpacks to more than one command may write is refused before it is unpacked.
+func TestRestoreUnpacksNoBombs(t *testing.T) {
+	length := func(n int) string { return "\x80" + string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
+	long := func(s string) string { return length(len(s)) + s }
+	squeezed := func(size int) string { // so many bytes, a hundredth of them
+		b := "\x00a" + strings.Repeat("\xe0\xff\x00", (size-1)/264)
+		return "\xc3" + length(len(b)) + length(1+(size-1)/264*264) + b
+	}
+	ints := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, 2), 3<<20)
+	ints = append(ints, make([]byte, 6<<20)...)
+	pack := strings.Repeat("\x01\x01", 3<<20)
+	pack = string(binary.LittleEndian.AppendUint32(nil, uint32(len(pack)+7))) + "\xff\xff" + pack + "\xff"
+	for name, body := range map[string]string{
+		"a string":               "\x00" + squeezed(200<<20),
+		"a list of long strings": "\x01" + length(30) + strings.Repeat(squeezed(5<<20), 30),
+		"empty strings":          "\x01" + length(7<<20) + strings.Repeat("\x00", 7<<20),
+		"numbers":                "\x02" + length(6<<20) + strings.Repeat("\xc0\x01", 6<<20),
+		"a set of integers":      "\x0b" + long(string(ints)),
+		"a hash":                 "\x10" + long(pack),
+		"a list":                 "\x12\x01\x02" + long(pack),
+		"a sorted set":           "\x11" + long(pack),
+		"a stream of nothing":    "\x12" + length(7<<20) + strings.Repeat("\x01\x00", 7<<19),
+	} {
+		d := newTestDB(t)
+		dump := seal([]byte(body))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got := d.do("RESTORE", "k", "0", dump)
+		runtime.ReadMemStats(&after)
+		if got != "-"+string(ErrEntryTooBig(DefaultMaxEntry)) {
+			t.Errorf("%s: %s", name, got)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 128<<20 {
+			t.Errorf("%s of %d bytes took %d MB", name, len(dump), took>>20)
+		}
+	}
+	if _, err := newTestDB(t).begin().ReadLibraries(seal([]byte("\xf5" + squeezed(200<<20)))); err != "" {
+		t.Error(err)
+	}
+	r, _ := newTestDB(t).begin().ReadLibraries(seal([]byte("\xf5" + squeezed(200<<20))))
+	if code, more, err := r.Next(); code != "" || more || err != ErrEntryTooBig(DefaultMaxEntry) {
+		t.Errorf("libraries: %d bytes, %v, %s", len(code), more, err)
+	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -16,8 +17,23 @@ type rdbValue struct {
 
 // rdbReader reads a serialized value; the first fault sticks.
 type rdbReader struct {
-	b   []byte
-	bad bool
+	b    []byte
+	bad  bool
+	room int64 // bytes that it may still unpack: a few that are packed may be many
+}
+
+// unpackRoom is what may be unpacked of a value that is restored. It is more than what is written for it, in which
+// a number is short.
+func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
+
+// stringRoom is what a string takes beside its bytes.
+const stringRoom = 16
+
+// spend notes that so many strings of so many bytes together are about to be unpacked.
+func (r *rdbReader) spend(strings, bytes int) bool {
+	r.room -= int64(strings)*stringRoom + int64(bytes)
+	r.bad = r.bad || r.room < 0
+	return r.room >= 0
 }
 
 func (r *rdbReader) take(n int) []byte {
@@ -69,7 +85,10 @@ func (r *rdbReader) string() string {
 	n, encoded := r.length()
 	switch encoded {
 	case 0:
-		return string(r.take(n))
+		if b := r.take(n); r.spend(0, n) {
+			return string(b)
+		}
+		return ""
 	case rdbEncodedInt8:
 		return strconv.Itoa(int(int8(r.take(1)[0])))
 	case rdbEncodedInt16:
@@ -79,7 +98,7 @@ func (r *rdbReader) string() string {
 	case rdbEncodedLZF:
 		packed, e1 := r.length()
 		size, e2 := r.length()
-		if e1 == 0 && e2 == 0 {
+		if e1 == 0 && e2 == 0 && size <= packed*lzfMaxMatch && r.spend(0, size) { // no byte stands for more than a longest match
 			if s, ok := lzfExpand(r.take(packed), size); ok {
 				return bytesToString(s)
 			}
@@ -90,7 +109,10 @@ func (r *rdbReader) string() string {
 }
 
 func (r *rdbReader) strings(n int) []string {
-	var list []string
+	if !r.spend(n, 0) {
+		return nil
+	}
+	list := make([]string, 0, n)
 	for ; n > 0 && !r.bad; n-- {
 		list = append(list, r.string())
 	}
@@ -98,7 +120,9 @@ func (r *rdbReader) strings(n int) []string {
 }
 
 func (r *rdbReader) pack() []string {
-	list, ok := readListpack(stringBytes(r.string()))
+	b := stringBytes(r.string())
+	list, ok := readListpack(b, int(r.room/stringRoom))
+	r.spend(len(list), 0)
 	r.bad = r.bad || !ok || len(list) == 0
 	return list
 }
@@ -120,13 +144,13 @@ func (r *rdbReader) asciiDouble() float64 {
 	}
 }
 
-// readValue reads a serialized value without version and checksum; ok is false
-// if it is broken or of a type that is not here.
-func readValue(value string) (v rdbValue, ok bool) {
+// readValue reads a serialized value without version and checksum, of which no more than room is
+// unpacked; ok is false if it is broken or of a type that is not here, or larger.
+func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	if value == "" {
-		return v, false
+		return v, false, false
 	}
-	r := &rdbReader{b: stringBytes(value)}
+	r := &rdbReader{b: stringBytes(value), room: room}
 	switch t := r.take(1)[0]; t {
 	case rdbString:
 		v.typ, v.str = TypeString, r.string()
@@ -148,33 +172,31 @@ func readValue(value string) (v rdbValue, ok bool) {
 	case rdbSortedPack:
 		v.typ, v.scores = TypeSortedSet, r.packedScores()
 	default:
-		return v, false
+		return v, false, false
 	}
-	return v, !r.bad && v.distinct()
+	return v, !r.bad && v.distinct(), r.room < 0
 }
 
 // distinct tells whether no member or field comes twice and no score is NaN.
 func (v *rdbValue) distinct() bool {
-	seen := map[string]bool{}
-	add := func(name string) bool {
-		had := seen[name]
-		seen[name] = true
-		return !had
-	}
-	step := 1
+	var names []string
 	switch v.typ {
-	case TypeList:
-		return true
 	case TypeHash:
-		step = 2
-	}
-	for i := 0; i < len(v.list); i += step {
-		if !add(v.list[i]) {
-			return false
+		for i := 0; i < len(v.list); i += 2 {
+			names = append(names, v.list[i])
 		}
+	case TypeSet:
+		names = slices.Clone(v.list)
 	}
 	for _, m := range v.scores {
-		if !add(m.Member) || math.IsNaN(m.Score) {
+		if math.IsNaN(m.Score) {
+			return false
+		}
+		names = append(names, m.Member)
+	}
+	slices.Sort(names)
+	for i := 1; i < len(names); i++ {
+		if names[i] == names[i-1] {
 			return false
 		}
 	}
@@ -188,6 +210,7 @@ func (r *rdbReader) quicklist() []string {
 		case rdbPackedNode:
 			list = append(list, r.pack()...)
 		case rdbPlainNode:
+			r.spend(1, 0)
 			list = append(list, r.string())
 		default:
 			r.bad = true
@@ -204,11 +227,14 @@ func (r *rdbReader) intset() []string {
 	}
 	size, n := int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
 	b = b[8:]
+	if r.spend(n, 0); r.bad {
+		return nil
+	}
 	if size != 2 && size != 4 && size != 8 || n == 0 || n*size != len(b) {
 		r.bad = true
 		return nil
 	}
-	var list []string
+	list := make([]string, 0, n)
 	for ; len(b) > 0; b = b[size:] {
 		v := uint64(0)
 		for i := size - 1; i >= 0; i-- {
@@ -221,8 +247,12 @@ func (r *rdbReader) intset() []string {
 }
 
 func (r *rdbReader) scores(ascii bool) []Scored {
-	var list []Scored
-	for n := r.count(); n > 0 && !r.bad; n-- {
+	n := r.count()
+	if !r.spend(n, 0) {
+		return nil
+	}
+	list := make([]Scored, 0, n)
+	for ; n > 0 && !r.bad; n-- {
 		m := Scored{Member: r.string()}
 		if ascii {
 			m.Score = r.asciiDouble()

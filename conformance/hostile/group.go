@@ -80,8 +80,40 @@ func resident(pid int) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// descriptors returns how many files and sockets a process has open.
-func descriptors(pid int) (int64, error) {
+// descriptors returns how many files and sockets a process has open, without its connections at
+// the ports of peers, and how many of these it has.
+func descriptors(pid int, peers map[string]bool) (own, links int64, err error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return int64(len(list)), err
+	if err != nil {
+		return 0, 0, err
+	}
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	linked := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 9 && (peers[hexPort(f[1])] || peers[hexPort(f[2])]) {
+			linked["socket:["+f[9]+"]"] = true
+		}
+	}
+	for _, fd := range list {
+		// One that was closed meanwhile is none.
+		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); linked[to] {
+			links++
+		} else if err == nil {
+			own++
+		}
+	}
+	return own, links, nil
+}
+
+// hexPort is the port of an address as in /proc/net/tcp, in decimal.
+func hexPort(addr string) string {
+	_, port, _ := strings.Cut(addr, ":")
+	n, err := strconv.ParseUint(port, 16, 16)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -23,7 +24,8 @@ type levels struct {
 var slack = map[string]int64{
 	"connected_clients": 2, // judges' own, which are closing
 	"goroutines":        12,
-	"descriptors":       12,
+	"descriptors":       8,
+	"links":             24, // a leader has more to the others than they among each other
 	"used_memory":       64 << 20,
 	"term":              20, // a member's frames may cause elections, one by one
 }
@@ -60,7 +62,7 @@ func (f *fleet) measure(node int) (*levels, error) {
 		}
 	}
 	pid := f.nodes[node].Process().Pid
-	if l.numbers["descriptors"], err = descriptors(pid); err != nil {
+	if l.numbers["descriptors"], l.numbers["links"], err = descriptors(pid, f.peerPorts()); err != nil {
 		return nil, err
 	}
 	if n, ok := f.goroutines(node); ok {
@@ -77,6 +79,23 @@ func (f *fleet) measure(node int) (*levels, error) {
 		}
 	}
 	return l, l.ask(c)
+}
+
+// peerPorts are the ports at which the nodes reach each other.
+func (f *fleet) peerPorts() map[string]bool {
+	ports := map[string]bool{}
+	add := func(addr string) {
+		if _, port, err := net.SplitHostPort(addr); err == nil {
+			ports[port] = true
+		}
+	}
+	for _, n := range f.nodes {
+		add(n.PeerAddr)
+	}
+	for _, fr := range f.fronts {
+		add(fr.ln.Addr().String())
+	}
+	return ports
 }
 
 // ask reads what must be the same to the letter.
