@@ -37,7 +37,12 @@ func (o *buffer) byte(c byte) {
 }
 
 // text is what was written. The buffer must not be used any more.
-func (o *buffer) text() string { return unsafe.String(unsafe.SliceData(o.b), len(o.b)) }
+func (o *buffer) text() string {
+	if cap(o.b)/2 > len(o.b)+64 {
+		return string(o.b) // what is kept of a script is counted by its length
+	}
+	return unsafe.String(unsafe.SliceData(o.b), len(o.b))
+}
 
 // cText is what C prints of a text: it ends at a zero byte.
 func cText(s string) string {

@@ -80,7 +80,7 @@ func (u *unpacker) uint(n int) uint64 {
 
 func (u *unpacker) str(n int) lua.LValue {
 	u.e.charge(int64(min(n, len(u.s)-u.i)))
-	return lua.LString(u.take(n))
+	return u.e.own(u.take(n))
 }
 
 // room is luaL_checkstack for one more value, when so many stand on C Lua's stack. It

@@ -15,7 +15,7 @@ func compile(source, name string) (proto *lua.FunctionProto, err error) {
 // compileWithin compiles a chunk for a script with so many calls nested already: C Lua
 // counts them and the levels of syntax as one.
 func compileWithin(source, name string, nested int) (proto *lua.FunctionProto, err error) {
-	shown := chunkID(name, runtimeIDSize)
+	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
 	if len(source) > maxSourceBytes {
 		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")
 	}

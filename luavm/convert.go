@@ -16,7 +16,7 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 		return lua.LNumber(r.Int)
 	case store.Bulk:
 		e.charge(int64(len(r.Str)) + 16)
-		return lua.LString(r.Str)
+		return e.own(r.Str)
 	case store.Simple:
 		return field(L, "ok", lua.LString(r.Str))
 	case store.Failure:
@@ -48,7 +48,7 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 			return lua.LString(text)
 		}
 		t := L.CreateTable(0, 2)
-		t.RawSetString("format", lua.LString(format))
+		t.RawSetString("format", e.own(format))
 		t.RawSetString("string", lua.LString(text))
 		return field(L, "verbatim_string", t)
 	}

@@ -4,7 +4,7 @@
 // that imports gopher-lua.
 //
 // Where to look: what scripts can reach is in sandbox.go and the lib_*.go
-// files, what function libraries can in library.go; redis.call in call.go; values crossing the border in convert.go; what
+// files, what function libraries can in library.go, and how much they keep in kept.go; redis.call in call.go; values crossing the border in convert.go; what
 // ends a script in limits.go and nesting.go; errors in protect.go and varinfo.go; the compiler
 // in lexer.go, parser*.go and codegen*.go.
 //
@@ -63,8 +63,9 @@
 //     allocated.
 //   - error with a table that has no err crashes Redis; here it is an error.
 //   - The locals of a function library live where its functions run, on the
-//     leader. They start anew when another node leads, or when a script or
-//     function is stopped, and they count changes of calls that are evaluated
+//     leader. They start anew when another node leads, when a script or
+//     function is stopped, or when all libraries together keep more than half of a
+//     script's memory (those that keep most), and they count changes of calls that are evaluated
 //     again because leadership was in doubt. What must last belongs into keys.
 //   - All libraries of FUNCTION RESTORE together may load for as long as a
 //     script may run. FUNCTION LIST and DUMP go by name.

@@ -49,6 +49,7 @@ type Engine struct {
 	keyList *lua.LTable    // KEYS, and …
 	argList *lua.LTable    // … ARGV: the same tables for every script
 	guard   *lua.LFunction // the frame of a protected call, see protect.go
+	frames  []frame        // the lowest of L's, which stay when they are left
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
 	null    *lua.LUserData // cjson.null
@@ -60,12 +61,14 @@ type Engine struct {
 
 	cjson *jsonConfig
 
-	bySHA  map[string]*chunk
-	bodies int // bytes of the texts in it
-	byBody map[string]*chunk
+	bySHA    map[string]*chunk
+	compiled int64 // what they take
+	byBody   map[string]*chunk
 
-	libs            map[string]*loadedLibrary // by name
-	libEnv, libMeta *lua.LTable               // the globals of functions, see openFunctions
+	libs map[string]*loadedLibrary // by name
+	keeping
+	kept            atomic.Int64 // see keepsTooMuch
+	libEnv, libMeta *lua.LTable  // the globals of functions, see openFunctions
 	libRun, libLoad *lua.LTable
 	loadingRedis    *lua.LTable // the table redis of libLoad
 	present         presentCall
@@ -100,6 +103,7 @@ type run struct {
 	readOnly bool
 	full     bool           // commands that add data are refused
 	loading  *loadedLibrary // set while the code of a library runs
+	keeps    bool           // what runs may keep values from call to call
 	resp     int            // redis.setresp
 
 	stopAfter int64  // store.Ctx.StopAfter
@@ -247,7 +251,7 @@ func (e *Engine) rebuild() {
 		RegistryGrowStep:    1 << 12,
 		RegistryMaxSize:     1 << 20,
 	})
-	e.L = L
+	e.L, e.frames = L, lowestFrames(L)
 	e.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)
 	e.guard = L.NewFunction(e.guarded)
 	e.openSandbox()
@@ -256,6 +260,7 @@ func (e *Engine) rebuild() {
 		c.fn = nil
 	}
 	e.libs = map[string]*loadedLibrary{}
+	e.forget()
 }
 
 func (e *Engine) log(level int, msg string) {

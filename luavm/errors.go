@@ -89,6 +89,7 @@ const (
 	msgTime   = "Script exceeded the time limit (script-time-limit) and was stopped. Nothing that it did was kept."
 	msgLoad   = "FUNCTION LOAD timeout"
 	msgMemory = "Script exceeded the memory limit and was stopped. Nothing that it did was kept."
+	msgKept   = "The library kept more memory from call to call than it may, and begins anew. Nothing that this call did was kept."
 	msgFault  = "Script hit an internal fault of the interpreter and was stopped. Nothing that it did was kept."
 )
 

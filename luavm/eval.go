@@ -24,8 +24,9 @@ type chunk struct {
 // and compiled again as they come.
 const maxChunks = 1000
 
-// maxBodies bounds the bytes of their texts; a compiled form takes some times as much.
-const maxBodies = 8 << 20
+// compiledShare is which part of a script's memory they may take together. A compiled form
+// takes up to twenty times its text.
+const compiledShare = 2
 
 // chunkOf returns the compiled form of a body.
 func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
@@ -44,13 +45,17 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 		r := store.Err(errCompile(cerr.Error()))
 		return nil, &r
 	}
-	if e.bodies += len(body); len(e.bySHA) >= maxChunks || e.bodies > maxBodies {
-		clear(e.bySHA)
-		clear(e.byBody)
-		e.bodies = len(body)
-	}
 	body = strings.Clone(body)
 	c := &chunk{sha: scriptSHA(body), body: body, proto: proto, plain: isPlain(proto), flags: flags}
+	size, limit := int64(len(body))+2*compiledSize(proto), e.opts.MemoryLimit/compiledShare // it is linked, too
+	if size > limit {
+		return c, nil // and compiled again the next time
+	}
+	if e.compiled += size; len(e.bySHA) >= maxChunks || e.compiled > limit {
+		clear(e.bySHA)
+		clear(e.byBody)
+		e.compiled = size
+	}
 	e.bySHA[c.sha], e.byBody[body] = c, c
 	return c, nil
 }
@@ -149,7 +154,15 @@ func (e *Engine) finish() {
 		return
 	}
 	e.L.SetTop(0)
+	clear(e.frames) // each may hold all that another script had
+	if reg := registersOf(e.L); cap(*reg) > keepRegisters {
+		*reg = make([]lua.LValue, keepRegisters)
+	}
 }
+
+// keepRegisters is how many registers there are between scripts; one of them may have
+// needed 1 << 20.
+const keepRegisters = 1 << 13
 
 // ignoreStop is deferred by what runs Lua; a script that is being stopped has
 // left the reason in e.stop.

@@ -46,6 +46,14 @@ func checkedFrameOffset() uintptr {
 	return field.Offset
 }
 
+// lowestFrames are those that gopher-lua keeps when they have been left, with what their
+// functions hold; it gives the others back.
+func lowestFrames(L *lua.LState) []frame {
+	stack := reflect.ValueOf(L).Elem().FieldByName("stack").Elem().Elem()
+	lowest := stack.FieldByName("segments").Index(0).Elem().FieldByName("array")
+	return unsafe.Slice((*frame)(unsafe.Pointer(lowest.UnsafeAddr())), lowest.Len())
+}
+
 // arrayOffset is where an LTable keeps its array part.
 var arrayOffset = checkedArrayOffset()
 

@@ -50,6 +50,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	}
 	save := c.Savepoint()
 	e.begin(c, fn.Name, noWrites)
+	e.keeps = true
 	e.full = false // or it would not run
 	e.present.set(fn.Name, c.Args, c.Libraries())
 	e.start(stateRunning|stateFunction, c.ScriptTime)
@@ -58,6 +59,9 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	reply := e.execute(callback, keys, args)
 	L.Env = e.globals
 	e.present.set("", nil, nil)
+	if e.keepsTooMuch(l) && e.stop == "" {
+		e.stop = msgKept
+	}
 	return e.end(c, save, reply)
 }
 
@@ -190,7 +194,7 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 	}
 	if policy == "flush" {
 		c.FlushLibraries()
-		clear(e.libs)
+		e.forget()
 	}
 	// What is replaced goes first: a function may move to another library.
 	for _, l := range s.list {
@@ -200,7 +204,7 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 	}
 	for _, l := range s.list {
 		c.LoadLibrary(l.lib)
-		e.keep(l)
+		delete(e.libs, l.lib.Name) // it is loaded again when it is called
 	}
 	return store.OK
 }
@@ -222,9 +226,11 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if limit > 0 && e.now()-start > limit {
 			return nil, errRegister("ERR " + msgLoad)
 		}
-		if _, err := s.load(e, code, func(string) bool { return false }); err != "" {
+		l, err := s.load(e, code, func(string) bool { return false })
+		if err != "" {
 			return nil, err
 		}
+		l.fns = nil // all of them together could keep too much
 	}
 }
 

@@ -78,7 +78,7 @@ func (e *Engine) functionFlush(c *store.Ctx) store.Reply {
 		}
 	}
 	c.FlushLibraries()
-	clear(e.libs)
+	e.forget()
 	return store.OK
 }
 

@@ -117,7 +117,7 @@ func (e *Engine) coResume(L *lua.LState) int {
 func (e *Engine) coWrap(L *lua.LState) int {
 	e.coCreate(L)
 	th := L.Get(-1)
-	L.Push(L.NewFunction(func(L *lua.LState) int {
+	L.Push(L.NewClosure(func(L *lua.LState) int {
 		L.Insert(th, 1)
 		n := e.resume(L)
 		if L.Get(-n) == lua.LTrue {
@@ -129,7 +129,7 @@ func (e *Engine) coWrap(L *lua.LState) int {
 		}
 		e.throwValue(L, failure)
 		return 0
-	}))
+	}, th)) // which walk sees there
 	return 1
 }
 

@@ -45,7 +45,7 @@ func (e *Engine) stringSub(L *lua.LState) int {
 		L.Push(lua.LString(""))
 		return 1
 	}
-	L.Push(lua.LString(s[from-1 : to]))
+	L.Push(e.own(s[from-1 : to]))
 	return 1
 }
 
@@ -187,7 +187,7 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 func (e *Engine) stringGmatch(L *lua.LState) int {
 	s, p := e.checkString(L, 1), e.checkString(L, 2)
 	at := 0
-	L.Push(L.NewFunction(func(L *lua.LState) int {
+	L.Push(L.NewClosure(func(L *lua.LState) int {
 		m := matcher{e: e, L: L, s: s, p: cText(p)}
 		for ; at <= len(s); at++ {
 			m.level = 0
@@ -201,7 +201,7 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 			}
 		}
 		return 0
-	}))
+	}, lua.LString(s), lua.LString(p))) // which walk sees there
 	return 1
 }
 

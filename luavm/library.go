@@ -18,6 +18,8 @@ const libraryEngine = "LUA"
 type loadedLibrary struct {
 	lib *store.Library
 	fns map[string]*lua.LFunction // by the names they were registered with
+
+	size int64 // what it keeps, when that was measured last
 }
 
 // notInFunctions are the globals of scripts that functions do not have,
@@ -85,10 +87,13 @@ func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store
 	}
 	e.begin(&store.Ctx{}, "", true)
 	e.start(0, 0)
-	e.loading = l
+	e.loading, e.keeps = l, true
 	e.libMeta.RawSetString("__index", e.libLoad)
 	text := e.register(proto)
 	e.libMeta.RawSetString("__index", e.libRun)
+	if e.keepsTooMuch(l) && e.stop == "" {
+		e.stop = msgKept
+	}
 	e.loading = nil
 	if e.stop != "" {
 		text = "ERR " + e.stop
@@ -144,7 +149,7 @@ const maxLoaded = 1000
 
 func (e *Engine) keep(l *loadedLibrary) {
 	if len(e.libs) >= maxLoaded {
-		clear(e.libs)
+		e.forget()
 	}
 	e.libs[l.lib.Name] = l
 }

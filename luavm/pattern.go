@@ -345,7 +345,7 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 		if i != 0 {
 			m.fail("invalid capture index")
 		}
-		return lua.LString(m.s[s:e])
+		return m.e.own(m.s[s:e])
 	}
 	c := m.captures[i]
 	switch c.n {
@@ -354,7 +354,7 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 	case capturePosition:
 		return lua.LNumber(c.start + 1)
 	}
-	return lua.LString(m.s[c.start : c.start+c.n])
+	return m.e.own(m.s[c.start : c.start+c.n])
 }
 
 // push pushes the captures and returns their number; whole says that a match

@@ -219,7 +219,7 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 				size = e.sizeBefore(L, n, data, pos)
 				n--
 			}
-			L.Push(lua.LString(data[pos : pos+size]))
+			L.Push(e.own(data[pos : pos+size]))
 			n++
 		case 's':
 			e.work((len(data) - pos) / 64)
@@ -229,7 +229,7 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 			if pos+size >= len(data) {
 				e.throw(L, "unfinished string in data")
 			}
-			L.Push(lua.LString(data[pos : pos+size]))
+			L.Push(e.own(data[pos : pos+size]))
 			size++
 			n++
 		default:

@@ -47,7 +47,9 @@ type Config struct {
 	TLSPort int
 	// secretSentinel is whether a Sentinel's clients speak TLS.
 	secretSentinel bool
-	noUring        bool // as if the kernel did not allow it
+	// LibraryMemory is what function libraries keep from call to call on this node; nil: nothing.
+	LibraryMemory func() int64
+	noUring       bool // as if the kernel did not allow it
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

@@ -128,7 +128,11 @@ func infoMemory(srv *Server, f *facts) {
 		"total_system_memory", machine,
 		"total_system_memory_human", human(machine),
 	)
-	infoScriptMemory(f, m.scripts)
+	kept := int64(0)
+	if srv.cfg.LibraryMemory != nil {
+		kept = srv.cfg.LibraryMemory()
+	}
+	infoScriptMemory(f, m.scripts, uint64(kept))
 	f.all(
 		"maxmemory", limit,
 		"maxmemory_human", human(uint64(limit)),
@@ -155,7 +159,7 @@ func infoMemory(srv *Server, f *facts) {
 	)
 }
 
-func infoScriptMemory(f *facts, used uint64) {
+func infoScriptMemory(f *facts, used, kept uint64) {
 	f.all(
 		"used_memory_lua", used,
 		"used_memory_vm_eval", used,
@@ -164,9 +168,9 @@ func infoScriptMemory(f *facts, used uint64) {
 		"number_of_cached_scripts", f.status.Scripts,
 		"number_of_functions", f.status.Functions,
 		"number_of_libraries", f.status.Libraries,
-		"used_memory_vm_functions", 0,
-		"used_memory_vm_total", used,
-		"used_memory_vm_total_human", human(used),
+		"used_memory_vm_functions", kept,
+		"used_memory_vm_total", used+kept,
+		"used_memory_vm_total_human", human(used+kept),
 		"used_memory_functions", 0,
 		"used_memory_scripts", used,
 		"used_memory_scripts_human", human(used),
