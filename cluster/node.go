@@ -295,6 +295,9 @@ func (n *Node) OutOfMemory() bool { return n.fsm.OutOfMemory() }
 // script that runs.
 func (n *Node) MaxEntry() int64 { return n.fsm.MaxEntry() }
 
+// MaxReply returns how large one reply may be.
+func (n *Node) MaxReply() int64 { return n.cfg.Limits.MaxReply() }
+
 // Script returns a cached script by its SHA-1 in lower case, as this node knows it.
 func (n *Node) Script(sha string) (body string, ok bool) {
 	return n.fsm.Catalogue().Script(sha)

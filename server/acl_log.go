@@ -76,12 +76,12 @@ func (l *aclLog) reset() {
 }
 
 // show is the reply of ACL LOG with at most n entries.
-func (l *aclLog) show(now time.Time, n int64) store.Reply {
+func (l *aclLog) show(b *building, now time.Time, n int64) store.Reply {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := store.List()
-	for _, e := range l.entries[:min(n, int64(len(l.entries)))] {
-		r.Elems = append(r.Elems, store.MapOf(
+	entries := slices.Clone(l.entries[:min(n, int64(len(l.entries)))])
+	l.mu.Unlock()
+	for _, e := range entries {
+		if !b.add(store.MapOf(
 			store.Str("count"), store.Int(e.count),
 			store.Str("reason"), store.Str(e.reason.String()),
 			store.Str("context"), store.Str(e.context.String()),
@@ -89,7 +89,9 @@ func (l *aclLog) show(now time.Time, n int64) store.Reply {
 			store.Str("username"), store.Str(e.user),
 			store.Str("age-seconds"), store.Float(float64(now.Sub(e.at).Milliseconds())/1000),
 			store.Str("client-info"), store.Str(e.client),
-		))
+		)) {
+			break
+		}
 	}
-	return r
+	return b.reply(store.Array)
 }

@@ -40,6 +40,8 @@ type Backend interface {
 	OutOfMemory() bool
 	// MaxEntry returns what one command, script or transaction may write.
 	MaxEntry() int64
+	// MaxReply returns how large one reply may be.
+	MaxReply() int64
 	// Script returns a cached script by its SHA-1 in lower case, as this node knows it.
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns what a function declares, as this node knows it.

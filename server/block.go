@@ -15,8 +15,14 @@ func (srv *Server) blocks(cmd *store.Command) bool {
 }
 
 // block begins a blocking command. done is told its reply, from any goroutine;
-// endBlock must follow. The backend has to be flushed.
+// endBlock must follow. The backend has to be flushed. It returns nil, and has done
+// nothing, if the client has been cut off, for what it would hold by waiting for so many keys.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
+	size := int64(queuedSize(args) + sleeperCost*len(args))
+	if !s.mayHold(size) {
+		s.closeAfterReply()
+		return nil
+	}
 	s.command.Store(cmd)
 	s.display(cmd, args)
 	b := &cluster.Blocked{
@@ -28,7 +34,6 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 		s.used(cmd)
 	}
 	s.srv.stats.blocked.Add(1)
-	size := int64(queuedSize(args) + sleeperCost*len(args))
 	s.blocks.Store(size)
 	s.holds(size)
 	s.blocked.Store(b)
@@ -80,7 +85,9 @@ func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 	s.submit()
 	s.out.flush()
 	done, gone := make(chan store.Reply, 1), make(chan struct{})
-	s.block(cmd, args, func(r store.Reply) { done <- r })
+	if s.block(cmd, args, func(r store.Reply) { done <- r }) == nil {
+		return
+	}
 	s.srv.backend.Flush()
 	stop := s.conn.watch(func() { close(gone) })
 	select {

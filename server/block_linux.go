@@ -14,10 +14,14 @@ func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
 	case l.srv.blocks(cmd) && !c.s.queues(cmd):
 		c.state = connBlocked
 		c.next++
-		c.s.block(cmd, args, func(r store.Reply) {
+		if c.s.block(cmd, args, func(r store.Reply) {
 			c.reply = r
 			l.tell(c, newsUnblocked)
-		})
+		}) == nil {
+			c.state = connRunning
+			l.answered = append(l.answered, c)
+			return true
+		}
 		l.submitted = true
 	default:
 		return false

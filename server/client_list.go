@@ -37,13 +37,18 @@ func doClientList(s *session, args [][]byte) store.Reply {
 	}
 	now := s.srv.cfg.Clock()
 	var b strings.Builder
+	room := s.build()
 	for _, other := range s.srv.each() {
 		if f.matches(other) {
 			query := 0
 			if other == s {
 				query = querySize(args)
 			}
-			b.WriteString(other.describe(now, query))
+			line := other.describe(now, query)
+			if !room.takes(int64(len(line))) {
+				return room.reply(store.Verbatim)
+			}
+			b.WriteString(line)
 		}
 	}
 	return store.Text(b.String())
@@ -67,6 +72,7 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 			}
 			f.ids = append(f.ids, id)
 		}
+		slices.Sort(f.ids)
 	default:
 		return store.ErrSyntax
 	}

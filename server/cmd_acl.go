@@ -114,7 +114,7 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 		}
 		count = max(n, 0)
 	}
-	return s.srv.aclLog.show(s.srv.cfg.Clock(), count)
+	return s.srv.aclLog.show(s.build(), s.srv.cfg.Clock(), count)
 }
 
 // doChangeUsers has the leader change users and answers when the change has

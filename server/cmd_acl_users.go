@@ -55,9 +55,13 @@ func runGetUser(c *store.Ctx) store.Reply {
 }
 
 func runACLList(c *store.Ctx) store.Reply {
-	r := store.List()
+	r, size := store.List(), int64(0)
 	for _, name := range c.UserNames() {
-		r.Elems = append(r.Elems, store.Str("user "+name+" "+c.Txn.User(c.Cmd.Table(), name).String()))
+		line := store.Str("user " + name + " " + c.Txn.User(c.Cmd.Table(), name).String())
+		if size += int64(store.Extent([]store.Reply{line}, 0)); size > c.MaxReply() {
+			return store.Err(c.ErrReply())
+		}
+		r.Elems = append(r.Elems, line)
 	}
 	return r
 }

@@ -158,7 +158,7 @@ func doClientReply(s *session, args [][]byte) store.Reply {
 
 // clientFilter selects connections for CLIENT KILL and CLIENT LIST.
 type clientFilter struct {
-	ids         []int64
+	ids         []int64 // sorted; nil: all
 	class       string
 	addr, laddr *string
 	account     *account
@@ -166,12 +166,17 @@ type clientFilter struct {
 }
 
 func (f *clientFilter) matches(s *session) bool {
-	return (f.ids == nil || slices.Contains(f.ids, s.id)) &&
+	return (f.ids == nil || f.hasID(s.id)) &&
 		(f.class == "" || f.class == s.class()) &&
 		(f.addr == nil || *f.addr == s.addr) &&
 		(f.laddr == nil || *f.laddr == s.laddr) &&
 		(f.account == nil || f.account == s.account.Load()) &&
 		f.skip != s
+}
+
+func (f *clientFilter) hasID(id int64) bool {
+	_, has := slices.BinarySearch(f.ids, id)
+	return has
 }
 
 // clientClass reads a client type. Nobody here is a master or a replica.

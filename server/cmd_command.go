@@ -63,15 +63,17 @@ func doCommandInfo(s *session, args [][]byte) store.Reply {
 	if len(args) == 2 {
 		return doCommand(s, args)
 	}
-	r := store.List()
+	b := s.build()
 	for _, name := range args[2:] {
+		info := store.Nil
 		if cmd := named(s.srv.table, name); cmd != nil {
-			r.Elems = append(r.Elems, commandInfo(cmd))
-		} else {
-			r.Elems = append(r.Elems, store.Nil)
+			info = commandInfo(cmd)
+		}
+		if !b.add(info) {
+			break
 		}
 	}
-	return r
+	return b.reply(store.Array)
 }
 
 // commandInfo is the ten elements that describe a command.
@@ -183,6 +185,7 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 			}
 			return nil, errBadCommandArgs
 		}
+		uses = slices.Grow(uses, len(keys))
 		for _, k := range keys {
 			uses = append(uses, keyUse{k, cmd.KeyFlags(spec, args)})
 		}
@@ -215,11 +218,13 @@ func doGetKeys(s *session, args [][]byte) store.Reply {
 	if refusal != "" {
 		return store.Err(refusal)
 	}
-	r := store.List()
+	b := s.build()
 	for _, u := range uses {
-		r.Elems = append(r.Elems, store.Str(string(u.key)))
+		if !b.add(store.Str(string(u.key))) {
+			break
+		}
 	}
-	return r
+	return b.reply(store.Array)
 }
 
 func doGetKeysAndFlags(s *session, args [][]byte) store.Reply {
@@ -227,9 +232,11 @@ func doGetKeysAndFlags(s *session, args [][]byte) store.Reply {
 	if refusal != "" {
 		return store.Err(refusal)
 	}
-	r := store.List()
+	b := s.build()
 	for _, u := range uses {
-		r.Elems = append(r.Elems, store.List(store.Str(string(u.key)), statusSet("", namesOfFlags(u.flags, keyFlagNames))))
+		if !b.add(store.List(store.Str(string(u.key)), statusSet("", namesOfFlags(u.flags, keyFlagNames)))) {
+			break
+		}
 	}
-	return r
+	return b.reply(store.Array)
 }

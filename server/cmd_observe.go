@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 
 	"lockstep/store"
@@ -50,15 +51,14 @@ func observeRows() []row {
 }
 
 func doInfo(s *session, args [][]byte) store.Reply {
-	want := map[string]bool{}
-	for _, a := range args[1:] {
-		want[strings.ToLower(string(a))] = true
+	asked := func(section string) bool {
+		return slices.ContainsFunc(args[1:], func(a []byte) bool { return strings.EqualFold(string(a), section) })
 	}
-	every := want["all"] || want["everything"]
-	usual := len(want) == 0 || want["default"]
+	every := asked("all") || asked("everything")
+	usual := len(args) == 1 || asked("default")
 	f := &facts{b: &strings.Builder{}, s: s, status: s.status()}
 	for _, sec := range s.srv.sections() {
-		if !every && !(usual && sec.usual) && !want[strings.ToLower(sec.title)] {
+		if !every && !(usual && sec.usual) && !asked(sec.title) {
 			continue
 		}
 		if f.b.Len() > 0 {

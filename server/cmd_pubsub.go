@@ -54,9 +54,7 @@ func subscribeTo(kind subKind) handler {
 		case s.srv.backend.Removed():
 			return store.Err(cluster.ErrRemoved) // it would hear nothing
 		}
-		for _, name := range args[1:] {
-			s.srv.hub.subscribe(s, kind, string(name))
-		}
+		eachName(s, args[1:], func(name string) { s.srv.hub.subscribe(s, kind, name) })
 		s.stillMayListen(kind, args[1:])
 		if s.srv.backend.Removed() {
 			s.out.abort() // the hub may not have seen it when it ended the others
@@ -70,16 +68,12 @@ func subscribeTo(kind subKind) handler {
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {
-			for _, name := range args[1:] {
-				s.srv.hub.unsubscribe(s, kind, string(name), false)
-			}
+			eachName(s, args[1:], func(name string) { s.srv.hub.unsubscribe(s, kind, name, false) })
 			return answered
 		}
 		names := s.srv.hub.of(s, kind)
 		slices.Sort(names)
-		for _, name := range names {
-			s.srv.hub.unsubscribe(s, kind, name, false)
-		}
+		eachName(s, names, func(name string) { s.srv.hub.unsubscribe(s, kind, name, false) })
 		if len(names) == 0 {
 			s.srv.hub.confirmNone(s, kind)
 		}
@@ -97,18 +91,19 @@ func namesOf(kind subKind) handler {
 			p := string(args[2])
 			pattern = &p
 		}
-		return store.Strs(s.srv.hub.names(kind, pattern)...)
+		return s.strs(s.srv.hub.names(kind, pattern))
 	}
 }
 
 func countsOf(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
-		r := store.List()
+		b := s.build()
 		for _, name := range args[2:] {
-			n := s.srv.hub.count(kind, string(name))
-			r.Elems = append(r.Elems, store.Str(string(name)), store.Int(int64(n)))
+			if !b.add(store.Str(string(name)), store.Int(int64(s.srv.hub.count(kind, string(name))))) {
+				break
+			}
 		}
-		return r
+		return b.reply(store.Array)
 	}
 }
 

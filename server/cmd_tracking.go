@@ -64,21 +64,54 @@ func (o *trackingOptions) fit(old *tracking) store.Error {
 	case old != nil && (o.optin && old.optout || o.optout && old.optin):
 		return errSwitchOpt
 	}
+	all := o.given
+	if old != nil {
+		all = slices.Concat(old.prefixes, o.given)
+	}
+	return o.firstOverlap(all, len(all)-len(o.given))
+}
+
+// firstOverlap finds the first of the given prefixes that overlaps with another one: of the
+// old, which stand before them in all, or behind it. There may be as many as fit into a
+// command, so that they are not compared each with each.
+func (o *trackingOptions) firstOverlap(all []string, old int) store.Error {
+	meets := overlapping(all)
 	for i, prefix := range o.given {
-		if old != nil {
-			for _, other := range old.prefixes {
-				if overlap(other, prefix) {
-					return errPrefixExists(prefix, other)
-				}
-			}
+		if !meets[old+i] {
+			continue
 		}
-		for _, other := range o.given[i+1:] {
-			if overlap(prefix, other) {
+		for j, other := range all {
+			switch {
+			case j == old+i || !overlap(prefix, other):
+			case j < old:
+				return errPrefixExists(prefix, other)
+			default:
 				return errPrefixTwice(prefix, other)
 			}
 		}
 	}
 	return ""
+}
+
+// overlapping tells which of the prefixes overlap with another one. In their order, what one
+// begins stands right behind it.
+func overlapping(prefixes []string) []bool {
+	order := make([]int, len(prefixes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(prefixes[a], prefixes[b]) })
+	meets, begun := make([]bool, len(prefixes)), []int{}
+	for _, i := range order {
+		for n := len(begun); n > 0 && !strings.HasPrefix(prefixes[i], prefixes[begun[n-1]]); n-- {
+			begun = begun[:n-1]
+		}
+		if n := len(begun); n > 0 {
+			meets[i], meets[begun[n-1]] = true, true
+		}
+		begun = append(begun, i)
+	}
+	return meets
 }
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
@@ -106,6 +139,9 @@ func doClientTracking(s *session, args [][]byte) store.Reply {
 		how.prefixes = o.given
 		if len(o.given) == 0 {
 			how.prefixes = []string{""} // everything
+		}
+		if !s.mayHold(sizeOf(how.prefixes)) {
+			return answered // it has been cut off
 		}
 		if old != nil {
 			how.prefixes = append(how.prefixes, old.prefixes...)

@@ -33,22 +33,21 @@ func newCommandDocs(table *store.Table) *commandDocs {
 }
 
 func doCommandDocs(s *session, args [][]byte) store.Reply {
-	r := store.MapOf()
-	add := func(cmd *store.Command) {
-		r.Elems = append(r.Elems, store.Str(cmd.FullName()), s.srv.docs.of[cmd])
+	b := s.build()
+	add := func(cmd *store.Command) bool {
+		return b.add(store.Str(cmd.FullName()), s.srv.docs.of[cmd])
 	}
 	if len(args) == 2 {
 		for _, cmd := range s.srv.table.All() {
 			add(cmd)
 		}
-		return r
 	}
 	for _, name := range args[2:] {
-		if cmd := named(s.srv.table, name); cmd != nil {
-			add(cmd)
+		if cmd := named(s.srv.table, name); cmd != nil && !add(cmd) {
+			break
 		}
 	}
-	return r
+	return b.reply(store.Map)
 }
 
 // describeCommand is the documentation of one command, without subcommands.

@@ -96,10 +96,11 @@ func (s *session) dispatch(args [][]byte) {
 	start := s.srv.cfg.Clock()
 	r, refused := s.checkAnonymous(cmd)
 	if !refused {
-		r = do(s, args)
+		r = s.run(do, args)
 	}
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
+	s.flushMuch()
 	s.display(cmd, args)
 	s.used(cmd)
 	s.finish()
@@ -108,7 +109,7 @@ func (s *session) dispatch(args [][]byte) {
 // giveWay waits for the turn of a command that is not submitted: to read what is large is work, too. A
 // loop sends such a command away before.
 func (s *session) giveWay(args [][]byte) {
-	if size := queuedSize(args); size > cluster.HeavyBytes && (s.away || !s.onLoop) {
+	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		s.srv.backend.GiveWay(s.client, size)
 	}
 }
@@ -138,6 +139,20 @@ const slowPart = 10 * time.Millisecond
 // largeOutput is how much of a pipeline's output is held before it is sent:
 // a client that asks for much and reads nothing waits, it does not fill memory.
 const largeOutput = 1 << 20
+
+// mayWait reports whether the session is on a goroutine of its own.
+func (s *session) mayWait() bool { return s.away || !s.onLoop }
+
+// flushMuch waits for the client to take what is large. What one that has been cut off sent
+// behind it is not run.
+func (s *session) flushMuch() {
+	if s.mayWait() && s.out.size() > largeOutput {
+		s.out.flush()
+	}
+	if s.out.isOver() {
+		s.closeAfterReply()
+	}
+}
 
 // answer queues the replies of a submission and counts its commands. Those that were
 // not run stay in s.calls; nobody is left to hear of them if the client has been cut off.

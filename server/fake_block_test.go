@@ -12,6 +12,7 @@ import (
 func (f *fakeBackend) Block(b *cluster.Blocked) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.begun.Add(1)
 	f.waiting = append(f.waiting, b)
 	f.serveWaiting()
 	if ms, ok := store.WaitTimeout(b.Call.Cmd, b.Call.Args); ok && ms > 0 {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -53,6 +54,8 @@ type fakeBackend struct {
 	changed  chan struct{} // of topology; guarded by mu
 	unready  atomic.Bool
 	removed  atomic.Bool
+	maxReply atomic.Int64
+	begun    atomic.Int32 // blocking commands
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -429,6 +432,9 @@ func (f *fakeBackend) Config(name string) (string, bool) {
 	defer f.mu.Unlock()
 	return f.store.Config(name)
 }
+
+// MaxReply is what a test has set.
+func (f *fakeBackend) MaxReply() int64 { return cmp.Or(f.maxReply.Load(), store.DefaultMaxReply) }
 
 // OutOfMemory and MaxEntry are as without parameters of the cluster.
 func (f *fakeBackend) OutOfMemory() bool {

@@ -192,10 +192,10 @@ func (d *durations) percentiles(list []percentile) string {
 }
 
 func doLatencyHistogram(s *session, args [][]byte) store.Reply {
-	r := store.MapOf()
+	b := s.build()
 	add := func(cmd *store.Command) {
 		if c := s.srv.stats.calls[cmd]; c.took.total() > 0 {
-			r.Elems = append(r.Elems, store.Str(cmd.FullName()), c.took.histogram())
+			b.add(store.Str(cmd.FullName()), c.took.histogram())
 		}
 	}
 	with := func(cmd *store.Command) {
@@ -205,20 +205,19 @@ func doLatencyHistogram(s *session, args [][]byte) store.Reply {
 		}
 	}
 	if s.srv.params.untracked.Load() {
-		return r
+		return b.reply(store.Map)
 	}
 	if len(args) == 2 {
 		for _, cmd := range s.srv.table.All() {
 			with(cmd)
 		}
-		return r
 	}
 	for _, name := range args[2:] {
-		if cmd := named(s.srv.table, name); cmd != nil {
+		if cmd := named(s.srv.table, name); cmd != nil && !b.over {
 			with(cmd)
 		}
 	}
-	return r
+	return b.reply(store.Map)
 }
 
 func doLatencyLatest(s *session, _ [][]byte) store.Reply {

@@ -128,7 +128,10 @@ func doWatch(s *session, args [][]byte) store.Reply {
 }
 
 func (s *session) watchTooMuch(args [][]byte) bool {
-	size := s.watchSize + queuedSize(args)
+	size := s.watchSize
+	for _, key := range args[1:] {
+		size += watchCost + len(key)
+	}
 	return size > queuedRoom && size > s.maxQueued()
 }
 
@@ -408,6 +411,9 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 		if ran {
 			s.display(q.cmd, q.args)
 		}
+		if s.flushMuch(); !s.goesOn() {
+			return
+		}
 	}
 }
 
@@ -430,7 +436,7 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool) {
 		return r, false
 	}
 	start := s.srv.cfg.Clock()
-	r = q.do(s, q.args)
+	r = s.run(q.do, q.args)
 	s.ran(q.cmd, q.args, s.srv.cfg.Clock().Sub(start))
 	return r, true
 }

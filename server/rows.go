@@ -110,7 +110,7 @@ func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	}
 	s := &session{srv: srv, script: c}
 	s.resp.Store(int32(c.RESP))
-	return do(s, c.Args)
+	return s.run(do, c.Args)
 }
 
 // AllowsInScript reports whether scripts may call a command that they may not in general:

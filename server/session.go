@@ -44,7 +44,8 @@ type session struct {
 	watchList []cluster.Watched
 	watching  map[watchedKey]bool // the same
 	watchSize int
-	kept      int // bytes of what is queued, being run and watched
+	kept      int   // bytes of what is queued, being run and watched
+	built     int64 // bytes of a reply that is being built
 
 	// Others look at these, for CLIENT LIST and messages.
 	db      atomic.Int32
@@ -204,6 +205,9 @@ func (s *session) confirm(word string, name store.Reply, count int64) {
 // reply queues the answer to a command for sending. cmd is nil for faults of
 // the protocol.
 func (s *session) reply(cmd *store.Command, r store.Reply) {
+	if s.built > 0 {
+		defer s.builds(-s.built)
+	}
 	if r.Kind == store.Failure {
 		s.srv.stats.failed(cmd, r.Str)
 	}

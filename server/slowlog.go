@@ -216,12 +216,14 @@ func doSlowlogGet(s *session, args [][]byte) store.Reply {
 			n = math.MaxInt64
 		}
 	}
-	r := store.List()
+	b := s.build()
 	for _, e := range s.srv.slow.latest(n) {
-		r.Elems = append(r.Elems, store.List(store.Int(e.id), store.Int(e.at), store.Int(e.took.Microseconds()),
-			store.Strs(e.args...), store.Str(e.addr), store.Str(e.name)))
+		if !b.add(store.List(store.Int(e.id), store.Int(e.at), store.Int(e.took.Microseconds()),
+			store.Strs(e.args...), store.Str(e.addr), store.Str(e.name))) {
+			break
+		}
 	}
-	return r
+	return b.reply(store.Array)
 }
 
 func doSlowlogLen(s *session, _ [][]byte) store.Reply { return store.Int(int64(s.srv.slow.len())) }

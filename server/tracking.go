@@ -157,12 +157,19 @@ func (t *tracker) list(s *session, how *tracking) {
 func (s *session) countPrefixes(how *tracking) {
 	size := int64(0)
 	if how != nil {
-		for _, prefix := range how.prefixes {
-			size += prefixCost + int64(len(prefix))
-		}
+		size = sizeOf(how.prefixes)
 	}
 	s.holds(size - s.prefixSize)
 	s.prefixSize = size
+}
+
+// sizeOf is what prefixes count as.
+func sizeOf(prefixes []string) int64 {
+	size := int64(0)
+	for _, prefix := range prefixes {
+		size += prefixCost + int64(len(prefix))
+	}
+	return size
 }
 
 // unlist is the contrary of list.

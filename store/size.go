@@ -133,9 +133,12 @@ func (t *Txn) ErrNoRoom() Error {
 func (t *Txn) MaxEntry() int64 { return t.config.maxEntry(t.env.Limits) }
 
 // MaxReply returns how large one reply may be.
-func (t *Txn) MaxReply() int64 {
-	if t.env.Limits.Reply > 0 {
-		return t.env.Limits.Reply
+func (t *Txn) MaxReply() int64 { return t.env.Limits.MaxReply() }
+
+// MaxReply returns how large one reply may be.
+func (l Limits) MaxReply() int64 {
+	if l.Reply > 0 {
+		return l.Reply
 	}
 	return DefaultMaxReply
 }

@@ -1,0 +1,154 @@
+package server
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+// Whatever a session answers itself, however many words it is asked with: the reply is no
+// larger than one may be, what it takes to make it is no multiple of that, and what the
+// client holds by it is counted while the command runs.
+func TestRepliesOfOneNodeAreBounded(t *testing.T) {
+	const words, limit, clients, enough = 20_000, 256 << 10, 256 << 10, 4 << 20
+	ts := newTestServer(t, nil)
+	ts.fake.maxReply.Store(limit)
+	ts.params.clientLimit.Store(clients)
+	effects := []string{"shutdown", "failover", "lockstep|transfer", "cluster|failover", "sentinel|failover", "client|kill", "client|unblock", "debug", "quit", "wait"}
+	for cmd, do := range ts.handlers {
+		if cmd.Arity > 0 || slices.Contains(effects, cmd.FullName()) || strings.HasPrefix(cmd.FullName(), "debug") {
+			continue
+		}
+		for _, first := range []string{"", "mset", "id", "on bcast"} {
+			for _, word := range []string{"get", "config", "*", "prefix %d", "%d"} {
+				args := [][]byte{}
+				for _, w := range strings.Fields(strings.ReplaceAll(cmd.FullName(), "|", " ") + " " + first) {
+					args = append(args, []byte(w))
+				}
+				for i := 0; len(args) < words; i++ {
+					for _, w := range strings.Fields(word) {
+						if strings.Contains(w, "%d") {
+							w = fmt.Sprintf(w, 1_000_000+i)
+						}
+						args = append(args, []byte(w))
+					}
+				}
+				near, far := net.Pipe()
+				s := ts.newSession(newGuard(near))
+				if _, in := ts.register(s); !in {
+					t.Fatal("closing")
+				}
+				s.resp.Store(3)
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				r := s.run(do, args)
+				runtime.ReadMemStats(&after)
+				name := fmt.Sprintf("%s %s %s …", cmd.FullName(), first, word)
+				if took := after.TotalAlloc - before.TotalAlloc; took > enough {
+					t.Errorf("%s: made %d bytes", name, took)
+				}
+				if n := store.Extent([]store.Reply{r}, 1<<30); n > 2*limit {
+					t.Errorf("%s: a reply of %d bytes", name, n)
+				}
+				if n := s.memory(); n > 2*clients {
+					t.Errorf("%s: the client holds %d", name, n)
+				}
+				s.out.abort()
+				s.dropSubscriptions()
+				ts.unregister(s)
+				_ = far.Close()
+			}
+		}
+	}
+}
+
+// A pipeline of commands that are answered here waits for its client to read, as one of reads
+// does, and a transaction of them.
+func TestPipelineWaitsForItsReader(t *testing.T) {
+	const many = 100
+	for name, pipeline := range map[string]string{
+		"pipeline":    strings.Repeat(array("COMMAND"), many),
+		"transaction": array("MULTI") + strings.Repeat(array("COMMAND"), many) + array("EXEC"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothPaths(t, func(t *testing.T, ts *testServer) {
+				c := ts.dial(t)
+				c.do("PING", "+PONG\r\n")
+				s := ts.each()[0]
+				c.send(pipeline + array("ECHO", "the end"))
+				got, most, buf := 0, 0, make([]byte, 256<<10)
+				for last := ""; !strings.HasSuffix(last, "the end\r\n"); {
+					n, err := c.conn.Read(buf)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, last, most = got+n, string(buf[max(0, n-9):n]), max(most, s.out.size())
+				}
+				if got < many*50<<10 || most > 4*largeOutput {
+					t.Errorf("of %d bytes up to %d waited", got, most)
+				}
+			})
+		})
+	}
+}
+
+// A client that would wait for more keys than clients may hold is cut off before the leader
+// knows of them.
+func TestWaitingForTooManyKeys(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		ts.dial(t).do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
+		c := ts.dial(t)
+		c.send(array(append(append([]string{"BLPOP"}, strings.Fields(strings.Repeat("key ", 20_000))...), "0")...))
+		c.expectClosed()
+		ts.await(func() bool { held, cut := ts.ClientMemory(); return held == 0 && cut == 1 && len(ts.each()) == 1 })
+		if n := ts.fake.begun.Load(); n != 0 {
+			t.Errorf("%d began to wait", n)
+		}
+	})
+}
+
+// Prefixes overlap as Redis says, and the first pair is named; many are no work.
+func TestOverlappingPrefixes(t *testing.T) {
+	for i, c := range []struct {
+		old, given []string
+		want       store.Error
+	}{
+		{nil, []string{"a", "b", "c"}, ""},
+		{nil, []string{"b", "ab", "a", "abc"}, errPrefixTwice("ab", "a")},
+		{nil, []string{"x", "a", "a"}, errPrefixTwice("a", "a")},
+		{nil, []string{"x", ""}, errPrefixTwice("x", "")},
+		{[]string{"a", "k"}, []string{"b", "key", "kez"}, errPrefixExists("key", "k")},
+		{[]string{"a", "key"}, []string{"c", "cd", "k"}, errPrefixTwice("c", "cd")},
+		{[]string{"a", "key"}, []string{"b", "d"}, ""},
+	} {
+		o := &trackingOptions{given: c.given}
+		o.bcast = true
+		old := &tracking{prefixes: c.old, bcast: true}
+		if got := o.fit(old); got != c.want {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var all []string
+		for range 1 + random.IntN(6) {
+			all = append(all, strings.Repeat("a", random.IntN(3))+strings.Repeat("b", random.IntN(3)))
+		}
+		meets := overlapping(all)
+		for i := range all {
+			want := false
+			for j := range all {
+				want = want || i != j && overlap(all[i], all[j])
+			}
+			if meets[i] != want {
+				t.Fatalf("%q: %v", all, meets)
+			}
+		}
+	}
+}
