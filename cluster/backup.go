@@ -67,7 +67,7 @@ func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
 	fsm.Replay(last) // nobody is told anything
 	for i := from.Index + 1; i <= last; i++ {
 		var l raft.Log
-		if err := r.st.guard.GetLog(i, &l); err != nil {
+		if err := r.st.guard.read(i, &l); err != nil {
 			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
 		}
 		if l.Type != raft.LogCommand {

@@ -260,7 +260,7 @@ func TestRoomIsTakenAhead(t *testing.T) {
 			defer func() { g.Close() }()
 			for i := uint64(1); i <= last; i++ {
 				var l raft.Log
-				if err := g.GetLog(i, &l); err != nil || len(l.Data) != size || l.Data[size-1] != byte(i) {
+				if err := g.read(i, &l); err != nil || len(l.Data) != size || l.Data[size-1] != byte(i) {
 					t.Fatalf("entry %d of %d: %d bytes, %v", i, last, len(l.Data), err)
 				}
 			}
@@ -452,7 +452,7 @@ func TestEntryLongerThanASegment(t *testing.T) {
 	}
 	g = openTestLog(t, dir, false)
 	var l raft.Log
-	if err := g.GetLog(1, &l); err != nil || len(l.Data) != size || l.Data[0] != 1 || l.Data[size-1] != 2 {
+	if err := g.read(1, &l); err != nil || len(l.Data) != size || l.Data[0] != 1 || l.Data[size-1] != 2 {
 		t.Errorf("%d bytes, %v", len(l.Data), err)
 	}
 	if err := g.GetLog(9, &l); err != nil || l.Index != 9 {

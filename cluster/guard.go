@@ -32,6 +32,7 @@ type guardedLog struct {
 
 	first  atomic.Uint64 // entries below it are gone
 	recent recentLog
+	long   longEntries
 	later  unwritten
 	grown  growth
 
@@ -233,6 +234,7 @@ func (g *guardedLog) StoreLogs(logs []*raft.Log) error {
 	if err == nil {
 		g.grown.add(logs, g.snaps.newest().Index)
 		g.recent.add(logs)
+		g.long.stored(logs)
 		for _, l := range logs {
 			g.configs.note(l)
 		}
@@ -280,6 +282,7 @@ func (g *guardedLog) DeleteRange(first, last uint64) error {
 	if last = min(last, g.snaps.covered()); last < first {
 		return nil
 	}
+	g.long.forget()
 	// What cannot be deleted now is deleted after the next snapshot.
 	if err := g.shorten(first, last); err != nil {
 		return err
@@ -305,6 +308,7 @@ func (g *guardedLog) cutEnd(first, last uint64) (done bool, err error) {
 		return true, g.failed(err, true)
 	}
 	g.recent.forget()
+	g.long.forget()
 	g.configs.cut(first)
 	if err = g.retract(first); err == nil {
 		err = g.logStore.DeleteRange(first, last)
@@ -372,9 +376,22 @@ func (g *guardedLog) LastIndex() (uint64, error) {
 	return g.logStore.LastIndex()
 }
 
-// GetLog implements raft.LogStore. raft-wal goes on to return deleted entries
-// that still lie in its newest segment.
+// GetLog implements raft.LogStore. Of a long entry it returns the head.
 func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
+	if index >= g.first.Load() && g.long.get(index, l) {
+		return nil
+	}
+	cuts := g.long.seen()
+	err := g.read(index, l)
+	if err == nil {
+		g.long.note(l, cuts)
+	}
+	return err
+}
+
+// read reads a whole entry. raft-wal goes on to return deleted entries that still lie in its
+// newest segment.
+func (g *guardedLog) read(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
 	}

@@ -408,6 +408,10 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err := m.log.st.guard.later.wait(l.Index); err != nil {
 		return err // the process ends
 	}
+	if err := m.log.st.guard.load(l); err != nil {
+		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
+		return err
+	}
 	out, err := m.fsm.Apply(l.Index, l.Data)
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-

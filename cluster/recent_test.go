@@ -24,7 +24,7 @@ func TestRecentEntriesAreThoseOnDisk(t *testing.T) {
 		t.Helper()
 		for i := first; i <= last; i++ {
 			var here, disk raft.Log
-			must(g.GetLog(i, &here))
+			must(g.read(i, &here))
 			must(g.logStore.GetLog(i, &disk))
 			if here.Index != i || here.Term != disk.Term || !bytes.Equal(here.Data, disk.Data) {
 				t.Errorf("entry %d: %+v, on disk %+v", i, here, disk)

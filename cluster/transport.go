@@ -197,6 +197,11 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	if heartbeat(args) {
 		send = t.sender(t.beating, t.beats)
 	} else {
+		if t.guard != nil {
+			if err := t.guard.atATime(args); err != nil {
+				return err
+			}
+		}
 		t.later.peers.Store(true)
 		if top := t.later.upTo(args.LeaderCommitIndex); top < args.LeaderCommitIndex {
 			capped := *args

@@ -99,3 +99,32 @@ func alive(t *testing.T, list []*nodes.Node) {
 }
 
 func last(log string) string { return log[max(0, len(log)-2000):] }
+
+// TestLongEntries has a log of long entries, as many as they may be, sent to a member that was
+// away, and applied again by all after a crash. A key keeps its size: only the log grows.
+func TestLongEntries(t *testing.T) {
+	list := start(t, 3)
+	value := strings.Repeat("x", 8<<20-100)
+	c := list[0].Dial()
+	must(t, c, "OK", "SET", "lock", "me", "PX", "600000")
+	list[2].Kill()
+	for range 16 {
+		must(t, c, "OK", "SET", "k", value)
+	}
+	list[2].Run()
+	list[2].WaitReady()
+	must(t, list[2].Dial(), int64(2), "DBSIZE")
+	alive(t, list)
+	for _, node := range list {
+		node.Kill()
+	}
+	for _, node := range list {
+		node.Run()
+	}
+	for _, node := range list {
+		node.WaitReady()
+		must(t, node.Dial(), "me", "GET", "lock")
+		must(t, node.Dial(), int64(len(value)), "STRLEN", "k")
+	}
+	alive(t, list)
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// longEntries keeps long entries out of memory. Raft reads entries by the dozen, to send them and to apply them, and
+// hands them on as fast as it can read: a node that starts again would hold its whole log, one that has fallen
+// behind would have 64 entries sent at once. So Raft is given the heads of long entries, without data, and that is
+// read where it is needed, one entry at a time: to be applied (load), and to be sent (atATime).
+type longEntries struct {
+	mu    sync.Mutex
+	heads map[uint64]head
+	cuts  uint64 // how often heads have been forgotten
+}
+
+// head is an entry whose data is elsewhere.
+type head struct {
+	log  raft.Log
+	size int
+}
+
+// longEntry is from how many bytes of data on an entry is long.
+const longEntry = 128 << 10
+
+// elsewhere stands for the data of a head. It is known by its place in memory, not by what it says.
+var elsewhere = []byte{0}
+
+func isHead(l *raft.Log) bool { return len(l.Data) == 1 && &l.Data[0] == &elsewhere[0] }
+
+// get returns an entry's head, if it is known to be long.
+func (g *longEntries) get(index uint64, l *raft.Log) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h, ok := g.heads[index]
+	if ok {
+		*l = h.log
+	}
+	return ok
+}
+
+// sizeOf is how long an entry's data is, if it is a head's, too.
+func (g *longEntries) sizeOf(l *raft.Log) int {
+	if !isHead(l) {
+		return len(l.Data)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(g.heads[l.Index].size, longEntry)
+}
+
+// note makes a head of an entry, if it is long. cuts is what it was before the entry was read.
+func (g *longEntries) note(l *raft.Log, cuts uint64) {
+	if len(l.Data) < longEntry || l.Type != raft.LogCommand {
+		return
+	}
+	size := len(l.Data)
+	l.Data = elsewhere
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cuts != cuts {
+		return // it may have been replaced meanwhile
+	}
+	if g.heads == nil {
+		g.heads = map[uint64]head{}
+	}
+	g.heads[l.Index] = head{*l, size}
+}
+
+// stored notes entries that have been stored.
+func (g *longEntries) stored(logs []*raft.Log) {
+	for _, l := range logs {
+		h := *l // Raft goes on with l
+		g.note(&h, g.seen())
+	}
+}
+
+func (g *longEntries) seen() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.cuts
+}
+
+// forget is for when entries are deleted, at either end.
+func (g *longEntries) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.heads)
+	g.cuts++
+}
+
+// load reads the data of a head.
+func (g *guardedLog) load(l *raft.Log) error {
+	if !isHead(l) {
+		return nil
+	}
+	term := l.Term
+	if err := g.read(l.Index, l); err != nil || l.Term == term {
+		return err
+	}
+	return raft.ErrLogNotFound // another leader's is there now
+}
+
+// atATime leaves of the entries that are to be sent those that may be sent at once, the first one in any case, and
+// loads them. Raft goes on behind the last one.
+func (g *guardedLog) atATime(req *raft.AppendEntriesRequest) error {
+	size := 0
+	for i, l := range req.Entries {
+		if size += g.long.sizeOf(l); i > 0 && size > maxAppend {
+			req.Entries = req.Entries[:i]
+			break
+		}
+	}
+	for i, l := range req.Entries {
+		if isHead(l) {
+			l := *l
+			if err := g.load(&l); err != nil {
+				return err
+			}
+			req.Entries[i] = &l
+		}
+	}
+	return nil
+}

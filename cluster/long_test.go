@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+)
+
+// Raft holds the heads of long entries only. What is to be applied or sent has all of its data, and is of the
+// term that Raft has seen.
+func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
+	st, err := openStorage(t.TempDir(), "n1", LogWAL, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := st.guard
+	entry := func(index, term uint64, size int) *raft.Log {
+		return &raft.Log{Index: index, Term: term, Data: bytes.Repeat([]byte{byte(index)}, size)}
+	}
+	const count = 20
+	var list []*raft.Log
+	for i := uint64(1); i <= count; i++ {
+		list = append(list, entry(i, 1, 2*longEntry))
+	}
+	t.Cleanup(func() { st.close() })
+	if err := g.StoreLogs(list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list[0].Data) != 2*longEntry {
+		t.Error("Raft's own entry has lost its data")
+	}
+	for _, known := range []bool{true, false} { // what was stored by this process, and what a new one finds
+		if !known {
+			g.long.forget()
+		}
+		var req raft.AppendEntriesRequest
+		for i := uint64(1); i <= count; i++ {
+			var l raft.Log
+			if err := g.GetLog(i, &l); err != nil || !isHead(&l) || l.Index != i || l.Term != 1 {
+				t.Fatalf("entry %d: %d bytes, term %d, %v", l.Index, len(l.Data), l.Term, err)
+			}
+			req.Entries = append(req.Entries, &l)
+		}
+		applied := *req.Entries[7]
+		if err := g.load(&applied); err != nil || !bytes.Equal(applied.Data, list[7].Data) {
+			t.Errorf("to be applied: %d bytes, %v", len(applied.Data), err)
+		}
+		if err := g.atATime(&req); err != nil || len(req.Entries) != maxAppend/(2*longEntry) {
+			t.Errorf("%d entries are sent at once, %v", len(req.Entries), err)
+		}
+		for i, l := range req.Entries {
+			if l.Index != uint64(i+1) || !bytes.Equal(l.Data, list[i].Data) {
+				t.Errorf("entry %d is sent with %d bytes", l.Index, len(l.Data))
+			}
+		}
+	}
+	var old raft.Log
+	if err := g.GetLog(count, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.DeleteRange(count, count); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.GetLog(count, new(raft.Log)); err != raft.ErrLogNotFound {
+		t.Errorf("what was cut off: %v", err)
+	}
+	if err := g.StoreLogs([]*raft.Log{entry(count, 2, longEntry)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.load(&old); err == nil {
+		t.Error("the head of what was cut off has the data of another leader's entry")
+	}
+	var now raft.Log
+	if err := g.GetLog(count, &now); err != nil || now.Term != 2 || g.long.sizeOf(&now) != longEntry {
+		t.Errorf("what stands there now: term %d, %d bytes, %v", now.Term, g.long.sizeOf(&now), err)
+	}
+	one := raft.AppendEntriesRequest{Entries: []*raft.Log{entry(1, 1, 8<<20), entry(2, 1, 1)}}
+	if err := g.atATime(&one); err != nil || len(one.Entries) != 1 {
+		t.Errorf("beside a very long one: %d entries, %v", len(one.Entries), err)
+	}
+	many := raft.AppendEntriesRequest{Entries: []*raft.Log{entry(1, 1, 1), entry(2, 1, 2), entry(3, 1, 3)}}
+	if err := g.atATime(&many); err != nil || len(many.Entries) != 3 {
+		t.Errorf("of short ones: %d entries, %v", len(many.Entries), err)
+	}
+}
