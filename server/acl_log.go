@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"lockstep/store"
 )
@@ -17,12 +18,16 @@ const (
 	aclLogScan  = 10
 	// aclLogShown is how many entries ACL LOG shows by default.
 	aclLogShown = 10
+	// maxACLLogBytes bounds all entries, whatever acllog-max-len says: the usual number of
+	// the largest ones takes less than half of it.
+	maxACLLogBytes = 1 << 20
 )
 
 // aclLog are the latest refusals on this node, the newest first.
 type aclLog struct {
 	mu      sync.Mutex
 	entries []aclLogEntry
+	size    int // bytes of entries
 }
 
 type aclLogEntry struct {
@@ -33,6 +38,11 @@ type aclLogEntry struct {
 	user    string
 	client  string
 	at      time.Time
+}
+
+// bytes is what an entry takes.
+func (e *aclLogEntry) bytes() int {
+	return int(unsafe.Sizeof(*e)) + len(e.object) + len(e.user) + len(e.client)
 }
 
 // add records a refusal of session s. A like one of late is counted up instead.
@@ -48,14 +58,18 @@ func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	})
 	if at >= 0 {
 		e.count += l.entries[at].count
-		l.entries = slices.Delete(l.entries, at, at+1)
-		l.entries = slices.Insert(l.entries, 0, e)
-		return
+		l.remove(at)
 	}
 	l.entries = slices.Insert(l.entries, 0, e)
-	if len(l.entries) > limit {
-		l.entries = slices.Delete(l.entries, limit, len(l.entries))
+	l.size += e.bytes()
+	for len(l.entries) > 0 && (len(l.entries) > limit || l.size > maxACLLogBytes) {
+		l.remove(len(l.entries) - 1)
 	}
+}
+
+func (l *aclLog) remove(at int) {
+	l.size -= l.entries[at].bytes()
+	l.entries = slices.Delete(l.entries, at, at+1)
 }
 
 // aclLogWord is how much of a name the log keeps: a client chooses it, and its length.
@@ -72,7 +86,7 @@ func clip(name string) string {
 func (l *aclLog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries = nil
+	l.entries, l.size = nil, 0
 }
 
 // show is the reply of ACL LOG with at most n entries.

@@ -105,13 +105,15 @@ type evictions struct {
 
 // holder is a client and what it holds.
 type holder struct {
-	s    *session
-	addr string
-	n    int64
+	s      *session
+	addr   string
+	n      int64
+	exempt bool // CLIENT NO-EVICT
 }
 
 // evictClients cuts off clients until the others hold less than the limit: those who hold
-// most first.
+// most first. Those with NO-EVICT stay, as in Redis, as long as they hold no more than half of
+// it together: the node has to live, and others need room.
 func (srv *Server) evictClients() {
 	e := &srv.clientMemory.evictions
 	e.mu.Lock()
@@ -121,7 +123,7 @@ func (srv *Server) evictClients() {
 	if limit == 0 {
 		return
 	}
-	total, holders := srv.holders()
+	total, exempt, holders := srv.holders()
 	if total <= limit {
 		return
 	}
@@ -130,8 +132,11 @@ func (srv *Server) evictClients() {
 		if total <= limit || h.n == 0 {
 			return
 		}
-		if h.s.noEvict.Load() {
-			continue
+		if h.exempt {
+			if exempt <= limit/2 {
+				continue
+			}
+			exempt -= h.n
 		}
 		srv.clientMemory.cut.Add(1)
 		if e.count++; h.n > e.most.n {
@@ -142,16 +147,20 @@ func (srv *Server) evictClients() {
 	}
 }
 
-// holders are the clients with what each holds, and all of them.
-func (srv *Server) holders() (total int64, holders []holder) {
+// holders are the clients with what each holds, and all of them, and all that are exempt.
+func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
-		if !s.out.isOver() { // else what it holds is about to go
-			h := holder{s, s.addr, s.memory()}
-			holders = append(holders, h)
-			total += h.n
+		if s.out.isOver() {
+			continue // what it holds is about to go
+		}
+		h := holder{s, s.addr, s.memory(), s.noEvict.Load()}
+		holders = append(holders, h)
+		total += h.n
+		if h.exempt {
+			exempt += h.n
 		}
 	}
-	return total, holders
+	return total, exempt, holders
 }
 
 // say writes the log line that is due. Clients decide how many are cut off.

@@ -235,3 +235,63 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are counted of nothing", held)
 	}
 }
+
+// CLIENT NO-EVICT keeps a client as long as all that have it hold no more than half of the
+// limit: others are cut off before, and the node lives.
+func TestNoEvictIsBounded(t *testing.T) {
+	ts := newTestServer(t, nil)
+	other := ts.dial(t)
+	other.do("PING", "+PONG\r\n")
+	hold := func(n, size int, exempt bool) {
+		t.Helper()
+		for range n {
+			c := ts.dial(t)
+			if exempt {
+				c.do("CLIENT NO-EVICT ON", "+OK\r\n")
+			}
+			c.send(array("CLIENT", "SETNAME", strings.Repeat("n", size)))
+			c.expect("+OK\r\n")
+		}
+	}
+	left := func() (kept, others int) {
+		t.Helper()
+		other.do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
+		ts.evictClients()
+		other.do("CONFIG SET maxmemory-clients 0", "+OK\r\n")
+		for _, s := range ts.each() {
+			switch {
+			case s.out.isOver() || s.memory() < 10_000:
+			case s.noEvict.Load():
+				kept++
+			default:
+				others++
+			}
+		}
+		return kept, others
+	}
+	other.do("CONFIG SET maxmemory-clients 0", "+OK\r\n")
+	hold(5, 100_000, true)
+	hold(4, 100_000, false)
+	if kept, others := left(); kept != 5 || others != 4 {
+		t.Errorf("%d with NO-EVICT and %d others are left of what has room", kept, others)
+	}
+	hold(9, 90_000, false)
+	if kept, others := left(); kept != 5 || others < 4 {
+		t.Errorf("%d with NO-EVICT and %d others are left", kept, others)
+	}
+	hold(20, 110_000, true)
+	kept, others := left()
+	if kept < 3 || kept > 5 || others < 3 {
+		t.Errorf("%d with NO-EVICT and %d others are left after a flood", kept, others)
+	}
+	held := int64(0)
+	for _, s := range ts.each() {
+		if !s.out.isOver() {
+			held += s.memory()
+		}
+	}
+	if held > 1<<20 {
+		t.Errorf("%d bytes are held", held)
+	}
+	other.do("SET lock me NX", "+OK\r\n")
+}

@@ -246,6 +246,12 @@ func faultRange(low, high int64) string {
 // faultOlder is why CONFIG SET refuses what not every node would act on.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 
+// maxParamBytes is how long the value of a parameter may be: what is set is kept. faultLong is what a longer one is told.
+const (
+	maxParamBytes = 64 << 10
+	faultLong     = "argument is too long, a parameter may have 65536 bytes"
+)
+
 // faultPinned is why CONFIG SET refuses what Redis could change while it runs.
 const faultPinned = "can't be changed while the server runs: start it with another --listen"
 

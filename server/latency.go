@@ -155,9 +155,15 @@ type percentile struct {
 	share float64
 }
 
+// maxPercentiles is how many latency-tracking-info-percentiles may name.
+const maxPercentiles = 100
+
 // checkPercentiles reads latency-tracking-info-percentiles.
 func checkPercentiles(value string) (canonical, fault string) {
 	words := strings.Fields(value)
+	if len(words) > maxPercentiles {
+		return "", "latency-tracking-info-percentiles has too many parameters, for each of which every command has a word in INFO"
+	}
 	for i, w := range words {
 		p, err := strconv.ParseFloat(w, 64)
 		switch {

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,5 +233,64 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 	if names := ts.spikes.names(); len(names) > 2 {
 		t.Errorf("the latency monitor knows %q", names)
+	}
+}
+
+// However many entries the slow log and the ACL log may have, they are bounded by bytes: the
+// latest stay.
+func TestLogsAreBoundedByBytes(t *testing.T) {
+	ts := newTestServer(t, nil)
+	admin := ts.dial(t)
+	admin.do("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 100000000 acllog-max-len 100000000", "+OK\r\n")
+	list := ts.each()
+	s, now := list[len(list)-1], ts.cfg.Clock()
+	word := []byte(strings.Repeat("x", 2*slowArgBytes))
+	args := slices.Repeat([][]byte{word}, 2*slowArgs)
+	cmd, _ := ts.table.Resolve([][]byte{[]byte("set"), word, word})
+	for i := range 5000 {
+		args[0] = fmt.Append(nil, i)
+		ts.note(s, cmd, args, time.Second)
+		ts.aclLog.add(now, int(ts.params.aclLogMax.Load()), aclLogEntry{object: fmt.Sprint(i) + strings.Repeat("o", aclLogWord)}, s)
+	}
+	slow, size := ts.slow.latest(math.MaxInt64), 0
+	for _, e := range slow {
+		for _, arg := range e.args {
+			size += len(arg)
+		}
+	}
+	if size > maxSlowBytes || size < maxSlowBytes/2 || slow[0].args[0] != "4999" {
+		t.Errorf("the slow log has %d entries of %d bytes, the latest %s", len(slow), size, slow[0].args[0])
+	}
+	denials, size := ts.denials(), 0
+	for _, e := range denials {
+		size += len(e.object)
+	}
+	if size > maxACLLogBytes || size < maxACLLogBytes/2 || !strings.HasPrefix(denials[0].object, "4999o") {
+		t.Errorf("the ACL log has %d entries of %d bytes, the latest %.10s", len(denials), size, denials[0].object)
+	}
+	admin.do("SLOWLOG RESET", "+OK\r\n")
+	admin.do("ACL LOG RESET", "+OK\r\n")
+	admin.do("CONFIG SET slowlog-log-slower-than 10000", "+OK\r\n")
+	if len(ts.denials()) != 0 || ts.aclLog.size != 0 {
+		t.Errorf("%d bytes are counted of an empty ACL log", ts.aclLog.size)
+	}
+}
+
+// What CONFIG SET keeps is short, also where it has no effect, and so is the list of percentiles.
+func TestParametersAreShort(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	for _, name := range []string{"ignore-warnings", "masterauth", "save", "requirepass", "latency-tracking-info-percentiles"} {
+		value := strings.Repeat("1 ", maxParamBytes/2+1)
+		if got := c.ask("CONFIG", "SET", name, value).Text; !strings.Contains(got, "too long") {
+			t.Errorf("%s: %.100s", name, got)
+		}
+	}
+	if got := c.ask("CONFIG", "SET", "latency-tracking-info-percentiles", strings.Repeat("1 ", maxPercentiles+1)).Text; !strings.Contains(got, "too many") {
+		t.Errorf("percentiles: %.100s", got)
+	}
+	c.do("CONFIG SET latency-tracking-info-percentiles 1", "+OK\r\n")
+	if got := c.ask("CONFIG", "SET", "masterauth", strings.Repeat("x", maxParamBytes)).Text; got != "OK" {
+		t.Errorf("masterauth of the largest length: %.100s", got)
 	}
 }

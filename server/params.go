@@ -166,6 +166,9 @@ func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	}
 	for i, def := range c.defs {
 		given := string(pairs[2*i+1])
+		if len(given) > maxParamBytes {
+			return c, errParam(names[i], faultLong)
+		}
 		value, fault := def.parse(given, p.values[def])
 		if fault != "" {
 			return c, errParam(names[i], fault)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"lockstep/store"
 )
@@ -19,6 +20,9 @@ import (
 const (
 	slowArgs     = 32  // arguments that an entry keeps
 	slowArgBytes = 128 // bytes that it keeps of each
+	// maxSlowBytes bounds all entries, whatever slowlog-max-len says: the usual number of
+	// the largest ones takes a quarter of it.
+	maxSlowBytes = 4 << 20
 )
 
 // slowEntry is one command that took long.
@@ -31,23 +35,35 @@ type slowEntry struct {
 	name string
 }
 
+// size is what an entry takes.
+func (e *slowEntry) size() int {
+	n := int(unsafe.Sizeof(*e)) + len(e.addr) + len(e.name)
+	for _, arg := range e.args {
+		n += int(unsafe.Sizeof(arg)) + len(arg)
+	}
+	return n
+}
+
 // slowlog keeps the latest slow commands, the oldest first.
 type slowlog struct {
 	mu      sync.Mutex
 	entries []slowEntry
+	size    int // bytes of entries
 	next    int64
 }
 
-// add records a command; at most limit entries are kept.
+// add records a command; at most limit entries are kept, of maxSlowBytes.
 func (l *slowlog) add(e slowEntry, limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.id = l.next
 	l.next++
 	l.entries = append(l.entries, e)
-	if over := int64(len(l.entries)) - limit; over > 0 {
-		clear(l.entries[:over])
-		l.entries = l.entries[over:]
+	l.size += e.size()
+	for len(l.entries) > 0 && (int64(len(l.entries)) > limit || l.size > maxSlowBytes) {
+		l.size -= l.entries[0].size()
+		l.entries[0] = slowEntry{}
+		l.entries = l.entries[1:]
 	}
 }
 
@@ -71,7 +87,7 @@ func (l *slowlog) len() int {
 func (l *slowlog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries = nil
+	l.entries, l.size = nil, 0
 }
 
 // trimArgs shortens the arguments of a command as Redis does for its slow log.
