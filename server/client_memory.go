@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,10 +23,13 @@ import (
 
 // clientMemory counts what clients hold.
 type clientMemory struct {
-	large   atomic.Int64  // bytes in large buffers
-	limit   *atomic.Int64 // 0: none
-	cutting atomic.Bool   // somebody looks for those who hold most
-	cut     atomic.Int64  // clients that were cut off
+	large atomic.Int64  // bytes in large buffers
+	limit *atomic.Int64 // 0: none
+
+	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
+
+	cutting atomic.Bool  // somebody looks for those who hold most
+	cut     atomic.Int64 // clients that were cut off
 	relieve func()
 	evictions
 }
@@ -38,6 +42,26 @@ func (m *clientMemory) changed(by int64) {
 			defer m.cutting.Store(false)
 			m.relieve()
 		}()
+	}
+}
+
+// strangersShare is which part of the limit the buffers of all clients may take that have
+// not authenticated.
+const strangersShare = 8
+
+// noRoomFor reports whether those clients hold too much.
+func (m *clientMemory) noRoomFor(strangers int64) bool {
+	limit := m.limit.Load()
+	return limit > 0 && strangers > limit/strangersShare
+}
+
+// refused notes that one of them is cut off for it.
+func (m *clientMemory) refused(addr net.Addr, n int64) {
+	m.cut.Add(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.count++; n > m.most.n {
+		m.most = holder{addr: addr.String(), n: n}
 	}
 }
 

@@ -40,6 +40,9 @@ const (
 
 	unauthArgs = 10
 	unauthBulk = 16384
+	// unauthBatch is how many commands of a client are run before it has read the replies,
+	// while it has not authenticated.
+	unauthBatch = 16
 )
 
 // standIn is what redcon sees of a large command. Which stand-ins are real is
@@ -91,6 +94,8 @@ type guard struct {
 
 	memory *clientMemory // of all clients; nil: nobody counts
 	held   atomic.Int64  // bytes of large arguments that have arrived
+
+	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel
 	delivered uint64 // commands put into out so far
@@ -167,7 +172,7 @@ func (g *guard) fill() {
 		g.fillArg()
 		return
 	}
-	if cap(g.buf) < inputBuffer && g.w == cap(g.buf) {
+	if cap(g.buf) < inputBuffer && g.w == cap(g.buf) && !g.policy.needsAuth() {
 		// The last read filled the buffer: this client sends more than most.
 		g.buf = make([]byte, 0, inputBuffer)
 	}

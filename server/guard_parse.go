@@ -11,6 +11,13 @@ import (
 // parse turns input into commands until the input is used up or something
 // must wait: a fault behind commands that have not run yet, or the end.
 func (g *guard) parse() {
+	g.parseInput()
+	if g.memory != nil && (g.strange.Load() > 0 || g.policy.needsAuth()) {
+		g.countStranger()
+	}
+}
+
+func (g *guard) parseInput() {
 	for g.r < g.w && g.failure == "" && g.end == nil {
 		var ok bool
 		switch {
@@ -27,7 +34,7 @@ func (g *guard) parse() {
 		default:
 			ok = g.takeLine('\n', "too big inline request", g.inline)
 		}
-		if !ok {
+		if !ok || len(g.ends) >= unauthBatch && g.policy.needsAuth() {
 			return
 		}
 	}
@@ -259,6 +266,26 @@ func (g *guard) grew(n int64) {
 		}
 	}
 	if g.size > g.policy.maxQuery() {
+		g.end = io.EOF
+	}
+}
+
+// countStranger counts the buffers of a client that has not authenticated. All such clients
+// have a small share together, and who would take more than is left of it is cut off here,
+// before it has: many of them take memory faster than the garbage collector gives it back.
+// What AUTH needs is always there.
+func (g *guard) countStranger() {
+	n := int64(0)
+	if g.policy.needsAuth() {
+		n = int64(cap(g.buf) + cap(g.out) + cap(g.line))
+		for _, arg := range g.large {
+			n += int64(cap(arg))
+		}
+	}
+	by := n - g.strange.Swap(n)
+	if all := g.memory.strangers.Add(by); by > 0 && n > 2*smallBuffer && g.done == 0 && len(g.ends) == 0 && g.memory.noRoomFor(all) {
+		g.memory.refused(g.RemoteAddr(), n)
+		g.large, g.out, g.line, g.marks = nil, nil, nil, nil
 		g.end = io.EOF
 	}
 }

@@ -204,6 +204,7 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 func (srv *Server) unregister(s *session) {
 	srv.hub.tracker.disable(s)
 	s.conn.holds(-s.conn.held.Load())
+	srv.clientMemory.strangers.Add(-s.conn.strange.Swap(0))
 	s.leavesMemory()
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

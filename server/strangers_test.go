@@ -1,0 +1,71 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestStrangersHoldLittle: clients that have not authenticated hold a small share of what
+// clients may hold, all of them together, at any time; who knows the password is let in.
+func TestStrangersHoldLittle(t *testing.T) {
+	arg := "$16384\r\n" + strings.Repeat("x", 16384) + "\r\n"
+	for name, half := range map[string]string{
+		"large commands": "*10\r\n" + strings.Repeat(arg, 9) + "$16384\r\nxxx",
+		"one argument":   "*2\r\n$16000\r\n" + strings.Repeat("x", 15000),
+		"inline":         strings.Repeat("x", 60000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, loops := range []int{0, -1} {
+				const limit, share = 2 << 20, 2 << 20 / strangersShare
+				ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass, c.MaxMemoryClients = loops, "secret", limit })
+				set := ts.dial(t)
+				set.do("AUTH secret", "+OK\r\n")
+				for range 100 {
+					ts.dial(t).send(half)
+					total, _, _ := ts.holders()
+					if held := ts.clientMemory.strangers.Load(); held > share+200_000 || total > share+200_000 {
+						t.Fatalf("%d bytes are held by strangers, %d of them large", held, total)
+					}
+				}
+				until(t, "strangers to be cut off", func() bool { return ts.clientMemory.cut.Load() >= 60 })
+				c := ts.dial(t)
+				c.do("AUTH secret", "+OK\r\n")
+				c.do("SET k "+strings.Repeat("x", 50_000), "+OK\r\n")
+				set.do(fmt.Sprintf("SET lock %s NX", strings.Repeat("x", 20_000)), "+OK\r\n")
+			}
+		})
+	}
+}
+
+// TestStrangersReadTheirReplies: the commands of a client that has not authenticated are run
+// few at a time, and the next ones when it has taken the replies.
+func TestStrangersReadTheirReplies(t *testing.T) {
+	for _, in := range []string{"PING\r\n", array("PING")} {
+		r := usualRules()
+		r.auth = true
+		g := newGuard(&pieces{in: whole(strings.Repeat(in, 100))})
+		g.policy, g.direct = r, true
+		ran := 0
+		for g.end == nil {
+			g.parse()
+			if ran += len(g.ends); len(g.ends) > unauthBatch {
+				t.Fatalf("%d commands at once", len(g.ends))
+			}
+			if len(g.ends) > 0 {
+				g.recycle()
+			} else {
+				g.fill()
+			}
+		}
+		if ran != 100 {
+			t.Errorf("%d of 100 commands were run", ran)
+		}
+	}
+	ts := newTestServer(t, func(c *Config) { c.RequirePass = "secret" })
+	c := ts.dial(t)
+	c.send(strings.Repeat("PING\r\n", 1000))
+	for range 1000 {
+		c.expect("-NOAUTH Authentication required.\r\n")
+	}
+}
