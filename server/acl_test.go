@@ -190,3 +190,14 @@ func TestAnonymousUntilCurrent(t *testing.T) {
 		}
 	})
 }
+
+// TestTooManyRules: rules that would make more than one command may write are refused before
+// they are applied. A selector of five bytes takes a hundred times as much.
+func TestTooManyRules(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	words := append([]string{"ACL", "SETUSER", "u"}, strings.Fields(strings.Repeat("(~a) ", 100_000))...)
+	c.send(array(words...))
+	c.expect("-" + string(store.ErrEntryTooBig(store.DefaultMaxEntry)) + "\r\n")
+	c.do("ACL GETUSER u", "$-1\r\n")
+}

@@ -17,6 +17,9 @@ func runSetUser(c *store.Ctx) store.Reply {
 	if open != "" {
 		return store.Err(errUnmatched(open))
 	}
+	if store.SizeOfRules(rules) > c.MaxEntry()+store.MinEntry {
+		return store.Err(c.ErrTooBig())
+	}
 	table, all := c.Cmd.Table(), c.NewUsersGetAllChannels()
 	u := c.Txn.User(table, name)
 	if u == nil {

@@ -167,6 +167,9 @@ func (s *selector) commandRules(a *aclTable) []string {
 		told.applyCategory(a, aclCategories[best], !s.future)
 		rest.applyCategory(a, aclCategories[best], s.future)
 	}
+	if len(s.firstArgs) == 0 && slices.Equal(told.commands, s.commands) {
+		return list
+	}
 	for _, c := range a.top {
 		list = s.commandRule(list, a, told, c)
 		for _, sub := range a.subs[c] {
@@ -186,15 +189,9 @@ func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 		if done&(1<<i) != 0 {
 			continue
 		}
-		same, diff := 0, 0
-		for _, c := range a.bits {
-			switch {
-			case c.categories&(1<<i) == 0:
-			case s.commands.has(c.bit) == add:
-				same++
-			default:
-				diff++
-			}
+		same, diff := a.members[i].common(s.commands), 0
+		if diff = a.members[i].common(a.members[i]) - same; !add {
+			same, diff = diff, same
 		}
 		if same > diff && (diff < fewest || diff == fewest && same > most) {
 			best, fewest, most = i, diff, same

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -20,23 +19,23 @@ const (
 // from "(…" to "…)". open is the argument that opens a selector which does not
 // end, or "".
 func MergeSelectors(args []string) (rules []string, open string) {
-	pending := ""
+	var pending []string
 	for _, arg := range args {
 		ends := strings.HasSuffix(arg, ")")
 		switch {
 		case strings.HasPrefix(arg, "(") && !ends:
 			// One that is open already is forgotten, as in Redis.
-			pending, open = arg, arg
-		case pending != "":
-			pending += " " + arg
+			pending, open = []string{arg}, arg
+		case pending != nil:
+			pending = append(pending, arg)
 		default:
 			rules = append(rules, arg)
 		}
-		if pending != "" && ends {
-			rules, pending = append(rules, pending), ""
+		if pending != nil && ends {
+			rules, pending = append(rules, strings.Join(pending, " ")), nil
 		}
 	}
-	if pending == "" {
+	if pending == nil {
 		open = ""
 	}
 	return rules, open
@@ -61,7 +60,8 @@ func (u *User) apply(rule string, allChannels bool) (fault string) {
 	case "on", "off":
 		u.Enabled = strings.EqualFold(rule, "on")
 	case "nopass", "resetpass":
-		u.NoPass, u.Passwords = strings.EqualFold(rule, "nopass"), nil
+		u.NoPass = strings.EqualFold(rule, "nopass")
+		u.Passwords, u.passwordAt = nil, nil
 	case "skip-sanitize-payload":
 		u.sanitize = sanitizeSkip
 	case "sanitize-payload":
@@ -69,7 +69,8 @@ func (u *User) apply(rule string, allChannels bool) (fault string) {
 	case "clearselectors":
 		u.selectors = u.selectors[:1]
 	case "reset":
-		u.Enabled, u.NoPass, u.Passwords, u.sanitize = false, false, nil, sanitizeDo
+		u.Enabled, u.NoPass, u.sanitize = false, false, sanitizeDo
+		u.Passwords, u.passwordAt = nil, nil
 		u.selectors = []*selector{newSelector(u.table, allChannels)}
 	default:
 		return u.applyOther(rule, allChannels)
@@ -105,18 +106,20 @@ func (u *User) applyPassword(how byte, text string) (fault string) {
 	} else if !isPasswordHash(text) {
 		return faultHash
 	}
-	at := slices.Index(u.Passwords, hash)
+	at, known := u.passwordAt.find(hash, len(u.Passwords), func(i int) string { return u.Passwords[i] })
 	if how == '>' || how == '#' {
-		if at < 0 {
+		if !known {
+			u.passwordAt[hash] = len(u.Passwords)
 			u.Passwords = append(u.Passwords, hash)
 		}
 		u.NoPass = false
 		return ""
 	}
-	if at < 0 {
+	if !known {
 		return faultNoPassword
 	}
-	u.Passwords = slices.Delete(u.Passwords, at, at+1)
+	delete(u.passwordAt, hash)
+	u.Passwords[at] = "" // seal takes it out
 	return ""
 }
 
@@ -128,21 +131,21 @@ func isPasswordHash(s string) bool {
 func (s *selector) apply(a *aclTable, rule string) (fault string) {
 	switch strings.ToLower(rule) {
 	case "allkeys", "~*":
-		s.allKeys, s.keys = true, nil
+		s.allKeys, s.keys, s.keyAt = true, nil, nil
 		return ""
 	case "resetkeys":
-		s.allKeys, s.keys = false, nil
+		s.allKeys, s.keys, s.keyAt = false, nil, nil
 		return ""
 	case "allchannels", "&*":
-		s.allChannels, s.channels = true, nil
+		s.allChannels, s.channels, s.channelAt = true, nil, nil
 		return ""
 	case "resetchannels":
-		s.allChannels, s.channels = false, nil
+		s.allChannels, s.channels, s.channelAt = false, nil, nil
 		return ""
 	case "allcommands", "+@all", "nocommands", "-@all":
 		s.future = rule[0] == '+' || rule[0]|0x20 == 'a'
 		s.commands.fill(len(a.bits), s.future)
-		s.firstArgs = nil
+		s.firstArgs, s.wordAt = nil, nil
 		return ""
 	case "":
 		return faultSyntax
@@ -189,8 +192,9 @@ func (s *selector) applyKeys(rule string) (fault string) {
 	if HasSpaces(pattern) {
 		return faultSyntax
 	}
-	at := slices.IndexFunc(s.keys, func(k keyPattern) bool { return k.pattern == pattern })
-	if at < 0 {
+	at, known := s.keyAt.find(pattern, len(s.keys), func(i int) string { return s.keys[i].pattern })
+	if !known {
+		s.keyAt[pattern] = len(s.keys)
 		s.keys = append(s.keys, keyPattern{pattern, access})
 	} else {
 		s.keys[at].access |= access
@@ -204,25 +208,29 @@ func (s *selector) applyChannel(pattern string) (fault string) {
 		return faultChannel
 	case HasSpaces(pattern):
 		return faultSyntax
-	case !slices.Contains(s.channels, pattern):
+	}
+	if _, known := s.channelAt.find(pattern, len(s.channels), func(i int) string { return s.channels[i] }); !known {
+		s.channelAt[pattern] = len(s.channels)
 		s.channels = append(s.channels, pattern)
 	}
 	return ""
 }
 
 func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault string) {
-	bit := categoryBit(name)
-	if bit == 0 {
+	at := categoryPlace(name)
+	if at < 0 {
 		return faultUnknown
 	}
-	for _, c := range a.top {
-		if c.categories&bit != 0 {
-			s.allow(a, c, allow)
+	for bit := range s.firstArgs {
+		if a.reach[at].has(bit) {
+			s.forgetWords(bit)
 		}
-		for _, sub := range a.subs[c] {
-			if sub.categories&bit != 0 {
-				s.allow(a, sub, allow)
-			}
+	}
+	for i, word := range a.reach[at] {
+		if allow {
+			s.commands[i] |= word
+		} else {
+			s.commands[i] &^= word
 		}
 	}
 	return ""
@@ -232,9 +240,17 @@ func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault st
 // arguments is forgotten.
 func (s *selector) allow(a *aclTable, c *Command, on bool) {
 	s.commands.set(c.bit, on)
-	delete(s.firstArgs, c.bit)
+	s.forgetWords(c.bit)
 	for _, sub := range a.subs[c] {
 		s.commands.set(sub.bit, on)
+	}
+}
+
+// forgetWords forgets the first arguments with which a command is allowed.
+func (s *selector) forgetWords(bit int) {
+	if len(s.firstArgs[bit]) > 0 {
+		delete(s.firstArgs, bit)
+		delete(s.wordAt, bit)
 	}
 }
 
@@ -273,9 +289,16 @@ func (s *selector) allowFirstArg(bit int, args ...string) {
 	if s.firstArgs == nil {
 		s.firstArgs = map[int][]string{}
 	}
+	if s.wordAt == nil {
+		s.wordAt = map[int]places{}
+	}
+	list, at := s.firstArgs[bit], s.wordAt[bit]
 	for _, arg := range args {
-		if !slices.ContainsFunc(s.firstArgs[bit], func(old string) bool { return strings.EqualFold(old, arg) }) {
-			s.firstArgs[bit] = append(s.firstArgs[bit], arg)
+		word := lowerASCII(arg)
+		if _, known := at.find(word, len(list), func(i int) string { return lowerASCII(list[i]) }); !known {
+			at[word] = len(list)
+			list = append(list, arg)
 		}
 	}
+	s.firstArgs[bit], s.wordAt[bit] = list, at
 }

@@ -3,6 +3,7 @@ package store
 import (
 	_ "embed"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -86,6 +87,9 @@ type aclTable struct {
 	top  []*Command // those that are not subcommands
 	subs map[*Command][]*Command
 	name map[string]*Command // by full name
+
+	members []bitmap // of each category …
+	reach   []bitmap // … and what a rule of it sets: subcommands go with their containers
 }
 
 func newACLTable(t *Table) *aclTable {
@@ -125,6 +129,20 @@ func newACLTable(t *Table) *aclTable {
 			a.top = append(a.top, c)
 		}
 	}
+	for i := range aclCategories {
+		members, reach := newBitmap(len(a.bits)), newBitmap(len(a.bits))
+		for _, c := range a.bits {
+			if c.categories&(1<<i) == 0 {
+				continue
+			}
+			members.set(c.bit, true)
+			reach.set(c.bit, true)
+			for _, sub := range a.subs[c] {
+				reach.set(sub.bit, true)
+			}
+		}
+		a.members, a.reach = append(a.members, members), append(a.reach, reach)
+	}
 	return a
 }
 
@@ -133,11 +151,16 @@ func (a *aclTable) lookup(fullName string) *Command { return a.name[strings.ToLo
 
 // categoryBit returns the bit of a category, 0 if there is no such category.
 func categoryBit(name string) uint32 {
-	i := slices.IndexFunc(aclCategories, func(c string) bool { return strings.EqualFold(c, name) })
+	i := categoryPlace(name)
 	if i < 0 {
 		return 0
 	}
 	return 1 << i
+}
+
+// categoryPlace finds a category, -1 if there is none such.
+func categoryPlace(name string) int {
+	return slices.IndexFunc(aclCategories, func(c string) bool { return strings.EqualFold(c, name) })
 }
 
 // InCategory returns the full names of the table's commands in a category; ok
@@ -160,6 +183,16 @@ func (t *Table) InCategory(category string) (names []string, ok bool) {
 
 // bitmap is a set of commands.
 type bitmap []uint64
+
+func newBitmap(n int) bitmap { return make(bitmap, n/64+1) }
+
+// common counts the commands of both sets.
+func (b bitmap) common(other bitmap) (n int) {
+	for i, word := range b {
+		n += bits.OnesCount64(word & other[i])
+	}
+	return n
+}
 
 func (b bitmap) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -32,10 +33,11 @@ type User struct {
 	NoPass    bool
 	Passwords []string // SHA-256 in hexadecimal
 
-	sanitize  sanitize
-	selectors []*selector
-	table     *Table
-	free      bool // may run everything with every key and channel
+	sanitize   sanitize
+	selectors  []*selector
+	table      *Table
+	passwordAt places // while rules are applied
+	free       bool   // may run everything with every key and channel
 }
 
 // sanitize keeps what the user's rules have said about RESTORE's payloads.
@@ -57,6 +59,10 @@ type selector struct {
 	firstArgs   map[int][]string // by command: allowed with one of these only
 	keys        []keyPattern
 	channels    []string
+
+	// While rules are applied:
+	keyAt, channelAt places
+	wordAt           map[int]places // of firstArgs, in lower case
 }
 
 // keyAccess says how a key may be used.
@@ -79,7 +85,7 @@ func NewUser(t *Table, name string, allChannels bool) *User {
 }
 
 func newSelector(t *Table, allChannels bool) *selector {
-	return &selector{allChannels: allChannels, commands: make(bitmap, len(t.acl.bits)/64+1)}
+	return &selector{allChannels: allChannels, commands: newBitmap(len(t.acl.bits))}
 }
 
 // InitialUser is the default user of a server that has been told nothing;
@@ -105,17 +111,25 @@ func (u *User) clone() *User {
 	for i, s := range u.selectors {
 		d := *s
 		d.commands, d.keys, d.channels = slices.Clone(s.commands), slices.Clone(s.keys), slices.Clone(s.channels)
-		d.firstArgs = nil
-		for bit, list := range s.firstArgs {
-			d.allowFirstArg(bit, list...)
+		d.firstArgs = maps.Clone(s.firstArgs)
+		for bit, list := range d.firstArgs {
+			d.firstArgs[bit] = slices.Clone(list)
 		}
 		c.selectors[i] = &d
 	}
 	return &c
 }
 
-// seal finds out whether the user may do anything, which the fast path asks.
+// seal completes a user to whom rules have been applied. It finds out whether the user may do
+// anything, which the fast path asks.
 func (u *User) seal() *User {
+	if u.passwordAt != nil {
+		u.Passwords = slices.DeleteFunc(u.Passwords, func(hash string) bool { return hash == "" })
+		u.passwordAt = nil
+	}
+	for _, s := range u.selectors {
+		s.keyAt, s.channelAt, s.wordAt = nil, nil, nil
+	}
 	u.free = slices.ContainsFunc(u.selectors, func(s *selector) bool {
 		if !s.allKeys || !s.allChannels || !s.future {
 			return false
@@ -160,15 +174,18 @@ func (u *User) Authenticate(password []byte) bool {
 // next: lost is false if next may use every channel that u may; else keeps
 // reports whether next may use a channel or, taken literally, a pattern.
 func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool) bool, lost bool) {
-	upcoming := []string{}
+	upcoming, stays := []string{}, map[string]bool{}
 	for _, s := range next.selectors {
 		if s.allChannels {
 			return nil, false
 		}
 		upcoming = append(upcoming, s.channels...)
+		for _, c := range s.channels {
+			stays[c] = true
+		}
 	}
 	lost = slices.ContainsFunc(u.selectors, func(s *selector) bool {
-		return s.allChannels || slices.ContainsFunc(s.channels, func(c string) bool { return !slices.Contains(upcoming, c) })
+		return s.allChannels || slices.ContainsFunc(s.channels, func(c string) bool { return !stays[c] })
 	})
 	return func(channel string, pattern bool) bool { return channelAllowed(upcoming, channel, pattern) }, lost
 }
