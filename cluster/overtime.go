@@ -110,14 +110,17 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 	return ctx.Cmd.Run(ctx)
 }
 
-// wasStopped notes whose work was stopped, if its time was over.
+// wasStopped notes whose work was stopped, if its time was over, or if it took its memory and more than
+// the time that is left to everyone.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
-	if ctx.Stopped == "" || ctx.StoppedForNow || !s.overTime() {
+	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
+	large := ctx.TookAll && s.turn.full > 0 && s.ran() > leastTime
+	if !late && !large {
 		return
 	}
 	now := s.node.cfg.Time.Monotonic()
 	if s.overruns.note(s.turn.user, s.turn.full, now) {
-		s.log.Warn("a script or command was stopped by its time limit (script-time-limit), in which nobody was served; its user has half as much time for a minute, and half of that after the next",
+		s.log.Warn("a script or command was stopped by its time limit (script-time-limit) or for its memory, and nobody was served meanwhile; its user has half as much time for a minute, and half of that after the next",
 			"user", s.turn.user, "left", s.overruns.limit(s.turn.user, s.turn.full, now))
 	}
 }

@@ -248,6 +248,28 @@ func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 	}
 }
 
+// Work that is stopped for its memory after a second counts as well; the next has less time.
+func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		hog := store.Command{Name: "hog", Arity: 1, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
+			left := 3*time.Second - c.ScriptTime
+			time.Sleep(min(time.Second, left))
+			if c.TookAll = left > time.Second; !c.TookAll {
+				c.Stopped = "ERR time limit"
+			}
+			return store.Err("ERR stopped")
+		}}
+		n, _ := newLimited(t, hog)
+		start := time.Now()
+		for range 20 {
+			n.do("HOG")
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("20 times took %v", took)
+		}
+	})
+}
+
 // A command that takes long while others wait for the end of their batch is stopped soon, and run again by itself.
 func TestLongCommandIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -137,6 +137,7 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	if e.errSource != "" { // not while the reply was converted
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
+	ctx.TookAll = e.stop == msgMemory
 	if e.stop == msgTime || e.stop == msgKilled || e.stop == msgForNow {
 		ctx.Stopped, ctx.StoppedForNow = store.Error(text), e.stop == msgForNow
 	}

@@ -191,6 +191,8 @@ type Ctx struct {
 	Stopped Error
 	// … or because of StopAfter.
 	StoppedForNow bool
+	// TookAll tells that a script was stopped because it took all of the memory that one may.
+	TookAll bool
 }
 
 // workLook is after how many steps Watch is called: some tenths of a millisecond.
