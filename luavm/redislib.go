@@ -57,16 +57,15 @@ func (e *Engine) openRedis() {
 // errorTable is the table that scripts get for an error. As in Redis the text
 // is taken to begin with a code only if a '-' says so.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
-	text = strings.Trim(text, "\r\n")
 	e.charge(int64(len(text)))
-	switch {
-	case !strings.HasPrefix(text, "-"):
-		text = "ERR " + text
-	case !strings.Contains(text, " "):
-		text = "ERR " + text[1:]
-	default:
-		text = text[1:]
+	code, msg := "ERR", text
+	if rest, told := strings.CutPrefix(text, "-"); told {
+		var coded bool
+		if code, msg, coded = strings.Cut(rest, " "); !coded {
+			code, msg = "ERR", rest
+		}
 	}
+	text = code + " " + strings.Trim(msg, "\r\n")
 	t := L.CreateTable(0, 1)
 	t.RawSetString("err", lua.LString(text))
 	return t
