@@ -26,6 +26,7 @@ type clientMemory struct {
 	large atomic.Int64  // bytes in large buffers
 	limit *atomic.Int64 // 0: none
 
+	arriving  atomic.Int64 // the part of it that is of large commands
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
 
 	cutting atomic.Bool  // somebody looks for those who hold most
@@ -43,6 +44,14 @@ func (m *clientMemory) changed(by int64) {
 			m.relieve()
 		}()
 	}
+}
+
+// beyond reports whether large commands alone take so much more than clients may hold that
+// those who send more of them are cut off there and then, before they take more: to find those who hold most
+// takes time, in which many clients fill the memory.
+func (m *clientMemory) beyond() bool {
+	limit := m.limit.Load()
+	return limit > 0 && m.arriving.Load() > limit+limit/8
 }
 
 // strangersShare is which part of the limit the buffers of all clients may take that have

@@ -54,6 +54,8 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
+	// evictable is whether the client may be cut off when all hold too much.
+	evictable() bool
 	// protocolError answers the client; the connection ends after it.
 	protocolError(text string)
 	received(n int)
@@ -189,6 +191,7 @@ func (g *guard) fill() {
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
 		g.held.Add(by)
+		g.memory.arriving.Add(by)
 		g.memory.changed(by)
 	}
 }

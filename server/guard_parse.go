@@ -15,6 +15,20 @@ func (g *guard) parse() {
 	if g.memory != nil && (g.strange.Load() > 0 || g.policy.needsAuth()) {
 		g.countStranger()
 	}
+	if g.large != nil && g.memory != nil && g.memory.beyond() && g.policy.evictable() && g.atRest() {
+		g.refuse(g.size)
+	}
+}
+
+// atRest reports whether no complete command waits to be run.
+func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
+
+// refuse cuts off a client that would take memory that is not there.
+func (g *guard) refuse(holds int64) {
+	g.memory.refused(g.RemoteAddr(), holds)
+	g.large, g.out, g.line, g.marks = nil, nil, nil, nil
+	g.holds(-g.held.Load())
+	g.end = io.EOF
 }
 
 func (g *guard) parseInput() {
@@ -158,7 +172,7 @@ func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use 
 // fault ends the connection, unless commands before the fault still have to
 // run: then it waits.
 func (g *guard) fault(text string) bool {
-	if g.done == 0 && len(g.ends) == 0 {
+	if g.atRest() {
 		g.failure = text
 	}
 	return false
@@ -261,7 +275,7 @@ func (g *guard) grew(n int64) {
 	g.size += n
 	if g.large != nil {
 		// An argument takes memory even if it is empty.
-		if by := g.size + argumentCost*int64(len(g.large)) - g.held.Load(); by > keepOutput {
+		if by := g.size + argumentCost*int64(len(g.large)) - g.held.Load(); by >= largeCommand {
 			g.holds(by)
 		}
 	}
@@ -283,10 +297,8 @@ func (g *guard) countStranger() {
 		}
 	}
 	by := n - g.strange.Swap(n)
-	if all := g.memory.strangers.Add(by); by > 0 && n > 2*smallBuffer && g.done == 0 && len(g.ends) == 0 && g.memory.noRoomFor(all) {
-		g.memory.refused(g.RemoteAddr(), n)
-		g.large, g.out, g.line, g.marks = nil, nil, nil, nil
-		g.end = io.EOF
+	if all := g.memory.strangers.Add(by); by > 0 && n > 2*smallBuffer && g.atRest() && g.memory.noRoomFor(all) {
+		g.refuse(n)
 	}
 }
 

@@ -160,6 +160,8 @@ func (s *session) isDraining() bool {
 
 // The guard's policy.
 
+func (s *session) evictable() bool { return !s.noEvict.Load() }
+
 func (s *session) needsAuth() bool { return !s.authed.Load() && !s.srv.hub.accounts.open.Load() }
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }

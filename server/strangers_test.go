@@ -69,3 +69,26 @@ func TestStrangersReadTheirReplies(t *testing.T) {
 		c.expect("-NOAUTH Authentication required.\r\n")
 	}
 }
+
+// TestLargeCommandsFindNoRoom: while large commands take much more than clients may hold, and
+// until those who hold most have gone, nobody takes more by one. Small ones are run.
+func TestLargeCommandsFindNoRoom(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		set := ts.dial(t)
+		set.do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
+		kept := ts.dial(t)
+		kept.do("CLIENT NO-EVICT on", "+OK\r\n")
+		ts.clientMemory.arriving.Add(2 << 20) // of some who are about to go
+		half := "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n" + strings.Repeat("x", 10_000)
+		c := ts.dial(t)
+		c.send("PING\r\n" + half)
+		c.expect("+PONG\r\n")
+		c.expectClosed()
+		set.do("SET k v", "+OK\r\n")
+		kept.send(half + strings.Repeat("x", 10_000) + "\r\n")
+		kept.expect("+OK\r\n")
+		ts.clientMemory.arriving.Add(-2 << 20)
+		set.send(half + strings.Repeat("x", 10_000) + "\r\n")
+		set.expect("+OK\r\n")
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -60,7 +61,31 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	} else {
 		log.Debug("memory", "limit", fmt.Sprint(got))
 	}
-	return planMemory(debug.SetMemoryLimit(-1)) // which changes nothing
+	memoryLimit.Lock()
+	defer memoryLimit.Unlock()
+	l := &memoryLimit
+	if set := debug.SetMemoryLimit(-1); set != l.set { // else by a node in this process
+		l.planned, l.set = set, collectorLimit(set)
+		debug.SetMemoryLimit(l.set)
+	}
+	return planMemory(l.planned)
+}
+
+// memoryLimit is what Go's heap may grow to, and what the collector was told.
+var memoryLimit struct {
+	sync.Mutex
+	planned, set int64
+}
+
+// collectorLimit is the limit that the collector is given. While it runs, memory is taken,
+// and without end when it has run half of the time: a flood must find it begun, and done,
+// before what there is has been used up. The ballast counts for the collector and takes
+// nothing; without it the collector would run all the time in a small container.
+func collectorLimit(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return limit
+	}
+	return limit - min(limit/8, 256<<20) + int64(len(ballast))
 }
 
 // limits reads --maxmemory and --max-entry-size.

@@ -30,9 +30,14 @@ func TestLimitMemory(t *testing.T) {
 				t.Setenv("GOMEMLIMIT", c.env)
 			}
 			debug.SetMemoryLimit(7e8) // as Go has read it at the start
-			limitMemory(c.limit, slog.New(slog.DiscardHandler))
-			if got := debug.SetMemoryLimit(-1); got != c.want {
-				t.Errorf("the limit is %d, want %d", got, c.want)
+			for range 2 {             // a second node in the process leaves it as it is
+				plan := limitMemory(c.limit, slog.New(slog.DiscardHandler))
+				if got := debug.SetMemoryLimit(-1); got != collectorLimit(c.want) {
+					t.Errorf("the limit is %d, want %d", got, collectorLimit(c.want))
+				}
+				if plan != planMemory(c.want) {
+					t.Errorf("the plan is %+v, want that of %d", plan, c.want)
+				}
 			}
 		})
 	}
