@@ -2,6 +2,7 @@ package growth
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -110,6 +111,75 @@ var kinds = []struct {
 		pipeline(c, 500, func(j int) []string { return slices.Repeat([]string{"ECHO", mega[:1000]}, 30) })
 		c.Do("CONFIG", "SET", "slowlog-log-slower-than", "10000", "slowlog-max-len", "128")
 	}},
+	{"one set many times", func(c *bench.Conn, i int) {
+		c.Do("SADD", "g", fmt.Sprint("m", i))
+		for _, command := range []string{"SUNION", "SINTER", "SDIFF"} {
+			c.Do(append([]string{command}, slices.Repeat([]string{"g"}, 5000)...)...)
+		}
+		c.Do("SET", "b", mega)
+		c.Do(append([]string{"BITOP", "XOR", "d"}, slices.Repeat([]string{"b"}, 50)...)...)
+	}},
+	{"a script that takes all memory", func(c *bench.Conn, i int) {
+		c.Do("EVAL", "local t={} while true do t[#t+1]=string.rep('x',1e5)..#t end", "0")
+	}},
+	{"state of functions", func(c *bench.Conn, i int) {
+		c.Do("FUNCTION", "LOAD", "REPLACE", "#!lua name=s\nlocal t={} redis.register_function('s',function() t[#t+1]=string.rep('x',1e6)..#t return #t end)")
+		pipeline(c, 50, func(int) []string { return []string{"FCALL", "s", "0"} })
+	}},
+	{"what is said of commands", func(c *bench.Conn, i int) {
+		for _, command := range [][]string{{"COMMAND", "INFO"}, {"COMMAND", "DOCS"}, {"COMMAND", "GETKEYS", "DEL"}, {"COMMAND", "GETKEYSANDFLAGS", "DEL"},
+			{"PUBSUB", "NUMSUB"}, {"CONFIG", "GET"}, {"LATENCY", "HISTOGRAM"}} {
+			c.Do(append(command, slices.Repeat([]string{"get"}, 200_000)...)...)
+		}
+	}},
+	{"channels by one command", func(c *bench.Conn, i int) {
+		for _, command := range []string{"SUBSCRIBE", "SSUBSCRIBE"} {
+			channels := []string{command}
+			for j := range 400_000 {
+				channels = append(channels, fmt.Sprint("g", j))
+			}
+			c.Do(channels...) // it has more replies
+		}
+	}},
+	{"keys that are waited for", func(*bench.Conn, int) {
+		keys := []string{"BLPOP"}
+		for j := range 5000 {
+			keys = append(keys, fmt.Sprint("g", j))
+		}
+		beside(40, func(c *bench.Conn) { c.Do(append(keys, "0.2")...) })
+	}},
+	{"large values at once", func(*bench.Conn, int) {
+		value := strings.Repeat(mega, 7)
+		beside(40, func(c *bench.Conn) { c.Do("SET", "g", value) })
+	}},
+	{"replies that nobody reads", func(c *bench.Conn, i int) {
+		c.Do("SET", "g", strings.Repeat(mega, 7))
+		beside(40, func(c *bench.Conn) {
+			for range 20 {
+				if c.Send("GET", "g") != nil {
+					return
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		})
+	}},
+	{"commands without an end", func(*bench.Conn, int) {
+		var open []net.Conn
+		for range 500 {
+			c, err := net.DialTimeout("tcp", attacked, 5*time.Second)
+			if err != nil {
+				break
+			}
+			defer c.Close()
+			open = append(open, c)
+		}
+		half := "*10\r\n" + strings.Repeat("$16384\r\n"+mega[:16384]+"\r\n", 9) + "$16384\r\n" + mega[:10000]
+		for _, c := range open {
+			c.SetDeadline(time.Now().Add(5 * time.Second))
+			io.WriteString(c, half) // it may be cut off
+		}
+		time.Sleep(50 * time.Millisecond)
+	}},
 	{"names of clients", func(c *bench.Conn, i int) {
 		c.Do("CLIENT", "SETNAME", mega)
 		c.Do("CLIENT", "SETINFO", "LIB-NAME", mega)
@@ -144,6 +214,24 @@ func pipeline(c *bench.Conn, n int, command func(int) []string) {
 		hung.Reset(answerBound)
 	}
 	sent.Wait()
+}
+
+// beside has connections of their own do something at once.
+func beside(n int, do func(*bench.Conn)) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			c, err := bench.Dial(attacked, 5*time.Second)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			late := time.AfterFunc(answerBound, func() { c.Close() })
+			defer late.Stop()
+			do(c)
+		})
+	}
+	all.Wait()
 }
 
 // isReply tells an error reply from a connection that has ended.
