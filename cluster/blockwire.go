@@ -147,8 +147,14 @@ func (p *peerConn) serveBlock(call uint64, body []byte) error {
 		p.mu.Lock()
 		delete(p.sleepers, call)
 		p.mu.Unlock()
+		p.n.guests.left(w)
 		finish(r)
 	}}
+	refused, at := p.n.guests.arrive(w)
+	if !at {
+		p.answer(call)(&request{replies: []store.Reply{store.Err(ErrBlockedMemory)}})
+		return nil
+	}
 	p.mu.Lock()
 	if p.sleepers == nil {
 		p.sleepers = map[uint64]*sleeper{}
@@ -159,7 +165,12 @@ func (p *peerConn) serveBlock(call uint64, body []byte) error {
 		p.watch = time.AfterFunc(aliveTimeout, p.checkAlive)
 	}
 	p.mu.Unlock()
-	p.n.serveRequest(w.req)
+	for _, other := range refused {
+		other.cancel(quitRefused)
+	}
+	if w.state.Load() != sleeperCancelled {
+		p.n.serveRequest(w.req)
+	}
 	return nil
 }
 
@@ -172,7 +183,7 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	w := p.sleepers[call]
 	p.mu.Unlock()
 	if w != nil {
-		w.cancel(int32(body[0]))
+		w.cancel(min(int32(body[0]), quitNow))
 	}
 	return nil
 }

@@ -107,6 +107,9 @@ type Config struct {
 	// DataQuota is how many bytes the data directory may have before nothing may be added; 0: no
 	// limit. The leader's counts.
 	DataQuota int64
+	// BlockedMemory is what the leader may hold for blocking commands of other nodes' clients;
+	// 0: no limit.
+	BlockedMemory int64
 	// Limits are those of data while the cluster has none.
 	Limits store.Limits
 	// ACL is what this node adds to the users of the state.

@@ -28,6 +28,7 @@ type Node struct {
 	line    line
 	yields  *yields
 	keeper  *keeper // of blocking commands
+	guests  guests
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
 	served  atomic.Int64 // peers that forward to this node
@@ -119,6 +120,7 @@ func newNode(cfg Config) *Node {
 		n.fsm.Show(keys)
 	}
 	n.keeper = newKeeper(n)
+	n.guests.limit = cfg.BlockedMemory
 	n.work.Add(1)
 	go n.keeper.run()
 	return n

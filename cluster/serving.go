@@ -23,9 +23,9 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		w.state.Store(sleeperCancelled)
 		r.complete(errStale)
 		return false
-	case w.quit.Load() == quitNow:
+	case w.quit.Load() >= quitNow:
 		w.state.Store(sleeperCancelled)
-		r.complete(errCancelled)
+		w.cancelled()
 		return false
 	}
 	if !ws.any() {

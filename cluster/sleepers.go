@@ -20,7 +20,7 @@ type sleeper struct {
 	req   *request
 	wait  *store.Wait // nil until it has been found to wait
 	state atomic.Int32
-	quit  atomic.Int32 // quitSoon: it is not to wait; quitNow: nor to run
+	quit  atomic.Int32 // quitSoon: it is not to wait; quitNow: nor to run; quitRefused: nor has it a place
 	// joined is called when it is known for certain to wait; nil: nobody asks.
 	joined func()
 
@@ -28,8 +28,12 @@ type sleeper struct {
 	id     uint64 // … and its number there
 	token  uint64 // of the link that it came by; 0: no link
 
+	size   int64  // bytes, as one of guests …
+	number uint64 // … in order of arrival …
+	index  int    // … with this place in their heap; -1: none
+
 	all    *sleepers // set when it joins them
-	places []*place  // one for each key
+	places []place   // one for each key
 	fresh  bool      // it has joined in the present batch
 }
 
@@ -45,21 +49,32 @@ const (
 const (
 	quitSoon int32 = 1 + iota
 	quitNow
+	quitRefused
 )
 
-// cancel has the sleeper answered with errCancelled, if it is not served
+// cancel has the sleeper answered with errCancelled, or refused, if it is not served
 // before that. With quitSoon it is evaluated once, which is only for certain when its
 // batch has been committed: what another request of that batch has popped may be
 // there still, and a leader that has been replaced finds nothing where there is something.
 func (w *sleeper) cancel(how int32) {
-	w.quit.Store(max(how, w.quit.Load()))
+	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
+	}
 	switch {
 	case w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled):
 		w.all.bury(w)
-		w.req.complete(errCancelled)
-	case how == quitNow && w.state.CompareAndSwap(sleeperAsked, sleeperCancelled):
-		w.req.complete(errCancelled)
+		w.cancelled()
+	case how >= quitNow && w.state.CompareAndSwap(sleeperAsked, sleeperCancelled):
+		w.cancelled()
 	}
+}
+
+// cancelled answers a sleeper that has had no effect.
+func (w *sleeper) cancelled() {
+	if w.quit.Load() == quitRefused {
+		w.req.refuse(ErrBlockedMemory)
+		return
+	}
+	w.req.complete(errCancelled)
 }
 
 // release lets a taken sleeper wait.
@@ -191,24 +206,23 @@ func (ws *sleepers) queue(k waitKey) *waitQueue {
 
 // join adds a sleeper behind all others.
 func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
-	w.wait, w.all, w.places, w.fresh = wait, ws, w.places[:0], true
-	seen := map[string]bool{}
+	w.wait, w.all, w.places, w.fresh = wait, ws, make([]place, 0, len(wait.Keys)), true
 	for _, key := range wait.Keys {
-		if seen[key] {
+		q := ws.queue(waitKey{wait.DB, key})
+		if q.tail != nil && q.tail.w == w {
 			continue // named twice
 		}
-		seen[key] = true
 		ws.order++
-		p := &place{w: w, queue: ws.queue(waitKey{wait.DB, key}), order: ws.order}
-		p.queue.push(p)
-		w.places = append(w.places, p)
+		w.places = append(w.places, place{w: w, queue: q, order: ws.order})
+		q.push(&w.places[len(w.places)-1])
 	}
 	ws.all[w] = struct{}{}
 }
 
 // leave takes a sleeper out of its queues; its places remember where it was.
 func (ws *sleepers) leave(w *sleeper) {
-	for _, p := range w.places {
+	for i := range w.places {
+		p := &w.places[i]
 		if !p.listed {
 			continue
 		}
@@ -235,7 +249,8 @@ func (ws *sleepers) rollback() {
 		if w.wait == nil {
 			continue // has joined in this batch, too
 		}
-		for _, p := range w.places {
+		for i := range w.places {
+			p := &w.places[i]
 			p.queue = ws.queue(p.queue.key)
 			p.queue.restore(p)
 		}

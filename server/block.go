@@ -18,7 +18,7 @@ func (srv *Server) blocks(cmd *store.Command) bool {
 // endBlock must follow. The backend has to be flushed. It returns nil, and has done
 // nothing, if the client has been cut off, for what it would hold by waiting for so many keys.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
-	size := int64(queuedSize(args) + sleeperCost*len(args))
+	size := cluster.BlockedSize(args) // this node may lead
 	if !s.mayHold(size) {
 		s.closeAfterReply()
 		return nil

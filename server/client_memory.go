@@ -79,7 +79,6 @@ const (
 	subscriptionCost = 320 // in the session's own and in the hub's, with a set of subscribers
 	prefixCost       = 320 // of CLIENT TRACKING, likewise
 	watchCost        = 192 // a watched key: its place in the list and in the set
-	sleeperCost      = 128 // a key of a command that blocks, where the leader looks for it
 )
 
 // holdings are what a client holds in tables and lists, of which the sum of all clients

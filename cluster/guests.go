@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"container/heap"
+	"sync"
+
+	"lockstep/store"
+)
+
+// What a blocking command takes where it waits, apart from the bytes of its keys
+// (TestBlockedSize measures it).
+const (
+	sleeperCost = 1 << 10 // itself, its request, and what answers it
+	placeCost   = 256     // a key: an argument, its place, a queue and its entry in their map
+)
+
+// BlockedSize is about what a blocking command takes on the leader while it waits.
+func BlockedSize(args [][]byte) int64 {
+	n := int64(sleeperCost)
+	for _, arg := range args {
+		n += placeCost + 2*int64(len(arg)) // the argument, and the key
+	}
+	return n
+}
+
+// guests are the blocking commands of other nodes' clients on this node, which leads. Their
+// own nodes bound what each client holds there; what all of them come to here has a bound of
+// its own. Beyond it those that hold most are refused, of equal ones the latest.
+type guests struct {
+	limit int64 // bytes; 0: none
+
+	mu   sync.Mutex
+	last uint64
+	list guestHeap
+	size int64 // bytes of list …
+	all  int64 // … and of those, too, that are refused and have not left yet
+}
+
+// arrive takes a sleeper in; it has to be queued then, and left must follow. It returns those
+// that are to be refused, which may include it. at is false if it must not be queued: those
+// that are refused have not left.
+func (g *guests) arrive(w *sleeper) (refused []*sleeper, at bool) {
+	w.size = BlockedSize(w.req.calls[0].Args)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.limit > 0 && g.all+w.size > 2*g.limit {
+		w.size = 0
+		return nil, false
+	}
+	g.last++
+	w.number = g.last
+	g.all += w.size
+	g.size += w.size
+	heap.Push(&g.list, w)
+	for g.limit > 0 && g.size > g.limit {
+		largest := heap.Pop(&g.list).(*sleeper)
+		g.size -= largest.size
+		refused = append(refused, largest)
+	}
+	return refused, true
+}
+
+// left is told when a sleeper that has arrived has been answered.
+func (g *guests) left(w *sleeper) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.all -= w.size
+	if w.index >= 0 {
+		heap.Remove(&g.list, w.index)
+		g.size -= w.size
+	}
+}
+
+// guestHeap has those that hold most first, of equal ones the latest.
+type guestHeap []*sleeper
+
+func (h guestHeap) Len() int { return len(h) }
+func (h guestHeap) Less(i, j int) bool {
+	if h[i].size != h[j].size {
+		return h[i].size > h[j].size
+	}
+	return h[i].number > h[j].number
+}
+
+func (h guestHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *guestHeap) Push(x any) {
+	w := x.(*sleeper)
+	w.index = len(*h)
+	*h = append(*h, w)
+}
+
+func (h *guestHeap) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	w.index = -1
+	return w
+}
+
+// ErrBlockedMemory is what a blocking command is told that is refused.
+const ErrBlockedMemory store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"
