@@ -381,7 +381,7 @@ func (g *guardedLog) GetLog(index uint64, l *raft.Log) error {
 	if index >= g.first.Load() && g.long.get(index, l) {
 		return nil
 	}
-	cuts := g.long.seen()
+	cuts := g.long.cuts.Load()
 	err := g.read(index, l)
 	if err == nil {
 		g.long.note(l, cuts)

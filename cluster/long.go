@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -11,9 +12,11 @@ import (
 // behind would have 64 entries sent at once. So Raft is given the heads of long entries, without data, and that is
 // read where it is needed, one entry at a time: to be applied (load), and to be sent (atATime).
 type longEntries struct {
+	count atomic.Int32  // len(heads), to be looked at without mu
+	cuts  atomic.Uint64 // how often heads have been forgotten
+
 	mu    sync.Mutex
 	heads map[uint64]head
-	cuts  uint64 // how often heads have been forgotten
 }
 
 // head is an entry whose data is elsewhere.
@@ -32,6 +35,9 @@ func isHead(l *raft.Log) bool { return len(l.Data) == 1 && &l.Data[0] == &elsewh
 
 // get returns an entry's head, if it is known to be long.
 func (g *longEntries) get(index uint64, l *raft.Log) bool {
+	if g.count.Load() == 0 {
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h, ok := g.heads[index]
@@ -60,27 +66,24 @@ func (g *longEntries) note(l *raft.Log, cuts uint64) {
 	l.Data = elsewhere
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.cuts != cuts {
+	if g.cuts.Load() != cuts {
 		return // it may have been replaced meanwhile
 	}
 	if g.heads == nil {
 		g.heads = map[uint64]head{}
 	}
 	g.heads[l.Index] = head{*l, size}
+	g.count.Store(int32(len(g.heads)))
 }
 
 // stored notes entries that have been stored.
 func (g *longEntries) stored(logs []*raft.Log) {
 	for _, l := range logs {
-		h := *l // Raft goes on with l
-		g.note(&h, g.seen())
+		if len(l.Data) >= longEntry {
+			h := *l // Raft goes on with l
+			g.note(&h, g.cuts.Load())
+		}
 	}
-}
-
-func (g *longEntries) seen() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.cuts
 }
 
 // forget is for when entries are deleted, at either end.
@@ -88,7 +91,8 @@ func (g *longEntries) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	clear(g.heads)
-	g.cuts++
+	g.count.Store(0)
+	g.cuts.Add(1)
 }
 
 // load reads the data of a head.
