@@ -77,6 +77,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 		r.complete(errStale)
 		return true
 	}
+	r.crowded = s.done.Size() > maxKept
 	if !r.from.again {
 		return false
 	}
@@ -106,13 +107,21 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 // that were leased, for a request that is sent again.
 const maxRecorded = 512 << 10
 
+const (
+	// maxKept is how large the replies to all requests are that every node keeps, before only
+	// those that are small are added: none is dropped before its origin has sent another write.
+	maxKept = 4 << 20
+	// smallRecord is what is always kept, such as the reply to whoever takes a lock.
+	smallRecord = 512
+)
+
 // record notes that r has written something.
 func (b *batch) record(r *request, writes []byte) {
 	replies := appendReplies(nil, r.replies)
 	if g := r.granted(b.prev+1, writes); len(g.list) > 0 {
 		replies = appendGrants(replies, g)
 	}
-	if len(replies) > maxRecorded {
+	if len(replies) > maxRecorded || r.crowded && len(replies) > smallRecord {
 		replies = appendReplies(nil, errorReplies(nil, len(r.replies), ErrReplyLost))
 	}
 	b.answers = append(b.answers, raftfsm.Answer{Origin: r.from.origin, ID: r.from.id, Low: r.from.low, Replies: replies})

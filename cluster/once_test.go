@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -102,4 +103,44 @@ func TestTickets(t *testing.T) {
 	if len(k.over) > 0 {
 		t.Errorf("kept %v", k.over)
 	}
+}
+
+// Every node keeps the replies to what may be sent again. However many large ones are on
+// their way at once, they are bounded; small ones, such as those to locks, are always kept.
+func TestKeptRepliesAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		n.lead()
+		l := n.carried(b.Node)
+		size := func() (bytes int) {
+			n.fsm.ViewAnswers(func(_ *store.Store, _ uint64, done *raftfsm.Answers) { bytes = done.Size() })
+			return bytes
+		}
+		big := strings.Repeat("x", 200<<10)
+		n.expect("OK", "SET big "+big)
+		for id := range uint64(60) { // all are sent before the first is answered
+			if got := n.carry(l, ticket{id: id + 1, low: 1}, "SET big "+big+" GET"); got != big {
+				t.Fatalf("%d: got %.30q", id, got)
+			}
+		}
+		if got := size(); got > maxKept+maxRecorded || got < maxKept {
+			t.Errorf("%d bytes of replies are kept", got)
+		}
+		for _, c := range []struct {
+			from       ticket
+			want, line string
+		}{
+			{ticket{id: 1, low: 1, again: true}, big, "SET big x GET"},
+			{ticket{id: 60, low: 1, again: true}, "-INDETERMINATE", "SET big x GET"},
+			{ticket{id: 61, low: 1}, "OK", "SET lock me NX"},
+			{ticket{id: 61, low: 1, again: true}, "OK", "SET lock me NX"},
+			{ticket{id: 62, low: 62}, "1", "DEL lock"}, // from here on nobody waits for the others
+			{ticket{id: 63, low: 62}, big, "GETDEL big"},
+			{ticket{id: 63, low: 62, again: true}, big, "GETDEL big"},
+		} {
+			if got := n.carry(l, c.from, c.line); got != c.want {
+				t.Errorf("%v %s: got %.30q, want %.30q", c.from, c.line, got, c.want)
+			}
+		}
+	})
 }

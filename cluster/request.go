@@ -15,8 +15,9 @@ type request struct {
 	replies []store.Reply
 	err     error // errNotExecuted or errUnknown instead of replies
 
-	from  ticket // of a write that may be sent again
-	token uint64 // of the link that it came by
+	from    ticket // of a write that may be sent again
+	token   uint64 // of the link that it came by
+	crowded bool   // much is kept for others: a long reply to it is not
 
 	sleeper *sleeper      // set for a blocking command, which is alone
 	claim   *claim        // set for a request that is no command

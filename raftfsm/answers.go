@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -153,13 +154,23 @@ func (r *sectionReader) bytes() []byte {
 
 // Answers is the table of what origins may still ask about. It is part of the
 // state: all nodes hold the same.
-type Answers struct{ origins map[uint64]*origin }
+type Answers struct {
+	origins map[uint64]*origin
+	size    int // bytes of all replies
+}
+
+// largeAnswer is from how many bytes on replies have memory of their own: they are not to be kept
+// by a small one that its origin still waits for.
+const largeAnswer = 512
 
 type origin struct {
 	low     uint64
 	last    int64 // lease stamp of the last entry with an answer to it
 	replies map[uint64][]byte
 }
+
+// Size is how many bytes the replies have that are kept.
+func (t *Answers) Size() int { return t.size }
 
 // Lookup returns the replies to a request that has been executed.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
@@ -180,9 +191,11 @@ func (t *Answers) add(list []Answer, lease int64) {
 	}
 	size := 0
 	for _, a := range list {
-		size += len(a.Replies)
+		if len(a.Replies) <= largeAnswer {
+			size += len(a.Replies)
+		}
 	}
-	// One piece of memory; the entry's own would keep its write set alive.
+	// Small ones in one piece of memory; the entry's own would keep its write set alive.
 	kept := make([]byte, 0, size)
 	for _, a := range list {
 		o := t.origins[a.Origin]
@@ -190,10 +203,15 @@ func (t *Answers) add(list []Answer, lease int64) {
 			o = &origin{replies: map[uint64][]byte{}}
 			t.origins[a.Origin] = o
 		}
-		o.forget(a.Low)
+		t.forget(o, a.Low)
 		o.last = lease
 		if a.ID < o.low {
 			continue // its origin has given it up meanwhile
+		}
+		t.size += len(a.Replies) - len(o.replies[a.ID])
+		if len(a.Replies) > largeAnswer {
+			o.replies[a.ID] = bytes.Clone(a.Replies)
+			continue
 		}
 		from := len(kept)
 		kept = append(kept, a.Replies...)
@@ -201,7 +219,7 @@ func (t *Answers) add(list []Answer, lease int64) {
 	}
 	for _, o := range t.origins {
 		if lease-o.last > OriginLifetime && len(o.replies) > 0 {
-			o.forget(slices.Max(slices.Collect(maps.Keys(o.replies))) + 1)
+			t.forget(o, slices.Max(slices.Collect(maps.Keys(o.replies)))+1)
 		}
 	}
 	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > originMemory })
@@ -214,15 +232,21 @@ func (t *Answers) Forgotten(from, id uint64) bool {
 	return o != nil && id < o.low
 }
 
-// forget drops the replies below low.
-func (o *origin) forget(low uint64) {
+// forget drops the replies to an origin below low.
+func (t *Answers) forget(o *origin, low uint64) {
 	if low <= o.low {
 		return
 	}
 	if low-o.low > uint64(len(o.replies)) {
-		maps.DeleteFunc(o.replies, func(id uint64, _ []byte) bool { return id < low })
+		maps.DeleteFunc(o.replies, func(id uint64, r []byte) bool {
+			if id < low {
+				t.size -= len(r)
+			}
+			return id < low
+		})
 	} else {
 		for id := o.low; id < low; id++ {
+			t.size -= len(o.replies[id])
 			delete(o.replies, id)
 		}
 	}
@@ -253,13 +277,14 @@ func (t *Answers) append(buf []byte) []byte {
 
 // read decodes append's bytes.
 func (t *Answers) read(r *fieldStream) {
-	t.origins = map[uint64]*origin{}
+	t.origins, t.size = map[uint64]*origin{}, 0
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		name := r.fixed()
 		o := &origin{low: r.uvarint(), last: int64(r.uvarint()), replies: map[uint64][]byte{}}
 		for m := r.uvarint(); m > 0 && r.err == nil; m-- {
 			id := r.uvarint()
 			o.replies[id] = r.bytes()
+			t.size += len(o.replies[id])
 		}
 		t.origins[name] = o
 	}

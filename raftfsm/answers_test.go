@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"lockstep/store"
@@ -33,6 +34,17 @@ func (f *FSM) expectAnswers(t *testing.T, origin uint64, want map[uint64]string)
 			t.Errorf("answer %d of %d: %q %v, want %q %v", id, origin, got, ok, w, exists)
 		}
 	}
+	f.ViewAnswers(func(_ *store.Store, _ uint64, done *Answers) {
+		size := 0
+		for _, o := range done.origins {
+			for _, r := range o.replies {
+				size += len(r)
+			}
+		}
+		if done.Size() != size {
+			t.Errorf("%d bytes of answers are counted, %d there", done.Size(), size)
+		}
+	})
 }
 
 func TestAnswers(t *testing.T) {
@@ -56,6 +68,13 @@ func TestAnswers(t *testing.T) {
 	if got, ok := f.lookup(7, 1<<60); !ok || got != "far" {
 		t.Errorf("the far one: %q %v", got, ok)
 	}
+	// Large ones, and one that is answered twice.
+	large := strings.Repeat("x", 2*largeAnswer)
+	apply(t, f, 6, answering(f, 3000, Answer{9, 1, 1, []byte(large)}, Answer{9, 2, 1, []byte("small")}, Answer{9, 3, 1, []byte(large)}))
+	apply(t, f, 7, answering(f, 3000, Answer{9, 3, 2, []byte("again")}))
+	f.expectAnswers(t, 9, map[uint64]string{2: "small", 3: "again"})
+	apply(t, f, 8, answering(f, 3000, Answer{9, 10, 10, []byte(large)}))
+	f.expectAnswers(t, 9, map[uint64]string{10: large})
 }
 
 // TestAnswersOfTheDead: an origin that executes nothing is forgotten.
