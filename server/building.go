@@ -1,6 +1,10 @@
 package server
 
-import "lockstep/store"
+import (
+	"math"
+
+	"lockstep/store"
+)
 
 // What one command makes grow: the reply that is built for it, and what its client holds by
 // it. Both are counted while the command runs, not behind it: a list of names is short on the
@@ -24,6 +28,26 @@ func (s *session) mayHold(n int64) bool {
 	s.holds(n)
 	defer s.holds(-n)
 	return s.goesOn()
+}
+
+// hasRoom cuts a client off whose large reply would be encoded while clients hold much more than they may: until
+// those who hold most have gone, many at once would take memory that is not there.
+func (s *session) hasRoom(r *store.Reply) bool {
+	if len(r.Str) <= keepOutput && r.Elems == nil {
+		return true
+	}
+	all := []store.Reply{*r}
+	if store.Extent(all, keepOutput) <= keepOutput {
+		return true
+	}
+	n := int64(store.Extent(all, math.MaxInt))
+	m := &s.srv.clientMemory
+	if !s.evictable() || !m.beyondWith(n-s.built) {
+		return true
+	}
+	m.refused(s.conn.RemoteAddr(), n)
+	s.out.abort()
+	return false
 }
 
 // growthStep is how many names a command takes in before it asks whether it may go on.

@@ -152,3 +152,25 @@ func TestOverlappingPrefixes(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeRepliesFindNoRoom: while clients hold much more than they may, and until those who hold most have gone,
+// nobody's large reply is encoded. Small ones are.
+func TestLargeRepliesFindNoRoom(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		set := ts.dial(t)
+		large := strings.Repeat("x", 600<<10)
+		set.do("CONFIG SET maxmemory-clients 2mb", "+OK\r\n")
+		kept := ts.dial(t)
+		kept.do("CLIENT NO-EVICT on", "+OK\r\n")
+		kept.send(array("SET", "k", large))
+		kept.expect("+OK\r\n")
+		ts.clientMemory.large.Add(2 << 20) // of some who are about to go
+		c := ts.dial(t)
+		c.do("ECHO small", "$5\r\nsmall\r\n")
+		c.send("GET k\r\n")
+		c.expectClosed()
+		kept.do("GET k", "$614400\r\n"+large+"\r\n")
+		ts.clientMemory.large.Add(-2 << 20)
+		ts.dial(t).do("GET k", "$614400\r\n"+large+"\r\n")
+	})
+}

@@ -54,6 +54,12 @@ func (m *clientMemory) beyond() bool {
 	return limit > 0 && m.arriving.Load() > limit+limit/8
 }
 
+// beyondWith reports whether all that is large would take so much with n bytes more.
+func (m *clientMemory) beyondWith(n int64) bool {
+	limit := m.limit.Load()
+	return limit > 0 && m.large.Load()+n > limit+limit/8
+}
+
 // strangersShare is which part of the limit the buffers of all clients may take that have
 // not authenticated.
 const strangersShare = 8

@@ -216,6 +216,9 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if r.Kind == store.None || s.muted() {
 		return
 	}
+	if !s.hasRoom(&r) {
+		return
+	}
 	resp := s.protocol()
 	if s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) }) > freeOutput {
 		s.checkOutput(s.srv.cfg.Clock())
