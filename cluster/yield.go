@@ -1,10 +1,13 @@
 package cluster
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"lockstep/store"
 )
@@ -47,6 +50,9 @@ const (
 	// yieldHeld is how many bytes of arguments and replies wait at most, beyond what the clients
 	// hold: more are run, or handed on, at once.
 	yieldHeld = 32 << 20
+	// largeAtOnce is how many bytes of large arguments a node's clients have under way at once, or one request that
+	// has more: it is in memory several times on its way, to be evaluated, logged, sent and applied.
+	largeAtOnce = 8 << 20
 	// yieldAddrs bounds the addresses that are remembered.
 	yieldAddrs = 1024
 )
@@ -96,6 +102,7 @@ type yields struct {
 	held    atomic.Int64  // bytes of arguments and replies that wait
 	applied atomic.Uint64 // entries so far
 	addrs   atomic.Int32  // len(lately), to be looked at without mu
+	large   *semaphore.Weighted
 
 	mu      sync.Mutex
 	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
@@ -114,7 +121,7 @@ type work struct {
 }
 
 func newYields() *yields {
-	return &yields{lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{})}
+	return &yields{lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{}), large: semaphore.NewWeighted(largeAtOnce)}
 }
 
 // known returns until when an address's clients count as heavy; 0 if they do not.
@@ -241,10 +248,20 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
 	bytes := size(calls)
 	done := n.giveWay(client, calls, bytes, patience)
+	defer n.yields.admit(n.ctx, bytes)()
 	dst = n.submitPart(client, calls, dst)
 	done(bytes + store.Extent(dst, maxReplyBytes))
 	client.owes.Store(0) // it has given way
 	return dst
+}
+
+// admit waits until there is room for large arguments under way.
+func (y *yields) admit(ctx context.Context, bytes int) (leave func()) {
+	n := int64(min(bytes, largeAtOnce))
+	if bytes <= HeavyBytes || y.large.Acquire(ctx, n) != nil { // the node closes
+		return func() {}
+	}
+	return func() { y.large.Release(n) }
 }
 
 // holdReplies delays the replies to heavy work that kept its place, until others have had the time that such

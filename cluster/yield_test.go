@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -428,3 +429,36 @@ var linger = store.Command{Name: "linger", Flags: store.Write, Run: func(*store.
 	time.Sleep(100 * ms)
 	return store.OK
 }}
+
+// Large arguments are under way one after the other, as far as they do not fit together: each is in memory
+// several times on its way.
+func TestLargeArgumentsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, badCommands...)
+		n.lead()
+		n.log.decides(10*ms, always(commitSlowly))
+		waits := func() (sum int) {
+			n.routes.get().seq.mu.Lock()
+			defer n.routes.get().seq.mu.Unlock()
+			for _, r := range n.routes.get().seq.queue {
+				sum += size(r.calls)
+			}
+			return sum
+		}
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				n.run(n.NewClient(heavyHost), i%2 == 0, fmt.Sprint("SET k", i, " ", strings.Repeat("x", 3<<20)))
+			})
+		}
+		all.Go(func() { n.run(n.NewClient(heavyHost), false, "SET k "+strings.Repeat("x", largeAtOnce-100)) })
+		for range 100 {
+			time.Sleep(ms)
+			if got := waits(); got > largeAtOnce+1<<10 {
+				t.Errorf("%d bytes wait", got)
+			}
+		}
+		all.Wait()
+		n.expect("21", "DBSIZE")
+	})
+}
