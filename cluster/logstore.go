@@ -58,7 +58,7 @@ func openWAL(d disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 	filer := segments.NewFiler(dir, l.files)
 	l.list = rotatedMeta{MetaStore: d.meta(l.meta), files: d.files, filer: filer, reached: reached, failed: new(atomic.Pointer[error])}
 	var err error
-	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(l.list), wal.WithSegmentFiler(filer), wal.WithSegmentSize(d.segmentSize))
+	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(l.list), wal.WithSegmentFiler(leanFiler{filer}), wal.WithSegmentSize(d.segmentSize))
 	if err != nil {
 		return nil, errors.Join(err, l.meta.Close())
 	}

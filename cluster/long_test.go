@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -83,5 +85,72 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	many := raft.AppendEntriesRequest{Entries: []*raft.Log{entry(1, 1, 1), entry(2, 1, 2), entry(3, 1, 3)}}
 	if err := g.atATime(&many); err != nil || len(many.Entries) != 3 {
 		t.Errorf("of short ones: %d entries, %v", len(many.Entries), err)
+	}
+}
+
+// TestFullSegmentsHoldNoBuffers writes several segments of long entries: nothing of them stays in memory, and they
+// are read as before, also while they become full, and by the next process.
+func TestFullSegmentsHoldNoBuffers(t *testing.T) {
+	dir := t.TempDir()
+	var stored atomic.Uint64
+	open := func() logStore {
+		l, err := openWAL(systemDisk(), dir, stored.Load(), hclog.NewNullLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	inUse := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const count, size = 24, 6 << 20
+	data := func(i uint64) []byte { return bytes.Repeat([]byte{byte(i)}, size) }
+	list := open()
+	before := inUse()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := uint64(0); ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if last := stored.Load(); last > 0 {
+				var l raft.Log
+				if err := list.GetLog(1+i%last, &l); err != nil || len(l.Data) != size || l.Data[0] != byte(l.Index) {
+					t.Errorf("entry %d of %d: %d bytes, %v", 1+i%last, last, len(l.Data), err)
+				}
+			}
+		}
+	}()
+	for i := uint64(1); i <= count; i++ {
+		if err := list.StoreLogs([]*raft.Log{{Index: i, Term: 1, Data: data(i)}}); err != nil {
+			t.Fatal(err)
+		}
+		stored.Store(i)
+	}
+	close(stop)
+	<-done
+	if after := inUse(); after > before+24<<20 {
+		t.Errorf("%d entries of %d MB keep %d MB", count, size>>20, (after-before)>>20)
+	}
+	for range 2 {
+		for i := uint64(1); i <= count; i++ {
+			var l raft.Log
+			if err := list.GetLog(i, &l); err != nil || !bytes.Equal(l.Data, data(i)) {
+				t.Fatalf("entry %d: %d bytes, %v", i, len(l.Data), err)
+			}
+		}
+		if err := list.Close(); err != nil {
+			t.Fatal(err)
+		}
+		list = open()
+	}
+	if err := list.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
