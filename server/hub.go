@@ -18,6 +18,7 @@ type Hub struct {
 	channels map[string]subscribers
 	shards   map[string]subscribers
 	patterns map[string]subscribers
+	warned   atomic.Int64 // Unix time of the last line of cutOffMostPatterns
 	heard    atomic.Int64 // names that have subscribers, of all kinds: to be asked without mu
 
 	tracker *tracker
@@ -82,10 +83,69 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 		return
 	}
 	deliver(h.channels[channel], &now, subWords[subChannel].message, channel, message)
+	h.matches(channel, func(pattern string, subs subscribers) {
+		deliver(subs, &now, subWords[subPattern].message, pattern, channel, message)
+	})
+}
+
+// matchSteps is how many steps the patterns of one message take, some milliseconds, before the
+// client with the most patterns is cut off.
+const matchSteps = 1 << 20
+
+// matches calls do for the patterns of a channel. Every node matches every message before it applies what comes
+// next, so nobody may make that long. mu is held for reading.
+func (h *Hub) matches(channel string, do func(pattern string, subs subscribers)) {
+	steps, cut := 0, false
 	for pattern, subs := range h.patterns {
-		if store.Match(pattern, channel) {
-			deliver(subs, &now, subWords[subPattern].message, pattern, channel, message)
+		if steps > matchSteps {
+			h.cutOffMostPatterns(cut)
+			steps, cut = 0, true
 		}
+		if cut && subs.over() {
+			continue
+		}
+		ok, n := store.MatchSteps(pattern, channel)
+		steps += n + 1
+		if ok {
+			do(pattern, subs)
+		}
+	}
+}
+
+// over reports whether all of them have been cut off.
+func (subs subscribers) over() bool {
+	for s := range subs {
+		if !s.out.isOver() {
+			return false
+		}
+	}
+	return true
+}
+
+// cutOffMostPatterns cuts off the client that has the most patterns. If those of clients that have been cut off
+// are there still, and have not been left out, they may be what took long. mu is held for reading.
+func (h *Hub) cutOffMostPatterns(leftOut bool) {
+	var most *session
+	for _, subs := range h.patterns {
+		for s := range subs {
+			switch {
+			case !s.out.isOver():
+				if most == nil || len(s.subs[subPattern]) > len(most.subs[subPattern]) {
+					most = s
+				}
+			case !leftOut:
+				return
+			}
+		}
+	}
+	if most == nil {
+		return
+	}
+	most.out.abort()
+	now := most.srv.cfg.Clock().Unix()
+	if last := h.warned.Load(); now-last >= 10 && h.warned.CompareAndSwap(last, now) {
+		most.srv.cfg.Log.Warn("a client was cut off: to look for a message among its patterns takes too long",
+			"client", most.conn.RemoteAddr(), "patterns", len(most.subs[subPattern]))
 	}
 }
 
@@ -114,11 +174,7 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 		return len(h.shards[channel])
 	}
 	n := len(h.channels[channel])
-	for pattern, subs := range h.patterns {
-		if store.Match(pattern, channel) {
-			n += len(subs)
-		}
-	}
+	h.matches(channel, func(_ string, subs subscribers) { n += len(subs) })
 	return n
 }
 

@@ -8,10 +8,19 @@ import "strings"
 // takes away the special meaning of the byte after it. A class that is not
 // closed ends with the pattern. An empty s is matched by an empty pattern
 // only, not even by a star.
-func Match(pattern, s string) bool { return globMatch(pattern, s, false) }
+func Match(pattern, s string) bool {
+	ok, _ := MatchSteps(pattern, s)
+	return ok
+}
+
+// MatchSteps is Match that tells how many steps it took, some nanoseconds each.
+func MatchSteps(pattern, s string) (ok bool, steps int) { return globMatch(pattern, s, false) }
 
 // MatchFold is Match without regard to the case of ASCII letters.
-func MatchFold(pattern, s string) bool { return globMatch(pattern, s, true) }
+func MatchFold(pattern, s string) bool {
+	ok, _ := globMatch(pattern, s, true)
+	return ok
+}
 
 // globSteps is how many steps a match may take for each byte of s. Only patterns with long
 // runs of question marks or classes take more, those that nobody writes but to keep others waiting.
@@ -20,10 +29,11 @@ const globSteps = 64
 // globMatch goes back to the last star only: what an earlier star could make
 // of a longer run, the last one can as well. It looks for the text behind a star as a whole.
 // What takes more than globSteps is no match.
-func globMatch(pattern, s string, fold bool) bool {
+func globMatch(pattern, s string, fold bool) (ok bool, steps int) {
 	p, i := 0, 0
 	star, from, text := -1, 0, "" // the pattern after the last star, where its run ends, the text that it begins with
-	for left := globSteps * (len(s) + globSteps); i < len(s); left-- {
+	most := globSteps * (len(s) + globSteps)
+	for ; i < len(s); steps++ {
 		if p < len(pattern) && pattern[p] == '*' {
 			for p < len(pattern) && pattern[p] == '*' {
 				p++
@@ -33,12 +43,12 @@ func globMatch(pattern, s string, fold bool) bool {
 				text = globText(pattern[p:])
 			}
 			if p+len(text) == len(pattern) {
-				return strings.HasSuffix(s[i:], text)
+				return strings.HasSuffix(s[i:], text), steps
 			}
 		} else {
 			if p < len(pattern) {
 				next, ok := globByte(pattern, p, s[i], fold)
-				left -= (next - p) / 8 // a long class
+				steps += (next - p) / 8 // a long class
 				if ok {
 					p = next
 					i++
@@ -48,20 +58,20 @@ func globMatch(pattern, s string, fold bool) bool {
 			from++
 		}
 		at := strings.Index(s[min(from, len(s)):], text)
-		left -= len(text) / globSteps
-		if star < 0 || at < 0 || left < 0 {
-			return false
+		steps += len(text) / globSteps
+		if star < 0 || at < 0 || steps > most {
+			return false, steps
 		}
 		from += at
 		p, i = star+len(text), from+len(text)
 	}
 	if len(s) == 0 {
-		return len(pattern) == 0
+		return len(pattern) == 0, steps
 	}
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
-	return p == len(pattern)
+	return p == len(pattern), steps
 }
 
 // globText is the text that a pattern begins with.
