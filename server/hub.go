@@ -18,6 +18,7 @@ type Hub struct {
 	channels map[string]subscribers
 	shards   map[string]subscribers
 	patterns map[string]subscribers
+	matching matching
 	warned   atomic.Int64 // Unix time of the last line of cutOffMostPatterns
 	heard    atomic.Int64 // names that have subscribers, of all kinds: to be asked without mu
 
@@ -95,6 +96,9 @@ const matchSteps = 1 << 20
 // matches calls do for the patterns of a channel. Every node matches every message before it applies what comes
 // next, so nobody may make that long. mu is held for reading.
 func (h *Hub) matches(channel string, do func(pattern string, subs subscribers)) {
+	if len(h.patterns) > manyPatterns {
+		defer h.matched(time.Now())
+	}
 	steps, cut := 0, false
 	for pattern, subs := range h.patterns {
 		if steps > matchSteps {
@@ -112,6 +116,41 @@ func (h *Hub) matches(channel string, do func(pattern string, subs subscribers))
 	}
 }
 
+// manyPatterns is from how many patterns on it counts how long their messages take, matchTime how long all
+// messages of a second may, before clients with many patterns are cut off.
+const (
+	manyPatterns = 256
+	matchTime    = 500 * time.Millisecond
+)
+
+// matching is how long messages took in a second.
+type matching struct {
+	mu    sync.Mutex
+	since time.Time
+	took  time.Duration
+}
+
+// matched counts the time of a message. Those with the most patterns go until half of the patterns are left.
+func (h *Hub) matched(began time.Time) {
+	m, now := &h.matching, time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Sub(m.since) > time.Second {
+		m.since, m.took = now, 0
+	}
+	if m.took += now.Sub(began); m.took < matchTime {
+		return
+	}
+	m.took = 0
+	for left := len(h.patterns) / 2; left > 0; {
+		n := h.cutOffMostPatterns(true)
+		if n == 0 {
+			return
+		}
+		left -= n
+	}
+}
+
 // over reports whether all of them have been cut off.
 func (subs subscribers) over() bool {
 	for s := range subs {
@@ -124,7 +163,7 @@ func (subs subscribers) over() bool {
 
 // cutOffMostPatterns cuts off the client that has the most patterns. If those of clients that have been cut off
 // are there still, and have not been left out, they may be what took long. mu is held for reading.
-func (h *Hub) cutOffMostPatterns(leftOut bool) {
+func (h *Hub) cutOffMostPatterns(leftOut bool) (patterns int) {
 	var most *session
 	for _, subs := range h.patterns {
 		for s := range subs {
@@ -134,12 +173,12 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) {
 					most = s
 				}
 			case !leftOut:
-				return
+				return 0
 			}
 		}
 	}
 	if most == nil {
-		return
+		return 0
 	}
 	most.out.abort()
 	now := most.srv.cfg.Clock().Unix()
@@ -147,6 +186,7 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) {
 		most.srv.cfg.Log.Warn("a client was cut off: to look for a message among its patterns takes too long",
 			"client", most.conn.RemoteAddr(), "patterns", len(most.subs[subPattern]))
 	}
+	return len(most.subs[subPattern])
 }
 
 // Missed implements store.KeySink: any key may have changed, and messages may

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPatternsThatTakeLong: who has many patterns that take long is cut off by the first message for which they do.
@@ -34,5 +35,33 @@ func TestPatternsThatTakeLong(t *testing.T) {
 			}
 		}
 		attacker.expectClosed()
+	})
+}
+
+// TestMessagesThatTakeLongTogether: so do many short messages with many patterns, of which none takes long.
+func TestMessagesThatTakeLongTogether(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		subscribe := func(n int) *client {
+			c := ts.dial(t)
+			for i := range n {
+				name := fmt.Sprint(n, "-", i)
+				c.send(array("PSUBSCRIBE", name))
+				c.expect(fmt.Sprintf("*3\r\n$10\r\npsubscribe\r\n$%d\r\n%s\r\n:%d\r\n", len(name), name, i+1))
+			}
+			return c
+		}
+		many, some, few := subscribe(300), subscribe(200), subscribe(3)
+		took := func(d time.Duration) {
+			ts.hub.mu.RLock()
+			defer ts.hub.mu.RUnlock()
+			ts.hub.matched(time.Now().Add(-d))
+		}
+		took(matchTime / 2)
+		few.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+		many.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+		took(matchTime)
+		many.expectClosed()
+		some.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+		few.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 	})
 }

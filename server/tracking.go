@@ -52,6 +52,7 @@ type tracker struct {
 	items    int                              // pairs in keys
 	size     int64                            // bytes of keys
 	prefixes map[string]map[*session]struct{} // who listens to a prefix
+	lengths  map[int]int                      // how many prefixes are so long
 
 	changed map[string]map[string]uint64 // keys of the present write set, by prefix; who changed them
 	emptied bool                         // the last change was of everything
@@ -72,8 +73,8 @@ func newTracker() *tracker {
 		base:     rand.Uint64() &^ (1<<32 - 1),
 		sessions: map[int64]*session{},
 		keys:     map[string]map[int64]struct{}{},
-		prefixes: map[string]map[*session]struct{}{},
-		changed:  map[string]map[string]uint64{},
+		prefixes: map[string]map[*session]struct{}{}, lengths: map[int]int{},
+		changed: map[string]map[string]uint64{},
 	}
 }
 
@@ -148,6 +149,7 @@ func (t *tracker) list(s *session, how *tracking) {
 	for _, prefix := range how.prefixes {
 		if t.prefixes[prefix] == nil {
 			t.prefixes[prefix] = map[*session]struct{}{}
+			t.lengths[len(prefix)]++
 		}
 		t.prefixes[prefix][s] = struct{}{}
 	}
@@ -178,6 +180,9 @@ func (t *tracker) unlist(s *session, how *tracking) {
 		delete(t.prefixes[prefix], s)
 		if len(t.prefixes[prefix]) == 0 {
 			delete(t.prefixes, prefix)
+			if t.lengths[len(prefix)]--; t.lengths[len(prefix)] == 0 {
+				delete(t.lengths, len(prefix))
+			}
 		}
 	}
 }
@@ -301,10 +306,15 @@ func (t *tracker) Touch(key string, origin uint64) {
 	if ids := t.keys[key]; ids != nil {
 		t.invalidate(strings.Clone(key), ids, origin)
 	}
-	for prefix := range t.prefixes {
-		if !strings.HasPrefix(key, prefix) {
+	for n := range t.lengths {
+		if n > len(key) {
 			continue
 		}
+		prefix := key[:n]
+		if t.prefixes[prefix] == nil {
+			continue
+		}
+		prefix = strings.Clone(prefix)
 		keys := t.changed[prefix]
 		if keys == nil {
 			keys = map[string]uint64{}
