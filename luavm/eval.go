@@ -118,7 +118,10 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User, Watch: e.watches},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
-		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom, stopAfter: int64(ctx.StopAfter),
+		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom,
+	}
+	if len(e.libs) == 0 { // or what they keep from call to call would be gone, and nobody told
+		e.stopAfter = int64(ctx.StopAfter)
 	}
 }
 

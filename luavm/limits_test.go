@@ -173,6 +173,21 @@ func TestGarbageIsNoMemory(t *testing.T) {
 	}
 }
 
+// What libraries keep outlives the scripts of others that could be stopped for now.
+func TestLibrariesAreNotBegunAnewForOthers(t *testing.T) {
+	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
+	w.do(2, "FUNCTION", "LOAD", "#!lua name=l\nlocal n=0 redis.register_function('count',function() n=n+1 for i=1,1e5 do end return n end)")
+	w.stopAfter = time.Millisecond
+	for i := range int64(5) {
+		if r := w.do(2, "FCALL", "count", "0"); r.Int != i+1 || w.forNow {
+			t.Errorf("call %d: %d %s, stopped %v", i+1, r.Int, r.Str, w.forNow)
+		}
+		if r := w.eval("for i=1,1e5 do end return 7"); r.Int != 7 || w.forNow {
+			t.Errorf("a script beside it: %d %s, stopped %v", r.Int, r.Str, w.forNow)
+		}
+	}
+}
+
 // A command of a script is part of its time.
 func TestCommandsOfAScriptAreWatched(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: 20 * time.Millisecond})
