@@ -196,12 +196,19 @@ func (g *guard) holds(by int64) {
 	}
 }
 
+// seriousArg is how much of a large argument must have arrived until it gets the memory for all of it. To double
+// that on and on would leave as much for the garbage collector.
+const seriousArg = 256 << 10
+
 // fillArg reads payload into the last argument of a large command. Its memory
-// doubles with what has arrived.
+// doubles with what has arrived, until that is much.
 func (g *guard) fillArg() {
 	arg := &g.large[len(g.large)-1]
 	if len(*arg) == cap(*arg) {
 		grow := min(g.payload, max(int64(len(*arg)), largeCommand))
+		if len(*arg) >= seriousArg {
+			grow = g.payload
+		}
 		*arg = slices.Grow(*arg, int(grow))
 	}
 	room := (*arg)[len(*arg):cap(*arg)]

@@ -273,9 +273,10 @@ func (g *guard) takePayload() bool {
 // the connection without a word.
 func (g *guard) grew(n int64) {
 	g.size += n
-	if g.large != nil {
-		// An argument takes memory even if it is empty.
-		if by := g.size + argumentCost*int64(len(g.large)) - g.held.Load(); by >= largeCommand {
+	if len(g.large) > 0 {
+		// An argument takes memory even if it is empty, and the last one what it has room for.
+		last := g.large[len(g.large)-1]
+		if by := g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large)) - g.held.Load(); by >= largeCommand {
 			g.holds(by)
 		}
 	}

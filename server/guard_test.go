@@ -8,7 +8,9 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidwall/redcon"
@@ -259,4 +261,45 @@ func FuzzGuard(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a large argument has room for counts, not only what of it has arrived; and its memory is taken
+// in few steps, because what it had before is for the garbage collector.
+func TestRoomOfALargeArgumentCounts(t *testing.T) {
+	const size = 7 << 20
+	long := bytes.Repeat([]byte("x"), size)
+	g := newGuard(&pieces{in: bytewise("")})
+	g.policy, g.direct, g.memory = usualRules(), true, &clientMemory{limit: new(atomic.Int64)}
+	send := func(s []byte) {
+		for len(s) > 0 {
+			n := min(len(s), 100_000)
+			g.Conn = &pieces{in: [][]byte{s[:n:n]}}
+			s = s[n:]
+			for g.end == nil {
+				before := g.payload
+				g.fill()
+				g.parse()
+				if g.payload == before && g.payload > 0 {
+					break
+				}
+			}
+			g.end = nil
+		}
+	}
+	send(append([]byte("*2\r\n$4\r\nECHO\r\n$"+strconv.Itoa(size)+"\r\n"), long[:seriousArg/2]...))
+	if held := g.held.Load(); held > 4*seriousArg {
+		t.Errorf("%d bytes are held for the first %d", held, seriousArg/2)
+	}
+	send(long[seriousArg/2 : 2*seriousArg])
+	if held := g.held.Load(); held < size || held > size+1<<20 {
+		t.Errorf("%d bytes are held for %d", held, size)
+	}
+	if room := cap(g.large[len(g.large)-1]); room < size || room > size+64<<10 {
+		t.Errorf("there is room for %d of %d bytes", room, size)
+	}
+	send(long[2*seriousArg:])
+	send([]byte("\r\n"))
+	if len(g.ends) != 1 || !bytes.Equal(g.command(0)[1], long) {
+		t.Errorf("%d commands", len(g.ends))
+	}
 }
