@@ -97,7 +97,9 @@ const matchSteps = 1 << 20
 // next, so nobody may make that long. mu is held for reading.
 func (h *Hub) matches(channel string, do func(pattern string, subs subscribers)) {
 	if len(h.patterns) > manyPatterns {
-		defer h.matched(time.Now())
+		clock := h.clock()
+		began := clock()
+		defer func() { h.matched(began, clock()) }()
 	}
 	steps, cut := 0, false
 	for pattern, subs := range h.patterns {
@@ -130,9 +132,19 @@ type matching struct {
 	took  time.Duration
 }
 
+// clock is that of a node with subscribers to patterns. mu is held for reading.
+func (h *Hub) clock() func() time.Time {
+	for _, subs := range h.patterns {
+		for s := range subs {
+			return s.srv.cfg.Clock
+		}
+	}
+	return nil
+}
+
 // matched counts the time of a message. Those with the most patterns go until half of the patterns are left.
-func (h *Hub) matched(began time.Time) {
-	m, now := &h.matching, time.Now()
+func (h *Hub) matched(began, now time.Time) {
+	m := &h.matching
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now.Sub(m.since) > time.Second {

@@ -306,12 +306,15 @@ func (n *Node) Status() (map[string]string, error) {
 	return bench.Pairs(reply)
 }
 
-// Leader returns the node that leads, and nil if none does.
+// Leader returns the node that leads. It waits for ten seconds if none does, and returns nil then.
 func Leader(list []*Node) *Node {
-	for _, n := range list {
-		if st, err := n.Status(); err == nil && st["role"] == "leader" {
-			return n
+	for range 100 {
+		for _, n := range list {
+			if st, err := n.Status(); err == nil && st["role"] == "leader" {
+				return n
+			}
 		}
+		time.Sleep(100 * time.Millisecond) // between two leaders
 	}
 	return nil
 }

@@ -146,7 +146,8 @@ var kinds = []struct {
 		for j := range 5000 {
 			keys = append(keys, fmt.Sprint("g", j))
 		}
-		beside(40, func(c *bench.Conn) { c.Do(append(keys, "0.2")...) })
+		keys = append(keys, "0.2")
+		beside(40, func(c *bench.Conn) { c.Do(keys...) })
 	}},
 	{"large values at once", func(*bench.Conn, int) {
 		value := strings.Repeat(mega, 7)
