@@ -52,5 +52,6 @@ const (
 	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
 	ErrTransactionTime store.Error = "ERR The transaction exceeded the time limit (script-time-limit) and was stopped. Nothing of it was kept."
 	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."
+	ErrBlockedMemory   store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"
 	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

@@ -133,6 +133,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
 		before, size := txn.Writes().Len(), txn.Writes().Size()
+		txn.TakeUndone() // by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {

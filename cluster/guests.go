@@ -3,8 +3,6 @@ package cluster
 import (
 	"container/heap"
 	"sync"
-
-	"lockstep/store"
 )
 
 // What a blocking command takes where it waits, apart from the bytes of its keys
@@ -101,6 +99,3 @@ func (h *guestHeap) Pop() any {
 	w.index = -1
 	return w
 }
-
-// ErrBlockedMemory is what a blocking command is told that is refused.
-const ErrBlockedMemory store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"

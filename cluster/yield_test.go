@@ -462,3 +462,34 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 		n.expect("21", "DBSIZE")
 	})
 }
+
+// What a request has rolled back that is stopped for now is not the work of who is evaluated next.
+func TestWhatIsRolledBackIsNotTheWorkOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		again := store.Command{Name: "again", Arity: 1, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
+			if c.StopAfter == 0 {
+				return store.OK
+			}
+			before := c.Savepoint()
+			c.SetString(0, []byte("undone"), strings.Repeat("x", 16<<20), 0)
+			c.Rollback(before)
+			c.Stopped, c.StoppedForNow = "ERR for now", true
+			return store.Err(c.Stopped)
+		}}
+		n := newTestNode(t, again)
+		n.lead()
+		n.log.decides(10*ms, once(commitSlowly))
+		blocker := n.start("SET a b")
+		synctest.Wait()
+		light := n.NewClient(lightHost)
+		var both sync.WaitGroup
+		both.Go(func() { n.run(light, false, "INCR counter") })
+		synctest.Wait()
+		both.Go(func() { n.run(n.NewClient(heavyHost), false, "AGAIN") })
+		<-blocker
+		both.Wait()
+		if light.isHeavy(n.Node) {
+			t.Error("a client that counts is held for another one's script")
+		}
+	})
+}
