@@ -376,6 +376,18 @@ func TestLogThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A heartbeat that is still answered while its node stops reads a log that has been closed.
+// That is no damage.
+func TestLogThatHasBeenClosed(t *testing.T) {
+	l := newFullLog(t)
+	l.reopen() // nothing is in memory
+	l.st.close()
+	var e raft.Log
+	if err := l.st.log.GetLog(9, &e); err == nil || l.fatal != nil {
+		t.Errorf("%v, fatal %v", err, l.fatal)
+	}
+}
+
 // A start on a full disk says that it is full, does no harm, and works when
 // there is room.
 func TestStartOnAFullDisk(t *testing.T) {

@@ -31,6 +31,7 @@ type guardedLog struct {
 	snaps *snapshotStore
 
 	first  atomic.Uint64 // entries below it are gone
+	closed atomic.Bool
 	recent recentLog
 	long   longEntries
 	later  unwritten
@@ -399,7 +400,7 @@ func (g *guardedLog) read(index uint64, l *raft.Log) error {
 		return nil
 	}
 	err := g.logStore.GetLog(index, l)
-	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil {
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.log != nil && !g.closed.Load() {
 		// Raft would panic, or never get past this entry.
 		advice := "repair the disk and start again"
 		if !isBroken(err) {
@@ -413,8 +414,9 @@ func (g *guardedLog) read(index uint64, l *raft.Log) error {
 	return err
 }
 
-// Close implements logStore.
+// Close implements logStore. What answers peers may still read, and fails.
 func (g *guardedLog) Close() error {
+	g.closed.Store(true)
 	err := errors.Join(g.later.close(), g.logStore.Close())
 	if g.file != nil {
 		err = errors.Join(err, g.file.Close())
