@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"net"
@@ -55,6 +56,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
+	strangers list.List // of *session: those that may not have authenticated, the oldest first
 	listeners map[net.Listener]struct{}
 	closing   bool
 
@@ -187,18 +189,34 @@ func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	return s, refusal, in
 }
 
-// register adds a session, unless there are too many or the server closes.
+// register adds a session, unless there are too many or the server closes. For one too many
+// a stranger is cut off, or strangers would keep clients out; as that takes a moment, there
+// may be some more than allowed.
 func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	if srv.closing {
 		return "", false
 	}
-	if int64(len(srv.sessions)) >= srv.params.maxClients.Load() {
+	if n, limit := int64(len(srv.sessions)), srv.params.maxClients.Load(); n >= limit && (n > limit+limit/8 || !srv.cutStranger()) {
 		return errMaxClients, false
 	}
 	srv.sessions[s.id] = s
+	s.stranger = srv.strangers.PushBack(s)
 	return "", true
+}
+
+// cutStranger cuts off the oldest client that has not authenticated, if there is one. mu is held.
+func (srv *Server) cutStranger() bool {
+	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
+		s := srv.strangers.Remove(e).(*session)
+		if s.needsAuth() {
+			srv.stats.refused.Add(1)
+			go s.out.abort()
+			return true
+		}
+	}
+	return false
 }
 
 func (srv *Server) unregister(s *session) {
@@ -209,6 +227,9 @@ func (srv *Server) unregister(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s.id)
+	if s.stranger != nil {
+		srv.strangers.Remove(s.stranger)
+	}
 	srv.empty.Broadcast()
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"errors"
 	"net"
 	"strings"
@@ -63,6 +64,8 @@ type session struct {
 	blocks  atomic.Int64 // bytes of that command
 	parked  atomic.Bool  // held back by CLIENT PAUSE
 	left    atomic.Bool  // the client has gone while a goroutine had the session
+
+	stranger *list.Element // its place in Server.strangers; guarded by Server.mu
 
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off

@@ -92,3 +92,40 @@ func TestLargeCommandsFindNoRoom(t *testing.T) {
 		set.expect("+OK\r\n")
 	})
 }
+
+// TestStrangersGiveWay: who has not authenticated keeps nobody out. The oldest goes first, and
+// nobody goes who has the password.
+func TestStrangersGiveWay(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass, c.MaxClients = loops, "secret", 4 })
+		enter := func() *client {
+			c := ts.dial(t)
+			c.do("PING", "-NOAUTH Authentication required.\r\n")
+			return c
+		}
+		var friends []*client
+		first := enter()
+		for range 3 {
+			c := enter()
+			c.do("AUTH secret", "+OK\r\n")
+			friends = append(friends, c)
+		}
+		for range 3 {
+			next := enter()
+			first.expectClosed()
+			first = next
+			ts.await(func() bool { return ts.clients() == 4 })
+		}
+		first.do("AUTH secret", "+OK\r\n")
+		friends = append(friends, first)
+		last := ts.dial(t)
+		last.expect("-ERR max number of clients reached\r\n")
+		last.expectClosed()
+		for _, c := range friends {
+			c.do("PING", "+PONG\r\n")
+		}
+		if text := friends[0].ask("INFO", "stats").Text; !strings.Contains(text, "rejected_connections:4\r\n") {
+			t.Error("INFO does not count those who gave way")
+		}
+	})
+}

@@ -42,7 +42,6 @@ var foreignFlags = map[string]string{
 	"cluster-announce-port":   "--cluster-advertise HOST:PORT",
 	"lua-time-limit":          "--script-time-limit, after which a script is stopped; CONFIG SET has the limit after which others are told BUSY",
 	"busy-reply-threshold":    atRunTime,
-	"maxclients":              atRunTime,
 	"timeout":                 atRunTime,
 	"tcp-keepalive":           atRunTime,
 	"maxmemory-clients":       atRunTime,

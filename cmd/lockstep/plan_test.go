@@ -18,6 +18,9 @@ func TestMemoryPlan(t *testing.T) {
 	if p.data < 80<<20 || p.data > 120<<20 || p.script > 32<<20 {
 		t.Errorf("of 230 MiB: %+v", p)
 	}
+	if p.count != 920 || planMemory(8<<30).count != 10000 || planMemory(1).count != 1 {
+		t.Errorf("%d clients of 230 MiB, %d of 8 GiB, %d of nothing", p.count, planMemory(8<<30).count, planMemory(1).count)
+	}
 	for flags, want := range map[options]store.Limits{
 		{}:                                     {Memory: p.data, Reply: p.reply, Entry: store.DefaultMaxEntry},
 		{maxMemory: "0"}:                       {Reply: p.reply, Entry: store.DefaultMaxEntry},
