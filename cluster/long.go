@@ -63,7 +63,7 @@ func (g *longEntries) note(l *raft.Log, cuts uint64) {
 		return
 	}
 	size := len(l.Data)
-	l.Data = elsewhere
+	l.Data, l.Extensions = elsewhere, nil // an empty one may be a place in the data's memory
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cuts.Load() != cuts {

@@ -88,6 +88,40 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	}
 }
 
+// TestHeadsKeepNoBodies: of a long entry that a leader has sent, nothing stays in memory but its head. An empty field
+// is a place in the body, and would keep it.
+func TestHeadsKeepNoBodies(t *testing.T) {
+	st, err := openStorage(t.TempDir(), "n1", LogWAL, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.close() })
+	var gone atomic.Int32
+	const count = 4
+	for i := uint64(1); i <= count; i++ {
+		sent := raft.AppendEntriesRequest{Term: 1, Entries: []*raft.Log{{Index: i, Term: 1, Data: make([]byte, 2*recentLimit)}}}
+		body := bytes.Clone(appendRequest(nil, &sent)[4:])
+		runtime.AddCleanup(&body[0], func(struct{}) { gone.Add(1) }, struct{}{})
+		req, err := readRequest(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.guard.StoreLogs(req.Entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		runtime.GC()
+	}
+	if n := gone.Load(); n != count {
+		t.Errorf("%d of %d bodies have gone", n, count)
+	}
+	var l raft.Log
+	if err := st.guard.GetLog(count, &l); err != nil || !isHead(&l) {
+		t.Errorf("%d bytes, %v", len(l.Data), err)
+	}
+}
+
 // TestFullSegmentsHoldNoBuffers writes several segments of long entries: nothing of them stays in memory, and they
 // are read as before, also while they become full, and by the next process.
 func TestFullSegmentsHoldNoBuffers(t *testing.T) {
