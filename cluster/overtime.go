@@ -13,8 +13,13 @@ import (
 // concerned, whoever sends it, nor is the order in which anything is run.
 
 const (
-	// leastTime is what is left to a user whose work has been stopped many times.
+	// leastTime is what is left to a user whose work has been stopped many times …
 	leastTime = 50 * time.Millisecond
+	// … and rushTime while one such piece follows the other, from many connections. Scripts that do little are not
+	// concerned (luavm): locks are made of those.
+	rushTime = time.Millisecond
+	// rushMemory is after how long that doubles again.
+	rushMemory = time.Second
 	// overrunMemory is after how long a user has twice as much again.
 	overrunMemory = time.Minute
 	// overrunUsers is from how many users on those are looked for that may be forgotten.
@@ -26,6 +31,7 @@ type overruns map[string]overrun
 
 type overrun struct {
 	halvings int
+	rush     int           // halvings below leastTime
 	last     time.Duration // monotonic
 }
 
@@ -35,23 +41,37 @@ func (o overruns) halvings(user string, now time.Duration) int {
 	return max(u.halvings-int((now-u.last)/overrunMemory), 0)
 }
 
-// limit is how much of a time limit is left to a user.
-func (o overruns) limit(user string, full, now time.Duration) time.Duration {
-	return min(full, max(full>>o.halvings(user, now), leastTime))
+// rush is how often what is left to a user is halved below leastTime now.
+func (o overruns) rush(user string, now time.Duration) int {
+	u := o[user]
+	return max(u.rush-int((now-u.last)/rushMemory), 0)
 }
 
-// note halves what is left to a user. first tells whether it had all of it until now.
+// limit is how much of a time limit is left to a user.
+func (o overruns) limit(user string, full, now time.Duration) time.Duration {
+	left := full >> o.halvings(user, now)
+	if left > leastTime {
+		return left
+	}
+	return min(full, max(leastTime>>o.rush(user, now), rushTime))
+}
+
+// note halves what is left to a user, below leastTime if stopped work takes a quarter of all time. first tells whether it
+// had all of it until now.
 func (o overruns) note(user string, full, now time.Duration) (first bool) {
 	if len(o) >= overrunUsers {
 		maps.DeleteFunc(o, func(user string, _ overrun) bool { return o.halvings(user, now) == 0 })
 	}
-	n := o.halvings(user, now)
-	if full>>n > leastTime {
-		o[user] = overrun{n + 1, now}
-	} else {
-		o[user] = overrun{n, now}
+	u := overrun{o.halvings(user, now), o.rush(user, now), now}
+	first = u.halvings == 0
+	switch left := o.limit(user, full, now); {
+	case full>>u.halvings > leastTime:
+		u.halvings++
+	case left > rushTime && now-o[user].last < 4*left:
+		u.rush++
 	}
-	return n == 0
+	o[user] = u
+	return first
 }
 
 // turn is what is being run, and for how long it may.
@@ -110,11 +130,11 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 	return ctx.Cmd.Run(ctx)
 }
 
-// wasStopped notes whose work was stopped, if its time was over, or if it took its memory and more than
-// the time that is left to everyone.
+// wasStopped notes whose work was stopped, if its time was over, or if it took its memory and the time of heavy
+// work.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
-	large := ctx.TookAll && s.turn.full > 0 && s.ran() > leastTime
+	large := ctx.TookAll && s.turn.full > 0 && s.ran() > heavyTime
 	if !late && !large {
 		return
 	}

@@ -248,6 +248,33 @@ func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 	}
 }
 
+// A user who has endless work from many connections at once takes a quarter of all time, not as much for each of them.
+func TestEndlessWorkOfManyClients(t *testing.T) {
+	for _, work := range []string{"RUN 100s", "SPIN 100s"} {
+		bubble(t, func(t *testing.T) {
+			n, l := newLimited(t, spin)
+			var all sync.WaitGroup
+			for range 400 {
+				all.Go(func() { n.Submit(n.call(work), nil) })
+			}
+			start := time.Now()
+			all.Wait()
+			if took := time.Since(start); took > 2*l.limit+2*time.Second {
+				t.Errorf("%s of 400 clients took %v", work, took)
+			}
+			start = time.Now()
+			if n.Submit(n.call(work), nil); time.Since(start) > 2*ms {
+				t.Errorf("then it was stopped after %v", time.Since(start))
+			}
+			time.Sleep(10 * rushMemory)
+			start = time.Now()
+			if n.Submit(n.call(work), nil); time.Since(start) < leastTime {
+				t.Errorf("when nothing had been stopped for long it was stopped after %v", time.Since(start))
+			}
+		})
+	}
+}
+
 // Work that is stopped for its memory after a second counts as well; the next has less time.
 func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {

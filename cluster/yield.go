@@ -45,11 +45,15 @@ const (
 	yieldMemory = time.Second
 	// yieldSoon bounds how long a request waits that has no large arguments …
 	yieldSoon = time.Second
+	// … yieldCrowd how long a reply is held where many do heavy work …
+	yieldCrowd = 30 * time.Second
 	// … and yieldLate how long one with them does.
 	yieldLate = 5 * time.Second
 	// yieldHeld is how many bytes of arguments and replies wait at most, beyond what the clients
 	// hold: more are run, or handed on, at once.
 	yieldHeld = 32 << 20
+	// heldReply is what a held reply takes besides: a goroutine, and the client's buffers, though it may have gone.
+	heldReply = 16 << 10
 	// largeAtOnce is how many bytes of large arguments a node's clients have under way at once, or one request that
 	// has more: it is in memory several times on its way, to be evaluated, logged, sent and applied.
 	largeAtOnce = 8 << 20
@@ -63,6 +67,7 @@ type Client struct {
 	heavy atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
 	own   atomic.Bool   // by its own work, not by that of its address
 	owes  atomic.Int64  // what the work took whose replies are to be held; 0: none are
+	since atomic.Int64  // monotonic time of its request, if it counted as heavy then; else 0
 	light atomic.Uint64 // the era of its last light request in the upper half, and how many there were in that era
 }
 
@@ -87,7 +92,8 @@ func (c *Client) isHeavy(n *Node) bool {
 	if until == 0 {
 		return false
 	}
-	if n.cfg.Time.Monotonic() < time.Duration(until) {
+	if now := n.cfg.Time.Monotonic(); now < time.Duration(until) {
+		c.since.CompareAndSwap(0, int64(now))
 		return true
 	}
 	c.heavy.CompareAndSwap(until, 0)
@@ -108,6 +114,10 @@ type yields struct {
 	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
 	running int
 	next    time.Duration // when the next piece may begin, monotonic
+	holding int           // replies that are held
+	seen    work          // what others had done …
+	changes time.Duration // … when that was last seen to have changed, monotonic
+	crowd   time.Duration // until when the time is taken of those whose replies are held, and of the others between them
 	pause   time.Duration // for how long others have to have done nothing, for it to begin before
 	was     work          // when the present pieces began, or the last ones
 	wrote   uint64        // how many of these may have written
@@ -178,6 +188,9 @@ func (y *yields) remember(c *Client, now time.Duration) {
 func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Duration) {
 	if c == nil {
 		return false, 0
+	}
+	if c.since.Load() != 0 {
+		c.since.Store(0) // of an earlier one
 	}
 	switch {
 	case anyLarge(calls):
@@ -265,7 +278,9 @@ func (y *yields) admit(ctx context.Context, bytes int) (leave func()) {
 }
 
 // holdReplies delays the replies to heavy work that kept its place, until others have had the time that such
-// work leaves them. The commands have been run in the order in which they came.
+// work leaves them. The commands have been run in the order in which they came. Where many clients do such work, they are
+// answered one by one, so far apart that it takes at most half of the leader's time if those of every node
+// do it: whoever takes a lock waits for one of them, not for all.
 func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	if c == nil {
 		return
@@ -274,9 +289,63 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	if cost == 0 {
 		return
 	}
-	before := n.yields.owe(cost, n.cfg.Time.Monotonic())
-	n.giveWay(c, nil, store.Extent(replies, maxReplyBytes), yieldSoon)(0)
+	now := n.cfg.Time.Monotonic()
+	took := now - time.Duration(c.since.Swap(0)) // with the wait for others
+	before, slot := n.yields.owe(cost, now, 1+n.members())
+	bytes := store.Extent(replies, maxReplyBytes)
+	switch known := took < now; {
+	case slot > now+yieldSoon:
+		n.awaitSlot(c, slot, max(2*cost, took), bytes)
+	case known && took > 2*cost+longTime:
+		n.awaitSlot(c, now+yieldSoon, took, bytes)
+	default:
+		n.giveWay(c, nil, bytes, yieldSoon)(0)
+	}
 	n.yields.look(before)
+}
+
+// awaitSlot waits until a moment, or until others have done nothing for so long that none of them waits behind heavy work.
+func (n *Node) awaitSlot(c *Client, slot, idle time.Duration, bytes int) {
+	y := n.yields
+	defer y.held.Add(-int64(bytes + heldReply))
+	if y.held.Add(int64(bytes+heldReply)) > yieldHeld {
+		return
+	}
+	idle += idle / 4
+	for {
+		now := n.cfg.Time.Monotonic()
+		left := min(slot-now, idle-y.idleFor(now))
+		if left <= 0 {
+			y.remember(c, now) // it has been a while
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-n.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// idleFor is for how long others have done nothing, as far as that has been looked at.
+func (y *yields) idleFor(now time.Duration) time.Duration {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if is := y.present(); is != y.seen {
+		y.seen, y.changes = is, now
+	}
+	return now - y.changes
+}
+
+// members is how many members the cluster has, at least one.
+func (n *Node) members() int {
+	list, err := n.cons.Members()
+	if err != nil {
+		return 1 // the node ends
+	}
+	return max(len(list), 1)
 }
 
 // giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
@@ -346,19 +415,27 @@ func (y *yields) end(began, now time.Duration) {
 	y.changed = make(chan struct{})
 }
 
-// owe is for a piece that did not wait for its turn. It returns what others have done until now.
-func (y *yields) owe(took, now time.Duration) work {
+// owe is for a piece that did not wait for its turn. It returns what others have done until now, and until when its
+// reply is to be held: behind those of others that are held, times as long as each of them took.
+func (y *yields) owe(took, now time.Duration, times int) (is work, slot time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	if y.holding == 0 {
+		y.crowd = now
+	}
+	y.holding++
+	slot = min(max(y.crowd, now), now+yieldCrowd)
+	y.crowd = max(y.crowd, now) + time.Duration(times)*took
 	y.leave(took, now)
-	return y.present()
+	return y.present(), slot
 }
 
-// look has the next piece count what others have done from a moment on. A follower may apply what the
+// look ends what owe began. It has the next piece count what others have done from a moment on. A follower may apply what the
 // last piece has written after that.
 func (y *yields) look(from work) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	y.holding--
 	y.since(from)
 	y.wrote = 1
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,6 +144,68 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 					t.Errorf("%d locks, of which %d waited", locks, slow)
 				}
 			})
+		})
+	}
+}
+
+// Where many clients run scripts of 100 ms, whoever takes a lock waits for one of them or two, not for all. Where nobody
+// else is they run one behind the other.
+func TestCrowdsGiveWay(t *testing.T) {
+	burn := linger
+	burn.Name, burn.Flags = "burn", store.Scripting
+	for _, remote := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			n, by := leaderAnd(t, remote, burn, script)
+			work := func(d time.Duration, anew bool) int64 {
+				var count atomic.Int64
+				var crowd sync.WaitGroup
+				end := time.Now().Add(d)
+				for range 40 {
+					crowd.Go(func() {
+						c := by.NewClient(heavyHost)
+						for time.Now().Before(end) {
+							if anew {
+								c = by.NewClient(heavyHost)
+							}
+							by.run(c, false, "BURN")
+							count.Add(1)
+						}
+					})
+				}
+				crowd.Wait()
+				return count.Load()
+			}
+			if got := work(10*time.Second, false); got < 90 {
+				t.Errorf("alone they ran %d scripts in 10 s, want 100", got)
+			}
+			time.Sleep(time.Minute)
+			var worst time.Duration
+			stop := make(chan struct{})
+			var others sync.WaitGroup
+			others.Go(func() {
+				time.Sleep(10 * time.Second) // until they are known
+				for c := n.NewClient(lightHost); ; time.Sleep(5 * ms) {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					begin := time.Now()
+					n.run(c, false, "SET lock me NX PX 10000")
+					n.run(c, false, "DEL lock")
+					worst = max(worst, time.Since(begin))
+				}
+			})
+			others.Go(func() { n.locks(lightHost, 5*ms, stop) })
+			got := work(time.Minute, remote)
+			close(stop)
+			others.Wait()
+			if got < 100 || got > 330 {
+				t.Errorf("beside locks they ran %d scripts in a minute, want 300 at most", got)
+			}
+			if worst > 400*ms {
+				t.Errorf("a lock was taken and released in %v", worst)
+			}
 		})
 	}
 }

@@ -112,6 +112,7 @@ type run struct {
 	budget    int    // instructions until the next look at the limits
 	pace      int    // how many there were after the last one
 	looked    int64  // when that was
+	steps     int64  // instructions that it has run until then
 	spent     int64  // bytes that the script allocated, roughly
 	nextHeap  int64  // value of spent at which to look at the heap
 	heapBase  int64
@@ -133,7 +134,7 @@ func New(opts Options) *Engine {
 	}
 	e := &Engine{opts: opts, bySHA: map[string]*chunk{}, byBody: map[string]*chunk{}}
 	e.timeLimit.Store(int64(opts.TimeLimit))
-	e.watches = e.checkLimits
+	e.watches = e.watch
 	e.random.seed(0)
 	e.cjson = newJSONConfig()
 	e.rebuild()

@@ -14,6 +14,10 @@ const (
 	callDepth = 20000
 	// loadTimeLimit stops the code of a library while it registers functions.
 	loadTimeLimit = 500 * time.Millisecond
+	// A script that has run fewer instructions than shortScript is not stopped within shortTime, whatever its user has
+	// done: it is the machine that has held it up.
+	shortScript = 20000
+	shortTime   = 50 * time.Millisecond
 	// lookEvery is how many instructions run between two looks at the limits, unless
 	// they turn out to be slow, as those are that compare or join long strings: then
 	// there are looks more often, down to every instruction. A script that has made
@@ -72,6 +76,7 @@ func (e *Engine) checkLimits() {
 	if e.stop != "" {
 		e.halt(e.stop)
 	}
+	e.steps += int64(e.pace - e.budget)
 	e.budget = e.pace
 	if e.state.Load()&stateKilled != 0 {
 		e.halt(msgKilled)
@@ -80,6 +85,12 @@ func (e *Engine) checkLimits() {
 		e.checkClock()
 	}
 	e.charge(int64(e.pace) * instructionCost)
+}
+
+// watch is store.Ctx.Watch of the commands of a script. It is not called for short ones.
+func (e *Engine) watch() {
+	e.steps += shortScript
+	e.checkLimits()
 }
 
 func (e *Engine) checkClock() {
@@ -98,7 +109,8 @@ func (e *Engine) checkClock() {
 		}
 		return
 	}
-	if limit := e.timeLimit.Load(); limit > 0 && e.before+now-start > limit {
+	short := e.steps < shortScript && now-start < int64(shortTime)
+	if limit := e.timeLimit.Load(); limit > 0 && e.before+now-start > limit && !short {
 		e.halt(msgTime)
 	}
 	if e.stopAfter > 0 && now-start > e.stopAfter {

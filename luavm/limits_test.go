@@ -311,6 +311,33 @@ func TestTimeOfATransaction(t *testing.T) {
 	}
 }
 
+// TestShortScripts: a script that does little is not stopped, however little time its user has left and although the
+// machine holds it up; one that does much is, and so is one that has been held up for long.
+func TestShortScripts(t *testing.T) {
+	for body, most := range map[string]struct {
+		look   time.Duration // between two looks at the clock
+		passes bool
+	}{
+		"for i=1,1000 do end return 'OK'":   {10 * time.Millisecond, true},
+		"for i=1,2000 do end return 'done'": {60 * time.Millisecond, false},
+		"for i=1,100000 do end return 'OK'": {time.Microsecond, false},
+	} {
+		now, looks := time.Duration(0), 0
+		clock := func() time.Duration {
+			if looks++; looks < 4 || most.look < time.Millisecond {
+				now += most.look
+			}
+			return now
+		}
+		w := newWorld(t, Options{Now: clock, TimeLimit: 5 * time.Second})
+		c := &store.Ctx{Txn: w.txn, RESP: 2, ScriptTime: 5*time.Second - 50*time.Microsecond, Args: [][]byte{[]byte("eval"), []byte(body), []byte("0")}}
+		cmd, _ := w.table.Resolve(c.Args)
+		if r := cmd.Run(c); r.IsError() == most.passes {
+			t.Errorf("%s, looking every %v: %q", body, most.look, r.Str)
+		}
+	}
+}
+
 func TestKillAfterWrite(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
 	wrote := make(chan struct{})
