@@ -297,3 +297,22 @@ func TestNoEvictIsBounded(t *testing.T) {
 	}
 	other.do("SET lock me NX", "+OK\r\n")
 }
+
+// TestEmptyArgumentsCount: the arguments of a command in part take memory though they are empty, and clients that hold
+// too much of it are cut off.
+func TestEmptyArgumentsCount(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		const many, limit = 100_000, 4 << 20
+		ts := newTestServer(t, func(c *Config) { c.Loops, c.MaxMemoryClients = loops, limit })
+		other := ts.dial(t)
+		other.do("PING", "+PONG\r\n")
+		part := fmt.Sprintf("*%d\r\n", many+1) + strings.Repeat("$0\r\n\r\n", many)
+		ts.dial(t).send(part)
+		ts.await(func() bool { return ts.clientMemory.arriving.Load() >= many*argumentCost })
+		for range 10 {
+			go ts.dial(t).conn.Write([]byte(part))
+		}
+		ts.await(func() bool { _, cut := ts.ClientMemory(); return cut > 0 })
+		other.do("SET lock me NX", "+OK\r\n")
+	})
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+
+	"lockstep/cluster/brake"
 )
 
 // The guard stands between the socket and redcon's reader. redcon takes
@@ -32,7 +34,8 @@ import (
 const (
 	maxLine      = 64 << 10 // an inline request, or the digits of a header
 	maxArgs      = 1<<31 - 1
-	largeCommand = 16 << 10
+	largeCommand = 16 << 10 // bytes of arguments …
+	largeCount   = 4 << 10  // … or how many there are: empty ones take memory, too
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
@@ -190,6 +193,9 @@ func (g *guard) fill() {
 // holds counts memory that large arguments take.
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
+		if by > 0 {
+			brake.Bring(int(by)) // many small arguments take more than what is read for them
+		}
 		g.held.Add(by)
 		g.memory.arriving.Add(by)
 		g.memory.changed(by)

@@ -210,10 +210,13 @@ func (g *guard) bulkHeader(line []byte) bool {
 		return g.fault("unauthenticated bulk length")
 	}
 	g.inBulk, g.payload, g.skip = true, n, 2
-	if g.large == nil && int64(len(g.out)-g.done)+n > largeCommand {
+	if g.large == nil && (int64(len(g.out)-g.done)+n > largeCommand || len(g.marks) >= 2*largeCount) {
 		g.makeParcel()
 	}
 	if g.large != nil {
+		if len(g.large) == cap(g.large) { // append would copy a long list four times as often
+			g.large = slices.Grow(g.large, len(g.large))
+		}
 		g.large = append(g.large, make([]byte, 0, min(n, largeCommand)))
 	} else {
 		g.addHeader('$', n)

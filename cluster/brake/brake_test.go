@@ -1,0 +1,49 @@
+package brake
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+)
+
+// Near the limit, what nobody uses any more is collected before more is brought in. Where all is in use, the collector is
+// not asked each time.
+func TestBring(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
+	defer Set(0, 0)
+	runtime.GC()
+	const much = 64 << 20
+	before := inUse()
+	Set(before+much/2, 0)
+	var waste []byte
+	for range much / step {
+		waste = make([]byte, step)
+		Bring(step)
+	}
+	runtime.KeepAlive(waste)
+	if now := inUse(); now > before+much/2+2*step {
+		t.Errorf("%d MB are in use", (now-before)>>20)
+	}
+
+	kept := make([]byte, much)
+	cycles := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumGC
+	}
+	began := cycles()
+	for range 100 {
+		Bring(step)
+	}
+	if n := cycles() - began; n == 0 || n > 2 {
+		t.Errorf("with %d MB in use beyond the limit, the collector was asked %d times", much>>20, n)
+	}
+	runtime.KeepAlive(kept)
+
+	Set(0, 0)
+	began = cycles()
+	Bring(much)
+	if n := cycles() - began; n != 0 {
+		t.Errorf("without a limit the collector was asked %d times", n)
+	}
+}
