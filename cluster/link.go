@@ -17,8 +17,10 @@ type outbox struct {
 	conn net.Conn
 
 	mu      sync.Mutex
-	buf     []byte
-	writing int // bytes taken from buf that are not written yet
+	full    [][]byte // of frames, to be written before buf
+	buf     []byte   // of frames, being filled
+	waiting int      // bytes in full
+	writing int      // bytes taken from them that are not written yet
 	err     error
 	ready   chan struct{} // has room for one: buf is not empty, or err is set
 }
@@ -28,9 +30,11 @@ const (
 	peerWriteTimeout = 10 * time.Second
 	// … and so does this much waiting to be written.
 	maxOutbox = 512 << 20
+	// pieceSize is from where on a buffer takes no more frames: behind a large one it would be copied to grow.
+	pieceSize = 256 << 10
 	// maxPeerOutput is how much may wait before large replies to reads are put off, those
 	// larger than smallReply: they would all stand in memory at once.
-	maxPeerOutput = 16 << 20
+	maxPeerOutput = 4 << 20
 	smallReply    = 64 << 10
 )
 
@@ -45,11 +49,14 @@ func newOutbox(conn net.Conn) *outbox {
 func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil && len(o.buf) > maxOutbox {
+	if o.err == nil && o.waiting+len(o.buf) > maxOutbox {
 		o.end(errSlowPeer)
 	}
 	if o.err != nil {
 		return o.err
+	}
+	if len(o.buf) > pieceSize {
+		o.full, o.buf, o.waiting = append(o.full, o.buf), nil, o.waiting+len(o.buf)
 	}
 	start := len(o.buf)
 	o.buf = endFrame(fill(beginFrame(o.buf, kind, id)), start)
@@ -63,7 +70,7 @@ func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.buf) + o.writing
+	return o.waiting + len(o.buf) + o.writing
 }
 
 func (o *outbox) signal() {
@@ -93,29 +100,47 @@ func (o *outbox) close() {
 func (o *outbox) run() {
 	var spare []byte
 	for range o.ready {
-		o.mu.Lock()
-		out, err := o.buf, o.err
-		o.buf, o.writing = spare[:0], len(out)
-		o.mu.Unlock()
-		if err != nil {
+		pieces, ok := o.take(spare)
+		if !ok {
 			return
 		}
-		stalled := time.AfterFunc(peerWriteTimeout, func() { o.conn.Close() })
-		_, err = o.conn.Write(out)
-		stalled.Stop()
-		if spare = out[:0]; cap(out) > 1<<20 {
+		for i, out := range pieces {
+			if !o.write(out) {
+				return
+			}
+			pieces[i], spare = nil, out[:0]
+		}
+		if cap(spare) > 1<<20 {
 			spare = nil
 		}
-		o.mu.Lock()
-		o.writing = 0
-		if err != nil {
-			o.end(err)
-		}
-		o.mu.Unlock()
-		if err != nil {
-			return
-		}
 	}
+}
+
+// take returns what is to be written, in order; false if the outbox has ended.
+func (o *outbox) take(spare []byte) (pieces [][]byte, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil || o.waiting+len(o.buf) == 0 {
+		return nil, o.err == nil
+	}
+	pieces = append(o.full, o.buf)
+	o.writing = o.waiting + len(o.buf)
+	o.full, o.buf, o.waiting = nil, spare, 0
+	return pieces, true
+}
+
+// write writes a piece, and reports whether it could.
+func (o *outbox) write(out []byte) bool {
+	stalled := time.AfterFunc(peerWriteTimeout, func() { o.conn.Close() })
+	_, err := o.conn.Write(out)
+	stalled.Stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing -= len(out)
+	if err != nil {
+		o.end(err)
+	}
+	return o.err == nil
 }
 
 // forwarded is a request that was sent to a peer and waits for its result.

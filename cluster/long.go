@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/brake"
 )
 
 // longEntries keeps long entries out of memory. Raft reads entries by the dozen, to send them and to apply them, and
@@ -101,6 +103,7 @@ func (g *guardedLog) load(l *raft.Log) error {
 		return nil
 	}
 	term := l.Term
+	brake.Bring(g.long.sizeOf(l))
 	if err := g.read(l.Index, l); err != nil || l.Term == term {
 		return err
 	}

@@ -90,6 +90,13 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 			t.Fatal("a reply is put off although little waits")
 		}
 	}
+	room := cap(p.out.buf)
+	for _, piece := range p.out.full {
+		room += cap(piece)
+	}
+	if size := p.out.size(); room > size+size/4 {
+		t.Errorf("%d bytes wait in %d", size, room)
+	}
 	if n := answer(&get, large); n > 100 {
 		t.Errorf("a large reply to a read was stored: %d bytes", n)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -120,9 +121,8 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 // answer returns what sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
-		if r.err == nil && readOnly(r.calls) && p.out.size() > maxPeerOutput && store.Extent(r.replies, smallReply) > smallReply {
-			// Nothing has happened: the peer asks again when it has taken what waits for it.
-			r.err = errNotExecuted
+		if r.err == nil && readOnly(r.calls) && store.Extent(r.replies, smallReply) > smallReply && !p.hasRoom(r.replies) {
+			r.err = errNotExecuted // nothing has happened: the peer asks again
 		}
 		// If the link is gone, the peer has given the request up as unknown.
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
@@ -144,6 +144,12 @@ func (p *peerConn) answer(id uint64) func(*request) {
 			}
 		})
 	}
+}
+
+// hasRoom reports whether large replies may be written for the peer now: whether it has taken most of what waits for it, and
+// there is memory.
+func (p *peerConn) hasRoom(replies []store.Reply) bool {
+	return p.out.size() <= maxPeerOutput && !brake.Scarce(store.Extent(replies, maxReplyBytes))
 }
 
 // serveRequest queues a peer's request if this node leads.

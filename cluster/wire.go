@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -150,6 +151,7 @@ func readFrameUpTo(r *bufio.Reader, most uint32) (frame, error) {
 // readBody reads n bytes. It takes memory as they arrive, not as announced.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	const step = 1 << 20
+	brake.Bring(n)
 	b := make([]byte, 0, min(n, step))
 	for len(b) < n {
 		more := min(n-len(b), max(len(b), step))

@@ -3,6 +3,7 @@ package server
 import (
 	"math"
 
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -43,6 +44,7 @@ func (s *session) hasRoom(r *store.Reply) bool {
 	n := int64(store.Extent(all, math.MaxInt))
 	m := &s.srv.clientMemory
 	if !s.evictable() || !m.beyondWith(n-s.built) {
+		brake.Bring(int(n))
 		return true
 	}
 	m.refused(s.conn.RemoteAddr(), n)

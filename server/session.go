@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/cluster/brake"
 	"lockstep/cluster/turns"
 	"lockstep/store"
 )
@@ -171,6 +172,7 @@ func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
 func (s *session) received(n int) {
 	s.srv.stats.netIn.Add(int64(n))
+	brake.Bring(n)
 }
 
 func (s *session) protocolError(text string) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -40,9 +41,15 @@ func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	return memoryPlan{data: limit * 2 / 5, script: min(limit/8, 256<<20),
-		client: limit / 8, reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
+	// In a small container, what does not depend on the data takes its part first.
+	free := max(limit-fixedMemory, limit/4)
+	return memoryPlan{data: min(limit*2/5, free/2), script: min(limit/8, 256<<20), client: min(limit/8, free/8),
+		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
 }
+
+// fixedMemory is what a node may take beside data and clients: entries of 8 MB on their way, the end of the log, segments'
+// buffers, replies to followers.
+const fixedMemory = 72 << 20
 
 // ofMachine bounds what clients hold where nothing limits the node: a stranger must not
 // fill the machine. How much data there may be is for the operator to say.
@@ -72,6 +79,7 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if set := debug.SetMemoryLimit(-1); set != l.set { // else by a node in this process
 		l.planned, l.set = set, collectorLimit(set)
 		debug.SetMemoryLimit(l.set)
+		brake.Set(brakeLimit(set), int64(len(ballast)))
 	}
 	return planMemory(l.planned)
 }
@@ -91,6 +99,15 @@ func collectorLimit(limit int64) int64 {
 		return limit
 	}
 	return limit - min(limit/8, 256<<20) + int64(len(ballast))
+}
+
+// brakeLimit is from where on who brings in data waits for the collector (package brake): where that begins to work all
+// the time, because what is in use or thrown away by then grows until it has been once through all data.
+func brakeLimit(limit int64) int64 {
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return collectorLimit(limit) - int64(len(ballast))
 }
 
 // limits reads --maxmemory and --max-entry-size.

@@ -15,8 +15,14 @@ func TestMemoryPlan(t *testing.T) {
 		t.Errorf("without a limit: %+v", p)
 	}
 	p := planMemory(230 << 20)
-	if p.data < 80<<20 || p.data > 120<<20 || p.script > 32<<20 {
+	if p.data < 75<<20 || p.data > 85<<20 || p.script > 32<<20 || p.client > 20<<20 {
 		t.Errorf("of 230 MiB: %+v", p)
+	}
+	for limit := int64(1 << 20); limit < 1<<40; limit *= 2 {
+		p := planMemory(limit)
+		if p.data < limit/9 || p.data > limit*2/5 || p.client < limit/33 || p.client > limit/8 {
+			t.Errorf("of %d MB: %+v", limit>>20, p)
+		}
 	}
 	if p.count != 920 || planMemory(8<<30).count != 10000 || planMemory(1).count != 1 {
 		t.Errorf("%d clients of 230 MiB, %d of 8 GiB, %d of nothing", p.count, planMemory(8<<30).count, planMemory(1).count)
