@@ -134,7 +134,7 @@ func New(opts Options) *Engine {
 	}
 	e := &Engine{opts: opts, bySHA: map[string]*chunk{}, byBody: map[string]*chunk{}}
 	e.timeLimit.Store(int64(opts.TimeLimit))
-	e.watches = e.watch
+	e.watches = e.commandWorks
 	e.random.seed(0)
 	e.cjson = newJSONConfig()
 	e.rebuild()

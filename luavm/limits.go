@@ -87,8 +87,8 @@ func (e *Engine) checkLimits() {
 	e.charge(int64(e.pace) * instructionCost)
 }
 
-// watch is store.Ctx.Watch of the commands of a script. It is not called for short ones.
-func (e *Engine) watch() {
+// commandWorks is store.Ctx.Watch of the commands of a script. It is not called for short ones.
+func (e *Engine) commandWorks() {
 	e.steps += shortScript
 	e.checkLimits()
 }
