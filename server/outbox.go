@@ -22,7 +22,7 @@ type outbox struct {
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
-	pending []byte
+	pending chunks
 	spare   []byte // memory of the last write, to be used again
 	writing int    // bytes that the writer has taken
 	written int64  // bytes that it has finished with
@@ -30,7 +30,7 @@ type outbox struct {
 	told    bool   // the loop knows of a message
 	counted int    // bytes that memory knows of
 	held    bool   // messages wait in late: a reply is being written in pieces
-	late    []byte
+	late    chunks
 	failed  bool      // the connection is gone or given up: drop everything
 	over    time.Time // since when the soft limit has been exceeded
 }
@@ -73,15 +73,15 @@ type limit struct {
 func (o *outbox) add(frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
-		o.pending = frames(o.pending)
+		o.pending.last = frames(o.pending.last)
 	}
 	o.count()
-	n := len(o.pending) + o.writing
+	n := o.pending.len() + o.writing
 	o.mu.Unlock()
 	return n
 }
 
-// push appends a message and sees to its being sent, without waiting for it.
+// push appends a message, which may be pushed to others, too, and sees to its being sent, without waiting for it.
 // A client that is past its limit is cut off.
 func (o *outbox) push(message []byte, l limit, now time.Time) {
 	o.mu.Lock()
@@ -90,9 +90,9 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 		return
 	}
 	if o.held {
-		o.late = append(o.late, message...)
+		o.late.push(message)
 	} else {
-		o.pending = append(o.pending, message...)
+		o.pending.push(message)
 	}
 	o.count()
 	if o.exceeds(l, now) {
@@ -124,15 +124,15 @@ func (o *outbox) release() {
 	defer o.mu.Unlock()
 	o.held = false
 	if !o.failed {
-		o.pending = append(o.pending, o.late...)
+		o.pending.join(o.late)
 	}
-	o.late = nil
+	o.late = chunks{}
 }
 
 // exceeds applies the limits of Redis's checkClientOutputBufferLimits: at once
 // beyond the hard one, after a while beyond the soft one.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
-	size := int64(len(o.pending) + len(o.late) + o.writing)
+	size := int64(o.pending.len() + o.late.len() + o.writing)
 	if l.hard > 0 && size >= l.hard {
 		return true
 	}
@@ -164,7 +164,7 @@ func (o *outbox) checkLimit(l limit, now time.Time) bool {
 func (o *outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	goal := o.written + int64(o.writing+len(o.pending))
+	goal := o.written + int64(o.writing+o.pending.len())
 	for o.written < goal && !o.failed {
 		if o.busy {
 			o.moved.Wait()
@@ -200,11 +200,11 @@ func (o *outbox) sendPushed() {
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failed || o.busy || len(o.pending) == 0 || len(o.pending) > lendLimit {
+	if n := o.pending.len(); o.failed || o.busy || n == 0 || n > lendLimit {
 		return nil
 	}
-	out := o.pending
-	o.pending, o.spare = o.spare[:0], nil
+	out := o.pending.last
+	o.pending.last, o.spare = o.spare[:0], nil
 	o.busy, o.writing = true, len(out)
 	return out
 }
@@ -221,8 +221,10 @@ func (o *outbox) settle(out []byte, n int) {
 	switch rest := out[:copy(out, out[n:])]; {
 	case o.failed:
 	case len(rest) == 0 && cap(out) > keepOutput:
-	case len(rest) > 0 || len(o.pending) == 0:
-		o.pending = append(rest, o.pending...)
+	case len(rest) > 0 || o.pending.len() == 0:
+		first := chunks{last: rest}
+		first.join(o.pending)
+		o.pending = first
 	default:
 		o.spare = rest
 	}
@@ -236,24 +238,20 @@ func (o *outbox) tryAll() bool {
 	if o.busy {
 		return false
 	}
-	if len(o.pending) == 0 {
-		return true
-	}
-	n, err := o.try.tryWrite(o.pending)
-	o.sent.Add(int64(n))
-	o.written += int64(n)
 	defer o.count()
-	switch {
-	case err != nil:
-		o.fail()
-		return true
-	case n < len(o.pending):
-		o.pending = o.pending[:copy(o.pending, o.pending[n:])]
-		return false
-	case cap(o.pending) > keepOutput:
-		o.pending = nil
+	for o.pending.len() > 0 {
+		out := o.pending.head()
+		n, err := o.try.tryWrite(out)
+		o.sent.Add(int64(n))
+		o.written += int64(n)
+		if err != nil {
+			o.fail()
+			return true
+		}
+		if o.pending.drop(n); n < len(out) {
+			return false
+		}
 	}
-	o.pending = o.pending[:0]
 	return true
 }
 
@@ -267,9 +265,10 @@ func (o *outbox) start() {
 // write is the one writer: busy is set and mu is held, except during the
 // write itself. It goes on until nothing is pending.
 func (o *outbox) write() {
-	for len(o.pending) > 0 && !o.failed {
-		out := o.pending
-		o.pending, o.spare = o.spare[:0], nil
+	for o.pending.len() > 0 && !o.failed {
+		own := len(o.pending.first) == 0
+		out := o.pending.take(o.spare[:0])
+		o.spare = nil
 		o.writing = len(out)
 		o.mu.Unlock()
 		n, err := o.conn.Write(out)
@@ -277,7 +276,7 @@ func (o *outbox) write() {
 		o.mu.Lock()
 		o.writing = 0
 		o.written += int64(len(out))
-		if cap(out) <= keepOutput {
+		if own && cap(out) <= keepOutput {
 			o.spare = out[:0]
 		}
 		if err != nil {
@@ -293,7 +292,7 @@ func (o *outbox) write() {
 // fail gives the connection up; the reader notices by its being closed.
 func (o *outbox) fail() {
 	o.failed = true
-	o.pending, o.spare, o.late = nil, nil, nil
+	o.pending, o.spare, o.late = chunks{}, nil, chunks{}
 	o.count()
 	o.moved.Broadcast()
 	// The error says what is known: the connection is of no more use.
@@ -302,7 +301,7 @@ func (o *outbox) fail() {
 
 // count tells what waits here, if that is much, or was.
 func (o *outbox) count() {
-	n := len(o.pending) + len(o.late) + o.writing
+	n := o.pending.len() + o.late.len() + o.writing
 	if n <= keepOutput {
 		n = 0
 	}
@@ -324,7 +323,7 @@ func (o *outbox) abort() {
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.pending) + len(o.late) + o.writing
+	return o.pending.len() + o.late.len() + o.writing
 }
 
 // isOver reports whether the client has been cut off.
@@ -332,4 +331,78 @@ func (o *outbox) isOver() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.failed
+}
+
+// chunks are bytes in a row. A large message is one piece of memory for all who have it.
+type chunks struct {
+	first [][]byte // goes before last; others may have it, too: it is not written to
+	size  int      // of first
+	last  []byte
+}
+
+func (c *chunks) len() int { return c.size + len(c.last) }
+
+// push appends a message.
+func (c *chunks) push(message []byte) {
+	if len(message) <= keepOutput {
+		c.last = append(c.last, message...)
+		return
+	}
+	c.seal()
+	c.first = append(c.first, message)
+	c.size += len(message)
+}
+
+// seal puts last behind first.
+func (c *chunks) seal() {
+	if len(c.last) > 0 {
+		c.first = append(c.first, c.last)
+		c.size += len(c.last)
+		c.last = nil
+	}
+}
+
+// join appends other bytes, which are not used again.
+func (c *chunks) join(other chunks) {
+	if len(other.first) == 0 {
+		c.last = append(c.last, other.last...)
+		return
+	}
+	c.seal()
+	c.first, c.size, c.last = append(c.first, other.first...), c.size+other.size, other.last
+}
+
+// head returns the bytes that come first.
+func (c *chunks) head() []byte {
+	if len(c.first) > 0 {
+		return c.first[0]
+	}
+	return c.last
+}
+
+// drop removes some of head's.
+func (c *chunks) drop(n int) {
+	switch {
+	case len(c.first) > 0:
+		c.size -= n
+		if c.first[0] = c.first[0][n:]; len(c.first[0]) == 0 {
+			c.first[0], c.first = nil, c.first[1:]
+		}
+	case n == len(c.last) && cap(c.last) > keepOutput:
+		c.last = nil
+	default:
+		c.last = c.last[:copy(c.last, c.last[n:])]
+	}
+}
+
+// take removes head's bytes and returns them. spare is for what is appended then.
+func (c *chunks) take(spare []byte) []byte {
+	out := c.head()
+	if len(c.first) == 0 {
+		c.last = spare
+		return out
+	}
+	c.size -= len(out)
+	c.first[0], c.first = nil, c.first[1:]
+	return out
 }

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// partConn takes what it is given in pieces, some of it not at once.
+type partConn struct {
+	net.Conn
+	got  []byte
+	rand *rand.Rand
+}
+
+func (c *partConn) Write(p []byte) (int, error) {
+	c.got = append(c.got, p...)
+	return len(p), nil
+}
+
+func (c *partConn) tryWrite(p []byte) (int, error) {
+	n := c.rand.IntN(len(p) + 1)
+	c.got = append(c.got, p[:n]...)
+	return n, nil
+}
+
+func (c *partConn) Close() error { return nil }
+
+// TestMessagesAreShared: a large message is in memory once, however many have it; each gets its bytes and those around
+// it in order, whoever writes them, and nobody writes into what is others'.
+func TestMessagesAreShared(t *testing.T) {
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var sent, cutOff atomic.Int64
+		const clients = 3
+		var conns [clients]*partConn
+		var outs [clients]*outbox
+		var want [clients][]byte
+		for i := range outs {
+			conns[i] = &partConn{rand: random}
+			outs[i] = newOutbox(conns[i], &sent, &cutOff)
+			outs[i].setOnPush(func() {}) // the loop's turn comes below
+		}
+		var originals, messages [][]byte
+		for step := range 60 {
+			switch random.IntN(4) {
+			case 0:
+				m := bytes.Repeat([]byte{byte(step)}, keepOutput+1+random.IntN(1000))
+				originals, messages = append(originals, bytes.Clone(m)), append(messages, m)
+				for i, o := range outs {
+					o.push(m, limit{}, time.Time{})
+					want[i] = append(want[i], m...)
+				}
+			case 1:
+				m := fmt.Appendf(nil, "message %d,", step)
+				for i, o := range outs {
+					o.push(m, limit{}, time.Time{})
+					want[i] = append(want[i], m...)
+				}
+			default:
+				i := random.IntN(clients)
+				switch random.IntN(6) {
+				case 0:
+					outs[i].add(func(b []byte) []byte { return fmt.Appendf(b, "reply %d,", step) })
+					want[i] = fmt.Appendf(want[i], "reply %d,", step)
+				case 1:
+					outs[i].flush()
+				case 2:
+					outs[i].hold()
+					m := bytes.Repeat([]byte("held"), 1+random.IntN(keepOutput))
+					outs[i].push(m, limit{}, time.Time{})
+					outs[i].add(func(b []byte) []byte { return append(b, "before"...) })
+					outs[i].release()
+					want[i] = append(append(want[i], "before"...), m...)
+				case 3:
+					if out := outs[i].lend(); out != nil {
+						n, _ := conns[i].tryWrite(out)
+						outs[i].push([]byte("meanwhile,"), limit{}, time.Time{})
+						outs[i].push(bytes.Repeat([]byte("m"), 2*keepOutput), limit{}, time.Time{})
+						outs[i].settle(out, n)
+						want[i] = append(append(want[i], "meanwhile,"...), bytes.Repeat([]byte("m"), 2*keepOutput)...)
+					}
+				default:
+					outs[i].sendPushed()
+					outs[i].mu.Lock()
+					for outs[i].busy {
+						outs[i].moved.Wait()
+					}
+					outs[i].mu.Unlock()
+				}
+			}
+		}
+		for i, o := range outs {
+			o.flush()
+			if !bytes.Equal(conns[i].got, want[i]) || o.size() != 0 {
+				t.Fatalf("seed %d: client %d has %d bytes, want %d, and %d wait", seed, i, len(conns[i].got), len(want[i]), o.size())
+			}
+		}
+		for i, m := range messages {
+			if !bytes.Equal(m, originals[i]) {
+				t.Fatalf("seed %d: somebody has written into message %d", seed, i)
+			}
+		}
+	}
+	var many [20]outbox
+	m := make([]byte, 1<<20)
+	for i := range many {
+		o := &many[i]
+		o.setOnPush(func() {})
+		o.cutOff = new(atomic.Int64)
+		o.push([]byte("before"), limit{}, time.Time{})
+		o.push(m, limit{}, time.Time{})
+		if o.pending.drop(6); unsafe.SliceData(o.pending.head()) != unsafe.SliceData(m) || o.size() != len(m) {
+			t.Fatal("it is copied")
+		}
+	}
+}
