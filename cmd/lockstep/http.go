@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"lockstep/server"
 )
 
@@ -28,6 +30,8 @@ const (
 	httpWriteTime   = 70 * time.Second // a profile of a minute
 	httpIdleTime    = 30 * time.Second
 	httpConnections = 128
+	httpRate        = 100 // requests in a second …
+	httpBurst       = 200 // … after so many at once
 )
 
 // guardian decides who may see what.
@@ -97,7 +101,18 @@ func pages(o options, p *parts) http.Handler {
 	mux.HandleFunc("GET /metrics", metrics)
 	mux.HandleFunc("GET /debug/pprof/", g.only("debug", pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/profile", g.only("debug", pprof.Profile))
-	return mux
+	return paced(mux)
+}
+
+// paced has requests wait that come faster than probes and scrapers ask: strangers decide how many there are, and to
+// answer them takes time from clients.
+func paced(pages http.Handler) http.HandlerFunc {
+	pace := rate.NewLimiter(httpRate, httpBurst)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := pace.Wait(r.Context()); err == nil { // else the client has gone
+			pages.ServeHTTP(w, r)
+		}
+	}
 }
 
 // serveHTTP answers /healthz, /readyz, /metrics and /debug/pprof; nil if there is no

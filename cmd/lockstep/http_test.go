@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/conformance/nodes"
@@ -163,4 +166,33 @@ func TestHTTPLimits(t *testing.T) {
 	if srv.ReadHeaderTimeout == 0 || srv.ReadTimeout == 0 || srv.WriteTimeout == 0 || srv.IdleTimeout == 0 {
 		t.Error("a time is not limited")
 	}
+}
+
+// TestHTTPIsPaced: whoever asks on and on waits; who has gone is not answered.
+func TestHTTPIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answered := 0
+		pages := paced(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered++ }))
+		ask := func() { pages(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)) }
+		start := time.Now()
+		for range httpBurst {
+			ask()
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("%d requests waited for %v", httpBurst, took)
+		}
+		for range 10 * httpRate {
+			ask()
+		}
+		if took := time.Since(start); took < 9*time.Second || answered != httpBurst+10*httpRate {
+			t.Errorf("%d were answered in %v", answered, took)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := answered
+		pages(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil).WithContext(gone))
+		if answered != before {
+			t.Error("one who has gone was answered")
+		}
+	})
 }
