@@ -55,9 +55,12 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	return milliseconds(ms), ""
 }
 
-// replicated asks the backend until timeout has passed (0: never), the client
+// replicated asks the backend until timeout has passed (0: never; a transaction waits for nobody), the client
 // is cut off or leaves, or the server stops.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
+	if s.executing != nil {
+		timeout = 1
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if timeout > 0 {
 		ctx, cancel = context.WithTimeout(context.Background(), timeout)
