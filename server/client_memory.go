@@ -50,8 +50,13 @@ func (m *clientMemory) changed(by int64) {
 // those who send more of them are cut off there and then, before they take more: to find those who hold most
 // takes time, in which many clients fill the memory.
 func (m *clientMemory) beyond() bool {
+	return m.noRoomToGrow(0)
+}
+
+// noRoomToGrow reports whether large commands would take so much with n bytes more.
+func (m *clientMemory) noRoomToGrow(n int64) bool {
 	limit := m.limit.Load()
-	return limit > 0 && m.arriving.Load() > limit+limit/8
+	return limit > 0 && m.arriving.Load()+n > limit+limit/8
 }
 
 // beyondWith reports whether all that is large would take so much with n bytes more.

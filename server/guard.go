@@ -202,9 +202,13 @@ func (g *guard) holds(by int64) {
 	}
 }
 
-// seriousArg is how much of a large argument must have arrived until it gets the memory for all of it. To double
-// that on and on would leave as much for the garbage collector.
-const seriousArg = 256 << 10
+// Of a large argument seriousArg must have arrived until it gets the memory for all of it, if that is no more than wholeArg:
+// to double that on and on would leave as much for the garbage collector. What is longer never gets more
+// than it has sent, and that again.
+const (
+	seriousArg = 256 << 10
+	wholeArg   = 8 << 20
+)
 
 // fillArg reads payload into the last argument of a large command. Its memory
 // doubles with what has arrived, until that is much.
@@ -212,8 +216,12 @@ func (g *guard) fillArg() {
 	arg := &g.large[len(g.large)-1]
 	if len(*arg) == cap(*arg) {
 		grow := min(g.payload, max(int64(len(*arg)), largeCommand))
-		if len(*arg) >= seriousArg {
+		if len(*arg) >= seriousArg && int64(len(*arg))+g.payload <= wholeArg {
 			grow = g.payload
+		}
+		if g.memory != nil && g.memory.noRoomToGrow(grow) && g.policy.evictable() && g.atRest() {
+			g.refuse(g.size)
+			return
 		}
 		*arg = slices.Grow(*arg, int(grow))
 	}

@@ -263,6 +263,30 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
+// TestAnnouncedSizesTakeNoMemory: a long argument has the memory of what has arrived of it, and that again; beyond what
+// clients may hold its client is cut off before it has more.
+func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
+	for _, limit := range []int64{0, 20 << 20} {
+		ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = limit })
+		c := ts.dial(t)
+		c.send("*2\r\n$3\r\nGET\r\n$300000000\r\n")
+		piece := strings.Repeat("x", 1<<20)
+		sent := int64(0)
+		for range 32 {
+			if _, err := c.conn.Write([]byte(piece)); err != nil {
+				break
+			}
+			sent += int64(len(piece))
+			if held := ts.clientMemory.arriving.Load(); held > sent*5/2+1<<20 || limit > 0 && held > limit+limit/8 {
+				t.Fatalf("%d bytes are held for %d that were sent", held, sent)
+			}
+		}
+		if limit > 0 {
+			until(t, "the client to be cut off", func() bool { return ts.clientMemory.cut.Load() == 1 && ts.clientMemory.arriving.Load() == 0 })
+		}
+	}
+}
+
 // What a large argument has room for counts, not only what of it has arrived; and its memory is taken
 // in few steps, because what it had before is for the garbage collector.
 func TestRoomOfALargeArgumentCounts(t *testing.T) {
