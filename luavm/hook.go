@@ -52,6 +52,9 @@ func (h *hook) Done() <-chan struct{} {
 // them when an error leaves it, and there is no end to them.
 const maxTailCalls = 50
 
+// copiedInStep is how many values are copied in the time of an instruction.
+const copiedInStep = 8
+
 // look is the part of Done that runs every few hundred instructions, and first
 // of all in a new coroutine.
 func (h *hook) look() {
@@ -87,8 +90,10 @@ func (h *hook) before(f *frame, inst uint32) {
 			n = max(L.GetTop()-a-1, 0)
 		}
 		e.charge(int64(n) * 40)
+		e.budget -= n / copiedInStep
 	case lua.OP_VARARG:
 		e.charge(int64(f.NArgs) * 16)
+		e.budget -= f.NArgs / copiedInStep
 	case lua.OP_NEWTABLE:
 		e.charge(100 + 16*int64(argB(inst)) + 48*int64(argC(inst)))
 	case lua.OP_CLOSURE:

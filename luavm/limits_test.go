@@ -291,6 +291,22 @@ func TestKill(t *testing.T) {
 	}
 }
 
+// TestCopiedValuesAreSteps: a few instructions that copy many values are no short script.
+func TestCopiedValuesAreSteps(t *testing.T) {
+	for _, body := range []string{
+		"local function f(...) return f(1,...) end return f(1)",
+		"local function f(...) local t = {...} return f(1,...) end return f(1)",
+	} {
+		now := time.Duration(0)
+		w := newWorld(t, Options{Now: func() time.Duration { now += 10 * time.Microsecond; return now }, TimeLimit: time.Second, MemoryLimit: 1 << 30})
+		c := &store.Ctx{Txn: w.txn, RESP: 2, ScriptTime: time.Second, Args: [][]byte{[]byte("eval"), []byte(body), []byte("0")}}
+		cmd, _ := w.table.Resolve(c.Args)
+		if r := cmd.Run(c); !strings.Contains(r.Str, "time limit") || w.e.spent > 16<<20 {
+			t.Errorf("%s: stopped when it had copied %d MB: %q", body, w.e.spent>>20, r.Str)
+		}
+	}
+}
+
 // A script of a transaction has the time that those before it have left, and the transaction
 // learns that it was stopped.
 func TestTimeOfATransaction(t *testing.T) {
