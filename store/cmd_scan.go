@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// scanPart is how many bytes one call of SCAN and its kin returns, and some more.
+const scanPart = 1 << 20
+
 // scanCommands are the commands that look for keys and fields.
 var scanCommands = []Command{
 	{
@@ -51,13 +54,17 @@ var scanCommands = []Command{
 
 func cmdKeys(c *Ctx) Reply {
 	pattern := c.Arg(1)
-	elems := []Reply{}
+	elems, size := []Reply{}, int64(0)
 	c.Ascend(c.DB, 0, func(e *Entry) bool {
 		if pattern == "*" || c.match(pattern, e.key) {
 			elems = append(elems, Str(e.key))
+			size += int64(replySize + len(e.key))
 		}
-		return true
+		return size <= c.MaxReply()
 	})
+	if size > c.MaxReply() {
+		return Err(c.ErrReply()) // without the rest of them
+	}
 	return List(elems...)
 }
 
@@ -110,6 +117,7 @@ func (c *Ctx) match(pattern, name string) bool {
 // elements of equal hash are never parted, so none is missed.
 type scanWalk struct {
 	left   int64 // elements to visit
+	size   int   // of those that were found
 	last   uint64
 	begun  bool
 	cursor uint64 // 0 until there is more than this call returns
@@ -117,13 +125,19 @@ type scanWalk struct {
 
 // visit reports whether the element with the given hash belongs to this call.
 func (w *scanWalk) visit(hash uint64) bool {
-	if w.left <= 0 && w.begun && hash != w.last {
+	if (w.left <= 0 || w.size > scanPart) && w.begun && hash != w.last {
 		w.cursor = hash
 		return false
 	}
 	w.left--
 	w.last, w.begun = hash, true
 	return true
+}
+
+// found counts an element of the reply.
+func (w *scanWalk) found(name string) Reply {
+	w.size += replySize + len(name)
+	return Str(name)
 }
 
 func (w *scanWalk) reply(elems []Reply) Reply {
@@ -146,7 +160,7 @@ func cmdScan(c *Ctx) Reply {
 			return false
 		}
 		if o.matches(c, e.key) && (o.typ == nil || equalFold(o.typ, e.typ.String())) {
-			elems = append(elems, Str(e.key))
+			elems = append(elems, walk.found(e.key))
 		}
 		return true
 	})
@@ -224,9 +238,9 @@ func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64,
 			return false
 		}
 		if o.matches(c, name) {
-			elems = append(elems, Str(name))
+			elems = append(elems, walk.found(name))
 			if values {
-				elems = append(elems, Str(value))
+				elems = append(elems, walk.found(value))
 			}
 		}
 		return true

@@ -51,6 +51,32 @@ func TestScanIsComplete(t *testing.T) {
 	}
 }
 
+// TestScanInParts: whoever asks for everything at once gets about a megabyte, and comes again for the rest.
+func TestScanInParts(t *testing.T) {
+	d := newTestDB(t)
+	const n = 40_000
+	for i := range n {
+		d.do("SET", fmt.Sprint("k", i), "v")
+		d.do("SADD", "s", fmt.Sprint(i))
+		d.do("HSET", "h", fmt.Sprint("f", i), strings.Repeat("v", 50))
+		d.do("ZADD", "z", fmt.Sprint(i), fmt.Sprint(i))
+	}
+	txn := d.begin()
+	for call, want := range map[string]int{"SCAN 0 COUNT 10000000": n + 3, "SSCAN s 0 COUNT 10000000": n, "HSCAN h 0 COUNT 10000000": n + 1, "ZSCAN z 0 COUNT 10000000": n} {
+		args, at := strings.Fields(call), 1
+		if args[0] != "SCAN" {
+			at = 2
+		}
+		first := d.run(txn, args...)
+		if size := Extent(first.Elems[1].Elems, 1<<30); size < scanPart || size > scanPart+1<<10 || first.Elems[0].Str == "0" {
+			t.Errorf("%s returns %d bytes and goes on at %s", call, size, first.Elems[0].Str)
+		}
+		if got := len(scanAll(t, d, txn, args, at, func() {})); got != want {
+			t.Errorf("%s: %d of %d", call, got, want)
+		}
+	}
+}
+
 // TestScanUnderChange: a key that is there from the first call to the last is
 // returned, whatever happens to the others meanwhile.
 func TestScanUnderChange(t *testing.T) {
