@@ -57,6 +57,8 @@ const (
 	// largeAtOnce is how many bytes of large arguments a node's clients have under way at once, or one request that
 	// has more: it is in memory several times on its way, to be evaluated, logged, sent and applied.
 	largeAtOnce = 8 << 20
+	// argumentWeight is what an argument takes beside its bytes: its place in a list, and that of what is replied to it.
+	argumentWeight = 64
 	// yieldAddrs bounds the addresses that are remembered.
 	yieldAddrs = 1024
 )
@@ -232,6 +234,17 @@ func size(calls []Call) (bytes int) {
 	return bytes
 }
 
+// arguments is how many arguments calls have.
+func arguments(calls []Call) (n int) {
+	for i := range calls {
+		n += len(calls[i].Args)
+		if t := calls[i].Txn; t != nil {
+			n += arguments(t.Calls)
+		}
+	}
+	return n
+}
+
 // keepsPlace reports whether calls without large arguments are what locks are made of: scripts,
 // transactions, and writes that take the same time whatever the data is.
 func keepsPlace(calls []Call) bool {
@@ -261,7 +274,7 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
 	bytes := size(calls)
 	done := n.giveWay(client, calls, bytes, patience)
-	defer n.yields.admit(n.ctx, bytes)()
+	defer n.yields.admit(n.ctx, calls, bytes)()
 	dst = n.submitPart(client, calls, dst)
 	done(bytes + store.Extent(dst, maxReplyBytes))
 	client.owes.Store(0) // it has given way
@@ -269,8 +282,8 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 }
 
 // admit waits until there is room for large arguments under way.
-func (y *yields) admit(ctx context.Context, bytes int) (leave func()) {
-	n := int64(min(bytes, largeAtOnce))
+func (y *yields) admit(ctx context.Context, calls []Call, bytes int) (leave func()) {
+	n := int64(min(bytes+argumentWeight*arguments(calls), largeAtOnce))
 	if bytes <= HeavyBytes || y.large.Acquire(ctx, n) != nil { // the node closes
 		return func() {}
 	}

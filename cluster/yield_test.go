@@ -504,7 +504,7 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 			n.routes.get().seq.mu.Lock()
 			defer n.routes.get().seq.mu.Unlock()
 			for _, r := range n.routes.get().seq.queue {
-				sum += size(r.calls)
+				sum += size(r.calls) + argumentWeight*arguments(r.calls)
 			}
 			return sum
 		}
@@ -515,6 +515,9 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 			})
 		}
 		all.Go(func() { n.run(n.NewClient(heavyHost), false, "SET k "+strings.Repeat("x", largeAtOnce-100)) })
+		for range 20 {
+			all.Go(func() { n.run(n.NewClient(heavyHost), false, "EXISTS"+strings.Repeat(" k", 100_000)) })
+		}
 		for range 100 {
 			time.Sleep(ms)
 			if got := waits(); got > largeAtOnce+1<<10 {
