@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,6 +97,48 @@ func TestPipelineWaitsForItsReader(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowReadersHoldNoElements: while a client does not read, its reply takes what it is on the wire, and not what its
+// elements took.
+func TestSlowReadersHoldNoElements(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		const members, clients = 100_000, 8
+		c := ts.dial(t)
+		for i := range members / 1000 {
+			call := []string{"SADD", "s"}
+			for j := range 1000 {
+				call = append(call, strconv.Itoa(1000*i+j))
+			}
+			c.send(array(call...))
+			c.expect(":1000\r\n")
+		}
+		inUse := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := inUse()
+		slow := make([]*client, clients)
+		for i := range slow {
+			slow[i] = ts.dial(t)
+			slow[i].send(strings.Repeat(array("SMEMBERS", "s")+array("ECHO", "x"), 20))
+		}
+		ts.await(func() bool {
+			waits := 0
+			for _, s := range ts.each() {
+				if s.out.size() > 0 {
+					waits++
+				}
+			}
+			return waits == clients
+		})
+		if kept := inUse() - before; kept > clients*4<<20 {
+			t.Errorf("%d clients that do not read keep %d MB", clients, kept>>20)
+		}
+		runtime.KeepAlive(slow)
+	})
 }
 
 // A client that would wait for more keys than clients may hold is cut off before the leader

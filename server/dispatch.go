@@ -174,7 +174,9 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		}
 		s.ran(cmd, s.calls[i].Args, each)
 		s.finish()
-		if mayWait && len(s.replies[i].Str)+len(s.replies[i].Elems) > 0 && s.out.size() > largeOutput {
+		some := len(r.Str)+len(r.Elems) > 0
+		s.replies[i], r = store.Reply{}, store.Reply{} // it may take much more than what has been made of it
+		if mayWait && some && s.out.size() > largeOutput {
 			s.out.flush()
 		}
 	}
