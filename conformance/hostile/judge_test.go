@@ -135,7 +135,7 @@ var plants = []plant{
 
 // big are commands for keys that take more memory together than may be left.
 func big(name string, values ...string) (list [][]string) {
-	for i := range 28 {
+	for i := range 25 {
 		list = append(list, append([]string{name, fmt.Sprintf("held:big%d", i)}, values...))
 	}
 	return list
