@@ -303,13 +303,16 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 		return
 	}
 	now := n.cfg.Time.Monotonic()
-	took := now - time.Duration(c.since.Swap(0)) // with the wait for others
+	took := time.Duration(0) // with the wait for others, if that is known
+	if since := time.Duration(c.since.Swap(0)); since > 0 {
+		took = now - since
+	}
 	before, slot := n.yields.owe(cost, now, 1+n.members())
 	bytes := store.Extent(replies, maxReplyBytes)
-	switch known := took < now; {
+	switch {
 	case slot > now+yieldSoon:
 		n.awaitSlot(c, slot, max(2*cost, took), bytes)
-	case known && took > 2*cost+longTime:
+	case took > 2*cost+longTime:
 		n.awaitSlot(c, now+yieldSoon, took, bytes)
 	default:
 		n.giveWay(c, nil, bytes, yieldSoon)(0)

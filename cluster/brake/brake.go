@@ -59,7 +59,12 @@ func Scarce(bytes int) bool {
 	if now := inUse(); !scarce(now) || now < rest.Load()+growth {
 		return false
 	}
-	go collect()
+	if mu.TryLock() { // else somebody collects
+		go func() {
+			defer mu.Unlock()
+			collectAgain()
+		}()
+	}
 	return true
 }
 
@@ -71,7 +76,11 @@ func scarce(now int64) bool {
 func collect() {
 	mu.Lock()
 	defer mu.Unlock()
-	// The cycle that this one has waited for may have been enough.
+	collectAgain()
+}
+
+// collectAgain has the collector run, unless the cycle that was waited for has been enough; mu is held.
+func collectAgain() {
 	if now := inUse(); scarce(now) && now >= rest.Load()+growth {
 		runtime.GC()
 		rest.Store(inUse())

@@ -47,3 +47,24 @@ func TestBring(t *testing.T) {
 		t.Errorf("without a limit the collector was asked %d times", n)
 	}
 }
+
+// Who may not wait is told that memory is scarce, and a single cycle is on its way, however many ask.
+func TestScarce(t *testing.T) {
+	defer Set(0, 0)
+	Set(1, 0)
+	mu.Lock() // somebody collects
+	before := runtime.NumGoroutine()
+	for range 100 {
+		if !Scarce(step) {
+			t.Fatal("memory is not scarce")
+		}
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d wait for the collector", n-before)
+	}
+	mu.Unlock()
+	Set(1<<60, 0)
+	if Scarce(step) {
+		t.Error("memory is scarce")
+	}
+}
