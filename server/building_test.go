@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"weak"
 
 	"lockstep/store"
 )
@@ -113,30 +114,40 @@ func TestSlowReadersHoldNoElements(t *testing.T) {
 			c.send(array(call...))
 			c.expect(":1000\r\n")
 		}
-		inUse := func() int64 {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return int64(m.HeapAlloc)
+		var elements []weak.Pointer[store.Reply]
+		ts.fake.single.Store(true)
+		ts.fake.mu.Lock()
+		ts.fake.watch = func(r store.Reply) {
+			if len(r.Elems) > 0 {
+				elements = append(elements, weak.Make(&r.Elems[0]))
+			}
 		}
-		before := inUse()
+		ts.fake.mu.Unlock()
 		slow := make([]*client, clients)
 		for i := range slow {
 			slow[i] = ts.dial(t)
 			slow[i].send(strings.Repeat(array("SMEMBERS", "s")+array("ECHO", "x"), 20))
 		}
 		ts.await(func() bool {
-			waits := 0
+			waiting := 0
 			for _, s := range ts.each() {
 				if s.out.size() > 0 {
-					waits++
+					waiting++
 				}
 			}
-			return waits == clients
+			if waiting < clients {
+				return false
+			}
+			runtime.GC()
+			ts.fake.mu.Lock()
+			defer ts.fake.mu.Unlock()
+			for _, e := range elements {
+				if e.Value() != nil {
+					return false
+				}
+			}
+			return len(elements) >= clients
 		})
-		if kept := inUse() - before; kept > clients*4<<20 {
-			t.Errorf("%d clients that do not read keep %d MB", clients, kept>>20)
-		}
 		runtime.KeepAlive(slow)
 	})
 }

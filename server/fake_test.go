@@ -44,11 +44,13 @@ type fakeBackend struct {
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 	parts     atomic.Int64
-	gaveWay   atomic.Int64 // bytes
-	whole     atomic.Bool  // SubmitPart runs all
-	slow      atomic.Bool  // it runs one, in a second
-	others    atomic.Int32 // members that have every write
-	refusal   atomic.Value // a store.Error that every submission gets
+	gaveWay   atomic.Int64      // bytes
+	whole     atomic.Bool       // SubmitPart runs all
+	slow      atomic.Bool       // it runs one, in a second
+	single    atomic.Bool       // it runs one
+	watch     func(store.Reply) // is told of each reply; guarded by mu
+	others    atomic.Int32      // members that have every write
+	refusal   atomic.Value      // a store.Error that every submission gets
 
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
@@ -104,6 +106,9 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		} else {
 			r = c.Cmd.Run(ctx)
 		}
+		if f.watch != nil {
+			f.watch(r)
+		}
 		replies = append(replies, txn.AttachDenials(r))
 		if txn.Writes().Len() > 0 {
 			f.seq++
@@ -128,6 +133,9 @@ func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return nil }
 func (f *fakeBackend) SubmitPart(_ *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply {
 	if f.slow.Load() {
 		defer f.advance(time.Second)
+		return f.Submit(calls[:1], replies)
+	}
+	if f.single.Load() {
 		return f.Submit(calls[:1], replies)
 	}
 	if n := len(calls); n > 1 && f.hold.Load() == nil && !f.whole.Load() {
