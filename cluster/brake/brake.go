@@ -39,14 +39,14 @@ func Set(bytes, unused int64) {
 	rest.Store(0)
 }
 
-// Bring counts bytes that are about to be read or written. It returns at once, unless memory is scarce.
+// Bring counts bytes that are about to be read or written. It returns at once, unless memory is scarce, or will be with them.
 func Bring(bytes int) {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return
 	}
 	brought.Store(0)
-	if scarce(inUse()) {
-		collect()
+	if scarce(inUse() + int64(bytes)) {
+		collect(int64(bytes))
 	}
 }
 
@@ -56,13 +56,13 @@ func Scarce(bytes int) bool {
 		return false
 	}
 	brought.Store(0)
-	if now := inUse(); !scarce(now) || now < rest.Load()+growth {
+	if now := inUse(); !scarce(now+int64(bytes)) || now < rest.Load()+growth {
 		return false
 	}
 	if mu.TryLock() { // else somebody collects
 		go func() {
 			defer mu.Unlock()
-			collectAgain()
+			collectAgain(int64(bytes))
 		}()
 	}
 	return true
@@ -73,15 +73,15 @@ func scarce(now int64) bool {
 	return most > 0 && now > most
 }
 
-func collect() {
+func collect(bytes int64) {
 	mu.Lock()
 	defer mu.Unlock()
-	collectAgain()
+	collectAgain(bytes)
 }
 
 // collectAgain has the collector run, unless the cycle that was waited for has been enough; mu is held.
-func collectAgain() {
-	if now := inUse(); scarce(now) && now >= rest.Load()+growth {
+func collectAgain(bytes int64) {
+	if now := inUse(); scarce(now+bytes) && now >= rest.Load()+growth {
 		runtime.GC()
 		rest.Store(inUse())
 	}

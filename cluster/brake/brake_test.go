@@ -40,6 +40,16 @@ func TestBring(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 
+	// What is large is looked at with what it will take.
+	Set(inUse()+much/2, 0)
+	began = cycles()
+	if Bring(much / 4); cycles() != began {
+		t.Errorf("the collector was asked for %d MB that there is room for", much/4>>20)
+	}
+	if Bring(much); cycles() != began+1 {
+		t.Errorf("the collector was asked %d times for %d MB that there is no room for", cycles()-began, much>>20)
+	}
+
 	Set(0, 0)
 	began = cycles()
 	Bring(much)
