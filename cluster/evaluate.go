@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"lockstep/cluster/brake"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -174,10 +175,13 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if !r.held {
 			b.requests = append(b.requests, r)
-			replied := store.Extent(r.replies, maxReplyBytes)
-			b.replied += replied
-			r.took(replied + txn.Writes().Size() - size + txn.TakeUndone())
-			if r.from.id != 0 && txn.Writes().Len() > before {
+			r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
+			b.replied += r.extent
+			if r.extent > maxPartBytes {
+				brake.Bring(r.extent)
+			}
+			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
+			if r.from.id != 0 && r.wrote {
 				b.record(r, txn.Writes().Bytes())
 			}
 		}
@@ -268,8 +272,8 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		if i+1 == len(r.calls) {
 			break
 		}
-		replied += store.Extent(r.replies[i:], maxReplyBytes)
-		if s.whole(r) && replied <= maxReplyBytes {
+		replied += extent(r.replies[i:])
+		if s.whole(r) && replied <= maxWholeBytes {
 			continue
 		}
 		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes || s.tookLong(r, i) {

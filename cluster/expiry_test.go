@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -277,15 +276,7 @@ func TestFailoverLengthensLeasesByTheLeaderlessTime(t *testing.T) {
 // On an ephemeral node, too, time passes under load.
 func TestEphemeralNodeExpiresUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		table := store.NewTable(store.Commands())
-		cfg := Default()
-		cfg.Ephemeral, cfg.Table, cfg.Time, cfg.Logger = true, table, NewSystemTime(), slog.New(slog.DiscardHandler)
-		node, err := Open(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer node.Close()
-		n := &testNode{Node: node, t: t, table: table}
+		n := newEphemeralNode(t)
 		n.expect("OK", "SET lock v PX 500")
 		start := time.Now()
 		for n.alive("lock") {
@@ -300,7 +291,7 @@ func TestEphemeralNodeExpiresUnderLoad(t *testing.T) {
 		}
 		n.expect("OK", "SET lock v PX 500")
 		time.Sleep(600 * ms)
-		if s := node.Status(); s.Expired != 2 || s.Keys[0] != 1 {
+		if s := n.Status(); s.Expired != 2 || s.Keys[0] != 1 {
 			t.Errorf("%d keys left, %d expired", s.Keys[0], s.Expired)
 		}
 	})

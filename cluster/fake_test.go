@@ -253,6 +253,23 @@ func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	return tn
 }
 
+// newEphemeralNode is a node without a log.
+func newEphemeralNode(t testing.TB, commands ...store.Command) *testNode {
+	cfg := Default()
+	cfg.Ephemeral, cfg.Time, cfg.Logger = true, NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg.Table = store.NewTable(store.Commands(), commands)
+	n, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &testNode{Node: n, t: t, table: cfg.Table}
+}
+
 // lead makes the node the leader and waits until it serves.
 func (n *testNode) lead() {
 	n.t.Helper()

@@ -145,8 +145,9 @@ func (o *outbox) write(out []byte) bool {
 
 // forwarded is a request that was sent to a peer and waits for its result.
 type forwarded struct {
-	done  func(body []byte, err error) // called once
-	waits func()                       // if not nil: called when the peer says that it waits, or runs for long
+	client *Client                      // whose it is; nil: nobody's
+	done   func(body []byte, err error) // called once
+	waits  func()                       // if not nil: called when the peer says that it waits, or runs for long
 }
 
 // link is a connection to a peer for forwarding to it.
@@ -154,6 +155,7 @@ type link struct {
 	peer  greeting
 	out   *outbox
 	token uint64 // by which the leader knows what comes by this link; set before it becomes a route
+	room  func() // if not nil: waits until there is room for a large result
 
 	mu      sync.Mutex
 	next    uint64
@@ -229,6 +231,7 @@ func (l *link) resolve(id uint64, body []byte, err error) {
 	last := l.retired && len(l.waiting) == 0
 	l.mu.Unlock()
 	if f != nil {
+		f.client.holds(decodedTimes * len(body))
 		f.done(body, err)
 	}
 	if last {
@@ -251,6 +254,9 @@ func (l *link) retire() {
 func (l *link) read(r *bufio.Reader) {
 	defer l.fail()
 	for {
+		if l.room != nil {
+			l.room()
+		}
 		f, err := readFrame(r)
 		switch {
 		case err == nil && f.kind == frameResult:

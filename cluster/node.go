@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -27,7 +29,9 @@ type Node struct {
 	tickets tickets
 	line    line
 	yields  *yields
-	keeper  *keeper // of blocking commands
+	inHand  inHand
+	asking  *semaphore.Weighted // of 1: who asks the leader whether it has room for a large reply now
+	keeper  *keeper             // of blocking commands
 	guests  guests
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
@@ -105,7 +109,7 @@ func newNode(cfg Config) *Node {
 		cfg.random = rand.Uint64
 	}
 	cfg.strangers = newStrangers(cfg.Logger)
-	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)

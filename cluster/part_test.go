@@ -82,7 +82,7 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 	get, set := store.Command{Name: "get", Flags: store.ReadOnly}, store.Command{Name: "getset", Flags: store.Write}
 	answer := func(cmd *store.Command, reply string) (grown int) {
 		before := p.out.size()
-		p.answer(1)(&request{calls: []Call{{Cmd: cmd}}, replies: []store.Reply{store.Str(reply)}})
+		p.answer(1)(&request{calls: []Call{{Cmd: cmd}}, replies: []store.Reply{store.Str(reply)}, extent: len(reply), wrote: cmd == &set})
 		return p.out.size() - before
 	}
 	for p.out.size() <= maxPeerOutput {

@@ -13,7 +13,10 @@ import (
 type request struct {
 	calls   []Call
 	replies []store.Reply
-	err     error // errNotExecuted or errUnknown instead of replies
+	extent  int     // what they take
+	wrote   bool    // it wrote something
+	client  *Client // of this node, whose it is; nil: nobody's
+	err     error   // errNotExecuted or errUnknown instead of replies
 
 	from    ticket // of a write that may be sent again
 	token   uint64 // of the link that it came by
@@ -46,6 +49,9 @@ type request struct {
 func (r *request) complete(err error) {
 	if r.finished.CompareAndSwap(false, true) {
 		r.err = err
+		if err == nil {
+			r.client.holds(r.extent)
+		}
 		r.finish(r)
 	}
 }
@@ -147,6 +153,7 @@ func (r *request) completeLate(seq uint64, b *batch) {
 		r.complete(errUnknown) // its origin asks the next leader
 	case r.finished.CompareAndSwap(false, true):
 		r.due, r.since, r.err = due, b.began, errLate
+		r.client.holds(r.extent)
 		r.finish(r)
 	}
 }

@@ -33,7 +33,9 @@ const (
 	// before the rest of it is put off: see SubmitPart.
 	maxPartBytes = 1 << 20
 	// maxReplyBytes closes a batch by its replies, which are encoded all at once.
-	maxReplyBytes = 16 << 20
+	maxReplyBytes = 4 << 20
+	// maxWholeBytes is how much a request is replied that must not be answered in parts.
+	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes.
 	expireLimit = 500
 	// stampInterval is how often a leader logs the time while a deadline is
@@ -172,10 +174,17 @@ func (s *sequencer) signal() {
 const inlineRounds = 4
 
 // runInline runs what waits on the goroutine of a submitter, which has set
-// running.
+// running. It does not wait there for room for replies: that goroutine may be who makes it.
 func (s *sequencer) runInline() {
 	for range inlineRounds {
-		s.run(s.node.ctx, s.take(), false)
+		rest, first := s.take(), true
+		for ; (first || len(rest) > 0) && !s.node.inHand.isFull(); first = false {
+			rest, _ = s.runBatch(s.node.ctx, rest, false)
+		}
+		if len(rest) > 0 || first {
+			s.putBack(rest)
+			break
+		}
 		if s.release() {
 			return
 		}
@@ -184,6 +193,14 @@ func (s *sequencer) runInline() {
 	s.handed = true
 	s.mu.Unlock()
 	s.signal()
+}
+
+// putBack has requests wait again, before those that have come meanwhile.
+func (s *sequencer) putBack(q []*request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(q, s.queue...)
+	s.spare = nil // which q may be
 }
 
 // release ends running unless requests wait.
@@ -360,34 +377,42 @@ func (s *sequencer) stampDue() bool {
 // gone.
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Once even without a request: keys may be due.
-	for first := true; first || len(q) > 0; first = false {
-		if ctx.Err() != nil {
-			s.giveBack(q)
+	for first, leads := true, true; first || len(q) > 0; first = false {
+		if len(q) > 0 {
+			s.node.inHand.await(ctx)
+		}
+		if q, leads = s.runBatch(ctx, q, stamp && first); !leads {
 			return false
 		}
-		started := s.node.clock.now()
-		began := s.node.cfg.Time.Monotonic()
-		b, entry, rest := s.evaluate(ctx, q, started, stamp)
-		stamp = false
-		b.began = began
-		if entry == nil {
-			if !s.answerReads(b) {
-				s.giveBack(rest)
-				return false
-			}
-		} else if !s.propose(b, entry, started) {
-			s.giveBack(rest)
-			return false
-		}
-		s.sleepers.settle()
-		if !s.makeUp(ctx) {
-			s.giveBack(rest)
-			return false
-		}
-		s.note(b, began)
-		q = rest
 	}
 	return true
+}
+
+// runBatch is run for one batch. It returns the requests that are left over, none if leadership is gone.
+func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (rest []*request, leads bool) {
+	if ctx.Err() != nil {
+		s.giveBack(q)
+		return nil, false
+	}
+	started := s.node.clock.now()
+	began := s.node.cfg.Time.Monotonic()
+	b, entry, rest := s.evaluate(ctx, q, started, stamp)
+	b.began = began
+	if entry == nil {
+		leads = s.answerReads(b)
+	} else {
+		leads = s.propose(b, entry, started)
+	}
+	if leads {
+		s.sleepers.settle()
+		leads = s.makeUp(ctx)
+	}
+	if !leads {
+		s.giveBack(rest)
+		return nil, false
+	}
+	s.note(b, began)
+	return rest, true
 }
 
 // answerReads answers a batch that wrote nothing. That this node still led

@@ -121,7 +121,7 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 // answer returns what sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
-		if r.err == nil && readOnly(r.calls) && store.Extent(r.replies, smallReply) > smallReply && !p.hasRoom(r.replies) {
+		if r.err == nil && !r.wrote && r.extent > smallReply && !p.hasRoom(r.extent) {
 			r.err = errNotExecuted // nothing has happened: the peer asks again
 		}
 		// If the link is gone, the peer has given the request up as unknown.
@@ -143,13 +143,18 @@ func (p *peerConn) answer(id uint64) func(*request) {
 				return append(b, statusUnknown)
 			}
 		})
+		// The queue that it stood in may know of it for a while.
+		r.replies = nil
+		if r.err == nil {
+			r.calls = nil
+		}
 	}
 }
 
 // hasRoom reports whether large replies may be written for the peer now: whether it has taken most of what waits for it, and
 // there is memory.
-func (p *peerConn) hasRoom(replies []store.Reply) bool {
-	return p.out.size() <= maxPeerOutput && !brake.Scarce(store.Extent(replies, maxReplyBytes))
+func (p *peerConn) hasRoom(extent int) bool {
+	return p.out.size() <= maxPeerOutput && !brake.Scarce(extent)
 }
 
 // serveRequest queues a peer's request if this node leads.

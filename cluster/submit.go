@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -110,6 +111,7 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
+	w.req.client = client
 	w.req.overran, w.req.cost, w.req.tried = 0, 0, false
 	w.req.finished.Store(false)
 	queued := seq.enqueue(&w.req)
@@ -129,7 +131,7 @@ func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []st
 		return dst, err
 	}
 	n.remember(client, w.req.cost)
-	w.req.calls, w.req.replies = nil, nil
+	w.req.calls, w.req.replies, w.req.client = nil, nil, nil
 	waiters.Put(w)
 	return replies, err
 }
@@ -147,6 +149,7 @@ type carried struct {
 	wait   time.Duration // how long it may be without one
 	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
+	asks   bool          // it asks the leader for room, and others wait for it
 	runs   atomic.Bool   // the leader has said that a script of it runs for long
 	calls  []Call
 	dst    []store.Reply
@@ -173,6 +176,7 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 		defer n.tickets.end(c.from.id)
 	}
 	defer c.sent()
+	defer c.asked()
 	for {
 		rt := n.routes.get()
 		var first <-chan struct{}
@@ -195,10 +199,15 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 			if c.suspect(err) {
 				return errorReplies(c.dst[:0], len(c.calls), ErrIndeterminate)
 			}
-			if now := n.routes.get(); now.seq != rt.seq || now.link != rt.link {
+			switch now := n.routes.get(); {
+			case now.seq != rt.seq || now.link != rt.link:
 				c.leaderLost()
+				c.queue()
+			case err == errNotExecuted && rt.link != nil:
+				c.putOff()
+			default:
+				c.queue()
 			}
-			c.queue()
 			pause = time.After(retryPause)
 		}
 		select {
@@ -232,6 +241,27 @@ func (c *carried) leaderLost() {
 	if c.n.cfg.Time.Monotonic()+left > c.due {
 		c.cancel()
 		c.ctx, c.cancel = context.WithTimeout(c.n.waits, left)
+	}
+}
+
+// putOffMost bounds how long a request waits until its leader has room for the reply.
+const putOffMost = 30 * time.Second
+
+// putOff is called when the leader has answered that it has no room for the reply now. Nobody behind it has to
+// wait for that; and so that the leader does not evaluate in vain for each, one asks for all who wait so.
+func (c *carried) putOff() {
+	if c.asks {
+		return
+	}
+	c.cancel()
+	c.ctx, c.cancel = context.WithTimeout(c.n.waits, putOffMost)
+	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
+}
+
+// asked lets the next one ask.
+func (c *carried) asked() {
+	if c.asks {
+		c.n.asking.Release(1)
 	}
 }
 
@@ -296,8 +326,9 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 	giveUp := rt.link.callWaiting(frameSubmit,
 		func(buf []byte) []byte { return appendSubmit(buf, c.from, rt.link.token, c.calls) },
 		&forwarded{
-			done:  func(body []byte, err error) { results <- forwardResult{body, err} },
-			waits: func() { c.runs.Store(true) },
+			client: c.client,
+			done:   func(body []byte, err error) { results <- forwardResult{body, err} },
+			waits:  func() { c.runs.Store(true) },
 		})
 	c.sent()
 	changed := rt.changed
@@ -340,11 +371,15 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 		c.leaderLost() // or the link, which comes to the same
 		return c.dst, r.err
 	}
+	if len(r.body) > smallReply {
+		brake.Bring(decodedTimes * len(r.body))
+	}
 	replies, rest, err := readReplies(r.body, c.dst[:0])
 	if len(rest) > 0 && rest[0] == saysHeavy {
 		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
 		c.n.remember(c.client, max(time.Duration(min(cost, uint64(yieldMost))), heavyTime))
 	}
+	c.client.holds(extent(replies))
 	switch {
 	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown:
 		return replies, err

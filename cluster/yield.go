@@ -51,7 +51,7 @@ const (
 	yieldLate = 5 * time.Second
 	// yieldHeld is how many bytes of arguments and replies wait at most, beyond what the clients
 	// hold: more are run, or handed on, at once.
-	yieldHeld = 32 << 20
+	yieldHeld = 16 << 20
 	// heldReply is what a held reply takes besides: a goroutine, and the client's buffers, though it may have gone.
 	heldReply = 16 << 10
 	// largeAtOnce is how many bytes of large arguments a node's clients have under way at once, or one request that
@@ -65,17 +65,19 @@ const (
 
 // Client is what a node remembers of a connection of its clients.
 type Client struct {
-	addr  netip.Addr
-	heavy atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
-	own   atomic.Bool   // by its own work, not by that of its address
-	owes  atomic.Int64  // what the work took whose replies are to be held; 0: none are
-	since atomic.Int64  // monotonic time of its request, if it counted as heavy then; else 0
-	light atomic.Uint64 // the era of its last light request in the upper half, and how many there were in that era
+	addr   netip.Addr
+	node   *inHand       // of its node …
+	inHand atomic.Int64  // … and how much of that is its own
+	heavy  atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
+	own    atomic.Bool   // by its own work, not by that of its address
+	owes   atomic.Int64  // what the work took whose replies are to be held; 0: none are
+	since  atomic.Int64  // monotonic time of its request, if it counted as heavy then; else 0
+	light  atomic.Uint64 // the era of its last light request in the upper half, and how many there were in that era
 }
 
 // NewClient is for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client {
-	c := &Client{addr: addr}
+	c := &Client{addr: addr, node: &n.inHand}
 	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
 	return c
 }
@@ -276,7 +278,7 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 	done := n.giveWay(client, calls, bytes, patience)
 	defer n.yields.admit(n.ctx, calls, bytes)()
 	dst = n.submitPart(client, calls, dst)
-	done(bytes + store.Extent(dst, maxReplyBytes))
+	done(bytes + extent(dst))
 	client.owes.Store(0) // it has given way
 	return dst
 }
@@ -307,26 +309,32 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	if since := time.Duration(c.since.Swap(0)); since > 0 {
 		took = now - since
 	}
-	before, slot := n.yields.owe(cost, now, 1+n.members())
-	bytes := store.Extent(replies, maxReplyBytes)
+	y := n.yields
+	before, slot := y.owe(cost, now, 1+n.members())
+	defer y.look(before)
+	bytes := extent(replies)
+	defer y.held.Add(-int64(bytes + heldReply))
+	if y.held.Add(int64(bytes+heldReply)) > yieldHeld {
+		n.giveWay(c, nil, 0, 0)(0)
+		return
+	}
+	c.holds(0) // they count among those that are held
 	switch {
 	case slot > now+yieldSoon:
-		n.awaitSlot(c, slot, max(2*cost, took), bytes)
+		n.awaitSlot(c, slot, max(2*cost, took))
 	case took > 2*cost+longTime:
-		n.awaitSlot(c, now+yieldSoon, took, bytes)
+		n.awaitSlot(c, now+yieldSoon, took)
 	default:
-		n.giveWay(c, nil, bytes, yieldSoon)(0)
+		n.giveWay(c, nil, 0, yieldSoon)(0)
 	}
-	n.yields.look(before)
+	if bytes > smallReply {
+		n.inHand.take(n.ctx, c, bytes)
+	}
 }
 
 // awaitSlot waits until a moment, or until others have done nothing for so long that none of them waits behind heavy work.
-func (n *Node) awaitSlot(c *Client, slot, idle time.Duration, bytes int) {
+func (n *Node) awaitSlot(c *Client, slot, idle time.Duration) {
 	y := n.yields
-	defer y.held.Add(-int64(bytes + heldReply))
-	if y.held.Add(int64(bytes+heldReply)) > yieldHeld {
-		return
-	}
 	idle += idle / 4
 	for {
 		now := n.cfg.Time.Monotonic()

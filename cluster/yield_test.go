@@ -250,17 +250,22 @@ func leaderAnd(t *testing.T, remote bool, commands ...store.Command) (n, by *tes
 // run submits commands as a client.
 func (n *testNode) run(c *Client, async bool, lines ...string) {
 	for calls := n.call(lines...); len(calls) > 0; {
-		if !async {
-			calls = calls[len(n.SubmitPart(c, calls, nil)):]
-			continue
-		}
-		done := make(chan struct{})
-		p := Submission{Client: c, Calls: calls, Done: func() { close(done) }}
-		n.SubmitAsync(&p)
-		n.Flush()
-		<-done
-		calls = calls[len(p.Replies):]
+		calls = calls[len(n.ask(c, async, calls)):]
+		c.Encoded()
 	}
+}
+
+// ask submits commands as a client, which has the replies in hand.
+func (n *testNode) ask(c *Client, async bool, calls []Call) []store.Reply {
+	if !async {
+		return n.SubmitPart(c, calls, nil)
+	}
+	done := make(chan struct{})
+	p := Submission{Client: c, Calls: calls, Done: func() { close(done) }}
+	n.SubmitAsync(&p)
+	n.Flush()
+	<-done
+	return p.Replies
 }
 
 // locks takes and releases a lock every so often until stop, and returns how often, and how often it took more than 20 ms.
@@ -323,6 +328,7 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 		if n.holdReplies(c, []store.Reply{store.Str(strings.Repeat("x", yieldHeld/2))}); time.Since(begin) != yieldSoon {
 			t.Errorf("a large reply was held for %v, want %v", time.Since(begin), yieldSoon)
 		}
+		c.Encoded()
 		n.yields.held.Store(yieldHeld)
 		c.owes.Store(int64(time.Hour))
 		n.run(n.NewClient(lightHost), false, "SET other lock")

@@ -177,9 +177,11 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		some := len(r.Str)+len(r.Elems) > 0
 		s.replies[i], r = store.Reply{}, store.Reply{} // it may take much more than what has been made of it
 		if mayWait && some && s.out.size() > largeOutput {
+			s.client.Encoded()
 			s.out.flush()
 		}
 	}
+	s.client.Encoded()
 	if mayWait && took >= slowPart {
 		s.out.flush()
 	}

@@ -224,6 +224,7 @@ func (srv *Server) unregister(s *session) {
 	s.conn.holds(-s.conn.held.Load())
 	srv.clientMemory.strangers.Add(-s.conn.strange.Swap(0))
 	s.leavesMemory()
+	s.client.Encoded()
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s.id)

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/store"
+)
+
+// Many clients ask for a megabyte at once. Only so many have their reply in hand, be it that they are at the leader or
+// at a follower, and every other one gets it as soon as those have encoded theirs. What is small is answered as always.
+func TestLargeRepliesInHand(t *testing.T) {
+	for name, c := range map[string]struct{ remote, async, ephemeral bool }{
+		"leader":                    {},
+		"leader, event loop":        {async: true},
+		"follower":                  {remote: true},
+		"follower, event loop":      {remote: true, async: true},
+		"without a log":             {ephemeral: true},
+		"without a log, event loop": {ephemeral: true, async: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n, by := leaderAnd(t, c.remote, badCommands...)
+				if c.ephemeral {
+					n = newEphemeralNode(t, badCommands...)
+					by = n
+				}
+				n.expect("OK", "FILL k 1")
+				const clients = 60
+				var answered atomic.Int32
+				goOn := make(chan struct{})
+				var all sync.WaitGroup
+				for range clients {
+					all.Go(func() {
+						client := by.NewClient(heavyHost)
+						by.ask(client, c.async, by.call("GET k"))
+						answered.Add(1)
+						<-goOn
+						client.Encoded()
+					})
+				}
+				synctest.Wait()
+				const most = (repliesInHand+maxReplyBytes)/(1<<20) + 2
+				if got := answered.Load(); got < 4 || got > most {
+					t.Errorf("%d replies of a megabyte are in hand at once, want up to %d", got, most)
+				}
+				begin := time.Now()
+				close(goOn)
+				all.Wait()
+				if took := time.Since(begin); took >= inHandPatience {
+					t.Errorf("the others waited for %v", took)
+				}
+				if left := by.inHand.bytes.Load(); left != 0 {
+					t.Errorf("%d bytes are in hand when all have been encoded", left)
+				}
+			})
+		})
+	}
+}
+
+// Who says nothing of its replies holds the others up for some time, not for ever.
+func TestLargeRepliesForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, _ := leaderAnd(t, false, badCommands...)
+		n.expect("OK", "FILL k 1")
+		for range 20 {
+			n.ask(n.NewClient(heavyHost), false, n.call("GET k"))
+		}
+		begin := time.Now()
+		n.expect("OK", "SET lock me")
+		if took := time.Since(begin); took > inHandPatience {
+			t.Errorf("a lock took %v", took)
+		}
+	})
+}
+
+// A leader that has no room for a large reply is asked by one client for all. Whoever comes with small requests
+// meanwhile does not wait for them, nor do they give up.
+func TestLargeRepliesPutOff(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		l, far := testLink()
+		defer l.fail()
+		n.routes.set(n.ctx, nil, l)
+		room := atomic.Bool{}
+		var asked atomic.Int32
+		go leaderWithout(far, func(large bool) bool {
+			if large {
+				asked.Add(1)
+			}
+			return !large || room.Load()
+		})
+		var large []<-chan string
+		for range 20 {
+			large = append(large, n.start("GET large"))
+		}
+		synctest.Wait()
+		for range 100 {
+			begin := time.Now()
+			if got := <-n.start("SET lock me"); got != "OK" || time.Since(begin) > 0 {
+				t.Fatalf("%q after %v", got, time.Since(begin))
+			}
+			time.Sleep(50 * ms)
+		}
+		if n := time.Duration(asked.Load()); n > 5*time.Second/retryPause+20 {
+			t.Errorf("the leader was asked %d times in 5 s, want %d", n, 5*time.Second/retryPause)
+		}
+		room.Store(true)
+		for _, reply := range large {
+			if got := <-reply; got != "OK" {
+				t.Errorf("%q", got)
+			}
+		}
+	})
+}
+
+// leaderWithout answers requests as a leader that has no room for some replies.
+func leaderWithout(conn net.Conn, room func(large bool) bool) {
+	r := bufio.NewReader(conn)
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			return
+		}
+		result := appendReplies(nil, []store.Reply{store.OK})
+		if !room(bytes.Contains(f.body, []byte("large"))) {
+			result = []byte{statusNotExecuted}
+		}
+		if _, err := conn.Write(oneFrame(frameResult, f.id, result)); err != nil {
+			return
+		}
+	}
+}
