@@ -17,6 +17,8 @@ var (
 	errCancelled = errors.New("cluster: cancelled")
 	// errStale: not executed, and the link has to be claimed anew before.
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
+	// errReplyLater: it had no effect, and the leader has no room for so large a reply now.
+	errReplyLater = errors.New("cluster: no room for the reply")
 	// errOverTime: what runs has used up its time. A panic, it does not leave runCommand.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: a call of a request has written more than it may.
@@ -53,5 +55,6 @@ const (
 	ErrTransactionTime store.Error = "ERR The transaction exceeded the time limit (script-time-limit) and was stopped. Nothing of it was kept."
 	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."
 	ErrBlockedMemory   store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"
+	ErrReplyLater      store.Error = "BUSY The leader has no memory for so large a reply at present; the command was not executed, try again"
 	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

@@ -135,6 +135,7 @@ func messages(t *testing.T) []message {
 		resultMessage("result", appendReplies(nil, replies), replies, nil),
 		resultMessage("not executed", []byte{statusNotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{statusUnknown}, nil, errUnknown),
 		resultMessage("cancelled", []byte{statusCancelled}, nil, errCancelled), resultMessage("stale", []byte{statusStale}, nil, errStale),
+		resultMessage("no room", []byte{statusReplyLater}, nil, errReplyLater),
 		{"facts", earlyFacts.append(nil), func(b []byte) error {
 			got, err := readFacts(reader(b))
 			return want("facts", got, err, earlyFacts)

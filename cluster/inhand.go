@@ -89,6 +89,9 @@ func (c *Client) holds(bytes int) {
 		return
 	}
 	if bytes <= smallReply {
+		if c.inHand.Load() == 0 {
+			return
+		}
 		bytes = 0
 	}
 	if was := c.inHand.Swap(int64(bytes)); was != int64(bytes) {

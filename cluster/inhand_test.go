@@ -111,10 +111,23 @@ func TestLargeRepliesPutOff(t *testing.T) {
 		if n := time.Duration(asked.Load()); n > 5*time.Second/retryPause+20 {
 			t.Errorf("the leader was asked %d times in 5 s, want %d", n, 5*time.Second/retryPause)
 		}
+		select {
+		case got := <-large[0]:
+			t.Errorf("%q after 5 s", got)
+		default:
+		}
 		room.Store(true)
 		for _, reply := range large {
 			if got := <-reply; got != "OK" {
 				t.Errorf("%q", got)
+			}
+		}
+		room.Store(false)
+		begin := time.Now()
+		one, other := n.start("GET large"), n.start("GET large")
+		for _, reply := range []<-chan string{one, other} {
+			if got := <-reply; got != "-BUSY" || time.Since(begin).Round(time.Second) != putOffMost {
+				t.Errorf("%q after %v", got, time.Since(begin))
 			}
 		}
 	})
@@ -130,7 +143,7 @@ func leaderWithout(conn net.Conn, room func(large bool) bool) {
 		}
 		result := appendReplies(nil, []store.Reply{store.OK})
 		if !room(bytes.Contains(f.body, []byte("large"))) {
-			result = []byte{statusNotExecuted}
+			result = []byte{statusReplyLater}
 		}
 		if _, err := conn.Write(oneFrame(frameResult, f.id, result)); err != nil {
 			return

@@ -77,7 +77,7 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	p := &peerConn{out: newOutbox(near)}
+	p := &peerConn{n: newTestNode(t).Node, out: newOutbox(near)}
 	large := strings.Repeat("x", 1<<20)
 	get, set := store.Command{Name: "get", Flags: store.ReadOnly}, store.Command{Name: "getset", Flags: store.Write}
 	answer := func(cmd *store.Command, reply string) (grown int) {

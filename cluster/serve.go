@@ -122,7 +122,10 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
 		if r.err == nil && !r.wrote && r.extent > smallReply && !p.hasRoom(r.extent) {
-			r.err = errNotExecuted // nothing has happened: the peer asks again
+			r.err = errReplyLater // nothing has happened: the peer asks again
+			if p.n.disc.older.Load() {
+				r.err = errNotExecuted // which a peer of an earlier version knows
+			}
 		}
 		// If the link is gone, the peer has given the request up as unknown.
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
@@ -139,6 +142,8 @@ func (p *peerConn) answer(id uint64) func(*request) {
 				return append(b, statusCancelled)
 			case errStale:
 				return append(b, statusStale)
+			case errReplyLater:
+				return append(b, statusReplyLater)
 			default:
 				return append(b, statusUnknown)
 			}

@@ -149,7 +149,8 @@ type carried struct {
 	wait   time.Duration // how long it may be without one
 	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
-	asks   bool          // it asks the leader for room, and others wait for it
+	later  bool          // a leader had no room for its reply …
+	asks   bool          // … and it asks for some, while others wait for it
 	runs   atomic.Bool   // the leader has said that a script of it runs for long
 	calls  []Call
 	dst    []store.Reply
@@ -195,20 +196,19 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 			if err == nil {
 				return replies
 			}
+			pause = time.After(retryPause)
+			if err == errReplyLater {
+				c.putOff()
+				break
+			}
 			c.from.again = c.from.again || err != errNotExecuted
 			if c.suspect(err) {
 				return errorReplies(c.dst[:0], len(c.calls), ErrIndeterminate)
 			}
-			switch now := n.routes.get(); {
-			case now.seq != rt.seq || now.link != rt.link:
+			if now := n.routes.get(); now.seq != rt.seq || now.link != rt.link {
 				c.leaderLost()
-				c.queue()
-			case err == errNotExecuted && rt.link != nil:
-				c.putOff()
-			default:
-				c.queue()
 			}
-			pause = time.After(retryPause)
+			c.queue()
 		}
 		select {
 		case <-c.ctx.Done():
@@ -217,7 +217,7 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 		case <-pause:
 		}
 		if c.ctx.Err() != nil { // whatever else is ready
-			return c.refused(n.downError())
+			return c.refused(c.whyNot())
 		}
 	}
 }
@@ -250,11 +250,12 @@ const putOffMost = 30 * time.Second
 // putOff is called when the leader has answered that it has no room for the reply now. Nobody behind it has to
 // wait for that; and so that the leader does not evaluate in vain for each, one asks for all who wait so.
 func (c *carried) putOff() {
-	if c.asks {
+	if c.later {
 		return
 	}
 	c.cancel()
 	c.ctx, c.cancel = context.WithTimeout(c.n.waits, putOffMost)
+	c.later = true
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
 }
 
@@ -381,7 +382,7 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	}
 	c.client.holds(extent(replies))
 	switch {
-	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown:
+	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown, err == errReplyLater:
 		return replies, err
 	case err == errStale:
 		// The leader has lost and won an election on this link.
@@ -390,6 +391,14 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	}
 	l.fail() // a peer that says what cannot be is not to be asked again
 	return c.dst, errUnknown
+}
+
+// whyNot is what a client is told that has waited for long enough.
+func (c *carried) whyNot() store.Error {
+	if rt := c.n.routes.get(); c.later && (rt.seq != nil || rt.link != nil) {
+		return ErrReplyLater
+	}
+	return c.n.downError()
 }
 
 // downError is what clients are told while there is no leader.

@@ -79,6 +79,7 @@ const (
 	statusUnknown     = 2
 	statusCancelled   = 3
 	statusStale       = 4
+	statusReplyLater  = 5
 
 	saysHeavy = 1
 
@@ -367,6 +368,8 @@ func readReplies(body []byte, dst []store.Reply) (replies []store.Reply, rest []
 		return dst, nil, errCancelled
 	case statusStale:
 		return dst, nil, errStale
+	case statusReplyLater:
+		return dst, nil, errReplyLater
 	case statusUnknown:
 		return dst, nil, errUnknown
 	default:
