@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,9 @@ type fleet struct {
 	papers    papers
 	tally     *tally
 	judge     *judge.Judge
+
+	mu      sync.Mutex
+	stopped []input // whose scripts were stopped though Redis ran them to their end
 }
 
 // start starts n nodes. They end with the test.

@@ -58,6 +58,7 @@ type input struct {
 	hold   time.Duration // how long they stay open when all is sent
 	script bool          // counts as a script
 	beside bool          // redis-server must reply the same
+	alone  bool          // it was stopped beside others, and is looked at again
 	shown  string        // the certificate with which hands are shaken before; none: the pieces are the bytes
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/conformance/judge"
+	"lockstep/conformance/transcript/redisd"
 )
 
 // repeat does something every few milliseconds until it is called off.
@@ -191,6 +192,29 @@ func TestJudgeFinds(t *testing.T) {
 			t.Errorf("not found: %v", found)
 		}
 	})
+}
+
+// TestJudgeLooksAgain: a script that is stopped because those before it had taken its user's time is not unlike Redis's;
+// one that has all time, alone, and is stopped, is.
+func TestJudgeLooksAgain(t *testing.T) {
+	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
+		t.Skip("no redis-server " + redisd.Version)
+	}
+	var count tally
+	s := besiege(quiet{t}, 1, 1, &count, plantBound)
+	play := func(beside bool, text string) map[judge.Fault]int {
+		pieces := [][]byte{command("DEL", "evil:1"), script(text)}
+		return s.round([]input{{door: clientDoor, user: wide, pieces: pieces, read: readEach, script: true, beside: beside}})
+	}
+	for range 3 {
+		play(false, "while true do end")
+	}
+	if found := play(true, "for i = 1, 4e6 do end return 1"); found[unlikeRedis] != 0 || count.again.Load() != 1 {
+		t.Errorf("after endless scripts: %v, and %d were looked at again", found, count.again.Load())
+	}
+	if found := play(true, "for i = 1, 1e8 do end return 1"); found[unlikeRedis] != 1 {
+		t.Errorf("not found: %v", found)
+	}
 }
 
 // TestMemoryWatch is for machines without control groups.

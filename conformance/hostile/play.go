@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,7 @@ const (
 
 // tally counts what was played.
 type tally struct {
-	inputs, scripts, compared, models, frames, connections, refused, sent, received atomic.Int64
+	inputs, scripts, compared, again, models, frames, connections, refused, sent, received atomic.Int64
 }
 
 // play sends an input and returns when its connections are closed. That a node
@@ -52,7 +53,11 @@ func (f *fleet) session(in input) {
 		conn = f.papers.wrap(conn, in.shown)
 	}
 	if in.user != nobody {
-		in.pieces = append([][]byte{command("AUTH", in.user, passwords[in.user])}, in.pieces...)
+		user := in.user
+		if in.alone {
+			user = "again"
+		}
+		in.pieces = append([][]byte{command("AUTH", user, passwords[in.user])}, in.pieces...)
 	}
 	e := &ear{fleet: f, in: in}
 	if in.read == readEach {
@@ -115,6 +120,9 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 	}
 	for i, p := range in.pieces {
 		got, err := ask(p)
+		if in.alone && i == 0 {
+			p = command("AUTH", in.user, passwords[in.user])
+		}
 		if err == nil && in.beside && i > 0 && scripts.Stopped(got) {
 			if _, err = ask(in.pieces[i-1]); err == nil {
 				got, err = ask(p)
@@ -130,9 +138,43 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 		if ok && !scripts.Same(got, want) && i > 0 { // the first is AUTH
 			short := in
 			short.pieces = in.pieces[max(1, i-1) : i+1]
-			f.told(unlikeRedis, "%v\nhere:\n%.1500s\nRedis:\n%.1500s", short, strings.Join(got.Lines(), "\n"), strings.Join(want.Lines(), "\n"))
+			f.unlike(short, got, want)
 		}
 	}
+}
+
+// unlike notes that Redis replied something else to the last piece. Where the reply is that the time is over, that is
+// looked at again when nothing else runs.
+func (f *fleet) unlike(in input, got, want transcript.Value) {
+	if !in.alone && scripts.Stopped(got) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.stopped = append(f.stopped, in)
+		return
+	}
+	f.told(unlikeRedis, "%v\nhere:\n%.1500s\nRedis:\n%.1500s", in, strings.Join(got.Lines(), "\n"), strings.Join(want.Lines(), "\n"))
+}
+
+// again plays alone what was stopped beside others, as a user who has all the time that there is.
+func (f *fleet) again() error {
+	f.mu.Lock()
+	stopped := f.stopped
+	f.stopped = nil
+	f.mu.Unlock()
+	for _, in := range stopped {
+		rules := slices.Clone(users[slices.IndexFunc(users, func(rules []string) bool { return rules[2] == in.user })])
+		rules[2] = "again"
+		if _, err := f.ask(0, rules...); err != nil {
+			return err
+		}
+		in.alone = true
+		f.tally.again.Add(1)
+		f.play(in)
+		if _, err := f.ask(0, "ACL", "DELUSER", "again"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ear hears what a node answers and looks for what nobody may be told.

@@ -30,8 +30,9 @@ const (
 	// answerBound is how long an innocent may wait for an answer. An attacker may have a script
 	// run to its limit, several one after the other; a machine that tests other things is slow, too.
 	answerBound = 8 * time.Second
-	// settleLimit is how long what an attack has left may take to go.
-	settleLimit = 10 * time.Second
+	// settleLimit is how long what an attack has left may take to go: a reply of heavy work is held for up to 30 s
+	// (yieldCrowd), and a goroutine with it.
+	settleLimit = 35 * time.Second
 	// atOnce is how many inputs of a round are played at the same time.
 	atOnce = 4
 )
@@ -94,6 +95,9 @@ func (s *siege) round(inputs []input) map[judge.Fault]int {
 	}
 	close(next)
 	wg.Wait()
+	if err := s.f.again(); err != nil && !s.f.endedSoon() {
+		s.f.told(answersLate, "the judge was not answered: %v", err)
+	}
 	over()
 	return s.check()
 }
