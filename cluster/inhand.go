@@ -12,11 +12,13 @@ import (
 // A reply of many elements takes several times as much while it is in hand, between its evaluation and its encoding for
 // the client, as on the wire. Nobody who does not read makes that last, but many clients at once would have as much
 // in hand as each of them may ask for. So whoever brings such replies about waits until those before them have been
-// encoded: the sequencer before its next batch, and a follower before it reads on what its leader sends.
+// encoded: the sequencer before it runs further long reads, and a follower before it reads on what its leader sends.
 
 const (
 	// repliesInHand is how many bytes of large replies a node has in hand before it waits.
 	repliesInHand = 8 << 20
+	// beyondInHand is how many those make that nothing is to wait for: replies of scripts, for one.
+	beyondInHand = 3 * repliesInHand
 	// inHandPatience bounds a wait: it is for processors only, and then there are none.
 	inHandPatience = time.Second
 	// decodedTimes is about how many times as much a reply takes in hand as in a frame of a peer.
@@ -38,6 +40,8 @@ func (n *Node) RepliesInHand() int64 { return n.inHand.bytes.Load() }
 
 func (h *inHand) isFull() bool { return h.bytes.Load() > repliesInHand }
 
+func (h *inHand) isBeyond() bool { return h.bytes.Load() > beyondInHand }
+
 func (h *inHand) add(n int64) {
 	if h.bytes.Add(n); n > 0 {
 		return
@@ -50,9 +54,9 @@ func (h *inHand) add(n int64) {
 	}
 }
 
-// await waits until there is room.
+// await waits until there is room again, where many more are in hand than may be.
 func (h *inHand) await(ctx context.Context) {
-	if h.isFull() {
+	if h.isBeyond() {
 		h.take(ctx, nil, 0)
 	}
 }

@@ -63,6 +63,8 @@ type sequencer struct {
 	wake        chan struct{} // has room for one: there is work
 	stamped     time.Duration // monotonic time of the last entry
 
+	long longReads
+
 	txn       *store.Txn  // used again for every batch
 	ahead     store.Ahead // likewise
 	ctx       store.Ctx   // likewise, for every command
@@ -178,8 +180,9 @@ const inlineRounds = 4
 func (s *sequencer) runInline() {
 	for range inlineRounds {
 		rest, first := s.take(), true
-		for ; (first || len(rest) > 0) && !s.node.inHand.isFull(); first = false {
-			rest, _ = s.runBatch(s.node.ctx, rest, false)
+		for ; (first || len(rest) > 0) && !s.node.inHand.isBeyond(); first = false {
+			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
+			rest = s.leftOver(rest)
 		}
 		if len(rest) > 0 || first {
 			s.putBack(rest)
@@ -207,7 +210,7 @@ func (s *sequencer) putBack(q []*request) {
 func (s *sequencer) release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) > 0 {
+	if len(s.queue) > 0 || len(s.long.waiting) > 0 {
 		return false
 	}
 	s.running = false
@@ -274,6 +277,8 @@ func (s *sequencer) close() {
 	for s.node.cfg.Ephemeral && !s.acquire() {
 		time.Sleep(retryPause)
 	}
+	s.giveBack(s.long.waiting)
+	s.long.waiting = nil
 	s.sleepers.drop(everySleeper)
 }
 
@@ -297,7 +302,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		q := s.gather()
-		if len(q) == 0 {
+		if len(q) == 0 && (len(s.long.waiting) == 0 || !s.hasRoom()) {
 			timer.Reset(s.idle())
 			select {
 			case <-ctx.Done():
@@ -340,6 +345,12 @@ func (s *sequencer) assist(ctx context.Context) {
 			if s.release() {
 				break
 			}
+			if len(s.long.waiting) > 0 {
+				select {
+				case <-s.wake:
+				case <-time.After(longPause):
+				}
+			}
 		}
 	}
 }
@@ -347,6 +358,9 @@ func (s *sequencer) assist(ctx context.Context) {
 // idle returns how long there is nothing to do but wait for requests.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
+	if len(s.long.waiting) > 0 {
+		return longPause
+	}
 	s.node.fsm.View(func(st *store.Store, _ uint64) {
 		next := st.NextDeadline()
 		if next == 0 {
@@ -381,9 +395,10 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 		if len(q) > 0 {
 			s.node.inHand.await(ctx)
 		}
-		if q, leads = s.runBatch(ctx, q, stamp && first); !leads {
+		if q, leads = s.runBatch(ctx, s.inTurn(q), stamp && first); !leads {
 			return false
 		}
+		q = s.leftOver(q)
 	}
 	return true
 }

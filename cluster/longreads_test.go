@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/store"
+)
+
+// Thirty clients have reads of 100 ms waiting. Whoever takes a lock waits for one of them. They are run all the same, and
+// in the order in which they came, also where others never let go.
+func TestLongReadsGoBehind(t *testing.T) {
+	look := linger
+	look.Name, look.Flags = "look", store.ReadOnly
+	bubble(t, func(t *testing.T) {
+		n, _ := leaderAnd(t, false, look)
+		const reads = 30
+		var all sync.WaitGroup
+		var done atomic.Int32
+		for i := range reads {
+			all.Go(func() {
+				n.ask(nil, false, n.call("LOOK"))
+				if got := int(done.Add(1)) - 1; got != i {
+					t.Errorf("read %d was answered as number %d", i, got)
+				}
+			})
+			synctest.Wait()
+		}
+		locks := 0
+		for begin := time.Now(); done.Load() < reads; locks++ {
+			if time.Since(begin) > 2*reads*100*ms {
+				t.Fatalf("%d reads of %d were run", done.Load(), reads)
+			}
+			at := time.Now()
+			n.run(nil, false, fmt.Sprint("SET lock", locks, " me"))
+			if took := time.Since(at); took > 200*ms {
+				t.Errorf("a lock took %v", took)
+			}
+		}
+		all.Wait()
+		if locks < reads/2 {
+			t.Errorf("%d locks beside %d reads", locks, reads)
+		}
+	})
+}
+
+// A long read that a full batch had no place for goes first in the next one.
+func TestLongReadsAreRun(t *testing.T) {
+	n := newTestNode(t)
+	s := newSequencer(n.Node)
+	names := map[*request]string{}
+	ask := func(line string) *request {
+		r := &request{calls: n.call(line)}
+		names[r] = line
+		return r
+	}
+	first, second, light := ask("LRANGE a 0 -1"), ask("KEYS *"), ask("SET e 1")
+	order := func(q []*request) (text string) {
+		for _, r := range q {
+			text += names[r] + ", "
+		}
+		return text
+	}
+	for _, c := range []struct {
+		q, rest []*request
+		order   string
+		left    string
+	}{
+		{[]*request{first, ask("GET b"), second, ask("SET b 1")}, []*request{first, second}, "GET b, SET b 1, LRANGE a 0 -1, KEYS *, ", ""},
+		{[]*request{ask("SET c 1"), ask("SET d 1")}, []*request{second}, "LRANGE a 0 -1, SET c 1, SET d 1, KEYS *, ", ""},
+		{[]*request{light}, []*request{light, second}, "SET e 1, KEYS *, ", "SET e 1, KEYS *, "}, // it was stopped for now
+		{[]*request{light, second}, []*request{second}, "SET e 1, KEYS *, ", ""},
+		{[]*request{light}, nil, "KEYS *, SET e 1, ", ""},
+	} {
+		if got := order(s.inTurn(c.q)); got != c.order {
+			t.Errorf("%s: %s, want %s", order(c.q), got, c.order)
+		}
+		if got := order(s.leftOver(c.rest)); got != c.left {
+			t.Errorf("%s are left over: %s, want %s", order(c.rest), got, c.left)
+		}
+	}
+}
