@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"lockstep/cluster/brake"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -176,6 +177,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			b.requests = append(b.requests, r)
 			r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 			b.replied += r.extent
+			if r.extent > maxPartBytes {
+				brake.Bring(r.extent)
+			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
 			if r.from.id != 0 && r.wrote {
 				b.record(r, txn.Writes().Bytes())

@@ -66,7 +66,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 func (n *Node) use(ctx context.Context, l *link, r *bufio.Reader) (ended <-chan struct{}) {
 	over := make(chan struct{})
 	go func() {
-		l.room = func() { n.inHand.await(ctx) }
+		l.room = func() { n.inHand.awaitRoom(ctx) }
 		l.read(r)
 		close(over)
 	}()

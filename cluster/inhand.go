@@ -61,6 +61,13 @@ func (h *inHand) await(ctx context.Context) {
 	}
 }
 
+// awaitRoom waits until there is room.
+func (h *inHand) awaitRoom(ctx context.Context) {
+	if h.isFull() {
+		h.take(ctx, nil, 0)
+	}
+}
+
 // take waits until there is room, and takes some for a client.
 func (h *inHand) take(ctx context.Context, c *Client, bytes int) {
 	patience := time.NewTimer(inHandPatience)

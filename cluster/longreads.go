@@ -25,12 +25,13 @@ type longReads struct {
 
 // isLongRead reports whether a request only reads, and may take long or be replied much.
 func isLongRead(r *request) bool {
-	if r.sleeper != nil || r.claim != nil {
-		return false
-	}
+	return r.sleeper == nil && r.claim == nil && areLongReads(r.calls)
+}
+
+func areLongReads(calls []Call) bool {
 	long := false
-	for i := range r.calls {
-		c := &r.calls[i]
+	for i := range calls {
+		c := &calls[i]
 		if c.Txn != nil || !c.Cmd.Is(store.ReadOnly) || c.Cmd == confirmCommand {
 			return false
 		}

@@ -191,6 +191,8 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 			c.queue()
 		case !c.turn():
 			first, changed = c.place.first, nil
+		case rt.link != nil && !c.hasRoom():
+			pause = time.After(retryPause)
 		default:
 			replies, err := c.try(rt)
 			if err == nil {
@@ -245,10 +247,10 @@ func (c *carried) leaderLost() {
 }
 
 // putOffMost bounds how long a request waits until its leader has room for the reply.
-const putOffMost = 30 * time.Second
+const putOffMost = 10 * time.Second
 
-// putOff is called when the leader has answered that it has no room for the reply now. Nobody behind it has to
-// wait for that; and so that the leader does not evaluate in vain for each, one asks for all who wait so.
+// putOff is called when there is no room for the reply now, at the leader or here. Nobody behind it has to
+// wait for that: it leaves the line; and so that the leader does not evaluate in vain for each, one asks for all who wait so.
 func (c *carried) putOff() {
 	if c.later {
 		return
@@ -256,7 +258,19 @@ func (c *carried) putOff() {
 	c.cancel()
 	c.ctx, c.cancel = context.WithTimeout(c.n.waits, putOffMost)
 	c.later = true
+	c.sent()
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
+}
+
+// hasRoom reports whether a request may be sent to the leader, for all that is in hand here: as long as there are large
+// replies, long reads go one after the other.
+func (c *carried) hasRoom() bool {
+	h := &c.n.inHand
+	if h.bytes.Load() == 0 || !areLongReads(c.calls) {
+		return true
+	}
+	c.putOff()
+	return !h.isFull()
 }
 
 // asked lets the next one ask.
