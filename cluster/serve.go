@@ -121,7 +121,7 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 // answer returns what sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
-		if r.err == nil && !r.wrote && r.extent > smallReply && !p.hasRoom(r.extent) {
+		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > smallReply && !p.hasRoom(r.extent) {
 			r.err = errReplyLater // nothing has happened: the peer asks again
 			if p.n.disc.older.Load() {
 				r.err = errNotExecuted // which a peer of an earlier version knows
@@ -148,10 +148,8 @@ func (p *peerConn) answer(id uint64) func(*request) {
 				return append(b, statusUnknown)
 			}
 		})
-		// The queue that it stood in may know of it for a while.
-		r.replies = nil
-		if r.err == nil {
-			r.calls = nil
+		if r.err == nil && r.sleeper == nil { // else it may be looked at, or be evaluated later
+			r.calls, r.replies = nil, nil // the queue that it stood in knows of it for a while
 		}
 	}
 }
