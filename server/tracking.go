@@ -429,7 +429,7 @@ func (t *tracker) deliver(s *session, keys []string) {
 	}
 	target := s
 	if how.redirect != 0 {
-		if target = s.srv.session(how.redirect); target == nil {
+		if target = s.srv.session(how.redirect); target == nil || target.out.isOver() {
 			how.broken.Store(true)
 			if s.protocol() > 2 {
 				s.push(store.Str("tracking-redir-broken"), store.Int(how.redirect))

@@ -247,3 +247,24 @@ func TestWhoListens(t *testing.T) {
 	tracks.conn.Close()
 	ts.await(func() bool { return !ts.hub.Listens() })
 }
+
+// A redirection to a client that has been cut off leads nowhere, also as long as the node has not taken leave of it.
+func TestRedirectionToWhoHasBeenCutOff(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		target := ts.dial(t)
+		target.do("PING", "+PONG\r\n")
+		to := ts.each()[0]
+		c := ts.dial(t)
+		c.ask("HELLO", "3")
+		c.do(fmt.Sprint("CLIENT TRACKING ON REDIRECT ", to.id), "+OK\r\n")
+		release := ts.fake.holdBack()
+		defer release()
+		target.send(array("GET", "k"))
+		ts.await(func() bool { return ts.fake.held.Load() == 1 })
+		to.out.abort()
+		for _, s := range ts.each() {
+			ts.hub.tracker.deliver(s, []string{"k"})
+		}
+		c.expect(fmt.Sprintf(">2\r\n$21\r\ntracking-redir-broken\r\n:%d\r\n", to.id))
+	})
+}
