@@ -89,5 +89,5 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 
 // hasRoom reports whether large replies may be made now.
 func (s *sequencer) hasRoom() bool {
-	return !s.node.inHand.isFull() && !brake.Scarce(2*repliesInHand)
+	return !s.node.inHand.isFull() && !brake.Short(2*repliesInHand)
 }

@@ -56,6 +56,14 @@ func Scarce(bytes int) bool {
 		return false
 	}
 	brought.Store(0)
+	return Short(bytes)
+}
+
+// Short is Scarce for who has brought in nothing, and asks whether there is room for so much.
+func Short(bytes int) bool {
+	if limit.Load() == 0 {
+		return false
+	}
 	if now := inUse(); !scarce(now+int64(bytes)) || now < rest.Load()+growth {
 		return false
 	}

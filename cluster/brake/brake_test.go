@@ -50,6 +50,21 @@ func TestBring(t *testing.T) {
 		t.Errorf("the collector was asked %d times for %d MB that there is no room for", cycles()-began, much>>20)
 	}
 
+	// Who asks whether there is room does not make others forget what they have brought in.
+	Set(inUse()+much, 0)
+	Bring(step)
+	Bring(step / 2)
+	if Short(0) {
+		t.Error("there is no room for nothing")
+	}
+	waste = make([]byte, 2*much)
+	began = cycles()
+	Bring(step / 2)
+	if cycles() == began {
+		t.Error("the collector was not asked")
+	}
+	runtime.KeepAlive(waste)
+
 	Set(0, 0)
 	began = cycles()
 	Bring(much)
