@@ -113,6 +113,7 @@ func (n *testNode) expecting() {
 	synctest.Wait()
 	three := []<-chan string{n.start("SET b v"), n.start("SET c v")}
 	<-alone
+	synctest.Wait() // it would expect a fourth if the third came before it has counted
 	three = append(three, n.start("SET a v"))
 	for _, r := range three {
 		<-r
