@@ -118,6 +118,7 @@ func (n *testNode) expecting() {
 	for _, r := range three {
 		<-r
 	}
+	synctest.Wait()
 }
 
 // A batch that waits for others evaluates meanwhile those who are there.
