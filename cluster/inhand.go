@@ -17,9 +17,9 @@ import (
 const (
 	// repliesInHand is how many bytes of large replies a node has in hand before it waits.
 	repliesInHand = 8 << 20
-	// beyondInHand is how many those make that nothing is to wait for: replies of scripts, for one.
+	// beyondInHand is how many bytes a leader has in hand before every request waits, and not long reads alone.
 	beyondInHand = 3 * repliesInHand
-	// inHandPatience bounds a wait: it is for processors only, and then there are none.
+	// inHandPatience bounds a wait. Sessions encode within that time, unless the processors are overloaded.
 	inHandPatience = time.Second
 	// decodedTimes is about how many times as much a reply takes in hand as in a frame of a peer.
 	decodedTimes = 8

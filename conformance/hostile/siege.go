@@ -33,6 +33,8 @@ const (
 	// settleLimit is how long what an attack has left may take to go: a reply of heavy work is held for up to 30 s
 	// (yieldCrowd), and a goroutine with it.
 	settleLimit = 35 * time.Second
+	// sameLimit is how long the nodes may take to have applied the same.
+	sameLimit = 10 * time.Second
 	// atOnce is how many inputs of a round are played at the same time.
 	atOnce = 4
 )
@@ -240,7 +242,7 @@ func (s *siege) locks() error {
 
 // same compares the states of the nodes when they have applied the same.
 func (f *fleet) same() error {
-	for deadline := time.Now().Add(settleLimit); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(sameLimit); ; time.Sleep(5 * time.Millisecond) {
 		var at, hashes []string
 		for i := range f.nodes {
 			got, err := f.ask(i, "LOCKSTEP", "STATUS")
