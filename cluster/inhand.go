@@ -10,7 +10,7 @@ import (
 )
 
 // A reply of many elements takes several times as much while it is in hand, between its evaluation and its encoding for
-// the client, as on the wire. Nobody who does not read makes that last, but many clients at once would have as much
+// the client, as on the wire; at a follower it stays as the leader has sent it until it is encoded. Nobody who does not read makes that last, but many clients at once would have as much
 // in hand as each of them may ask for. So whoever brings such replies about waits until those before them have been
 // encoded: the sequencer before it runs further long reads, and a follower before it reads on what its leader sends.
 
@@ -21,8 +21,6 @@ const (
 	beyondInHand = 3 * repliesInHand
 	// inHandPatience bounds a wait. Sessions encode within that time, unless the processors are overloaded.
 	inHandPatience = time.Second
-	// decodedTimes is about how many times as much a reply takes in hand as in a frame of a peer.
-	decodedTimes = 8
 	// countReplies is up to where it is counted what replies take.
 	countReplies = 64 << 20
 )

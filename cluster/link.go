@@ -231,7 +231,7 @@ func (l *link) resolve(id uint64, body []byte, err error) {
 	last := l.retired && len(l.waiting) == 0
 	l.mu.Unlock()
 	if f != nil {
-		f.client.holds(decodedTimes * len(body))
+		f.client.holds(len(body))
 		f.done(body, err)
 	}
 	if last {
@@ -254,10 +254,7 @@ func (l *link) retire() {
 func (l *link) read(r *bufio.Reader) {
 	defer l.fail()
 	for {
-		if l.room != nil {
-			l.room()
-		}
-		f, err := readFrame(r)
+		f, err := l.readNext(r)
 		switch {
 		case err == nil && f.kind == frameResult:
 			l.resolve(f.id, f.body, nil)
@@ -267,6 +264,18 @@ func (l *link) read(r *bufio.Reader) {
 			return
 		}
 	}
+}
+
+// readNext reads a frame, a large one when there is room for it.
+func (l *link) readNext(r *bufio.Reader) (frame, error) {
+	n, err := readLength(r, maxFrame)
+	if err != nil {
+		return frame{}, err
+	}
+	if n > smallReply && l.room != nil {
+		l.room()
+	}
+	return readRest(r, n)
 }
 
 // fail ends the link. What was sent on it has an unknown outcome.

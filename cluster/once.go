@@ -91,7 +91,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	}
 	var err error
 	var given grants
-	if r.replies, replies, err = readReplies(replies, r.replies); err == nil {
+	if r.replies, replies, err = readReplies(replies, r.replies, store.ReadReply); err == nil {
 		given, err = readGrants(replies)
 	}
 	if err != nil || len(r.replies) == 0 || len(r.replies) > len(r.calls) {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -380,16 +379,29 @@ type forwardResult struct {
 	err  error
 }
 
+// read decodes the body of a result. A client's large replies stay packed until they are encoded for it.
+func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err error) {
+	if c.client == nil || len(body) <= smallReply {
+		return readReplies(body, c.dst[:0], store.ReadReply)
+	}
+	call := 0
+	return readReplies(body, c.dst[:0], func(b []byte) (store.Reply, []byte, error) {
+		levels := 0
+		if call < len(c.calls) && c.calls[call].Txn != nil {
+			levels = 1 // the session answers each command of a transaction
+		}
+		call++
+		return store.ReadPacked(b, levels)
+	})
+}
+
 // received decodes a result.
 func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	if r.err != nil {
 		c.leaderLost() // or the link, which comes to the same
 		return c.dst, r.err
 	}
-	if len(r.body) > smallReply {
-		brake.Bring(decodedTimes * len(r.body))
-	}
-	replies, rest, err := readReplies(r.body, c.dst[:0])
+	replies, rest, err := c.read(r.body)
 	if len(rest) > 0 && rest[0] == saysHeavy {
 		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
 		c.n.remember(c.client, max(time.Duration(min(cost, uint64(yieldMost))), heavyTime))

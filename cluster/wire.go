@@ -130,15 +130,28 @@ func readShort(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxShor
 
 // readFrameUpTo reads a frame of a bounded length.
 func readFrameUpTo(r *bufio.Reader, most uint32) (frame, error) {
+	n, err := readLength(r, most)
+	if err != nil {
+		return frame{}, err
+	}
+	return readRest(r, n)
+}
+
+// readLength reads how long a frame is; readRest reads the frame.
+func readLength(r *bufio.Reader, most uint32) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return frame{}, err
+		return 0, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n < 2 || n > most {
-		return frame{}, errFrame
+		return 0, errFrame
 	}
-	b, err := readBody(r, int(n))
+	return int(n), nil
+}
+
+func readRest(r *bufio.Reader, n int) (frame, error) {
+	b, err := readBody(r, n)
 	if err != nil {
 		return frame{}, err
 	}
@@ -351,12 +364,12 @@ func appendReplies(buf []byte, replies []store.Reply) []byte {
 
 // readResult decodes the body of a result into dst.
 func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
-	dst, _, err := readReplies(body, dst)
+	dst, _, err := readReplies(body, dst, store.ReadReply)
 	return dst, err
 }
 
-// readReplies is readResult that returns what stands behind, too.
-func readReplies(body []byte, dst []store.Reply) (replies []store.Reply, rest []byte, err error) {
+// readReplies is readResult that returns what stands behind, too. read reads one reply.
+func readReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply, []byte, error)) (replies []store.Reply, rest []byte, err error) {
 	if len(body) == 0 {
 		return dst, nil, errFrame
 	}
@@ -382,7 +395,7 @@ func readReplies(body []byte, dst []store.Reply) (replies []store.Reply, rest []
 	}
 	rest = r.b
 	for range n {
-		reply, after, err := store.ReadReply(rest)
+		reply, after, err := read(rest)
 		if err != nil {
 			return dst, nil, err
 		}

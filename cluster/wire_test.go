@@ -197,6 +197,7 @@ func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f))))
 	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f))))
 	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
+	f.Add(store.AppendReply(nil, store.List(store.Str("a"), store.List(store.MapOf(store.OK, store.Float(1))))))
 	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
 	f.Add(greeting{speaks: current, id: "n1", client: "host:1"}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -225,5 +226,29 @@ func FuzzWire(f *testing.F) {
 				t.Errorf("replies %v became %v, %v", replies, again, err)
 			}
 		}
+		whole, after, err := store.ReadReply(body)
+		for levels := range 3 {
+			packed, behind, wrong := store.ReadPacked(body, levels)
+			if wrong != err || !bytes.Equal(behind, after) || err == nil && !reflect.DeepEqual(unpacked(&packed), whole) {
+				t.Errorf("%v is %v and %q, with %d levels %v and %q: %v, %v", body, whole, after, levels, unpacked(&packed), behind, err, wrong)
+			}
+		}
 	})
+}
+
+// unpacked takes a packed reply apart.
+func unpacked(r *store.Reply) store.Reply {
+	if r.Kind != store.Packed {
+		whole := *r
+		for i := range r.Elems {
+			whole.Elems[i] = unpacked(&r.Elems[i])
+		}
+		return whole
+	}
+	kind, n, elems := r.Unpack()
+	whole := store.Reply{Kind: kind, Elems: make([]store.Reply, 0, n)}
+	for e := range elems {
+		whole.Elems = append(whole.Elems, *e)
+	}
+	return whole
 }

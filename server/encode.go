@@ -43,14 +43,26 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 		return appendBulk(b, '$', r.Str[min(4, len(r.Str)):])
 	case store.Multi:
 		return appendElems(b, r.Elems, resp)
+	case store.Packed:
+		return appendPacked(b, r, resp)
 	}
-	return appendAggregate(b, r, resp)
+	return appendElems(appendHead(b, r.Kind, len(r.Elems), resp), r.Elems, resp)
 }
 
-func appendAggregate(b []byte, r *store.Reply, resp int) []byte {
-	kind, n := byte('*'), len(r.Elems)
+func appendPacked(b []byte, r *store.Reply, resp int) []byte {
+	kind, n, elems := r.Unpack()
+	b = appendHead(b, kind, n, resp)
+	for e := range elems {
+		b = appendReply(b, e, resp)
+	}
+	return b
+}
+
+// appendHead appends what stands before the elements of an aggregate.
+func appendHead(b []byte, of store.Kind, n, resp int) []byte {
+	kind := byte('*')
 	if resp >= 3 {
-		switch r.Kind {
+		switch of {
 		case store.Map:
 			kind, n = '%', n/2
 		case store.Attribute:
@@ -61,7 +73,7 @@ func appendAggregate(b []byte, r *store.Reply, resp int) []byte {
 			kind = '>'
 		}
 	}
-	return appendElems(appendInt(b, kind, int64(n)), r.Elems, resp)
+	return appendInt(b, kind, int64(n))
 }
 
 func appendElems(b []byte, elems []store.Reply, resp int) []byte {

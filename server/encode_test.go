@@ -46,5 +46,15 @@ func TestEncode(t *testing.T) {
 		if got := string(appendReply(nil, &c.reply, 3)); got != c.resp3 {
 			t.Errorf("%s in RESP3: %q, want %q", c.name, got, c.resp3)
 		}
+		packed, rest, err := store.ReadPacked(store.AppendReply(nil, c.reply), 0)
+		if err != nil || len(rest) > 0 {
+			t.Fatalf("%s packed: %v, %d bytes left", c.name, err, len(rest))
+		}
+		if got := string(appendReply(nil, &packed, 2)); got != c.resp2 {
+			t.Errorf("%s packed, in RESP2: %q, want %q", c.name, got, c.resp2)
+		}
+		if got := string(appendReply(nil, &packed, 3)); got != c.resp3 {
+			t.Errorf("%s packed, in RESP3: %q, want %q", c.name, got, c.resp3)
+		}
 	}
 }

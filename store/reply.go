@@ -49,6 +49,9 @@ const (
 	// Attribute carries Elems as a Map does, and stands before the reply that it is
 	// about; there is none in RESP2. It is of the server's own and never sent to a peer.
 	Attribute
+	// Packed is an array, a map or a set as a peer has sent it, in Str: its elements take several times as much
+	// apart. See Unpack. It is for the encoder alone.
+	Packed
 )
 
 // Reply is the result of a command, as a value: the server encodes it, Lua

@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
+	"strings"
 )
 
 // Replies travel between nodes, and rest in the log, in this form:
@@ -49,42 +51,24 @@ func AppendReply(buf []byte, r Reply) []byte {
 
 // ReadReply decodes a reply and returns the bytes after it. The reply does not
 // keep b.
-func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0) }
+func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0, false) }
 
-func readReply(b []byte, depth int) (Reply, []byte, error) {
-	if len(b) == 0 || depth > MaxReplyDepth {
-		return Reply{}, nil, ErrCorruptReply
-	}
-	r := Reply{Kind: Kind(b[0])}
-	b = b[1:]
-	if r.Kind.hasInt() {
-		n, size := binary.Varint(b)
-		if size <= 0 {
-			return Reply{}, nil, ErrCorruptReply
+// readReply reads a reply at a depth. Its strings are copies, or views of b.
+func readReply(b []byte, depth int, views bool) (Reply, []byte, error) {
+	r, n, b, err := readReplyHead(b, depth)
+	switch {
+	case err != nil:
+		return Reply{}, nil, err
+	case r.Kind.hasStr():
+		if r.Str = bytesToString(b[:n]); !views {
+			r.Str = strings.Clone(r.Str)
 		}
-		r.Int = n
-		return r, b[size:], nil
-	}
-	if !r.Kind.hasStr() && !r.Kind.hasElems() {
-		if r.Kind > Noted {
-			return Reply{}, nil, ErrCorruptReply
-		}
-		return r, b, nil
-	}
-	n, size := binary.Uvarint(b)
-	// Every element takes at least a byte, so the count is bounded like a
-	// length.
-	if size <= 0 || n > uint64(len(b)-size) {
-		return Reply{}, nil, ErrCorruptReply
-	}
-	b = b[size:]
-	if r.Kind.hasStr() {
-		r.Str = string(b[:n])
 		return r, b[n:], nil
+	case r.Kind.hasElems():
+		r.Elems = make([]Reply, 0, min(n, 1024))
 	}
-	r.Elems = make([]Reply, 0, min(n, 1024))
 	for range n {
-		e, rest, err := readReply(b, depth+1)
+		e, rest, err := readReply(b, depth+1, views)
 		if err != nil {
 			return Reply{}, nil, err
 		}
@@ -92,4 +76,83 @@ func readReply(b []byte, depth int) (Reply, []byte, error) {
 		b = rest
 	}
 	return r, b, nil
+}
+
+// readReplyHead reads the kind of a reply, its number, and how many bytes or elements follow.
+func readReplyHead(b []byte, depth int) (r Reply, n int, rest []byte, err error) {
+	if len(b) == 0 || depth > MaxReplyDepth || Kind(b[0]) > Noted {
+		return Reply{}, 0, nil, ErrCorruptReply
+	}
+	r.Kind, b = Kind(b[0]), b[1:]
+	switch {
+	case r.Kind.hasInt():
+		i, size := binary.Varint(b)
+		if size <= 0 {
+			return Reply{}, 0, nil, ErrCorruptReply
+		}
+		r.Int, b = i, b[size:]
+	case r.Kind.hasStr() || r.Kind.hasElems():
+		count, size := binary.Uvarint(b)
+		// Every element takes at least a byte, so the count is bounded like a
+		// length.
+		if size <= 0 || count > uint64(len(b)-size) {
+			return Reply{}, 0, nil, ErrCorruptReply
+		}
+		n, b = int(count), b[size:]
+	}
+	return r, n, b, nil
+}
+
+// skipReply returns what stands behind a reply.
+func skipReply(b []byte, depth int) ([]byte, error) {
+	r, n, b, err := readReplyHead(b, depth)
+	if err == nil && r.Kind.hasStr() {
+		return b[n:], nil
+	}
+	for ; n > 0 && err == nil; n-- {
+		b, err = skipReply(b, depth+1)
+	}
+	return b, err
+}
+
+// ReadPacked is ReadReply that leaves arrays, maps and sets packed, except for so many levels of arrays. The reply
+// keeps b.
+func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
+
+func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
+	r, n, inner, err := readReplyHead(b, depth)
+	switch {
+	case err == nil && r.Kind == Array && levels > depth:
+		r.Elems = make([]Reply, 0, min(n, 1024))
+		for range n {
+			e, after, err := readPacked(inner, levels, depth+1)
+			if err != nil {
+				return Reply{}, nil, err
+			}
+			r.Elems, inner = append(r.Elems, e), after
+		}
+		return r, inner, nil
+	case err != nil || r.Kind != Array && r.Kind != Map && r.Kind != Set:
+		return readReply(b, depth, r.Kind != Noted) // denials are kept for long
+	}
+	rest, err := skipReply(b, depth)
+	if err != nil {
+		return Reply{}, nil, err
+	}
+	return Reply{Kind: Packed, Str: bytesToString(b[:len(b)-len(rest)])}, rest, nil
+}
+
+// Unpack returns of which kind a packed reply is, how many elements it has, and these one after the other. They keep
+// what the reply keeps.
+func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
+	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)
+	return head.Kind, n, func(yield func(*Reply) bool) {
+		for i := 0; i < n && err == nil; i++ {
+			var e Reply
+			// It was read once when it was packed: there is no fault in it.
+			if e, b, err = readReply(b, 1, true); err != nil || !yield(&e) {
+				return
+			}
+		}
+	}
 }
