@@ -18,6 +18,8 @@ type Options struct {
 	TimeLimit time.Duration
 	// MemoryLimit stops a script that holds more; 0 means 256 MiB.
 	MemoryLimit int64
+	// Bring is told how much scripts are about to allocate, before they do, and may wait. It may be nil.
+	Bring func(bytes int)
 	// Log receives what scripts pass to redis.log, with redis.LOG_* as level,
 	// and faults of the interpreter. Nil drops it.
 	Log func(level int, msg string)
@@ -116,6 +118,7 @@ type run struct {
 	spent     int64  // bytes that the script allocated, roughly
 	nextHeap  int64  // value of spent at which to look at the heap
 	heapBase  int64
+	had       int64                // what the process had allocated when Bring was told last
 	depth     int                  // calls nested on Go's stack, see nesting.go
 	resuming  bool                 // the next of them is a coroutine
 	sources   map[string]string    // full names of loaded chunks by their short ones

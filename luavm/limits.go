@@ -31,6 +31,8 @@ const (
 	// heapFrom is how much a script must have allocated before its effect on
 	// the heap is looked at.
 	heapFrom = 1 << 20
+	// heapStep is how much it allocates between two looks at most, or a sixteenth of what it may hold.
+	heapStep = 4 << 20
 )
 
 // setTableLimits bounds how far gopher-lua fills an array with nil when a large
@@ -176,6 +178,7 @@ func (e *Engine) checkHeap(next int64) {
 	if next > limit {
 		e.halt(msgMemory)
 	}
+	e.bring(next)
 	heap := heapBytes()
 	if e.heapBase == 0 {
 		e.heapBase = heap
@@ -190,13 +193,29 @@ func (e *Engine) checkHeap(next int64) {
 		}
 	}
 	room := limit - (heap - e.heapBase)
-	e.nextHeap = e.spent + max(step, room/4)
+	e.nextHeap = e.spent + max(step, min(room/4, heapStep))
+}
+
+// bring tells what has been allocated since it was told, and what is about to be. What the script is charged for is less,
+// where tables grow.
+func (e *Engine) bring(next int64) {
+	if e.opts.Bring == nil {
+		return
+	}
+	had, by := readMetric("/gc/heap/allocs:bytes"), e.spent
+	if e.had > 0 {
+		by = max(had-e.had, 0) + next
+	}
+	e.had = had + next
+	e.opts.Bring(int(by))
 }
 
 // heapBytes is the size of the heap's objects, dead ones not yet swept
 // included.
-func heapBytes() int64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+func heapBytes() int64 { return readMetric("/memory/classes/heap/objects:bytes") }
+
+func readMetric(name string) int64 {
+	sample := []metrics.Sample{{Name: name}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())
 }

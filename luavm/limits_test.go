@@ -159,6 +159,45 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// Whoever keeps a process from growing hears of what scripts allocate before they have it, be it garbage at once.
+func TestScriptsBringWhatTheyAllocate(t *testing.T) {
+	const slack = 16 << 20 // half of what the script may hold
+	for _, script := range []string{
+		"for i=1,100 do local s=string.rep('x',2e6) end",
+		"local s=string.rep('x',2e6) for i=1,100 do local t=s..i end",
+		"local s=string.rep('x',1e4) for i=1,2e4 do local t=s..i end",
+		"local s=string.rep('x',2e6) for i=1,50 do local t=s:upper() end",
+		"local s=string.rep('x',2e5) for i=1,50 do local t=s:gsub('x','yyyyy') end",
+		"local s=string.rep('x',2e6) for i=1,50 do local t=cjson.encode({s}) end",
+		"local s=string.rep('x',2e6) for i=1,50 do local t=redis.call('echo',s..i) end",
+		"local s=string.rep('x',2e6) for i=1,50 do pcall(error,s..i) end",
+		"for i=1,30 do local t={} for j=1,1e5 do t[j]=j end end",
+		"for i=1,1e6 do local t={i} end",
+	} {
+		var start, now runtime.MemStats
+		told, calls := int64(0), 0
+		check := func() {
+			runtime.ReadMemStats(&now)
+			if took := int64(now.TotalAlloc - start.TotalAlloc); took > told+slack {
+				t.Fatalf("%s\nallocated %d MB before it said so; it had told of %d MB", script, took>>20, told>>20)
+			}
+		}
+		w := newWorld(t, Options{MemoryLimit: 32 << 20, Bring: func(bytes int) {
+			check()
+			calls++
+			told += int64(bytes)
+		}})
+		runtime.ReadMemStats(&start)
+		if r := w.eval(script); r.IsError() {
+			t.Errorf("%s\n%s", script, r.Str)
+		}
+		check()
+		if took := int64(now.TotalAlloc - start.TotalAlloc); took < 3*slack || calls < 5 {
+			t.Errorf("%s\nallocated %d MB, and told of it %d times: it tests nothing", script, took>>20, calls)
+		}
+	}
+}
+
 func TestGarbageIsNoMemory(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 16 << 20})
 	for _, script := range []string{

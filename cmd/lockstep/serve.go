@@ -15,6 +15,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"lockstep/cluster"
+	"lockstep/cluster/brake"
 	"lockstep/luavm"
 	"lockstep/server"
 	"lockstep/store"
@@ -73,7 +74,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	// Scripts may call INFO and its kin, which the server answers; it exists a
 	// moment later than the engine.
 	var srv atomic.Pointer[server.Server]
-	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Log: scriptLog(log, clock.Monotonic),
+	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: scriptLog(log, clock.Monotonic),
 		Absent: server.WhyAbsent,
 		Allow: func(cmd *store.Command) bool {
 			s := srv.Load()
