@@ -130,29 +130,46 @@ func (s *session) caller() string {
 	return ""
 }
 
-// checkAnonymous refuses commands for operators to a client that has not said
-// who it is, as long as this node does not know whether it would have to: its
-// log may have users in it that it has not been told of since it started. What
-// the leader runs, the leader checks.
-func (s *session) checkAnonymous(cmd *store.Command) (refusal store.Reply, refused bool) {
+// checkOperator has this node learn of the users what the leader knows, before a command for operators is run here: its
+// rights may have been taken from the user at another node. What the leader runs, the leader checks.
+func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts
-	if s.authed.Load() || a.current.Load() || !cmd.Is(store.Admin) {
-		return store.Reply{}, false
+	switch {
+	case !cmd.Is(store.Admin):
+		return ""
+	case !s.authed.Load() && !a.current.Load() && !asksNodeAlone(cmd):
+		// The log may have users in it that this node has not been told of since it started.
+		s.srv.catchUp()
+		if !a.current.Load() {
+			return cluster.ErrClusterDown
+		}
+	case !s.srv.upToDate() && changesCluster(cmd) && s.srv.backend.Reaches():
+		return errRightsUnknown
 	}
+	if s.needsAuth() {
+		return store.ErrNoAuth
+	}
+	return ""
+}
+
+// asksNodeAlone reports whether an operator may give a command to a node that has no leader. It tells what it has
+// applied, and with the first entry of that it knows the password, if there is one.
+func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
-		// An operator may ask a node that has no leader. It tells what it has applied, and with the first
-		// entry of that it knows the password, if there is one.
-		return store.Reply{}, false
+		return true
 	}
-	s.srv.catchUp()
-	switch {
-	case !a.current.Load():
-		return store.Err(cluster.ErrClusterDown), true
-	case s.needsAuth():
-		return store.Err(store.ErrNoAuth), true
+	return false
+}
+
+// changesCluster reports whether a command does something to other nodes, or shows all data. While
+// there is a leader, it is not run by rights that may be those of the past.
+func changesCluster(cmd *store.Command) bool {
+	switch cmd.FullName() {
+	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "lockstep|backup", "failover", "cluster|failover", "replicaof", "slaveof":
+		return true
 	}
-	return store.Reply{}, false
+	return false
 }
 
 // userName is the name of the session's user.

@@ -179,7 +179,7 @@ func TestAnonymousUntilCurrent(t *testing.T) {
 		c.do("SET k v", "+OK\r\n")
 		listener.send(array("SUBSCRIBE", "ch"))
 		listener.expect("*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
-		admin.do("ACL SETUSER default off", "+OK\r\n")
+		ts.elsewhere("ACL SETUSER default off")
 		c.do("GET k", "-NOAUTH Authentication required.\r\n")
 		listener.expectClosed()
 		admin.do("GET k", bulk("v"))
@@ -189,6 +189,16 @@ func TestAnonymousUntilCurrent(t *testing.T) {
 			t.Errorf("the leader replies %v", r)
 		}
 	})
+}
+
+// elsewhere runs a command for a client of another node.
+func (ts *testServer) elsewhere(line string) store.Reply {
+	var args [][]byte
+	for _, word := range strings.Fields(line) {
+		args = append(args, []byte(word))
+	}
+	cmd, _ := ts.table.Resolve(args)
+	return ts.fake.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2}}, nil)[0]
 }
 
 // TestTooManyRules: rules that would make more than one command may write are refused before

@@ -94,16 +94,26 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	s.giveWay(args)
 	start := s.srv.cfg.Clock()
-	r, refused := s.checkAnonymous(cmd)
-	if !refused {
-		r = s.run(do, args)
-	}
+	r := s.runHere(cmd, do, args)
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
 	s.reply(cmd, r)
 	s.flushMuch()
 	s.display(cmd, args)
 	s.used(cmd)
 	s.finish()
+}
+
+// runHere runs a command that this node answers itself.
+func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.Reply {
+	refusal := s.checkOperator(cmd)
+	if refusal == "" && cmd.Is(store.Admin) {
+		refusal = s.mayRun(cmd, args)
+		s.noteRefusal(cmd, args, refusal)
+	}
+	if refusal != "" {
+		return store.Err(refusal)
+	}
+	return s.run(do, args)
 }
 
 // giveWay waits for the turn of a command that is not submitted: to read what is large is work, too. A

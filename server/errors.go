@@ -72,6 +72,7 @@ const (
 	errNestedMulti    store.Error = "ERR MULTI calls can not be nested"
 	errWatchInMulti   store.Error = "ERR WATCH inside MULTI is not allowed"
 	errNotInMulti     store.Error = "ERR Command not allowed inside a transaction"
+	errRightsUnknown  store.Error = "TRYAGAIN The leader does not tell in time whether the user may do this"
 	errExecAborted    store.Error = "EXECABORT Transaction discarded because of previous errors."
 	errQueueTooBig    store.Error = "ERR the transaction is too large: its commands may be as large as what one transaction may write (max-entry-size)"
 	errTooMuchWatched store.Error = "ERR too many watched keys: their names may be as large as what one transaction may write (max-entry-size)"

@@ -51,6 +51,7 @@ type fakeBackend struct {
 	watch     func(store.Reply) // is told of each reply; guarded by mu
 	others    atomic.Int32      // members that have every write
 	refusal   atomic.Value      // a store.Error that every submission gets
+	lags      atomic.Bool       // the node hears of the users when it asks for their version
 
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
@@ -116,9 +117,12 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 				panic(err)
 			}
 			f.hub.Applied(txn.Writes().Bytes())
-			if f.store.AccountsVersion() == f.seq {
+			if f.store.AccountsVersion() == f.seq && !f.lags.Load() {
 				f.hub.AccountsChanged(f.store.Accounts())
 			}
+		}
+		if c.User == store.SystemUser && f.lags.Load() {
+			go f.hub.AccountsChanged(f.store.Accounts())
 		}
 	}
 	f.serveWaiting()

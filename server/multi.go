@@ -429,11 +429,11 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool) {
 	if q.done != nil {
 		return *q.done, true
 	}
-	if refusal := s.mayRunAtExec(q); refusal != "" {
+	if refusal := s.checkOperator(q.cmd); refusal != "" {
 		return store.Err(refusal), false
 	}
-	if r, refused := s.checkAnonymous(q.cmd); refused {
-		return r, false
+	if refusal := s.mayRunAtExec(q); refusal != "" {
+		return store.Err(refusal), false
 	}
 	start := s.srv.cfg.Clock()
 	r = s.run(q.do, q.args)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"time"
 
 	"lockstep/store"
 )
@@ -16,7 +17,33 @@ type sharedLook struct {
 
 type look struct {
 	done    chan struct{}
-	learned bool
+	learned bool // something that was not known here
+	known   bool // what the leader knew is known here now
+}
+
+// look begins to ask the leader, with all others who ask.
+func (srv *Server) look() *look {
+	s := &srv.looks
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.next
+	if l != nil {
+		return l
+	}
+	l = &look{done: make(chan struct{})}
+	s.next = l
+	go func() {
+		s.turn.Lock()
+		defer s.turn.Unlock()
+		s.mu.Lock()
+		s.next = nil // who comes from now on must not rely on this one
+		s.mu.Unlock()
+		var refusal store.Error
+		l.learned, refusal = srv.catchUpOr()
+		l.known = refusal == ""
+		close(l.done)
+	}()
+	return l
 }
 
 // lookAgain is catchUp for somebody who was not let in. While a script keeps the leader from
@@ -25,25 +52,25 @@ func (srv *Server) lookAgain() (learned bool) {
 	if srv.backend.Busy() {
 		return false
 	}
-	s := &srv.looks
-	s.mu.Lock()
-	l := s.next
-	if l == nil {
-		l = &look{done: make(chan struct{})}
-		s.next = l
-		go func() {
-			s.turn.Lock()
-			defer s.turn.Unlock()
-			s.mu.Lock()
-			s.next = nil // who comes from now on must not rely on this one
-			s.mu.Unlock()
-			l.learned = srv.catchUp()
-			close(l.done)
-		}()
-	}
-	s.mu.Unlock()
+	l := srv.look()
 	<-l.done
 	return l.learned
+}
+
+// upToDate reports whether this node knows what the leader knows of the users, if it can be told soon.
+func (srv *Server) upToDate() bool {
+	if srv.backend.Busy() || !srv.backend.Reaches() {
+		return false
+	}
+	l := srv.look()
+	timer := time.NewTimer(catchUpTimeout)
+	defer timer.Stop()
+	select {
+	case <-l.done:
+		return l.known
+	case <-timer.C:
+		return false
+	}
 }
 
 // Verdict is what a server says to somebody who is no client.
@@ -81,6 +108,9 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 			return Forbidden
 		}
 		return Permitted
+	}
+	if cmd := srv.table.Lookup([]byte(command)); cmd != nil && cmd.Is(store.Admin) {
+		srv.upToDate() // the rights may have been taken from the user at another node
 	}
 	verdict := try()
 	if verdict != Permitted && !(anonymous && srv.hub.accounts.current.Load()) {

@@ -1,8 +1,12 @@
 package server
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"lockstep/cluster"
@@ -36,6 +40,42 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 	if n := len(ts.fake.batch); n == 0 || n > strangers/4 {
 		t.Errorf("the leader was asked %d times by %d strangers", n, strangers)
 	}
+}
+
+// TestRightsTakenElsewhere: a node that has not heard yet that a user has lost a right does not run a command for
+// operators by it.
+func TestRightsTakenElsewhere(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		for _, change := range []string{"ACL SETUSER op -@all", "ACL DELUSER op"} {
+			for _, line := range []string{"LOCKSTEP ADD n9 host:1", "LOCKSTEP REMOVE n2", "LOCKSTEP TRANSFER n2", "LOCKSTEP SNAPSHOT", "CONFIG GET requirepass",
+				"CONFIG SET maxclients 50", "CLIENT KILL TYPE normal", "CLIENT PAUSE 10", "MULTI", ""} {
+				ts := newTestServer(t, withLoops(loops))
+				<-ts.learned // or it would ask
+				ts.elsewhere("ACL SETUSER op on >p +@all ~*")
+				c := ts.dial(t)
+				c.do("AUTH op p", "+OK\r\n")
+				if line == "MULTI" {
+					c.do("MULTI", "+OK\r\n")
+					c.do("CONFIG GET requirepass", "+QUEUED\r\n")
+					line = "EXEC"
+				}
+				ts.fake.lags.Store(true)
+				ts.elsewhere(change)
+				if line == "" {
+					if got := ts.Permits("op", "p", "debug"); got == Permitted {
+						t.Errorf("after %s one who comes by another way may still run DEBUG", change)
+					}
+					continue
+				}
+				c.send(line + "\r\n")
+				got := make([]byte, 30)
+				n, err := io.ReadFull(c.conn, got)
+				if got = got[:n]; err != nil && err != io.EOF && err != io.ErrUnexpectedEOF && !errors.Is(err, syscall.ECONNRESET) || bytes.HasPrefix(got, []byte("+")) || !bytes.Contains(got, []byte("-NOPERM")) && len(got) > 0 {
+					t.Errorf("after %s, %s is answered %q", change, line, got)
+				}
+			}
+		}
+	})
 }
 
 // TestPermits: who comes by another way has the rights of an ACL user.
