@@ -140,9 +140,10 @@ func TestAppendToAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// What is long goes Raft's own way.
+// What is long goes Raft's own way to a peer that may run an earlier version.
 func TestAppendThatIsLong(t *testing.T) {
 	var raftsOwn int
+	var older bool
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
 		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			if proto == protoRaft {
@@ -150,14 +151,19 @@ func TestAppendThatIsLong(t *testing.T) {
 			}
 			return dialTCP(addr, proto, timeout)
 		}
+		cfg.older = func() bool { return older }
 	})
 	b := newPeer(t, "127.0.0.1:0")
-	for size, want := range map[int]int{maxAppend / 2: 0, maxAppend: 1} {
-		raftsOwn = 0
-		req := anEntry
-		req.Entries = []*raft.Log{{Index: 8, Term: 1, Data: make([]byte, size)}}
-		if err := a.send(b.address(), req); err != nil || raftsOwn != want {
-			t.Errorf("%d bytes: %v, %d connections of Raft's own", size, err, raftsOwn)
+	for _, older = range []bool{false, true} {
+		for _, size := range []int{maxAppend / 2, 7 * maxAppend, maxAppend} {
+			req := anEntry
+			req.Entries = []*raft.Log{{Index: 8, Term: 1, Data: make([]byte, size)}}
+			if err := a.send(b.address(), req); err != nil {
+				t.Errorf("%d bytes, older %v: %v", size, older, err)
+			}
+		}
+		if raftsOwn > 0 != older {
+			t.Errorf("older %v: %d connections of Raft's own", older, raftsOwn)
 		}
 	}
 }

@@ -294,7 +294,7 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
 	plain := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: overTCP{outgoing{a.log.port}}, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	defer plain.Close()
-	codec := newAppender(a.log.port, transportTimeout, a.log.cfg.Time.Monotonic)
+	codec := newAppender(a.log.port, transportTimeout, a.log.cfg)
 	for what, req := range a.appends() {
 		a.mustRefuse(what, before, func() (bool, error) {
 			var resp raft.AppendEntriesResponse

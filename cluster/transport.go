@@ -96,7 +96,7 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: outgoing{port}, MaxPool: 2, Timeout: beatTimeout, Logger: logs, MaxRPCsInFlight: 1,
 		}),
-		appends: newAppender(port, transportTimeout, cfg.Time.Monotonic), beating: newAppender(port, beatTimeout, cfg.Time.Monotonic)}
+		appends: newAppender(port, transportTimeout, cfg), beating: newAppender(port, beatTimeout, cfg)}
 	return t
 }
 

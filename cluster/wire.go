@@ -162,13 +162,17 @@ func readRest(r *bufio.Reader, n int) (frame, error) {
 	return frame{kind: b[0], id: id, body: b[1+size:]}, nil
 }
 
-// readBody reads n bytes. It takes memory as they arrive, not as announced.
+// readBody reads n bytes. It takes memory as they arrive, not as announced: what a client can send at once is had when the
+// first of it has come.
 func readBody(r io.Reader, n int) ([]byte, error) {
-	const step = 1 << 20
+	const step, usual = 1 << 20, 16 << 20
 	brake.Bring(n)
 	b := make([]byte, 0, min(n, step))
 	for len(b) < n {
 		more := min(n-len(b), max(len(b), step))
+		if len(b) > 0 {
+			more = min(n-len(b), max(len(b), usual))
+		}
 		b = slices.Grow(b, more)
 		if _, err := io.ReadFull(r, b[len(b):len(b)+more]); err != nil {
 			return nil, err
