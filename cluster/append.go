@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/brake"
 )
 
 // AppendEntries is Raft's only request that there is more than one of a second: a heartbeat
@@ -173,6 +175,11 @@ func (c *appendConn) ask(req *raft.AppendEntriesRequest, resp *raft.AppendEntrie
 }
 
 func (c *appendConn) exchange(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for _, l := range req.Entries {
+		if len(l.Data) >= longEntry {
+			brake.Bring(len(l.Data))
+		}
+	}
 	c.out = appendRequest(c.out[:0], req)
 	_, err := c.Write(c.out)
 	if cap(c.out) > 2*maxAppend {

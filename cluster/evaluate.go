@@ -177,8 +177,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			b.requests = append(b.requests, r)
 			r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 			b.replied += r.extent
-			if r.extent > maxPartBytes {
-				brake.Bring(r.extent)
+			if takes := r.extent + entryCopies*(txn.Writes().Size()-size); takes > maxPartBytes {
+				brake.Bring(takes)
 			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
 			if r.from.id != 0 && r.wrote {
@@ -195,6 +195,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	}
 	return q, nil, false
 }
+
+// entryCopies is how often a write stands in memory on its way to the log, the disk and the peers.
+const entryCopies = 4
 
 // maxReadAhead is for how many requests keys are read at once: many may have none, and be
 // looked at again in the next batch.

@@ -103,7 +103,7 @@ func (g *guardedLog) load(l *raft.Log) error {
 		return nil
 	}
 	term := l.Term
-	brake.Bring(g.long.sizeOf(l))
+	brake.Bring(2 * g.long.sizeOf(l)) // the log reads it, and makes an entry of that
 	if err := g.read(l.Index, l); err != nil || l.Term == term {
 		return err
 	}
