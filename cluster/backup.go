@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/brake"
 	"lockstep/raftfsm"
 )
 
@@ -73,9 +74,11 @@ func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		if _, err := fsm.Apply(i, l.Data); err != nil {
+		out, err := fsm.Apply(i, l.Data)
+		if err != nil {
 			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
 		}
+		brake.Bring(out.Copied)
 	}
 	return fsm.Snapshot(), last, nil
 }

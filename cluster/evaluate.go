@@ -177,7 +177,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			b.requests = append(b.requests, r)
 			r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 			b.replied += r.extent
-			if takes := r.extent + entryCopies*(txn.Writes().Size()-size); takes > maxPartBytes {
+			if takes := r.extent + entryCopies*(txn.Writes().Size()-size) + txn.TakeCopied(); takes > maxPartBytes {
 				brake.Bring(takes)
 			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cluster/brake"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -515,6 +516,9 @@ func (s *sequencer) giveBack(q []*request) {
 
 // applied is told of every entry applied on this node, in log order.
 func (n *Node) applied(out raftfsm.Outcome) {
+	if out.Copied > 0 {
+		brake.Bring(out.Copied) // a node that starts again applies such entries as fast as it can
+	}
 	if out.Accepted {
 		n.yields.applied.Add(1)
 		n.clock.applied(out.Lease)

@@ -60,6 +60,9 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	if overrun := e.call.Overrun(); overrun != "" {
 		e.halt(strings.TrimPrefix(string(overrun), "ERR "))
 	}
+	if e.spent += int64(e.call.Txn.TakeCopied()); e.spent >= e.nextHeap {
+		e.checkHeap(0)
+	}
 	e.trace()
 	return r
 }

@@ -16,6 +16,7 @@ type Outcome struct {
 	Batch    uint64
 
 	Messages bool // it has some for clients
+	Copied   int  // bytes of values that were copied to be changed
 }
 
 // FSM is the state machine. One goroutine applies; evaluation reads through
@@ -124,7 +125,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	// The lease clock never runs back, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	f.done.add(list, f.lease)
-	out.Accepted, out.Sequence, out.Lease, out.Messages = true, f.seq, f.lease, sink.used
+	out.Accepted, out.Sequence, out.Lease, out.Messages, out.Copied = true, f.seq, f.lease, sink.used, f.store.TakeCopied()
 	return out, nil
 }
 

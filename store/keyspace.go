@@ -256,6 +256,14 @@ type Store struct {
 	libs     *librarySet
 	config   config
 	accounts accounts
+	copied   int // see TakeCopied; not part of the state
+}
+
+// TakeCopied is Txn.TakeCopied for what was applied.
+func (s *Store) TakeCopied() int {
+	copied := s.copied
+	s.copied = 0
+	return copied
 }
 
 // New returns an empty store.

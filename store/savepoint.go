@@ -120,6 +120,15 @@ func (t *Txn) remove(db int, key string) {
 
 func (t *Txn) grow(_ int, by int64) { t.size += by }
 
+func (t *Txn) copied(bytes int) { t.copies += bytes }
+
+// TakeCopied returns how many bytes of values were copied to be changed since the last call: garbage, in the end.
+func (t *Txn) TakeCopied() int {
+	copies := t.copies
+	t.copies = 0
+	return copies
+}
+
 func (t *Txn) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {
 		e.deadline = at

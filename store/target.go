@@ -20,6 +20,8 @@ type target interface {
 	// stamp marks an entry as changed by the current write set, also as created
 	// and as leased by it.
 	stamp(e *Entry, created, leased bool)
+	// copied tells that so many bytes of a value were copied to be changed.
+	copied(bytes int)
 	// form returns the sizes of compact forms.
 	form() *forms
 }
@@ -74,6 +76,7 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	}
 	before := e.size()
 	value := make([]byte, max(int64(len(e.str)), offset+int64(len(patch))))
+	t.copied(len(value))
 	copy(value, e.str)
 	copy(value[offset:], patch)
 	e.str, e.form = bytesToString(value), formRaw
@@ -179,6 +182,8 @@ func (t *committed) remove(db int, key string) {
 }
 
 func (t *committed) grow(db int, by int64) { t.s.dbs[db].size += by }
+
+func (t *committed) copied(bytes int) { t.s.copied += bytes }
 
 func (t *committed) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {

@@ -78,6 +78,7 @@ type Txn struct {
 	saved      int    // savepoints in force: the journal is kept while > 0
 	journal    []func()
 	undone     int // see TakeUndone
+	copies     int // see TakeCopied
 }
 
 // Begin starts a transaction on the committed state; seq is the sequence
