@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"slices"
 
 	"lockstep/cluster/brake"
 	"lockstep/store"
@@ -131,6 +132,9 @@ func (p *peerConn) answer(id uint64) func(*request) {
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
 			switch r.err {
 			case nil:
+				if r.extent > smallReply {
+					b = slices.Grow(b, store.EncodedSize(r.replies)+smallReply) // it would have several times as much while it grows
+				}
 				b = appendReplies(b, r.replies)
 				if r.cost > 0 {
 					b = binary.AppendUvarint(append(b, saysHeavy), uint64(r.cost))

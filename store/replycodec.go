@@ -49,6 +49,15 @@ func AppendReply(buf []byte, r Reply) []byte {
 	return buf
 }
 
+// EncodedSize is how many bytes AppendReply adds at most.
+func EncodedSize(replies []Reply) int {
+	n := 0
+	for i := range replies {
+		n += 1 + binary.MaxVarintLen64 + len(replies[i].Str) + EncodedSize(replies[i].Elems)
+	}
+	return n
+}
+
 // ReadReply decodes a reply and returns the bytes after it. The reply does not
 // keep b.
 func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0, false) }
