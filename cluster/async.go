@@ -39,7 +39,7 @@ func (n *Node) submitAsync(p *Submission) {
 	}
 	p.req.calls, p.req.replies, p.req.err, p.req.overran = p.Calls, p.Replies[:0], nil, 0
 	p.req.client = p.Client
-	p.req.cost, p.req.tried = 0, false
+	p.req.cost, p.req.tried, p.req.large = 0, false, false
 	p.req.finished.Store(false)
 	seq.enqueue(p.req)
 }

@@ -112,6 +112,7 @@ func (s *sequencer) foundOwn() {
 // answered, and all others are to be evaluated on a fresh transaction.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // requests whose keys have been read ahead
+	told := from  // requests that know what they have cost
 	for i := from; i < len(q); i++ {
 		// The first request is taken even if expired keys fill the batch.
 		if ctx.Err() != nil || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
@@ -122,8 +123,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
-		if i > from {
+		if i > told {
 			q[i-1].ran(txn.Now().Lease)
+			told = i
 		}
 		if i > 0 && (r.tried || r.tooEarly(txn, b)) {
 			return q[:i], q[i:], false
@@ -173,9 +175,15 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			}
 			return all, append(rest, q[i:]...), false
 		}
+		r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
+		if s.putAside(r) {
+			r.ran(s.node.clock.now().Lease)
+			q = without(q, i)
+			i, ahead = i-1, ahead-1
+			continue
+		}
 		if !r.held {
 			b.requests = append(b.requests, r)
-			r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 			b.replied += r.extent
 			if takes := r.extent + entryCopies*(txn.Writes().Size()-size) + txn.TakeCopied(); takes > maxPartBytes {
 				brake.Bring(takes)

@@ -21,11 +21,13 @@ type longReads struct {
 	tried   int  // how many the present batch has …
 	light   int  // … beside others
 	passed  bool // the last one has run others, and none of its long reads
+
+	full time.Duration // since when there has been no room, monotonic; 0: there is some
 }
 
 // isLongRead reports whether a request only reads, and may take long or be replied much.
 func isLongRead(r *request) bool {
-	return r.sleeper == nil && r.claim == nil && areLongReads(r.calls)
+	return r.large || r.sleeper == nil && r.claim == nil && areLongReads(r.calls)
 }
 
 func areLongReads(calls []Call) bool {
@@ -59,6 +61,7 @@ func (s *sequencer) inTurn(q []*request) []*request {
 		return light
 	}
 	long := l.waiting
+	l.full = 0
 	l.waiting, l.tried, l.light = nil, len(long), len(light)
 	if l.passed {
 		return slices.Concat(long[:1], light, long[1:])
@@ -87,7 +90,29 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 	return nil
 }
 
-// hasRoom reports whether large replies may be made now.
+// putAside has a request that has written nothing, and has a large reply that there is no room for, wait as a long
+// read does. It is evaluated again once.
+func (s *sequencer) putAside(r *request) bool {
+	if r.large || r.wrote || r.held || r.sleeper != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.inHand.isFull() && !brake.Short(r.extent) {
+		return false
+	}
+	clear(r.replies)
+	r.large, r.replies, r.extent = true, r.replies[:0], 0
+	s.long.waiting = append(s.long.waiting, r)
+	return true
+}
+
+// hasRoom reports whether large replies may be made now: there is room for them, or has been none for so long that
+// somebody does not say that it has encoded its own.
 func (s *sequencer) hasRoom() bool {
-	return !s.node.inHand.isFull() && !brake.Short(2*repliesInHand)
+	l := &s.long
+	if !s.node.inHand.isFull() && !brake.Short(2*repliesInHand) {
+		l.full = 0
+		return true
+	}
+	now := s.node.cfg.Time.Monotonic()
+	if l.full == 0 {
+		l.full = max(now, 1)
+	}
+	return now-l.full >= inHandPatience
 }

@@ -15,6 +15,7 @@ type request struct {
 	replies []store.Reply
 	extent  int     // what they take
 	wrote   bool    // it wrote something
+	large   bool    // its reply is, and it has been put aside for that
 	client  *Client // of this node, whose it is; nil: nobody's
 	err     error   // errNotExecuted or errUnknown instead of replies
 

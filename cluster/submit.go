@@ -111,7 +111,7 @@ func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []st
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
 	w.req.client = client
-	w.req.overran, w.req.cost, w.req.tried = 0, 0, false
+	w.req.overran, w.req.cost, w.req.tried, w.req.large = 0, 0, false, false
 	w.req.finished.Store(false)
 	queued := seq.enqueue(&w.req)
 	if sent != nil {
