@@ -38,6 +38,10 @@ type session struct {
 	replica bool // READONLY on the Cluster listener
 	silent  bool // CLIENT REPLY OFF
 	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
+	strange struct {
+		since time.Time
+		count int // commands since then of a client that has not said who it is
+	}
 	caching bool // CLIENT CACHING has been called for the next command
 	holding bool // waiting is set
 
@@ -246,6 +250,26 @@ func (s *session) muted() bool { return s.silent || s.skip == 1 }
 func (s *session) finish() {
 	if s.skip > 0 {
 		s.skip--
+	}
+	if s.needsAuth() {
+		s.countStrange()
+	}
+}
+
+// strangeCommands is how many commands a client may give in a second that has not said who it is. Redis cuts one off
+// that has about 500 of them on their way at once.
+const strangeCommands = 1000
+
+// countStrange cuts off a client that gives too many.
+func (s *session) countStrange() {
+	now := s.srv.cfg.Clock()
+	if s.strange.count == 0 || now.Sub(s.strange.since) >= time.Second {
+		s.strange.since, s.strange.count = now, 0
+	}
+	if s.strange.count++; s.strange.count > strangeCommands {
+		s.srv.clientMemory.cut.Add(1)
+		s.out.abort()
+		s.closeAfterReply()
 	}
 }
 

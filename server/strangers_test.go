@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bufio"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestStrangersHoldLittle: clients that have not authenticated hold a small share of what
@@ -36,6 +38,38 @@ func TestStrangersHoldLittle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStrangersWhoGoOn: a client that has not said who it is gives so many commands in a second and no more, whatever
+// they are, and is cut off. One that takes its time is not.
+func TestStrangersWhoGoOn(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
+		for _, line := range []string{"PING", "RESET", "GET k", "HELLO 9", "NOSUCH"} {
+			c := ts.dial(t)
+			go c.conn.Write([]byte(strings.Repeat(line+"\r\n", 3*strangeCommands)))
+			if n := len(c.lines()); n > strangeCommands {
+				t.Errorf("%d replies to %s", n, line)
+			}
+		}
+		c := ts.dial(t)
+		for range 5 {
+			for range strangeCommands / 2 {
+				c.do("PING", "-NOAUTH Authentication required.\r\n")
+			}
+			ts.fake.advance(time.Second)
+		}
+		c.do("AUTH secret", "+OK\r\n")
+		c.do(strings.Repeat("PING\r\n", 2*strangeCommands)+"PING", strings.Repeat("+PONG\r\n", 2*strangeCommands+1))
+	})
+}
+
+// lines reads until the server closes the connection.
+func (c *client) lines() (list []string) {
+	for r := bufio.NewScanner(c.conn); r.Scan(); {
+		list = append(list, r.Text())
+	}
+	return list
 }
 
 // TestStrangersReadTheirReplies: the commands of a client that has not authenticated are run
@@ -126,6 +160,22 @@ func TestStrangersGiveWay(t *testing.T) {
 		}
 		if text := friends[0].ask("INFO", "stats").Text; !strings.Contains(text, "rejected_connections:4\r\n") {
 			t.Error("INFO does not count those who gave way")
+		}
+	})
+}
+
+// TestHopelessArguments: an argument that will be larger than all clients may hold is not taken in until it is.
+func TestHopelessArguments(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		admin := ts.dial(t)
+		admin.do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
+		c := ts.dial(t)
+		c.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n" + strings.Repeat("x", 100_000))
+		c.expectClosed()
+		ts.dial(t).do("SET k "+strings.Repeat("x", 60_000), "+OK\r\n")
+		if held := ts.clientMemory.arriving.Load(); held > 100_000 {
+			t.Errorf("%d bytes are held", held)
 		}
 	})
 }
