@@ -68,7 +68,17 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 			if len(q) > from {
 				q[len(q)-1].ran(s.node.clock.now().Lease)
 			}
+			s.noteUse(q[from:])
 			return q, rest
+		}
+	}
+}
+
+// noteUse notes who has done heavy work.
+func (s *sequencer) noteUse(q []*request) {
+	for _, r := range q {
+		if user, any := r.user(); any && r.cost > 0 {
+			s.users.note(user, r.cost, s.node.cfg.Time.Monotonic())
 		}
 	}
 }

@@ -42,22 +42,19 @@ func areLongReads(calls []Call) bool {
 	return long
 }
 
-// inTurn returns the next requests to be evaluated, in order: those of q, and behind them the long reads.
+// inTurn returns the next requests to be evaluated, in order: those of q, behind them those of users who have used much
+// time, and then the long reads.
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
-	if len(l.waiting) == 0 && !slices.ContainsFunc(q, isLongRead) {
-		return q
+	light := q
+	if len(l.waiting) > 0 || slices.ContainsFunc(q, isLongRead) {
+		var long []*request
+		light, long = splitLong(q)
+		l.waiting = append(l.waiting, long...)
 	}
-	light := make([]*request, 0, len(q)+len(l.waiting))
-	for _, r := range q {
-		if isLongRead(r) {
-			l.waiting = append(l.waiting, r)
-		} else {
-			light = append(light, r)
-		}
-	}
-	if !s.hasRoom() {
+	light = s.users.order(light, s.node.cfg.Time.Monotonic())
+	if len(l.waiting) == 0 || !s.hasRoom() {
 		return light
 	}
 	long := l.waiting
@@ -66,27 +63,36 @@ func (s *sequencer) inTurn(q []*request) []*request {
 	if l.passed {
 		return slices.Concat(long[:1], light, long[1:])
 	}
-	return append(light, long...)
+	return slices.Concat(light, long)
 }
 
-// leftOver takes what a batch has left over. What waits is returned, unless these are only long reads: others may have
-// come that go before them.
-func (s *sequencer) leftOver(rest []*request) []*request {
-	l := &s.long
-	if l.tried == 0 {
-		return rest
-	}
-	long := 0
-	for _, r := range rest {
+func splitLong(q []*request) (light, long []*request) {
+	light = make([]*request, 0, len(q))
+	for _, r := range q {
 		if isLongRead(r) {
-			long++
+			long = append(long, r)
+		} else {
+			light = append(light, r)
 		}
 	}
-	l.passed = long >= l.tried && len(rest)-long < l.light
-	if long < len(rest) {
+	return light, long
+}
+
+// leftOver takes what a batch has left over. What waits is returned, unless these are only requests that go behind others:
+// some may have come meanwhile.
+func (s *sequencer) leftOver(rest []*request) []*request {
+	l := &s.long
+	if l.tried == 0 && s.users.tried == 0 {
 		return rest
 	}
-	l.waiting = slices.Concat(rest, l.waiting)
+	light, long := splitLong(rest)
+	if l.tried > 0 {
+		l.passed = len(long) >= l.tried && len(light) < l.light
+	}
+	if light = s.users.leftOver(light, s.node.cfg.Time.Monotonic()); len(light) > 0 {
+		return append(light, long...)
+	}
+	l.waiting = append(long, l.waiting...)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 // Others wait while a script or a command runs. So a script, a command that takes many steps, or a transaction may
 // run for the time limit of scripts, and is stopped then without a trace. Who comes again with such work has half
 // as much for it each time, or some clients that run in turn would keep all others out for ever. What is short is not
-// concerned, whoever sends it, nor is the order in which anything is run.
+// concerned, whoever sends it. In which order work is run is for userturns.go to say.
 
 const (
 	// leastTime is what is left to a user whose work has been stopped many times …

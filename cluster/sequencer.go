@@ -64,7 +64,8 @@ type sequencer struct {
 	wake        chan struct{} // has room for one: there is work
 	stamped     time.Duration // monotonic time of the last entry
 
-	long longReads
+	long  longReads
+	users userTurns
 
 	txn       *store.Txn  // used again for every batch
 	ahead     store.Ahead // likewise
@@ -211,7 +212,7 @@ func (s *sequencer) putBack(q []*request) {
 func (s *sequencer) release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) > 0 || len(s.long.waiting) > 0 {
+	if len(s.queue) > 0 || len(s.long.waiting) > 0 || len(s.users.waiting) > 0 {
 		return false
 	}
 	s.running = false
@@ -278,8 +279,9 @@ func (s *sequencer) close() {
 	for s.node.cfg.Ephemeral && !s.acquire() {
 		time.Sleep(retryPause)
 	}
+	s.giveBack(s.users.waiting)
 	s.giveBack(s.long.waiting)
-	s.long.waiting = nil
+	s.users.waiting, s.long.waiting = nil, nil
 	s.sleepers.drop(everySleeper)
 }
 
@@ -303,7 +305,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		q := s.gather()
-		if len(q) == 0 && (len(s.long.waiting) == 0 || !s.hasRoom()) {
+		if len(q) == 0 && len(s.users.waiting) == 0 && (len(s.long.waiting) == 0 || !s.hasRoom()) {
 			timer.Reset(s.idle())
 			select {
 			case <-ctx.Done():
@@ -346,7 +348,7 @@ func (s *sequencer) assist(ctx context.Context) {
 			if s.release() {
 				break
 			}
-			if len(s.long.waiting) > 0 {
+			if len(s.users.waiting) == 0 && len(s.long.waiting) > 0 {
 				select {
 				case <-s.wake:
 				case <-time.After(longPause):

@@ -1,0 +1,113 @@
+package cluster
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/store"
+)
+
+var makeUser = store.Command{Name: "makeuser", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+	u, wrong := store.NewUser(c.Cmd.Table(), string(c.Args[1]), true).WithRules([]string{"on", "nopass", "+@all", "~*"}, true)
+	if wrong != "" {
+		return store.Err(wrong)
+	}
+	c.Txn.SetUser(u)
+	return store.OK
+}}
+
+// Forty clients of one user have work of 100 ms each waiting. Whoever takes a lock as another user waits for one piece of
+// it. The work is run all the same, and in the order in which it came, also where others never let go.
+func TestUsersTakeTurns(t *testing.T) {
+	for name, remote := range map[string]bool{"leader": false, "follower": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				_, by := leaderAnd(t, remote, linger, makeUser)
+				by.expect("OK", "MAKEUSER hog")
+				as := func(user, line string) string {
+					calls := by.call(line)
+					calls[0].User = user
+					return text(by.Submit(calls, nil))
+				}
+				const pieces = 40
+				var all sync.WaitGroup
+				var done atomic.Int32
+				for i := range pieces {
+					all.Go(func() {
+						if got := as("hog", "LINGER"); got != "OK" {
+							t.Errorf("%q", got)
+						}
+						if got := int(done.Add(1)) - 1; got != i {
+							t.Errorf("piece %d was answered as number %d", i, got)
+						}
+					})
+					synctest.Wait()
+				}
+				locks := 0
+				for begin := time.Now(); done.Load() < pieces; locks++ {
+					if time.Since(begin) > 3*pieces*100*ms {
+						t.Fatalf("%d pieces of %d were run", done.Load(), pieces)
+					}
+					at := time.Now()
+					if got := as("", "INCR lock"); got == "" || time.Since(at) > 220*ms {
+						t.Errorf("a lock took %v", time.Since(at))
+					}
+				}
+				all.Wait()
+				if locks < pieces/2 {
+					t.Errorf("%d locks beside %d pieces of work", locks, pieces)
+				}
+			})
+		})
+	}
+}
+
+// What a user does is forgotten, and what waited until then goes before what comes.
+func TestUsersTurnsEnd(t *testing.T) {
+	n := newTestNode(t)
+	names := map[*request]string{}
+	ask := func(user, name string) *request {
+		r := &request{calls: n.call("SET " + name + " 1")}
+		r.calls[0].User = user
+		names[r] = name
+		return r
+	}
+	order := func(q []*request) (text string) {
+		for _, r := range q {
+			text += names[r] + " "
+		}
+		return text
+	}
+	var u userTurns
+	now := time.Second
+	check := func(what string, q []*request, want string) {
+		t.Helper()
+		if got := order(q); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("nobody has done anything", u.order([]*request{ask("hog", "a"), ask("", "b")}, now), "a b ")
+	u.note("hog", turnShare+ms, now)
+	q := u.order([]*request{ask("hog", "a"), ask("", "b"), ask("hog", "c"), ask("x", "d")}, now)
+	check("one has done much", q, "b d a c ")
+	if rest := u.leftOver(q[2:], now); rest != nil {
+		t.Errorf("%q is left over", order(rest))
+	}
+	check("the last batch had none of its", u.order([]*request{ask("", "e"), ask("hog", "f")}, now), "a e c f ")
+	u.leftOver(q[3:], now)
+	u.waiting = q[3:]
+	now += turnMemory
+	check("it is forgotten", u.order([]*request{ask("", "g"), ask("hog", "h")}, now), "c g h ")
+	if u.waiting != nil {
+		t.Errorf("%q waits", order(u.waiting))
+	}
+	for i := range 2 * turnUsers {
+		u.note(string(rune(i+1)), ms, now)
+	}
+	if len(u.used) > turnUsers {
+		t.Errorf("%d users are known", len(u.used))
+	}
+}
