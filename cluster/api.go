@@ -57,7 +57,8 @@ type Status struct {
 	Keys       [store.Databases]int
 	Deadlines  [store.Databases]int
 	Scripts    int
-	Libraries  int // of functions
+	ScriptSize int64 // what they take, in bytes
+	Libraries  int   // of functions
 	Functions  int
 	Expired    uint64
 

@@ -269,7 +269,7 @@ func (n *Node) Status() Status {
 	n.cons.Facts(&s)
 	s.Leaderless, s.LastLeaderless = n.clock.leaderless()
 	n.fsm.View(func(st *store.Store, seq uint64) {
-		s.Sequence, s.Scripts, s.Expired = seq, st.Scripts(), st.Expired()
+		s.Sequence, s.Scripts, s.ScriptSize, s.Expired = seq, st.Scripts(), st.ScriptSize(), st.Expired()
 		s.Libraries, s.Functions = st.Libraries()
 		s.DataSize, s.MemoryLimit = st.DataSize(), st.MemoryLimit(n.cfg.Limits)
 		for db := range s.Keys {

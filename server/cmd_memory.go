@@ -78,7 +78,7 @@ func (srv *Server) memory(st *cluster.Status) memoryReport {
 	r := memoryReport{memoryFigures: srv.readMemory()}
 	r.peak, r.first = srv.noteMemory(r.memoryFigures)
 	r.rss = residentMemory(r.memoryFigures)
-	r.clients, r.scripts = uint64(srv.clients())*sessionMemory, uint64(st.Scripts)*scriptMemory
+	r.clients, r.scripts = uint64(srv.clients())*sessionMemory, uint64(st.ScriptSize)
 	for _, n := range st.Keys {
 		r.keys += n
 	}
@@ -161,8 +161,7 @@ func doMemoryStats(s *session, _ [][]byte) store.Reply {
 
 const (
 	sessionMemory = 6 << 10 // of an idle connection
-	scriptMemory  = 4 << 10
-	keyOverhead   = 48 // of a key's place in a tree
+	keyOverhead   = 48      // of a key's place in a tree
 )
 
 // littleMemory is too little to have an opinion on, as in Redis.

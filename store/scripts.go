@@ -86,6 +86,9 @@ func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allo
 // Scripts returns the number of cached scripts.
 func (s *Store) Scripts() int { return s.scripts.bySHA.Len() }
 
+// ScriptSize returns what they take, their compiled forms included.
+func (s *Store) ScriptSize() int64 { return s.scripts.pinnedSize + s.scripts.evaledSize }
+
 // Script returns the body of a cached script by the SHA-1 of its body in
 // lower-case hexadecimal.
 func (t *Txn) Script(sha string) (body string, ok bool) {

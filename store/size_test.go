@@ -300,6 +300,9 @@ func TestScriptsCount(t *testing.T) {
 	for i := range 10 {
 		load(1000+i, true)
 	}
+	if got := d.s.ScriptSize(); got < d.s.DataSize() || got > d.s.DataSize()+maxEvalBytes {
+		t.Errorf("all scripts take %d, those that are pinned %d", got, d.s.DataSize())
+	}
 	if got := d.s.DataSize(); got < 1_000_000 || got > 3_000_000 {
 		t.Errorf("10 scripts of 100 kB count as %d", got)
 	}
