@@ -69,7 +69,7 @@ func cmdLCS(c *Ctx) Reply {
 		return Err(ErrLCSMemory)
 	}
 	table := newLCSTable(a, b)
-	length := int64(table.at(len(a), len(b)))
+	length := int64(table.length)
 	switch {
 	case o.length:
 		return Int(length)
@@ -92,28 +92,40 @@ func cmdLCS(c *Ctx) Reply {
 
 func span(from, n int) Reply { return List(Int(int64(from)), Int(int64(from+n-1))) }
 
-// lcsTable holds, for every pair of prefixes, the length of their longest
-// common subsequence.
+// lcsTable holds, for every pair of prefixes that end in different bytes, which of them to shorten: a bit, where the
+// lengths of their subsequences would take as much memory as nobody has to spare.
 type lcsTable struct {
-	cells []uint32
-	width int
+	first  []uint64 // bits: the first one
+	width  int
+	length int // of the longest common subsequence
 }
 
 func newLCSTable(a, b string) lcsTable {
-	t := lcsTable{cells: make([]uint32, (len(a)+1)*(len(b)+1)), width: len(b) + 1}
+	t := lcsTable{first: make([]uint64, (len(a)*len(b)+63)/64), width: len(b)}
+	above, row := make([]uint32, len(b)+1), make([]uint32, len(b)+1) // lengths for all prefixes of b
 	for i := range len(a) {
 		for j := range len(b) {
-			n := max(t.at(i, j+1), t.at(i+1, j))
-			if a[i] == b[j] {
-				n = t.at(i, j) + 1
+			switch {
+			case a[i] == b[j]:
+				row[j+1] = above[j] + 1
+			case above[j+1] > row[j]:
+				row[j+1] = above[j+1]
+				cell := i*t.width + j
+				t.first[cell/64] |= 1 << (cell % 64)
+			default:
+				row[j+1] = row[j]
 			}
-			t.cells[(i+1)*t.width+j+1] = n
 		}
+		above, row = row, above
 	}
+	t.length = int(above[len(b)])
 	return t
 }
 
-func (t lcsTable) at(i, j int) uint32 { return t.cells[i*t.width+j] }
+func (t lcsTable) shortensFirst(i, j int) bool {
+	cell := i*t.width + j
+	return t.first[cell/64]>>(cell%64)&1 == 1
+}
 
 // lcsRange is a run of n equal bytes at a in the one and b in the other string.
 type lcsRange struct{ a, b, n int }
@@ -137,7 +149,7 @@ func (t lcsTable) ranges(a, b string, fn func(lcsRange)) {
 			continue
 		}
 		flush()
-		if t.at(i-1, j) > t.at(i, j-1) {
+		if t.shortensFirst(i-1, j-1) {
 			i--
 		} else {
 			j--

@@ -1,6 +1,10 @@
 package store
 
-import "testing"
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+)
 
 // Whoever keeps a process from growing hears of every copy of a value that a write of a few bytes makes, when it is
 // evaluated and when it is applied.
@@ -25,5 +29,53 @@ func TestCopiedValuesAreTold(t *testing.T) {
 				t.Errorf("%v: %d bytes were copied when it was applied, want %d", line, n, want)
 			}
 		}
+	}
+}
+
+// LCS finds what the table of all lengths says, and takes a bit for each of its cells.
+func TestLCSTakesBits(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "abc"[random.IntN(3)]
+		}
+		return string(b)
+	}
+	for range 300 {
+		a, b := text(random.IntN(20)), text(random.IntN(20))
+		lengths := make([][]int, len(a)+1)
+		lengths[0] = make([]int, len(b)+1)
+		for i := range len(a) {
+			lengths[i+1] = make([]int, len(b)+1)
+			for j := range len(b) {
+				if lengths[i+1][j+1] = max(lengths[i][j+1], lengths[i+1][j]); a[i] == b[j] {
+					lengths[i+1][j+1] = lengths[i][j] + 1
+				}
+			}
+		}
+		var want []byte
+		for i, j := len(a), len(b); i > 0 && j > 0; {
+			switch {
+			case a[i-1] == b[j-1]:
+				want = append([]byte{a[i-1]}, want...)
+				i, j = i-1, j-1
+			case lengths[i-1][j] > lengths[i][j-1]:
+				i--
+			default:
+				j--
+			}
+		}
+		table := newLCSTable(a, b)
+		if got := table.common(a, b, int64(table.length)); got != string(want) {
+			t.Fatalf("LCS %q %q: %q, want %q", a, b, got, want)
+		}
+	}
+	a, b := text(4000), text(4000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	newLCSTable(a, b)
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 3<<20 {
+		t.Errorf("LCS of 4000 bytes each takes %d KB", (after.TotalAlloc-before.TotalAlloc)>>10)
 	}
 }

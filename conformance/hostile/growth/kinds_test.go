@@ -262,37 +262,42 @@ func TestAttacker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range kinds {
-		if kind.name != told[0] {
-			continue
+	for from, j := time.Now(), 0; time.Since(from) < each; j++ {
+		c, err := bench.Dial(attacked, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for from, j := time.Now(), 0; time.Since(from) < each; j++ {
-			c, err := bench.Dial(attacked, 5*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			hung = time.AfterFunc(answerBound, func() { c.Close() })
-			over := time.AfterFunc(time.Until(from.Add(each)), func() { c.Close() }) // in the middle of a call
-			kind.grow(c, j)
-			over.Stop()
-			if !hung.Stop() {
-				t.Errorf("no answer for %v", answerBound)
-			}
-			c.Close()
+		hung = time.AfterFunc(answerBound, func() { c.Close() })
+		over := time.AfterFunc(time.Until(from.Add(each)), func() { c.Close() }) // in the middle of a call
+		grow(t, told[0])(c, j)
+		over.Stop()
+		if !hung.Stop() {
+			t.Errorf("no answer for %v", answerBound)
+		}
+		c.Close()
+	}
+}
+
+// grow finds a kind by its name.
+func grow(t *testing.T, name string) func(*bench.Conn, int) {
+	for _, kind := range kinds {
+		if kind.name == name {
+			return kind.grow
 		}
 	}
+	for _, kind := range besideData {
+		if kind.name == name {
+			return func(_ *bench.Conn, i int) { kind.grow(i) }
+		}
+	}
+	t.Fatalf("no kind %q", name)
+	return nil
 }
 
 // TestGrowth has each kind of growth go on, through the leader or a follower by turns, while
 // others take locks, renew and release them.
 func TestGrowth(t *testing.T) {
-	each := 300 * time.Millisecond
-	if long := os.Getenv("LOCKSTEP_GROWTH"); long != "" {
-		var err error
-		if each, err = time.ParseDuration(long); err != nil {
-			t.Fatal(err)
-		}
-	}
+	each := growthTime(t, 300*time.Millisecond)
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			list := start(t, n)
