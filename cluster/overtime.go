@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -104,6 +105,7 @@ func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit +
 
 // watch is store.Ctx.Watch of a command. Of what is short, nothing asks for the time.
 func (s *sequencer) watch() {
+	brake.Look() // what it allocates, such as the union of sets, nobody else counts
 	if s.turn.since == 0 {
 		s.startTurn(s.turn.user)
 		return

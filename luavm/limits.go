@@ -28,6 +28,8 @@ const (
 	largeBytes = 1 << 20
 	// instructionCost is what an instruction is taken to allocate.
 	instructionCost = 32
+	// commandCost is what a command is taken to allocate between two looks of its own.
+	commandCost = 256 << 10
 	// heapFrom is how much a script must have allocated before its effect on
 	// the heap is looked at.
 	heapFrom = 1 << 20
@@ -92,6 +94,7 @@ func (e *Engine) checkLimits() {
 // commandWorks is store.Ctx.Watch of the commands of a script. It is not called for short ones.
 func (e *Engine) commandWorks() {
 	e.steps += shortScript
+	e.charge(commandCost)
 	e.checkLimits()
 }
 

@@ -26,6 +26,7 @@ var (
 	ballast atomic.Int64
 	brought atomic.Int64 // bytes since the last look
 	rest    atomic.Int64 // what was in use after the last cycle
+	looked  atomic.Int64 // what had been allocated at the last look
 
 	mu sync.Mutex // held by who collects; who waits for that waits for it
 )
@@ -47,6 +48,19 @@ func Bring(bytes int) {
 	brought.Store(0)
 	if scarce(inUse() + int64(bytes)) {
 		collect(int64(bytes))
+	}
+}
+
+// Look is Bring for who does not know how much has been allocated: all that the process has since the last look.
+func Look() {
+	if limit.Load() == 0 {
+		return
+	}
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	now := int64(samples[0].Value.Uint64())
+	if by := now - looked.Swap(now); by > 0 && by < now { // else it is the first one
+		Bring(int(by))
 	}
 }
 

@@ -25,6 +25,16 @@ func TestBring(t *testing.T) {
 		t.Errorf("%d MB are in use", (now-before)>>20)
 	}
 
+	Look()
+	for range much / step {
+		waste = make([]byte, step)
+		Look()
+	}
+	runtime.KeepAlive(waste)
+	if now := inUse(); now > before+much/2+2*step {
+		t.Errorf("%d MB are in use when nobody says how much is allocated", (now-before)>>20)
+	}
+
 	kept := make([]byte, much)
 	cycles := func() uint32 {
 		var m runtime.MemStats
