@@ -49,6 +49,21 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	return appendElems(appendHead(b, r.Kind, len(r.Elems), resp), r.Elems, resp)
 }
 
+// encodedSize is about how many bytes a reply takes on the wire: room for so many is made at once, where a buffer that
+// grows would leave five times as much for the collector.
+func encodedSize(r *store.Reply) int {
+	const frame = 8 // a sign, three digits, two ends of lines
+	n := frame + len(r.Str)
+	if r.Kind == store.Packed {
+		_, count, _ := r.Unpack()
+		return n + count*(frame-2) // its elements have two bytes each in it
+	}
+	for i := range r.Elems {
+		n += encodedSize(&r.Elems[i])
+	}
+	return n
+}
+
 func appendPacked(b []byte, r *store.Reply, resp int) []byte {
 	kind, n, elems := r.Unpack()
 	b = appendHead(b, kind, n, resp)

@@ -7,6 +7,25 @@ import (
 	"lockstep/store"
 )
 
+// Room for a large reply is made at once.
+func TestEncodedSize(t *testing.T) {
+	elems := make([]store.Reply, 100_000)
+	for i := range elems {
+		elems[i] = store.Str("member-of-a-set")
+	}
+	whole := store.List(store.Reply{Kind: store.Set, Elems: elems}, store.OK)
+	packed, _, err := store.ReadPacked(store.AppendReply(nil, whole.Elems[0]), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []store.Reply{whole, packed} {
+		size, is := encodedSize(&r), len(appendReply(nil, &r, 3))
+		if size < is || size > is*11/10 {
+			t.Errorf("%d bytes are foreseen for %d", size, is)
+		}
+	}
+}
+
 func TestEncode(t *testing.T) {
 	of := func(k store.Kind, elems ...store.Reply) store.Reply { return store.Reply{Kind: k, Elems: elems} }
 	for _, c := range []struct {

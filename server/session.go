@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,7 +230,11 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 		return
 	}
 	resp := s.protocol()
-	if s.out.add(func(b []byte) []byte { return appendReply(b, &r, resp) }) > freeOutput {
+	size := 0
+	if r.Kind == store.Packed || len(r.Elems) > 0 {
+		size = encodedSize(&r)
+	}
+	if s.out.add(func(b []byte) []byte { return appendReply(slices.Grow(b, size), &r, resp) }) > freeOutput {
 		s.checkOutput(s.srv.cfg.Clock())
 	}
 }

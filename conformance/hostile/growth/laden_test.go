@@ -19,7 +19,9 @@ var besideData = []struct {
 		beside(6, func(c *bench.Conn) { c.Do("EVAL", "return string.rep('x',20000000)", "0") })
 	}},
 	{"tables of scripts", func(int) {
-		beside(6, func(c *bench.Conn) { c.Do("EVAL", "for i=1,30 do local t={} for j=1,100000 do t[j]=j..'x' end end", "0") })
+		beside(6, func(c *bench.Conn) {
+			c.Do("EVAL", "for i=1,30 do local t={} for j=1,100000 do t[j]=j..'x' end end", "0")
+		})
 	}},
 	{"published megabytes", func(int) {
 		message := strings.Repeat(mega, 7)
