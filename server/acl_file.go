@@ -32,6 +32,12 @@ const (
 	aclLoadUsers   = "users"
 )
 
+// hasUsers is false for the Sentinel listener, whose table has no users to ask for.
+func (srv *Server) hasUsers() bool {
+	cmd, ok := srv.table.Resolve([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadVersion)})
+	return ok && cmd.Run != nil
+}
+
 // usersVersion asks the leader for the version of the users, and tells it what this node was
 // started with. It is the one command that a node asks in nobody's name, and that nobody else can ask.
 func (srv *Server) usersVersion() store.Reply {
@@ -44,8 +50,7 @@ func (srv *Server) usersVersion() store.Reply {
 		args = appendUsers(args, srv.cfg.ACLUsers)
 	}
 	cmd, ok := srv.table.Resolve(args)
-	if !ok || cmd.Run == nil {
-		// The Sentinel listener's table has no users to ask for.
+	if !ok || !srv.hasUsers() {
 		return store.Err(errBadCommand)
 	}
 	return srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, nil)[0]

@@ -143,8 +143,11 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
 		}
-	case !s.srv.upToDate() && changesCluster(cmd) && s.srv.backend.Reaches():
-		return errRightsUnknown
+	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !s.srv.backend.Reaches():
+	default:
+		if k := s.srv.upToDate(); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
+			return errRightsUnknown
+		}
 	}
 	if s.needsAuth() {
 		return store.ErrNoAuth
@@ -162,11 +165,11 @@ func asksNodeAlone(cmd *store.Command) bool {
 	return false
 }
 
-// changesCluster reports whether a command does something to other nodes, or shows all data. While
-// there is a leader, it is not run by rights that may be those of the past.
+// changesCluster reports whether a command does something to other nodes: there has to be a leader for that, which
+// knows the rights.
 func changesCluster(cmd *store.Command) bool {
 	switch cmd.FullName() {
-	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "lockstep|backup", "failover", "cluster|failover", "replicaof", "slaveof":
+	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "failover", "cluster|failover", "replicaof", "slaveof":
 		return true
 	}
 	return false

@@ -2,6 +2,7 @@ package server
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/store"
@@ -13,6 +14,8 @@ type sharedLook struct {
 	turn sync.Mutex // one at a time
 	mu   sync.Mutex
 	next *look // that has not begun
+
+	waiting atomic.Int32 // strangers who wait for an answer
 }
 
 type look struct {
@@ -53,23 +56,90 @@ func (srv *Server) lookAgain() (learned bool) {
 		return false
 	}
 	l := srv.look()
+	srv.looks.waiting.Add(1)
+	defer srv.looks.waiting.Add(-1)
 	<-l.done
 	return l.learned
 }
 
-// upToDate reports whether this node knows what the leader knows of the users, if it can be told soon.
-func (srv *Server) upToDate() bool {
-	if srv.backend.Busy() || !srv.backend.Reaches() {
-		return false
+// knowledge is what a node knows of the users.
+type knowledge int
+
+const (
+	knowsAll  knowledge = iota // what the leader knows
+	knowsPast                  // this process has been stopped, and its leader has not told it since then
+	knowsSelf                  // what it was told, by and by: there is no leader, or it does not answer in time
+)
+
+// upToDate has this node learn what the leader knows of the users. A node that has been stopped for a while may
+// find its leader, or its link to it, in a moment.
+func (srv *Server) upToDate() knowledge {
+	switch {
+	case !srv.hasUsers():
+		return knowsAll
+	case srv.backend.Busy():
+		return knowsSelf
 	}
-	l := srv.look()
 	timer := time.NewTimer(catchUpTimeout)
 	defer timer.Stop()
+	for !srv.backend.Reaches() {
+		select {
+		case <-timer.C:
+			return knowsSelf
+		case <-srv.stop:
+			return knowsSelf
+		case <-time.After(learnPause):
+		}
+	}
+	stopped := srv.pulse.stopped(srv.cfg.Clock())
+	l := srv.look()
 	select {
 	case <-l.done:
-		return l.known
+		if l.known {
+			srv.pulse.missed.Store(false)
+			return knowsAll
+		}
 	case <-timer.C:
-		return false
+	}
+	if stopped {
+		return knowsPast
+	}
+	return knowsSelf
+}
+
+// pulse tells whether the process has been stopped for a while. What is known may be as old as that, however
+// fresh it looks.
+type pulse struct {
+	last   atomic.Int64 // when it was felt, ns
+	missed atomic.Bool
+}
+
+const (
+	pulseEvery = 50 * time.Millisecond
+	pulseLate  = 500 * time.Millisecond
+)
+
+// stopped reports whether a pulse has been missed since missed was cleared.
+func (p *pulse) stopped(now time.Time) bool {
+	if last := p.last.Load(); last != 0 && now.UnixNano()-last > int64(pulseLate) {
+		p.missed.Store(true)
+	}
+	return p.missed.Load()
+}
+
+// feelPulse notes that the process runs.
+func (srv *Server) feelPulse() {
+	tick := time.NewTicker(pulseEvery)
+	defer tick.Stop()
+	for {
+		now := srv.cfg.Clock()
+		srv.pulse.stopped(now)
+		srv.pulse.last.Store(now.UnixNano())
+		select {
+		case <-tick.C:
+		case <-srv.stop:
+			return
+		}
 	}
 }
 
@@ -110,7 +180,9 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		return Permitted
 	}
 	if cmd := srv.table.Lookup([]byte(command)); cmd != nil && cmd.Is(store.Admin) {
-		srv.upToDate() // the rights may have been taken from the user at another node
+		if srv.upToDate() == knowsPast { // the rights may have been taken from the user at another node
+			return Unknown
+		}
 	}
 	verdict := try()
 	if verdict != Permitted && !(anonymous && srv.hub.accounts.current.Load()) {

@@ -24,15 +24,7 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 		c.send("AUTH wrong\r\n")
 		wg.Go(func() { c.expect("-" + string(errWrongPass) + "\r\n") })
 	}
-	ts.await(func() bool {
-		busy := 0
-		for _, s := range ts.each() {
-			if s.isRunning() {
-				busy++
-			}
-		}
-		return busy == strangers
-	})
+	ts.await(func() bool { return ts.looks.waiting.Load() == strangers })
 	release()
 	wg.Wait()
 	ts.fake.mu.Lock()
@@ -79,6 +71,22 @@ func TestRightsTakenElsewhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStoppedNodeIsTold: a node that has been stopped runs no command of operators until its leader has told it of the
+// users, however long that takes. One that has not been goes by what it was told, by and by.
+func TestStoppedNodeIsTold(t *testing.T) {
+	ts := newTestServer(t, nil)
+	<-ts.learned // or it would ask
+	c := ts.dial(t)
+	c.do("CONFIG SET maxclients 50", "+OK\r\n")
+	release := ts.fake.holdBack()
+	c.do("CONFIG SET maxclients 60", "+OK\r\n")
+	ts.fake.advance(2 * pulseLate)
+	c.do("CONFIG SET maxclients 70", "-"+string(errRightsUnknown)+"\r\n")
+	c.do("CONFIG SET maxclients 80", "-"+string(errRightsUnknown)+"\r\n")
+	release()
+	c.do("CONFIG GET maxclients", "*2\r\n"+bulk("maxclients")+bulk("60"))
 }
 
 // TestPermits: who comes by another way has the rights of an ACL user.

@@ -44,6 +44,7 @@ type Server struct {
 
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
+	pulse          pulse
 
 	hands *handshakes
 
@@ -126,6 +127,7 @@ func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 	srv.listeners[ln] = struct{}{}
 	srv.mu.Unlock()
 	srv.learning.Do(func() {
+		go srv.feelPulse()
 		go func() {
 			defer close(srv.learned)
 			srv.learnUsers()
