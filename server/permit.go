@@ -71,6 +71,10 @@ const (
 	knowsSelf                  // what it was told, by and by: there is no leader, or it does not answer in time
 )
 
+// stoppedTimes is how many times as long a node that has been stopped looks for its leader before it takes itself to be
+// without one.
+const stoppedTimes = 5
+
 // upToDate has this node learn what the leader knows of the users. A node that has been stopped for a while may
 // find its leader, or its link to it, in a moment.
 func (srv *Server) upToDate() knowledge {
@@ -80,18 +84,24 @@ func (srv *Server) upToDate() knowledge {
 	case srv.backend.Busy():
 		return knowsSelf
 	}
-	timer := time.NewTimer(catchUpTimeout)
+	stopped := srv.pulse.stopped(srv.cfg.Clock())
+	patience := srv.patience
+	if stopped {
+		patience *= stoppedTimes
+	}
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for !srv.backend.Reaches() {
 		select {
 		case <-timer.C:
+			srv.pulse.missed.Store(false) // there really is none
 			return knowsSelf
 		case <-srv.stop:
 			return knowsSelf
 		case <-time.After(learnPause):
 		}
 	}
-	stopped := srv.pulse.stopped(srv.cfg.Clock())
+	timer.Reset(srv.patience)
 	l := srv.look()
 	select {
 	case <-l.done:

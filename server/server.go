@@ -45,6 +45,7 @@ type Server struct {
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
 	pulse          pulse
+	patience       time.Duration // with a leader that is to tell of the users
 
 	hands *handshakes
 
@@ -90,6 +91,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
 		learned:   make(chan struct{}),
+		patience:  catchUpTimeout,
 	}
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
