@@ -66,7 +66,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
 			if len(q) > from {
-				q[len(q)-1].ran(s.node.clock.now().Lease)
+				q[len(q)-1].ran(s.node.clock.now())
 			}
 			s.noteUse(q[from:])
 			return q, rest
@@ -74,11 +74,22 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	}
 }
 
-// noteUse notes who has done heavy work.
+// leastUse is how long a batch takes at least for it to matter whose requests it was.
+const leastUse = 2 * time.Millisecond
+
+// noteUse notes how much time the requests of a batch took, for their users.
 func (s *sequencer) noteUse(q []*request) {
+	all := time.Duration(0)
 	for _, r := range q {
-		if user, any := r.user(); any && r.cost > 0 {
-			s.users.note(user, r.cost, s.node.cfg.Time.Monotonic())
+		all += r.used
+	}
+	if all < leastUse {
+		return
+	}
+	now := s.node.cfg.Time.Monotonic()
+	for _, r := range q {
+		if user, any := r.user(); any && r.used > 0 {
+			s.users.note(user, r.used, now)
 		}
 	}
 }
@@ -134,7 +145,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r := q[i]
 		txn.SetNow(s.node.clock.now())
 		if i > told {
-			q[i-1].ran(txn.Now().Lease)
+			q[i-1].ran(txn.Now())
 			told = i
 		}
 		if i > 0 && (r.tried || r.tooEarly(txn, b)) {
@@ -145,6 +156,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
+		r.began, r.used = txn.Now().Wall, 0
 		before, size := txn.Writes().Len(), txn.Writes().Size()
 		txn.TakeUndone() // by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
@@ -187,7 +199,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 		if s.putAside(r) {
-			r.ran(s.node.clock.now().Lease)
+			r.ran(s.node.clock.now())
 			q = without(q, i)
 			i, ahead = i-1, ahead-1
 			continue

@@ -33,6 +33,8 @@ type request struct {
 	overrun store.Error   // … and what it is told
 	spans   []span        // of the calls that have asked for a lease
 	at      int64         // lease time of its evaluation
+	began   int64         // wall time of that, in µs …
+	used    time.Duration // … and how long it took
 	anew    []grant       // what was granted before and begins now
 	due     grants        // with errLate: they have to begin anew …
 	since   time.Duration // … and its batch was begun at this monotonic time

@@ -15,7 +15,7 @@ import (
 // up a release, and takes the lock again by another connection, counts on it.
 
 const (
-	// turnShare is how much time a user's heavy work may have taken lately for its requests to keep their place.
+	// turnShare is how much time a user's work may have taken lately for its requests to keep their place.
 	turnShare = 50 * time.Millisecond
 	// turnMemory is after how long half of it is forgotten.
 	turnMemory = time.Second
@@ -32,7 +32,7 @@ type userTurns struct {
 	passed  bool       // the last one has run others, and none of them
 }
 
-// use is how much time a user's heavy work took, as it counts at some time.
+// use is how much time a user's work took, as it counts at some time.
 type use struct {
 	took time.Duration
 	at   time.Duration // monotonic
@@ -42,7 +42,7 @@ func (u use) now(now time.Duration) time.Duration {
 	return time.Duration(float64(u.took) * math.Exp2(-float64(now-u.at)/float64(turnMemory)))
 }
 
-// note counts heavy work of a user.
+// note counts work of a user.
 func (t *userTurns) note(user string, cost, now time.Duration) {
 	if t.used == nil {
 		t.used = map[string]use{}
@@ -71,23 +71,25 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 		q = slices.Concat(t.waiting, q) // they came before
 		t.waiting = nil
 	}
-	much := map[string]bool{}
+	last, is := store.SystemUser, false // many requests of one user follow one another
 	behind := func(r *request) bool {
 		user, any := r.user()
-		if !any {
-			return false
+		if any && user != last {
+			last, is = user, t.usesMuch(user, now)
 		}
-		is, known := much[user]
-		if !known {
-			is = t.usesMuch(user, now)
-			much[user] = is
-		}
-		return is
+		return any && is
 	}
-	if !slices.ContainsFunc(q, behind) {
+	count := 0
+	for _, r := range q {
+		if behind(r) {
+			count++
+		}
+	}
+	if count == 0 || count == len(q) {
+		t.tried, t.front = count, 0
 		return q
 	}
-	front, back := make([]*request, 0, len(q)), []*request(nil)
+	front, back := make([]*request, 0, len(q)), make([]*request, 0, count)
 	for _, r := range q {
 		if behind(r) {
 			back = append(back, r)

@@ -19,6 +19,53 @@ var makeUser = store.Command{Name: "makeuser", Arity: 2, Flags: store.Write, Run
 	return store.OK
 }}
 
+// dawdle takes 3 ms, too little to be called heavy.
+var dawdle = store.Command{Name: "dawdle", Flags: store.Write, Run: func(*store.Ctx) store.Reply {
+	time.Sleep(3 * ms)
+	return store.OK
+}}
+
+// A user who keeps the leader busy with work that is not heavy, by 300 clients, has others wait for a batch of it.
+func TestUsersOfManyPieces(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, by := leaderAnd(t, false, dawdle, makeUser)
+		by.expect("OK", "MAKEUSER hog")
+		as := func(user, line string) {
+			calls := by.call(line)
+			calls[0].User = user
+			by.Submit(calls, nil)
+		}
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		for range 300 {
+			all.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						as("hog", "DAWDLE")
+					}
+				}
+			})
+		}
+		time.Sleep(200 * ms)
+		for range 50 {
+			at := time.Now()
+			as("", "INCR lock")
+			if took := time.Since(at); took > 60*ms {
+				t.Errorf("a lock took %v", took)
+			}
+			time.Sleep(7 * ms)
+		}
+		close(stop)
+		all.Wait()
+		if waiting := len(n.routes.get().seq.users.waiting); waiting > 0 {
+			t.Errorf("%d requests still wait", waiting)
+		}
+	})
+}
+
 // Forty clients of one user have work of 100 ms each waiting. Whoever takes a lock as another user waits for one piece of
 // it. The work is run all the same, and in the order in which it came, also where others never let go.
 func TestUsersTakeTurns(t *testing.T) {

@@ -487,9 +487,13 @@ func (r *request) took(bytes int) {
 	}
 }
 
-// ran notes when the evaluation of a request has ended, as lease time.
-func (r *request) ran(now int64) {
-	if d := time.Duration(now-r.at) * time.Millisecond; d > heavyTime {
+// ran notes that the evaluation of a request has ended.
+func (r *request) ran(now store.Time) {
+	if d := time.Duration(now.Lease-r.at) * time.Millisecond; d > heavyTime {
 		r.cost += d
 	}
+	r.used = min(max(time.Duration(now.Wall-r.began)*time.Microsecond, 0), mostUse)
 }
+
+// mostUse is how long an evaluation may be taken for: the clock may have been set.
+const mostUse = 10 * time.Second

@@ -219,7 +219,7 @@ func (g *guard) fillArg() {
 		if len(*arg) >= seriousArg && int64(len(*arg))+g.payload <= wholeArg {
 			grow = g.payload
 		}
-		if g.memory != nil && g.memory.noRoomToGrow(max(grow, g.hopeless())) && g.policy.evictable() && g.atRest() {
+		if g.memory != nil && (g.memory.noRoomToGrow(grow) || g.hopeless(g.payload)) && g.policy.evictable() && g.atRest() {
 			g.refuse(g.size)
 			return
 		}
@@ -239,13 +239,11 @@ func (g *guard) fillArg() {
 	}
 }
 
-// hopeless is how much the argument will take, if that is more than all clients may have: there is no use in taking in
-// what has to be thrown away. Otherwise it is 0.
-func (g *guard) hopeless() int64 {
-	if limit := g.memory.limit.Load(); limit > 0 && g.payload > limit {
-		return g.payload
-	}
-	return 0
+// hopeless reports whether what has been announced takes more than all clients may have: there is no use in taking in
+// what has to be thrown away.
+func (g *guard) hopeless(bytes int64) bool {
+	limit := g.memory.limit.Load()
+	return limit > 0 && bytes > limit
 }
 
 // command returns the arguments of a complete command.

@@ -215,6 +215,10 @@ func (g *guard) bulkHeader(line []byte) bool {
 	}
 	if g.large != nil {
 		if len(g.large) == cap(g.large) { // append would copy a long list four times as often
+			if list := (int64(len(g.large)) + g.left) * argumentCost; g.memory != nil && g.hopeless(list) && g.policy.evictable() && g.atRest() {
+				g.refuse(list)
+				return false
+			}
 			g.large = slices.Grow(g.large, len(g.large))
 		}
 		g.large = append(g.large, make([]byte, 0, min(n, largeCommand)))

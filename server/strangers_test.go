@@ -173,6 +173,9 @@ func TestHopelessArguments(t *testing.T) {
 		c := ts.dial(t)
 		c.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n" + strings.Repeat("x", 100_000))
 		c.expectClosed()
+		c = ts.dial(t)
+		c.send("*1000000\r\n" + strings.Repeat("$0\r\n\r\n", 10_000))
+		c.expectClosed()
 		ts.dial(t).do("SET k "+strings.Repeat("x", 60_000), "+OK\r\n")
 		if held := ts.clientMemory.arriving.Load(); held > 100_000 {
 			t.Errorf("%d bytes are held", held)
