@@ -67,8 +67,8 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		if !again {
 			if len(q) > from {
 				q[len(q)-1].ran(s.node.clock.now())
+				s.noteUse(q[from:]) // there may be fewer than before: one was stopped for now
 			}
-			s.noteUse(q[from:])
 			return q, rest
 		}
 	}

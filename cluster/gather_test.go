@@ -108,6 +108,10 @@ func TestBatchWaitsInVain(t *testing.T) {
 // expecting makes a node lead that waits for three requests next: it has just answered as many.
 func (n *testNode) expecting() {
 	n.lead()
+	n.expectThree()
+}
+
+func (n *testNode) expectThree() {
 	n.log.decides(ms, always(commitSlowly))
 	alone := n.start("SET a v")
 	synctest.Wait()

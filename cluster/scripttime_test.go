@@ -297,6 +297,24 @@ func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	})
 }
 
+// So is one that comes while a batch waits for more: all that have been evaluated are so again.
+func TestLongCommandComesToABatchThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, _ := newLimited(t, spin)
+		n.expectThree()
+		before := n.start("INCR counter")
+		time.Sleep(200 * time.Microsecond)
+		long := n.start("SPIN 2s")
+		if got := <-before; got != "1" {
+			t.Errorf("%q", got)
+		}
+		if got := <-long; got != "OK" {
+			t.Errorf("%q", got)
+		}
+		n.expect("1", "GET counter")
+	})
+}
+
 // A command that takes long while others wait for the end of their batch is stopped soon, and run again by itself.
 func TestLongCommandIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
