@@ -86,6 +86,7 @@ func (s *sequencer) noteUse(q []*request) {
 	if all < leastUse {
 		return
 	}
+	brake.Look() // in so much time much may have been allocated, of which only a part is replied or written
 	now := s.node.cfg.Time.Monotonic()
 	for _, r := range q {
 		if user, any := r.user(); any && r.used > 0 {

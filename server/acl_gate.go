@@ -145,7 +145,11 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 		}
 	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !s.srv.backend.Reaches():
 	default:
-		if k := s.srv.upToDate(); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
+		patience := s.srv.patience
+		if changesCluster(cmd) {
+			patience *= clusterTimes
+		}
+		if k := s.srv.upToDate(patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
 			return errRightsUnknown
 		}
 	}

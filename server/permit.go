@@ -71,13 +71,17 @@ const (
 	knowsSelf                  // what it was told, by and by: there is no leader, or it does not answer in time
 )
 
-// stoppedTimes is how many times as long a node that has been stopped looks for its leader before it takes itself to be
-// without one.
-const stoppedTimes = 5
+const (
+	// stoppedTimes is how many times as long a node that has been stopped looks for its leader before it takes itself
+	// to be without one.
+	stoppedTimes = 5
+	// clusterTimes is how many times as long a leader that is busy has for commands that cannot do without its word.
+	clusterTimes = 5
+)
 
 // upToDate has this node learn what the leader knows of the users. A node that has been stopped for a while may
 // find its leader, or its link to it, in a moment.
-func (srv *Server) upToDate() knowledge {
+func (srv *Server) upToDate(patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():
 		return knowsAll
@@ -85,11 +89,11 @@ func (srv *Server) upToDate() knowledge {
 		return knowsSelf
 	}
 	stopped := srv.pulse.stopped(srv.cfg.Clock())
-	patience := srv.patience
+	search := patience
 	if stopped {
-		patience *= stoppedTimes
+		search = max(search, stoppedTimes*srv.patience)
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(search)
 	defer timer.Stop()
 	for !srv.backend.Reaches() {
 		select {
@@ -101,7 +105,7 @@ func (srv *Server) upToDate() knowledge {
 		case <-time.After(learnPause):
 		}
 	}
-	timer.Reset(srv.patience)
+	timer.Reset(patience)
 	l := srv.look()
 	select {
 	case <-l.done:
@@ -190,7 +194,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		return Permitted
 	}
 	if cmd := srv.table.Lookup([]byte(command)); cmd != nil && cmd.Is(store.Admin) {
-		if srv.upToDate() == knowsPast { // the rights may have been taken from the user at another node
+		if srv.upToDate(srv.patience) == knowsPast { // the rights may have been taken from the user at another node
 			return Unknown
 		}
 	}

@@ -56,6 +56,7 @@ func cmdKeys(c *Ctx) Reply {
 	pattern := c.Arg(1)
 	elems, size := []Reply{}, int64(0)
 	c.Ascend(c.DB, 0, func(e *Entry) bool {
+		c.work(1)
 		if pattern == "*" || c.match(pattern, e.key) {
 			elems = append(elems, Str(e.key))
 			size += int64(replySize + len(e.key))
