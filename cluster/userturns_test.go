@@ -60,6 +60,7 @@ func TestUsersOfManyPieces(t *testing.T) {
 		}
 		close(stop)
 		all.Wait()
+		synctest.Wait()
 		if waiting := len(n.routes.get().seq.users.waiting); waiting > 0 {
 			t.Errorf("%d requests still wait", waiting)
 		}
