@@ -10,9 +10,10 @@ import (
 )
 
 // A reply of many elements takes several times as much while it is in hand, between its evaluation and its encoding for
-// the client, as on the wire; at a follower it stays as the leader has sent it until it is encoded. Nobody who does not read makes that last, but many clients at once would have as much
-// in hand as each of them may ask for. So whoever brings such replies about waits until those before them have been
-// encoded: the sequencer before it runs further long reads, and a follower before it reads on what its leader sends.
+// the client, as on the wire; at a follower it stays as the leader has sent it until it is encoded. Nobody who does not
+// read makes that last, but many clients at once would have as much in hand as each of them may ask for. So whoever brings
+// such replies about waits until those before them have been encoded: the sequencer before it runs further long reads, and
+// a follower before it reads what is large of what its leader sends.
 
 const (
 	// repliesInHand is how many bytes of large replies a node has in hand before it waits.

@@ -128,5 +128,8 @@ func (r *request) user() (name string, any bool) {
 	if len(r.calls) == 0 || r.calls[0].User == store.SystemUser {
 		return "", false
 	}
-	return r.calls[0].User, true
+	if name = r.calls[0].User; name == store.Anonymous {
+		name = "" // its clients are the default user's, when the node knows them
+	}
+	return name, true
 }

@@ -144,6 +144,9 @@ func TestUsersTurnsEnd(t *testing.T) {
 	if rest := u.leftOver(q[2:], now); rest != nil {
 		t.Errorf("%q is left over", order(rest))
 	}
+	if name, _ := ask(store.Anonymous, "x").user(); name != "" {
+		t.Errorf("who has not said who it is counts as %q", name)
+	}
 	check("the last batch had none of its", u.order([]*request{ask("", "e"), ask("hog", "f")}, now), "a e c f ")
 	u.leftOver(q[3:], now)
 	u.waiting = q[3:]

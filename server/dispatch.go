@@ -88,7 +88,7 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	s.submit()
 	if t := s.ask(cmd, args); t != nil {
-		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t})
+		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t, User: s.caller()})
 		s.submit()
 		return
 	}

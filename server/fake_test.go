@@ -29,7 +29,8 @@ type fakeBackend struct {
 	seq      uint64
 	now      atomic.Int64 // ns since epoch
 	hub      *Hub
-	batch    []int // sizes of the submissions
+	batch    []int    // sizes of the submissions
+	txnUsers []string // whose transactions they were, WATCH included
 	leader   string
 	password string
 	addr     string
@@ -99,6 +100,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		ctx := &store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
 		var r store.Reply
 		if c.Txn != nil {
+			f.txnUsers = append(f.txnUsers, c.User)
 			r, _ = c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) })
 		} else if refusal, ok := ctx.Authorize(c.User); !ok {
 			r = refusal

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -87,6 +88,25 @@ func TestStoppedNodeIsTold(t *testing.T) {
 	c.do("CONFIG SET maxclients 80", "-"+string(errRightsUnknown)+"\r\n")
 	release()
 	c.do("CONFIG GET maxclients", "*2\r\n"+bulk("maxclients")+bulk("60"))
+}
+
+// TestTransactionsNameTheirUser: EXEC and WATCH take their turn, and keep their place, among what else their user sends.
+func TestTransactionsNameTheirUser(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		ts.elsewhere("ACL SETUSER op on >p +@all ~*")
+		c := ts.dial(t)
+		c.do("AUTH op p", "+OK\r\n")
+		c.do("WATCH k", "+OK\r\n")
+		c.do("MULTI", "+OK\r\n")
+		c.do("SET k v", "+QUEUED\r\n")
+		c.do("EXEC", "*1\r\n+OK\r\n")
+		ts.fake.mu.Lock()
+		defer ts.fake.mu.Unlock()
+		if want := []string{"op", "op"}; !slices.Equal(ts.fake.txnUsers, want) {
+			t.Errorf("the leader hears of %q, want %q", ts.fake.txnUsers, want)
+		}
+	})
 }
 
 // TestPermits: who comes by another way has the rights of an ACL user.

@@ -156,7 +156,7 @@ func (l *loop) step(c *loopConn) {
 				}
 				if t := s.ask(cmd, args); t != nil {
 					s.command.Store(cmd)
-					s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t})
+					s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t, User: s.caller()})
 					c.next++
 					l.submit(c)
 					return
