@@ -1,16 +1,21 @@
 // Package server is what clients talk to: sockets, sessions, the checks that
 // Redis makes before a command runs, in its order, and the encoding of replies.
 //
-// A byte's way: listener → guard (turns whatever arrives into well-formed
-// commands, or ends the connection in Redis's words) → redcon's reader → one
-// handler call per pipeline (dispatch.go) → a session handler, for what this
-// node answers itself, or Backend.Submit for everything else → encode.go →
-// outbox → socket.
+// On Linux, event loops (loop_linux.go) serve every connection of a TCP listener,
+// with TLS or without it: with a goroutine for each connection every command costs
+// a read that finds nothing, parking and waking threads, and what many clients send
+// at once reaches the backend piece by piece. redcon serves all connections on
+// systems without epoll, and on Linux only those that tests make: of a listener
+// that is not TCP, of ServeConn, and with Config.Loops < 0. TestTranscripts and
+// TestTranscriptsWithoutLoops play the same transcripts on each of the two ways.
 //
-// On Linux neither redcon nor a goroutine for each connection is in that way:
-// an event loop (loop_linux.go) reads, parses with the same guard, submits what
-// all connections have sent at once, and writes the replies. Commands that may
-// wait are run by a goroutine as elsewhere.
+// The way of a command with redcon: listener → guard (turns whatever arrives
+// into well-formed commands, or ends the connection in Redis's words) → redcon's
+// reader → one handler call per pipeline (dispatch.go) → a session handler, for
+// what this node answers itself, or Backend.Submit for everything else →
+// encode.go → outbox → socket. A loop reads and parses with the same guard,
+// submits what all of its connections have sent at once, and writes the replies;
+// a goroutine runs the commands that may wait.
 //
 // A server has one keyspace and up to three faces (face.go), each at a listener of
 // its own: plain Redis, and a node of a Redis Cluster, are one Server; a Sentinel
