@@ -5,8 +5,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -138,6 +140,37 @@ func TestImportsRunOneWay(t *testing.T) {
 	for _, name := range []string{"cmd", "server", "cluster", "raftfsm"} {
 		if !seen[name] {
 			t.Errorf("%s imports nothing below it: this test looks for the wrong thing", name)
+		}
+	}
+}
+
+// DESIGN.md says of each file of this package what it explains, and names no other.
+func TestDesignNamesEveryFile(t *testing.T) {
+	doc, err := os.ReadFile("DESIGN.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(doc), "\n## Where each detail stands\n")
+	if !found {
+		t.Fatal("DESIGN.md has no table of files")
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([\\w/]+\\.go)`").FindAllStringSubmatch(table, -1) {
+		path := m[1]
+		if !strings.Contains(path, "/") {
+			path = "cluster/" + path
+		}
+		named[path] = true
+	}
+	_, files := sources(t)
+	for path := range files {
+		if filepath.Dir(path) == "cluster" && !named[path] {
+			t.Errorf("DESIGN.md does not name %s", path)
+		}
+	}
+	for path := range named {
+		if files[path] == nil {
+			t.Errorf("DESIGN.md names %s, which is not there", path)
 		}
 	}
 }

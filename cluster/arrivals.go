@@ -21,6 +21,10 @@ import (
 // A caller is no stranger any more when it has proved to be a peer by its certificate. Where nothing
 // has to be proved nobody ever is more than one who greets as a peer would: such callers
 // are counted for as long as they stay, and go after those who have not greeted.
+//
+// Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep
+// the peers out. Here the newcomer is let in and an old stranger goes; a peer needs milliseconds to
+// prove itself.
 
 const (
 	maxStrangers = 256

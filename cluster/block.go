@@ -29,6 +29,28 @@ import (
 //	       ▲                  │
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
+//
+// A leader that steps down sends its sleepers back as not executed. They queue again at the next
+// leader and lose their places, because that one cannot know the order of arrival. The client does not
+// notice.
+//
+// If the leader died or the link broke, the log settles what became of the command. What a blocking
+// command writes carries a note to its origin, with the number of the command and its reply (a publish
+// of kind store.Note, which changes no state). The origin sends a claim to the present leader and gets
+// a position of the log. Whatever earlier leaders, or this one by an older link, have served lies
+// before that position. If the origin has applied the log that far and has seen no note, the command
+// was not served, and it is sent again. Each command carries the token of the claim, so the leader
+// refuses what is still on its way on an older connection. Only a snapshot that jumps over notes
+// leaves a command undecided: INDETERMINATE.
+//
+// One loss is left. A client leaves in the very batch in which an element is popped for it, or its
+// node dies with the reply. Redis loses that element, too. It is not pushed back: by then others may
+// have seen the list without it, or have deleted the key. The window is one commit and, through a
+// follower, the way of the cancel to the leader.
+//
+// A leader ends the connection of a node that had blocked clients and was not heard for aliveTimeout,
+// for a connection may end without either side hearing of it (checkAlive). CLIENT PAUSE and CLIENT
+// UNBLOCK concern the node that they are sent to, because client ids do.
 
 // Blocked is a blocking command in progress.
 type Blocked struct {

@@ -13,6 +13,11 @@ import (
 // product, minutes cost nothing, and what a lease is lengthened by can be measured
 // to the millisecond. What Raft draws by lot (when a follower stands) differs from
 // run to run; what is checked holds for all of it.
+//
+// Neither hashicorp/raft nor raft-wal stands in the way of virtual time: a goroutine in a system call
+// makes time wait, which is right, and no lock is held while something waits for a timer. A test can
+// cut a leader off at every instant of a write, 150 µs apart. Files are real and not synced; the term
+// and the vote are in memory. A goroutine that outlives Node.Close by a minute fails the test.
 
 // bubbleDelay is how long a message takes, one way.
 const bubbleDelay = 300 * time.Microsecond

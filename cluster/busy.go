@@ -7,6 +7,23 @@ import (
 	"lockstep/store"
 )
 
+// Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not
+// need that lock on a leader, so heartbeats go on and leadership does not move.
+//
+// After busy-reply-threshold everything that waits is answered BUSY, without effect, until the script
+// ends, is killed, or reaches --script-time-limit. That limit is for all scripts of a transaction
+// together. If it does not suffice, or one of the scripts is killed, the transaction is refused as a
+// whole: nothing of it has been proposed.
+//
+// A pipeline with many scripts delays others by one or two of them: what is left of it after
+// maxPartTime is submitted anew, behind the requests that wait.
+//
+// When a script has run for runsAfter, the leader tells the node of its client (frame 8, which older
+// members pass over). If that leader is lost, the script's memory may have been what was lost with it,
+// so the node does not send the script on. It sends all others on: because of that, clients of living
+// nodes see no error when a leader is killed. A node that is deposed while a script runs aborts the
+// script, because it must apply its successor's entries.
+
 // maxPartTime, in ms, is for how long a pipeline is run before others have their turn: a client's
 // scripts hold them up one by one, not all at once.
 const maxPartTime = batchSpread

@@ -45,6 +45,14 @@ const wallEvery = time.Millisecond
 // leaseClock decides expiry. It is the last stamp applied plus the monotonic
 // time that has passed here since, so a wall clock that jumps never ends a
 // lease, and a new leader goes on where the log stopped.
+//
+// Three rules follow. A leader's own entries do not move its clock: under load it would stand still. A
+// new leader takes out the time without a leader, because nobody could renew in it; so a lease may end
+// late by that time, and never early. While a deadline is pending the leader logs the time once a
+// second (stampInterval), which bounds what a restart of the whole cluster can lengthen a lease by.
+//
+// The wall clock serves only what is defined in Unix time. Its offset to the lease clock is kept
+// within wallSlack, so that PEXPIRETIME gives back what PEXPIREAT was given.
 type leaseClock struct {
 	src TimeSource
 

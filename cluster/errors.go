@@ -6,8 +6,18 @@ import (
 	"lockstep/store"
 )
 
-// What can become of a submission. Refused and unknown are different errors:
-// for a lock, that difference is the product.
+// What can become of a submission. Refused and unknown are different errors: for a lock, that
+// difference is the product.
+//
+// Not executed: no leader, a queue that a change of leader has closed, or an entry that
+// compare-and-append has refused. Submit tries again, on whatever node leads by then, until it has
+// been without a leader for Config.FailoverWait. Then the client gets CLUSTERDOWN and may resend.
+//
+// Unknown: the leader was lost with the entry in flight. The next accepted entry settles it
+// (pending.go). A new leader appends one at once, so a deposed leader that lives learns the truth from
+// the first entry of its successor. If the outcome cannot be known in time, the client gets
+// INDETERMINATE, on which no client resends. A write that a follower has carried is sent again instead
+// (once.go), and a read is asked again.
 var (
 	// errNotExecuted: it had no effect and never will; it may be tried again.
 	errNotExecuted = errors.New("cluster: not executed")

@@ -19,6 +19,10 @@ const (
 	strangePause = time.Second
 )
 
+// A follower carries its clients' commands to the leader over one link, many at a time, on the port
+// that Raft uses. When the leader changes, the follower keeps the old link for a while: the deposed
+// leader may still say what became of its requests before another leader can be asked (retire).
+
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader leadership) {
 	warned := false

@@ -7,6 +7,16 @@ import (
 	"lockstep/store"
 )
 
+// After a batch has been answered its clients send again. A subscriber that the batch has woken tries
+// to take the lock that is free. The sequencer waits for them for a moment, so that they share one
+// entry and one disk write instead of two. It evaluates the requests that are there meanwhile, so
+// little is left to do when the last one comes.
+//
+// Where the wait costs more than it saves, the sequencer soon gives it up (learn). One lock that is
+// handed on is such a case. Measured with 50 clients: with a lock for each client, full batches
+// instead of batches of 39 made a sixth more cycles per second; with one lock for all, the wait made a
+// tenth fewer hand-offs.
+
 // gatherLimit bounds how long a batch waits for more requests.
 const gatherLimit = time.Millisecond
 

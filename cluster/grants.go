@@ -22,6 +22,22 @@ import (
 //
 // If a lease is over by then, the reply is not given: it would be of a lock
 // that may have another owner.
+//
+// A write set is stamped when it is evaluated and acknowledged some milliseconds later. Without
+// correction a lease would end that much early, seen from its owner. A new leader does not know how
+// late its predecessor acknowledged. Up to latenessKept its clock is behind by at least as much:
+// stamps are set back by the worst lateness, and if the last entry granted leases the clock begins
+// that much behind it (leaseClock.lead). What is later stands in the log before the reply: an entry of
+// its own moves the deadlines in question, so a slow write lengthens its own leases and no others.
+//
+// If a key is gone, or another client has its name, the answer to a repeated request is that the reply
+// is lost. Had the client been told in time and looked, it would have found the same; but told OK only
+// now, it would count the lease from now.
+//
+// A leader that was stopped between evaluation and reply may have been replaced without knowing it. So
+// a reply that is not given promptly needs another look at who leads (stillLeads). Before that no
+// other leader can begin: voters wait for the heartbeat timeout, or for a process that is gone. At a
+// handover another leader can begin at once, and then there is always that look.
 
 // span is what a call that has asked for a lease has written.
 type span struct {

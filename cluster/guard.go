@@ -26,6 +26,13 @@ import (
 //
 // And it keeps as much of the log as is needed if the newest snapshot turns out
 // to be damaged.
+//
+// When the log cannot be changed there are two cases (failed). A write that found no room has changed
+// nothing, and Raft tries it again. Everything else ends the process, because it cannot be tried
+// again: after a sync that failed the kernel may have dropped what was written; raft-wal takes a
+// segment for sealed whose seal was not written; and hashicorp/raft, when its log was cut and the next
+// append failed, goes on to believe in entries that are gone. It would acknowledge them to a leader
+// that has them, and vote by them. So cutEnd reserves the room of the next segment before it cuts.
 type guardedLog struct {
 	logStore
 	snaps *snapshotStore

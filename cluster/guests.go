@@ -21,9 +21,11 @@ func BlockedSize(args [][]byte) int64 {
 	return n
 }
 
-// guests are the blocking commands of other nodes' clients on this node, which leads. Their
-// own nodes bound what each client holds there; what all of them come to here has a bound of
-// its own. Beyond it those that hold most are refused, of equal ones the latest.
+// guests are the blocking commands of other nodes' clients on this node, which leads. Their own nodes
+// bound what each client holds there. Here the sum has a bound of its own (limit). Beyond it the
+// leader refuses the commands that wait for most, of equal ones the latest, so that a flood does not
+// send away the clients that wait for one key. A refusal is a cancel whose answer is an error: it has
+// no effect, or the command is served before it.
 type guests struct {
 	limit int64 // bytes; 0: none
 

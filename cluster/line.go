@@ -9,7 +9,9 @@ import (
 // line has the submissions that wait for a leader, in order of arrival, and
 // they go on in that order. A client that gives a request up and sends others,
 // by other connections, counts on it: redsync takes a lock again, with the same
-// token, after it has sent a release of what it gave up.
+// token, after it has sent a release of what it gave up. A release that came last
+// would end a lock that its owner believes to hold. The order is that of all
+// connections of the node; what had been sent to an earlier leader goes first.
 type line struct {
 	arrived atomic.Uint64 // submissions so far
 	length  atomic.Int32

@@ -14,10 +14,19 @@ import (
 // gets all that has come meanwhile at once. (EPaxos calls it thrifty to ask no more than a
 // majority; Moraru et al., SOSP 2013.)
 //
-// Nothing depends on who was not needed the last time. A follower that is needed, because one
-// of those before it is slow or gone, is late by lingering once; from then on there is
-// no majority without it when it answers, and it is not left alone. What it lacks can
-// cost it an election: see prevote.go.
+// The leader decides anew at each answer of a follower: it delays the next entries to that follower if
+// a majority has these entries without it. When another follower is slow or gone, the delayed one is
+// late once, by at most lingering. From then on no majority exists without it when it answers, so it
+// is not delayed. Only WAIT for more than a majority waits for a delayed follower.
+//
+// Two followers are never delayed: the one that would stand for election first (turnAfter), because it
+// would lose for lack of the entries; and one whose clients listen for messages.
+//
+// Measured with 50 clients, rounds in turn with the version before: three nodes used 15 to 25 % less
+// CPU time per cycle and made 9 to 28 % more cycles per second in three comparisons. With 2 ms instead
+// of 10 the gain was 10 % instead of 28 %.
+//
+// A delayed follower has a shorter log and can ask for votes in vain; prevote.go makes up for that.
 
 const (
 	// lingering is how long a follower is left alone.

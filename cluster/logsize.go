@@ -16,6 +16,9 @@ import (
 // than logPerData times the data: a snapshot costs what the data takes, and more often it
 // would cost more than the log does. The log is deleted up to the snapshot before (guard.go),
 // so it has about twice as much.
+//
+// A snapshot that is taken for its bytes leaves a quarter of the entries since the last one behind it,
+// but never less than the snapshot before needs.
 
 const (
 	// logPerData is how many times the data the log since a snapshot may have.

@@ -16,7 +16,7 @@ import (
 
 // The kinds of log store.
 const (
-	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append.
+	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append where bbolt needs two.
 	LogWAL = "wal"
 	// LogBolt is raft-boltdb: a B+tree in raft.db, two disk syncs per append.
 	LogBolt = "bolt"

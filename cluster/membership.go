@@ -11,8 +11,18 @@ import (
 	"lockstep/store"
 )
 
-// Membership. A change may be asked of any node; the leader makes it. All are
-// safe to be asked for again, so a change whose outcome is unknown is.
+// Membership. A change may be asked of any node; the leader makes it. Every change can be asked for
+// again, so a change with an unknown outcome is asked for again.
+//
+// Taking in: a node comes without a vote and gets it later (promote.go). The leader asks back at the
+// address that it is given. The node itself must answer there, and it must not belong to another
+// cluster. A node with an empty directory never takes the place of a voter with the same id: it has
+// forgotten what it voted for.
+//
+// Taking out: no timer removes a member. The members that stay must have a majority that is up, or the
+// removal itself could not be committed. The leader asks them at that moment, because what it has
+// heard of them may be a second old. No flag forces a removal: it would leave a cluster without a
+// leader. A leader that is to be removed hands over first, and its successor does the rest.
 
 // adminTimeout bounds a change of membership, the wait for a leader included.
 const adminTimeout = 8 * time.Second

@@ -159,7 +159,9 @@ func (n *Node) watch(leads <-chan leadership) {
 	}
 }
 
-// startTerm begins to lead and returns a function that ends it.
+// startTerm begins to lead and returns a function that ends it. A new leader waits for a barrier, so
+// that every entry of earlier terms is applied here, and for an entry of its own term. A leader that
+// has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
 	leaderless := time.Duration(1<<63 - 1) // nobody led since this process started
 	if last, known := n.cons.LastContact(); known {

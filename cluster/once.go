@@ -17,8 +17,21 @@ import (
 //   - Nothing of an earlier leader takes effect any more: compare-and-append.
 //   - Nothing that was sent by an earlier link is executed any more: a link
 //     begins with a claim, and a leader executes writes only of the link that
-//     their origin has claimed last, in this term. A claim is evaluated in a batch
-//     in which no answer stands before it, so what came before has been applied.
+//     their origin has claimed last, in this term. The leader makes up the token
+//     of a claim, so nothing that was sent before its answer can hold it. A claim
+//     is evaluated in a batch in which no answer stands before it, so what came
+//     before has been applied.
+//
+// The second is needed for writes that write nothing, such as SET NX on a held lock: no answer to them
+// is kept. A copy of one that is still on its way by an older link would be executed later, and take a
+// lock that nobody knows of.
+//
+// A node numbers only the writes that it carries to another node. While it leads, its own clients need
+// no numbers: if it is deposed, the next accepted entry settles what became of them; if it dies, their
+// connections die with it. Replies above maxRecorded are not kept, and neither are those to an origin
+// that was silent for ten minutes. The state still knows which requests of that origin have been
+// executed (raftfsm.Answers.Forgotten), so an origin that was suspended, with its clock, is told that
+// the reply is lost.
 
 // ticket names a write of another node, or of this one if it was sent to an
 // earlier leader before.

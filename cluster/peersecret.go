@@ -27,6 +27,9 @@ import (
 //
 // These certificates are good at all times: what the clock of a machine says counts for no
 // lock, and it shall not count for who may be a member.
+//
+// Two other ways were considered: a pre-shared key of TLS, which crypto/tls does not offer, and a
+// challenge of our own inside a plain connection, which would have left the data open.
 
 const (
 	minPeerSecret     = 16

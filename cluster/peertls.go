@@ -37,6 +37,19 @@ import (
 // A connection begins with the first byte of a TLS handshake, 0x16, which no plain protocol
 // begins with. After the handshake the node that was called sends one byte, 'K': it has looked at
 // the caller's certificate, which TLS 1.3 does not tell. From there on all is as without TLS.
+//
+// In TLS 1.3 the client finishes before the server has looked at its certificate. Because of that byte
+// the caller learns of a refusal when it dials, as a refusal. Without it the caller would find a
+// broken connection later, and Raft's requests are made again on those.
+//
+// peerPort.open (mux.go) is the one function that lets a caller through to any protocol, so no
+// protocol needs a check of its own. Because the first byte tells TLS from plain, nodes can change
+// from one to the other while they run.
+//
+// Both sides judge certificates by the same function (peerKeys.verify). crypto/tls judges differently
+// on each side: a server does not ask for the usage of servers, nor a client for that of clients, so
+// the certificate of any client of a common CA would make its owner a member. A reload replaces the
+// keys behind a pointer. A connection is judged once, when it is made, so a reload ends none.
 
 const (
 	tlsHandshake = 0x16

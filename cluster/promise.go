@@ -24,6 +24,10 @@ import (
 // A leader relies on a promise for less, so clocks may differ in speed by a tenth. It
 // cannot know of a clock that has stood still while others went on, as a machine's
 // that was suspended; that is why lease reads are an option.
+//
+// A node withholds what leaves it (its own requests for votes, its answers to those of others), not
+// what comes in. A request for a vote that is checked when it comes in could wait in Raft's queue
+// behind a promise that the node gives later.
 
 const (
 	// votePromise is the same in all versions: a leader counts on it.

@@ -9,8 +9,11 @@ import (
 // A new member copies the log first and gets its vote when it keeps up: with a
 // vote it would count for majorities that it cannot be part of yet, and a
 // cluster that has just lost a member could not commit until a snapshot has
-// been copied. This is what hashicorp/raft-autopilot does, too; of that this is
-// the one part that is needed, on the facts that the nodes exchange anyway.
+// been copied.
+//
+// hashicorp/raft-autopilot does this, too. It also removes dead servers, which we do not want; it asks
+// the machine for the time; and it brings a mock library into the build. This file is the one part
+// that is needed, on the facts that the nodes exchange anyway.
 
 // keepUp is how far a member may be behind in time: what was committed then it
 // must have applied by now. A beat tells where it stood up to a period ago.

@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Changes of membership, as Raft does them: one server at a time, each an entry
-// of the log, decided on the configuration before it.
+// Changes of membership, as Raft does them: one server at a time, each an entry of the log. Each
+// change is decided on the configuration before it and made on that one only (raft's prevIndex). So
+// two operators, or an operator and the promoter, cannot undo each other's work unseen.
 
 // changeKind is what is done to a member.
 type changeKind int

@@ -19,6 +19,14 @@ import (
 // live would be no majority. So the news is passed on in portions (pace): to be
 // told of a commit late is what every follower must expect. And the node is not
 // ready before it has applied what was committed (CaughtUp).
+//
+// Heartbeats are answered elsewhere, so without pace the node would look like a follower to all others
+// while it neither acknowledged nor voted. Requests still reach Raft in the order in which they came.
+//
+// A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and
+// has applied what that leader has told to be committed. So an operator can restart one node after the
+// other. A link to the leader alone says nothing: it is there before the first entry comes. The node
+// serves commands as soon as it has a link, ready or not.
 
 const (
 	// paceWindow is how many committed entries may wait for the state machine.

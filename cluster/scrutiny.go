@@ -19,6 +19,19 @@ import (
 // refused here has changed nothing: no term, no vote, no entry, no leader.
 //
 // An honest node is never refused for good: each bound is one that Raft's own rules keep.
+//
+// A request must name its sender's id, data directory and cluster. Its term is at most 2^32 beyond the
+// own one and below 2^62; honest elections do not leave these bounds in 17 years. Its entries stand in
+// a row, with terms that do not fall, and with types and bytes that can be applied. A configuration
+// can be read, has a voter, and differs from the one before it in one member. A snapshot is not behind
+// what is committed. One line a minute says what was refused. Answers are held against the same
+// bounds, because a leader that is told of a later term gives up.
+//
+// A node that was away knows old configurations, and a member that it has never heard of may lead it.
+// It asks the members that it does know: members tell each other whom they know (facts.go). A sender
+// that one of them vouches for, and that was found at its configured address, is a member. If all
+// members that it knew have been replaced while it was away, it is refused everything and has to join
+// anew.
 
 const (
 	// highest is more than any term or index that can be reached: one election or entry

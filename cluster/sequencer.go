@@ -20,6 +20,19 @@ import (
 // has been applied here. Then it takes the next batch: one entry in flight, so
 // the batch grows with the load and so does the throughput.
 //
+// A batch that wrote nothing costs no disk write. It costs one leadership check (consensus.Verify) for
+// all its requests. A try-lock on a held lock is such a batch.
+//
+// Two variants were built and measured, and neither was faster on one machine with two cores and 50
+// clients. The first evaluated the next batch on top of the one in flight, with two entries on their
+// way. Its batches were half as large and twice as many, and each batch costs some 300 µs of CPU time
+// on three nodes, most of it for three disk syncs. (An entry would also have to name its Raft term:
+// the number of a state is unique only while one entry at a time is evaluated.) The second answered
+// batches of reads while the next batch was evaluated.
+//
+// Requests are evaluated in the order of their arrival, scripts included. Clients count on it: one
+// that gives up a release takes the lock again by another connection.
+//
 // Lock order: FSM before sequencer.mu; neither is held while proposing.
 
 const (

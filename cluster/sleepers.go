@@ -14,6 +14,17 @@ import (
 // keys, in order of arrival over all nodes, and is answered in the batch of
 // the command that gave its key an element, so nothing comes between. Where
 // sleepers come from and how they get through a change of leader: block.go.
+//
+// After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
+// or sorted sets, and the leader looks only at the sleepers of these keys. A sleeper costs no
+// goroutine and no timer. The order is that of Redis's handleClientsBlockedOnKeys, with its oddity: a
+// client that waits for another type goes to the end of the queue. A blocking command in a script or a
+// transaction never becomes a sleeper: the reply of its handler is the answer, and store.Ctx.Wait is
+// ignored.
+//
+// A batch that is evaluated again (a panic, a write set that is too large) puts the queues back first
+// (rollback). If a batch is refused, all sleepers go back to their origins: the state has moved on,
+// and nobody knows which keys became ready in it.
 
 // sleeper is a blocking command on the leader.
 type sleeper struct {

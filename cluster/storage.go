@@ -21,11 +21,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The data directory:
+// The data directory. A directory that has lost its log is refused: a node that forgets its vote or
+// its log can break the majority that it was part of. crash_test.go stops the disk at every step of
+// what is done here and starts from what may be left.
 //
 //	LOCK       held with flock(2) while a process uses the directory
-//	node.json  whose directory it is, and whether its log is complete
+//	node.json  whose directory it is, and whether its log is complete; see nodeRecord
 //	raft.db    Raft's term and vote (bbolt), and the log if --log-store is bolt
+//	raft.last  how far the term and the vote have come; see votes.go
 //	log/       Raft's log in segments (raft-wal)
 //	log.last   how far the log reached; see guardedLog
 //	log.settled up to where it is committed; see settled.go

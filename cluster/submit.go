@@ -10,6 +10,17 @@ import (
 	"lockstep/store"
 )
 
+// How a submission finds the leader and waits through an election.
+//
+// A submission is tried again until it has been without a leader for Config.FailoverWait. The time for
+// which a leader had it, behind a script or a slow disk, does not count: when that leader is lost, the
+// wait begins at the moment when it was last heard of. This happens once. If the next leader has the
+// submission when the wait is over, that leader answers it: each of its batches ends.
+//
+// Every batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
+// that batch for ever. What comes behind the batch waits for the disk, or for the next leader. Several
+// parties may complete one request; the first one counts (request.complete).
+
 // route says where submissions go at present.
 type route struct {
 	seq     *sequencer    // this node leads

@@ -9,6 +9,13 @@ import (
 	"time"
 )
 
+// What a node knows of the others. A follower has a link to the leader and to nobody else, but a
+// client may ask any node for all of them (Sentinel, Cluster). So every node asks every other one for
+// its addresses and its applied index (facts.go). Topology puts that together with what Raft says. It
+// is an immutable value that costs one load to read; a channel closes when it is out of date. Raft
+// alone says who leads. The nodes' own questions tell addresses and silence (Config.DownAfter), so no
+// client is sent anywhere by a vote of these.
+
 // Addresses are what a node tells clients of itself, by protocol; "" if it
 // does not speak it.
 type Addresses struct {

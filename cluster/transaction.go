@@ -12,6 +12,19 @@ import (
 // behind: they are part of the replicated state, so EXEC may compare them on
 // another leader. EXEC brings them along and is evaluated in one piece, as one
 // request in one entry, if none of the keys has another version by then.
+//
+// The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole
+// (EXECABORT) if it would write more than an entry may hold. If its fate is unknown it is run again
+// only if it does nothing but read.
+//
+// A version is the number of the write set that last changed the key. Two writes of one batch give a
+// key the same version, so a WATCH of a key that its own batch has written waits for the next batch
+// (tooEarly). What WATCH knows of absent keys, and when that is forgotten: store/version.go.
+//
+// The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot stand in
+// the entry. They run when the leader has answered, at their place among the replies: before that
+// nobody knows whether the transaction takes place. So a PUBLISH does not reach a SUBSCRIBE that
+// stands before it in the same transaction.
 type Transaction struct {
 	Watched []Watched
 	Calls   []Call // of EXEC; none of them is a transaction

@@ -16,6 +16,10 @@ import (
 // entries, because its disk is full, nothing is ever said: the second such transfer never
 // ended, and as long as one goes on Raft takes no entry, in this term and, once that
 // goroutine was gone, in all later ones.
+//
+// The leader asks the heir first whether it lives. Clients go on until the heir has what the log held
+// at that moment. Then nothing is proposed until the heir has the rest, stands for election and has
+// won, or until an election timeout is over.
 
 var (
 	errTransferring = errors.New("leadership transfer in progress")

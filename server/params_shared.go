@@ -11,6 +11,12 @@ import (
 // the shared parameters alone; the leader runs the rows' Run. Values travel as
 // the client wrote them: of notify-keyspace-events CONFIG GET shows less than
 // was asked for.
+//
+// They are replicated state (write op 26, a section of the snapshot, part of the state hash), because
+// notify-keyspace-events decides what a command writes and so must be one value for all. CONFIG SET
+// checks all its parameters on the client's node, sends the shared ones to the leader, and changes
+// those of the node only if that succeeded. CONFIG GET asks the leader; without one it answers what
+// the node knows.
 
 // runConfigSet sets shared parameters, on the leader.
 func runConfigSet(c *store.Ctx) store.Reply {

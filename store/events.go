@@ -7,6 +7,9 @@ import "strconv"
 // ordinary messages, behind the write itself. So subscribers of every node hear
 // of it once it is committed, in the order of the log, and nothing is written
 // while nobody has asked.
+//
+// A node could derive most of them from the writes, but not Redis's names for them:
+// rename_to and set are the same write.
 
 // eventClass is a set of the letters of notify-keyspace-events.
 type eventClass uint16
