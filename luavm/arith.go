@@ -2,6 +2,8 @@ package luavm
 
 import (
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // stringArithmetic are the operators on operands of which one is a string.
@@ -10,8 +12,8 @@ var stringArithmetic = map[string]func(a, b float64) float64{
 	"__sub": func(a, b float64) float64 { return a - b },
 	"__mul": func(a, b float64) float64 { return a * b },
 	"__div": func(a, b float64) float64 { return a / b },
-	"__mod": modulo,
-	"__pow": pow,
+	"__mod": clib.Modulo,
+	"__pow": clib.Pow,
 	"__unm": func(a, _ float64) float64 { return -a },
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // library is what a library exports: functions by name.
@@ -82,7 +84,7 @@ func (e *Engine) checkNumber(L *lua.LState, n int) lua.LNumber {
 	return v
 }
 
-func (e *Engine) checkInt(L *lua.LState, n int) int { return toInt(e.checkNumber(L, n)) }
+func (e *Engine) checkInt(L *lua.LState, n int) int { return clib.ToInt(e.checkNumber(L, n)) }
 
 func (e *Engine) optInt(L *lua.LState, n, def int) int {
 	if L.Get(n) == lua.LNil {
@@ -110,6 +112,28 @@ func (e *Engine) checkFunction(L *lua.LState, n int) *lua.LFunction {
 		e.typeMismatch(L, n, "function")
 	}
 	return f
+}
+
+// toNumber is lua_tonumber's conversion.
+func toNumber(v lua.LValue) (lua.LNumber, bool) {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return v, true
+	case lua.LString:
+		return clib.ParseNumber(string(v))
+	}
+	return 0, false
+}
+
+// toString is lua_tostring's conversion: strings and numbers only.
+func toString(v lua.LValue) (string, bool) {
+	switch v := v.(type) {
+	case lua.LString:
+		return string(v), true
+	case lua.LNumber:
+		return clib.FormatNumber(v), true
+	}
+	return "", false
 }
 
 // refuseReadonly ends a write to a table that scripts may not change. Whatever writes

@@ -1,9 +1,6 @@
 package luavm
 
-import (
-	"strings"
-	"unsafe"
-)
+import "unsafe"
 
 // buffer is a text that a function makes for a script. What it is about to take is charged
 // before it is taken, so that no encoding, however much longer than its input, goes beyond
@@ -42,14 +39,6 @@ func (o *buffer) text() string {
 		return string(o.b) // what is kept of a script is counted by its length
 	}
 	return unsafe.String(unsafe.SliceData(o.b), len(o.b))
-}
-
-// cText is what C prints of a text: it ends at a zero byte.
-func cText(s string) string {
-	if end := strings.IndexByte(s, 0); end >= 0 {
-		return s[:end]
-	}
-	return s
 }
 
 // paste puts texts together, after what that takes has been charged.

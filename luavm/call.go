@@ -5,6 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/clib"
 	"lockstep/store"
 )
 
@@ -192,7 +193,7 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 			e.charge(int64(len(v)))
 			buf = append(buf, v...)
 		case lua.LNumber:
-			buf = formatArgument(buf, v)
+			buf = clib.FormatArgument(buf, v)
 		default:
 			return nil, false
 		}

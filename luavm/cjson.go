@@ -5,6 +5,8 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // cjsonLibrary is lua-cjson 2.1.0.
@@ -130,7 +132,7 @@ func (e *Engine) enumOption(L *lua.LState, n int, words []string, setting *int) 
 			}
 		}
 		if !found {
-			e.argError(L, n, e.paste("invalid option '", cText(s))+"'")
+			e.argError(L, n, e.paste("invalid option '", clib.Text(s))+"'")
 		}
 	}
 	if *setting < 2 {
@@ -263,7 +265,7 @@ func (j *jsonEncoder) number(n lua.LNumber) {
 		}
 		return
 	}
-	j.out.str(formatG(f, j.c.precision))
+	j.out.str(clib.FormatG(f, j.c.precision))
 }
 
 func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
@@ -315,7 +317,7 @@ func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 			return -1
 		}
 		if n > lua.LNumber(highest) {
-			highest = toCInt(n)
+			highest = clib.ToCInt(n)
 		}
 		items++
 		j.e.work(1)

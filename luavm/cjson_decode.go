@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // Tokens of JSON, named as cjson's error messages name them.
@@ -191,7 +193,7 @@ func (d *jsonDecoder) next() {
 	switch {
 	case c == '"':
 		d.str()
-	case c == '-' || isDigit(c):
+	case c == '-' || clib.IsDigit(c):
 		if d.c.decodeInvalid == invalidRefused && invalidNumber(d.s[d.i:]) {
 			d.fail("invalid number", d.i)
 			return
@@ -227,8 +229,8 @@ func invalidNumber(s string) bool {
 	}
 	switch c := s[0]; {
 	case c == '0':
-		return len(s) > 1 && (s[1]|0x20 == 'x' || isDigit(s[1]))
-	case isDigit(c):
+		return len(s) > 1 && (s[1]|0x20 == 'x' || clib.IsDigit(s[1]))
+	case clib.IsDigit(c):
 		return false
 	}
 	low := strings.ToLower(s[:min(len(s), 3)])
@@ -237,9 +239,9 @@ func invalidNumber(s string) bool {
 
 // number reads the longest prefix that strtod would.
 func (d *jsonDecoder) number() {
-	n := numberPrefix(d.s[d.i:])
+	n := clib.NumberPrefix(d.s[d.i:])
 	d.e.work(n / 16)
-	v, ok := parseNumber(d.s[d.i : d.i+n])
+	v, ok := clib.ParseNumber(d.s[d.i : d.i+n])
 	if !ok {
 		d.fail("invalid number", d.i)
 		return
@@ -317,7 +319,7 @@ func hex4(s string) (int, bool) {
 	}
 	n := 0
 	for i := 2; i < 6; i++ {
-		d := digitValue(s[i])
+		d := clib.DigitValue(s[i])
 		if d > 15 {
 			return 0, false
 		}

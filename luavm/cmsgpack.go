@@ -5,6 +5,8 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // cmsgpackLibrary is lua-cmsgpack 0.4.0.
@@ -121,11 +123,11 @@ func (e *Engine) isPackArray(t *lua.LTable) (n int, array bool) {
 		e.work(1)
 		n++
 		i, ok := k.(lua.LNumber)
-		if !ok || i <= 0 || i != lua.LNumber(toInt(i)) {
+		if !ok || i <= 0 || i != lua.LNumber(clib.ToInt(i)) {
 			array = false
 			continue
 		}
-		highest = max(highest, toInt(i))
+		highest = max(highest, clib.ToInt(i))
 	}
 	return n, array && n == highest
 }

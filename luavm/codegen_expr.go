@@ -4,6 +4,8 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // expKind says where the value of an expression is, or how to get it.
@@ -346,9 +348,9 @@ func fold(op int, a, b *exp) bool {
 		if y == 0 {
 			return false
 		}
-		r = modulo(x, y)
+		r = clib.Modulo(x, y)
 	case lua.OP_POW:
-		r = pow(x, y)
+		r = clib.Pow(x, y)
 	case lua.OP_UNM:
 		r = -x
 	default:

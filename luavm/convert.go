@@ -5,6 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/clib"
 	"lockstep/store"
 )
 
@@ -142,7 +143,7 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	case lua.LString:
 		return store.Str(e.replyText(string(v)))
 	case lua.LNumber:
-		return store.Int(toInt64(v))
+		return store.Int(clib.ToInt64(v))
 	case lua.LBool:
 		switch {
 		case e.resp == 3:

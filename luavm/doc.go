@@ -1,12 +1,13 @@
 // Package luavm evaluates scripts and functions: EVAL, EVALSHA, FCALL, their
 // _RO forms, SCRIPT and FUNCTION, in a sandboxed Lua 5.1 whose redis.call runs
-// the commands of the same table on the same transaction. It is the only package
-// that imports gopher-lua.
+// the commands of the same table on the same transaction. It and the packages below
+// internal alone import gopher-lua.
 //
 // Where to look: what scripts can reach is in sandbox.go and the lib_*.go
 // files, what function libraries can in library.go, and how much they keep in kept.go; redis.call in call.go; values crossing the border in convert.go; what
 // ends a script in limits.go and nesting.go; errors in protect.go and varinfo.go; the compiler
-// in lexer.go, parser*.go and codegen*.go.
+// in lexer.go, parser*.go and codegen*.go; numbers as C reads, prints and computes them
+// in internal/clib.
 //
 // Invariants:
 //   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the

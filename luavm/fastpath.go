@@ -7,6 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/clib"
 	"lockstep/store"
 )
 
@@ -295,7 +296,7 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	case v.kind == kindNumber:
 		return *v, true
 	case v.isString():
-		n, ok := parseNumber(v.text)
+		n, ok := clib.ParseNumber(v.text)
 		if !ok {
 			return value{}, true
 		}
@@ -358,7 +359,7 @@ func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
 		case kindString:
 			buf = append(buf, v.text...)
 		case kindNumber:
-			buf = formatArgument(buf, lua.LNumber(v.number))
+			buf = clib.FormatArgument(buf, lua.LNumber(v.number))
 		default:
 			return nil, false
 		}
@@ -377,7 +378,7 @@ func (v *value) reply() (r store.Reply, ok bool) {
 	case kindTrue:
 		return store.One, true
 	case kindNumber:
-		return store.Int(toInt64(lua.LNumber(v.number))), true
+		return store.Int(clib.ToInt64(lua.LNumber(v.number))), true
 	case kindInput:
 		return store.Str(strings.Clone(v.text)), true // the request may be gone before its reply
 	case kindConstant, kindString:

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // hook is a context whose Done the interpreter calls before every instruction.
@@ -182,7 +184,7 @@ func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 			if !joins(L.Get(beside)) {
 				continue
 			}
-			s := formatNumber(v)
+			s := clib.FormatNumber(v)
 			size += int64(len(s))
 			L.Replace(i, lua.LString(s))
 		}
@@ -206,9 +208,9 @@ func beforeModulo(L *lua.LState, a, b int) {
 	if !ok {
 		return
 	}
-	r := modulo(x, y)
+	r := clib.Modulo(x, y)
 	if math.IsNaN(r) || math.IsInf(r, 0) {
-		L.Replace(a, lua.LString(formatG(x, 17))) // a string's % is stringArithmetic's
+		L.Replace(a, lua.LString(clib.FormatG(x, 17))) // a string's % is stringArithmetic's
 		return
 	}
 	L.Replace(a, lua.LNumber(r))
@@ -218,7 +220,7 @@ func beforeModulo(L *lua.LState, a, b int) {
 // beforePower does so for ^: to the power of one.
 func beforePower(L *lua.LState, a, b int) {
 	if x, y, ok := twoOperands(L, a, b); ok {
-		L.Replace(a, lua.LNumber(pow(x, y)))
+		L.Replace(a, lua.LNumber(clib.Pow(x, y)))
 		L.Replace(b, lua.LNumber(1))
 	}
 }

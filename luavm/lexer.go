@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // The scanner and the parser (parser.go, parser_expr.go) take the place of
@@ -147,7 +149,7 @@ func (x *lexer) next() token {
 			return token{kind: tkEOS}
 		case c == '\n' || c == '\r':
 			x.newline()
-		case isSpace(byte(c)):
+		case clib.IsSpace(byte(c)):
 			x.pos++
 		case c == '-':
 			x.pos++
@@ -158,9 +160,9 @@ func (x *lexer) next() token {
 			x.comment()
 		case c == '"' || c == '\'':
 			return x.str()
-		case isDigit(byte(c)):
+		case clib.IsDigit(byte(c)):
 			return x.number()
-		case isAlpha(byte(c)) || c == '_':
+		case clib.IsAlpha(byte(c)) || c == '_':
 			return x.word()
 		default:
 			return x.symbol(c)
@@ -184,7 +186,7 @@ func (x *lexer) comment() {
 }
 
 func (x *lexer) word() token {
-	for c := x.cur(); c != eof && (isAlpha(byte(c)) || isDigit(byte(c)) || c == '_'); c = x.cur() {
+	for c := x.cur(); c != eof && (clib.IsAlpha(byte(c)) || clib.IsDigit(byte(c)) || c == '_'); c = x.cur() {
 		x.save()
 	}
 	s := string(x.buf)
@@ -232,7 +234,7 @@ func (x *lexer) symbol(c int) token {
 			}
 			return token{kind: tkConcat}
 		}
-		if n := x.cur(); n != eof && isDigit(byte(n)) {
+		if n := x.cur(); n != eof && clib.IsDigit(byte(n)) {
 			return x.number()
 		}
 		return token{kind: '.'}
@@ -243,7 +245,7 @@ func (x *lexer) symbol(c int) token {
 
 // number reads a numeral as generously as read_numeral and then judges it.
 func (x *lexer) number() token {
-	for c := x.cur(); c != eof && (isDigit(byte(c)) || c == '.'); c = x.cur() {
+	for c := x.cur(); c != eof && (clib.IsDigit(byte(c)) || c == '.'); c = x.cur() {
 		x.save()
 	}
 	if c := x.cur(); c == 'e' || c == 'E' {
@@ -252,11 +254,11 @@ func (x *lexer) number() token {
 			x.save()
 		}
 	}
-	for c := x.cur(); c != eof && (isAlpha(byte(c)) || isDigit(byte(c)) || c == '_'); c = x.cur() {
+	for c := x.cur(); c != eof && (clib.IsAlpha(byte(c)) || clib.IsDigit(byte(c)) || c == '_'); c = x.cur() {
 		x.save()
 	}
 	s := string(x.buf)
-	n, ok := parseNumber(s)
+	n, ok := clib.ParseNumber(s)
 	if !ok {
 		x.failText("malformed number")
 	}
@@ -345,11 +347,11 @@ func (x *lexer) escape() {
 	case c == '\n' || c == '\r':
 		x.buf = append(x.buf, '\n')
 		x.newline()
-	case !isDigit(byte(c)):
+	case !clib.IsDigit(byte(c)):
 		x.save()
 	default:
 		n := 0
-		for i := 0; i < 3 && x.cur() != eof && isDigit(byte(x.cur())); i++ {
+		for i := 0; i < 3 && x.cur() != eof && clib.IsDigit(byte(x.cur())); i++ {
 			n = n*10 + x.cur() - '0'
 			x.pos++
 		}

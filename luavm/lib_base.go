@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // baseLibrary are the global functions.
@@ -38,7 +40,7 @@ func (e *Engine) baseAssert(L *lua.LState) int {
 	if lua.LVAsBool(e.checkAny(L, 1)) {
 		return L.GetTop()
 	}
-	e.throw(L, cText(e.optString(L, 2, "assertion failed!")))
+	e.throw(L, clib.Text(e.optString(L, 2, "assertion failed!")))
 	return 0
 }
 
@@ -54,7 +56,7 @@ func (e *Engine) baseCollect(L *lua.LState) int {
 	case "setpause", "setstepmul":
 		L.Push(lua.LNumber(200))
 	default:
-		e.argError(L, 1, e.paste("invalid option '", cText(opt))+"'")
+		e.argError(L, 1, e.paste("invalid option '", clib.Text(opt))+"'")
 	}
 	return 1
 }
@@ -273,7 +275,7 @@ func (e *Engine) baseToNumber(L *lua.LState) int {
 		if base < 2 || base > 36 {
 			e.argError(L, 2, "base out of range")
 		}
-		n, ok = parseBase(s, base)
+		n, ok = clib.ParseBase(s, base)
 	}
 	if !ok {
 		L.Push(lua.LNil)
@@ -301,7 +303,7 @@ func (e *Engine) display(v lua.LValue) string {
 	case lua.LString:
 		return string(v)
 	case lua.LNumber:
-		return formatNumber(v)
+		return clib.FormatNumber(v)
 	case lua.LBool, *lua.LNilType:
 		return v.String()
 	case *lua.LUserData:

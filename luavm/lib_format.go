@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // formatSpec is one conversion of a format: %[flags][width][.precision]verb.
@@ -67,7 +69,7 @@ func (e *Engine) parseSpec(L *lua.LState, format string, i int) (spec formatSpec
 	}
 	number := func() int {
 		n := 0
-		for digits := 0; digits < 2 && i < len(format) && isDigit(format[i]); digits++ {
+		for digits := 0; digits < 2 && i < len(format) && clib.IsDigit(format[i]); digits++ {
 			n = n*10 + int(format[i]-'0')
 			i++
 		}
@@ -78,7 +80,7 @@ func (e *Engine) parseSpec(L *lua.LState, format string, i int) (spec formatSpec
 		i++
 		spec.prec = number()
 	}
-	if i < len(format) && isDigit(format[i]) {
+	if i < len(format) && clib.IsDigit(format[i]) {
 		e.throw(L, "invalid format (width or precision too long)")
 	}
 	return spec, i
@@ -90,9 +92,9 @@ func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) s
 		s, _, _ := strings.Cut(spec.pad(string([]byte{byte(e.checkInt(L, arg))})), "\x00")
 		return s
 	case 'd', 'i':
-		return spec.integer(toInt64(e.checkNumber(L, arg)))
+		return spec.integer(clib.ToInt64(e.checkNumber(L, arg)))
 	case 'o', 'u', 'x', 'X':
-		return spec.unsigned(toUint64(e.checkNumber(L, arg)), verb)
+		return spec.unsigned(clib.ToUint64(e.checkNumber(L, arg)), verb)
 	case 'e', 'E', 'f', 'g', 'G':
 		return spec.float(float64(e.checkNumber(L, arg)), verb)
 	case 'q':
@@ -226,7 +228,7 @@ func (f formatSpec) float(x float64, verb byte) string {
 // formatFloatG is %g; with the alternate form trailing zeros stay.
 func formatFloatG(x float64, prec int, alt bool) string {
 	if !alt {
-		return formatG(x, prec)
+		return clib.FormatG(x, prec)
 	}
 	e := strconv.FormatFloat(x, 'e', prec-1, 64)
 	i := strings.IndexByte(e, 'e')

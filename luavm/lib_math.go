@@ -4,36 +4,38 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 var mathLibrary = library{
 	"abs":   (*Engine).mathAbs,
-	"acos":  oneNumber(math.Acos, nan),
-	"asin":  oneNumber(math.Asin, nan),
-	"atan":  oneNumber(math.Atan, nan),
-	"atan2": twoNumbers(atan2),
-	"ceil":  oneNumber(math.Ceil, nan),
-	"cos":   oneNumber(math.Cos, indefinite),
-	"cosh":  oneNumber(cosh, nan),
-	"deg":   oneNumber(func(x float64) float64 { return x / (math.Pi / 180) }, nan),
-	"exp":   oneNumber(exponential, nan),
-	"floor": oneNumber(math.Floor, nan),
-	"fmod":  twoNumbers(fmod),
+	"acos":  oneNumber(math.Acos, clib.NaN),
+	"asin":  oneNumber(math.Asin, clib.NaN),
+	"atan":  oneNumber(math.Atan, clib.NaN),
+	"atan2": twoNumbers(clib.Atan2),
+	"ceil":  oneNumber(math.Ceil, clib.NaN),
+	"cos":   oneNumber(math.Cos, clib.Indefinite),
+	"cosh":  oneNumber(clib.Cosh, clib.NaN),
+	"deg":   oneNumber(func(x float64) float64 { return x / (math.Pi / 180) }, clib.NaN),
+	"exp":   oneNumber(clib.Exp, clib.NaN),
+	"floor": oneNumber(math.Floor, clib.NaN),
+	"fmod":  twoNumbers(clib.Fmod),
 	"frexp": (*Engine).mathFrexp,
 	"ldexp": (*Engine).mathLdexp,
-	"log":   oneNumber(logarithm, indefinite),
-	"log10": oneNumber(log10, nan),
+	"log":   oneNumber(clib.Log, clib.Indefinite),
+	"log10": oneNumber(clib.Log10, clib.NaN),
 	"max":   (*Engine).mathMax,
 	"min":   (*Engine).mathMin,
-	"mod":   twoNumbers(fmod),
+	"mod":   twoNumbers(clib.Fmod),
 	"modf":  (*Engine).mathModf,
-	"pow":   twoNumbers(pow),
-	"rad":   oneNumber(func(x float64) float64 { return x * (math.Pi / 180) }, nan),
-	"sin":   oneNumber(math.Sin, indefinite),
-	"sinh":  oneNumber(sinh, nan),
-	"sqrt":  oneNumber(math.Sqrt, indefinite),
-	"tan":   oneNumber(math.Tan, indefinite),
-	"tanh":  oneNumber(math.Tanh, nan),
+	"pow":   twoNumbers(clib.Pow),
+	"rad":   oneNumber(func(x float64) float64 { return x * (math.Pi / 180) }, clib.NaN),
+	"sin":   oneNumber(math.Sin, clib.Indefinite),
+	"sinh":  oneNumber(clib.Sinh, clib.NaN),
+	"sqrt":  oneNumber(math.Sqrt, clib.Indefinite),
+	"tan":   oneNumber(math.Tan, clib.Indefinite),
+	"tanh":  oneNumber(math.Tanh, clib.NaN),
 
 	"random":     (*Engine).mathRandom,
 	"randomseed": (*Engine).mathRandomSeed,
@@ -51,7 +53,7 @@ func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LSt
 		r := fn(x)
 		switch {
 		case math.IsNaN(x):
-			r = quiet(x)
+			r = clib.Quiet(x)
 		case math.IsNaN(r):
 			r = invalid
 		}
@@ -75,14 +77,14 @@ func (e *Engine) mathAbs(L *lua.LState) int {
 }
 
 func (e *Engine) mathFrexp(L *lua.LState) int {
-	fraction, exponent := math.Frexp(quiet(float64(e.checkNumber(L, 1))))
+	fraction, exponent := math.Frexp(clib.Quiet(float64(e.checkNumber(L, 1))))
 	L.Push(lua.LNumber(fraction))
 	L.Push(lua.LNumber(exponent))
 	return 2
 }
 
 func (e *Engine) mathLdexp(L *lua.LState) int {
-	x := quiet(float64(e.checkNumber(L, 1)))
+	x := clib.Quiet(float64(e.checkNumber(L, 1)))
 	L.Push(lua.LNumber(math.Ldexp(x, e.checkCInt(L, 2))))
 	return 1
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 var stringLibrary = library{
@@ -162,7 +164,7 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 		return 2
 	}
 	anchor := strings.HasPrefix(p, "^")
-	m := matcher{e: e, L: L, s: s, p: cText(p)}
+	m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
 	if anchor {
 		m.p = m.p[1:]
 	}
@@ -188,7 +190,7 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 	s, p := e.checkString(L, 1), e.checkString(L, 2)
 	at := 0
 	L.Push(L.NewClosure(func(L *lua.LState) int {
-		m := matcher{e: e, L: L, s: s, p: cText(p)}
+		m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
 		for ; at <= len(s); at++ {
 			m.level = 0
 			if end := m.match(at, 0); end >= 0 {
@@ -215,7 +217,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	}
 	limit := e.optCInt(L, 4, len(s)+1)
 	anchor := strings.HasPrefix(p, "^")
-	m := matcher{e: e, L: L, s: s, p: cText(p)}
+	m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
 	if anchor {
 		m.p = m.p[1:]
 	}
@@ -288,7 +290,7 @@ func (e *Engine) expand(m *matcher, out *buffer, text string, from, end int) {
 		switch {
 		case i >= len(text):
 			out.byte(0) // C reads the terminator here
-		case !isDigit(text[i]):
+		case !clib.IsDigit(text[i]):
 			out.byte(text[i])
 		case text[i] == '0':
 			out.str(m.s[from:end])

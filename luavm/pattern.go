@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // Lua patterns, matched as lstrlib.c matches them: gopher-lua's matcher has
@@ -97,39 +99,34 @@ func (m *matcher) matchSet(c byte, p, end int) bool {
 	return !found
 }
 
-func isAlpha(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-func isSpace(c byte) bool { return c == ' ' || 9 <= c && c <= 13 }
-func isPunct(c byte) bool { return c > 32 && c < 127 && !isAlpha(c) && !isDigit(c) }
-
 // matchClass matches a character against %class.
 func matchClass(c, class byte) bool {
 	var is bool
 	switch class | 0x20 {
 	case 'a':
-		is = isAlpha(c)
+		is = clib.IsAlpha(c)
 	case 'c':
 		is = c < 32 || c == 127
 	case 'd':
-		is = isDigit(c)
+		is = clib.IsDigit(c)
 	case 'l':
 		is = 'a' <= c && c <= 'z'
 	case 'p':
-		is = isPunct(c)
+		is = clib.IsPunct(c)
 	case 's':
-		is = isSpace(c)
+		is = clib.IsSpace(c)
 	case 'u':
 		is = 'A' <= c && c <= 'Z'
 	case 'w':
-		is = isAlpha(c) || isDigit(c)
+		is = clib.IsAlpha(c) || clib.IsDigit(c)
 	case 'x':
-		is = isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f'
+		is = clib.IsDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f'
 	case 'z':
 		is = c == 0
 	default:
 		return class == c
 	}
-	if !isAlpha(class) {
+	if !clib.IsAlpha(class) {
 		return class == c
 	}
 	return is == (class&0x20 != 0)
@@ -171,7 +168,7 @@ func (m *matcher) match(s, p int) int {
 				}
 				p = end
 				continue
-			case isDigit(next):
+			case clib.IsDigit(next):
 				if s = m.matchCapture(s, next); s < 0 {
 					return -1
 				}

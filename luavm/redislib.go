@@ -7,6 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/clib"
 	"lockstep/store"
 )
 
@@ -150,7 +151,7 @@ func (e *Engine) redisLog(L *lua.LState) int {
 	if !ok {
 		e.raise(L, msgLogLevelType)
 	}
-	level := toInt(n)
+	level := clib.ToInt(n)
 	if level < logDebug || level > logWarning {
 		e.raise(L, msgLogLevel)
 	}
@@ -164,10 +165,10 @@ func (e *Engine) redisSetResp(L *lua.LState) int {
 		e.raise(L, msgSetrespArgs)
 	}
 	n, _ := toNumber(L.Get(1))
-	if v := toInt(n); v != 2 && v != 3 {
+	if v := clib.ToInt(n); v != 2 && v != 3 {
 		e.raise(L, msgSetrespVersion)
 	}
-	e.resp = toInt(n)
+	e.resp = clib.ToInt(n)
 	return 0
 }
 
@@ -178,7 +179,7 @@ func (e *Engine) redisSetRepl(L *lua.LState) int {
 		e.raise(L, msgSetReplArgs)
 	}
 	n, _ := toNumber(L.Get(1))
-	if toInt(n)&^3 != 0 {
+	if clib.ToInt(n)&^3 != 0 {
 		e.raise(L, msgSetReplFlags)
 	}
 	return 0

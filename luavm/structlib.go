@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
 )
 
 // structLibrary is Roberto Ierusalimschy's struct library as Redis ships it.
@@ -37,11 +39,11 @@ func (l *layout) more() bool { return l.i < len(l.fmt) }
 
 // number reads the digits after an option; def if there are none.
 func (l *layout) number(def int) int {
-	if l.i >= len(l.fmt) || !isDigit(l.fmt[l.i]) {
+	if l.i >= len(l.fmt) || !clib.IsDigit(l.fmt[l.i]) {
 		return def
 	}
 	n := 0
-	for l.i < len(l.fmt) && isDigit(l.fmt[l.i]) {
+	for l.i < len(l.fmt) && clib.IsDigit(l.fmt[l.i]) {
 		if n > math.MaxInt32/10 || n*10 > math.MaxInt32-int(l.fmt[l.i]-'0') {
 			l.e.throw(l.L, "integral size overflow")
 		}
@@ -71,7 +73,7 @@ func (l *layout) option() (kind byte, size int) {
 	case 'i', 'I':
 		size = l.number(4)
 		if size > maxIntSize {
-			l.e.throw(l.L, "integral size "+formatNumber(lua.LNumber(size))+" is larger than limit of 32")
+			l.e.throw(l.L, "integral size "+clib.FormatNumber(lua.LNumber(size))+" is larger than limit of 32")
 		}
 		return kind, size
 	case 's', ' ':
@@ -90,7 +92,7 @@ func (l *layout) control(c byte) {
 	case '!':
 		a := l.number(8)
 		if a <= 0 || a&(a-1) != 0 {
-			l.e.throw(l.L, "alignment "+formatNumber(lua.LNumber(a))+" is not a power of 2")
+			l.e.throw(l.L, "alignment "+clib.FormatNumber(lua.LNumber(a))+" is not a power of 2")
 		}
 		l.align = a
 	default:
@@ -146,7 +148,7 @@ func (e *Engine) structPack(L *lua.LState) int {
 				o.byte(0)
 			}
 		default:
-			o.b = appendUint(o.b, toUint64(e.checkNumber(L, arg)), size, l.big)
+			o.b = appendUint(o.b, clib.ToUint64(e.checkNumber(L, arg)), size, l.big)
 			arg++
 		}
 		l.total += pad + len(o.b) - before
@@ -249,10 +251,10 @@ func (e *Engine) sizeBefore(L *lua.LState, n int, data string, pos int) int {
 		e.throw(L, "format 'c0' needs a previous size")
 	}
 	L.Pop(1)
-	if size < 0 || toInt(size) > len(data)-pos {
+	if size < 0 || clib.ToInt(size) > len(data)-pos {
 		e.argError(L, 2, "data string too short")
 	}
-	return toInt(size)
+	return clib.ToInt(size)
 }
 
 func unpackInt(s string, kind byte, big bool) lua.LNumber {
@@ -267,7 +269,7 @@ func unpackInt(s string, kind byte, big bool) lua.LNumber {
 func (e *Engine) structSize(L *lua.LState) int {
 	l := e.newLayout(L, e.checkString(L, 1))
 	for l.more() {
-		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (isAlpha(l.fmt[l.i]) || isDigit(l.fmt[l.i])) {
+		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (clib.IsAlpha(l.fmt[l.i]) || clib.IsDigit(l.fmt[l.i])) {
 			l.e.work(1)
 			l.i++ // only pack and unpack look at unknown letters
 			continue

@@ -1,19 +1,19 @@
-package luavm
+package clib
 
 import "math"
 
 // The functions of math as C computes them on amd64, where Go's answer is another: NaN
 // keeps its sign, and what has no result is one of two NaN, of which tostring shows which.
 
-// indefinite is the processor's NaN, -nan, and nan that of the functions that do not
-// leave it to the processor.
+// Indefinite is the NaN of the processor, -nan; NaN is that of the functions that do not
+// leave the result to the processor.
 var (
-	indefinite = math.Float64frombits(0xfff8 << 48)
-	nan        = math.Float64frombits(0x7ff8 << 48)
+	Indefinite = math.Float64frombits(0xfff8 << 48)
+	NaN        = math.Float64frombits(0x7ff8 << 48)
 )
 
-// quiet is x, as the processor passes on a NaN.
-func quiet(x float64) float64 {
+// Quiet is x, as the processor passes on a NaN.
+func Quiet(x float64) float64 {
 	if math.IsNaN(x) {
 		return math.Float64frombits(math.Float64bits(x) | 1<<51)
 	}
@@ -24,15 +24,15 @@ func quiet(x float64) float64 {
 func nanOf(a, b float64) float64 {
 	switch {
 	case math.IsNaN(a):
-		return quiet(a)
+		return Quiet(a)
 	case math.IsNaN(b):
-		return quiet(b)
+		return Quiet(b)
 	}
-	return indefinite
+	return Indefinite
 }
 
-// modulo is the remainder as Lua 5.1 defines it, rounding errors included.
-func modulo(a, b float64) float64 {
+// Modulo is the remainder as Lua 5.1 defines it, rounding errors included.
+func Modulo(a, b float64) float64 {
 	r := a - float64(math.Floor(a/b)*b)
 	if math.IsNaN(r) {
 		return nanOf(a, b)
@@ -40,7 +40,7 @@ func modulo(a, b float64) float64 {
 	return r
 }
 
-func fmod(x, y float64) float64 {
+func Fmod(x, y float64) float64 {
 	r := math.Mod(x, y)
 	if math.IsNaN(r) {
 		return nanOf(x, y)
@@ -48,8 +48,8 @@ func fmod(x, y float64) float64 {
 	return r
 }
 
-// atan2 has the sign of y also where y/x is too small for a number.
-func atan2(y, x float64) float64 {
+// Atan2 has the sign of y also where y/x is too small for a number.
+func Atan2(y, x float64) float64 {
 	r := math.Atan2(y, x)
 	if math.IsNaN(r) {
 		return nanOf(x, y)
@@ -57,9 +57,9 @@ func atan2(y, x float64) float64 {
 	return math.Copysign(r, y)
 }
 
-// log10 is exact for the powers of ten, of which scripts count the digits: fdlibm's
+// Log10 is exact for the powers of ten, of which scripts count the digits: fdlibm's
 // e_log10.c.
-func log10(x float64) float64 {
+func Log10(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 1) {
 		return math.Log10(x)
 	}
@@ -68,26 +68,26 @@ func log10(x float64) float64 {
 	if exponent >= 1 {
 		fraction, exponent = 2*fraction, exponent-1
 	}
-	return float64(float64(exponent)*twoLow+float64(perLn*logarithm(fraction))) + float64(float64(exponent)*twoHigh)
+	return float64(float64(exponent)*twoLow+float64(perLn*Log(fraction))) + float64(float64(exponent)*twoHigh)
 }
 
-// cosh and sinh do not overflow before their results do.
-func cosh(x float64) float64 {
+// Cosh and Sinh do not overflow before their results do.
+func Cosh(x float64) float64 {
 	if x = math.Abs(x); x > 700 {
-		half := exponential(x / 2)
+		half := Exp(x / 2)
 		return half / 2 * half
 	}
 	return math.Cosh(x)
 }
 
-func sinh(x float64) float64 {
+func Sinh(x float64) float64 {
 	if math.Abs(x) > 700 {
-		return math.Copysign(cosh(x), x)
+		return math.Copysign(Cosh(x), x)
 	}
 	return math.Sinh(x)
 }
 
-func pow(x, y float64) float64 {
+func Pow(x, y float64) float64 {
 	switch {
 	case y == 0 || x == 1:
 		return 1
@@ -99,13 +99,13 @@ func pow(x, y float64) float64 {
 		}
 		return nanOf(x, y)
 	case math.IsNaN(x) && isOdd(y): // C takes x for a number to this power
-		return math.Abs(quiet(x))
+		return math.Abs(Quiet(x))
 	case math.IsNaN(x):
-		return quiet(x)
+		return Quiet(x)
 	case x < 0 && isOdd(y):
-		return -pow(-x, y)
+		return -Pow(-x, y)
 	case x < 0 && y != math.Trunc(y):
-		return indefinite
+		return Indefinite
 	}
 	return power(math.Abs(x), y)
 }

@@ -1,4 +1,4 @@
-package luavm
+package clib
 
 import (
 	"math"
@@ -10,27 +10,27 @@ import (
 	"lockstep/store"
 )
 
-// formatNumber is what tostring and .. make of a number in Lua 5.1: %.14g.
-func formatNumber(n lua.LNumber) string {
+// FormatNumber is what tostring and .. make of a number in Lua 5.1: %.14g.
+func FormatNumber(n lua.LNumber) string {
 	f := float64(n)
 	if f > -1e14 && f < 1e14 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
 		return strconv.FormatInt(int64(f), 10)
 	}
-	return formatG(f, 14)
+	return FormatG(f, 14)
 }
 
-// formatArgument is what a number becomes as an argument of redis.call.
-func formatArgument(dst []byte, n lua.LNumber) []byte {
+// FormatArgument is what a number becomes as an argument of redis.call.
+func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	f := float64(n)
 	if f > -1e15 && f < 1e15 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
 		return strconv.AppendInt(dst, int64(f), 10)
 	}
-	return append(dst, formatG(f, 17)...)
+	return append(dst, FormatG(f, 17)...)
 }
 
-// formatG is printf's %.<prec>g as glibc prints it, the sign of NaN included:
+// FormatG is printf's %.<prec>g as glibc prints it, the sign of NaN included:
 // 0/0 is -nan on amd64.
-func formatG(f float64, prec int) string {
+func FormatG(f float64, prec int) string {
 	if math.IsNaN(f) {
 		if math.Signbit(f) {
 			return "-nan"
@@ -42,9 +42,9 @@ func formatG(f float64, prec int) string {
 
 const cSpaces = " \t\n\v\f\r"
 
-// parseNumber reads a number as Lua 5.1 on glibc does: strtod with nothing but
+// ParseNumber reads a number as Lua 5.1 on glibc does: strtod with nothing but
 // white space around it. The text ends at a zero byte, as every C string.
-func parseNumber(s string) (lua.LNumber, bool) {
+func ParseNumber(s string) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
 	}
@@ -56,11 +56,11 @@ func parseNumber(s string) (lua.LNumber, bool) {
 	if t != "" && (t[0] == '-' || t[0] == '+') {
 		t = t[1:]
 	}
-	if t != "" && t[0]|0x20 == 'n' && numberPrefix(t) == len(t) {
+	if t != "" && t[0]|0x20 == 'n' && NumberPrefix(t) == len(t) {
 		if s[0] == '-' {
-			return lua.LNumber(-nan), true
+			return lua.LNumber(-NaN), true
 		}
-		return lua.LNumber(nan), true
+		return lua.LNumber(NaN), true
 	}
 	// Go takes underscores and a second sign where strtod does not.
 	if t == "" || strings.ContainsAny(t, "_") || t[0] == '-' || t[0] == '+' {
@@ -79,8 +79,8 @@ func parseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
-// numberPrefix is how much of a text strtod would read, in one pass.
-func numberPrefix(s string) int {
+// NumberPrefix is how much of a text strtod would read, in one pass.
+func NumberPrefix(s string) int {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {
 		i++
@@ -94,7 +94,7 @@ func numberPrefix(s string) int {
 			return i
 		}
 	}
-	isIn, exponent := isDigit, byte('e')
+	isIn, exponent := IsDigit, byte('e')
 	if i+1 < len(s) && s[i] == '0' && s[i+1]|0x20 == 'x' && hasDigit(s[i+2:], isHexDigit) {
 		isIn, exponent = isHexDigit, 'p'
 		i += 2
@@ -112,7 +112,7 @@ func numberPrefix(s string) int {
 		if e < len(s) && (s[e] == '-' || s[e] == '+') {
 			e++
 		}
-		if n := digitRun(s[e:], isDigit); n > 0 {
+		if n := digitRun(s[e:], IsDigit); n > 0 {
 			i = e + n
 		}
 	}
@@ -122,7 +122,7 @@ func numberPrefix(s string) int {
 // nanPayload is the length of what may follow nan: letters and digits in parentheses.
 func nanPayload(s string) int {
 	end := strings.IndexByte(s, ')')
-	if end < 0 || s[0] != '(' || strings.ContainsFunc(s[1:end], func(r rune) bool { return r > 127 || !isAlpha(byte(r)) && !isDigit(byte(r)) && r != '_' }) {
+	if end < 0 || s[0] != '(' || strings.ContainsFunc(s[1:end], func(r rune) bool { return r > 127 || !IsAlpha(byte(r)) && !IsDigit(byte(r)) && r != '_' }) {
 		return 0
 	}
 	return end + 1
@@ -142,7 +142,7 @@ func digitRun(s string, isIn func(byte) bool) int {
 	return n
 }
 
-func isHexDigit(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
+func isHexDigit(c byte) bool { return IsDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 func smallInteger(s string) (lua.LNumber, bool) {
 	if len(s) == 0 || len(s) > 15 {
@@ -159,9 +159,9 @@ func smallInteger(s string) (lua.LNumber, bool) {
 	return lua.LNumber(n), true
 }
 
-// parseBase is tonumber with a base other than ten: C's strtoul, which takes a
+// ParseBase is tonumber with a base other than ten: C's strtoul, which takes a
 // sign and wraps around.
-func parseBase(s string, base int) (lua.LNumber, bool) {
+func ParseBase(s string, base int) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
 	}
@@ -179,7 +179,7 @@ func parseBase(s string, base int) (lua.LNumber, bool) {
 	}
 	n, saturated := uint64(0), false
 	for i := range len(s) {
-		d := digitValue(s[i])
+		d := DigitValue(s[i])
 		if d >= base {
 			return 0, false
 		}
@@ -197,7 +197,7 @@ func parseBase(s string, base int) (lua.LNumber, bool) {
 	return lua.LNumber(n), true
 }
 
-func digitValue(c byte) int {
+func DigitValue(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
 		return int(c - '0')
@@ -209,9 +209,9 @@ func digitValue(c byte) int {
 	return 99
 }
 
-// toInt64 converts as a C cast on amd64 does: toward zero, and everything that
+// ToInt64 converts as a C cast on amd64 does: toward zero, and everything that
 // does not fit becomes the smallest integer.
-func toInt64(n lua.LNumber) int64 {
+func ToInt64(n lua.LNumber) int64 {
 	f := float64(n)
 	if f >= -9223372036854775808 && f < 9223372036854775808 {
 		return int64(f)
@@ -219,46 +219,24 @@ func toInt64(n lua.LNumber) int64 {
 	return math.MinInt64
 }
 
-// toCInt is the cast to an int of 32 bits.
-func toCInt(n lua.LNumber) int {
+// ToCInt is the cast to an int of 32 bits.
+func ToCInt(n lua.LNumber) int {
 	if n > math.MinInt32-1 && n < math.MaxInt32+1 {
 		return int(n)
 	}
 	return math.MinInt32
 }
 
-// toUint64 is the cast to an unsigned integer that gcc makes on amd64.
-func toUint64(n lua.LNumber) uint64 {
+// ToUint64 is the cast to an unsigned integer that gcc makes on amd64.
+func ToUint64(n lua.LNumber) uint64 {
 	switch {
 	case n >= 1<<64:
 		return 0
 	case n >= 1<<63:
 		return uint64(n)
 	}
-	return uint64(toInt64(n))
+	return uint64(ToInt64(n))
 }
 
-// toInt is toInt64 for what C Lua holds in an int or ptrdiff_t.
-func toInt(n lua.LNumber) int { return int(toInt64(n)) }
-
-// toNumber is lua_tonumber's conversion.
-func toNumber(v lua.LValue) (lua.LNumber, bool) {
-	switch v := v.(type) {
-	case lua.LNumber:
-		return v, true
-	case lua.LString:
-		return parseNumber(string(v))
-	}
-	return 0, false
-}
-
-// toString is lua_tostring's conversion: strings and numbers only.
-func toString(v lua.LValue) (string, bool) {
-	switch v := v.(type) {
-	case lua.LString:
-		return string(v), true
-	case lua.LNumber:
-		return formatNumber(v), true
-	}
-	return "", false
-}
+// ToInt is ToInt64 for what C Lua holds in an int or ptrdiff_t.
+func ToInt(n lua.LNumber) int { return int(ToInt64(n)) }

@@ -1,4 +1,4 @@
-package luavm
+package clib
 
 import "math"
 
@@ -66,14 +66,14 @@ func wideExp(x wide) float64 {
 	return math.Ldexp(sum.high, int(k))
 }
 
-func exponential(x float64) float64 {
+func Exp(x float64) float64 {
 	if math.Abs(x) < 800 {
 		return wideExp(wide{high: x})
 	}
 	return math.Exp(x)
 }
 
-func logarithm(x float64) float64 {
+func Log(x float64) float64 {
 	if x > 0 && !math.IsInf(x, 1) {
 		return wideLog(x).high
 	}
