@@ -24,7 +24,7 @@ var ofOthers = []string{
 }
 
 // TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the
-// documents name are there.
+// documents name are there, and so are the files that they link to.
 func TestDocumentsAreTrue(t *testing.T) {
 	var flags []string
 	for _, group := range append(flagGroups(), flagGroup{"bench", benchFlags()}) {
@@ -37,7 +37,10 @@ func TestDocumentsAreTrue(t *testing.T) {
 	if err != nil || len(documents) < 5 {
 		t.Fatal(documents, err)
 	}
-	for _, path := range append(documents, root+"/README.md") {
+	for _, name := range []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "cluster/DESIGN.md", "raftfsm/DESIGN.md"} {
+		documents = append(documents, root+"/"+name)
+	}
+	for _, path := range documents {
 		doc, name := read(t, path), strings.TrimPrefix(path, root+"/")
 		each := func(pattern, what string, there func(string) bool) {
 			for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(doc, -1) {
@@ -56,6 +59,10 @@ func TestDocumentsAreTrue(t *testing.T) {
 			return err == nil
 		})
 		each("`make ([a-z]+(?:-[a-z]+)*)", "make target", func(s string) bool { return strings.Contains(makefile, "\n"+s+":") })
+		each(`\]\(([^):#]+)(?:#[^)]*)?\)`, "file to link to,", func(s string) bool {
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), s))
+			return err == nil
+		})
 	}
 }
 

@@ -36,7 +36,7 @@ func versionText() string {
 	return fmt.Sprintf("%s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// Exit codes (docs: README.md).
+// Exit codes (docs/operations.md).
 const (
 	exitOK      = 0
 	exitRuntime = 1
