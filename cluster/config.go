@@ -1,10 +1,14 @@
 package cluster
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -276,4 +280,19 @@ func (c *Config) peerAddr() string {
 func (c *Config) addresses() Addresses {
 	return Addresses{Plain: c.Advertise, Sentinel: c.SentinelAdvertise, Cluster: c.ClusterAdvertise,
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
+}
+
+// clusterName makes a name for a new cluster. The first members make it each for
+// itself, so of several it is derived from what all of them are told.
+func clusterName(peers []Peer) string {
+	if len(peers) == 0 {
+		return rand.Text()
+	}
+	var lines []string
+	for _, p := range peers {
+		lines = append(lines, p.ID+"="+p.Addr)
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:16])
 }

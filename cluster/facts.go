@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"net"
 	"time"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // Every node asks every other one, beatPeriod after beatPeriod, how it is, on a
@@ -129,24 +131,24 @@ func readFacts(r *bufio.Reader) (facts, error) {
 // left out.
 func (f *facts) sane() bool {
 	for _, addr := range []*string{&f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster, &f.addrs.TLSPlain, &f.addrs.TLSSentinel, &f.addrs.TLSCluster} {
-		if isAddress(*addr) != nil {
+		if roster.CheckAddress(*addr) != nil {
 			*addr = ""
 		}
 	}
-	if f.peer != "" && isAddress(f.peer) != nil {
+	if f.peer != "" && roster.CheckAddress(f.peer) != nil {
 		return false
 	}
 	for _, id := range f.members {
-		if isName(id) != nil {
+		if roster.CheckID(id) != nil {
 			return false
 		}
 	}
 	for _, word := range []string{f.runID, f.cluster, f.directory} {
-		if word != "" && isName(word) != nil {
+		if word != "" && roster.CheckID(word) != nil {
 			return false
 		}
 	}
-	return isName(f.id) == nil && f.applied < highest && len(f.members) <= maxMembers
+	return roster.CheckID(f.id) == nil && f.applied < roster.Highest && len(f.members) <= roster.MaxMembers
 }
 
 // serveFacts answers a peer that asks how this node is.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
 
@@ -31,7 +32,7 @@ func (n *Node) follow(ctx context.Context, leader leadership) {
 		l, r, err := n.connect(leader.addr)
 		if err == nil && l.peer.id != leader.id {
 			l.fail()
-			err = fmt.Errorf("%q answers at the address of %s", clip(l.peer.id), leader.id)
+			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.peer.id), leader.id)
 		}
 		if err != nil {
 			if linked && refused(err) {

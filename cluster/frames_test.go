@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // recorder makes connections and keeps what is written to them.
@@ -130,7 +132,7 @@ func TestMutatedFrames(t *testing.T) {
 			continue
 		}
 		after := a.portrait()
-		if after.commit < before.commit || after.owner != before.owner || len(after.log) < len(before.log) || after.term > before.term+uint64(count)*(termReach+1) {
+		if after.commit < before.commit || after.owner != before.owner || len(after.log) < len(before.log) || after.term > before.term+uint64(count)*(roster.TermReach+1) {
 			t.Fatalf("after %d: %+v", i, after)
 		}
 		for j := range before.log {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // A forwarding connection begins with a greeting in each direction:
@@ -26,9 +28,6 @@ const (
 	wireMagic   = "LKST"
 	wireVersion = 5
 	wireMinor   = 0
-
-	// maxGreeting bounds a text of a greeting.
-	maxGreeting = 1024
 )
 
 // errPeerVersion: two nodes run versions that cannot forward to each other. Raft
@@ -88,7 +87,7 @@ func (own wireSpeaks) read(r *bufio.Reader) (greeting, error) {
 	}
 	for _, s := range []*string{&g.id, &g.client, &g.more} {
 		n, err := binary.ReadUvarint(r)
-		if err != nil || n > maxGreeting {
+		if err != nil || n > roster.MaxText {
 			return greeting{}, errFrame
 		}
 		b := make([]byte, n)

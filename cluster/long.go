@@ -110,12 +110,12 @@ func (g *guardedLog) load(l *raft.Log) error {
 	return raft.ErrLogNotFound // another leader's is there now
 }
 
-// atATime leaves of the entries that are to be sent those that may be sent at once, the first one in any case, and
+// atATime leaves of the entries that are to be sent those of limit bytes, the first one in any case, and
 // loads them. Raft goes on behind the last one.
-func (g *guardedLog) atATime(req *raft.AppendEntriesRequest) error {
+func (g *guardedLog) atATime(req *raft.AppendEntriesRequest, limit int) error {
 	size := 0
 	for i, l := range req.Entries {
-		if size += g.long.sizeOf(l); i > 0 && size > maxAppend {
+		if size += g.long.sizeOf(l); i > 0 && size > limit {
 			req.Entries = req.Entries[:i]
 			break
 		}

@@ -49,7 +49,7 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 		if err := g.load(&applied); err != nil || !bytes.Equal(applied.Data, list[7].Data) {
 			t.Errorf("to be applied: %d bytes, %v", len(applied.Data), err)
 		}
-		if err := g.atATime(&req); err != nil || len(req.Entries) != maxAppend/(2*longEntry) {
+		if err := g.atATime(&req, maxAppend); err != nil || len(req.Entries) != maxAppend/(2*longEntry) {
 			t.Errorf("%d entries are sent at once, %v", len(req.Entries), err)
 		}
 		for i, l := range req.Entries {
@@ -79,11 +79,11 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 		t.Errorf("what stands there now: term %d, %d bytes, %v", now.Term, g.long.sizeOf(&now), err)
 	}
 	one := raft.AppendEntriesRequest{Entries: []*raft.Log{entry(1, 1, 8<<20), entry(2, 1, 1)}}
-	if err := g.atATime(&one); err != nil || len(one.Entries) != 1 {
+	if err := g.atATime(&one, maxAppend); err != nil || len(one.Entries) != 1 {
 		t.Errorf("beside a very long one: %d entries, %v", len(one.Entries), err)
 	}
 	many := raft.AppendEntriesRequest{Entries: []*raft.Log{entry(1, 1, 1), entry(2, 1, 2), entry(3, 1, 3)}}
-	if err := g.atATime(&many); err != nil || len(many.Entries) != 3 {
+	if err := g.atATime(&many, maxAppend); err != nil || len(many.Entries) != 3 {
 		t.Errorf("of short ones: %d entries, %v", len(many.Entries), err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
 
@@ -73,11 +74,11 @@ func (a adminRequest) check() error {
 	if a.kind == adminRemove {
 		return nil // of whatever is there
 	}
-	if err := isName(a.id); err != nil {
+	if err := roster.CheckID(a.id); err != nil {
 		return err
 	}
-	if isAddress(a.addr) != nil {
-		return fmt.Errorf("%q is no peer address: want host:port", clip(a.addr))
+	if roster.CheckAddress(a.addr) != nil {
+		return fmt.Errorf("%q is no peer address: want host:port", roster.Clip(a.addr))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/roster"
 	"lockstep/raftfsm"
 )
 
@@ -34,12 +35,6 @@ import (
 // anew.
 
 const (
-	// highest is more than any term or index that can be reached: one election or entry
-	// a microsecond takes 140,000 years.
-	highest = 1 << 62
-	// termReach is how far a term may be beyond the own one. Terms grow by one with each
-	// election, eight a second at most, so a node that was away for 17 years is reached.
-	termReach = 1 << 32
 	// maxEntry is the longest entry that raft-wal takes, its frame and its header included.
 	maxEntry = 64<<20 - 1<<10
 	// maxSnapshot is more than any state that is in memory.
@@ -57,12 +52,6 @@ var (
 
 func absurd(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errAbsurd, fmt.Sprintf(format, args...))
-}
-
-// plausible reports whether a term can have been reached by a cluster that a node of
-// the own term belongs to.
-func plausible(own, term uint64) bool {
-	return term < highest && (term <= own || term-own <= termReach)
 }
 
 // asSeen is what a node compares a request with.
@@ -107,11 +96,11 @@ func (s *asSeen) lookAtHeader(h raft.RPCHeader) error {
 	switch {
 	case h.ProtocolVersion < raft.ProtocolVersionMin || h.ProtocolVersion > raft.ProtocolVersionMax:
 		return absurd("protocol version %d", h.ProtocolVersion)
-	case len(h.Addr) > 4*maxGreeting:
+	case len(h.Addr) > 4*roster.MaxText:
 		return absurd("an address of %d bytes", len(h.Addr))
 	}
 	addr, _, _ := bytes.Cut(h.Addr, seam)
-	if err := cmp.Or(isName(string(h.ID)), isAddress(string(addr))); err != nil {
+	if err := cmp.Or(roster.CheckID(string(h.ID)), roster.CheckAddress(string(addr))); err != nil {
 		return absurd("it is of %v", err)
 	}
 	return nil
@@ -124,7 +113,7 @@ func (s *asSeen) lookAtTerm(h raft.RPCHeader, term uint64) error {
 	switch {
 	case string(h.ID) == s.self:
 		return absurd("it is in the name of this node")
-	case term == 0 || !plausible(s.term, term):
+	case term == 0 || !roster.PlausibleTerm(s.term, term):
 		return absurd("term %d, and this node is in term %d", term, s.term)
 	}
 	return nil
@@ -134,7 +123,7 @@ func (s *asSeen) lookAtVote(h raft.RPCHeader, term, lastIndex, lastTerm uint64) 
 	if err := s.lookAtTerm(h, term); err != nil {
 		return err
 	}
-	if lastTerm > term || lastIndex >= highest || lastTerm == 0 && lastIndex > 0 {
+	if lastTerm > term || lastIndex >= roster.Highest || lastTerm == 0 && lastIndex > 0 {
 		return absurd("a candidate of term %d with a log up to entry %d of term %d", term, lastIndex, lastTerm)
 	}
 	return nil
@@ -145,7 +134,7 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 		return err
 	}
 	switch {
-	case req.PrevLogEntry >= highest || req.LeaderCommitIndex >= highest:
+	case req.PrevLogEntry >= roster.Highest || req.LeaderCommitIndex >= roster.Highest:
 		return absurd("entries behind %d, committed up to %d", req.PrevLogEntry, req.LeaderCommitIndex)
 	case req.PrevLogTerm > req.Term || (req.PrevLogEntry == 0) != (req.PrevLogTerm == 0):
 		return absurd("entries behind %d of term %d, from a leader of term %d", req.PrevLogEntry, req.PrevLogTerm, req.Term)
@@ -198,12 +187,12 @@ func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) 
 		}
 	case raft.LogNoop, raft.LogBarrier:
 	case raft.LogConfiguration:
-		next, err := readConfiguration(l.Data)
+		next, err := roster.ReadConfiguration(l.Data)
 		if err != nil {
 			return absurd("entry %d: %v", l.Index, err)
 		}
 		if own == 0 {
-			if n := changes(*conf, next); n > 1 && len(conf.Servers) > 0 {
+			if n := roster.Changes(*conf, next); n > 1 && len(conf.Servers) > 0 {
 				return absurd("entry %d changes %d members at once", l.Index, n)
 			}
 		}
@@ -221,14 +210,14 @@ func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
 	switch {
 	case req.SnapshotVersion != raft.SnapshotVersionMax:
 		return absurd("a snapshot of version %d", req.SnapshotVersion)
-	case req.LastLogTerm == 0 || req.LastLogTerm > req.Term || req.LastLogIndex == 0 || req.LastLogIndex >= highest || req.ConfigurationIndex > req.LastLogIndex:
+	case req.LastLogTerm == 0 || req.LastLogTerm > req.Term || req.LastLogIndex == 0 || req.LastLogIndex >= roster.Highest || req.ConfigurationIndex > req.LastLogIndex:
 		return absurd("a snapshot of entry %d of term %d, from a leader of term %d, with the configuration of entry %d", req.LastLogIndex, req.LastLogTerm, req.Term, req.ConfigurationIndex)
 	case req.Size < 0 || req.Size > maxSnapshot:
 		return absurd("a snapshot of %d bytes", req.Size)
 	case req.LastLogIndex < s.settled:
 		return fmt.Errorf("%w: a snapshot of entry %d, and entry %d is committed here", errCutsCommit, req.LastLogIndex, s.settled)
 	}
-	if _, err := readConfiguration(req.Configuration); err != nil {
+	if _, err := roster.ReadConfiguration(req.Configuration); err != nil {
 		return absurd("a snapshot: %v", err)
 	}
 	return nil
@@ -237,7 +226,7 @@ func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
 // lookAtAnswer fails if an answer of a member cannot be one. A leader that is told of a
 // later term gives up.
 func lookAtAnswer(own uint64, term, lastIndex uint64) error {
-	if !plausible(own, term) || lastIndex >= highest {
+	if !roster.PlausibleTerm(own, term) || lastIndex >= roster.Highest {
 		return absurd("an answer of term %d, with a log up to entry %d, and this node is in term %d", term, lastIndex, own)
 	}
 	return nil
@@ -271,7 +260,7 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 		return errStarting
 	}
 	if !t.ofMember(by.ID, said.directory) {
-		return fmt.Errorf("%w: %q", errNotOfMember, clip(string(by.ID)))
+		return fmt.Errorf("%w: %q", errNotOfMember, roster.Clip(string(by.ID)))
 	}
 	seen := asSeen{term: r.CurrentTerm(), settled: t.guard.settled(), log: t.guard, self: t.self, leader: func() raft.ServerID {
 		_, id := r.LeaderWithID()
@@ -301,15 +290,6 @@ func (t *transport) ofMember(id, directory []byte) bool {
 		}
 	}
 	return t.vouched(string(id))
-}
-
-// clip shortens what a stranger says for a line of the log.
-func clip(s string) string {
-	const most = 64
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }
 
 // refusalKind is what lines of one kind have in common.

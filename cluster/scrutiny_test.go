@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // portrait is what a refused request must leave as it was.
@@ -68,7 +70,7 @@ func (a *alone) settle() {
 	}
 }
 
-const tooFar = 5 + termReach + 1
+const tooFar = 5 + roster.TermReach + 1
 
 // headers are what a header must not say. The second part of an address is the name of the
 // data directory, and the third one that of the cluster.
@@ -116,7 +118,7 @@ func (a *alone) configurations() map[string][]byte {
 		return configuration(append(append([]raft.Server(nil), s...), raft.Server{Suffrage: suffrage, ID: raft.ServerID(id), Address: raft.ServerAddress(addr)})...)
 	}
 	many := append([]raft.Server(nil), s...)
-	for i := range maxMembers {
+	for i := range roster.MaxMembers {
 		many = append(many, raft.Server{ID: raft.ServerID(fmt.Sprint("m", i)), Address: raft.ServerAddress(fmt.Sprint("m:", i+1))})
 	}
 	return map[string][]byte{
@@ -152,16 +154,16 @@ func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 			change(&second)
 		})
 	}
-	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, highest - 1, tooFar, 0} {
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, roster.Highest, roster.Highest - 1, tooFar, 0} {
 		with(fmt.Sprint("term ", n), func(req *raft.AppendEntriesRequest) { req.Term = n })
 		entry(fmt.Sprint("index ", n), func(l *raft.Log) { l.Index = n })
 		entry(fmt.Sprint("term ", n), func(l *raft.Log) { l.Term = n })
 		with(fmt.Sprint("previous term ", n), func(req *raft.AppendEntriesRequest) { req.PrevLogTerm = n })
 	}
-	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, 0, 1, 2, 4, 99} {
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, roster.Highest, 0, 1, 2, 4, 99} {
 		with(fmt.Sprint("previous ", n), func(req *raft.AppendEntriesRequest) { req.PrevLogEntry = n })
 	}
-	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest} {
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, roster.Highest} {
 		with(fmt.Sprint("commit index ", n), func(req *raft.AppendEntriesRequest) { req.LeaderCommitIndex = n })
 	}
 	for kind := range 256 {
@@ -195,7 +197,7 @@ func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 		with("header: "+what, func(req *raft.AppendEntriesRequest) { req.RPCHeader = h })
 		list["heartbeat: "+what] = &raft.AppendEntriesRequest{RPCHeader: h, Term: 6}
 	}
-	for _, n := range []uint64{math.MaxUint64, highest, tooFar} {
+	for _, n := range []uint64{math.MaxUint64, roster.Highest, tooFar} {
 		list[fmt.Sprint("heartbeat: term ", n)] = &raft.AppendEntriesRequest{RPCHeader: a.header(), Term: n}
 	}
 	return list
@@ -233,17 +235,17 @@ func (a *alone) others() map[string]any {
 	stranger := a.header()
 	stranger.ID = []byte("n3")
 	list["handover by who does not lead"] = &raft.TimeoutNowRequest{RPCHeader: stranger}
-	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, tooFar, 0} {
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, roster.Highest, tooFar, 0} {
 		vote(fmt.Sprint("term ", n), a.header(), n, 9, 5)
 		snap(fmt.Sprint("term ", n), func(req *raft.InstallSnapshotRequest) { req.Term = n })
 		snap(fmt.Sprint("last term ", n), func(req *raft.InstallSnapshotRequest) { req.LastLogTerm = n })
 	}
-	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest} {
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, roster.Highest} {
 		vote(fmt.Sprint("last index ", n), a.header(), 6, n, 5)
 		vote(fmt.Sprint("last term ", n), a.header(), 6, 9, n)
 	}
 	vote("last term 7 of a candidate of 6", a.header(), 6, 9, 7)
-	for _, n := range []uint64{math.MaxUint64, 1 << 63, highest, 0, 1, 2} {
+	for _, n := range []uint64{math.MaxUint64, 1 << 63, roster.Highest, 0, 1, 2} {
 		snap(fmt.Sprint("last index ", n), func(req *raft.InstallSnapshotRequest) { req.LastLogIndex = n })
 	}
 	snap("configuration from beyond", func(req *raft.InstallSnapshotRequest) { req.ConfigurationIndex = 10 })

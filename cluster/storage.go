@@ -3,14 +3,10 @@ package cluster
 import (
 	"cmp"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -271,21 +267,6 @@ func (st *storage) snapshotConfiguration() uint64 {
 		return 0
 	}
 	return list[0].ConfigurationIndex
-}
-
-// clusterName makes a name for a new cluster. The first members make it each for
-// itself, so of several it is derived from what all of them are told.
-func clusterName(peers []Peer) string {
-	if len(peers) == 0 {
-		return rand.Text()
-	}
-	var lines []string
-	for _, p := range peers {
-		lines = append(lines, p.ID+"="+p.Addr)
-	}
-	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
-	return hex.EncodeToString(sum[:16])
 }
 
 // openLog opens the term, the vote and the log. bbolt panics on some kinds of

@@ -198,7 +198,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		send = t.sender(t.beating, t.beats)
 	} else {
 		if t.guard != nil {
-			if err := t.guard.atATime(args); err != nil {
+			if err := t.guard.atATime(args, maxAppend); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // The term and the vote are what a node must not get wrong: with an earlier term, or without
@@ -241,7 +243,7 @@ func (st *storage) compareTerm() error {
 		}
 		reached = max(reached, l.Term)
 	}
-	if term < reached || !plausible(reached, term) {
+	if term < reached || !roster.PlausibleTerm(reached, term) {
 		return fmt.Errorf("%s holds term %d, and the log ends in term %d: it is damaged, or of another time", boltFile, term, reached)
 	}
 	return nil

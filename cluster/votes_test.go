@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // voted makes a directory whose node has voted for n2 in term 7, and returns it.
@@ -231,7 +233,7 @@ func TestDirectoryOfVersion010(t *testing.T) {
 
 // TestTermBehindTheLog: a term of before the last entry, or one that no cluster reaches.
 func TestTermBehindTheLog(t *testing.T) {
-	for _, term := range []uint64{1, 1 << 40, highest} {
+	for _, term := range []uint64{1, 1 << 40, roster.Highest} {
 		dir := voted(t)
 		st, err := openStorage(dir, "n1", "", raftLogger(dataConfig(t, dir).Logger))
 		if err != nil {
