@@ -4,6 +4,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // stringArithmetic are the operators on operands of which one is a string.
@@ -36,11 +37,11 @@ func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) f
 			return 1
 		}
 	}
-	f := topFrame(L).Parent
-	inst := f.inst()
-	reg, bad := argB(inst), a
+	f := interp.TopFrame(L).Parent
+	inst := f.Inst()
+	reg, bad := interp.ArgB(inst), a
 	if aOK {
-		reg, bad = argC(inst), b
+		reg, bad = interp.ArgC(inst), b
 	}
 	e.throw(L, typeError(f, reg, bad, "perform arithmetic on"))
 	return 0

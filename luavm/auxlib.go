@@ -6,6 +6,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // library is what a library exports: functions by name.
@@ -16,14 +17,14 @@ type library map[string]func(*Engine, *lua.LState) int
 
 // calleeName is how the caller of the running function names it.
 func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
-	f := topFrame(L)
+	f := interp.TopFrame(L)
 	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {
 		return "", ""
 	}
 	caller := f.Parent
-	switch inst := caller.inst(); opOf(inst) {
+	switch inst := caller.Inst(); interp.OpOf(inst) {
 	case lua.OP_CALL, lua.OP_TAILCALL, lua.OP_TFORLOOP:
-		return objectName(caller.Fn.Proto, caller.Pc-1, argA(inst))
+		return objectName(caller.Fn.Proto, caller.Pc-1, interp.ArgA(inst))
 	}
 	return "", ""
 }

@@ -6,6 +6,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
 
@@ -36,7 +37,7 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if r.IsError() {
 		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
 	}
-	if topFrame(L).NRet == 0 {
+	if interp.TopFrame(L).NRet == 0 {
 		return 0 // a statement
 	}
 	L.Push(e.toLua(L, &r))

@@ -7,6 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // cjsonLibrary is lua-cjson 2.1.0.
@@ -310,7 +311,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 // and -1 for an object.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0
-	j.e.work(len(arrayPart(t)) / 16)
+	j.e.work(len(interp.ArrayPart(t)) / 16)
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		n, ok := k.(lua.LNumber)
 		if !ok || n != lua.LNumber(math.Floor(float64(n))) || n < 1 {

@@ -7,6 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // cmsgpackLibrary is lua-cmsgpack 0.4.0.
@@ -118,7 +119,7 @@ func packInt(b []byte, n int64) []byte {
 // isPackArray tells an array (keys 1..n and nothing else) from a map, and counts.
 func (e *Engine) isPackArray(t *lua.LTable) (n int, array bool) {
 	highest, array := 0, true
-	e.work(len(arrayPart(t)) / 16)
+	e.work(len(interp.ArrayPart(t)) / 16)
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		e.work(1)
 		n++

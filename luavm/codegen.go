@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // The code generator. gopher-lua runs Lua 5.1's instruction set, and its own
@@ -19,26 +21,11 @@ import (
 const (
 	noJump   = -1
 	noReg    = 0xff
-	maxSbx   = 0x1ffff
-	maxBx    = 0x3ffff
-	maxC     = 0x1ff
 	multiple = -1 // results: all there are
 
 	maxStackRegs  = 250
 	itemsPerFlush = 50 // of SETLIST
 )
-
-func instABC(op, a, b, c int) uint32 {
-	return uint32(op)<<26 | uint32(a&0xff)<<18 | uint32(c&0x1ff)<<9 | uint32(b&0x1ff)
-}
-
-func instABx(op, a, bx int) uint32 { return uint32(op)<<26 | uint32(a&0xff)<<18 | uint32(bx&maxBx) }
-
-func setA(i *uint32, a int)   { *i = *i&^(0xff<<18) | uint32(a&0xff)<<18 }
-func setB(i *uint32, b int)   { *i = *i&^0x1ff | uint32(b&0x1ff) }
-func setC(i *uint32, c int)   { *i = *i&^(0x1ff<<9) | uint32(c&0x1ff)<<9 }
-func setSbx(i *uint32, n int) { *i = *i&^maxBx | uint32(n+maxSbx)&maxBx }
-func setOp(i *uint32, op int) { *i = *i&(1<<26-1) | uint32(op)<<26 }
 
 // upvalue tells where a closure finds a variable of an enclosing function.
 type upvalue struct {
@@ -96,9 +83,9 @@ func (f *function) emit(inst uint32) int {
 	return f.pc() - 1
 }
 
-func (f *function) emitABC(op, a, b, c int) int { return f.emit(instABC(op, a, b, c)) }
-func (f *function) emitABx(op, a, bx int) int   { return f.emit(instABx(op, a, bx)) }
-func (f *function) emitAsBx(op, a, n int) int   { return f.emit(instABx(op, a, n+maxSbx)) }
+func (f *function) emitABC(op, a, b, c int) int { return f.emit(interp.InstABC(op, a, b, c)) }
+func (f *function) emitABx(op, a, bx int) int   { return f.emit(interp.InstABx(op, a, bx)) }
+func (f *function) emitAsBx(op, a, n int) int   { return f.emit(interp.InstABx(op, a, n+interp.MaxSbx)) }
 
 // fixLine gives the latest instruction another line.
 func (f *function) fixLine(line int) { f.lines[f.pc()-1] = line }
@@ -120,10 +107,10 @@ func (f *function) condJump(op, a, b, c int) int {
 
 func (f *function) fixJump(pc, dest int) {
 	offset := dest - (pc + 1)
-	if offset > maxSbx || offset < -maxSbx {
+	if offset > interp.MaxSbx || offset < -interp.MaxSbx {
 		f.p.syntax("control structure too long")
 	}
-	setSbx(&f.code[pc], offset)
+	interp.SetSbx(&f.code[pc], offset)
 }
 
 // label marks the next instruction as the target of a jump.
@@ -134,7 +121,7 @@ func (f *function) label() int {
 
 // follow is the next jump of a list.
 func (f *function) follow(pc int) int {
-	offset := argSbx(f.code[pc])
+	offset := interp.ArgSbx(f.code[pc])
 	if offset == noJump {
 		return noJump
 	}
@@ -144,7 +131,7 @@ func (f *function) follow(pc int) int {
 // control is the instruction that decides whether a jump is taken.
 func (f *function) control(pc int) *uint32 {
 	if pc >= 1 {
-		switch opOf(f.code[pc-1]) {
+		switch interp.OpOf(f.code[pc-1]) {
 		case lua.OP_EQ, lua.OP_LT, lua.OP_LE, lua.OP_TEST, lua.OP_TESTSET:
 			return &f.code[pc-1]
 		}
@@ -155,7 +142,7 @@ func (f *function) control(pc int) *uint32 {
 // needsValue reports whether a jump of a list leaves no value behind.
 func (f *function) needsValue(list int) bool {
 	for ; list != noJump; list = f.follow(list) {
-		if opOf(*f.control(list)) != lua.OP_TESTSET {
+		if interp.OpOf(*f.control(list)) != lua.OP_TESTSET {
 			return true
 		}
 	}
@@ -166,13 +153,13 @@ func (f *function) needsValue(list int) bool {
 // nothing to put.
 func (f *function) patchTest(pc, reg int) bool {
 	i := f.control(pc)
-	if opOf(*i) != lua.OP_TESTSET {
+	if interp.OpOf(*i) != lua.OP_TESTSET {
 		return false
 	}
-	if reg != noReg && reg != argB(*i) {
-		setA(i, reg)
+	if reg != noReg && reg != interp.ArgB(*i) {
+		interp.SetA(i, reg)
 	} else {
-		*i = instABC(lua.OP_TEST, argB(*i), 0, argC(*i))
+		*i = interp.InstABC(lua.OP_TEST, interp.ArgB(*i), 0, interp.ArgC(*i))
 	}
 	return true
 }
@@ -246,7 +233,7 @@ func (f *function) reserve(n int) {
 }
 
 func (f *function) release(rk int) {
-	if rk&rkConst == 0 && rk >= len(f.active) {
+	if rk&interp.RKConst == 0 && rk >= len(f.active) {
 		f.free--
 	}
 }
@@ -255,7 +242,7 @@ func (f *function) constant(v lua.LValue) int {
 	if i, ok := f.index[v]; ok {
 		return i
 	}
-	if len(f.consts) > maxBx {
+	if len(f.consts) > interp.MaxBx {
 		f.p.syntax("constant table overflow")
 	}
 	f.consts = append(f.consts, v)
@@ -267,10 +254,10 @@ func (f *function) stringConst(s string) int { return f.constant(lua.LString(s))
 
 // isStringConst tells keys that the interpreter has faster instructions for.
 func (f *function) isStringConst(rk int) bool {
-	if rk&rkConst == 0 {
+	if rk&interp.RKConst == 0 {
 		return false
 	}
-	_, ok := f.consts[rk&^rkConst].(lua.LString)
+	_, ok := f.consts[rk&^interp.RKConst].(lua.LString)
 	return ok
 }
 
@@ -395,6 +382,6 @@ func (f *function) finish() *lua.FunctionProto {
 			strs[i] = string(s)
 		}
 	}
-	setStringConstants(p, strs)
+	interp.SetStringConstants(p, strs)
 	return p
 }

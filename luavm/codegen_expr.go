@@ -6,6 +6,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // expKind says where the value of an expression is, or how to get it.
@@ -52,11 +53,11 @@ func (e *exp) isMulti() bool { return e.kind == expCall || e.kind == expVararg }
 func (f *function) setReturns(e *exp, n int) {
 	switch e.kind {
 	case expCall:
-		setC(&f.code[e.info], n+1)
+		interp.SetC(&f.code[e.info], n+1)
 	case expVararg:
 		i := &f.code[e.info]
-		setB(i, n+1)
-		setA(i, f.free)
+		interp.SetB(i, n+1)
+		interp.SetA(i, f.free)
 		f.reserve(1)
 	}
 }
@@ -64,9 +65,9 @@ func (f *function) setReturns(e *exp, n int) {
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:
-		e.become(expReg, argA(f.code[e.info]))
+		e.become(expReg, interp.ArgA(f.code[e.info]))
 	case expVararg:
-		setB(&f.code[e.info], 2)
+		interp.SetB(&f.code[e.info], 2)
 		e.kind = expReloc
 	}
 }
@@ -108,7 +109,7 @@ func (f *function) load(e *exp, reg int) {
 	case expNumber:
 		f.emitABx(lua.OP_LOADK, reg, f.constant(e.num))
 	case expReloc:
-		setA(&f.code[e.info], reg)
+		interp.SetA(&f.code[e.info], reg)
 	case expReg:
 		if reg != e.info {
 			f.emitABC(lua.OP_MOVE, reg, e.info, 0)
@@ -193,13 +194,13 @@ func (f *function) toRK(e *exp) int {
 	f.toValue(e)
 	switch e.kind {
 	case expNumber, expTrue, expFalse, expNil:
-		if len(f.consts) < rkConst {
+		if len(f.consts) < interp.RKConst {
 			e.become(expConst, f.constant(e.literal()))
-			return e.info | rkConst
+			return e.info | interp.RKConst
 		}
 	case expConst:
-		if e.info < rkConst {
-			return e.info | rkConst
+		if e.info < interp.RKConst {
+			return e.info | interp.RKConst
 		}
 	}
 	return f.toAnyReg(e)
@@ -258,14 +259,14 @@ func (f *function) indexed(t, key *exp) {
 
 func (f *function) invert(e *exp) {
 	i := f.control(e.info)
-	setA(i, 1-argA(*i))
+	interp.SetA(i, 1-interp.ArgA(*i))
 }
 
 func (f *function) jumpIf(e *exp, cond int) int {
-	if e.kind == expReloc && opOf(f.code[e.info]) == lua.OP_NOT {
+	if e.kind == expReloc && interp.OpOf(f.code[e.info]) == lua.OP_NOT {
 		not := f.code[e.info]
 		f.code, f.lines = f.code[:f.pc()-1], f.lines[:f.pc()-1]
-		return f.condJump(lua.OP_TEST, argB(not), 0, 1-cond)
+		return f.condJump(lua.OP_TEST, interp.ArgB(not), 0, 1-cond)
 	}
 	f.loadAny(e)
 	f.freeExp(e)
@@ -449,9 +450,9 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 		*a = *b
 	case tkConcat:
 		f.toValue(b)
-		if b.kind == expReloc && opOf(f.code[b.info]) == lua.OP_CONCAT {
+		if b.kind == expReloc && interp.OpOf(f.code[b.info]) == lua.OP_CONCAT {
 			f.freeExp(a)
-			setB(&f.code[b.info], a.info)
+			interp.SetB(&f.code[b.info], a.info)
 			a.become(expReloc, b.info)
 			return
 		}
@@ -480,7 +481,7 @@ func (f *function) setList(base, items, waiting int) {
 	if waiting == multiple {
 		n = 0
 	}
-	if batch := (items-1)/itemsPerFlush + 1; batch <= maxC {
+	if batch := (items-1)/itemsPerFlush + 1; batch <= interp.MaxC {
 		f.emitABC(lua.OP_SETLIST, base, n, batch)
 	} else {
 		f.emitABC(lua.OP_SETLIST, base, n, 0)

@@ -7,7 +7,7 @@
 // files, what function libraries can in library.go, and how much they keep in kept.go; redis.call in call.go; values crossing the border in convert.go; what
 // ends a script in limits.go and nesting.go; errors in protect.go and varinfo.go; the compiler
 // in lexer.go, parser*.go and codegen*.go; numbers as C reads, prints and computes them
-// in internal/clib.
+// in internal/clib; what gopher-lua does not export in internal/interp.
 //
 // Invariants:
 //   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the
@@ -35,7 +35,7 @@
 // whose Done is called before every instruction (hook.go) corrects what is left:
 // numbers joined to strings, numeric for over strings, % and ^, writes to read-only
 // tables. It needs the current call frame, which gopher-lua does not export;
-// frame.go reads it in place and refuses to start with another layout.
+// internal/interp reads it in place and refuses to start with another layout.
 //
 // The simplest scripts, which are those of locks, run their instructions in
 // fastpath.go, and are left to gopher-lua when anything out of the ordinary happens.

@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
 
@@ -51,15 +52,15 @@ type Engine struct {
 	keyList *lua.LTable    // KEYS, and …
 	argList *lua.LTable    // … ARGV: the same tables for every script
 	guard   *lua.LFunction // the frame of a protected call, see protect.go
-	frames  []frame        // the lowest of L's, which stay when they are left
+	frames  []interp.Frame // the lowest of L's, which stay when they are left
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
 	null    *lua.LUserData // cjson.null
 	random  drand48
 
 	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines
-	watchedLoop          loop           // see nesting.go
-	plainLoop            loop
+	watchedLoop          interp.Loop    // see nesting.go
+	plainLoop            interp.Loop
 
 	cjson *jsonConfig
 
@@ -255,7 +256,7 @@ func (e *Engine) rebuild() {
 		RegistryGrowStep:    1 << 12,
 		RegistryMaxSize:     1 << 20,
 	})
-	e.L, e.frames = L, lowestFrames(L)
+	e.L, e.frames = L, interp.LowestFrames(L)
 	e.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)
 	e.guard = L.NewFunction(e.guarded)
 	e.openSandbox()

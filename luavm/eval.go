@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
 
@@ -159,7 +160,7 @@ func (e *Engine) finish() {
 	}
 	e.L.SetTop(0)
 	clear(e.frames) // each may hold all that another script had
-	if reg := registersOf(e.L); cap(*reg) > keepRegisters {
+	if reg := interp.Registers(e.L); cap(*reg) > keepRegisters {
 		*reg = make([]lua.LValue, keepRegisters)
 	}
 }
@@ -234,7 +235,7 @@ func (e *Engine) join(lists ...[][]byte) string {
 // fill makes t the table of a list, whatever it was: nothing remains of what an
 // earlier script did to it. text begins with the list's elements; fill returns the rest.
 func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
-	elems := arrayPart(t)[:0]
+	elems := interp.ArrayPart(t)[:0]
 	if cap(elems) < len(list) || cap(elems) > keepList {
 		elems = make([]lua.LValue, 0, len(list))
 	}
@@ -244,7 +245,7 @@ func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 	}
 	clear(elems[len(elems):cap(elems)])
 	*t = *e.L.CreateTable(0, 0)
-	setArrayPart(t, elems)
+	interp.SetArrayPart(t, elems)
 	return text
 }
 

@@ -8,6 +8,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
 
@@ -86,7 +87,7 @@ var drawsLots = map[string]bool{"spop": true, "srandmember": true, "hrandfield":
 // fast returns the form of a plain, linked script that is run here; nil if it has none.
 func (e *Engine) fast(p *lua.FunctionProto) *fastScript {
 	for _, inst := range p.Code {
-		if fastOps>>opOf(inst)&1 == 0 {
+		if fastOps>>interp.OpOf(inst)&1 == 0 {
 			return nil
 		}
 	}
@@ -170,8 +171,8 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 	}()
 	code, constants := s.code, s.constants
 	operand := func(x int) *value {
-		if x&rkConst != 0 {
-			return &constants[x&^rkConst]
+		if x&interp.RKConst != 0 {
+			return &constants[x&^interp.RKConst]
 		}
 		return &regs[x]
 	}
@@ -179,29 +180,29 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 	for pc := 0; ; {
 		inst := code[pc]
 		pc++
-		a := argA(inst)
-		switch op := opOf(inst); op {
+		a := interp.ArgA(inst)
+		switch op := interp.OpOf(inst); op {
 		case lua.OP_MOVE:
-			regs[a] = regs[argB(inst)]
+			regs[a] = regs[interp.ArgB(inst)]
 		case lua.OP_LOADK:
-			regs[a] = constants[argBx(inst)]
+			regs[a] = constants[interp.ArgBx(inst)]
 		case lua.OP_LOADBOOL:
-			regs[a] = truthOf(argB(inst) != 0)
-			if argC(inst) != 0 {
+			regs[a] = truthOf(interp.ArgB(inst) != 0)
+			if interp.ArgC(inst) != 0 {
 				pc++
 			}
 		case lua.OP_LOADNIL:
-			clear(regs[a : argB(inst)+1])
+			clear(regs[a : interp.ArgB(inst)+1])
 		case lua.OP_GETTABLE:
 			list := keys
-			switch regs[argB(inst)].kind {
+			switch regs[interp.ArgB(inst)].kind {
 			case kindKeys:
 			case kindArgs:
 				list = args
 			default:
 				return reply, false
 			}
-			i := operand(argC(inst))
+			i := operand(interp.ArgC(inst))
 			n := int(i.number)
 			if i.kind != kindNumber || float64(n) != i.number {
 				return reply, false
@@ -213,7 +214,7 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 				regs[a] = value{kind: kindInput, text: unsafe.String(unsafe.SliceData(b), len(b))}
 			}
 		case lua.OP_EQ, lua.OP_LT, lua.OP_LE:
-			is, known := compare(op, operand(argB(inst)), operand(argC(inst)))
+			is, known := compare(op, operand(interp.ArgB(inst)), operand(interp.ArgC(inst)))
 			if !known {
 				return reply, false
 			}
@@ -221,22 +222,22 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 				pc++
 			}
 		case lua.OP_NOT:
-			regs[a] = truthOf(!regs[argB(inst)].truth())
+			regs[a] = truthOf(!regs[interp.ArgB(inst)].truth())
 		case lua.OP_TEST:
-			if regs[a].truth() != (argC(inst) != 0) {
+			if regs[a].truth() != (interp.ArgC(inst) != 0) {
 				pc++
 			}
 		case lua.OP_TESTSET:
-			if v := regs[argB(inst)]; v.truth() == (argC(inst) != 0) {
+			if v := regs[interp.ArgB(inst)]; v.truth() == (interp.ArgC(inst) != 0) {
 				regs[a] = v
 			} else {
 				pc++
 			}
 		case lua.OP_JMP:
-			pc += argSbx(inst)
+			pc += interp.ArgSbx(inst)
 		case lua.OP_CALL, lua.OP_TAILCALL:
-			end := a + argB(inst)
-			if argB(inst) == 0 {
+			end := a + interp.ArgB(inst)
+			if interp.ArgB(inst) == 0 {
 				end = top
 			}
 			result, known := e.callFast(&regs[a], regs[a+1:end])
@@ -246,8 +247,8 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 			if op == lua.OP_TAILCALL {
 				return result.reply()
 			}
-			switch wanted := argC(inst) - 1; wanted {
-			case multiple:
+			switch wanted := interp.ArgC(inst) - 1; wanted {
+			case lua.MultRet:
 				top = a + 1
 				regs[a] = result
 			case 0:
@@ -256,7 +257,7 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 				clear(regs[a+1 : a+wanted])
 			}
 		case lua.OP_RETURN:
-			if argB(inst) == 1 || argB(inst) == 0 && top == a {
+			if interp.ArgB(inst) == 1 || interp.ArgB(inst) == 0 && top == a {
 				return store.Nil, true
 			}
 			return regs[a].reply()

@@ -8,6 +8,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // hook is a context whose Done the interpreter calls before every instruction.
@@ -18,13 +19,13 @@ import (
 type hook struct {
 	e     *Engine
 	L     *lua.LState
-	frame **frame
+	frame **interp.Frame
 	armed bool // L.Panic is ours
 }
 
 var _ context.Context = (*hook)(nil)
 
-func newHook(e *Engine, L *lua.LState) *hook { return &hook{e: e, L: L, frame: framePlace(L)} }
+func newHook(e *Engine, L *lua.LState) *hook { return &hook{e: e, L: L, frame: interp.FramePlace(L)} }
 
 func (*hook) Deadline() (at time.Time, ok bool) { return }
 func (*hook) Err() error                        { return nil }
@@ -71,23 +72,23 @@ func (h *hook) look() {
 }
 
 // before looks at the instruction that is about to run.
-func (h *hook) before(f *frame, inst uint32) {
-	e, L, a := h.e, h.L, argA(inst)
-	switch opOf(inst) {
+func (h *hook) before(f *interp.Frame, inst uint32) {
+	e, L, a := h.e, h.L, interp.ArgA(inst)
+	switch interp.OpOf(inst) {
 	case lua.OP_SETGLOBAL:
 		e.throwHere(L, msgReadonlyTable)
 	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
 		e.beforeSet(L, f, inst)
 	case lua.OP_CONCAT:
-		e.beforeConcat(L, argB(inst), argC(inst))
+		e.beforeConcat(L, interp.ArgB(inst), interp.ArgC(inst))
 	case lua.OP_MOD:
-		beforeModulo(L, argB(inst)+1, argC(inst)+1)
+		beforeModulo(L, interp.ArgB(inst)+1, interp.ArgC(inst)+1)
 	case lua.OP_POW:
-		beforePower(L, argB(inst)+1, argC(inst)+1)
+		beforePower(L, interp.ArgB(inst)+1, interp.ArgC(inst)+1)
 	case lua.OP_FORPREP:
 		e.beforeFor(L, a)
 	case lua.OP_SETLIST:
-		n := argB(inst)
+		n := interp.ArgB(inst)
 		if n == 0 {
 			n = max(L.GetTop()-a-1, 0)
 		}
@@ -97,11 +98,11 @@ func (h *hook) before(f *frame, inst uint32) {
 		e.charge(int64(f.NArgs) * 16)
 		e.budget -= f.NArgs / copiedInStep
 	case lua.OP_NEWTABLE:
-		e.charge(100 + 16*int64(argB(inst)) + 48*int64(argC(inst)))
+		e.charge(100 + 16*int64(interp.ArgB(inst)) + 48*int64(interp.ArgC(inst)))
 	case lua.OP_CLOSURE:
-		e.charge(100 + 72*int64(f.Fn.Proto.FunctionPrototypes[argBx(inst)].NumUpvalues))
+		e.charge(100 + 72*int64(f.Fn.Proto.FunctionPrototypes[interp.ArgBx(inst)].NumUpvalues))
 	case lua.OP_LEN:
-		if t, ok := L.Get(argB(inst) + 1).(*lua.LTable); ok && argB(inst)&rkConst == 0 {
+		if t, ok := L.Get(interp.ArgB(inst) + 1).(*lua.LTable); ok && interp.ArgB(inst)&interp.RKConst == 0 {
 			e.beforeLen(t)
 		}
 	}
@@ -109,19 +110,19 @@ func (h *hook) before(f *frame, inst uint32) {
 
 // beforeSet refuses a write that lands in a read-only table, and accounts for an array
 // that gopher-lua fills up to the index.
-func (e *Engine) beforeSet(L *lua.LState, f *frame, inst uint32) {
-	t, ok := L.Get(argA(inst) + 1).(*lua.LTable)
+func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
+	t, ok := L.Get(interp.ArgA(inst) + 1).(*lua.LTable)
 	if !ok {
 		return
 	}
 	_, plain := t.Metatable.(*lua.LNilType)
-	if plain && opOf(inst) == lua.OP_SETTABLEKS {
+	if plain && interp.OpOf(inst) == lua.OP_SETTABLEKS {
 		return
 	}
-	b := argB(inst)
+	b := interp.ArgB(inst)
 	var key lua.LValue
-	if b&rkConst != 0 {
-		key = f.Fn.Proto.Constants[b&^rkConst]
+	if b&interp.RKConst != 0 {
+		key = f.Fn.Proto.Constants[b&^interp.RKConst]
 	} else {
 		key = L.Get(b + 1)
 	}
@@ -161,7 +162,7 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 
 // chargeGrowth accounts for setting t[n].
 func (e *Engine) chargeGrowth(t *lua.LTable, n int) {
-	if gap := n - len(arrayPart(t)); gap > 64 {
+	if gap := n - len(interp.ArrayPart(t)); gap > 64 {
 		e.charge(int64(n) * 32)
 		e.work(gap / 8)
 	}
@@ -257,7 +258,7 @@ func (e *Engine) beforeLen(t *lua.LTable) {
 
 // workLen accounts for the walk back over an array that ends in nil.
 func (e *Engine) workLen(t *lua.LTable) {
-	if a := arrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
+	if a := interp.ArrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
 		e.work(len(a) / 16)
 	}
 }

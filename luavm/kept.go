@@ -2,11 +2,12 @@ package luavm
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"unsafe"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // What outlives a call is what the libraries keep: the locals of their code, and all that
@@ -181,13 +182,13 @@ func (w *walk) table(t *lua.LTable) {
 	if mt, ok := t.Metatable.(*lua.LTable); ok {
 		w.add(mt)
 	}
-	array := arrayPart(t)
+	array := interp.ArrayPart(t)
 	w.size += int64(cap(array)) * boxSize
 	for _, v := range array[:cap(array)] {
 		w.add(v)
 	}
 	// Keys stay when their values go.
-	keys := *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), keysOffset))
+	keys := interp.HashKeys(t)
 	w.size += int64(cap(keys)) * pairSize
 	for _, k := range keys {
 		w.add(k)
@@ -224,7 +225,7 @@ func (w *walk) proto(p *lua.FunctionProto) {
 // protoSize is what a compiled function takes without its constants and inner functions.
 func protoSize(p *lua.FunctionProto) int {
 	return 320 + len(p.SourceName) + 4*cap(p.Code) + 8*cap(p.DbgSourcePositions) + 16*cap(p.Constants) +
-		16*cap(stringConstants(p)) + 8*cap(p.FunctionPrototypes) + 48*cap(p.DbgLocals) + 24*cap(p.DbgCalls) + 32*cap(p.DbgUpvalues)
+		16*cap(interp.StringConstants(p)) + 8*cap(p.FunctionPrototypes) + 48*cap(p.DbgLocals) + 24*cap(p.DbgCalls) + 32*cap(p.DbgUpvalues)
 }
 
 // compiledSize is what a compiled chunk takes.
@@ -236,13 +237,13 @@ func compiledSize(p *lua.FunctionProto) int64 {
 
 // thread visits a coroutine: its registers, and the functions that it stands in.
 func (w *walk) thread(th *lua.LState) {
-	if reg := registersOf(th); reg != nil {
+	if reg := interp.Registers(th); reg != nil {
 		w.size += int64(cap(*reg)) * boxSize
 		for _, v := range *reg {
 			w.add(v)
 		}
 	}
-	for f := topFrame(th); f != nil; f = f.Parent {
+	for f := interp.TopFrame(th); f != nil; f = f.Parent {
 		w.size += int64(unsafe.Sizeof(*f))
 		if f.Fn != nil {
 			w.add(f.Fn)
@@ -256,37 +257,4 @@ func (e *Engine) own(part string) lua.LString {
 		part = strings.Clone(part)
 	}
 	return lua.LString(part)
-}
-
-// keysOffset is where an LTable keeps the keys of its hash part, registryOffset where an
-// LState keeps its registers.
-var (
-	keysOffset     = checkedOffset[lua.LTable, []lua.LValue]("keys")
-	registryOffset = checkedRegistryOffset()
-)
-
-// checkedOffset is where a struct of gopher-lua has a field of a type.
-func checkedOffset[S, F any](name string) uintptr {
-	field, ok := reflect.TypeFor[S]().FieldByName(name)
-	if !ok || field.Type != reflect.TypeFor[F]() {
-		panic(fmt.Sprintf("luavm: this gopher-lua has no %v.%s", reflect.TypeFor[S](), name))
-	}
-	return field.Offset
-}
-
-func checkedRegistryOffset() uintptr {
-	field, ok := reflect.TypeFor[lua.LState]().FieldByName("reg")
-	if !ok || field.Type.Kind() != reflect.Pointer {
-		panic("luavm: this gopher-lua has no LState.reg")
-	}
-	first := field.Type.Elem().Field(0)
-	if first.Name != "array" || first.Type != reflect.TypeFor[[]lua.LValue]() {
-		panic("luavm: gopher-lua's registry has another layout")
-	}
-	return field.Offset
-}
-
-// registersOf returns the registers of a state; nil if it has none.
-func registersOf(L *lua.LState) *[]lua.LValue {
-	return *(**[]lua.LValue)(unsafe.Add(unsafe.Pointer(L), registryOffset))
 }

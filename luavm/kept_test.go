@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // liveHeap is what the heap holds without garbage.
@@ -165,7 +167,7 @@ func TestEndedScriptsHoldNothing(t *testing.T) {
 	if r := w.eval("local function f(...) local n = select('#', ...) if n < 4000 then return f(1, 2, 3, 4, 5, 6, 7, 8, ...) end return n end return f()"); r.IsError() {
 		t.Fatal(r)
 	}
-	if n := cap(*registersOf(w.e.L)); n > keepRegisters {
+	if n := cap(*interp.Registers(w.e.L)); n > keepRegisters {
 		t.Errorf("%d registers are kept", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/clib"
+	"lockstep/luavm/internal/interp"
 )
 
 // baseLibrary are the global functions.
@@ -136,7 +137,7 @@ func (e *Engine) baseNext(L *lua.LState) int {
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	a, _ := from.(lua.LNumber)
 	b, ok := to.(lua.LNumber)
-	if size := lua.LNumber(len(arrayPart(t))); !ok || b > size {
+	if size := lua.LNumber(len(interp.ArrayPart(t))); !ok || b > size {
 		b = size
 	}
 	if b > a+64 {

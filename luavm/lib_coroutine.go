@@ -2,6 +2,8 @@ package luavm
 
 import (
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 var coroutineLibrary = library{
@@ -136,7 +138,7 @@ func (e *Engine) coWrap(L *lua.LState) int {
 // coYield leaves the coroutine, unless a function that is not Lua stands
 // between it and its resume: gopher-lua would lose its way there.
 func (e *Engine) coYield(L *lua.LState) int {
-	if L == e.L || !yieldable(topFrame(L)) {
+	if L == e.L || !yieldable(interp.TopFrame(L)) {
 		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
 	}
 	return -1
@@ -144,12 +146,12 @@ func (e *Engine) coYield(L *lua.LState) int {
 
 // yieldable reports whether all frames below a function are Lua functions that
 // called the next one by a plain call.
-func yieldable(f *frame) bool {
+func yieldable(f *interp.Frame) bool {
 	for f = f.Parent; f != nil; f = f.Parent {
 		if f.Fn.IsG {
 			return false
 		}
-		if op := opOf(f.inst()); op != lua.OP_CALL && op != lua.OP_TAILCALL {
+		if op := interp.OpOf(f.Inst()); op != lua.OP_CALL && op != lua.OP_TAILCALL {
 			return false
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 var tableLibrary = library{
@@ -32,7 +34,7 @@ func (e *Engine) tableSetn(L *lua.LState) int {
 
 func (e *Engine) tableMaxn(L *lua.LState) int {
 	t := e.checkTable(L, 1)
-	e.work(len(arrayPart(t)) / 16)
+	e.work(len(interp.ArrayPart(t)) / 16)
 	m := lua.LNumber(t.MaxN())
 	t.ForEach(func(k, _ lua.LValue) {
 		e.work(1)
@@ -110,7 +112,7 @@ func (e *Engine) tableInsert(L *lua.LState) int {
 			end = pos
 		}
 		v := L.Get(3)
-		if n := len(arrayPart(t)); pos >= 1 && pos < end && end == n+1 {
+		if n := len(interp.ArrayPart(t)); pos >= 1 && pos < end && end == n+1 {
 			e.charge(int64(16))
 			e.work(n / 64)
 			t.Insert(pos, v)
@@ -136,7 +138,7 @@ func (e *Engine) tableRemove(L *lua.LState) int {
 	}
 	v := t.RawGetInt(pos)
 	e.writable(L, t)
-	if end == len(arrayPart(t)) {
+	if end == len(interp.ArrayPart(t)) {
 		e.work((end - pos) / 64)
 		t.Remove(pos)
 	} else {

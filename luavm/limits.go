@@ -7,6 +7,8 @@ import (
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 const (
@@ -60,7 +62,7 @@ func (e *Engine) halt(why string) {
 	e.budget = -1
 	e.notePosition(e.running())
 	for th := e.running(); th != nil; th = th.Parent {
-		for f := topFrame(th); f != nil; f = f.Parent {
+		for f := interp.TopFrame(th); f != nil; f = f.Parent {
 			f.TailCall = 0 // nobody lists them any more
 		}
 	}
@@ -150,7 +152,7 @@ func (e *Engine) work(steps int) {
 
 // checkDepth refuses calls that are nested too deeply.
 func (e *Engine) checkDepth(L *lua.LState) {
-	f := topFrame(L)
+	f := interp.TopFrame(L)
 	if f == nil || f.Idx <= callDepth {
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // Scripts look the same globals up in every run: redis, its call, KEYS and ARGV.
@@ -17,7 +19,7 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 	l := *p
 	l.Code = slices.Clone(p.Code)
 	l.Constants = slices.Clip(p.Constants)
-	names := slices.Clip(stringConstants(p))
+	names := slices.Clip(interp.StringConstants(p))
 	type linked struct {
 		v    lua.LValue
 		name string
@@ -29,31 +31,31 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 			name = kind + " " + name
 			i, ok := known[linked{v, name}]
 			if !ok {
-				if i = len(l.Constants); i > maxBx {
+				if i = len(l.Constants); i > interp.MaxBx {
 					return
 				}
 				known[linked{v, name}] = i
 				l.Constants = append(l.Constants, v)
 				names = append(names, name)
 			}
-			l.Code[at] = instABx(lua.OP_LOADK, argA(l.Code[at]), i)
+			l.Code[at] = interp.InstABx(lua.OP_LOADK, interp.ArgA(l.Code[at]), i)
 		}
 	}
 	targets := jumpTargets(p)
 	// Words that belong to the instruction before them look like MOVE or GETUPVAL.
 	for at, inst := range p.Code {
-		switch opOf(inst) {
+		switch interp.OpOf(inst) {
 		case lua.OP_GETGLOBAL:
-			name := constString(p, argBx(inst))
+			name := constString(p, interp.ArgBx(inst))
 			put(at, e.globals.RawGetString(name), "global", name)
 		case lua.OP_GETTABLEKS:
 			if lib := e.libraryOf(p, at); lib != nil && !targets[at] {
-				name := constString(p, argC(inst)&^rkConst)
+				name := constString(p, interp.ArgC(inst)&^interp.RKConst)
 				put(at, lib.RawGetString(name), "field", name)
 			}
 		}
 	}
-	setStringConstants(&l, names)
+	interp.SetStringConstants(&l, names)
 	l.FunctionPrototypes = nil
 	for _, inner := range p.FunctionPrototypes {
 		l.FunctionPrototypes = append(l.FunctionPrototypes, e.link(inner))
@@ -68,10 +70,10 @@ func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 		return nil
 	}
 	before := p.Code[at-1]
-	if opOf(before) != lua.OP_GETGLOBAL || argA(before) != argB(p.Code[at]) || argC(p.Code[at])&rkConst == 0 {
+	if interp.OpOf(before) != lua.OP_GETGLOBAL || interp.ArgA(before) != interp.ArgB(p.Code[at]) || interp.ArgC(p.Code[at])&interp.RKConst == 0 {
 		return nil
 	}
-	lib, ok := e.globals.RawGetString(constString(p, argBx(before))).(*lua.LTable)
+	lib, ok := e.globals.RawGetString(constString(p, interp.ArgBx(before))).(*lua.LTable)
 	if !ok || !e.isReadonly(lib) {
 		return nil
 	}
@@ -82,7 +84,7 @@ func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 	switch p.Constants[i].(type) {
 	case *lua.LTable, *lua.LFunction:
-		kind, name, _ = strings.Cut(stringConstants(p)[i], " ")
+		kind, name, _ = strings.Cut(interp.StringConstants(p)[i], " ")
 	}
 	return kind, name
 }
@@ -91,9 +93,9 @@ func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 func jumpTargets(p *lua.FunctionProto) map[int]bool {
 	targets := map[int]bool{}
 	for at, inst := range p.Code {
-		switch opOf(inst) {
+		switch interp.OpOf(inst) {
 		case lua.OP_JMP, lua.OP_FORLOOP, lua.OP_FORPREP:
-			targets[at+1+argSbx(inst)] = true
+			targets[at+1+interp.ArgSbx(inst)] = true
 		case lua.OP_EQ, lua.OP_LT, lua.OP_LE, lua.OP_TEST, lua.OP_TESTSET, lua.OP_TFORLOOP, lua.OP_LOADBOOL:
 			targets[at+2] = true
 		}
@@ -118,10 +120,10 @@ func isPlain(p *lua.FunctionProto) bool {
 		return false
 	}
 	for _, inst := range p.Code {
-		op := opOf(inst)
+		op := interp.OpOf(inst)
 		switch {
-		case watched>>op&1 != 0, op == lua.OP_SELF, op == lua.OP_JMP && argSbx(inst) < 0,
-			op == lua.OP_GETGLOBAL && !strings.Contains(plainGlobals, " "+constString(p, argBx(inst))+" "):
+		case watched>>op&1 != 0, op == lua.OP_SELF, op == lua.OP_JMP && interp.ArgSbx(inst) < 0,
+			op == lua.OP_GETGLOBAL && !strings.Contains(plainGlobals, " "+constString(p, interp.ArgBx(inst))+" "):
 			return false
 		}
 	}

@@ -1,10 +1,9 @@
 package luavm
 
 import (
-	"reflect"
-	"unsafe"
-
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // A call of Lua from Go, and of a metamethod by the interpreter, nests on Go's stack, of
@@ -19,36 +18,19 @@ const (
 	errorNesting = maxNesting + maxNesting/8
 )
 
-// loop is gopher-lua's main loop: it runs what was called last until that returns.
-type loop func(L *lua.LState, base *frame)
-
-// loopOffset is where an LState keeps its main loop, which looks at a context or does not.
-var loopOffset = checkedLoopOffset()
-
-func checkedLoopOffset() uintptr {
-	field, ok := reflect.TypeFor[lua.LState]().FieldByName("mainLoop")
-	current, known := reflect.TypeFor[lua.LState]().FieldByName("currentFrame")
-	if !ok || !known || field.Type != reflect.FuncOf([]reflect.Type{reflect.TypeFor[*lua.LState](), current.Type}, nil, false) {
-		panic("luavm: this gopher-lua has no LState.mainLoop")
-	}
-	return field.Offset
-}
-
-func loopPlace(L *lua.LState) *loop { return (*loop)(unsafe.Add(unsafe.Pointer(L), loopOffset)) }
-
 // openLoops makes the main loops that count: one that asks the hook, and one for scripts
 // that need none.
 func (e *Engine) openLoops() {
 	L := e.L
 	L.SetContext(newHook(e, L))
-	e.watchedLoop = e.counted(*loopPlace(L))
+	e.watchedLoop = e.counted(*interp.LoopPlace(L))
 	ctx := L.RemoveContext()
-	e.plainLoop = e.counted(*loopPlace(L))
+	e.plainLoop = e.counted(*interp.LoopPlace(L))
 	e.watch(L, ctx.(*hook))
 }
 
-func (e *Engine) counted(run loop) loop {
-	return func(L *lua.LState, base *frame) {
+func (e *Engine) counted(run interp.Loop) interp.Loop {
+	return func(L *lua.LState, base *interp.Frame) {
 		if e.depth++; e.depth >= maxNesting {
 			e.tooDeep(L)
 		}
@@ -73,19 +55,19 @@ func (e *Engine) tooDeep(L *lua.LState) {
 // leaveCallee makes an error that of the caller: what was called has a frame already,
 // though it never runs.
 func (e *Engine) leaveCallee(L *lua.LState) {
-	*framePlace(L) = e.skip(topFrame(L).Parent)
+	*interp.FramePlace(L) = e.skip(interp.TopFrame(L).Parent)
 	L.Panic = e.onError
 }
 
 // watch has a state ask a hook before every instruction.
 func (e *Engine) watch(L *lua.LState, h *hook) {
 	L.SetContext(h)
-	*loopPlace(L) = e.watchedLoop
+	*interp.LoopPlace(L) = e.watchedLoop
 }
 
 // unwatch lets a state run without its hook, which it returns.
 func (e *Engine) unwatch(L *lua.LState) *hook {
 	h := L.RemoveContext().(*hook)
-	*loopPlace(L) = e.plainLoop
+	*interp.LoopPlace(L) = e.plainLoop
 	return h
 }

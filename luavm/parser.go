@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // Limits of C Lua (luaconf.h), and a bound on how long compiling may take.
@@ -395,7 +397,7 @@ func (p *parser) returnStatement() {
 		case e.isMulti():
 			f.setReturns(&e, multiple)
 			if e.kind == expCall && n == 1 {
-				setOp(&f.code[e.info], lua.OP_TAILCALL)
+				interp.SetOp(&f.code[e.info], lua.OP_TAILCALL)
 			}
 			first, n = len(f.active), multiple
 		case n == 1:

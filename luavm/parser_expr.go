@@ -2,6 +2,8 @@ package luavm
 
 import (
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // target is a variable that waits for its value; there may be several.
@@ -14,7 +16,7 @@ type target struct {
 func (p *parser) exprStatement() {
 	t := &target{v: p.primary()}
 	if t.v.kind == expCall {
-		setC(&p.f.code[t.v.info], 1) // no results
+		interp.SetC(&p.f.code[t.v.info], 1) // no results
 		return
 	}
 	p.assignment(t, 1)
@@ -255,8 +257,8 @@ func (p *parser) table() exp {
 		}
 		f.setList(t.info, items, waiting)
 	}
-	setB(&f.code[pc], min(items, 0x1ff))
-	setC(&f.code[pc], min(fields, 0x1ff))
+	interp.SetB(&f.code[pc], min(items, 0x1ff))
+	interp.SetC(&f.code[pc], min(fields, 0x1ff))
 	return t
 }
 
@@ -298,7 +300,7 @@ func (p *parser) body(method bool, line int) exp {
 	p.match(tkEnd, tkFunction, line)
 	proto := f.finish()
 	p.f = outer
-	if len(outer.protos) > maxBx {
+	if len(outer.protos) > interp.MaxBx {
 		p.syntax("constant table overflow")
 	}
 	outer.protos = append(outer.protos, proto)

@@ -1,9 +1,12 @@
 package luavm
 
 import (
+	"fmt"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // guarded is the function that every protected call goes through. gopher-lua's
@@ -78,7 +81,7 @@ func (e *Engine) notePosition(L *lua.LState) {
 		if !loaded {
 			name = "@" + f.Fn.Proto.SourceName
 		}
-		e.errSource, e.errLine = name, f.line()
+		e.errSource, e.errLine = name, f.Line()
 	}
 }
 
@@ -97,4 +100,39 @@ func (e *Engine) throw(L *lua.LState, msg string) {
 // throwHere is an error of the interpreter in the running Lua function.
 func (e *Engine) throwHere(L *lua.LState, msg string) {
 	e.throwValue(L, lua.LString(e.paste(e.where(L, 0), msg)))
+}
+
+// level walks up the stack as lua_getstack does: every tail call counts as a
+// frame of its own, for which lost is true. nil means that there is no such
+// level.
+func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
+	f = e.skip(interp.TopFrame(L))
+	for level > 0 && f != nil {
+		level--
+		if !f.Fn.IsG {
+			level -= f.TailCall
+		}
+		f = e.skip(f.Parent)
+	}
+	if level < 0 {
+		return nil, true
+	}
+	return f, false
+}
+
+// skip leaves out the frames that protected calls add and C Lua does not have.
+func (e *Engine) skip(f *interp.Frame) *interp.Frame {
+	for f != nil && f.Fn == e.guard {
+		f = f.Parent
+	}
+	return f
+}
+
+// where is luaL_where: the position to put before an error message.
+func (e *Engine) where(L *lua.LState, level int) string {
+	f, _ := e.level(L, level)
+	if f == nil || f.Fn.IsG || f.Line() <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d: ", f.Fn.Proto.SourceName, f.Line())
 }

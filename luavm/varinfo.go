@@ -4,12 +4,14 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // reword turns an error of gopher-lua's interpreter into the text that C Lua
 // 5.1 has for it. Unknown texts pass unchanged.
 func (e *Engine) reword(L *lua.LState, msg string) string {
-	f := topFrame(L)
+	f := interp.TopFrame(L)
 	if f == nil {
 		return msg
 	}
@@ -28,8 +30,8 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	case strings.HasPrefix(text, "cannot perform "), text == "__unm undefined":
 		return pos + arithError(L, f)
 	case text == "__len undefined":
-		b := argB(f.inst())
-		return pos + typeError(f, b, f.operand(L, b), "get length of")
+		b := interp.ArgB(f.Inst())
+		return pos + typeError(f, b, f.Operand(L, b), "get length of")
 	case strings.HasPrefix(text, "attempt to compare "):
 		return pos + compareText(text)
 	case text == "registry overflow":
@@ -45,7 +47,7 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 
 // rewordInFunction is reword for an error that the interpreter raised on behalf
 // of a function that is not Lua: C Lua gives no position then.
-func (e *Engine) rewordInFunction(L *lua.LState, f *frame, msg string) string {
+func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) string {
 	switch {
 	case strings.HasSuffix(msg, "attempt to call a non-function object"):
 		v := L.Get(1)
@@ -60,25 +62,14 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *frame, msg string) string {
 	return msg
 }
 
-// inst is the instruction that a frame is executing.
-func (f *frame) inst() uint32 { return f.Fn.Proto.Code[max(f.Pc-1, 0)] }
-
-// operand reads a register or constant of the running frame.
-func (f *frame) operand(L *lua.LState, rk int) lua.LValue {
-	if rk&rkConst != 0 {
-		return f.Fn.Proto.Constants[rk&^rkConst]
-	}
-	return L.Get(rk + 1)
-}
-
 // indexError names the variable that is indexed, unless its metatable led to what cannot
 // be indexed.
-func indexError(L *lua.LState, f *frame, text string) string {
-	inst := f.inst()
-	reg := argB(inst)
-	switch opOf(inst) {
+func indexError(L *lua.LState, f *interp.Frame, text string) string {
+	inst := f.Inst()
+	reg := interp.ArgB(inst)
+	switch interp.OpOf(inst) {
 	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
-		reg = argA(inst)
+		reg = interp.ArgA(inst)
 	}
 	_, rest, _ := strings.Cut(text, "(")
 	kind, _, _ := strings.Cut(rest, ")")
@@ -88,34 +79,34 @@ func indexError(L *lua.LState, f *frame, text string) string {
 	return "attempt to index a " + kind + " value"
 }
 
-func callError(L *lua.LState, f *frame) string {
-	inst := f.inst()
-	switch opOf(inst) {
+func callError(L *lua.LState, f *interp.Frame) string {
+	inst := f.Inst()
+	switch interp.OpOf(inst) {
 	case lua.OP_CALL, lua.OP_TAILCALL:
-		return typeError(f, argA(inst), L.Get(argA(inst)+1), "call")
+		return typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		return "attempt to call a " + typeName(L.Get(argA(inst)+1)) + " value"
+		return "attempt to call a " + typeName(L.Get(interp.ArgA(inst)+1)) + " value"
 	}
 	return "attempt to call a nil value"
 }
 
-func arithError(L *lua.LState, f *frame) string {
-	inst := f.inst()
-	reg := argB(inst)
-	if opOf(inst) != lua.OP_UNM {
+func arithError(L *lua.LState, f *interp.Frame) string {
+	inst := f.Inst()
+	reg := interp.ArgB(inst)
+	if interp.OpOf(inst) != lua.OP_UNM {
 		// The second operand is to blame if the first is a number.
-		if _, ok := toNumber(f.operand(L, reg)); ok {
-			reg = argC(inst)
+		if _, ok := toNumber(f.Operand(L, reg)); ok {
+			reg = interp.ArgC(inst)
 		}
 	}
-	return typeError(f, reg, f.operand(L, reg), "perform arithmetic on")
+	return typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
-func concatError(L *lua.LState, f *frame) string {
-	inst := f.inst()
+func concatError(L *lua.LState, f *interp.Frame) string {
+	inst := f.Inst()
 	// C Lua joins from the right and blames the left one of a pair unless that
 	// is a string.
-	for reg := argC(inst); reg > argB(inst); reg-- {
+	for reg := interp.ArgC(inst); reg > interp.ArgB(inst); reg-- {
 		left, right := L.Get(reg), L.Get(reg+1)
 		if !lua.LVCanConvToString(left) {
 			return typeError(f, reg-1, left, "concatenate")
@@ -124,7 +115,7 @@ func concatError(L *lua.LState, f *frame) string {
 			return typeError(f, reg, right, "concatenate")
 		}
 	}
-	return typeError(f, argB(inst), L.Get(argB(inst)+1), "concatenate")
+	return typeError(f, interp.ArgB(inst), L.Get(interp.ArgB(inst)+1), "concatenate")
 }
 
 // compareText words "attempt to compare x with y" for equal types. C Lua tells
@@ -138,9 +129,9 @@ func compareText(text string) string {
 }
 
 // typeError is luaG_typeerror: it names the variable if it has a name.
-func typeError(f *frame, rk int, v lua.LValue, what string) string {
+func typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
 	t := typeName(v)
-	if rk&rkConst == 0 {
+	if rk&interp.RKConst == 0 {
 		if kind, name := objectName(f.Fn.Proto, f.Pc-1, rk); kind != "" {
 			return "attempt to " + what + " " + kind + " '" + name + "' (a " + t + " value)"
 		}
@@ -166,27 +157,27 @@ func objectName(p *lua.FunctionProto, pc, reg int) (kind, name string) {
 		return "", ""
 	}
 	inst := p.Code[at]
-	switch opOf(inst) {
+	switch interp.OpOf(inst) {
 	case lua.OP_GETGLOBAL:
-		return "global", constString(p, argBx(inst))
+		return "global", constString(p, interp.ArgBx(inst))
 	case lua.OP_LOADK:
-		return linkedName(p, argBx(inst))
+		return linkedName(p, interp.ArgBx(inst))
 	case lua.OP_MOVE:
-		if argB(inst) < argA(inst) {
-			return objectName(p, at, argB(inst))
+		if interp.ArgB(inst) < interp.ArgA(inst) {
+			return objectName(p, at, interp.ArgB(inst))
 		}
 	case lua.OP_GETTABLE, lua.OP_GETTABLEKS:
-		if c := argC(inst); c&rkConst != 0 {
-			return "field", constString(p, c&^rkConst)
+		if c := interp.ArgC(inst); c&interp.RKConst != 0 {
+			return "field", constString(p, c&^interp.RKConst)
 		}
 		return "field", "?"
 	case lua.OP_GETUPVAL:
-		if b := argB(inst); b < len(p.DbgUpvalues) {
+		if b := interp.ArgB(inst); b < len(p.DbgUpvalues) {
 			return "upvalue", p.DbgUpvalues[b]
 		}
 	case lua.OP_SELF:
-		if c := argC(inst); c&rkConst != 0 {
-			return "method", constString(p, c&^rkConst)
+		if c := interp.ArgC(inst); c&interp.RKConst != 0 {
+			return "method", constString(p, c&^interp.RKConst)
 		}
 	}
 	return "", ""
@@ -223,14 +214,14 @@ func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 	last := -1
 	for i := 0; i < pc; i++ {
 		inst := p.Code[i]
-		a := argA(inst)
-		switch opOf(inst) {
+		a := interp.ArgA(inst)
+		switch interp.OpOf(inst) {
 		case lua.OP_JMP, lua.OP_FORPREP:
-			if to := i + 1 + argSbx(inst); to > i && to <= pc {
+			if to := i + 1 + interp.ArgSbx(inst); to > i && to <= pc {
 				i = to - 1
 			}
 		case lua.OP_LOADNIL:
-			if a <= reg && reg <= argB(inst) {
+			if a <= reg && reg <= interp.ArgB(inst) {
 				last = i
 			}
 		case lua.OP_CALL, lua.OP_TAILCALL, lua.OP_VARARG:
@@ -253,9 +244,9 @@ func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 			if a == reg {
 				last = i
 			}
-			for n := argC(inst); n > 0; n-- {
+			for n := interp.ArgC(inst); n > 0; n-- {
 				i++
-				if argA(p.Code[i]) == reg {
+				if interp.ArgA(p.Code[i]) == reg {
 					last = i
 				}
 			}
@@ -263,10 +254,10 @@ func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 			if a == reg {
 				last = i
 			}
-			i += int(p.FunctionPrototypes[argBx(inst)].NumUpvalues)
+			i += int(p.FunctionPrototypes[interp.ArgBx(inst)].NumUpvalues)
 		case lua.OP_SETGLOBAL, lua.OP_SETUPVAL, lua.OP_SETTABLE, lua.OP_SETTABLEKS, lua.OP_EQ, lua.OP_LT,
 			lua.OP_LE, lua.OP_TEST, lua.OP_RETURN, lua.OP_SETLIST, lua.OP_CLOSE, lua.OP_NOP:
-			if opOf(inst) == lua.OP_SETLIST && argC(inst) == 0 {
+			if interp.OpOf(inst) == lua.OP_SETLIST && interp.ArgC(inst) == 0 {
 				i++
 			}
 		default:
