@@ -37,7 +37,7 @@ func TestDocumentsAreTrue(t *testing.T) {
 	if err != nil || len(documents) < 5 {
 		t.Fatal(documents, err)
 	}
-	for _, name := range []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "cluster/DESIGN.md", "raftfsm/DESIGN.md"} {
+	for _, name := range []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "cluster/DESIGN.md", "raftfsm/DESIGN.md"} {
 		documents = append(documents, root+"/"+name)
 	}
 	for _, path := range documents {
