@@ -63,6 +63,13 @@ func TestDocumentsAreTrue(t *testing.T) {
 			_, err := os.Stat(filepath.Join(filepath.Dir(path), s))
 			return err == nil
 		})
+		headings := make(map[string]bool)
+		for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(doc, -1) {
+			if headings[m[1]] {
+				t.Errorf("%s has the section %q twice", name, m[1])
+			}
+			headings[m[1]] = true
+		}
 	}
 }
 
