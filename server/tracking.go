@@ -30,11 +30,17 @@ import (
 //     nothing on a state that lacks a committed change. So a client that asks
 //     again reads the new value, through whatever node.
 //
+// A node that is cut off from the leader tells nothing, as a Redis replica would
+// not. A client that must know has to let its cache age.
+//
 // NOLOOP spares a client the messages about its own changes. The write set says
 // who made them: a session with NOLOOP has a number that is unlike any other's
 // in the cluster, its calls carry it to the leader, and the leader puts it in
-// front of their writes. Redis forgets a key after such a change; here it stays
-// remembered, because a pipeline may have read the key again behind its change.
+// front of their writes (write op 32). The node cannot tell it from the reply: a
+// write set holds the writes of many clients, and another client's write of the
+// same key may stand before or behind the own one. Redis forgets a key after such a
+// change; here it stays remembered, because a pipeline may have read the key again
+// behind its change.
 //
 // As in Redis the databases are not told apart.
 
