@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/compile"
 	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
@@ -41,7 +42,7 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 	}
 	// What precedes the first newline is cut off, the newline stays: lines are
 	// counted with the shebang.
-	proto, cerr := compile(body[skip:], "@user_script")
+	proto, cerr := compile.Chunk(body[skip:], "@user_script", 0)
 	if cerr != nil {
 		r := store.Err(errCompile(cerr.Error()))
 		return nil, &r

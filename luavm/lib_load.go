@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/compile"
 )
 
 func (e *Engine) baseLoadString(L *lua.LState) int {
@@ -47,7 +49,7 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	// The tree of a chunk is many times its text.
 	e.charge(int64(len(source)) * 50)
 	e.work(len(source) * 4)
-	proto, err := compileWithin(source, name, e.depth)
+	proto, err := compile.Chunk(source, name, e.depth)
 	if err != nil {
 		L.Push(lua.LNil)
 		L.Push(lua.LString(err.Error()))
@@ -59,37 +61,4 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	e.sources[proto.SourceName] = name
 	L.Push(L.NewFunctionFromProto(proto))
 	return 1
-}
-
-// How much of a source's name error messages show: LUA_IDSIZE at run time,
-// llex.c's MAXSRC for faults of syntax.
-const (
-	runtimeIDSize = 60
-	syntaxIDSize  = 80
-)
-
-// chunkID is luaO_chunkid: how a chunk is called in error messages.
-func chunkID(name string, size int) string {
-	switch {
-	case strings.HasPrefix(name, "="):
-		return name[1:min(len(name), size)]
-	case strings.HasPrefix(name, "@"):
-		name = name[1:]
-		if room := size - len(" '...' ") - 1; len(name) > room {
-			return "..." + name[len(name)-room:]
-		}
-		return name
-	}
-	line, _, cut := strings.Cut(name, "\n")
-	if i := strings.IndexByte(line, '\r'); i >= 0 {
-		line, cut = line[:i], true
-	}
-	room := size - len(` [string "..."] `) - 1
-	if len(line) > room {
-		line, cut = line[:room], true
-	}
-	if cut {
-		line += "..."
-	}
-	return `[string "` + line + `"]`
 }

@@ -5,6 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/compile"
 	"lockstep/store"
 )
 
@@ -77,7 +78,7 @@ func (e *Engine) openFunctions() {
 // loadLibrary runs the code of a library whose first line, skip bytes, has been
 // read, and returns what it registered.
 func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store.Error) {
-	proto, fault := compile(code[skip:], "@user_function")
+	proto, fault := compile.Chunk(code[skip:], "@user_function", 0)
 	if fault != nil {
 		return nil, errLibraryCompile(fault.Error())
 	}

@@ -1,4 +1,4 @@
-package luavm
+package compile
 
 import (
 	"fmt"
@@ -86,13 +86,13 @@ type token struct {
 	number lua.LNumber
 }
 
-// syntaxError is what compile returns for a faulty script.
+// syntaxError is what Chunk returns for a faulty script.
 type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
 
 // lexer splits a source into tokens. Errors leave it by a panic with a
-// syntaxError, which compile catches.
+// syntaxError, which Chunk catches.
 type lexer struct {
 	src  string
 	pos  int

@@ -1,4 +1,4 @@
-package luavm
+package compile
 
 import (
 	lua "github.com/yuin/gopher-lua"

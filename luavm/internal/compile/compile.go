@@ -1,0 +1,64 @@
+package compile
+
+import (
+	"strings"
+
+	lua "github.com/yuin/gopher-lua"
+)
+
+// Chunk compiles a chunk. name is as luaL_loadbuffer takes it: "@" before a
+// file name, "=" before a name to be shown as it is, otherwise the source.
+// nested is how many calls of the script that has it compiled are nested already:
+// C Lua counts them and the levels of syntax as one. The text of an error is C Lua's.
+func Chunk(source, name string, nested int) (proto *lua.FunctionProto, err error) {
+	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
+	if len(source) > maxSourceBytes {
+		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")
+	}
+	if strings.HasPrefix(source, "\x1b") {
+		return nil, syntaxError(shown + ":1: unexpected symbol near 'char(27)'") // bytecode is not loaded
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			fault, ok := p.(syntaxError)
+			if !ok {
+				panic(p)
+			}
+			err = fault
+		}
+	}()
+	return parse(source, chunkID(name, syntaxIDSize), shown, nested), nil
+}
+
+// How much of a source's name error messages show: LUA_IDSIZE at run time,
+// llex.c's MAXSRC for faults of syntax.
+const (
+	runtimeIDSize = 60
+	syntaxIDSize  = 80
+)
+
+// chunkID is luaO_chunkid: how a chunk is called in error messages.
+func chunkID(name string, size int) string {
+	switch {
+	case strings.HasPrefix(name, "="):
+		return name[1:min(len(name), size)]
+	case strings.HasPrefix(name, "@"):
+		name = name[1:]
+		if room := size - len(" '...' ") - 1; len(name) > room {
+			return "..." + name[len(name)-room:]
+		}
+		return name
+	}
+	line, _, cut := strings.Cut(name, "\n")
+	if i := strings.IndexByte(line, '\r'); i >= 0 {
+		line, cut = line[:i], true
+	}
+	room := size - len(` [string "..."] `) - 1
+	if len(line) > room {
+		line, cut = line[:room], true
+	}
+	if cut {
+		line += "..."
+	}
+	return `[string "` + line + `"]`
+}
