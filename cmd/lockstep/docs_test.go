@@ -23,8 +23,12 @@ var ofOthers = []string{
 	"help",
 }
 
+// namedSection is how a document names a section of another one.
+var namedSection = regexp.MustCompile(`([\w./-]+\.md)\)?(?:,? \(?| 的 )["“]([^"”]+)["”]`)
+
 // TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the
-// documents name are there, and so are the files that they link to.
+// documents name are there, and so are the files that they link to and the sections of other
+// documents; and docs/README.md lists all of docs.
 func TestDocumentsAreTrue(t *testing.T) {
 	var flags []string
 	for _, group := range append(flagGroups(), flagGroup{"bench", benchFlags()}) {
@@ -36,6 +40,12 @@ func TestDocumentsAreTrue(t *testing.T) {
 	documents, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil || len(documents) < 5 {
 		t.Fatal(documents, err)
+	}
+	list := read(t, root+"/docs/README.md")
+	for _, path := range documents {
+		if name := filepath.Base(path); name != "README.md" && !strings.Contains(list, "]("+name+")") {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
 	}
 	for _, name := range []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "cluster/DESIGN.md", "raftfsm/DESIGN.md"} {
 		documents = append(documents, root+"/"+name)
@@ -63,13 +73,30 @@ func TestDocumentsAreTrue(t *testing.T) {
 			_, err := os.Stat(filepath.Join(filepath.Dir(path), s))
 			return err == nil
 		})
-		headings := make(map[string]bool)
-		for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(doc, -1) {
-			if headings[m[1]] {
-				t.Errorf("%s has the section %q twice", name, m[1])
-			}
-			headings[m[1]] = true
+		checkSections(t, path, doc)
+	}
+}
+
+// checkSections: the sections of other documents that a document names are there, and it has
+// none of its own twice.
+func checkSections(t *testing.T, path, doc string) {
+	t.Helper()
+	name := strings.TrimPrefix(path, root+"/")
+	for _, m := range namedSection.FindAllStringSubmatch(doc, -1) {
+		target := filepath.Join(filepath.Dir(path), m[1])
+		if strings.Contains(m[1], "docs/") {
+			target = filepath.Join(root, m[1])
 		}
+		if there := read(t, target); !strings.Contains(there, "# "+m[2]+"\n") && !strings.Contains(there, "**"+m[2]) {
+			t.Errorf("%s: %s has no section %q", name, m[1], m[2])
+		}
+	}
+	headings := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(doc, -1) {
+		if headings[m[1]] {
+			t.Errorf("%s has the section %q twice", name, m[1])
+		}
+		headings[m[1]] = true
 	}
 }
 
