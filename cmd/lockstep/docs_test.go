@@ -77,6 +77,20 @@ func TestDocumentsAreTrue(t *testing.T) {
 	}
 }
 
+// TestTargetsAreListed: README.md has every target of the Makefile.
+func TestTargetsAreListed(t *testing.T) {
+	phony := regexp.MustCompile(`(?m)^\.PHONY: (.+)$`).FindStringSubmatch(read(t, root+"/Makefile"))
+	if phony == nil {
+		t.Fatal("the Makefile has no line of targets")
+	}
+	readme := read(t, root+"/README.md")
+	for _, target := range strings.Fields(phony[1]) {
+		if !strings.Contains(readme, "`make "+target+"`") {
+			t.Errorf("README.md does not list make %s", target)
+		}
+	}
+}
+
 // checkSections: the sections of other documents that a document names are there, and it has
 // none of its own twice.
 func checkSections(t *testing.T, path, doc string) {
