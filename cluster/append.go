@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/datadir"
 )
 
 // AppendEntries is Raft's only request that there is more than one of a second: a heartbeat
@@ -87,7 +88,7 @@ func newAppender(port *peerPort, timeout time.Duration, cfg *Config) *appender {
 func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	size := 0
 	for _, l := range req.Entries {
-		size += len(l.Data) + len(l.Extensions) + entryOverhead
+		size += len(l.Data) + len(l.Extensions) + datadir.EntryOverhead
 	}
 	if size > maxAppend && a.older != nil && a.older() {
 		return errNotSpoken
@@ -176,7 +177,7 @@ func (c *appendConn) ask(req *raft.AppendEntriesRequest, resp *raft.AppendEntrie
 
 func (c *appendConn) exchange(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	for _, l := range req.Entries {
-		if len(l.Data) >= longEntry {
+		if len(l.Data) >= datadir.LongEntry {
 			brake.Bring(len(l.Data))
 		}
 	}
@@ -300,11 +301,11 @@ func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 	req.Term, req.RPCHeader = readHeader(&r)
 	req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = r.uint64(), r.uint64(), r.uint64()
 	if n := r.count(); n > 0 {
-		req.Entries = make([]*raft.Log, 0, min(n, maxAppend/entryOverhead))
+		req.Entries = make([]*raft.Log, 0, min(n, maxAppend/datadir.EntryOverhead))
 		for ; n > 0 && !r.bad; n-- {
 			l := &raft.Log{Index: r.uint64(), Term: r.uint64(), Type: raft.LogType(r.byte()), Data: r.bytes(), Extensions: r.bytes()}
 			if cap(req.Entries) > 1 {
-				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // recentLog keeps a short one without its neighbours
+				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // the log keeps a short one in memory, without its neighbours
 			}
 			if at := r.fixed(); at != 0 {
 				l.AppendedAt = time.Unix(0, int64(at))

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"net"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 var bigRequest = &raft.AppendEntriesRequest{
@@ -74,9 +78,9 @@ func TestAppendAnswerCodec(t *testing.T) {
 			}
 		}
 	}
-	frame := appendAnswer(nil, raft.RPCResponse{Error: errOtherDirectory})
+	frame := appendAnswer(nil, raft.RPCResponse{Error: datadir.ErrOtherDirectory})
 	err := readAnswer(frame[4:], &raft.AppendEntriesResponse{})
-	if r := appendRefusal(""); !errors.As(err, &r) || err.Error() != errOtherDirectory.Error() {
+	if r := appendRefusal(""); !errors.As(err, &r) || err.Error() != datadir.ErrOtherDirectory.Error() {
 		t.Errorf("a refusal became %v", err)
 	}
 }
@@ -194,15 +198,47 @@ func TestAppendThatIsRefused(t *testing.T) {
 		}
 	})
 	b := newPeer(t, "127.0.0.1:0")
-	b.meet = func(_, _ []byte) error { return errOtherDirectory }
+	b.meet = func(_, _ []byte) error { return datadir.ErrOtherDirectory }
 	for range 3 {
 		for _, req := range []raft.AppendEntriesRequest{aHeartbeat, anEntry} {
-			if err := a.send(b.address(), req); err == nil || !strings.Contains(err.Error(), errOtherDirectory.Error()) {
+			if err := a.send(b.address(), req); err == nil || !strings.Contains(err.Error(), datadir.ErrOtherDirectory.Error()) {
 				t.Errorf("a peer that refuses: %v", err)
 			}
 		}
 	}
 	if dialed != 2 {
 		t.Errorf("%d connections", dialed)
+	}
+}
+
+// TestHeadsKeepNoBodies: of a long entry that a leader has sent, nothing stays in memory but its head. An empty field
+// is a place in the body, and would keep it.
+func TestHeadsKeepNoBodies(t *testing.T) {
+	cfg := dataConfig(t, t.TempDir())
+	dir := openStopped(t, &cfg)
+	t.Cleanup(dir.Close)
+	var gone atomic.Int32
+	const count = 4
+	for i := uint64(1); i <= count; i++ {
+		sent := raft.AppendEntriesRequest{Term: 1, Entries: []*raft.Log{{Index: i, Term: 1, Data: make([]byte, 2<<20)}}}
+		body := bytes.Clone(appendRequest(nil, &sent)[4:])
+		runtime.AddCleanup(&body[0], func(struct{}) { gone.Add(1) }, struct{}{})
+		req, err := readRequest(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dir.Log.StoreLogs(req.Entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		runtime.GC()
+	}
+	if n := gone.Load(); n != count {
+		t.Errorf("%d of %d bodies have gone", n, count)
+	}
+	var l raft.Log
+	if err := dir.Log.GetLog(count, &l); err != nil || len(l.Data) != 1 {
+		t.Errorf("%d bytes, %v", len(l.Data), err)
 	}
 }

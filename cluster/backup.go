@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 )
 
@@ -47,17 +46,17 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 // started again, and has no leader, does not know how much of its log is committed and has
 // applied nothing behind its last snapshot: what it has acknowledged may stand there.
 func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
-	last, err := r.st.guard.LastIndex()
+	last, err := r.dir.Log.LastIndex()
 	if err != nil {
 		return nil, 0, err
 	}
-	from, fsm := r.st.snaps.newest(), raftfsm.New(nil)
+	from, fsm := r.dir.Snapshots.Newest(), raftfsm.New(nil)
 	last = max(last, from.Index)
 	if r.took(last) {
 		return r.fsm.Snapshot(), last, nil
 	}
 	if from.Index > 0 {
-		_, in, err := r.st.snaps.Open(from.ID)
+		_, in, err := r.dir.Snapshots.Open(from.ID)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -68,7 +67,7 @@ func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
 	fsm.Replay(last) // nobody is told anything
 	for i := from.Index + 1; i <= last; i++ {
 		var l raft.Log
-		if err := r.st.guard.read(i, &l); err != nil {
+		if err := r.dir.Log.Read(i, &l); err != nil {
 			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
 		}
 		if l.Type != raft.LogCommand {
@@ -104,10 +103,10 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 
 // took reports whether the state holds every entry up to an index.
 func (r *raftLog) took(index uint64) bool {
-	for seen := max(r.fsm.Index(), r.st.snaps.newest().Index); index > seen; index-- {
+	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
 		var l raft.Log
 		// Entries that are Raft's own do not reach the state.
-		if err := r.st.log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
+		if err := r.dir.Log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
 			return false
 		}
 	}
@@ -121,7 +120,7 @@ const restoredTerm = 1
 // of one node. It reads the backup before it makes anything, and makes the
 // directory under another name first, so that there is a whole one or none.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
-	if err := mustBeEmpty(cfg.Data); err != nil {
+	if err := datadir.CheckEmpty(cfg.Data); err != nil {
 		return facts, err
 	}
 	if facts, err = raftfsm.ReadBackup(backup, io.Discard); err != nil {
@@ -130,46 +129,20 @@ func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err e
 	if _, err := backup.Seek(0, io.SeekStart); err != nil {
 		return facts, err
 	}
-	making := filepath.Clean(cfg.Data) + ".restoring"
-	if err := cfg.disk.Remove(making); err != nil {
-		return facts, err
-	}
-	if err := makeRestored(cfg, making, backup, max(facts.Index, 1)); err != nil {
-		return facts, errors.Join(fmt.Errorf("data directory %s: %w", cfg.Data, err), cfg.disk.Remove(making))
-	}
-	// Renaming takes the place of a directory only if it is empty.
-	if err := os.Remove(cfg.Data); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return facts, err
-	}
-	if err := cfg.disk.Rename(making, cfg.Data); err != nil {
-		return facts, err
-	}
-	return facts, cfg.disk.SyncDir(filepath.Dir(filepath.Clean(cfg.Data)))
-}
-
-// mustBeEmpty refuses a directory that holds anything.
-func mustBeEmpty(dir string) error {
-	list, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("data directory %s: %w", dir, err)
-	case len(list) > 0:
-		return fmt.Errorf("data directory %s is not empty: a backup is restored into a new one; name another with --data", dir)
-	}
-	return nil
+	return facts, datadir.Make(cfg.disk, cfg.Data, func(path string) error {
+		return makeRestored(cfg, path, backup, max(facts.Index, 1))
+	})
 }
 
 // makeRestored fills a new directory.
-func makeRestored(cfg Config, dir string, backup io.Reader, index uint64) error {
-	st, err := openStorageOn(cfg.disk, dir, cfg.ID, cfg.LogStore, raftLogger(cfg.Logger))
+func makeRestored(cfg Config, path string, backup io.Reader, index uint64) error {
+	dir, err := openDirectory(&cfg, path, raftLogger(cfg.Logger), datadir.Hooks{})
 	if err != nil {
 		return err
 	}
-	defer st.close()
+	defer dir.Close()
 	conf := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(cfg.ID), Address: raft.ServerAddress(cfg.peerAddr())}}}
-	sink, err := st.snaps.Create(raft.SnapshotVersionMax, index, restoredTerm, conf, index, nil)
+	sink, err := dir.Snapshots.Create(raft.SnapshotVersionMax, index, restoredTerm, conf, index, nil)
 	if err != nil {
 		return err
 	}
@@ -179,12 +152,8 @@ func makeRestored(cfg Config, dir string, backup io.Reader, index uint64) error 
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	if err := st.stable.SetUint64([]byte(currentTerm), restoredTerm); err != nil {
+	if err := dir.Begin(index, restoredTerm); err != nil {
 		return err
 	}
-	// The log begins with the snapshot: a start without it is refused.
-	if err := st.guard.begin(index); err != nil {
-		return err
-	}
-	return st.finish(clusterName(nil), false)
+	return dir.Finish(clusterName(nil), false)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/crashdisk"
+	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 )
 
@@ -56,11 +58,8 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatalf("%+v, %v", facts, err)
 	}
 	// What was restored is what was saved, byte for byte.
-	st, err := openStorage(cfg.Data, "other", "", raftLogger(cfg.Logger))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, in, err := st.snaps.Open(st.snaps.newest().ID)
+	dir := openStopped(t, &cfg)
+	_, in, err := dir.Snapshots.Open(dir.Snapshots.Newest().ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if got, err := fsm.Snapshot().Hash(); got != hash || err != nil {
 		t.Errorf("state %s, %v; it was %s", got, err, hash)
 	}
-	st.close()
+	dir.Close()
 
 	for start := range 2 {
 		n := openNode(t, cfg)
@@ -134,24 +133,24 @@ func TestRestoreStoppedAtEveryStep(t *testing.T) {
 	closeNode(t, n)
 	for at := 1; ; at++ {
 		base := t.TempDir()
-		d := newCrashDisk(base, at)
+		d := crashdisk.New(base, at)
 		cfg := dataConfig(t, filepath.Join(base, "new"))
-		cfg.disk = d.disk()
+		cfg.disk = d.As()
 		_, err := Restore(cfg, bytes.NewReader(file))
-		if !d.down {
+		if !d.Down() {
 			if err != nil || at < 10 {
 				t.Errorf("%d steps, %v", at, err)
 			}
 			return
 		}
-		cfg.disk = systemDisk()
+		cfg.disk = datadir.SystemDisk()
 		_, err = Restore(cfg, bytes.NewReader(file))
 		if err != nil && !strings.Contains(err.Error(), "not empty") {
-			t.Fatalf("stopped at step %d (%s): %v", at, d.steps[at-1], err)
+			t.Fatalf("stopped at step %d (%s): %v", at, d.Steps()[at-1], err)
 		}
 		n := openNode(t, cfg)
 		if got := lines(t, n, "GET s"); got != "v" {
-			t.Errorf("stopped at step %d (%s): %q", at, d.steps[at-1], got)
+			t.Errorf("stopped at step %d (%s): %q", at, d.Steps()[at-1], got)
 		}
 		closeNode(t, n)
 	}

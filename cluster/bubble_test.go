@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // Three real nodes with the real hashicorp/raft and its log on disk, in a bubble:
@@ -26,16 +28,20 @@ const bubbleDelay = 300 * time.Microsecond
 // disk is the one thing in it that takes real time.
 type unsyncedFiles struct{ systemFiles }
 
-func (f unsyncedFiles) Create(path string) (file, error) { return unsynced(f.systemFiles.Create(path)) }
-func (f unsyncedFiles) Open(path string) (file, error)   { return unsynced(f.systemFiles.Open(path)) }
-func (unsyncedFiles) SyncDir(string) error               { return nil }
+func (f unsyncedFiles) Create(path string) (datadir.File, error) {
+	return unsynced(f.systemFiles.Create(path))
+}
+func (f unsyncedFiles) Open(path string) (datadir.File, error) {
+	return unsynced(f.systemFiles.Open(path))
+}
+func (unsyncedFiles) SyncDir(string) error { return nil }
 
-type unsyncedFile struct{ file }
+type unsyncedFile struct{ datadir.File }
 
 func (unsyncedFile) Sync() error     { return nil }
 func (unsyncedFile) SyncData() error { return nil }
 
-func unsynced(f file, err error) (file, error) { return unsyncedFile{f}, err }
+func unsynced(f datadir.File, err error) (datadir.File, error) { return unsyncedFile{f}, err }
 
 // inBubble runs a test on three nodes in a bubble.
 func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
@@ -59,8 +65,8 @@ func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 			cfg.listen = network.listen
 			cfg.Listens = func() bool { return false } // so one follower is left alone at times
 			votes := raft.NewInmemStore()              // as durable as the test
-			cfg.disk.files = unsyncedFiles{}
-			cfg.disk.stable = func(raft.StableStore) raft.StableStore { return votes }
+			cfg.disk.Files = unsyncedFiles{}
+			cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return votes }
 		}}, change...)...)
 		t.Cleanup(w.heal)
 		c.start(0, 1, 2)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/luavm"
 	"lockstep/store"
 )
@@ -20,10 +21,10 @@ type slowDisk struct {
 	syncs atomic.Int64 // that took so long
 }
 
-func (d *slowDisk) disk() disk {
-	on := systemDisk()
-	on.files = d
-	on.stable = func(s raft.StableStore) raft.StableStore { return slowStable{s, d} }
+func (d *slowDisk) disk() datadir.Disk {
+	on := datadir.SystemDisk()
+	on.Files = d
+	on.Stable = func(s raft.StableStore) raft.StableStore { return slowStable{s, d} }
 	return on
 }
 
@@ -34,24 +35,24 @@ func (d *slowDisk) wait() {
 	}
 }
 
-func (d *slowDisk) Create(path string) (file, error) {
+func (d *slowDisk) Create(path string) (datadir.File, error) {
 	f, err := d.systemFiles.Create(path)
 	return slowFile{f, d}, err
 }
 
-func (d *slowDisk) Open(path string) (file, error) {
+func (d *slowDisk) Open(path string) (datadir.File, error) {
 	f, err := d.systemFiles.Open(path)
 	return slowFile{f, d}, err
 }
 
 type slowFile struct {
-	file
+	datadir.File
 	d *slowDisk
 }
 
 func (f slowFile) Sync() error {
 	f.d.wait()
-	return f.file.Sync()
+	return f.File.Sync()
 }
 
 func (f slowFile) SyncData() error { return f.Sync() }

@@ -33,7 +33,7 @@ func startAlone(t *testing.T, change ...func(*Config)) *alone {
 }
 
 func (a *alone) header() raft.RPCHeader {
-	addr := strings.Join([]string{"127.0.0.1:1", "directory-of-" + a.peer, string(named) + a.log.st.cluster()}, string(seam))
+	addr := strings.Join([]string{"127.0.0.1:1", "directory-of-" + a.peer, string(named) + a.log.dir.Cluster()}, string(seam))
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(a.peer), Addr: []byte(addr)}
 }
 
@@ -110,7 +110,7 @@ type termGate struct {
 }
 
 func (g *termGate) Set(k, v []byte) error {
-	if string(k) == currentTerm {
+	if string(k) == "CurrentTerm" {
 		switch binary.BigEndian.Uint64(v) {
 		case g.later:
 			close(g.begun)
@@ -128,7 +128,7 @@ func (g *termGate) Set(k, v []byte) error {
 func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	gate := &termGate{later: 9, begun: make(chan struct{}), resume: make(chan struct{}), written: make(chan struct{})}
 	a := startAlone(t, func(cfg *Config) {
-		cfg.disk.stable = func(s raft.StableStore) raft.StableStore {
+		cfg.disk.Stable = func(s raft.StableStore) raft.StableStore {
 			gate.StableStore = s
 			return gate
 		}

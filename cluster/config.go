@@ -12,8 +12,17 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 	"lockstep/store"
+)
+
+// The kinds of log store.
+const (
+	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append.
+	LogWAL = datadir.LogWAL
+	// LogBolt is raft-boltdb: a B+tree in raft.db, two disk syncs per append.
+	LogBolt = datadir.LogBolt
 )
 
 // Peer is a first member of a cluster.
@@ -145,7 +154,7 @@ type Config struct {
 	strangers *strangers  // who was turned away at the peer port
 
 	// disk is where the data directory lies.
-	disk disk
+	disk datadir.Disk
 	// speaks is which version of the peer protocol the node speaks.
 	speaks wireSpeaks
 }
@@ -167,7 +176,7 @@ func Default() Config {
 		SnapshotInterval:  10 * time.Second,
 		TrailingLogs:      10_000,
 		SnapshotBytes:     64 << 20,
-		disk:              systemDisk(),
+		disk:              datadir.SystemDisk(),
 		speaks:            wireSpeaks{wireVersion, wireMinor},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/roster"
 )
 
@@ -35,7 +36,7 @@ var errOtherCluster = errors.New("cluster: this node belongs to another cluster"
 // acquainted is a consensus that knows its members' directories.
 type acquainted interface {
 	Directory() string
-	// Meet notes a member's directory, or fails with errOtherDirectory.
+	// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
 	Meet(id, directory string) error
 	// Blank reports whether this node is a first member, by --peers, that begins.
 	Blank() bool
@@ -43,12 +44,12 @@ type acquainted interface {
 
 var _ acquainted = (*raftLog)(nil)
 
-func (r *raftLog) Directory() string { return r.st.directory() }
+func (r *raftLog) Directory() string { return r.dir.Name() }
 
 // Blank implements acquainted: the directory was made by this process, or holds
 // nothing but the first configuration.
 func (r *raftLog) Blank() bool {
-	return r.founding || !r.st.joining() && r.raft.LastIndex() <= 1
+	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
 func (r *raftLog) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
@@ -58,15 +59,15 @@ func (r *raftLog) meet(id, directory []byte) error {
 	if len(directory) == 0 {
 		return nil
 	}
-	met, same := r.st.met(id, directory)
+	met, same := r.dir.Met(id, directory)
 	if same {
 		return nil
 	}
 	if met {
-		if r.st.refuse(string(id), string(directory)) {
+		if r.dir.NewlyRefused(string(id), string(directory)) {
 			r.cfg.Logger.Warn("A member runs on another data directory than the one that this node has met, so it has lost what it acknowledged; it is refused. Remove it from the cluster (lockstep remove), then start it with an empty directory and --join", "id", string(id))
 		}
-		return fmt.Errorf("%s: %w", id, errOtherDirectory)
+		return fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 	}
 	// Whoever is no member may be anybody. Raft exists before it has peers.
 	running := r.trans.raft.Load()
@@ -78,7 +79,7 @@ func (r *raftLog) meet(id, directory []byte) error {
 	if conf.Error() != nil || !slices.ContainsFunc(conf.Configuration().Servers, isMember) {
 		return nil
 	}
-	return r.st.befriend(string(id), string(directory), r.configured.Load())
+	return r.dir.Remember(string(id), string(directory), r.configured.Load())
 }
 
 // seam stands in Raft's requests between a node's address and its directory.

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // linesOf counts the lines of a log, by their text.
@@ -92,16 +94,16 @@ type scarceDisk struct {
 }
 
 type scarceFile struct {
-	file
+	datadir.File
 	full *atomic.Bool
 }
 
-func (d scarceDisk) Create(path string) (file, error) {
+func (d scarceDisk) Create(path string) (datadir.File, error) {
 	f, err := d.unsyncedFiles.Create(path)
 	return scarceFile{f, d.full}, err
 }
 
-func (d scarceDisk) Open(path string) (file, error) {
+func (d scarceDisk) Open(path string) (datadir.File, error) {
 	f, err := d.unsyncedFiles.Open(path)
 	return scarceFile{f, d.full}, err
 }
@@ -110,7 +112,7 @@ func (f scarceFile) Reserve(from, length int64, fill bool) error {
 	if f.full.Load() {
 		return syscall.ENOSPC
 	}
-	return f.file.Reserve(from, length, fill)
+	return f.File.Reserve(from, length, fill)
 }
 
 // TestFullDiskDoesNotFlap: a node alone whose disk is full does not lead each second anew. Clients
@@ -119,7 +121,7 @@ func TestFullDiskDoesNotFlap(t *testing.T) {
 	full, l := new(atomic.Bool), &linesOf{count: map[string]int{}}
 	cfg := dataConfig(t, t.TempDir())
 	cfg.disk = smallSegments()
-	cfg.disk.files = scarceDisk{full: full}
+	cfg.disk.Files = scarceDisk{full: full}
 	cfg.FailoverWait, cfg.DownAfter, cfg.Logger = 50*ms, 200*ms, slog.New(l)
 	n := openNode(t, cfg)
 	defer closeNode(t, n)

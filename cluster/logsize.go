@@ -11,7 +11,7 @@ import (
 // another number behind it; but an entry may be 50 bytes or some megabytes. So a snapshot is
 // also taken when the log since the last one has more bytes than Config.SnapshotBytes, and
 // than logPerData times the data: a snapshot costs what the data takes, and more often it
-// would cost more than the log does. The log is deleted up to the snapshot before (guard.go),
+// would cost more than the log does. The log is deleted up to the snapshot before (datadir.Log),
 // so it has about twice as much.
 //
 // A snapshot that is taken for its bytes leaves a quarter of the entries since the last one behind it,
@@ -38,9 +38,9 @@ func (r *raftLog) boundLog(last uint64) {
 		select {
 		case <-r.stop:
 			return
-		case <-r.st.guard.grown.much:
+		case <-r.dir.Log.Grown():
 		}
-		if r.st.guard.grown.since(r.st.snaps.newest().Index) <= logPerData*r.fsm.DataSize() {
+		if r.dir.Log.SinceSnapshot() <= logPerData*r.fsm.DataSize() {
 			continue
 		}
 		err := r.snapshotShort()
@@ -65,7 +65,7 @@ func (r *raftLog) snapshotShort() error {
 	defer r.shortening.Unlock()
 	usual := r.raft.ReloadableConfig()
 	short := usual
-	since := r.raft.LastIndex() - min(r.raft.LastIndex(), r.st.snaps.newest().Index)
+	since := r.raft.LastIndex() - min(r.raft.LastIndex(), r.dir.Snapshots.Newest().Index)
 	short.TrailingLogs = min(usual.TrailingLogs, since/trailingShare)
 	if err := r.raft.ReloadConfig(short); err != nil {
 		return err

@@ -2,11 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // slowSnapshots is a disk to which no snapshot is written fast.
@@ -15,44 +16,12 @@ type slowSnapshots struct {
 	began *atomic.Int32
 }
 
-func (s slowSnapshots) Create(path string) (file, error) {
+func (s slowSnapshots) Create(path string) (datadir.File, error) {
 	if filepath.Base(path) == stateFile {
 		s.began.Add(1)
 		time.Sleep(time.Second)
 	}
 	return s.systemFiles.Create(path)
-}
-
-// What comes after a snapshot stays while a node is sent it and shortly after, and no longer if that node hangs.
-func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
-	s, err := openSnapshots(t.TempDir(), systemDisk(), raftLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var now time.Duration
-	s.clock = func() time.Duration { return now }
-	keepSnapshot(t, s, 10, 1)
-	_, r, err := s.Open(s.newest().ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	for i := range uint64(5) {
-		keepSnapshot(t, s, 20+i, 1)
-	}
-	for range 3 {
-		if got := s.covered(); got != 9 {
-			t.Errorf("while it is read, the log may go up to %d, want 9", got)
-		}
-		if _, err := r.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		now += afterRead
-	}
-	now++
-	if got := s.covered(); got != 23 {
-		t.Errorf("when it has not been read for long, the log may go up to %d, want 23", got)
-	}
 }
 
 // A follower that needs a snapshot gets in, however many its leader takes while it installs one: at the quota of its
@@ -62,7 +31,7 @@ func TestFollowerIsNotOutrunBySnapshots(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.TrailingLogs = 1
 		if cfg.ID == "n3" {
-			cfg.disk.files = slowSnapshots{began: &began}
+			cfg.disk.Files = slowSnapshots{began: &began}
 		}
 	})
 	c.start(0, 1, 2)

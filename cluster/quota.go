@@ -63,7 +63,7 @@ func (r *raftLog) watchDirectory(last uint64) {
 }
 
 func (r *raftLog) measureDirectory() error {
-	size, err := filesIn(r.cfg.Data)
+	size, err := r.dir.Size()
 	if err != nil {
 		return err
 	}

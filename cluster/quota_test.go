@@ -15,7 +15,7 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	const quota = 8 << 20
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotBytes, cfg.DataQuota = 256<<10, quota
-		cfg.disk.segmentSize = smallSegments().segmentSize
+		cfg.disk.SegmentSize = smallSegments().SegmentSize
 	})
 	c.start(0, 1, 2)
 	leader := c.leader()
@@ -45,7 +45,7 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	for i := range 3 {
 		c.until("a small directory", func() bool {
 			c.do(c.leader(), "SET lock you")
-			size, err := filesIn(c.cfg[i].Data)
+			size, err := c.nodes[i].cons.(*raftLog).dir.Size()
 			return err == nil && size < quota
 		})
 	}

@@ -12,8 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 )
 
@@ -25,7 +27,7 @@ type raftLog struct {
 	raft  *raft.Raft
 	trans *transport
 	port  *peerPort
-	st    *storage
+	dir   *datadir.Dir
 	stop  chan struct{}
 
 	founding   bool          // the directory is made by this process, for a first member
@@ -81,17 +83,16 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 func (r *raftLog) open(hooks raftHooks) (err error) {
 	cfg := r.cfg
 	logs := raftLoggerOf(cfg.Logger, cfg.Time.Monotonic)
-	if r.st, err = openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, logs); err != nil {
+	if r.dir, err = openDirectory(cfg, cfg.Data, logs, r.dirHooks()); err != nil {
 		return err
 	}
-	r.st.snaps.pace, r.st.snaps.clock = r.pace, cfg.Time.Monotonic
 	ln, err := cfg.listenPeers()
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", cfg.PeerListen, err)
 	}
 	r.port = newPeerPort(ln, cfg, hooks)
-	r.trans = newTransport(r.port, cfg, logs, r.stop, r.st.directory(), r.st.cluster, r.meet, &r.st.guard.later)
-	r.trans.guard, r.trans.met, r.trans.vouched = r.st.guard, r.st.knows, hooks.vouched
+	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
+	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.vouched
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
 	// They look at who asks with meet, which looks at r.trans.
 	go r.trans.relay()
@@ -106,17 +107,11 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
 	rc.NotifyCh = won
 	rc.Logger = logs
-	stable := fatalStable{r.st.stable, cfg.Fatal}
-	r.st.guard.watch(cfg.Logger, cfg.Fatal)
-	r.st.guard.later.leads = func() bool {
-		r := r.trans.raft.Load()
-		return r != nil && r.State() == raft.Leader
+	if err := r.bootstrap(rc); err != nil {
+		return r.dir.Unusable(err, err)
 	}
-	if err := r.bootstrap(rc, stable); err != nil {
-		return unusable(cfg.Data, err, err)
-	}
-	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}, stable); err != nil {
-		return unusable(cfg.Data, err, fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, adviceRejoin))
+	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}); err != nil {
+		return r.dir.Unusable(err, fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, datadir.AdviceRejoin))
 	}
 	if err := r.comparePeers(); err != nil {
 		return errors.Join(err, r.raft.Shutdown().Error())
@@ -129,36 +124,62 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	return nil
 }
 
+// openDirectory opens the node's data directory, or one that will become it.
+func openDirectory(cfg *Config, path string, lines hclog.Logger, hooks datadir.Hooks) (*datadir.Dir, error) {
+	return datadir.Open(path, datadir.Options{Disk: cfg.disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: lines, Hooks: hooks})
+}
+
+// dirHooks are what the data directory asks this node, and tells it: first when Raft uses
+// the log, and the transport is there by then.
+func (r *raftLog) dirHooks() datadir.Hooks {
+	return datadir.Hooks{
+		Logger: r.cfg.Logger,
+		Fatal:  r.cfg.Fatal,
+		Leads: func() bool {
+			running := r.trans.raft.Load()
+			return running != nil && running.State() == raft.Leader
+		},
+		Replicates: func() bool { return r.trans.replicates.Load() },
+		Reached: func() uint64 {
+			running := r.trans.raft.Load()
+			if running == nil {
+				return 0
+			}
+			return max(running.CommitIndex(), running.AppliedIndex())
+		},
+		Cut:   r.fsm.Cut,
+		Clock: r.cfg.Time.Monotonic,
+		Stop:  r.stop,
+	}
+}
+
 // start starts Raft on what the disk holds. It panics if a part of the log is
 // missing or cannot be read.
-func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (err error) {
+func (r *raftLog) start(rc *raft.Config, m *machine) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	if err := r.st.compareTerm(); err != nil {
+	if err := r.dir.CheckTerm(); err != nil {
 		return err
 	}
-	last, err := r.st.log.LastIndex()
+	last, err := r.dir.Log.LastIndex()
 	if err != nil {
 		return err
 	}
 	m.fsm.Replay(last)
-	r.st.guard.cutTo = m.fsm.Cut
-	if err := r.st.measureLog(r.cfg.SnapshotBytes, last); err != nil {
+	if err := r.dir.MeasureLog(r.cfg.SnapshotBytes, last); err != nil {
 		return err
 	}
-	r.configured.Store(r.st.snapshotConfiguration())
-	r.raft, err = raft.NewRaft(rc, m, r.st.log, stable, r.st.snaps, r.trans)
+	r.configured.Store(r.dir.SnapshotConfiguration())
+	r.raft, err = raft.NewRaft(rc, m, r.dir.Log, r.dir.Stable, r.dir.Snapshots, r.trans)
 	if err != nil {
 		return err
 	}
 	r.started.Store(true)
-	came := func() uint64 { return max(r.raft.CommitIndex(), r.raft.AppliedIndex()) }
-	r.st.guard.progress.Store(&came)
 	r.trans.raft.Store(r.raft)
-	if last-min(last, r.st.snaps.newest().Index) >= r.cfg.SnapshotThreshold {
+	if last-min(last, r.dir.Snapshots.Newest().Index) >= r.cfg.SnapshotThreshold {
 		go r.snapshotAt(last)
 	}
 	go r.boundLog(last)
@@ -168,9 +189,6 @@ func (r *raftLog) start(rc *raft.Config, m *machine, stable raft.StableStore) (e
 
 // heldTick is how often it is looked whether a leader's log takes entries again.
 const heldTick = 20 * time.Millisecond
-
-// pace is that of work on snapshots beside the clients'.
-func (r *raftLog) pace() *pace { return newPace(r.cfg.Time.Monotonic, r.stop) }
 
 // report turns what Raft says into changes of leadership.
 func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- leadership) {
@@ -231,16 +249,16 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 // bootstrap gives a new node its first configuration. Every first member does
 // it alike, so starting again is harmless. A node that is to join a cluster gets
 // its configuration from there.
-func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
-	exists, err := raft.HasExistingState(r.st.log, stable, r.st.snaps)
+func (r *raftLog) bootstrap(rc *raft.Config) error {
+	exists, err := raft.HasExistingState(r.dir.Log, r.dir.Stable, r.dir.Snapshots)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", r.cfg.Data, err)
 	}
-	if !exists && (len(r.cfg.Join) > 0 || r.st.rec.Joining) {
+	if !exists && (len(r.cfg.Join) > 0 || r.dir.Joining()) {
 		if len(r.cfg.Join) == 0 {
 			return fmt.Errorf("data directory %s is of a node that has not become a member yet: say with --join which cluster it is to join, or name another directory", r.cfg.Data)
 		}
-		return r.st.finish("", true)
+		return r.dir.Finish("", true)
 	}
 	name := ""
 	if !exists {
@@ -252,11 +270,11 @@ func (r *raftLog) bootstrap(rc *raft.Config, stable raft.StableStore) error {
 		if len(conf.Servers) == 0 {
 			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.peerAddr())}}
 		}
-		if err := raft.BootstrapCluster(rc, r.st.log, stable, r.st.snaps, r.trans, conf); err != nil {
+		if err := raft.BootstrapCluster(rc, r.dir.Log, r.dir.Stable, r.dir.Snapshots, r.trans, conf); err != nil {
 			return fmt.Errorf("first configuration: %w", err)
 		}
 	}
-	return r.st.finish(name, r.st.rec.Joining)
+	return r.dir.Finish(name, r.dir.Joining())
 }
 
 // comparePeers says that --peers is not what counts, if it tells something else than the
@@ -278,7 +296,7 @@ func (r *raftLog) comparePeers() error {
 	for _, p := range r.cfg.Peers {
 		given[p.ID] = p.Addr
 	}
-	if len(known) == 1 && len(given) > 1 && r.st.cluster() != clusterName(r.cfg.Peers) {
+	if len(known) == 1 && len(given) > 1 && r.dir.Cluster() != clusterName(r.cfg.Peers) {
 		return fmt.Errorf("data directory %s is of a cluster with one member, this node, and --peers names others, which would be a cluster without what it holds: start this node without --peers and the others with empty directories and --join %s, or name another directory", r.cfg.Data, r.cfg.peerAddr())
 	}
 	if len(known) > 0 && !maps.Equal(known, given) {
@@ -337,9 +355,9 @@ func (r *raftLog) Members() ([]Member, error) {
 
 func (r *raftLog) Facts(s *Status) {
 	s.Term = r.raft.CurrentTerm()
-	written := &r.st.guard.later
+	log := r.dir.Log
 	s.DirectorySize, s.DirectoryQuota = r.quota.size.Load(), r.cfg.DataQuota
-	s.Applied, s.Commit = written.upTo(r.raft.AppliedIndex()), written.upTo(r.raft.CommitIndex())
+	s.Applied, s.Commit = log.WrittenUpTo(r.raft.AppliedIndex()), log.WrittenUpTo(r.raft.CommitIndex())
 }
 
 // Snapshot has nothing to do if no entry came since the last one.
@@ -350,12 +368,7 @@ func (r *raftLog) Snapshot() error {
 	return nil
 }
 
-func (r *raftLog) Trouble() string {
-	if why := r.st.guard.trouble.Load(); why != nil {
-		return *why
-	}
-	return ""
-}
+func (r *raftLog) Trouble() string { return r.dir.Log.Trouble() }
 
 func (r *raftLog) LastContact() (time.Duration, bool) {
 	last := r.raft.LastContact()
@@ -385,8 +398,8 @@ func (r *raftLog) closeParts() {
 	if r.port != nil {
 		r.port.Close()
 	}
-	if r.st != nil {
-		r.st.close()
+	if r.dir != nil {
+		r.dir.Close()
 	}
 }
 
@@ -405,10 +418,10 @@ var (
 
 // Apply runs on one goroutine, on every node, for every committed entry.
 func (m *machine) Apply(l *raft.Log) any {
-	if err := m.log.st.guard.later.wait(l.Index); err != nil {
+	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
 		return err // the process ends
 	}
-	if err := m.log.st.guard.load(l); err != nil {
+	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
 		return err
 	}
@@ -416,7 +429,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err != nil {
 		// Entries after this one were evaluated on its effect, so compare-and-
 		// append keeps them out while the process ends.
-		advice := ": " + adviceRejoin
+		advice := ": " + datadir.AdviceRejoin
 		if errors.Is(err, raftfsm.ErrNewer) {
 			advice = "" // it says so
 		}
@@ -434,7 +447,7 @@ func (m *machine) Apply(l *raft.Log) any {
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	// It would hide the damaged entry from the next start, or be of entries that are
 	// not in it: Raft takes for applied whatever Apply returns from.
-	if err := cmp.Or(m.fsm.Failed(), m.log.st.guard.later.failed()); err != nil {
+	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
 		return nil, err
 	}
 	return persister{m.fsm.Snapshot()}, nil
@@ -444,17 +457,17 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
 	var from io.Reader = in
 	if m.log.started.Load() { // a peer's; at the start nobody else wants the machine
-		from = &pacedReader{in: in, pace: m.log.pace()}
+		from = m.log.dir.Paced(in)
 	}
 	if err := m.fsm.Restore(from); err != nil {
 		return err
 	}
 	seq, lease := m.fsm.Position()
 	m.hooks.restored(seq, lease)
-	m.log.trans.progress.done.Store(m.log.st.snaps.newest().Index)
-	at := m.log.st.snapshotConfiguration()
+	m.log.trans.progress.done.Store(m.log.dir.Snapshots.Newest().Index)
+	at := m.log.dir.SnapshotConfiguration()
 	m.log.configured.Store(at)
-	if err := m.log.st.skipped(at); err != nil {
+	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err
 	}
 	m.hooks.members()
@@ -467,7 +480,7 @@ func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
 	for _, s := range conf.Servers {
 		members = append(members, string(s.ID))
 	}
-	if err := m.log.st.reconfigured(index, members); err != nil {
+	if err := m.log.dir.ForgetRemoved(index, members); err != nil {
 		// The next start reads this configuration again, and then forgets them.
 		m.log.cfg.Logger.Error("who is a member no more could not be noted", "error", err)
 	}
@@ -479,11 +492,7 @@ func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
 type persister struct{ s *raftfsm.Snapshot }
 
 func (p persister) Persist(sink raft.SnapshotSink) error {
-	var out io.Writer = sink
-	if k, ok := sink.(*snapshotSink); ok {
-		out = k.whole()
-	}
-	if err := p.s.Encode(out); err != nil {
+	if err := p.s.Encode(datadir.OwnState(sink)); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()

@@ -116,6 +116,6 @@ func (r *raftLog) within(ctx context.Context, f raft.Future) error {
 	}
 }
 
-func (r *raftLog) Cluster() string             { return r.st.cluster() }
-func (r *raftLog) Joining() bool               { return r.st.joining() }
-func (r *raftLog) Joined(cluster string) error { return r.st.belong(cluster) }
+func (r *raftLog) Cluster() string             { return r.dir.Cluster() }
+func (r *raftLog) Joining() bool               { return r.dir.Joining() }
+func (r *raftLog) Joined(cluster string) error { return r.dir.SetCluster(cluster) }

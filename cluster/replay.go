@@ -187,7 +187,7 @@ func (r *raftLog) applied(index uint64) bool {
 	}
 	for ; index > 0; index-- {
 		var l raft.Log
-		if r.st.log.GetLog(index, &l) != nil {
+		if r.dir.Log.GetLog(index, &l) != nil {
 			return true // only a snapshot holds it, and those are restored in one piece
 		}
 		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/roster"
 	"lockstep/raftfsm"
 )
@@ -65,10 +66,10 @@ type asSeen struct {
 
 // seenLog is what a node compares entries with.
 type seenLog interface {
-	// termAt is the term of an entry; 0 if it is not there.
-	termAt(index uint64) uint64
-	// before is the configuration before an index; it has no servers if that is not known.
-	before(index uint64) raft.Configuration
+	// TermAt is the term of an entry; 0 if it is not there.
+	TermAt(index uint64) uint64
+	// Before is the configuration before an index; it has no servers if that is not known.
+	Before(index uint64) raft.Configuration
 }
 
 // look fails if a request cannot be an honest member's.
@@ -153,12 +154,12 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 		}
 		own := uint64(0)
 		if l.Index <= s.settled {
-			if own = s.log.termAt(l.Index); own != 0 && own != l.Term {
+			if own = s.log.TermAt(l.Index); own != 0 && own != l.Term {
 				return fmt.Errorf("%w: entry %d of term %d, here of term %d", errCutsCommit, l.Index, l.Term, own)
 			}
 		}
 		if l.Type == raft.LogConfiguration && len(conf.Servers) == 0 && s.goesOn(req) {
-			conf = s.log.before(req.PrevLogEntry + 1)
+			conf = s.log.Before(req.PrevLogEntry + 1)
 		}
 		if err := s.lookAtEntry(l, own, &conf); err != nil {
 			return err
@@ -170,7 +171,7 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 // goesOn reports whether the entries of a request come right behind what is here. If they
 // do not, Raft says no and the leader goes back: an error would have it ask the same again.
 func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
-	here := s.log.termAt(req.PrevLogEntry)
+	here := s.log.TermAt(req.PrevLogEntry)
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
 }
 
@@ -253,7 +254,7 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 		return errNameless
 	}
 	r := t.raft.Load()
-	if err := t.known(by); err != nil || t.guard == nil {
+	if err := t.known(by); err != nil || t.log == nil {
 		return err // without a log there is nothing to lose
 	}
 	if r == nil {
@@ -262,7 +263,7 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 	if !t.ofMember(by.ID, said.directory) {
 		return fmt.Errorf("%w: %q", errNotOfMember, roster.Clip(string(by.ID)))
 	}
-	seen := asSeen{term: r.CurrentTerm(), settled: t.guard.settled(), log: t.guard, self: t.self, leader: func() raft.ServerID {
+	seen := asSeen{term: r.CurrentTerm(), settled: t.log.Settled(), log: t.log, self: t.self, leader: func() raft.ServerID {
 		_, id := r.LeaderWithID()
 		return id
 	}}
@@ -294,7 +295,7 @@ func (t *transport) ofMember(id, directory []byte) bool {
 
 // refusalKind is what lines of one kind have in common.
 func refusalKind(err error) string {
-	for _, kind := range []error{errNameless, errNotOfMember, errAbsurd, errCutsCommit, errOtherCluster, errOtherDirectory} {
+	for _, kind := range []error{errNameless, errNotOfMember, errAbsurd, errCutsCommit, errOtherCluster, datadir.ErrOtherDirectory} {
 		if errors.Is(err, kind) {
 			return kind.Error()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/roster"
 )
 
@@ -29,9 +30,9 @@ func (a *alone) portrait() (p portrait) {
 	a.t.Helper()
 	r := a.log.raft
 	p = portrait{term: r.CurrentTerm(), last: r.LastIndex(), commit: r.CommitIndex(), applied: r.AppliedIndex(),
-		snapshot: a.log.st.snaps.newest().Index, owner: a.owner()}
-	voteTerm, err := a.log.st.stable.GetUint64([]byte(lastVoteTerm))
-	cand, err2 := a.log.st.stable.Get([]byte(lastVoteCandidate))
+		snapshot: a.log.dir.Snapshots.Newest().Index, owner: a.owner()}
+	voteTerm, err := a.log.dir.Stable.GetUint64([]byte("LastVoteTerm"))
+	cand, err2 := a.log.dir.Stable.Get([]byte("LastVoteCand"))
 	p.vote = fmt.Sprintf("%d %q %v %v", voteTerm, cand, err, err2)
 	p.members, err = a.log.Members()
 	if err != nil {
@@ -42,7 +43,7 @@ func (a *alone) portrait() (p portrait) {
 	}
 	for i := uint64(1); i <= p.last; i++ {
 		var l raft.Log
-		if err := a.log.st.log.GetLog(i, &l); err != nil {
+		if err := a.log.dir.Log.GetLog(i, &l); err != nil {
 			a.t.Fatal(err)
 		}
 		l.Data, l.AppendedAt, l.Extensions = bytes.Clone(l.Data), time.Time{}, nil
@@ -336,6 +337,9 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	}
 }
 
+// settledEvery is after how many writes to the log it is noted what is committed.
+const settledEvery = 16
+
 // TestCommittedEntriesAreNotCut: not by the log itself, whoever asks for it, and not after
 // a new start, when Raft does not know how much is committed.
 func TestCommittedEntriesAreNotCut(t *testing.T) {
@@ -346,66 +350,71 @@ func TestCommittedEntriesAreNotCut(t *testing.T) {
 			t.Fatalf("entry %d: %+v", i, resp)
 		}
 	}
-	check := func(when string, guard *guardedLog, settled uint64) {
+	check := func(when string, log *datadir.Log, settled uint64) {
 		t.Helper()
-		last, err := guard.LastIndex()
-		if err != nil || guard.settled() < settled {
-			t.Fatalf("%s: settled up to %d of %d, %v", when, guard.settled(), last, err)
+		last, err := log.LastIndex()
+		if err != nil || log.Settled() < settled {
+			t.Fatalf("%s: settled up to %d of %d, %v", when, log.Settled(), last, err)
 		}
-		for _, first := range []uint64{1, 2, 3, guard.settled()} {
-			if err := guard.DeleteRange(first, last); err == nil {
+		for _, first := range []uint64{1, 2, 3, log.Settled()} {
+			if err := log.DeleteRange(first, last); err == nil {
 				t.Errorf("%s: the log is cut from entry %d on", when, first)
 			}
-			if err := guard.StoreLogs([]*raft.Log{taken(first, 9, "thief")}); err == nil {
+			if err := log.StoreLogs([]*raft.Log{taken(first, 9, "thief")}); err == nil {
 				t.Errorf("%s: entry %d is written anew", when, first)
 			}
 		}
 		var l raft.Log
-		if err := guard.GetLog(3, &l); err != nil || !bytes.Equal(l.Data, taken(3, 5, "owner").Data) {
+		if err := log.GetLog(3, &l); err != nil || !bytes.Equal(l.Data, taken(3, 5, "owner").Data) {
 			t.Errorf("%s: the lock is gone: %+v, %v", when, l, err)
 		}
-		if err := guard.DeleteRange(last, last); err != nil {
+		if err := log.DeleteRange(last, last); err != nil {
 			t.Errorf("%s: what is not committed is not cut: %v", when, err)
 		}
 	}
-	check("Raft runs", a.log.st.guard, 3+2*settledEvery-1)
+	check("Raft runs", a.log.dir.Log, 3+2*settledEvery-1)
 	cfg := *a.log.cfg
 	a.t.Cleanup(func() {})
 	if err := a.n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	st, err := openStorage(cfg.Data, cfg.ID, "", raftLogger(cfg.Logger))
-	if err != nil {
-		t.Fatal(err)
-	}
-	check("a new start", st.guard, settledEvery)
-	st.close()
+	dir := openStopped(t, &cfg)
+	check("a new start", dir.Log, settledEvery)
+	dir.Close()
 }
 
 // plainLog is a log as a request is compared with it.
 type plainLog struct {
-	configLog
-	terms map[uint64]uint64
+	terms   map[uint64]uint64
+	configs map[uint64]raft.Configuration
 }
 
-func (l *plainLog) termAt(i uint64) uint64 { return l.terms[i] }
-func (l *plainLog) before(i uint64) raft.Configuration {
-	return l.configLog.before(i, raft.SnapshotMeta{})
+func (l *plainLog) TermAt(i uint64) uint64 { return l.terms[i] }
+
+func (l *plainLog) Before(i uint64) (conf raft.Configuration) {
+	at := uint64(0)
+	for index, c := range l.configs {
+		if index < i && index > at {
+			at, conf = index, c
+		}
+	}
+	return conf
 }
 
 // TestEntriesInThePlaceOfAChangeOfMembers: what a leader that was cut off began is no
 // measure for what the next one has done, nor is a log that lacks what comes before.
 func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
-	members := func(ids ...string) []byte {
-		var c raft.Configuration
+	configuration := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {
 			c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress("127.0.0.1:700" + id[1:])})
 		}
-		return raft.EncodeConfiguration(c)
+		return c
 	}
-	log := &plainLog{terms: map[uint64]uint64{1: 1, 7: 2, 8: 2}}
-	log.note(&raft.Log{Index: 1, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3")})
-	log.note(&raft.Log{Index: 8, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3", "n5")}) // not committed
+	members := func(ids ...string) []byte { return raft.EncodeConfiguration(configuration(ids...)) }
+	log := &plainLog{terms: map[uint64]uint64{1: 1, 7: 2, 8: 2}, configs: map[uint64]raft.Configuration{
+		1: configuration("n1", "n2", "n3"),
+		8: configuration("n1", "n2", "n3", "n5"), // not committed
+	}}
 	s := &asSeen{term: 4, settled: 7, log: log, self: "n1"}
 	add := &raft.Log{Index: 9, Term: 3, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3", "n6")}
 	two := &raft.Log{Index: 9, Term: 3, Type: raft.LogConfiguration, Data: members("n1", "n2", "n6", "n7")}

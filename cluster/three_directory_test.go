@@ -1,16 +1,14 @@
 package cluster
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // allMet waits until every running node has met all others' directories.
@@ -22,8 +20,8 @@ func (c *three) allMet() {
 				if n == nil || other == nil || i == j {
 					continue
 				}
-				st := n.cons.(*raftLog).st
-				if _, same := st.met([]byte(other.cfg.ID), []byte(other.cons.(*raftLog).Directory())); !same {
+				dir := n.cons.(*raftLog).dir
+				if _, same := dir.Met([]byte(other.cfg.ID), []byte(other.cons.(*raftLog).Directory())); !same {
 					return false
 				}
 			}
@@ -79,10 +77,10 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 		}
 	}
 	// Even if it went on, neither gets the other's vote.
-	if err := c.askVote(behind, forgetful); !errors.Is(err, errOtherDirectory) {
+	if err := c.askVote(behind, forgetful); !errors.Is(err, datadir.ErrOtherDirectory) {
 		t.Errorf("the vote of the node that lost its disk: %v", err)
 	}
-	if err := c.askVote(forgetful, behind); err == nil || !strings.Contains(err.Error(), errOtherDirectory.Error()) {
+	if err := c.askVote(forgetful, behind); err == nil || !strings.Contains(err.Error(), datadir.ErrOtherDirectory.Error()) {
 		t.Errorf("a vote for the node that lost its disk: %v", err)
 	}
 	for _, i := range []int{behind, forgetful} {
@@ -116,56 +114,4 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 	c.start(0, 1, 2)
 	c.allMet()
 	c.expect(c.follower(), "owner", "GET lock")
-}
-
-// TestWhoIsRemembered: a member's directory is forgotten with the configuration
-// that does not have it, once, and with a snapshot that may have skipped it.
-func TestWhoIsRemembered(t *testing.T) {
-	st := &storage{dir: t.TempDir(), disk: systemDisk(), rec: nodeRecord{ID: "n1", Log: LogWAL, Directory: "one"}}
-	known := func(when string, want ...string) {
-		t.Helper()
-		var got []string
-		for id, p := range st.rec.Peers {
-			got = append(got, id+" "+p.Directory)
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: knows %q, want %q", when, got, want)
-		}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(st.befriend("n2", "two", 1))
-	must(st.befriend("n3", "three", 1))
-	if err := st.befriend("n3", "other", 1); err == nil {
-		t.Error("n3 is met with two directories")
-	}
-	must(st.reconfigured(5, []string{"n1", "n2"}))
-	known("n3 is removed", "n2 two")
-	must(st.reconfigured(6, []string{"n1", "n2", "n3"}))
-	must(st.befriend("n3", "other", 6))
-	known("n3 is new", "n2 two", "n3 other")
-	must(st.reconfigured(5, []string{"n1", "n2"}))
-	must(st.reconfigured(6, []string{"n1", "n2", "n3"}))
-	must(st.skipped(6))
-	known("after a restart", "n2 two", "n3 other")
-	must(st.skipped(7))
-	known("a snapshot has a later configuration")
-
-	must(st.befriend("n2", "two", 7))
-	b, err := os.ReadFile(filepath.Join(st.dir, nodeFile))
-	must(err)
-	var kept nodeRecord
-	must(json.Unmarshal(b, &kept))
-	if kept.Sum == "" {
-		t.Error("what is kept has no checksum")
-	}
-	kept.Sum = "" // it is made when the record is written
-	if !reflect.DeepEqual(kept, st.rec) || kept.Peers["n2"] != (metPeer{"two", 7}) {
-		t.Errorf("kept is %+v of %+v", kept, st.rec)
-	}
 }

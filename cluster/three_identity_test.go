@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
@@ -115,25 +114,22 @@ func TestMessagesInThePlaceOfACutTail(t *testing.T) {
 		c.stop(i)
 	}
 	cfg := &c.cfg[odd]
-	st, err := openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, hclog.NewNullLogger())
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := st.log.LastIndex()
+	dir := openStopped(t, cfg)
+	last, err := dir.Log.LastIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var end raft.Log
-	if err := st.log.GetLog(last, &end); err != nil {
+	if err := dir.Log.GetLog(last, &end); err != nil {
 		t.Fatal(err)
 	}
 	for range uint64(tail) {
 		last++
-		if err := st.log.StoreLog(&raft.Log{Index: last, Term: end.Term, Type: raft.LogBarrier}); err != nil {
+		if err := dir.Log.StoreLog(&raft.Log{Index: last, Term: end.Term, Type: raft.LogBarrier}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st.close()
+	dir.Close()
 	c.start(a, b)
 	c.leader()
 	c.start(odd)
@@ -156,7 +152,7 @@ func TestCloseOfALeaderThatCommitsNothing(t *testing.T) {
 	full := map[string]*atomic.Bool{}
 	c, _ := wired(t, func(cfg *Config) {
 		full[cfg.ID] = new(atomic.Bool)
-		cfg.disk.files = crampedFiles{full: full[cfg.ID]}
+		cfg.disk.Files = crampedFiles{full: full[cfg.ID]}
 		cfg.FailoverWait = time.Second
 	})
 	c.start(0, 1, 2)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"lockstep/raftfsm"
@@ -38,17 +37,14 @@ func (c *three) stopLonger() {
 func (c *three) lengthen(i int, seq uint64) {
 	c.t.Helper()
 	cfg := &c.cfg[i]
-	st, err := openStorageOn(cfg.disk, cfg.Data, cfg.ID, cfg.LogStore, hclog.NewNullLogger())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer st.close()
-	last, err := st.log.LastIndex()
+	dir := openStopped(c.t, cfg)
+	defer dir.Close()
+	last, err := dir.Log.LastIndex()
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	var end raft.Log
-	if err := st.log.GetLog(last, &end); err != nil {
+	if err := dir.Log.GetLog(last, &end); err != nil {
 		c.t.Fatal(err)
 	}
 	var more []*raft.Log
@@ -57,7 +53,7 @@ func (c *three) lengthen(i int, seq uint64) {
 		more = append(more, &raft.Log{Index: last + 1 + k, Term: end.Term, Type: raft.LogCommand, Data: e.Append(nil)})
 	}
 	for some := range slices.Chunk(more, 1000) {
-		if err := st.log.StoreLogs(some); err != nil {
+		if err := dir.Log.StoreLogs(some); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -200,7 +196,7 @@ func TestSnapshotIsTakenAtTheStart(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 100, time.Hour, 10
 	})
-	newest := func(i int) uint64 { return c.nodes[i].cons.(*raftLog).st.snaps.newest().Index }
+	newest := func(i int) uint64 { return c.nodes[i].cons.(*raftLog).dir.Snapshots.Newest().Index }
 	c.start(0, 1, 2)
 	c.expect(0, "OK", "SET k v")
 	for i := range 3 {

@@ -22,7 +22,7 @@ func TestSnapshotThatComesLate(t *testing.T) {
 	if err := c.nodes[leader].Snapshot(); err != nil {
 		t.Fatal(err)
 	}
-	meta, data, err := by.st.snaps.Open(by.st.snaps.newest().ID)
+	meta, data, err := by.dir.Snapshots.Open(by.dir.Snapshots.Newest().ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestSnapshotThatComesLate(t *testing.T) {
 	err = by.trans.NetworkTransport.InstallSnapshot(raft.ServerID(c.cfg[late].ID), raft.ServerAddress(c.cfg[late].PeerListen), req, resp, data)
 	t.Logf("the late snapshot of entry %d: taken in: %v, %v", meta.Index, resp.Success, err)
 
-	log := c.nodes[late].cons.(*raftLog).st.log
+	log := c.nodes[late].cons.(*raftLog).dir.Log
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
 	if errors.Join(err1, err2) != nil || last <= meta.Index {

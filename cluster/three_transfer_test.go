@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // crampedFiles are on a disk that has no room at times.
@@ -15,18 +17,18 @@ type crampedFiles struct {
 	full *atomic.Bool
 }
 
-func (d crampedFiles) Create(path string) (file, error) {
+func (d crampedFiles) Create(path string) (datadir.File, error) {
 	f, err := d.unsyncedFiles.Create(path)
 	return crampedFile{f, d.full}, err
 }
 
-func (d crampedFiles) Open(path string) (file, error) {
+func (d crampedFiles) Open(path string) (datadir.File, error) {
 	f, err := d.unsyncedFiles.Open(path)
 	return crampedFile{f, d.full}, err
 }
 
 type crampedFile struct {
-	file
+	datadir.File
 	full *atomic.Bool
 }
 
@@ -34,7 +36,7 @@ func (f crampedFile) Reserve(from, length int64, fill bool) error {
 	if f.full.Load() {
 		return os.NewSyscallError("fallocate", syscall.ENOSPC)
 	}
-	return f.file.Reserve(from, length, fill)
+	return f.File.Reserve(from, length, fill)
 }
 
 // An heir that lives but cannot take the log's last entries does not get the leadership,
@@ -74,9 +76,9 @@ func TestRealRaftTransferToAFullDisk(t *testing.T) {
 		c.expect(leader, "OK again", "SET other value", "GET key")
 		c.same()
 	}, func(cfg *Config) {
-		cfg.disk.segmentSize = smallSegments().segmentSize
+		cfg.disk.SegmentSize = smallSegments().SegmentSize
 		if cfg.ID == "n3" {
-			cfg.disk.files = crampedFiles{full: &full}
+			cfg.disk.Files = crampedFiles{full: &full}
 		}
 	})
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // transport is hashicorp/raft's, but for a few things. It keeps account of who
@@ -38,10 +40,11 @@ type transport struct {
 	directory string        // see directory.go
 	cluster   func() string // its name; "" if it is not known
 	meet      func(id, directory []byte) error
-	later     *unwritten
 
-	// For scrutiny.go; set before the first request is taken.
-	guard   *guardedLog
+	replicates atomic.Bool // entries have been sent
+
+	// Set before the first request is taken.
+	log     *datadir.Log                    // nil in tests: there is nothing to lose
 	met     func(id, directory []byte) bool // it was met as a member, with this directory
 	vouched func(id string) bool            // other members say that it is one
 	refused *seldom
@@ -79,9 +82,9 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error, later *unwritten) *transport {
+func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{strangers: cfg.strangers, self: cfg.ID, addr: cfg.peerAddr(), directory: directory, cluster: cluster, meet: meet, later: later, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{strangers: cfg.strangers, self: cfg.ID, addr: cfg.peerAddr(), directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -196,14 +199,12 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	asked, send := t.asking(args.Term), t.sender(t.appends, t.NetworkTransport)
 	if heartbeat(args) {
 		send = t.sender(t.beating, t.beats)
-	} else {
-		if t.guard != nil {
-			if err := t.guard.atATime(args, maxAppend); err != nil {
-				return err
-			}
+	} else if t.log != nil {
+		if err := t.log.LoadBatch(args, maxAppend); err != nil {
+			return err
 		}
-		t.later.peers.Store(true)
-		if top := t.later.upTo(args.LeaderCommitIndex); top < args.LeaderCommitIndex {
+		t.replicates.Store(true)
+		if top := t.log.WrittenUpTo(args.LeaderCommitIndex); top < args.LeaderCommitIndex {
 			capped := *args
 			capped.LeaderCommitIndex = top
 			args = &capped

@@ -33,7 +33,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	p := &peer{stop: make(chan struct{})}
 	port := newPeerPort(ln, &cfg, raftHooks{})
 	p.port = port
-	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil }, new(unwritten))
+	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil })
 	go p.relay()
 	go p.answerAppends(port)
 	yes := func(rpc raft.RPC) {

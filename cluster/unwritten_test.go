@@ -1,13 +1,21 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
+	"lockstep/raftfsm"
 )
 
 // gate is a disk whose syncs of data wait while it is shut, or fail.
@@ -47,14 +55,16 @@ func (g *gate) pass() error {
 	return g.fails
 }
 
-func (g *gate) Create(path string) (file, error) { return g.gated(g.unsyncedFiles.Create(path)) }
-func (g *gate) Open(path string) (file, error)   { return g.gated(g.unsyncedFiles.Open(path)) }
-func (g *gate) gated(f file, err error) (file, error) {
+func (g *gate) Create(path string) (datadir.File, error) {
+	return g.gated(g.unsyncedFiles.Create(path))
+}
+func (g *gate) Open(path string) (datadir.File, error) { return g.gated(g.unsyncedFiles.Open(path)) }
+func (g *gate) gated(f datadir.File, err error) (datadir.File, error) {
 	return gatedFile{f, g}, err
 }
 
 type gatedFile struct {
-	file
+	datadir.File
 	g *gate
 }
 
@@ -65,7 +75,7 @@ func gates(all map[string]*gate) func(*Config) {
 	return func(cfg *Config) {
 		g := &gate{}
 		all[cfg.ID] = g
-		cfg.disk.files = g
+		cfg.disk.Files = g
 	}
 }
 
@@ -102,7 +112,11 @@ func TestLeaderWritesBesideItsFollowers(t *testing.T) {
 		if got, _ := c.nodes[leader].fsm.Position(); got != seq {
 			t.Error("the leader has applied what is not on its disk")
 		}
-		if got := c.nodes[leader].cons.(*raftLog).st.guard.mark.last; got != end {
+		mark, err := os.ReadFile(filepath.Join(c.cfg[leader].Data, markFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := binary.LittleEndian.Uint64(mark[8:]); got != end {
 			t.Errorf("the mark says %d, on the disk are %d", got, end)
 		}
 		select {
@@ -174,79 +188,56 @@ func TestLeaderCannotWriteWhatItHasSent(t *testing.T) {
 	})
 }
 
-// What may be unwritten, and in which order it is written.
-func TestUnwritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var stored []uint64
-		step := make(chan error)
-		var fatal error
-		u := &unwritten{leads: func() bool { return true }}
-		u.init(func(logs []*raft.Log) error {
-			err := <-step
-			for _, l := range logs {
-				stored = append(stored, l.Index)
-			}
-			return err
-		}, func(err error) { fatal = err })
-		taken := func(want bool, logs []*raft.Log, left int64) {
-			t.Helper()
-			if got, err := u.add(logs, func() int64 { return left }); got != want || err != nil {
-				t.Errorf("entries from %d on: taken %v, %v", logs[0].Index, got, err)
-			}
-		}
-		const room = 1 << 20
-		taken(false, entries(1, 1), room) // nobody to send it to
-		u.peers.Store(true)
-		u.leads = func() bool { return false }
-		taken(false, entries(1, 1), room)
-		u.leads = func() bool { return true }
-		taken(false, entries(1, 1), entryOverhead) // no room
-		taken(false, []*raft.Log{{Index: 1, Type: raft.LogNoop}}, room)
-		taken(false, []*raft.Log{{Index: 1, Type: raft.LogConfiguration}}, room)
-		taken(false, []*raft.Log{{Index: 1, Data: make([]byte, recentLimit+1)}}, room)
-		if err := u.drain(); err != nil {
-			t.Error(err)
-		}
-
-		taken(true, entries(1, 2), room)
-		synctest.Wait()
-		taken(true, entries(3, 5), room)
-		taken(false, entries(6, 6), 5*entryOverhead) // with those before it
-		taken(false, entries(6, unwrittenCount+1), room)
-		taken(false, []*raft.Log{{Index: 6, Data: make([]byte, recentLimit)}, {Index: 7, Data: make([]byte, recentLimit)},
-			{Index: 8, Data: make([]byte, recentLimit)}, {Index: 9, Data: make([]byte, recentLimit)}}, 4*unwrittenSize)
-		if got := u.upTo(9); got != 0 {
-			t.Errorf("on the disk up to %d", got)
-		}
-		waited := make(chan error, 1)
-		go func() { waited <- u.wait(2) }()
-		step <- nil
-		synctest.Wait()
-		if err := <-waited; err != nil || u.upTo(9) != 2 || u.upTo(1) != 1 {
-			t.Errorf("after the first write: %v, up to %d", err, u.upTo(9))
-		}
-		step <- nil
-		if err := u.drain(); err != nil || u.upTo(9) != 9 || u.size != 0 {
-			t.Errorf("after all writes: %v, up to %d, %d bytes are left", err, u.upTo(9), u.size)
-		}
-		if len(stored) != 5 {
-			t.Errorf("written: %v", stored)
-		}
-		for i, index := range stored {
-			if index != uint64(i+1) {
-				t.Errorf("written in this order: %v", stored)
-			}
-		}
-
-		taken(true, entries(6, 6), room)
-		broken := errors.New("broken")
-		step <- broken
-		if err := u.drain(); err != broken {
-			t.Errorf("waiting for what was not written: %v", err)
-		}
-		synctest.Wait()
-		if _, err := u.add(entries(7, 7), func() int64 { return room }); err != broken || fatal != broken || u.upTo(9) != 5 {
-			t.Errorf("after a write that failed: %v, fatal %v, up to %d", err, fatal, u.upTo(9))
-		}
+// When entries cannot be written that Raft believes in, the process ends. Until it has,
+// Raft counts them as applied, which they are not: no snapshot may be taken.
+func TestNoSnapshotOfEntriesThatAreLost(t *testing.T) {
+	g, fatal := &gate{}, make(chan error, 9)
+	always := func() bool { return true }
+	cfg := dataConfig(t, t.TempDir())
+	cfg.disk.Files = g
+	dir, err := openDirectory(&cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{
+		Logger: cfg.Logger, Fatal: func(err error) { fatal <- err }, Leads: always, Replicates: always,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	store := func(index uint64) error {
+		return dir.Log.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, 300)})
+	}
+	for i := uint64(1); i <= 10; i++ {
+		if err := errors.Join(store(i), dir.Log.AwaitWritten(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.close()
+	if err := store(11); err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{log: &raftLog{dir: dir}, fsm: raftfsm.New(nil)}
+	if _, err := m.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	g.open(syscall.EIO)
+	if err, ok := m.Apply(&raft.Log{Index: 11}).(error); !ok || !errors.Is(err, syscall.EIO) {
+		t.Errorf("applied: %v", err)
+	}
+	if _, err := m.Snapshot(); err == nil {
+		t.Error("a snapshot hides that entry 11 has not been applied")
+	}
+	if err := <-fatal; !errors.Is(err, syscall.EIO) {
+		t.Errorf("fatal: %v", err)
+	}
+	if err := store(12); err == nil {
+		t.Error("it takes entries behind one that is lost")
+	}
+	if at := dir.Log.WrittenUpTo(99); at != 10 {
+		t.Errorf("the others are told that it is committed up to entry %d", at)
+	}
+	if _, err := dir.Log.LastIndex(); err == nil {
+		t.Error("what another leader sends would be stored behind it")
+	}
+	if len(fatal) > 0 {
+		t.Errorf("told again: %v", <-fatal)
+	}
 }

@@ -168,7 +168,7 @@ const tail = `
 ## What is old and stays
 
 - ` + "`github.com/coreos/etcd`" + ` 3.3.27 is archived, and ` + "`coreos/pkg`" + ` and ` + "`coreos/go-systemd`" + ` come with it. raft-wal 0.4.2 takes one function of it, which sets room for a file aside; lockstep does not call it, because it makes its
-  log segments itself (` + "`cluster/segments.go`" + `). raft-wal has replaced it since (its pull request 44), in no version that the Go proxy has. A replacement of the module by one of ours would keep its name in
+  log segments itself (` + "`cluster/internal/datadir/segments.go`" + `). raft-wal has replaced it since (its pull request 44), in no version that the Go proxy has. A replacement of the module by one of ours would keep its name in
   go.mod, and ` + "`go install`" + ` refuses replacements; raft-wal's logic written anew is some 1,300 lines on which every crash depends. The vulnerability database names no fault of the package.
 - ` + "`github.com/boltdb/bolt`" + ` 1.3.1 is archived. raft-boltdb 2.3.1, the newest, has it for a migration from its version 1, which lockstep does not call; raft's vote and settings are kept by its successor, ` + "`go.etcd.io/bbolt`" + `.
 - ` + "`github.com/hashicorp/raft`" + ` 1.8.0 is out. It needs go-metrics 0.7, which has no ` + "`compat`" + ` any more, and raft-boltdb 2.3.1 imports that: the two cannot be built together. Of what is new in it (the log may keep the commit index; a

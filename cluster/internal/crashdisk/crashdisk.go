@@ -1,0 +1,404 @@
+// Package crashdisk is a disk for tests of what a power failure leaves of a data directory.
+package crashdisk
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/types"
+
+	"lockstep/cluster/internal/datadir"
+)
+
+// Files of the data directory that a Disk knows by name.
+const (
+	boltFile  = "raft.db"
+	votesFile = "raft.last"
+	walDir    = "log"
+)
+
+// SegmentSize is how long a segment of the log becomes on a Disk: a short log has many.
+const SegmentSize = 8 << 10
+
+// Disk is a disk that counts what is done to it, stops at a chosen step,
+// and knows what of it all would be there after a power failure: of a file what
+// it held at its last sync, of a directory the names that it had at its own. It
+// works in a real directory, because much is read by other ways.
+//
+// bbolt maps its file and writes it by itself; what it does in one transaction
+// counts as one step.
+type Disk struct {
+	// Quiet hides from Raft, which would panic, that its term was not written. The
+	// process that it runs in has no power, and a log that takes no entry.
+	Quiet bool
+
+	base string
+	root *inode
+
+	mu     sync.Mutex
+	steps  []string
+	stopAt int // the number of the step that is under way when the power fails
+	down   bool
+}
+
+// ErrPower is what everything fails with after the power has failed.
+var ErrPower = errors.New("the power has failed")
+
+// inode is a file or a directory: now, and as of its last sync.
+type inode struct {
+	dir           bool
+	now, synced   []byte
+	names, stored map[string]*inode
+}
+
+func newInode(dir bool) *inode {
+	return &inode{dir: dir, names: map[string]*inode{}, stored: map[string]*inode{}}
+}
+
+// New returns an empty disk in a directory. The power fails in the step with the number
+// stopAt; 0: never.
+func New(base string, stopAt int) *Disk {
+	return &Disk{base: base, root: newInode(true), stopAt: stopAt}
+}
+
+// As is the disk as a data directory sees it.
+func (d *Disk) As() datadir.Disk {
+	return datadir.Disk{
+		Files:       crashFiles{d},
+		SegmentSize: SegmentSize,
+		Meta:        func(m types.MetaStore) types.MetaStore { return crashMeta{m, d} },
+		Stable:      func(s raft.StableStore) raft.StableStore { return crashStable{s, d} },
+	}
+}
+
+// begin counts a step; the caller holds mu. If the power fails in it, what it
+// does is still under way: done is false, and its effect may be seen or not.
+func (d *Disk) begin(format string, args ...any) (done bool, err error) {
+	if d.down {
+		return false, ErrPower
+	}
+	d.steps = append(d.steps, fmt.Sprintf(format, args...))
+	if len(d.steps) == d.stopAt {
+		d.down = true
+	}
+	return !d.down, nil
+}
+
+func (d *Disk) rel(path string) string {
+	rel, err := filepath.Rel(d.base, path)
+	if err != nil || strings.HasPrefix(rel, "..") {
+		panic(path + " is not on this disk")
+	}
+	return rel
+}
+
+// lookup finds the directory of a path, and the name in it.
+func (d *Disk) lookup(path string) (dir *inode, name string) {
+	dir, rel := d.root, d.rel(path)
+	for {
+		first, rest, more := strings.Cut(rel, string(filepath.Separator))
+		if !more {
+			return dir, first
+		}
+		if dir.names[first] == nil { // made by others
+			dir.names[first] = newInode(true)
+		}
+		dir, rel = dir.names[first], rest
+	}
+}
+
+func (d *Disk) find(path string) *inode {
+	if d.rel(path) == "." {
+		return d.root
+	}
+	dir, name := d.lookup(path)
+	return dir.names[name]
+}
+
+// Base is the directory that the disk works in.
+func (d *Disk) Base() string { return d.base }
+
+// Down reports whether the power has failed.
+func (d *Disk) Down() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.down
+}
+
+// Steps are what was done to the disk; in the last of them the power has failed, if it has.
+func (d *Disk) Steps() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.steps)
+}
+
+// Resume gives the disk its power again, for good, as if only the process had been
+// killed: what was written is there.
+func (d *Disk) Resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.down, d.stopAt = false, 0
+}
+
+// act does something to the real file and to the picture of it.
+func (d *Disk) act(real func() error, picture func(), format string, args ...any) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	done, err := d.begin(format, args...)
+	if err != nil {
+		return err
+	}
+	picture()
+	if !done {
+		return ErrPower
+	}
+	return real()
+}
+
+// crashFiles are the files that lockstep writes.
+type crashFiles struct{ d *Disk }
+
+func (c crashFiles) Create(path string) (datadir.File, error) {
+	var f *os.File
+	node := newInode(false)
+	err := c.d.act(func() (err error) {
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+		return err
+	}, func() {
+		dir, name := c.d.lookup(path)
+		if old := dir.names[name]; old != nil {
+			node = old
+			node.now = nil
+		}
+		dir.names[name] = node
+	}, "create %s", c.d.rel(path))
+	if err != nil {
+		return nil, err
+	}
+	return &crashFile{File: f, node: node, d: c.d, name: c.d.rel(path)}, nil
+}
+
+func (c crashFiles) Open(path string) (datadir.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	return &crashFile{File: f, node: c.d.find(path), d: c.d, name: c.d.rel(path)}, nil
+}
+
+func (c crashFiles) Mkdir(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	return c.d.act(func() error { return os.MkdirAll(path, 0o700) }, func() {
+		dir, name := c.d.lookup(path)
+		dir.names[name] = newInode(true)
+	}, "mkdir %s", c.d.rel(path))
+}
+
+func (c crashFiles) Rename(from, to string) error {
+	return c.d.act(func() error { return os.Rename(from, to) }, func() {
+		dir, name := c.d.lookup(from)
+		there, as := c.d.lookup(to)
+		there.names[as] = dir.names[name]
+		delete(dir.names, name)
+	}, "rename %s %s", c.d.rel(from), c.d.rel(to))
+}
+
+func (c crashFiles) Remove(path string) error {
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	return c.d.act(func() error { return os.RemoveAll(path) }, func() {
+		dir, name := c.d.lookup(path)
+		delete(dir.names, name)
+	}, "remove %s", c.d.rel(path))
+}
+
+func (c crashFiles) SyncDir(path string) error {
+	return c.d.act(func() error { return nil }, func() {
+		if node := c.d.find(path); !c.d.down {
+			node.stored = maps.Clone(node.names)
+		}
+	}, "sync directory %s", c.d.rel(path))
+}
+
+// crashFile is an open file.
+type crashFile struct {
+	*os.File
+	node *inode
+	d    *Disk
+	name string
+	at   int64
+}
+
+func (f *crashFile) Write(p []byte) (int, error) {
+	n, err := f.WriteAt(p, f.at)
+	f.at += int64(n)
+	return n, err
+}
+
+func (f *crashFile) WriteAt(p []byte, at int64) (n int, err error) {
+	err = f.d.act(func() (err error) {
+		n, err = f.File.WriteAt(p, at)
+		return err
+	}, func() {
+		if grow := int(at) + len(p) - len(f.node.now); grow > 0 {
+			f.node.now = append(f.node.now, make([]byte, grow)...)
+		}
+		copy(f.node.now[at:], p)
+	}, "write %s %d+%d", f.name, at, len(p))
+	if f.name == votesFile { // a part of Raft's term
+		err = f.d.silent(err)
+	}
+	return n, err
+}
+
+func (f *crashFile) Sync() error {
+	return f.d.act(func() error { return nil }, func() {
+		if !f.d.down {
+			f.node.synced = append([]byte(nil), f.node.now...)
+		}
+	}, "sync %s", f.name)
+}
+
+func (f *crashFile) SyncData() error { return f.Sync() }
+
+func (f *crashFile) Reserve(from, length int64, _ bool) error {
+	size := int(from + length)
+	return f.d.act(func() error { return f.Truncate(int64(size)) }, func() {
+		if grow := size - len(f.node.now); grow > 0 {
+			f.node.now = append(f.node.now, make([]byte, grow)...)
+		}
+	}, "reserve %s %d", f.name, size)
+}
+
+// crashMeta is raft-wal's list of segments.
+type crashMeta struct {
+	types.MetaStore
+	d *Disk
+}
+
+func (m crashMeta) CommitState(s types.PersistentState) error {
+	return m.d.act(func() error { return m.MetaStore.CommitState(s) }, func() {}, "commit %s", metadb.FileName)
+}
+
+// crashStable is the term and the vote.
+type crashStable struct {
+	raft.StableStore
+	d *Disk
+}
+
+func (s crashStable) Set(k, v []byte) error {
+	return s.d.silent(s.d.act(func() error { return s.StableStore.Set(k, v) }, func() {}, "set %s", k))
+}
+
+func (s crashStable) SetUint64(k []byte, v uint64) error {
+	return s.d.silent(s.d.act(func() error { return s.StableStore.SetUint64(k, v) }, func() {}, "set %s=%d", k, v))
+}
+
+// silent: see Quiet.
+func (d *Disk) silent(err error) error {
+	if d.Quiet && errors.Is(err, ErrPower) {
+		return nil
+	}
+	return err
+}
+
+// Outcome is what of the unsynced survives a power failure.
+type Outcome struct {
+	Name            string
+	names, contents bool   // the names; what was written
+	torn            uint32 // seed: each sector as it is now or as of the last sync
+}
+
+// Outcomes are what may survive.
+var Outcomes = []Outcome{
+	{Name: "nothing unsynced"},
+	{Name: "names only", names: true},
+	{Name: "contents only", contents: true},
+	{Name: "everything", names: true, contents: true},
+	{Name: "torn", names: true, torn: 1},
+	{Name: "torn otherwise", torn: 2},
+}
+
+// Image makes the directory that is found after a power failure.
+func (d *Disk) Image(to string, o Outcome) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.root.image(to, o); err != nil {
+		return err
+	}
+	// bbolt's files are as their last transaction left them.
+	for _, path := range []string{boltFile, filepath.Join(walDir, metadb.FileName)} {
+		b, err := os.ReadFile(filepath.Join(d.base, path))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(filepath.Join(to, path)), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, path), b, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *inode) image(path string, o Outcome) error {
+	if !n.dir {
+		return os.WriteFile(path, n.content(path, o), 0o600)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	names := n.stored
+	if o.names {
+		names = n.names
+	}
+	for name, child := range names {
+		if err := child.image(filepath.Join(path, name), o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sector is what a disk writes as a whole.
+const sector = 512
+
+func (n *inode) content(path string, o Outcome) []byte {
+	switch {
+	case o.contents:
+		return n.now
+	case o.torn == 0:
+		return n.synced
+	}
+	b := append([]byte(nil), n.now...)
+	for at := 0; at < len(b); at += sector {
+		h := fnv.New32a()
+		fmt.Fprint(h, filepath.Base(path), at, o.torn)
+		if h.Sum32()%2 == 0 {
+			end := min(at+sector, len(b))
+			clear(b[at:end])
+			if at < len(n.synced) {
+				copy(b[at:end], n.synced[at:])
+			}
+		}
+	}
+	return b
+}

@@ -1,0 +1,75 @@
+package datadir
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/roster"
+)
+
+// configLog knows the configurations that are in the log, as it is read at the start and
+// written from then on.
+type configLog struct {
+	mu   sync.Mutex
+	list []configEntry // by index
+}
+
+type configEntry struct {
+	index uint64
+	conf  raft.Configuration
+}
+
+// note takes in an entry that has been read, or written.
+func (c *configLog) note(l *raft.Log) {
+	if l.Type != raft.LogConfiguration {
+		return
+	}
+	conf, err := roster.ReadConfiguration(l.Data)
+	if err != nil {
+		return // of an earlier version; what comes next is not compared with it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, known := slices.BinarySearchFunc(c.list, l.Index, func(e configEntry, index uint64) int {
+		switch {
+		case e.index < index:
+			return -1
+		case e.index > index:
+			return 1
+		}
+		return 0
+	})
+	if known {
+		c.list[at].conf = conf
+		return
+	}
+	c.list = slices.Insert(c.list, at, configEntry{l.Index, conf})
+	if over := len(c.list) - roster.MaxMembers; over > 0 {
+		c.list = slices.Delete(c.list, 0, over)
+	}
+}
+
+// cut forgets those from an index on.
+func (c *configLog) cut(first uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = slices.DeleteFunc(c.list, func(e configEntry) bool { return e.index >= first })
+}
+
+// before is the configuration in force before an index; snap is the newest snapshot.
+func (c *configLog) before(index uint64, snap raft.SnapshotMeta) (conf raft.Configuration) {
+	at := uint64(0)
+	if snap.ConfigurationIndex < index {
+		conf, at = snap.Configuration, snap.ConfigurationIndex
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.list {
+		if e.index < index && e.index > at {
+			conf = e.conf
+		}
+	}
+	return conf
+}

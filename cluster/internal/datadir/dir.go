@@ -1,0 +1,359 @@
+package datadir
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+// The files; see the package comment.
+const (
+	lockFile = "LOCK"
+	nodeFile = "node.json"
+	boltFile = "raft.db"
+	walDir   = "log"
+	markFile = "log.last"
+
+	settledPath = "log.settled"
+)
+
+// AdviceRejoin is what to do with a directory that has lost part of what its node has
+// acknowledged. The node must not go on under its name: it would vote, and count, for what
+// it no longer has.
+const AdviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority has lost its data, begin a new cluster from a backup (lockstep restore)"
+
+const dataFormat = 1
+
+// Dir is an open data directory.
+type Dir struct {
+	Log       *Log
+	Stable    raft.StableStore // term and vote
+	Snapshots *Snapshots
+
+	path     string
+	disk     Disk
+	rec      nodeRecord
+	amending sync.Mutex   // held while rec is changed, and written
+	naming   sync.RWMutex // guards rec and refused, and is never held while the disk is waited for
+	lock     *os.File
+
+	refused map[string]string // the directories of members that are not those they were met with
+
+	bolt  *raftboltdb.BoltStore
+	votes *sealedVotes // in bolt, under Stable
+	store logStore     // under Log
+}
+
+// Open opens or makes a data directory.
+func Open(path string, o Options) (*Dir, error) {
+	if err := o.Disk.Mkdir(path); err != nil {
+		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", path, err)
+	}
+	d := &Dir{path: path, disk: o.Disk}
+	if err := d.open(o.ID, o.LogStore, o.Lines); err != nil {
+		d.Close()
+		return nil, d.Unusable(err, err)
+	}
+	d.hook(o.Hooks)
+	return d, nil
+}
+
+// Unusable says why a directory cannot be used: nothing is wrong with one that
+// only lacks room, and nothing is known of one on a disk that does not work.
+func (d *Dir) Unusable(err, otherwise error) error {
+	if isFull(err) {
+		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", d.path, err)
+	}
+	if isBroken(err) {
+		return fmt.Errorf("data directory %s: the disk does not work (%w): repair it and start again; if it has lost what it held, %s", d.path, err, AdviceRejoin)
+	}
+	return otherwise
+}
+
+func (d *Dir) open(id, kind string, logs hclog.Logger) (err error) {
+	if err := d.acquire(); err != nil {
+		return err
+	}
+	if err := d.identify(id, kind); err != nil {
+		return err
+	}
+	if d.Snapshots, err = openSnapshots(d.path, d.disk, logs); err != nil {
+		return fmt.Errorf("data directory %s: %w", d.path, err)
+	}
+	return d.openLog(logs)
+}
+
+// acquire makes sure that no other process uses the directory.
+func (d *Dir) acquire() error {
+	path := filepath.Join(d.path, lockFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w; give this user the right to write there, or name another one with --data", d.path, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return fmt.Errorf("data directory %s is in use by another lockstep process: stop that one, or name another directory with --data", d.path)
+	}
+	d.lock = f
+	return nil
+}
+
+// identify checks that the directory belongs to this node, and marks a new one.
+func (d *Dir) identify(id, kind string) error {
+	path := filepath.Join(d.path, nodeFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(d.path, boltFile)); err == nil {
+			return fmt.Errorf("data directory %s has a log but no %s: %s", d.path, nodeFile, AdviceRejoin)
+		}
+		return d.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true, Directory: rand.Text()})
+	}
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", d.path, err)
+	}
+	rec, ok := decodeRecord(b)
+	if !ok {
+		return fmt.Errorf("data directory %s: %s is damaged: %s", d.path, nodeFile, AdviceRejoin)
+	}
+	if rec.Format != dataFormat {
+		return fmt.Errorf("data directory %s has format %d, this program knows %d: its data is intact; upgrade this node's program and start it again", d.path, rec.Format, dataFormat)
+	}
+	if rec.ID != id {
+		return fmt.Errorf("data directory %s belongs to node %q, not to %q: correct --id or --data", d.path, rec.ID, id)
+	}
+	if rec.New {
+		// A start was interrupted; Raft has not seen this log yet.
+		for _, part := range []string{boltFile, votesFile, walDir, markFile, settledPath, snapshotDir} {
+			if err := d.disk.Remove(filepath.Join(d.path, part)); err != nil {
+				return fmt.Errorf("data directory %s: %w", d.path, err)
+			}
+		}
+		return d.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true, Directory: rand.Text()})
+	}
+	if kind != "" && kind != rec.Log {
+		return fmt.Errorf("data directory %s keeps its log in %q, not in %q: leave out --log-store, or remove this node from the cluster and join with an empty directory", d.path, rec.Log, kind)
+	}
+	if rec.Log != LogWAL && rec.Log != LogBolt {
+		return fmt.Errorf("data directory %s: %s names the log store %q: use the program that wrote it", d.path, nodeFile, rec.Log)
+	}
+	d.rec = rec
+	if err := d.complete(); err != nil {
+		return err
+	}
+	if rec.Directory == "" { // of a version that did not name it
+		rec.Directory = rand.Text()
+		return d.mark(rec)
+	}
+	return nil
+}
+
+// complete checks that no part of the log is missing: starting without it
+// would let this node vote twice in a term and forget what it acknowledged.
+func (d *Dir) complete() error {
+	parts := []string{boltFile, markFile}
+	if d.rec.Log == LogWAL {
+		parts = append(parts, walDir)
+	}
+	if d.rec.Votes {
+		parts = append(parts, votesFile)
+	}
+	for _, part := range parts {
+		info, err := os.Stat(filepath.Join(d.path, part))
+		if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+			return fmt.Errorf("data directory %s has lost its log (%s): %s", d.path, part, AdviceRejoin)
+		}
+	}
+	return nil
+}
+
+// mark writes node.json: first as that of a new directory, and again when the
+// log is complete. After a crash in between the log is made again.
+func (d *Dir) mark(rec nodeRecord) error {
+	rec.Format = dataFormat
+	b, err := rec.encode()
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(d.disk, filepath.Join(d.path, nodeFile), b); err != nil {
+		return fmt.Errorf("data directory %s: %w", d.path, err)
+	}
+	d.naming.Lock()
+	d.rec = rec
+	d.naming.Unlock()
+	return nil
+}
+
+// amend changes node.json; change reports whether there is anything to write. A
+// disk may take its time, and requests of peers look at the record.
+func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
+	d.amending.Lock()
+	defer d.amending.Unlock()
+	rec := d.rec // only whoever holds amending changes it
+	write, err := change(&rec)
+	if err != nil || !write {
+		return err
+	}
+	return d.mark(rec)
+}
+
+// Finish declares a new directory's log complete: that of a member of a cluster,
+// or of a node that has yet to join one.
+func (d *Dir) Finish(cluster string, joining bool) error {
+	return d.amend(func(rec *nodeRecord) (bool, error) {
+		was := rec.New
+		if was {
+			rec.New, rec.Cluster, rec.Joining = false, cluster, joining
+		}
+		was = was || !rec.Votes // of version 0.1.0
+		rec.Votes = true
+		return was, nil
+	})
+}
+
+// SetCluster notes that the node is a member of a cluster now.
+func (d *Dir) SetCluster(cluster string) error {
+	return d.amend(func(rec *nodeRecord) (bool, error) {
+		write := rec.Cluster != cluster || rec.Joining
+		rec.Cluster, rec.Joining = cluster, false
+		return write, nil
+	})
+}
+
+// Cluster is the name of the cluster that the directory belongs to.
+func (d *Dir) Cluster() string {
+	d.naming.RLock()
+	defer d.naming.RUnlock()
+	return d.rec.Cluster
+}
+
+// Joining reports whether the node is yet to become a member.
+func (d *Dir) Joining() bool {
+	d.naming.RLock()
+	defer d.naming.RUnlock()
+	return d.rec.Joining
+}
+
+// SnapshotConfiguration is the index of the configuration in the latest
+// snapshot; 0 if there is none.
+func (d *Dir) SnapshotConfiguration() uint64 {
+	list, err := d.Snapshots.List()
+	if err != nil || len(list) == 0 {
+		return 0
+	}
+	return list[0].ConfigurationIndex
+}
+
+// openLog opens the term, the vote and the log. bbolt panics on some kinds of
+// damage.
+func (d *Dir) openLog(logs hclog.Logger) (err error) {
+	part := boltFile
+	damaged := func(why any) error {
+		if err, ok := why.(error); ok && (isFull(err) || isBroken(err)) {
+			return err
+		}
+		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): %s", d.path, part, why, AdviceRejoin)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = damaged(p)
+		}
+	}()
+	if err := d.openBolt(); err != nil {
+		return damaged(err)
+	}
+	store := logStore(boltLog{d.bolt})
+	if d.rec.Log == LogWAL {
+		part = walDir
+		if store, err = openWAL(d.disk, filepath.Join(d.path, walDir), reached(filepath.Join(d.path, markFile)), logs); err != nil {
+			return damaged(err)
+		}
+	}
+	d.store = store
+	log, err := openGuarded(d.disk, store, filepath.Join(d.path, markFile), d.rec.New, d.Snapshots)
+	if err != nil {
+		return damaged(err)
+	}
+	d.Log = log
+	if err := log.openSettled(d.disk, filepath.Join(d.path, settledPath)); err != nil {
+		return damaged(err)
+	}
+	d.Snapshots.outgrown = log.outgrown
+	if err := log.join(); err != nil {
+		return damaged(err)
+	}
+	return nil
+}
+
+func (d *Dir) openBolt() (err error) {
+	path := filepath.Join(d.path, boltFile)
+	if err := checkBolt(path); err != nil {
+		return err
+	}
+	d.bolt, err = raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			// The lock is ours, so this is only a guard against tools.
+			Timeout: time.Second,
+			// The list of free pages is rebuilt at start instead of being
+			// written with every append.
+			NoFreelistSync: true,
+			FreelistType:   bbolt.FreelistMapType,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	d.votes, err = openVotes(d.disk, d.disk.Stable(d.bolt), filepath.Join(d.path, votesFile))
+	return err
+}
+
+// checkBolt looks for a file that is shorter than bbolt says it is. Reading
+// past its end through the memory map would kill the process.
+func checkBolt(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("it has %d of %d bytes", info.Size(), tx.Size())
+		}
+		return nil
+	})
+}
+
+// Close closes the files and lets other processes use the directory.
+func (d *Dir) Close() {
+	switch {
+	case d.Log != nil:
+		d.Log.Close()
+	case d.store != nil:
+		d.store.Close()
+	}
+	if d.bolt != nil {
+		d.votes.close()
+		d.bolt.Close()
+	}
+	if d.lock != nil {
+		d.lock.Close() // releases the lock
+	}
+}

@@ -1,0 +1,113 @@
+package datadir
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// growth counts the bytes of the log since the newest snapshot.
+type growth struct {
+	much chan struct{} // has room for one: there are more bytes than limit
+
+	mu    sync.Mutex
+	limit int64
+	from  uint64 // index of the snapshot
+	bytes int64
+}
+
+// add counts entries that have been appended; from is the index of the newest snapshot.
+func (g *growth) add(logs []*raft.Log, from uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if from != g.from {
+		g.from, g.bytes = from, 0
+	}
+	for _, l := range logs {
+		g.bytes += int64(len(l.Data)) + EntryOverhead
+	}
+	g.tell()
+}
+
+// tell signals that there is much; mu is held.
+func (g *growth) tell() {
+	if g.limit <= 0 || g.bytes <= g.limit {
+		return
+	}
+	select {
+	case g.much <- struct{}{}:
+	default:
+	}
+}
+
+// since returns how many bytes came after the newest snapshot, whose index is from.
+func (g *growth) since(from uint64) int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if from != g.from {
+		return 0
+	}
+	return g.bytes
+}
+
+// Grown is sent to when the log since the newest snapshot has more bytes than the limit of
+// MeasureLog.
+func (g *Log) Grown() <-chan struct{} { return g.grown.much }
+
+// SinceSnapshot returns how many bytes of log came after the newest snapshot.
+func (g *Log) SinceSnapshot() int64 { return g.grown.since(g.snaps.Newest().Index) }
+
+// MeasureLog begins to count at the start, by the files that are there: what the entries
+// since the newest snapshot take, if all are of one size. last is the last entry.
+func (d *Dir) MeasureLog(limit int64, last uint64) error {
+	first, err := d.Log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	total, err := filesIn(filepath.Join(d.path, walDir))
+	if err == nil && total == 0 {
+		total, err = filesIn(filepath.Join(d.path, boltFile))
+	}
+	if err != nil {
+		return err
+	}
+	from := d.Snapshots.Newest().Index
+	g := &d.Log.grown
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit, g.from = limit, from
+	if entries := last - min(first, last) + 1; last > from && entries > 0 {
+		g.bytes = total / int64(entries) * int64(min(last-from, entries))
+	}
+	g.tell()
+	return nil
+}
+
+// Size returns the bytes of the files of the directory.
+func (d *Dir) Size() (int64, error) { return filesIn(d.path) }
+
+// filesIn returns the bytes of the files in a directory and those in it.
+func filesIn(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return gone(err)
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return gone(err)
+	})
+	return bytes, err
+}
+
+// gone is nil for what has been deleted meanwhile.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package datadir
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// leanFiler makes segments that let go of their writer when they are full. raft-wal reads a segment by its writer
+// until the process ends, and the writer keeps a buffer as long as the longest write: a log of values of 8 MB held
+// 8 MB for each of its segments.
+type leanFiler struct{ types.SegmentFiler }
+
+// Create implements types.SegmentFiler.
+func (f leanFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
+	w, err := f.SegmentFiler.Create(info)
+	return f.lean(info, w), err
+}
+
+// RecoverTail implements types.SegmentFiler.
+func (f leanFiler) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
+	w, err := f.SegmentFiler.RecoverTail(info)
+	return f.lean(info, w), err
+}
+
+func (f leanFiler) lean(info types.SegmentInfo, w types.SegmentWriter) types.SegmentWriter {
+	if w == nil {
+		return nil
+	}
+	return &leanSegment{filer: f.SegmentFiler, info: info, writer: w}
+}
+
+// leanSegment is read by its writer as long as it is written to.
+type leanSegment struct {
+	filer types.SegmentFiler
+	info  types.SegmentInfo
+	last  atomic.Uint64 // index, when it is full
+
+	mu     sync.RWMutex
+	writer types.SegmentWriter // nil when it is full …
+	reader types.SegmentReader // … and read by this
+}
+
+var _ types.SegmentWriter = (*leanSegment)(nil)
+
+// Append implements types.SegmentWriter.
+func (s *leanSegment) Append(entries []types.LogEntry) error {
+	if s.writer == nil { // which only who appends changes
+		return types.ErrSealed
+	}
+	return s.writer.Append(entries)
+}
+
+// Sealed implements types.SegmentWriter.
+func (s *leanSegment) Sealed() (sealed bool, indexStart uint64, err error) {
+	if s.writer == nil {
+		return true, s.info.IndexStart, nil
+	}
+	if sealed, indexStart, err = s.writer.Sealed(); err == nil && sealed {
+		err = s.full(indexStart)
+	}
+	return sealed, indexStart, err
+}
+
+// ForceSeal implements types.SegmentWriter.
+func (s *leanSegment) ForceSeal() (indexStart uint64, err error) {
+	if s.writer == nil {
+		return s.info.IndexStart, nil
+	}
+	if indexStart, err = s.writer.ForceSeal(); err == nil {
+		err = s.full(indexStart)
+	}
+	return indexStart, err
+}
+
+// full has the segment read from its file. If that cannot be opened, for want of descriptors, the writer goes on.
+func (s *leanSegment) full(indexStart uint64) error {
+	info := s.info
+	info.IndexStart, info.MaxIndex, info.SealTime = indexStart, s.writer.LastIndex(), time.Unix(0, 0)
+	reader, err := s.filer.Open(info)
+	if err != nil {
+		return nil
+	}
+	s.last.Store(info.MaxIndex)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	writer := s.writer
+	s.info, s.reader, s.writer = info, reader, nil
+	return writer.Close()
+}
+
+// LastIndex implements types.SegmentWriter.
+func (s *leanSegment) LastIndex() uint64 {
+	if last := s.last.Load(); last > 0 {
+		return last
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.writer == nil {
+		return s.last.Load()
+	}
+	return s.writer.LastIndex()
+}
+
+// GetLog implements types.SegmentReader.
+func (s *leanSegment) GetLog(index uint64) (*types.PooledBuffer, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.reader != nil {
+		return s.reader.GetLog(index)
+	}
+	return s.writer.GetLog(index)
+}
+
+// Close implements io.Closer.
+func (s *leanSegment) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	if s.writer != nil {
+		errs = append(errs, s.writer.Close())
+	}
+	if s.reader != nil {
+		errs = append(errs, s.reader.Close())
+	}
+	return errors.Join(errs...)
+}

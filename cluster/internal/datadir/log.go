@@ -1,0 +1,484 @@
+package datadir
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// Log is Raft's log. It remembers, in a file of its own, how far it reached. A log
+// store takes a damaged end for a write that a crash has torn, and goes on with
+// a shorter log: right if the write was the last one, a broken promise if the
+// entries behind the damage were acknowledged. The file tells the two apart. It
+// is written after the log and not synced, so after a power failure it may say
+// less than is there, never more.
+//
+// And it keeps as much of the log as is needed if the newest snapshot turns out
+// to be damaged.
+//
+// When the log cannot be changed there are two cases (failed). A write that found no room has changed
+// nothing, and Raft tries it again. Everything else ends the process, because it cannot be tried
+// again: after a sync that failed the kernel may have dropped what was written; raft-wal takes a
+// segment for sealed whose seal was not written; and hashicorp/raft, when its log was cut and the next
+// append failed, goes on to believe in entries that are gone. It would acknowledge them to a leader
+// that has them, and vote by them. So cutEnd reserves the room of the next segment before it cuts.
+type Log struct {
+	logStore
+	snaps *Snapshots
+
+	first  atomic.Uint64 // entries below it are gone
+	closed atomic.Bool
+	recent recentLog
+	long   longEntries
+	async  asyncWrites
+	grown  growth
+
+	trouble atomic.Pointer[string] // why the log takes nothing at present
+	hooks   Hooks                  // of the node that runs; none while the directory is being opened
+
+	configs configLog
+	noted   atomic.Uint64 // what log.settled says
+
+	mu   sync.Mutex
+	file File
+	mark mark
+
+	settledFile File // nil: it is being opened
+	appends     int
+	cut         bool  // nothing was appended since the end was cut off
+	lost        error // why it is not known what is on the disk
+}
+
+// mark is the content of the file, log.last:
+//
+//	+--------+---------+----------+---------+---------+---------+
+//	| "LAST" | version | reserved | last    | base    | crc32c  |
+//	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes | 4 bytes |
+//	+--------+---------+----------+---------+---------+---------+
+//
+// in little endian. last is the index of the last entry, 0 if there is none.
+// base is the index of the snapshot that stands for the whole log then: a start
+// without it would forget what it held. Version 1 was last and its checksum.
+type mark struct{ last, base uint64 }
+
+const (
+	markMagic   = "LAST"
+	markVersion = 2
+	markLen     = 4 + 4 + 8 + 8 + 4
+	markLenV1   = 8 + 4
+)
+
+var markTable = crc32.MakeTable(crc32.Castagnoli)
+
+var errNoMark = errors.New("it does not say how far the log reached")
+
+func (m mark) encode() []byte {
+	b := append([]byte(markMagic), markVersion, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, m.last)
+	b = binary.LittleEndian.AppendUint64(b, m.base)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, markTable))
+}
+
+func decodeMark(b []byte) (m mark, err error) {
+	if len(b) < markLenV1 {
+		return m, errNoMark
+	}
+	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
+	switch {
+	case crc32.Checksum(body, markTable) != sum:
+		return m, errNoMark
+	case len(b) == markLenV1:
+		m.last = binary.LittleEndian.Uint64(b)
+	case string(b[:4]) != markMagic || b[4] == 0:
+		return m, errNoMark
+	case b[4] > markVersion:
+		return m, fmt.Errorf("it has version %d, this program knows %d: its data is intact; upgrade this node's program and start it again", b[4], markVersion)
+	case len(b) != markLen:
+		return m, errNoMark
+	default:
+		m.last, m.base = binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+	}
+	return m, nil
+}
+
+func readMark(path string) (mark, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return mark{}, err
+	}
+	return decodeMark(b)
+}
+
+// reached returns the last entry that the file at path tells of; if it cannot be read
+// there may be any number.
+func reached(path string) uint64 {
+	m, err := readMark(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return math.MaxUint64
+	}
+	return m.last
+}
+
+// openGuarded checks the log against the file at path. A directory that is new
+// has no such file yet.
+func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshots) (*Log, error) {
+	last, err := touchEnds(log)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readMark(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && isNew:
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	case last < m.last:
+		return nil, fmt.Errorf("it ends at entry %d and has reached %d", last, m.last)
+	}
+	first, err := log.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	g := &Log{logStore: log, snaps: snaps, mark: mark{last, m.base}}
+	g.async.init(&g.hooks, g.append, g.giveUp)
+	g.grown.much = make(chan struct{}, 1)
+	g.first.Store(first)
+	if err := replaceFile(d, path, g.mark.encode()); err != nil {
+		return nil, err
+	}
+	g.file, err = d.Open(path)
+	return g, err
+}
+
+// join makes sure that the snapshots and the log are one history without a gap.
+// A log that ends before the newest snapshot, or is of another history, is what
+// a crash leaves between the arrival of a snapshot from a peer and the deletion
+// of the log that it replaces: it is deleted now.
+func (g *Log) join() error {
+	first, err := g.logStore.FirstIndex()
+	if err != nil {
+		return err
+	}
+	newest := g.snaps.Newest()
+	switch {
+	case g.mark.last == 0 && newest.Index < g.mark.base:
+		return fmt.Errorf("the snapshot of entry %d, which the log begins with, is missing or damaged; the newest whole one is of entry %d", g.mark.base, newest.Index)
+	case g.mark.last == 0:
+		return nil
+	case first > newest.Index+1:
+		return fmt.Errorf("it begins at entry %d; the snapshots of entry %d and later are missing or damaged, the newest whole one is of entry %d", first, first-1, newest.Index)
+	case newest.Index < first:
+		return nil
+	}
+	if g.mark.last >= newest.Index {
+		var l raft.Log
+		if err := g.GetLog(newest.Index, &l); err != nil || l.Term == newest.Term {
+			return err
+		}
+	} else if !g.IsMonotonic() {
+		return nil // it has room for the gap
+	}
+	return g.DeleteRange(first, g.mark.last)
+}
+
+// outgrown reports whether the log holds the entry that a snapshot ends with, or
+// goes on where it ends: the history of the snapshot is a part of this one.
+func (g *Log) outgrown(index, term uint64) (bool, error) {
+	first, err1 := g.FirstIndex()
+	last, err2 := g.LastIndex()
+	if err := errors.Join(err1, err2); err != nil || last < index {
+		return false, err
+	}
+	if newest := g.snaps.Newest(); newest.Index == index && newest.Term == term {
+		return last > index, nil
+	}
+	if index < first {
+		return false, nil
+	}
+	var l raft.Log
+	err := g.GetLog(index, &l)
+	return l.Term == term, err
+}
+
+// set changes the mark; the caller holds mu.
+func (g *Log) set(m mark) error {
+	if _, err := g.file.WriteAt(m.encode(), 0); err != nil {
+		return err
+	}
+	g.mark = m
+	return nil
+}
+
+// StoreLog implements raft.LogStore.
+func (g *Log) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (g *Log) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	if err := g.refuseCut(logs[0].Index); err != nil {
+		return err
+	}
+	taken, err := g.async.add(logs, g.logStore.room)
+	if err == nil && !taken {
+		if err = g.async.drain(); err == nil {
+			err = g.append(logs)
+		}
+	}
+	if err == nil {
+		g.grown.add(logs, g.snaps.Newest().Index)
+		g.recent.add(logs)
+		g.long.stored(logs)
+		for _, l := range logs {
+			g.configs.note(l)
+		}
+	}
+	return err
+}
+
+// append writes entries to the disk.
+func (g *Log) append(logs []*raft.Log) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost != nil {
+		return g.lost
+	}
+	err := g.logStore.StoreLogs(logs)
+	if err == nil {
+		err = errors.Join(g.set(mark{logs[len(logs)-1].Index, g.mark.base}), g.noteSettled())
+	}
+	if err != nil {
+		return g.failed(err, errors.Is(err, errNoRoom) && !g.cut && !g.configures(logs))
+	}
+	g.cut = false
+	g.recovered()
+	return nil
+}
+
+// configures reports whether entries are a leader's change of the members: Raft goes on
+// as if that were in the log even when it could not be stored.
+func (g *Log) configures(logs []*raft.Log) bool {
+	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
+}
+
+// DeleteRange implements raft.LogStore. Entries at the end go when another
+// leader's log replaces them, all go when a snapshot does; the mark goes first,
+// so that a crash in between leaves no entry missing that it promises. Entries
+// at the beginning stay as long as a snapshot may need them.
+func (g *Log) DeleteRange(first, last uint64) error {
+	if err := g.async.wait(last + 1); err != nil {
+		return err
+	}
+	if done, err := g.cutEnd(first, last); done {
+		return err
+	}
+	if last = min(last, g.snaps.covered()); last < first {
+		return nil
+	}
+	g.long.forget()
+	// What cannot be deleted now is deleted after the next snapshot.
+	if err := g.shorten(first, last); err != nil {
+		return err
+	}
+	return g.begins()
+}
+
+// cutEnd deletes the end of the log. It begins only if the log can go on after
+// it: Raft does not look at what is left of its log in between.
+func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last < g.mark.last {
+		return false, nil
+	}
+	if g.lost != nil {
+		return true, g.lost
+	}
+	if err := g.refuseCut(first); err != nil {
+		return true, err
+	}
+	if err := g.prepare(); err != nil {
+		return true, g.failed(err, true)
+	}
+	g.recent.forget()
+	g.long.forget()
+	g.configs.cut(first)
+	if err = g.retract(first); err == nil {
+		err = g.logStore.DeleteRange(first, last)
+	}
+	if err == nil {
+		err = g.begins()
+	}
+	if err != nil {
+		return true, g.failed(err, false)
+	}
+	g.cut = true
+	if g.hooks.Cut != nil {
+		g.hooks.Cut(first - 1)
+	}
+	return true, nil
+}
+
+func (g *Log) begins() error {
+	low, err := g.FirstIndex()
+	g.first.Store(low)
+	return err
+}
+
+// retract sets the mark back before the end of the log goes.
+func (g *Log) retract(first uint64) error {
+	low, err := g.FirstIndex()
+	if err != nil {
+		return err
+	}
+	m := mark{last: first - 1, base: g.mark.base}
+	if first <= low {
+		m = mark{base: g.snaps.Newest().Index}
+	}
+	return errors.Join(g.set(m), g.file.Sync())
+}
+
+// begin notes that an empty log begins with a snapshot.
+func (g *Log) begin(base uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return errors.Join(g.set(mark{base: base}), g.file.Sync())
+}
+
+// deleteStep is how many entries a log store that is one B+tree deletes at a
+// time: appends wait meanwhile.
+const deleteStep = 500
+
+func (g *Log) shorten(first, last uint64) error {
+	if g.IsMonotonic() {
+		return g.logStore.DeleteRange(first, last)
+	}
+	for ; first <= last; first += deleteStep {
+		if err := g.logStore.DeleteRange(first, min(first+deleteStep-1, last)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LastIndex implements raft.LogStore.
+func (g *Log) LastIndex() (uint64, error) {
+	if err := g.async.drain(); err != nil {
+		return 0, err
+	}
+	return g.logStore.LastIndex()
+}
+
+// GetLog implements raft.LogStore. Of a long entry it returns the head.
+func (g *Log) GetLog(index uint64, l *raft.Log) error {
+	if index >= g.first.Load() && g.long.get(index, l) {
+		return nil
+	}
+	cuts := g.long.cuts.Load()
+	err := g.Read(index, l)
+	if err == nil {
+		g.long.note(l, cuts)
+	}
+	return err
+}
+
+// Read reads a whole entry. raft-wal goes on to return deleted entries that still lie in its
+// newest segment.
+func (g *Log) Read(index uint64, l *raft.Log) error {
+	if index < g.first.Load() {
+		return raft.ErrLogNotFound
+	}
+	if g.recent.get(index, l) {
+		return nil
+	}
+	err := g.logStore.GetLog(index, l)
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.hooks.Logger != nil && !g.closed.Load() {
+		// Raft would panic, or never get past this entry.
+		advice := "repair the disk and start again"
+		if !isBroken(err) {
+			advice = "it is damaged: " + AdviceRejoin
+		}
+		g.hooks.Fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))
+	}
+	if err == nil {
+		g.configs.note(l)
+	}
+	return err
+}
+
+// Close implements logStore. What answers peers may still read, and fails.
+func (g *Log) Close() error {
+	g.closed.Store(true)
+	err := errors.Join(g.async.close(), g.logStore.Close())
+	if g.file != nil {
+		err = errors.Join(err, g.file.Close())
+	}
+	if g.settledFile != nil {
+		err = errors.Join(err, g.settledFile.Close())
+	}
+	return err
+}
+
+// Trouble says why the log takes nothing at present; "" if it does.
+func (g *Log) Trouble() string {
+	if why := g.trouble.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// AwaitWritten returns when an entry is on the disk. It fails if it never will be.
+func (g *Log) AwaitWritten(index uint64) error { return g.async.wait(index) }
+
+// WriteError is why entries that Raft believes in will never be on the disk; nil if they
+// are, or may be yet.
+func (g *Log) WriteError() error { return g.async.failed() }
+
+// WrittenUpTo returns the last entry up to an index that is on the disk.
+func (g *Log) WrittenUpTo(index uint64) uint64 { return g.async.upTo(index) }
+
+// failed notes that the log could not be changed. If nothing has happened yet,
+// Raft will try again, and the node is not ready until it succeeds. If it is not
+// known what is on the disk, or Raft takes the log for longer than it is, only a
+// new start can tell: it must not vote and not acknowledge before.
+func (g *Log) failed(err error, unchanged bool) error {
+	if g.hooks.Logger == nil {
+		return err // Raft has not begun
+	}
+	text := err.Error()
+	before := g.trouble.Swap(&text)
+	if !unchanged {
+		g.lost = fmt.Errorf("the log could not be written to disk: %w; free or repair the disk and start again", err)
+		g.hooks.Fatal(g.lost)
+		return g.lost
+	}
+	if before == nil {
+		g.hooks.Logger.Error("The disk is full: the log takes no entry, and this node is not ready until there is room", "error", err)
+	}
+	return err
+}
+
+// giveUp ends the process when entries cannot be written that Raft believes in.
+func (g *Log) giveUp(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost == nil {
+		_ = g.failed(err, false) // it is err, with advice, and has been told
+	}
+}
+
+func (g *Log) recovered() {
+	if g.trouble.Load() != nil && g.trouble.Swap(nil) != nil {
+		g.hooks.Logger.Info("The log can be written again")
+	}
+}

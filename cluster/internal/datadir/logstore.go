@@ -1,0 +1,171 @@
+package datadir
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+	segments "github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// The kinds of log store.
+const (
+	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append where bbolt needs two.
+	LogWAL = "wal"
+	// LogBolt is raft-boltdb: a B+tree in raft.db, two disk syncs per append.
+	LogBolt = "bolt"
+)
+
+// logStore is Raft's log on disk.
+type logStore interface {
+	raft.LogStore
+	// IsMonotonic reports that the store takes no gaps; see
+	// raft.MonotonicLogStore.
+	IsMonotonic() bool
+	// prepare makes sure that there is room to go on after the end of the log has
+	// been cut off.
+	prepare() error
+	// room is how many bytes can be appended without anything but writing them.
+	room() int64
+	Close() error
+}
+
+// walLog is raft-wal as a log store. raft-wal leaves the database of its
+// segments open; we close it.
+type walLog struct {
+	*wal.WAL
+	meta  *metadb.BoltMetaDB
+	list  rotatedMeta
+	files *segmentFiles
+}
+
+// openWAL opens the segment files in dir, in which there should be all entries up to
+// reached.
+func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, error) {
+	if err := d.Mkdir(dir); err != nil {
+		return nil, err
+	}
+	if err := checkBolt(filepath.Join(dir, metadb.FileName)); err != nil {
+		return nil, err
+	}
+	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.Files, dir: dir, limit: int64(d.SegmentSize)}}
+	filer := segments.NewFiler(dir, l.files)
+	l.list = rotatedMeta{MetaStore: d.Meta(l.meta), files: d.Files, filer: filer, reached: reached, failed: new(atomic.Pointer[error])}
+	var err error
+	l.WAL, err = wal.Open(dir, wal.WithLogger(logs), wal.WithMetaStore(l.list), wal.WithSegmentFiler(leanFiler{filer}), wal.WithSegmentSize(d.SegmentSize))
+	if err != nil {
+		return nil, errors.Join(err, l.meta.Close())
+	}
+	return l, nil
+}
+
+// rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
+// with the write that fills it, and starts the next one a little later. If the
+// process ends in between it opens the log again, but takes no entry any more.
+// So what it has left undone is done before it looks.
+type rotatedMeta struct {
+	types.MetaStore
+	files Files
+	filer types.SegmentFiler
+	// reached is how far the log should reach.
+	reached uint64
+	// failed is why the list was not written lately: raft-wal closes a full
+	// segment after its answer, and tells nobody.
+	failed *atomic.Pointer[error]
+}
+
+// CommitState implements types.MetaStore.
+func (m rotatedMeta) CommitState(state types.PersistentState) error {
+	err := m.MetaStore.CommitState(state)
+	m.failed.Store(&err)
+	return err
+}
+
+// StoreLogs implements raft.LogStore.
+func (l walLog) StoreLogs(logs []*raft.Log) error {
+	l.files.entries.Add(int64(len(logs)))
+	err := l.WAL.StoreLogs(logs)
+	if errors.Is(err, wal.ErrSealed) {
+		if why := l.list.failed.Load(); why != nil {
+			err = errors.Join(err, *why)
+		}
+	}
+	return err
+}
+
+func (l walLog) prepare() error { return l.files.prepare() }
+func (l walLog) room() int64    { return l.files.left.Load() }
+
+func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
+	state, err := m.MetaStore.Load(dir)
+	if err != nil || len(state.Segments) == 0 {
+		return state, err
+	}
+	tail := &state.Segments[len(state.Segments)-1]
+	if !tail.SealTime.IsZero() {
+		return state, nil
+	}
+	path := filepath.Join(dir, segments.FileName(*tail))
+	if err := unseal(m.files, path); err != nil {
+		return state, err
+	}
+	w, err := m.filer.RecoverTail(*tail)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil // nothing was written to it
+	}
+	if err != nil {
+		return state, err
+	}
+	sealed, indexStart, err := w.Sealed()
+	last := max(w.LastIndex(), tail.BaseIndex-1)
+	if err = errors.Join(err, w.Close()); err == nil && !sealed && last >= m.reached {
+		// What is shorter than it was is left as it is: it will not be used.
+		err = clearTail(m.files, path)
+	}
+	if err != nil || !sealed {
+		return state, err
+	}
+	tail.SealTime, tail.MaxIndex, tail.IndexStart = tail.CreateTime, last, indexStart
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: state.NextSegmentID, BaseIndex: last + 1, MinIndex: last + 1,
+		Codec: tail.Codec, CreateTime: tail.CreateTime, SizeLimit: tail.SizeLimit,
+	})
+	state.NextSegmentID++
+	return state, m.CommitState(state)
+}
+
+// Close implements logStore.
+func (l walLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
+
+// boltLog is raft-boltdb as a log store; the term and the vote share its file.
+type boltLog struct{ raft.LogStore }
+
+// StoreLogs implements raft.LogStore. A transaction that finds no room leaves
+// everything as it was.
+func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore.StoreLogs(logs)) }
+
+func (boltLog) prepare() error    { return nil }
+func (boltLog) room() int64       { return 0 }
+func (boltLog) IsMonotonic() bool { return false }
+func (boltLog) Close() error      { return nil } // closed as the stable store
+
+// touchEnds reads the first and the last entry of a log: damage shows at the
+// start, not under load.
+func touchEnds(log raft.LogStore) (last uint64, err error) {
+	var l raft.Log
+	first, err := log.FirstIndex()
+	if err == nil && first > 0 {
+		err = log.GetLog(first, &l)
+	}
+	last, err2 := log.LastIndex()
+	if err2 == nil && last > 0 {
+		err2 = log.GetLog(last, &l)
+	}
+	return last, errors.Join(err, err2)
+}

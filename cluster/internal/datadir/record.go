@@ -1,0 +1,65 @@
+package datadir
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+)
+
+// nodeRecord is the content of node.json.
+type nodeRecord struct {
+	Format int    `json:"format"`
+	ID     string `json:"id"`
+	Log    string `json:"log"`           // LogWAL or LogBolt
+	New    bool   `json:"new,omitempty"` // the log is not complete yet
+	// Cluster names the cluster, if the directory is of a version that knows.
+	Cluster string `json:"cluster,omitempty"`
+	// Joining: the node has asked, or will ask, to be taken into a cluster. It
+	// must not begin one of its own.
+	Joining bool `json:"joining,omitempty"`
+	// Directory names this directory; see directory.go. Peers are those of the
+	// members that were met.
+	Directory string             `json:"directory,omitempty"`
+	Peers     map[string]metPeer `json:"peers,omitempty"`
+	// Votes: there is a raft.last.
+	Votes bool `json:"votes,omitempty"`
+	// Sum is the checksum of the file with zeros in its place; version 0.1.0 had none.
+	Sum string `json:"sum,omitempty"`
+}
+
+const (
+	sumField = `"sum":"`
+	noSum    = "00000000"
+)
+
+// encode returns the content of node.json.
+func (rec nodeRecord) encode() ([]byte, error) {
+	rec.Sum = noSum
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	sum := fmt.Appendf(nil, "%08x", crc32.Checksum(b, markTable))
+	copy(b[len(b)-len(noSum)-len(`"}`):], sum)
+	return append(b, '\n'), nil
+}
+
+// decodeRecord is the inverse; false if the file is damaged.
+func decodeRecord(b []byte) (rec nodeRecord, ok bool) {
+	line := bytes.TrimSuffix(b, []byte("\n"))
+	if at := bytes.LastIndex(line, []byte(sumField)); at >= 0 {
+		from := at + len(sumField)
+		if len(line) != from+len(noSum)+len(`"}`) {
+			return rec, false
+		}
+		zeroed := bytes.Clone(line)
+		copy(zeroed[from:], noSum)
+		if fmt.Sprintf("%08x", crc32.Checksum(zeroed, markTable)) != string(line[from:from+len(noSum)]) {
+			return rec, false
+		}
+	}
+	err := json.Unmarshal(line, &rec)
+	rec.Sum = ""
+	return rec, err == nil && rec.ID != ""
+}

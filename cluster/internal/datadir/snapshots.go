@@ -1,0 +1,478 @@
+package datadir
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"lockstep/raftfsm"
+)
+
+// Snapshots on disk, each in a directory of its own:
+//
+//	snapshots/<term>-<index>-<number>/state.bin   raftfsm/snapshot.go
+//	                                 /meta.json   what Raft wants to know of it
+//
+// meta.json is one line of JSON and, from format 1 on, a second with its
+// CRC-32C in hexadecimal. A snapshot is made in a directory whose name ends in
+// ".tmp" and renamed when all of it is on the disk; so one that has its name is
+// whole, unless the disk has damaged it since.
+//
+// hashicorp/raft's own store is not used because it writes a snapshot back in
+// one sync at the end, which the log's syncs then wait for, and because it takes
+// in what a peer or an FSM has written without looking at it.
+const (
+	snapshotDir   = "snapshots"
+	stateFile     = "state.bin"
+	metaFile      = "meta.json"
+	unfinished    = ".tmp"
+	metaFormat    = 1
+	snapshotsKept = 2
+
+	// afterRead is for how long the log behind a snapshot stays after a node has been sent some of it: that
+	// node goes on from there. A node that hangs is not waited for any longer.
+	afterRead = 10 * time.Second
+
+	// syncBytes is how much of a snapshot is written between two syncs.
+	syncBytes = 1 << 20
+)
+
+// snapshotMeta is the content of meta.json.
+type snapshotMeta struct {
+	raft.SnapshotMeta
+	CRC    []byte // CRC-64 (ECMA) of state.bin
+	Format int    `json:",omitempty"` // 0: hashicorp/raft's
+}
+
+var crc64Table = crc64.MakeTable(crc64.ECMA)
+
+// Snapshots keeps the latest snapshots.
+type Snapshots struct {
+	dir  string
+	disk Files
+	log  hclog.Logger
+	pace func() *pace // nil: write as fast as the disk can
+	// clock is monotonic. nil: no node has this store, so none is sent a snapshot.
+	clock func() time.Duration
+	// outgrown reports whether the log goes on from a snapshot already. nil: there
+	// is no log yet.
+	outgrown func(index, term uint64) (bool, error)
+
+	mu      sync.Mutex
+	list    []snapshotMeta           // those that are whole, the newest first
+	spoiled []string                 // directories of the others
+	number  uint64                   // of the next one
+	read    map[uint64]time.Duration // when some of a snapshot was read last, by its index
+}
+
+var _ raft.SnapshotStore = (*Snapshots)(nil)
+
+// openSnapshots looks at every snapshot there is. Damaged ones are left out; a
+// newer program's are an error.
+func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
+	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
+	if err := fs.Mkdir(s.dir); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasSuffix(name, unfinished) {
+			if err := fs.Remove(filepath.Join(s.dir, name)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if _, _, number, ok := parseSnapshotID(name); !ok {
+			continue // not ours
+		} else {
+			s.number = max(s.number, number+1)
+		}
+		meta, err := s.verify(name)
+		switch {
+		case errors.Is(err, raftfsm.ErrNewer):
+			return nil, fmt.Errorf("snapshot %s: %w", name, err)
+		case err != nil:
+			log.Error("a snapshot is damaged and is not used; look after the disk", "snapshot", name, "error", err)
+			s.spoiled = append(s.spoiled, name)
+		default:
+			s.list = append(s.list, meta)
+		}
+	}
+	s.sort()
+	return s, nil
+}
+
+func (s *Snapshots) sort() {
+	slices.SortFunc(s.list, func(a, b snapshotMeta) int {
+		_, _, m, _ := parseSnapshotID(a.ID)
+		_, _, n, _ := parseSnapshotID(b.ID)
+		return -cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Index, b.Index), cmp.Compare(m, n))
+	})
+}
+
+func parseSnapshotID(id string) (term, index, number uint64, ok bool) {
+	n, err := fmt.Sscanf(id, "%d-%d-%d", &term, &index, &number)
+	return term, index, number, err == nil && n == 3 && id == snapshotID(term, index, number)
+}
+
+func snapshotID(term, index, number uint64) string {
+	return fmt.Sprintf("%d-%d-%d", term, index, number)
+}
+
+// verify reads all of a snapshot.
+func (s *Snapshots) verify(name string) (snapshotMeta, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, name, metaFile))
+	if err != nil {
+		return snapshotMeta{}, err
+	}
+	meta, err := decodeMeta(b)
+	if err != nil {
+		return meta, err
+	}
+	if term, index, _, _ := parseSnapshotID(name); meta.ID != name || meta.Term != term || meta.Index != index {
+		return meta, fmt.Errorf("%s describes another snapshot", metaFile)
+	}
+	f, err := os.Open(filepath.Join(s.dir, name, stateFile))
+	if err != nil {
+		return meta, err
+	}
+	defer f.Close()
+	sum, check := crc64.New(crc64Table), raftfsm.NewChecker()
+	n, err := io.CopyBuffer(io.MultiWriter(sum, check), struct{ io.Reader }{f}, make([]byte, 1<<18))
+	switch {
+	case err != nil:
+		return meta, err
+	case n != meta.Size || !bytes.Equal(sum.Sum(nil), meta.CRC):
+		return meta, errors.New(stateFile + " is not what was written")
+	}
+	return meta, check.Check()
+}
+
+func (m *snapshotMeta) encode() ([]byte, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(append(b, '\n'), "%08x\n", crc32.Checksum(b, markTable)), nil
+}
+
+func decodeMeta(b []byte) (meta snapshotMeta, err error) {
+	line, rest, _ := bytes.Cut(b, []byte("\n"))
+	if err := json.Unmarshal(line, &meta); err != nil {
+		return meta, fmt.Errorf("%s: %w", metaFile, err)
+	}
+	if meta.Format == 0 && len(rest) == 0 {
+		return meta, nil
+	}
+	if string(rest) != fmt.Sprintf("%08x\n", crc32.Checksum(line, markTable)) {
+		return meta, errors.New(metaFile + " is not what was written")
+	}
+	if meta.Format > metaFormat {
+		return meta, fmt.Errorf("%w (%s format %d, this program knows %d): its data is intact; upgrade this node's program and start it again",
+			raftfsm.ErrNewer, metaFile, meta.Format, metaFormat)
+	}
+	return meta, nil
+}
+
+// Newest is the newest snapshot; zero if there is none.
+func (s *Snapshots) Newest() raft.SnapshotMeta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) == 0 {
+		return raft.SnapshotMeta{}
+	}
+	return s.list[0].SnapshotMeta
+}
+
+// covered is up to where the log may be shortened: if the newest snapshot turns
+// out to be damaged, the one before it and the log must make it good. What comes after a snapshot that is
+// being sent stays, too: a slow follower would need another snapshot when it has that one.
+func (s *Snapshots) covered() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) < snapshotsKept {
+		return 0
+	}
+	index := s.list[len(s.list)-1].Index
+	for from, at := range s.read {
+		if s.clock()-at > afterRead {
+			delete(s.read, from)
+			continue
+		}
+		index = min(index, from-1) // Raft asks for the term of the entry before the next, too
+	}
+	return index
+}
+
+// noteRead notes that some of a snapshot is read; mu is held.
+func (s *Snapshots) noteRead(index uint64) {
+	if s.clock != nil {
+		s.read[index] = s.clock()
+	}
+}
+
+// List implements raft.SnapshotStore.
+func (s *Snapshots) List() (list []*raft.SnapshotMeta, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.list {
+		list = append(list, &m.SnapshotMeta)
+	}
+	return list, nil
+}
+
+// Open implements raft.SnapshotStore.
+func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.list, func(m snapshotMeta) bool { return m.ID == id })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("snapshot %s: %w", id, os.ErrNotExist)
+	}
+	f, err := os.Open(filepath.Join(s.dir, id, stateFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	meta := s.list[i]
+	s.noteRead(meta.Index)
+	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
+}
+
+// spoil leaves a snapshot out from now on.
+func (s *Snapshots) spoil(id string) {
+	s.log.Error("a snapshot is damaged and is not used any more; look after the disk", "snapshot", id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = slices.DeleteFunc(s.list, func(m snapshotMeta) bool { return m.ID == id })
+	s.spoiled = append(s.spoiled, id)
+}
+
+// snapshotReader sees when the disk has changed a snapshot since the start.
+type snapshotReader struct {
+	*os.File
+	store *Snapshots
+	meta  snapshotMeta
+	sum   hash.Hash64
+	n     int64
+	over  bool
+}
+
+func (r *snapshotReader) Read(p []byte) (int, error) {
+	r.store.mu.Lock()
+	r.store.noteRead(r.meta.Index)
+	r.store.mu.Unlock()
+	n, err := r.File.Read(p)
+	r.sum.Write(p[:n])
+	r.n += int64(n)
+	if err == io.EOF && !r.over {
+		r.over = true
+		if r.n != r.meta.Size || !bytes.Equal(r.sum.Sum(nil), r.meta.CRC) {
+			r.store.spoil(r.meta.ID)
+			return n, fmt.Errorf("snapshot %s: %s is not what was written", r.meta.ID, stateFile)
+		}
+	}
+	return n, err
+}
+
+// WriteTo would go past Read.
+func (r *snapshotReader) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{r})
+}
+
+// Create implements raft.SnapshotStore.
+func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	s.mu.Lock()
+	number := s.number
+	s.number++
+	s.mu.Unlock()
+	sink := &snapshotSink{store: s, check: raftfsm.NewChecker(), sum: crc64.New(crc64Table), meta: snapshotMeta{Format: metaFormat, SnapshotMeta: raft.SnapshotMeta{
+		Version: version, ID: snapshotID(term, index, number), Index: index, Term: term,
+		Configuration: conf, ConfigurationIndex: confIndex,
+	}}}
+	if s.pace != nil {
+		sink.pace = s.pace()
+	}
+	sink.dir = filepath.Join(s.dir, sink.meta.ID+unfinished)
+	if err := s.disk.Mkdir(sink.dir); err != nil {
+		return nil, err
+	}
+	var err error
+	if sink.file, err = s.disk.Create(filepath.Join(sink.dir, stateFile)); err != nil {
+		return nil, errors.Join(err, s.disk.Remove(sink.dir))
+	}
+	return sink, nil
+}
+
+// snapshotSink is a snapshot that is being written.
+type snapshotSink struct {
+	store  *Snapshots
+	dir    string
+	meta   snapshotMeta
+	file   File
+	check  *raftfsm.Checker
+	sum    hash.Hash64
+	dirty  int // bytes since the last sync
+	pace   *pace
+	own    bool // of this node's state, not from a peer
+	closed bool
+}
+
+// ID implements raft.SnapshotSink.
+func (k *snapshotSink) ID() string { return k.meta.ID }
+
+// Write writes and, now and then, waits for the disk: what piles up in memory
+// would hold up the log when it has to go out.
+func (k *snapshotSink) Write(p []byte) (int, error) {
+	if k.pace != nil {
+		defer k.pace.add(k.pace.now())
+	}
+	n, err := k.file.Write(p)
+	k.sum.Write(p[:n])
+	k.check.Write(p[:n])
+	k.meta.Size += int64(n)
+	if k.dirty += n; err == nil && k.dirty >= syncBytes {
+		k.dirty = 0
+		err = k.file.Sync()
+	}
+	return n, err
+}
+
+// OwnState is where the state of this node is written to, for a snapshot that Raft has
+// begun.
+func OwnState(sink raft.SnapshotSink) io.Writer {
+	if k, ok := sink.(*snapshotSink); ok {
+		return k.whole()
+	}
+	return sink
+}
+
+// whole has the rests include those for what is done between the writes; not for
+// what comes from a peer, where that is waiting.
+func (k *snapshotSink) whole() io.Writer {
+	k.own = true
+	if k.pace == nil {
+		return k
+	}
+	w := &pacedWriter{out: k, pace: k.pace, began: k.pace.now()}
+	k.pace = nil
+	return w
+}
+
+// Cancel implements raft.SnapshotSink.
+func (k *snapshotSink) Cancel() error {
+	if k.closed {
+		return nil
+	}
+	k.closed = true
+	return errors.Join(k.file.Close(), k.store.disk.Remove(k.dir))
+}
+
+// Close gives the snapshot its name, if it is one: what does not hold together
+// must not take the place of one that does.
+func (k *snapshotSink) Close() error {
+	if k.closed {
+		return nil
+	}
+	if err := k.check.Check(); err != nil {
+		return errors.Join(fmt.Errorf("snapshot %s is not kept: %w", k.meta.ID, err), k.Cancel())
+	}
+	if err := k.late(); err != nil {
+		return errors.Join(err, k.Cancel())
+	}
+	k.closed = true
+	if err := errors.Join(k.file.Sync(), k.file.Close()); err != nil {
+		return errors.Join(err, k.store.disk.Remove(k.dir))
+	}
+	k.meta.CRC = k.sum.Sum(nil)
+	if err := k.finish(); err != nil {
+		return errors.Join(err, k.store.disk.Remove(k.dir))
+	}
+	return k.store.add(k.meta)
+}
+
+var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
+
+// late fails if a peer's snapshot is behind this node's log. It was sent before, on
+// a connection that has stood still since, and Raft would take it in all the same and
+// delete the log that has come after it. Raft waits for Close, so the log stands still.
+func (k *snapshotSink) late() error {
+	if k.own || k.store.outgrown == nil {
+		return nil
+	}
+	newest := k.store.Newest()
+	if newest.Index > k.meta.Index {
+		return errLateSnapshot
+	}
+	beyond, err := k.store.outgrown(k.meta.Index, k.meta.Term)
+	if err == nil && beyond {
+		err = errLateSnapshot
+	}
+	return err
+}
+
+func (k *snapshotSink) finish() error {
+	fs := k.store.disk
+	b, err := k.meta.encode()
+	if err != nil {
+		return err
+	}
+	if err := writeFile(fs, filepath.Join(k.dir, metaFile), b); err != nil {
+		return err
+	}
+	if err := fs.SyncDir(k.dir); err != nil {
+		return err
+	}
+	if err := fs.Rename(k.dir, strings.TrimSuffix(k.dir, unfinished)); err != nil {
+		return err
+	}
+	return fs.SyncDir(k.store.dir)
+}
+
+// add takes in a new snapshot and drops the oldest and the damaged ones.
+func (s *Snapshots) add(meta snapshotMeta) error {
+	s.mu.Lock()
+	s.list = append(s.list, meta)
+	s.sort()
+	gone := s.spoiled
+	s.spoiled = nil
+	if len(s.list) > snapshotsKept {
+		for _, m := range s.list[snapshotsKept:] {
+			gone = append(gone, m.ID)
+		}
+		s.list = s.list[:snapshotsKept]
+	}
+	s.mu.Unlock()
+	var faults []error
+	for _, id := range gone {
+		// Half deleted, it must not look like a damaged one.
+		path := filepath.Join(s.dir, id)
+		if err := s.disk.Rename(path, path+unfinished); err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		faults = append(faults, s.disk.Remove(path+unfinished))
+	}
+	if err := errors.Join(faults...); err != nil {
+		s.log.Warn("old snapshots could not be deleted", "error", err)
+	}
+	return nil
+}
