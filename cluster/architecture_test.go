@@ -5,10 +5,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,6 +176,40 @@ func TestDesignNamesEveryFile(t *testing.T) {
 	for path := range named {
 		if files[path] == nil {
 			t.Errorf("DESIGN.md names %s, which is not there", path)
+		}
+	}
+}
+
+// rooms are packages below an internal/, and what each imports of this repository. The
+// other direction Go forbids: whoever stands above imports them.
+var rooms = map[string][]string{
+	"luavm/internal/auxlib":  {"luavm/internal/clib"},
+	"luavm/internal/clib":    {"store"},
+	"luavm/internal/compile": {"luavm/internal/clib", "luavm/internal/interp"},
+	"luavm/internal/ext":     {"luavm/internal/auxlib", "luavm/internal/clib", "luavm/internal/interp"},
+	"luavm/internal/interp":  nil,
+}
+
+func TestRoomsImportNoMore(t *testing.T) {
+	_, files := sources(t)
+	seen := map[string]map[string]bool{}
+	for path, f := range files {
+		room := filepath.ToSlash(filepath.Dir(path))
+		if _, known := rooms[room]; !known {
+			continue
+		}
+		if seen[room] == nil {
+			seen[room] = map[string]bool{}
+		}
+		for _, imported := range imports(f) {
+			if rest, ours := strings.CutPrefix(imported, "lockstep/"); ours {
+				seen[room][rest] = true
+			}
+		}
+	}
+	for room, want := range rooms {
+		if got := slices.Sorted(maps.Keys(seen[room])); seen[room] == nil || !slices.Equal(got, want) {
+			t.Errorf("%s imports %q, want %q", room, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 	"lockstep/luavm/internal/interp"
 )
@@ -25,8 +26,8 @@ func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) f
 	if event == "__unm" {
 		b = a
 	}
-	x, aOK := toNumber(a)
-	y, bOK := toNumber(b)
+	x, aOK := auxlib.ToNumber(a)
+	y, bOK := auxlib.ToNumber(b)
 	if aOK && bOK {
 		L.Push(lua.LNumber(op(float64(x), float64(y))))
 		return 1

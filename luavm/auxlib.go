@@ -5,7 +5,6 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/clib"
 	"lockstep/luavm/internal/interp"
 )
 
@@ -42,99 +41,6 @@ func (e *Engine) argError(L *lua.LState, n int, extra string) {
 		name = "?"
 	}
 	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
-}
-
-func (e *Engine) typeMismatch(L *lua.LState, n int, want string) {
-	got := "no value"
-	if n <= L.GetTop() {
-		got = typeName(L.Get(n))
-	}
-	e.argError(L, n, want+" expected, got "+got)
-}
-
-func (e *Engine) checkAny(L *lua.LState, n int) lua.LValue {
-	if n > L.GetTop() {
-		e.argError(L, n, "value expected")
-	}
-	return L.Get(n)
-}
-
-func (e *Engine) checkString(L *lua.LState, n int) string {
-	if s, ok := L.Get(n).(lua.LString); ok {
-		return string(s)
-	}
-	s, ok := toString(L.Get(n))
-	if !ok {
-		e.typeMismatch(L, n, "string")
-	}
-	return s
-}
-
-func (e *Engine) optString(L *lua.LState, n int, def string) string {
-	if L.Get(n) == lua.LNil {
-		return def
-	}
-	return e.checkString(L, n)
-}
-
-func (e *Engine) checkNumber(L *lua.LState, n int) lua.LNumber {
-	v, ok := toNumber(L.Get(n))
-	if !ok {
-		e.typeMismatch(L, n, "number")
-	}
-	return v
-}
-
-func (e *Engine) checkInt(L *lua.LState, n int) int { return clib.ToInt(e.checkNumber(L, n)) }
-
-func (e *Engine) optInt(L *lua.LState, n, def int) int {
-	if L.Get(n) == lua.LNil {
-		return def
-	}
-	return e.checkInt(L, n)
-}
-
-// checkCInt is checkInt for what is an int in C: more than 32 bits are cut off.
-func (e *Engine) checkCInt(L *lua.LState, n int) int { return int(int32(e.checkInt(L, n))) }
-
-func (e *Engine) optCInt(L *lua.LState, n, def int) int { return int(int32(e.optInt(L, n, def))) }
-
-func (e *Engine) checkTable(L *lua.LState, n int) *lua.LTable {
-	t, ok := L.Get(n).(*lua.LTable)
-	if !ok {
-		e.typeMismatch(L, n, "table")
-	}
-	return t
-}
-
-func (e *Engine) checkFunction(L *lua.LState, n int) *lua.LFunction {
-	f, ok := L.Get(n).(*lua.LFunction)
-	if !ok {
-		e.typeMismatch(L, n, "function")
-	}
-	return f
-}
-
-// toNumber is lua_tonumber's conversion.
-func toNumber(v lua.LValue) (lua.LNumber, bool) {
-	switch v := v.(type) {
-	case lua.LNumber:
-		return v, true
-	case lua.LString:
-		return clib.ParseNumber(string(v))
-	}
-	return 0, false
-}
-
-// toString is lua_tostring's conversion: strings and numbers only.
-func toString(v lua.LValue) (string, bool) {
-	switch v := v.(type) {
-	case lua.LString:
-		return string(v), true
-	case lua.LNumber:
-		return clib.FormatNumber(v), true
-	}
-	return "", false
 }
 
 // refuseReadonly ends a write to a table that scripts may not change. Whatever writes

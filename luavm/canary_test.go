@@ -24,7 +24,7 @@ func newCanary(e *Engine) *canary {
 	c := &canary{seen: map[lua.LValue]int{}}
 	roots := []lua.LValue{
 		e.globals, e.gmeta, e.protect, e.libEnv, e.libMeta, e.libRun, e.libLoad, e.loadingRedis,
-		e.guard, e.null, e.keyList, e.argList, e.L.Env, e.L.G.Global,
+		e.guard, e.ext.Null, e.keyList, e.argList, e.L.Env, e.L.G.Global,
 	}
 	// The metatables of strings, numbers and so on: gopher-lua does not tell them.
 	field := reflect.ValueOf(e.L.G).Elem().FieldByName("builtinMts")
@@ -41,7 +41,7 @@ func newCanary(e *Engine) *canary {
 		fmt.Fprintf(&c.shape, "\n#%d", i)
 		c.visit(c.objects[i])
 	}
-	fmt.Fprintf(&c.shape, "\ncjson %+v, top %d, running %d, libraries %d", *e.cjson, e.L.GetTop(), e.state.Load(), len(e.libs))
+	fmt.Fprintf(&c.shape, "\ncjson %+v, top %d, running %d, libraries %d", e.ext.JSON, e.L.GetTop(), e.state.Load(), len(e.libs))
 	return c
 }
 

@@ -6,8 +6,9 @@
 // Where to look: what scripts can reach is in sandbox.go and the lib_*.go
 // files, what function libraries can in library.go, and how much they keep in kept.go; redis.call in call.go; values crossing the border in convert.go; what
 // ends a script in limits.go and nesting.go; errors in protect.go and varinfo.go; the compiler
-// in internal/compile; numbers as C reads, prints and computes them in internal/clib;
-// what gopher-lua does not export in internal/interp.
+// in internal/compile; cjson, cmsgpack, struct and bit in internal/ext; how functions check
+// their arguments in internal/auxlib; numbers as C reads, prints and computes them in
+// internal/clib; what gopher-lua does not export in internal/interp.
 //
 // Invariants:
 //   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the

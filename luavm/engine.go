@@ -6,6 +6,8 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
+	"lockstep/luavm/internal/ext"
 	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
@@ -55,14 +57,14 @@ type Engine struct {
 	frames  []interp.Frame // the lowest of L's, which stay when they are left
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
-	null    *lua.LUserData // cjson.null
 	random  drand48
 
 	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines
 	watchedLoop          interp.Loop    // see nesting.go
 	plainLoop            interp.Loop
 
-	cjson *jsonConfig
+	ext *ext.Libraries // of L
+	arg auxlib.Args    // the arguments of the running function
 
 	bySHA    map[string]*chunk
 	compiled int64 // what they take
@@ -140,7 +142,7 @@ func New(opts Options) *Engine {
 	e.timeLimit.Store(int64(opts.TimeLimit))
 	e.watches = e.commandWorks
 	e.random.seed(0)
-	e.cjson = newJSONConfig()
+	e.arg = auxlib.Args{Errors: host{e}}
 	e.rebuild()
 	return e
 }

@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/compile"
 	"lockstep/luavm/internal/interp"
 	"lockstep/store"
@@ -151,7 +152,7 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 
 func (e *Engine) finish() {
 	e.state.Store(0)
-	e.cjson.reset()
+	e.ext.JSON.Reset()
 	e.call, e.told = store.Ctx{}, 0
 	e.shown, e.active, e.sources = nil, nil, nil
 	if e.dirty {
@@ -264,7 +265,7 @@ func (e *Engine) failureText(failure lua.LValue) string {
 	text := ""
 	if t, ok := failure.(*lua.LTable); ok {
 		// Redis dereferences a null pointer if the table has no err.
-		if text, ok = toString(t.RawGetString("err")); !ok {
+		if text, ok = auxlib.ToString(t.RawGetString("err")); !ok {
 			text = e.paste("ERR ", e.display(t))
 		}
 	} else {

@@ -7,6 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 	"lockstep/luavm/internal/interp"
 )
@@ -154,7 +155,7 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 		case *lua.LFunction:
 			return nil
 		default:
-			e.throwHere(L, "attempt to index a "+typeName(next)+" value")
+			e.throwHere(L, "attempt to index a "+auxlib.TypeName(next)+" value")
 		}
 	}
 	return nil
@@ -239,7 +240,7 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 		switch v := L.Get(a + 1 + i).(type) {
 		case lua.LNumber:
 		default:
-			n, ok := toNumber(v)
+			n, ok := auxlib.ToNumber(v)
 			if !ok {
 				e.throwHere(L, "'for' "+what+" must be a number")
 			}

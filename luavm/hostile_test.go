@@ -46,7 +46,7 @@ func TestHostileLeavesNothing(t *testing.T) {
 func TestCanaryScript(t *testing.T) {
 	w := newWorld(t, Options{})
 	want := wire(w.eval(scripts.Canary), 2)
-	w.e.lib("redis").RawSetString("evil", w.e.null)
+	w.e.lib("redis").RawSetString("evil", w.e.ext.Null)
 	if got := wire(w.eval(scripts.Canary), 2); got == want {
 		t.Error("the canary does not see a new field of redis")
 	}

@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 	"lockstep/luavm/internal/interp"
 )
@@ -38,16 +39,16 @@ var baseLibrary = library{
 }
 
 func (e *Engine) baseAssert(L *lua.LState) int {
-	if lua.LVAsBool(e.checkAny(L, 1)) {
+	if lua.LVAsBool(e.arg.Any(L, 1)) {
 		return L.GetTop()
 	}
-	e.throw(L, clib.Text(e.optString(L, 2, "assertion failed!")))
+	e.throw(L, clib.Text(e.arg.OptString(L, 2, "assertion failed!")))
 	return 0
 }
 
 // baseCollect does nothing: the garbage is the server's, not the script's.
 func (e *Engine) baseCollect(L *lua.LState) int {
-	switch opt := e.optString(L, 1, "collect"); opt {
+	switch opt := e.arg.OptString(L, 1, "collect"); opt {
 	case "count":
 		L.Push(lua.LNumber(float64(e.spent) / 1024))
 	case "step":
@@ -68,9 +69,9 @@ func (e *Engine) baseGCInfo(L *lua.LState) int {
 }
 
 func (e *Engine) baseError(L *lua.LState) int {
-	level := e.optCInt(L, 2, 1)
+	level := e.arg.OptCInt(L, 2, 1)
 	v := L.Get(1)
-	if s, ok := toString(v); ok && level > 0 {
+	if s, ok := auxlib.ToString(v); ok && level > 0 {
 		v = lua.LString(e.paste(e.where(L, level), s))
 	}
 	e.throwValue(L, v)
@@ -78,7 +79,7 @@ func (e *Engine) baseError(L *lua.LState) int {
 }
 
 func (e *Engine) baseGetMetatable(L *lua.LState) int {
-	v := e.checkAny(L, 1)
+	v := e.arg.Any(L, 1)
 	if t, ok := v.(*lua.LTable); ok && t.Metatable == lua.LValue(e.protect) {
 		L.Push(lua.LNil)
 		return 1
@@ -88,7 +89,7 @@ func (e *Engine) baseGetMetatable(L *lua.LState) int {
 }
 
 func (e *Engine) baseSetMetatable(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	mt := L.Get(2)
 	if mt.Type() != lua.LTNil && mt.Type() != lua.LTTable || L.GetTop() < 2 {
 		e.argError(L, 2, "nil or table expected")
@@ -102,7 +103,7 @@ func (e *Engine) baseSetMetatable(L *lua.LState) int {
 }
 
 func (e *Engine) baseIpairs(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	L.Push(e.function((*Engine).ipairsNext))
 	L.Push(t)
 	L.Push(lua.LNumber(0))
@@ -110,8 +111,8 @@ func (e *Engine) baseIpairs(L *lua.LState) int {
 }
 
 func (e *Engine) ipairsNext(L *lua.LState) int {
-	i := e.checkNumber(L, 2) + 1
-	v := e.checkTable(L, 1).RawGet(i)
+	i := e.arg.Number(L, 2) + 1
+	v := e.arg.Table(L, 1).RawGet(i)
 	if v == lua.LNil {
 		L.Push(lua.LNil)
 		return 1
@@ -122,7 +123,7 @@ func (e *Engine) ipairsNext(L *lua.LState) int {
 }
 
 func (e *Engine) baseNext(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	key, value := t.Next(L.Get(2))
 	e.workNext(t, L.Get(2), key)
 	L.Push(key)
@@ -146,7 +147,7 @@ func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 }
 
 func (e *Engine) basePairs(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	L.Push(e.globals.RawGetString("next"))
 	L.Push(t)
 	L.Push(lua.LNil)
@@ -170,7 +171,7 @@ func (e *Engine) basePcall(L *lua.LState) int {
 	L.Push(lua.LFalse)
 	if t, isTable := failure.(*lua.LTable); isTable {
 		text := L.GetField(t, "err")
-		if _, isText := toString(text); !isText {
+		if _, isText := auxlib.ToString(text); !isText {
 			L.Push(t)
 		}
 		failure = text
@@ -208,20 +209,20 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 }
 
 func (e *Engine) baseRawEqual(L *lua.LState) int {
-	L.Push(lua.LBool(L.RawEqual(e.checkAny(L, 1), e.checkAny(L, 2))))
+	L.Push(lua.LBool(L.RawEqual(e.arg.Any(L, 1), e.arg.Any(L, 2))))
 	return 1
 }
 
 func (e *Engine) baseRawGet(L *lua.LState) int {
-	t := e.checkTable(L, 1)
-	L.Push(t.RawGet(e.checkAny(L, 2)))
+	t := e.arg.Table(L, 1)
+	L.Push(t.RawGet(e.arg.Any(L, 2)))
 	return 1
 }
 
 func (e *Engine) baseRawSet(L *lua.LState) int {
-	t := e.checkTable(L, 1)
-	key := e.checkAny(L, 2)
-	value := e.checkAny(L, 3)
+	t := e.arg.Table(L, 1)
+	key := e.arg.Any(L, 2)
+	value := e.arg.Any(L, 3)
 	e.setRaw(L, e.writable(L, t), key, value)
 	L.SetTop(1)
 	return 1
@@ -249,7 +250,7 @@ func (e *Engine) baseSelect(L *lua.LState) int {
 		L.Push(lua.LNumber(top - 1))
 		return 1
 	}
-	n := e.checkCInt(L, 1)
+	n := e.arg.CInt(L, 1)
 	switch {
 	case n < 0:
 		n = top + n
@@ -263,16 +264,16 @@ func (e *Engine) baseSelect(L *lua.LState) int {
 }
 
 func (e *Engine) baseToNumber(L *lua.LState) int {
-	base := e.optCInt(L, 2, 10)
+	base := e.arg.OptCInt(L, 2, 10)
 	if s, ok := L.Get(1).(lua.LString); ok {
 		e.work(len(s) / 16)
 	}
 	var n lua.LNumber
 	var ok bool
 	if base == 10 {
-		n, ok = toNumber(e.checkAny(L, 1))
+		n, ok = auxlib.ToNumber(e.arg.Any(L, 1))
 	} else {
-		s := e.checkString(L, 1)
+		s := e.arg.String(L, 1)
 		if base < 2 || base > 36 {
 			e.argError(L, 2, "base out of range")
 		}
@@ -287,7 +288,7 @@ func (e *Engine) baseToNumber(L *lua.LState) int {
 }
 
 func (e *Engine) baseToString(L *lua.LState) int {
-	v := e.checkAny(L, 1)
+	v := e.arg.Any(L, 1)
 	if fn := e.metafield(L, v, "__tostring"); fn != lua.LNil {
 		L.Push(e.call1(L, fn, v))
 		return 1
@@ -308,7 +309,7 @@ func (e *Engine) display(v lua.LValue) string {
 	case lua.LBool, *lua.LNilType:
 		return v.String()
 	case *lua.LUserData:
-		if v == e.null {
+		if v == e.ext.Null {
 			return "userdata: (nil)"
 		}
 	}
@@ -320,31 +321,28 @@ func (e *Engine) display(v lua.LValue) string {
 		id = len(e.shown) + 1
 		e.shown[v] = id
 	}
-	return fmt.Sprintf("%s: 0x7f%010x", typeName(v), id*64)
+	return fmt.Sprintf("%s: 0x7f%010x", auxlib.TypeName(v), id*64)
 }
 
 func (e *Engine) baseType(L *lua.LState) int {
-	L.Push(lua.LString(typeName(e.checkAny(L, 1))))
+	L.Push(lua.LString(auxlib.TypeName(e.arg.Any(L, 1))))
 	return 1
 }
 
-// maxStack is C Lua's LUAI_MAXCSTACK.
-const maxStack = 8000
-
 func (e *Engine) baseUnpack(L *lua.LState) int {
-	t := e.checkTable(L, 1)
-	from := e.optCInt(L, 2, 1)
+	t := e.arg.Table(L, 1)
+	from := e.arg.OptCInt(L, 2, 1)
 	var to int
 	if L.Get(3) == lua.LNil {
 		to = e.length(t)
 	} else {
-		to = e.checkCInt(L, 3)
+		to = e.arg.CInt(L, 3)
 	}
 	if from > to {
 		return 0
 	}
 	n := to - from + 1
-	if n <= 0 || n+L.GetTop() > maxStack {
+	if n <= 0 || n+L.GetTop() > auxlib.MaxStack {
 		e.throw(L, "too many results to unpack")
 	}
 	for i := from; i <= to; i++ {

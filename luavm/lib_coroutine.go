@@ -3,6 +3,7 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/interp"
 )
 
@@ -126,7 +127,7 @@ func (e *Engine) coWrap(L *lua.LState) int {
 			return n - 1
 		}
 		failure := L.Get(-1)
-		if s, ok := toString(failure); ok {
+		if s, ok := auxlib.ToString(failure); ok {
 			failure = lua.LString(e.paste(e.where(L, 1), s))
 		}
 		e.throwValue(L, failure)

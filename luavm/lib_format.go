@@ -17,18 +17,18 @@ type formatSpec struct {
 }
 
 func (e *Engine) stringFormat(L *lua.LState) int {
-	format := e.checkString(L, 1)
-	out := buffer{e: e}
+	format := e.arg.String(L, 1)
+	out := e.buffer()
 	arg := 1
 	for i := 0; i < len(format); i++ {
 		c := format[i]
 		if c != '%' {
-			out.byte(c)
+			out.Byte(c)
 			continue
 		}
 		i++
 		if i < len(format) && format[i] == '%' {
-			out.byte('%')
+			out.Byte('%')
 			continue
 		}
 		arg++
@@ -42,9 +42,9 @@ func (e *Engine) stringFormat(L *lua.LState) int {
 			e.argError(L, arg, "no value")
 		}
 		e.work(4)
-		out.str(e.formatOne(L, spec, verb, arg))
+		out.Str(e.formatOne(L, spec, verb, arg))
 	}
-	L.Push(lua.LString(out.text()))
+	L.Push(lua.LString(out.Text()))
 	return 1
 }
 
@@ -89,18 +89,18 @@ func (e *Engine) parseSpec(L *lua.LState, format string, i int) (spec formatSpec
 func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) string {
 	switch verb {
 	case 'c':
-		s, _, _ := strings.Cut(spec.pad(string([]byte{byte(e.checkInt(L, arg))})), "\x00")
+		s, _, _ := strings.Cut(spec.pad(string([]byte{byte(e.arg.Int(L, arg))})), "\x00")
 		return s
 	case 'd', 'i':
-		return spec.integer(clib.ToInt64(e.checkNumber(L, arg)))
+		return spec.integer(clib.ToInt64(e.arg.Number(L, arg)))
 	case 'o', 'u', 'x', 'X':
-		return spec.unsigned(clib.ToUint64(e.checkNumber(L, arg)), verb)
+		return spec.unsigned(clib.ToUint64(e.arg.Number(L, arg)), verb)
 	case 'e', 'E', 'f', 'g', 'G':
-		return spec.float(float64(e.checkNumber(L, arg)), verb)
+		return spec.float(float64(e.arg.Number(L, arg)), verb)
 	case 'q':
-		return e.quoted(e.checkString(L, arg))
+		return e.quoted(e.arg.String(L, arg))
 	case 's':
-		s := e.checkString(L, arg)
+		s := e.arg.String(L, arg)
 		if spec.prec < 0 && len(s) >= 100 {
 			// lstrlib keeps long strings whole; the width cannot matter.
 			return s
@@ -248,21 +248,21 @@ func formatFloatG(x float64, prec int, alt bool) string {
 
 // quoted is %q: a string that the Lua parser reads back.
 func (e *Engine) quoted(s string) string {
-	b := buffer{e: e}
-	b.byte('"')
+	b := e.buffer()
+	b.Byte('"')
 	for i := range len(s) {
 		switch c := s[i]; c {
 		case '"', '\\', '\n':
-			b.byte('\\')
-			b.byte(c)
+			b.Byte('\\')
+			b.Byte(c)
 		case '\r':
-			b.str(`\r`)
+			b.Str(`\r`)
 		case 0:
-			b.str(`\000`)
+			b.Str(`\000`)
 		default:
-			b.byte(c)
+			b.Byte(c)
 		}
 	}
-	b.byte('"')
-	return b.text()
+	b.Byte('"')
+	return b.Text()
 }

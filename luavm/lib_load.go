@@ -5,20 +5,21 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/compile"
 )
 
 func (e *Engine) baseLoadString(L *lua.LState) int {
-	s := e.checkString(L, 1)
-	name, _, _ := strings.Cut(e.optString(L, 2, s), "\x00")
+	s := e.arg.String(L, 1)
+	name, _, _ := strings.Cut(e.arg.OptString(L, 2, s), "\x00")
 	return e.loadChunk(L, s, name)
 }
 
 // baseLoad joins the pieces that a function returns.
 func (e *Engine) baseLoad(L *lua.LState) int {
-	name, _, _ := strings.Cut(e.optString(L, 2, "=(load)"), "\x00")
-	fn := e.checkFunction(L, 1)
-	b := buffer{e: e}
+	name, _, _ := strings.Cut(e.arg.OptString(L, 2, "=(load)"), "\x00")
+	fn := e.arg.Function(L, 1)
+	b := e.buffer()
 	for {
 		L.Push(fn)
 		if failure, ok := e.protectedCall(L, 0, 1, nil); !ok {
@@ -31,7 +32,7 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 		if piece == lua.LNil {
 			break
 		}
-		s, ok := toString(piece)
+		s, ok := auxlib.ToString(piece)
 		if !ok {
 			L.Push(lua.LNil)
 			L.Push(lua.LString("reader function must return a string"))
@@ -40,9 +41,9 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 		if s == "" {
 			break
 		}
-		b.str(s)
+		b.Str(s)
 	}
-	return e.loadChunk(L, b.text(), name)
+	return e.loadChunk(L, b.Text(), name)
 }
 
 func (e *Engine) loadChunk(L *lua.LState, source, name string) int {

@@ -49,7 +49,7 @@ func (e *Engine) openMath() {
 // oneNumber is a function that gives invalid for a number that it has no result for.
 func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
-		x := float64(e.checkNumber(L, 1))
+		x := float64(e.arg.Number(L, 1))
 		r := fn(x)
 		switch {
 		case math.IsNaN(x):
@@ -64,33 +64,33 @@ func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LSt
 
 func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
-		a := float64(e.checkNumber(L, 1))
-		L.Push(lua.LNumber(fn(a, float64(e.checkNumber(L, 2)))))
+		a := float64(e.arg.Number(L, 1))
+		L.Push(lua.LNumber(fn(a, float64(e.arg.Number(L, 2)))))
 		return 1
 	}
 }
 
 // mathAbs takes the sign even of a NaN.
 func (e *Engine) mathAbs(L *lua.LState) int {
-	L.Push(lua.LNumber(math.Abs(float64(e.checkNumber(L, 1)))))
+	L.Push(lua.LNumber(math.Abs(float64(e.arg.Number(L, 1)))))
 	return 1
 }
 
 func (e *Engine) mathFrexp(L *lua.LState) int {
-	fraction, exponent := math.Frexp(clib.Quiet(float64(e.checkNumber(L, 1))))
+	fraction, exponent := math.Frexp(clib.Quiet(float64(e.arg.Number(L, 1))))
 	L.Push(lua.LNumber(fraction))
 	L.Push(lua.LNumber(exponent))
 	return 2
 }
 
 func (e *Engine) mathLdexp(L *lua.LState) int {
-	x := clib.Quiet(float64(e.checkNumber(L, 1)))
-	L.Push(lua.LNumber(math.Ldexp(x, e.checkCInt(L, 2))))
+	x := clib.Quiet(float64(e.arg.Number(L, 1)))
+	L.Push(lua.LNumber(math.Ldexp(x, e.arg.CInt(L, 2))))
 	return 1
 }
 
 func (e *Engine) mathModf(L *lua.LState) int {
-	x := float64(e.checkNumber(L, 1))
+	x := float64(e.arg.Number(L, 1))
 	whole, fraction := math.Trunc(x), 0.0
 	if !math.IsInf(x, 0) {
 		fraction = x - whole
@@ -101,9 +101,9 @@ func (e *Engine) mathModf(L *lua.LState) int {
 }
 
 func (e *Engine) mathMax(L *lua.LState) int {
-	m := e.checkNumber(L, 1)
+	m := e.arg.Number(L, 1)
 	for i := 2; i <= L.GetTop(); i++ {
-		if n := e.checkNumber(L, i); n > m {
+		if n := e.arg.Number(L, i); n > m {
 			m = n
 		}
 	}
@@ -112,9 +112,9 @@ func (e *Engine) mathMax(L *lua.LState) int {
 }
 
 func (e *Engine) mathMin(L *lua.LState) int {
-	m := e.checkNumber(L, 1)
+	m := e.arg.Number(L, 1)
 	for i := 2; i <= L.GetTop(); i++ {
-		if n := e.checkNumber(L, i); n < m {
+		if n := e.arg.Number(L, i); n < m {
 			m = n
 		}
 	}
@@ -139,13 +139,13 @@ func (e *Engine) mathRandom(L *lua.LState) int {
 	switch L.GetTop() {
 	case 0:
 	case 1:
-		upper := int64(e.checkCInt(L, 1))
+		upper := int64(e.arg.CInt(L, 1))
 		if upper < 1 {
 			e.argError(L, 1, "interval is empty")
 		}
 		r = math.Floor(r*float64(upper)) + 1
 	case 2:
-		lower, upper := int64(e.checkCInt(L, 1)), int64(e.checkCInt(L, 2))
+		lower, upper := int64(e.arg.CInt(L, 1)), int64(e.arg.CInt(L, 2))
 		if lower > upper {
 			e.argError(L, 2, "interval is empty")
 		}
@@ -158,6 +158,6 @@ func (e *Engine) mathRandom(L *lua.LState) int {
 }
 
 func (e *Engine) mathRandomSeed(L *lua.LState) int {
-	e.random.seed(int32(e.checkInt(L, 1)))
+	e.random.seed(int32(e.arg.Int(L, 1)))
 	return 0
 }

@@ -5,6 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 )
 
@@ -35,14 +36,14 @@ func relative(pos, n int) int {
 }
 
 func (e *Engine) stringLen(L *lua.LState) int {
-	L.Push(lua.LNumber(len(e.checkString(L, 1))))
+	L.Push(lua.LNumber(len(e.arg.String(L, 1))))
 	return 1
 }
 
 func (e *Engine) stringSub(L *lua.LState) int {
-	s := e.checkString(L, 1)
-	from := max(relative(e.checkInt(L, 2), len(s)), 1)
-	to := min(relative(e.optInt(L, 3, -1), len(s)), len(s))
+	s := e.arg.String(L, 1)
+	from := max(relative(e.arg.Int(L, 2), len(s)), 1)
+	to := min(relative(e.arg.OptInt(L, 3, -1), len(s)), len(s))
 	if from > to {
 		L.Push(lua.LString(""))
 		return 1
@@ -52,7 +53,7 @@ func (e *Engine) stringSub(L *lua.LState) int {
 }
 
 func (e *Engine) stringReverse(L *lua.LState) int {
-	s := e.checkString(L, 1)
+	s := e.arg.String(L, 1)
 	e.charge(int64(len(s)) * 2)
 	e.work(len(s) / 64)
 	b := make([]byte, len(s))
@@ -64,7 +65,7 @@ func (e *Engine) stringReverse(L *lua.LState) int {
 }
 
 func (e *Engine) mapBytes(L *lua.LState, fn func(byte) byte) int {
-	s := e.checkString(L, 1)
+	s := e.arg.String(L, 1)
 	e.charge(int64(len(s)) * 2)
 	e.work(len(s) / 64)
 	b := []byte(s)
@@ -94,7 +95,7 @@ func (e *Engine) stringUpper(L *lua.LState) int {
 }
 
 func (e *Engine) stringRep(L *lua.LState) int {
-	s, n := e.checkString(L, 1), e.checkCInt(L, 2)
+	s, n := e.arg.String(L, 1), e.arg.CInt(L, 2)
 	if n <= 0 || s == "" {
 		L.Push(lua.LString(""))
 		return 1
@@ -108,15 +109,15 @@ func (e *Engine) stringRep(L *lua.LState) int {
 }
 
 func (e *Engine) stringByte(L *lua.LState) int {
-	s := e.checkString(L, 1)
-	from := relative(e.optInt(L, 2, 1), len(s))
-	to := min(relative(e.optInt(L, 3, from), len(s)), len(s))
+	s := e.arg.String(L, 1)
+	from := relative(e.arg.OptInt(L, 2, 1), len(s))
+	to := min(relative(e.arg.OptInt(L, 3, from), len(s)), len(s))
 	from = max(from, 1)
 	if from > to {
 		return 0
 	}
 	n := to - from + 1
-	if n+L.GetTop() > maxStack {
+	if n+L.GetTop() > auxlib.MaxStack {
 		e.throw(L, "stack overflow (string slice too long)")
 	}
 	for i := from; i <= to; i++ {
@@ -128,7 +129,7 @@ func (e *Engine) stringByte(L *lua.LState) int {
 func (e *Engine) stringChar(L *lua.LState) int {
 	b := make([]byte, L.GetTop())
 	for i := range b {
-		c := e.checkCInt(L, i+1)
+		c := e.arg.CInt(L, i+1)
 		if c < 0 || c > 255 {
 			e.argError(L, i+1, "invalid value")
 		}
@@ -140,7 +141,7 @@ func (e *Engine) stringChar(L *lua.LState) int {
 
 // stringDump refuses: there is no byte code to give away, and none is loaded.
 func (e *Engine) stringDump(L *lua.LState) int {
-	e.checkFunction(L, 1)
+	e.arg.Function(L, 1)
 	e.throw(L, "unable to dump given function")
 	return 0
 }
@@ -149,8 +150,8 @@ func (e *Engine) stringFind(L *lua.LState) int  { return e.find(L, true) }
 func (e *Engine) stringMatch(L *lua.LState) int { return e.find(L, false) }
 
 func (e *Engine) find(L *lua.LState, find bool) int {
-	s, p := e.checkString(L, 1), e.checkString(L, 2)
-	init := relative(e.optInt(L, 3, 1), len(s)) - 1
+	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
+	init := relative(e.arg.OptInt(L, 3, 1), len(s)) - 1
 	init = min(max(init, 0), len(s))
 	if find && (lua.LVAsBool(L.Get(4)) || !hasSpecials(p)) {
 		e.work((len(s) - init) / 64)
@@ -187,7 +188,7 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 }
 
 func (e *Engine) stringGmatch(L *lua.LState) int {
-	s, p := e.checkString(L, 1), e.checkString(L, 2)
+	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
 	at := 0
 	L.Push(L.NewClosure(func(L *lua.LState) int {
 		m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
@@ -208,20 +209,20 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 }
 
 func (e *Engine) stringGsub(L *lua.LState) int {
-	s, p := e.checkString(L, 1), e.checkString(L, 2)
+	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
 	repl := L.Get(3)
 	switch repl.Type() {
 	case lua.LTNumber, lua.LTString, lua.LTTable, lua.LTFunction:
 	default:
 		e.argError(L, 3, "string/function/table expected")
 	}
-	limit := e.optCInt(L, 4, len(s)+1)
+	limit := e.arg.OptCInt(L, 4, len(s)+1)
 	anchor := strings.HasPrefix(p, "^")
 	m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
 	if anchor {
 		m.p = m.p[1:]
 	}
-	out := buffer{e: e}
+	out := e.buffer()
 	n, at := 0, 0
 	for n < limit {
 		m.level = 0
@@ -234,7 +235,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 		case end > at:
 			at = end
 		case at < len(s):
-			out.byte(s[at])
+			out.Byte(s[at])
 			at++
 		default:
 			at = len(s) + 1
@@ -244,15 +245,15 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 		}
 	}
 	if at < len(s) {
-		out.str(s[at:])
+		out.Str(s[at:])
 	}
-	L.Push(lua.LString(out.text()))
+	L.Push(lua.LString(out.Text()))
 	L.Push(lua.LNumber(n))
 	return 2
 }
 
 // substitute writes what replaces the match s[from:end].
-func (e *Engine) substitute(m *matcher, out *buffer, repl lua.LValue, from, end int) {
+func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, from, end int) {
 	L := m.L
 	var v lua.LValue
 	switch r := repl.(type) {
@@ -264,39 +265,39 @@ func (e *Engine) substitute(m *matcher, out *buffer, repl lua.LValue, from, end 
 	case *lua.LTable:
 		v = L.GetTable(r, m.capture(0, from, end))
 	default:
-		text, _ := toString(r)
+		text, _ := auxlib.ToString(r)
 		e.expand(m, out, text, from, end)
 		return
 	}
 	if !lua.LVAsBool(v) {
 		v = lua.LString(m.s[from:end])
 	}
-	text, ok := toString(v)
+	text, ok := auxlib.ToString(v)
 	if !ok {
-		e.throw(L, "invalid replacement value (a "+typeName(v)+")")
+		e.throw(L, "invalid replacement value (a "+auxlib.TypeName(v)+")")
 	}
-	out.str(text)
+	out.Str(text)
 }
 
 // expand writes a replacement text with its %1 references filled in.
-func (e *Engine) expand(m *matcher, out *buffer, text string, from, end int) {
+func (e *Engine) expand(m *matcher, out *auxlib.Buffer, text string, from, end int) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		if c != '%' {
-			out.byte(c)
+			out.Byte(c)
 			continue
 		}
 		i++
 		switch {
 		case i >= len(text):
-			out.byte(0) // C reads the terminator here
+			out.Byte(0) // C reads the terminator here
 		case !clib.IsDigit(text[i]):
-			out.byte(text[i])
+			out.Byte(text[i])
 		case text[i] == '0':
-			out.str(m.s[from:end])
+			out.Str(m.s[from:end])
 		default:
-			piece, _ := toString(m.capture(int(text[i]-'1'), from, end))
-			out.str(piece)
+			piece, _ := auxlib.ToString(m.capture(int(text[i]-'1'), from, end))
+			out.Str(piece)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/interp"
 )
 
@@ -22,18 +23,18 @@ var tableLibrary = library{
 }
 
 func (e *Engine) tableGetn(L *lua.LState) int {
-	L.Push(lua.LNumber(e.length(e.checkTable(L, 1))))
+	L.Push(lua.LNumber(e.length(e.arg.Table(L, 1))))
 	return 1
 }
 
 func (e *Engine) tableSetn(L *lua.LState) int {
-	e.checkTable(L, 1)
+	e.arg.Table(L, 1)
 	e.throw(L, "'setn' is obsolete")
 	return 0
 }
 
 func (e *Engine) tableMaxn(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	e.work(len(interp.ArrayPart(t)) / 16)
 	m := lua.LNumber(t.MaxN())
 	t.ForEach(func(k, _ lua.LValue) {
@@ -47,37 +48,37 @@ func (e *Engine) tableMaxn(L *lua.LState) int {
 }
 
 func (e *Engine) tableConcat(L *lua.LState) int {
-	sep := e.optString(L, 2, "")
-	t := e.checkTable(L, 1)
-	from := e.optCInt(L, 3, 1)
+	sep := e.arg.OptString(L, 2, "")
+	t := e.arg.Table(L, 1)
+	from := e.arg.OptCInt(L, 3, 1)
 	to := 0
 	if L.Get(4) == lua.LNil {
 		to = e.length(t)
 	} else {
-		to = e.checkCInt(L, 4)
+		to = e.arg.CInt(L, 4)
 	}
-	b := buffer{e: e}
+	b := e.buffer()
 	for i := from; i <= to; i++ {
 		v := t.RawGet(lua.LNumber(i))
-		s, ok := toString(v)
+		s, ok := auxlib.ToString(v)
 		if !ok {
-			e.throw(L, fmt.Sprintf("invalid value (%s) at index %d in table for 'concat'", typeName(v), i))
+			e.throw(L, fmt.Sprintf("invalid value (%s) at index %d in table for 'concat'", auxlib.TypeName(v), i))
 		}
 		e.work(1)
-		b.str(s)
+		b.Str(s)
 		if i < to {
-			b.str(sep)
+			b.Str(sep)
 		}
 		if i == math.MaxInt64 {
 			break
 		}
 	}
-	L.Push(lua.LString(b.text()))
+	L.Push(lua.LString(b.Text()))
 	return 1
 }
 
 func (e *Engine) tableForeach(L *lua.LState) int {
-	t, fn := e.checkTable(L, 1), e.checkFunction(L, 2)
+	t, fn := e.arg.Table(L, 1), e.arg.Function(L, 2)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 		if r := e.call1(L, fn, k, v); r != lua.LNil {
 			L.Push(r)
@@ -88,7 +89,7 @@ func (e *Engine) tableForeach(L *lua.LState) int {
 }
 
 func (e *Engine) tableForeachi(L *lua.LState) int {
-	t, fn := e.checkTable(L, 1), e.checkFunction(L, 2)
+	t, fn := e.arg.Table(L, 1), e.arg.Function(L, 2)
 	n := e.length(t)
 	for i := 1; i <= n; i++ {
 		if r := e.call1(L, fn, lua.LNumber(i), t.RawGetInt(i)); r != lua.LNil {
@@ -100,13 +101,13 @@ func (e *Engine) tableForeachi(L *lua.LState) int {
 }
 
 func (e *Engine) tableInsert(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	end := e.length(t) + 1
 	switch L.GetTop() {
 	case 2:
 		e.setRaw(L, e.writable(L, t), lua.LNumber(end), L.Get(2))
 	case 3:
-		pos := e.checkCInt(L, 2)
+		pos := e.arg.CInt(L, 2)
 		e.writable(L, t)
 		if pos > end {
 			end = pos
@@ -130,9 +131,9 @@ func (e *Engine) tableInsert(L *lua.LState) int {
 }
 
 func (e *Engine) tableRemove(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	end := e.length(t)
-	pos := e.optCInt(L, 2, end)
+	pos := e.arg.OptCInt(L, 2, end)
 	if pos < 1 || pos > end {
 		return 0
 	}
@@ -155,11 +156,11 @@ func (e *Engine) tableRemove(L *lua.LState) int {
 // tableSort is the quicksort of ltablib.c, step by step: an order function
 // that is not consistent gives the same permutation, and the same error.
 func (e *Engine) tableSort(L *lua.LState) int {
-	t := e.checkTable(L, 1)
+	t := e.arg.Table(L, 1)
 	n := e.length(t)
 	var fn *lua.LFunction
 	if L.Get(2) != lua.LNil {
-		fn = e.checkFunction(L, 2)
+		fn = e.arg.Function(L, 2)
 	}
 	s := sorter{e: e, L: L, t: t, fn: fn}
 	s.sort(1, n)
@@ -264,6 +265,6 @@ func (e *Engine) lessThan(L *lua.LState, a, b lua.LValue) bool {
 			return lua.LVAsBool(e.call1(L, m, a, b))
 		}
 	}
-	e.throwHere(L, compareText("attempt to compare "+typeName(a)+" with "+typeName(b)))
+	e.throwHere(L, compareText("attempt to compare "+auxlib.TypeName(a)+" with "+auxlib.TypeName(b)))
 	return false
 }

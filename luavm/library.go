@@ -5,6 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/compile"
 	"lockstep/store"
 )
@@ -188,7 +189,7 @@ type registration struct {
 }
 
 func (r *registration) readPositional(name, callback lua.LValue) (fault string) {
-	if r.Name, r.named = toString(name); !r.named {
+	if r.Name, r.named = auxlib.ToString(name); !r.named {
 		return msgRegisterName
 	}
 	var ok bool
@@ -204,7 +205,7 @@ func (r *registration) readNamed(v lua.LValue) (fault string) {
 		return msgRegisterTable
 	}
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		name, ok := toString(k)
+		name, ok := auxlib.ToString(k)
 		if !ok {
 			return msgRegisterKey
 		}
@@ -225,11 +226,11 @@ func (r *registration) readArgument(name string, v lua.LValue) (fault string) {
 	ok := false
 	switch name {
 	case "function_name":
-		if r.Name, r.named = toString(v); !r.named {
+		if r.Name, r.named = auxlib.ToString(v); !r.named {
 			return msgRegisterNamedName
 		}
 	case "description":
-		if r.Description, r.Described = toString(v); !r.Described {
+		if r.Description, r.Described = auxlib.ToString(v); !r.Described {
 			return msgRegisterDescription
 		}
 	case "callback":
@@ -254,7 +255,7 @@ func (r *registration) readFlags(t *lua.LTable) (fault string) {
 		if v == lua.LNil {
 			return ""
 		}
-		name, _ := toString(v)
+		name, _ := auxlib.ToString(v)
 		flag, ok := store.ParseFunctionFlag(strings.ToLower(name))
 		if !ok {
 			return msgRegisterFlag

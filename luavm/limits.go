@@ -8,6 +8,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/interp"
 )
 
@@ -143,11 +144,15 @@ func (e *Engine) setPace(took time.Duration) {
 
 // work accounts for steps that a library function takes on its own.
 func (e *Engine) work(steps int) {
-	e.budget -= steps
-	if e.budget < 0 {
-		e.checkLimits()
-		e.checkDepth(e.running())
+	if e.budget -= steps; e.budget < 0 {
+		e.outOfBudget()
 	}
+}
+
+// outOfBudget stands apart so that work is inlined.
+func (e *Engine) outOfBudget() {
+	e.checkLimits()
+	e.checkDepth(e.running())
 }
 
 // checkDepth refuses calls that are nested too deeply.
@@ -173,6 +178,12 @@ func (e *Engine) charge(n int64) {
 		e.checkHeap(n)
 	}
 }
+
+// paste puts texts together, after what that takes has been charged.
+func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) }
+
+// buffer is an empty text of a function.
+func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
 // checkHeap compares the heap with what it was when the script began to
 // allocate in earnest. What is unreachable counts until a collection proves it

@@ -7,6 +7,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 	"lockstep/store"
 )
@@ -111,7 +112,7 @@ func (e *Engine) redisSHA1(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgArgCount)
 	}
-	s, _ := toString(L.Get(1))
+	s, _ := auxlib.ToString(L.Get(1))
 	e.work(len(s) / 16)
 	e.charge(int64(len(s)))
 	L.Push(lua.LString(scriptSHA(s)))
@@ -131,7 +132,7 @@ func logText(L *lua.LState) string {
 	var b strings.Builder
 	words := 0
 	for i := 2; i <= L.GetTop() && b.Len() < maxLogText; i++ {
-		s, ok := toString(L.Get(i))
+		s, ok := auxlib.ToString(L.Get(i))
 		if !ok {
 			continue
 		}
@@ -147,7 +148,7 @@ func (e *Engine) redisLog(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		e.raise(L, msgLogArgs)
 	}
-	n, ok := toNumber(L.Get(1))
+	n, ok := auxlib.ToNumber(L.Get(1))
 	if !ok {
 		e.raise(L, msgLogLevelType)
 	}
@@ -164,7 +165,7 @@ func (e *Engine) redisSetResp(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetrespArgs)
 	}
-	n, _ := toNumber(L.Get(1))
+	n, _ := auxlib.ToNumber(L.Get(1))
 	if v := clib.ToInt(n); v != 2 && v != 3 {
 		e.raise(L, msgSetrespVersion)
 	}
@@ -178,7 +179,7 @@ func (e *Engine) redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetReplArgs)
 	}
-	n, _ := toNumber(L.Get(1))
+	n, _ := auxlib.ToNumber(L.Get(1))
 	if clib.ToInt(n)&^3 != 0 {
 		e.raise(L, msgSetReplFlags)
 	}

@@ -2,19 +2,19 @@ package luavm
 
 import (
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/auxlib"
+	"lockstep/luavm/internal/ext"
 )
 
-// libraries are the tables that scripts see, with everything in them; the list
-// is Redis 7.0.15's, testdata/globals.json holds what the real one has.
+// libraries are the tables that scripts see, with everything in them, beside those of
+// internal/ext; the list is Redis 7.0.15's, testdata/globals.json holds what the real
+// one has.
 var libraries = map[string]library{
 	"string":    stringLibrary,
 	"table":     tableLibrary,
 	"math":      mathLibrary,
 	"coroutine": coroutineLibrary,
-	"bit":       bitLibrary,
-	"struct":    structLibrary,
-	"cmsgpack":  cmsgpackLibrary,
-	"cjson":     cjsonLibrary,
 	"redis":     redisLibrary,
 }
 
@@ -33,18 +33,23 @@ func (e *Engine) openSandbox() {
 	for name, lib := range libraries {
 		g.RawSetString(name, e.libraryTable(lib))
 	}
+	e.ext = ext.Open(host{e}, L)
+	for name, t := range e.ext.Tables {
+		g.RawSetString(name, t)
+	}
 	g.RawSetString("_G", g)
 	g.RawSetString("_VERSION", lua.LString(lua.LuaVersion))
 	e.keyList, e.argList = L.CreateTable(0, 0), L.CreateTable(0, 0)
 	g.RawSetString("KEYS", e.keyList)
 	g.RawSetString("ARGV", e.argList)
 	e.openMath()
-	e.openJSON()
-	e.openPack()
 	e.openRedis()
 	e.openStrings()
 	for name := range libraries {
-		g.RawGetString(name).(*lua.LTable).Metatable = e.protect
+		e.lib(name).Metatable = e.protect
+	}
+	for _, t := range e.ext.Tables {
+		t.Metatable = e.protect
 	}
 	g.Metatable = e.gmeta
 	e.openFunctions()
@@ -81,7 +86,7 @@ func (e *Engine) isReadonly(t *lua.LTable) bool {
 }
 
 func (e *Engine) unknownGlobal(L *lua.LState) int {
-	name, ok := toString(L.Get(2))
+	name, ok := auxlib.ToString(L.Get(2))
 	if !ok {
 		e.throw(L, "Second argument to luaProtectedTableError must be a string or number")
 	}

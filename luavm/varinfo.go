@@ -5,6 +5,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/interp"
 )
 
@@ -54,7 +55,7 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) st
 		if f.Fn != e.guard {
 			v = lua.LNil
 		}
-		return "attempt to call a " + typeName(v) + " value"
+		return "attempt to call a " + auxlib.TypeName(v) + " value"
 	case strings.HasSuffix(msg, "registry overflow"):
 		e.dirty = true
 		return "stack overflow"
@@ -73,7 +74,7 @@ func indexError(L *lua.LState, f *interp.Frame, text string) string {
 	}
 	_, rest, _ := strings.Cut(text, "(")
 	kind, _, _ := strings.Cut(rest, ")")
-	if v := L.Get(reg + 1); typeName(v) == kind {
+	if v := L.Get(reg + 1); auxlib.TypeName(v) == kind {
 		return typeError(f, reg, v, "index")
 	}
 	return "attempt to index a " + kind + " value"
@@ -85,7 +86,7 @@ func callError(L *lua.LState, f *interp.Frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		return "attempt to call a " + typeName(L.Get(interp.ArgA(inst)+1)) + " value"
+		return "attempt to call a " + auxlib.TypeName(L.Get(interp.ArgA(inst)+1)) + " value"
 	}
 	return "attempt to call a nil value"
 }
@@ -95,7 +96,7 @@ func arithError(L *lua.LState, f *interp.Frame) string {
 	reg := interp.ArgB(inst)
 	if interp.OpOf(inst) != lua.OP_UNM {
 		// The second operand is to blame if the first is a number.
-		if _, ok := toNumber(f.Operand(L, reg)); ok {
+		if _, ok := auxlib.ToNumber(f.Operand(L, reg)); ok {
 			reg = interp.ArgC(inst)
 		}
 	}
@@ -130,20 +131,13 @@ func compareText(text string) string {
 
 // typeError is luaG_typeerror: it names the variable if it has a name.
 func typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
-	t := typeName(v)
+	t := auxlib.TypeName(v)
 	if rk&interp.RKConst == 0 {
 		if kind, name := objectName(f.Fn.Proto, f.Pc-1, rk); kind != "" {
 			return "attempt to " + what + " " + kind + " '" + name + "' (a " + t + " value)"
 		}
 	}
 	return "attempt to " + what + " a " + t + " value"
-}
-
-func typeName(v lua.LValue) string {
-	if v == nil {
-		return "no value"
-	}
-	return v.Type().String()
 }
 
 // objectName is C Lua's getobjname: where the value of a register at an

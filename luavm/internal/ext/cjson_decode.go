@@ -1,4 +1,4 @@
-package luavm
+package ext
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 )
 
@@ -31,9 +32,10 @@ var jsonPunctuation = map[byte]string{
 
 // jsonDecoder reads one value.
 type jsonDecoder struct {
-	e     *Engine
+	host  Host
+	null  *lua.LUserData
 	L     *lua.LState
-	c     *jsonConfig
+	c     *JSONSettings
 	s     string
 	i     int // where the next token begins
 	depth int
@@ -45,18 +47,18 @@ type jsonDecoder struct {
 	wrong string     // what is wrong with an error token
 }
 
-func (e *Engine) jsonDecode(L *lua.LState, c *jsonConfig) int {
+func (lib *Libraries) jsonDecode(L *lua.LState, c *JSONSettings) int {
 	if L.GetTop() != 1 {
-		e.argError(L, 1, "expected 1 argument")
+		lib.host.ArgError(L, 1, "expected 1 argument")
 	}
-	s := e.checkString(L, 1)
+	s := lib.arg.String(L, 1)
 	if len(s) >= 2 && (s[0] == 0 || s[1] == 0) {
-		e.throw(L, "JSON parser does not support UTF-16 or UTF-32")
+		lib.host.Throw(L, "JSON parser does not support UTF-16 or UTF-32")
 	}
 	// cjson reads a C string: a zero byte is its end, wherever it stands.
 	s, _, _ = strings.Cut(s, "\x00")
-	e.charge(int64(len(s)))
-	d := &jsonDecoder{e: e, L: L, c: c, s: s, slots: 1}
+	lib.host.Charge(int64(len(s)))
+	d := &jsonDecoder{host: lib.host, null: lib.Null, L: L, c: c, s: s, slots: 1}
 	d.next()
 	v := d.parse()
 	d.next()
@@ -72,7 +74,7 @@ func (d *jsonDecoder) expected(what string) {
 	if found == tokenError {
 		found = d.wrong
 	}
-	d.e.throw(d.L, fmt.Sprintf("Expected %s but found %s at character %d", what, found, d.at+1))
+	d.host.Throw(d.L, fmt.Sprintf("Expected %s but found %s at character %d", what, found, d.at+1))
 }
 
 func (d *jsonDecoder) parse() lua.LValue {
@@ -84,7 +86,7 @@ func (d *jsonDecoder) parse() lua.LValue {
 	case tokenArray:
 		return d.array()
 	case tokenNull:
-		return d.e.null
+		return d.null
 	}
 	d.expected("value")
 	return nil
@@ -100,9 +102,9 @@ const (
 // the depth however large the setting is. All but the last are taken until its end.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
-	d.e.charge(100)
-	if d.depth > d.c.decodeDepth || d.slots+slots > maxStack {
-		d.e.throw(d.L, fmt.Sprintf("Found too many nested data structures (%d) at character %d", d.depth, d.i))
+	d.host.Charge(100)
+	if d.depth > d.c.decodeDepth || d.slots+slots > auxlib.MaxStack {
+		d.host.Throw(d.L, fmt.Sprintf("Found too many nested data structures (%d) at character %d", d.depth, d.i))
 	}
 	d.slots += slots - 1
 }
@@ -130,7 +132,7 @@ func (d *jsonDecoder) object() lua.LValue {
 			d.expected("colon")
 		}
 		d.next()
-		d.e.charge(100)
+		d.host.Charge(100)
 		t.RawSet(key, d.parse())
 		d.next()
 		if d.kind == tokenObjectEnd {
@@ -172,13 +174,13 @@ func (d *jsonDecoder) fail(why string, at int) {
 
 // next reads the next token.
 func (d *jsonDecoder) next() {
-	d.e.work(1)
-	d.e.charge(32)
+	d.host.Work(1)
+	d.host.Charge(32)
 	d.at = d.i
 	for d.i < len(d.s) && strings.IndexByte(" \t\n\r", d.s[d.i]) >= 0 {
 		d.i++
 	}
-	d.e.work((d.i - d.at) / 16)
+	d.host.Work((d.i - d.at) / 16)
 	d.at = d.i
 	if d.i >= len(d.s) {
 		d.kind = tokenEnd
@@ -240,7 +242,7 @@ func invalidNumber(s string) bool {
 // number reads the longest prefix that strtod would.
 func (d *jsonDecoder) number() {
 	n := clib.NumberPrefix(d.s[d.i:])
-	d.e.work(n / 16)
+	d.host.Work(n / 16)
 	v, ok := clib.ParseNumber(d.s[d.i : d.i+n])
 	if !ok {
 		d.fail("invalid number", d.i)
@@ -253,7 +255,7 @@ func (d *jsonDecoder) number() {
 var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
 
 func (d *jsonDecoder) str() {
-	b := buffer{e: d.e}
+	b := auxlib.Buffer{Memory: d.host}
 	i := d.i + 1
 	for {
 		if i >= len(d.s) {
@@ -265,7 +267,7 @@ func (d *jsonDecoder) str() {
 			break
 		}
 		if c != '\\' {
-			b.byte(c)
+			b.Byte(c)
 			i++
 			continue
 		}
@@ -275,7 +277,7 @@ func (d *jsonDecoder) str() {
 				d.fail("invalid unicode escape code", i)
 				return
 			}
-			b.str(text)
+			b.Str(text)
 			i += n
 			continue
 		}
@@ -288,12 +290,12 @@ func (d *jsonDecoder) str() {
 			d.fail("invalid escape code", i)
 			return
 		}
-		b.byte(plain)
+		b.Byte(plain)
 		i += 2
 	}
 	d.i = i + 1
-	d.e.work(len(b.b) / 64)
-	d.kind, d.value = tokenString, lua.LString(b.text())
+	d.host.Work(len(b.B) / 64)
+	d.kind, d.value = tokenString, lua.LString(b.Text())
 }
 
 // unescape reads \uXXXX, or two of them that are a surrogate pair; n is how

@@ -1,4 +1,4 @@
-package luavm
+package ext
 
 import (
 	"encoding/binary"
@@ -6,82 +6,84 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 	"lockstep/luavm/internal/interp"
 )
 
 // cmsgpackLibrary is lua-cmsgpack 0.4.0.
 var cmsgpackLibrary = library{
-	"pack":         (*Engine).msgpackPack,
-	"unpack":       (*Engine).msgpackUnpack,
-	"unpack_limit": (*Engine).msgpackUnpackLimit,
-	"unpack_one":   (*Engine).msgpackUnpackOne,
+	"pack":         (*Libraries).msgpackPack,
+	"unpack":       (*Libraries).msgpackUnpack,
+	"unpack_limit": (*Libraries).msgpackUnpackLimit,
+	"unpack_one":   (*Libraries).msgpackUnpackOne,
 }
 
 // packNesting is how deep tables are packed; deeper ones become nil.
 const packNesting = 16
 
-func (e *Engine) openPack() {
-	t := e.lib("cmsgpack")
+func (lib *Libraries) packModule(L *lua.LState) *lua.LTable {
+	t := lib.table(L, cmsgpackLibrary)
 	t.RawSetString("_NAME", lua.LString("cmsgpack"))
 	t.RawSetString("_VERSION", lua.LString("lua-cmsgpack 0.4.0"))
 	t.RawSetString("_COPYRIGHT", lua.LString("Copyright (C) 2012, Salvatore Sanfilippo"))
 	t.RawSetString("_DESCRIPTION", lua.LString("MessagePack C implementation for Lua"))
+	return t
 }
 
-func (e *Engine) msgpackPack(L *lua.LState) int {
+func (lib *Libraries) msgpackPack(L *lua.LState) int {
 	n := L.GetTop()
 	if n == 0 {
-		e.argError(L, 0, "MessagePack pack needs input.")
+		lib.host.ArgError(L, 0, "MessagePack pack needs input.")
 	}
-	b := buffer{e: e}
+	b := auxlib.Buffer{Memory: lib.host}
 	for i := 1; i <= n; i++ {
-		e.packValue(&b, L.Get(i), 0)
+		lib.packValue(&b, L.Get(i), 0)
 	}
-	L.Push(lua.LString(b.text()))
+	L.Push(lua.LString(b.Text()))
 	return 1
 }
 
 // packScalar is room for what is neither a string nor a table, and for their lengths.
 const packScalar = 9
 
-func (e *Engine) packValue(o *buffer, v lua.LValue, level int) {
-	e.work(1)
-	o.room(packScalar)
+func (lib *Libraries) packValue(o *auxlib.Buffer, v lua.LValue, level int) {
+	lib.host.Work(1)
+	o.Room(packScalar)
 	switch v := v.(type) {
 	case lua.LString:
 		packString(o, string(v))
 	case lua.LBool:
 		if v {
-			o.b = append(o.b, 0xc3)
+			o.B = append(o.B, 0xc3)
 		} else {
-			o.b = append(o.b, 0xc2)
+			o.B = append(o.B, 0xc2)
 		}
 	case lua.LNumber:
-		o.b = packNumber(o.b, float64(v))
+		o.B = packNumber(o.B, float64(v))
 	case *lua.LTable:
 		if level == packNesting {
-			o.b = append(o.b, 0xc0)
+			o.B = append(o.B, 0xc0)
 			return
 		}
-		e.packTable(o, v, level+1)
+		lib.packTable(o, v, level+1)
 	default:
-		o.b = append(o.b, 0xc0)
+		o.B = append(o.B, 0xc0)
 	}
 }
 
-func packString(o *buffer, s string) {
+func packString(o *auxlib.Buffer, s string) {
 	switch n := len(s); {
 	case n < 32:
-		o.b = append(o.b, 0xa0|byte(n))
+		o.B = append(o.B, 0xa0|byte(n))
 	case n <= 0xff:
-		o.b = append(o.b, 0xd9, byte(n))
+		o.B = append(o.B, 0xd9, byte(n))
 	case n <= 0xffff:
-		o.b = binary.BigEndian.AppendUint16(append(o.b, 0xda), uint16(n))
+		o.B = binary.BigEndian.AppendUint16(append(o.B, 0xda), uint16(n))
 	default:
-		o.b = binary.BigEndian.AppendUint32(append(o.b, 0xdb), uint32(n))
+		o.B = binary.BigEndian.AppendUint32(append(o.B, 0xdb), uint32(n))
 	}
-	o.str(s)
+	o.Str(s)
 }
 
 func packNumber(b []byte, f float64) []byte {
@@ -117,11 +119,11 @@ func packInt(b []byte, n int64) []byte {
 }
 
 // isPackArray tells an array (keys 1..n and nothing else) from a map, and counts.
-func (e *Engine) isPackArray(t *lua.LTable) (n int, array bool) {
+func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	highest, array := 0, true
-	e.work(len(interp.ArrayPart(t)) / 16)
+	lib.host.Work(len(interp.ArrayPart(t)) / 16)
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
-		e.work(1)
+		lib.host.Work(1)
 		n++
 		i, ok := k.(lua.LNumber)
 		if !ok || i <= 0 || i != lua.LNumber(clib.ToInt(i)) {
@@ -135,29 +137,29 @@ func (e *Engine) isPackArray(t *lua.LTable) (n int, array bool) {
 
 // packLength writes the length of an array or a map: the mark for one that fits into it,
 // and for longer ones.
-func packLength(o *buffer, n int, short, long byte) {
+func packLength(o *auxlib.Buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:
-		o.b = append(o.b, short|byte(n))
+		o.B = append(o.B, short|byte(n))
 	case n <= 0xffff:
-		o.b = binary.BigEndian.AppendUint16(append(o.b, long), uint16(n))
+		o.B = binary.BigEndian.AppendUint16(append(o.B, long), uint16(n))
 	default:
-		o.b = binary.BigEndian.AppendUint32(append(o.b, long+1), uint32(n))
+		o.B = binary.BigEndian.AppendUint32(append(o.B, long+1), uint32(n))
 	}
 }
 
-func (e *Engine) packTable(o *buffer, t *lua.LTable, level int) {
-	n, array := e.isPackArray(t)
+func (lib *Libraries) packTable(o *auxlib.Buffer, t *lua.LTable, level int) {
+	n, array := lib.isPackArray(t)
 	if array {
 		packLength(o, n, 0x90, 0xdc)
 		for i := 1; i <= n; i++ {
-			e.packValue(o, t.RawGetInt(i), level)
+			lib.packValue(o, t.RawGetInt(i), level)
 		}
 		return
 	}
 	packLength(o, n, 0x80, 0xde)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		e.packValue(o, k, level)
-		e.packValue(o, v, level)
+		lib.packValue(o, k, level)
+		lib.packValue(o, v, level)
 	}
 }

@@ -1,4 +1,4 @@
-package luavm
+package ext
 
 import (
 	"encoding/binary"
@@ -7,14 +7,15 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
+	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 )
 
 // structLibrary is Roberto Ierusalimschy's struct library as Redis ships it.
 var structLibrary = library{
-	"pack":   (*Engine).structPack,
-	"size":   (*Engine).structSize,
-	"unpack": (*Engine).structUnpack,
+	"pack":   (*Libraries).structPack,
+	"size":   (*Libraries).structSize,
+	"unpack": (*Libraries).structUnpack,
 }
 
 // maxIntSize is the largest integer that i and I may ask for.
@@ -22,7 +23,7 @@ const maxIntSize = 32
 
 // layout walks over a format: byte order, alignment, and how far it has come.
 type layout struct {
-	e     *Engine
+	host  Host
 	L     *lua.LState
 	fmt   string
 	i     int
@@ -31,8 +32,8 @@ type layout struct {
 	total int
 }
 
-func (e *Engine) newLayout(L *lua.LState, format string) *layout {
-	return &layout{e: e, L: L, fmt: format, align: 1}
+func (lib *Libraries) newLayout(L *lua.LState, format string) *layout {
+	return &layout{host: lib.host, L: L, fmt: format, align: 1}
 }
 
 func (l *layout) more() bool { return l.i < len(l.fmt) }
@@ -45,7 +46,7 @@ func (l *layout) number(def int) int {
 	n := 0
 	for l.i < len(l.fmt) && clib.IsDigit(l.fmt[l.i]) {
 		if n > math.MaxInt32/10 || n*10 > math.MaxInt32-int(l.fmt[l.i]-'0') {
-			l.e.throw(l.L, "integral size overflow")
+			l.host.Throw(l.L, "integral size overflow")
 		}
 		n = n*10 + int(l.fmt[l.i]-'0')
 		l.i++
@@ -56,7 +57,7 @@ func (l *layout) number(def int) int {
 // option reads the next option and its size; kind is 0 for those that only
 // change the layout.
 func (l *layout) option() (kind byte, size int) {
-	l.e.work(1)
+	l.host.Work(1)
 	kind = l.fmt[l.i]
 	l.i++
 	switch kind {
@@ -73,7 +74,7 @@ func (l *layout) option() (kind byte, size int) {
 	case 'i', 'I':
 		size = l.number(4)
 		if size > maxIntSize {
-			l.e.throw(l.L, "integral size "+clib.FormatNumber(lua.LNumber(size))+" is larger than limit of 32")
+			l.host.Throw(l.L, "integral size "+clib.FormatNumber(lua.LNumber(size))+" is larger than limit of 32")
 		}
 		return kind, size
 	case 's', ' ':
@@ -92,11 +93,11 @@ func (l *layout) control(c byte) {
 	case '!':
 		a := l.number(8)
 		if a <= 0 || a&(a-1) != 0 {
-			l.e.throw(l.L, "alignment "+clib.FormatNumber(lua.LNumber(a))+" is not a power of 2")
+			l.host.Throw(l.L, "alignment "+clib.FormatNumber(lua.LNumber(a))+" is not a power of 2")
 		}
 		l.align = a
 	default:
-		l.e.argError(l.L, 1, "invalid format option '"+string([]byte{c})+"'")
+		l.host.ArgError(l.L, 1, "invalid format option '"+string([]byte{c})+"'")
 	}
 }
 
@@ -112,48 +113,48 @@ func (l *layout) padding(kind byte, size int) int {
 	return (a - l.total&(a-1)) & (a - 1)
 }
 
-func (e *Engine) structPack(L *lua.LState) int {
-	l := e.newLayout(L, e.checkString(L, 1))
+func (lib *Libraries) structPack(L *lua.LState) int {
+	l := lib.newLayout(L, lib.arg.String(L, 1))
 	L.Push(lua.LNil) // the library's mark: missing arguments are nil
-	o := buffer{e: e}
+	o := auxlib.Buffer{Memory: lib.host}
 	arg := 2
 	for l.more() {
 		kind, size := l.option()
 		pad := l.padding(kind, size)
-		o.room(pad + max(size, 8) + 1)
-		o.b = append(o.b, make([]byte, pad)...)
-		before := len(o.b)
+		o.Room(pad + max(size, 8) + 1)
+		o.B = append(o.B, make([]byte, pad)...)
+		before := len(o.B)
 		switch kind {
 		case 0, ' ':
 		case 'x':
-			o.b = append(o.b, 0)
+			o.B = append(o.B, 0)
 		case 'f':
-			bits := math.Float32bits(float32(e.checkNumber(L, arg)))
-			o.b = appendUint(o.b, uint64(bits), 4, l.big)
+			bits := math.Float32bits(float32(lib.arg.Number(L, arg)))
+			o.B = appendUint(o.B, uint64(bits), 4, l.big)
 			arg++
 		case 'd':
-			o.b = appendUint(o.b, math.Float64bits(float64(e.checkNumber(L, arg))), 8, l.big)
+			o.B = appendUint(o.B, math.Float64bits(float64(lib.arg.Number(L, arg))), 8, l.big)
 			arg++
 		case 's', 'c':
-			s := e.checkString(L, arg)
+			s := lib.arg.String(L, arg)
 			arg++
 			if size == 0 {
 				size = len(s)
 			}
 			if len(s) < size {
-				e.argError(L, arg, "string too short")
+				lib.host.ArgError(L, arg, "string too short")
 			}
-			o.str(s[:size])
+			o.Str(s[:size])
 			if kind == 's' {
-				o.byte(0)
+				o.Byte(0)
 			}
 		default:
-			o.b = appendUint(o.b, clib.ToUint64(e.checkNumber(L, arg)), size, l.big)
+			o.B = appendUint(o.B, clib.ToUint64(lib.arg.Number(L, arg)), size, l.big)
 			arg++
 		}
-		l.total += pad + len(o.b) - before
+		l.total += pad + len(o.B) - before
 	}
-	L.Push(lua.LString(o.text()))
+	L.Push(lua.LString(o.Text()))
 	return 1
 }
 
@@ -184,29 +185,29 @@ func readUint(s string, big bool) uint64 {
 	return u
 }
 
-func (e *Engine) structUnpack(L *lua.LState) int {
-	l := e.newLayout(L, e.checkString(L, 1))
-	data := e.checkString(L, 2)
-	pos := e.optInt(L, 3, 1) - 1
+func (lib *Libraries) structUnpack(L *lua.LState) int {
+	l := lib.newLayout(L, lib.arg.String(L, 1))
+	data := lib.arg.String(L, 2)
+	pos := lib.arg.OptInt(L, 3, 1) - 1
 	switch {
 	case pos == -1:
-		e.argError(L, 3, "offset must be 1 or greater")
+		lib.host.ArgError(L, 3, "offset must be 1 or greater")
 	case pos < 0: // unsigned in the library
 		pos = len(data) + 1
 	}
 	n := 0
 	for l.more() {
 		if pos > len(data) && strings.IndexByte("BbxHhLlTdfciIs ", l.fmt[l.i]) < 0 {
-			e.argError(L, 2, "data string too short") // before what only changes the layout
+			lib.host.ArgError(L, 2, "data string too short") // before what only changes the layout
 		}
 		kind, size := l.option()
 		l.total = pos
 		pos += l.padding(kind, size)
 		if size > len(data) || pos > len(data)-size {
-			e.argError(L, 2, "data string too short")
+			lib.host.ArgError(L, 2, "data string too short")
 		}
-		if n > maxStack-100 {
-			e.throw(L, "stack overflow (too many results)")
+		if n > auxlib.MaxStack-100 {
+			lib.host.Throw(L, "stack overflow (too many results)")
 		}
 		switch kind {
 		case 0, ' ', 'x':
@@ -218,20 +219,20 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 			n++
 		case 'c':
 			if size == 0 {
-				size = e.sizeBefore(L, n, data, pos)
+				size = lib.sizeBefore(L, n, data, pos)
 				n--
 			}
-			L.Push(e.own(data[pos : pos+size]))
+			L.Push(lib.host.Own(data[pos : pos+size]))
 			n++
 		case 's':
-			e.work((len(data) - pos) / 64)
+			lib.host.Work((len(data) - pos) / 64)
 			for pos+size < len(data) && data[pos+size] != 0 {
 				size++
 			}
 			if pos+size >= len(data) {
-				e.throw(L, "unfinished string in data")
+				lib.host.Throw(L, "unfinished string in data")
 			}
-			L.Push(e.own(data[pos : pos+size]))
+			L.Push(lib.host.Own(data[pos : pos+size]))
 			size++
 			n++
 		default:
@@ -245,14 +246,14 @@ func (e *Engine) structUnpack(L *lua.LState) int {
 }
 
 // sizeBefore takes the number just read as the size of a string (c0).
-func (e *Engine) sizeBefore(L *lua.LState, n int, data string, pos int) int {
+func (lib *Libraries) sizeBefore(L *lua.LState, n int, data string, pos int) int {
 	size, ok := L.Get(-1).(lua.LNumber)
 	if n == 0 || !ok {
-		e.throw(L, "format 'c0' needs a previous size")
+		lib.host.Throw(L, "format 'c0' needs a previous size")
 	}
 	L.Pop(1)
 	if size < 0 || clib.ToInt(size) > len(data)-pos {
-		e.argError(L, 2, "data string too short")
+		lib.host.ArgError(L, 2, "data string too short")
 	}
 	return clib.ToInt(size)
 }
@@ -266,20 +267,20 @@ func unpackInt(s string, kind byte, big bool) lua.LNumber {
 	return lua.LNumber(u)
 }
 
-func (e *Engine) structSize(L *lua.LState) int {
-	l := e.newLayout(L, e.checkString(L, 1))
+func (lib *Libraries) structSize(L *lua.LState) int {
+	l := lib.newLayout(L, lib.arg.String(L, 1))
 	for l.more() {
 		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (clib.IsAlpha(l.fmt[l.i]) || clib.IsDigit(l.fmt[l.i])) {
-			l.e.work(1)
+			l.host.Work(1)
 			l.i++ // only pack and unpack look at unknown letters
 			continue
 		}
 		kind, size := l.option()
 		if kind == 's' {
-			e.argError(L, 1, "option 's' has no fixed size")
+			lib.host.ArgError(L, 1, "option 's' has no fixed size")
 		}
 		if kind == 'c' && size == 0 {
-			e.argError(L, 1, "option 'c0' has no fixed size")
+			lib.host.ArgError(L, 1, "option 'c0' has no fixed size")
 		}
 		l.total += l.padding(kind, size) + size
 	}

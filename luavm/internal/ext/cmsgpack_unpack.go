@@ -1,4 +1,4 @@
-package luavm
+package ext
 
 import (
 	"encoding/binary"
@@ -6,32 +6,34 @@ import (
 	"math"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/auxlib"
 )
 
-func (e *Engine) msgpackUnpack(L *lua.LState) int {
-	return e.unpackFull(L, e.checkString(L, 1), 0, 0)
+func (lib *Libraries) msgpackUnpack(L *lua.LState) int {
+	return lib.unpackFull(L, lib.arg.String(L, 1), 0, 0)
 }
 
-func (e *Engine) msgpackUnpackOne(L *lua.LState) int {
-	s := e.checkString(L, 1)
-	return e.unpackFull(L, s, 1, e.optInt(L, 2, 0))
+func (lib *Libraries) msgpackUnpackOne(L *lua.LState) int {
+	s := lib.arg.String(L, 1)
+	return lib.unpackFull(L, s, 1, lib.arg.OptInt(L, 2, 0))
 }
 
-func (e *Engine) msgpackUnpackLimit(L *lua.LState) int {
-	s := e.checkString(L, 1)
-	return e.unpackFull(L, s, e.checkInt(L, 2), e.optInt(L, 3, 0))
+func (lib *Libraries) msgpackUnpackLimit(L *lua.LState) int {
+	s := lib.arg.String(L, 1)
+	return lib.unpackFull(L, s, lib.arg.Int(L, 2), lib.arg.OptInt(L, 3, 0))
 }
 
-func (e *Engine) unpackFull(L *lua.LState, s string, limit, offset int) int {
+func (lib *Libraries) unpackFull(L *lua.LState, s string, limit, offset int) int {
 	if offset < 0 || limit < 0 {
 		// The length stands where the limit should: so it does in Redis.
-		e.throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", int32(offset), len(s)))
+		lib.host.Throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", int32(offset), len(s)))
 	}
 	if offset > len(s) {
-		e.throw(L, fmt.Sprintf("Start offset %d greater than input length %d.", int32(offset), len(s)))
+		lib.host.Throw(L, fmt.Sprintf("Start offset %d greater than input length %d.", int32(offset), len(s)))
 	}
 	all := limit == 0 && offset == 0
-	u := unpacker{e: e, L: L, s: s, i: offset}
+	u := unpacker{host: lib.host, L: L, s: s, i: offset}
 	var values []lua.LValue
 	slots := 1 // other arguments are taken from the stack before
 	if all {
@@ -57,15 +59,15 @@ func (e *Engine) unpackFull(L *lua.LState, s string, limit, offset int) int {
 
 // unpacker reads MessagePack.
 type unpacker struct {
-	e *Engine
-	L *lua.LState
-	s string
-	i int
+	host Host
+	L    *lua.LState
+	s    string
+	i    int
 }
 
 func (u *unpacker) take(n int) string {
 	if n > len(u.s)-u.i {
-		u.e.throw(u.L, "Missing bytes in input.")
+		u.host.Throw(u.L, "Missing bytes in input.")
 	}
 	s := u.s[u.i : u.i+n]
 	u.i += n
@@ -79,21 +81,21 @@ func (u *unpacker) uint(n int) uint64 {
 }
 
 func (u *unpacker) str(n int) lua.LValue {
-	u.e.charge(int64(min(n, len(u.s)-u.i)))
-	return u.e.own(u.take(n))
+	u.host.Charge(int64(min(n, len(u.s)-u.i)))
+	return u.host.Own(u.take(n))
 }
 
 // room is luaL_checkstack for one more value, when so many stand on C Lua's stack. It
 // bounds how deep data may be nested, and how many values there may be.
 func (u *unpacker) room(slots int, what string) {
-	if slots+1 > maxStack {
-		u.e.throw(u.L, "stack overflow ("+what+")")
+	if slots+1 > auxlib.MaxStack {
+		u.host.Throw(u.L, "stack overflow ("+what+")")
 	}
 }
 
 func (u *unpacker) value(slots int) lua.LValue {
-	u.e.charge(32)
-	u.e.work(1)
+	u.host.Charge(32)
+	u.host.Work(1)
 	c := u.take(1)[0]
 	u.room(slots, "too many return values at once; use unpack_one or unpack_limit instead.")
 	switch {
@@ -136,7 +138,7 @@ func (u *unpacker) value(slots int) lua.LValue {
 	case 0xde, 0xdf:
 		return u.hash(int(u.uint(2<<(c-0xde))), slots)
 	}
-	u.e.throw(u.L, "Bad data format in input.")
+	u.host.Throw(u.L, "Bad data format in input.")
 	return nil
 }
 
@@ -153,7 +155,7 @@ func (u *unpacker) hash(n, slots int) lua.LValue {
 	t := u.L.CreateTable(0, 0)
 	for range n {
 		key := u.value(slots + 1)
-		u.e.setRaw(u.L, t, key, u.value(slots+2))
+		u.host.RawSet(u.L, t, key, u.value(slots+2))
 	}
 	return t
 }

@@ -1,4 +1,4 @@
-package luavm
+package ext
 
 import (
 	"math"
@@ -21,47 +21,47 @@ var bitLibrary = library{
 	"ror":     bitShift(func(x int32, n uint) int32 { return int32(bits.RotateLeft32(uint32(x), -int(n))) }),
 	"rshift":  bitShift(func(x int32, n uint) int32 { return int32(uint32(x) >> n) }),
 	"tobit":   bitUnary(func(x int32) int32 { return x }),
-	"tohex":   (*Engine).bitToHex,
+	"tohex":   (*Libraries).bitToHex,
 }
 
 // bitArg takes the low 32 bits of a number, rounded to the nearest integer as
 // adding 2^52+2^51 to a double does.
-func (e *Engine) bitArg(L *lua.LState, n int) int32 {
-	f := float64(e.checkNumber(L, n)) + 6755399441055744
+func (lib *Libraries) bitArg(L *lua.LState, n int) int32 {
+	f := float64(lib.arg.Number(L, n)) + 6755399441055744
 	return int32(uint32(math.Float64bits(f)))
 }
 
-func bitUnary(fn func(int32) int32) func(*Engine, *lua.LState) int {
-	return func(e *Engine, L *lua.LState) int {
-		L.Push(lua.LNumber(fn(e.bitArg(L, 1))))
+func bitUnary(fn func(int32) int32) func(*Libraries, *lua.LState) int {
+	return func(lib *Libraries, L *lua.LState) int {
+		L.Push(lua.LNumber(fn(lib.bitArg(L, 1))))
 		return 1
 	}
 }
 
-func bitFold(fn func(a, b int32) int32) func(*Engine, *lua.LState) int {
-	return func(e *Engine, L *lua.LState) int {
-		x := e.bitArg(L, 1)
+func bitFold(fn func(a, b int32) int32) func(*Libraries, *lua.LState) int {
+	return func(lib *Libraries, L *lua.LState) int {
+		x := lib.bitArg(L, 1)
 		for i := 2; i <= L.GetTop(); i++ {
-			x = fn(x, e.bitArg(L, i))
+			x = fn(x, lib.bitArg(L, i))
 		}
 		L.Push(lua.LNumber(x))
 		return 1
 	}
 }
 
-func bitShift(fn func(x int32, n uint) int32) func(*Engine, *lua.LState) int {
-	return func(e *Engine, L *lua.LState) int {
-		x := e.bitArg(L, 1)
-		L.Push(lua.LNumber(fn(x, uint(e.bitArg(L, 2))&31)))
+func bitShift(fn func(x int32, n uint) int32) func(*Libraries, *lua.LState) int {
+	return func(lib *Libraries, L *lua.LState) int {
+		x := lib.bitArg(L, 1)
+		L.Push(lua.LNumber(fn(x, uint(lib.bitArg(L, 2))&31)))
 		return 1
 	}
 }
 
-func (e *Engine) bitToHex(L *lua.LState) int {
-	x := uint32(e.bitArg(L, 1))
+func (lib *Libraries) bitToHex(L *lua.LState) int {
+	x := uint32(lib.bitArg(L, 1))
 	n := int32(8)
 	if L.GetTop() >= 2 {
-		n = e.bitArg(L, 2)
+		n = lib.bitArg(L, 2)
 	}
 	upper := n < 0
 	if upper {

@@ -1,0 +1,97 @@
+package auxlib
+
+import (
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/clib"
+)
+
+// Errors words errors.
+type Errors interface {
+	// ArgError is luaL_argerror: it ends the running function because of its argument n.
+	ArgError(L *lua.LState, n int, why string)
+}
+
+// Args reads the arguments of the running function, and ends it if one is not what it
+// has to be. They count from one.
+type Args struct{ Errors Errors }
+
+func (a Args) mismatch(L *lua.LState, n int, want string) {
+	got := "no value"
+	if n <= L.GetTop() {
+		got = TypeName(L.Get(n))
+	}
+	a.Errors.ArgError(L, n, want+" expected, got "+got)
+}
+
+// Any is argument n, which must be there.
+func (a Args) Any(L *lua.LState, n int) lua.LValue {
+	if n > L.GetTop() {
+		a.Errors.ArgError(L, n, "value expected")
+	}
+	return L.Get(n)
+}
+
+// String is argument n, a string or a number.
+func (a Args) String(L *lua.LState, n int) string {
+	if s, ok := L.Get(n).(lua.LString); ok {
+		return string(s)
+	}
+	s, ok := ToString(L.Get(n))
+	if !ok {
+		a.mismatch(L, n, "string")
+	}
+	return s
+}
+
+// OptString is String; def if the argument is nil or missing.
+func (a Args) OptString(L *lua.LState, n int, def string) string {
+	if L.Get(n) == lua.LNil {
+		return def
+	}
+	return a.String(L, n)
+}
+
+// Number is argument n, a number or a string that is one.
+func (a Args) Number(L *lua.LState, n int) lua.LNumber {
+	v, ok := ToNumber(L.Get(n))
+	if !ok {
+		a.mismatch(L, n, "number")
+	}
+	return v
+}
+
+// Int is the integer of Number.
+func (a Args) Int(L *lua.LState, n int) int { return clib.ToInt(a.Number(L, n)) }
+
+// OptInt is Int; def if the argument is nil or missing.
+func (a Args) OptInt(L *lua.LState, n, def int) int {
+	if L.Get(n) == lua.LNil {
+		return def
+	}
+	return a.Int(L, n)
+}
+
+// CInt is Int for what is an int in C: more than 32 bits are cut off.
+func (a Args) CInt(L *lua.LState, n int) int { return int(int32(a.Int(L, n))) }
+
+// OptCInt is CInt; def if the argument is nil or missing.
+func (a Args) OptCInt(L *lua.LState, n, def int) int { return int(int32(a.OptInt(L, n, def))) }
+
+// Table is argument n, a table.
+func (a Args) Table(L *lua.LState, n int) *lua.LTable {
+	t, ok := L.Get(n).(*lua.LTable)
+	if !ok {
+		a.mismatch(L, n, "table")
+	}
+	return t
+}
+
+// Function is argument n, a function.
+func (a Args) Function(L *lua.LState, n int) *lua.LFunction {
+	f, ok := L.Get(n).(*lua.LFunction)
+	if !ok {
+		a.mismatch(L, n, "function")
+	}
+	return f
+}

@@ -1,0 +1,59 @@
+package ext
+
+import (
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/auxlib"
+)
+
+// Host is the engine that runs the script. Charge, Work, Throw and ArgError may end the
+// running function, and Charge and Work the script: they leave by a panic then.
+type Host interface {
+	auxlib.Memory
+	auxlib.Errors
+	// Work accounts for what takes as long as so many instructions.
+	Work(steps int)
+	// Throw is luaL_error.
+	Throw(L *lua.LState, msg string)
+	// Own returns a part of a larger text, which a value that is kept does not keep alive.
+	Own(part string) lua.LString
+	// RawSet is lua_rawset, with its errors and with the growth of the table accounted for.
+	RawSet(L *lua.LState, t *lua.LTable, key, value lua.LValue)
+}
+
+// Libraries are the libraries of one Lua state.
+type Libraries struct {
+	Tables map[string]*lua.LTable // by their global names
+	Null   *lua.LUserData         // cjson.null
+	JSON   JSONSettings           // those of the global cjson
+
+	host Host
+	arg  auxlib.Args
+}
+
+// library is what a library exports: functions by name.
+type library map[string]func(*Libraries, *lua.LState) int
+
+// Open makes the libraries. Their tables belong to the caller.
+func Open(host Host, L *lua.LState) *Libraries {
+	lib := &Libraries{Null: L.NewUserData(), JSON: defaultJSON, host: host, arg: auxlib.Args{Errors: host}}
+	lib.Tables = map[string]*lua.LTable{
+		"bit":      lib.table(L, bitLibrary),
+		"struct":   lib.table(L, structLibrary),
+		"cmsgpack": lib.packModule(L),
+		"cjson":    lib.jsonModule(L, &lib.JSON),
+	}
+	return lib
+}
+
+func (lib *Libraries) table(L *lua.LState, functions library) *lua.LTable {
+	t := L.CreateTable(0, len(functions))
+	for name, fn := range functions {
+		t.RawSetString(name, lib.function(L, fn))
+	}
+	return t
+}
+
+func (lib *Libraries) function(L *lua.LState, fn func(*Libraries, *lua.LState) int) *lua.LFunction {
+	return L.NewFunction(func(L *lua.LState) int { return fn(lib, L) })
+}
