@@ -68,8 +68,8 @@ type asSeen struct {
 type seenLog interface {
 	// TermAt is the term of an entry; 0 if it is not there.
 	TermAt(index uint64) uint64
-	// Before is the configuration before an index; it has no servers if that is not known.
-	Before(index uint64) raft.Configuration
+	// ConfigurationBefore is the configuration before an index; it has no servers if that is not known.
+	ConfigurationBefore(index uint64) raft.Configuration
 }
 
 // look fails if a request cannot be an honest member's.
@@ -159,7 +159,7 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 			}
 		}
 		if l.Type == raft.LogConfiguration && len(conf.Servers) == 0 && s.goesOn(req) {
-			conf = s.log.Before(req.PrevLogEntry + 1)
+			conf = s.log.ConfigurationBefore(req.PrevLogEntry + 1)
 		}
 		if err := s.lookAtEntry(l, own, &conf); err != nil {
 			return err

@@ -391,7 +391,7 @@ type plainLog struct {
 
 func (l *plainLog) TermAt(i uint64) uint64 { return l.terms[i] }
 
-func (l *plainLog) Before(i uint64) (conf raft.Configuration) {
+func (l *plainLog) ConfigurationBefore(i uint64) (conf raft.Configuration) {
 	at := uint64(0)
 	for index, c := range l.configs {
 		if index < i && index > at {

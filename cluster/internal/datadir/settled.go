@@ -108,7 +108,7 @@ func (g *Log) TermAt(index uint64) uint64 {
 	return l.Term
 }
 
-// Before is the configuration before an index; it has no servers if that is not known.
-func (g *Log) Before(index uint64) raft.Configuration {
+// ConfigurationBefore is the configuration before an index; it has no servers if that is not known.
+func (g *Log) ConfigurationBefore(index uint64) raft.Configuration {
 	return g.configs.before(index, g.snaps.Newest())
 }
