@@ -3,12 +3,21 @@
 // the commands of the same table on the same transaction. It and the packages below
 // internal alone import gopher-lua.
 //
-// Where to look: what scripts can reach is in sandbox.go and the lib_*.go
-// files, what function libraries can in library.go, and how much they keep in kept.go; redis.call in call.go; values crossing the border in convert.go; what
-// ends a script in limits.go and nesting.go; errors in protect.go and varinfo.go; the compiler
-// in internal/compile; cjson, cmsgpack, struct and bit in internal/ext; how functions check
-// their arguments in internal/auxlib; numbers as C reads, prints and computes them in
-// internal/clib; what gopher-lua does not export in internal/interp.
+// Where to look:
+//
+//	sandbox.go, lib_*.go    what scripts can reach
+//	library.go, kept.go     function libraries, and how much they keep
+//	eval.go, function.go    how a script or a function runs
+//	call.go, convert.go     redis.call, and the values that cross the border
+//	link.go, fastpath.go    what makes the scripts of locks fast
+//	hook.go                 what happens before an instruction
+//	limits.go, nesting.go   what ends a script
+//	protect.go, varinfo.go  errors
+//	internal/compile        the compiler
+//	internal/ext            cjson, cmsgpack, struct and bit; host.go is what they see of Engine
+//	internal/auxlib         how functions read arguments and collect a text
+//	internal/clib           numbers, characters and math as C has them
+//	internal/interp         what gopher-lua does not export
 //
 // Invariants:
 //   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the
