@@ -65,13 +65,9 @@ type wire struct {
 	from  netip.Addr
 	place int // in handshakes.open; -1: none
 	ctx   context.Context
-	end   context.CancelCauseFunc
-}
-
-// drop ends the handshake.
-func (w *wire) drop(why error) {
-	w.end(why)
-	_ = w.Conn.Close()
+	// end has the handshake fail. Only the handshake itself closes the connection: whoever calls end may come
+	// when it is over, and the connection is a session's.
+	end context.CancelCauseFunc
 }
 
 // begin shakes hands with a client and passes the connection on to then. It does not
@@ -102,10 +98,10 @@ func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Ti
 
 // shake is the handshake, within its time.
 func (w *wire) shake() error {
-	late := time.AfterFunc(handshakeTime, func() { w.drop(errHandshakeTime) })
+	late := time.AfterFunc(handshakeTime, func() { w.end(errHandshakeTime) })
 	defer late.Stop()
 	defer w.Done()
-	return w.tls.Handshake()
+	return w.tls.HandshakeContext(w.ctx)
 }
 
 func (h *handshakes) enter(w *wire) bool {
@@ -121,7 +117,7 @@ func (h *handshakes) enter(w *wire) bool {
 		}
 		victim := h.open[from][rand.IntN(len(h.open[from]))]
 		h.remove(victim)
-		victim.drop(errHandshakeMany)
+		victim.end(errHandshakeMany)
 	}
 	from = w.from
 	w.place = len(h.open[from])
@@ -172,7 +168,7 @@ func (h *handshakes) stop() {
 	h.over = true
 	for _, list := range h.open {
 		for _, w := range list {
-			w.drop(net.ErrClosed)
+			w.end(net.ErrClosed)
 		}
 	}
 }
