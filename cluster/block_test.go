@@ -149,6 +149,47 @@ func TestBlockedIsServedBetweenCommands(t *testing.T) {
 	})
 }
 
+// deleteUser is ACL DELUSER without its checks.
+var deleteUser = store.Command{Name: "deleteuser", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+	c.DeleteUser(string(c.Args[1]))
+	return store.OK
+}}
+
+// Who waits in the name of a user that is deleted gets nothing any more, at a node that has not heard of it either:
+// not what is pushed behind the deletion, nor what comes later. Others keep their places, and one who comes in the
+// name of a new user of that name waits.
+func TestBlockedOfDeletedUser(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, makeUser, deleteUser)
+		p.expect("OK OK", "MAKEUSER old", "MAKEUSER other")
+		as := func(node *Node, user, line string) <-chan string {
+			done := make(chan string, 2)
+			b := &Blocked{Call: p.call(line)[0], Done: func(r store.Reply) { done <- text([]store.Reply{r}) }}
+			b.Call.User = user
+			node.Block(b)
+			node.Flush()
+			synctest.Wait()
+			return done
+		}
+		p.log.set(func(l *fakeLog) { l.copies = nil }) // the second node stands still
+		first := as(p.b, "old", "BLPOP l 0")
+		second := as(p.b, "other", "BLPOP l 0")
+		here := as(p.Node, "old", "BLPOP m 0")
+		p.expect("OK 1", "DELETEUSER old", "RPUSH l a")
+		p.got(first, "-NOPERM")
+		p.got(second, "[l a]")
+		p.got(here, "-NOPERM")
+		p.expect("1 1", "RPUSH l b", "RPUSH m c")
+		p.expect("[b] [c]", "LRANGE l 0 -1", "LRANGE m 0 -1")
+		p.expect("OK", "MAKEUSER old")
+		p.got(as(p.b, "old", "BLPOP l 0"), "[l b]")
+		again := as(p.b, "old", "BLPOP l 0")
+		p.silent(again)
+		p.expect("OK OK 1", "DELETEUSER other", "MAKEUSER other", "RPUSH l d")
+		p.got(again, "[l d]")
+	})
+}
+
 func TestBlockedServedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

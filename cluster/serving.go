@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"lockstep/store"
 )
@@ -30,6 +31,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	}
 	if !ws.any() {
 		txn.TakeReady() // nobody has waited for these
+		txn.TakeDeletedUsers()
 	}
 	reply, wait := s.tryServe(txn, w, nil)
 	if wait == nil {
@@ -68,12 +70,28 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 // noteName is how notes in the log name the node that they are for.
 func noteName(boot uint64) string { return string(binary.BigEndian.AppendUint64(nil, boot)) }
 
+// sendAway refuses the blocked clients of users that the last command has deleted. Their connections end only when
+// their nodes have applied that. Until then, and on a node that is stopped, they would take elements from others.
+func (s *sequencer) sendAway(users []string) {
+	if len(users) == 0 {
+		return
+	}
+	ws := s.sleepers
+	for _, w := range ws.inOrder(func(w *sleeper) bool { return slices.Contains(users, w.req.calls[0].User) }) {
+		if ws.take(w) {
+			refusal := store.ErrNoPermCommand(w.req.calls[0].Cmd.FullName())
+			ws.answer(w, store.Err(refusal))
+		}
+	}
+}
+
 // serveReady serves those who wait for keys that the last command has made
 // ready, in the order of Redis's handleClientsBlockedOnKeys: the keys as they
 // became ready, for each key who came first; then the keys that serving made
 // ready.
 func (s *sequencer) serveReady(txn *store.Txn) {
 	s.sleepers.sweep()
+	s.sendAway(txn.TakeDeletedUsers())
 	var l readyList
 	l.add(s.sleepers, txn)
 	for len(l.keys) > 0 {
@@ -107,8 +125,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 			q.push(p)
 			continue
 		}
-		if !w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) && !w.state.CompareAndSwap(sleeperJoining, sleeperTaken) {
-			ws.leave(w) // cancelled
+		if !ws.take(w) {
 			continue
 		}
 		reply, wait := s.tryServe(txn, w, key)
@@ -116,10 +133,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 			w.release()
 			return
 		}
-		w.req.replies = append(w.req.replies[:0], reply)
-		ws.leave(w)
-		ws.served = append(ws.served, w)
-		ws.answered = append(ws.answered, w.req)
+		ws.answer(w, reply)
 		l.add(ws, txn)
 	}
 }

@@ -245,6 +245,23 @@ func (ws *sleepers) leave(w *sleeper) {
 	delete(ws.all, w)
 }
 
+// take has nobody else answer a sleeper; false: it has been cancelled, and leaves.
+func (ws *sleepers) take(w *sleeper) bool {
+	if w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) || w.state.CompareAndSwap(sleeperJoining, sleeperTaken) {
+		return true
+	}
+	ws.leave(w)
+	return false
+}
+
+// answer ends the wait of a sleeper that has been taken: it is told with the present batch.
+func (ws *sleepers) answer(w *sleeper, reply store.Reply) {
+	w.req.replies = append(w.req.replies[:0], reply)
+	ws.leave(w)
+	ws.served = append(ws.served, w)
+	ws.answered = append(ws.answered, w.req)
+}
+
 // rollback undoes what the present batch has done: its requests are going to
 // be evaluated again.
 func (ws *sleepers) rollback() {
@@ -318,14 +335,7 @@ func (ws *sleepers) sweep() {
 // drop sends sleepers back to their origins, which have them queue again, in
 // order of arrival.
 func (ws *sleepers) drop(which func(*sleeper) bool) {
-	var list []*sleeper
-	for w := range ws.all {
-		if which(w) {
-			list = append(list, w)
-		}
-	}
-	slices.SortFunc(list, func(a, b *sleeper) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
-	for _, w := range list {
+	for _, w := range ws.inOrder(which) {
 		ws.leave(w)
 		if w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled) || w.state.CompareAndSwap(sleeperJoining, sleeperCancelled) {
 			w.req.complete(errNotExecuted)
@@ -334,6 +344,18 @@ func (ws *sleepers) drop(which func(*sleeper) bool) {
 }
 
 func everySleeper(*sleeper) bool { return true }
+
+// inOrder returns some of the sleepers in order of arrival.
+func (ws *sleepers) inOrder(which func(*sleeper) bool) []*sleeper {
+	var list []*sleeper
+	for w := range ws.all {
+		if which(w) {
+			list = append(list, w)
+		}
+	}
+	slices.SortFunc(list, func(a, b *sleeper) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
+	return list
+}
 
 // readyList are keys whose sleepers are to be served, each once.
 type readyList struct {

@@ -245,6 +245,16 @@ func (t *Txn) DeleteUser(name string) {
 	t.ws.begin(opUserDelete, t.ws.db)
 	t.ws.str(name)
 	t.putAccount(name, nil)
+	n := len(t.deleted)
+	t.undo(func() { t.deleted = t.deleted[:min(n, len(t.deleted))] })
+	t.deleted = append(t.deleted, name)
+}
+
+// TakeDeletedUsers returns the users that have been deleted since it was last called.
+func (t *Txn) TakeDeletedUsers() []string {
+	deleted := t.deleted
+	t.deleted = nil
+	return deleted
 }
 
 func (t *Txn) putAccount(name string, a *Account) {
