@@ -21,6 +21,9 @@ type Call struct {
 	// User is whose rights count: a name, "" for the default user, or
 	// store.SystemUser.
 	User string
+	// Users is the version of the users by which the client's node knows this one: if it has been deleted since, the
+	// call is not of another one who has its name. 0: nothing is known of that.
+	Users uint64
 }
 
 // Role of a node, in the words of Raft.

@@ -243,7 +243,9 @@ func (k *keeper) sending(b *Blocked, rt route) func() {
 
 func (k *keeper) sendThere(b *Blocked, l *link, attempt int) {
 	call := l.start(frameBlock,
-		func(buf []byte) []byte { return appendBlock(buf, k.n.boot, b.id, l.token, &b.Call) },
+		func(buf []byte) []byte {
+			return appendBlock(buf, k.n.boot, b.id, l.token, &b.Call, l.peer.speaks.minor)
+		},
 		&forwarded{
 			done: func(body []byte, err error) {
 				var reply store.Reply

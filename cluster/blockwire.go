@@ -13,11 +13,11 @@ import (
 
 // The frames of claims and blocking commands, and the leader's end of them.
 
-func appendBlock(buf []byte, boot, id, token uint64, c *Call) []byte {
+func appendBlock(buf []byte, boot, id, token uint64, c *Call, minor byte) []byte {
 	buf = binary.BigEndian.AppendUint64(buf, boot)
 	buf = binary.BigEndian.AppendUint64(buf, id)
 	buf = binary.BigEndian.AppendUint64(buf, token)
-	return appendCalls(buf, []Call{*c})
+	return appendCalls(buf, []Call{*c}, minor)
 }
 
 func appendClaim(buf []byte, boot, token uint64) []byte {

@@ -338,7 +338,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 		reply, overrun = s.runTransaction(txn, c.Txn, r, behind, refused)
 		return txn.AttachDenials(reply), overrun
 	}
-	if refusal, ok := ctx.Authorize(c.User); !ok {
+	if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 		return txn.AttachDenials(refusal), ""
 	}
 	if refusal, denied := ctx.NoRoom(); denied {

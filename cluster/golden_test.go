@@ -64,7 +64,7 @@ func inFrame(kind byte, id uint64, name string, body []byte, read func(body []by
 }
 
 func submitMessage(name string, from ticket, token uint64, list []Call) message {
-	return inFrame(frameSubmit, 300, name, appendSubmit(nil, from, token, list), func(body []byte) error {
+	return inFrame(frameSubmit, 300, name, appendSubmit(nil, from, token, list, wireMinor), func(body []byte) error {
 		r, err := readSubmit(body, wireTable)
 		if err != nil {
 			return err
@@ -119,7 +119,7 @@ func messages(t *testing.T) []message {
 		submitMessage("submit with a ticket", ticket{id: 301, low: 299}, 1<<64-1, calls(t, 0, 2, "", "DEL lock")),
 		submitMessage("submit again", ticket{id: 301, low: 299, again: true}, 7, calls(t, 0, 2, "", "DEL lock")),
 		submitMessage("transaction", ticket{}, 0, transaction), submitMessage("watch", ticket{}, 0, watch),
-		inFrame(frameBlock, 8, "block", appendBlock(nil, 1, 2, 3, &block[0]), func(b []byte) error {
+		inFrame(frameBlock, 8, "block", appendBlock(nil, 1, 2, 3, &block[0], wireMinor), func(b []byte) error {
 			if err := want("block", b[:24], nil, []byte{7: 1, 15: 2, 23: 3}); err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ import (
 const (
 	wireMagic   = "LKST"
 	wireVersion = 5
-	wireMinor   = 0
+	wireMinor   = 1 // a call says by which version of the users its node knows the user
 )
 
 // errPeerVersion: two nodes run versions that cannot forward to each other. Raft

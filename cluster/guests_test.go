@@ -110,7 +110,7 @@ func TestBlockedSize(t *testing.T) {
 				args = append(args, []byte(a))
 			}
 			cmd, _ := table.Resolve(args)
-			calls, err := readCalls(appendCalls(nil, []Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}), table)
+			calls, err := readCalls(appendCalls(nil, []Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, wireMinor), table)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func (n *testNode) carried(b *Node) *link {
 func (n *testNode) carry(l *link, from ticket, lines ...string) string {
 	n.t.Helper()
 	done := make(chan string, 1)
-	l.call(frameSubmit, func(buf []byte) []byte { return appendSubmit(buf, from, l.token, n.call(lines...)) },
+	l.call(frameSubmit, func(buf []byte) []byte { return appendSubmit(buf, from, l.token, n.call(lines...), wireMinor) },
 		func(body []byte, err error) {
 			var replies []store.Reply
 			if err == nil {

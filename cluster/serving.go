@@ -50,7 +50,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
 	if ready == nil {
 		// Who waits already has had the right to.
-		if refusal, ok := ctx.Authorize(c.User); !ok {
+		if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 			return txn.AttachDenials(refusal), nil
 		}
 		if refusal, denied := ctx.NoRoom(); denied {

@@ -349,7 +349,9 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
 	giveUp := rt.link.callWaiting(frameSubmit,
-		func(buf []byte) []byte { return appendSubmit(buf, c.from, rt.link.token, c.calls) },
+		func(buf []byte) []byte {
+			return appendSubmit(buf, c.from, rt.link.token, c.calls, rt.link.peer.speaks.minor)
+		},
 		&forwarded{
 			client: c.client,
 			done:   func(body []byte, err error) { results <- forwardResult{body, err} },

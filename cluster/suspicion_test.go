@@ -74,7 +74,7 @@ func TestNodeIsToldOfALongScript(t *testing.T) {
 			told, done := time.Duration(0), make(chan string, 1)
 			pending = append(pending, done)
 			l.start(frameSubmit, func(buf []byte) []byte {
-				return appendSubmit(buf, ticket{id: uint64(len(pending)), low: 1}, l.token, calls)
+				return appendSubmit(buf, ticket{id: uint64(len(pending)), low: 1}, l.token, calls, wireMinor)
 			}, &forwarded{
 				waits: func() { told = time.Since(start) },
 				done: func([]byte, error) {

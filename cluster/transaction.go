@@ -64,7 +64,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
 		// The rights may have changed since the command was queued.
-		if refusal, ok := ctx.Authorize(c.User); !ok {
+		if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 			replies.Elems = append(replies.Elems, refusal)
 			continue
 		}
@@ -116,8 +116,8 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 // execCall stands for EXEC where only the node of the client knows its row.
 var execCall = &store.Command{Name: "exec"}
 
-// append encodes a transaction; see wire.go.
-func (t *Transaction) append(buf []byte) []byte {
+// append encodes a transaction for a peer of a minor version; see wire.go.
+func (t *Transaction) append(buf []byte, minor byte) []byte {
 	buf = append(buf, byte(store.Flag(t.Observe).Int))
 	buf = binary.AppendUvarint(buf, uint64(len(t.Watched)))
 	for i := range t.Watched {
@@ -127,7 +127,7 @@ func (t *Transaction) append(buf []byte) []byte {
 		buf = append(buf, w.Key...)
 		buf = binary.AppendUvarint(buf, w.Version)
 	}
-	return appendCalls(buf, t.Calls)
+	return appendCalls(buf, t.Calls, minor)
 }
 
 // readTransaction decodes a transaction.

@@ -210,7 +210,7 @@ func sampleTransactions(t testing.TB) []Call {
 
 func TestTransactionsOnTheWire(t *testing.T) {
 	want := append(sampleCalls(t), sampleTransactions(t)...)
-	whole := appendCalls(nil, want)
+	whole := appendCalls(nil, want, wireMinor)
 	got, err := readCalls(whole, wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
@@ -226,12 +226,12 @@ func TestTransactionsOnTheWire(t *testing.T) {
 		"database 16":          {Txn: &Transaction{Watched: []Watched{{DB: 16}}}},
 		"WATCH with commands":  {Txn: &Transaction{Observe: true, Calls: sampleCalls(t)}},
 	} {
-		if calls, err := readCalls(appendCalls(nil, []Call{c}), wireTable); !errors.Is(err, errFrame) {
+		if calls, err := readCalls(appendCalls(nil, []Call{c}, wireMinor), wireTable); !errors.Is(err, errFrame) {
 			t.Errorf("%s: %v, %v", name, calls, err)
 		}
 	}
 	unknown := Call{Txn: &Transaction{Calls: []Call{{Args: [][]byte{[]byte("XYZ")}}}}}
-	if _, err := readCalls(appendCalls(nil, []Call{unknown}), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
+	if _, err := readCalls(appendCalls(nil, []Call{unknown}, wireMinor), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("an unknown command inside: %v", err)
 	}
 }

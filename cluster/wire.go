@@ -72,7 +72,8 @@ const (
 	frameAdmin    = 10
 	framePosition = 20
 
-	wireUser = 4
+	wireUser  = 4
+	wireUsers = 8 // from minor version 1 on
 
 	statusDone        = 0
 	statusNotExecuted = 1
@@ -182,14 +183,14 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	return b, nil
 }
 
-func appendSubmit(buf []byte, from ticket, token uint64, calls []Call) []byte {
+func appendSubmit(buf []byte, from ticket, token uint64, calls []Call, minor byte) []byte {
 	buf = binary.AppendUvarint(buf, from.id)
 	if from.id != 0 {
 		buf = binary.AppendUvarint(buf, from.low)
 		buf = append(buf, byte(store.Flag(from.again).Int))
 		buf = binary.BigEndian.AppendUint64(buf, token)
 	}
-	return appendCalls(buf, calls)
+	return appendCalls(buf, calls, minor)
 }
 
 // readSubmit decodes what appendSubmit wrote, but for the origin.
@@ -207,7 +208,8 @@ func readSubmit(body []byte, table *store.Table) (*request, error) {
 	return req, err
 }
 
-func appendCalls(buf []byte, calls []Call) []byte {
+// appendCalls encodes calls for a peer of a minor version.
+func appendCalls(buf []byte, calls []Call, minor byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(calls)))
 	for i := range calls {
 		c := &calls[i]
@@ -216,13 +218,20 @@ func appendCalls(buf []byte, calls []Call) []byte {
 		if c.User != "" {
 			resp |= wireUser
 		}
+		users := c.User != "" && c.Users > 0 && minor >= 1
+		if users {
+			resp |= wireUsers
+		}
 		buf = binary.AppendUvarint(buf, uint64(resp))
 		if c.User != "" {
 			buf = appendStr(buf, c.User)
 		}
+		if users {
+			buf = binary.AppendUvarint(buf, c.Users)
+		}
 		buf = binary.AppendUvarint(buf, c.Origin)
 		if c.Txn != nil {
-			buf = c.Txn.append(append(buf, 0))
+			buf = c.Txn.append(append(buf, 0), minor)
 			continue
 		}
 		buf = binary.AppendUvarint(buf, uint64(len(c.Args)))
@@ -324,6 +333,10 @@ func readCall(r *fieldReader, table *store.Table) (Call, error) {
 	if c.RESP&wireUser != 0 {
 		c.RESP &^= wireUser
 		c.User = string(r.bytes())
+	}
+	if c.RESP&wireUsers != 0 {
+		c.RESP &^= wireUsers
+		c.Users = r.uint64()
 	}
 	c.Origin = r.uint64()
 	argc := r.count()

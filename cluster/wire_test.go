@@ -46,7 +46,7 @@ func sampleCalls(t testing.TB) []Call {
 
 func TestCallsRoundTrip(t *testing.T) {
 	want := sampleCalls(t)
-	got, err := readCalls(appendCalls(nil, want), wireTable)
+	got, err := readCalls(appendCalls(nil, want, wireMinor), wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -60,20 +60,20 @@ func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 		calls[i].User = store.SystemUser
 	}
 	calls = append(calls, Call{Cmd: execCall, Txn: &Transaction{Calls: slices.Clone(calls)}})
-	got, err := readCalls(appendCalls(nil, calls), wireTable)
+	got, err := readCalls(appendCalls(nil, calls, wireMinor), wireTable)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range append(got[:3:3], got[3].Txn.Calls...) {
 		ctx := store.Ctx{Txn: store.New().Begin(store.Time{}, 1, store.Env{}), Cmd: c.Cmd, Args: c.Args}
-		if refusal, ok := ctx.Authorize(c.User); ok || !strings.HasPrefix(refusal.Str, "NOPERM ") {
+		if refusal, ok := ctx.Authorize(c.User, c.Users); ok || !strings.HasPrefix(refusal.Str, "NOPERM ") {
 			t.Errorf("%s as %q is answered %v", c.Args, c.User, refusal)
 		}
 	}
 }
 
 func TestBadCallsAreRefused(t *testing.T) {
-	whole := appendCalls(nil, sampleCalls(t))
+	whole := appendCalls(nil, sampleCalls(t), wireMinor)
 	for n := range whole {
 		if calls, err := readCalls(whole[:n], wireTable); err == nil {
 			t.Fatalf("cut to %d of %d bytes: %v", n, len(whole), calls)
@@ -194,8 +194,8 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 // Whatever a peer sends is understood or refused; what is understood survives
 // being sent on.
 func FuzzWire(f *testing.F) {
-	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f))))
-	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f))))
+	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f), wireMinor)))
+	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f), wireMinor)))
 	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(store.AppendReply(nil, store.List(store.Str("a"), store.List(store.MapOf(store.OK, store.Float(1))))))
 	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
@@ -215,7 +215,7 @@ func FuzzWire(f *testing.F) {
 			body = fr.body
 		}
 		if calls, err := readCalls(body, wireTable); err == nil {
-			again, err := readCalls(appendCalls(nil, calls), wireTable)
+			again, err := readCalls(appendCalls(nil, calls, wireMinor), wireTable)
 			if err != nil || !reflect.DeepEqual(again, calls) {
 				t.Errorf("calls %v became %v, %v", calls, again, err)
 			}

@@ -106,7 +106,7 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 		return store.Err(store.Error("ERR " + oneLine(err.Error())))
 	}
 	cmd, _ := s.srv.table.Resolve(args)
-	call := cluster.Call{Cmd: cmd, RESP: s.protocol(), User: s.caller(), Args: appendUsers([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadUsers)}, users)}
+	call := s.call(cmd, appendUsers([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadUsers)}, users))
 	r := s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
 	switch {
 	case r.Kind == store.Integer:

@@ -94,6 +94,9 @@ func credentials(q *queued) (list [][2]string) {
 }
 
 func (s *session) callerAs(caller, name, password string) string {
+	if s.srv.upToDate(0, s.srv.patience) != knowsAll {
+		return caller
+	}
 	acc := s.srv.hub.accounts.get(name)
 	switch {
 	case acc == nil || !s.srv.hub.accounts.admits(acc, []byte(password)):
@@ -119,15 +122,26 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	}
 }
 
-// caller is the user whose name goes along with a call.
-func (s *session) caller() string {
-	if acc := s.account.Load(); acc != s.srv.hub.accounts.def {
-		return acc.name
+// caller is the user whose name goes along with a call, and the version of the users by which this node knows it.
+func (s *session) caller() (name string, users uint64) {
+	users = s.srv.hub.accounts.version.Load() // first: it must not be later than what is known of the account
+	acc := s.account.Load()
+	switch {
+	case acc == s.srv.hub.accounts.def && s.authed.Load():
+		return "", users
+	case acc == s.srv.hub.accounts.def:
+		return store.Anonymous, users
+	case acc.gone.Load():
+		return acc.name, 1 // before the deletion
 	}
-	if !s.authed.Load() {
-		return store.Anonymous
-	}
-	return ""
+	return acc.name, users
+}
+
+// call is a command of the session's for the leader.
+func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
+	c := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()}
+	c.User, c.Users = s.caller()
+	return c
 }
 
 // checkOperator has this node learn of the users what the leader knows, before a command for operators is run here: its
@@ -149,7 +163,7 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 		if changesCluster(cmd) {
 			patience *= clusterTimes
 		}
-		if k := s.srv.upToDate(patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
+		if k := s.srv.upToDate(patience, patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
 			return errRightsUnknown
 		}
 	}
@@ -207,15 +221,16 @@ func (s *session) settle(r store.Reply) store.Reply {
 // login checks a user name and password and authenticates the connection, or says why not.
 // command is its name as the client wrote it.
 func (s *session) login(command, name, password []byte) (refusal store.Error) {
+	// The password may have been taken from the user at another node, or given to it.
+	known := s.srv.upToDate(0, s.srv.patience)
 	if s.enter(string(name), password) {
+		s.unsure = ""
+		if known != knowsAll {
+			s.unsure = store.HashPassword(password)
+		}
 		return ""
 	}
-	// The log may have said something of the user that is yet to come here.
-	learned, known := s.srv.lookAgain(), s.srv.hub.accounts.current.Load()
-	if (learned || known) && s.enter(string(name), password) {
-		return ""
-	}
-	if !known {
+	if !s.srv.hub.accounts.current.Load() {
 		return cluster.ErrClusterDown
 	}
 	s.denied(store.Denial{Reason: store.DeniedAuth, Context: s.context(), Object: string(command), User: string(name)})
@@ -237,8 +252,38 @@ func (s *session) enter(name string, password []byte) bool {
 	return true
 }
 
+// sure asks the leader, once, whether the password was right by which the session has been let in when nobody could be
+// asked. Until then it is obeyed in nothing that tells or changes anything.
+func (s *session) sure(cmd *store.Command) (refusal store.Error) {
+	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
+		return ""
+	}
+	patience := clusterTimes * s.srv.patience
+	if s.srv.upToDate(patience, patience) != knowsAll {
+		return cluster.ErrClusterDown
+	}
+	right := s.account.Load().user.Load().HasPassword(s.unsure)
+	s.unsure = ""
+	if !right {
+		s.leave()
+		return store.ErrNoAuth
+	}
+	return ""
+}
+
+// greets reports whether a command is one of those by which clients and operators begin: it says nothing of the data,
+// and nothing that others must not know.
+func greets(cmd *store.Command) bool {
+	switch cmd.FullName() {
+	case "ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":
+		return true
+	}
+	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd)
+}
+
 // leave makes the session one that has not said who it is.
 func (s *session) leave() {
+	s.unsure = ""
 	s.account.Store(s.srv.hub.accounts.def)
 	a := s.srv.hub.accounts
 	s.authed.Store(a.current.Load() && a.open.Load())

@@ -110,7 +110,7 @@ func TestGateIsFree(t *testing.T) {
 	args := [][]byte{[]byte("SET"), []byte("k"), []byte("v")}
 	cmd := ts.table.Lookup(args[0])
 	if n := testing.AllocsPerRun(100, func() {
-		if s.mayRun(cmd, args) != "" || s.caller() != "" {
+		if s.mayRun(cmd, args) != "" || s.call(cmd, args).User != "" {
 			t.Fatal("refused")
 		}
 	}); n > 0 {

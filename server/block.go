@@ -25,10 +25,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	}
 	s.command.Store(cmd)
 	s.display(cmd, args)
-	b := &cluster.Blocked{
-		Call: cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()},
-		Done: done,
-	}
+	b := &cluster.Blocked{Call: s.call(cmd, args), Done: done}
 	if s.tracking.Load() != nil {
 		s.track(&b.Call)
 		s.used(cmd)

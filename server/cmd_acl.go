@@ -121,7 +121,7 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 // reached this node, so that the client can use it at once.
 func doChangeUsers(s *session, args [][]byte) store.Reply {
 	cmd, _ := s.srv.table.Resolve(args)
-	r := s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: s.protocol(), User: s.caller()}}, nil)[0]
+	r := s.srv.backend.Submit([]cluster.Call{s.call(cmd, args)}, nil)[0]
 	if !r.IsError() && r.Kind != store.Noted {
 		s.srv.catchUp()
 	}

@@ -14,6 +14,6 @@ func doFunctionStats(s *session, args [][]byte) store.Reply {
 		return r
 	}
 	cmd, _ := s.srv.table.Resolve(args)
-	call := cluster.Call{Cmd: cmd, Args: args, RESP: s.protocol(), User: s.caller()}
+	call := s.call(cmd, args)
 	return s.settle(s.srv.backend.Submit([]cluster.Call{call}, nil)[0])
 }

@@ -49,6 +49,9 @@ func (s *session) dispatch(args [][]byte) {
 		return
 	}
 	cmd, refusal := s.admit(args)
+	if refusal == "" && s.unsure != "" {
+		refusal = s.sure(cmd)
+	}
 	if refusal != "" {
 		s.submit()
 		s.giveWay(args)
@@ -88,7 +91,7 @@ func (s *session) dispatch(args [][]byte) {
 	}
 	s.submit()
 	if t := s.ask(cmd, args); t != nil {
-		s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t, User: s.caller()})
+		s.calls = append(s.calls, s.transaction(cmd, args, t))
 		s.submit()
 		return
 	}
@@ -126,7 +129,7 @@ func (s *session) giveWay(args [][]byte) {
 
 // collect keeps a command for the next submission.
 func (s *session) collect(cmd *store.Command, args [][]byte) {
-	s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol(), User: s.caller()})
+	s.calls = append(s.calls, s.call(cmd, args))
 	if s.tracking.Load() != nil {
 		s.track(&s.calls[len(s.calls)-1])
 		s.used(cmd)

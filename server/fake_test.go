@@ -102,7 +102,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		if c.Txn != nil {
 			f.txnUsers = append(f.txnUsers, c.User)
 			r, _ = c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) })
-		} else if refusal, ok := ctx.Authorize(c.User); !ok {
+		} else if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 			r = refusal
 		} else if refusal, denied := ctx.NoRoom(); denied {
 			r = refusal

@@ -266,6 +266,13 @@ func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	return nil
 }
 
+// transaction is a call of EXEC or WATCH.
+func (s *session) transaction(cmd *store.Command, args [][]byte, t *cluster.Transaction) cluster.Call {
+	c := s.call(cmd, args)
+	c.Txn = t
+	return c
+}
+
 func (s *session) askWatch(args [][]byte) *cluster.Transaction {
 	if s.multi != nil || s.watchTooMuch(args) {
 		return nil
@@ -293,13 +300,14 @@ func (s *session) askExec() *cluster.Transaction {
 		return nil
 	}
 	txn := &cluster.Transaction{Watched: s.watchList}
-	db, resp, user := int(s.db.Load()), s.protocol(), s.caller()
+	db, resp := int(s.db.Load()), s.protocol()
+	user, users := s.caller()
 	t.before = s.tracking.Load()
 	early := true
 	for i := range t.commands {
 		q := &t.commands[i]
 		if q.do == nil {
-			txn.Calls = append(txn.Calls, cluster.Call{Cmd: q.cmd, Args: q.args, DB: db, RESP: resp, User: user})
+			txn.Calls = append(txn.Calls, cluster.Call{Cmd: q.cmd, Args: q.args, DB: db, RESP: resp, User: user, Users: users})
 			s.track(&txn.Calls[len(txn.Calls)-1])
 			continue
 		}

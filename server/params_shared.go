@@ -56,19 +56,18 @@ func runConfigGet(c *store.Ctx) store.Reply {
 // onLeader runs a command of this package on the leader, which looks at the client's rights to it, too: it
 // runs nothing in the name of a node.
 func (s *session) onLeader(args ...string) store.Reply {
-	call := cluster.Call{DB: int(s.db.Load()), RESP: s.protocol()}
+	var words [][]byte
 	for _, arg := range args {
-		call.Args = append(call.Args, []byte(arg))
+		words = append(words, []byte(arg))
 	}
-	call.Cmd, _ = s.srv.table.Resolve(call.Args)
+	cmd, _ := s.srv.table.Resolve(words)
 	if s.script != nil {
 		// This already is the leader, in the middle of an evaluation.
 		c := *s.script
-		c.Cmd, c.Args = call.Cmd, call.Args
-		return call.Cmd.Run(&c)
+		c.Cmd, c.Args = cmd, words
+		return cmd.Run(&c)
 	}
-	call.User = s.caller()
-	return s.settle(s.srv.backend.Submit([]cluster.Call{call}, nil)[0])
+	return s.settle(s.srv.backend.Submit([]cluster.Call{s.call(cmd, words)}, nil)[0])
 }
 
 // shareParams has the cluster take over those parameters of a change that it

@@ -15,7 +15,7 @@ type sharedLook struct {
 	mu   sync.Mutex
 	next *look // that has not begun
 
-	waiting atomic.Int32 // strangers who wait for an answer
+	waiting atomic.Int32 // who wait for an answer
 }
 
 type look struct {
@@ -79,9 +79,10 @@ const (
 	clusterTimes = 5
 )
 
-// upToDate has this node learn what the leader knows of the users. A node that has been stopped for a while may
-// find its leader, or its link to it, in a moment.
-func (srv *Server) upToDate(patience time.Duration) knowledge {
+// upToDate has this node learn what the leader knows of the users. It looks for a leader for as long as search, and
+// waits for its word for as long as patience. A node that has been stopped for a while may find its leader, or
+// its link to it, in a moment.
+func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():
 		return knowsAll
@@ -89,7 +90,6 @@ func (srv *Server) upToDate(patience time.Duration) knowledge {
 		return knowsSelf
 	}
 	stopped := srv.pulse.stopped(srv.cfg.Clock())
-	search := patience
 	if stopped {
 		search = max(search, stoppedTimes*srv.patience)
 	}
@@ -107,6 +107,8 @@ func (srv *Server) upToDate(patience time.Duration) knowledge {
 	}
 	timer.Reset(patience)
 	l := srv.look()
+	srv.looks.waiting.Add(1)
+	defer srv.looks.waiting.Add(-1)
 	select {
 	case <-l.done:
 		if l.known {
@@ -194,7 +196,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		return Permitted
 	}
 	if cmd := srv.table.Lookup([]byte(command)); cmd != nil && cmd.Is(store.Admin) {
-		if srv.upToDate(srv.patience) == knowsPast { // the rights may have been taken from the user at another node
+		if srv.upToDate(srv.patience, srv.patience) == knowsPast { // the rights may have been taken from the user at another node
 			return Unknown
 		}
 	}

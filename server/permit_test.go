@@ -9,8 +9,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"lockstep/cluster"
+	"lockstep/store"
 )
 
 // TestStrangersShareTheirQuestions: clients with wrong passwords do not each have the leader
@@ -71,6 +73,64 @@ func TestRightsTakenElsewhere(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestPasswordWithdrawnElsewhere: a node that has not heard yet that a password is no longer a user's lets nobody in
+// by it, and the commands of a connection that is there already are not those of another user of the same name.
+func TestPasswordWithdrawnElsewhere(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		for _, change := range []string{"ACL SETUSER op <p", "ACL SETUSER op resetpass >q", "ACL SETUSER op off", "ACL DELUSER op", "ACL SETUSER op reset"} {
+			ts := newTestServer(t, withLoops(loops))
+			<-ts.learned // or it would ask
+			ts.elsewhere("ACL SETUSER op on >p +@all ~*")
+			inMulti := ts.dial(t)
+			inMulti.do("MULTI", "+OK\r\n")
+			inMulti.do("AUTH op p", "+QUEUED\r\n")
+			inMulti.do("ACL WHOAMI", "+QUEUED\r\n")
+			ts.fake.lags.Store(true)
+			ts.elsewhere(change)
+			ts.dial(t).do("AUTH op p", "-"+string(errWrongPass)+"\r\n")
+			ts.dial(t).do("HELLO 3 AUTH op p", "-"+string(errWrongPass)+"\r\n")
+			inMulti.do("EXEC", "*2\r\n-"+string(errWrongPass)+"\r\n"+bulk("default"))
+		}
+		ts := newTestServer(t, withLoops(loops))
+		<-ts.learned
+		ts.elsewhere("ACL SETUSER op on >p +@all ~*")
+		c := ts.dial(t)
+		c.do("AUTH op p", "+OK\r\n")
+		ts.fake.lags.Store(true)
+		ts.elsewhere("ACL DELUSER op")
+		ts.elsewhere("ACL SETUSER op on >q +@all ~*")
+		c.do("SET k v", "-"+string(store.ErrNoPermCommand("set"))+"\r\n")
+	})
+}
+
+// TestLetInWithoutALeader: who is let in while nobody can be asked for the present password is not obeyed before the
+// leader has been asked.
+func TestLetInWithoutALeader(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		<-ts.learned
+		ts.patience = 5 * time.Millisecond
+		ts.elsewhere("ACL SETUSER op on >p +@all ~* &*")
+		ts.fake.unready.Store(true)
+		old, right := ts.dial(t), ts.dial(t)
+		ts.fake.lags.Store(true)
+		old.do("AUTH op p", "+OK\r\n")
+		right.do("AUTH op p", "+OK\r\n")
+		for _, line := range []string{"GET k", "SUBSCRIBE c", "BLPOP l 0", "CLIENT TRACKING ON", "CONFIG GET requirepass", "EVAL return 0", "ACL SETUSER evil on", "WATCH k"} {
+			old.do(line, "-"+string(cluster.ErrClusterDown)+"\r\n")
+		}
+		old.do("PING", "+PONG\r\n")
+		ts.elsewhere("ACL SETUSER op >q")
+		ts.fake.unready.Store(false)
+		right.do("GET k", "$-1\r\n")
+		ts.elsewhere("ACL SETUSER op <p")
+		old.do("GET k", "-"+string(store.ErrNoAuth)+"\r\n")
+		old.do("AUTH op q", "+OK\r\n")
+		old.do("GET k", "$-1\r\n")
+		right.do("GET k", "$-1\r\n")
 	})
 }
 

@@ -128,7 +128,11 @@ func (l *loop) step(c *loopConn) {
 	s, g := c.s, c.guard
 	for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 		args := g.command(c.next)
-		if !isHTTP(args[0]) {
+		if s.unsure != "" && len(s.calls) == 0 {
+			l.sendAway(c, func() {}) // it may have to ask the leader
+			return
+		}
+		if !isHTTP(args[0]) && s.unsure == "" {
 			cmd, refusal := s.admit(args)
 			do := s.srv.handlers[cmd]
 			if refusal == "" && len(s.calls) == 0 && l.blocks(c, cmd, args) {
@@ -156,7 +160,7 @@ func (l *loop) step(c *loopConn) {
 				}
 				if t := s.ask(cmd, args); t != nil {
 					s.command.Store(cmd)
-					s.calls = append(s.calls, cluster.Call{Cmd: cmd, Args: args, Txn: t, User: s.caller()})
+					s.calls = append(s.calls, s.transaction(cmd, args, t))
 					c.next++
 					l.submit(c)
 					return
@@ -222,7 +226,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 		s, g := c.s, c.guard
 		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 			args := g.command(c.next)
-			if s.yields(args) {
+			if s.unsure == "" && s.yields(args) {
 				break // the loop can wait for many
 			}
 			s.dispatch(args)

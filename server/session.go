@@ -36,9 +36,10 @@ type session struct {
 	// Only the session's own goroutine uses these.
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
-	replica bool // READONLY on the Cluster listener
-	silent  bool // CLIENT REPLY OFF
-	skip    int  // commands until CLIENT REPLY SKIP is over; see finish
+	unsure  string // hash of the password that it was let in by, if the leader could not be asked
+	replica bool   // READONLY on the Cluster listener
+	silent  bool   // CLIENT REPLY OFF
+	skip    int    // commands until CLIENT REPLY SKIP is over; see finish
 	strange struct {
 		since time.Time
 		count int // commands since then of a client that has not said who it is

@@ -25,18 +25,19 @@ const (
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
 // Authorize settles whose rights the command has. user is the name of the
-// caller, "" for the default user. ok is false if the user may not run it; the
-// reply says so. The rights were checked where the client is connected, too,
-// but there they may have been out of date.
-func (c *Ctx) Authorize(user string) (refusal Reply, ok bool) {
+// caller, "" for the default user; users is the version of the users by which
+// the client's node knows it, 0: any. ok is false if the user may not run it;
+// the reply says so. The rights were checked where the client is connected,
+// too, but there they may have been out of date.
+func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
 		return Reply{}, true
 	}
-	return c.authorize(user)
+	return c.authorize(user, users)
 }
 
-func (c *Ctx) authorize(user string) (refusal Reply, ok bool) {
+func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	anonymous := user == Anonymous
 	if user == "" || anonymous {
 		user = DefaultUser
@@ -44,6 +45,13 @@ func (c *Ctx) authorize(user string) (refusal Reply, ok bool) {
 	u := c.Txn.User(c.Cmd.table, user)
 	if anonymous && !u.Open() {
 		return Err(ErrNoAuth), false
+	}
+	if same, forgotten := true, false; users > 0 && u != nil && user != DefaultUser {
+		if same, forgotten = c.Txn.sameUser(user, users); forgotten {
+			return Err(ErrUsersChanged), false
+		} else if !same {
+			u = nil // this is another one of the same name
+		}
 	}
 	if u == nil {
 		// Deleted since; nobody may do anything in its name.

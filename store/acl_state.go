@@ -84,6 +84,11 @@ type accounts struct {
 	version uint64   // the write set that last changed one
 	def     *Account // the default user's, kept at hand for every command
 	size    int64    // of all: they count as data
+
+	// What is known of deletions on this node alone: by which write set a name was deleted last, and up to which
+	// write set nothing is known, because a snapshot came or there were too many.
+	deleted   map[string]uint64
+	forgotten uint64
 }
 
 func newAccounts() accounts {
@@ -106,6 +111,27 @@ func (a *accounts) remove(name string, version uint64) {
 	if name == DefaultUser {
 		a.def = nil
 	}
+	if len(a.deleted) >= maxDeletions {
+		a.deleted, a.forgotten = nil, version
+		return
+	}
+	if a.deleted == nil {
+		a.deleted = map[string]uint64{}
+	}
+	a.deleted[name] = version
+}
+
+// maxDeletions is how many deleted names are remembered.
+const maxDeletions = 1000
+
+// sameUser tells whether a name stands for the user whom it stood for when the users were of a version. forgotten:
+// nobody can tell.
+func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
+	a := &t.s.accounts
+	if slices.Contains(t.deleted, name) || a.deleted[name] > version {
+		return false, false
+	}
+	return version >= a.forgotten, version < a.forgotten
 }
 
 // applyUser applies the setting or deleting of a user.
@@ -246,14 +272,14 @@ func (t *Txn) DeleteUser(name string) {
 	t.ws.str(name)
 	t.putAccount(name, nil)
 	n := len(t.deleted)
-	t.undo(func() { t.deleted = t.deleted[:min(n, len(t.deleted))] })
+	t.undo(func() { t.deleted, t.told = t.deleted[:n], min(t.told, n) })
 	t.deleted = append(t.deleted, name)
 }
 
 // TakeDeletedUsers returns the users that have been deleted since it was last called.
 func (t *Txn) TakeDeletedUsers() []string {
-	deleted := t.deleted
-	t.deleted = nil
+	deleted := t.deleted[t.told:]
+	t.told = len(t.deleted)
 	return deleted
 }
 

@@ -170,7 +170,7 @@ func TestAuthorize(t *testing.T) {
 			c.Args = append(c.Args, []byte(a))
 		}
 		c.Cmd = d.table.Lookup(c.Args[0])
-		r, ok := c.Authorize(user)
+		r, ok := c.Authorize(user, 0)
 		return c, r, ok
 	}
 	txn := d.begin()
@@ -211,7 +211,7 @@ func TestAuthorizeIsFree(t *testing.T) {
 	d := newTestDB(t)
 	c := &Ctx{Txn: d.begin(), Cmd: d.table.Lookup([]byte("get")), Args: [][]byte{[]byte("GET"), []byte("k")}}
 	if n := testing.AllocsPerRun(100, func() {
-		if _, ok := c.Authorize(""); !ok {
+		if _, ok := c.Authorize("", 0); !ok {
 			t.Fatal("refused")
 		}
 	}); n > 0 {

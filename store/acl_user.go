@@ -159,10 +159,15 @@ func HashPassword(password []byte) string {
 // Authenticate checks a password. It takes as long for a wrong one as for a
 // right one.
 func (u *User) Authenticate(password []byte) bool {
+	return u.HasPassword(HashPassword(password))
+}
+
+// HasPassword is Authenticate for one whose password's hash is known.
+func (u *User) HasPassword(hashed string) bool {
 	if !u.Enabled {
 		return false
 	}
-	hash := []byte(HashPassword(password))
+	hash := []byte(hashed)
 	ok := 0
 	for _, p := range u.Passwords {
 		ok |= subtle.ConstantTimeCompare(hash, []byte(p))

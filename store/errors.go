@@ -67,6 +67,7 @@ const (
 	ErrScoresByLex     Error = "ERR syntax error, WITHSCORES not supported in combination with BYLEX"
 	ErrWeight          Error = "ERR weight value is not a float"
 	ErrSortScore       Error = "ERR One or more scores can't be converted into double"
+	ErrUsersChanged    Error = "TRYAGAIN The users have changed, and this node does not know yet whether the connection is of the present user"
 	ErrBusyKey         Error = "BUSYKEY Target key name already exists."
 	ErrRestoreTTL      Error = "ERR Invalid TTL value, must be >= 0"
 	ErrIdleTime        Error = "ERR Invalid IDLETIME value, must be >= 0"

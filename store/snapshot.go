@@ -290,6 +290,7 @@ func Restore(in io.Reader) (*Store, error) {
 			}
 		case recUsers:
 			s.accounts.version = r.int()
+			s.accounts.forgotten = s.accounts.version
 		case recLibrary:
 			d := decoder{b: stringBytes(r.str())}
 			if lib := d.library(); !d.bad && len(d.b) == 0 {

@@ -66,7 +66,8 @@ type Txn struct {
 
 	ready   []ReadyKey // see TakeReady
 	swapped bool
-	deleted []string // see TakeDeletedUsers
+	deleted []string // users, by this transaction …
+	told    int      // … of which TakeDeletedUsers has told so many
 
 	swappedDBs uint16      // databases that were swapped, as bits …
 	lapsed     []lapsedKey // … and keys that have expired: see Version
@@ -117,7 +118,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		t.ws.buf = nil
 	}
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
-	t.users, t.deleted, t.denied = nil, nil, nil
+	t.users, t.deleted, t.told, t.denied = nil, nil, 0, nil
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
 	if cap(t.lapsed) > keepPending {
 		t.lapsed = nil
