@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 )
@@ -421,6 +422,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
 		return err // the process ends
 	}
+	brake.Bring(2 * len(l.Data)) // it was read; what it holds is made now. Load does so for long ones
 	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
 		return err
@@ -455,9 +457,9 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
-	var from io.Reader = in
+	var from io.Reader = brakedReader{in}
 	if m.log.started.Load() { // a peer's; at the start nobody else wants the machine
-		from = m.log.dir.Paced(in)
+		from = m.log.dir.Paced(from)
 	}
 	if err := m.fsm.Restore(from); err != nil {
 		return err
@@ -472,6 +474,14 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	}
 	m.hooks.members()
 	return nil
+}
+
+// brakedReader has who makes a state of a snapshot wait while memory is scarce.
+type brakedReader struct{ in io.Reader }
+
+func (r brakedReader) Read(p []byte) (int, error) {
+	brake.Bring(2 * len(p)) // it is read, and made into keys and values
+	return r.in.Read(p)
 }
 
 // StoreConfiguration runs when a configuration has been committed.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 )
 
 // Snapshot is the keyspace at one instant. It may be read while the store goes
@@ -226,15 +225,14 @@ func (r *snapReader) str() string {
 	if r.err != nil {
 		return ""
 	}
-	// Memory is taken as the bytes come in: the length may be corrupt.
-	var b []byte
-	for uint64(len(b)) < n && r.err == nil {
-		from := len(b)
-		b = append(b, make([]byte, min(n-uint64(from), 1<<16))...)
+	// The length may be corrupt: beyond what values have as a rule, memory is taken as the bytes come in.
+	b := make([]byte, min(n, DefaultMaxEntry))
+	_, r.err = io.ReadFull(r.Reader, b)
+	for from := len(b); uint64(from) < n && r.err == nil; from = len(b) {
+		more := make([]byte, min(n, 2*uint64(from)))
+		copy(more, b)
+		b = more
 		_, r.err = io.ReadFull(r.Reader, b[from:])
-	}
-	if cap(b)-len(b) > len(b)/8 {
-		b = slices.Clone(b) // what was taken too much would be kept as long as the key is
 	}
 	return bytesToString(b)
 }
@@ -319,7 +317,9 @@ func (r *snapReader) entry(tag byte) *Entry {
 	var elems collection
 	switch tag {
 	case recString, recRaw, recText:
-		e.key, e.str = ownPair(key, r.str())
+		if e.str = r.str(); len(key)+len(e.str) <= maxShared {
+			e.key, e.str = ownPair(key, e.str)
+		}
 		switch tag {
 		case recRaw:
 			e.form = formRaw

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -176,6 +177,26 @@ func TestSnapshotRoundTrip(t *testing.T) {
 		if _, err := Restore(bytes.NewReader(want[:n])); !errors.Is(err, ErrCorruptSnapshot) {
 			t.Fatalf("the first %d of %d bytes: error %v", n, len(want), err)
 		}
+	}
+}
+
+// TestSnapshotOfLargeValues: a node that starts takes memory for its data once. What it throws away meanwhile it needs
+// room for.
+func TestSnapshotOfLargeValues(t *testing.T) {
+	d := newTestDB(t)
+	const values, size = 5, 7 << 20
+	for i := range values {
+		d.do("SET", fmt.Sprint(i), strings.Repeat("v", size))
+	}
+	snapshot := bytes.NewReader(encode(t, d.s))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := Restore(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > (values+1)*size {
+		t.Errorf("it allocated %d MB for %d MB", took>>20, values*size>>20)
 	}
 }
 
