@@ -103,6 +103,8 @@ func messages(t *testing.T) []message {
 	transaction := []Call{{Cmd: execCall, DB: 3, RESP: 3, Origin: 9, Txn: &Transaction{Watched: watched, Calls: calls(t, 3, 3, "", "SET k v", "GET k")}}}
 	watch := []Call{{Cmd: execCall, RESP: 2, Txn: &Transaction{Watched: watched, Observe: true}}}
 	block := calls(t, 0, 2, "", "BLPOP list 0")
+	known := calls(t, 0, 2, "alice", "DEL lock")
+	known[0].Users = 300
 	replies := []store.Reply{store.OK, store.Nil, store.Int(-5), store.Err("ERR x"), store.Str("bulk"), store.List(store.Str("a"), store.List(store.Nil))}
 	remove := adminRequest{kind: adminRemove, id: "n3"}
 	add := adminRequest{kind: adminAdd, id: "n4", addr: "host:7379"}
@@ -116,6 +118,7 @@ func messages(t *testing.T) []message {
 		greet("greeting", hello), greet("greeting of a later minor", later),
 		submitMessage("submit", ticket{}, 0, calls(t, 0, 2, "", "SET lock owner NX PX 30000", "GET lock")),
 		submitMessage("submit by a user", ticket{}, 0, calls(t, 15, 3, "alice", "DEL lock")),
+		submitMessage("submit by a user who is known by a version", ticket{}, 0, known),
 		submitMessage("submit with a ticket", ticket{id: 301, low: 299}, 1<<64-1, calls(t, 0, 2, "", "DEL lock")),
 		submitMessage("submit again", ticket{id: 301, low: 299, again: true}, 7, calls(t, 0, 2, "", "DEL lock")),
 		submitMessage("transaction", ticket{}, 0, transaction), submitMessage("watch", ticket{}, 0, watch),

@@ -39,6 +39,7 @@ func sampleCalls(t testing.TB) []Call {
 		calls = append(calls, Call{Cmd: cmd, Args: args, DB: i * 7, RESP: 2 + i%2, Origin: uint64(i) << 63})
 	}
 	calls[0].Args[2] = []byte{}
+	calls[1].User, calls[1].Users = "bob", 1<<40
 	calls[2].User = "alice"
 	calls[1].Args[1] = bytes.Repeat([]byte{0, 255, '\r', '\n'}, 1000)
 	return calls
@@ -49,6 +50,12 @@ func TestCallsRoundTrip(t *testing.T) {
 	got, err := readCalls(appendCalls(nil, want, wireMinor), wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
+	}
+	// A peer of minor version 0 does not know the version of the users.
+	want[1].Users = 0
+	got, err = readCalls(appendCalls(nil, sampleCalls(t), 0), wireTable)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("for minor version 0: got %v, %v", got, err)
 	}
 }
 
