@@ -53,7 +53,7 @@ type appender struct {
 	dial    func(addr raft.ServerAddress, proto byte, timeout time.Duration) (net.Conn, error)
 	timeout time.Duration // for a request and its answer
 	now     func() time.Duration
-	older   func() bool // a peer may run an earlier version; nil: none does
+	older   func(raft.ServerAddress) bool // the peer there may run an earlier version; nil: none does
 
 	mu      sync.Mutex
 	kept    map[raft.ServerAddress][]*appendConn
@@ -90,7 +90,7 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 	for _, l := range req.Entries {
 		size += len(l.Data) + len(l.Extensions) + datadir.EntryOverhead
 	}
-	if size > maxAppend && a.older != nil && a.older() {
+	if size > maxAppend && a.older != nil && a.older(to) {
 		return errNotSpoken
 	}
 	for {

@@ -155,7 +155,7 @@ func TestAppendThatIsLong(t *testing.T) {
 			}
 			return dialTCP(addr, proto, timeout)
 		}
-		cfg.older = func() bool { return older }
+		cfg.older = func(raft.ServerAddress) bool { return older }
 	})
 	b := newPeer(t, "127.0.0.1:0")
 	for _, older = range []bool{false, true} {

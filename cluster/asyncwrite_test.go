@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
+	"lockstep/store"
 )
 
 // gate is a disk whose syncs of data wait while it is shut, or fail.
@@ -186,6 +188,38 @@ func TestLeaderCannotWriteWhatItHasSent(t *testing.T) {
 			ended[id] = err
 		}
 	})
+}
+
+// TestAppliedEntriesAreLetGo: Raft holds dozens of entries until the last of them has been applied. Long ones are read
+// one at a time, so that not all of them are in memory.
+func TestAppliedEntriesAreLetGo(t *testing.T) {
+	cfg := dataConfig(t, t.TempDir())
+	dir, err := openDirectory(&cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger, Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	txn := store.New().Begin(store.Time{Lease: 1}, 1, store.Env{})
+	txn.SetString(0, []byte("long"), strings.Repeat("v", 2*datadir.LongEntry), 0)
+	entry := raftfsm.Entry{Lease: 1, Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
+	if err := dir.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Data: entry.Append(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := errors.Join(dir.Log.AwaitWritten(1), dir.Log.GetLog(1, &l)); err != nil {
+		t.Fatal(err)
+	}
+	fsm := raftfsm.New(nil)
+	m := &machine{log: &raftLog{dir: dir, cfg: &cfg, trans: &transport{}}, fsm: fsm, hooks: raftHooks{applied: func(raftfsm.Outcome) {}}}
+	if out, ok := m.Apply(&l).(raftfsm.Outcome); !ok || !out.Accepted {
+		t.Fatalf("applied: %+v", out)
+	}
+	if fsm.DataSize() < 2*datadir.LongEntry {
+		t.Errorf("the state has %d bytes", fsm.DataSize())
+	}
+	if len(l.Data) >= datadir.LongEntry {
+		t.Errorf("Raft still holds %d bytes of the entry", len(l.Data))
+	}
 }
 
 // When entries cannot be written that Raft believes in, the process ends. Until it has,

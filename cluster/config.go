@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -150,7 +152,7 @@ type Config struct {
 	ready func(*sequencer)
 
 	gate      *peerGate   // of PeerTLS; nil: nobody has to prove anything
-	older     func() bool // some member may run an earlier version
+	older     func(raft.ServerAddress) bool // the member there may run an earlier version
 	strangers *strangers  // who was turned away at the peer port
 
 	// disk is where the data directory lies.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // keepers write a string and keep its deadline, and what that counts from: how late
@@ -92,6 +94,11 @@ func TestOlderMembers(t *testing.T) {
 			says(n.cfg.ID, false)
 			if !leader.disc.older.Load() {
 				t.Errorf("%s does not say whom it knows, and does not count as older", n.cfg.ID)
+			}
+			for _, other := range c.nodes {
+				if at := raft.ServerAddress(other.cfg.PeerListen); other != leader && leader.disc.mayBeOlder(at) != (other == n) {
+					t.Errorf("%s does not say whom it knows; entries go to %s in the wrong form", n.cfg.ID, other.cfg.ID)
+				}
 			}
 			says(n.cfg.ID, true)
 		}

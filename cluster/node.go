@@ -110,7 +110,7 @@ func newNode(cfg Config) *Node {
 	}
 	cfg.strangers = newStrangers(cfg.Logger)
 	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
-	n.cfg.older = n.disc.older.Load
+	n.cfg.older = n.disc.mayBeOlder
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // What a node knows of the others. A follower has a link to the leader and to nobody else, but a
@@ -138,6 +140,18 @@ type heard struct {
 	seen  time.Duration // when it last spoke
 
 	foreign bool // it belongs to another cluster, and the log tells so
+}
+
+// mayBeOlder reports whether the member at a peer address may run version 0.1.0. It has not said otherwise yet.
+func (d *discovery) mayBeOlder(at raft.ServerAddress) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.heard {
+		if h.addr == string(at) {
+			return !h.facts.toldMembers
+		}
+	}
+	return true
 }
 
 // Topology returns what this node knows of the cluster. It costs one load.

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/brake"
 )
 
 // Log is Raft's log. It remembers, in a file of its own, how far it reached. A log
@@ -387,6 +389,7 @@ func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	cuts := g.long.cuts.Load()
 	err := g.Read(index, l)
 	if err == nil {
+		brake.Bring(2 * len(l.Data)) // the log has read it, and made an entry of that
 		g.long.note(l, cuts)
 	}
 	return err
