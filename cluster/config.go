@@ -151,9 +151,9 @@ type Config struct {
 	// the requests that come at one instant are in it, and in which order.
 	ready func(*sequencer)
 
-	gate      *peerGate   // of PeerTLS; nil: nobody has to prove anything
+	gate      *peerGate                     // of PeerTLS; nil: nobody has to prove anything
 	older     func(raft.ServerAddress) bool // the member there may run an earlier version
-	strangers *strangers  // who was turned away at the peer port
+	strangers *strangers                    // who was turned away at the peer port
 
 	// disk is where the data directory lies.
 	disk datadir.Disk

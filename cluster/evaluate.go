@@ -83,15 +83,23 @@ func (s *sequencer) noteUse(q []*request) {
 	for _, r := range q {
 		all += r.used
 	}
-	if all < leastUse {
+	if all >= leastUse {
+		brake.Look() // in so much time much may have been allocated, of which only a part is replied or written
+	}
+	now := s.node.cfg.Time.Monotonic()
+	if all < leastUse && !s.users.counts(now) {
 		return
 	}
-	brake.Look() // in so much time much may have been allocated, of which only a part is replied or written
-	now := s.node.cfg.Time.Monotonic()
 	for _, r := range q {
-		if user, any := r.user(); any && r.used > 0 {
-			s.users.note(user, r.used, now)
-		}
+		s.users.note(r, r.used, now)
+	}
+}
+
+// noteVain notes the time of a request that has been stopped: the batch is evaluated again without what it did.
+func (s *sequencer) noteVain(r *request) {
+	r.ran(s.node.clock.now())
+	if r.used >= leastUse {
+		s.users.note(r, r.used, s.node.cfg.Time.Monotonic())
 	}
 }
 
@@ -165,6 +173,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if refused {
 			q = q[:i+1]
 		}
+		if err != nil {
+			s.noteVain(r)
+		}
 		if err == errForNow {
 			// Those before it are the next batch, and it begins the one after that.
 			s.restart(txn, b, txn.Now())
@@ -178,7 +189,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return without(q, i), nil, true
 		}
 		if err == errOverrun {
-			return q, nil, true // r knows which of its calls it is
+			// r knows which of its calls it is. Others may go before it now.
+			s.restart(txn, b, txn.Now())
+			return nil, q, false
 		}
 		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)

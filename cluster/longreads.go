@@ -82,7 +82,7 @@ func splitLong(q []*request) (light, long []*request) {
 // some may have come meanwhile.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
-	if l.tried == 0 && s.users.tried == 0 {
+	if l.tried == 0 && s.users.tried == 0 && len(s.users.waiting) == 0 && !s.users.counts(s.node.cfg.Time.Monotonic()) {
 		return rest
 	}
 	light, long := splitLong(rest)

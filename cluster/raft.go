@@ -423,7 +423,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		return err // the process ends
 	}
 	brake.Bring(2 * len(l.Data)) // it was read; what it holds is made now. Load does so for long ones
-	own := *l // Raft holds dozens of entries until the last of them has been applied
+	own := *l                    // Raft holds dozens of entries until the last of them has been applied
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))

@@ -318,7 +318,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		q := s.gather()
-		if len(q) == 0 && len(s.users.waiting) == 0 && (len(s.long.waiting) == 0 || !s.hasRoom()) {
+		if len(q) == 0 && !s.due() {
 			timer.Reset(s.idle())
 			select {
 			case <-ctx.Done():
@@ -361,7 +361,7 @@ func (s *sequencer) assist(ctx context.Context) {
 			if s.release() {
 				break
 			}
-			if len(s.users.waiting) == 0 && len(s.long.waiting) > 0 {
+			if !s.due() {
 				select {
 				case <-s.wake:
 				case <-time.After(longPause):
@@ -371,10 +371,15 @@ func (s *sequencer) assist(ctx context.Context) {
 	}
 }
 
+// due reports whether something that goes behind others may be run now.
+func (s *sequencer) due() bool {
+	return len(s.users.waiting) > 0 && s.users.holds(s.node.cfg.Time.Monotonic()) <= 0 || len(s.long.waiting) > 0 && s.hasRoom()
+}
+
 // idle returns how long there is nothing to do but wait for requests.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
-	if len(s.long.waiting) > 0 {
+	if len(s.long.waiting) > 0 || len(s.users.waiting) > 0 {
 		return longPause
 	}
 	s.node.fsm.View(func(st *store.Store, _ uint64) {

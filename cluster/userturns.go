@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"lockstep/store"
@@ -13,55 +14,148 @@ import (
 // though none of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
 // behind those of others. The requests of one user keep their order, by whatever connections they come: a client that gives
 // up a release, and takes the lock again by another connection, counts on it.
+//
+// Of many users each may send a piece of heavy work, all at once. So what commands and scripts of a name have taken lately,
+// whoever sent them, tells what the next one will take. Heavy work is no part of a batch of other requests, and between
+// two pieces of it the leader serves others for as long as the last one took, if they have requests.
 
 const (
 	// turnShare is how much time a user's work may have taken lately for its requests to keep their place.
 	turnShare = 50 * time.Millisecond
 	// turnMemory is after how long half of it is forgotten.
-	turnMemory = time.Second
-	// turnUsers is from how many users on those are looked for that may be forgotten.
-	turnUsers = 1000
+	turnMemory = 10 * time.Second
+	// heavyPiece is from how long on, in the mean, the work of a user or of a kind is heavy.
+	heavyPiece = 20 * time.Millisecond
+	// turnRest is for how long others are served between two pieces of heavy work, at most.
+	turnRest = 2 * time.Second
+	// restFor is how lately others must have sent a request for that.
+	restFor = 100 * time.Millisecond
+	// heavyMemory is after how long heavy work plays no part any more.
+	heavyMemory = 6 * turnMemory
+	// turnNames is from how many users, or kinds of work, on those are looked for that may be forgotten.
+	turnNames = 1000
 )
 
 // userTurns is who has worked how much, and who waits for that.
 type userTurns struct {
-	used    map[string]use
-	waiting []*request // of those who have used much, in order
+	used    uses       // by users
+	kinds   uses       // by what was run
+	waiting []*request // of those who go behind, in order
 	tried   int        // how many of them the present batch has …
 	front   int        // … behind others
 	passed  bool       // the last one has run others, and none of them
+	ready   int        // how many of waiting are not heavy
+
+	overtaken bool // heavy work has been passed over for a batch
+
+	rest   time.Duration // until when heavy work waits while others send requests, monotonic
+	others [2]lightUse   // who last did, the latest first
+	heavy  time.Duration // until when heavy work is remembered
 }
 
-// use is how much time a user's work took, as it counts at some time.
+// lightUse is when a user last had a request that was not heavy.
+type lightUse struct {
+	user string
+	at   time.Duration
+}
+
+// sees notes requests that are not heavy.
+func (t *userTurns) sees(q []*request, now time.Duration) {
+	for _, r := range q {
+		user, any := r.user()
+		if any && user != t.others[0].user {
+			t.others[1] = t.others[0]
+		}
+		if any {
+			t.others[0] = lightUse{user, now}
+		}
+	}
+}
+
+// uses is how much time work has taken lately, by name.
+type uses map[string]use
+
+// use is how much time work took, in how many pieces, as it counts at some time.
 type use struct {
-	took time.Duration
-	at   time.Duration // monotonic
+	took   time.Duration
+	pieces float64
+	at     time.Duration // monotonic
 }
 
-func (u use) now(now time.Duration) time.Duration {
-	return time.Duration(float64(u.took) * math.Exp2(-float64(now-u.at)/float64(turnMemory)))
+func (u use) now(now time.Duration) use {
+	left := math.Exp2(-float64(now-u.at) / float64(turnMemory))
+	return use{time.Duration(float64(u.took) * left), u.pieces * left, now}
 }
 
-// note counts work of a user.
-func (t *userTurns) note(user string, cost, now time.Duration) {
+func (u use) isHeavy() bool {
+	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(heavyPiece))
+}
+
+// note counts a piece of work.
+func (t uses) note(name string, cost, now time.Duration) {
+	if len(t) >= turnNames {
+		maps.DeleteFunc(t, func(_ string, u use) bool { return u.now(now).took < time.Millisecond })
+	}
+	if u, known := t[name]; known || len(t) < turnNames {
+		u = u.now(now)
+		t[name] = use{u.took + cost, u.pieces + 1, now}
+	}
+}
+
+// note counts the work of a request.
+func (t *userTurns) note(r *request, cost, now time.Duration) {
+	user, any := r.user()
+	if !any || cost <= 0 {
+		return
+	}
 	if t.used == nil {
-		t.used = map[string]use{}
+		t.used, t.kinds = uses{}, uses{}
 	}
-	if len(t.used) >= turnUsers {
-		maps.DeleteFunc(t.used, func(_ string, u use) bool { return u.now(now) < time.Millisecond })
+	t.used.note(user, cost, now)
+	if kind := r.kind(); cost >= heavyPiece || t.kinds[kind].pieces > 0 {
+		t.kinds.note(kind, cost, now)
 	}
-	if u, known := t.used[user]; known || len(t.used) < turnUsers {
-		t.used[user] = use{u.now(now) + cost, now}
+	if cost >= heavyPiece {
+		t.rest = max(t.rest, now+min(cost, turnRest))
+		t.heavy = now + heavyMemory
 	}
 }
+
+// counts reports whether light work counts, too: there was heavy work lately, and it matters of how much else.
+func (t *userTurns) counts(now time.Duration) bool { return now < t.heavy }
 
 // usesMuch reports whether a user's requests go behind those of others.
 func (t *userTurns) usesMuch(user string, now time.Duration) bool {
-	u, known := t.used[user]
-	return known && u.now(now) > turnShare
+	return t.used[user].now(now).took > turnShare
 }
 
-// order puts the requests of those who have used much behind those of others.
+// isHeavy reports whether a request's work will be heavy, by what its user's, or that of its kind, was lately.
+func (t *userTurns) isHeavy(r *request, user string, now time.Duration) bool {
+	return t.counts(now) && (t.used[user].now(now).isHeavy() || t.kinds[r.kind()].now(now).isHeavy())
+}
+
+// holds is for how long what waits is held back.
+func (t *userTurns) holds(now time.Duration) time.Duration {
+	if t.ready > 0 || len(t.waiting) == 0 {
+		return 0
+	}
+	return t.holdsOf(t.waiting[0], now)
+}
+
+// holdsOf is for how long a request of heavy work is held back: others are those who are not its user.
+func (t *userTurns) holdsOf(r *request, now time.Duration) time.Duration {
+	last := &t.others[0]
+	if user, _ := r.user(); last.at == 0 || last.user == user {
+		last = &t.others[1]
+	}
+	if last.at == 0 {
+		return 0
+	}
+	return min(t.rest, last.at+restFor) - now
+}
+
+// order returns the requests that are next: those of users who have used little, and behind them those of others. Heavy
+// work waits if there is anything else, but not twice, and for its rest.
 func (t *userTurns) order(q []*request, now time.Duration) []*request {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {
@@ -69,58 +163,85 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 	}
 	if len(t.waiting) > 0 {
 		q = slices.Concat(t.waiting, q) // they came before
-		t.waiting = nil
+		t.waiting, t.ready = nil, 0
 	}
-	last, is := store.SystemUser, false // many requests of one user follow one another
-	behind := func(r *request) bool {
+	front, back, heavy := t.part(q, now)
+	others := len(front)+len(back) > 0
+	t.sees(front, now)
+	t.sees(back, now)
+	switch {
+	case len(heavy) == 0:
+	case t.holdsOf(heavy[0], now) > 0 || others && !t.overtaken:
+		t.waiting, heavy, t.overtaken = heavy, nil, true
+	case others:
+		t.waiting, heavy, t.overtaken = heavy[1:], heavy[:1], false
+	}
+	t.tried, t.front = len(back), len(front)
+	if t.passed && len(front) > 0 && len(back) > 0 {
+		return slices.Concat(heavy, back[:1], front, back[1:])
+	}
+	return slices.Concat(heavy, front, back)
+}
+
+// part says which requests keep their places, which go behind those, and which are heavy. What a user has sent after
+// one of its requests is not before it.
+func (t *userTurns) part(q []*request, now time.Duration) (front, back, heavy []*request) {
+	front = make([]*request, 0, len(q))
+	var hogs map[string]bool              // have heavy work waiting
+	last, much := store.SystemUser, false // many requests of one user follow one another
+	for _, r := range q {
 		user, any := r.user()
-		if any && user != last {
-			last, is = user, t.usesMuch(user, now)
+		if !any {
+			front = append(front, r)
+			continue
 		}
-		return any && is
-	}
-	count := 0
-	for _, r := range q {
-		if behind(r) {
-			count++
+		if user != last {
+			last, much = user, t.usesMuch(user, now)
 		}
-	}
-	if count == 0 || count == len(q) {
-		t.tried, t.front = count, 0
-		return q
-	}
-	front, back := make([]*request, 0, len(q)), make([]*request, 0, count)
-	for _, r := range q {
-		if behind(r) {
+		switch {
+		case hogs[user]:
+			heavy = append(heavy, r)
+		case t.isHeavy(r, user, now):
+			if hogs == nil {
+				hogs = map[string]bool{}
+			}
+			hogs[user] = true
+			heavy = append(heavy, r)
+		case much:
 			back = append(back, r)
-		} else {
+		default:
 			front = append(front, r)
 		}
 	}
-	t.tried, t.front = len(back), len(front)
-	if t.passed && len(front) > 0 {
-		return slices.Concat(back[:1], front, back[1:])
-	}
-	return append(front, back...)
+	return front, back, heavy
 }
 
-// leftOver takes what a batch has left over of what order returned, if these are only requests that go behind others: some may have come meanwhile.
+// leftOver takes what a batch has left over of what order returned, but for what does not go behind others: some may
+// have come meanwhile.
 func (t *userTurns) leftOver(rest []*request, now time.Duration) []*request {
-	if t.tried == 0 {
+	if t.tried == 0 && len(t.waiting) == 0 && !t.counts(now) {
 		return rest
 	}
-	left := 0
-	for _, r := range rest {
-		if user, any := r.user(); any && t.usesMuch(user, now) {
-			left++
-		}
+	front, back, heavy := t.part(rest, now)
+	if t.tried > 0 {
+		t.passed = len(back) >= t.tried && len(front) < t.front
 	}
-	t.passed = left >= t.tried && len(rest)-left < t.front
-	if left < len(rest) {
-		return rest
+	t.waiting, t.ready = slices.Concat(back, heavy, t.waiting), len(back)
+	return front
+}
+
+// kind is what a request runs: the name of its first command and, of a script, what tells it from others.
+func (r *request) kind() string {
+	c := &r.calls[0]
+	if c.Txn != nil {
+		return "exec"
 	}
-	t.waiting = rest
-	return nil
+	name := c.Cmd.FullName()
+	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {
+		script := c.Args[1]
+		return name + " " + strconv.Itoa(len(script)) + " " + string(script[:min(len(script), 40)])
+	}
+	return name
 }
 
 // user is whose request it is; none for what nodes ask one another.

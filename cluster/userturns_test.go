@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +105,7 @@ func TestUsersTakeTurns(t *testing.T) {
 					if got := as("", "INCR lock"); got == "" || time.Since(at) > 220*ms {
 						t.Errorf("a lock took %v", time.Since(at))
 					}
+					time.Sleep(ms) // or no time passes
 				}
 				all.Wait()
 				if locks < pieces/2 {
@@ -111,6 +114,90 @@ func TestUsersTakeTurns(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Twenty users have two pieces of heavy work each waiting. Whoever takes locks waits for one piece at a time, and has as
+// much time between two of them; all the work is run.
+func TestManyUsersWithHeavyWork(t *testing.T) {
+	for name, remote := range map[string]bool{"leader": false, "follower": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				_, by := leaderAnd(t, remote, linger, makeUser)
+				const users = 20
+				as := func(user, line string) string {
+					calls := by.call(line)
+					calls[0].User = user
+					return text(by.Submit(calls, nil))
+				}
+				var all sync.WaitGroup
+				var done atomic.Int32
+				for i := range users {
+					user := "hog" + strconv.Itoa(i)
+					by.expect("OK", "MAKEUSER "+user)
+					for range 2 {
+						all.Go(func() {
+							if got := as(user, "LINGER"); got != "OK" {
+								t.Errorf("%q", got)
+							}
+							done.Add(1)
+						})
+					}
+				}
+				locks, waited := 0, time.Duration(0)
+				for begin := time.Now(); done.Load() < 2*users; locks++ {
+					if time.Since(begin) > 3*2*users*100*ms {
+						t.Fatalf("%d pieces of %d were run", done.Load(), 2*users)
+					}
+					at := time.Now()
+					if got := as("", "INCR lock"); got == "" || time.Since(at) > 220*ms {
+						t.Errorf("a lock took %v", time.Since(at))
+					}
+					waited += time.Since(at)
+					time.Sleep(5 * ms)
+				}
+				all.Wait()
+				if mean := waited / time.Duration(locks); mean > 20*ms {
+					t.Errorf("%d locks took %v each beside %d pieces of work", locks, mean, 2*users)
+				}
+			})
+		})
+	}
+}
+
+// Heavy work is known by its kind and by its user, and so is light work that came beside.
+func TestHeavyWorkIsKnown(t *testing.T) {
+	n := newTestNode(t)
+	ask := func(user, line string) *request {
+		r := &request{calls: n.call(line)}
+		r.calls[0].User = user
+		return r
+	}
+	var u userTurns
+	now := time.Second
+	show := func(q []*request) (text string) {
+		for _, r := range q {
+			text += r.calls[0].User + ":" + string(r.calls[0].Args[0]) + " "
+		}
+		return text
+	}
+	check := func(what string, want string, q ...*request) {
+		t.Helper()
+		if got := show(u.order(q, now)); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	u.note(ask("a", "ZUNIONSTORE z 1 y"), 500*ms, now)
+	check("another user's work of that kind", "c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("b", "GET k"), ask("c", "GET k"))
+	now += 600 * ms
+	check("it has been passed over once", "b:ZUNIONSTORE c:GET ", ask("c", "GET k"))
+	check("what its user has sent after it", "b:GET ")
+	u.note(ask("a", "DEL k"), 500*ms, now)
+	for range 1000 {
+		u.note(ask("c", "DEL k"), ms/10, now)
+	}
+	check("one long DEL among many", "c:DEL ", ask("c", "DEL k"), ask("a", "DEL k"))
+	now += heavyMemory
+	check("it is forgotten", "a:DEL b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
 }
 
 // What a user does is forgotten, and what waited until then goes before what comes.
@@ -138,10 +225,12 @@ func TestUsersTurnsEnd(t *testing.T) {
 		}
 	}
 	check("nobody has done anything", u.order([]*request{ask("hog", "a"), ask("", "b")}, now), "a b ")
-	u.note("hog", turnShare+ms, now)
+	for range 2 * turnShare / ms {
+		u.note(ask("hog", "hog"), ms, now)
+	}
 	q := u.order([]*request{ask("hog", "a"), ask("", "b"), ask("hog", "c"), ask("x", "d")}, now)
 	check("one has done much", q, "b d a c ")
-	if rest := u.leftOver(q[2:], now); rest != nil {
+	if rest := u.leftOver(q[2:], now); len(rest) > 0 {
 		t.Errorf("%q is left over", order(rest))
 	}
 	if name, _ := ask(store.Anonymous, "x").user(); name != "" {
@@ -150,15 +239,20 @@ func TestUsersTurnsEnd(t *testing.T) {
 	check("the last batch had none of its", u.order([]*request{ask("", "e"), ask("hog", "f")}, now), "a e c f ")
 	u.leftOver(q[3:], now)
 	u.waiting = q[3:]
-	now += turnMemory
+	now += 2 * turnMemory
 	check("it is forgotten", u.order([]*request{ask("", "g"), ask("hog", "h")}, now), "c g h ")
 	if u.waiting != nil {
 		t.Errorf("%q waits", order(u.waiting))
 	}
-	for i := range 2 * turnUsers {
-		u.note(string(rune(i+1)), ms, now)
+	script := &store.Command{Name: "eval", Flags: store.Scripting}
+	for i := range 2 * turnNames {
+		r := ask(string(rune(i+1)), "x")
+		if i%2 == 0 {
+			r.calls[0].Cmd, r.calls[0].Args[1] = script, []byte(strings.Repeat("x", i))
+		}
+		u.note(r, heavyPiece, now)
 	}
-	if len(u.used) > turnUsers {
-		t.Errorf("%d users are known", len(u.used))
+	if len(u.used) > turnNames || len(u.kinds) > turnNames {
+		t.Errorf("%d users and %d kinds of work are known", len(u.used), len(u.kinds))
 	}
 }
