@@ -157,7 +157,7 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
 		}
-	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !s.srv.backend.Reaches():
+	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !s.srv.backend.Reaches() && !s.srv.pulse.stopped(s.srv.cfg.Clock()):
 	default:
 		patience := s.srv.patience
 		if changesCluster(cmd) {

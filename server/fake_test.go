@@ -57,6 +57,7 @@ type fakeBackend struct {
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
 	unready  atomic.Bool
+	misses   atomic.Int32 // so many times it reaches nobody
 	removed  atomic.Bool
 	maxReply atomic.Int64
 	begun    atomic.Int32 // blocking commands
@@ -228,7 +229,7 @@ func (f *fakeBackend) become(t *cluster.Topology) {
 }
 
 func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
-func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() }
+func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() && f.misses.Add(-1) < 0 }
 func (f *fakeBackend) Removed() bool               { return f.removed.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {

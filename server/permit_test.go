@@ -146,6 +146,8 @@ func TestStoppedNodeIsTold(t *testing.T) {
 	ts.fake.advance(2 * pulseLate)
 	c.do("CONFIG SET maxclients 70", "-"+string(errRightsUnknown)+"\r\n")
 	c.do("CONFIG SET maxclients 80", "-"+string(errRightsUnknown)+"\r\n")
+	ts.fake.misses.Store(2) // its link comes back in a moment
+	c.do("LOCKSTEP SNAPSHOT", "-"+string(errRightsUnknown)+"\r\n")
 	release()
 	c.do("CONFIG GET maxclients", "*2\r\n"+bulk("maxclients")+bulk("60"))
 }
