@@ -97,9 +97,8 @@ func (s *sequencer) noteUse(q []*request) {
 
 // noteVain notes the time of a request that has been stopped: the batch is evaluated again without what it did.
 func (s *sequencer) noteVain(r *request) {
-	r.ran(s.node.clock.now())
-	if r.used >= leastUse {
-		s.users.note(r, r.used, s.node.cfg.Time.Monotonic())
+	if used := r.takes(s.node.clock.now()); used >= leastUse {
+		s.users.note(r, used, s.node.cfg.Time.Monotonic())
 	}
 }
 
@@ -188,10 +187,11 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			r.refuse(r.overrun)
 			return without(q, i), nil, true
 		}
+		if err == errOverrun && r.takes(s.node.clock.now()) >= heavyPiece {
+			return s.evaluateAgain(ctx, txn, q, i+1, b) // those behind it may have others before them now
+		}
 		if err == errOverrun {
-			// r knows which of its calls it is. Others may go before it now.
-			s.restart(txn, b, txn.Now())
-			return nil, q, false
+			return q, nil, true // r knows which of its calls it is
 		}
 		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
@@ -204,12 +204,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				return without(q, i), nil, true
 			}
 			// It may fit into an entry of its own: the others go first.
-			s.restart(txn, b, txn.Now())
-			all, rest, again = s.evaluateOn(ctx, txn, q[:i:i], 0, b)
-			if again {
-				return append(all, q[i:]...), nil, true
-			}
-			return all, append(rest, q[i:]...), false
+			return s.evaluateAgain(ctx, txn, q, i, b)
 		}
 		r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 		if s.putAside(r) {
@@ -238,6 +233,17 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 	}
 	return q, nil, false
+}
+
+// evaluateAgain runs the first n requests of q on a fresh transaction, and leaves over the others. It returns what
+// evaluateOn does.
+func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*request, n int, b *batch) (all, rest []*request, again bool) {
+	s.restart(txn, b, txn.Now())
+	all, rest, again = s.evaluateOn(ctx, txn, q[:n:n], 0, b)
+	if again {
+		return append(all, q[n:]...), nil, true
+	}
+	return all, append(rest, q[n:]...), false
 }
 
 // entryCopies is how often a write stands in memory on its way to the log, the disk and the peers.

@@ -492,7 +492,12 @@ func (r *request) ran(now store.Time) {
 	if d := time.Duration(now.Lease-r.at) * time.Millisecond; d > heavyTime {
 		r.cost += d
 	}
-	r.used = min(max(time.Duration(now.Wall-r.began)*time.Microsecond, 0), mostUse)
+	r.used = r.takes(now)
+}
+
+// takes is how long the evaluation of the request has taken by now.
+func (r *request) takes(now store.Time) time.Duration {
+	return min(max(time.Duration(now.Wall-r.began)*time.Microsecond, 0), mostUse)
 }
 
 // mostUse is how long an evaluation may be taken for: the clock may have been set.

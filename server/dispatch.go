@@ -53,13 +53,7 @@ func (s *session) dispatch(args [][]byte) {
 		refusal = s.sure(cmd)
 	}
 	if refusal != "" {
-		s.submit()
-		s.giveWay(args)
-		s.srv.stats.rejected(cmd)
-		s.noteRefusal(cmd, args, refusal)
-		s.reply(nil, store.Err(s.abort(cmd, refusal)))
-		s.used(cmd)
-		s.finish()
+		s.reject(cmd, args, refusal)
 		return
 	}
 	// A loop has looked at this already, and does its own waiting.
@@ -102,6 +96,17 @@ func (s *session) dispatch(args [][]byte) {
 	s.reply(cmd, r)
 	s.flushMuch()
 	s.display(cmd, args)
+	s.used(cmd)
+	s.finish()
+}
+
+// reject answers a command that is not run.
+func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error) {
+	s.submit()
+	s.giveWay(args)
+	s.srv.stats.rejected(cmd)
+	s.noteRefusal(cmd, args, refusal)
+	s.reply(nil, store.Err(s.abort(cmd, refusal)))
 	s.used(cmd)
 	s.finish()
 }

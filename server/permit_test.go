@@ -115,10 +115,12 @@ func TestLetInWithoutALeader(t *testing.T) {
 		ts.patience = 5 * time.Millisecond
 		ts.elsewhere("ACL SETUSER op on >p +@all ~* &*")
 		ts.fake.unready.Store(true)
-		old, right := ts.dial(t), ts.dial(t)
+		old, right, waits, held := ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t)
 		ts.fake.lags.Store(true)
 		old.do("AUTH op p", "+OK\r\n")
 		right.do("AUTH op p", "+OK\r\n")
+		waits.do("AUTH op p", "+OK\r\n")
+		held.do("AUTH op p", "+OK\r\n")
 		for _, line := range []string{"GET k", "SUBSCRIBE c", "BLPOP l 0", "CLIENT TRACKING ON", "CONFIG GET requirepass", "EVAL return 0", "ACL SETUSER evil on", "WATCH k"} {
 			old.do(line, "-"+string(cluster.ErrClusterDown)+"\r\n")
 		}
@@ -126,6 +128,19 @@ func TestLetInWithoutALeader(t *testing.T) {
 		ts.elsewhere("ACL SETUSER op >q")
 		ts.fake.unready.Store(false)
 		right.do("GET k", "$-1\r\n")
+		waits.send("BLPOP l 0\r\n")
+		ts.await(func() bool { return ts.fake.begun.Load() == 1 })
+		right.do("RPUSH l v", ":1\r\n")
+		waits.expect("*2\r\n" + bulk("l") + bulk("v"))
+		right.do("CLIENT PAUSE 100000 WRITE", "+OK\r\n")
+		held.send("SET m 1\r\n")
+		ts.await(func() bool {
+			ts.pause.mu.Lock()
+			defer ts.pause.mu.Unlock()
+			return len(ts.pause.waiting) == 1
+		})
+		right.do("CLIENT UNPAUSE", "+OK\r\n")
+		held.expect("+OK\r\n")
 		ts.elsewhere("ACL SETUSER op <p")
 		old.do("GET k", "-"+string(store.ErrNoAuth)+"\r\n")
 		old.do("AUTH op q", "+OK\r\n")

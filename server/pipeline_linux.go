@@ -128,12 +128,12 @@ func (l *loop) step(c *loopConn) {
 	s, g := c.s, c.guard
 	for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 		args := g.command(c.next)
-		if s.unsure != "" && len(s.calls) == 0 {
-			l.sendAway(c, func() {}) // it may have to ask the leader
-			return
-		}
-		if !isHTTP(args[0]) && s.unsure == "" {
+		if !isHTTP(args[0]) {
 			cmd, refusal := s.admit(args)
+			if s.unsure != "" && len(s.calls) == 0 && (refusal != "" || !s.paused(cmd, args)) {
+				l.sendAway(c, func() {}) // it may have to ask the leader
+				return
+			}
 			do := s.srv.handlers[cmd]
 			if refusal == "" && len(s.calls) == 0 && l.blocks(c, cmd, args) {
 				return
@@ -226,10 +226,18 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 		s, g := c.s, c.guard
 		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 			args := g.command(c.next)
-			if s.unsure == "" && s.yields(args) {
+			if !s.yields(args) {
+				s.dispatch(args)
+				continue
+			}
+			cmd, refusal := s.admit(args)
+			if refusal == "" && !s.paused(cmd, args) {
+				refusal = s.sure(cmd)
+			}
+			if refusal == "" {
 				break // the loop can wait for many
 			}
-			s.dispatch(args)
+			s.reject(cmd, args, refusal)
 		}
 		s.submit()
 		s.out.flush()
