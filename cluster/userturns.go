@@ -165,6 +165,9 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 		q = slices.Concat(t.waiting, q) // they came before
 		t.waiting, t.ready = nil, 0
 	}
+	if t.allLight(q, now) {
+		return q
+	}
 	front, back, heavy := t.part(q, now)
 	others := len(front)+len(back) > 0
 	t.sees(front, now)
@@ -181,6 +184,22 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 		return slices.Concat(heavy, back[:1], front, back[1:])
 	}
 	return slices.Concat(heavy, front, back)
+}
+
+// allLight reports whether all requests keep their places.
+func (t *userTurns) allLight(q []*request, now time.Duration) bool {
+	if t.counts(now) {
+		return false
+	}
+	last := store.SystemUser // many requests of one user follow one another
+	for _, r := range q {
+		if user, any := r.user(); any && user != last {
+			if last = user; t.usesMuch(user, now) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // part says which requests keep their places, which go behind those, and which are heavy. What a user has sent after
