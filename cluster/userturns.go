@@ -249,11 +249,15 @@ func (t *userTurns) leftOver(rest []*request, now time.Duration) []*request {
 	return front
 }
 
-// kind is what a request runs: the name of its first command and, of a script, what tells it from others.
+// kind is what a request runs: the name of its first command, within a transaction too, and what tells a script from others.
 func (r *request) kind() string {
 	c := &r.calls[0]
-	if c.Txn != nil {
-		return "exec"
+	switch {
+	case c.Txn != nil && len(c.Txn.Calls) > 0:
+		inner := request{calls: c.Txn.Calls[:1]}
+		return "exec " + inner.kind()
+	case c.Txn != nil:
+		return "watch"
 	}
 	name := c.Cmd.FullName()
 	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {

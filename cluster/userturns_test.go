@@ -196,6 +196,12 @@ func TestHeavyWorkIsKnown(t *testing.T) {
 		u.note(ask("c", "DEL k"), ms/10, now)
 	}
 	check("one long DEL among many", "c:DEL ", ask("c", "DEL k"), ask("a", "DEL k"))
+	exec := &request{calls: n.txn(nil, "ZUNIONSTORE z 1 y", "GET k")}
+	u.note(exec, 500*ms, now)
+	light := &request{calls: n.txn(nil, "SET k v", "ZUNIONSTORE z 1 y")}
+	if exec.calls[0].User, light.calls[0].User = "d", "e"; !u.isHeavy(exec, "x", now) || u.isHeavy(light, "e", now) {
+		t.Errorf("%s and %s are kinds of transactions", exec.kind(), light.kind())
+	}
 	now += heavyMemory
 	check("it is forgotten", "a:DEL b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
 }
