@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// Answers: what makes a request that is sent again be executed once.
+// The answers make sure that a request which is sent again is executed only once.
 //
-// A node that carries a client's write to the leader numbers it. The entry in
-// which it takes effect holds the number and the replies; every node keeps them
-// until the origin says that it waits for them no more. So if the leader is
-// lost, the origin sends the request again, and the next leader knows what to
-// answer without executing it.
+// A node that forwards a client's write to the leader gives it a number. The entry that executes
+// the request holds the number and the replies. Every node keeps the replies until the origin, the
+// forwarding node, reports that it no longer waits for them. If the leader is lost, the origin
+// sends the request again, and the next leader has the replies and does not execute the request
+// again.
 //
 // The requests section of an entry; integers are unsigned varints unless a
 // width is given:
@@ -24,20 +24,20 @@ import (
 //	|            |          8 bytes| varint   |            |                                            |
 //	+------------+----------------------------+------------+--------------------------------------------+
 
-// Answer is a request that an entry executes.
+// Answer is a request that an entry executes, with its replies.
 type Answer struct {
-	Origin  uint64 // random number of the run of the node that sent it
-	ID      uint64 // its number there
-	Low     uint64 // the origin waits for nothing below this
-	Replies []byte // as the proposer has encoded them
+	Origin  uint64 // random number of the sending node's run
+	ID      uint64 // number of the request in that run
+	Low     uint64 // the origin no longer waits for requests below this number
+	Replies []byte // as encoded by the proposer
 }
 
-// OriginLifetime is how long, in ms on the lease clock, the replies to an origin are
-// kept that executes nothing: longer than any node that runs may wait for one.
+// OriginLifetime is how long, in ms on the lease clock, the replies to an idle origin are kept. It
+// is longer than any running node waits for a reply.
 const OriginLifetime = 10 * 60 * 1000
 
-// originMemory is how long, in ms on the lease clock, it is remembered of an origin
-// up to where its replies have been forgotten.
+// originMemory is how long, in ms on the lease clock, an idle origin stays in the table, so that
+// nodes know up to which number its replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
 // AppendAnswers encodes the requests section of an entry.
@@ -45,7 +45,7 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 	if len(list) == 0 {
 		return buf
 	}
-	var origins []Answer // the first of each
+	var origins []Answer // the first answer of each origin
 	index := func(origin uint64) int {
 		return slices.IndexFunc(origins, func(a Answer) bool { return a.Origin == origin })
 	}
@@ -56,7 +56,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			origins[i].Low = max(origins[i].Low, a.Low)
 		}
 	}
-	// What has been waited for when it was sent is waited for at most until now.
+	// IDs are encoded relative to Low, so Low must not exceed any ID of this entry. A larger Low
+	// comes with a later request, at which the origin no longer waited for the earlier one.
 	for _, a := range list {
 		at := &origins[index(a.Origin)]
 		at.Low = min(at.Low, a.ID)
@@ -105,7 +106,7 @@ func readAnswers(b []byte) ([]Answer, error) {
 	return list, nil
 }
 
-// sectionReader reads fields; the first fault sticks.
+// sectionReader decodes fields. After the first error it stays bad.
 type sectionReader struct {
 	b   []byte
 	bad bool
@@ -121,7 +122,7 @@ func (r *sectionReader) uvarint() uint64 {
 	return n
 }
 
-// count is a number of things of so many bytes at least.
+// count decodes a number of elements; each has at least least bytes.
 func (r *sectionReader) count(least int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/least) {
@@ -152,27 +153,27 @@ func (r *sectionReader) bytes() []byte {
 	return b
 }
 
-// Answers is the table of what origins may still ask about. It is part of the
-// state: all nodes hold the same.
+// Answers is the table of the replies that origins may still ask for. It is part of the state, so
+// it is the same on all nodes.
 type Answers struct {
 	origins map[uint64]*origin
 	size    int // bytes of all replies
 }
 
-// largeAnswer is from how many bytes on replies have memory of their own: they are not to be kept
-// by a small one that its origin still waits for.
+// largeAnswer is the length above which replies get their own memory: otherwise a small reply that
+// its origin still waits for would keep a large one in memory.
 const largeAnswer = 512
 
 type origin struct {
 	low     uint64
-	last    int64 // lease stamp of the last entry with an answer to it
+	last    int64 // lease stamp of the origin's last answer
 	replies map[uint64][]byte
 }
 
-// Size is how many bytes the replies have that are kept.
+// Size returns the total bytes of the kept replies.
 func (t *Answers) Size() int { return t.size }
 
-// Lookup returns the replies to a request that has been executed.
+// Lookup returns the replies to a request if it was executed.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	if o := t.origins[from]; o != nil {
 		replies, executed = o.replies[id]
@@ -180,8 +181,8 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add takes in the answers of an entry with a lease stamp, and forgets what
-// nobody waits for.
+// add adds the answers of an entry with a lease stamp, and drops the replies that no origin waits
+// for.
 func (t *Answers) add(list []Answer, lease int64) {
 	if len(list) == 0 {
 		return
@@ -195,7 +196,7 @@ func (t *Answers) add(list []Answer, lease int64) {
 			size += len(a.Replies)
 		}
 	}
-	// Small ones in one piece of memory; the entry's own would keep its write set alive.
+	// Small replies share one copy. A reference to the entry would keep its write set in memory.
 	kept := make([]byte, 0, size)
 	for _, a := range list {
 		o := t.origins[a.Origin]
@@ -206,7 +207,7 @@ func (t *Answers) add(list []Answer, lease int64) {
 		t.forget(o, a.Low)
 		o.last = lease
 		if a.ID < o.low {
-			continue // its origin has given it up meanwhile
+			continue // its origin no longer waits for it
 		}
 		t.size += len(a.Replies) - len(o.replies[a.ID])
 		if len(a.Replies) > largeAnswer {
@@ -225,14 +226,14 @@ func (t *Answers) add(list []Answer, lease int64) {
 	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > originMemory })
 }
 
-// Forgotten reports whether a request that its origin still asks for may have been
-// executed so long ago that its replies are gone. The origin's machine was suspended.
+// Forgotten reports whether the replies to a request may already be dropped. The request may have
+// been executed long ago; its origin asks late, for example after its machine was suspended.
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low
 }
 
-// forget drops the replies to an origin below low.
+// forget drops the replies to an origin's requests below low.
 func (t *Answers) forget(o *origin, low uint64) {
 	if low <= o.low {
 		return
@@ -253,11 +254,11 @@ func (t *Answers) forget(o *origin, low uint64) {
 	o.low = low
 }
 
-// The answers in a snapshot:
+// append encodes the answers for a snapshot:
 //
 //	n, n times: origin (8 bytes) | low | last | m, m times: id | bytes
 //
-// in order of origin and id: equal states have equal bytes.
+// in order of origin and id, so equal states have equal bytes.
 func (t *Answers) append(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(t.origins)))
 	for _, name := range slices.Sorted(maps.Keys(t.origins)) {
@@ -275,7 +276,7 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// read decodes append's bytes.
+// read decodes the bytes of append.
 func (t *Answers) read(r *fieldStream) {
 	t.origins, t.size = map[uint64]*origin{}, 0
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {

@@ -13,7 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// A backup is a snapshot that says where it comes from:
+// A backup is a snapshot with its origin:
 //
 //	+------------+---------+--------------------+--------------+----------+---------+
 //	| "LKBACKUP" | version | index | wall       | node         | snapshot | SHA-256 |
@@ -25,21 +25,21 @@ import (
 const (
 	backupMagic   = "LKBACKUP"
 	backupVersion = 1
-	// maxNodeName bounds a name that is read.
+	// maxNodeName limits the length of a name that is read.
 	maxNodeName = 1 << 10
 )
 
-// BackupHead says where a backup comes from.
+// BackupHead says when and where a backup was taken.
 type BackupHead struct {
-	Index uint64 // of the log, at which it was taken
-	Wall  int64  // Unix µs, when it was taken
-	Node  string // on which
+	Index uint64 // log index of the snapshot
+	Wall  int64  // Unix µs of the backup
+	Node  string // name of the node
 }
 
-// ErrNotBackup is the error of a file that is not a backup, or not a whole one.
+// ErrNotBackup is the error for a file that is not a complete backup.
 var ErrNotBackup = errors.New("not a whole lockstep backup")
 
-// notBackup says what is wrong with one; nil: nothing but that it is none.
+// notBackup wraps the error of a file that is not a backup; err may be nil.
 func notBackup(err error) error {
 	switch {
 	case err == nil:
@@ -69,16 +69,16 @@ func (s *Snapshot) WriteBackup(w io.Writer, h BackupHead) error {
 	return err
 }
 
-// BackupFacts are what a backup holds.
+// BackupFacts describe the contents of a backup.
 type BackupFacts struct {
 	BackupHead
-	Sequence uint64 // entries accepted
+	Sequence uint64 // number of accepted entries
 	Lease    int64
 	Keys     int
 }
 
-// ReadBackup reads all of a backup, copies the snapshot in it to w, and tells
-// what it holds. Only a nil error means that what was copied is good.
+// ReadBackup reads a whole backup, copies its snapshot to w, and returns what it contains. The copy
+// is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	body := &hashed{in: in, sum: sha256.New()}
 	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
@@ -110,7 +110,7 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	facts.Node = string(name)
 	next, err := readSnapshot(io.TeeReader(r, w))
 	if sum := body.check(); sum != nil {
-		err = sum // whatever else is wrong comes of it
+		err = sum // a wrong hash explains any other error
 	}
 	if err != nil {
 		if errors.Is(err, ErrNewer) {
@@ -130,7 +130,7 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 type hashed struct {
 	in   io.Reader
 	sum  hash.Hash
-	held []byte // read, and may be the hash
+	held []byte // bytes that were read and may be the hash
 	err  error
 }
 
@@ -150,7 +150,7 @@ func (h *hashed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check reads what is left and compares the hash.
+// check reads the rest and compares the hash.
 func (h *hashed) check() error {
 	if _, err := io.Copy(io.Discard, struct{ io.Reader }{h}); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package raftfsm says what a log entry and a snapshot mean: their bytes, and
-// the state machine that every node runs over them.
+// Package raftfsm defines the format and meaning of a log entry and a snapshot, and the state
+// machine that every node runs over them.
 //
 // Invariants:
 //   - An entry takes effect only if it was evaluated on the state that it meets

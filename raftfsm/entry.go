@@ -19,10 +19,10 @@ import (
 //	|      | ms    | µs   |          |       | n bytes      | to the end  |
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
-// The checksum covers the body: the log store keeps none, and a flipped bit
-// must stop a node, not change a lock. Every version begins with these five bytes. The requests section is in answers.go.
-// Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry
-// has the lowest version that can say what it says.
+// The checksum covers the body: the log store has no checksum, and a flipped bit must stop a node,
+// not change a lock. Every version begins with these five bytes. The requests section is in
+// answers.go. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry
+// has the lowest version that can express its writes.
 const (
 	entryVersion = 2
 	entryHeader  = 1 + 4
@@ -31,21 +31,21 @@ const (
 // Entry is a decoded log entry.
 type Entry struct {
 	Prev     uint64 // sequence number of the state it was evaluated on
-	Lease    int64  // ms on the lease clock when it was evaluated
+	Lease    int64  // ms on the lease clock at the evaluation
 	Wall     int64  // Unix µs
 	Proposer uint64 // random number of the proposing node's run
 	Batch    uint64 // number of the batch within that run
-	Requests []byte // encoded by AppendAnswers; empty if no other node has sent any
+	Requests []byte // encoded by AppendAnswers; empty if no other node sent a request
 	Writes   []byte // an encoded store.WriteSet
-	Version  byte   // of the entry, as its writes need it; 0 is taken for 1
+	Version  byte   // version that the writes need; 0 means 1
 }
 
-// ErrCorrupt is the error of an entry or snapshot whose bytes are damaged.
+// ErrCorrupt is the error for an entry or snapshot with damaged bytes.
 var ErrCorrupt = errors.New("raftfsm: corrupt data")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Append encodes e at the end of buf.
+// Append appends the encoding of e to buf.
 func (e *Entry) Append(buf []byte) []byte {
 	start := len(buf)
 	buf = append(buf, max(e.Version, 1), 0, 0, 0, 0)

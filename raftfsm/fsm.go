@@ -6,77 +6,75 @@ import (
 	"lockstep/store"
 )
 
-// Outcome is what became of an entry, decided alike on every node.
+// Outcome is the result of an entry, the same on every node.
 type Outcome struct {
 	Accepted bool
-	Prev     uint64 // of the entry
-	Sequence uint64 // of the state after it
+	Prev     uint64 // Prev of the entry
+	Sequence uint64 // sequence number of the state after the entry
 	Lease    int64
 	Proposer uint64
 	Batch    uint64
 
-	Messages bool // it has some for clients
-	Copied   int  // bytes of values that were copied to be changed
+	Messages bool // the entry has messages for clients
+	Copied   int  // bytes of values that were copied for a change
 }
 
-// FSM is the state machine. One goroutine applies; evaluation reads through
-// View from another.
+// FSM is the state machine. One goroutine applies entries; another one evaluates and reads the
+// state through View.
 type FSM struct {
 	sink store.Sink
-	keys store.KeySink // nil: nobody wants to see what is applied
+	keys store.KeySink // receives applied write sets; may be nil
 
-	accounts store.AccountSink // nil: nobody wants to know the users
+	accounts store.AccountSink // receives the users; may be nil
 
 	room room
 
 	mu    sync.Mutex
 	store *store.Store
 	// The fields below are part of the state that snapshots carry.
-	seq   uint64 // entries accepted so far
-	lease int64  // stamp of the last accepted entry
+	seq   uint64 // number of entries accepted so far
+	lease int64  // lease stamp of the last accepted entry
 	wall  int64
 	done  Answers
 	index uint64 // log index of the last entry seen, accepted or not
 
-	jumps  uint64 // how often a snapshot has replaced the state
-	old    uint64 // entries up to this index were in the log at the start
-	failed error  // of the entry that could not be applied
+	jumps  uint64 // number of times that a snapshot has replaced the state
+	old    uint64 // entries up to this index were in the log at the start of the process
+	failed error  // error of the entry that could not be applied
 }
 
-// New returns a state machine with an empty keyspace. Published messages go to
-// sink, in log order.
+// New returns a state machine with an empty keyspace. It publishes messages to sink, in log order.
 func New(sink store.Sink) *FSM {
 	f := &FSM{sink: sink, store: store.New()}
 	f.measure()
 	return f
 }
 
-// Show has every write set shown to keys when it has taken effect. It is called
-// before the first one is applied.
+// Show makes the state machine pass every applied write set to keys. It must be called before the
+// first entry is applied.
 func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
-// Introduce has the users told to accounts, too. It has to be called before
-// anything is applied.
+// Introduce makes the state machine pass the users to accounts. It must be called before the first
+// entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
-// Replay tells that the entries up to a log index are from before the start of
-// this process. Their messages are not published: nobody here can have been
-// subscribed when they were sent.
+// Replay says that the entries up to a log index are older than this process. Their messages are
+// not published, because no client was subscribed to this process when they were sent.
 func (f *FSM) Replay(index uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.old = index
 }
 
-// Cut tells that the log was cut off behind an index: what comes there now is new.
+// Cut says that the log was cut off after an index: entries after it are new.
 func (f *FSM) Cut(last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.old = min(f.old, last)
 }
 
-// Failed returns the error of the entry that could not be applied, if there
-// was one. Nothing is applied after it.
+// Failed returns the error of the entry that could not be applied, or nil. Nothing is applied after
+// such an entry.
 func (f *FSM) Failed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +105,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.index = index
 	out := Outcome{Prev: e.Prev, Sequence: f.seq, Lease: f.lease, Proposer: e.Proposer, Batch: e.Batch}
 	if e.Prev != f.seq {
-		return out, nil // evaluated on a state that is gone: never takes effect
+		return out, nil // evaluated on an outdated state: it never takes effect
 	}
 	list, err := readAnswers(e.Requests)
 	if err != nil {
@@ -122,16 +120,16 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.seq++
 	f.measure()
 	f.tellAccounts(f.seq)
-	// The lease clock never runs back, whatever a proposer stamps.
+	// The lease clock never runs backwards, whatever a proposer stamps.
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	f.done.add(list, f.lease)
 	out.Accepted, out.Sequence, out.Lease, out.Messages, out.Copied = true, f.seq, f.lease, sink.used, f.store.TakeCopied()
 	return out, nil
 }
 
-// watchedSink notes whether there are messages for clients.
+// watchedSink passes messages on and records whether there are messages for clients.
 type watchedSink struct {
-	to   store.Sink // nil: nobody
+	to   store.Sink // may be nil
 	used bool
 }
 
@@ -142,31 +140,30 @@ func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// tellAccounts tells of the users if they changed with write set seq. Unlike
-// messages, users of entries before the start count.
+// tellAccounts passes on the users if write set seq changed them. Unlike messages, this includes
+// entries from before the start of the process.
 func (f *FSM) tellAccounts(seq uint64) {
 	if f.accounts != nil && f.store.AccountsVersion() == seq {
 		f.accounts.AccountsChanged(f.store.Accounts())
 	}
 }
 
-// View runs fn on the committed state; nothing is applied meanwhile. fn must
-// not change the store.
+// View calls fn with the committed state; no entry is applied during the call. fn must not change
+// the store.
 func (f *FSM) View(fn func(s *store.Store, seq uint64)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn(f.store, f.seq)
 }
 
-// ViewAnswers is View with the answers to what has been executed.
+// ViewAnswers is View, but also passes the answers to executed requests.
 func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn(f.store, f.seq, &f.done)
 }
 
-// Index is the log index of the last entry that was applied here; 0 if none has
-// been since the state was restored.
+// Index returns the log index of the last entry that this FSM applied, or 0 if it has applied none.
 func (f *FSM) Index() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,9 +177,9 @@ func (f *FSM) Position() (seq uint64, lease int64) {
 	return f.seq, f.lease
 }
 
-// Progress returns the sequence number of the state, and how often a snapshot has
-// replaced it: whoever waits for a place in the log has not seen what led there if
-// that has changed.
+// Progress returns the sequence number of the state and the number of times that a snapshot has
+// replaced it. If that number changes, a goroutine that waits for a log index has missed the
+// entries before it.
 func (f *FSM) Progress() (seq, jumps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

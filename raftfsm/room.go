@@ -6,8 +6,9 @@ import (
 	"lockstep/store"
 )
 
-// room is what others may ask of the state while somebody reads it, as a script does for
-// as long as it runs: who waited for that would keep all clients waiting.
+// room holds values of the state that other goroutines may read while the FSM's lock is held. A
+// script holds it for as long as it runs, and a goroutine that waits for it would block all
+// clients.
 type room struct {
 	limits store.Limits
 	full   atomic.Bool
@@ -17,8 +18,8 @@ type room struct {
 	catalogue atomic.Pointer[store.Catalogue]
 }
 
-// Limit tells the limits that hold as long as nobody sets them for the cluster. It has to be
-// called before anything is applied.
+// Limit sets the limits that apply while the cluster parameters are not set. It must be called
+// before the first entry is applied.
 func (f *FSM) Limit(l store.Limits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,7 +27,7 @@ func (f *FSM) Limit(l store.Limits) {
 	f.measure()
 }
 
-// measure notes how much room there is, and which scripts and functions; mu is held.
+// measure updates room from the state. The caller must hold mu.
 func (f *FSM) measure() {
 	f.room.full.Store(f.store.OutOfMemory(f.room.limits))
 	f.room.size.Store(f.store.DataSize())
@@ -37,14 +38,14 @@ func (f *FSM) measure() {
 	}
 }
 
-// OutOfMemory reports whether the data is at its limit.
+// OutOfMemory reports whether the data has reached its limit.
 func (f *FSM) OutOfMemory() bool { return f.room.full.Load() }
 
-// DataSize returns what the keys take, as maxmemory counts it.
+// DataSize returns the size of the data as maxmemory counts it.
 func (f *FSM) DataSize() int64 { return f.room.size.Load() }
 
-// MaxEntry returns what one command, script or transaction may write.
+// MaxEntry returns the limit for the writes of one command, script or transaction.
 func (f *FSM) MaxEntry() int64 { return f.room.entry.Load() }
 
-// Catalogue returns the scripts and functions that there are.
+// Catalogue returns the current scripts and functions.
 func (f *FSM) Catalogue() *store.Catalogue { return f.room.catalogue.Load() }

@@ -21,16 +21,15 @@ import (
 //	| 8 bytes    | 1 byte  | varints            | answers.go | store package | 4 bytes  |
 //	+------------+---------+-----+-------+------+------------+---------------+----------+
 //
-// The checksum covers everything before it. The log index is not inside: Raft
-// keeps it beside the file, and the bytes depend on the history alone. Version 1
-// has no answers.
+// The checksum covers everything before it. The log index is not in the snapshot: Raft stores it
+// beside the file, so the bytes depend on the history alone. Version 1 has no answers.
 const (
 	snapshotMagic   = "LOCKSTEP"
 	snapshotVersion = 2
 )
 
-// Snapshot is the state at one instant. It is taken in O(1) and written while
-// the FSM goes on.
+// Snapshot is the state at one instant. To take it is O(1), and it may be written while the FSM
+// continues.
 type Snapshot struct {
 	store *store.Snapshot
 	seq   uint64
@@ -40,17 +39,17 @@ type Snapshot struct {
 	index uint64
 }
 
-// Snapshot freezes the present state.
+// Snapshot returns the current state.
 func (f *FSM) Snapshot() *Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return &Snapshot{store: f.store.Snapshot(), seq: f.seq, lease: f.lease, wall: f.wall, done: f.done.append(nil), index: f.index}
 }
 
-// Index is the log index of the last entry in the snapshot.
+// Index returns the log index of the last entry in the snapshot.
 func (s *Snapshot) Index() uint64 { return s.index }
 
-// Sequence is the number of entries accepted up to the snapshot.
+// Sequence returns the number of entries accepted up to the snapshot.
 func (s *Snapshot) Sequence() uint64 { return s.seq }
 
 // Encode writes the snapshot.
@@ -81,8 +80,7 @@ func (s *Snapshot) Hash() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Restore replaces the state by a snapshot. If the snapshot is damaged the
-// state stays as it was.
+// Restore replaces the state by a snapshot. If the snapshot is damaged, the state stays unchanged.
 func (f *FSM) Restore(in io.Reader) error {
 	next, err := readSnapshot(in)
 	if err != nil {
@@ -100,7 +98,7 @@ func (f *FSM) Restore(in io.Reader) error {
 	return nil
 }
 
-// state is what a snapshot holds.
+// state is the content of a snapshot.
 type state struct {
 	store *store.Store
 	seq   uint64
@@ -109,8 +107,7 @@ type state struct {
 	done  Answers
 }
 
-// readSnapshot builds a state beside the present one, and gives it out only if
-// the checksum at the end shows that every byte of it was right.
+// readSnapshot builds a new state. It returns the state only if the checksum at the end is correct.
 func readSnapshot(in io.Reader) (*state, error) {
 	body := newSealed(in)
 	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
@@ -122,7 +119,7 @@ func readSnapshot(in io.Reader) (*state, error) {
 		if !errors.Is(err, ErrNewer) {
 			return nil, err
 		}
-		// Or the bits of its version are not what they were.
+		// The version byte itself may be damaged, so verify the checksum.
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			return nil, err
 		}

@@ -10,12 +10,12 @@ import (
 	"io"
 )
 
-// ErrNewer is the error of an entry or snapshot in a format that only a later
-// version of this program knows.
+// ErrNewer is the error for an entry or snapshot in a format that only a later version of this
+// program knows.
 var ErrNewer = errors.New("raftfsm: written by a newer version of lockstep")
 
-// versionError is an ErrNewer that says what to do. As far as this program can
-// tell it is ErrCorrupt, too: it cannot be used.
+// versionError is an ErrNewer with instructions for the operator. It is also an ErrCorrupt, because
+// this program cannot use the data.
 type versionError struct {
 	what       string
 	has, knows byte
@@ -30,13 +30,13 @@ func (versionError) Is(target error) bool { return target == ErrNewer || target 
 // sumSize is the length of the checksum at the end of a snapshot.
 const sumSize = 4
 
-// sealed reads a snapshot without the checksum at its end, and sums what it
-// hands out. A snapshot may be larger than memory has room for a second time.
+// sealed reads a snapshot without the checksum at its end and computes the checksum of the bytes it
+// returns. It streams, because memory may not have room for a large snapshot twice.
 type sealed struct {
 	in   io.Reader
 	sum  hash.Hash32
 	buf  []byte
-	r, w int // buf[r:w] has been read and not handed out
+	r, w int // buf[r:w] was read and not yet returned
 	err  error
 }
 
@@ -44,7 +44,7 @@ func newSealed(in io.Reader) *sealed {
 	return &sealed{in: in, sum: crc32.New(castagnoli), buf: make([]byte, 1<<16)}
 }
 
-// Read hands out what is certainly not the checksum.
+// Read returns only bytes that cannot belong to the checksum.
 func (s *sealed) Read(p []byte) (int, error) {
 	for s.w-s.r <= sumSize {
 		if s.err != nil {
@@ -62,7 +62,7 @@ func (s *sealed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check verifies the checksum when everything before it has been handed out.
+// check verifies the checksum after everything before it was read.
 func (s *sealed) check() error {
 	if s.err != nil && s.err != io.EOF {
 		return s.err
@@ -76,7 +76,7 @@ func (s *sealed) check() error {
 	return nil
 }
 
-// fieldStream reads fields; the first fault sticks.
+// fieldStream reads fields and keeps the first error.
 type fieldStream struct {
 	*bufio.Reader
 	err error
@@ -99,7 +99,7 @@ func (r *fieldStream) fixed() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// bytes takes memory as the bytes come in: the length may be corrupt.
+// bytes allocates memory only as the bytes arrive, because the length may be corrupt.
 func (r *fieldStream) bytes() []byte {
 	n := r.uvarint()
 	var b []byte
@@ -111,23 +111,23 @@ func (r *fieldStream) bytes() []byte {
 	return b
 }
 
-// Checker is told the bytes of a snapshot, in pieces, and says whether it is
-// whole, without building anything.
+// Checker receives the bytes of a snapshot in pieces and checks whether it is complete, without
+// building a state.
 type Checker struct {
-	head []byte // as much of the beginning as has come
-	tail []byte // the last bytes so far, which may be the checksum
+	head []byte // the beginning, as far as received
+	tail []byte // the last bytes so far, possibly the checksum
 	sum  hash.Hash32
 }
 
-// NewChecker returns one that has been told nothing.
+// NewChecker returns a Checker without any bytes.
 func NewChecker() *Checker { return &Checker{sum: crc32.New(castagnoli)} }
 
-// Write takes the next bytes; it cannot fail.
+// Write receives the next bytes; it never fails.
 func (c *Checker) Write(p []byte) (int, error) {
 	if missing := len(snapshotMagic) + 1 - len(c.head); missing > 0 {
 		c.head = append(c.head, p[:min(missing, len(p))]...)
 	}
-	// What is pushed out of the last four bytes is not the checksum.
+	// Bytes pushed out of the last four are not part of the checksum.
 	over := len(c.tail) + len(p) - sumSize
 	if old := min(over, len(c.tail)); old > 0 {
 		c.sum.Write(c.tail[:old])
@@ -139,8 +139,7 @@ func (c *Checker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Check returns nil if what has come is a whole snapshot that this program can
-// restore.
+// Check returns nil if the received bytes are a complete snapshot that this program can restore.
 func (c *Checker) Check() error {
 	if len(c.tail) < sumSize || c.sum.Sum32() != binary.LittleEndian.Uint32(c.tail) {
 		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
@@ -148,8 +147,8 @@ func (c *Checker) Check() error {
 	return checkHead(c.head)
 }
 
-// checkHead looks at the magic and the version. Every version begins with them
-// and ends with the checksum of all that comes before it.
+// checkHead checks the magic and the version. Every version begins with both and ends with a
+// checksum of everything before.
 func checkHead(head []byte) error {
 	if len(head) <= len(snapshotMagic) || string(head[:len(snapshotMagic)]) != snapshotMagic {
 		return fmt.Errorf("%w: not a lockstep snapshot", ErrCorrupt)

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// DenyReason says why a command is not allowed. Of several selectors' reasons
-// the greatest is told, as in Redis.
+// DenyReason says why a command is not allowed. If several selectors refuse a command, the greatest
+// reason is reported, as in Redis.
 type DenyReason uint8
 
 const (
-	// Allowed is no reason at all.
+	// Allowed means that the command is not refused.
 	Allowed DenyReason = iota
-	// DeniedCommand is a command that the user may not run.
+	// DeniedCommand means that the user may not run the command.
 	DeniedCommand
-	// DeniedKey is a key that the user may not use so.
+	// DeniedKey means that the user may not use a key in this way.
 	DeniedKey
-	// DeniedAuth is a failed authentication.
+	// DeniedAuth means that an authentication failed.
 	DeniedAuth
-	// DeniedChannel is a channel that the user may not use.
+	// DeniedChannel means that the user may not use a channel.
 	DeniedChannel
 )
 
-// String is the reason in the words of ACL LOG.
+// String returns the reason as ACL LOG writes it.
 func (r DenyReason) String() string {
 	switch r {
 	case DeniedCommand:
@@ -37,8 +37,8 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// Check reports whether the user may run a command with these arguments; arg
-// is the argument that is to blame.
+// Check returns Allowed if the user may run the command with these arguments, else the reason and
+// the index of the argument that caused it.
 func (u *User) Check(cmd *Command, args [][]byte) (why DenyReason, arg int) {
 	if u.free {
 		return Allowed, 0
@@ -96,24 +96,24 @@ func (s *selector) keyAllowed(key string, flags KeyFlags) bool {
 	})
 }
 
-// channelAllowed matches a channel against patterns; a pattern has to be one
-// of them.
+// channelAllowed reports whether a user with the allowed patterns may use a channel. If channel is
+// itself a pattern, it must be equal to one of them.
 func channelAllowed(allowed []string, channel string, pattern bool) bool {
 	return slices.ContainsFunc(allowed, func(p string) bool {
 		return pattern && p == channel || !pattern && Match(p, channel)
 	})
 }
 
-// MayListen reports whether one selector allows a channel or, taken literally,
-// a pattern.
+// MayListen reports whether one selector allows a channel. A pattern must be equal to an allowed
+// pattern.
 func (u *User) MayListen(channel string, pattern bool) bool {
 	return slices.ContainsFunc(u.selectors, func(s *selector) bool {
 		return s.allChannels || channelAllowed(s.channels, channel, pattern)
 	})
 }
 
-// channels returns which arguments are channels that the command sends to or
-// listens to; none if last < first.
+// channels returns the range of arguments that are channels which the command publishes or
+// subscribes to; there are none if last < first.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	if c.parent != nil || !c.Is(PubSub) {
 		return 1, 0, false
@@ -129,14 +129,14 @@ func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	return 1, 0, false
 }
 
-// keyUse is an argument that is a key, and what is done with it.
+// keyUse is an argument that is a key, and how the command uses it.
 type keyUse struct {
 	arg   int
 	flags KeyFlags
 }
 
-// keyUses finds the keys of a command line. As in Redis there are none if the
-// arguments do not fit: the command will say so itself.
+// keyUses finds the keys of a command line. As in Redis, it finds none if the arguments are
+// malformed: the command itself then reports the error.
 func (c *Command) keyUses(args [][]byte) []keyUse {
 	var uses []keyUse
 	for _, spec := range c.Keys {
@@ -154,8 +154,8 @@ func (c *Command) keyUses(args [][]byte) []keyUse {
 	return uses
 }
 
-// KeyFlags settles flags that depend on the arguments: SET reads the key only
-// with GET, BITFIELD may only read it.
+// KeyFlags returns the flags of a key spec after a look at the arguments: SET reads the key only
+// with GET, and BITFIELD with GETs alone only reads it.
 func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	if spec.Flags&KeyVariable == 0 {
 		return spec.Flags
@@ -174,8 +174,8 @@ func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	return KeyRW | KeyAccess | KeyUpdate
 }
 
-// onlyGets reports whether all operations of a BITFIELD are well-formed GETs;
-// OVERFLOW with any word is none.
+// onlyGets reports whether all operations of a BITFIELD are well-formed GETs. OVERFLOW with any
+// word is no operation.
 func onlyGets(ops [][]byte) bool {
 	for len(ops) > 0 {
 		switch word := string(ops[0]); {
@@ -190,8 +190,8 @@ func onlyGets(ops [][]byte) bool {
 	return true
 }
 
-// readsAnyKey reports whether one selector allows the command with every key
-// read: SORT needs that for patterns.
+// readsAnyKey reports whether one selector allows the command and reading of every key. SORT needs
+// this for its patterns.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
 	return u == nil || u.free || slices.ContainsFunc(u.selectors, func(s *selector) bool {
 		why, _ := s.check(cmd, args)

@@ -1,7 +1,7 @@
 package store
 
-// Denial is a command that was refused while it was evaluated, for the ACL log
-// of the node that the client is connected to.
+// Denial is a command that was refused during evaluation. The node that the client is connected to
+// puts it into its ACL log.
 type Denial struct {
 	Reason  DenyReason
 	Context DenyContext
@@ -13,22 +13,21 @@ type Denial struct {
 type DenyContext uint8
 
 const (
-	// AtTopLevel is a command on its own.
+	// AtTopLevel means a command outside of a transaction and a script.
 	AtTopLevel DenyContext = iota
-	// InMulti is a command that is queued, or run by EXEC.
+	// InMulti means a command that is queued by MULTI, or run by EXEC.
 	InMulti
-	// InLua is a command that a script has called.
+	// InLua means a command that a script called.
 	InLua
 )
 
-// String is the context in the words of ACL LOG.
+// String returns the context as ACL LOG writes it.
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
-// Authorize settles whose rights the command has. user is the name of the
-// caller, "" for the default user; users is the version of the users by which
-// the client's node knows it, 0: any. ok is false if the user may not run it;
-// the reply says so. The rights were checked where the client is connected,
-// too, but there they may have been out of date.
+// Authorize checks whether user may run the command, and sets c.User. An empty user is the default
+// user. users is the version of the user table that the client's node has used; 0 accepts any
+// version. If ok is false, refusal is the reply. The client's node has checked the rights too, but
+// its user table may have been out of date.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -50,11 +49,11 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 		if same, forgotten = c.Txn.sameUser(user, users); forgotten {
 			return Err(ErrUsersChanged), false
 		} else if !same {
-			u = nil // this is another one of the same name
+			u = nil // an account of the same name, created later
 		}
 	}
 	if u == nil {
-		// Deleted since; nobody may do anything in its name.
+		// The user was deleted in the meantime: a user without rights takes its place.
 		u = NewUser(c.Cmd.table, user, false)
 	}
 	if u.free {
@@ -72,7 +71,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// Deny notes a refusal for the ACL log.
+// Deny records a refusal for the ACL log.
 func (c *Ctx) Deny(u *User, cmd *Command, args [][]byte, why DenyReason, arg int) {
 	context := AtTopLevel
 	switch {
@@ -84,7 +83,7 @@ func (c *Ctx) Deny(u *User, cmd *Command, args [][]byte, why DenyReason, arg int
 	c.denied = append(c.denied, Denial{Reason: why, Context: context, Object: DeniedObject(cmd, args, why, arg), User: u.Name})
 }
 
-// DeniedObject is what ACL LOG names as the object of a refusal.
+// DeniedObject returns the object of a refusal as ACL LOG names it.
 func DeniedObject(cmd *Command, args [][]byte, why DenyReason, arg int) string {
 	if why == DeniedCommand {
 		return cmd.FullName()
@@ -92,7 +91,7 @@ func DeniedObject(cmd *Command, args [][]byte, why DenyReason, arg int) string {
 	return string(args[arg])
 }
 
-// Refusal is the reply to a command that is not allowed.
+// Refusal returns the error reply to a command that is not allowed.
 func (r DenyReason) Refusal(cmd *Command) Error {
 	switch r {
 	case DeniedKey:
@@ -103,7 +102,8 @@ func (r DenyReason) Refusal(cmd *Command) Error {
 	return ErrNoPermCommand(cmd.FullName())
 }
 
-// RefusalAtExec is the reply to a queued command that is not allowed any more.
+// RefusalAtExec returns the error reply to a queued command that is no longer allowed when EXEC
+// runs.
 func (r DenyReason) RefusalAtExec() Error {
 	switch r {
 	case DeniedKey:
@@ -114,8 +114,8 @@ func (r DenyReason) RefusalAtExec() Error {
 	return ErrExecPerm("no permission to execute the command or subcommand")
 }
 
-// AttachDenials returns a reply with the denials since the last call, so that
-// they reach the node of the client.
+// AttachDenials returns the reply together with the denials since the last call, so that they reach
+// the client's node.
 func (t *Txn) AttachDenials(r Reply) Reply {
 	if len(t.denied) == 0 {
 		return r
@@ -128,7 +128,7 @@ func (t *Txn) AttachDenials(r Reply) Reply {
 	return r
 }
 
-// DetachDenials takes a reply and its denials apart.
+// DetachDenials separates a reply from its attached denials.
 func DetachDenials(r Reply) (Reply, []Denial) {
 	if r.Kind != Noted || len(r.Elems) == 0 {
 		return r, nil

@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// sectionSelector stands before the rules of a selector that is not the root.
+// sectionSelector is a separator in a list of rules: the rules of another selector than the root
+// follow it.
 const sectionSelector = "("
 
-// Rules returns the rules that make up the user, selectors after the word "(".
-// They are what the log and snapshots keep, so that a node whose table differs
-// gets what was meant.
+// Rules returns the rules that create this user; the rules of each further selector follow the word
+// "(". The log and snapshots keep these rules rather than bitmaps, so that a node with a different
+// command table interprets them correctly.
 func (u *User) Rules() []string {
 	list := []string{"off"}
 	if u.Enabled {
@@ -37,8 +38,8 @@ func (u *User) Rules() []string {
 	return list
 }
 
-// userOf is the inverse of Rules. What this node does not know is left out: it
-// comes from a node of another version.
+// userOf is the inverse of Rules. It ignores rules that this node does not know: a node of another
+// version wrote them.
 func userOf(t *Table, name string, rules []string) *User {
 	u := NewUser(t, name, false)
 	s := u.selectors[0]
@@ -64,7 +65,7 @@ func isUserRule(rule string) bool {
 	return strings.HasPrefix(rule, "#")
 }
 
-// String describes the user as ACL LIST does.
+// String describes the user in the format of ACL LIST.
 func (u *User) String() string {
 	var b strings.Builder
 	between, inside := "", false
@@ -86,7 +87,7 @@ func (u *User) String() string {
 	return b.String()
 }
 
-// Describe is the reply of ACL GETUSER.
+// Describe returns the reply of ACL GETUSER.
 func (u *User) Describe() Reply {
 	flags := Reply{Kind: Set, Elems: []Reply{}}
 	for _, rule := range u.Rules() {
@@ -144,13 +145,13 @@ func (s *selector) channelRules() []string {
 	return list
 }
 
-// commandRules finds short rules that make up the selector's commands. As
-// Redis does, it begins with all or nothing, adds the category that fits best
-// as long as one fits more than it harms, and ends with single commands.
+// commandRules finds a short list of rules for the selector's commands. As Redis does, it begins
+// with all or nothing, adds the best category while that category matches more commands than it
+// gets wrong, and ends with single commands.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
-	rest := &selector{commands: slices.Clone(s.commands)}      // what has to be told yet
-	told := &selector{commands: make(bitmap, len(s.commands))} // what the rules so far make
+	rest := &selector{commands: slices.Clone(s.commands)}      // commands that no rule covers yet
+	told := &selector{commands: make(bitmap, len(s.commands))} // commands that the rules so far produce
 	told.commands.fill(n, s.future)
 	list, sign := []string{"-@all"}, "+@"
 	if s.future {
@@ -179,10 +180,10 @@ func (s *selector) commandRules(a *aclTable) []string {
 	return list
 }
 
-// bestCategory returns the category, none of done, that has the most commands
-// in common with the selector and the fewest that are not; -1 if none has more
-// of the first than of the second. add tells whether the selector's commands
-// count or those that it lacks.
+// bestCategory returns the category that gets the fewest commands wrong and then matches the most.
+// It returns -1 if no category matches more commands than it gets wrong, and skips those in done.
+// With add, the selector's commands count as matches; without add, the commands that the selector
+// lacks do.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {
@@ -200,7 +201,7 @@ func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	return best
 }
 
-// commandRule appends what has to be said of one command.
+// commandRule appends the rules that a single command still needs.
 func (s *selector) commandRule(list []string, a *aclTable, told *selector, c *Command) []string {
 	on := s.commands.has(c.bit)
 	if on != told.commands.has(c.bit) {

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// What an ACL file may hold. Whoever writes the file is trusted, but a wrong path may name anything.
+// Limits of an ACL file. The author of the file is trusted, but a wrong path may name any file.
 const (
 	maxFileUsers  = 10_000
-	maxFileRules  = 4096    // of one user
-	maxFileFaults = 8 << 10 // bytes of what is said to be wrong
+	maxFileRules  = 4096    // per user
+	maxFileFaults = 8 << 10 // bytes of error text
 )
 
 // ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
-// rules. faults is what is wrong with it, in Redis's words; then there are no users.
+// rules. If the file has errors, faults describes them in Redis's words and users is nil.
 func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User, faults string) {
 	p := aclFile{table: t, path: path, allChannels: allChannels, names: map[string]bool{}}
 	number := 0
@@ -32,7 +32,7 @@ func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User,
 	return p.users, ""
 }
 
-// aclFile is a file that is being read.
+// aclFile is the state of the parser of an ACL file.
 type aclFile struct {
 	table       *Table
 	path        string
@@ -76,7 +76,7 @@ func (p *aclFile) line(number int, words []string) {
 		case why == faultUnknown:
 			fault(faultFileRule, p.path, number, rule, why)
 		case why != "" && !told:
-			// What comes behind it may be wrong for want of it.
+			// Later errors in the line may follow from this one, so only the first is reported.
 			told = true
 			fault(faultFileLine, p.path, number, why)
 		}
@@ -84,8 +84,8 @@ func (p *aclFile) line(number int, words []string) {
 	p.users = append(p.users, u.seal())
 }
 
-// FormatACLFile is a file of users. ok is false, and wrong names one of them, if the file would
-// say something else: the format has no quotes.
+// FormatACLFile writes users as an ACL file. The format has no quotes, so some users cannot be
+// written: then ok is false and wrong names one of them.
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
 	for _, u := range users {
@@ -108,14 +108,15 @@ func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	return "", "", false
 }
 
-// Packed are the user's rules as the log has them: the same rules are the same bytes.
+// Packed returns the user's rules as the log stores them. Equal rules give equal bytes.
 func (u *User) Packed() string { return encodeRules(u.Rules()) }
 
-// PackedUser is a user on its way to the leader.
+// PackedUser is a user as a node sends it to the leader.
 type PackedUser struct{ Name, Rules string }
 
-// ReplaceUsers makes the given users all that there are. If the default user is not among them, it is what
-// it was at first, with the password that a node's flag has given, if one has: a Redis would leave the door open.
+// ReplaceUsers replaces all users by the given ones. If the default user is not among them, it gets
+// its initial state, with the password from a node's flag if there is one: Redis would leave the
+// server open instead.
 func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
 	stay := map[string]bool{}
 	for _, u := range users {
@@ -140,8 +141,8 @@ func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
 	}
 }
 
-// EstablishUsers makes users those of a cluster of which nothing was ever said: the leader's
-// own, or else those that are given.
+// EstablishUsers sets the users of a cluster whose users have never been set. The users in the
+// leader's own configuration take precedence over the given ones.
 func (t *Txn) EstablishUsers(users []PackedUser) {
 	if t.AccountsVersion() > 0 {
 		return

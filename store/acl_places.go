@@ -2,12 +2,12 @@ package store
 
 import "strings"
 
-// places tells where names stand in a list that rules make longer. A user may have as many of
-// them as a command holds, so that no rule looks through them. It is made when the list is
-// first asked for a name, and dropped when the user is complete.
+// places maps a name to its index in a list that rules extend. A user may have as many names as fit
+// into a command, so a linear search per rule would be too slow. find fills the map at the first
+// lookup; seal drops it.
 type places map[string]int
 
-// find returns where a name stands in a list of n, of which nth returns one.
+// find returns the index of a name in a list of n names; nth returns the name at an index.
 func (p *places) find(name string, n int, nth func(i int) string) (at int, known bool) {
 	if *p == nil {
 		*p = make(places, n)
@@ -19,7 +19,7 @@ func (p *places) find(name string, n int, nth func(i int) string) (at int, known
 	return at, known
 }
 
-// lowerASCII is what strcasecmp makes of a name.
+// lowerASCII lowers a name as strcasecmp compares it: ASCII letters only.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -28,7 +28,8 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// SizeOfRules is about what rules of ACL SETUSER make: to be asked before they are applied.
+// SizeOfRules estimates the memory that rules of ACL SETUSER will take. The caller asks before it
+// applies them.
 func SizeOfRules(rules []string) int64 {
 	n := int64(0)
 	for _, rule := range rules {
@@ -40,5 +41,5 @@ func SizeOfRules(rules []string) int64 {
 	return n
 }
 
-// selectorRules is how many rules say the least of a selector.
+// selectorRules is the number of rules that describe the smallest selector.
 const selectorRules = 3

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// What is wrong with a rule of ACL SETUSER.
+// Errors in a rule of ACL SETUSER.
 const (
 	faultUnknown     = "Unknown command or category name in ACL"
 	faultSyntax      = "Syntax error"
@@ -15,16 +15,15 @@ const (
 	faultSubFirstArg = "Allowing first-arg of a subcommand is not supported"
 )
 
-// MergeSelectors joins the arguments of ACL SETUSER that make up one selector,
-// from "(…" to "…)". open is the argument that opens a selector which does not
-// end, or "".
+// MergeSelectors joins the arguments of ACL SETUSER that form one selector, from "(…" to "…)". open
+// is the first argument of a selector that has no end, or "".
 func MergeSelectors(args []string) (rules []string, open string) {
 	var pending []string
 	for _, arg := range args {
 		ends := strings.HasSuffix(arg, ")")
 		switch {
 		case strings.HasPrefix(arg, "(") && !ends:
-			// One that is open already is forgotten, as in Redis.
+			// As in Redis, a selector that is already open is dropped.
 			pending, open = []string{arg}, arg
 		case pending != nil:
 			pending = append(pending, arg)
@@ -41,8 +40,8 @@ func MergeSelectors(args []string) (rules []string, open string) {
 	return rules, open
 }
 
-// WithRules returns the user with rules applied, all or none. allChannels is
-// acl-pubsub-default.
+// WithRules returns a copy of the user with all rules applied, or an error. allChannels is the
+// setting acl-pubsub-default.
 func (u *User) WithRules(rules []string, allChannels bool) (*User, Error) {
 	c := u.clone()
 	for _, rule := range rules {
@@ -53,7 +52,7 @@ func (u *User) WithRules(rules []string, allChannels bool) (*User, Error) {
 	return c.seal(), ""
 }
 
-// apply applies one rule and returns what is wrong with it.
+// apply applies one rule and returns its error, or "".
 func (u *User) apply(rule string, allChannels bool) (fault string) {
 	switch strings.ToLower(rule) {
 	case "":
@@ -84,8 +83,8 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 		return u.applyPassword(rule[0], rule[1:])
 	case rule[0] == '(' && strings.HasSuffix(rule, ")"):
 		s := newSelector(u.table, allChannels)
-		// As in Redis, quotes that do not end make it an empty selector, and
-		// what follows a NUL is not seen.
+		// As in Redis, unbalanced quotes give an empty selector, and the text after a NUL is
+		// ignored.
 		words, _ := SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
 		for _, w := range words {
 			if fault := s.apply(u.table.acl, string(w)); fault != "" {
@@ -119,7 +118,7 @@ func (u *User) applyPassword(how byte, text string) (fault string) {
 		return faultNoPassword
 	}
 	delete(u.passwordAt, hash)
-	u.Passwords[at] = "" // seal takes it out
+	u.Passwords[at] = "" // seal removes it
 	return ""
 }
 
@@ -164,7 +163,7 @@ func (s *selector) apply(a *aclTable, rule string) (fault string) {
 	return faultSyntax
 }
 
-// applyKeys reads ~pattern or %R~, %W~, %RW~.
+// applyKeys applies a rule with a key pattern: ~pattern, %R~pattern, %W~pattern or %RW~pattern.
 func (s *selector) applyKeys(rule string) (fault string) {
 	if s.allKeys {
 		return faultKeyPattern
@@ -172,8 +171,7 @@ func (s *selector) applyKeys(rule string) (fault string) {
 	access, pattern := keyReads|keyWrites, rule[1:]
 	if rule[0] == '%' {
 		flags, rest, _ := strings.Cut(pattern, "~")
-		// Redis takes the flags at the end of a rule without '~' for a rule
-		// with an empty pattern.
+		// As Redis does, treat a rule with flags but without '~' as one with an empty pattern.
 		access, pattern = 0, rest
 		for _, f := range strings.ToUpper(flags) {
 			flag := keyReads
@@ -236,8 +234,8 @@ func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault st
 	return ""
 }
 
-// allow sets a command with its subcommands. What was said of its first
-// arguments is forgotten.
+// allow allows or forbids a command with its subcommands, and drops the rules for its first
+// arguments.
 func (s *selector) allow(a *aclTable, c *Command, on bool) {
 	s.commands.set(c.bit, on)
 	s.forgetWords(c.bit)
@@ -246,7 +244,7 @@ func (s *selector) allow(a *aclTable, c *Command, on bool) {
 	}
 }
 
-// forgetWords forgets the first arguments with which a command is allowed.
+// forgetWords drops the first arguments with which a command is allowed.
 func (s *selector) forgetWords(bit int) {
 	if len(s.firstArgs[bit]) > 0 {
 		delete(s.firstArgs, bit)
@@ -254,7 +252,7 @@ func (s *selector) forgetWords(bit int) {
 	}
 }
 
-// applyCommand reads name, container|subcommand and, to allow only, the old
+// applyCommand applies a rule for a command: name, container|subcommand or, only to allow, the old
 // form name|first-argument.
 func (s *selector) applyCommand(a *aclTable, name string, on bool) (fault string) {
 	bar := strings.LastIndexByte(name, '|')

@@ -10,8 +10,7 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Account is a user as the replicated state has it. It is never changed, only
-// replaced.
+// Account is a user in the replicated state. It is immutable: a change replaces it.
 type Account struct {
 	Name   string
 	rules  string // see encodeRules
@@ -28,8 +27,8 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
-// What a user takes apart from its name and rules, and how much more its rules take when
-// they have been parsed: a rule of few letters becomes a pattern, a selector a set of
+// The estimated memory of a user, in addition to its name and rules, and the factor by which parsed
+// rules are larger than packed ones: a short rule becomes a pattern, a selector becomes a set of
 // commands.
 const (
 	accountSize   = 512
@@ -38,8 +37,8 @@ const (
 	copiesOfRules = 3
 )
 
-// size is what the user counts as data. It is an estimate from the rules alone, the same
-// on every node. A user who is nil takes nothing.
+// size returns the user's share of the data size. It is an estimate from the rules alone, so it is
+// the same on every node. A nil account has size 0.
 func (a *Account) size() int64 {
 	if a == nil {
 		return 0
@@ -54,10 +53,10 @@ func (a *Account) size() int64 {
 	return n
 }
 
-// Packed is User.Packed.
+// Packed returns the rules as User.Packed does.
 func (a *Account) Packed() string { return a.rules }
 
-// encodeRules packs rules: each a uvarint length and its bytes.
+// encodeRules packs rules: each is a uvarint length and its bytes.
 func encodeRules(rules []string) string {
 	var b []byte
 	for _, r := range rules {
@@ -77,16 +76,17 @@ func decodeRules(packed string) (rules []string) {
 	return rules
 }
 
-// accounts are the users of the state; there is one for the default user only
-// if something was said of it.
+// accounts are the users of the state. The default user has an account only after a command or a
+// node's configuration has changed it.
 type accounts struct {
 	byName  *btree.BTreeG[*Account]
-	version uint64   // the write set that last changed one
-	def     *Account // the default user's, kept at hand for every command
-	size    int64    // of all: they count as data
+	version uint64   // the sequence number of the last write set that changed an account
+	def     *Account // the default user's account: every command needs it
+	size    int64    // of all accounts, part of the data size
 
-	// What is known of deletions on this node alone: by which write set a name was deleted last, and up to which
-	// write set nothing is known, because a snapshot came or there were too many.
+	// Deletions that this node remembers; the log does not hold this: the last write set that
+	// deleted a name, and the write set up to which deletions are unknown, after a snapshot or too
+	// many deletions.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -121,11 +121,11 @@ func (a *accounts) remove(name string, version uint64) {
 	a.deleted[name] = version
 }
 
-// maxDeletions is how many deleted names are remembered.
+// maxDeletions is the number of deleted names that a node remembers.
 const maxDeletions = 1000
 
-// sameUser tells whether a name stands for the user whom it stood for when the users were of a version. forgotten:
-// nobody can tell.
+// sameUser reports whether a name still means the same user as at a version of the users. forgotten
+// means that this node no longer knows.
 func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	a := &t.s.accounts
 	if slices.Contains(t.deleted, name) || a.deleted[name] > version {
@@ -134,7 +134,7 @@ func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	return version >= a.forgotten, version < a.forgotten
 }
 
-// applyUser applies the setting or deleting of a user.
+// applyUser applies the operation that sets or deletes a user.
 func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 	name := string([]byte(d.str()))
 	if o == opUserDelete {
@@ -148,26 +148,25 @@ func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 	}
 }
 
-// Accounts are all accounts at one instant, by name.
+// Accounts holds all accounts at one instant, by name.
 type Accounts struct {
 	Version uint64 // grows with every change
 	List    []*Account
 }
 
-// AccountSink is a Sink that wants to know the users. It is told of them after
-// every change, also while old entries are replayed and after a snapshot has
-// been restored; it must not block.
+// AccountSink is a Sink that receives the users after every change, during the replay of old
+// entries and after the restore of a snapshot. It must not block.
 type AccountSink interface {
 	AccountsChanged(Accounts)
 }
 
-// Accounts returns the present accounts.
+// Accounts returns the current accounts.
 func (s *Store) Accounts() Accounts { return Accounts{s.accounts.version, s.accounts.byName.Items()} }
 
-// AccountsVersion tells whether Accounts has changed.
+// AccountsVersion returns the version of Accounts, which grows with every change.
 func (s *Store) AccountsVersion() uint64 { return s.accounts.version }
 
-// accounts writes the users, if there ever were any.
+// accounts writes the users, if a user was ever set.
 func (w *snapWriter) accounts(a Accounts) {
 	for _, acc := range a.List {
 		w.WriteByte(recUser)
@@ -180,16 +179,17 @@ func (w *snapWriter) accounts(a Accounts) {
 	}
 }
 
-// ACLEnv is what the node that evaluates adds to the users of the state.
+// ACLEnv is what the evaluating node's own configuration adds to the users of the state.
 type ACLEnv struct {
-	// PasswordHash is that of the default user as long as the state says
-	// nothing of it; "": it has none.
+	// PasswordHash is the default user's password hash while the state has no default user; ""
+	// means no password.
 	PasswordHash string
-	// Users are of the node's ACL file: as long as the state says nothing, its default user counts.
+	// Users are the users of the node's ACL file. Its default user applies while the state has
+	// none.
 	Users []PackedUser
 }
 
-// Initial is the default user as long as the state says nothing of it.
+// Initial returns the default user that applies while the state has none.
 func (e *ACLEnv) Initial(table *Table) *User {
 	for _, u := range e.Users {
 		if u.Name == DefaultUser {
@@ -199,7 +199,7 @@ func (e *ACLEnv) Initial(table *Table) *User {
 	return InitialUser(table, e.PasswordHash)
 }
 
-// NewUsersGetAllChannels is ParamChannels.
+// NewUsersGetAllChannels reports whether ParamChannels is "allchannels".
 func (t *Txn) NewUsersGetAllChannels() bool {
 	value, _ := t.Config(ParamChannels)
 	return strings.EqualFold(value, "allchannels")
@@ -213,7 +213,7 @@ func (t *Txn) account(name string) *Account {
 	if name == DefaultUser {
 		return t.s.accounts.def
 	}
-	// Clients of one name often come together.
+	// Several clients with the same user name often follow each other: cache the last account.
 	if at := t.s.accounts.version; t.caller == nil || t.caller.Name != name || t.callerAt != at {
 		t.caller, _ = t.s.accounts.byName.Get(&Account{Name: name})
 		t.callerAt = at
@@ -221,8 +221,7 @@ func (t *Txn) account(name string) *Account {
 	return t.caller
 }
 
-// User returns a user by name; nil if there is none. There always is a default
-// user.
+// User returns a user by name, or nil. The default user always exists.
 func (t *Txn) User(table *Table, name string) *User {
 	if a := t.account(name); a != nil {
 		return a.User(table)
@@ -266,7 +265,7 @@ func (t *Txn) setAccount(a *Account) {
 	t.putAccount(a.Name, a)
 }
 
-// DeleteUser deletes an existing user, who is not the default user.
+// DeleteUser deletes an existing user. It must not be the default user.
 func (t *Txn) DeleteUser(name string) {
 	t.ws.begin(opUserDelete, t.ws.db)
 	t.ws.str(name)
@@ -276,7 +275,7 @@ func (t *Txn) DeleteUser(name string) {
 	t.deleted = append(t.deleted, name)
 }
 
-// TakeDeletedUsers returns the users that have been deleted since it was last called.
+// TakeDeletedUsers returns the users that were deleted since its last call.
 func (t *Txn) TakeDeletedUsers() []string {
 	deleted := t.deleted[t.told:]
 	t.told = len(t.deleted)
@@ -305,7 +304,7 @@ func (t *Txn) putAccount(name string, a *Account) {
 	users[name] = a
 }
 
-// AccountsVersion is Store.AccountsVersion of the state that this transaction makes.
+// AccountsVersion returns the version of the users after this transaction.
 func (t *Txn) AccountsVersion() uint64 {
 	if len(t.users) > 0 {
 		return t.seq
@@ -313,14 +312,15 @@ func (t *Txn) AccountsVersion() uint64 {
 	return t.s.accounts.version
 }
 
-// paramFlagPassword keeps the hash of the password that a node's flag has given the default user.
+// paramFlagPassword holds the hash of the default user's password that came from a node's flag.
 const paramFlagPassword = "requirepass-of-a-flag"
 
-// EstablishPassword makes a password that a node has been started with the default user's for good, if
-// nothing was ever said of that user: the leader's own, or else the one with the given hash ("": none).
-// From then on a node that does not know it lets nobody in by that.
+// EstablishPassword stores the password from a node's flag as the default user's, if the state has
+// no default user yet. The leader's own password takes precedence over hash; "" means no password.
+// From then on every node demands the password, even one started without the flag.
 //
-// again: a node that is the whole cluster has been started. Then its flag may replace what a flag has given.
+// again means that the only node of a cluster has started: its flag may then replace an earlier
+// flag's password.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {
@@ -340,6 +340,6 @@ func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	}
 }
 
-// guarded reports whether the default user has to be looked up: its rights can
-// only be less than all if something was said of it.
+// guarded reports whether Authorize must look up the default user. While neither the state nor the
+// transaction has an account, Authorize does not check the rights of that user.
 func (t *Txn) guarded() bool { return t.s.accounts.def != nil || t.users != nil }

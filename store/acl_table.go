@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// aclCategories are the ACL categories, in Redis's order. A category is one
-// bit of Command.categories, by its place here.
+// aclCategories are the ACL categories, in Redis's order. The index of a category is its bit in
+// Command.categories.
 var aclCategories = []string{
 	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap",
 	"hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking",
@@ -27,9 +27,8 @@ var groupCategories = map[string]string{
 	"hyperloglog": "hyperloglog", "geo": "geo",
 }
 
-// ACLCategories derives a command's ACL categories from its flags and group,
-// in the order of COMMAND INFO. A container that cannot be called has none but
-// its speed.
+// ACLCategories derives a command's ACL categories from its flags and group, in the order of
+// COMMAND INFO. A container that cannot be called itself is only fast or slow.
 func (c *Command) ACLCategories() []string {
 	callable := len(c.Sub) == 0 || c.Is(Connection)
 	own := func(name string) bool { return slices.Contains(c.Categories, name) }
@@ -69,7 +68,7 @@ func (c *Command) ACLCategories() []string {
 //go:embed redis-commands.txt
 var redisCommands string
 
-// redisCategories are the lines of redisCommands, by full name.
+// redisCategories maps the full names in redisCommands to their categories.
 var redisCategories = sync.OnceValue(func() map[string][]string {
 	all := map[string][]string{}
 	for _, line := range strings.Split(strings.TrimSpace(redisCommands), "\n") {
@@ -79,17 +78,17 @@ var redisCategories = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// aclTable is what ACL rules can name: the commands of the table, and those of
-// Redis that are not in it. A rule that Redis takes must not be an error here;
-// and one that forbids a command must still stand when a later version has it.
+// aclTable holds all commands that ACL rules can name: the commands of this server and all others
+// of Redis. Every rule that Redis accepts must be accepted here, and a rule that forbids a command
+// must hold when a later version adds that command.
 type aclTable struct {
-	bits []*Command // every command and subcommand, sorted; its place is its bit
+	bits []*Command // every command and subcommand, sorted; the index is Command.bit
 	top  []*Command // those that are not subcommands
 	subs map[*Command][]*Command
 	name map[string]*Command // by full name
 
-	members []bitmap // of each category …
-	reach   []bitmap // … and what a rule of it sets: subcommands go with their containers
+	members []bitmap // the commands of each category …
+	reach   []bitmap // … and all commands that a rule for the category changes: subcommands follow their container
 }
 
 func newACLTable(t *Table) *aclTable {
@@ -146,10 +145,10 @@ func newACLTable(t *Table) *aclTable {
 	return a
 }
 
-// lookup finds a command by its full name in any case; nil if there is none.
+// lookup finds a command by its full name, in any case, or returns nil.
 func (a *aclTable) lookup(fullName string) *Command { return a.name[strings.ToLower(fullName)] }
 
-// categoryBit returns the bit of a category, 0 if there is no such category.
+// categoryBit returns the bit of a category, or 0 if it does not exist.
 func categoryBit(name string) uint32 {
 	i := categoryPlace(name)
 	if i < 0 {
@@ -158,13 +157,13 @@ func categoryBit(name string) uint32 {
 	return 1 << i
 }
 
-// categoryPlace finds a category, -1 if there is none such.
+// categoryPlace returns the index of a category, or -1 if it does not exist.
 func categoryPlace(name string) int {
 	return slices.IndexFunc(aclCategories, func(c string) bool { return strings.EqualFold(c, name) })
 }
 
-// InCategory returns the full names of the table's commands in a category; ok
-// is false if there is no such category.
+// InCategory returns the full names of the table's commands in a category; ok is false if the
+// category does not exist.
 func (t *Table) InCategory(category string) (names []string, ok bool) {
 	bit := categoryBit(category)
 	names = []string{}
@@ -181,12 +180,12 @@ func (t *Table) InCategory(category string) (names []string, ok bool) {
 	return names, bit != 0
 }
 
-// bitmap is a set of commands.
+// bitmap is a set of commands; the index of a bit is Command.bit.
 type bitmap []uint64
 
 func newBitmap(n int) bitmap { return make(bitmap, n/64+1) }
 
-// common counts the commands of both sets.
+// common counts the commands that are in both sets.
 func (b bitmap) common(other bitmap) (n int) {
 	for i, word := range b {
 		n += bits.OnesCount64(word & other[i])
@@ -210,8 +209,8 @@ func (b bitmap) fill(n int, on bool) {
 	}
 }
 
-// RedisCategories returns the ACL categories that Redis 7.0.15 says a command
-// has, by its full name; ok is false if Redis has no such command.
+// RedisCategories returns the ACL categories of a command in Redis 7.0.15; ok is false if Redis
+// does not have the command.
 func RedisCategories(fullName string) (categories []string, ok bool) {
 	categories, ok = redisCategories()[fullName]
 	return categories, ok

@@ -9,24 +9,22 @@ import (
 	"strings"
 )
 
-// Users as in Redis's acl.c: a user has passwords and a list of selectors, of
-// which the first, the root, always exists. A command is allowed if one
-// selector allows it together with all its keys and channels.
+// Users follow Redis's acl.c: a user has passwords and a list of selectors. The first selector, the
+// root, always exists. A command is allowed if a single selector allows it with all its keys and
+// channels.
 
 const (
-	// DefaultUser is the user of connections that have not said who they are.
+	// DefaultUser is the user of connections that have not authenticated.
 	DefaultUser = "default"
-	// SystemUser marks commands of the server's own. No user can have this
-	// name: a name holds no NUL.
+	// SystemUser marks the server's own commands. No user can have this name, because a name cannot
+	// contain a NUL.
 	SystemUser = "\x00"
-	// Anonymous is the default user for as long as that needs no password. A
-	// node whose knowledge of the users may be old gives it for clients that
-	// have not given any.
+	// Anonymous stands for the default user, and only as long as that user needs no password. A
+	// node whose user table may be out of date sends it for clients that have not authenticated.
 	Anonymous = "\x00?"
 )
 
-// User is what a user may do. One that has been published is not changed any
-// more; rules are applied to a copy.
+// User holds a user's rights. A published User is immutable; rules are applied to a copy.
 type User struct {
 	Name      string
 	Enabled   bool
@@ -40,8 +38,8 @@ type User struct {
 	free       bool   // may run everything with every key and channel
 }
 
-// sanitize keeps what the user's rules have said about RESTORE's payloads.
-// They are always checked here.
+// sanitize stores what the user's rules say about RESTORE's payloads. This server always checks
+// payloads.
 type sanitize uint8
 
 const (
@@ -54,15 +52,15 @@ const (
 type selector struct {
 	allKeys     bool
 	allChannels bool
-	future      bool // also commands that do not exist yet: +@all
+	future      bool // also allows commands that do not exist yet: +@all
 	commands    bitmap
-	firstArgs   map[int][]string // by command: allowed with one of these only
+	firstArgs   map[int][]string // by command bit: the command is allowed only with one of these
 	keys        []keyPattern
 	channels    []string
 
 	// While rules are applied:
 	keyAt, channelAt places
-	wordAt           map[int]places // of firstArgs, in lower case
+	wordAt           map[int]places // like firstArgs, in lower case
 }
 
 // keyAccess says how a key may be used.
@@ -78,8 +76,8 @@ type keyPattern struct {
 	access  keyAccess
 }
 
-// NewUser returns a user who may do nothing: what ACL SETUSER begins with.
-// allChannels is acl-pubsub-default.
+// NewUser returns a user without rights, the starting point of ACL SETUSER. allChannels is the
+// setting acl-pubsub-default.
 func NewUser(t *Table, name string, allChannels bool) *User {
 	return &User{Name: name, table: t, selectors: []*selector{newSelector(t, allChannels)}}
 }
@@ -88,8 +86,8 @@ func newSelector(t *Table, allChannels bool) *selector {
 	return &selector{allChannels: allChannels, commands: newBitmap(len(t.acl.bits))}
 }
 
-// InitialUser is the default user of a server that has been told nothing;
-// passwordHash is that of requirepass, or "".
+// InitialUser returns the default user of an unconfigured server. passwordHash is the hash of the
+// requirepass password, or "".
 func InitialUser(t *Table, passwordHash string) *User {
 	u := NewUser(t, DefaultUser, true)
 	u.Enabled, u.NoPass = true, passwordHash == ""
@@ -103,7 +101,7 @@ func InitialUser(t *Table, passwordHash string) *User {
 	return u
 }
 
-// clone copies so deeply that rules can be applied to the copy.
+// clone returns a copy that shares nothing that rules change.
 func (u *User) clone() *User {
 	c := *u
 	c.Passwords = slices.Clone(u.Passwords)
@@ -120,8 +118,8 @@ func (u *User) clone() *User {
 	return &c
 }
 
-// seal completes a user to whom rules have been applied. It finds out whether the user may do
-// anything, which the fast path asks.
+// seal completes a user after rules were applied. It records whether the user may do anything, for
+// the fast path.
 func (u *User) seal() *User {
 	if u.passwordAt != nil {
 		u.Passwords = slices.DeleteFunc(u.Passwords, func(hash string) bool { return hash == "" })
@@ -144,25 +142,25 @@ func (u *User) seal() *User {
 	return u
 }
 
-// Unrestricted reports whether nothing is forbidden to the user.
+// Unrestricted reports whether the user may do everything.
 func (u *User) Unrestricted() bool { return u.free }
 
-// Open reports whether whoever says nothing is this user.
+// Open reports whether a connection is this user without authentication.
 func (u *User) Open() bool { return u.Enabled && u.NoPass }
 
-// HashPassword returns the form in which passwords are kept.
+// HashPassword returns the hash of a password, as Passwords stores it.
 func HashPassword(password []byte) string {
 	sum := sha256.Sum256(password)
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate checks a password. It takes as long for a wrong one as for a
-// right one.
+// Authenticate reports whether a password is correct. A wrong password takes as long as a correct
+// one.
 func (u *User) Authenticate(password []byte) bool {
 	return u.HasPassword(HashPassword(password))
 }
 
-// HasPassword is Authenticate for one whose password's hash is known.
+// HasPassword is Authenticate for a caller that has the hash of the password.
 func (u *User) HasPassword(hashed string) bool {
 	if !u.Enabled {
 		return false
@@ -175,9 +173,9 @@ func (u *User) HasPassword(hashed string) bool {
 	return u.NoPass || ok == 1
 }
 
-// LostChannels tells what subscriptions become of a user that is replaced by
-// next: lost is false if next may use every channel that u may; else keeps
-// reports whether next may use a channel or, taken literally, a pattern.
+// LostChannels reports whether a subscription may be lost when next replaces u. lost is false if
+// next may use every channel that u may use. Otherwise keeps reports whether next may use a channel
+// or, with pattern set, a literal pattern.
 func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool) bool, lost bool) {
 	upcoming, stays := []string{}, map[string]bool{}
 	for _, s := range next.selectors {
@@ -195,8 +193,8 @@ func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool
 	return func(channel string, pattern bool) bool { return channelAllowed(upcoming, channel, pattern) }, lost
 }
 
-// HasSpaces reports whether a name or pattern holds what cannot stand in a
-// line of rules.
+// HasSpaces reports whether a name or pattern contains a character that a line of rules cannot
+// contain.
 func HasSpaces(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r == 0 || r < 0x80 && isBlank(byte(r)) })
 }

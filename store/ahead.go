@@ -1,18 +1,18 @@
 package store
 
-// A lookup follows pointers, each of which has to be read before the next one is known:
-// when there are many keys, each of these reads waits for the memory, and that is most of
-// what a short command costs. So the lookups of several commands are made side by side
-// before the commands are run one after the other: then the processor waits for all of
-// them at once, and what they have read is in its cache.
+// A lookup follows pointers and must read each node before it knows the next one. With many keys
+// each of these reads waits for main memory, which is most of the cost of a short command. So a Txn
+// walks the lookups of several commands side by side before it runs the commands one after the
+// other. The processor then waits for all lookups at once and finds the nodes in its cache later.
 
 const (
-	// aheadLimit is for how many keys at most a Txn reads ahead.
+	// aheadLimit is the largest number of keys that a Txn reads ahead.
 	aheadLimit = 32
-	// aheadLength is how long such a key is at most: longer ones take longer to be hashed
-	// than to be found, and what a script without keys has in their place may be any length.
+	// aheadLength is the longest key to read ahead. Longer keys take more time to hash than to
+	// find, and a script without keys may have an argument of any length in the place of the key.
 	aheadLength = 256
-	// aheadSize is how many keys a database has that may not fit into a processor's cache.
+	// aheadSize is the smallest number of keys with which a database may exceed the processor's
+	// cache.
 	aheadSize = 1 << 13
 )
 
@@ -22,12 +22,12 @@ type Ahead struct {
 	n    int
 }
 
-// aheadKey is a key, and how far its lookup has come.
+// aheadKey is a key and the state of its lookup.
 type aheadKey struct {
 	db   int
 	key  string
 	hash uint64
-	path uint64 // what is left of it …
+	path uint64 // the rest of the path …
 	at   *node  // … at this node
 }
 
@@ -49,8 +49,8 @@ func (a *Ahead) Add(cmd *Command, args [][]byte, db int) {
 	}
 }
 
-// ReadAhead reads what looking the keys up will read and forgets them. It returns how many
-// of them large databases have.
+// ReadAhead walks the lookups of all keys and then clears a. It returns the number of keys found in
+// large databases.
 func (t *Txn) ReadAhead(a *Ahead) (found int) {
 	n := 0
 	for _, k := range a.keys[:a.n] {

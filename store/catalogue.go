@@ -6,17 +6,17 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Catalogue is which scripts and functions there were at some time. It does not change, so
-// anybody may look into it while the store goes on.
+// Catalogue is a snapshot of the cached scripts and functions. It is immutable, so any goroutine
+// may read it while the store continues.
 type Catalogue struct {
 	bySHA *btree.BTreeG[script]
 	libs  *librarySet
 
-	of      *btree.BTreeG[script] // what bySHA is a copy of …
-	arrival uint64                // … as it was then
+	of      *btree.BTreeG[script] // bySHA is a copy of this tree …
+	arrival uint64                // … at this time
 }
 
-// Catalogue returns what there is now: old, if that is still true.
+// Catalogue returns the current catalogue. It returns old if nothing has changed since.
 func (s *Store) Catalogue(old *Catalogue) *Catalogue {
 	c := &s.scripts
 	if old != nil && old.of == c.bySHA && old.arrival == c.arrival && old.libs == s.libs {
@@ -31,7 +31,7 @@ func (c *Catalogue) Script(sha string) (body string, ok bool) {
 	return found.body, ok
 }
 
-// FunctionFlags returns what a function declares; its name may be in any case.
+// FunctionFlags returns the flags that a function declares; name may be in any case.
 func (c *Catalogue) FunctionFlags(name string) (flags FunctionFlags, ok bool) {
 	i, ok := c.libs.findFunction(strings.ToLower(name))
 	if !ok {

@@ -2,7 +2,8 @@ package store
 
 import "math/bits"
 
-// bitCommands are the commands on single bits of strings, the highest of each byte first.
+// bitCommands are the commands on single bits of strings. Bit 0 is the highest bit of the first
+// byte.
 var bitCommands = []Command{
 	{
 		Name: "setbit", Arity: 4, Flags: Write | DenyOOM, Group: "bitmap", Since: "2.2.0",
@@ -39,8 +40,8 @@ var bitCommands = []Command{
 // maxBitOffset is the highest bit of the longest string.
 const maxBitOffset = maxString*8 - 1
 
-// parseBitOffset reads the place of a bit; with a # in front it counts in
-// units of so many bits, if width is not 0.
+// parseBitOffset parses the offset of a bit. If width is not 0, an offset with a leading # counts
+// in units of width bits.
 func parseBitOffset(arg []byte, width int64) (offset int64, fault *Reply) {
 	hash := width > 0 && len(arg) > 0 && arg[0] == '#'
 	if hash {
@@ -94,7 +95,7 @@ func cmdSetBit(c *Ctx) Reply {
 	return Int(int64(old))
 }
 
-// bitString is a string that is being changed.
+// bitString is a string that a command modifies.
 type bitString struct {
 	old string
 	b   []byte
@@ -102,8 +103,7 @@ type bitString struct {
 
 func (s *bitString) grown() bool { return len(s.b) > len(s.old) }
 
-// growString returns a copy of the string at Args[1], long enough to have the
-// bit at offset.
+// growString returns a copy of the string at Args[1] that is long enough for the bit at offset.
 func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 	e, ok := c.write(TypeString)
 	if !ok {
@@ -124,7 +124,7 @@ func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 	return s, nil
 }
 
-// writeString writes what has changed of the string at Args[1].
+// writeString writes the changed part of the string at Args[1].
 func (c *Ctx) writeString(s *bitString) {
 	from, to := 0, len(s.b)
 	for from < len(s.old) && s.b[from] == s.old[from] {
@@ -132,7 +132,7 @@ func (c *Ctx) writeString(s *bitString) {
 	}
 	if s.grown() {
 		for from >= len(s.old) && from < to-1 && s.b[from] == 0 {
-			from++ // a gap is filled with zeros
+			from++ // Patch fills a gap with zeros
 		}
 	} else {
 		for to > from && s.b[to-1] == s.old[to-1] {
@@ -142,7 +142,7 @@ func (c *Ctx) writeString(s *bitString) {
 	if from < to {
 		c.Patch(c.DB, c.Args[1], int64(from), bytesToString(s.b[from:to]))
 	} else {
-		c.Reform(c.DB, c.Args[1], formRaw) // as if it were changed
+		c.Reform(c.DB, c.Args[1], formRaw) // the same as after a change
 	}
 }
 
@@ -161,14 +161,14 @@ func cmdGetBit(c *Ctx) Reply {
 	return Int(int64(bitAt(e.str, offset)))
 }
 
-// parseUnit reads the word that tells bits from bytes.
+// parseUnit parses the word BIT or BYTE.
 func parseUnit(arg []byte) (inBits, ok bool) {
 	inBits = equalFold(arg, "bit")
 	return inBits, inBits || equalFold(arg, "byte")
 }
 
-// bitSpan converts two inclusive indexes, of bits or bytes, to a range of bits
-// [from, to) of a string of n bytes.
+// bitSpan converts two inclusive indexes of bits or bytes to a range of bits [from, to) in a string
+// of n bytes.
 func bitSpan(start, end, n int64, inBits bool) (from, to int64) {
 	if inBits {
 		n *= 8
@@ -188,7 +188,7 @@ func bitSpan(start, end, n int64, inBits bool) (from, to int64) {
 	return 8 * start, 8 * (end + 1)
 }
 
-// cmdBitCount looks at the range only if there is a string.
+// cmdBitCount checks the range only if the string exists, as Redis does.
 func cmdBitCount(c *Ctx) Reply {
 	e, ok := c.read(TypeString)
 	switch {
@@ -263,12 +263,12 @@ func cmdBitPos(c *Ctx) Reply {
 	case i < to:
 		return Int(i)
 	case bit == 0 && len(c.Args) < 5:
-		return Int(to) // without an end the string goes on with zeros
+		return Int(to) // without an end, zeros follow the string
 	}
 	return Int(-1)
 }
 
-// bitPosSpan reads the range of BITPOS in a string of n bytes.
+// bitPosSpan parses the range of BITPOS in a string of n bytes.
 func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 	if len(c.Args) == 3 {
 		return 0, 8 * n, nil
@@ -298,7 +298,7 @@ func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 	return from, to, nil
 }
 
-// findBit returns the first place of a bit in a range, or its end.
+// findBit returns the first index of a bit in a range, or the end of the range.
 func findBit(s string, bit byte, from, to int64) int64 {
 	none := -(1 - bit) // a byte without the bit
 	for from < to {

@@ -19,7 +19,7 @@ var bitFieldCommands = []Command{
 	},
 }
 
-// bitOverflow is what happens when an integer does not fit.
+// bitOverflow says what BITFIELD does when an integer does not fit.
 type bitOverflow uint8
 
 const (
@@ -42,7 +42,7 @@ func cmdBitField(c *Ctx) Reply   { return c.bitField(false) }
 func cmdBitFieldRO(c *Ctx) Reply { return c.bitField(true) }
 
 func parseBitOps(args [][]byte) (ops []bitOp, highest int64, fault *Reply) {
-	highest = -1 // bit that is written
+	highest = -1 // the highest bit that an operation writes
 	overflow := overflowWrap
 	for len(args) > 0 {
 		if equalFold(args[0], "overflow") && len(args) > 1 {
@@ -175,7 +175,7 @@ func (op *bitOp) run(s *bitString) Reply {
 	return Int(value)
 }
 
-// load reads the integer; there are zeros behind the string.
+// load reads the integer; bits beyond the end of the string are zero.
 func (op *bitOp) load(s string) int64 {
 	v := uint64(0)
 	for i := range op.width {
@@ -198,7 +198,7 @@ func (op *bitOp) save(s *bitString, value int64) {
 	}
 }
 
-// add adds within the type. If the sum does not fit, it is cut or clamped.
+// add adds within the type. If the sum does not fit, add wraps or clamps it.
 func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	low, high := int64(0), int64(math.MaxInt64)
 	if op.width < 64 {
@@ -209,12 +209,12 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 		low = -high - 1
 	}
 	sum = base + add
-	// An unsigned value that is negative here is one beyond any limit.
+	// A negative value of an unsigned type stands for one above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// With 64 bits the room overflows where the sum cannot. It overflows too if
-	// a base is far below a narrow signed type: Redis takes that for above, and
-	// so SET i16 0 -9223372036854775808 saturates at the upper end.
+	// With 64 bits high-base overflows where the sum cannot. It also overflows if base is far below
+	// a narrow signed type: Redis treats that as above the limit, so SET i16 0 -9223372036854775808
+	// saturates at the upper end.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

@@ -1,6 +1,6 @@
 package store
 
-// blockingCommands are the commands that wait for an element; see wait.go.
+// blockingCommands are the commands that wait for an element (see wait.go).
 var blockingCommands = []Command{
 	{
 		Name: "blpop", Arity: -3, Flags: Write | NoScript | Blocking, Group: "list", Since: "2.0.0",
@@ -95,7 +95,7 @@ func (c *Ctx) blockingMove(fromHead, toHead bool, timeoutArg []byte) Reply {
 	return r
 }
 
-// cmdBLMPop looks at the timeout last, as Redis does.
+// cmdBLMPop checks the timeout last, as Redis does.
 func cmdBLMPop(c *Ctx) Reply {
 	m, fault := parseMPop(c.Args[2:], "left", "right")
 	if fault != nil {

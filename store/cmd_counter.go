@@ -78,7 +78,7 @@ func (c *Ctx) addInt(by int64) Reply {
 	return Int(n)
 }
 
-// addInts adds; ok is false if the sum does not fit.
+// addInts adds; ok is false on overflow.
 func addInts(a, b int64) (sum int64, ok bool) {
 	sum = a + b
 	return sum, (sum > a) == (b > 0)

@@ -38,8 +38,8 @@ var databaseCommands = []Command{
 	},
 }
 
-// cmdSelect changes the database of the script or transaction that it stands
-// in; that of a connection is the server's.
+// cmdSelect changes the database of the enclosing script or transaction. The server package handles
+// SELECT of a connection.
 func cmdSelect(c *Ctx) Reply {
 	n, fault := parseInt32(c.Args[1])
 	if fault != nil {
@@ -103,8 +103,8 @@ func cmdFlushDB(c *Ctx) Reply {
 	return OK
 }
 
-// tellFlushed writes that a database has been emptied also if none of them had a key:
-// as in Redis, clients with tracking forget what they know of absent keys, too.
+// tellFlushed writes a flush even if all databases were empty: as in Redis, clients with tracking
+// then also forget absent keys.
 func (c *Ctx) tellFlushed(before int) {
 	if c.Writes().Len() == before {
 		c.flushEmpty(c.DB)
@@ -123,8 +123,7 @@ func cmdFlushAll(c *Ctx) Reply {
 	return OK
 }
 
-// flushMode accepts ASYNC and SYNC, which come to the same here: dropping a
-// tree takes no time.
+// flushMode accepts ASYNC and SYNC. Both do the same here, because dropping a tree takes no time.
 func flushMode(args [][]byte) bool {
 	return len(args) == 1 ||
 		len(args) == 2 && (equalFold(args[1], "async") || equalFold(args[1], "sync"))

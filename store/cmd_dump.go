@@ -2,7 +2,7 @@ package store
 
 import "math"
 
-// dumpCommands carry values from one server to another.
+// dumpCommands transfer values from one server to another.
 var dumpCommands = []Command{
 	{
 		Name: "dump", Arity: 2, Flags: ReadOnly, Group: "generic", Since: "2.6.0",
@@ -27,8 +27,8 @@ func cmdDump(c *Ctx) Reply {
 	return Str(e.dump())
 }
 
-// restoreOptions are the words of RESTORE. Idle time and frequency are checked
-// and forgotten: nothing is evicted by them.
+// restoreOptions are the options of RESTORE. IDLETIME and FREQ are checked and ignored, because
+// this server evicts nothing by them.
 type restoreOptions struct{ replace, absTTL, idle, freq bool }
 
 func (o *restoreOptions) parse(args [][]byte) *Reply {
@@ -101,7 +101,7 @@ func cmdRestore(c *Ctx) Reply {
 	deadline := int64(0)
 	switch {
 	case ttl == 0:
-	case !o.absTTL && ttl > math.MaxInt64-c.UnixMilli(): // Redis's sum is negative
+	case !o.absTTL && ttl > math.MaxInt64-c.UnixMilli(): // the sum is negative in Redis
 		c.stored(eventGeneric, "restore", key, existed, true)
 		return OK
 	case !o.absTTL:
@@ -117,7 +117,7 @@ func cmdRestore(c *Ctx) Reply {
 	return OK
 }
 
-// create makes a key that does not exist.
+// create creates a key that does not exist.
 func (c *Ctx) create(key []byte, v *rdbValue, deadline int64) {
 	switch v.typ {
 	case TypeString:

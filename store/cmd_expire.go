@@ -68,7 +68,7 @@ func cmdExpireAt(c *Ctx) Reply { return c.expireKey(unitEXAT) }
 
 func cmdPExpireAt(c *Ctx) Reply { return c.expireKey(unitPXAT) }
 
-// The conditions of the EXPIRE family.
+// expireFlags are the conditions of the EXPIRE family.
 type expireFlags uint8
 
 const (
@@ -102,8 +102,8 @@ func parseExpireFlags(args [][]byte) (f expireFlags, e Error) {
 	return f, ""
 }
 
-// expireKey is the EXPIRE family: the words are checked first, then the time,
-// then the key. A time that has passed deletes the key.
+// expireKey implements the EXPIRE family: it checks the options, then the time, then the key. A
+// time in the past deletes the key.
 func (c *Ctx) expireKey(u timeUnit) Reply {
 	var flags expireFlags
 	if len(c.Args) > 3 {
@@ -130,8 +130,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 	} else {
 		at := c.DeadlineAt(when)
 		if flags&expireGT != 0 {
-			// It is not to make a lease shorter, also if that ends late because
-			// the reply was late that promised it.
+			// GT must not shorten a lease, even one that ends later because the reply that granted
+			// it was late.
 			at = max(at, c.graced(e))
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)
@@ -140,8 +140,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 	return One
 }
 
-// expireAllowed tests the conditions. A key without a deadline counts as one
-// that lives for ever.
+// expireAllowed reports whether the conditions hold. A key without a deadline counts as one that
+// never expires.
 func (c *Ctx) expireAllowed(e *Entry, when int64, f expireFlags) bool {
 	if e.deadline == 0 {
 		return f&(expireXX|expireGT) == 0
@@ -159,9 +159,9 @@ func cmdPTTL(c *Ctx) Reply {
 	if e == nil {
 		return missing
 	}
-	// The deadline may lie behind while the key is in its grace. What remains
-	// then is the grace: Redisson's multi-lock takes over a hash that is about to
-	// end, and gives it a new time to live only if some is left.
+	// The deadline may have passed while the key is in its grace. The grace is then the remaining
+	// time: Redisson's multi-lock takes over a hash that is about to expire, and sets a new time to
+	// live only if some is left.
 	left := e.deadline - c.Now().Lease
 	if left <= 0 && c.env.Grace != nil {
 		left += c.env.Grace(e.leased)
@@ -179,8 +179,8 @@ func cmdPExpireTime(c *Ctx) Reply {
 	return Int(c.UnixAt(e.deadline))
 }
 
-// deadline returns the entry of the key if it has a deadline, else the reply
-// that says which it lacks.
+// deadline returns the key's entry if it has a deadline, else the reply for a missing key or a
+// missing deadline.
 func (c *Ctx) deadline() (e *Entry, missing Reply) {
 	e = c.Lookup(c.DB, c.Args[1])
 	switch {
@@ -192,8 +192,8 @@ func (c *Ctx) deadline() (e *Entry, missing Reply) {
 	return e, Reply{}
 }
 
-// seconds rounds a reply in ms to the nearest second. Negative replies are
-// codes.
+// seconds rounds a reply in milliseconds to the nearest second. Negative replies are codes and
+// stay.
 func seconds(r Reply) Reply {
 	if r.Int >= 0 {
 		r.Int = int64((uint64(r.Int) + 500) / 1000) // the sum may need the 64th bit

@@ -101,7 +101,7 @@ func cmdHSet(c *Ctx) Reply {
 		}
 		c.HashSet(c.DB, c.Args[1], field, c.Arg(i+1))
 		if i == 2 && len(c.Args) > 4 {
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write created or copied the entry
 		}
 	}
 	c.eventOn(eventHash, "hset")
@@ -202,7 +202,8 @@ func cmdHVals(c *Ctx) Reply {
 	return c.listFields(1, func(f Field, to []Reply) []Reply { return append(to, Str(f.Value)) })
 }
 
-// listFields replies with what add makes of each field, per elements of it.
+// listFields replies with the elements that add appends for each field; per is their number for one
+// field.
 func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	e, ok := c.read(TypeHash)
 	switch {
@@ -244,7 +245,7 @@ func cmdHDel(c *Ctx) Reply {
 		if _, exists := e.Fields().Get(name); exists {
 			c.HashDelete(c.DB, c.Args[1], name)
 			if n++; n == 1 {
-				e = c.Txn.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last field
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last field
 			}
 		}
 	}

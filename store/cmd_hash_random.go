@@ -2,7 +2,7 @@ package store
 
 import "math"
 
-// hashRandomCommands pick fields at random.
+// hashRandomCommands are the commands that pick fields at random.
 var hashRandomCommands = []Command{
 	{
 		Name: "hrandfield", Arity: -2, Flags: ReadOnly, Group: "hash", Since: "6.2.0",
@@ -13,8 +13,8 @@ var hashRandomCommands = []Command{
 	},
 }
 
-// maxRandomFields bounds a reply with repeated fields: its length is the
-// client's choice, and no client may fill the memory of a node.
+// maxRandomFields limits a reply with repeated fields: the client chooses its length, and no client
+// may fill the memory of a node.
 const maxRandomFields = 1 << 20
 
 func cmdHRandField(c *Ctx) Reply {
@@ -38,8 +38,7 @@ func cmdHRandField(c *Ctx) Reply {
 	})
 }
 
-// randomArgs parses a count and, after it, the word that asks for more than
-// the names.
+// randomArgs parses a count and the optional word that asks for values too.
 func (c *Ctx) randomArgs(word string) (count int64, values bool, fault *Reply) {
 	count, fault = parseRandomCount(c.Args[2])
 	switch {
@@ -71,8 +70,8 @@ func parseRandomCount(arg []byte) (count int64, fault *Reply) {
 	return count, nil
 }
 
-// randomPairs picks elements of the key at Args[1] and lists them: with their
-// values as pairs, which RESP2 flattens.
+// randomPairs picks elements of the key at Args[1] and lists them. With values it lists pairs,
+// which RESP2 flattens.
 func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i int) (name, value Reply)) Reply {
 	e, ok := c.read(t)
 	switch {
@@ -105,8 +104,8 @@ func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i 
 	return List(elems...)
 }
 
-// randomIndexes picks count different numbers below n, or, for a negative
-// count, that many independently of each other.
+// randomIndexes picks count different numbers below n. If count is negative, it picks -count
+// numbers independently of each other.
 func randomIndexes(n int, count int64) []int {
 	var picked []int
 	switch {

@@ -70,8 +70,8 @@ func cmdDel(c *Ctx) Reply {
 	return Int(n)
 }
 
-// cmdExists also serves TOUCH: there is no access time to update. A key named
-// twice counts twice.
+// cmdExists also serves TOUCH, because there is no access time to update. A key named twice counts
+// twice.
 func cmdExists(c *Ctx) Reply {
 	n := int64(0)
 	for _, key := range c.Args[1:] {
@@ -99,7 +99,7 @@ func cmdRename(c *Ctx) Reply {
 
 func cmdRenameNX(c *Ctx) Reply { return c.rename(true) }
 
-// rename replies 1 if it renamed. A key renamed to itself stays as it is.
+// rename replies 1 if it renamed the key. A key renamed to itself stays unchanged.
 func (c *Ctx) rename(onlyNew bool) Reply {
 	key, name := c.Args[1], c.Args[2]
 	if c.LookupWrite(c.DB, key) == nil {

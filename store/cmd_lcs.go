@@ -1,6 +1,6 @@
 package store
 
-// lcsCommands compare strings.
+// lcsCommands are the commands that compare strings.
 var lcsCommands = []Command{
 	{
 		Name: "lcs", Arity: -3, Flags: ReadOnly, Group: "string", Since: "7.0.0",
@@ -10,8 +10,8 @@ var lcsCommands = []Command{
 	},
 }
 
-// maxLCSCells bounds the table of an LCS, whose size is the product of two
-// lengths: filling this many takes some 50 ms, in which nothing else is served.
+// maxLCSCells limits the table of an LCS. Its size is the product of two lengths, and to fill this
+// many cells takes about 50 ms, in which the node serves nothing else.
 const maxLCSCells = 16 << 20
 
 type lcsOptions struct {
@@ -48,7 +48,7 @@ func parseLCSOptions(args [][]byte) (o lcsOptions, fault *Reply) {
 var lcsLenAndIdx = Err(ErrLCSLenAndIdx)
 
 func cmdLCS(c *Ctx) Reply {
-	// Both are looked up before either is judged: events tell.
+	// Look up both keys before the type check: each lookup may publish a keymiss event.
 	var text [2]string
 	isText := true
 	for i := range text {
@@ -92,17 +92,17 @@ func cmdLCS(c *Ctx) Reply {
 
 func span(from, n int) Reply { return List(Int(int64(from)), Int(int64(from+n-1))) }
 
-// lcsTable holds, for every pair of prefixes that end in different bytes, which of them to shorten: a bit, where the
-// lengths of their subsequences would take as much memory as nobody has to spare.
+// lcsTable holds one bit for every pair of prefixes that end in different bytes: which prefix to
+// shorten. The lengths of the subsequences would take too much memory.
 type lcsTable struct {
-	first  []uint64 // bits: the first one
+	first  []uint64 // a set bit: shorten the first prefix
 	width  int
 	length int // of the longest common subsequence
 }
 
 func newLCSTable(a, b string) lcsTable {
 	t := lcsTable{first: make([]uint64, (len(a)*len(b)+63)/64), width: len(b)}
-	above, row := make([]uint32, len(b)+1), make([]uint32, len(b)+1) // lengths for all prefixes of b
+	above, row := make([]uint32, len(b)+1), make([]uint32, len(b)+1) // lengths for all prefixes of b, of two rows
 	for i := range len(a) {
 		for j := range len(b) {
 			switch {
@@ -127,12 +127,11 @@ func (t lcsTable) shortensFirst(i, j int) bool {
 	return t.first[cell/64]>>(cell%64)&1 == 1
 }
 
-// lcsRange is a run of n equal bytes at a in the one and b in the other string.
+// lcsRange is a run of n equal bytes, at index a of the first string and index b of the second.
 type lcsRange struct{ a, b, n int }
 
-// ranges calls fn for the runs of the subsequence, the last one first. Of
-// several subsequences of full length it takes the one that Redis takes: where
-// both prefixes do equally well, the second is shortened.
+// ranges calls fn for each run of the subsequence, the last run first. If several subsequences have
+// full length, it takes the one that Redis takes: on a tie it shortens the second prefix.
 func (t lcsTable) ranges(a, b string, fn func(lcsRange)) {
 	run := lcsRange{}
 	flush := func() {
@@ -158,7 +157,7 @@ func (t lcsTable) ranges(a, b string, fn func(lcsRange)) {
 	flush()
 }
 
-// common returns the subsequence, n bytes long.
+// common returns the subsequence, which is n bytes long.
 func (t lcsTable) common(a, b string, n int64) string {
 	text := make([]byte, n)
 	end := len(text)

@@ -63,7 +63,7 @@ func cmdLPushX(c *Ctx) Reply { return c.push(c.PushHead, "lpush", false) }
 func cmdRPush(c *Ctx) Reply  { return c.push(c.PushTail, "rpush", true) }
 func cmdRPushX(c *Ctx) Reply { return c.push(c.PushTail, "rpush", false) }
 
-// push adds all values at one end; create says whether a missing list is made.
+// push adds all values at one end. create says whether to create a missing list.
 func (c *Ctx) push(add func(db int, key []byte, value string), event string, create bool) Reply {
 	e, ok := c.write(TypeList)
 	switch {
@@ -85,7 +85,7 @@ func (c *Ctx) push(add func(db int, key []byte, value string), event string, cre
 
 func cmdLLen(c *Ctx) Reply { return c.count(TypeList) }
 
-// count replies with the number of elements at Args[1].
+// count replies with the number of elements of the key at Args[1].
 func (c *Ctx) count(t Type) Reply {
 	e, ok := c.read(t)
 	switch {
@@ -97,8 +97,8 @@ func (c *Ctx) count(t Type) Reply {
 	return Int(int64(e.elems.Len()))
 }
 
-// listIndex converts an index that may count from the end; ok is false if it
-// is beyond either end.
+// listIndex converts an index, which is negative if it counts from the end. ok is false if it is
+// out of range.
 func listIndex(i int64, n int) (int, bool) {
 	if i < 0 {
 		i += int64(n)
@@ -106,7 +106,7 @@ func listIndex(i int64, n int) (int, bool) {
 	return int(i), i >= 0 && i < int64(n)
 }
 
-// cmdLIndex looks at the index only if there is a list.
+// cmdLIndex checks the index only if the list exists, as Redis does.
 func cmdLIndex(c *Ctx) Reply {
 	e, ok := c.read(TypeList)
 	switch {
@@ -147,7 +147,7 @@ func cmdLSet(c *Ctx) Reply {
 	return OK
 }
 
-// indexRange parses two inclusive indexes at Args[i] and after it.
+// indexRange parses two inclusive indexes, at Args[i] and Args[i+1].
 func (c *Ctx) indexRange(i int) (start, end int64, fault *Reply) {
 	start, ok := ParseInt(c.Args[i])
 	end, ok2 := ParseInt(c.Args[i+1])
@@ -157,9 +157,8 @@ func (c *Ctx) indexRange(i int) (start, end int64, fault *Reply) {
 	return start, end, nil
 }
 
-// rankRange converts inclusive indexes, negative ones from the end, to the
-// bounds of a slice of something n long. Unlike clampRange it takes a start
-// before the beginning as the beginning whatever the end is.
+// rankRange converts inclusive indexes to the bounds of a slice of length n; negative indexes count
+// from the end. Unlike clampRange it always clamps a start before the beginning.
 func rankRange(start, end int64, n int) (from, to int) {
 	length := int64(n)
 	if start < 0 {
@@ -190,7 +189,7 @@ func cmdLRange(c *Ctx) Reply {
 	return List(listSlice(e.List(), from, to)...)
 }
 
-// listSlice returns the elements from an index to before another.
+// listSlice returns the elements with indexes in [from, to).
 func listSlice(l *Deque, from, to int) []Reply {
 	if from >= to {
 		return nil
@@ -218,7 +217,7 @@ func cmdLTrim(c *Ctx) Reply {
 	n := e.List().Len()
 	from, to := rankRange(start, end, n)
 	if from == 0 && to == n {
-		// Redis takes this for a change, too: WATCH has to see it.
+		// Redis counts this as a change too, so WATCH must see a write.
 		c.ListSet(c.DB, c.Args[1], 0, e.List().At(0))
 	}
 	c.ListRemove(c.DB, c.Args[1], to, n-to)

@@ -40,7 +40,7 @@ var listPopCommands = []Command{
 func cmdLPop(c *Ctx) Reply { return c.pop(true) }
 func cmdRPop(c *Ctx) Reply { return c.pop(false) }
 
-// pop takes one element, or as many as Args[2] says as a list.
+// pop removes one element or, with a count at Args[2], replies with a list of elements.
 func (c *Ctx) pop(head bool) Reply {
 	if len(c.Args) > 3 {
 		return Err(ErrWrongArgs(c.Cmd.FullName()))
@@ -103,15 +103,15 @@ func popEvent(head bool) string {
 	return "rpop"
 }
 
-// mpop are the arguments of the commands that pop from one of several keys.
+// mpop holds the arguments of a command that pops from one of several keys.
 type mpop struct {
 	keys  [][]byte
-	first bool // the head, or the lowest score
+	first bool // pop the head or the lowest score
 	count int64
 }
 
-// parseMPop reads the arguments from the number of keys on; first and last are
-// the words for the two ends.
+// parseMPop parses the arguments from the number of keys on. first and last are the words for the
+// two ends.
 func parseMPop(args [][]byte, first, last string) (m mpop, fault *Reply) {
 	n, ok := ParseInt(args[0])
 	if !ok || n <= 0 {
@@ -155,8 +155,7 @@ func cmdLMPop(c *Ctx) Reply {
 	return r
 }
 
-// popFirst pops from the first list that exists. found is false if there is
-// none.
+// popFirst pops from the first list that exists; found is false if none exists.
 func (c *Ctx) popFirst(m mpop) (r Reply, found bool) {
 	key, e, ok := c.firstOf(m.keys, TypeList)
 	switch {
@@ -168,7 +167,7 @@ func (c *Ctx) popFirst(m mpop) (r Reply, found bool) {
 	return List(Str(string(key)), List(c.take(key, e.List(), m.first, m.count)...)), true
 }
 
-// parseEnd reads the word for an end of a list.
+// parseEnd parses LEFT or RIGHT.
 func parseEnd(arg []byte) (head, ok bool) {
 	head = equalFold(arg, "left")
 	return head, head || equalFold(arg, "right")
@@ -189,8 +188,8 @@ func cmdRPopLPush(c *Ctx) Reply {
 	return r
 }
 
-// moveElement moves from an end of the list at Args[1] to an end of that at
-// Args[2]. found is false if there is nothing to move.
+// moveElement moves an element from the list at Args[1] to the list at Args[2]. found is false if
+// there is no element.
 func (c *Ctx) moveElement(fromHead, toHead bool) (r Reply, found bool) {
 	source, target := c.Args[1], c.Args[2]
 	_, e, ok := c.firstOf(c.Args[1:2], TypeList)
@@ -216,8 +215,7 @@ func (c *Ctx) moveElement(fromHead, toHead bool) (r Reply, found bool) {
 			i++
 		}
 	}
-	// The push comes first, so that a list that gives itself its only element
-	// is not deleted in between.
+	// Push first: a list that moves its only element to itself must not be deleted in between.
 	add(c.DB, target, value)
 	c.event(eventList, event, target)
 	c.ListRemove(c.DB, source, i, 1)

@@ -53,7 +53,7 @@ func cmdLInsert(c *Ctx) Reply {
 	return Int(int64(n))
 }
 
-// cmdLRem removes from the tail if the count is negative, all if it is 0.
+// cmdLRem removes from the tail if the count is negative, and all matches if it is 0.
 func cmdLRem(c *Ctx) Reply {
 	count, ok := ParseInt(c.Args[2])
 	if !ok {
@@ -77,7 +77,7 @@ func cmdLRem(c *Ctx) Reply {
 	})
 	for n, i := range found {
 		if !back {
-			i -= n // those in front are gone
+			i -= n // the elements removed before were in front of this one
 		}
 		c.ListRemove(c.DB, c.Args[1], i, 1)
 	}
@@ -88,7 +88,8 @@ func cmdLRem(c *Ctx) Reply {
 	return Int(int64(len(found)))
 }
 
-// eachIndex calls fn for all elements with their indexes, from either end.
+// eachIndex calls fn for all elements with their indexes, from the head or, with back, from the
+// tail.
 func eachIndex(l *Deque, back bool, fn func(i int, value string) bool) {
 	if back {
 		i := l.Len()
@@ -105,8 +106,7 @@ func eachIndex(l *Deque, back bool, fn func(i int, value string) bool) {
 	})
 }
 
-// lposOptions are the words of LPOS; a count of -1 asks for one index that
-// does not stand in a list.
+// lposOptions are the options of LPOS. A count of -1 means a single index as the reply, not a list.
 type lposOptions struct {
 	rank, count, maxlen int64
 }

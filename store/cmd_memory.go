@@ -1,7 +1,7 @@
 package store
 
-// MemoryUsage is MEMORY USAGE. The figure is what the key counts for against
-// maxmemory (size.go), so SAMPLES makes no difference.
+// MemoryUsage implements MEMORY USAGE. The reply is the size that counts against maxmemory
+// (size.go), so SAMPLES makes no difference.
 func MemoryUsage(c *Ctx) Reply {
 	for i := 3; i < len(c.Args); i += 2 {
 		if !equalFold(c.Args[i], "samples") || i+1 == len(c.Args) {
@@ -22,7 +22,8 @@ func MemoryUsage(c *Ctx) Reply {
 	return Int(e.size())
 }
 
-// allocated is what the allocator gives for a string: sizes are rounded up.
+// allocated estimates the bytes that the allocator reserves for a string of n bytes: it rounds
+// sizes up.
 func allocated(n int) int64 {
 	switch {
 	case n == 0:

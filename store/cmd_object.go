@@ -1,6 +1,6 @@
 package store
 
-// objectCommands tell about the form of values.
+// objectCommands are the commands that report how a value is stored.
 var objectCommands = []Command{
 	{
 		Name: "object", Arity: -2, Group: "generic", Since: "2.2.3",
@@ -51,11 +51,10 @@ func cmdObjectEncoding(c *Ctx) Reply {
 	return Str(e.encoding())
 }
 
-// maxEmbedded is the length up to which Redis keeps a string beside its
-// header.
+// maxEmbedded is the longest string that Redis stores in one block with its header.
 const maxEmbedded = 44
 
-// encoding names the form that Redis would have the value in.
+// encoding returns the name of the encoding that Redis would use for the value.
 func (e *Entry) encoding() string {
 	switch v := e.collection().(type) {
 	case *Hash:
@@ -76,7 +75,7 @@ func (e *Entry) encoding() string {
 	return "raw"
 }
 
-// shownInt is the value of a string that Redis would hold as an integer.
+// shownInt returns the value of a string that Redis would store as an integer.
 func (e *Entry) shownInt() (n int64, ok bool) {
 	if e.typ != TypeString || e.form != formByValue {
 		return 0, false
@@ -98,8 +97,8 @@ func cmdObjectFreq(c *Ctx) Reply {
 	return Err(ErrLFUOff)
 }
 
-// cmdObjectIdletime answers as if the key were in constant use: access times
-// are not kept, nothing is evicted by them.
+// cmdObjectIdletime always replies 0 for a key: the server stores no access times, because it
+// evicts nothing by them.
 func cmdObjectIdletime(c *Ctx) Reply {
 	if c.Txn.Lookup(c.DB, c.Args[2]) == nil {
 		return Nil
@@ -107,8 +106,8 @@ func cmdObjectIdletime(c *Ctx) Reply {
 	return Zero
 }
 
-// sharedIntegers is the number of small integers that Redis has only one
-// object of, each with an endless count of references.
+// sharedIntegers is the number of small integers that Redis shares as single objects; their
+// reference count never ends.
 const sharedIntegers = 10000
 
 func cmdObjectRefcount(c *Ctx) Reply {
@@ -139,8 +138,8 @@ func cmdObjectHelp(*Ctx) Reply {
 	)
 }
 
-// HelpText is the reply of the HELP subcommand of container, in Redis's form:
-// a heading, the given lines, and HELP itself.
+// HelpText returns the reply of a container's HELP subcommand in Redis's form: a heading, the given
+// lines, and HELP itself.
 func HelpText(container string, lines ...string) Reply {
 	elems := []Reply{Status(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")}
 	for _, line := range lines {

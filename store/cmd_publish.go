@@ -1,6 +1,6 @@
 package store
 
-// publishCommands send messages.
+// publishCommands are the commands that publish messages.
 var publishCommands = []Command{
 	{
 		Name: "publish", Arity: 3, Flags: PubSub | Loading | Stale | Fast | MayReplicate, Group: "pubsub", Since: "2.0.0",

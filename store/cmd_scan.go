@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// scanPart is how many bytes one call of SCAN and its kin returns, and some more.
+// scanPart is about the largest number of bytes that one call of SCAN, HSCAN, SSCAN or ZSCAN
+// returns.
 const scanPart = 1 << 20
 
-// scanCommands are the commands that look for keys and fields.
+// scanCommands are the commands that search for keys and elements.
 var scanCommands = []Command{
 	{
 		Name: "keys", Arity: 2, Flags: ReadOnly | Dangerous, Group: "generic", Since: "1.0.0",
@@ -64,17 +65,17 @@ func cmdKeys(c *Ctx) Reply {
 		return size <= c.MaxReply()
 	})
 	if size > c.MaxReply() {
-		return Err(c.ErrReply()) // without the rest of them
+		return Err(c.ErrReply()) // stop before the other keys are collected
 	}
 	return List(elems...)
 }
 
-// scanOptions are the words after the cursor.
+// scanOptions are the options after the cursor.
 type scanOptions struct {
 	count   int64
 	all     bool // no pattern, or one that matches everything
 	pattern string
-	typ     []byte // of SCAN; nil: any
+	typ     []byte // for SCAN only; nil means any type
 }
 
 func parseScanOptions(args [][]byte, types bool) (o scanOptions, fault *Reply) {
@@ -113,15 +114,15 @@ func (c *Ctx) match(pattern, name string) bool {
 	return Match(pattern, name)
 }
 
-// cursorAfter decides after a visit to the element with the given hash
-// whether the call has seen enough. The cursor is the hash to go on with;
-// elements of equal hash are never parted, so none is missed.
+// scanWalk decides when a call has visited enough elements. The cursor is the hash at which the
+// next call continues. Elements with equal hashes always go into the same call, so the scan misses
+// none.
 type scanWalk struct {
-	left   int64 // elements to visit
-	size   int   // of those that were found
+	left   int64 // elements still to visit
+	size   int   // bytes of the reply so far
 	last   uint64
 	begun  bool
-	cursor uint64 // 0 until there is more than this call returns
+	cursor uint64 // 0 until a next call is needed
 }
 
 // visit reports whether the element with the given hash belongs to this call.
@@ -135,7 +136,7 @@ func (w *scanWalk) visit(hash uint64) bool {
 	return true
 }
 
-// found counts an element of the reply.
+// found counts an element of the reply and returns it as a reply.
 func (w *scanWalk) found(name string) Reply {
 	w.size += replySize + len(name)
 	return Str(name)
@@ -201,8 +202,7 @@ func cmdZScan(c *Ctx) Reply {
 	})
 }
 
-// compactScore prints a score as the small form holds it: as an integer
-// wherever it is one.
+// compactScore formats a score as the compact form stores it: as an integer if it is one.
 func compactScore(score float64) string {
 	if n := int64(score); math.Abs(score) <= 1<<62 && float64(n) == score {
 		return strconv.FormatInt(n, 10)
@@ -210,12 +210,12 @@ func compactScore(score float64) string {
 	return FormatFloat(score)
 }
 
-// scanVisit is told the elements of a collection; 0 is the hash of all of a
-// compact one. It returns false when a call has seen enough.
+// scanVisit receives one element of a collection. In a compact collection all elements have the
+// hash 0. It returns false when a call has visited enough.
 type scanVisit func(hash uint64, name, value string) bool
 
-// scanElements looks at the words only if there is a key, and returns a compact
-// collection as a whole, as Redis does.
+// scanElements replies with a part of a collection. As Redis does, it checks the options only if
+// the key exists, and returns a compact collection as a whole.
 func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64, visit scanVisit)) Reply {
 	cursor, ok := parseCursor(c.Args[2])
 	if !ok {
@@ -249,8 +249,8 @@ func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64,
 	return walk.reply(elems)
 }
 
-// parseCursor reads a cursor as C's strtoul would: the text ends at a NUL, a
-// sign is legal and wraps around, no text is 0.
+// parseCursor parses a cursor as C's strtoul does: the text ends at a NUL, a sign is legal and
+// wraps around, and an empty text is 0.
 func parseCursor(arg []byte) (uint64, bool) {
 	s, _, _ := strings.Cut(bytesToString(arg), "\x00")
 	if s == "" {
@@ -270,9 +270,8 @@ func parseCursor(arg []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-// randomKeySample is how many neighbours RANDOMKEY picks one of: their hashes
-// stand at random distances, and a key behind a wide gap would be picked too
-// often.
+// randomKeySample is the number of adjacent keys from which RANDOMKEY picks one. The gaps between
+// hashes vary, so the first key after a random hash alone would favour keys behind a wide gap.
 const randomKeySample = 16
 
 func cmdRandomKey(c *Ctx) Reply {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// setAlgebraCommands combine sets.
+// setAlgebraCommands are the commands that combine sets.
 var setAlgebraCommands = []Command{
 	{
 		Name: "sinter", Arity: -2, Flags: ReadOnly, Group: "set", Since: "1.0.0",
@@ -54,7 +54,8 @@ var setAlgebraCommands = []Command{
 	},
 }
 
-// sets looks up keys that must hold sets; a missing one is nil.
+// sets looks up keys that must hold sets. A missing key gives nil; ok is false for a key of another
+// type.
 func (c *Ctx) sets(keys [][]byte) (list []*MemberSet, ok bool) {
 	for _, key := range keys {
 		e := c.Lookup(c.DB, key)
@@ -70,11 +71,10 @@ func (c *Ctx) sets(keys [][]byte) (list []*MemberSet, ok bool) {
 	return list, true
 }
 
-// stepsOf is what it takes to look a member up.
+// stepsOf returns the cost of a member lookup in steps (see Ctx.work).
 func stepsOf(name string) int { return 1 + len(name)/64 }
 
-// intersect returns up to limit of the members that all sets have, in the
-// order of the smallest.
+// intersect returns up to limit members that all sets have, in the order of the smallest set.
 func (c *Ctx) intersect(sets []*MemberSet, limit int) []string {
 	if slices.Contains(sets, nil) {
 		return nil
@@ -94,7 +94,7 @@ func (c *Ctx) intersect(sets []*MemberSet, limit int) []string {
 	return common
 }
 
-// unite returns the members that any set has.
+// unite returns the members of all sets.
 func (c *Ctx) unite(sets []*MemberSet) *MemberSet {
 	all := &MemberSet{}
 	for _, s := range sets {
@@ -109,7 +109,7 @@ func (c *Ctx) unite(sets []*MemberSet) *MemberSet {
 	return all
 }
 
-// subtract returns the members that only the first set has.
+// subtract returns the members of the first set that no other set has.
 func (c *Ctx) subtract(sets []*MemberSet) *MemberSet {
 	rest := &MemberSet{}
 	if sets[0] == nil {
@@ -201,7 +201,7 @@ func (c *Ctx) combineStore(event string, fn func([]*MemberSet) *MemberSet) Reply
 	return c.storeSet(event, names)
 }
 
-// discard deletes a key, if there is one, to make room for a result.
+// discard deletes a key, if it exists, to make room for a result.
 func (c *Ctx) discard(key []byte) (existed bool) {
 	existed = c.LookupWrite(c.DB, key) != nil
 	if existed {
@@ -210,8 +210,8 @@ func (c *Ctx) discard(key []byte) (existed bool) {
 	return existed
 }
 
-// storeSet replaces the key at Args[1] by a set and replies with its size. An
-// empty set is no key.
+// storeSet replaces the key at Args[1] by a set and replies with its size. An empty set leaves no
+// key.
 func (c *Ctx) storeSet(event string, names []string) Reply {
 	existed := c.overwrite(c.Args[1], func() {
 		for _, name := range names {

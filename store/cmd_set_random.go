@@ -1,6 +1,6 @@
 package store
 
-// setRandomCommands pick members of sets at random.
+// setRandomCommands are the commands that pick members of sets at random.
 var setRandomCommands = []Command{
 	{
 		Name: "spop", Arity: -2, Flags: Write | Fast, Group: "set", Since: "1.0.0",

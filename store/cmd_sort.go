@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// sortCommands are SORT and its form that only reads.
+// sortCommands are SORT and its read-only form SORT_RO.
 var sortCommands = []Command{
 	{
 		Name: "sort", Arity: -2, Flags: Write | DenyOOM | MovableKeys | Dangerous, Group: "generic", Since: "1.0.0",
@@ -25,7 +25,7 @@ var sortCommands = []Command{
 	},
 }
 
-// sortStore finds the key after STORE; the last one counts.
+// sortStore returns the index of the key after STORE; the last STORE wins.
 func sortStore(args [][]byte) (at []int) {
 	for i := 2; i < len(args); i++ {
 		switch {
@@ -45,10 +45,10 @@ type sortCall struct {
 	anyKey        bool // the user may read every key
 	by            string
 	gets          []string
-	weighed       bool // there is a BY
-	asIs          bool // a BY without a star leaves the order as it is
+	weighed       bool // there is a BY option
+	asIs          bool // BY without a star: do not sort
 	alpha, desc   bool
-	offset, limit int64 // a negative limit is none
+	offset, limit int64 // a negative limit means no limit
 	store         []byte
 }
 
@@ -100,7 +100,7 @@ func (s *sortCall) parse(args [][]byte, readonly bool) *Reply {
 	return nil
 }
 
-// cString is what C's string functions see of a string.
+// cString returns the part of a string that C's string functions see.
 func cString(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return s
@@ -122,7 +122,7 @@ func (c *Ctx) sort(readonly bool) Reply {
 	if e != nil {
 		list = e.names()
 		if s.asIs && e.typ == TypeSet && (s.store != nil || c.InScript) {
-			// What is stored or seen by a script must have an order.
+			// A stored result, or one that a script sees, must have a defined order.
 			s.asIs, s.alpha, s.weighed = false, true, false
 		}
 	}
@@ -141,7 +141,7 @@ func (c *Ctx) sort(readonly bool) Reply {
 	return c.sortReply(&s, list)
 }
 
-// names lists the elements of a list, set or sorted set.
+// names returns the elements of a list, set or sorted set.
 func (e *Entry) names() []string {
 	list := make([]string, 0, e.elems.Len())
 	add := func(name string) bool {
@@ -170,15 +170,15 @@ func (s *sortCall) slice(list []string) []string {
 	return list[from : from+count]
 }
 
-// sortItem is an element with what it is sorted by.
+// sortItem is an element and its sort key.
 type sortItem struct {
 	value  string
 	weight string
-	absent bool // there is no weight
+	absent bool // BY found no weight
 	score  float64
 }
 
-// sortList sorts; ok is false if a number is none.
+// sortList sorts list; ok is false if a weight is not a number.
 func (c *Ctx) sortList(s *sortCall, list []string) (ok bool) {
 	items := make([]sortItem, len(list))
 	ok = true
@@ -223,11 +223,11 @@ func (s *sortCall) compare(a, b *sortItem) int {
 	return cmp.Compare(cString(a.weight), cString(b.weight))
 }
 
-// leastNormal is the least double with all of its digits. C calls a decimal
-// number below it out of range.
+// leastNormal is the smallest double with full precision. C reports a smaller decimal number as out
+// of range.
 const leastNormal = 0x1p-1022
 
-// sortScore is parseCDouble that refuses what is out of range.
+// sortScore is parseCDouble, but it also rejects numbers that are out of range.
 func sortScore(text string) (float64, bool) {
 	score, ok := parseCDouble(text)
 	if size := math.Abs(score); !ok || leastNormal <= size && size <= math.MaxFloat64 {
@@ -237,9 +237,8 @@ func sortScore(text string) (float64, bool) {
 	return score, !isNumber || n.inf || n.digits == "" || n.hex && score != 0
 }
 
-// byPattern returns the value that a BY or GET pattern names for an element:
-// the key that has the element in place of the star, or a field of it after
-// "->".
+// byPattern returns the value that a BY or GET pattern names for an element. The element replaces
+// the star in the key; a part after "->" names a field of a hash.
 func (c *Ctx) byPattern(pattern, value string) (string, bool) {
 	if pattern == "#" {
 		return value, true
@@ -265,8 +264,8 @@ func (c *Ctx) byPattern(pattern, value string) (string, bool) {
 	return e.Fields().Get(field)
 }
 
-// sortReply replies with the elements, or what GET makes of them, or stores
-// that and replies with its length.
+// sortReply replies with the elements, or the values that GET finds for them. With STORE it stores
+// them and replies with their number.
 func (c *Ctx) sortReply(s *sortCall, list []string) Reply {
 	elems := []Reply{}
 	for _, value := range list {

@@ -74,12 +74,12 @@ var stringCommands = []Command{
 	},
 }
 
-// cmdSet checks in Redis's order: the words, the time, the type that GET
-// needs, and only then the condition.
+// cmdSet checks in Redis's order: the options, the time, the type that GET needs, and last the
+// condition.
 func cmdSet(c *Ctx) Reply {
 	if len(c.Args) == 3 {
 		if c.events != 0 {
-			c.LookupWrite(c.DB, c.Args[1]) // one that has expired says so first
+			c.LookupWrite(c.DB, c.Args[1]) // an expired key publishes its event first
 		}
 		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
 		c.eventOn(eventString, "set")
@@ -96,8 +96,7 @@ func cmdSet(c *Ctx) Reply {
 	return c.set(c.Args[2], o, when)
 }
 
-// set is what all the forms of SET come down to. when is a Unix time in ms,
-// used if the options have a time.
+// set implements all forms of SET. when is a Unix time in ms, used only if the options have a time.
 func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 	key := c.Args[1]
 	old := c.LookupWrite(c.DB, key)
@@ -124,7 +123,7 @@ func (c *Ctx) set(value []byte, o stringOptions, when int64) Reply {
 	}
 	switch {
 	case o.expire != nil && c.passed(when):
-		// The new value is gone before anybody could read it.
+		// The new value would expire before any client could read it.
 		if old != nil {
 			c.Delete(c.DB, key)
 		} else {
@@ -199,8 +198,8 @@ func cmdGetDel(c *Ctx) Reply {
 	return reply
 }
 
-// cmdGetEX looks for the key before it looks at the time, as Redis does: on a
-// missing key a bad time is no error.
+// cmdGetEX looks up the key before it checks the time, as Redis does: for a missing key a bad time
+// is no error.
 func cmdGetEX(c *Ctx) Reply {
 	o, ok := parseStringOptions(c.Args[2:], getexWords)
 	if !ok {
@@ -258,7 +257,7 @@ func (c *Ctx) setAll() {
 	}
 }
 
-// cmdMGet answers nil for keys of other types, not an error.
+// cmdMGet replies nil, not an error, for a key of another type.
 func cmdMGet(c *Ctx) Reply {
 	elems := make([]Reply, len(c.Args)-1)
 	for i, key := range c.Args[1:] {

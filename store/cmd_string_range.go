@@ -35,11 +35,11 @@ var stringRangeCommands = []Command{
 	},
 }
 
-// maxString limits the length of a string: Redis's proto-max-bulk-len.
+// maxString is the longest string, as Redis's proto-max-bulk-len.
 const maxString = 512 << 20
 
-// checkLength returns the error for a string that is to become at long with
-// more appended; nil if it may.
+// checkLength returns the error for a string of at bytes to which more bytes are added, or nil if
+// the result is allowed.
 func (c *Ctx) checkLength(at, more int64) *Reply {
 	switch total := at + more; {
 	case total > maxString || total < at:
@@ -128,8 +128,8 @@ func cmdGetRange(c *Ctx) Reply {
 	return Str(e.str[from:to])
 }
 
-// clampRange converts two inclusive indexes, negative ones from the end, to
-// the bounds of a slice of something n long.
+// clampRange converts two inclusive indexes to the bounds of a slice of length n; negative indexes
+// count from the end.
 func clampRange(start, end, n int64) (from, to int64) {
 	if start < 0 && end < 0 && start > end {
 		return 0, 0

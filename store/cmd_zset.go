@@ -54,10 +54,10 @@ var sortedSetCommands = []Command{
 	},
 }
 
-// zaddFlags are the words of ZADD.
+// zaddFlags are the options of ZADD.
 type zaddFlags struct{ nx, xx, gt, lt, ch, incr bool }
 
-// parse reads the leading words and returns the arguments after them.
+// parse parses the leading options and returns the arguments after them.
 func (f *zaddFlags) parse(args [][]byte) [][]byte {
 	for ; len(args) > 0; args = args[1:] {
 		switch word := args[0]; {
@@ -145,7 +145,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 			added += 1 - Flag(had).Int
 			updated += Flag(had).Int
 			if len(scores) > 1 {
-				e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write has made or copied it
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write created or copied the entry
 			}
 		}
 		if f.incr {
@@ -158,7 +158,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 	return Int(added)
 }
 
-// wants tells whether the words let a score be set.
+// wants reports whether the options allow the score to be set.
 func (f *zaddFlags) wants(had bool, old, score float64) bool {
 	if !had {
 		return !f.xx
@@ -180,7 +180,7 @@ func cmdZRem(c *Ctx) Reply {
 		if _, had := e.Scores().Score(name); had {
 			c.ScoreRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // a copy now, or gone with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last member
 		}
 	}
 	if n > 0 {
@@ -190,7 +190,7 @@ func cmdZRem(c *Ctx) Reply {
 	return Int(n)
 }
 
-// score is the score of a member as a reply, null if there is none.
+// score returns the score of a member as a reply, null if it is not a member.
 func (e *Entry) score(name []byte) Reply {
 	if e != nil {
 		if score, ok := e.Scores().Score(bytesToString(name)); ok {
@@ -224,7 +224,7 @@ func cmdZCard(c *Ctx) Reply    { return c.count(TypeSortedSet) }
 func cmdZRank(c *Ctx) Reply    { return c.rank(false) }
 func cmdZRevRank(c *Ctx) Reply { return c.rank(true) }
 
-// rank is ZRANK as Redis 7.2 has it, with the score if that is asked for.
+// rank implements ZRANK of Redis 7.2, with the option WITHSCORE.
 func (c *Ctx) rank(down bool) Reply {
 	none, withScore := Nil, len(c.Args) == 4
 	switch {

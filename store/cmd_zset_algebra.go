@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// sortedSetAlgebraCommands combine sorted sets, and sets as if all scores were 1.
+// sortedSetAlgebraCommands are the commands that combine sorted sets. They also take sets, whose
+// members have the score 1.
 var sortedSetAlgebraCommands = []Command{
 	{
 		Name: "zinter", Arity: -3, Flags: ReadOnly | MovableKeys, Group: "sorted-set", Since: "6.2.0",
@@ -51,8 +52,7 @@ var sortedSetAlgebraCommands = []Command{
 	},
 }
 
-// weighted is an input of a combination: a sorted set or a set, or neither if
-// the key is missing.
+// weighted is an input of a combination: a sorted set, a set, or neither if the key is missing.
 type weighted struct {
 	scores  *SortedSet
 	members *MemberSet
@@ -88,7 +88,7 @@ func (w *weighted) each(fn func(m Scored) bool) {
 	}
 }
 
-// weigh is the first value of a member in a result.
+// weigh returns a member's weighted score, the first value in a result.
 func (w *weighted) weigh(score float64) float64 { return notNaN(w.weight * score) }
 
 func notNaN(f float64) float64 {
@@ -103,11 +103,11 @@ type combination struct {
 	inputs    []weighted
 	aggregate func(a, b float64) float64
 	scores    bool
-	limit     int64 // 0: none
+	limit     int64 // 0 means no limit
 }
 
-// The ways to make one score of two. They are comparisons and not math.Min
-// and math.Max, because a NaN, which 0 times infinity is, has to lose.
+// The functions that AGGREGATE names. minScore and maxScore compare, unlike math.Min and math.Max,
+// because a NaN (0 times infinity) must lose.
 func sumScores(a, b float64) float64 { return notNaN(a + b) }
 
 func minScore(a, b float64) float64 {
@@ -124,10 +124,10 @@ func maxScore(a, b float64) float64 {
 	return a
 }
 
-// combineWords says which options a command takes.
+// combineWords says which options a command accepts.
 type combineWords struct{ weights, scores, limit bool }
 
-// parseCombination reads the arguments from the number of keys on.
+// parseCombination parses the arguments from the number of keys on.
 func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination, fault *Reply) {
 	n, ok := ParseInt(args[0])
 	refuse := func(e Error) (combination, *Reply) {
@@ -164,7 +164,7 @@ func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination
 	return k, nil
 }
 
-// option reads one option and returns how many arguments it has.
+// option parses one option and returns the number of its arguments.
 func (k *combination) option(args [][]byte, words combineWords) (used int, e Error) {
 	switch n := len(k.inputs); {
 	case words.weights && len(args) > n && equalFold(args[0], "weights"):
@@ -200,14 +200,14 @@ func (k *combination) option(args [][]byte, words combineWords) (used int, e Err
 	return 0, ErrSyntax
 }
 
-// bySize puts the smallest input first: the order in which scores are added
-// up shows in the last digits.
+// bySize sorts the inputs, the smallest first, as Redis does: the order of additions shows in the
+// last digits of the scores.
 func (k *combination) bySize() {
 	slices.SortStableFunc(k.inputs, func(a, b weighted) int { return a.len() - b.len() })
 }
 
-// newResult is an empty set in the form in which Redis computes: the small one
-// has no -0.
+// newResult returns an empty set in the large form, in which Redis computes: the compact form has
+// no -0.
 func newResult() *SortedSet {
 	z := &SortedSet{}
 	z.grow()

@@ -1,6 +1,7 @@
 package store
 
-// sortedSetPopCommands take members from the ends of sorted sets, or pick them at random.
+// sortedSetPopCommands are the commands that pop members from the ends of sorted sets or pick
+// members at random.
 var sortedSetPopCommands = []Command{
 	{
 		Name: "zpopmin", Arity: -2, Flags: Write | Fast, Group: "sorted-set", Since: "5.0.0",
@@ -32,7 +33,7 @@ var sortedSetPopCommands = []Command{
 func cmdZPopMin(c *Ctx) Reply { return c.zpop(true) }
 func cmdZPopMax(c *Ctx) Reply { return c.zpop(false) }
 
-// zpop pops one member, or as many as Args[2] says: only then does RESP3 get
+// zpop pops one member or, with a count at Args[2], several. Only with a count does RESP3 get
 // pairs.
 func (c *Ctx) zpop(lowest bool) Reply {
 	if len(c.Args) > 3 {
@@ -98,8 +99,7 @@ func cmdZMPop(c *Ctx) Reply {
 	return r
 }
 
-// popFirstScores pops from the first sorted set that exists. found is false if
-// there is none.
+// popFirstScores pops from the first sorted set that exists; found is false if none exists.
 func (c *Ctx) popFirstScores(m mpop) (r Reply, found bool) {
 	key, e, ok := c.firstOf(m.keys, TypeSortedSet)
 	switch {

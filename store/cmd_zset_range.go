@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// sortedSetRangeCommands return ranges of sorted sets.
+// sortedSetRangeCommands are the commands that return ranges of sorted sets.
 var sortedSetRangeCommands = []Command{
 	{
 		Name: "zrange", Arity: -4, Flags: ReadOnly, Group: "sorted-set", Since: "1.2.0",
@@ -56,11 +56,11 @@ var sortedSetRangeCommands = []Command{
 	},
 }
 
-// zrangeWay is by what a range is given.
+// zrangeWay says how a command gives a range: by rank, score or member.
 type zrangeWay uint8
 
 const (
-	anyWay zrangeWay = iota // a word may say
+	anyWay zrangeWay = iota // an option may choose the way
 	byRank
 	byScore
 	byLex
@@ -71,12 +71,12 @@ type zrangeCall struct {
 	way           zrangeWay
 	down          bool
 	scores        bool
-	offset, limit int64 // a negative limit is none
+	offset, limit int64 // a negative limit means no limit
 	span          zrange
 }
 
-// parse reads the words after the ends of the range; store commands take no
-// WITHSCORES, and only ZRANGE and ZRANGESTORE leave the way open.
+// parse parses the options after the bounds of the range. Store commands accept no WITHSCORES, and
+// only ZRANGE and ZRANGESTORE choose the way by an option.
 func (z *zrangeCall) parse(args [][]byte, store bool) *Reply {
 	free := z.way == anyWay
 	z.limit = -1
@@ -119,8 +119,8 @@ var (
 	scoresByLex = Err(ErrScoresByLex)
 )
 
-// parseSpan reads the ends of the range: for a descending one by score or
-// member the upper end stands first.
+// parseSpan parses the bounds of the range. A descending range by score or member has the upper
+// bound first.
 func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	if z.down && z.way != byRank {
 		min, max = max, min
@@ -136,12 +136,12 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the range of a set in the order of the reply.
+// of returns the range of a set, in the order of the reply.
 func (z *zrangeCall) of(set *SortedSet) []Scored {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset
 	if z.way == byRank {
-		offset = 0 // LIMIT x -1 is allowed, and ignored
+		offset = 0 // Redis allows and ignores LIMIT x -1
 	}
 	if offset < 0 || offset > n {
 		return nil
@@ -190,7 +190,7 @@ func (c *Ctx) zrange(z zrangeCall) Reply {
 	return c.scoredReply(z.of(e.Scores()), z.scores)
 }
 
-// scoredReply lists members: with their scores as pairs, which RESP2 flattens.
+// scoredReply lists members. With scores it lists pairs, which RESP2 flattens.
 func (c *Ctx) scoredReply(list []Scored, scores bool) Reply {
 	elems := make([]Reply, 0, 2*len(list))
 	for _, m := range list {
@@ -224,16 +224,16 @@ func cmdZRangeStore(c *Ctx) Reply {
 	return c.storeScores("zrangestore", list)
 }
 
-// storeScores replaces the key at Args[1] by a sorted set and replies with its
-// size. An empty set is no key.
+// storeScores replaces the key at Args[1] by a sorted set and replies with its size. An empty set
+// leaves no key.
 func (c *Ctx) storeScores(event string, list []Scored) Reply {
 	existed := c.overwrite(c.Args[1], func() { c.writeScores(c.Args[1], list) })
 	c.stored(eventSortedSet, event, c.Args[1], existed, len(list) == 0)
 	return Int(int64(len(list)))
 }
 
-// writeScores makes a sorted set. The small form has no -0, so one that ends
-// up large must not pass through it.
+// writeScores creates a sorted set. The compact form has no -0, so a set that ends up large must
+// not start in the compact form with a -0.
 func (c *Ctx) writeScores(key []byte, list []Scored) {
 	form := c.Txn.form()
 	large := len(list) > form.scoreEntries ||

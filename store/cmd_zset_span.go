@@ -1,6 +1,6 @@
 package store
 
-// sortedSetSpanCommands count or remove ranges of sorted sets.
+// sortedSetSpanCommands are the commands that count or remove ranges of sorted sets.
 var sortedSetSpanCommands = []Command{
 	{
 		Name: "zcount", Arity: 4, Flags: ReadOnly | Fast, Group: "sorted-set", Since: "2.0.0",

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Flags tell how a command may be called and where it runs. Everything that
-// is known about a command apart from its handler derives from its row.
+// Flags say how a command may be called and where it runs. Everything known about a command, apart
+// from its handler, derives from its row in the command table.
 type Flags uint32
 
 const (
@@ -27,7 +27,7 @@ const (
 	PubSub
 	// Admin commands are for operators.
 	Admin
-	// Dangerous commands can hurt a server in use.
+	// Dangerous commands can harm a server in use.
 	Dangerous
 	// Blocking commands may wait for data.
 	Blocking
@@ -44,12 +44,12 @@ const (
 	// MayReplicate commands are not writes but have effects on other nodes.
 	// COMMAND INFO does not show this flag.
 	MayReplicate
-	// MovableKeys commands have keys that the key specs do not tell.
+	// MovableKeys commands have keys that the key specs do not describe.
 	MovableKeys
 	// Connection commands belong to Redis's ACL category of that name.
 	Connection
-	// Local commands are answered by the node that the client is connected
-	// to, without the log; they have no Run here.
+	// Local commands are answered by the node that the client is connected to, without the log.
+	// They have no Run in this package.
 	Local
 	// SkipMonitor commands are not shown to MONITOR.
 	SkipMonitor
@@ -61,8 +61,8 @@ const (
 	NoAsyncLoading
 	// NoMandatoryKeys commands may be called without keys.
 	NoMandatoryKeys
-	// Keyspace commands belong to Redis's ACL category of that name although
-	// their group is not "generic", whose commands all do.
+	// Keyspace commands belong to Redis's ACL category of that name although their group is not
+	// "generic". All commands of group "generic" belong to it anyway.
 	Keyspace
 )
 
@@ -84,11 +84,10 @@ const (
 	KeyVariable
 )
 
-// KeySpec tells where a command's keys are. Either they stand at Begin,
-// Begin+Step, … up to Begin+Last (a negative Last counts from the end), or, if
-// NumKeys is set, the argument at NumKeys holds their number and they follow
-// it. If neither is set, the places of the keys depend on the other arguments;
-// Find, if there is one, returns them.
+// KeySpec says where a command's keys are. With Begin, keys are at Begin, Begin+Step, … up to
+// Begin+Last; a negative Last counts from the end. With NumKeys, the argument at NumKeys is the
+// number of keys, and the keys follow it. With neither, the positions depend on the other
+// arguments; Find, if set, returns them.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -99,42 +98,42 @@ type KeySpec struct {
 	Notes   string // a remark for COMMAND INFO
 }
 
-// Unknown reports whether the places of the keys depend on other arguments.
+// Unknown reports whether the positions of the keys depend on other arguments.
 func (k *KeySpec) Unknown() bool { return k.Begin == 0 && k.NumKeys == 0 }
 
-// Handler runs one command and returns its reply. It must validate before it
-// writes: what it has written stays when it returns an error.
+// Handler runs one command and returns its reply. It must validate before it writes: its writes
+// stay even if it returns an error.
 type Handler func(*Ctx) Reply
 
-// Command is one row of the command table, kept beside its handler.
+// Command is one row of the command table, in the same file as its handler.
 type Command struct {
-	Name    string // lower case; of a subcommand, without the container's name
-	Arity   int    // with the name itself (of a subcommand: with both); negative means at least
+	Name    string // lower case; a subcommand's is without the container's name
+	Arity   int    // counts the name itself (of a subcommand, both names); negative means at least
 	Flags   Flags
 	Keys    []KeySpec
-	Group   string // as COMMAND DOCS groups them: string, hash, generic, …
-	Since   string // the Redis version that first had it
+	Group   string // group as in COMMAND DOCS: string, hash, generic, …
+	Since   string // first Redis version with the command
 	Summary string
 	Usage   string // arguments in the notation of the Redis documentation
 	Tips    []string
 
-	// Categories are the ACL categories of the command's data, where its group
-	// does not tell them.
+	// Categories are the ACL categories of the command's data type, if its group does not imply
+	// them.
 	Categories []string
 
-	Deprecated string // the Redis version that advised against it; "" if none did
-	ReplacedBy string // what to use instead of a deprecated command
+	Deprecated string // Redis version that deprecated it; "" if not deprecated
+	ReplacedBy string // what replaces a deprecated command
 
 	Run Handler
 	Sub []Command
 
-	parent     *Command // this and what follows is set by NewTable
+	parent     *Command // NewTable sets this field and those below
 	table      *Table
 	categories uint32 // bits, see aclCategories
-	bit        int    // place among the commands that ACL rules can name
+	bit        int    // index among the commands that ACL rules can name
 }
 
-// FullName is the name as Redis prints it: "get", "config|get".
+// FullName returns the name as Redis prints it: "get", "config|get".
 func (c *Command) FullName() string {
 	if c.parent != nil {
 		return c.parent.Name + "|" + c.Name
@@ -142,13 +141,13 @@ func (c *Command) FullName() string {
 	return c.Name
 }
 
-// Table returns the table that the row is in.
+// Table returns the table that contains the row.
 func (c *Command) Table() *Table { return c.table }
 
 // Is reports whether all the given flags are set.
 func (c *Command) Is(f Flags) bool { return c.Flags&f == f }
 
-// ArityOK reports whether n arguments, name included, are a legal number.
+// ArityOK reports whether n arguments, name included, are allowed.
 func (c *Command) ArityOK(n int) bool {
 	if c.Arity >= 0 {
 		return n == c.Arity
@@ -156,15 +155,15 @@ func (c *Command) ArityOK(n int) bool {
 	return n >= -c.Arity
 }
 
-// Ctx is one command being run.
+// Ctx is the state of one running command.
 type Ctx struct {
 	*Txn
 	Cmd  *Command
-	Args [][]byte // Args[0] is the name (of a subcommand, Args[1] is its own)
+	Args [][]byte // Args[0] is the name; Args[1] is a subcommand's name
 	DB   int      // SELECT in a script or a transaction changes it
-	RESP int      // protocol version of the client, 2 or 3: scripts see it
+	RESP int      // the client's protocol version, 2 or 3; scripts see it
 
-	// User is whose rights count; nil: may do anything.
+	// User is the user whose rights apply; nil may do anything.
 	User *User
 
 	// InMulti is true for commands that EXEC runs.
@@ -172,34 +171,33 @@ type Ctx struct {
 	// InScript is true for commands that a script calls.
 	InScript bool
 
-	// Ready is the key that a blocking command is run again for; nil: it is
-	// run for the first time.
+	// Ready is the key for which a blocking command runs again; nil in its first run.
 	Ready []byte
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
 
-	// Watch is called every workLook steps of a command that takes many, before it writes anything. It may panic,
-	// to end the command. nil: nobody watches.
+	// Watch is called every workLook steps of a long command, before the command writes anything.
+	// It may panic to end the command. It may be nil.
 	Watch func()
-	steps int // since the last call
+	steps int // since the last call of Watch
 
-	// ScriptTime is what has been used by now of the time that a script may run for.
+	// ScriptTime is the part of a script's time limit that is already used.
 	ScriptTime time.Duration
-	// StopAfter is when a script is stopped, to be run again; 0: never.
+	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
 	// Stopped is the error of a script that was stopped, by its time limit or by SCRIPT KILL …
 	Stopped Error
 	// … or because of StopAfter.
 	StoppedForNow bool
-	// TookAll tells that a script was stopped because it took all of the memory that one may.
+	// TookAll means that a script was stopped because it exceeded its memory limit.
 	TookAll bool
 }
 
-// workLook is after how many steps Watch is called: some tenths of a millisecond.
+// workLook is the number of steps between calls of Watch: a few tenths of a millisecond.
 const workLook = 4096
 
-// work accounts for steps of a command that its arguments can make as long as one likes. A step is a member that
-// is looked up, or 64 bytes.
+// work counts steps of a command whose arguments can make it arbitrarily long. A step is the lookup
+// of a member, or 64 bytes.
 func (c *Ctx) work(steps int) {
 	if c.steps += steps; c.steps >= workLook {
 		c.steps = 0
@@ -209,7 +207,7 @@ func (c *Ctx) work(steps int) {
 	}
 }
 
-// Arg returns argument i as a string of its own.
+// Arg returns a copy of argument i as a string.
 func (c *Ctx) Arg(i int) string { return string(c.Args[i]) }
 
 // Table finds commands by name.
@@ -219,8 +217,8 @@ type Table struct {
 	acl    *aclTable
 }
 
-// NewTable makes a table of rows. Two rows of one name are a programming
-// error and panic at start.
+// NewTable creates a table of rows. Two rows with the same name are a programming error and cause a
+// panic.
 func NewTable(groups ...[]Command) *Table {
 	t := &Table{byName: map[string]*Command{}}
 	for _, rows := range groups {
@@ -244,12 +242,11 @@ func NewTable(groups ...[]Command) *Table {
 	return t
 }
 
-// All returns every command, sorted by name; subcommands are inside their
-// containers.
+// All returns every command, sorted by name. Containers hold their subcommands.
 func (t *Table) All() []*Command { return t.sorted }
 
-// Lookup finds a command by name in any case; nil if there is none. It does
-// not allocate for names up to 32 bytes.
+// Lookup finds a command by name, in any case, or returns nil. It does not allocate. No name is
+// longer than 32 bytes.
 func (t *Table) Lookup(name []byte) *Command {
 	var buf [32]byte
 	if len(name) > len(buf) {
@@ -264,9 +261,8 @@ func (t *Table) Lookup(name []byte) *Command {
 	return t.byName[string(buf[:len(name)])]
 }
 
-// Resolve finds the command of args, descending into subcommands. With an
-// unknown subcommand or a container that needs one, it returns the container
-// and false.
+// Resolve finds the command of args and descends into subcommands. For an unknown or missing
+// subcommand it returns the container and false.
 func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	cmd = t.Lookup(args[0])
 	if cmd == nil || len(cmd.Sub) == 0 {
@@ -284,8 +280,8 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	return cmd, false
 }
 
-// KeysOf returns the keys that the command would touch, for ACLs, WATCH and
-// COMMAND GETKEYS. ok is false if the arguments do not fit the key specs.
+// KeysOf returns the keys that the command would access, for ACLs, WATCH and COMMAND GETKEYS. ok is
+// false if the arguments do not match the key specs.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
 		at, ok := ks.places(args)
@@ -299,8 +295,8 @@ func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	return keys, true
 }
 
-// places returns the arguments that a key spec means; ok is false if the
-// arguments do not fit it.
+// places returns the indexes of the arguments that a key spec describes. ok is false if the
+// arguments do not match it.
 func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 	if ks.Unknown() {
 		if ks.Find != nil {
@@ -331,6 +327,6 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 	return at, true
 }
 
-// randIntN is the source of the commands that answer at random. Evaluation
-// happens once, so replicas need not agree on it.
+// randIntN is the source of randomness for commands. Only the leader evaluates a command, so
+// replicas need not agree on it.
 func randIntN(n int) int { return rand.IntN(n) }

@@ -1,7 +1,7 @@
 package store
 
-// Commands returns the rows of all data commands. Each group's table stands
-// at the top of the file that has its handlers.
+// Commands returns the rows of all data commands. Each group's table is at the top of the file with
+// its handlers.
 func Commands() []Command {
 	var all []Command
 	for _, group := range [][]Command{
@@ -21,11 +21,10 @@ func Commands() []Command {
 	return all
 }
 
-// firstKey is the key spec of the many commands whose only key is their first
-// argument.
+// firstKey returns the key spec of a command whose only key is its first argument.
 func firstKey(f KeyFlags) []KeySpec { return []KeySpec{{Begin: 1, Step: 1, Flags: f}} }
 
-// update is write for a command that reads the key first.
+// update is write for a command that also reads the key: it publishes keymiss for a missing key.
 func (c *Ctx) update(t Type) (e *Entry, ok bool) {
 	e, ok = c.write(t)
 	if e == nil {
@@ -37,11 +36,11 @@ func (c *Ctx) update(t Type) (e *Entry, ok bool) {
 // wrongType is the reply to a command on a key of another type.
 var wrongType = Err(ErrWrongType)
 
-// emptyList is the reply to a command that lists what a missing key has.
+// emptyList is the reply of a command that lists the elements of a missing key.
 var emptyList = Reply{Kind: Array}
 
-// read looks up the key at Args[1] for reading. ok is false if it holds
-// another type; e is nil if there is no key.
+// read looks up the key at Args[1] for reading. ok is false if the key has another type; e is nil
+// if the key does not exist.
 func (c *Ctx) read(t Type) (e *Entry, ok bool) {
 	e = c.Lookup(c.DB, c.Args[1])
 	return e, e == nil || e.typ == t
@@ -53,7 +52,7 @@ func (c *Ctx) write(t Type) (e *Entry, ok bool) {
 	return e, e == nil || e.typ == t
 }
 
-// parseInt32 parses an argument that Redis takes as a C int.
+// parseInt32 parses an argument that Redis parses as a C int.
 func parseInt32(arg []byte) (int, *Reply) {
 	n, ok := ParseInt(arg)
 	if !ok {

@@ -7,27 +7,25 @@ import (
 	"strings"
 )
 
-// ParamEvents is the parameter that says which keyspace notifications are
-// published.
+// ParamEvents is the parameter that selects the keyspace notifications to publish.
 const ParamEvents = "notify-keyspace-events"
 
-// ParamChannels is the parameter that says which channels a new user may use.
+// ParamChannels is the parameter that sets which channels a new user may use.
 const ParamChannels = "acl-pubsub-default"
 
-// Parameters that hold for the whole cluster are part of the replicated state:
-// every node and every later leader has them, and they survive a restart. Which
-// ones there are and which values are legal is the server's business; the store
-// acts on those that concern evaluation.
+// Parameters of the whole cluster are part of the replicated state: every node and every later
+// leader has them, and they survive a restart. The server decides which parameters exist and which
+// values are legal; the store acts on the parameters that affect evaluation.
 
-// config are the replicated parameters that have been set. It is replaced, never
-// changed, so a snapshot may keep it.
+// config holds the replicated parameters that were set. It is replaced, never changed, so a
+// snapshot may keep it.
 type config struct {
 	values map[string]string
 	events eventClass
 
 	memory    int64 // see ParamMaxMemory …
-	memorySet bool  // … if it has been set
-	entry     int64 // see ParamMaxEntry; 0: it has not been set
+	memorySet bool  // … whether it was set
+	entry     int64 // see ParamMaxEntry; 0 means not set
 
 	forms *forms // see form
 }
@@ -42,7 +40,7 @@ func (c config) with(name, value string) config {
 	c.values = values
 	switch name {
 	case ParamEvents:
-		// A value that is none turns everything off, on every node alike.
+		// An invalid value turns all events off, the same on every node.
 		c.events, _ = parseEvents(value)
 	case ParamMaxMemory:
 		c.memory, c.memorySet = ParseMemory(value)
@@ -57,24 +55,22 @@ func (c config) with(name, value string) config {
 	return c
 }
 
-// names returns the parameters that have been set, in order.
+// names returns the names of the parameters that were set, in order.
 func (c config) names() []string { return slices.Sorted(maps.Keys(c.values)) }
 
-// Config returns the value of a parameter of the cluster; false if it has never
-// been set.
+// Config returns the value of a cluster parameter, or false if it was never set.
 func (s *Store) Config(name string) (string, bool) {
 	value, ok := s.config.values[name]
 	return value, ok
 }
 
-// Config returns the value of a parameter of the cluster; false if it has never
-// been set.
+// Config returns the value of a cluster parameter, or false if it was never set.
 func (t *Txn) Config(name string) (string, bool) {
 	value, ok := t.config.values[name]
 	return value, ok
 }
 
-// SetConfig sets a parameter of the cluster.
+// SetConfig sets a cluster parameter.
 func (t *Txn) SetConfig(name, value string) {
 	t.ws.begin(opConfig, t.ws.db)
 	t.ws.newer = t.ws.newer || FormParam(name)
@@ -86,8 +82,8 @@ func (t *Txn) SetConfig(name, value string) {
 	t.events = t.config.events
 }
 
-// ParseMemory reads an amount of memory: k, m and g count in thousands, kb, mb
-// and gb in 1024s.
+// ParseMemory parses an amount of memory: k, m and g are powers of 1000, kb, mb and gb powers of
+// 1024.
 func ParseMemory(s string) (int64, bool) {
 	digits := strings.TrimRight(s, "bBkKmMgG")
 	unit := int64(0)

@@ -6,37 +6,36 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// deadlines holds the keys of a database that have a deadline, in buckets each of which
-// has a period of time to itself. In a bucket there is no order: most locks are let go
-// long before their deadlines, and nobody has asked which of them would have been the
-// first. A key is appended to its bucket and knows its place when it goes, which takes
-// less than a place among all others, and less memory.
+// deadlines holds the keys of a database that have a deadline, in buckets that each cover a period
+// of time. A bucket is unordered: most locks are released long before their deadlines, so their
+// exact order is rarely needed. A key is appended to its bucket and knows its index for the
+// removal, which takes less time and memory than an ordered index of all keys.
 type deadlines struct {
-	periods *btree.BTreeG[period] // the first, if there is one, begins with time
+	periods *btree.BTreeG[period] // the first period, if any, begins at math.MinInt64
 	size    int
 }
 
-// period is the time from a deadline up to the next period.
+// period is the time from a deadline up to the next period, and its bucket.
 type period struct {
 	from int64
 	*bucket
 }
 
-// bucket is the keys of a period; one that is left without goes. Deadlines are at least low
-// and at most high; the first and the last of them may have gone since.
+// bucket holds the keys of a period; an empty bucket is removed. Its deadlines are in [low, high];
+// the entries with exactly these deadlines may be gone.
 type bucket struct {
-	entries   []*Entry // each at its seat, or some times maxSeats further on
+	entries   []*Entry // the index of an entry is its seat plus a multiple of maxSeats
 	low, high int64
 }
 
 const (
-	// bucketSize is how many keys a bucket has before it is parted. One whose keys all
-	// have the same deadline has more.
+	// bucketSize is the largest bucket that is not split. A bucket may be larger if all its keys
+	// have the same deadline.
 	bucketSize = 64
-	// bucketStep is for how many more keys a bucket gets room at once; a large one for an
-	// eighth more.
+	// bucketStep is the number of entries by which a bucket grows; a large bucket grows by an
+	// eighth.
 	bucketStep = 8
-	// maxSeats is how many seats an Entry tells apart.
+	// maxSeats is the number of different seats that an Entry can store.
 	maxSeats = math.MaxUint16 + 1
 )
 
@@ -49,7 +48,7 @@ func newBucket(room int) *bucket {
 	return &bucket{make([]*Entry, 0, room), math.MaxInt64, math.MinInt64}
 }
 
-// find returns the period that a deadline belongs to, which has no bucket if there are no keys.
+// find returns the period of a deadline. Its bucket is nil if there are no periods.
 func (d *deadlines) find(at int64) (found period) {
 	d.periods.Descend(period{from: at}, func(s period) bool {
 		found = s
@@ -58,7 +57,7 @@ func (d *deadlines) find(at int64) (found period) {
 	return found
 }
 
-// add takes in an entry by its deadline.
+// add inserts an entry by its deadline.
 func (d *deadlines) add(e *Entry) {
 	s := d.find(e.deadline)
 	switch {
@@ -75,8 +74,8 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
-// beside returns a period for a deadline that is not the one that all keys of a full bucket
-// have, and leaves those where they are: there may be any number of them.
+// beside returns a new period for a deadline next to a full bucket whose keys all have one other
+// deadline. It does not move those keys, because there may be any number of them.
 func (d *deadlines) beside(s period, at int64) period {
 	other := newBucket(bucketStep)
 	if at > s.high {
@@ -103,7 +102,7 @@ func (b *bucket) resize(room int) {
 	b.entries = append(make([]*Entry, 0, room), b.entries...)
 }
 
-// seat returns the place of an entry in its bucket.
+// seat returns the index of an entry in its bucket.
 func (b *bucket) seat(e *Entry) int {
 	i := int(e.seat)
 	for b.entries[i] != e {
@@ -112,7 +111,7 @@ func (b *bucket) seat(e *Entry) int {
 	return i
 }
 
-// part parts a bucket in the middle of its time.
+// part splits a bucket in the middle between its first and last deadline.
 func (d *deadlines) part(s period) {
 	low, high := s.entries[0].deadline, s.entries[0].deadline
 	for _, e := range s.entries {
@@ -139,21 +138,21 @@ func (d *deadlines) part(s period) {
 	d.periods.Set(period{middle, late})
 }
 
-// shrink gives back memory if much is unused.
+// shrink releases memory if much of it is unused.
 func (b *bucket) shrink() {
 	if n := len(b.entries); cap(b.entries)-n >= max(2*bucketStep, n) {
 		b.resize(n + bucketStep)
 	}
 }
 
-// replace puts an entry in the place of another with the same deadline.
+// replace puts an entry in the place of another one with the same deadline.
 func (d *deadlines) replace(old, e *Entry) {
 	b := d.find(old.deadline)
 	b.entries[b.seat(old)] = e
 	e.seat = old.seat
 }
 
-// remove removes an entry, whose deadline is still what it was when it came.
+// remove removes an entry. The entry's deadline must be the same as in add.
 func (d *deadlines) remove(e *Entry) {
 	s := d.find(e.deadline)
 	i, last := s.seat(e), len(s.entries)-1
@@ -168,7 +167,7 @@ func (d *deadlines) remove(e *Entry) {
 	}
 }
 
-// join undoes part around a period whose bucket is nearly empty.
+// join merges a nearly empty bucket with a neighbour.
 func (d *deadlines) join(s period) {
 	if s.from > math.MinInt64 && d.merge(d.find(s.from-1), s) {
 		return
@@ -186,7 +185,7 @@ func (d *deadlines) join(s period) {
 	}
 }
 
-// merge makes one period of two, if that leaves its bucket room.
+// merge joins two periods and returns true, if one is empty or the result is at most half full.
 func (d *deadlines) merge(early, late period) bool {
 	switch {
 	case len(late.entries) == 0:
@@ -203,7 +202,7 @@ func (d *deadlines) merge(early, late period) bool {
 	return true
 }
 
-// first returns the earliest deadline, 0 if there is none.
+// first returns the earliest deadline, or 0 if there is none.
 func (d *deadlines) first() int64 {
 	s, any := d.periods.Min()
 	if !any {
@@ -218,8 +217,8 @@ func (d *deadlines) first() int64 {
 	return s.low
 }
 
-// before calls fn for the entries with a deadline before at, until it returns false.
-// Those of one bucket come in no order.
+// before calls fn for the entries with a deadline before at, until fn returns false. Entries of the
+// same bucket come in no particular order.
 func (d *deadlines) before(at int64, fn func(*Entry) bool) {
 	d.periods.Scan(func(s period) bool {
 		if s.low >= at {

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Error is a client-visible error: its code, then its message, exactly as
-// Redis words it. The leading '-' is the encoder's business.
+// Error is an error for the client: its code, then its message, in Redis's exact words. The encoder
+// adds the leading '-'.
 type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// RedisVersion is the version reported to clients and scripts. Newer versions
-// make some clients use commands that are not here.
+// RedisVersion is the version reported to clients and scripts. A newer version would make some
+// clients use commands that this server lacks.
 const (
 	RedisVersion    = "7.2.4"
 	RedisVersionNum = 0x00070204
 )
 
-// Every client-visible error text of the data commands.
+// The error texts of the data commands that a client may see.
 const (
 	ErrWrongType       Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrSyntax          Error = "ERR syntax error"
@@ -98,31 +98,31 @@ const (
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// ErrEntryTooBig is the answer to a command, script or transaction that writes more
-// than one entry of the log may hold.
+// ErrEntryTooBig is the reply to a command, script or transaction that writes more than one log
+// entry may hold.
 func ErrEntryTooBig(limit int64) Error {
 	return Error("ERR one command, script or transaction may write at most " + strconv.FormatInt(limit, 10) +
 		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
-// ErrReplyTooBig is the answer to who asks for more than one reply may hold.
+// ErrReplyTooBig is the reply to a command whose reply would exceed the limit.
 func ErrReplyTooBig(limit int64) Error {
 	return Error("ERR the reply would be larger than " + strconv.FormatInt(limit, 10) + " bytes: ask for less at once (a range, COUNT, SCAN)")
 }
 
-// ErrInvalidExpire is the answer to a time to live that is not positive or
-// does not fit; command is the name that Redis puts into it.
+// ErrInvalidExpire is the reply to a time to live that is not positive or out of range. command is
+// the name in the message.
 func ErrInvalidExpire(command string) Error {
 	return Error("ERR invalid expire time in '" + command + "' command")
 }
 
-// ErrWrongArgs is the answer to a wrong number of arguments. name is the full
-// lower-case name ("get", "config|get").
+// ErrWrongArgs is the reply to a wrong number of arguments. name is the full name in lower case
+// ("get", "config|get").
 func ErrWrongArgs(name string) Error {
 	return Error("ERR wrong number of arguments for '" + name + "' command")
 }
 
-// What is wrong with an ACL file: path and line first, as Redis has them.
+// Errors in an ACL file, with path and line first, as in Redis.
 const (
 	faultFileUser     = "%s:%d should start with user keyword followed by the username"
 	faultFileName     = "'%s:%d: username '%.200s' contains invalid characters"
@@ -135,48 +135,45 @@ const (
 	faultFileKept     = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
 )
 
-// ErrExecAbort is the answer to an EXEC that was refused; the transaction is
-// discarded.
+// ErrExecAbort is the reply to an EXEC that was refused; the transaction is discarded.
 func ErrExecAbort(why Error) Error {
 	return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(why), "ERR "))
 }
 
-// ErrNoPermCommand is the answer to a command that the user may not run; name
-// is its full name.
+// ErrNoPermCommand is the reply to a command that the user may not run. name is its full name.
 func ErrNoPermCommand(name string) Error {
 	return Error("NOPERM this user has no permissions to run the '" + name + "' command")
 }
 
-// ErrExecPerm is the answer to a queued command that the user may not run any
-// more.
+// ErrExecPerm is the reply to a queued command that the user may no longer run.
 func ErrExecPerm(reason string) Error {
 	return Error("NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: " + reason)
 }
 
-// ErrACLModifier is the answer to a rule of ACL SETUSER that has a fault.
+// ErrACLModifier is the reply to a faulty rule of ACL SETUSER.
 func ErrACLModifier(rule, fault string) Error {
 	return Error("ERR Error in ACL SETUSER modifier '" + oneLine(rule) + "': " + fault)
 }
 
-// ErrNoInputKey is the answer to a combination of no sorted sets; command is
-// the full name.
+// ErrNoInputKey is the reply to a combination of sorted sets without a key. command is the full
+// name.
 func ErrNoInputKey(command string) Error {
 	return Error("ERR at least 1 input key is needed for '" + command + "' command")
 }
 
-// ErrUnsupportedOption is EXPIRE's answer to an option that it does not know.
+// ErrUnsupportedOption is EXPIRE's reply to an unknown option.
 func ErrUnsupportedOption(opt string) Error {
 	return Error("ERR Unsupported option " + oneLine(opt))
 }
 
-// ErrIntRange is the answer to an integer outside the range of its use.
+// ErrIntRange is the reply to an integer outside the allowed range.
 func ErrIntRange(low, high int64) Error {
 	return Error("ERR value is out of range, value must between " +
 		strconv.FormatInt(low, 10) + " and " + strconv.FormatInt(high, 10))
 }
 
-// oneLine makes text of a client fit for an error line: as in Redis it ends
-// at a NUL, and line breaks become spaces or, at the end, nothing.
+// oneLine makes a client's text fit for an error line. As in Redis, the text ends at a NUL, line
+// breaks become spaces, and line breaks at the end are dropped.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return lineBreaks.Replace(strings.TrimRight(s, "\r\n"))

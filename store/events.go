@@ -2,14 +2,13 @@ package store
 
 import "strconv"
 
-// Keyspace notifications. A command says what it did to a key; if the cluster
-// wants to know (notify-keyspace-events), that goes into the write set as
-// ordinary messages, behind the write itself. So subscribers of every node hear
-// of it once it is committed, in the order of the log, and nothing is written
-// while nobody has asked.
+// Keyspace notifications. A command reports what it did to a key. If the cluster has this event
+// enabled (notify-keyspace-events), the event goes into the write set as ordinary messages, behind
+// the write itself. So subscribers on every node receive it after the commit, in log order, and
+// nothing is written while the event is disabled.
 //
-// A node could derive most of them from the writes, but not Redis's names for them:
-// rename_to and set are the same write.
+// A node could derive most events from the writes, but not Redis's names for them: rename_to and
+// set are the same write.
 
 // eventClass is a set of the letters of notify-keyspace-events.
 type eventClass uint16
@@ -31,12 +30,12 @@ const (
 	eventNew                              // n
 )
 
-// eventAll is what A stands for.
+// eventAll is the set that the letter A stands for.
 const eventAll = eventGeneric | eventString | eventList | eventSet | eventHash | eventSortedSet |
 	eventExpired | eventEvicted | eventStream | eventModule
 
-// eventLetters are the letters in the order in which Redis prints them. A
-// stands for the first ten; n is printed only beside single ones.
+// eventLetters are the letters in Redis's print order. A stands for the first ten; n is printed
+// only without A.
 var eventLetters = []struct {
 	letter byte
 	class  eventClass
@@ -46,7 +45,7 @@ var eventLetters = []struct {
 	{'n', eventNew}, {'K', eventKeyspace}, {'E', eventKeyevent}, {'m', eventMiss},
 }
 
-// parseEvents reads a value of notify-keyspace-events.
+// parseEvents parses a value of notify-keyspace-events.
 func parseEvents(value string) (set eventClass, ok bool) {
 	for i := range len(value) {
 		class := eventClass(0)
@@ -66,9 +65,8 @@ func parseEvents(value string) (set eventClass, ok bool) {
 	return set, true
 }
 
-// CanonicalEvents brings a value of notify-keyspace-events into the form in
-// which CONFIG GET prints it. What it leaves out, n beside A, is in force all
-// the same, as in Redis.
+// CanonicalEvents converts a value of notify-keyspace-events to the form that CONFIG GET prints.
+// Next to A it omits n, which still applies, as in Redis.
 func CanonicalEvents(value string) (canonical string, ok bool) {
 	set, ok := parseEvents(value)
 	if !ok {
@@ -87,8 +85,7 @@ func CanonicalEvents(value string) (canonical string, ok bool) {
 	return string(text), true
 }
 
-// notify publishes that an event has happened to a key. It is called after the
-// write.
+// notify publishes an event on a key. The caller calls it after the write.
 func (t *Txn) notify(class eventClass, event string, db int, key string) {
 	if t.events&class != 0 {
 		t.publishEvent(event, db, key)
@@ -118,16 +115,14 @@ func (c *Ctx) eventOn(class eventClass, event string) {
 	}
 }
 
-// eventIfGone tells of a collection that has been deleted with its last
-// element; before is how many it had and removed how many were taken away.
+// eventIfGone publishes del for a collection that was deleted with its last element.
 func (c *Ctx) eventIfGone(key []byte) {
 	if c.events&eventGeneric != 0 && c.Txn.Lookup(c.DB, key) == nil {
 		c.publishEvent("del", c.DB, string(key))
 	}
 }
 
-// Lookup is Txn.Lookup for a command that reads the key: others can be told
-// that it was not there.
+// Lookup is Txn.Lookup for a command that reads the key: it publishes keymiss for a missing key.
 func (c *Ctx) Lookup(db int, key []byte) *Entry {
 	e := c.Txn.Lookup(db, key)
 	if e == nil && c.events&eventMiss != 0 {
@@ -136,8 +131,8 @@ func (c *Ctx) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// stored tells what became of the key that a command stores its result in.
-// An empty result is no key; then the event is that an old one is gone.
+// stored publishes the event for the key that a command stores its result in. An empty result
+// leaves no key, so the event is then the deletion of the old key.
 func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty bool) {
 	switch {
 	case !empty:
@@ -147,8 +142,8 @@ func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty 
 	}
 }
 
-// overwrite deletes a key, if there is one, and has write make it anew: that
-// does not count as a new key, and nobody who waits for it is served.
+// overwrite deletes a key, if it exists, and calls write to create it again. The key does not count
+// as new then, and no client that waits for it is served.
 func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	wanted, ready := c.events, len(c.ready)
 	if existed = c.discard(key); existed {

@@ -2,9 +2,9 @@ package store
 
 import "math"
 
-// Parameters of the cluster that say how large hashes, sets and sorted sets get in their
-// compact forms. A node of version 0.1.0 would not act on them, so setting one is a write
-// that it does not know: see WriteSet.Version.
+// Cluster parameters that limit the compact forms of hashes, sets and sorted sets. A node of
+// version 0.1.0 would ignore them, so setting one is a write that such a node must not apply: see
+// WriteSet.Version.
 const (
 	ParamHashEntries  = "hash-max-listpack-entries"
 	ParamHashValue    = "hash-max-listpack-value"
@@ -13,24 +13,25 @@ const (
 	ParamScoreValue   = "zset-max-listpack-value"
 )
 
-// MaxCompact is the most elements that a compact form has, whatever the parameters say: each
-// write of one looks at them all.
+// MaxCompact is the largest number of elements in a compact form, whatever the parameters say: each
+// write visits all of them.
 const MaxCompact = 4096
 
-// forms are the sizes up to which collections have their compact forms.
+// forms are the size limits of the compact forms.
 type forms struct {
 	hashEntries, hashValue   int // fields; bytes of a name or value
 	setEntries               int // integers
-	scoreEntries, scoreValue int // members; bytes of one
+	scoreEntries, scoreValue int // members; bytes per member
 }
 
-// defaultForms are those of Redis.
+// defaultForms are Redis's limits.
 var defaultForms = forms{hashEntries: 512, hashValue: 64, setEntries: 512, scoreEntries: 128, scoreValue: 64}
 
-// anyForm keeps the form in which a value was saved.
+// anyForm keeps a value in the form in which it was saved.
 var anyForm = forms{hashEntries: MaxCompact, hashValue: math.MaxInt, setEntries: MaxCompact, scoreEntries: MaxCompact, scoreValue: math.MaxInt}
 
-// of returns the size that a parameter sets, nil if it sets none.
+// of returns the limit that a parameter sets and its largest value; size is nil for any other
+// parameter.
 func (f *forms) of(name string) (size *int, most int) {
 	switch name {
 	case ParamHashEntries:
@@ -47,14 +48,14 @@ func (f *forms) of(name string) (size *int, most int) {
 	return nil, 0
 }
 
-// FormParam reports whether a parameter sets one of these sizes.
+// FormParam reports whether a parameter sets one of these limits.
 func FormParam(name string) bool {
 	size, _ := new(forms).of(name)
 	return size != nil
 }
 
-// withForm returns the sizes with one changed. A value that is none changes nothing, on
-// every node alike.
+// withForm returns the limits with one changed. An invalid value changes nothing, the same on every
+// node.
 func (c config) withForm(name, value string) *forms {
 	f := *c.form()
 	if n, ok := ParseMemory(value); ok {
@@ -64,7 +65,7 @@ func (c config) withForm(name, value string) *forms {
 	return &f
 }
 
-// form returns the sizes in force.
+// form returns the limits in force.
 func (c *config) form() *forms {
 	if c.forms == nil {
 		return &defaultForms

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FunctionFlags are what a function declares about itself.
+// FunctionFlags are the flags that a function declares.
 type FunctionFlags uint8
 
 // The flags of functions, and of scripts that begin with "#!".
@@ -21,7 +21,7 @@ const (
 // functionFlags are the names of the flags, in the order of their bits.
 var functionFlags = [...]string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
 
-// ParseFunctionFlag returns the flag of a name in lower case.
+// ParseFunctionFlag returns the flag with a name in lower case.
 func ParseFunctionFlag(name string) (flag FunctionFlags, ok bool) {
 	i := slices.Index(functionFlags[:], name)
 	return 1 << max(i, 0), i >= 0
@@ -38,34 +38,33 @@ func (f FunctionFlags) Names() []string {
 	return names
 }
 
-// Function is what is known of a function without running anything.
+// Function is the declaration of a function, known without running it.
 type Function struct {
 	Name        string
 	Description string
-	Described   bool // the description was given, and may be empty
+	Described   bool // a description was given, possibly an empty one
 	Flags       FunctionFlags
 }
 
-// Library is a function library: its code with the first line, and what running
-// the code has registered. It is never changed.
+// Library is a function library: its code, including the first line, and the functions that the
+// code registered. It is immutable.
 type Library struct {
 	Name      string
 	Code      string
 	Functions []Function
 }
 
-// librarySet holds the function libraries. It is part of the replicated state,
-// so that functions exist on every node, after a change of leader and after a
-// restart. A set is never changed; a change makes another one, which is cheap
-// enough for something that happens so rarely, and needs no care in snapshots.
+// librarySet holds the function libraries. It is part of the replicated state, so functions exist
+// on every node, after a change of leader and after a restart. A set is immutable: a change makes a
+// copy, which is cheap enough for so rare a change and keeps snapshots simple.
 type librarySet struct {
 	libs      []*Library // by name
 	functions []functionPlace
 	bytes     int64 // see size
 }
 
-// functionPlace finds a function by its name in lower case: FCALL does not
-// distinguish case.
+// functionPlace is the index entry of a function by its name in lower case, because FCALL ignores
+// case.
 type functionPlace struct {
 	name string
 	lib  *Library
@@ -74,10 +73,11 @@ type functionPlace struct {
 
 var noLibraries = &librarySet{}
 
-// size is what the libraries take.
+// size returns the estimated memory of the libraries.
 func (s *librarySet) size() int64 { return s.bytes }
 
-// size is what a library takes; its compiled form takes about as much again, on each node.
+// size returns the estimated memory of a library. Each node also holds its compiled form, which is
+// about as large.
 func (l *Library) size() int64 {
 	n := entrySize + allocated(len(l.Name)) + 2*allocated(len(l.Code))
 	for _, f := range l.Functions {
@@ -94,7 +94,7 @@ func (s *librarySet) findFunction(lower string) (i int, ok bool) {
 	return slices.BinarySearchFunc(s.functions, lower, func(p functionPlace, name string) int { return strings.Compare(p.name, name) })
 }
 
-// without returns the set without a library.
+// without returns a copy of the set without a library.
 func (s *librarySet) without(name string) *librarySet {
 	i, ok := s.find(name)
 	if !ok {
@@ -108,8 +108,8 @@ func (s *librarySet) without(name string) *librarySet {
 	}
 }
 
-// with returns the set with a library, which replaces one of its name. Of two
-// functions whose names differ in case only, the first is found.
+// with returns a copy of the set with a library, which replaces one of the same name. If the names
+// of two functions differ only in case, lookups find the first one.
 func (s *librarySet) with(lib *Library) *librarySet {
 	base := s.without(lib.Name)
 	i, _ := base.find(lib.Name)
@@ -123,12 +123,12 @@ func (s *librarySet) with(lib *Library) *librarySet {
 	return next
 }
 
-// Libraries returns the numbers of function libraries and of functions.
+// Libraries returns the number of function libraries and the number of functions.
 func (s *Store) Libraries() (libraries, functions int) {
 	return len(s.libs.libs), CountFunctions(s.libs.libs)
 }
 
-// CountFunctions returns how many functions there are in libraries.
+// CountFunctions returns the number of functions in libraries.
 func CountFunctions(libs []*Library) (n int) {
 	for _, lib := range libs {
 		n += len(lib.Functions)
@@ -136,11 +136,10 @@ func CountFunctions(libs []*Library) (n int) {
 	return n
 }
 
-// Libraries returns the function libraries, by name. The list must not be
-// changed.
+// Libraries returns the function libraries, sorted by name. The caller must not change the list.
 func (t *Txn) Libraries() []*Library { return t.libraries().libs }
 
-// Library returns a function library; nil if there is none of that name.
+// Library returns a function library by name, or nil.
 func (t *Txn) Library(name string) *Library {
 	set := t.libraries()
 	if i, ok := set.find(name); ok {
@@ -149,7 +148,7 @@ func (t *Txn) Library(name string) *Library {
 	return nil
 }
 
-// Function finds a function by its name in any case; nil if there is none.
+// Function finds a function by its name, in any case, or returns nil.
 func (t *Txn) Function(name string) (*Library, *Function) {
 	set := t.libraries()
 	i, ok := set.findFunction(strings.ToLower(name))
@@ -174,8 +173,8 @@ func (t *Txn) setLibraries(next *librarySet) {
 	t.libs = next
 }
 
-// LoadLibrary adds a function library or replaces the one of its name. No other
-// library may have a function of the same name.
+// LoadLibrary adds a function library or replaces the one of the same name. No other library may
+// have a function of the same name.
 func (t *Txn) LoadLibrary(lib *Library) {
 	t.ws.begin(opLibraryLoad, t.ws.db)
 	t.ws.buf = appendLibrary(t.ws.buf, lib)
@@ -205,8 +204,7 @@ const (
 	opLibraryFlush  op = 31
 )
 
-// applyLibrary applies a write to the function libraries; it reports false for
-// any other.
+// applyLibrary applies a write to the function libraries. It returns false for any other operation.
 func (s *Store) applyLibrary(o op, d *decoder) bool {
 	switch o {
 	case opLibraryLoad:
@@ -225,7 +223,7 @@ func (s *Store) applyLibrary(o op, d *decoder) bool {
 	return true
 }
 
-// appendLibrary codes a library as the arguments of operation 29.
+// appendLibrary encodes a library as the arguments of operation 29.
 func appendLibrary(b []byte, lib *Library) []byte {
 	str := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))

@@ -2,36 +2,34 @@ package store
 
 import "strings"
 
-// Match reports whether s matches a glob pattern as Redis understands it. A
-// star stands for any run of bytes, a question mark for one byte, [a-z] for a
-// byte of the class, [^a-z] for one outside it; a backslash, also in a class,
-// takes away the special meaning of the byte after it. A class that is not
-// closed ends with the pattern. An empty s is matched by an empty pattern
-// only, not even by a star.
+// Match reports whether s matches a glob pattern, with Redis's rules. A star matches any run of
+// bytes, a question mark one byte, [a-z] a byte of the class, [^a-z] a byte outside the class. A
+// backslash, also in a class, makes the next byte literal. A class without a closing bracket ends
+// with the pattern. An empty s matches only an empty pattern, not even a star.
 func Match(pattern, s string) bool {
 	ok, _ := MatchSteps(pattern, s)
 	return ok
 }
 
-// MatchSteps is Match that tells how many steps it took, some nanoseconds each.
+// MatchSteps is Match, but also returns the number of steps. A step takes a few nanoseconds.
 func MatchSteps(pattern, s string) (ok bool, steps int) { return globMatch(pattern, s, false) }
 
-// MatchFold is Match without regard to the case of ASCII letters.
+// MatchFold is Match, but ignores the case of ASCII letters.
 func MatchFold(pattern, s string) bool {
 	ok, _ := globMatch(pattern, s, true)
 	return ok
 }
 
-// globSteps is how many steps a match may take for each byte of s. Only patterns with long
-// runs of question marks or classes take more, those that nobody writes but to keep others waiting.
+// globSteps is the largest number of steps per byte of s. Only patterns with long runs of question
+// marks or classes need more, and only an attacker writes such patterns.
 const globSteps = 64
 
-// globMatch goes back to the last star only: what an earlier star could make
-// of a longer run, the last one can as well. It looks for the text behind a star as a whole.
-// What takes more than globSteps is no match.
+// globMatch backtracks to the last star only: a longer run of an earlier star can never match more
+// than one of the last star. It searches for the literal text behind a star as a whole. A match
+// that needs more than globSteps steps per byte fails.
 func globMatch(pattern, s string, fold bool) (ok bool, steps int) {
 	p, i := 0, 0
-	star, from, text := -1, 0, "" // the pattern after the last star, where its run ends, the text that it begins with
+	star, from, text := -1, 0, "" // the pattern after the last star, the end of the star's run, the literal text after the star
 	most := globSteps * (len(s) + globSteps)
 	for ; i < len(s); steps++ {
 		if p < len(pattern) && pattern[p] == '*' {
@@ -74,7 +72,7 @@ func globMatch(pattern, s string, fold bool) (ok bool, steps int) {
 	return p == len(pattern), steps
 }
 
-// globText is the text that a pattern begins with.
+// globText returns the literal text at the start of a pattern.
 func globText(pattern string) string {
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		return pattern[:i]
@@ -82,8 +80,8 @@ func globText(pattern string) string {
 	return pattern
 }
 
-// globByte matches the element of the pattern at p with one byte and returns
-// where the next element begins.
+// globByte matches the pattern element at p with one byte. It returns the index of the next
+// element.
 func globByte(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	switch pattern[p] {
 	case '?':
@@ -98,7 +96,7 @@ func globByte(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	return p + 1, lower(pattern[p], fold) == lower(c, fold)
 }
 
-// globClass matches a class whose opening bracket stands before p.
+// globClass matches a class whose opening bracket is just before p.
 func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	negated := p < len(pattern) && pattern[p] == '^'
 	if negated {
@@ -108,7 +106,7 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 		switch {
 		case pattern[p] == '\\' && p+1 < len(pattern):
 			p++
-			ok = ok || pattern[p] == c // the case counts here, in Redis too
+			ok = ok || pattern[p] == c // case matters here, in Redis too
 		case p+2 < len(pattern) && pattern[p+1] == '-':
 			ok = ok || globRange(pattern[p], pattern[p+2], c, fold)
 			p += 2
@@ -119,8 +117,8 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	return min(p+1, len(pattern)), ok != negated
 }
 
-// globRange compares bytes as C's signed char, so that a range from ASCII
-// upwards to 0x80 and beyond holds what Redis has in it.
+// globRange compares bytes as C's signed char, so that a range from ASCII to 0x80 and beyond
+// contains the same bytes as in Redis.
 func globRange(a, b, c byte, fold bool) bool {
 	if int8(a) > int8(b) {
 		a, b = b, a

@@ -19,16 +19,16 @@ func fieldLess(a, b Field) bool {
 	return a.Name < b.Name
 }
 
-// Hash is the value of a hash key. A small one is a slice in the order of
-// insertion, which is the order in which Redis replies; a large one is a
-// copy-on-write tree in the order of field hashes, which HSCAN needs.
+// Hash is the value of a hash key. The small form is a slice in the order of insertion, in which
+// Redis replies. The large form is a copy-on-write tree in the order of field hashes, which HSCAN
+// needs.
 type Hash struct {
 	small []Field
 	big   *fieldTree
 }
 
-// fieldTree is the large form. It knows its size; the small one, of which there are many,
-// finds it out.
+// fieldTree is the large form. It stores its size. The many small hashes save this memory and
+// compute their size.
 type fieldTree struct {
 	*btree.BTreeG[Field]
 	bytes int64
@@ -42,8 +42,7 @@ func (h *Hash) Len() int {
 	return len(h.small)
 }
 
-// Compact reports whether the hash still has its small form; it decides what
-// OBJECT ENCODING says.
+// Compact reports whether the hash has its small form. OBJECT ENCODING shows the form.
 func (h *Hash) Compact() bool { return h.big == nil }
 
 // Get returns the value of a field.
@@ -60,7 +59,7 @@ func (h *Hash) Get(name string) (string, bool) {
 	return "", false
 }
 
-// Each calls fn for every field until it returns false.
+// Each calls fn for every field until fn returns false.
 func (h *Hash) Each(fn func(Field) bool) {
 	if h.big != nil {
 		h.big.Scan(fn)
@@ -73,13 +72,13 @@ func (h *Hash) Each(fn func(Field) bool) {
 	}
 }
 
-// ascend calls fn for the fields from a hash on, in hash order (tree form).
+// ascend calls fn for the fields from a hash on, in hash order. It requires the tree form.
 func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }
 
-// set copies the name if the field is new; the value must be a string of its
-// own. It returns by how much the hash has grown.
+// set sets a field and returns by how much the hash grew. It copies a new name but keeps value
+// itself, so value must not share memory with a buffer.
 func (h *Hash) set(name, value string, form *forms) (grown int64) {
 	if h.big == nil {
 		grown = h.setSmall(name, value)
@@ -102,7 +101,7 @@ func (h *Hash) set(name, value string, form *forms) (grown int64) {
 	return grown
 }
 
-// setSmall is set for the small form, which it keeps.
+// setSmall is set for the small form; it does not change the form.
 func (h *Hash) setSmall(name, value string) (grown int64) {
 	for i := range h.small {
 		if f := &h.small[i]; f.Name == name {
@@ -116,8 +115,8 @@ func (h *Hash) setSmall(name, value string) (grown int64) {
 	return f.size(fieldSize)
 }
 
-// grow changes to the tree form and returns by how much the hash has grown. As in Redis there
-// is no way back.
+// grow converts to the tree form and returns by how much the size grew. As in Redis, a hash never
+// shrinks back.
 func (h *Hash) grow() (grown int64) {
 	before := h.size()
 	h.big = &fieldTree{BTreeG: btree.NewBTreeGOptions(fieldLess, treeOptions)}
@@ -130,7 +129,7 @@ func (h *Hash) grow() (grown int64) {
 	return h.size() - before
 }
 
-// remove removes a field, if it is there, and returns by how much the hash has grown.
+// remove removes a field, if it exists, and returns by how much the hash grew, a negative number.
 func (h *Hash) remove(name string) (grown int64) {
 	if h.big != nil {
 		if f, had := h.big.Delete(Field{Name: name, hash: hashOf(name)}); had {
@@ -156,7 +155,7 @@ func (h *Hash) clone() collection {
 	return &Hash{small: append(make([]Field, 0, len(h.small)+1), h.small...)}
 }
 
-// size is what the fields take.
+// size returns the estimated memory of the fields.
 func (h *Hash) size() int64 {
 	if h.big != nil {
 		return treeSize + h.big.bytes
@@ -168,12 +167,13 @@ func (h *Hash) size() int64 {
 	return n
 }
 
-// size is what a field takes whose form takes each.
+// size returns the estimated memory of a field; each is the fixed part, which depends on the form
+// of the hash.
 func (f *Field) size(each int64) int64 {
 	return each + allocated(len(f.Name)) + allocated(len(f.Value))
 }
 
-// at returns the field at a place in the order of Each.
+// at returns the field at an index in the order of Each.
 func (h *Hash) at(i int) Field {
 	if h.big != nil {
 		f, _ := h.big.GetAt(i)

@@ -6,42 +6,41 @@ import (
 	"strings"
 )
 
-// index holds the keys of a database in the order of their hashes: a trie whose
-// branches are directories as in extendible hashing (Fagin et al., TODS 1979), with
-// places for the keys that there are and hardly more. A lookup follows two or three
-// pointers and then looks where the key should be in its leaf, since hashes are
-// spread evenly; a search tree compares at every level, each time in other cache
-// lines.
+// index holds the keys of a database in the order of their hashes. It is a trie whose branches are
+// directories as in extendible hashing (Fagin et al., TODS 1979), and it allocates little more than
+// the keys need. A lookup follows two or three pointers and then starts at the expected position in
+// the leaf, because hashes are spread evenly. A search tree would compare at every level, each time
+// in other cache lines.
 //
-// What a frozen index shares is copied before it is changed.
+// A node that a frozen index shares is copied before a change.
 type index struct {
-	root *node  // a branch
-	gen  uint64 // of the nodes that no frozen index shares
+	root *node  // always a branch
+	gen  uint64 // generation of the nodes that no frozen index shares
 	size int
 }
 
 const (
-	// hashBits is how many bits of a key's hash are used: SCAN cursors are hashes,
-	// and some clients read cursors into a double.
+	// hashBits is the number of bits of a key's hash: SCAN cursors are hashes, and some clients
+	// store cursors in a double.
 	hashBits = 48
 	hashMask = 1<<hashBits - 1
-	// branchDepth bounds a branch to 64 places, all of which a copy has.
+	// branchDepth limits a branch to 64 children, because a copy of a branch copies all of them.
 	branchDepth = 6
-	// leafSlots is how many keys a leaf has before it is parted. One whose keys
-	// all have the same hash has more.
+	// leafSlots is the size at which a leaf is split. A leaf may be larger if all its keys have the
+	// same hash.
 	leafSlots = 32
-	// slotStep is by how many slots the memory of a leaf grows and shrinks.
+	// slotStep is the number of slots by which a leaf grows and shrinks.
 	slotStep = 8
 )
 
-// slot is a key in a leaf. The hash stands beside the pointer because following
-// the pointer at every comparison would miss the cache.
+// slot is a key in a leaf. It holds the hash next to the pointer: to follow the pointer at every
+// comparison would miss the cache.
 type slot struct {
 	hash uint64
 	*Entry
 }
 
-// compareSlots puts keys in order.
+// compareSlots orders keys by hash, then by name.
 func compareSlots(a, b slot) int {
 	if a.hash != b.hash {
 		return cmp.Compare(a.hash, b.hash)
@@ -54,28 +53,29 @@ func slotLess(a, b slot) bool { return compareSlots(a, b) < 0 }
 // node is a branch or a leaf.
 type node struct {
 	gen   uint64
-	bits  uint8   // how many bits of the hash lead to it from its parent …
-	depth uint8   // … which looks at so many: one that fewer lead to stands in several places
-	kids  []*node // of a branch: 1<<depth; nil: a leaf
-	slots []slot  // of a leaf, in order
+	bits  uint8   // number of hash bits that lead to it from its parent
+	depth uint8   // number of hash bits that a branch uses; a child with fewer bits fills several of its places
+	kids  []*node // children of a branch, 1<<depth of them; nil in a leaf
+	slots []slot  // keys of a leaf, in order
 }
 
 func newIndex() index { return index{root: &node{kids: []*node{{}}}} }
 
-// freeze returns the index as it is, to be read while this one changes.
+// freeze returns a copy of the index that stays as it is while x changes.
 func (x *index) freeze() index {
 	frozen := *x
 	x.gen++
 	return frozen
 }
 
-// path is the hash with the first bit at the top: what leads through the trie.
+// path returns the hash shifted so that its first bit is the highest bit. Its bits lead through the
+// trie.
 func path(hash uint64) uint64 { return hash << (64 - hashBits) }
 
-// place is which of its places a path leads to.
+// place returns the index of the child that a path leads to.
 func (n *node) place(p uint64) int { return int(p >> (64 - n.depth)) }
 
-// put puts a child into all its places, of which at is one.
+// put stores a child in all its places; at is one of them.
 func (n *node) put(at int, kid *node) {
 	span := 1 << (n.depth - kid.bits)
 	at &^= span - 1
@@ -84,7 +84,8 @@ func (n *node) put(at int, kid *node) {
 	}
 }
 
-// find returns where a key is in a leaf, or would be; p is what is left of its path.
+// find returns the index of a key in a leaf, or the index at which to insert it. p is the rest of
+// the key's path.
 func (n *node) find(p, hash uint64, key string) (at int, found bool) {
 	s := n.slots
 	if len(s) > leafSlots {
@@ -103,7 +104,7 @@ func (n *node) find(p, hash uint64, key string) (at int, found bool) {
 	return at, at < len(s) && s[at].hash == hash && s[at].key == key
 }
 
-// get returns the entry of a key, nil if there is none.
+// get returns the entry of a key, or nil.
 func (x *index) get(hash uint64, key string) *Entry {
 	n, p := x.root, path(hash)
 	for n.kids != nil {
@@ -116,7 +117,7 @@ func (x *index) get(hash uint64, key string) *Entry {
 	return nil
 }
 
-// set puts an entry in its place and returns the one that was there.
+// set stores an entry and returns the entry that it replaced, or nil.
 func (x *index) set(s slot) *Entry {
 	n, p, used := x.ownRoot(), path(s.hash), uint8(0)
 	for {
@@ -141,7 +142,7 @@ func (x *index) set(s slot) *Entry {
 	}
 }
 
-// remove removes a key if it is there.
+// remove removes a key, if it exists.
 func (x *index) remove(hash uint64, key string) { x.removeFrom(x.ownRoot(), path(hash), hash, key) }
 
 func (x *index) removeFrom(n *node, p, hash uint64, key string) {
@@ -168,12 +169,12 @@ func (x *index) removeFrom(n *node, p, hash uint64, key string) {
 	if spare := cap(kid.slots) - len(kid.slots); spare >= max(2*slotStep, len(kid.slots)) {
 		kid.slots = roomy(kid.slots)
 	}
-	if len(kid.slots) <= leafSlots/4 { // else looking at the other half costs more than it is worth
+	if len(kid.slots) <= leafSlots/4 { // above this, the check of the other half costs more than it gains
 		x.join(n, place)
 	}
 }
 
-// ownRoot returns the root for changing it.
+// ownRoot returns the root for a change, as a copy if a frozen index shares it.
 func (x *index) ownRoot() *node {
 	if x.root.gen != x.gen {
 		x.root = x.root.copy(x.gen)
@@ -181,7 +182,8 @@ func (x *index) ownRoot() *node {
 	return x.root
 }
 
-// own returns the child at a place for changing it; n is owned.
+// own returns the child at a place for a change, as a copy if a frozen index shares it. n must be
+// owned.
 func (x *index) own(n *node, place int) *node {
 	kid := n.kids[place]
 	if kid.gen != x.gen {
@@ -200,7 +202,7 @@ func (n *node) copy(gen uint64) *node {
 	return &c
 }
 
-// roomy returns a copy with room for one more at least.
+// roomy returns a copy of s with more appended, with room for at least one further slot.
 func roomy(s []slot, more ...slot) []slot {
 	n := len(s) + len(more)
 	return append(append(make([]slot, 0, n-n%slotStep+slotStep), s...), more...)
@@ -213,8 +215,9 @@ func (n *node) insert(at int, s slot) {
 	n.slots = slices.Insert(n.slots, at, s)
 }
 
-// part parts the full leaf at a place of n in two, or puts a branch in between
-// first; used is how many bits lead to it from the root.
+// part splits the full leaf at a place of n in two. If the leaf has used up the bits of a branch,
+// part inserts a branch above it instead. used is the number of hash bits from the root to the
+// leaf.
 func (x *index) part(n *node, place int, used uint8) {
 	leaf := n.kids[place]
 	if leaf.bits == branchDepth {
@@ -237,7 +240,7 @@ func (x *index) part(n *node, place int, used uint8) {
 	n.put(place|span, high)
 }
 
-// double has the branch look at one more bit.
+// double makes the branch use one more bit.
 func (n *node) double() {
 	kids := make([]*node, 0, 2*len(n.kids))
 	for _, kid := range n.kids {
@@ -246,7 +249,7 @@ func (n *node) double() {
 	n.kids, n.depth = kids, n.depth+1
 }
 
-// join undoes part where too little is left, at a place of n and above it.
+// join merges leaves that have become small, at a place of n and above it: the inverse of part.
 func (x *index) join(n *node, place int) {
 	for {
 		kid := n.kids[place]
@@ -266,8 +269,7 @@ func (x *index) join(n *node, place int) {
 	}
 }
 
-// halve has the branch look at one bit less, which tells none of its children
-// from another.
+// halve makes the branch use one bit less. The bit must not separate any children.
 func (n *node) halve() {
 	kids := make([]*node, 0, len(n.kids)/2)
 	for i := 0; i < len(n.kids); i += 2 {
@@ -276,9 +278,9 @@ func (n *node) halve() {
 	n.kids, n.depth = kids, n.depth-1
 }
 
-// ascend calls fn for the keys from a hash on, in order, until it returns false.
+// ascend calls fn for the keys from a hash on, in order, until fn returns false.
 func (x *index) ascend(from uint64, fn func(slot) bool) {
-	if from <= hashMask { // a cursor may be anything
+	if from <= hashMask { // a client may send any cursor
 		x.root.ascend(path(from), from, fn)
 	}
 }

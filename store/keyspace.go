@@ -36,38 +36,38 @@ func (t Type) String() string {
 	return "none"
 }
 
-// Entry is a key with its value. What a Txn hands out must not be changed.
+// Entry is a key with its value. The entries that a Txn returns must not be changed.
 //
-// There is one for each lock, and its size decides what a lock takes: with two words
-// more the runtime would round it up from 80 bytes to 96. So its hash is not kept, and
-// what only some keys have stands behind a pointer.
+// Every lock has an Entry, so its size determines the memory per lock: two more words would make
+// the runtime round it up from 80 bytes to 96. So an Entry does not store its hash, and data that
+// only some keys have is behind a pointer.
 type Entry struct {
 	key      string
-	deadline int64 // lease ms; 0: none
+	deadline int64 // lease ms; 0 means none
 	created  uint64
 	changed  uint64
-	leased   uint64 // write set that set the deadline
-	epoch    uint32 // owner of this copy: a store epoch, or a Txn's savepoint
+	leased   uint64 // the write set that set the deadline
+	epoch    uint32 // owner of this copy: an epoch of the store, or a savepoint of a Txn
 	typ      Type
 	form     strForm
-	seat     uint16 // in a bucket of deadlines; not protected by the epoch
+	seat     uint16 // see deadlines; the epoch does not protect it
 	str      string
-	elems    *elements // nil: a string
+	elems    *elements // nil for a string
 }
 
-// strForm is what OBJECT ENCODING shows of how a string came about.
+// strForm records how a string was written, for OBJECT ENCODING.
 type strForm uint8
 
 const (
 	formByValue strForm = iota
-	formRaw             // it has been changed in place
-	formText            // a number that INCRBYFLOAT has left as text
+	formRaw             // a command changed part of the string
+	formText            // a number that INCRBYFLOAT stored as text
 )
 
-// elements is a collection behind a pointer.
+// elements is a collection that an Entry points to.
 type elements struct{ collection }
 
-// holding returns e with a collection of its own, both in one piece of memory.
+// holding returns a copy of e with its own collection, both in one allocation.
 func (e Entry) holding(c collection) *Entry {
 	both := &struct {
 		Entry
@@ -77,17 +77,16 @@ func (e Entry) holding(c collection) *Entry {
 	return &both.Entry
 }
 
-// collection is the value of a key that holds elements. A key goes with its
-// last element.
+// collection is the value of a key with elements. The key is deleted with its last element.
 type collection interface {
 	Len() int
-	// clone copies so deeply that changing one leaves the other alone.
+	// clone returns a copy that is independent of the original.
 	clone() collection
-	// size is what the elements take.
+	// size returns the estimated memory of the elements.
 	size() int64
 }
 
-// drop lets go of a collection, whose place in memory stays with the entry.
+// drop releases a collection. Its small header stays allocated together with the entry.
 func (e *Entry) drop() {
 	if e.elems != nil {
 		e.elems.collection, e.elems = nil, nil
@@ -100,15 +99,15 @@ func (e *Entry) Key() string { return e.key }
 // Type returns the type of the value.
 func (e *Entry) Type() Type { return e.typ }
 
-// Deadline returns the lease time after which the key is gone; 0 means never.
+// Deadline returns the lease time after which the key expires; 0 means never.
 func (e *Entry) Deadline() int64 { return e.deadline }
 
-// Created returns the sequence number of the write set that created the key:
-// it grows with every new owner of a lock and serves as a fencing token.
+// Created returns the sequence number of the write set that created the key. It grows with every
+// new owner of a lock and serves as a fencing token.
 func (e *Entry) Created() uint64 { return e.created }
 
-// Changed returns the sequence number of the last write set that touched the
-// key; WATCH compares it.
+// Changed returns the sequence number of the last write set that changed the key. WATCH compares
+// it.
 func (e *Entry) Changed() uint64 { return e.changed }
 
 // Leased returns the sequence number of the write set that set the deadline.
@@ -117,7 +116,7 @@ func (e *Entry) Leased() uint64 { return e.leased }
 // Str returns the value of a string key.
 func (e *Entry) Str() string { return e.str }
 
-// collection returns the value of a key that holds elements, nil of a string.
+// collection returns the value of a key with elements, or nil for a string.
 func (e *Entry) collection() collection {
 	if e.elems == nil {
 		return nil
@@ -125,20 +124,19 @@ func (e *Entry) collection() collection {
 	return e.elems.collection
 }
 
-// Fields returns the value of a hash key, nil of another.
+// Fields returns the value of a hash key, or nil for another type.
 func (e *Entry) Fields() *Hash { h, _ := e.collection().(*Hash); return h }
 
-// List returns the value of a list key, nil of another.
+// List returns the value of a list key, or nil for another type.
 func (e *Entry) List() *Deque { l, _ := e.collection().(*Deque); return l }
 
-// Members returns the value of a set key, nil of another.
+// Members returns the value of a set key, or nil for another type.
 func (e *Entry) Members() *MemberSet { s, _ := e.collection().(*MemberSet); return s }
 
-// Scores returns the value of a sorted set key, nil of another.
+// Scores returns the value of a sorted set key, or nil for another type.
 func (e *Entry) Scores() *SortedSet { z, _ := e.collection().(*SortedSet); return z }
 
-// clone copies the entry deeply enough that changing the copy leaves the
-// original alone.
+// clone returns a copy of the entry that is independent of the original.
 func (e *Entry) clone() *Entry {
 	if e.elems != nil {
 		return e.holding(e.elems.clone())
@@ -147,8 +145,8 @@ func (e *Entry) clone() *Entry {
 	return &c
 }
 
-// hashOf places a name in the iteration order. It is FNV-1a with a final mix,
-// not a per-process hash, because every node must iterate in the same order.
+// hashOf returns the position of a name in the iteration order. It is FNV-1a with a final mix, not
+// a per-process hash, because every node must iterate in the same order.
 func hashOf(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {
@@ -160,25 +158,25 @@ func hashOf(s string) uint64 {
 	return h & hashMask
 }
 
-// hash places the key in the iteration order.
+// hash returns the position of the key in the iteration order.
 func (e *Entry) hash() uint64 { return hashOf(e.key) }
 
-// keyspace is one database: the keys in the order of their hashes, and those
-// with a deadline by periods of time.
+// keyspace is one database: an index of the keys by hash, and the keys with a deadline by periods
+// of time.
 type keyspace struct {
 	keys      index
 	deadlines deadlines
-	found     *Entry // what get found last …
+	found     *Entry // result of the last get …
 	hash      uint64 // … and its hash
-	size      int64  // of all entries; whoever changes one adds the difference
+	size      int64  // of all entries; every change of an entry adds its difference
 }
 
 var treeOptions = btree.Options{NoLocks: true}
 
 func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
 
-// get finds a key. A command looks a key up several times, and Apply once more
-// after it, so the last answer is kept.
+// get finds a key. A command looks up a key several times, and Apply once more after it, so get
+// caches the last result.
 func (ks *keyspace) get(key string) *Entry {
 	if ks.found != nil && ks.found.key == key {
 		return ks.found
@@ -188,7 +186,7 @@ func (ks *keyspace) get(key string) *Entry {
 	return ks.found
 }
 
-// place returns the place of an entry.
+// place returns the slot for an entry.
 func (ks *keyspace) place(e *Entry) slot {
 	if ks.found != nil && ks.found.key == e.key {
 		return slot{ks.hash, e}
@@ -223,8 +221,8 @@ func (ks *keyspace) remove(e *Entry) uint64 {
 	return at.hash
 }
 
-// setDeadline changes the deadline of an entry that is in this keyspace and
-// owned by the current epoch.
+// setDeadline changes the deadline of an entry. The entry must be in this keyspace and owned by the
+// current epoch.
 func (ks *keyspace) setDeadline(e *Entry, at int64) {
 	if e.deadline == at {
 		return
@@ -238,8 +236,8 @@ func (ks *keyspace) setDeadline(e *Entry, at int64) {
 	}
 }
 
-// Sink receives the messages that an applied write set publishes, in order.
-// It is called from within Apply and must not block.
+// Sink receives the messages of an applied write set, in order. Apply calls it, so it must not
+// block.
 type Sink interface {
 	Publish(kind PublishKind, channel, message string)
 }
@@ -249,9 +247,9 @@ type Store struct {
 	dbs      [Databases]*keyspace
 	scripts  scriptCache
 	epoch    uint32
-	expired  uint64            // keys deleted because their deadline had passed
+	expired  uint64            // number of keys deleted at their deadline
 	leased   uint64            // see LastLease
-	swapped  [Databases]uint64 // write set of the latest SWAPDB, for WATCH
+	swapped  [Databases]uint64 // write set of the latest SWAPDB per database, for WATCH
 	removals removals          // for WATCH; not part of the state
 	libs     *librarySet
 	config   config
@@ -259,7 +257,7 @@ type Store struct {
 	copied   int // see TakeCopied; not part of the state
 }
 
-// TakeCopied is Txn.TakeCopied for what was applied.
+// TakeCopied is Txn.TakeCopied for the applied writes.
 func (s *Store) TakeCopied() int {
 	copied := s.copied
 	s.copied = 0
@@ -275,20 +273,20 @@ func New() *Store {
 	return s
 }
 
-// Keys returns the number of keys in a database and how many of them have a
-// deadline, those included that expired and are not deleted yet.
+// Keys returns the number of keys in a database and the number of keys with a deadline. Both
+// include expired keys that are not deleted yet.
 func (s *Store) Keys(db int) (total, withDeadline int) {
 	return s.dbs[db].keys.size, s.dbs[db].deadlines.size
 }
 
-// LastLease returns the last write set that gave a key a deadline, as far as
-// its keys are still there after a restart.
+// LastLease returns the last write set that gave a key a deadline. After a restart it counts only
+// the keys that still exist.
 func (s *Store) LastLease() uint64 { return s.leased }
 
-// Expired returns how many keys were deleted at their deadline.
+// Expired returns the number of keys that were deleted at their deadline.
 func (s *Store) Expired() uint64 { return s.expired }
 
-// NextDeadline returns the earliest deadline of any key; 0 if there is none.
+// NextDeadline returns the earliest deadline of any key, or 0 if no key has one.
 func (s *Store) NextDeadline() int64 {
 	next := int64(0)
 	for _, ks := range s.dbs {
@@ -299,7 +297,7 @@ func (s *Store) NextDeadline() int64 {
 	return next
 }
 
-// Deadlines returns how many keys have a deadline.
+// Deadlines returns the number of keys with a deadline.
 func (s *Store) Deadlines() int {
 	n := 0
 	for _, ks := range s.dbs {
@@ -308,15 +306,15 @@ func (s *Store) Deadlines() int {
 	return n
 }
 
-// ownKey copies a key out of the buffer it arrived in.
+// ownKey copies a key out of the buffer that contains it.
 func ownKey(key string) string { return strings.Clone(key) }
 
-// maxShared is how long a key and its value together may be to share memory: a
-// key goes on holding what its first value took.
+// maxShared is the largest total length of a key and a value that share memory: a key keeps the
+// memory of its first value allocated.
 const maxShared = 128
 
-// ownPair copies a key and its value; short ones, as locks are, into one piece
-// of memory: two would each be rounded up.
+// ownPair copies a key and its value. A short pair, as of a lock, goes into one allocation, because
+// the runtime would round up each of two.
 func ownPair(key, value string) (ownedKey, ownedValue string) {
 	n := len(key) + len(value)
 	if n > maxShared {

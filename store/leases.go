@@ -1,20 +1,20 @@
 package store
 
-// LeasedKey is a key that a write set has given a deadline.
+// LeasedKey is a key that got a deadline from a write set.
 type LeasedKey struct {
 	DB       int
 	Key      string
 	Deadline int64
 }
 
-// Mark is a place in a write set.
+// Mark is a position in a write set.
 type Mark struct{ at, db int }
 
-// Mark returns the place that the next write will have.
+// Mark returns the position of the next write.
 func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
-// LeasedBetween lists the keys that an encoded write set gives a deadline
-// between two places. Some of them may lose it again. The keys point into writes.
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between two
+// positions. Later writes may remove a deadline again. The keys point into writes.
 func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
 	var list []LeasedKey
 	db := from.db
@@ -63,7 +63,7 @@ func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
 	return list
 }
 
-// skip reads arguments that nobody wants to know.
+// skip decodes arguments and ignores them.
 func (d *decoder) skip(shape string) {
 	for i := range len(shape) {
 		switch shape[i] {
@@ -80,16 +80,16 @@ func (d *decoder) skip(shape string) {
 	}
 }
 
-// TakeLeases reports whether a deadline was asked for since the last call that
-// counts from now, not one in Unix time.
+// TakeLeases reports whether a command has set a deadline relative to now, not in Unix time, since
+// the last call.
 func (t *Txn) TakeLeases() bool {
 	asked := t.leases
 	t.leases = false
 	return asked
 }
 
-// Lengthen moves a deadline that was set by write set seq by ms, unless it has
-// passed by more than that. Less than 0 makes it earlier.
+// Lengthen moves a deadline that write set seq set by ms, unless the deadline passed more than ms
+// ago. A negative ms makes it earlier.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
 	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
@@ -98,10 +98,9 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
 }
 
-// Renew has a lease that was asked for at a lease time begin now, because only
-// now its owner hears of it, and returns until when. It reports false if the key
-// that write set seq has leased is no more. What has been changed since to end
-// earlier stays so.
+// Renew restarts a lease that a command requested at lease time at: it counts from now, because the
+// owner receives the reply only now. It returns the new end, and false if the key from write set
+// seq no longer exists. If a later command has shortened the lease, it stays short.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || e.created > seq {
@@ -109,8 +108,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// Even if it lasts as long already, by a clock that has been set back: if
-		// this reply is late, too, this write set is what is lengthened.
+		// Write even if the deadline is late enough already, because a clock was set back. If this
+		// reply is late too, this is the write set that is then lengthened.
 		t.SetDeadline(k.DB, stringBytes(k.Key), max(e.deadline, until))
 	}
 	return until, true

@@ -6,11 +6,10 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Deque is the value of a list key: a copy-on-write tree of elements in the
-// order of positions, which are numbers with room between them. A push takes
-// the position beyond the end, an insertion one halfway between its
-// neighbours; when there is none, all positions are given out anew. So both
-// ends and any index are reached in O(log n), and a copy takes O(1).
+// Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions.
+// Positions are numbers with gaps between them. A push takes a position beyond the end; an
+// insertion takes the middle between its neighbours. If there is no gap, all positions are assigned
+// anew. So access to both ends and to any index takes O(log n), and a copy O(1).
 type Deque struct {
 	tree  *btree.BTreeG[listElem]
 	bytes int64 // see size
@@ -23,7 +22,7 @@ type listElem struct {
 
 func listElemLess(a, b listElem) bool { return a.at < b.at }
 
-// listStride is the distance of neighbours that nothing was inserted between.
+// listStride is the distance between neighbours without an insertion between them.
 const listStride = 1 << 20
 
 func newList() *Deque { return &Deque{tree: btree.NewBTreeGOptions(listElemLess, treeOptions)} }
@@ -43,21 +42,21 @@ func (l *Deque) At(i int) string {
 	return e.value
 }
 
-// Each calls fn for the elements from an index on until it returns false.
+// Each calls fn for the elements from an index on until fn returns false.
 func (l *Deque) Each(from int, fn func(value string) bool) {
 	if first, ok := l.tree.GetAt(from); ok {
 		l.tree.Ascend(first, func(e listElem) bool { return fn(e.value) })
 	}
 }
 
-// eachBack is Each towards the head.
+// eachBack is Each in the direction of the head.
 func (l *Deque) eachBack(from int, fn func(value string) bool) {
 	if first, ok := l.tree.GetAt(from); ok {
 		l.tree.Descend(first, func(e listElem) bool { return fn(e.value) })
 	}
 }
 
-// push keeps value, which must be a string of its own.
+// push adds value at one end. It keeps value, which must not share memory with a buffer.
 func (l *Deque) push(head bool, value string) {
 	if head {
 		l.insert(0, value)
@@ -75,8 +74,7 @@ func (l *Deque) set(i int, value string) {
 	l.tree.Set(e)
 }
 
-// insert puts value before the element at index i, or at the end if i is the
-// length.
+// insert inserts value before the element at index i, or at the end if i is the length.
 func (l *Deque) insert(i int, value string) {
 	at, ok := l.gap(i)
 	if !ok {
@@ -88,7 +86,7 @@ func (l *Deque) insert(i int, value string) {
 	l.tree.Set(e)
 }
 
-// gap finds a free position before index i.
+// gap returns a free position before index i; ok is false if there is none.
 func (l *Deque) gap(i int) (at int64, ok bool) {
 	n := l.Len()
 	switch {
@@ -107,7 +105,7 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// spread gives out all positions anew.
+// spread assigns all positions anew, with gaps.
 func (l *Deque) spread() {
 	spread := newList()
 	at := int64(0)
@@ -119,7 +117,7 @@ func (l *Deque) spread() {
 	l.tree = spread.tree
 }
 
-// remove removes n elements from index i on; they must exist.
+// remove removes n elements from index i on. They must exist.
 func (l *Deque) remove(i, n int) {
 	for ; n > 0; n-- {
 		var gone listElem

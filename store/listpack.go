@@ -40,10 +40,10 @@ type listpack struct {
 
 func newListpack() *listpack { return &listpack{b: make([]byte, packHead)} }
 
-// size is the length that bytes would return.
+// size returns the length of the result of bytes.
 func (p *listpack) size() int { return len(p.b) + 1 }
 
-// bytes closes the listpack.
+// bytes completes the listpack and returns it.
 func (p *listpack) bytes() []byte {
 	b := append(p.b, packEnd)
 	binary.LittleEndian.PutUint32(b, uint32(len(b)))
@@ -51,7 +51,7 @@ func (p *listpack) bytes() []byte {
 	return b
 }
 
-// add appends a string, as an integer if it is one.
+// add appends a string, encoded as an integer if possible.
 func (p *listpack) add(s string) {
 	from := len(p.b)
 	if n, ok := ParseInt(stringBytes(s)); ok {
@@ -87,7 +87,7 @@ func appendPackInt(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(append(b, packInt64), uint64(n))
 }
 
-// backLen is how many bytes the length of an entry takes behind it.
+// backLen returns the number of bytes of the length field behind an entry of length l.
 func backLen(l int) int {
 	switch {
 	case l <= 127:
@@ -114,7 +114,8 @@ func appendBackLen(b []byte, l int) []byte {
 	return b
 }
 
-// readListpack returns the entries of a listpack; ok is false if it is broken, or has more than most.
+// readListpack returns the entries of a listpack. ok is false if it is corrupt or has more than
+// most entries.
 func readListpack(b []byte, most int) (list []string, ok bool) {
 	if len(b) < packHead+1 || binary.LittleEndian.Uint32(b) != uint32(len(b)) || b[len(b)-1] != packEnd {
 		return nil, false
@@ -136,7 +137,7 @@ func readListpack(b []byte, most int) (list []string, ok bool) {
 	return list, told == 65535 || told == len(list)
 }
 
-// readPackEntry reads encoding and data; used is 0 if they are broken.
+// readPackEntry reads the encoding and data of an entry. used is 0 if they are corrupt.
 func readPackEntry(b []byte) (s string, used int) {
 	le := func(n int) uint64 {
 		v := uint64(0)

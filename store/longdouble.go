@@ -2,25 +2,23 @@ package store
 
 import "math/big"
 
-// Redis adds the numbers of INCRBYFLOAT and HINCRBYFLOAT as C long doubles
-// and stores the sum with 17 decimals, trailing zeros cut off. The results
-// show the type's precision, so a float64 will not do: 0.1 + 0.2 must become
-// 0.3. On x86-64 a long double has a significand of 64 bits and an exponent
-// of 15; a big.Float of precision 64, rounding to nearest even, gives the same
-// sums for every number that is not subnormal, and a subnormal one is far
-// below the 17 decimals that are kept. Only the ends of the exponent range
-// need a check.
+// Redis adds the numbers of INCRBYFLOAT and HINCRBYFLOAT as C long doubles. It stores the sum with
+// 17 decimals, without trailing zeros. The results show the type's precision, so a float64 is not
+// enough: 0.1 + 0.2 must become 0.3. On x86-64 a long double has a 64-bit significand and a 15-bit
+// exponent. A big.Float of precision 64, which rounds to nearest even, gives the same sums for all
+// numbers that are not subnormal; subnormal numbers are far below 17 decimals. Only the ends of the
+// exponent range need a check.
 const (
 	longDoublePrec   = 64
 	longDoubleMaxExp = 16384  // finite numbers are below 2^16384
-	longDoubleMinExp = -16446 // up to 2^-16446 they round to zero
-	longDoubleMaxLen = 5119   // Redis's buffer for a number as text
+	longDoubleMinExp = -16446 // numbers up to 2^-16446 round to zero
+	longDoubleMaxLen = 5119   // size of Redis's buffer for a number as text
 
-	longDoubleMaxDigits = 5000 // no number has more before or after the point
+	longDoubleMaxDigits = 5000 // no number has more digits before or after the point
 )
 
-// parseLongDouble reads a number as strtold does. A number that is too large
-// or too small for the type is refused; infinity is a number.
+// parseLongDouble parses a number as strtold does. It rejects a number that is too large or too
+// small for the type; infinity is allowed.
 func parseLongDouble(s string) (*big.Float, bool) {
 	if len(s) > longDoubleMaxLen {
 		return nil, false
@@ -36,8 +34,8 @@ func parseLongDouble(s string) (*big.Float, bool) {
 	case n.digits == "":
 		return signed(f, n.neg), true
 	}
-	// What cannot fit is not even converted: its power of ten would take all
-	// the memory.
+	// Reject a number that cannot fit before the conversion: its power of ten could take all
+	// memory.
 	base, magnitude, limit := 10, len(n.digits)+n.exp, longDoubleMaxDigits
 	if n.hex {
 		base, magnitude, limit = 16, 4*len(n.digits)+n.exp, 2*longDoubleMaxExp
@@ -63,8 +61,8 @@ func parseLongDouble(s string) (*big.Float, bool) {
 // longDoubleTiny is the largest number that rounds to zero.
 var longDoubleTiny = new(big.Float).SetMantExp(big.NewFloat(1), longDoubleMinExp)
 
-// setDecimal sets f to mant*10^exp. The quotient of two exact numbers is
-// rounded once, hence correctly.
+// setDecimal sets f to mant*10^exp. It rounds the quotient of two exact numbers once, so the result
+// is correctly rounded.
 func setDecimal(f *big.Float, mant *big.Int, exp int) {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exp, -exp))), nil)
 	if exp >= 0 {
@@ -81,7 +79,7 @@ func signed(f *big.Float, neg bool) *big.Float {
 	return f
 }
 
-// addLongDoubles adds; ok is false if the sum is not a finite number.
+// addLongDoubles adds; ok is false if the sum is not finite.
 func addLongDoubles(a, b *big.Float) (sum *big.Float, ok bool) {
 	if a.IsInf() || b.IsInf() {
 		return nil, false
@@ -90,8 +88,7 @@ func addLongDoubles(a, b *big.Float) (sum *big.Float, ok bool) {
 	return sum, sum.MantExp(nil) <= longDoubleMaxExp
 }
 
-// formatLongDouble prints with up to 17 decimals and never in exponential
-// form.
+// formatLongDouble formats f with up to 17 decimals, never in exponential form.
 func formatLongDouble(f *big.Float) string {
 	s := trimZeros(f.Text('f', 17))
 	if s == "-0" {

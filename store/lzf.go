@@ -9,8 +9,7 @@ package store
 //	|          | if l is 7, a byte with more length stands between       |
 //	+----------+---------------------------------------------------------+
 //
-// The compressor looks for matches as Redis's does, so that the results are
-// equal to the byte.
+// The compressor searches for matches as Redis does, so its results are identical to Redis's.
 const (
 	lzfHashBits   = 16
 	lzfMaxOffset  = 1 << 13
@@ -23,7 +22,7 @@ func lzfHash(b []byte) uint32 {
 	return (h>>(24-lzfHashBits) - 5*h) & (1<<lzfHashBits - 1)
 }
 
-// lzfWriter gathers the literals of a run behind a place for its length.
+// lzfWriter writes runs. It reserves a byte for the length of a run before the run's literals.
 type lzfWriter struct {
 	out      []byte
 	literals int
@@ -63,9 +62,9 @@ func (w *lzfWriter) copy(offset, length int) {
 	w.beginRun()
 }
 
-// lzfMatch returns how many bytes are equal, of which there are at least three.
-// It stops two bytes before the end, except that the first sixteen steps look
-// at the end only once, as in the original, and may go beyond that.
+// lzfMatch returns the number of equal bytes; the caller knows that the first three are equal. It
+// stops two bytes before the end. As in the original, the first sixteen steps check the end only
+// once and may go beyond that.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, lzfMaxMatch)
 	length := 3
@@ -82,11 +81,11 @@ func lzfMatch(ref, in []byte) int {
 	return length
 }
 
-// lzfTable tells for the hash of three bytes where they were last seen.
+// lzfTable maps the hash of three bytes to the index where they were last seen.
 type lzfTable [1 << lzfHashBits]int32
 
-// lzfCompress compresses in, if that saves at least four bytes. The table may
-// be used again.
+// lzfCompress compresses in; ok is false if that saves less than four bytes. It resets table, which
+// the caller may reuse.
 func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
 	*table = lzfTable{}
 	limit := len(in) - 4
@@ -115,7 +114,7 @@ func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
 		if i >= len(in)-2 {
 			break
 		}
-		// Only the last two places inside the match are remembered.
+		// As in Redis, only the last two positions inside the match go into the table.
 		table[lzfHash(in[i-2:])] = int32(i - 2)
 		table[lzfHash(in[i-1:])] = int32(i - 1)
 	}
@@ -129,7 +128,7 @@ func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
 	return w.out, true
 }
 
-// lzfExpand undoes lzfCompress; size is the length of the result.
+// lzfExpand is the inverse of lzfCompress; size is the length of the result.
 func lzfExpand(in []byte, size int) (out []byte, ok bool) {
 	out = make([]byte, 0, size)
 	for len(in) > 0 {
@@ -156,7 +155,7 @@ func lzfExpand(in []byte, size int) (out []byte, ok bool) {
 		if length += 2; from < 0 || len(out)+length > size {
 			return nil, false
 		}
-		for range length { // byte by byte: it may overlap itself
+		for range length { // byte by byte: the source may overlap the result
 			out = append(out, out[from])
 			from++
 		}

@@ -8,14 +8,14 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// MemberSet is the value of a set key. While all members are integers and few,
-// it is a sorted slice of them, which is the order in which Redis replies;
-// else a copy-on-write tree in the order of member hashes, which SSCAN needs.
+// MemberSet is the value of a set key. While all members are integers and few, it is a sorted
+// slice, the order in which Redis replies. Otherwise it is a copy-on-write tree in the order of
+// member hashes, which SSCAN needs.
 type MemberSet struct {
 	ints []int64
-	tree *btree.BTreeG[member] // nil: the integer form
+	tree *btree.BTreeG[member] // nil in the integer form
 
-	bytes int64 // see size; of the tree alone
+	bytes int64 // size of the tree's members; see size
 }
 
 type member struct {
@@ -38,7 +38,7 @@ func (s *MemberSet) Len() int {
 	return len(s.ints)
 }
 
-// Compact reports whether the set still has its integer form.
+// Compact reports whether the set has its integer form.
 func (s *MemberSet) Compact() bool { return s.tree == nil }
 
 func (s *MemberSet) clone() collection {
@@ -57,7 +57,7 @@ func (s *MemberSet) size() int64 {
 
 func (m member) size() int64 { return treeMemberSize + allocated(len(m.name)) }
 
-// Has tells whether name is a member.
+// Has reports whether name is a member.
 func (s *MemberSet) Has(name string) bool {
 	if s.tree != nil {
 		_, ok := s.tree.Get(member{hashOf(name), name})
@@ -70,7 +70,7 @@ func (s *MemberSet) Has(name string) bool {
 	return ok
 }
 
-// Each calls fn for every member until it returns false.
+// Each calls fn for every member until fn returns false.
 func (s *MemberSet) Each(fn func(name string) bool) {
 	if s.tree != nil {
 		s.tree.Scan(func(m member) bool { return fn(m.name) })
@@ -83,12 +83,12 @@ func (s *MemberSet) Each(fn func(name string) bool) {
 	}
 }
 
-// ascend calls fn for the members from a hash on, in hash order (tree form).
+// ascend calls fn for the members from a hash on, in hash order. It requires the tree form.
 func (s *MemberSet) ascend(from uint64, fn func(member) bool) {
 	s.tree.Ascend(member{hash: from}, fn)
 }
 
-// at returns the member at a place in the order of Each.
+// at returns the member at an index in the order of Each.
 func (s *MemberSet) at(i int) string {
 	if s.tree != nil {
 		m, _ := s.tree.GetAt(i)
@@ -97,7 +97,7 @@ func (s *MemberSet) at(i int) string {
 	return strconv.FormatInt(s.ints[i], 10)
 }
 
-// add copies the name if it is new.
+// add adds a member; it copies the name if the member is new.
 func (s *MemberSet) add(name string, form *forms) {
 	if s.tree == nil {
 		n, ok := ParseInt(stringBytes(name))
@@ -122,7 +122,7 @@ func (s *MemberSet) add(name string, form *forms) {
 	}
 }
 
-// grow changes to the tree form. As in Redis there is no way back.
+// grow converts to the tree form. As in Redis, a set never shrinks back.
 func (s *MemberSet) grow() {
 	s.tree = btree.NewBTreeGOptions(memberLess, treeOptions)
 	for _, n := range s.ints {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// numberSyntax takes apart what C's strtod and strtold accept: a sign, then
-// inf or infinity, or digits with an optional point and exponent, decimal or
-// hexadecimal.
+// numberSyntax is the result of scanNumber, which splits the numbers that C's strtod and strtold
+// accept: a sign, then inf or infinity, or decimal or hexadecimal digits with an optional point and
+// exponent.
 type numberSyntax struct {
 	neg, inf, hex bool
 	digits        string // without the point and leading zeros
-	exp           int    // of 10 or 2, with the digits read as an integer
+	exp           int    // exponent of 10 or 2; digits is read as an integer
 }
 
-// maxExponent is where an exponent saturates: far beyond any type's range.
+// maxExponent is the value at which an exponent saturates, far beyond the range of any type.
 const maxExponent = 1 << 20
 
 func scanNumber(s string) (n numberSyntax, ok bool) {
@@ -86,8 +86,8 @@ func scanExponent(s string) (exp int, ok bool) {
 	return exp, true
 }
 
-// ParseFloat parses a float as C's strtod does: no space, no NaN, nothing out
-// of range; hexadecimal numbers and infinity are allowed.
+// ParseFloat parses a float as C's strtod does. It rejects spaces, NaN and numbers out of range; it
+// accepts hexadecimal numbers and infinity.
 func ParseFloat(b []byte) (float64, bool) {
 	s := bytesToString(b)
 	n, ok := scanNumber(s)
@@ -98,7 +98,7 @@ func ParseFloat(b []byte) (float64, bool) {
 		return math.Inf(1 - 2*int(Flag(n.neg).Int)), true
 	}
 	if n.hex && !strings.ContainsAny(s, "pP") {
-		s += "p0" // Go wants the exponent that C allows to leave out
+		s += "p0" // Go requires the exponent that C makes optional
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || f == 0 && n.digits != "" {

@@ -2,7 +2,7 @@ package store
 
 import "math"
 
-// optionFlags are the words after SET's and GETEX's arguments.
+// optionFlags are the option words of SET and GETEX.
 type optionFlags uint16
 
 const (
@@ -17,20 +17,20 @@ const (
 	optPXAT
 )
 
-// Which of the words SET takes and which GETEX does.
+// The words that SET accepts and those that GETEX accepts.
 const (
 	timeWords  = optEX | optPX | optEXAT | optPXAT
 	setWords   = timeWords | optNX | optXX | optGet | optKeepTTL
 	getexWords = timeWords | optPersist
 )
 
-// optionWord is one word with the words that may not stand beside it. A word
-// may be repeated; the last one counts.
+// optionWord is one option word and the words that conflict with it. A word may be repeated; the
+// last one applies.
 type optionWord struct {
 	word     string
 	flag     optionFlags
 	conflict optionFlags
-	unit     timeUnit // of the time that follows the word; 0: none does
+	unit     timeUnit // unit of the time that follows the word; 0 means no time
 }
 
 const ttlWords = timeWords | optKeepTTL | optPersist
@@ -47,18 +47,17 @@ var stringOptionWords = [...]optionWord{
 	{word: "pxat", flag: optPXAT, conflict: ttlWords &^ optPXAT, unit: unitPXAT},
 }
 
-// stringOptions are the parsed words of SET and GETEX.
+// stringOptions are the parsed options of SET and GETEX.
 type stringOptions struct {
 	flags  optionFlags
 	unit   timeUnit
-	expire []byte // the time as it was given; nil: none
+	expire []byte // the time as the client sent it; nil means none
 }
 
 func (o *stringOptions) has(f optionFlags) bool { return o.flags&f != 0 }
 
-// parseStringOptions reads words in any order; allowed are those that the
-// command takes. The times stay unparsed, because Redis looks at all words
-// before it looks at a time.
+// parseStringOptions parses option words in any order; allowed are the words that the command
+// accepts. It does not parse the times, because Redis checks all words before it checks a time.
 func parseStringOptions(args [][]byte, allowed optionFlags) (o stringOptions, ok bool) {
 	for i := 0; i < len(args); i++ {
 		w := findOption(args[i])
@@ -86,7 +85,7 @@ func findOption(arg []byte) *optionWord {
 	return nil
 }
 
-// timeUnit says how the time of an option or a command is to be read.
+// timeUnit says how to interpret the time of an option or a command.
 type timeUnit uint8
 
 const (
@@ -99,9 +98,8 @@ const (
 func (u timeUnit) seconds() bool  { return u == unitEX || u == unitEXAT }
 func (u timeUnit) relative() bool { return u == unitEX || u == unitPX }
 
-// expireTime converts the time given to a command of the SET family into Unix
-// ms. It must be positive and must not overflow. A nil argument is no time
-// and no fault.
+// expireTime converts a time argument of the SET family to Unix ms. The time must be positive and
+// must not overflow. A nil argument is no time and no error.
 func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) {
 	if arg == nil {
 		return 0, true, ""
@@ -118,7 +116,7 @@ func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) 
 	return 0, false, ErrInvalidExpire(c.Cmd.FullName())
 }
 
-// unixMs converts a time into Unix ms; ok is false if it overflows.
+// unixMs converts a time to Unix ms; ok is false on overflow.
 func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	if u.seconds() {
 		if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {
@@ -137,6 +135,6 @@ func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	return n + now, true
 }
 
-// passed reports whether a Unix time in ms is no longer ahead. Such a
-// deadline is not stored: the key is deleted at once.
+// passed reports whether a Unix time in ms is not in the future. Such a deadline is not stored: the
+// command deletes the key at once.
 func (c *Ctx) passed(when int64) bool { return when <= c.UnixMilli() }

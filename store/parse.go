@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// ParseInt parses an integer as strictly as Redis's string2ll: no spaces, no
-// plus sign, no leading zeros, no "-0".
+// ParseInt parses an integer as strictly as Redis's string2ll: no spaces, no plus sign, no leading
+// zeros, no "-0".
 func ParseInt(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false
@@ -49,11 +49,10 @@ func ParseInt(b []byte) (int64, bool) {
 // outlive b.
 func bytesToString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// stringBytes views s as bytes without copying. They must not be changed.
+// stringBytes views s as bytes without copying. The caller must not change them.
 func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// equalFold compares an argument with an option word in lower case, without
-// allocating.
+// equalFold compares an argument with an option word in lower case. It does not allocate.
 func equalFold(arg []byte, word string) bool {
 	if len(arg) != len(word) {
 		return false

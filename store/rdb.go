@@ -43,19 +43,20 @@ const (
 
 	rdbCompressFrom  = 21   // bytes
 	quicklistNode    = 8192 // bytes in a node of a list
-	quicklistPadding = 8    // what Redis adds to the size of an element
+	quicklistPadding = 8    // what Redis adds per element
 )
 
-// crcTable is of the CRC-64 of Jones, which Redis uses.
+// crcTable is the table of Jones's CRC-64, which Redis uses.
 var crcTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
-// rdbChecksum has neither initial nor final inversion, which Go's package does.
+// rdbChecksum computes Redis's CRC, which has no initial and final inversion. Go's package has
+// both, so they are undone here.
 func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTable, b) }
 
 // rdbWriter builds a serialized value.
 type rdbWriter struct {
 	b     []byte
-	table *lzfTable // made when it is first needed
+	table *lzfTable // allocated at the first use
 }
 
 func (w *rdbWriter) length(n int) {
@@ -142,7 +143,7 @@ func (w *rdbWriter) hash(h *Hash) {
 	})
 }
 
-// list fills nodes as Redis does when all elements are pushed onto the tail.
+// list fills nodes as Redis does when all elements are pushed at the tail.
 func (w *rdbWriter) list(l *Deque) {
 	var nodes []*listpack
 	l.Each(0, func(value string) bool {
@@ -176,8 +177,8 @@ func (w *rdbWriter) set(s *MemberSet) {
 	})
 }
 
-// intset is the form of a set of integers: the size of each and their number,
-// both uint32 LE, then the integers in ascending order.
+// intset encodes a set of integers: the bytes per integer and the number of integers, both uint32
+// LE, then the integers in ascending order.
 func intset(ints []int64) []byte {
 	size := 2
 	for _, n := range ints {
@@ -198,7 +199,7 @@ func intset(ints []int64) []byte {
 	return b
 }
 
-// sortedSet writes a large set with the highest score first.
+// sortedSet writes a large set with the highest score first, as Redis does.
 func (w *rdbWriter) sortedSet(z *SortedSet) {
 	if z.Compact() {
 		p := newListpack()
@@ -220,8 +221,7 @@ func (w *rdbWriter) sortedSet(z *SortedSet) {
 	})
 }
 
-// payload takes version and checksum off a serialized value; ok is false if
-// they are wrong.
+// payload removes the version and checksum from a serialized value; ok is false if they are wrong.
 func payload(dump string) (value string, ok bool) {
 	n := len(dump) - rdbFooter
 	if n < 0 {

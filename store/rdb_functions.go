@@ -2,10 +2,10 @@ package store
 
 import "encoding/binary"
 
-// The serialized form of the function libraries, as FUNCTION DUMP returns it:
-// for each of them a byte and its code as a string, then version and checksum as
-// behind a value (rdb.go). Before Redis 7.0 was released, name, engine and
-// description stood apart from the code; such records are read, too.
+// The serialized form of the function libraries, as FUNCTION DUMP returns it: for each library a
+// byte and its code as a string, then version and checksum as for a value (rdb.go). Before the
+// release of Redis 7.0, name, engine and description were separate from the code; this reader
+// accepts such records too.
 const (
 	rdbLibrary    = 245
 	rdbOldLibrary = 246
@@ -22,14 +22,14 @@ func (t *Txn) DumpLibraries() string {
 	return bytesToString(binary.LittleEndian.AppendUint64(w.b, rdbChecksum(w.b)))
 }
 
-// LibraryReader reads the code of one library after the other from their
-// serialized form.
+// LibraryReader reads the code of the libraries in a serialized form, one after the other.
 type LibraryReader struct {
 	r      rdbReader
-	larger Error // of what is more than may be unpacked
+	larger Error // the error if the libraries exceed the limit for unpacking
 }
 
-// ReadLibraries checks version and checksum of serialized libraries.
+// ReadLibraries checks the version and checksum of serialized libraries and returns a reader for
+// them.
 func (t *Txn) ReadLibraries(dump string) (*LibraryReader, Error) {
 	text, ok := payload(dump)
 	if !ok {
@@ -62,8 +62,8 @@ func (l *LibraryReader) Next() (code string, more bool, err Error) {
 	return "", false, ErrDumpNoFunction
 }
 
-// oldLibrary puts name and engine into a first line, where they belong now. The
-// description is dropped, as in Redis.
+// oldLibrary reads a library in the old format and moves name and engine into a first line, the
+// current format. It drops the description, as Redis does.
 func (r *rdbReader) oldLibrary() (code string, err Error) {
 	name := r.string()
 	if r.bad {

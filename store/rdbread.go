@@ -7,29 +7,30 @@ import (
 	"strconv"
 )
 
-// rdbValue is a deserialized value: its type, and the field for it.
+// rdbValue is a deserialized value: its type, and the field for this type.
 type rdbValue struct {
 	typ    Type
 	str    string
-	list   []string // elements, members, or names and values in turn
+	list   []string // elements, members, or alternating names and values
 	scores []Scored
 }
 
-// rdbReader reads a serialized value; the first fault sticks.
+// rdbReader reads a serialized value. After the first error it stays bad.
 type rdbReader struct {
 	b    []byte
 	bad  bool
-	room int64 // bytes that it may still unpack: a few that are packed may be many
+	room int64 // bytes that it may still unpack: a few packed bytes may become many
 }
 
-// unpackRoom is what may be unpacked of a value that is restored. It is more than what is written for it, in which
-// a number is short.
+// unpackRoom returns the limit for unpacking a value that RESTORE reads. It is larger than the
+// limit for writes, because numbers are shorter in a write.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
-// stringRoom is what a string takes beside its bytes.
+// stringRoom is the memory of a string in addition to its bytes.
 const stringRoom = 16
 
-// spend notes that so many strings of so many bytes together are about to be unpacked.
+// spend subtracts the memory of strings from room before they are unpacked: their number and their
+// total length. It returns false if room is exceeded.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0
@@ -46,7 +47,7 @@ func (r *rdbReader) take(n int) []byte {
 	return b
 }
 
-// length reads a length; encoded is the first byte of a string that has none.
+// length reads a length. For a string in a special encoding it returns the encoding byte instead.
 func (r *rdbReader) length() (n int, encoded byte) {
 	c := r.take(1)[0]
 	var v uint64
@@ -71,7 +72,7 @@ func (r *rdbReader) length() (n int, encoded byte) {
 	return int(v), 0
 }
 
-// count reads the number of elements, which take at least a byte each.
+// count reads the number of elements. Each element takes at least one byte.
 func (r *rdbReader) count() int {
 	n, encoded := r.length()
 	if encoded != 0 || n == 0 || n > len(r.b) {
@@ -98,7 +99,7 @@ func (r *rdbReader) string() string {
 	case rdbEncodedLZF:
 		packed, e1 := r.length()
 		size, e2 := r.length()
-		if e1 == 0 && e2 == 0 && size <= packed*lzfMaxMatch && r.spend(0, size) { // no byte stands for more than a longest match
+		if e1 == 0 && e2 == 0 && size <= packed*lzfMaxMatch && r.spend(0, size) { // one byte expands to at most lzfMaxMatch bytes
 			if s, ok := lzfExpand(r.take(packed), size); ok {
 				return bytesToString(s)
 			}
@@ -127,8 +128,8 @@ func (r *rdbReader) pack() []string {
 	return list
 }
 
-// asciiDouble reads a score as very old dumps have it: a byte with its length,
-// or one of three that stand for what has no digits, then its text.
+// asciiDouble reads a score in the format of very old dumps: a length byte and the text, or one of
+// three bytes for the infinities and NaN.
 func (r *rdbReader) asciiDouble() float64 {
 	switch n := r.take(1)[0]; n {
 	case 255:
@@ -144,8 +145,8 @@ func (r *rdbReader) asciiDouble() float64 {
 	}
 }
 
-// readValue reads a serialized value without version and checksum, of which no more than room is
-// unpacked; ok is false if it is broken or of a type that is not here, or larger.
+// readValue reads a serialized value without version and checksum. It unpacks at most room bytes.
+// ok is false if the value is corrupt or of an unknown type; larger means that it exceeds room.
 func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	if value == "" {
 		return v, false, false
@@ -177,7 +178,7 @@ func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	return v, !r.bad && v.distinct(), r.room < 0
 }
 
-// distinct tells whether no member or field comes twice and no score is NaN.
+// distinct reports whether all members or fields are different and no score is NaN.
 func (v *rdbValue) distinct() bool {
 	var names []string
 	switch v.typ {

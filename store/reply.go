@@ -6,12 +6,12 @@ import (
 	"unsafe"
 )
 
-// Kind says which RESP type a Reply is. Where RESP2 lacks the type, the
-// encoder sends the shape that Redis sends to a RESP2 client.
+// Kind is the RESP type of a Reply. If RESP2 lacks the type, the encoder sends the form that Redis
+// sends to a RESP2 client.
 type Kind uint8
 
 const (
-	// None is no reply at all: the handler has arranged for the answer itself.
+	// None means no reply: the handler sends the reply itself.
 	None Kind = iota
 	// Null is the null bulk string ("$-1"; "_" in RESP3).
 	Null
@@ -19,7 +19,7 @@ const (
 	NullArray
 	// Simple is a status such as OK.
 	Simple
-	// Failure is an error; Str is code and message without the leading '-'.
+	// Failure is an error; Str is its code and message without the leading '-'.
 	Failure
 	// Integer carries Int.
 	Integer
@@ -37,25 +37,25 @@ const (
 	Bool
 	// BigNumber carries decimal digits in Str.
 	BigNumber
-	// Verbatim carries Str with its three-letter format in front ("txt:…").
+	// Verbatim carries Str, with a three-letter format in front ("txt:…").
 	Verbatim
 	// Push is an out-of-band message (an array to a RESP2 client).
 	Push
-	// Multi is several replies to one command, sent one after the other.
+	// Multi holds several replies to one command, which are sent one after the other.
 	Multi
-	// Noted is a reply, the first element, with denials for the ACL log. The
-	// server takes it apart (DetachDenials) before anyone sees it.
+	// Noted holds a reply, as the first element, and denials for the ACL log. The server separates
+	// them (DetachDenials) before it sends the reply.
 	Noted
-	// Attribute carries Elems as a Map does, and stands before the reply that it is
-	// about; there is none in RESP2. It is of the server's own and never sent to a peer.
+	// Attribute carries Elems as a Map does. It precedes the reply that it describes; RESP2 has no
+	// attributes. Only the server creates it, and never sends it to a peer.
 	Attribute
-	// Packed is an array, a map or a set as a peer has sent it, in Str: its elements take several times as much
-	// apart. See Unpack. It is for the encoder alone.
+	// Packed is an array, map or set in the encoded form in which a peer sent it, in Str. Decoded
+	// elements would take several times the memory. Only the encoder handles it, with Unpack.
 	Packed
 )
 
-// Reply is the result of a command, as a value: the server encodes it, Lua
-// converts it, a peer link carries it.
+// Reply is the result of a command as a value: the server encodes it, Lua converts it, a peer link
+// transfers it.
 type Reply struct {
 	Kind  Kind
 	Int   int64
@@ -69,7 +69,7 @@ var OK = Reply{Kind: Simple, Str: "OK"}
 // Nil is the null bulk string.
 var Nil = Reply{Kind: Null}
 
-// Zero and One are the integer replies of most predicates.
+// Zero and One are the integer replies of most tests.
 var (
 	Zero = Reply{Kind: Integer}
 	One  = Reply{Kind: Integer, Int: 1}
@@ -81,7 +81,7 @@ func Status(s string) Reply { return Reply{Kind: Simple, Str: s} }
 // Int returns an integer reply.
 func Int(n int64) Reply { return Reply{Kind: Integer, Int: n} }
 
-// Flag returns 1 or 0.
+// Flag returns One for true and Zero for false.
 func Flag(b bool) Reply {
 	if b {
 		return One
@@ -122,8 +122,8 @@ func (r Reply) Float() float64 { return math.Float64frombits(uint64(r.Int)) }
 // IsError reports whether r is an error reply.
 func (r Reply) IsError() bool { return r.Kind == Failure }
 
-// FormatFloat prints a double as Redis does in replies and scores: integral
-// values as plain digits, everything else with 17 significant digits.
+// FormatFloat formats a double as Redis does in replies and scores: integral values as plain
+// digits, all others with 17 significant digits.
 func FormatFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -131,7 +131,7 @@ func FormatFloat(f float64) string {
 	case math.IsInf(f, -1):
 		return "-inf"
 	case math.IsNaN(f) && math.Signbit(f):
-		return "-nan" // C prints the sign; that of 0/0 is there
+		return "-nan" // C prints the sign; the result of 0/0 has one
 	case math.IsNaN(f):
 		return "nan"
 	case f == 0:
@@ -140,15 +140,15 @@ func FormatFloat(f float64) string {
 		}
 		return "0"
 	}
-	// Redis prints integral doubles of moderate size through its integer
-	// formatter (util.c, d2string), the rest with %.17g.
+	// Redis formats integral doubles of moderate size as integers (util.c, d2string) and all others
+	// with %.17g.
 	if f > -4503599627370495 && f < 4503599627370496 && f == math.Trunc(f) {
 		return strconv.FormatInt(int64(f), 10)
 	}
 	return FormatG(f, 17)
 }
 
-// FormatG prints f as C's printf does with %.<prec>g.
+// FormatG formats f as C's printf does with %.<prec>g.
 func FormatG(f float64, prec int) string {
 	if f == 0 || math.IsInf(f, 0) || math.IsNaN(f) {
 		switch {
@@ -164,7 +164,7 @@ func FormatG(f float64, prec int) string {
 		return "0"
 	}
 	e := strconv.FormatFloat(f, 'e', prec-1, 64)
-	// The exponent decides the form: C99 7.19.6.1.
+	// The exponent determines the notation: C99 7.19.6.1.
 	exp := 0
 	mant := e
 	for i := len(e) - 1; i >= 0; i-- {
@@ -210,10 +210,10 @@ func trimZeros(s string) string {
 	return s[:end]
 }
 
-// replySize is what a reply takes without its bytes.
+// replySize is the memory of a reply without its bytes.
 const replySize = int(unsafe.Sizeof(Reply{}))
 
-// Extent is about how many bytes replies take, as far as it goes beyond enough.
+// Extent estimates the bytes that replies take. It stops counting beyond enough.
 func Extent(replies []Reply, enough int) int {
 	n := 0
 	for i := range replies {

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Replies travel between nodes, and rest in the log, in this form:
+// Nodes send each other replies, and the log stores them, in this form:
 //
 //	+------+----------------+------------------+---------------------------+
 //	| kind | int: varint    | str: uvarint len | elems: uvarint count, then |
 //	| byte | (zigzag)       | and bytes        | that many replies          |
 //	+------+----------------+------------------+---------------------------+
 //
-// Fields that a kind does not use are left out.
+// An encoding omits the fields that its kind does not use.
 
-// ErrCorruptReply is the error of bytes that are not an encoded reply.
+// ErrCorruptReply is the error for bytes that are not an encoded reply.
 var ErrCorruptReply = errors.New("store: corrupt reply")
 
-// MaxReplyDepth bounds the nesting of a reply that is read from a peer. No reply is nested
-// deeper: a script's is the deepest (replyDepth in luavm), and may be part of an EXEC's.
+// MaxReplyDepth limits the nesting of a reply from a peer. No valid reply is nested deeper: the
+// deepest one is a script's (replyDepth in luavm), possibly as part of an EXEC's.
 const MaxReplyDepth = 8192
 
 func (k Kind) hasInt() bool { return k == Integer || k == Double || k == Bool }
@@ -31,7 +31,7 @@ func (k Kind) hasElems() bool {
 	return k == Array || k == Map || k == Set || k == Push || k == Multi || k == Noted
 }
 
-// AppendReply encodes r at the end of buf.
+// AppendReply appends the encoding of r to buf.
 func AppendReply(buf []byte, r Reply) []byte {
 	buf = append(buf, byte(r.Kind))
 	switch {
@@ -49,7 +49,7 @@ func AppendReply(buf []byte, r Reply) []byte {
 	return buf
 }
 
-// EncodedSize is how many bytes AppendReply adds at most.
+// EncodedSize returns an upper limit for the bytes that AppendReply adds.
 func EncodedSize(replies []Reply) int {
 	n := 0
 	for i := range replies {
@@ -58,11 +58,11 @@ func EncodedSize(replies []Reply) int {
 	return n
 }
 
-// ReadReply decodes a reply and returns the bytes after it. The reply does not
-// keep b.
+// ReadReply decodes a reply and returns the bytes after it. The reply does not reference b.
 func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0, false) }
 
-// readReply reads a reply at a depth. Its strings are copies, or views of b.
+// readReply decodes a reply at a nesting depth. With views its strings reference b, otherwise they
+// are copies.
 func readReply(b []byte, depth int, views bool) (Reply, []byte, error) {
 	r, n, b, err := readReplyHead(b, depth)
 	switch {
@@ -87,7 +87,8 @@ func readReply(b []byte, depth int, views bool) (Reply, []byte, error) {
 	return r, b, nil
 }
 
-// readReplyHead reads the kind of a reply, its number, and how many bytes or elements follow.
+// readReplyHead decodes the kind of a reply, its integer, and the number n of bytes or elements
+// that follow.
 func readReplyHead(b []byte, depth int) (r Reply, n int, rest []byte, err error) {
 	if len(b) == 0 || depth > MaxReplyDepth || Kind(b[0]) > Noted {
 		return Reply{}, 0, nil, ErrCorruptReply
@@ -102,8 +103,7 @@ func readReplyHead(b []byte, depth int) (r Reply, n int, rest []byte, err error)
 		r.Int, b = i, b[size:]
 	case r.Kind.hasStr() || r.Kind.hasElems():
 		count, size := binary.Uvarint(b)
-		// Every element takes at least a byte, so the count is bounded like a
-		// length.
+		// Every element takes at least one byte, so the check for a length also limits the count.
 		if size <= 0 || count > uint64(len(b)-size) {
 			return Reply{}, 0, nil, ErrCorruptReply
 		}
@@ -112,7 +112,7 @@ func readReplyHead(b []byte, depth int) (r Reply, n int, rest []byte, err error)
 	return r, n, b, nil
 }
 
-// skipReply returns what stands behind a reply.
+// skipReply returns the bytes after a reply.
 func skipReply(b []byte, depth int) ([]byte, error) {
 	r, n, b, err := readReplyHead(b, depth)
 	if err == nil && r.Kind.hasStr() {
@@ -124,8 +124,8 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply that leaves arrays, maps and sets packed, except for so many levels of arrays. The reply
-// keeps b.
+// ReadPacked is ReadReply, but leaves arrays, maps and sets packed. It decodes only the given
+// number of levels of arrays. The reply references b.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -142,7 +142,7 @@ func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
 		}
 		return r, inner, nil
 	case err != nil || r.Kind != Array && r.Kind != Map && r.Kind != Set:
-		return readReply(b, depth, r.Kind != Noted) // denials are kept for long
+		return readReply(b, depth, r.Kind != Noted) // the ACL log keeps denials for long, so they are copies
 	}
 	rest, err := skipReply(b, depth)
 	if err != nil {
@@ -151,14 +151,14 @@ func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
 	return Reply{Kind: Packed, Str: bytesToString(b[:len(b)-len(rest)])}, rest, nil
 }
 
-// Unpack returns of which kind a packed reply is, how many elements it has, and these one after the other. They keep
-// what the reply keeps.
+// Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them.
+// The elements reference the memory of the packed reply.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
 	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)
 	return head.Kind, n, func(yield func(*Reply) bool) {
 		for i := 0; i < n && err == nil; i++ {
 			var e Reply
-			// It was read once when it was packed: there is no fault in it.
+			// ReadPacked has checked the bytes, so there is no error.
 			if e, b, err = readReply(b, 1, true); err != nil || !yield(&e) {
 				return
 			}

@@ -1,16 +1,16 @@
 package store
 
-// minOwner is how long a value is at least that names its owner: what clients draw for
-// each attempt is longer, while "1", "locked" and the names of most hosts are shorter.
+// minOwner is the smallest length of a value that identifies its owner. Values that clients
+// generate per attempt are longer; "1", "locked" and most host names are shorter.
 const minOwner = 16
 
-// sameOwner reports whether SET … NX of the value that is there is answered OK
-// (Env.SameOwnerNX): the same request again, because its reply was lost or because its
-// client takes the nodes of a cluster for servers of their own. It renews the lease,
-// for OK promises the whole time to live from this reply on, and makes none shorter.
+// sameOwner reports whether SET … NX succeeds although the key exists, because it already has this
+// value (Env.SameOwnerNX). Such a request is a repetition: its first reply was lost, or its client
+// treats the nodes of a cluster as independent servers. sameOwner renews the lease, because OK
+// promises the whole time to live from this reply on. It never shortens a lease.
 //
-// It is the same request only if it wants what is there: a key with a time to live, or
-// one without. Scripts and SETNX get Redis's answer.
+// A repetition must request what exists: a key with a time to live, or a key without one. Scripts
+// and SETNX get Redis's reply.
 func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) bool {
 	if len(value) < minOwner || old.typ != TypeString || old.str != bytesToString(value) || c.InScript || c.Cmd.Name != "set" {
 		return false
@@ -32,7 +32,8 @@ func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) b
 	return true
 }
 
-// graced is when an entry with a deadline ends, the lateness of its lease included.
+// graced returns the time at which an entry with a deadline expires, including the grace of its
+// lease.
 func (c *Ctx) graced(e *Entry) int64 {
 	if c.env.Grace == nil {
 		return e.deadline

@@ -1,6 +1,6 @@
 package store
 
-// Savepoint is a place in a transaction to go back to.
+// Savepoint is a state of a transaction to which it can roll back.
 type Savepoint struct {
 	writes  WriteSet
 	journal int
@@ -9,15 +9,15 @@ type Savepoint struct {
 	size    int64
 }
 
-// Savepoint marks the present state. Until it is released or rolled back, the
-// transaction keeps a journal of how to undo its changes.
+// Savepoint marks the current state. Until the savepoint is released or rolled back, the
+// transaction records in a journal how to undo each change.
 func (t *Txn) Savepoint() Savepoint {
 	t.generation++
 	t.saved++
 	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped, size: t.size}
 }
 
-// Release forgets a savepoint and keeps what was written since.
+// Release drops a savepoint and keeps the writes since then.
 func (t *Txn) Release(Savepoint) {
 	t.saved--
 	if t.saved == 0 {
@@ -26,15 +26,15 @@ func (t *Txn) Release(Savepoint) {
 	}
 }
 
-// Rollback undoes everything written since the savepoint.
+// Rollback undoes all writes since the savepoint.
 func (t *Txn) Rollback(sp Savepoint) {
 	for i := len(t.journal) - 1; i >= sp.journal; i-- {
 		t.journal[i]()
 		t.journal[i] = nil
 	}
 	t.journal = t.journal[:sp.journal]
-	// Appending after the savepoint may have moved the buffer, but never
-	// changes what stands before its length.
+	// Later appends may have moved the buffer, but they never change the bytes before the
+	// savepoint's length.
 	buf := t.ws.buf[:len(sp.writes.buf)]
 	t.undone += len(t.ws.buf) - len(buf)
 	t.ws = sp.writes
@@ -44,21 +44,21 @@ func (t *Txn) Rollback(sp Savepoint) {
 	t.Release(sp)
 }
 
-// TakeUndone returns how many bytes of writes have been rolled back since the last call.
+// TakeUndone returns the number of bytes of writes that were rolled back since the last call.
 func (t *Txn) TakeUndone() int {
 	undone := t.undone
 	t.undone = 0
 	return undone
 }
 
-// undo adds to the journal while a savepoint is in force.
+// undo adds fn to the journal while a savepoint exists.
 func (t *Txn) undo(fn func()) {
 	if t.saved > 0 {
 		t.journal = append(t.journal, fn)
 	}
 }
 
-// replace puts e (nil: deleted) over the base and journals what was there.
+// replace puts e over the base (nil means deleted) and records the previous entry in the journal.
 func (t *Txn) replace(db int, key string, e *Entry) {
 	v := &t.views[db]
 	if v.over == nil {
@@ -78,11 +78,11 @@ func (t *Txn) replace(db int, key string, e *Entry) {
 	v.over[key] = e
 }
 
-// Txn is the target of its own writes.
+// A Txn is the target of its own writes.
 var _ target = (*Txn)(nil)
 
-// mutable copies an entry that belongs to the store or to an earlier
-// savepoint.
+// mutable returns an entry for a change. It copies an entry that belongs to the store or to an
+// earlier savepoint.
 func (t *Txn) mutable(db int, key string) *Entry {
 	v := &t.views[db]
 	e, pending := v.over[key]
@@ -122,7 +122,8 @@ func (t *Txn) grow(_ int, by int64) { t.size += by }
 
 func (t *Txn) copied(bytes int) { t.copies += bytes }
 
-// TakeCopied returns how many bytes of values were copied to be changed since the last call: garbage, in the end.
+// TakeCopied returns the number of bytes of values that were copied for a change since the last
+// call. These bytes become garbage.
 func (t *Txn) TakeCopied() int {
 	copies := t.copies
 	t.copies = 0
@@ -136,7 +137,7 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 	}
 }
 
-// own copies the key alone: a value lives as long as the request does.
+// own copies only the key: the value lives as long as the request.
 func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownKey(key), value }
 
 func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }

@@ -2,31 +2,31 @@ package store
 
 import "github.com/tidwall/btree"
 
-// maxEvalScripts bounds the scripts that only EVAL has brought in: a client
-// that builds a new script for every call must not fill the memory of every
-// node. Scripts from SCRIPT LOAD stay until SCRIPT FLUSH.
+// maxEvalScripts limits the number of scripts that came by EVAL: a client that creates a new script
+// for every call must not fill the memory of every node. Scripts from SCRIPT LOAD stay until SCRIPT
+// FLUSH.
 const maxEvalScripts = 500
 
-// maxEvalBytes bounds them, too: a script may be as long as an entry.
+// maxEvalBytes limits their total size, because a script may be as long as an entry.
 const maxEvalBytes = 8 << 20
 
 // script is a cached script body.
 type script struct {
 	sha    string
 	body   string
-	pinned bool   // came by SCRIPT LOAD
-	order  uint64 // of arrival
+	pinned bool   // loaded by SCRIPT LOAD
+	order  uint64 // order of arrival
 }
 
-// scriptCache holds the scripts that EVALSHA finds. It is part of the
-// replicated state, so that EVALSHA works on every node and after a failover.
+// scriptCache holds the scripts for EVALSHA. It is part of the replicated state, so EVALSHA works
+// on every node and after a failover.
 type scriptCache struct {
 	bySHA   *btree.BTreeG[script]
-	evaled  *btree.BTreeG[script] // those not pinned, oldest first
+	evaled  *btree.BTreeG[script] // scripts that are not pinned, oldest first
 	arrival uint64
-	found   script // by the latest get: the same one is asked for again and again
+	found   script // result of the last get: most calls use the same script again
 
-	pinnedSize int64 // of those that are pinned: they count as data
+	pinnedSize int64 // size of the pinned scripts, part of the data size
 	evaledSize int64
 }
 
@@ -71,7 +71,7 @@ func (c *scriptCache) load(sha, body string, pinned bool) {
 	}
 }
 
-// count adds a script to the sizes, or takes it off them.
+// count adds the size of a script (sign 1) or subtracts it (sign -1).
 func (c *scriptCache) count(s script, sign int64) {
 	if s.pinned {
 		c.pinnedSize += sign * s.size()
@@ -80,17 +80,17 @@ func (c *scriptCache) count(s script, sign int64) {
 	}
 }
 
-// size is what a script takes; its compiled form takes about as much again, on each node.
+// size returns the estimated memory of a script. Each node also holds its compiled form, which is
+// about as large.
 func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allocated(len(s.body)) }
 
 // Scripts returns the number of cached scripts.
 func (s *Store) Scripts() int { return s.scripts.bySHA.Len() }
 
-// ScriptSize returns what they take, their compiled forms included.
+// ScriptSize returns the estimated memory of the cached scripts, including their compiled forms.
 func (s *Store) ScriptSize() int64 { return s.scripts.pinnedSize + s.scripts.evaledSize }
 
-// Script returns the body of a cached script by the SHA-1 of its body in
-// lower-case hexadecimal.
+// Script returns the body of a cached script by the SHA-1 of the body in lower-case hexadecimal.
 func (t *Txn) Script(sha string) (body string, ok bool) {
 	if s, ok := t.scripts[sha]; ok {
 		return s.body, true
@@ -102,8 +102,8 @@ func (t *Txn) Script(sha string) (body string, ok bool) {
 	return s.body, ok
 }
 
-// LoadScript caches a script. One that is pinned (SCRIPT LOAD) stays until
-// SCRIPT FLUSH; of the others (EVAL) only the latest are kept.
+// LoadScript caches a script. A pinned script (SCRIPT LOAD) stays until SCRIPT FLUSH; of the others
+// (EVAL) only the latest stay.
 func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	old, pending := t.scripts[sha]
 	if !pending && !t.scriptsReset {
@@ -133,7 +133,7 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// FlushScripts forgets all scripts.
+// FlushScripts removes all scripts.
 func (t *Txn) FlushScripts() {
 	if t.scriptsReset && len(t.scripts) == 0 || !t.scriptsReset && t.s.Scripts() == 0 && len(t.scripts) == 0 {
 		return

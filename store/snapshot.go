@@ -9,8 +9,8 @@ import (
 	"math"
 )
 
-// Snapshot is the keyspace at one instant. It may be read while the store goes
-// on; taking it is O(1).
+// Snapshot is the keyspace at one instant. Another goroutine may read it while the store continues;
+// to take it is O(1).
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
@@ -22,10 +22,9 @@ type Snapshot struct {
 	accounts Accounts
 }
 
-// Snapshot freezes the present state. Index and trees are shared copy-on-write; the
-// entries in them are protected by the epoch, which makes later writes copy an
-// entry before they change it. Entry.seat alone changes all the same: no snapshot
-// may read it, nor copy an entry with it.
+// Snapshot returns the current state. It shares index and trees copy-on-write. The epoch protects
+// the entries: a later write copies an entry of an older epoch before it changes it. Only
+// Entry.seat changes in place, so a snapshot must not read it, nor copy an entry with it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
@@ -39,9 +38,8 @@ func (s *Store) Snapshot() *Snapshot {
 	return snap
 }
 
-// The records of a snapshot, each a tag and its fields (int: uvarint; str:
-// uvarint length, then bytes). Keys stand in iteration order, so equal
-// keyspaces have equal bytes.
+// The records of a snapshot, each a tag and its fields (int: uvarint; str: uvarint length, then
+// bytes). Keys are in iteration order, so equal keyspaces give equal bytes.
 //
 //	+------+-------------------------------------------------------------+
 //	| 'D'  | int db: the database of the keys that follow                |
@@ -138,7 +136,7 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 	return w.Flush()
 }
 
-// recordOf is the tag of the record of a key.
+// recordOf maps the type of a key to the tag of its record.
 var recordOf = [...]byte{TypeString: recString, TypeHash: recHash, TypeList: recList, TypeSet: recSet, TypeSortedSet: recSortedSet}
 
 func (w *snapWriter) entry(e *Entry) {
@@ -187,7 +185,7 @@ func (w *snapWriter) entry(e *Entry) {
 	}
 }
 
-// head writes the form of a collection and its number of elements.
+// head writes the form of a collection and the number of its elements.
 func (w *snapWriter) head(v interface {
 	Compact() bool
 	Len() int
@@ -196,11 +194,10 @@ func (w *snapWriter) head(v interface {
 	w.int(uint64(v.Len()))
 }
 
-// ErrCorruptSnapshot is the error of Restore for bytes that are not a
-// snapshot, or not a whole one.
+// ErrCorruptSnapshot is the error of Restore for bytes that are not a complete snapshot.
 var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 
-// maxField bounds a length read from a snapshot before memory is taken for it.
+// maxField limits a length in a snapshot before memory is allocated for it.
 const maxField = 1 << 30
 
 type snapReader struct {
@@ -225,7 +222,8 @@ func (r *snapReader) str() string {
 	if r.err != nil {
 		return ""
 	}
-	// The length may be corrupt: beyond what values have as a rule, memory is taken as the bytes come in.
+	// The length may be corrupt: beyond the usual size of values, allocate only as the bytes
+	// arrive.
 	b := make([]byte, min(n, DefaultMaxEntry))
 	_, r.err = io.ReadFull(r.Reader, b)
 	for from := len(b); uint64(from) < n && r.err == nil; from = len(b) {
@@ -237,10 +235,10 @@ func (r *snapReader) str() string {
 	return bytesToString(b)
 }
 
-// Restore reads a snapshot into a new store. On an error there is none: a
-// broken snapshot must not replace a whole state.
+// Restore reads a snapshot into a new store. On an error it returns no store: a corrupt snapshot
+// must not replace a good state.
 func Restore(in io.Reader) (*Store, error) {
-	r := &snapReader{Reader: bufio.NewReaderSize(in, 1<<16)} // in itself, if it is one already
+	r := &snapReader{Reader: bufio.NewReaderSize(in, 1<<16)} // bufio returns in itself if it is such a reader
 	s := New()
 	db := 0
 	for {
@@ -342,7 +340,7 @@ func (r *snapReader) entry(tag byte) *Entry {
 	return e.holding(elems)
 }
 
-// each reads a number of elements with fn.
+// each reads a number of elements and calls fn for each.
 func (r *snapReader) each(fn func()) {
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		fn()
@@ -376,7 +374,7 @@ func (r *snapReader) set() *MemberSet {
 func (r *snapReader) sortedSet() *SortedSet {
 	z, compact := &SortedSet{}, r.int() != 0
 	if !compact {
-		z.grow() // first, because the small form has no -0
+		z.grow() // first, because the compact form has no -0
 	}
 	r.each(func() {
 		name, score := r.str(), math.Float64frombits(r.int())

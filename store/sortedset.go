@@ -22,7 +22,8 @@ func scoredLess(a, b Scored) bool {
 	return a.Member < b.Member
 }
 
-// scoredName is a member in the order of hashes, which ZSCAN needs.
+// scoredName is a member with its score. The tree in the order of member hashes, which ZSCAN needs,
+// holds them.
 type scoredName struct {
 	member
 	score float64
@@ -30,12 +31,12 @@ type scoredName struct {
 
 func scoredNameLess(a, b scoredName) bool { return memberLess(a.member, b.member) }
 
-// SortedSet is the value of a sorted set key. A small one is a slice in the
-// set's order, a large one a pair of copy-on-write trees, one in that order
-// and one that finds the score of a member.
+// SortedSet is the value of a sorted set key. The small form is a slice in the order of the set.
+// The large form is a pair of copy-on-write trees: one in that order, and one that finds the score
+// of a member.
 type SortedSet struct {
 	small   []Scored
-	byScore *btree.BTreeG[Scored] // nil: the small form
+	byScore *btree.BTreeG[Scored] // nil in the small form
 	byName  *btree.BTreeG[scoredName]
 	bytes   int64 // see size
 }
@@ -48,7 +49,7 @@ func (z *SortedSet) Len() int {
 	return len(z.small)
 }
 
-// Compact reports whether the set still has its small form.
+// Compact reports whether the set has its small form.
 func (z *SortedSet) Compact() bool { return z.byScore == nil }
 
 func (z *SortedSet) clone() collection {
@@ -60,7 +61,7 @@ func (z *SortedSet) clone() collection {
 
 func (z *SortedSet) size() int64 { return z.bytes }
 
-// memberSize is what a member takes.
+// memberSize returns the estimated memory of a member.
 func (z *SortedSet) memberSize(name string) int64 {
 	if z.byScore != nil {
 		return treeScoredSize + allocated(len(name))
@@ -82,7 +83,7 @@ func (z *SortedSet) Score(name string) (score float64, ok bool) {
 	return 0, false
 }
 
-// at returns the member of a rank that must exist.
+// at returns the member with a rank. The rank must exist.
 func (z *SortedSet) at(rank int) Scored {
 	if z.byScore != nil {
 		m, _ := z.byScore.GetAt(rank)
@@ -91,9 +92,8 @@ func (z *SortedSet) at(rank int) Scored {
 	return z.small[rank]
 }
 
-// search returns the lowest rank whose member is not before the place that
-// before describes; it must be true for the members in front of that place and
-// for no others.
+// search returns the number of members for which before is true, which is the lowest rank for which
+// it is false. before must be true for a prefix of the set and for no other members.
 func (z *SortedSet) search(before func(Scored) bool) int {
 	return sort.Search(z.Len(), func(i int) bool { return !before(z.at(i)) })
 }
@@ -103,7 +103,7 @@ func (z *SortedSet) Rank(m Scored) int {
 	return z.search(func(x Scored) bool { return scoredLess(x, m) })
 }
 
-// Each calls fn for the members from a rank on until it returns false.
+// Each calls fn for the members from a rank on until fn returns false.
 func (z *SortedSet) Each(from int, fn func(Scored) bool) {
 	if z.byScore != nil {
 		if first, ok := z.byScore.GetAt(from); ok {
@@ -115,7 +115,7 @@ func (z *SortedSet) Each(from int, fn func(Scored) bool) {
 	}
 }
 
-// eachBack is Each towards lower ranks.
+// eachBack is Each in the direction of lower ranks.
 func (z *SortedSet) eachBack(from int, fn func(Scored) bool) {
 	if z.byScore != nil {
 		if first, ok := z.byScore.GetAt(from); ok {
@@ -127,17 +127,16 @@ func (z *SortedSet) eachBack(from int, fn func(Scored) bool) {
 	}
 }
 
-// ascend calls fn for the members from a hash on, in hash order (tree form).
+// ascend calls fn for the members from a hash on, in hash order. It requires the tree form.
 func (z *SortedSet) ascend(from uint64, fn func(scoredName) bool) {
 	z.byName.Ascend(scoredName{member: member{hash: from}}, fn)
 }
 
-// set adds a member or changes its score, which must be a number. It copies
-// the name if it is new.
+// set adds a member or changes its score, which must not be NaN. It copies a new name.
 func (z *SortedSet) set(name string, score float64, form *forms) {
 	old, had := z.Score(name)
 	if had && old == score {
-		return // 0 stays 0 when it is set to -0, as in Redis
+		return // as in Redis, 0 stays 0 when set to -0
 	}
 	if z.byScore == nil && !had && (len(z.small) >= form.scoreEntries || len(name) > form.scoreValue) {
 		z.grow()
@@ -171,7 +170,7 @@ func (z *SortedSet) set(name string, score float64, form *forms) {
 	z.byScore.Set(Scored{probe.name, score})
 }
 
-// grow changes to the tree form. As in Redis there is no way back.
+// grow converts to the tree form. As in Redis, a set never shrinks back.
 func (z *SortedSet) grow() {
 	z.byScore = btree.NewBTreeGOptions(scoredLess, treeOptions)
 	z.byName = btree.NewBTreeGOptions(scoredNameLess, treeOptions)
@@ -183,8 +182,8 @@ func (z *SortedSet) grow() {
 	z.small = nil
 }
 
-// removeSmall removes a member that must exist from the small form and returns
-// its name as it was kept.
+// removeSmall removes an existing member from the small form and returns the stored copy of its
+// name.
 func (z *SortedSet) removeSmall(name string) string {
 	i := slices.IndexFunc(z.small, func(m Scored) bool { return m.Member == name })
 	kept := z.small[i].Member

@@ -1,8 +1,9 @@
 package store
 
-// SplitArgs splits a line (an inline request, the first line of a script) as Redis's sdssplitargs does: blanks
-// separate; "…" knows \n \r \t \b \a \xHH and takes any other escaped byte as
-// it is; '…' knows \'; a closing quote must be followed by a blank or the end.
+// SplitArgs splits a line (an inline request, the first line of a script) as Redis's sdssplitargs
+// does. Blanks separate arguments. In "…" the escapes \n \r \t \b \a \xHH have their meaning, and any
+// other escaped byte stands for itself; in '…' only \' is an escape. A blank or the end must follow
+// a closing quote.
 func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && isBlank(line[i]) {
@@ -28,8 +29,8 @@ func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	}
 }
 
-// quotedPart reads the rest of a quoted part and returns where it ends, -1 if it
-// does not end properly.
+// quotedPart reads the rest of a quoted part. It returns the index after it, or -1 if the part has
+// no proper end.
 func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	for i < len(line) {
 		c := line[i]
@@ -54,7 +55,7 @@ func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	return arg, -1
 }
 
-// unescape decodes what follows a backslash and tells how long it is.
+// unescape decodes the bytes after a backslash and returns their number.
 func unescape(s []byte) (byte, int) {
 	switch s[0] {
 	case 'n':
@@ -77,7 +78,7 @@ func unescape(s []byte) (byte, int) {
 	return s[0], 1
 }
 
-// hexValue is the value of a hexadecimal digit.
+// hexValue returns the value of a hexadecimal digit.
 func hexValue(c byte) byte {
 	if c <= '9' {
 		return c - '0'
@@ -85,7 +86,7 @@ func hexValue(c byte) byte {
 	return (c | 0x20) - 'a' + 10
 }
 
-// endsWord tells what ends a word outside quotes: not every blank does.
+// endsWord reports whether c ends a word outside of quotes. As in Redis, some blanks do not.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

@@ -1,10 +1,9 @@
 package store
 
-// target is what a primitive write works on: the committed keyspace, or the
-// pending entries of a Txn. Sharing the code below is what makes a command see
-// exactly what Apply will produce.
+// target is what primitive writes change: the committed keyspace, or the pending entries of a Txn.
+// Both use the code below, so a command sees exactly what Apply will produce.
 type target interface {
-	// mutable returns the entry of a key for changing; nil if it is absent.
+	// mutable returns the entry of a key for a change, or nil if the key does not exist.
 	mutable(db int, key string) *Entry
 	// put adds or replaces an entry.
 	put(db int, e *Entry)
@@ -12,22 +11,22 @@ type target interface {
 	remove(db int, key string)
 	// setDeadline changes the deadline of an existing key.
 	setDeadline(db int, key string, at int64)
-	// grow tells by how much an entry in its place has grown.
+	// grow adds by to the size of the data, after an entry has changed in place.
 	grow(db int, by int64)
-	// own copies a key and its value out of the buffer that they arrived in, as
-	// far as the target outlives it.
+	// own copies a key and its value out of the buffer that contains them, if the target lives
+	// longer than the buffer.
 	own(key, value string) (ownedKey, ownedValue string)
-	// stamp marks an entry as changed by the current write set, also as created
-	// and as leased by it.
+	// stamp marks an entry as changed by the current write set and, if created or leased is true,
+	// as created or leased by it.
 	stamp(e *Entry, created, leased bool)
-	// copied tells that so many bytes of a value were copied to be changed.
+	// copied counts bytes of a value that were copied for a change.
 	copied(bytes int)
-	// form returns the sizes of compact forms.
+	// form returns the size limits of the compact forms.
 	form() *forms
 }
 
-// setString makes key a string. The creation number survives: overwriting a
-// key is not a new owner, deleting it first is.
+// setString makes key a string. The creation number stays: an overwrite does not make a new owner,
+// a deletion before it does.
 func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -41,7 +40,7 @@ func setString(t target, db int, key, value string, deadline int64) {
 	t.setDeadline(db, key, deadline)
 }
 
-// becomeString gives an entry that is being changed another value.
+// becomeString gives a mutable entry a new value.
 func becomeString(t target, db int, e *Entry, value string) {
 	before := e.size()
 	_, e.str = t.own("", value)
@@ -50,8 +49,8 @@ func becomeString(t target, db int, e *Entry, value string) {
 	t.grow(db, e.size()-before)
 }
 
-// keepString makes key a string and leaves its deadline alone, and what that counts
-// from. It reports false if there is no such key.
+// keepString makes key a string and keeps its deadline, with the write set that set it. It returns
+// false if the key does not exist.
 func keepString(t target, db int, key, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -62,9 +61,8 @@ func keepString(t target, db int, key, value string) bool {
 	return true
 }
 
-// patchString overwrites a string from an offset on; the gap before it is
-// filled with zero bytes. The deadline stays. It reports false if the key is
-// not a string.
+// patchString overwrites a string from an offset on and fills a gap before it with zero bytes. The
+// deadline stays. It returns false if the key is not a string.
 func patchString(t target, db int, key string, offset int64, patch string) bool {
 	e := t.mutable(db, key)
 	fresh := e == nil
@@ -89,8 +87,8 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	return true
 }
 
-// formString changes the form of a string: no write that anybody watches for. It reports
-// false if the key is not a string.
+// formString changes the form of a string. WATCH does not see this as a write. It returns false if
+// the key is not a string.
 func formString(t target, db int, key string, form strForm) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeString || form > formText {
@@ -100,8 +98,8 @@ func formString(t target, db int, key string, form strForm) bool {
 	return true
 }
 
-// hashSet sets a field. It reports false, and does nothing, if the key is not
-// a hash: commands rule that out, a corrupt log may not.
+// hashSet sets a field. If the key is not a hash, it returns false and does nothing: commands check
+// the type, but a corrupt log may have the wrong one.
 func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -119,8 +117,8 @@ func hashSet(t target, db int, key, field, value string) bool {
 	return true
 }
 
-// hashDelete removes a field; the key goes with its last one. It reports
-// false if the key is not a hash.
+// hashDelete removes a field, and the key with its last field. It returns false if the key is not a
+// hash.
 func hashDelete(t target, db int, key, field string) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeHash {
@@ -155,7 +153,7 @@ type committed struct {
 	seq uint64
 }
 
-// mutable copies an entry that a snapshot may still be reading.
+// mutable copies an entry that a snapshot may still read.
 func (t *committed) mutable(db int, key string) *Entry {
 	ks := t.s.dbs[db]
 	e := ks.get(key)

@@ -2,9 +2,9 @@ package store
 
 import "math"
 
-// collect returns the entry of a key that is about to get an element, made by
-// make if there is none. It is nil if the key holds another type. absent means
-// that the entry is new and has to be put.
+// collect returns the entry of a key that will get an element. If the key does not exist, collect
+// makes a new entry with make, and absent is true: the caller must put it. The entry is nil if the
+// key has another type.
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)
 	if e == nil {
@@ -16,8 +16,8 @@ func collect(t target, db int, key string, typ Type, make func() collection) (e 
 	return e, false
 }
 
-// changed stamps an entry whose elements have changed, which took before, and puts
-// it if it is new.
+// changed stamps an entry after a change of its elements; before is their size before the change.
+// It puts a new entry, and removes one without elements.
 func changed(t target, db int, e *Entry, absent bool, before int64) {
 	t.stamp(e, absent, false)
 	if absent {
@@ -30,8 +30,8 @@ func changed(t target, db int, e *Entry, absent bool, before int64) {
 	}
 }
 
-// The functions below report false, and do nothing, if the key holds another
-// type or lacks the element: commands rule that out, a corrupt log may not.
+// If the key has another type or lacks the element, the functions below return false and do
+// nothing: commands check this, but a corrupt log may have it wrong.
 
 // listPush adds an element at one end of a list.
 func listPush(t target, db int, key string, head bool, value string) bool {
@@ -45,7 +45,7 @@ func listPush(t target, db int, key string, head bool, value string) bool {
 	return true
 }
 
-// listEdit changes a list that must exist and have n elements from index i on.
+// listEdit changes a list. The list must exist and have n elements from index i on.
 func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeList || i < 0 || n < 0 || i > int64(e.elems.Len())-n {
@@ -81,8 +81,8 @@ func setRemove(t target, db int, key, name string) bool {
 	return true
 }
 
-// scoreSet adds a member to a sorted set or changes its score; large gives the
-// set its large form first.
+// scoreSet adds a member to a sorted set or changes its score. With large it first converts the set
+// to its large form.
 func scoreSet(t target, db int, key, name string, score float64, large bool) bool {
 	if math.IsNaN(score) {
 		return false
@@ -112,7 +112,7 @@ func scoreRemove(t target, db int, key, name string) bool {
 	return true
 }
 
-// applyList decodes a write of a list completely before it takes effect.
+// applyList decodes a write to a list completely before it changes anything.
 func applyList(t target, o op, d *decoder, db int) {
 	key := d.str()
 	var i, n int64
@@ -140,8 +140,7 @@ func applyList(t target, o op, d *decoder, db int) {
 	}
 }
 
-// applyMember decodes a write of a set or sorted set completely before it takes
-// effect.
+// applyMember decodes a write to a set or sorted set completely before it changes anything.
 func applyMember(t target, o op, d *decoder, db int) {
 	key, name := d.str(), d.str()
 	score := 0.0

@@ -1,28 +1,27 @@
 package store
 
-// Toucher is told which keys a write set changes (client side caching).
+// Toucher receives the keys that a write set changes, for client-side caching.
 type Toucher interface {
-	// Touch is told of a key that has been changed. origin is who did it, 0 if
-	// nobody in particular. The key must be copied if it is kept. Like Redis's
-	// tracking this does not tell databases apart.
+	// Touch reports a changed key. origin is the client that changed it (see SetOrigin), or 0. The
+	// key must be copied to be kept. Like Redis's tracking, Touch does not distinguish databases.
 	Touch(key string, origin uint64)
-	// TouchAll is told that a database has been emptied.
+	// TouchAll reports that a database was emptied.
 	TouchAll()
 }
 
-// KeySink is shown what has been applied.
+// KeySink receives the write sets that were applied.
 type KeySink interface {
-	// Applied is called with every write set that has taken effect, before
-	// anything is evaluated on the new state. It must not block.
+	// Applied receives every write set that has been applied, before any command is evaluated on
+	// the new state. It must not block.
 	Applied(writes []byte)
-	// Missed is called when what was written and published is never shown: a
-	// snapshot has taken the place of the state, or this node is a member no more.
+	// Missed reports that some writes and messages will never be passed on: a snapshot has replaced
+	// the state, or this node is no longer a member.
 	Missed()
 }
 
-// shapes are the arguments of the primitive writes: i an integer, s a string,
-// k a key that is changed, u a key that is not; * a number that says how often
-// what follows comes.
+// shapes are the arguments of the primitive writes: i is an integer, s a string, k a key that the
+// write changes, u a key that it does not change. * is a number that says how often the rest of the
+// shape repeats.
 var shapes = [...]string{
 	opSet: "ksi", opDelete: "k", opExpire: "k", opDeadline: "ki", opHashSet: "kss", opHashDelete: "ks",
 	opPublish: "iss", opFlush: "", opSwap: "ii", opMove: "ikk", opCopy: "iuk", opScriptLoad: "ssi", opScriptFlush: "",
@@ -32,14 +31,14 @@ var shapes = [...]string{
 	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
 }
 
-// known reports whether an operation has a shape. Those without arguments are
-// told apart from gaps between the codes here.
+// known reports whether an operation has a shape. Operations without arguments have an empty shape,
+// like unused codes, so they are listed here.
 func (o op) known() bool {
 	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == opLibraryFlush)
 }
 
-// EachTouched tells t what an encoded write set changes, in order. Of an
-// operation that it does not know it assumes the worst.
+// EachTouched reports to t what an encoded write set changes, in order. For an unknown operation it
+// calls TouchAll.
 func EachTouched(writes []byte, t Toucher) {
 	d := decoder{b: writes}
 	origin := uint64(0)
@@ -57,7 +56,7 @@ func EachTouched(writes []byte, t Toucher) {
 		case o == opFlush:
 			t.TouchAll()
 		case o == opExpire:
-			t.Touch(d.str(), 0) // time did it
+			t.Touch(d.str(), 0) // no client caused an expiry
 		default:
 			d.touch(shapes[o], origin, t)
 		}
@@ -84,6 +83,6 @@ func (d *decoder) touch(shape string, origin uint64, t Toucher) {
 	}
 }
 
-// SetOrigin says who makes the writes that follow: a number that a server gives
-// to a client which does not want to hear of its own changes, or 0.
+// SetOrigin sets the origin of the writes that follow: a number that a server gives to a client
+// which does not want notifications of its own changes, or 0.
 func (t *Txn) SetOrigin(origin uint64) { t.ws.author = origin }

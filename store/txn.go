@@ -5,39 +5,37 @@ import (
 	"sort"
 )
 
-// Time is the instant at which a batch is evaluated, by both clocks.
+// Time is the instant of a batch's evaluation, on both clocks.
 type Time struct {
 	Lease int64 // ms on the lease clock, which decides expiry
-	Wall  int64 // Unix µs, for what is defined in Unix time
+	Wall  int64 // Unix µs, for values that are defined in Unix time
 }
 
-// Env is what evaluation may know beyond the keyspace. Its zero value is
-// enough for tests.
+// Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace returns by how many milliseconds a deadline set by write set seq
-	// is honoured longer, because that write set was acknowledged so much
-	// after the time it was evaluated at. A lease counts from its reply.
+	// Grace returns the grace in milliseconds of a deadline that write set seq set. That write set
+	// was acknowledged later than it was evaluated, and a lease counts from its reply.
 	Grace func(seq uint64) int64
-	// Receivers returns how many subscribers a message reaches.
+	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
-	// Limits are those of data.
+	// Limits are the limits of data.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the data directory of the node is at its quota:
-	// nothing may be added then, either.
+	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. Then,
+	// too, commands must not add data.
 	DiskFull func() bool
-	// Older, if not nil, reports whether some node may run version 0.1.0, which would end
-	// at a write that it does not know.
+	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
+	// a write that it does not know.
 	Older func() bool
-	// SameOwnerNX has SET … NX answer OK where the value that it sets is there.
+	// SameOwnerNX makes SET … NX reply OK if the key already has the value (see sameOwner).
 	SameOwnerNX bool
-	// FoundOwn, if not nil, is called where SameOwnerNX would have made a difference.
+	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
-	// ACL is what the node adds to the users of the state.
+	// ACL is what the node's own configuration adds to the users of the state.
 	ACL ACLEnv
 }
 
-// view is one database as a Txn sees it: the committed keys, unless the Txn
-// has flushed them, under the pending entries (nil: deleted).
+// view is one database as a Txn sees it: pending entries (nil means deleted) over the committed
+// keys. A flush in the Txn hides the committed keys.
 type view struct {
 	base *keyspace
 	over map[string]*Entry
@@ -48,59 +46,58 @@ type Txn struct {
 	s     *Store
 	env   Env
 	now   Time
-	seq   uint64 // the sequence number that the write set will get
+	seq   uint64 // the sequence number of the future write set
 	views [Databases]view
 	ws    WriteSet
-	size  int64  // of the data, with what is pending
-	from  extent // when the present call began
+	size  int64  // size of the data, including pending writes
+	from  extent // state at the start of the current call
 
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
-	users       map[string]*Account // pending; nil: deleted
-	caller      *Account            // the committed one that was asked for last …
+	users       map[string]*Account // pending; nil means deleted
+	caller      *Account            // the committed account of the last lookup …
 	callerAt    uint64              // … at this version of the users
-	defaultUser *User               // if the state has none
+	defaultUser *User               // the default user if the state has none
 	denied      []Denial            // see AttachDenials
-	libs        *librarySet         // the function libraries; nil: those that are committed
+	libs        *librarySet         // the pending function libraries; nil means the committed ones
 
 	ready   []ReadyKey // see TakeReady
 	swapped bool
-	deleted []string // users, by this transaction …
-	told    int      // … of which TakeDeletedUsers has told so many
+	deleted []string // users that this transaction deleted …
+	told    int      // … and how many of them TakeDeletedUsers has returned
 
 	swappedDBs uint16      // databases that were swapped, as bits …
-	lapsed     []lapsedKey // … and keys that have expired: see Version
-	config     config      // pending, or that of the store
+	lapsed     []lapsedKey // … and expired keys: see Version
+	config     config      // pending, or the store's
 	events     eventClass  // keyspace notifications in force
 
-	leases bool // a deadline counts from now
+	leases bool // a deadline was set relative to now
 
 	generation uint32 // of the latest savepoint
-	saved      int    // savepoints in force: the journal is kept while > 0
+	saved      int    // number of savepoints; the journal is kept while it is > 0
 	journal    []func()
 	undone     int // see TakeUndone
 	copies     int // see TakeCopied
 }
 
-// Begin starts a transaction on the committed state; seq is the sequence
-// number that its write set will have when it is applied. Once something else
-// has been applied, all that can be done with it is Restart.
+// Begin starts a transaction on the committed state. seq is the future sequence number of its write
+// set. After another write set was applied, only Restart may be called.
 func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
 	t := &Txn{s: s, env: env}
 	t.Restart(now, seq)
 	return t
 }
 
-// keepPending is how many pending entries a Txn keeps room for when it is used again,
-// keepWrites how many bytes of writes.
+// keepPending is the number of pending entries for which a reused Txn keeps memory, keepWrites the
+// number of bytes of writes.
 const (
 	keepPending = 1024
 	keepWrites  = 1 << 20
 )
 
-// Restart begins anew on the present committed state and keeps the memory.
-// Everything pending and every savepoint is forgotten.
+// Restart starts a new transaction on the current committed state and keeps the memory. It drops
+// all pending writes and savepoints.
 func (t *Txn) Restart(now Time, seq uint64) {
 	t.now, t.seq = now, seq
 	for i := range t.views {
@@ -133,23 +130,23 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	t.saved, t.journal = 0, t.journal[:0]
 }
 
-// On reports whether the transaction is on s.
+// On reports whether s is the transaction's store.
 func (t *Txn) On(s *Store) bool { return t.s == s }
 
 // Now returns the time of the transaction.
 func (t *Txn) Now() Time { return t.now }
 
-// SetNow moves the transaction's time, for a batch that takes in requests
-// while it is evaluated.
+// SetNow changes the transaction's time, for a batch that accepts more requests during its
+// evaluation.
 func (t *Txn) SetNow(now Time) { t.now = now }
 
-// Writes returns what has been written.
+// Writes returns the writes so far.
 func (t *Txn) Writes() *WriteSet { return &t.ws }
 
-// UnixMilli returns the wall clock in milliseconds.
+// UnixMilli returns the wall clock time in Unix milliseconds.
 func (t *Txn) UnixMilli() int64 { return t.now.Wall / 1000 }
 
-// DeadlineIn returns the lease deadline ms milliseconds from now.
+// DeadlineIn returns the lease deadline that is ms milliseconds from now.
 func (t *Txn) DeadlineIn(ms int64) int64 {
 	t.leases = true
 	return addSaturating(t.now.Lease, ms)
@@ -175,8 +172,8 @@ func addSaturating(a, b int64) int64 {
 	return a + b
 }
 
-// dead reports whether an entry's deadline has passed. As in Redis a key lives
-// through the millisecond of its deadline.
+// dead reports whether an entry's deadline and its grace have passed. As in Redis, a key still
+// exists in the millisecond of its deadline.
 func (t *Txn) dead(e *Entry) bool {
 	if e.deadline == 0 || t.now.Lease <= e.deadline {
 		return false
@@ -184,7 +181,7 @@ func (t *Txn) dead(e *Entry) bool {
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key, dead or alive, for reading.
+// peek returns the entry of a key for reading, even if it has expired.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
@@ -196,7 +193,7 @@ func (t *Txn) peek(db int, key string) *Entry {
 	return v.base.get(key)
 }
 
-// Lookup returns the entry of a key, nil if it is absent or has expired.
+// Lookup returns the entry of a key, or nil if the key does not exist or has expired.
 func (t *Txn) Lookup(db int, key []byte) *Entry {
 	e := t.peek(db, bytesToString(key))
 	if e == nil || t.dead(e) {
@@ -205,8 +202,8 @@ func (t *Txn) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// LookupWrite is Lookup for a command that is about to write the key: an
-// expired one is deleted first, as a write of its own.
+// LookupWrite is Lookup for a command that will write the key. It first deletes an expired key, as
+// a separate write.
 func (t *Txn) LookupWrite(db int, key []byte) *Entry {
 	e := t.peek(db, bytesToString(key))
 	if e != nil && t.dead(e) {
@@ -224,8 +221,8 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// ExpireDue deletes keys whose deadline has passed, at most limit of them,
-// and returns how many it deleted.
+// ExpireDue deletes at most limit keys whose deadline has passed, and returns the number of deleted
+// keys.
 func (t *Txn) ExpireDue(limit int) int {
 	var due []*Entry
 	for db := range t.views {
@@ -253,7 +250,7 @@ func (t *Txn) ExpireDue(limit int) int {
 // Older reports whether some node may run version 0.1.0, as Env.Older says.
 func (t *Txn) Older() bool { return t.env.Older != nil && t.env.Older() }
 
-// SetString makes key a string with a deadline (0: none).
+// SetString makes key a string with a deadline; 0 means none.
 func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	k := bytesToString(key)
 	t.ws.begin(opSet, db)
@@ -263,9 +260,8 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
-// KeepString makes a key a string that keeps the deadline of the key, if it has one.
-// Who sets the deadline anew to what it was takes the lateness from it that belongs to
-// it: it would end early.
+// KeepString makes key a string and keeps its deadline, if it has one. A new SetDeadline to the
+// same time would be wrong: the deadline would lose its grace, and the key would expire early.
 func (t *Txn) KeepString(db int, key []byte, value string) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
@@ -274,7 +270,7 @@ func (t *Txn) KeepString(db int, key []byte, value string) {
 		return
 	}
 	if t.Older() {
-		// The lateness is added to the deadline for good: late is safe.
+		// The grace becomes part of the deadline: a late expiry is safe.
 		at := e.deadline
 		if t.env.Grace != nil {
 			at += t.env.Grace(e.leased)
@@ -289,8 +285,8 @@ func (t *Txn) KeepString(db int, key []byte, value string) {
 	keepString(t, db, k, value)
 }
 
-// Patch overwrites a string from an offset on, creating the key or filling the
-// gap with zero bytes. The key must not hold another type.
+// Patch overwrites a string from an offset on. It creates a missing key and fills a gap with zero
+// bytes. The key must not have another type.
 func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 	k := bytesToString(key)
 	t.ws.begin(opPatch, db)
@@ -300,7 +296,7 @@ func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 	patchString(t, db, k, offset, patch)
 }
 
-// Reform has OBJECT ENCODING show another form of a string, which must exist.
+// Reform changes the form that OBJECT ENCODING shows for a string. The key must exist.
 func (t *Txn) Reform(db int, key []byte, form strForm) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
@@ -315,7 +311,7 @@ func (t *Txn) Reform(db int, key []byte, form strForm) {
 	formString(t, db, k, form)
 }
 
-// Delete deletes a key; it must exist.
+// Delete deletes a key. The key must exist.
 func (t *Txn) Delete(db int, key []byte) {
 	t.ws.begin(opDelete, db)
 	t.ws.str(bytesToString(key))
@@ -330,8 +326,7 @@ func (t *Txn) SetDeadline(db int, key []byte, at int64) {
 	t.setDeadline(db, bytesToString(key), at)
 }
 
-// Publish sends a message with the write set and returns how many subscribers
-// it reaches.
+// Publish adds a message to the write set and returns the number of subscribers that receive it.
 func (t *Txn) Publish(kind PublishKind, channel, message string) int {
 	t.message(kind, channel, message)
 	if t.env.Receivers == nil {
@@ -347,7 +342,7 @@ func (t *Txn) message(kind PublishKind, channel, message string) {
 	t.ws.str(message)
 }
 
-// Note sends a message of the leader's to a node with the write set.
+// Note adds a message from the leader to a node to the write set.
 func (t *Txn) Note(node, message string) {
 	t.message(Note, node, message)
 }
@@ -364,7 +359,7 @@ func (t *Txn) Flush(db int) {
 	t.views[db] = view{}
 }
 
-// size is what the database takes, with what is pending.
+// size returns the size of the database, including pending writes.
 func (v *view) size() int64 {
 	n := int64(0)
 	if v.base != nil {
@@ -384,7 +379,7 @@ func (v *view) size() int64 {
 	return n
 }
 
-// flushEmpty is Flush of a database that has no keys.
+// flushEmpty writes a flush of a database without keys.
 func (t *Txn) flushEmpty(db int) { t.ws.begin(opFlush, db) }
 
 func (ks *keyspace) empty() bool { return ks == nil || ks.keys.size == 0 }
@@ -405,13 +400,13 @@ func (t *Txn) Swap(a, b int) {
 	})
 }
 
-// Move moves an existing key, with its deadline, to another database or name
-// and replaces what is there.
+// Move moves an existing key with its deadline to another database or name. It replaces an existing
+// key there.
 func (t *Txn) Move(db int, key []byte, toDB int, name []byte) {
 	t.relocate(opMove, db, key, toDB, name)
 }
 
-// Copy is Move that keeps the source.
+// Copy is Move, but keeps the source.
 func (t *Txn) Copy(db int, key []byte, toDB int, name []byte) {
 	t.relocate(opCopy, db, key, toDB, name)
 }
@@ -424,7 +419,7 @@ func (t *Txn) relocate(o op, db int, key []byte, toDB int, name []byte) {
 	moveKey(t, db, bytesToString(key), toDB, bytesToString(name), o == opCopy)
 }
 
-// Size returns the number of live keys in a database.
+// Size returns the number of keys in a database that have not expired.
 func (t *Txn) Size(db int) int {
 	v := &t.views[db]
 	n := 0
@@ -450,8 +445,8 @@ func (t *Txn) Size(db int) int {
 	return n
 }
 
-// Ascend calls fn for the live keys of a database from a place in the
-// iteration order on, until it returns false.
+// Ascend calls fn for the keys of a database that have not expired, from a position in the
+// iteration order on, until fn returns false.
 func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	v := &t.views[db]
 	pending := v.pending(from)
@@ -477,7 +472,7 @@ func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	}
 }
 
-// pending returns the entries over the base from a place on, in order.
+// pending returns the pending entries from a position on, in order.
 func (v *view) pending(from uint64) []slot {
 	var list []slot
 	for _, e := range v.over {

@@ -2,14 +2,13 @@ package store
 
 import "math"
 
-// The writes of lists, sets and sorted sets. The key must not hold another
-// type. Values of lists must be strings of their own; members and keys are
-// copied if they are kept.
+// The writes to lists, sets and sorted sets. The key must not have another type. The value of a
+// list element must not share memory with a buffer; keys and members are copied where necessary.
 
-// PushHead adds an element at the head of a list, creating the key.
+// PushHead adds an element at the head of a list. It creates a missing key.
 func (t *Txn) PushHead(db int, key []byte, value string) { t.push(opPushHead, db, key, value) }
 
-// PushTail adds an element at the tail of a list, creating the key.
+// PushTail adds an element at the tail of a list. It creates a missing key.
 func (t *Txn) PushTail(db int, key []byte, value string) { t.push(opPushTail, db, key, value) }
 
 func (t *Txn) push(o op, db int, key []byte, value string) {
@@ -20,7 +19,7 @@ func (t *Txn) push(o op, db int, key []byte, value string) {
 	listPush(t, db, k, o == opPushHead, value)
 }
 
-// ListSet replaces the element at an index that must exist.
+// ListSet replaces the element at an index. The index must exist.
 func (t *Txn) ListSet(db int, key []byte, i int, value string) {
 	k := bytesToString(key)
 	t.ws.begin(opListSet, db)
@@ -30,7 +29,7 @@ func (t *Txn) ListSet(db int, key []byte, i int, value string) {
 	listEdit(t, db, k, int64(i), 1, func(l *Deque) { l.set(i, value) })
 }
 
-// ListInsert inserts into an existing list so that value gets index i.
+// ListInsert inserts value into an existing list at index i.
 func (t *Txn) ListInsert(db int, key []byte, i int, value string) {
 	k := bytesToString(key)
 	t.ws.begin(opListInsert, db)
@@ -40,8 +39,8 @@ func (t *Txn) ListInsert(db int, key []byte, i int, value string) {
 	listEdit(t, db, k, int64(i), 0, func(l *Deque) { l.insert(i, value) })
 }
 
-// ListRemove removes n elements, which must exist, from index i on; the key
-// goes with its last element.
+// ListRemove removes n elements from index i on; they must exist. It deletes the key with its last
+// element.
 func (t *Txn) ListRemove(db int, key []byte, i, n int) {
 	if n == 0 {
 		return
@@ -54,26 +53,25 @@ func (t *Txn) ListRemove(db int, key []byte, i, n int) {
 	listEdit(t, db, k, int64(i), int64(n), func(l *Deque) { l.remove(i, n) })
 }
 
-// SetAdd adds a member to a set, creating the key.
+// SetAdd adds a member to a set. It creates a missing key.
 func (t *Txn) SetAdd(db int, key []byte, name string) {
 	t.member(opSetAdd, db, key, name)
 	setAdd(t, db, bytesToString(key), name)
 }
 
-// SetRemove removes an existing member of a set; the key goes with its last
-// member.
+// SetRemove removes an existing member from a set. It deletes the key with its last member.
 func (t *Txn) SetRemove(db int, key []byte, name string) {
 	t.member(opSetRemove, db, key, name)
 	setRemove(t, db, bytesToString(key), name)
 }
 
-// ScoreSet adds a member to a sorted set, creating the key, or changes its
-// score. The score must be a number.
+// ScoreSet adds a member to a sorted set or changes its score. It creates a missing key. The score
+// must not be NaN.
 func (t *Txn) ScoreSet(db int, key []byte, name string, score float64) {
 	t.scoreSet(opScoreSet, db, key, name, score)
 }
 
-// ScoreSetLarge is ScoreSet after giving the set its large form.
+// ScoreSetLarge is ScoreSet, but first converts the set to its large form.
 func (t *Txn) ScoreSetLarge(db int, key []byte, name string, score float64) {
 	t.scoreSet(opScoreSetLarge, db, key, name, score)
 }
@@ -84,8 +82,8 @@ func (t *Txn) scoreSet(o op, db int, key []byte, name string, score float64) {
 	scoreSet(t, db, bytesToString(key), name, score, o == opScoreSetLarge)
 }
 
-// ScoreRemove removes an existing member of a sorted set; the key goes with
-// its last member.
+// ScoreRemove removes an existing member from a sorted set. It deletes the key with its last
+// member.
 func (t *Txn) ScoreRemove(db int, key []byte, name string) {
 	t.member(opScoreRemove, db, key, name)
 	scoreRemove(t, db, bytesToString(key), name)
@@ -97,17 +95,15 @@ func (t *Txn) member(o op, db int, key []byte, name string) {
 	t.ws.str(name)
 }
 
-// HashSet sets a field of a hash, creating the key. The value must be a string
-// of its own; key and field are copied if they are kept. The key must not hold
-// another type.
+// HashSet sets a field of a hash. It creates a missing key; the key must not have another type. The
+// value must not share memory with a buffer; key and field are copied where necessary.
 func (t *Txn) HashSet(db int, key []byte, field, value string) {
 	t.member(opHashSet, db, key, field)
 	t.ws.str(value)
 	hashSet(t, db, bytesToString(key), field, value)
 }
 
-// HashDelete deletes an existing field of a hash; the key goes with its last
-// field.
+// HashDelete deletes an existing field of a hash. It deletes the key with its last field.
 func (t *Txn) HashDelete(db int, key []byte, field string) {
 	t.member(opHashDelete, db, key, field)
 	hashDelete(t, db, bytesToString(key), field)

@@ -2,23 +2,21 @@ package store
 
 import "slices"
 
-// What WATCH compares. A key that exists has the number of the write set that
-// last changed it, or put it in the place of another by SWAPDB. A key that does
-// not exist has had none since some write set.
+// The version of a key, which WATCH compares. For an existing key it is the number of the write set
+// that last changed the key or swapped its database (SWAPDB). For a missing key it is the write set
+// since which the key is known to be missing.
 //
-// The first is part of the state. That a key came and went again is not: it
-// would have to be remembered for ever. A node remembers it for the keys that
-// were deleted last (removals). If that is forgotten, or the node has been
-// restored from a snapshot since, a transaction takes place that Redis would
-// refuse: on a key that is absent, as it was when it was watched.
+// The version of an existing key is part of the state. That a missing key existed for a while is
+// not, because it would have to be stored for ever. A node remembers it only for the keys that were
+// deleted last (removals). If this was forgotten, or the node was restored from a snapshot since,
+// EXEC succeeds where Redis would refuse it: on a key that is missing, as it was at WATCH.
 
-// wasAbsent marks the version of a key that does not exist; the rest is the
-// write set since when.
+// wasAbsent marks the version of a missing key; the other bits are the write set since which it is
+// missing.
 const wasAbsent = 1 << 63
 
-// Version returns what WATCH remembers of a key. It is settled unless the
-// present write set has changed the key: it could do so again, and the version
-// would be the same.
+// Version returns the version of a key for WATCH. settled is false if the current write set has
+// changed the key: it may change the key again without a new version.
 func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 	if e := t.Lookup(db, key); e != nil {
 		v := t.version(db, e)
@@ -27,8 +25,8 @@ func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 	return wasAbsent | (t.seq - 1), !t.removedHere(db, key) && !t.swappedAway(db, key)
 }
 
-// Unchanged reports whether nothing has happened to a key since it had version
-// v. That it has expired counts, unless it had before.
+// Unchanged reports whether a key is unchanged since it had version v. An expiry since then counts
+// as a change.
 func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 	e := t.Lookup(db, key)
 	if v&wasAbsent == 0 {
@@ -44,15 +42,14 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether the transaction has removed a key, other than by
-// its expiry.
+// removedHere reports whether this transaction has removed a key, other than by expiry.
 func (t *Txn) removedHere(db int, key []byte) bool {
 	e, pending := t.views[db].over[string(key)]
 	return pending && e == nil && !slices.Contains(t.lapsed, lapsedKey{db, string(key)})
 }
 
-// swappedAway reports whether a key that a database does not have may have
-// left it by a SWAPDB of the transaction: another one of those has it.
+// swappedAway reports whether a missing key may have left its database by a SWAPDB of this
+// transaction: another swapped database has the key or had it.
 func (t *Txn) swappedAway(db int, key []byte) bool {
 	if t.swappedDBs>>db&1 == 0 {
 		return false
@@ -65,13 +62,13 @@ func (t *Txn) swappedAway(db int, key []byte) bool {
 	return false
 }
 
-// lapsedKey is a key that has expired.
+// lapsedKey is an expired key.
 type lapsedKey struct {
 	db  int
 	key string
 }
 
-// lapse notes that a key has expired in this write set.
+// lapse records that a key has expired in this write set.
 func (t *Txn) lapse(x lapsedKey) {
 	t.lapsed = append(t.lapsed, x)
 	if t.saved > 0 {
@@ -79,8 +76,8 @@ func (t *Txn) lapse(x lapsedKey) {
 	}
 }
 
-// revive forgets that a key has expired in this write set: it is there again,
-// and if it is removed now, somebody has done so.
+// revive drops the record that a key has expired in this write set: the key exists again, and a
+// later removal is a change by a command.
 func (t *Txn) revive(db int, key string) {
 	x := lapsedKey{db, key}
 	if t.forget(x) {
@@ -96,18 +93,18 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return i >= 0
 }
 
-// removals remembers which write set removed a key, by the hash of its name.
-// Of the keys that have one place it remembers those that were removed last.
+// removals maps the hash of a key's name to the write set that removed the key. Of the keys with
+// the same place it keeps the latest removals.
 type removals [256][4]struct{ name, seq uint64 }
 
-// capacity is how many keys there is room for.
+// capacity is the number of keys that removals can hold.
 const capacity = len(removals{}) * len(removals{}[0])
 
-// nameOf tells the keys of all databases apart: a hash has 48 bits.
+// nameOf identifies a key across all databases: a hash has 48 bits.
 func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
 
-// place is apart for keys of one name in different databases, which FLUSHALL
-// and SWAPDB remove together.
+// place returns different places for keys with the same name in different databases, because
+// FLUSHALL and SWAPDB remove such keys together.
 func place(db int, hash uint64) uint64 {
 	return (hash + 17*uint64(db)) % uint64(len(removals{}))
 }
@@ -127,7 +124,7 @@ func (r *removals) note(db int, hash, seq uint64) {
 	oldest.name, oldest.seq = name, seq
 }
 
-// last returns 0 if nothing is known.
+// last returns the write set that last removed a key, or 0 if it is unknown.
 func (r *removals) last(db int, hash uint64) uint64 {
 	for _, x := range r[place(db, hash)] {
 		if x.name == nameOf(db, hash) {
@@ -137,8 +134,7 @@ func (r *removals) last(db int, hash uint64) uint64 {
 	return 0
 }
 
-// noteAll notes the keys of a database that is about to be emptied or swapped,
-// as far as there is room.
+// noteAll records the keys of a database before it is emptied or swapped, up to the capacity.
 func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	n := 0
 	ks.keys.ascend(0, func(s slot) bool {

@@ -6,45 +6,40 @@ import (
 	"math/big"
 )
 
-// How a command waits. Run never blocks: when a blocking command finds
-// nothing, it sets Ctx.Wait and returns the reply that it gives inside a
-// transaction or a script, where waiting is not possible. For a command that
-// stands alone the caller holds the reply back and keeps the Wait. When a key
-// of it has become ready, which Txn.TakeReady tells, the caller runs the
-// command again with Ctx.Ready set to that key; if Ctx.Wait is then set again,
-// somebody else was faster. When Wait.Timeout is over, the reply is
-// WaitTimedOut.
+// How a command waits. Run never blocks. A blocking command that finds nothing sets Ctx.Wait and
+// returns its reply for a transaction or a script, where it cannot wait. For a command outside of
+// these the caller holds back the reply and keeps the Wait. When Txn.TakeReady reports one of its
+// keys, the caller runs the command again with Ctx.Ready set to that key. If the command sets
+// Ctx.Wait again, another client was faster. When Wait.Timeout is over, the reply is WaitTimedOut.
 
-// Wait is what a blocking command waits for.
+// Wait describes what a blocking command waits for.
 type Wait struct {
 	DB      int
 	Keys    []string // in the order of the arguments
-	Type    Type     // what one of the keys has to become
-	Timeout int64    // ms from the start of the command; 0: for ever
+	Type    Type     // the type that a key must get
+	Timeout int64    // ms from the start of the command; 0 means no timeout
 }
 
-// WaitTimedOut is the reply to a command that has waited in vain.
+// WaitTimedOut is the reply to a command whose wait has timed out.
 var WaitTimedOut = Reply{Kind: NullArray}
 
-// ReadyKey is a key that has become a list or a sorted set.
+// ReadyKey is a key that became a list or a sorted set.
 type ReadyKey struct {
 	DB   int
 	Key  string
 	Type Type
 }
 
-// TakeReady returns the keys that have become lists or sorted sets since it
-// was last called, in that order; a key may come twice, and may be gone again.
-// all means that SWAPDB has made it impossible to tell, so that any key may
-// have. Waiters are to be served after the whole command, transaction or
-// script.
+// TakeReady returns the keys that became lists or sorted sets since the last call, in order. A key
+// may occur twice, and may be gone again. all means that a SWAPDB may have made any key ready. The
+// caller must serve blocked clients only after the whole command, transaction or script.
 func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
 	keys, all = t.ready, t.swapped
 	t.ready, t.swapped = nil, false
 	return keys, all
 }
 
-// wait arranges for waiting on keys.
+// wait makes the command wait on keys.
 func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 	w := &Wait{DB: c.DB, Type: t, Timeout: timeout}
 	for _, k := range keys {
@@ -53,9 +48,8 @@ func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 	c.Wait = w
 }
 
-// firstOf returns the first of several keys that exists. When the command is
-// run again for a key that has become ready, only that key counts, and not if
-// it holds another type by now.
+// firstOf returns the first of several keys that exists; ok is false if it has another type. In a
+// second run for a ready key it considers only that key, and ignores it if it has another type now.
 func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	for _, k := range keys {
 		if c.Ready != nil && !bytes.Equal(k, c.Ready) {
@@ -71,8 +65,8 @@ func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	return nil, nil, true
 }
 
-// WaitTimeout returns how many ms a blocking command may wait, 0 for ever; ok
-// is false if its arguments do not say.
+// WaitTimeout returns how many ms a blocking command may wait; 0 means no limit. ok is false if the
+// timeout is not valid.
 func WaitTimeout(cmd *Command, args [][]byte) (ms int64, ok bool) {
 	arg := args[len(args)-1]
 	if cmd.Name == "blmpop" || cmd.Name == "bzmpop" {
@@ -84,7 +78,7 @@ func WaitTimeout(cmd *Command, args [][]byte) (ms int64, ok bool) {
 
 var thousand = new(big.Float).SetInt64(1000)
 
-// parseTimeout reads a number of seconds and rounds it up to milliseconds.
+// parseTimeout parses a number of seconds and rounds it up to milliseconds.
 func parseTimeout(arg []byte) (ms int64, fault *Reply) {
 	seconds, ok := parseLongDouble(bytesToString(arg))
 	if !ok {
@@ -96,7 +90,7 @@ func parseTimeout(arg []byte) (ms int64, fault *Reply) {
 	exact := new(big.Float).SetPrec(longDoublePrec).Mul(seconds, thousand)
 	ms, accuracy := exact.Int64()
 	if ms == math.MaxInt64 || ms == math.MinInt64 {
-		return 0, &timeoutNegative // as Redis's conversion to an integer has it
+		return 0, &timeoutNegative // as in Redis, where the conversion to an integer overflows
 	}
 	if accuracy == big.Below {
 		ms++

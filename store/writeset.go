@@ -6,16 +6,15 @@ import (
 	"fmt"
 )
 
-// PublishKind tells the two name spaces of channels apart.
+// PublishKind is a name space of channels.
 type PublishKind uint8
 
 const (
-	// Channel is PUBLISH and SUBSCRIBE.
+	// Channel is for PUBLISH and SUBSCRIBE.
 	Channel PublishKind = iota
-	// Shard is SPUBLISH and SSUBSCRIBE.
+	// Shard is for SPUBLISH and SSUBSCRIBE.
 	Shard
-	// Note is no message for clients but one from the leader to the node that
-	// the channel names.
+	// Note is not for clients: it is a message from the leader to the node that the channel names.
 	Note PublishKind = 16
 )
 
@@ -115,14 +114,14 @@ type WriteSet struct {
 	db  int // database of the last write
 	n   int
 
-	origin uint64 // of the last write
-	author uint64 // of the next one
+	origin uint64 // origin of the last write
+	author uint64 // origin of the next write
 
-	newer bool // some write is one that version 0.1.0 does not know, or does otherwise
+	newer bool // version 0.1.0 does not know a write, or applies it differently
 }
 
-// Version returns the version of an entry that these writes need. It is as low as it
-// can be, so that nodes of an older program go on until they meet what they do not know.
+// Version returns the entry version that these writes need. It is the lowest possible one, so that
+// nodes with an older program continue until an entry has a write that they do not know.
 func (w *WriteSet) Version() byte {
 	if w.newer {
 		return 2
@@ -136,7 +135,7 @@ func (w *WriteSet) Len() int { return w.n }
 // Size returns the length of the encoded writes in bytes.
 func (w *WriteSet) Size() int { return len(w.buf) }
 
-// Bytes returns the encoded writes; valid until the next change.
+// Bytes returns the encoded writes. They are valid until the next change.
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
 // Reset empties the write set and keeps its memory.
@@ -163,11 +162,11 @@ func (w *WriteSet) str(s string) {
 	w.buf = append(w.buf, s...)
 }
 
-// ErrCorrupt is the error of Apply for bytes that are not a write set. A node
-// that meets it must stop: going on would make its state differ.
+// ErrCorrupt is the error of Apply for bytes that are not a write set. The node must stop then: to
+// continue would make its state differ from other nodes.
 var ErrCorrupt = errors.New("store: corrupt write set")
 
-// decoder reads the arguments of primitive writes; the first fault sticks.
+// decoder decodes the arguments of primitive writes. After the first error it stays bad.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -192,7 +191,7 @@ func (d *decoder) db() int {
 	return int(n)
 }
 
-// str returns a view of the log's bytes; what is kept must be copied.
+// str returns a view of the encoded bytes; the caller must copy what it keeps.
 func (d *decoder) str() string {
 	n := d.int()
 	if n < 0 || n > int64(len(d.b)) {
@@ -204,9 +203,8 @@ func (d *decoder) str() string {
 	return s
 }
 
-// Apply puts an encoded write set into the store. seq is its place in the
-// history; it becomes the revision of every key touched. Messages go to sink.
-// The bytes are not kept.
+// Apply applies an encoded write set to the store. seq is its sequence number, which becomes the
+// revision of every changed key. Messages go to sink. Apply does not keep the bytes.
 func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 	d := decoder{b: writes}
 	t := committed{s: s, seq: seq}
@@ -226,7 +224,8 @@ func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 	return nil
 }
 
-// applyOne decodes one write completely before it takes effect.
+// applyOne decodes one write completely before it changes anything. It returns false for an unknown
+// operation.
 func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool {
 	switch o {
 	case opSet:

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Ranges of sorted sets, by rank, score and member. Each becomes a range of
-// ranks [from, to) of a given set.
+// Ranges of sorted sets by rank, score or member. Each is converted to a range of ranks [from, to)
+// in a given set.
 
 // zrange is a parsed range.
 type zrange interface {
-	// ranks returns where the range lies in a set. down says from which end it
-	// will be walked, which matters if the members are out of order for it.
+	// ranks returns the range of ranks in a set. down says that the caller walks the range from its
+	// end, which matters if the set is not in the order of the range.
 	ranks(z *SortedSet, down bool) (from, to int)
 }
 
@@ -27,7 +27,7 @@ func (r rankSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	return from, to
 }
 
-// scoreSpan is a range of scores; open ends are outside of it.
+// scoreSpan is a range of scores. Open ends are excluded.
 type scoreSpan struct {
 	min, max         float64
 	openMin, openMax bool
@@ -39,8 +39,8 @@ func (r scoreSpan) ranks(z *SortedSet, _ bool) (from, to int) {
 	return from, max(from, to)
 }
 
-// lexSpan is a range of members, for sets whose scores are all equal. An
-// infinite end is below or above every member.
+// lexSpan is a range of members, for sets whose scores are all equal. An infinite end is below or
+// above all members.
 type lexSpan struct {
 	min, max lexEnd
 }
@@ -51,7 +51,7 @@ type lexEnd struct {
 	infinite int // -1, 0, 1
 }
 
-// below tells whether the member is in front of the range.
+// below reports whether the member is before the range.
 func (r *lexSpan) below(m Scored) bool {
 	if r.min.infinite != 0 {
 		return r.min.infinite > 0
@@ -59,7 +59,7 @@ func (r *lexSpan) below(m Scored) bool {
 	return m.Member < r.min.text || r.min.open && m.Member == r.min.text
 }
 
-// above tells whether the member is behind the range.
+// above reports whether the member is behind the range.
 func (r *lexSpan) above(m Scored) bool {
 	if r.max.infinite != 0 {
 		return r.max.infinite < 0
@@ -67,7 +67,7 @@ func (r *lexSpan) above(m Scored) bool {
 	return m.Member > r.max.text || r.max.open && m.Member == r.max.text
 }
 
-// empty tells whether no member can be in the range.
+// empty reports whether the range cannot contain a member.
 func (r *lexSpan) empty() bool {
 	a, b := r.min, r.max
 	switch {
@@ -79,8 +79,8 @@ func (r *lexSpan) empty() bool {
 	return a.open || b.open
 }
 
-// ranks walks a small set as Redis does, so that one with different scores,
-// for which a range of members has no meaning, gives the same result.
+// ranks walks a small set as Redis does. A range of members has no meaning in a set with different
+// scores, but then the result is still the same as in Redis.
 func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	n := z.Len()
 	if r.empty() || n == 0 || r.below(z.at(n-1)) || r.above(z.at(0)) {
@@ -132,9 +132,9 @@ func parseScoreEnd(arg []byte) (score float64, open, ok bool) {
 	return score, open, ok
 }
 
-// parseCDouble reads a number as C's strtod does where the result is not
-// checked: it may have blanks in front, ends at a NUL, may be out of range,
-// and no text is 0. It must not be NaN.
+// parseCDouble parses a number as C's strtod does when the caller does not check for errors: it
+// skips leading blanks, stops at a NUL, accepts numbers out of range, and parses an empty text as
+// 0. It rejects NaN.
 func parseCDouble(s string) (float64, bool) {
 	s = cString(s)
 	if s == "" {
@@ -149,14 +149,14 @@ func parseCDouble(s string) (float64, bool) {
 		return math.Inf(1 - 2*int(Flag(n.neg).Int)), true
 	}
 	if n.hex && !strings.ContainsAny(s, "pP") {
-		s += "p0" // Go wants the exponent that C allows to leave out
+		s += "p0" // Go requires the exponent that C makes optional
 	}
-	// Out of range is infinite or zero, as in C.
+	// As in C, a number out of range becomes infinite or zero.
 	f, err := strconv.ParseFloat(s, 64)
 	return f, !errors.Is(err, strconv.ErrSyntax)
 }
 
-// cSpace is what C's number functions skip.
+// cSpace is the set of characters that C's number functions skip.
 const cSpace = " \t\n\v\f\r"
 
 func parseLexSpan(min, max []byte) (zrange, *Reply) {
