@@ -8,9 +8,9 @@ const (
 	noHLL     = "HyperLogLogs are not part of a lock server"
 )
 
-// absent are the families of commands that are not in the table: to a client
-// they do not exist, which is what it looks for, and to a reader the error says
-// why. A name that ends in '*' stands for all that begin so.
+// absent lists the command families that are not in the command table. A client gets the usual error
+// for an unknown command; WhyAbsent tells a reader the reason. A pattern that ends in '*' matches every
+// name with that prefix.
 var absent = []struct{ pattern, why string }{
 	{"geo*", noGeo}, {"pf*", noHLL},
 	{"xack", noStreams}, {"xadd", noStreams}, {"xautoclaim", noStreams}, {"xclaim", noStreams}, {"xdel", noStreams},
@@ -19,8 +19,8 @@ var absent = []struct{ pattern, why string }{
 	{"restore-asking", "nothing migrates slots: RESTORE does the same"},
 }
 
-// WhyAbsent returns why a command of Redis is not here; "" if Redis does not
-// have it either.
+// WhyAbsent returns why the server does not have a command of Redis; "" for a command that Redis does
+// not have either.
 func WhyAbsent(name string) string {
 	name = strings.ToLower(name)
 	for _, a := range absent {

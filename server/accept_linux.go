@@ -11,8 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// serveLoops is Serve by event loops. It reports false for a listener that
-// they cannot serve.
+// serveLoops is Serve with event loops. It reports false for a listener that event loops cannot serve.
 func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {
@@ -41,8 +40,8 @@ func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served b
 	return true, nil
 }
 
-// acceptInto accepts connections until the listener is closed and the
-// connections may be cut.
+// acceptInto accepts connections until the listener is closed, and returns when Server.drained is
+// closed.
 func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
 	for i := 0; ; i++ {
 		conn, err := ln.AcceptTCP()
@@ -70,7 +69,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 	}
 }
 
-// adoptLater is adopt after a handshake.
+// adoptLater does the TLS handshake and then calls adopt.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
 		if err := srv.adopt(conn, w, l, face); err != nil {
@@ -79,7 +78,7 @@ func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	})
 }
 
-// adopt makes a session of a connection and gives it to a loop; w is nil without TLS.
+// adopt makes a session for a connection and gives it to a loop; w is nil without TLS.
 func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	srv.keepAlive(conn)
 	c := &loopConn{loop: l}
@@ -101,10 +100,10 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	if !in {
 		if refusal != "" {
 			refused := store.Err(refusal)
-			// A client that is turned away may also have left.
+			// The refused client may have closed the connection already.
 			_, _ = socket.tryWrite(appendReply(nil, &refused, 2))
 		}
-		c.onClose = func() {} // no loop has it
+		c.onClose = func() {} // no loop has this connection
 		_ = socket.Close()
 		c.release()
 		return nil
@@ -117,16 +116,16 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	return nil
 }
 
-// loopSocket is what a loop serves.
+// loopSocket is a connection that an event loop serves.
 type loopSocket interface {
 	net.Conn
 	tryWriter
 }
 
-// takeSocket takes the socket away from the runtime, which would go on to wait
-// for it.
+// takeSocket duplicates the socket's descriptor and closes conn, so that Go's runtime does not poll the
+// socket any more.
 func takeSocket(conn *net.TCPConn) (fd int, err error) {
-	// Closing what is only a name of the socket now tells nothing.
+	// conn is only a second descriptor by now: an error of Close has no consequence.
 	defer func() { _ = conn.Close() }()
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -7,31 +7,30 @@ import (
 	"lockstep/store"
 )
 
-// accounts are the users as this node knows them: what the log has said up to
-// now. Sessions hold the accounts of their users and see new rules at once.
+// accounts holds the users as this node knows them from the log. Sessions point to the accounts of
+// their users and see new rules at once.
 //
-// Lock order: the state machine's before accounts.mu before Server.mu, Hub.mu
-// and session.mu.
+// Lock order: the state machine's lock, then accounts.mu, then Server.mu, Hub.mu and session.mu.
 type accounts struct {
 	open    atomic.Bool // the default user is on and needs no password
-	current atomic.Bool // since the start this has been as good as the leader's
+	current atomic.Bool // since its start this node has once known all users that the leader knew
 	version atomic.Uint64
 	def     *account
 
 	mu     sync.Mutex
-	latest store.Accounts // what the log has said
+	latest store.Accounts // the users in the Raft log
 	srv    *Server        // nil until bind
-	init   *store.User    // the default user until the log says something of it
+	init   *store.User    // the default user until the log sets it
 	byName map[string]*account
 	moved  chan struct{} // closed when version changes
-	warned bool          // that requirepass is not what counts
+	warned bool          // the server has logged that requirepass does not count
 }
 
-// account is a user, or what used to be one.
+// account is a user, or a deleted user.
 type account struct {
 	name string
 	user atomic.Pointer[store.User]
-	gone atomic.Bool // deleted; user may do nothing
+	gone atomic.Bool // deleted: user has no rights
 }
 
 func newAccounts() *accounts {
@@ -50,8 +49,7 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 	}
 }
 
-// bind gives the accounts the table that their rules speak of, and the sessions
-// that are to be closed.
+// bind gives the accounts the server, with the command table for their rules and the sessions to close.
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,8 +58,8 @@ func (a *accounts) bind(srv *Server) {
 	a.update()
 }
 
-// ACL is what this node adds to the users of the state. password is
-// requirepass, users are of the ACL file.
+// ACL returns what this node adds to the users of the state: password is its requirepass, users are the
+// users of its ACL file.
 func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
 	env := store.ACLEnv{PasswordHash: passwordHash(password)}
 	for _, u := range users {
@@ -70,8 +68,7 @@ func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
 	return env
 }
 
-// passwordHash returns the form in which the password of the default user is
-// kept; "" for none.
+// passwordHash returns the stored form of the default user's password; "" for no password.
 func passwordHash(password string) string {
 	if password == "" {
 		return ""
@@ -79,7 +76,7 @@ func passwordHash(password string) string {
 	return store.HashPassword([]byte(password))
 }
 
-// update brings the accounts up to latest. mu is held.
+// update brings the accounts up to latest. The caller holds mu.
 func (a *accounts) update() {
 	named := map[string]*store.User{store.DefaultUser: a.init}
 	for _, acc := range a.latest.List {
@@ -113,9 +110,9 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// admits reports whether a password is a user's. As long as this node has not caught up with the leader, what
-// it was started with is no user's, and nobody gets in without a password: what the leader
-// knows of the user may say otherwise, and the leader believes this node.
+// admits reports whether a password is right for a user. Until this node has caught up with the leader,
+// it does not admit a user without a password or the default user of its own configuration: the leader
+// may know other rules, and the leader believes this node.
 func (a *accounts) admits(acc *account, password []byte) bool {
 	u := acc.user.Load()
 	if !a.current.Load() && (u.NoPass || a.isInitial(u)) {
@@ -124,15 +121,16 @@ func (a *accounts) admits(acc *account, password []byte) bool {
 	return u.Authenticate(password)
 }
 
-// isInitial reports whether a user is the default user of a log that says nothing of it.
+// isInitial reports whether a user is the default user of this node's configuration, which counts until
+// the log sets one.
 func (a *accounts) isInitial(u *store.User) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return u == a.init
 }
 
-// comparePassword says that requirepass is not the password of the default user, if the log
-// has given it another or none. mu is held.
+// comparePassword logs a warning if requirepass is not the password of the default user, because the
+// log has set another password or none. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -145,8 +143,8 @@ func (a *accounts) comparePassword() {
 	a.warned = other
 }
 
-// dropAnonymous closes the connections of those who have begun to listen when
-// this node did not know yet that they have to say who they are.
+// dropAnonymous closes unauthenticated connections that listen: they began before this node knew that a
+// password is necessary.
 func (a *accounts) dropAnonymous() {
 	a.eachOf(a.def, func(s *session) {
 		if !s.authed.Load() && (s.subscriber() || s.monitoring.Load() || s.tracking.Load() != nil) {
@@ -155,9 +153,8 @@ func (a *accounts) dropAnonymous() {
 	})
 }
 
-// setCurrent notes that this node has caught up with the leader. From now on
-// who comes while the default user is open has been let in for good, as in
-// Redis; and so has who is here now.
+// setCurrent notes that this node has caught up with the leader. While the default user is open, the
+// connections that are here now and those that come later count as authenticated for good, as in Redis.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -179,8 +176,8 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// dropListeners closes the connections of subscribers that may not listen any
-// more.
+// dropListeners closes the connections of subscribers that have lost the right to one of their
+// channels.
 func (a *accounts) dropListeners(acc *account, old, now *store.User) {
 	keeps, lost := old.LostChannels(now)
 	if !lost {
@@ -193,8 +190,7 @@ func (a *accounts) dropListeners(acc *account, old, now *store.User) {
 	})
 }
 
-// listensElsewhere reports whether a session has a subscription that keeps
-// does not cover.
+// listensElsewhere reports whether a session has a subscription that keeps does not permit.
 func (h *Hub) listensElsewhere(s *session, keeps func(channel string, pattern bool) bool) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -208,8 +204,7 @@ func (h *Hub) listensElsewhere(s *session, keeps func(channel string, pattern bo
 	return false
 }
 
-// expel closes a connection whose rights have gone: now, or when the commands
-// that have been submitted are answered.
+// expel closes a connection that has lost its rights: now, or when the submitted commands are answered.
 func (s *session) expel() {
 	s.mu.Lock()
 	running := s.running
@@ -221,19 +216,19 @@ func (s *session) expel() {
 		return
 	}
 	if s.blocked.Load() != nil {
-		// Not from here: the state machine is locked.
+		// Not on this goroutine: it holds the state machine's lock.
 		go s.unblock()
 	}
 }
 
-// get returns an account; nil if there is none.
+// get returns the account with a name; nil if there is none.
 func (a *accounts) get(name string) *account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byName[name]
 }
 
-// present returns the version and a channel that is closed when it changes.
+// present returns the version of the users and a channel that is closed when the version changes.
 func (a *accounts) present() (uint64, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,18 +13,19 @@ import (
 	"lockstep/store"
 )
 
-// An ACL file (aclfile) is of one node, and users are of the cluster. So a file gives a cluster its first
-// users, ACL LOAD makes those of this node's file the cluster's by one entry of the log, and ACL SAVE writes
-// the cluster's to this node's file. What the file says does not count otherwise.
+// An ACL file (aclfile) belongs to one node; users belong to the cluster. A file gives a new cluster
+// its first users. ACL LOAD replaces the cluster's users with the users in this node's file, by one log
+// entry; ACL SAVE writes the cluster's users to this node's file. At other times the file does not
+// count.
 
-// maxACLFile is how long a file may be.
+// maxACLFile is the maximum size of an ACL file in bytes.
 const maxACLFile = 4 << 20
 
-// What the server itself gives to ACL LOAD, and no client can (arity):
+// The server itself gives these arguments to ACL LOAD; the arity keeps clients from doing so:
 //
-//	ACL LOAD version HASH again [NAME RULES]...   asks for the version of the users. HASH is of the password
+//	ACL LOAD version HASH again [NAME RULES]...   asks for the version of the users. HASH is the hash of the password
 //	                                              that this node was started with: the leader makes it the default user's
-//	                                              (store.Txn.EstablishPassword); the users are of its ACL file
+//	                                              (store.Txn.EstablishPassword); the users are those of its ACL file
 //	ACL LOAD users [NAME RULES]...                makes these the users of the cluster
 const (
 	aclLoadVersion = "version"
@@ -32,14 +33,15 @@ const (
 	aclLoadUsers   = "users"
 )
 
-// hasUsers is false for the Sentinel listener, whose table has no users to ask for.
+// hasUsers reports whether the command table has users; the table of the Sentinel listener has none.
 func (srv *Server) hasUsers() bool {
 	cmd, ok := srv.table.Resolve([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadVersion)})
 	return ok && cmd.Run != nil
 }
 
-// usersVersion asks the leader for the version of the users, and tells it what this node was
-// started with. It is the one command that a node asks in nobody's name, and that nobody else can ask.
+// usersVersion asks the leader for the version of the users, and tells the leader the password and
+// users that this node was started with. The node sends the command as the system user; no client can
+// send it.
 func (srv *Server) usersVersion() store.Reply {
 	again, current := "", srv.hub.accounts.current.Load()
 	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !current {
@@ -63,7 +65,7 @@ func appendUsers(args [][]byte, users []*store.User) [][]byte {
 	return args
 }
 
-// usersIn is the inverse.
+// usersIn is the inverse of appendUsers.
 func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
 	for i := from; i+1 < len(c.Args); i += 2 {
 		users = append(users, store.PackedUser{Name: c.Arg(i), Rules: c.Arg(i + 1)})
@@ -71,8 +73,8 @@ func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
 	return users
 }
 
-// runACLLoad is the leader's part. No client has arguments to it, and the second form is run with the rights of
-// the client who has asked (cluster's readCall).
+// runACLLoad is the leader's part of ACL LOAD. Clients cannot give it arguments. The form with users
+// runs with the rights of the client that sent ACL LOAD (cluster's readCall).
 func runACLLoad(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) <= 2:
@@ -92,7 +94,8 @@ func runACLLoad(c *store.Ctx) store.Reply {
 	return store.Int(int64(c.AccountsVersion()))
 }
 
-// doACLLoad reads the file and has the leader take its users over.
+// doACLLoad reads the file and asks the leader to replace the cluster's users with the users in the
+// file.
 func doACLLoad(s *session, args [][]byte) store.Reply {
 	if s.srv.cfg.ACLFile == "" {
 		return store.Err(errNoACLFile)
@@ -110,15 +113,15 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	r := s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
 	switch {
 	case r.Kind == store.Integer:
-		return store.Err(errACLOlder) // it took it for the other form
+		return store.Err(errACLOlder) // an older leader took the call for the version form
 	case !r.IsError() && r.Kind != store.Noted:
 		s.srv.catchUp()
 	}
 	return s.settle(r)
 }
 
-// stillMay asks for the client's rights again when this node knows what the leader knows: what it does
-// with its file nobody else checks.
+// stillMay catches up with the leader and then checks the client's rights again: no other node checks
+// what this node does with its file.
 func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 	if _, refusal := s.srv.catchUpOr(); refusal != "" {
 		return refusal
@@ -153,7 +156,7 @@ func doACLSave(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// users are all users as this node knows them, by name.
+// users returns all users that this node knows, sorted by name.
 func (a *accounts) users() (list []*store.User) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -164,7 +167,7 @@ func (a *accounts) users() (list []*store.User) {
 	return list
 }
 
-// ReadACLFile reads the users of a file.
+// ReadACLFile reads the users in an ACL file.
 func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.User, error) {
 	text, err := readACLFile(path)
 	if err != nil {
@@ -177,7 +180,7 @@ func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.Us
 	return users, nil
 }
 
-// readACLFile does not wait for the other end of a pipe.
+// readACLFile reads only a regular file: opening a pipe must not wait for a writer.
 func readACLFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -199,7 +202,7 @@ func readACLFile(path string) (string, error) {
 	return string(text), err
 }
 
-// reason is why the system refused something, in C's words.
+// reason returns why the system refused an operation, in the words of the C library.
 func reason(err error) string {
 	text := err.Error()
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
@@ -208,9 +211,10 @@ func reason(err error) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// replaceFile has a file hold a text, or what it held before. Nobody else may read it.
+// replaceFile replaces the text of a file: afterwards the file holds the old text or the new text. Only
+// the owner may read the file.
 func replaceFile(path, text string) (err error) {
-	// Of a symbolic link the file that it names is replaced.
+	// If path is a symbolic link, its target is replaced.
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
@@ -218,7 +222,7 @@ func replaceFile(path, text string) (err error) {
 		return errNotRegular
 	}
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*") // of mode 0600
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -236,7 +240,8 @@ func replaceFile(path, text string) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// compareACLFile says that the file this node was started with is not what counts.
+// compareACLFile logs a warning if the cluster's users are not the users in the ACL file that this node
+// was started with.
 func (srv *Server) compareACLFile() {
 	a := srv.hub.accounts
 	if srv.cfg.ACLFile == "" || !a.current.Load() || srv.table.Lookup([]byte("acl")) == nil {

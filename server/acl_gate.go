@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// mayRun asks whether the session's user may run a command.
+// mayRun returns why the session's user may not run a command; "" if it may.
 func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	if u.Unrestricted() {
@@ -21,9 +21,8 @@ func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error
 	return why.Refusal(cmd)
 }
 
-// noteRefusal records in the ACL log why a command was not admitted, if it was
-// for want of rights. It is not done by mayRun, because a loop may ask that
-// more than once for one command.
+// noteRefusal records a command in the ACL log if missing rights were the reason for its refusal.
+// mayRun does not record it, because a loop may call mayRun several times for one command.
 func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.Error) {
 	if cmd == nil || !strings.HasPrefix(string(refusal), "NOPERM ") {
 		return
@@ -34,7 +33,7 @@ func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.E
 	}
 }
 
-// context says whether what the session does is part of a transaction.
+// context returns whether the session is in a transaction.
 func (s *session) context() store.DenyContext {
 	if s.multi != nil || s.executing != nil {
 		return store.InMulti
@@ -42,7 +41,7 @@ func (s *session) context() store.DenyContext {
 	return store.AtTopLevel
 }
 
-// mayRunAtExec is mayRun for a queued command that is run here.
+// mayRunAtExec is mayRun for a queued command that this node runs at EXEC.
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg := u.Check(q.cmd, q.args)
@@ -53,8 +52,8 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
-// callerAfter is the caller of the commands that stand behind a queued AUTH or
-// HELLO: the leader runs them before that is run here.
+// callerAfter returns the caller of the commands after a queued AUTH or HELLO: the leader runs those
+// commands before this node runs the AUTH or HELLO.
 func (s *session) callerAfter(caller string, q *queued) string {
 	for _, words := range credentials(q) {
 		caller = s.callerAs(caller, words[0], words[1])
@@ -62,8 +61,7 @@ func (s *session) callerAfter(caller string, q *queued) string {
 	return caller
 }
 
-// credentials are the names and passwords in a queued AUTH or HELLO, up to a
-// fault in it.
+// credentials returns the names and passwords in a queued AUTH or HELLO, up to the first syntax error.
 func credentials(q *queued) (list [][2]string) {
 	args := make([]string, len(q.args))
 	for i, a := range q.args {
@@ -107,8 +105,8 @@ func (s *session) callerAs(caller, name, password string) string {
 	return acc.name
 }
 
-// stillMayListen ends the connection if the user lost a channel while the
-// session subscribed to it: whoever took the right away has not seen it yet.
+// stillMayListen ends the connection if the user lost a channel while the session subscribed to it: the
+// account update that took the right away did not see the subscription yet.
 func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	u := s.account.Load().user.Load()
 	if u.Unrestricted() {
@@ -122,9 +120,10 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	}
 }
 
-// caller is the user whose name goes along with a call, and the version of the users by which this node knows it.
+// caller returns the user name for a call, and the version of the users by which this node knows the
+// user.
 func (s *session) caller() (name string, users uint64) {
-	users = s.srv.hub.accounts.version.Load() // first: it must not be later than what is known of the account
+	users = s.srv.hub.accounts.version.Load() // first: the version must not be later than the account
 	acc := s.account.Load()
 	switch {
 	case acc == s.srv.hub.accounts.def && s.authed.Load():
@@ -132,27 +131,28 @@ func (s *session) caller() (name string, users uint64) {
 	case acc == s.srv.hub.accounts.def:
 		return store.Anonymous, users
 	case acc.gone.Load():
-		return acc.name, 1 // before the deletion
+		return acc.name, 1 // an old version, from before the deletion
 	}
 	return acc.name, users
 }
 
-// call is a command of the session's for the leader.
+// call returns a command of the session as a call for the leader.
 func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 	c := cluster.Call{Cmd: cmd, Args: args, DB: int(s.db.Load()), RESP: s.protocol()}
 	c.User, c.Users = s.caller()
 	return c
 }
 
-// checkOperator has this node learn of the users what the leader knows, before a command for operators is run here: its
-// rights may have been taken from the user at another node. What the leader runs, the leader checks.
+// checkOperator brings this node's users up to date with the leader before this node runs a command for
+// operators: another node may have taken the right from the user. The leader itself checks the commands
+// that the leader runs.
 func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	switch {
 	case !cmd.Is(store.Admin):
 		return ""
 	case !s.authed.Load() && !a.current.Load() && !asksNodeAlone(cmd):
-		// The log may have users in it that this node has not been told of since it started.
+		// The log may have users that this node has not applied since its start.
 		s.srv.catchUp()
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
@@ -173,8 +173,8 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	return ""
 }
 
-// asksNodeAlone reports whether an operator may give a command to a node that has no leader. It tells what it has
-// applied, and with the first entry of that it knows the password, if there is one.
+// asksNodeAlone reports whether an operator may give a command to a node that has no leader. The node
+// answers from what it has applied; its first applied entry sets the password, if there is one.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -183,8 +183,8 @@ func asksNodeAlone(cmd *store.Command) bool {
 	return false
 }
 
-// changesCluster reports whether a command does something to other nodes: there has to be a leader for that, which
-// knows the rights.
+// changesCluster reports whether a command changes other nodes: it needs a leader, and the leader knows
+// the rights.
 func changesCluster(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "failover", "cluster|failover", "replicaof", "slaveof":
@@ -193,7 +193,7 @@ func changesCluster(cmd *store.Command) bool {
 	return false
 }
 
-// userName is the name of the session's user.
+// userName returns the name of the session's user.
 func (s *session) userName() string {
 	if acc := s.account.Load(); acc != nil {
 		return acc.name
@@ -209,7 +209,7 @@ func (s *session) denied(d store.Denial) {
 	}, s)
 }
 
-// settle records the refusals that came with a reply.
+// settle records the refusals that a reply carries, and returns the reply without them.
 func (s *session) settle(r store.Reply) store.Reply {
 	r, denials := store.DetachDenials(r)
 	for _, d := range denials {
@@ -218,10 +218,10 @@ func (s *session) settle(r store.Reply) store.Reply {
 	return r
 }
 
-// login checks a user name and password and authenticates the connection, or says why not.
-// command is its name as the client wrote it.
+// login checks a user name and password and authenticates the connection, or returns why not. command
+// is the command name as the client wrote it.
 func (s *session) login(command, name, password []byte) (refusal store.Error) {
-	// The password may have been taken from the user at another node, or given to it.
+	// Another node may have changed the user's passwords.
 	known := s.srv.upToDate(0, s.srv.patience)
 	if s.enter(string(name), password) {
 		s.unsure = ""
@@ -243,7 +243,7 @@ func (s *session) enter(name string, password []byte) bool {
 		return false
 	}
 	before := s.account.Swap(acc)
-	// It may have been deleted while its sessions were being looked for.
+	// The account may have been deleted before update could find this session.
 	if acc.gone.Load() {
 		s.account.Store(before)
 		return false
@@ -252,8 +252,9 @@ func (s *session) enter(name string, password []byte) bool {
 	return true
 }
 
-// sure asks the leader, once, whether the password was right by which the session has been let in when nobody could be
-// asked. Until then it is obeyed in nothing that tells or changes anything.
+// sure asks the leader once whether the password of a login was right that this node accepted without
+// knowing all that the leader knew. Until then the session may run only commands that greets accepts and,
+// while a script is busy, commands that are allowed then.
 func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -271,8 +272,8 @@ func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	return ""
 }
 
-// greets reports whether a command is one of those by which clients and operators begin: it says nothing of the data,
-// and nothing that others must not know.
+// greets reports whether a command is one that clients and operators begin with: its reply tells
+// nothing about the data, and nothing secret.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":
@@ -281,7 +282,7 @@ func greets(cmd *store.Command) bool {
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd)
 }
 
-// leave makes the session one that has not said who it is.
+// leave makes the session unauthenticated again.
 func (s *session) leave() {
 	s.unsure = ""
 	s.account.Store(s.srv.hub.accounts.def)
@@ -289,17 +290,17 @@ func (s *session) leave() {
 	s.authed.Store(a.current.Load() && a.open.Load())
 }
 
-// catchUpTimeout bounds the wait for what the leader knows already.
+// catchUpTimeout bounds how long catchUp waits until this node has applied what the leader knows.
 const catchUpTimeout = time.Second
 
-// catchUp waits until this node knows every user that the leader knows now. It
-// reports whether it has learned something.
+// catchUp waits until this node knows every user that the leader knows now. It reports whether the
+// users have changed.
 func (srv *Server) catchUp() (learned bool) {
 	learned, _ = srv.catchUpOr()
 	return learned
 }
 
-// catchUpOr is catchUp that says why it could not.
+// catchUpOr is catchUp that also returns why it failed.
 func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	a := srv.hub.accounts
 	before, _ := a.present()
@@ -323,11 +324,11 @@ func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	}
 }
 
-// learnPause is how long a node that has just started waits before it asks
-// again for a leader that could tell it of the users.
+// learnPause is how long a node that has just started waits before it asks a leader for the users
+// again.
 const learnPause = 50 * time.Millisecond
 
-// learnUsers makes the accounts current as soon as there is a leader.
+// learnUsers makes the accounts current as soon as this node reaches a leader.
 func (srv *Server) learnUsers() {
 	tick := time.NewTicker(learnPause)
 	defer tick.Stop()
@@ -351,8 +352,8 @@ func (srv *Server) learnUsers() {
 	}
 }
 
-// needsNoPassword reports whether the default user takes any password. A node
-// that thinks so may only be behind.
+// needsNoPassword reports whether the default user accepts any password. It asks the leader before it
+// answers yes, because this node may be behind.
 func (srv *Server) needsNoPassword() bool {
 	def := srv.hub.accounts.def
 	if !def.user.Load().NoPass {

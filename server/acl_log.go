@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// aclLogGroup is how far apart two like refusals may be to share an entry
-	// of the ACL log, and aclLogScan how many entries are looked at for one.
+	// aclLogGroup is the longest time between two equal refusals that share an entry of the ACL log,
+	// and aclLogScan is how many entries add searches for an equal one.
 	aclLogGroup = time.Minute
 	aclLogScan  = 10
 	// aclLogShown is how many entries ACL LOG shows by default.
 	aclLogShown = 10
-	// maxACLLogBytes bounds all entries, whatever acllog-max-len says: the usual number of
-	// the largest ones takes less than half of it.
+	// maxACLLogBytes bounds the size of all entries, whatever acllog-max-len says: the default number of
+	// entries takes less than half of it, even with entries of the largest size.
 	maxACLLogBytes = 1 << 20
 )
 
-// aclLog are the latest refusals on this node, the newest first.
+// aclLog holds the latest refusals on this node, the newest first.
 type aclLog struct {
 	mu      sync.Mutex
 	entries []aclLogEntry
@@ -40,16 +40,16 @@ type aclLogEntry struct {
 	at      time.Time
 }
 
-// bytes is what an entry takes.
+// bytes returns the memory that an entry takes.
 func (e *aclLogEntry) bytes() int {
 	return int(unsafe.Sizeof(*e)) + len(e.object) + len(e.user) + len(e.client)
 }
 
-// add records a refusal of session s. A like one of late is counted up instead.
+// add records a refusal for session s, or raises the count of an equal recent entry.
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)
-	e.client = clip(strings.TrimSuffix(s.describe(now, 0), "\n")) // it has names of the client's choice, too
+	e.client = clip(strings.TrimSuffix(s.describe(now, 0), "\n")) // it has names that the client chose, too
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.entries[:min(aclLogScan, len(l.entries))], func(o aclLogEntry) bool {
@@ -72,10 +72,10 @@ func (l *aclLog) remove(at int) {
 	l.entries = slices.Delete(l.entries, at, at+1)
 }
 
-// aclLogWord is how much of a name the log keeps: a client chooses it, and its length.
+// aclLogWord is how many bytes of a name the log keeps: the client chooses the name and its length.
 const aclLogWord = 1 << 10
 
-// clip returns a name of that length, in memory of its own.
+// clip returns a name cut to aclLogWord bytes; a name that it cuts gets new memory.
 func clip(name string) string {
 	if more := len(name) - aclLogWord; more > 0 {
 		return fmt.Sprintf("%s... (%d more bytes)", name[:aclLogWord], more)
@@ -89,7 +89,7 @@ func (l *aclLog) reset() {
 	l.entries, l.size = nil, 0
 }
 
-// show is the reply of ACL LOG with at most n entries.
+// show returns the reply of ACL LOG with at most n entries.
 func (l *aclLog) show(b *building, now time.Time, n int64) store.Reply {
 	l.mu.Lock()
 	entries := slices.Clone(l.entries[:min(n, int64(len(l.entries)))])

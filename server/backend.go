@@ -10,37 +10,38 @@ import (
 	"lockstep/store"
 )
 
-// Backend is what the server needs of the cluster.
+// Backend is the part of the cluster that the server uses.
 type Backend interface {
-	// NewClient is for a connection of a client from an address: it is to be named with all that it submits.
+	// NewClient returns a client for a connection from an address; every submission of the connection
+	// names it.
 	NewClient(addr netip.Addr) *cluster.Client
-	// GiveWay waits for the turn of a client that has sent so many bytes, if these are many.
+	// GiveWay waits for the turn of a client that has sent a number of bytes, if the number is large.
 	GiveWay(client *cluster.Client, bytes int)
-	// Submit runs commands in order and returns their replies when what they
-	// wrote is safe. It may use the memory of replies.
+	// Submit runs commands in order and returns their replies when their writes are safe. It may use
+	// the memory of replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitPart is Submit that may run only the first of the commands, at least one:
-	// the caller submits the others when it has room for their replies.
+	// SubmitPart is Submit that may run only the first commands, at least one: the caller submits the
+	// rest when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitAsync is SubmitPart that does not wait. It may put the submission off
-	// until Flush; Flush may run it on the caller's goroutine.
+	// SubmitAsync is SubmitPart that does not wait. It may delay the submission until Flush; Flush may
+	// run it on the caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
-	// Block begins to run a blocking command; Flush must follow.
+	// Block begins a blocking command; Flush must follow.
 	Block(b *cluster.Blocked)
-	// Unblock ends one with a reply, unless it is served before that; ended,
-	// if not nil, is told which.
+	// Unblock ends a blocking command with a reply, unless the command is served first; ended, if not
+	// nil, is told which of the two happened.
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
-	// Abandon ends one whose client has gone.
+	// Abandon ends a blocking command of a client that has gone.
 	Abandon(b *cluster.Blocked)
 	// Config returns a parameter of the cluster as this node knows it; false if
 	// it has never been set.
 	Config(name string) (string, bool)
-	// OutOfMemory reports whether the data is at its limit, as far as this node knows.
+	// OutOfMemory reports whether the data is at its memory limit, as far as this node knows.
 	OutOfMemory() bool
-	// MaxEntry returns what one command, script or transaction may write.
+	// MaxEntry returns how many bytes one command, script or transaction may write.
 	MaxEntry() int64
-	// MaxReply returns how large one reply may be.
+	// MaxReply returns the maximum size of one reply.
 	MaxReply() int64
 	// Script returns a cached script by its SHA-1 in lower case, as this node knows it.
 	Script(sha string) (body string, ok bool)
@@ -50,19 +51,18 @@ type Backend interface {
 	KillScript() store.Reply
 	// KillFunction ends the running function, as FUNCTION KILL.
 	KillFunction() store.Reply
-	// RunningFunction returns FUNCTION STATS's reply while a function runs, Nil
-	// if none does.
+	// RunningFunction returns the reply of FUNCTION STATS while a function runs, Nil if none does.
 	RunningFunction() store.Reply
-	// Busy reports whether a script has been running for longer than the busy
-	// threshold. It is asked before every command.
+	// Busy reports whether a script has been running for longer than the busy threshold. The server
+	// calls it before every command.
 	Busy() bool
-	// BusyError is what clients are told then.
+	// BusyError is the error that clients get while Busy is true.
 	BusyError() store.Error
-	// SetBusyThreshold changes that threshold.
+	// SetBusyThreshold changes the busy threshold.
 	SetBusyThreshold(d time.Duration)
 	// LeaderClient returns the leader's id and RESP address; empty if unknown.
 	LeaderClient() (id, addr string)
-	// Topology is what this node knows of the cluster. It costs one load.
+	// Topology returns what this node knows of the cluster. It costs one atomic load.
 	Topology() *cluster.Topology
 	// Reaches reports whether a command would reach a leader now.
 	Reaches() bool
@@ -70,7 +70,7 @@ type Backend interface {
 	Removed() bool
 	// Members returns the members of the cluster.
 	Members() ([]cluster.Member, error)
-	// Status describes this node, the state hash left out.
+	// Status describes this node, without the state hash.
 	Status() cluster.Status
 	// StateHash returns the hash of the state and the log index it belongs to.
 	StateHash() (index uint64, hash string, err error)
@@ -80,12 +80,12 @@ type Backend interface {
 	Remove(id string) error
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
-	// Replicated returns how many other members have on disk what was
-	// acknowledged before, and whether this node has; it waits for as many as
-	// that, or until ctx ends.
+	// Replicated returns how many other members have all acknowledged writes on disk, and whether
+	// this node has. It waits until others members have them, and this node if here is true, or until
+	// ctx ends.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
-	// Backup begins a backup, which is written as it is read; complete says that
-	// it holds everything acknowledged before.
+	// Backup begins a backup, which is written while the caller reads it; complete is true if it holds
+	// all acknowledged writes.
 	Backup() (r io.ReadCloser, complete bool, err error)
 	// Snapshot writes a snapshot now.
 	Snapshot() error

@@ -5,20 +5,19 @@ import (
 	"lockstep/store"
 )
 
-// Blocking commands and CLIENT PAUSE: a session that waits runs no further
-// command of its pipeline until it goes on, but is watched: if its client
-// leaves, it must not be served.
+// Blocking commands and CLIENT PAUSE: a session that waits runs no further command of its pipeline. The
+// server watches its connection, because a client that has left must not be served.
 
 // blocks reports whether a command may have to wait at the leader.
 func (srv *Server) blocks(cmd *store.Command) bool {
 	return cmd.Is(store.Blocking) && srv.handlers[cmd] == nil
 }
 
-// block begins a blocking command. done is told its reply, from any goroutine;
-// endBlock must follow. The backend has to be flushed. It returns nil, and has done
-// nothing, if the client has been cut off, for what it would hold by waiting for so many keys.
+// block begins a blocking command. done is called with the reply, on any goroutine; then the caller
+// calls endBlock. The caller must flush the backend. block returns nil, and has done nothing, if the
+// memory for so many keys made the server cut the client off.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
-	size := cluster.BlockedSize(args) // this node may lead
+	size := cluster.BlockedSize(args) // this node may be the leader
 	if !s.mayHold(size) {
 		s.closeAfterReply()
 		return nil
@@ -41,12 +40,12 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	return b
 }
 
-// endBlock ends a blocking command. reply is None if it was given up.
+// endBlock ends a blocking command. reply is None if the command was given up.
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.blocked.Store(nil)
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
-	s.srv.stats.called(cmd, 0) // what it took is waiting
+	s.srv.stats.called(cmd, 0) // its duration is waiting time
 	s.reply(cmd, s.settle(reply))
 	if s.tracking.Load() != nil {
 		s.srv.hub.tracker.release(s)
@@ -54,7 +53,7 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.finish()
 }
 
-// abandon gives up what the session waits for, because its client has gone.
+// abandon ends the session's blocking command or pause, because its client has gone.
 func (s *session) abandon() {
 	if b := s.blocked.Swap(nil); b != nil {
 		s.srv.stats.blocked.Add(-1)
@@ -66,18 +65,17 @@ func (s *session) abandon() {
 	}
 }
 
-// unblock ends the session's blocking command without a reply, if it has not
-// been served.
+// unblock ends the session's blocking command without a reply, unless it is served first.
 func (s *session) unblock() {
 	if b := s.blocked.Load(); b != nil {
 		s.srv.backend.Unblock(b, store.Reply{Kind: store.None}, nil)
 	}
 }
 
-// waits reports whether the session is blocked in the sense of CLIENT LIST.
+// waits reports whether CLIENT LIST shows the session as blocked.
 func (s *session) waits() bool { return s.blocked.Load() != nil || s.parked.Load() }
 
-// blockHere is block for a session with a goroutine of its own, which waits.
+// blockHere is block for a session with a goroutine of its own; the goroutine waits.
 func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 	s.submit()
 	s.out.flush()
@@ -98,8 +96,7 @@ func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 	}
 }
 
-// parkHere waits until the pause is over. It reports false if the client has
-// left meanwhile.
+// parkHere waits until the pause is over. It reports false if the client has left before that.
 func (s *session) parkHere() bool {
 	s.submit()
 	s.out.flush()
@@ -119,7 +116,8 @@ func (s *session) parkHere() bool {
 	}
 }
 
-// park has resume called when the pause is over; false if it is over already.
+// park arranges for resume to be called when the pause is over; it reports false if the pause is over
+// already.
 func (s *session) park(resume func()) bool {
 	s.parked.Store(true)
 	if !s.srv.pause.await(s, func() {
@@ -135,7 +133,7 @@ func (s *session) park(resume func()) bool {
 	return true
 }
 
-// yields reports whether a command must be left to the loop: it may wait.
+// yields reports whether the session must leave a command to the loop, because the command may wait.
 func (s *session) yields(args [][]byte) bool {
 	cmd, ok := s.srv.table.Resolve(args)
 	return ok && (s.srv.blocks(cmd) && !s.queues(cmd) || s.paused(cmd, args))

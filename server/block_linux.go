@@ -2,13 +2,13 @@ package server
 
 import "lockstep/store"
 
-// blocks begins a command that may have to wait, and reports whether it is
-// one. What the client has asked for before it has been answered.
+// blocks begins a command that may have to wait, and reports whether cmd is such a command. All earlier
+// commands of the client have been answered.
 func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
 	switch {
 	case c.s.paused(cmd, args):
 		if !c.s.park(func() { l.tell(c, newsResumed) }) {
-			return l.blocks(c, cmd, args) // over in this moment
+			return l.blocks(c, cmd, args) // the pause has just ended
 		}
 		c.state = connBlocked
 	case l.srv.blocks(cmd) && !c.s.queues(cmd):
@@ -26,9 +26,9 @@ func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
 	default:
 		return false
 	}
-	c.s.out.sendPushed() // the earlier replies
+	c.s.out.sendPushed() // the replies of earlier commands
 	if c.hungUp {
-		// It may still read what is there for it, but must not wait.
+		// The client may still read its replies, but must not wait.
 		if c.s.parked.Load() {
 			c.s.out.abort()
 		} else {
@@ -38,7 +38,7 @@ func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
 	return true
 }
 
-// hearBlocked takes in the news about a connection that waits.
+// hearBlocked handles the news about a connection that waits.
 func (l *loop) hearBlocked(c *loopConn, n news) {
 	s := c.s
 	switch {
@@ -59,7 +59,7 @@ func (l *loop) hearBlocked(c *loopConn, n news) {
 	}
 }
 
-// returned goes on with a pipeline that a goroutine has had.
+// returned continues a pipeline after a goroutine has run part of it.
 func (l *loop) returned(c *loopConn) {
 	c.s.away = false
 	if c.next < len(c.guard.ends) && !c.s.isClosing() && !c.shut.Load() {

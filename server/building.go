@@ -7,15 +7,16 @@ import (
 	"lockstep/store"
 )
 
-// What one command makes grow: the reply that is built for it, and what its client holds by
-// it. Both are counted while the command runs, not behind it: a list of names is short on the
-// wire, and its answer is not.
+// This file counts the memory that grows while one command runs: the reply under construction, and what
+// its client holds. The server counts it during the command and not afterwards: a list of names is
+// short on the wire, but its reply is long.
 
-// goesOn reports whether a command that makes more and more may go on: not if its client
-// has been cut off. If clients hold too much, those who hold most are cut off before it does.
+// goesOn reports whether a command that uses more and more memory may continue; it may not if its
+// client has been cut off. If all clients together hold too much, goesOn first cuts off the clients
+// that hold most.
 func (s *session) goesOn() bool {
 	if s.script != nil {
-		return true // it has limits of its own
+		return true // the script has its own limits
 	}
 	m := &s.srv.clientMemory
 	if limit := m.limit.Load(); limit > 0 && m.large.Load() > limit && !s.out.isOver() {
@@ -24,15 +25,15 @@ func (s *session) goesOn() bool {
 	return !s.out.isOver()
 }
 
-// mayHold reports whether a client may hold so much more, before it does.
+// mayHold reports whether a client may hold n more bytes, before it does.
 func (s *session) mayHold(n int64) bool {
 	s.holds(n)
 	defer s.holds(-n)
 	return s.goesOn()
 }
 
-// hasRoom cuts a client off whose large reply would be encoded while clients hold much more than they may: until
-// those who hold most have gone, many at once would take memory that is not there.
+// hasRoom reports whether there is memory to encode a reply; if not, it cuts the client off. Many large
+// replies at once would take memory that the node does not have, until the largest holders are gone.
 func (s *session) hasRoom(r *store.Reply) bool {
 	if len(r.Str) <= keepOutput && r.Elems == nil {
 		return true
@@ -52,10 +53,10 @@ func (s *session) hasRoom(r *store.Reply) bool {
 	return false
 }
 
-// growthStep is how many names a command takes in before it asks whether it may go on.
+// growthStep is after how many names a command calls goesOn.
 const growthStep = 64
 
-// eachName calls do with names as long as the command may go on.
+// eachName calls do for each name as long as the command may continue.
 func eachName[T string | []byte](s *session, names []T, do func(name string)) {
 	for i, name := range names {
 		if i%growthStep == growthStep-1 && !s.goesOn() {
@@ -65,8 +66,8 @@ func eachName[T string | []byte](s *session, names []T, do func(name string)) {
 	}
 }
 
-// building is a reply of many elements while it is built. It ends where it would be larger
-// than a reply may be, or when its client is cut off: what is added then is dropped.
+// building is an array reply under construction. It ends when the reply is larger than the limit, or
+// when its client is cut off: elements added after that are dropped.
 type building struct {
 	s     *session
 	elems []store.Reply
@@ -98,7 +99,7 @@ func (b *building) add(elems ...store.Reply) bool {
 	return true
 }
 
-// takes counts bytes of the reply, and reports whether there is room for more.
+// takes counts n bytes of the reply, and reports whether there is room for more.
 func (b *building) takes(n int64) bool {
 	if b.size += n; b.size > b.limit {
 		b.over = true
@@ -114,7 +115,7 @@ func (b *building) takes(n int64) bool {
 	return !b.over
 }
 
-// reply is what was built, or its refusal.
+// reply returns the finished reply, or an error if it was too large.
 func (b *building) reply(kind store.Kind) store.Reply {
 	if b.over {
 		return store.Err(store.ErrReplyTooBig(b.limit))
@@ -122,7 +123,7 @@ func (b *building) reply(kind store.Kind) store.Reply {
 	return store.Reply{Kind: kind, Elems: b.elems}
 }
 
-// builds counts what the client's next reply takes until it has been queued.
+// builds counts the memory of the client's next reply until the reply is queued.
 func (s *session) builds(by int64) {
 	if s.script == nil {
 		s.built += by
@@ -130,7 +131,7 @@ func (s *session) builds(by int64) {
 	}
 }
 
-// strs is an array of names, each with what it is told of.
+// strs returns an array of names.
 func (s *session) strs(names []string) store.Reply {
 	b := s.build()
 	for _, name := range names {
@@ -141,8 +142,7 @@ func (s *session) strs(names []string) store.Reply {
 	return b.reply(store.Array)
 }
 
-// run has the session answer a command. However its reply came about, it is no larger than
-// one may be.
+// run runs a handler for a command and replaces a reply that is larger than the limit with an error.
 func (s *session) run(do handler, args [][]byte) store.Reply {
 	r := do(s, args)
 	if limit := s.maxReply(); int64(store.Extent([]store.Reply{r}, int(limit))) > limit {

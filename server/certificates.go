@@ -21,34 +21,33 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// TLSFiles say how clients are served over TLS: what redis.conf calls tls-cert-file and
-// so on.
+// TLSFiles are the TLS settings for clients, named as in redis.conf (tls-cert-file and so on).
 type TLSFiles struct {
 	CertFile, KeyFile     string
 	KeyFilePass           string
-	CACertFile, CACertDir string // who signs the certificates of clients
+	CACertFile, CACertDir string // the authorities that sign the certificates of clients
 	AuthClients           string // yes, no or optional
-	Protocols             string // of TLSv1.2 and TLSv1.3; empty: both
-	Ciphers               string // of TLS 1.2; empty: Go's choice
-	Ciphersuites          string // of TLS 1.3
+	Protocols             string // TLSv1.2, TLSv1.3 or both; empty: both
+	Ciphers               string // suites of TLS 1.2; empty: Go's choice
+	Ciphersuites          string // suites of TLS 1.3
 }
 
-// Certificates are what a process serves TLS with. They are read again when a file has
-// changed, for the connections from then on; what cannot be used is not taken over.
+// Certificates holds the TLS configuration of a process. It reads the files again when one has changed,
+// for new connections; it ignores files that cannot be used.
 type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config] // nil: there is no certificate
-	turns   *turns.Turns               // of all who serve with them
+	turns   *turns.Turns               // shared by all ports that serve with these certificates
 
 	mu    sync.Mutex
 	files TLSFiles
-	// unused: no port speaks TLS.
+	// unused is true if no port speaks TLS.
 	unused bool
-	seen   string // what the files looked like when they were last read
+	seen   string // sizes and times of the files at the last read
 }
 
-// NewCertificates reads the files. Without a CertFile no port speaks TLS, and whatever is
-// set later is only kept, as in a Redis without a tls-port.
+// NewCertificates reads the files. Without a CertFile no port speaks TLS, and later settings are only
+// stored, as in a Redis without a tls-port.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{log: log, turns: turns.Half(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
@@ -57,32 +56,32 @@ func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	return c, c.Set(files)
 }
 
-// Config is what new connections are to be served with; nil if there is no certificate.
+// Config returns the configuration for new connections; nil if there is no certificate.
 func (c *Certificates) Config() *tls.Config { return c.current.Load() }
 
-// Files are those that count.
+// Files returns the settings in use.
 func (c *Certificates) Files() TLSFiles {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.files
 }
 
-// Set has other files count, if they can be used.
+// Set replaces the files, if the new ones can be used.
 func (c *Certificates) Set(files TLSFiles) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.read(files)
 }
 
-// Reload reads the files again. Who calls it tells how that went.
+// Reload reads the files again. The caller logs the result.
 func (c *Certificates) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.read(c.files)
 }
 
-// Watch reads the files again if they look other than last time. Of two files that belong
-// together one may be there before the other: the next change is another try.
+// Watch reads the files again if one has changed since the last read. If only one of two files that
+// belong together is new, reading fails; the change of the other file causes the next try.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +90,7 @@ func (c *Certificates) Watch() {
 	}
 }
 
-// keep watches until stop is closed. It has a goroutine of its own: a disk may not answer.
+// keep calls Watch until stop is closed. It runs on its own goroutine, because a disk may not answer.
 func (c *Certificates) keep(stop <-chan struct{}) {
 	tick := time.NewTicker(cronPeriod)
 	defer tick.Stop()
@@ -113,13 +112,13 @@ func (c *Certificates) tell(err error) {
 	}
 }
 
-// read takes files over; mu is held.
+// read loads files and makes them current. The caller holds mu.
 func (c *Certificates) read(files TLSFiles) error {
 	if c.unused {
 		c.files = files
 		return nil
 	}
-	c.seen = files.look() // before they are read, so that no change can be missed
+	c.seen = files.look() // before reading, so that read cannot miss a change
 	config, err := files.config()
 	if err != nil {
 		return err
@@ -129,7 +128,7 @@ func (c *Certificates) read(files TLSFiles) error {
 	return nil
 }
 
-// look returns what tells whether a file has changed.
+// look returns a text that differs when a file has changed.
 func (f *TLSFiles) look() string {
 	var b strings.Builder
 	note := func(path string) {
@@ -151,14 +150,14 @@ func (f *TLSFiles) look() string {
 	return b.String()
 }
 
-// authClients are the words of tls-auth-clients. What a client shows is judged by package turns.
+// authClients are the words of tls-auth-clients. Package turns verifies the certificates of clients.
 var authClients = map[string]tls.ClientAuthType{
 	"yes":      tls.RequireAnyClientCert,
 	"no":       tls.NoClientCert,
 	"optional": tls.RequestClientCert,
 }
 
-// check reports what is wrong with the words, whatever is in the files.
+// check returns the errors in the settings themselves; it reads no file.
 func (f *TLSFiles) check() error {
 	var faults []error
 	if _, ok := authClients[cmp.Or(f.AuthClients, "yes")]; !ok {
@@ -169,7 +168,7 @@ func (f *TLSFiles) check() error {
 	return errors.Join(append(faults, err, bad, checkSuites13(f.Ciphersuites))...)
 }
 
-// config makes of the files what crypto/tls needs.
+// config builds the configuration for crypto/tls from the files.
 func (f *TLSFiles) config() (*tls.Config, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -181,12 +180,11 @@ func (f *TLSFiles) config() (*tls.Config, error) {
 	c := &tls.Config{
 		Certificates: []tls.Certificate{cert},
 		ClientAuth:   authClients[cmp.Or(f.AuthClients, "yes")],
-		// A ticket would let a client in whose certificate has been signed by who does
-		// not count any more.
+		// A session ticket would admit a client whose certificate authority is not accepted any more.
 		SessionTicketsDisabled:      true,
 		DynamicRecordSizingDisabled: true,
 	}
-	c.MinVersion, c.MaxVersion, _ = tlsVersions(f.Protocols) // checked, as the next
+	c.MinVersion, c.MaxVersion, _ = tlsVersions(f.Protocols) // check has found no error in these two
 	c.CipherSuites, _ = cipherSuites(f.Ciphers)
 	if c.ClientAuth == tls.NoClientCert {
 		return c, nil
@@ -226,12 +224,12 @@ func (f *TLSFiles) certificate() (tls.Certificate, error) {
 	return pair, nil
 }
 
-// decryptKey returns a key in clear, as PEM.
+// decryptKey returns a private key in clear text, as PEM.
 func decryptKey(key []byte, pass string) ([]byte, error) {
 	block, _ := pem.Decode(key)
 	switch {
 	case block == nil:
-		return key, nil // tls.X509KeyPair says what is wrong
+		return key, nil // tls.X509KeyPair reports the error
 	case block.Headers["DEK-Info"] != "":
 		return nil, errors.New("it is encrypted in the old form of OpenSSL: convert it with `openssl pkcs8 -topk8`")
 	case block.Type != "ENCRYPTED PRIVATE KEY":
@@ -250,7 +248,7 @@ func decryptKey(key []byte, pass string) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// authorities reads the certificates of those who sign the clients'.
+// authorities reads the certificates of the authorities that sign client certificates.
 func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 	if f.CACertFile == "" && f.CACertDir == "" {
 		return nil, errors.New("tls-auth-clients needs tls-ca-cert-file or tls-ca-cert-dir: name who signs the certificates of clients, or say tls-auth-clients no")
@@ -276,7 +274,7 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 	for _, e := range entries {
 		path := filepath.Join(f.CACertDir, e.Name())
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			continue // as a Kubernetes volume's own links to directories
+			continue // such as the links to directories in a Kubernetes volume
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -290,7 +288,7 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// tlsVersions reads tls-protocols. Versions before 1.2 are not served.
+// tlsVersions reads tls-protocols. The server does not speak versions before 1.2.
 func tlsVersions(words string) (least, most uint16, err error) {
 	least, most = tls.VersionTLS12, tls.VersionTLS13
 	has12, has13 := false, false
@@ -313,7 +311,7 @@ func tlsVersions(words string) (least, most uint16, err error) {
 	return least, most, nil
 }
 
-// cipherSuites reads tls-ciphers, in the words of RFC 5246 or of OpenSSL.
+// cipherSuites reads tls-ciphers, with the names of RFC 5246 or OpenSSL.
 func cipherSuites(words string) ([]uint16, error) {
 	var list []uint16
 	for _, w := range cipherWords(words) {
@@ -329,7 +327,7 @@ func cipherSuites(words string) ([]uint16, error) {
 	return list, nil
 }
 
-// opensslName is what OpenSSL calls a suite of TLS 1.2.
+// opensslName returns OpenSSL's name of a TLS 1.2 suite.
 func opensslName(name string) string {
 	name = strings.TrimPrefix(name, "TLS_")
 	name = strings.Replace(name, "_WITH_", "_", 1)
@@ -342,8 +340,8 @@ func cipherWords(words string) []string {
 	return strings.FieldsFunc(words, func(r rune) bool { return r == ':' || r == ',' || r == ' ' })
 }
 
-// checkSuites13 reads tls-ciphersuites. Go serves all three suites of TLS 1.3 and lets
-// nobody choose, so a list can only agree.
+// checkSuites13 reads tls-ciphersuites. Go serves all three suites of TLS 1.3 and offers no choice, so
+// the list must be empty or name all of them.
 func checkSuites13(words string) error {
 	names := cipherWords(words)
 	for _, s := range tls.CipherSuites() {

@@ -18,7 +18,7 @@ func doClientInfo(s *session, args [][]byte) store.Reply {
 	return store.Text(s.describe(s.srv.cfg.Clock(), querySize(args)))
 }
 
-// querySize is how long a command is on the wire.
+// querySize returns the length of a command on the wire.
 func querySize(args [][]byte) int {
 	n := len(appendInt(nil, '*', int64(len(args))))
 	for _, arg := range args {
@@ -79,9 +79,9 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 	return ""
 }
 
-// describe is the line of CLIENT LIST. Redis's figures about its buffers have
-// no counterpart here except what waits to be sent; they are shown as what
-// Redis shows for an idle client, or for one whose command of query bytes runs.
+// describe returns the session's line in CLIENT LIST. Of Redis's buffer figures, only the pending
+// output exists here; the others show what Redis shows for an idle client, or for a client whose
+// command of query bytes runs.
 func (s *session) describe(now time.Time, query int) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()

@@ -14,28 +14,28 @@ import (
 	"lockstep/store"
 )
 
-// What all clients together make this node hold (maxmemory-clients): commands that have
-// arrived in part or wait, what they have queued, watch, listen to and call themselves,
-// and what is on its way to them. When that is too much, those who hold most are cut off, as in Redis.
+// This file counts the memory that all clients together use on this node (maxmemory-clients):
+// incomplete and waiting commands, queued commands, watched keys, subscriptions, client names, and
+// pending output. When the sum is too large, the clients that hold most are cut off, as in Redis.
 //
-// Only what is large is counted as it changes: small buffers cost a command nothing, and
-// are found by looking at every client once a second.
+// Only large buffers are counted as they change: small buffers cost a command nothing, and the server
+// finds them when it looks at every client once a second.
 
-// clientMemory counts what clients hold.
+// clientMemory counts the memory that clients hold.
 type clientMemory struct {
 	large atomic.Int64  // bytes in large buffers
-	limit *atomic.Int64 // 0: none
+	limit *atomic.Int64 // 0: no limit
 
-	arriving  atomic.Int64 // the part of it that is of large commands
+	arriving  atomic.Int64 // the part of large for incoming commands
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
 
-	cutting atomic.Bool  // somebody looks for those who hold most
+	cutting atomic.Bool  // a goroutine looks for the clients that hold most
 	cut     atomic.Int64 // clients that were cut off
 	relieve func()
 	evictions
 }
 
-// changed tells of a large buffer that has grown, or shrunk.
+// changed adds the growth of a large buffer; by is negative when the buffer shrinks.
 func (m *clientMemory) changed(by int64) {
 	total, limit := m.large.Add(by), m.limit.Load()
 	if by > 0 && limit > 0 && total > limit && m.cutting.CompareAndSwap(false, true) {
@@ -46,36 +46,36 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
-// beyond reports whether large commands alone take so much more than clients may hold that
-// those who send more of them are cut off there and then, before they take more: to find those who hold most
-// takes time, in which many clients fill the memory.
+// beyond reports whether large incoming commands alone exceed the limit so far that the server cuts off
+// their senders at once. Finding the clients that hold most takes time, and many clients could fill the
+// memory meanwhile.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }
 
-// noRoomToGrow reports whether large commands would take so much with n bytes more.
+// noRoomToGrow is beyond with n more bytes of large commands.
 func (m *clientMemory) noRoomToGrow(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.arriving.Load()+n > limit+limit/8
 }
 
-// beyondWith reports whether all that is large would take so much with n bytes more.
+// beyondWith reports whether all large buffers with n more bytes exceed the limit that far.
 func (m *clientMemory) beyondWith(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.large.Load()+n > limit+limit/8
 }
 
-// strangersShare is which part of the limit the buffers of all clients may take that have
-// not authenticated.
+// strangersShare is the divisor of the limit: all clients that have not authenticated share that
+// fraction for their buffers.
 const strangersShare = 8
 
-// noRoomFor reports whether those clients hold too much.
+// noRoomFor reports whether the buffers of unauthenticated clients are too large.
 func (m *clientMemory) noRoomFor(strangers int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && strangers > limit/strangersShare
 }
 
-// refused notes that one of them is cut off for it.
+// refused counts a client that is cut off because of n bytes.
 func (m *clientMemory) refused(addr net.Addr, n int64) {
 	m.cut.Add(1)
 	m.mu.Lock()
@@ -85,24 +85,24 @@ func (m *clientMemory) refused(addr net.Addr, n int64) {
 	}
 }
 
-// What an entry takes in the tables that a client grows, apart from the bytes of its name.
+// These are the costs of one entry in tables that a client grows, without the bytes of its name.
 const (
-	subscriptionCost = 320 // in the session's own and in the hub's, with a set of subscribers
-	prefixCost       = 320 // of CLIENT TRACKING, likewise
+	subscriptionCost = 320 // in the session's table and in the hub's, with a set of subscribers
+	prefixCost       = 320 // a prefix of CLIENT TRACKING, in the same two kinds of tables
 	watchCost        = 192 // a watched key: its place in the list and in the set
 )
 
-// holdings are what a client holds in tables and lists, of which the sum of all clients
-// is told when it has grown by much.
+// holdings is the memory that a client holds in tables and lists. The session reports it to the sum of
+// all clients when it has changed by much.
 type holdings struct {
 	bytes atomic.Int64
-	told  atomic.Int64 // goneClient: nothing more is told
+	told  atomic.Int64 // the last reported value; goneClient: no more reports
 }
 
-// goneClient is what nobody has been told.
+// goneClient is a value that no report can have.
 const goneClient = -1 << 62
 
-// holds counts what the client holds now, or no more. Any goroutine may call it.
+// holds adds by bytes to what the client holds; by may be negative. Any goroutine may call it.
 func (s *session) holds(by int64) {
 	now, told := s.held.bytes.Add(by), s.held.told.Load()
 	if told == goneClient {
@@ -113,20 +113,20 @@ func (s *session) holds(by int64) {
 	}
 }
 
-// leavesMemory takes back what was told of a client that has gone.
+// leavesMemory subtracts a gone client's reported memory from the sum.
 func (s *session) leavesMemory() {
 	if told := s.held.told.Swap(goneClient); told != goneClient {
 		s.srv.clientMemory.changed(-told)
 	}
 }
 
-// keeps counts what the client has queued and watches.
+// keeps sets the memory of the client's queued commands and watched keys.
 func (s *session) keeps(n int) {
 	s.holds(int64(n - s.kept))
 	s.kept = n
 }
 
-// memory is what a client holds, beside its buffers of fixed size.
+// memory returns what a client holds, without its fixed-size buffers.
 func (s *session) memory() int64 {
 	n := int64(s.out.size()) + s.conn.held.Load() + s.held.bytes.Load()
 	if sealed, by := s.conn.Conn.(sealer); by {
@@ -138,7 +138,7 @@ func (s *session) memory() int64 {
 // sealer is a connection that keeps ciphertext until its socket has room.
 type sealer interface{ waiting() int }
 
-// evictions have clients cut off by one at a time, and tell of them.
+// evictions lets one goroutine at a time cut clients off, and logs the evictions.
 type evictions struct {
 	mu    sync.Mutex
 	count int64 // since the last log line
@@ -146,7 +146,7 @@ type evictions struct {
 	said  time.Time
 }
 
-// holder is a client and what it holds.
+// holder is a client and the memory that it holds.
 type holder struct {
 	s      *session
 	addr   string
@@ -154,9 +154,9 @@ type holder struct {
 	exempt bool // CLIENT NO-EVICT
 }
 
-// evictClients cuts off clients until the others hold less than the limit: those who hold
-// most first. Those with NO-EVICT stay, as in Redis, as long as they hold no more than half of
-// it together: the node has to live, and others need room.
+// evictClients cuts off the clients that hold most until the others hold no more than the limit.
+// Clients with NO-EVICT stay, as in Redis, while they together hold no more than half of the limit: the
+// node must survive, and the other clients need room.
 func (srv *Server) evictClients() {
 	e := &srv.clientMemory.evictions
 	e.mu.Lock()
@@ -190,11 +190,12 @@ func (srv *Server) evictClients() {
 	}
 }
 
-// holders are the clients with what each holds, and all of them, and all that are exempt.
+// holders returns every client with the memory it holds, the total, and the total of clients with
+// NO-EVICT.
 func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
 		if s.out.isOver() {
-			continue // what it holds is about to go
+			continue // its memory is about to be freed
 		}
 		h := holder{s, s.addr, s.memory(), s.noEvict.Load()}
 		holders = append(holders, h)
@@ -206,7 +207,7 @@ func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	return total, exempt, holders
 }
 
-// say writes the log line that is due. Clients decide how many are cut off.
+// say writes a log line, at most one per logSilence: clients decide how many evictions there are.
 func (e *evictions) say(log *slog.Logger, now time.Time) {
 	if e.count == 0 || now.Sub(e.said) < logSilence {
 		return
@@ -215,12 +216,13 @@ func (e *evictions) say(log *slog.Logger, now time.Time) {
 	e.count, e.most, e.said = 0, holder{}, now
 }
 
-// ClientMemory returns what clients hold, of those that hold more than keepOutput, and how many were cut off for it.
+// ClientMemory returns the bytes in the large buffers of clients, and how many clients were cut off for
+// memory.
 func (srv *Server) ClientMemory() (bytes, cutOff int64) {
 	return srv.clientMemory.large.Load(), srv.clientMemory.cut.Load()
 }
 
-// TrackedKeys returns how many keys are remembered for CLIENT TRACKING, and what they take.
+// TrackedKeys returns how many keys the server remembers for CLIENT TRACKING, and their memory.
 func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	t := srv.hub.tracker
 	t.mu.Lock()
@@ -228,7 +230,7 @@ func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	return len(t.keys), t.size
 }
 
-// parseClientLimit reads maxmemory-clients: an amount of memory, or a share of maxmemory.
+// parseClientLimit reads maxmemory-clients: an amount of memory, or a percentage of maxmemory.
 func parseClientLimit(value string, maxMemory int64) (limit int64, ok bool) {
 	if share, is := strings.CutSuffix(value, "%"); is {
 		n, err := strconv.Atoi(share)

@@ -9,9 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// aclRows are the ACL commands. Users are part of the replicated state, so what
-// reads or changes them is run by the leader; what concerns the connection or
-// this node's log is answered here.
+// aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands
+// that read or change them; this node answers the commands about the connection or the node's own log.
 func aclRows() []row {
 	const (
 		plain = store.NoScript | store.Loading | store.Stale
@@ -70,8 +69,7 @@ func doACLCat(s *session, args [][]byte) store.Reply {
 	return store.Err(errSubcommandArgs("acl", args[1]))
 }
 
-// genPassBits is the length of a password that ACL GENPASS makes up, and
-// maxGenPassBits the longest that it can be asked for.
+// genPassBits is the default length of a password from ACL GENPASS, and maxGenPassBits is the maximum.
 const (
 	genPassBits    = 256
 	maxGenPassBits = 4096
@@ -94,7 +92,7 @@ func doGenPass(_ *session, args [][]byte) store.Reply {
 	}
 	digits := (bits + 3) / 4
 	b := make([]byte, (digits+1)/2)
-	// crypto/rand does not fail: it ends the process instead.
+	// crypto/rand does not return errors: it ends the process instead.
 	_, _ = rand.Read(b)
 	return store.Str(hex.EncodeToString(b)[:digits])
 }
@@ -117,8 +115,8 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 	return s.srv.aclLog.show(s.build(), s.srv.cfg.Clock(), count)
 }
 
-// doChangeUsers has the leader change users and answers when the change has
-// reached this node, so that the client can use it at once.
+// doChangeUsers lets the leader change users and replies when the change has reached this node, so that
+// the client can use it at once.
 func doChangeUsers(s *session, args [][]byte) store.Reply {
 	cmd, _ := s.srv.table.Resolve(args)
 	r := s.srv.backend.Submit([]cluster.Call{s.call(cmd, args)}, nil)[0]
@@ -128,9 +126,8 @@ func doChangeUsers(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// changesUsers reports whether a command is one of doChangeUsers. In a
-// transaction the leader runs it with the others, and nothing waits for this
-// node to catch up.
+// changesUsers reports whether doChangeUsers runs a command outside transactions. In a transaction the
+// leader runs the command with the others, and no one waits for this node to catch up.
 func changesUsers(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "acl|setuser", "acl|deluser":

@@ -11,19 +11,19 @@ import (
 	"lockstep/store"
 )
 
-// A backup is carried in pieces, each the reply to a command of its own, so that
-// it takes no more memory than one of them and as long as its reader likes.
+// The server sends a backup in pieces, each as the reply to one command. So a backup takes the memory
+// of one piece only, and its reader may be slow.
 
 const (
 	// backupPiece is the size of a piece.
 	backupPiece = 1 << 20
-	// backupIdle ends a backup whose reader has gone.
+	// backupIdle is how long a backup stays open for a reader that asks for no piece.
 	backupIdle = time.Minute
-	// maxBackups is how many may be read at once.
+	// maxBackups is how many backups may be open at once.
 	maxBackups = 4
 )
 
-// backups are those that are being read.
+// backups holds the backups that clients are reading.
 type backups struct {
 	mu   sync.Mutex
 	last int
@@ -36,9 +36,8 @@ type openBackup struct {
 	mu   sync.Mutex // held while a piece is read
 }
 
-// doBackup is LOCKSTEP BACKUP BEGIN, which returns a name and whether the backup
-// is complete, and LOCKSTEP BACKUP READ name, which returns the next piece, an
-// empty one at the end.
+// doBackup answers LOCKSTEP BACKUP BEGIN with a name and whether the backup is complete, and LOCKSTEP
+// BACKUP READ name with the next piece; an empty piece is the end.
 func doBackup(s *session, args [][]byte) store.Reply {
 	switch what := string(args[2]); {
 	case strings.EqualFold(what, "begin") && len(args) == 3:
@@ -97,7 +96,7 @@ func (srv *Server) readBackup(name string) store.Reply {
 	return store.Str(string(piece[:n]))
 }
 
-// endBackup forgets a backup.
+// endBackup closes and forgets a backup.
 func (srv *Server) endBackup(name string) {
 	b := &srv.backups
 	b.mu.Lock()
@@ -106,6 +105,6 @@ func (srv *Server) endBackup(name string) {
 	b.mu.Unlock()
 	if open != nil {
 		open.idle.Stop()
-		_ = open.Close() // it is a pipe's end
+		_ = open.Close() // the reading end of a pipe
 	}
 }

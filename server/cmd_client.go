@@ -65,7 +65,7 @@ func doClientGetName(s *session, _ [][]byte) store.Reply {
 	return store.Str(s.name)
 }
 
-// validName reports whether a name can stand in CLIENT LIST.
+// validName reports whether a name is allowed in a line of CLIENT LIST.
 func validName(name []byte) bool {
 	for _, c := range name {
 		if c < '!' || c > '~' {
@@ -110,7 +110,7 @@ func doClientSetInfo(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// onOff reads the argument of a switch.
+// onOff parses the argument ON or OFF.
 func onOff(arg []byte) (on, ok bool) {
 	switch strings.ToLower(string(arg)) {
 	case "on":
@@ -179,7 +179,7 @@ func (f *clientFilter) hasID(id int64) bool {
 	return has
 }
 
-// clientClass reads a client type. Nobody here is a master or a replica.
+// clientClass parses a client type. No connection of this server has the type master or replica.
 func clientClass(arg []byte) (string, bool) {
 	switch class := strings.ToLower(string(arg)); class {
 	case "normal", "pubsub", "master":
@@ -192,7 +192,7 @@ func clientClass(arg []byte) (string, bool) {
 
 func doClientKill(s *session, args [][]byte) store.Reply {
 	if len(args) == 3 {
-		// The old form: one address, which may be one's own.
+		// The old form names one address, which may be the client's own.
 		addr := string(args[2])
 		if s.kill(&clientFilter{addr: &addr}) == 0 {
 			return store.Err(errNoSuchClient)
@@ -252,8 +252,8 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 	return f, ""
 }
 
-// kill closes the connections that match and returns how many; one's own is
-// closed when the reply has been sent.
+// kill closes the connections that match and returns their number; it closes the session's own
+// connection after the reply.
 func (s *session) kill(f *clientFilter) int {
 	n := 0
 	for _, other := range s.srv.each() {

@@ -7,7 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// lockstepRows are our own administration.
+// lockstepRows are the server's own administration commands.
 func lockstepRows() []row {
 	const flags = store.NoScript | store.Loading | store.Stale | store.Admin
 	sub := func(name string, arity int, usage, summary string, do handler) row {
@@ -69,7 +69,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 
 func doMembers(s *session, _ [][]byte) store.Reply {
 	if s.srv.backend.Removed() {
-		return store.Err(cluster.ErrRemoved) // what it knows is of the time before
+		return store.Err(cluster.ErrRemoved) // it knows only members from before its removal
 	}
 	members, err := s.srv.backend.Members()
 	if err != nil {
@@ -95,7 +95,7 @@ func describeMember(m cluster.Member) store.Reply {
 	)
 }
 
-// memberState is what an operator who adds or replaces a member waits for.
+// memberState returns the state of a member for an operator who adds or replaces a member.
 func memberState(m cluster.Member) string {
 	switch {
 	case m.Leader:
@@ -108,7 +108,7 @@ func memberState(m cluster.Member) string {
 	return "voter"
 }
 
-// doAdd and doRemove return when the change is committed.
+// doAdd and doRemove reply when the change is committed.
 func doAdd(s *session, args [][]byte) store.Reply {
 	return administered(s.srv.backend.Add(string(args[2]), string(args[3])))
 }
@@ -119,7 +119,7 @@ func doRemove(s *session, args [][]byte) store.Reply {
 
 func administered(err error) store.Reply {
 	if err != nil {
-		// The error may carry a code of its own when it comes from a peer.
+		// An error from a peer may already begin with the code ERR.
 		return store.Err(errf("ERR %s", strings.TrimPrefix(err.Error(), "ERR ")))
 	}
 	return store.OK

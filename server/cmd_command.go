@@ -43,8 +43,7 @@ func doCommandCount(s *session, _ [][]byte) store.Reply {
 	return store.Int(int64(len(s.srv.table.All())))
 }
 
-// named finds a command by its full name ("get", "config|get"); nil if there
-// is none.
+// named finds a command by its full name ("get", "config|get"); nil if there is none.
 func named(t *store.Table, name []byte) *store.Command {
 	top, sub, isSub := strings.Cut(string(name), "|")
 	cmd := t.Lookup([]byte(top))
@@ -76,7 +75,7 @@ func doCommandInfo(s *session, args [][]byte) store.Reply {
 	return b.reply(store.Array)
 }
 
-// commandInfo is the ten elements that describe a command.
+// commandInfo returns the ten elements by which COMMAND INFO describes a command.
 func commandInfo(c *store.Command) store.Reply {
 	first, last, step := legacyRange(c.Keys)
 	return store.List(
@@ -150,7 +149,7 @@ func doCommandList(s *session, args [][]byte) store.Reply {
 	return r
 }
 
-// keyUse is a key of a command line and what the command does with it.
+// keyUse is a key of a command line and how the command uses the key.
 type keyUse struct {
 	key   []byte
 	flags store.KeyFlags
@@ -193,7 +192,7 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 	return uses, ""
 }
 
-// migrated finds the keys of MIGRATE: one, or those behind KEYS.
+// migrated finds the keys of MIGRATE: its one key, or the keys after the word KEYS.
 func migrated(flags store.KeyFlags, args [][]byte) ([]keyUse, store.Error) {
 	keys := args[3:4]
 	for i := 6; i < len(args); i++ {

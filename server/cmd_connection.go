@@ -38,7 +38,7 @@ func connectionRows() []row {
 	}
 }
 
-// runPing is PING inside a script.
+// runPing runs PING in a script.
 func runPing(c *store.Ctx) store.Reply { return ping(c.Args) }
 
 func ping(args [][]byte) store.Reply {
@@ -51,7 +51,7 @@ func ping(args [][]byte) store.Reply {
 	return store.Err(store.ErrWrongArgs("ping"))
 }
 
-// doPing answers in the form of a message to a RESP2 subscriber.
+// doPing answers a RESP2 subscriber with a push-style message, others with a plain reply.
 func doPing(s *session, args [][]byte) store.Reply {
 	if len(args) > 2 || s.protocol() != 2 || !s.subscriber() {
 		return ping(args)
@@ -83,8 +83,8 @@ func doAuth(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// doHello carries out its options one by one: what succeeded before an error
-// stays, only the protocol is switched at the end.
+// doHello executes its options one by one: options before an error keep their effect. The protocol
+// changes only at the end.
 func doHello(s *session, args [][]byte) store.Reply {
 	resp := s.protocol()
 	if len(args) > 1 {
@@ -163,7 +163,7 @@ func doSelect(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// parseDB reads the number of a database.
+// parseDB parses the number of a database.
 func parseDB(arg []byte) (int, store.Error) {
 	n, ok := store.ParseInt(arg)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// curiousRows are LOLWUT, MODULE and MIGRATE: there for those who ask.
+// curiousRows are LOLWUT, MODULE and MIGRATE: they answer clients that ask, but do no work.
 func curiousRows() []row {
 	const load = store.Admin | store.NoScript | store.NoAsyncLoading
 	module := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler, tips ...string) row {
@@ -60,8 +60,8 @@ func doNoModules(*session, [][]byte) store.Reply { return store.Err(errModules) 
 
 func runLolwut(c *store.Ctx) store.Reply { return lolwut(c.Args) }
 
-// lolwut ends as Redis's does: clients read the version off it. Above that,
-// with VERSION, stands a wave of the wanted width and height.
+// lolwut returns a text that ends as Redis's does, because clients read the version from its end. With
+// VERSION, a wave of the requested width and height comes first.
 func lolwut(args [][]byte) store.Reply {
 	last := "Redis ver. " + store.RedisVersion + "\n"
 	if len(args) < 3 || !strings.EqualFold(string(args[1]), "version") {

@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// debugCommand is a subcommand of DEBUG; args is the number of arguments, those
-// two words included, and least the smallest.
+// debugCommand is a subcommand of DEBUG. least and most bound the number of arguments, which includes
+// the words DEBUG and the subcommand.
 type debugCommand struct {
 	name        string
 	least, most int
@@ -20,8 +20,8 @@ type debugCommand struct {
 	do          handler
 }
 
-// debugCommands are what the test suites of clients use. Those that answer OK
-// alone change something in Redis that is not there or need not be changed here.
+// debugCommands are the subcommands that test suites of clients use. In Redis, those that only answer
+// OK here change something that this server does not have or need not change.
 func debugCommands() []debugCommand {
 	return []debugCommand{
 		{"change-repl-id", 2, 2, "", "Does nothing: the log has no other id.", doOK},
@@ -43,8 +43,8 @@ func debugCommands() []debugCommand {
 	}
 }
 
-// notInScripts are those that would wait for the very evaluation that calls them, or have no end within
-// a script's time.
+// notInScripts are the subcommands that would wait for the script that calls them, or could take longer
+// than a script's time limit.
 var notInScripts = map[string]bool{"reload": true, "loadaof": true, "populate": true}
 
 func doDebug(s *session, args [][]byte) store.Reply {
@@ -72,8 +72,8 @@ func debugHelp() store.Reply {
 	return r
 }
 
-// scriptNap is how many seconds a script may sleep at once: nobody else is served
-// meanwhile, and its time limit has to come.
+// scriptNap is how many seconds a script may sleep at once: the server serves no other client
+// meanwhile, and the script's time limit must be able to end it.
 const scriptNap = 1
 
 func doDebugInScripts(s *session, args [][]byte) store.Reply {
@@ -81,11 +81,11 @@ func doDebugInScripts(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// doDebugSleep holds this connection and no other.
+// doDebugSleep delays only this connection.
 func doDebugSleep(s *session, args [][]byte) store.Reply {
 	secs, ok := store.ParseFloat(args[2])
 	if !ok {
-		secs = 0 // as C's strtod
+		secs = 0 // as C's strtod does
 	}
 	most := float64(math.MaxInt32)
 	if s.script != nil {
@@ -115,7 +115,7 @@ func doDebugLog(s *session, args [][]byte) store.Reply {
 }
 
 func doDebugReload(s *session, _ [][]byte) store.Reply {
-	// Redis ends a snapshot that is being written; here it is waited for.
+	// Redis cancels a snapshot in progress; this server waits for it.
 	refusal := s.srv.save()
 	for ; refusal == errSaving; refusal = s.srv.save() {
 		select {
@@ -130,8 +130,8 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// runDebug is what DEBUG asks of the leader. Whoever may call DEBUG may look at every key, as in Redis.
-// Clients cannot call it in these words.
+// runDebug is the leader's part of DEBUG. A user with the right to DEBUG may read every key, as in
+// Redis. Clients cannot call these forms.
 func runDebug(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) == 3 && c.Arg(1) == "object":
@@ -142,7 +142,7 @@ func runDebug(c *store.Ctx) store.Reply {
 	return store.Err(errBadCommand)
 }
 
-// runAs runs another command in place of one that the client had the right to.
+// runAs runs another command with the rights of the command that the client called.
 func runAs(c *store.Ctx, words ...string) store.Reply {
 	inner := *c
 	inner.Args = make([][]byte, len(words))
@@ -153,7 +153,7 @@ func runAs(c *store.Ctx, words ...string) store.Reply {
 	return inner.Cmd.Run(&inner)
 }
 
-// dumpFrame is what DUMP has around the serialized value.
+// dumpFrame is how many bytes DUMP adds to the serialized value.
 const dumpFrame = 1 + 2 + 8
 
 func doDebugObject(s *session, args [][]byte) store.Reply {
@@ -165,7 +165,7 @@ func doDebugObject(s *session, args [][]byte) store.Reply {
 		r.Elems[0].Str, r.Elems[1].Int, s.srv.cfg.Clock().Unix()&(1<<24-1)))
 }
 
-// debugObject returns the encoding of a key, and the length of its value as DUMP has it.
+// debugObject returns the encoding of a key, and the length of its serialized value in DUMP.
 func debugObject(c *store.Ctx) store.Reply {
 	encoding, dump := runAs(c, "object", "encoding", c.Arg(2)), runAs(c, "dump", c.Arg(2))
 	switch {
@@ -179,7 +179,7 @@ func debugObject(c *store.Ctx) store.Reply {
 	return store.List(encoding, store.Int(int64(len(dump.Str)-dumpFrame)))
 }
 
-// populateStep is how many keys one entry of the log makes.
+// populateStep is how many keys one log entry creates.
 const populateStep = 1024
 
 func doDebugPopulate(s *session, args [][]byte) store.Reply {
@@ -205,7 +205,7 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// debugPopulate makes the keys from a number to another.
+// debugPopulate creates the keys with numbers in a range.
 func debugPopulate(c *store.Ctx) store.Reply {
 	var n [3]int64
 	for i, at := range []int{2, 3, 5} {
@@ -229,7 +229,7 @@ func debugPopulate(c *store.Ctx) store.Reply {
 	return store.OK
 }
 
-// doDebugProtocol answers with Redis's example of a type.
+// doDebugProtocol answers with Redis's example value of a type.
 func doDebugProtocol(s *session, args [][]byte) store.Reply {
 	three := store.List(store.Zero, store.One, store.Int(2))
 	truth := func(b bool) store.Reply { return store.Reply{Kind: store.Bool, Int: store.Flag(b).Int} }

@@ -13,7 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// memoryRows are about the memory of this node, as Go's runtime knows it.
+// memoryRows are the commands about the memory of this node, as Go's runtime reports it.
 func memoryRows() []row {
 	const random, shards, special = "nondeterministic_output", "request_policy:all_shards", "response_policy:special"
 	sub := func(name, summary string, do handler, tips ...string) row {
@@ -27,7 +27,7 @@ func memoryRows() []row {
 			sub("malloc-stats", "Describes the state of the allocator.", doMallocStats, random, shards, special),
 			sub("purge", "Returns unused memory to the system.", doMemoryPurge, shards, "response_policy:all_succeeded"),
 			sub("stats", "Returns figures about this node's memory.", doMemoryStats, random, shards, special),
-			// Runs where the keys are: it has no handler here.
+			// The leader runs MEMORY USAGE, because the leader has the keys: this row has no handler.
 			{Command: store.Command{
 				Name: "usage", Arity: -3, Flags: store.ReadOnly, Since: "4.0.0", Usage: "key [SAMPLES count]",
 				Keys:    []store.KeySpec{{Begin: 2, Step: 1, Flags: store.KeyRO}},
@@ -37,7 +37,7 @@ func memoryRows() []row {
 	}}
 }
 
-// memoryFigures are read without stopping the world.
+// memoryFigures are the runtime's figures that can be read without stopping the world.
 type memoryFigures struct{ objects, heap, free, released, total uint64 }
 
 func (srv *Server) readMemory() memoryFigures {
@@ -54,7 +54,7 @@ func (srv *Server) readMemory() memoryFigures {
 
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// noteMemory keeps the peak and what the process took at the start.
+// noteMemory returns the highest memory use so far, and the first one that was measured.
 func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -65,10 +65,10 @@ func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
 	return srv.peakMemory, srv.firstMemory
 }
 
-// memoryReport is what MEMORY STATS and INFO say of a node's memory, in bytes.
+// memoryReport is the memory of a node in bytes, for MEMORY STATS and INFO.
 type memoryReport struct {
 	memoryFigures
-	peak, first             uint64 // of what objects take
+	peak, first             uint64 // of the memory of objects
 	rss, clients, scripts   uint64
 	keys                    int
 	overhead, data, eachKey uint64
@@ -82,13 +82,13 @@ func (srv *Server) memory(st *cluster.Status) memoryReport {
 	for _, n := range st.Keys {
 		r.keys += n
 	}
-	r.data = min(uint64(st.DataSize), r.objects) // as maxmemory counts it
+	r.data = min(uint64(st.DataSize), r.objects) // counted as for maxmemory
 	r.overhead = r.objects - r.data
 	r.eachKey = (r.objects - min(r.first, r.objects)) / uint64(max(r.keys, 1))
 	return r
 }
 
-// residentMemory is what the process has of the machine's memory.
+// residentMemory returns how much of the machine's memory the process uses.
 func residentMemory(m memoryFigures) uint64 {
 	var size, pages uint64
 	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // not everywhere
@@ -99,7 +99,7 @@ func residentMemory(m memoryFigures) uint64 {
 	return m.total - m.released
 }
 
-// machineMemory is how much memory the machine has; 0 if it does not say so.
+// machineMemory returns how much memory the machine has; 0 if the system does not say.
 func machineMemory() uint64 {
 	var kib uint64
 	if meminfo, err := os.ReadFile("/proc/meminfo"); err == nil { // not everywhere
@@ -160,11 +160,11 @@ func doMemoryStats(s *session, _ [][]byte) store.Reply {
 }
 
 const (
-	sessionMemory = 6 << 10 // of an idle connection
-	keyOverhead   = 48      // of a key's place in a tree
+	sessionMemory = 6 << 10 // an idle connection
+	keyOverhead   = 48      // the place of a key in a tree
 )
 
-// littleMemory is too little to have an opinion on, as in Redis.
+// littleMemory is the use below which MEMORY DOCTOR gives no opinion, as in Redis.
 const littleMemory = 5 << 20
 
 func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
@@ -187,8 +187,7 @@ func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
 	return store.Text("What looks unusual about this node's memory:\n\n" + strings.Join(found, "\n") + "\n")
 }
 
-// doMemoryPurge takes as long as a garbage collection; it runs beside the
-// others.
+// doMemoryPurge takes as long as a garbage collection; other commands run meanwhile.
 func doMemoryPurge(*session, [][]byte) store.Reply {
 	debug.FreeOSMemory()
 	return store.OK

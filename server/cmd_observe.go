@@ -7,8 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// observeRows are INFO, MONITOR, and SLOWLOG and LATENCY, by which operators see
-// what takes long.
+// observeRows are INFO, MONITOR, SLOWLOG and LATENCY: with them operators see what takes long.
 func observeRows() []row {
 	const admin = store.Admin | store.Loading | store.Stale
 	sub := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler, tips ...string) row {
@@ -68,7 +67,7 @@ func doInfo(s *session, args [][]byte) store.Reply {
 		sec.write(s.srv, f)
 	}
 	if s.srv.watch != nil {
-		return store.Str(f.b.String()) // a Sentinel says it so in RESP3, too
+		return store.Str(f.b.String()) // a Sentinel sends a bulk string in RESP3, too
 	}
 	return store.Text(f.b.String())
 }

@@ -42,8 +42,8 @@ func pubsubRows() []row {
 	}
 }
 
-// answered is the reply of commands that have put their answer, one message
-// for each channel, into the output themselves.
+// answered is the reply of commands that have already written one message for each channel to the
+// output.
 var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {
@@ -52,19 +52,19 @@ func subscribeTo(kind subKind) handler {
 		case kind == subShard && s.executing != nil:
 			return store.Err(errShardInExec)
 		case s.srv.backend.Removed():
-			return store.Err(cluster.ErrRemoved) // it would hear nothing
+			return store.Err(cluster.ErrRemoved) // it would receive no messages
 		}
 		eachName(s, args[1:], func(name string) { s.srv.hub.subscribe(s, kind, name) })
 		s.stillMayListen(kind, args[1:])
 		if s.srv.backend.Removed() {
-			s.out.abort() // the hub may not have seen it when it ended the others
+			s.out.abort() // the hub may have ended the other subscriptions before this one existed
 		}
 		return answered
 	}
 }
 
-// unsubscribeFrom without arguments ends all subscriptions of the kind, and if
-// there are none it still says so once.
+// unsubscribeFrom without arguments ends all subscriptions of the kind; if there are none, it still
+// sends one confirmation.
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {

@@ -10,9 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// replicationRows are the commands by which Redis servers are made replicas of
-// one another. Here Raft does that: what has a counterpart is done, the rest is
-// refused in words that say what to do instead.
+// replicationRows are the commands that manage replicas in Redis. Here Raft replicates. Commands with a
+// counterpart here work; an error tells what to use instead of the others.
 func replicationRows() []row {
 	const admin = store.Admin | store.NoScript
 	plain := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler) row {
@@ -43,7 +42,7 @@ func replicationRows() []row {
 	}
 }
 
-// waitTimeout reads the timeout of WAIT and WAITAOF.
+// waitTimeout parses the timeout of WAIT and WAITAOF.
 func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	ms, ok := store.ParseInt(arg)
 	switch {
@@ -55,8 +54,8 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	return milliseconds(ms), ""
 }
 
-// replicated asks the backend until timeout has passed (0: never; a transaction waits for nobody), the client
-// is cut off or leaves, or the server stops.
+// replicated asks the backend until timeout has passed (0: no limit; a transaction does not wait), the
+// client is cut off or leaves, or the server stops.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
 	if s.executing != nil {
 		timeout = 1
@@ -73,7 +72,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	defer close(done)
 	go func() {
 		defer cancel()
-		// Nobody tells when a client is cut off, and a loop only notes that one has left.
+		// There is no signal for a cut off client, and a loop only sets a flag when a client leaves.
 		tick := time.NewTicker(cronPeriod)
 		defer tick.Stop()
 		for !s.out.isOver() && !s.left.Load() {
@@ -89,8 +88,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	return s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
 }
 
-// doWait: a reply has only been sent for what a majority has on disk, so most
-// calls need not wait for anybody.
+// doWait seldom waits: the server replies only when a majority has the writes on disk.
 func doWait(s *session, args [][]byte) store.Reply {
 	others, ok := store.ParseInt(args[1])
 	if !ok {
@@ -104,7 +102,7 @@ func doWait(s *session, args [][]byte) store.Reply {
 	return store.Int(int64(n))
 }
 
-// doWaitAOF is of Redis 7.2, but clients ask for it.
+// doWaitAOF is a command of Redis 7.2, but clients use it already.
 func doWaitAOF(s *session, args [][]byte) store.Reply {
 	here, ok := store.ParseInt(args[1])
 	switch {
@@ -134,7 +132,7 @@ func doWaitAOF(s *session, args [][]byte) store.Reply {
 	return store.List(store.Flag(self), store.Int(int64(n)))
 }
 
-// doReplicaOf takes NO ONE where it changes nothing.
+// doReplicaOf accepts NO ONE on the leader, where it changes nothing.
 func doReplicaOf(s *session, args [][]byte) store.Reply {
 	if strings.EqualFold(string(args[1]), "no") && strings.EqualFold(string(args[2]), "one") {
 		if s.srv.leads() {
@@ -150,7 +148,7 @@ func doReplicaOf(s *session, args [][]byte) store.Reply {
 
 func doNoSync(*session, [][]byte) store.Reply { return store.Err(errNoSync) }
 
-// doReplConf lets tools introduce themselves; SYNC tells them the rest.
+// doReplConf lets tools introduce themselves; SYNC then refuses them.
 func doReplConf(_ *session, args [][]byte) store.Reply {
 	if len(args)%2 == 0 {
 		return store.Err(store.ErrSyntax)
@@ -171,11 +169,11 @@ func doBgRewriteAOF(s *session, _ [][]byte) store.Reply {
 	if s.srv.saving.Load() {
 		return store.Err(errRewriting)
 	}
-	go s.srv.save() // logs its failure
+	go s.srv.save() // save logs its failure
 	return store.Status("Background append only file rewriting started")
 }
 
-// failover is what FAILOVER asks for.
+// failover holds the arguments of FAILOVER.
 type failover struct {
 	host  string
 	port  string
@@ -214,7 +212,7 @@ func parseFailover(args [][]byte) (f failover, refusal store.Error) {
 	return f, ""
 }
 
-// doFailover is LOCKSTEP TRANSFER under the name that operators know.
+// doFailover is LOCKSTEP TRANSFER under the name that operators of Redis know.
 func doFailover(s *session, args [][]byte) store.Reply {
 	f, refusal := parseFailover(args)
 	switch {

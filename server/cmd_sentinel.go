@@ -10,8 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// sentinelRows are the commands that a Sentinel alone has, or answers in its
-// own way.
+// sentinelRows are the commands that only a Sentinel has, or that it answers differently.
 func sentinelRows() []row {
 	sub := func(name string, arity int, usage, since, summary string, do handler) row {
 		return row{Command: store.Command{Name: name, Arity: arity, Flags: store.Admin, Since: since, Usage: usage, Summary: summary}, do: do}
@@ -56,7 +55,7 @@ func sentinelRows() []row {
 	}
 }
 
-// ofMaster refuses a command about a master that this Sentinel does not watch.
+// ofMaster wraps a handler and refuses a master name that this Sentinel does not watch.
 func ofMaster(do func(s *session, w watched, args [][]byte) store.Reply) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		w := s.watched()
@@ -73,7 +72,7 @@ func doSentinelRole(s *session, _ [][]byte) store.Reply {
 	return store.List(store.Str("sentinel"), store.Strs(s.srv.watch.name))
 }
 
-// helloChannel is where Sentinels greet each other in Redis.
+// helloChannel is the channel on which Sentinels greet each other in Redis.
 const helloChannel = "__sentinel__:hello"
 
 func doSentinelPublish(_ *session, args [][]byte) store.Reply {
@@ -121,7 +120,7 @@ func doSentinelPeers(s *session, w watched, _ [][]byte) store.Reply {
 	return r
 }
 
-// traits are the fields of a description, every value a bulk string.
+// traits are the fields of an instance's description; every value is a bulk string.
 type traits struct{ fields []store.Reply }
 
 func (f *traits) text(name, value string) {
@@ -132,7 +131,7 @@ func (f *traits) ms(name string, d time.Duration) {
 	f.num(name, int64(d/time.Millisecond))
 }
 
-// common are the fields that every instance has, up to those of its own.
+// common adds the fields that every kind of instance begins with.
 func (f *traits) common(w watched, n *cluster.Sighting, name string, at endpoint, runID, kind string) {
 	flags := kind
 	if !n.Up {
@@ -166,7 +165,7 @@ func (f *traits) common(w watched, n *cluster.Sighting, name string, at endpoint
 	f.ms("down-after-milliseconds", w.DownAfter)
 }
 
-// The times of a redis-sentinel without a configuration of its own.
+// These are the times of a redis-sentinel with its default configuration.
 const (
 	failoverTimeout = 180 * time.Second
 	parallelSyncs   = 1
@@ -223,12 +222,12 @@ func doCkQuorum(_ *session, w watched, _ [][]byte) store.Reply {
 	if usable >= w.Quorum() {
 		return store.Status("OK " + strconv.Itoa(usable) + " usable Sentinels. Quorum and failover authorization can be reached")
 	}
-	// Redis tells the quorum from the majority; here they are one.
+	// Redis distinguishes the quorum from the majority; here they are the same.
 	return store.Err(errf("NOQUORUM %d usable Sentinels. Not enough available Sentinels to reach the specified quorum for this master."+
 		" Not enough available Sentinels to reach the majority and authorize a failover", usable))
 }
 
-// doSentinelFailover answers when it has begun, as redis-sentinel does.
+// doSentinelFailover replies when the failover has begun, as redis-sentinel does.
 func doSentinelFailover(s *session, w watched, _ [][]byte) store.Reply {
 	fit := false
 	for _, n := range w.replicas() {
@@ -295,8 +294,7 @@ func doSentinelMonitor(s *session, args [][]byte) store.Reply {
 	return store.Err(errFixedSentinel)
 }
 
-// sentinelOptions are what SENTINEL SET knows in Redis, with the number of
-// their values.
+// sentinelOptions are the options of SENTINEL SET in Redis, each with its number of values.
 var sentinelOptions = map[string]int{
 	"down-after-milliseconds": 1, "failover-timeout": 1, "parallel-syncs": 1, "notification-script": 1,
 	"client-reconfig-script": 1, "auth-pass": 1, "auth-user": 1, "quorum": 1, "rename-command": 2, "master-reboot-down-after-period": 1,
@@ -313,8 +311,8 @@ func doSentinelSet(_ *session, _ watched, args [][]byte) store.Reply {
 	return store.Err(errFixedSentinel)
 }
 
-// sentinelConfig is what SENTINEL CONFIG GET knows. Hosts are told as they are
-// advertised, so names are resolved and announced if there are any.
+// sentinelConfig returns the options of SENTINEL CONFIG GET. Clients get hosts as the nodes advertise
+// them, so resolve-hostnames and announce-hostnames are yes if a node advertises a host name.
 func (s *session) sentinelConfig() [][2]string {
 	names := "no"
 	for _, n := range s.topology().Nodes {
@@ -349,8 +347,8 @@ func doSentinelConfig(s *session, args [][]byte) store.Reply {
 	return store.Err(errSentinelConfig)
 }
 
-// sentinelTimes are the times of redis-sentinel, in milliseconds; those that
-// have no counterpart here are its defaults.
+// sentinelTimes are the times of redis-sentinel, in milliseconds; times without a counterpart here have
+// its default values.
 var sentinelTimes = [][2]string{
 	{"INFO-PERIOD", "10000"}, {"PING-PERIOD", "1000"}, {"ASK-PERIOD", "1000"}, {"PUBLISH-PERIOD", "2000"},
 	{"DEFAULT-DOWN-AFTER", "30000"}, {"DEFAULT-FAILOVER-TIMEOUT", "180000"}, {"TILT-TRIGGER", "2000"}, {"TILT-PERIOD", "30000"},

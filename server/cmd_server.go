@@ -42,7 +42,7 @@ func serverRows() []row {
 	}
 }
 
-// runTime is TIME inside a script: the script's time stands still.
+// runTime is TIME in a script: the time does not change while a script runs.
 func runTime(c *store.Ctx) store.Reply { return unixTime(c.Now().Wall) }
 
 func doTime(s *session, _ [][]byte) store.Reply { return unixTime(s.srv.cfg.Clock().UnixMicro()) }
@@ -55,7 +55,7 @@ func doLastSave(s *session, _ [][]byte) store.Reply {
 	return store.Int(s.srv.lastSave.Load())
 }
 
-// save writes a snapshot; only one at a time.
+// save writes a snapshot; it refuses while another call writes one.
 func (srv *Server) save() store.Error {
 	if !srv.saving.CompareAndSwap(false, true) {
 		return errSaving
@@ -83,7 +83,7 @@ func doBgSave(s *session, args [][]byte) store.Reply {
 	if s.srv.saving.Load() {
 		return store.Err(errSaving)
 	}
-	go s.srv.save() // logs its failure
+	go s.srv.save() // save logs its failure
 	return store.Status("Background saving started")
 }
 

@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// clusterRows are the commands of Redis Cluster. On the plain listener they
-// answer as a Redis without it does, so that clients go on in plain mode.
+// clusterRows are the commands of Redis Cluster. The plain listener answers them as a Redis without
+// cluster support does, so that clients continue in plain mode.
 func clusterRows() []row {
 	const (
 		plain  = store.Loading | store.Stale | store.Fast | store.Connection
@@ -80,7 +80,7 @@ func clusterRows() []row {
 	}
 }
 
-// inCluster keeps a handler to the Cluster listener.
+// inCluster makes a handler refuse commands on other listeners than the Cluster listener.
 func inCluster(do handler) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if s.face != FaceCluster {
@@ -92,7 +92,7 @@ func inCluster(do handler) handler {
 
 func doClusterFixed(*session, [][]byte) store.Reply { return store.Err(errFixedCluster) }
 
-// doClusterNode is for changes to one node, which has to exist.
+// doClusterNode refuses a change to one node, but first checks that the node exists.
 func doClusterNode(s *session, args [][]byte) store.Reply {
 	if sh := s.shard(); sh.named(args[2]) == nil {
 		return store.Err(errUnknownNode(args[2]))
@@ -110,8 +110,8 @@ func doClusterReset(_ *session, args [][]byte) store.Reply {
 	return store.Err(errFixedCluster)
 }
 
-// doClusterFailover makes this node the leader. As in Redis the answer says
-// only that it has begun.
+// doClusterFailover makes this node the leader. As in Redis, the reply only means that the failover has
+// begun.
 func doClusterFailover(s *session, args [][]byte) store.Reply {
 	if len(args) > 3 || len(args) == 3 && !strings.EqualFold(string(args[2]), "force") && !strings.EqualFold(string(args[2]), "takeover") {
 		return store.Err(store.ErrSyntax)
@@ -123,7 +123,7 @@ func doClusterFailover(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// transfer begins to hand leadership to a member, or to any.
+// transfer begins to hand leadership to a member, or to any member if id is empty.
 func (srv *Server) transfer(id string) {
 	go func() {
 		if err := srv.backend.Transfer(id); err != nil {
@@ -136,8 +136,8 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// keysInSlot asks the leader for the keys of a slot: slots are nothing to the store. name is the
-// command that the client has called.
+// keysInSlot asks the leader for the keys of a slot, because the store does not know slots. name is the
+// command that the client called.
 func (s *session) keysInSlot(name string, slot int64) (keys []store.Reply, failure *store.Reply) {
 	words := []string{"cluster", name, strconv.FormatInt(slot, 10)}
 	if name == "getkeysinslot" {
@@ -199,20 +199,17 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 	return store.List(keys[:min(int64(len(keys)), count)]...)
 }
 
-// shard is the cluster as its clients are told: one shard, the node that owns
-// the slots first.
+// shard is the cluster as clients see it: one shard, with the owner of all slots as the first node.
 type shard struct {
 	*cluster.Topology
-	owner string // its id
+	owner string // the node's id
 	nodes []cluster.Sighting
 }
 
-// shard finds the owner of the slots: who leads. While nobody does, or whoever
-// does cannot be reached, this node owns them itself. So clients that look for
-// a better node come here and find that their commands wait for the next
-// leader, instead of failing at a dead one. A node that
-// sees too few others for an election may be the one that is cut off: it names
-// who led last.
+// shard finds the owner of the slots: the leader. Without a leader that this node can reach, this node
+// names itself. So clients that look for a better node come here, and their commands wait for the next
+// leader instead of failing at a dead one. A node that sees too few members for an election may be cut
+// off itself: it names the last leader.
 func (s *session) shard() shard {
 	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}
@@ -225,7 +222,8 @@ func (s *session) shard() shard {
 		if !s.clusterEndpoint(&n).known() {
 			continue
 		}
-		// One that leads and does not answer is seen here before Raft sees it.
+		// A leader that is not the owner does not answer this node: the node notices that before Raft
+		// does.
 		n.Up = n.Up && (n.ID == sh.owner || n.ID != t.Leader)
 		if n.ID == sh.owner {
 			sh.nodes = slices.Insert(sh.nodes, 0, n)
@@ -236,7 +234,7 @@ func (s *session) shard() shard {
 	return sh
 }
 
-// named returns a node by its name in the cluster; nil if there is none.
+// named returns the node with a cluster node name; nil if there is none.
 func (sh *shard) named(name []byte) *cluster.Sighting {
 	for i := range sh.nodes {
 		if nodeName(sh.nodes[i].ID) == string(name) {
@@ -246,7 +244,7 @@ func (sh *shard) named(name []byte) *cluster.Sighting {
 	return nil
 }
 
-// doClusterSlots leaves out replicas that are down, as Redis does.
+// doClusterSlots omits replicas that are down, as Redis does.
 func doClusterSlots(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	r := store.List(store.Int(0), store.Int(slots-1))
@@ -261,7 +259,7 @@ func doClusterSlots(s *session, _ [][]byte) store.Reply {
 	return store.List(r)
 }
 
-// portName is what CLUSTER SHARDS calls the port that it tells this client.
+// portName returns the name by which CLUSTER SHARDS reports the port to this client.
 func (s *session) portName() string {
 	if s.secret {
 		return "tls-port"
@@ -295,8 +293,8 @@ func doClusterShards(s *session, _ [][]byte) store.Reply {
 	return store.List(store.MapOf(store.Str("slots"), store.List(store.Int(0), store.Int(slots-1)), store.Str("nodes"), list))
 }
 
-// busOffset is between a node's port and its cluster bus port in Redis. There
-// is no such bus here, but every client expects a number.
+// busOffset is the distance between a node's port and its cluster bus port in Redis. This server has no
+// such bus, but every client expects a port number.
 const busOffset = 10000
 
 func busPort(port int) int {
@@ -306,7 +304,7 @@ func busPort(port int) int {
 	return port + busOffset
 }
 
-// nodeLine describes a node as CLUSTER NODES does.
+// nodeLine describes a node in a line of CLUSTER NODES.
 func (s *session) nodeLine(sh *shard, n *cluster.Sighting) string {
 	at := s.endpointOf(n.Cluster)
 	flags := ""
@@ -368,8 +366,8 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 	return store.Int(1)
 }
 
-// doClusterInfo says fail when too few members are up to elect a leader; with
-// enough of them there is one, or will be in a moment.
+// doClusterInfo reports fail when too few members are up to elect a leader; with enough members there
+// is a leader, or will be one in a moment.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}
@@ -394,7 +392,8 @@ func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	return store.Text(f.b.String())
 }
 
-// doClusterLinks lists two links for each node that is up, as there are.
+// doClusterLinks lists two links for each other node that is up: the peers connect to each other in
+// both directions.
 func doClusterLinks(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	r := store.List()

@@ -7,10 +7,10 @@ import (
 	"lockstep/store"
 )
 
-// trackingOptions are the words of CLIENT TRACKING.
+// trackingOptions are the arguments of CLIENT TRACKING.
 type trackingOptions struct {
 	tracking
-	given []string // prefixes
+	given []string // the prefixes in the arguments
 }
 
 func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal store.Error) {
@@ -49,8 +49,7 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 	return o, ""
 }
 
-// fit checks the options against each other and against how the session tracks
-// already.
+// fit checks the options against each other and against the session's present tracking.
 func (o *trackingOptions) fit(old *tracking) store.Error {
 	switch {
 	case !o.bcast && len(o.given) > 0:
@@ -71,9 +70,9 @@ func (o *trackingOptions) fit(old *tracking) store.Error {
 	return o.firstOverlap(all, len(all)-len(o.given))
 }
 
-// firstOverlap finds the first of the given prefixes that overlaps with another one: of the
-// old, which stand before them in all, or behind it. There may be as many as fit into a
-// command, so that they are not compared each with each.
+// firstOverlap returns an error for the first given prefix that overlaps another one. all has the
+// session's old prefixes first, then the given ones. One command may hold very many prefixes, so
+// overlapping finds the candidates without comparing every pair.
 func (o *trackingOptions) firstOverlap(all []string, old int) store.Error {
 	meets := overlapping(all)
 	for i, prefix := range o.given {
@@ -93,8 +92,8 @@ func (o *trackingOptions) firstOverlap(all []string, old int) store.Error {
 	return ""
 }
 
-// overlapping tells which of the prefixes overlap with another one. In their order, what one
-// begins stands right behind it.
+// overlapping reports for each prefix whether it overlaps another one. In sorted order, the strings
+// that begin with a prefix stand directly after the prefix.
 func overlapping(prefixes []string) []bool {
 	order := make([]int, len(prefixes))
 	for i := range order {
@@ -138,10 +137,10 @@ func doClientTracking(s *session, args [][]byte) store.Reply {
 	if o.bcast {
 		how.prefixes = o.given
 		if len(o.given) == 0 {
-			how.prefixes = []string{""} // everything
+			how.prefixes = []string{""} // all keys
 		}
 		if !s.mayHold(sizeOf(how.prefixes)) {
-			return answered // it has been cut off
+			return answered // the server has cut the client off
 		}
 		if old != nil {
 			how.prefixes = append(how.prefixes, old.prefixes...)
@@ -174,8 +173,8 @@ func doClientCaching(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// used ends what CLIENT CACHING has asked for: it holds for one command, or for
-// one transaction, but not for another CLIENT.
+// used ends the effect of CLIENT CACHING: it covers one command or one transaction, and CLIENT commands
+// do not end it.
 func (s *session) used(cmd *store.Command) {
 	if s.caching && s.multi == nil && (cmd == nil || !strings.HasPrefix(cmd.FullName(), "client|")) {
 		s.caching = false
@@ -186,7 +185,7 @@ func doClientGetRedir(s *session, _ [][]byte) store.Reply {
 	return store.Int(s.tracking.Load().redirection())
 }
 
-// redirection is the id that CLIENT GETREDIR shows.
+// redirection returns the client id that CLIENT GETREDIR shows.
 func (how *tracking) redirection() int64 {
 	if how == nil {
 		return -1
@@ -226,7 +225,7 @@ func (how *tracking) flags(caching bool) []string {
 	return flags
 }
 
-// letters are the flags of CLIENT LIST.
+// letters returns the tracking flags in CLIENT LIST.
 func (how *tracking) letters() string {
 	if how == nil {
 		return ""

@@ -6,13 +6,13 @@ import (
 	"lockstep/store"
 )
 
-// commandDocs is what COMMAND DOCS says of each command.
+// commandDocs holds the reply of COMMAND DOCS for each command.
 type commandDocs struct {
 	of map[*store.Command]store.Reply
 }
 
-// newCommandDocs prepares the documentation of all commands. A usage that
-// cannot be read is left out: a test sees to it that there is none.
+// newCommandDocs prepares the documentation of all commands. It omits the arguments of a command whose
+// usage cannot be parsed; a test checks that there is no such command.
 func newCommandDocs(table *store.Table) *commandDocs {
 	d := &commandDocs{of: map[*store.Command]store.Reply{}}
 	for _, cmd := range table.All() {
@@ -50,7 +50,7 @@ func doCommandDocs(s *session, args [][]byte) store.Reply {
 	return b.reply(store.Map)
 }
 
-// describeCommand is the documentation of one command, without subcommands.
+// describeCommand returns the documentation of one command, without its subcommands.
 func describeCommand(c *store.Command) store.Reply {
 	doc := store.MapOf()
 	text := func(key, value string) {
@@ -74,8 +74,8 @@ func describeCommand(c *store.Command) store.Reply {
 	return doc
 }
 
-// describeArguments gives the i-th key argument the i-th key spec, or the last
-// one if there are fewer. floats makes increments doubles.
+// describeArguments gives the i-th key argument the i-th key spec, or the last spec if there are fewer.
+// floats gives increments the type double.
 func describeArguments(args []argument, specs int, keys *int, floats bool) store.Reply {
 	r := store.List()
 	for _, a := range args {

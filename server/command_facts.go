@@ -2,8 +2,8 @@ package server
 
 import "lockstep/store"
 
-// flagName gives a flag the name that COMMAND prints; the order of a list of
-// them is the order of printing.
+// flagName gives a flag the name that COMMAND prints; COMMAND prints the names in the order of the
+// list.
 type flagName[F any] struct {
 	flag F
 	name string
@@ -36,8 +36,8 @@ func namesOfFlags[F store.Flags | store.KeyFlags](have F, names []flagName[F]) [
 	return list
 }
 
-// legacyRange is the one range of keys that COMMAND showed before key specs:
-// what the specs with fixed places add up to, if they lie side by side.
+// legacyRange returns the one range of keys that COMMAND showed before key specs existed: the specs
+// with fixed positions together, if they are adjacent.
 func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	fixed := []store.KeySpec{}
 	for _, s := range specs {
@@ -67,7 +67,7 @@ func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	return first, last, 1
 }
 
-// keySpecs is the ninth element of COMMAND INFO.
+// keySpecs returns the ninth element of COMMAND INFO.
 func keySpecs(specs []store.KeySpec) store.Reply {
 	r := store.Reply{Kind: store.Set}
 	num := func(n int) store.Reply { return store.Int(int64(n)) }
@@ -98,7 +98,7 @@ func keySpecs(specs []store.KeySpec) store.Reply {
 	return r
 }
 
-// unknownSpec is a key spec that says nothing about places.
+// unknownSpec returns a key spec without positions.
 func unknownSpec(s store.KeySpec) store.Reply {
 	unknown := store.MapOf(store.Str("type"), store.Str("unknown"), store.Str("spec"), store.MapOf())
 	return store.MapOf(

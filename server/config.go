@@ -11,15 +11,15 @@ import (
 	"lockstep/store"
 )
 
-// Config is what a server needs to know. Start from Default.
+// Config is the configuration of a server. Start from Default.
 type Config struct {
 	// NodeID is this node's id among Backend.Members.
 	NodeID string
 	// Clock tells the time.
 	Clock func() time.Time
-	// Log takes the server's messages.
+	// Log receives the server's messages.
 	Log *slog.Logger
-	// Hub delivers messages; the log publishes into the same one.
+	// Hub delivers messages to subscribers; the applied log must publish into the same Hub.
 	Hub *Hub
 	// OnShutdown is called when a client asks for SHUTDOWN. It must not wait
 	// for this server. Nil: the command is refused.
@@ -27,42 +27,42 @@ type Config struct {
 
 	// RunID identifies this process in INFO: 40 hexadecimal digits.
 	RunID string
-	// Port is what INFO calls tcp_port.
+	// Port is the tcp_port in INFO.
 	Port int
-	// Bind is what CONFIG GET bind says.
+	// Bind is the reply of CONFIG GET bind.
 	Bind string
-	// DataDir is what CONFIG GET dir says.
+	// DataDir is the reply of CONFIG GET dir.
 	DataDir string
-	// Loops is how many event loops serve connections, on a system that has
-	// them; 0: as many as suit the machine; -1: each connection is served by
-	// a goroutine of its own, as on other systems.
+	// Loops is how many event loops serve connections, on a system that has event loops; 0: a number
+	// that suits the machine; -1: each connection has a goroutine of its own, as on other systems.
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
-	// Ballast is how many bytes of the heap nobody uses.
+	// Ballast is how many bytes of the heap are allocated but not used; memory figures leave them out.
 	Ballast int
-	// TLS is what TLS listeners serve with; nil: there are no certificates yet.
+	// TLS has the certificates for TLS listeners; nil: there are none yet.
 	TLS *Certificates
-	// TLSPort is what CONFIG calls tls-port.
+	// TLSPort is the tls-port in CONFIG.
 	TLSPort int
-	// secretSentinel is whether a Sentinel's clients speak TLS.
+	// secretSentinel is true if the clients of a Sentinel speak TLS.
 	secretSentinel bool
-	// LibraryMemory is what function libraries keep from call to call on this node; nil: nothing.
+	// LibraryMemory returns how many bytes function libraries keep between calls on this node; nil:
+	// nothing.
 	LibraryMemory func() int64
-	noUring       bool // as if the kernel did not allow it
+	noUring       bool // act as if the kernel did not allow io_uring
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.
 	RequirePass            string
 	ACLFile                string
-	ACLUsers               []*store.User // of ACLFile, as it was at the start
+	ACLUsers               []*store.User // the users in ACLFile at the start
 	ProtectedMode          bool
 	MaxClients             int
-	MaxMemoryClients       int64 // what clients may make this node hold; 0: no limit
-	Timeout                int   // seconds; 0: connections may be idle for ever
+	MaxMemoryClients       int64 // bytes that all clients may make this node hold; 0: no limit
+	Timeout                int   // seconds; 0: connections may be idle forever
 	TCPKeepAlive           int   // seconds; 0: off
 	ProtoMaxBulkLen        int64
-	Limits                 store.Limits // of data, while the cluster has none
+	Limits                 store.Limits // limits of the data, until the cluster sets its own
 	ClientQueryBufferLimit int64
 	BusyReplyThreshold     int    // milliseconds
 	EnableDebugCommand     string // no, local or yes
@@ -90,12 +90,12 @@ func Default() Config {
 
 func newRunID() string {
 	var b [20]byte
-	// crypto/rand does not fail: it ends the process instead.
+	// crypto/rand does not return errors: it ends the process instead.
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate returns all errors in the configuration.
 func (c *Config) Validate() error {
 	var faults []error
 	bad := func(wrong bool, format string, args ...any) {

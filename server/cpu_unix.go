@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime returns how long this process has used the processors.
+// cpuTime returns how much processor time this process has used.
 func cpuTime() (user, system time.Duration) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

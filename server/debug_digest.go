@@ -11,11 +11,11 @@ import (
 	"lockstep/store"
 )
 
-// digest is Redis's hash of a value or of all of them: two servers with the same keys
-// have the same one.
+// digest is Redis's hash of one value or of all keys: two servers with the same keys have the same
+// digest.
 type digest [sha1.Size]byte
 
-// xor adds something whose place does not matter.
+// xor adds data to the digest; the order of such additions does not matter.
 func (d *digest) xor(b []byte) {
 	sum := sha1.Sum(b)
 	for i := range d {
@@ -23,7 +23,7 @@ func (d *digest) xor(b []byte) {
 	}
 }
 
-// mix adds something whose place matters.
+// mix adds data to the digest; the order of additions matters.
 func (d *digest) mix(b []byte) {
 	d.xor(b)
 	*d = sha1.Sum(d[:])
@@ -33,11 +33,11 @@ func (d *digest) mixNumber(n int) { d.mix(binary.BigEndian.AppendUint32(nil, uin
 
 func (d *digest) String() string { return hex.EncodeToString(d[:]) }
 
-// digestTypes are the types in the order of their numbers in Redis, with how a value is
-// read.
+// digestTypes are the types in the order of their numbers in Redis, each with the command that reads a
+// value.
 var digestTypes = []struct {
 	name string
-	read []string // the key is put behind the first word
+	read []string // the key goes after the first word
 }{
 	{"string", []string{"get"}},
 	{"list", []string{"lrange", "0", "-1"}},
@@ -46,7 +46,7 @@ var digestTypes = []struct {
 	{"hash", []string{"hgetall"}},
 }
 
-// plain is run in RESP2 and in a database of its own choice.
+// plain runs a command as the system user, in RESP2 and in the given database.
 func (s *session) plain(db int, words ...string) store.Reply {
 	args := make([][]byte, len(words))
 	for i, w := range words {
@@ -54,7 +54,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	if s.script != nil {
-		// This already is the leader, in the middle of an evaluation.
+		// This is the leader already, and an evaluation is running.
 		c := *s.script
 		c.Cmd, c.Args, c.DB, c.RESP = cmd, args, db, 2
 		return cmd.Run(&c)
@@ -62,7 +62,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
 }
 
-// mixValue adds the value of a key, nothing if there is none.
+// mixValue adds the value of a key to the digest; nothing if the key does not exist.
 func (s *session) mixValue(d *digest, db int, key string) {
 	typ := s.plain(db, "type", key).Str
 	for i, t := range digestTypes {
@@ -96,7 +96,7 @@ func (s *session) mixValue(d *digest, db int, key string) {
 	}
 }
 
-// digestText is the second half of a pair; Redis prints a score with %.17g.
+// digestText returns the second half of a pair; Redis prints a score with %.17g.
 func digestText(typ string, r store.Reply) []byte {
 	if typ == "hash" {
 		return []byte(r.Str)

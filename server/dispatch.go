@@ -10,12 +10,11 @@ import (
 	"lockstep/store"
 )
 
-// maxCalls bounds one submission.
+// maxCalls is the maximum number of commands in one submission.
 const maxCalls = 1024
 
-// serve is redcon's handler. It takes the pipeline as a whole: consecutive
-// commands that need the log become one submission, and the replies of all
-// leave in one write.
+// serve is redcon's handler. It handles a whole pipeline: consecutive commands for the log become one
+// submission, and all replies leave in one write.
 func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	s := conn.Context().(*session)
 	rest := conn.ReadPipeline()
@@ -32,16 +31,15 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 		s.out.flush()
 	}
 	if s.end() {
-		// redcon stops reading; what Close can report, the client has caused.
+		// redcon stops reading this connection; an error of Close is the client's doing.
 		_ = conn.Close()
 	}
 }
 
-// dispatch runs one command, or keeps it for the next submission.
+// dispatch runs one command, or collects it for the next submission.
 func (s *session) dispatch(args [][]byte) {
 	if isHTTP(args[0]) {
-		// A web page that makes a browser speak to us: say nothing, not even
-		// the replies that are ready.
+		// A web page has made a browser send this request: send nothing, not even the finished replies.
 		s.srv.cfg.Log.Warn("closed a connection that speaks HTTP", "addr", s.addr)
 		s.submit()
 		s.out.abort()
@@ -56,7 +54,7 @@ func (s *session) dispatch(args [][]byte) {
 		s.reject(cmd, args, refusal)
 		return
 	}
-	// A loop has looked at this already, and does its own waiting.
+	// A loop has checked for a pause already, and does not wait here.
 	if !s.onLoop && s.paused(cmd, args) {
 		if s.parkHere() {
 			s.dispatch(args)
@@ -100,7 +98,7 @@ func (s *session) dispatch(args [][]byte) {
 	s.finish()
 }
 
-// reject answers a command that is not run.
+// reject answers a command that the session does not run.
 func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error) {
 	s.submit()
 	s.giveWay(args)
@@ -111,7 +109,7 @@ func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error)
 	s.finish()
 }
 
-// runHere runs a command that this node answers itself.
+// runHere runs a command that this node answers itself, after checking the user's rights again.
 func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.Reply {
 	refusal := s.checkOperator(cmd)
 	if refusal == "" && cmd.Is(store.Admin) {
@@ -124,8 +122,8 @@ func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.R
 	return s.run(do, args)
 }
 
-// giveWay waits for the turn of a command that is not submitted: to read what is large is work, too. A
-// loop sends such a command away before.
+// giveWay waits for the client's turn if a command that is not submitted is large: reading it was work,
+// too. A loop hands such a command to a goroutine first.
 func (s *session) giveWay(args [][]byte) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		s.srv.backend.GiveWay(s.client, size)
@@ -150,19 +148,20 @@ func (s *session) submit() {
 	}
 }
 
-// slowPart is how long a submission takes whose replies are sent before the next one of its
-// pipeline: a client that has gone shows by that, and what it has left behind is not run.
+// slowPart is the duration of a submission from which on its replies are sent before the rest of the
+// pipeline runs: sending shows whether the client has gone, and the remaining commands of a gone client
+// are not run.
 const slowPart = 10 * time.Millisecond
 
-// largeOutput is how much of a pipeline's output is held before it is sent:
-// a client that asks for much and reads nothing waits, it does not fill memory.
+// largeOutput is how much output of a pipeline the session holds before sending it: a client that asks
+// for much and reads nothing has to wait, and does not fill memory.
 const largeOutput = 1 << 20
 
-// mayWait reports whether the session is on a goroutine of its own.
+// mayWait reports whether the session runs on a goroutine of its own.
 func (s *session) mayWait() bool { return s.away || !s.onLoop }
 
-// flushMuch waits for the client to take what is large. What one that has been cut off sent
-// behind it is not run.
+// flushMuch waits until the client takes large output. If the client has been cut off, its remaining
+// commands are not run.
 func (s *session) flushMuch() {
 	if s.mayWait() && s.out.size() > largeOutput {
 		s.out.flush()
@@ -172,9 +171,9 @@ func (s *session) flushMuch() {
 	}
 }
 
-// answer queues the replies of a submission and counts its commands. Those that were
-// not run stay in s.calls; nobody is left to hear of them if the client has been cut off.
-// mayWait lets it wait for the client to take what is large.
+// answer queues the replies of a submission and counts its commands. Commands that were not run stay in
+// s.calls, but are dropped if the client has been cut off. mayWait lets answer wait until the client
+// takes large output.
 func (s *session) answer(took time.Duration, mayWait bool) {
 	each := took / time.Duration(len(s.replies))
 	for i := range s.replies {
@@ -185,7 +184,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		}
 		if s.calls[i].Txn != nil {
 			s.answerTransaction(&s.calls[i], r, each)
-			s.display(cmd, s.calls[i].Args) // behind its commands, as in Redis
+			s.display(cmd, s.calls[i].Args) // after the commands of the transaction, as in Redis
 			s.used(cmd)
 		} else {
 			s.reply(cmd, r)
@@ -193,7 +192,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		s.ran(cmd, s.calls[i].Args, each)
 		s.finish()
 		some := len(r.Str)+len(r.Elems) > 0
-		s.replies[i], r = store.Reply{}, store.Reply{} // it may take much more than what has been made of it
+		s.replies[i], r = store.Reply{}, store.Reply{} // a reply may take much more memory than its encoding
 		if mayWait && some && s.out.size() > largeOutput {
 			s.client.Encoded()
 			s.out.flush()
@@ -203,7 +202,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	if mayWait && took >= slowPart {
 		s.out.flush()
 	}
-	// Do not hold on to what the client sent while it is idle.
+	// Release the arguments, so that an idle session keeps no memory for them.
 	n := copy(s.calls, s.calls[len(s.replies):])
 	if s.out.isOver() {
 		n = 0
@@ -218,10 +217,10 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	}
 }
 
-// admit makes the checks that Redis makes before it runs a command, in its
-// order (server.c, processCommand), and returns the command or the refusal.
+// admit makes the checks that Redis makes before it runs a command, in Redis's order (server.c,
+// processCommand), and returns the command or the refusal.
 func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
-	// Does it exist? A container is asked for its subcommand at once.
+	// Does it exist? Resolve looks for the subcommand of a container, too.
 	cmd, ok := s.srv.table.Resolve(args)
 	if cmd == nil {
 		return nil, errUnknownCommand(args)
@@ -233,7 +232,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if !ok || !cmd.ArityOK(len(args)) {
 		return cmd, store.ErrWrongArgs(cmd.FullName())
 	}
-	// Is it one that the operator has to allow?
+	// Does the operator have to allow it?
 	switch cmd.Name {
 	case "debug":
 		if cmd.FullName() == "debug" && !s.debugAllowed() {
@@ -244,15 +243,15 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 			return cmd, errModules
 		}
 	}
-	// Has the client said who it is? So an unknown command is reported as
-	// such even to one that has not.
+	// Has the client authenticated? This check comes later, so that a client without authentication
+	// learns that a command is unknown.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, store.ErrNoAuth
 	}
 	if s.multi != nil && cmd.Is(store.NoMulti) {
 		return cmd, errNotInMulti
 	}
-	// Does the client's user have the right to it?
+	// Does the client's user have the right to run it?
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
@@ -268,12 +267,12 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
 		return cmd, errTooFewReplicas
 	}
-	// In RESP2 a message would be taken for a reply, so a subscriber may only
-	// call commands whose replies have the form of messages.
+	// A RESP2 client would take a message for a reply, so a subscriber may call only commands whose
+	// replies have the form of messages.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
 		return cmd, errPubSubContext(cmd.FullName())
 	}
-	// Does a script keep everyone waiting?
+	// Does a script make all clients wait?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return cmd, s.srv.backend.BusyError()
 	}
@@ -283,9 +282,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// beyondLimits refuses what the leader would refuse, too: a command that is too long to be
-// sent to it, and one that would be queued though there is no room for what it adds. Redis
-// queues nothing then; here a key can be released in a transaction, too.
+// beyondLimits refuses commands that the leader would refuse, too: a command that is too long to send
+// to the leader, and a command for a transaction that needs memory when there is none. Redis then
+// queues no command at all; here a transaction can still release a key.
 func (s *session) beyondLimits(cmd *store.Command, args [][]byte) store.Error {
 	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
 		return store.ErrOutOfMemory

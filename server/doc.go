@@ -1,26 +1,24 @@
-// Package server is what clients talk to: sockets, sessions, the checks that
-// Redis makes before a command runs, in its order, and the encoding of replies.
+// Package server serves clients: sockets, sessions, the checks that Redis makes before a command runs
+// (in Redis's order), and the encoding of replies.
 //
-// On Linux, event loops (loop_linux.go) serve every connection of a TCP listener,
-// with TLS or without it: with a goroutine for each connection every command costs
-// a read that finds nothing, parking and waking threads, and what many clients send
-// at once reaches the backend piece by piece. redcon serves all connections on
-// systems without epoll, and on Linux only those that tests make: of a listener
-// that is not TCP, of ServeConn, and with Config.Loops < 0. TestTranscripts and
-// TestTranscriptsWithoutLoops play the same transcripts on each of the two ways.
+// On Linux, event loops (loop_linux.go) serve every connection of a TCP listener, with or without TLS.
+// With a goroutine for each connection, every command would cost a read that finds nothing and the
+// parking and waking of threads, and commands that many clients send at once would reach the backend
+// one by one. redcon serves all connections on systems without epoll, and on Linux only connections in
+// tests: from a listener that is not TCP, from ServeConn, and with Config.Loops < 0. TestTranscripts
+// and TestTranscriptsWithoutLoops play the same transcripts on each of the two ways.
 //
-// The way of a command with redcon: listener → guard (turns whatever arrives
-// into well-formed commands, or ends the connection in Redis's words) → redcon's
-// reader → one handler call per pipeline (dispatch.go) → a session handler, for
-// what this node answers itself, or Backend.Submit for everything else →
-// encode.go → outbox → socket. A loop reads and parses with the same guard,
-// submits what all of its connections have sent at once, and writes the replies;
-// a goroutine runs the commands that may wait.
+// The path of a command with redcon: listener → guard (makes well-formed commands of the received
+// bytes, or ends the connection with Redis's error) → redcon's reader → one handler call per pipeline
+// (dispatch.go) → a session handler for commands that this node answers itself, or Backend.Submit for
+// all others → encode.go → outbox → socket. A loop reads and parses with the same guard, submits the
+// commands of all its connections together, and writes the replies; a goroutine runs the commands that
+// may wait.
 //
-// A server has one keyspace and up to three faces (face.go), each at a listener of
-// its own: plain Redis, and a node of a Redis Cluster, are one Server; a Sentinel
-// (sentinel.go) is a Server beside it with a command table, clients and channels
-// of its own. What they tell of the other nodes comes from Backend.Topology.
+// A server has one keyspace and up to three faces (face.go), each with a listener of its own. Plain
+// Redis and a node of a Redis Cluster are one Server; a Sentinel (sentinel.go) is a second Server with
+// its own command table, clients and channels. What they report about the other nodes comes from
+// Backend.Topology.
 //
 // Invariants:
 //   - Replies leave in the order of the commands, and a frame is never torn:

@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// appendReply appends a reply in RESP2 or RESP3. A type that RESP2 lacks takes
-// the shape that Redis gives it there: a map is a flat array, a set and a push
-// are arrays, a double and a big number are bulk strings, a boolean is 1 or 0.
+// appendReply appends a reply in RESP2 or RESP3. RESP2 lacks some types; they take the shape that Redis
+// gives them: a map is a flat array, a set and a push are arrays, a double and a big number are bulk
+// strings, a boolean is 1 or 0.
 func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	switch r.Kind {
 	case store.None:
@@ -39,7 +39,7 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 		if resp >= 3 {
 			return appendBulk(b, '=', r.Str)
 		}
-		// Without the format ("txt:").
+		// RESP2 omits the format ("txt:").
 		return appendBulk(b, '$', r.Str[min(4, len(r.Str)):])
 	case store.Multi:
 		return appendElems(b, r.Elems, resp)
@@ -49,14 +49,14 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	return appendElems(appendHead(b, r.Kind, len(r.Elems), resp), r.Elems, resp)
 }
 
-// encodedSize is about how many bytes a reply takes on the wire: room for so many is made at once, where a buffer that
-// grows would leave five times as much for the collector.
+// encodedSize estimates how many bytes a reply takes on the wire. The caller allocates that many at
+// once; a growing buffer would leave five times as much garbage.
 func encodedSize(r *store.Reply) int {
-	const frame = 8 // a sign, three digits, two ends of lines
+	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)
 	if r.Kind == store.Packed {
 		_, count, _ := r.Unpack()
-		return n + count*(frame-2) // its elements have two bytes each in it
+		return n + count*(frame-2) // each element takes two bytes in r.Str
 	}
 	for i := range r.Elems {
 		n += encodedSize(&r.Elems[i])
@@ -73,7 +73,7 @@ func appendPacked(b []byte, r *store.Reply, resp int) []byte {
 	return b
 }
 
-// appendHead appends what stands before the elements of an aggregate.
+// appendHead appends the header of an aggregate.
 func appendHead(b []byte, of store.Kind, n, resp int) []byte {
 	kind := byte('*')
 	if resp >= 3 {
@@ -105,8 +105,8 @@ func appendNull(b []byte, resp int, resp2 string) []byte {
 	return append(b, resp2...)
 }
 
-// appendLine appends a one-line type. A line end inside would tear the frame:
-// as in Redis it becomes blanks, at the end it is dropped.
+// appendLine appends a one-line type. A line end in s would tear the frame: as in Redis, line ends
+// become spaces, or are dropped at both ends of s.
 func appendLine(b []byte, kind byte, s string) []byte {
 	b = append(b, kind)
 	if strings.ContainsAny(s, "\r\n") {

@@ -9,7 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// Every client-visible error text of the server, as Redis 7.0 words it.
+// These are the errors that clients see, with the texts of Redis 7.0.
 const (
 	errMaxClients     store.Error = "ERR max number of clients reached"
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."
@@ -96,14 +96,15 @@ const (
 	errOnlyRESP3       store.Error = "ERR RESP2 is not supported by this command"
 	errModules         store.Error = "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
 
-	// What this server refuses, in words of its own: Redis would do it.
+	// These errors refuse commands that Redis can run and this server cannot, in the server's own
+	// words.
 	errNoReplicaOf store.Error = "ERR REPLICAOF is not supported: the nodes of a cluster replicate by Raft, as they are told at their start"
 	errNoPromotion store.Error = "ERR this node follows the leader of its cluster: FAILOVER or LOCKSTEP TRANSFER chooses another leader"
 	errNoSync      store.Error = "ERR SYNC and PSYNC are not supported: a node of this server replicates by Raft, not to a Redis, and gives no RDB file"
 	errNoMigrate   store.Error = "ERR MIGRATE is not supported: use DUMP here and RESTORE there"
 
-	// errDenied ends a connection from outside while protected mode is on and
-	// there is no password.
+	// errDenied ends a connection from another host while protected mode is on and there is no
+	// password.
 	errDenied store.Error = "DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user." +
 		" In this mode connections are only accepted from the loopback interface." +
 		" If you want to connect from external computers to Redis you may adopt one of the following solutions:" +
@@ -115,17 +116,17 @@ const (
 		" NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside."
 )
 
-// movedTo begins a redirection.
+// movedTo begins the error that redirects a client.
 const movedTo = "MOVED "
 
 func errf(format string, args ...any) store.Error {
 	return store.Error(fmt.Sprintf(format, args...))
 }
 
-// maxQuoted is how much of the client's own words Redis repeats in an error.
+// maxQuoted is how many bytes of the client's input Redis repeats in an error.
 const maxQuoted = 128
 
-// cString is what C makes of an argument: it ends at a zero byte.
+// cString returns an argument as a C string: it ends at a zero byte, or after limit bytes.
 func cString(arg []byte, limit int) string {
 	if i := bytes.IndexByte(arg, 0); i >= 0 {
 		arg = arg[:i]
@@ -156,8 +157,8 @@ func errDebugNotInScript(sub string) store.Error {
 	return errf("ERR DEBUG %s cannot be called in a script: call it from a client", strings.ToUpper(sub))
 }
 
-// errSubcommandArgs is the older form of the same, which some subcommands
-// still use for a wrong number of arguments.
+// errSubcommandArgs is the older form of errUnknownSubcommand; some subcommands still use it for a
+// wrong number of arguments.
 func errSubcommandArgs(container string, sub []byte) store.Error {
 	return errf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.", cString(sub, maxQuoted), strings.ToUpper(container))
 }
@@ -166,7 +167,7 @@ func errPubSubContext(name string) store.Error {
 	return errf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", name)
 }
 
-// CLIENT TRACKING and CLIENT CACHING.
+// These are the errors of CLIENT TRACKING and CLIENT CACHING.
 const (
 	errOneRedirect   = store.Error("ERR A client can only redirect to a single other client")
 	errNoRedirect    = store.Error("ERR The client ID you want redirect to does not exist")
@@ -220,7 +221,7 @@ func errUnknownCategory(arg []byte) store.Error {
 	return errf("ERR Unknown category '%s'", cString(arg, maxQuoted))
 }
 
-// errUnmatched is the answer to a selector that does not end; rule opens it.
+// errUnmatched is the error for a selector without an end; rule begins the selector.
 func errUnmatched(rule string) store.Error {
 	return errf("ERR Unmatched parenthesis in acl selector starting at '%s'.", cString([]byte(rule), len(rule)))
 }
@@ -233,7 +234,7 @@ func errDryRunCommand(arg []byte) store.Error {
 	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }
 
-// Faults of values that several parameters have.
+// These faults are common to the values of several parameters.
 const (
 	faultNoInteger = "argument couldn't be parsed into an integer"
 	faultNoBool    = "argument must be 'yes' or 'no'"
@@ -244,19 +245,20 @@ func faultRange(low, high int64) string {
 	return fmt.Sprintf("argument must be between %d and %d inclusive", low, high)
 }
 
-// faultOlder is why CONFIG SET refuses what not every node would act on.
+// faultOlder is why CONFIG SET refuses a parameter that an old node in the cluster would not follow.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 
-// maxParamBytes is how long the value of a parameter may be: what is set is kept. faultLong is what a longer one is told.
+// maxParamBytes is the maximum length of a parameter's value, because nodes store the value. faultLong
+// is the error for a longer value.
 const (
 	maxParamBytes = 64 << 10
 	faultLong     = "argument is too long, a parameter may have 65536 bytes"
 )
 
-// faultPinned is why CONFIG SET refuses what Redis could change while it runs.
+// faultPinned is why CONFIG SET refuses a parameter that Redis can change while it runs.
 const faultPinned = "can't be changed while the server runs: start it with another --listen"
 
-// What is wrong with an ACL file.
+// errNotRegular is the error for an ACL file that is not a regular file.
 var errNotRegular = errors.New("it is not a regular file")
 
 func faultOpening(path, why string) error {

@@ -9,19 +9,19 @@ import (
 	"lockstep/cluster"
 )
 
-// Face is what a connection takes this server for. The listener decides, so
-// that no client mistakes one mode of Redis for another.
+// Face is the mode of Redis that a connection sees. The listener decides it, so that no client mistakes
+// one mode for another.
 type Face uint8
 
 const (
-	// FacePlain is a Redis that knows nothing of Sentinel or Cluster.
+	// FacePlain is a Redis without Sentinel or Cluster.
 	FacePlain Face = iota
 	// FaceCluster is a node of a Redis Cluster with one shard: the leader owns
 	// every slot and the others are its replicas.
 	FaceCluster
 )
 
-// mode is what HELLO and INFO call the face.
+// mode returns the name of the face in HELLO and INFO.
 func (s *session) mode() string {
 	switch {
 	case s.srv.watch != nil:
@@ -32,24 +32,23 @@ func (s *session) mode() string {
 	return "standalone"
 }
 
-// endpoint is an address as clients are told it.
+// endpoint is an address in the form that clients get.
 type endpoint struct {
 	host string
 	port int
 }
 
-// known reports whether there is an address at all.
+// known reports whether there is an address.
 func (e endpoint) known() bool { return e.port != 0 }
 
 func (e endpoint) digits() string { return strconv.Itoa(e.port) }
 
-// hostPort is the endpoint as one word. Redis does not put brackets around
-// IPv6 addresses.
+// hostPort returns the endpoint as host:port. Redis does not put brackets around IPv6 addresses.
 func (e endpoint) hostPort() string { return e.host + ":" + e.digits() }
 
-// endpointOf reads an advertised address. A node that listens everywhere and
-// advertises nothing is said to be where this client has found it: with one
-// node that is true, and of several each has to be told its address.
+// endpointOf parses an advertised address. If a node listens on all interfaces and advertises no host,
+// the client gets the address that it is connected to: this is right for a cluster of one node; the
+// nodes of a larger cluster must be given their addresses.
 func (s *session) endpointOf(addr string) endpoint {
 	host, digits, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -67,8 +66,8 @@ func (s *session) endpointOf(addr string) endpoint {
 	return endpoint{host: host, port: port}
 }
 
-// identity derives one of a node's 40-digit names: it stays the same over
-// restarts and on every node that says it.
+// identity derives a 40-digit name of a node from its id: the name stays the same after restarts and on
+// every node.
 func identity(kind, id string) string {
 	sum := sha1.Sum([]byte("lockstep " + kind + " " + id))
 	return hex.EncodeToString(sum[:])
@@ -80,10 +79,10 @@ func nodeName(id string) string { return identity("node", id) }
 // sentinelName is the name of a node's Sentinel.
 func sentinelName(id string) string { return identity("sentinel", id) }
 
-// topology is the cluster with the addresses that this client is to be told.
+// topology returns the cluster with the addresses that this client should use.
 func (s *session) topology() *cluster.Topology { return s.srv.backend.Topology().Told(s.secret) }
 
-// clusterEndpoint is where a node's Cluster listener is.
+// clusterEndpoint returns the address of a node's Cluster listener.
 func (s *session) clusterEndpoint(n *cluster.Sighting) endpoint {
 	if n == nil {
 		return endpoint{}

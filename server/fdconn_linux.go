@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdConn is a TCP connection on a socket of its own, which Go's runtime knows
-// nothing about: only a loop waits for it. Read and tryWrite never wait and are
-// the loop's; Write waits and is for other goroutines; anybody may Close.
+// fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its
+// events. Read and tryWrite never wait, and only the loop calls them. Write waits, and other goroutines
+// call it. Any goroutine may call Close.
 //
-// Close only shuts the socket down. The descriptor is closed when the loop has
-// released the connection and no Write is in progress, so that nobody can be
-// left with a number that has come to mean another connection.
+// Close only shuts the socket down. The descriptor is closed when the loop has released the connection
+// and no Write is in progress, so that no goroutine uses a number that already belongs to another
+// connection.
 type fdConn struct {
 	net.Conn // nil: deadlines are not used
 	fd       int
@@ -24,13 +24,13 @@ type fdConn struct {
 	local    net.Addr
 	onClose  func() // called once
 
-	// The loop's:
+	// Only the loop uses these two:
 	readable bool // the socket may have input
-	hungUp   bool // the end is among it, or a fault
+	hungUp   bool // the input includes the end of the connection, or a fault
 
 	shut     atomic.Bool
-	waiting  atomic.Bool   // a Write waits for room …
-	room     chan struct{} // … and is told by this
+	waiting  atomic.Bool   // a Write waits for room in the socket
+	room     chan struct{} // wakes the waiting Write
 	mu       sync.Mutex
 	writers  int
 	released bool
@@ -44,8 +44,8 @@ func (c *fdConn) LocalAddr() net.Addr  { return c.local }
 // Read returns 0 and no error if there is no input.
 func (c *fdConn) Read(p []byte) (int, error) {
 	for {
-		// A raw call, here and below: it does not wait, so the scheduler need
-		// not hear of it. recv and send are a twentieth cheaper than read and write.
+		// Raw system calls, here and below: they do not wait, so the scheduler need not know. recv and
+		// send cost a twentieth less than read and write.
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
 		switch {
 		case errno == unix.EINTR:
@@ -59,18 +59,18 @@ func (c *fdConn) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if int(n) < len(p) && !c.hungUp {
-			// Drained; the next input is another event. But the event of an
-			// end that is there already has been.
+			// The socket is empty, and new input causes another event. But the event for the end of the
+			// connection has come already if hungUp is set.
 			c.readable = false
 		}
 		return int(n), nil
 	}
 }
 
-// drained reports whether a Read would find nothing.
+// drained reports whether a Read would find no input.
 func (c *fdConn) drained() bool { return !c.readable }
 
-// tryWrite writes as much as there is room for.
+// tryWrite writes as much as the socket has room for.
 func (c *fdConn) tryWrite(p []byte) (int, error) {
 	sent := 0
 	for sent < len(p) {
@@ -93,7 +93,8 @@ func (c *fdConn) tryWrite(p []byte) (int, error) {
 // Write waits until all of p has been written.
 func (c *fdConn) Write(p []byte) (int, error) { return c.writeAll(p, c.tryWrite) }
 
-// hold keeps the descriptor until leave; it reports false if that is too late.
+// hold keeps the descriptor open until leave; it reports false if the loop has already released the
+// connection.
 func (c *fdConn) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +105,7 @@ func (c *fdConn) hold() bool {
 	return true
 }
 
-// writeAll calls try, and waits for room, until all of p has been written.
+// writeAll calls try until all of p has been written, and waits for room between the calls.
 func (c *fdConn) writeAll(p []byte, try func([]byte) (int, error)) (int, error) {
 	if !c.hold() {
 		return 0, net.ErrClosed
@@ -120,7 +121,7 @@ func (c *fdConn) writeAll(p []byte, try func([]byte) (int, error)) (int, error) 
 		case c.shut.Load():
 			return sent, net.ErrClosed
 		case !announced:
-			// Once more, now that the event cannot be missed.
+			// Try once more: an event that comes from now on wakes this goroutine.
 			announced = true
 			c.waiting.Store(true)
 		default:
@@ -137,7 +138,7 @@ func (c *fdConn) leave() {
 	c.closeUnused()
 }
 
-// writable is the loop's word that the socket has room.
+// writable wakes a waiting Write; the loop calls it when the socket has room.
 func (c *fdConn) writable() {
 	if c.waiting.Load() {
 		c.wakeWriter()
@@ -151,7 +152,7 @@ func (c *fdConn) wakeWriter() {
 	}
 }
 
-// Close ends the connection; the loop sees to the rest.
+// Close shuts the connection down; the loop releases it.
 func (c *fdConn) Close() error {
 	if c.shut.Swap(true) {
 		return nil
@@ -167,7 +168,7 @@ func (c *fdConn) Close() error {
 	return err
 }
 
-// release gives the descriptor back. The loop calls it once, as the last thing.
+// release returns the descriptor. The loop calls it once, as its last use of the connection.
 func (c *fdConn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +178,7 @@ func (c *fdConn) release() {
 
 func (c *fdConn) closeUnused() {
 	if c.released && c.writers == 0 && c.fd >= 0 {
-		// Whatever it reports, the descriptor is gone.
+		// Close frees the descriptor even if it returns an error.
 		_ = unix.Close(c.fd)
 		c.fd = -1
 	}

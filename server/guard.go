@@ -20,22 +20,21 @@ import (
 //	socket → buf → feed: line or payload → out (complete | being built) → redcon
 //	                                     ↘ parcel (a large command) → session
 //
-// Small commands go through redcon byte for byte. A large one (largeCommand)
-// would cost redcon's buffer several times its size, so its arguments are
-// assembled here, each in memory of its own, while redcon gets a stand-in of
-// fixed size; the session asks claim for the real arguments. Memory grows with
-// what has arrived, never with what was announced.
+// Small commands go through redcon byte for byte. A large one (largeCommand) would cost redcon's buffer
+// several times its size, so the guard assembles its arguments, each in memory of its own, while redcon
+// gets a stand-in of fixed size; the session asks claim for the real arguments. Memory grows with what
+// has arrived, not with what was announced (the exception is seriousArg).
 //
-// A fault is only acted on when every command before it has been executed:
-// while complete commands wait in out, the guard leaves the offending bytes
-// where they are and looks at them again at the next Read. Thus limits that
-// depend on authentication see the effect of an AUTH in the same pipeline.
+// The guard acts on a fault only when every command before it has been executed: while complete
+// commands wait in out, the guard leaves the offending bytes where they are and looks at them again at
+// the next Read. Thus limits that depend on authentication see the effect of an AUTH in the same
+// pipeline.
 
 const (
 	maxLine      = 64 << 10 // an inline request, or the digits of a header
 	maxArgs      = 1<<31 - 1
-	largeCommand = 16 << 10 // bytes of arguments …
-	largeCount   = 4 << 10  // … or how many there are: empty ones take memory, too
+	largeCommand = 16 << 10 // a command with more bytes of arguments is large …
+	largeCount   = 4 << 10  // … and one with more arguments, too: empty ones take memory
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
@@ -43,49 +42,49 @@ const (
 
 	unauthArgs = 10
 	unauthBulk = 16384
-	// unauthBatch is how many commands of a client are run before it has read the replies,
-	// while it has not authenticated.
+	// unauthBatch is how many commands of an unauthenticated client the guard parses before the client
+	// gets the replies.
 	unauthBatch = 16
 )
 
-// standIn is what redcon sees of a large command. Which stand-ins are real is
-// a matter of counting (claim), so a client cannot forge one.
+// standIn is the command that redcon sees in place of a large one. claim recognizes stand-ins by
+// counting commands, so a client cannot forge one.
 const standIn = "*1\r\n$6\r\nparcel\r\n"
 
-// policy is what the guard must know of the connection it guards.
+// policy is what the guard asks about the connection that it guards.
 type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// evictable is whether the client may be cut off when all hold too much.
+	// evictable reports whether the client may be cut off when all clients hold too much memory.
 	evictable() bool
-	// protocolError answers the client; the connection ends after it.
+	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
 	received(n int)
 }
 
-// parcel is a large command on its way around redcon.
+// parcel is a large command that bypasses redcon.
 type parcel struct {
-	index uint64 // its place among the delivered commands
+	index uint64 // the command's place among all delivered ones
 	args  [][]byte
 }
 
 type guard struct {
 	net.Conn
 	policy policy
-	face   Face // of the listener that it came by …
-	secret bool // … and whether that speaks TLS
+	face   Face // of the listener
+	secret bool // the listener speaks TLS
 
-	buf  []byte // input; buf[r:w] has not been looked at
+	buf  []byte // input; buf[r:w] has not been parsed
 	r, w int
 	line []byte // the beginning of a line whose end has not arrived
 
 	out   []byte // commands for redcon; out[done:] is being built
 	done  int
-	sent  int   // of out[:done], already handed over
+	sent  int   // bytes of out[:done] that redcon has read
 	marks []int // start and end of each argument in out[done:]
 
-	// For a loop, which needs no redcon: out holds arguments alone.
+	// A loop needs no redcon, so that out holds only the bytes of arguments:
 	direct bool
 	argv   [][]byte // arguments of the complete commands, one after the other
 	ends   []int    // where each command ends in argv
@@ -95,9 +94,9 @@ type guard struct {
 	skip    int   // bytes of the line end after an argument still to come
 	inBulk  bool
 	size    int64    // bytes of the current command so far
-	large   [][]byte // arguments of the current command, once it is large
+	large   [][]byte // arguments of the current command, if it is large
 
-	memory *clientMemory // of all clients; nil: nobody counts
+	memory *clientMemory // for all clients; nil: memory is not counted
 	held   atomic.Int64  // bytes of large arguments that have arrived
 
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
@@ -106,8 +105,8 @@ type guard struct {
 	delivered uint64 // commands put into out so far
 	claimed   uint64
 
-	ahead    []byte // what watch has read …
-	aheadEnd error  // … and how that ended
+	ahead    []byte // input that watch has read …
+	aheadEnd error  // … and the error that ended its reading
 
 	failure string // protocol error to report
 	end     error  // what Read returns from now on
@@ -144,14 +143,13 @@ func (g *guard) Read(p []byte) (int, error) {
 	}
 }
 
-// recycle makes room in out after everything complete has been handed over,
-// or, for a loop, has been run.
+// recycle frees the complete commands in out after redcon has read them, or after a loop has run them.
 func (g *guard) recycle() {
 	if g.large == nil {
 		g.holds(-g.held.Load())
 	}
 	if g.direct {
-		// A client that has sent much once must not hold on to it.
+		// A client that has once sent much must not keep the memory.
 		if cap(g.argv) > keepArgs {
 			g.argv, g.ends = nil, nil
 		}
@@ -170,8 +168,7 @@ func (g *guard) recycle() {
 	g.sent, g.done = 0, 0
 }
 
-// fill reads from the socket: straight into the argument if that is what
-// comes next and it is large.
+// fill reads from the socket: directly into the current argument if that is large, otherwise into buf.
 func (g *guard) fill() {
 	if g.large != nil && g.inBulk && g.payload > 0 {
 		g.fillArg()
@@ -190,11 +187,11 @@ func (g *guard) fill() {
 	}
 }
 
-// holds counts memory that large arguments take.
+// holds counts the memory that large arguments take.
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
 		if by > 0 {
-			brake.Bring(int(by)) // many small arguments take more than what is read for them
+			brake.Bring(int(by)) // many small arguments take more memory than their input does
 		}
 		g.held.Add(by)
 		g.memory.arriving.Add(by)
@@ -202,16 +199,16 @@ func (g *guard) holds(by int64) {
 	}
 }
 
-// Of a large argument seriousArg must have arrived until it gets the memory for all of it, if that is no more than wholeArg:
-// to double that on and on would leave as much for the garbage collector. What is longer never gets more
-// than it has sent, and that again.
+// When seriousArg bytes of a large argument have arrived, the guard allocates memory for all of it, if
+// it has at most wholeArg bytes: more doubling would leave as much garbage again. A longer argument
+// never gets more than twice the memory of what has arrived.
 const (
 	seriousArg = 256 << 10
 	wholeArg   = 8 << 20
 )
 
-// fillArg reads payload into the last argument of a large command. Its memory
-// doubles with what has arrived, until that is much.
+// fillArg reads payload into the last argument of a large command. Its memory doubles as the payload
+// arrives; see seriousArg.
 func (g *guard) fillArg() {
 	arg := &g.large[len(g.large)-1]
 	if len(*arg) == cap(*arg) {
@@ -239,8 +236,8 @@ func (g *guard) fillArg() {
 	}
 }
 
-// hopeless reports whether what has been announced takes more than all clients may have: there is no use in taking in
-// what has to be thrown away.
+// hopeless reports whether an announced size is more than all clients together may have: the guard need
+// not read what it will have to discard.
 func (g *guard) hopeless(bytes int64) bool {
 	limit := g.memory.limit.Load()
 	return limit > 0 && bytes > limit
@@ -255,8 +252,8 @@ func (g *guard) command(i int) [][]byte {
 	return g.argv[start:g.ends[i]:g.ends[i]]
 }
 
-// claim returns the arguments of the next command that redcon delivered: its
-// own, or those of the parcel that it stood in for.
+// claim returns the arguments of the next command that redcon delivered: its own arguments, or the
+// parcel's if the command is a stand-in.
 func (g *guard) claim(args [][]byte) [][]byte {
 	index := g.claimed
 	g.claimed++
@@ -268,11 +265,11 @@ func (g *guard) claim(args [][]byte) [][]byte {
 	return args
 }
 
-// Write drops redcon's own flushes, which are empty: replies go through the
-// session's outbox, which writes to the socket itself.
+// Write drops redcon's own flushes, which are empty: replies go through the session's outbox, which
+// writes to the socket directly.
 func (g *guard) Write(p []byte) (int, error) { return len(p), nil }
 
-// commit closes the command being built.
+// commit completes the command being built.
 func (g *guard) commit() {
 	if g.direct {
 		g.commitDirect()
@@ -289,8 +286,8 @@ func (g *guard) commit() {
 	g.size = 0
 }
 
-// commitDirect is commit for a loop. out may be moved as it grows, but the
-// arguments stay where they are.
+// commitDirect is commit for a loop. out may move as it grows, but the arguments of earlier commands
+// stay in the old memory.
 func (g *guard) commitDirect() {
 	if g.large != nil {
 		g.out = g.out[:g.done]

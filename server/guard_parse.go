@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// parse turns input into commands until the input is used up or something
-// must wait: a fault behind commands that have not run yet, or the end.
+// parse turns input into commands until the input is used up. It stops early at a fault that must wait
+// for earlier commands to run, and at the end of the connection.
 func (g *guard) parse() {
 	g.parseInput()
 	if g.memory != nil && (g.strange.Load() > 0 || g.policy.needsAuth()) {
@@ -20,10 +20,10 @@ func (g *guard) parse() {
 	}
 }
 
-// atRest reports whether no complete command waits to be run.
+// atRest reports whether no complete command waits to run.
 func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
 
-// refuse cuts off a client that would take memory that is not there.
+// refuse cuts off a client that needs memory that is not there.
 func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
 	g.large, g.out, g.line, g.marks = nil, nil, nil, nil
@@ -54,17 +54,16 @@ func (g *guard) parseInput() {
 	}
 }
 
-// tlsRecord is how a client begins that speaks TLS. Taken for an inline request, it would
-// wait for an answer for as long as it likes.
+// tlsRecord is the first byte that a TLS client sends. If the guard took it for an inline request, the
+// client would wait for an answer forever.
 const (
 	tlsRecord = 0x16
 	noTLSHere = "this port does not speak TLS"
 )
 
-// takeWhole is the short way for what nearly every command is: an array of
-// small arguments, all of it in buf, written as clients write it. The arguments
-// stay in buf. Anything else it leaves to the others: it reports false and has
-// done nothing.
+// takeWhole is the fast path for nearly all commands: an array of small arguments that is complete in
+// buf and in the form that clients write. The arguments stay in buf. For any other input takeWhole
+// reports false and has done nothing.
 func (g *guard) takeWhole() bool {
 	if len(g.line) > 0 || g.policy.needsAuth() {
 		return false
@@ -92,8 +91,8 @@ func (g *guard) takeWhole() bool {
 	return true
 }
 
-// shortHeader reads a header of one to four digits at the beginning of in and
-// returns its number and its length, 0 if there is none such.
+// shortHeader reads a header of one to four digits at the beginning of in. It returns the number and
+// the length of the header; the length is 0 if there is no such header.
 func shortHeader(in []byte, kind byte) (n, size int) {
 	if len(in) < 4 || in[0] != kind {
 		return 0, 0
@@ -119,10 +118,9 @@ func (g *guard) startsWith() byte {
 	return g.buf[g.r]
 }
 
-// takeLine passes one line to use, which reports whether it may be consumed.
-// A header ends at '\r' and one byte more, whatever that is; an inline request
-// ends at '\n'. Like Redis's search, which is strchr, this one stops at a zero
-// byte and then waits for a line that gets too long.
+// takeLine passes one line to use, which reports whether the guard may consume the line. A header ends
+// at '\r' and any one byte; an inline request ends at '\n'. Like Redis, which uses strchr, takeLine
+// does not search beyond a zero byte: such a line grows until it is too long.
 func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) bool {
 	in := g.buf[g.r:g.w]
 	tail := 0
@@ -169,8 +167,7 @@ func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use 
 	return true
 }
 
-// fault ends the connection, unless commands before the fault still have to
-// run: then it waits.
+// fault ends the connection, or waits if commands before the fault still have to run.
 func (g *guard) fault(text string) bool {
 	if g.atRest() {
 		g.failure = text
@@ -230,7 +227,7 @@ func (g *guard) bulkHeader(line []byte) bool {
 	return true
 }
 
-// makeParcel moves the arguments read so far out of the way of redcon.
+// makeParcel moves the arguments read so far out of redcon's input into a parcel.
 func (g *guard) makeParcel() {
 	g.large = make([][]byte, 0, min(g.left+int64(len(g.marks)/2), 64))
 	for i := 0; i < len(g.marks); i += 2 {
@@ -240,8 +237,8 @@ func (g *guard) makeParcel() {
 	g.marks = g.marks[:0]
 }
 
-// takePayload takes what there is of an argument and of the two bytes that
-// end it, which are not looked at.
+// takePayload takes the available bytes of an argument and of the two bytes after it, which it does not
+// check.
 func (g *guard) takePayload() bool {
 	in := g.buf[g.r:g.w]
 	if g.payload > 0 {
@@ -276,12 +273,12 @@ func (g *guard) takePayload() bool {
 	return true
 }
 
-// grew counts the current command; one beyond client-query-buffer-limit ends
-// the connection without a word.
+// grew adds n bytes to the size of the current command. A command larger than client-query-buffer-limit
+// ends the connection without an error reply.
 func (g *guard) grew(n int64) {
 	g.size += n
 	if len(g.large) > 0 {
-		// An argument takes memory even if it is empty, and the last one what it has room for.
+		// Even an empty argument takes memory, and the last one takes its capacity.
 		last := g.large[len(g.large)-1]
 		if by := g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large)) - g.held.Load(); by >= largeCommand {
 			g.holds(by)
@@ -292,10 +289,10 @@ func (g *guard) grew(n int64) {
 	}
 }
 
-// countStranger counts the buffers of a client that has not authenticated. All such clients
-// have a small share together, and who would take more than is left of it is cut off here,
-// before it has: many of them take memory faster than the garbage collector gives it back.
-// What AUTH needs is always there.
+// countStranger counts the buffers of a client that has not authenticated. All such clients share a
+// small part of the limit. A client that needs more than the rest of it is cut off at once, because
+// many such clients take memory faster than the garbage collector frees it. The memory for AUTH is
+// always available.
 func (g *guard) countStranger() {
 	n := int64(0)
 	if g.policy.needsAuth() {
@@ -310,7 +307,7 @@ func (g *guard) countStranger() {
 	}
 }
 
-// inline makes an array of an inline request.
+// inline converts an inline request into an array.
 func (g *guard) inline(line []byte) bool {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// read reads from the socket, after what watch has read.
+// read returns the input that watch has read, then reads from the socket.
 func (g *guard) read(p []byte) (int, error) {
 	if len(g.ahead) > 0 {
 		n := copy(p, g.ahead)
@@ -19,13 +19,11 @@ func (g *guard) read(p []byte) (int, error) {
 	return g.Conn.Read(p)
 }
 
-// maxAhead is how much watch reads; after that the end of the connection goes
-// unnoticed until somebody reads.
+// maxAhead is how much watch reads; after that, watch does not notice the end of the connection.
 const maxAhead = 1 << 20
 
-// watch has gone called if the connection ends. It reads ahead for that, while
-// the goroutine that reads otherwise waits for something else and calls stop
-// when it goes on.
+// watch calls gone if the connection ends. It reads ahead to notice that, while the goroutine that
+// normally reads waits for something else; that goroutine calls stop before it reads again.
 func (g *guard) watch(gone func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -44,7 +42,7 @@ func (g *guard) watch(gone func()) (stop func()) {
 		}
 	}()
 	return func() {
-		// A connection that has ended has no use for deadlines.
+		// SetReadDeadline fails only on a connection that has ended, which needs no deadline.
 		_ = g.SetReadDeadline(time.Unix(1, 0))
 		<-ended
 		_ = g.SetReadDeadline(time.Time{})

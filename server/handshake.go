@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// handshakeTime is how long a client may take to show that it may come in.
+	// handshakeTime is how long a client may take for the handshake.
 	handshakeTime = 5 * time.Second
-	// maxHandshakes is how many may be at it at once, and maxFromOne how many of one
-	// address: an honest client needs milliseconds. For one more another is cut off.
+	// maxHandshakes is how many handshakes may be in progress, and maxFromOne how many from one
+	// address: an honest client needs milliseconds. Beyond that, each new handshake ends an old one.
 	maxHandshakes = 512
 	maxFromOne    = maxHandshakes / 2
-	// logSilence is how far apart two log lines are of what strangers do.
+	// logSilence is the time between two log lines about events that strangers cause.
 	logSilence = 10 * time.Second
 )
 
@@ -31,12 +31,12 @@ var (
 	errHandshakeMany = errors.New("it was cut off: too many clients of its address are at the handshake")
 )
 
-// handshakes are the TLS connections that have no session yet. Each has a goroutine, so
-// that who says nothing keeps nobody waiting.
+// handshakes are the TLS connections that have no session yet. Each has a goroutine, so that a silent
+// client delays no other client.
 //
-// If there are too many, one of the address with most of them is cut off, and which one is left to chance.
-// If it were the oldest, or the one that has waited for longest, a flood could be made so that it is always
-// an honest client from behind the same address.
+// If there are too many, one connection from the address with the most handshakes is cut off, chosen at
+// random. If the choice were the oldest or the one that has waited longest, an attacker could make it
+// always hit an honest client behind the same address.
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
@@ -44,8 +44,8 @@ type handshakes struct {
 
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire
-	count int  // of open
-	over  bool // the server closes
+	count int  // connections in open
+	over  bool // the server is closing
 
 	failed   int64 // since the last log line
 	lastWhy  string
@@ -58,26 +58,26 @@ func newHandshakes(certs *Certificates, log *slog.Logger) *handshakes {
 	return &handshakes{certs: certs, log: log, turns: certs.turns, open: map[netip.Addr][]*wire{}}
 }
 
-// wire is what stands between crypto/tls and a socket.
+// wire is the connection between crypto/tls and a socket.
 type wire struct {
 	*turns.Conn
 	tls   *tls.Conn
 	from  netip.Addr
 	place int // in handshakes.open; -1: none
 	ctx   context.Context
-	// end has the handshake fail. Only the handshake itself closes the connection: whoever calls end may come
-	// when it is over, and the connection is a session's.
+	// end makes the handshake fail. Only the goroutine of the handshake closes the connection: a call
+	// of end may come late, when the connection already belongs to a session.
 	end context.CancelCauseFunc
 }
 
-// begin shakes hands with a client and passes the connection on to then. It does not
-// wait. config is nil if there is no certificate.
+// begin does the handshake with a client on a new goroutine and then passes the connection to then. It
+// does not wait. config is nil if there is no certificate.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
 	w := &wire{from: turns.Origin(conn)}
 	w.ctx, w.end = context.WithCancelCause(context.Background())
 	w.Conn = h.turns.Conn(w.ctx, conn, nil, w.from, false, now)
 	if config == nil || !h.enter(w) {
-		_ = conn.Close() // nothing can be said to who speaks TLS
+		_ = conn.Close() // a TLS client cannot read an error
 		return
 	}
 	w.tls = tls.Server(w, config)
@@ -96,7 +96,7 @@ func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Ti
 	}()
 }
 
-// shake is the handshake, within its time.
+// shake does the handshake within handshakeTime.
 func (w *wire) shake() error {
 	late := time.AfterFunc(handshakeTime, func() { w.end(errHandshakeTime) })
 	defer late.Stop()
@@ -126,7 +126,7 @@ func (h *handshakes) enter(w *wire) bool {
 	return true
 }
 
-// crowded is the address with most handshakes; mu is held.
+// crowded returns the address with the most handshakes. The caller holds mu.
 func (h *handshakes) crowded() (most netip.Addr) {
 	n := 0
 	for from, list := range h.open {
@@ -137,7 +137,7 @@ func (h *handshakes) crowded() (most netip.Addr) {
 	return most
 }
 
-// remove takes a handshake off the list, if it is there; mu is held.
+// remove removes a handshake from the list, if it is there. The caller holds mu.
 func (h *handshakes) remove(w *wire) {
 	if w.place < 0 {
 		return
@@ -161,7 +161,7 @@ func (h *handshakes) leave(w *wire) {
 	h.remove(w)
 }
 
-// stop ends the handshakes that are in progress.
+// stop ends all handshakes in progress and refuses new ones.
 func (h *handshakes) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,8 +173,8 @@ func (h *handshakes) stop() {
 	}
 }
 
-// refuse notes a failure. A stranger decides how many there are, so only one is told of
-// in a while, and how many there have been.
+// refuse counts a failure. Strangers decide how many failures there are, so a log line gives only the
+// number and the last failure, at most once per logSilence.
 func (h *handshakes) refuse(from string, err error, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -188,7 +188,7 @@ func (h *handshakes) refuse(from string, err error, now time.Time) {
 	h.say(now)
 }
 
-// say writes the log line that is due.
+// say writes a log line if one is due. The caller holds mu.
 func (h *handshakes) say(now time.Time) {
 	if h.failed == 0 || now.Sub(h.said) < logSilence {
 		return
@@ -197,19 +197,19 @@ func (h *handshakes) say(now time.Time) {
 	h.failed, h.said = 0, now
 }
 
-// sayRest is say for the failures since the last log line.
+// sayRest writes the log line for failures since the last one, if it is due.
 func (h *handshakes) sayRest(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.say(now)
 }
 
-// total is how many have failed since the start.
+// total returns how many handshakes have failed since the start.
 func (h *handshakes) total() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failures
 }
 
-// FailedHandshakes is how many clients have failed since the start.
+// FailedHandshakes returns how many TLS handshakes have failed since the start.
 func (srv *Server) FailedHandshakes() int64 { return srv.hands.total() }

@@ -7,13 +7,15 @@ import (
 	"lockstep/store"
 )
 
-// helpTexts are the replies of HELP as redis-server 7.0.15 gives them, recorded; each begins with a line "= container". Tools
-// compare them, so they are the same to the letter, subcommands included that this server refuses.
+// helpTexts are recorded HELP replies of redis-server 7.0.15; each begins with a line "= container".
+// Tools compare the replies, so they are exactly the same, even for subcommands that this server
+// refuses.
 //
 //go:embed help.txt
 var helpTexts string
 
-// help returns the recorded text of a container; for one that Redis does not have it derives from the rows.
+// help returns the recorded text of a container; for a container that Redis does not have, it builds
+// the text from the command table.
 func help(container *store.Command) store.Reply {
 	if _, text, ok := strings.Cut(helpTexts, "= "+container.Name+"\n"); ok {
 		text, _, _ = strings.Cut(text, "\n= ")

@@ -10,17 +10,16 @@ import (
 	"lockstep/store"
 )
 
-// Hub delivers published messages to the subscribers of this node. The log
-// publishes into it as entries are applied, so every node's subscribers get
-// every message, in the order of the log.
+// Hub delivers published messages to the subscribers of this node. Log entries publish into it as they
+// are applied, so every node's subscribers get every message, in the order of the log.
 type Hub struct {
 	mu       sync.RWMutex
 	channels map[string]subscribers
 	shards   map[string]subscribers
 	patterns map[string]subscribers
 	matching matching
-	warned   atomic.Int64 // Unix time of the last line of cutOffMostPatterns
-	heard    atomic.Int64 // names that have subscribers, of all kinds: to be asked without mu
+	warned   atomic.Int64 // Unix time of the last log line of cutOffMostPatterns
+	heard    atomic.Int64 // how many names of all kinds have subscribers; readable without mu
 
 	tracker *tracker
 
@@ -34,7 +33,7 @@ var (
 	_ store.AccountSink = (*Hub)(nil)
 )
 
-// subscribers are the sessions that one name delivers to.
+// subscribers are the sessions that have subscribed to one name.
 type subscribers map[*session]struct{}
 
 // NewHub returns a hub without subscribers.
@@ -48,8 +47,7 @@ func NewHub() *Hub {
 	}
 }
 
-// subKind is one of the three kinds of subscription; its values index the
-// names of the messages.
+// subKind is one of the three kinds of subscription, and an index of subWords.
 type subKind int
 
 const (
@@ -89,12 +87,12 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	})
 }
 
-// matchSteps is how many steps the patterns of one message take, some milliseconds, before the
-// client with the most patterns is cut off.
+// matchSteps is how many steps matching the patterns with one message may take, some milliseconds,
+// before the client with the most patterns is cut off.
 const matchSteps = 1 << 20
 
-// matches calls do for the patterns of a channel. Every node matches every message before it applies what comes
-// next, so nobody may make that long. mu is held for reading.
+// matches calls do for the patterns that match a channel. Every node matches every message before it
+// applies the next entry, so no client may make that slow. The caller holds mu for reading.
 func (h *Hub) matches(channel string, do func(pattern string, subs subscribers)) {
 	if len(h.patterns) > manyPatterns {
 		clock := h.clock()
@@ -118,21 +116,22 @@ func (h *Hub) matches(channel string, do func(pattern string, subs subscribers))
 	}
 }
 
-// manyPatterns is from how many patterns on it counts how long their messages take, matchTime how long all
-// messages of a second may, before clients with many patterns are cut off.
+// manyPatterns is the number of patterns above which the hub measures the time of matching. matchTime
+// is how long matching all messages of a second may take before clients with many patterns are cut off.
 const (
 	manyPatterns = 256
 	matchTime    = 500 * time.Millisecond
 )
 
-// matching is how long messages took in a second.
+// matching is the time that matching messages took in a second.
 type matching struct {
 	mu    sync.Mutex
 	since time.Time
 	took  time.Duration
 }
 
-// clock is that of a node with subscribers to patterns. mu is held for reading.
+// clock returns the clock of the server, which the subscribers to patterns know. The caller holds mu
+// for reading.
 func (h *Hub) clock() func() time.Time {
 	for _, subs := range h.patterns {
 		for s := range subs {
@@ -142,7 +141,8 @@ func (h *Hub) clock() func() time.Time {
 	return nil
 }
 
-// matched counts the time of a message. Those with the most patterns go until half of the patterns are left.
+// matched adds the matching time of a message. If the time is too long, it cuts off the clients with
+// the most patterns until half of the patterns are left.
 func (h *Hub) matched(began, now time.Time) {
 	m := &h.matching
 	m.mu.Lock()
@@ -163,7 +163,7 @@ func (h *Hub) matched(began, now time.Time) {
 	}
 }
 
-// over reports whether all of them have been cut off.
+// over reports whether all subscribers have been cut off.
 func (subs subscribers) over() bool {
 	for s := range subs {
 		if !s.out.isOver() {
@@ -173,8 +173,9 @@ func (subs subscribers) over() bool {
 	return true
 }
 
-// cutOffMostPatterns cuts off the client that has the most patterns. If those of clients that have been cut off
-// are there still, and have not been left out, they may be what took long. mu is held for reading.
+// cutOffMostPatterns cuts off the client with the most patterns and returns their number. If there are
+// still patterns of clients cut off earlier and matching did not skip them (leftOut is false), it does
+// nothing, because those patterns may have taken the time. The caller holds mu for reading.
 func (h *Hub) cutOffMostPatterns(leftOut bool) (patterns int) {
 	var most *session
 	for _, subs := range h.patterns {
@@ -201,10 +202,9 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) (patterns int) {
 	return len(most.subs[subPattern])
 }
 
-// Missed implements store.KeySink: any key may have changed, and messages may
-// have been published. A subscriber that was not told would wait for one that
-// never comes, so its connection ends, as at the death of its node; when it
-// subscribes again it knows that it has to look.
+// Missed implements store.KeySink: any key may have changed, and messages may have been published. A
+// subscriber could wait for a missed message forever, so Missed ends its connection, as the death of a
+// node does; when the client subscribes again, it knows that it must look at the keys.
 func (h *Hub) Missed() {
 	h.tracker.touchAll()
 	h.mu.RLock()
@@ -218,7 +218,7 @@ func (h *Hub) Missed() {
 	}
 }
 
-// Receivers returns how many deliveries a message would make on this node.
+// Receivers returns how many subscribers of this node would get a message.
 func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -230,11 +230,11 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
-// Listens reports whether there are subscribers, or clients that track keys. Raft asks it
-// with every answer, so it never waits.
+// Listens reports whether there are subscribers or clients that track keys. Raft calls it with every
+// answer, so it never waits.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver encodes a message at most once per protocol version.
+// deliver sends a message to subscribers. It encodes the message at most once per protocol version.
 func deliver(subs subscribers, now *time.Time, words ...string) {
 	if len(subs) == 0 {
 		return
@@ -254,8 +254,8 @@ func deliver(subs subscribers, now *time.Time, words ...string) {
 	}
 }
 
-// subscribe adds a subscription and, in the same instant, the confirmation to
-// the session's output: no message can come before it.
+// subscribe adds a subscription and, under the same lock, the confirmation to the session's output: no
+// message can come before the confirmation.
 func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -272,7 +272,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
 }
 
-// unsubscribe removes a subscription; quiet leaves out the confirmation.
+// unsubscribe removes a subscription; quiet omits the confirmation.
 func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -292,15 +292,15 @@ func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
 	}
 }
 
-// confirmNone answers a request to end all subscriptions when there are none.
+// confirmNone replies to a request to end all subscriptions when there are none.
 func (h *Hub) confirmNone(s *session, kind subKind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.confirm(subWords[kind].unsubscribe, store.Nil, s.subscriptions(kind))
 }
 
-// names returns the channels or shard channels that have subscribers and match
-// a pattern, if there is one; in order.
+// names returns the channels or shard channels that have subscribers and match a pattern (nil: all),
+// sorted.
 func (h *Hub) names(kind subKind, pattern *string) []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -321,7 +321,7 @@ func (h *Hub) count(kind subKind, name string) int {
 	return len(h.byKind(kind)[name])
 }
 
-// size returns how many names have subscribers.
+// size returns how many names of a kind have subscribers.
 func (h *Hub) size(kind subKind) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

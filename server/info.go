@@ -33,7 +33,7 @@ var infoSections = []infoSection{
 // facts writes lines of INFO.
 type facts struct {
 	b      *strings.Builder
-	s      *session // that asks
+	s      *session // the session that sent the command
 	status cluster.Status
 }
 
@@ -46,7 +46,7 @@ func (f *facts) all(pairs ...any) {
 	}
 }
 
-// zeros writes names of what is not there, or not counted.
+// zeros writes 0 for facts that do not exist here or are not counted.
 func (f *facts) zeros(names ...string) {
 	for _, name := range names {
 		f.add(name, 0)
@@ -84,7 +84,7 @@ func infoServer(srv *Server, f *facts) {
 	)
 }
 
-// executable is the path of the program.
+// executable returns the path of the program.
 func executable() string {
 	if path, err := os.Executable(); err == nil {
 		return path
@@ -325,7 +325,7 @@ func infoCommandStats(srv *Server, f *facts) {
 	}
 }
 
-// infoLatencyStats has the percentiles that latency-tracking-info-percentiles names.
+// infoLatencyStats writes the percentiles in the parameter latency-tracking-info-percentiles.
 func infoLatencyStats(srv *Server, f *facts) {
 	if srv.params.untracked.Load() {
 		return

@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// lead is where clients of this face find whoever leads; down is true while
-// nobody is known to, and then it is who led last.
+// lead returns the leader's address for clients of this face. If no leader is known, down is true and
+// at is the address of the last leader.
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""
@@ -24,7 +24,7 @@ func (s *session) lead() (at endpoint, down bool) {
 	return at, down
 }
 
-// endpointHere is where a node has the face that this client sees.
+// endpointHere returns the address at which a node has this client's face.
 func (s *session) endpointHere(n *cluster.Sighting) endpoint {
 	if s.face == FaceCluster {
 		return s.endpointOf(n.Cluster)
@@ -32,7 +32,8 @@ func (s *session) endpointHere(n *cluster.Sighting) endpoint {
 	return s.endpointOf(n.Plain)
 }
 
-// followers are the other members that clients can reach, while this node leads.
+// followers returns the other members that are up and have an address for clients; the caller's node
+// leads.
 func (s *session) followers() (list []*cluster.Sighting) {
 	t := s.topology()
 	for i := range t.Nodes {
@@ -43,18 +44,16 @@ func (s *session) followers() (list []*cluster.Sighting) {
 	return list
 }
 
-// infoReplication is what Redisson's replicated mode finds the leader by: a
-// role of exactly master or slave. What the log has been applied to stands for
-// the offset of replication.
+// infoReplication writes the section by which Redisson's replicated mode finds the leader: role must be
+// exactly master or slave. The index of the last applied entry serves as the replication offset.
 //
-// connected_slaves counts what an acknowledged write is known to be on besides
-// the node that answers: one less than a majority. Clients that see a number
-// there (Redisson) send WAIT with it after every write and give a lock up if
-// they get another one back; this one WAIT answers at once, however many of the
-// listed replicas are down.
+// connected_slaves is how many nodes besides this one are known to have an acknowledged write: one less
+// than a majority. Redisson sends WAIT with a number above zero after every write and gives a lock up
+// if the reply differs; WAIT with this number replies at once, however many of the listed replicas are
+// down.
 //
-// slave_read_only is 0: every node takes writes, and StackExchange.Redis sends
-// none to a replica that says otherwise.
+// slave_read_only is 0: every node accepts writes, and StackExchange.Redis sends no writes to a replica
+// that reports 1.
 func infoReplication(srv *Server, f *facts) {
 	applied, leads := f.status.Applied, f.status.Role == cluster.Leader
 	copies := srv.backend.Topology().Quorum() - 1
@@ -113,7 +112,7 @@ func infoLeader(f *facts, copies int) {
 	)
 }
 
-// replicationID is the same on every node that follows one leader.
+// replicationID returns an id that is the same on every node with the same last leader.
 func (srv *Server) replicationID() string {
 	return identity("replication", srv.backend.Topology().Last)
 }
@@ -136,9 +135,9 @@ func doRole(s *session, _ [][]byte) store.Reply {
 	return store.List(store.Str("slave"), store.Str(at.host), store.Int(int64(at.port)), store.Str(state), applied)
 }
 
-// tooFewReplicas reports whether min-replicas-to-write refuses a command. A majority has
-// every write anyway; who wants it to be on more members says so by this. Of a script
-// that does not say that it only reads, it is not waited to see whether it does.
+// tooFewReplicas reports whether min-replicas-to-write refuses a command. A majority has every write
+// anyway; this parameter demands more members. A script that does not declare that it only reads counts
+// as writing.
 func (s *session) tooFewReplicas(cmd *store.Command, args [][]byte) bool {
 	writes := cmd.Is(store.Write) || s.srv.pause.scriptWrites(cmd, args)
 	if cmd == s.srv.execCmd && s.multi != nil {

@@ -9,15 +9,14 @@ import (
 	"lockstep/store"
 )
 
-// infoSection is a section of INFO; usual are those shown when none is asked
-// for.
+// infoSection is a section of INFO; usual is true if INFO shows it by default.
 type infoSection struct {
 	title string
 	usual bool
 	write func(srv *Server, f *facts)
 }
 
-// sections returns the sections that a server has, in their order.
+// sections returns the sections that a server has, in order.
 func (srv *Server) sections() []infoSection {
 	if srv.watch == nil {
 		return infoSections
@@ -52,8 +51,7 @@ func infoSentinel(srv *Server, f *facts) {
 	}
 }
 
-// doInfoCache answers with the part of each member's INFO that this node
-// knows, the leader first.
+// doInfoCache returns the part of each member's INFO that this node knows, with the leader first.
 func doInfoCache(s *session, args [][]byte) store.Reply {
 	w := s.watched()
 	r := store.List()

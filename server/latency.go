@@ -14,14 +14,14 @@ import (
 	"lockstep/store"
 )
 
-// spikeSamples is how many samples of an event are kept.
+// spikeSamples is how many samples of an event the server keeps.
 const spikeSamples = 160
 
 // spike is the worst latency of an event within one second.
 type spike struct{ at, ms int64 }
 
-// spikes are the latencies beyond latency-monitor-threshold, by event: command,
-// and fast-command for commands that should never take long.
+// spikes holds the latencies above latency-monitor-threshold, by event: command, and fast-command for
+// commands that should never take long.
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent
@@ -93,8 +93,8 @@ func (l *spikes) reset(names []string) int {
 	return n
 }
 
-// durations counts the calls of a command by how long they took: bucket i has
-// those of up to 1024 << i ns and more than half of that.
+// durations counts the calls of a command by their duration: bucket i has calls of at most 1024 << i ns
+// and more than half of that.
 type durations [21]atomic.Int64
 
 func (d *durations) add(took time.Duration) {
@@ -116,14 +116,14 @@ func (d *durations) reset() {
 	}
 }
 
-// bound is what Redis's histogram prints for a bucket, in µs: the largest
-// duration that its two significant digits do not tell from the bound.
+// bound returns the number that Redis's histogram prints for a bucket, in µs: the largest duration that
+// is equal to the bucket's bound in two significant digits.
 func bound(i int) int64 {
 	ns := int64(1024) << i
 	return (ns + ns>>7 - 1) / 1000
 }
 
-// histogram is one command in LATENCY HISTOGRAM.
+// histogram returns the entry of one command in LATENCY HISTOGRAM.
 func (d *durations) histogram() store.Reply {
 	counts := store.MapOf()
 	n := int64(0)
@@ -136,8 +136,7 @@ func (d *durations) histogram() store.Reply {
 	return store.MapOf(store.Str("calls"), store.Int(n), store.Str("histogram_usec"), counts)
 }
 
-// percentile returns a duration in µs that the given share of the calls did
-// not exceed.
+// percentile returns a duration in µs that the given share of the calls did not exceed.
 func (d *durations) percentile(share float64) float64 {
 	total, n := d.total(), int64(0)
 	for i := range d {
@@ -149,16 +148,16 @@ func (d *durations) percentile(share float64) float64 {
 	return 0
 }
 
-// percentile is one that INFO shows.
+// percentile is a percentile that INFO shows.
 type percentile struct {
 	name  string
 	share float64
 }
 
-// maxPercentiles is how many latency-tracking-info-percentiles may name.
+// maxPercentiles is how many percentiles latency-tracking-info-percentiles may name.
 const maxPercentiles = 100
 
-// checkPercentiles reads latency-tracking-info-percentiles.
+// checkPercentiles validates a value of latency-tracking-info-percentiles.
 func checkPercentiles(value string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words) > maxPercentiles {
@@ -178,7 +177,7 @@ func checkPercentiles(value string) (canonical, fault string) {
 	return strings.Join(words, " "), ""
 }
 
-// percentilesOf reads what checkPercentiles has written.
+// percentilesOf parses a value that checkPercentiles returned.
 func percentilesOf(value string) *[]percentile {
 	list := []percentile{}
 	for _, w := range strings.Fields(value) {
@@ -188,7 +187,7 @@ func percentilesOf(value string) *[]percentile {
 	return &list
 }
 
-// percentiles is one command in INFO latencystats.
+// percentiles returns the entry of one command in INFO latencystats.
 func (d *durations) percentiles(list []percentile) string {
 	var words []string
 	for _, p := range list {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// listener puts a guard on every connection. It also keeps redcon from two
-// habits: when Accept fails redcon asks again at once, and when the listener
-// is closed it cuts every connection, so Accept returns only when they may go.
+// listener puts a guard on every connection. It also works around two habits of redcon: after a failed
+// Accept redcon calls it again at once, and when the listener is closed redcon cuts every connection,
+// so Accept returns only when the connections may be cut.
 type listener struct {
 	net.Listener
 	srv    *Server
@@ -17,8 +17,7 @@ type listener struct {
 	secret bool
 }
 
-// acceptPause is how long Accept waits after a passing failure, such as too
-// many open files.
+// acceptPause is how long Accept waits after a temporary failure, such as too many open files.
 const acceptPause = 50 * time.Millisecond
 
 // Accept implements net.Listener.
@@ -46,12 +45,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// keepAlive has dead clients noticed, as tcp-keepalive says.
+// keepAlive makes the system detect dead clients within the time of tcp-keepalive.
 func (srv *Server) keepAlive(c *net.TCPConn) {
 	secs := srv.params.keepAlive.Load()
 	cfg := net.KeepAliveConfig{Enable: secs > 0}
 	if secs > 0 {
-		// As Redis's anetKeepAlive: three probes in the last third.
+		// As in Redis's anetKeepAlive: three probes, a third of the time apart.
 		cfg.Idle = time.Duration(secs) * time.Second
 		cfg.Interval = max(time.Duration(secs)*time.Second/3, time.Second)
 		cfg.Count = 3
@@ -61,7 +60,7 @@ func (srv *Server) keepAlive(c *net.TCPConn) {
 	}
 }
 
-// single is a listener with one connection.
+// single is a listener that accepts one given connection.
 type single struct {
 	mu   sync.Mutex
 	conn net.Conn

@@ -11,38 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On Linux a few loops serve all connections, each by an epoll instance of its
-// own. With a goroutine for each connection every command costs more: a read
-// that finds nothing, being parked and made ready, waking threads; and what many
-// clients send at the same time arrives at the backend piece by piece.
+// On Linux a few loops serve all connections, each with an epoll instance of its own. With a goroutine
+// for each connection every command costs more: a read that finds nothing, parking and readying the
+// goroutine, and waking threads; and commands that many clients send at the same time reach the backend
+// one by one.
 //
-// A round takes everything that has happened, reads and parses it, submits it,
-// has the backend run it (an ephemeral node does so on this goroutine), and
-// writes the replies. Nothing in it waits, with one exception: a script that
-// the backend runs. Then the watcher puts another goroutine in place of the one
-// that is held up (watch_linux.go).
+// In a round, a loop takes all events, reads and parses the input, submits the commands, makes the
+// backend run them (an ephemeral node runs them on this goroutine), and writes the replies. No step
+// waits, with one exception: a script that the backend runs. Then the watcher gives the loop to another
+// goroutine (watch_linux.go).
 //
-// An owner that has nothing to do waits in the epoll instance if the backend runs
-// everything on its goroutine: nobody else needs its thread. A durable node's
-// goroutines do, and a thread in a system call keeps its place among them until the
-// runtime's monitor notices. There the epoll instance is itself a file that the
-// runtime waits for, and the owner is parked.
+// An owner without work waits in the epoll instance if the backend runs everything on the owner's
+// goroutine: nothing else needs its thread. A durable node has other goroutines that need threads, and
+// a thread in a system call keeps its processor until the runtime's monitor notices. There the runtime
+// polls the epoll instance itself as a file, and the owner is parked.
 //
-// Events are edge-triggered and all registered once: loopConn.readable remembers
-// them, so a connection that waits for its replies costs no system call.
+// Events are edge-triggered and all registered once: loopConn.readable remembers them, so a connection
+// that waits for its replies costs no system call.
 
-// loop serves connections. Its owner is one goroutine at a time; what is not
-// guarded by mu belongs to the owner.
+// loop serves connections. One goroutine at a time owns it; fields that mu does not guard belong to the
+// owner.
 type loop struct {
 	srv   *Server
 	epoll int
-	file  *os.File              // the epoll instance, if the runtime waits for it …
-	parks syscall.RawConn       // … its waiting …
-	look  func(fd uintptr) bool // … and poll
+	file  *os.File              // the epoll instance, if the runtime polls it
+	parks syscall.RawConn       // parks the owner until the file is ready
+	look  func(fd uintptr) bool // the poll method, for parks
 	bell  int                   // an eventfd that wakes the owner
-	uring *uring                // nil: not allowed here
+	uring *uring                // nil: the system does not allow it
 
-	mu     sync.Mutex // taken last
+	mu     sync.Mutex // taken after all other locks
 	queue  []*loopConn
 	asleep bool // the owner waits for events
 	over   bool // end when the last connection is gone
@@ -54,18 +52,18 @@ type loop struct {
 	stir     chan struct{} // tells the watcher that there is something to watch
 	stop     chan struct{} // closed when the loop has ended
 
-	spare     []*loopConn // the other of two queues that take turns
+	spare     []*loopConn // the queue of the last round, to be used again
 	conns     []*loopConn // by descriptor
 	count     int
-	ready     []*loopConn // idle, with input to look at
-	others    []*loopConn // the other of two lists that take turns
+	ready     []*loopConn // idle connections with unread input
+	others    []*loopConn // the ready list of the last round, to be used again
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
-	sending   []*loopConn // what uring sends
-	submitted bool        // the backend has not been flushed since
-	now       time.Time   // of the round
+	sending   []*loopConn // connections whose output uring sends
+	submitted bool        // the backend must be flushed
+	now       time.Time   // the time of this round
 	events    [256]unix.EpollEvent
-	happened  int // how many of them
+	happened  int // how many events
 }
 
 func newLoop(srv *Server) (*loop, error) {
@@ -98,9 +96,9 @@ func newLoop(srv *Server) (*loop, error) {
 	return l, nil
 }
 
-// park has the runtime wait for the epoll instance.
+// park makes the runtime poll the epoll instance.
 func (l *loop) park() (err error) {
-	if err := unix.SetNonblock(l.epoll, true); err != nil { // else the runtime takes it for a file of a disk
+	if err := unix.SetNonblock(l.epoll, true); err != nil { // otherwise the runtime takes it for a disk file
 		return err
 	}
 	l.file = os.NewFile(uintptr(l.epoll), "epoll")
@@ -121,8 +119,7 @@ func (l *loop) closeFiles() {
 	}
 }
 
-// tell queues news about a connection and wakes the owner if it sleeps. It may
-// be called from anywhere.
+// tell queues news about a connection and wakes the owner if it sleeps. Any goroutine may call it.
 func (l *loop) tell(c *loopConn, n news) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,18 +134,18 @@ func (l *loop) tell(c *loopConn, n news) {
 	l.ring()
 }
 
-// ring wakes the owner; mu is held.
+// ring wakes the owner. The caller holds mu.
 func (l *loop) ring() {
 	if !l.asleep {
 		return
 	}
 	l.asleep = false
 	one := uint64(1)
-	// It can only fail if the counter is full, and then the bell rings anyway.
+	// The write fails only if the counter is full, and then the eventfd is readable anyway.
 	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(l.bell), uintptr(unsafe.Pointer(&one)), 8)
 }
 
-// finishUp ends the loop when its last connection is gone.
+// finishUp makes the loop end when its last connection is gone.
 func (l *loop) finishUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,8 +184,8 @@ func (l *loop) run(me int) {
 	}
 }
 
-// flushBackend has the backend run what was submitted. It reports false if
-// that took so long that another goroutine owns the loop now.
+// flushBackend makes the backend run the submitted commands. It reports false if that took so long that
+// another goroutine owns the loop now.
 func (l *loop) flushBackend(me int) bool {
 	l.held.Add(1)
 	if !l.watching.Load() {
@@ -205,7 +202,7 @@ func (l *loop) flushBackend(me int) bool {
 	return true
 }
 
-// event notes what has happened to a socket.
+// event records an event of a socket.
 func (l *loop) event(ev *unix.EpollEvent) {
 	fd := int(ev.Fd)
 	if fd >= len(l.conns) || l.conns[fd] == nil {
@@ -233,7 +230,7 @@ func (l *loop) event(ev *unix.EpollEvent) {
 	}
 }
 
-// hear takes in the news.
+// hear handles the queued news.
 func (l *loop) hear() {
 	l.mu.Lock()
 	queue := l.queue
@@ -263,7 +260,7 @@ func (l *loop) hear() {
 	}
 }
 
-// join takes a new connection in.
+// join adds a new connection to the loop.
 func (l *loop) join(c *loopConn) {
 	for c.fd >= len(l.conns) {
 		l.conns = append(l.conns, make([]*loopConn, len(l.conns)+64)...)
@@ -278,7 +275,7 @@ func (l *loop) join(c *loopConn) {
 		return
 	}
 	if c.shut.Load() || c.tls != nil {
-		l.again(c) // closed before it was here, or crypto/tls has input already
+		l.again(c) // closed before it joined, or crypto/tls has input already
 	}
 }
 
@@ -308,7 +305,7 @@ func (l *loop) wait() int {
 	return l.happened
 }
 
-// poll reports whether events have happened.
+// poll reports whether there are events, without waiting.
 func (l *loop) poll(epoll uintptr) bool {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
 	if l.happened = int(n); errno != 0 {
@@ -322,7 +319,7 @@ func (l *loop) sleep() {
 	if l.parks != nil && l.parks.Read(l.look) == nil {
 		return
 	}
-	// The scheduler is told of this one: it may last.
+	// This system call goes through the scheduler, because it may wait long.
 	l.happened, _ = unix.EpollWait(l.epoll, l.events[:], -1)
 	l.happened = max(l.happened, 0) // interrupted by a signal
 }

@@ -9,17 +9,17 @@ import (
 	"lockstep/store"
 )
 
-// monitors are the clients that watch all commands of this node (MONITOR).
-// The commands of a script are shown where it runs, which is on the leader.
+// monitors are the clients that watch all commands of this node (MONITOR). The commands of a script
+// appear on the node that runs it, the leader.
 type monitors struct {
-	count atomic.Int32 // asked for every command
+	count atomic.Int32 // read for every command
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 }
 
-// add makes a session a monitor and, in the same instant, tells it: no command
-// is shown before that.
+// add makes a session a monitor and sends the reply under the same lock: no command can appear before
+// the reply.
 func (m *monitors) add(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +43,7 @@ func (m *monitors) remove(s *session) {
 	s.monitoring.Store(false)
 }
 
-// display shows a command of a session to the monitors. Those for operators
-// are not shown.
+// display shows a session's command to the monitors, except commands for operators.
 func (s *session) display(cmd *store.Command, args [][]byte) {
 	if s.srv.monitors.count.Load() == 0 || cmd.Is(store.Admin) {
 		return
@@ -52,7 +51,7 @@ func (s *session) display(cmd *store.Command, args [][]byte) {
 	s.srv.show(int(s.db.Load()), s.addr, redact(cmd, args))
 }
 
-// Watch shows a command that a script has run.
+// Watch shows a command of a script to the monitors.
 func (srv *Server) Watch(c *store.Ctx) {
 	if srv.monitors.count.Load() == 0 || c.Cmd.Is(store.Admin) {
 		return
@@ -70,7 +69,7 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	}
 }
 
-// appendMonitorLine writes the line that MONITOR prints for a command.
+// appendMonitorLine appends the line that MONITOR prints for a command.
 func appendMonitorLine(b []byte, now time.Time, db int, from string, args [][]byte) []byte {
 	us := now.UnixMicro()
 	b = fmt.Appendf(b, "+%d.%06d [%d %s]", us/1e6, us%1e6, db, from)
@@ -81,7 +80,7 @@ func appendMonitorLine(b []byte, now time.Time, db int, from string, args [][]by
 	return append(b, '\r', '\n')
 }
 
-// appendQuoted quotes as Redis's sdscatrepr.
+// appendQuoted quotes an argument as Redis's sdscatrepr does.
 func appendQuoted(b, arg []byte) []byte {
 	const escapes = "\nn\rr\tt\aa\bb\\\\\"\""
 	b = append(b, '"')
@@ -102,8 +101,7 @@ next:
 	return append(b, '"')
 }
 
-// doMonitor does not answer a client that is a monitor already; Redis does not
-// either.
+// doMonitor does not reply to a client that is a monitor already; neither does Redis.
 func doMonitor(s *session, _ [][]byte) store.Reply {
 	if s.executing != nil {
 		return store.Err(errMonitorInExec)
@@ -114,8 +112,8 @@ func doMonitor(s *session, _ [][]byte) store.Reply {
 	return store.Reply{Kind: store.None}
 }
 
-// touchesKeys reports whether a monitor may not call the command: to Redis it
-// is a kind of replica.
+// touchesKeys reports whether a monitor may not call a command: Redis treats a monitor as a kind of
+// replica.
 func touchesKeys(cmd *store.Command) bool {
 	return cmd.Flags&(store.Write|store.ReadOnly|store.MayReplicate) != 0
 }

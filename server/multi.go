@@ -10,35 +10,34 @@ import (
 	"lockstep/store"
 )
 
-// Transactions. What a client queues after MULTI stays in its session. EXEC
-// sends all commands that need the log, together with what WATCH has seen, to
-// the leader as one call (cluster.Transaction), so nothing comes between them.
-// Commands that are answered here (PING, INFO, SUBSCRIBE, …) run when that call
-// has been answered, at their place among the replies: before it nobody knows
-// whether the transaction takes place. SELECT and HELLO count for the commands
-// behind them all the same: what they will change is known beforehand. CLIENT
-// TRACKING and CLIENT CACHING run before the call, because what is read by it may
-// have changed again before it has been answered.
+// This file has transactions. Commands after MULTI are queued in the session. EXEC sends all commands
+// that need the log, together with the versions from WATCH, to the leader as one call
+// (cluster.Transaction), so no other command runs between them. Commands that this node answers (PING,
+// INFO, SUBSCRIBE, …) run when the leader has answered that call, at their place among the replies:
+// before the answer, this node does not know whether the transaction takes place. SELECT and HELLO
+// still affect the commands after them, because their effect is known beforehand. CLIENT TRACKING and
+// CLIENT CACHING run before the call, because keys that the call reads may change again before its
+// answer.
 
-// maxQueued returns what a session may queue, and what it may watch, in bytes: about as much
-// as the transaction may write.
+// maxQueued returns how many bytes of commands a session may queue, and how many bytes of keys it may
+// watch: about as much as the transaction may write.
 func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queuedRoom }
 
-// queuedRoom is for what commands have beside what they write.
+// queuedRoom is an allowance for the parts of commands that they do not write.
 const queuedRoom = 1 << 20
 
-// What a queued command and an argument of it take, apart from its bytes.
+// These are the costs of a queued command and of each argument, without its bytes.
 const (
 	commandCost  = 64
 	argumentCost = 24
 )
 
-// transaction is what a session has queued since MULTI.
+// transaction is the list of commands that a session has queued since MULTI.
 type transaction struct {
 	commands []queued
 	size     int
-	aborted  bool      // a command was refused, so EXEC will be
-	before   *tracking // how the session tracked before it
+	aborted  bool      // a command was refused, so EXEC will fail
+	before   *tracking // the session's tracking before the transaction
 }
 
 // queued is a command in a transaction.
@@ -46,7 +45,7 @@ type queued struct {
 	cmd  *store.Command
 	args [][]byte
 	do   handler      // nil: the leader runs it
-	done *store.Reply // of one that ran before the leader was asked
+	done *store.Reply // the reply, if it ran before the call to the leader
 }
 
 // watchedKey is a key that a session watches.
@@ -104,7 +103,7 @@ func doUnwatch(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// discard ends the transaction and forgets what is watched.
+// discard ends the transaction and forgets the watched keys.
 func (s *session) discard() {
 	s.multi = nil
 	s.unwatch()
@@ -113,10 +112,10 @@ func (s *session) discard() {
 
 func (s *session) unwatch() {
 	s.watchList, s.watching, s.watchSize = nil, nil, 0
-	s.keeps(0) // a transaction ends with what is watched
+	s.keeps(0) // no transaction remains: it ends together with its watched keys
 }
 
-// doWatch is WATCH where it needs nothing of the leader; see ask.
+// doWatch answers a WATCH that needs no call to the leader; see ask.
 func doWatch(s *session, args [][]byte) store.Reply {
 	switch {
 	case s.multi != nil:
@@ -135,7 +134,7 @@ func (s *session) watchTooMuch(args [][]byte) bool {
 	return size > queuedRoom && size > s.maxQueued()
 }
 
-// doExec is EXEC where it needs nothing of the leader; see ask.
+// doExec answers an EXEC that needs no call to the leader; see ask.
 func doExec(s *session, _ [][]byte) store.Reply {
 	t := s.multi
 	switch {
@@ -151,7 +150,7 @@ func doExec(s *session, _ [][]byte) store.Reply {
 	return answered
 }
 
-// queues reports whether a command is to be queued instead of run.
+// queues reports whether a command is queued instead of run.
 func (s *session) queues(cmd *store.Command) bool {
 	if s.multi == nil {
 		return false
@@ -171,8 +170,8 @@ func queuedSize(args [][]byte) int {
 	return n
 }
 
-// enqueue adds a command to the transaction. The arguments are copied: where
-// they stand, the next pipeline will.
+// enqueue adds a command to the transaction. It copies the arguments, because the next pipeline
+// overwrites their memory.
 func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 	t := s.multi
 	if t.aborted {
@@ -187,7 +186,7 @@ func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 	s.keeps(s.watchSize + t.size)
 	do := s.srv.handlers[cmd]
 	if changesUsers(cmd) {
-		do = nil // it is part of what the leader runs
+		do = nil // the leader runs it with the other commands
 	}
 	t.commands = append(t.commands, queued{cmd: cmd, args: copyArgs(args), do: do})
 	s.queued.Store(int32(len(t.commands)))
@@ -211,8 +210,9 @@ func copyArgs(args [][]byte) [][]byte {
 	return list
 }
 
-// abort is told of every refusal: one inside a transaction spoils it, and one
-// of EXEC ends it. A client that is sent elsewhere is told just that.
+// abort handles a refusal: in a transaction it makes EXEC fail, and a refused EXEC ends the
+// transaction. It returns the error for the client: EXECABORT for EXEC, unless the client is sent to
+// another node.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
@@ -227,7 +227,7 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// waits reports whether EXEC will run a command here that may take time.
+// waits reports whether EXEC will run a command on this node that may take time.
 func (t *transaction) waits(srv *Server) bool {
 	if t == nil {
 		return false
@@ -240,8 +240,8 @@ func (t *transaction) waits(srv *Server) bool {
 	return false
 }
 
-// paused reports whether CLIENT PAUSE holds a command back: EXEC as well as any
-// of the commands that it would run.
+// paused reports whether CLIENT PAUSE holds a command back; it holds EXEC back if it holds a queued
+// command.
 func (s *session) paused(cmd *store.Command, args [][]byte) bool {
 	p := s.srv.pause
 	if p.holds(cmd, args) {
@@ -253,9 +253,9 @@ func (s *session) paused(cmd *store.Command, args [][]byte) bool {
 	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return p.mayWrite(q.cmd, q.args) })
 }
 
-// ask returns what a command has to ask of the leader as a transaction; nil
-// unless it is EXEC or WATCH, or if it can be answered here. The session has
-// left the transaction then and waits for the answer (answerTransaction).
+// ask returns the transaction that EXEC or WATCH must send to the leader. It returns nil for other
+// commands, or if this node can answer alone. If ask returns a transaction for EXEC, the session has
+// left MULTI and waits for the answer (answerTransaction).
 func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	switch cmd {
 	case s.srv.watchCmd:
@@ -266,7 +266,7 @@ func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	return nil
 }
 
-// transaction is a call of EXEC or WATCH.
+// transaction returns the call of an EXEC or WATCH.
 func (s *session) transaction(cmd *store.Command, args [][]byte, t *cluster.Transaction) cluster.Call {
 	c := s.call(cmd, args)
 	c.Txn = t
@@ -281,7 +281,7 @@ func (s *session) askWatch(args [][]byte) *cluster.Transaction {
 	db := int(s.db.Load())
 	again := make(map[watchedKey]bool, len(args))
 	for _, key := range copyArgs(args[1:]) {
-		// Of a key that is watched already the older version counts.
+		// If the session watches the key already, its older version counts.
 		k := watchedKey{db, string(key)}
 		if !s.watching[k] && !again[k] {
 			again[k] = true
@@ -342,11 +342,11 @@ func (s *session) askExec() *cluster.Transaction {
 	return txn
 }
 
-// beginExec leaves the transaction; CLIENT LIST shows it until endExec.
+// beginExec ends the queueing; CLIENT LIST shows the transaction until endExec.
 func (s *session) beginExec() {
 	s.executing, s.multi = s.multi, nil
 	s.unwatch()
-	s.keeps(s.executing.size) // until it has been answered
+	s.keeps(s.executing.size) // until EXEC is answered
 }
 
 func (s *session) endExec() {
@@ -355,7 +355,7 @@ func (s *session) endExec() {
 	s.keeps(s.watchSize)
 }
 
-// answerTransaction answers WATCH or EXEC with what the leader has said.
+// answerTransaction replies to WATCH or EXEC with the leader's answer.
 func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Duration) {
 	switch {
 	case c.Txn.Observe && r.Kind == store.Array && len(r.Elems) == len(c.Txn.Watched):
@@ -365,8 +365,8 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		}
 		s.reply(c.Cmd, store.OK)
 	case c.Txn.Observe && r.IsError() && (r.Str == string(store.ErrBusyScript) || r.Str == string(store.ErrBusyFunction)):
-		// Redis lets it. What the script will have made of the keys is not known here, so an
-		// EXEC takes them for changed: no key has ever had version 0.
+		// Redis accepts WATCH while a script runs. This node does not know the keys' versions, so EXEC
+		// must treat them as changed: no key ever has version 0.
 		for _, w := range c.Txn.Watched {
 			s.watch(w)
 		}
@@ -393,9 +393,9 @@ func (s *session) watch(w cluster.Watched) {
 	s.keeps(s.watchSize)
 }
 
-// answerExec replies to EXEC. answers are those of the leader; the commands
-// between them run now. The replies go out one by one, because SUBSCRIBE writes
-// its own and HELLO changes their form; no message may come between them.
+// answerExec replies to EXEC. answers are the leader's replies; this node's own commands run now. The
+// replies go out one by one, because SUBSCRIBE writes its own and HELLO changes the protocol; no
+// message may come between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
 	s.out.hold()
@@ -425,14 +425,14 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 	}
 }
 
-// runEarly runs a command before the transaction that it is part of.
+// runEarly runs a queued command before the transaction.
 func (s *session) runEarly(q *queued) {
 	if r, ran := s.runQueued(q); ran {
 		q.done = &r
 	}
 }
 
-// runQueued runs a command of a transaction here, or says why it may not run.
+// runQueued runs a queued command on this node, or returns why it may not run.
 func (s *session) runQueued(q *queued) (r store.Reply, ran bool) {
 	if q.done != nil {
 		return *q.done, true

@@ -7,39 +7,38 @@ import (
 	"time"
 )
 
-// outbox is everything on its way to one client. Replies come from the
-// session's goroutine, messages from whichever goroutine publishes; both only
-// append, whole frames, under the lock. One goroutine at a time writes to the
-// socket, without the lock: the session's when it has answered a pipeline, or
-// one that a message has started.
+// outbox holds all output to one client. Replies come from the session's goroutine, messages from any
+// goroutine that publishes; both append whole frames under the lock. One goroutine at a time writes to
+// the socket, without the lock: the session's when it has answered a pipeline, or one that push has
+// started.
 type outbox struct {
 	conn   net.Conn
-	try    tryWriter     // the same, if a loop serves it …
-	onPush func()        // … which is told of messages by this
+	try    tryWriter     // conn, if a loop serves it
+	onPush func()        // tells the loop that a message waits
 	sent   *atomic.Int64 // bytes written, over all sessions
-	cutOff *atomic.Int64 // those who were, at their limit
-	memory *clientMemory // of all clients; nil: nobody counts
+	cutOff *atomic.Int64 // clients cut off at their limit
+	memory *clientMemory // for all clients; nil: memory is not counted
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
 	pending chunks
-	spare   []byte // memory of the last write, to be used again
-	writing int    // bytes that the writer has taken
-	written int64  // bytes that it has finished with
-	busy    bool   // a writer is at work
+	spare   []byte // memory of the last write, for the next one
+	writing int    // bytes that the writer is writing
+	written int64  // bytes that writers have finished
+	busy    bool   // a goroutine writes
 	told    bool   // the loop knows of a message
-	counted int    // bytes that memory knows of
+	counted int    // bytes reported to memory
 	held    bool   // messages wait in late: a reply is being written in pieces
 	late    chunks
 	failed  bool      // the connection is gone or given up: drop everything
-	over    time.Time // since when the soft limit has been exceeded
+	over    time.Time // the time since which the soft limit is exceeded
 }
 
 const (
 	// keepOutput is how much memory an outbox keeps for its next frames.
 	keepOutput = 64 << 10
-	// lendLimit is how much it lends: what is sent to many holds up whatever else runs on
-	// the processor.
+	// lendLimit is the maximum that lend returns: a send to many connections delays everything else on
+	// its processor.
 	lendLimit = 16 << 10
 )
 
@@ -50,26 +49,25 @@ func newOutbox(conn net.Conn, sent, cutOff *atomic.Int64) *outbox {
 	return o
 }
 
-// tryWriter writes what it can without waiting.
+// tryWriter is a connection that writes what it can without waiting.
 type tryWriter interface {
 	tryWrite(p []byte) (int, error)
 }
 
-// setOnPush has fn called when a message waits.
+// setOnPush sets the function that push calls when a message waits.
 func (o *outbox) setOnPush(fn func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.onPush = fn
 }
 
-// limit is a client output buffer limit: none where 0.
+// limit is a client output buffer limit; 0 means no limit.
 type limit struct {
 	hard, soft int64
 	softFor    time.Duration
 }
 
-// add appends frames to what will be sent at the next flush, and returns how
-// much waits.
+// add appends frames for the next flush, and returns how many bytes wait.
 func (o *outbox) add(frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
@@ -81,8 +79,8 @@ func (o *outbox) add(frames func(b []byte) []byte) int {
 	return n
 }
 
-// push appends a message, which may be pushed to others, too, and sees to its being sent, without waiting for it.
-// A client that is past its limit is cut off.
+// push appends a message and arranges for it to be sent, without waiting. Several outboxes may share
+// the message's memory. A client beyond its limit is cut off.
 func (o *outbox) push(message []byte, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,8 +109,7 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 	}
 }
 
-// hold keeps messages out of what the session adds until release, whose caller
-// flushes.
+// hold keeps messages out of the session's output until release; the caller of release flushes.
 func (o *outbox) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,8 +126,8 @@ func (o *outbox) release() {
 	o.late = chunks{}
 }
 
-// exceeds applies the limits of Redis's checkClientOutputBufferLimits: at once
-// beyond the hard one, after a while beyond the soft one.
+// exceeds applies the limits as Redis's checkClientOutputBufferLimits does: the hard limit at once, the
+// soft limit after softFor.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
 	size := int64(o.pending.len() + o.late.len() + o.writing)
 	if l.hard > 0 && size >= l.hard {
@@ -146,7 +143,7 @@ func (o *outbox) exceeds(l limit, now time.Time) bool {
 	return now.Sub(o.over) > l.softFor
 }
 
-// checkLimit disconnects the client if it is past its limit.
+// checkLimit cuts the client off if it is beyond its limit; it reports false then.
 func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,9 +155,8 @@ func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	return true
 }
 
-// flush sends what is pending and waits until it has been handed to the
-// operating system, so that a client that does not read holds up nobody but
-// itself.
+// flush sends the pending output and waits until the operating system has taken it, so that a client
+// that does not read delays only itself.
 func (o *outbox) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,16 +171,16 @@ func (o *outbox) flush() {
 	}
 }
 
-// flushNow sends what it can without waiting and reports whether nothing is
-// left. Only the loop calls it.
+// flushNow sends what it can without waiting and reports whether nothing is left. Only the loop calls
+// it.
 func (o *outbox) flushNow() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.tryAll()
 }
 
-// sendPushed is the loop's answer to onPush: it sends messages, and what cannot
-// be sent at once is left to a goroutine.
+// sendPushed is what the loop calls after onPush: it sends messages, and starts a goroutine for the
+// rest if it cannot send all of them at once.
 func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,8 +191,8 @@ func (o *outbox) sendPushed() {
 	}
 }
 
-// lend returns what is pending to who writes it, which settle tells of: nil if there is
-// nothing, or much, or somebody writes.
+// lend returns the pending output for the caller to write; the caller then calls settle. It returns nil
+// if there is no output, or too much, or if another goroutine writes.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -209,8 +205,8 @@ func (o *outbox) lend() []byte {
 	return out
 }
 
-// settle takes back what was lent, of which n bytes have been written. The rest is
-// written first by the next who writes.
+// settle takes back the output from lend, of which the caller has written n bytes. The next writer
+// begins with the rest.
 func (o *outbox) settle(out []byte, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -230,7 +226,7 @@ func (o *outbox) settle(out []byte, n int) {
 	}
 }
 
-// tryAll is flushNow with mu held.
+// tryAll is flushNow for a caller that holds mu.
 func (o *outbox) tryAll() bool {
 	if o.failed {
 		return true
@@ -255,15 +251,15 @@ func (o *outbox) tryAll() bool {
 	return true
 }
 
-// start is a writer of its own goroutine.
+// start runs write on a goroutine of its own.
 func (o *outbox) start() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.write()
 }
 
-// write is the one writer: busy is set and mu is held, except during the
-// write itself. It goes on until nothing is pending.
+// write is the one writer. The caller has set busy and holds mu; write releases mu during the system
+// call. It continues until nothing is pending.
 func (o *outbox) write() {
 	for o.pending.len() > 0 && !o.failed {
 		own := len(o.pending.first) == 0
@@ -289,17 +285,17 @@ func (o *outbox) write() {
 	o.moved.Broadcast()
 }
 
-// fail gives the connection up; the reader notices by its being closed.
+// fail gives the connection up and closes it, so that the reader notices.
 func (o *outbox) fail() {
 	o.failed = true
 	o.pending, o.spare, o.late = chunks{}, nil, chunks{}
 	o.count()
 	o.moved.Broadcast()
-	// The error says what is known: the connection is of no more use.
+	// An error of Close does not matter: the connection is useless already.
 	_ = o.conn.Close()
 }
 
-// count tells what waits here, if that is much, or was.
+// count reports the size of the waiting output to memory, if it is or was more than keepOutput.
 func (o *outbox) count() {
 	n := o.pending.len() + o.late.len() + o.writing
 	if n <= keepOutput {
@@ -333,16 +329,16 @@ func (o *outbox) isOver() bool {
 	return o.failed
 }
 
-// chunks are bytes in a row. A large message is one piece of memory for all who have it.
+// chunks is a sequence of bytes in pieces. All outboxes share one copy of a large message.
 type chunks struct {
-	first [][]byte // goes before last; others may have it, too: it is not written to
-	size  int      // of first
+	first [][]byte // comes before last; other outboxes may share it, so it is read-only
+	size  int      // bytes of first
 	last  []byte
 }
 
 func (c *chunks) len() int { return c.size + len(c.last) }
 
-// push appends a message.
+// push appends a message; it does not copy a large one.
 func (c *chunks) push(message []byte) {
 	if len(message) <= keepOutput {
 		c.last = append(c.last, message...)
@@ -353,7 +349,7 @@ func (c *chunks) push(message []byte) {
 	c.size += len(message)
 }
 
-// seal puts last behind first.
+// seal moves last to the end of first.
 func (c *chunks) seal() {
 	if len(c.last) > 0 {
 		c.first = append(c.first, c.last)
@@ -362,7 +358,7 @@ func (c *chunks) seal() {
 	}
 }
 
-// join appends other bytes, which are not used again.
+// join appends other; the caller must not use other again.
 func (c *chunks) join(other chunks) {
 	if len(other.first) == 0 {
 		c.last = append(c.last, other.last...)
@@ -372,7 +368,7 @@ func (c *chunks) join(other chunks) {
 	c.first, c.size, c.last = append(c.first, other.first...), c.size+other.size, other.last
 }
 
-// head returns the bytes that come first.
+// head returns the first piece.
 func (c *chunks) head() []byte {
 	if len(c.first) > 0 {
 		return c.first[0]
@@ -380,7 +376,7 @@ func (c *chunks) head() []byte {
 	return c.last
 }
 
-// drop removes some of head's.
+// drop removes the first n bytes of head.
 func (c *chunks) drop(n int) {
 	switch {
 	case len(c.first) > 0:
@@ -395,7 +391,7 @@ func (c *chunks) drop(n int) {
 	}
 }
 
-// take removes head's bytes and returns them. spare is for what is appended then.
+// take removes head and returns it. If head was last, spare becomes the memory of last.
 func (c *chunks) take(spare []byte) []byte {
 	out := c.head()
 	if len(c.first) == 0 {

@@ -11,9 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// params are the parameters of CONFIG. Each has its value as text, in the form
-// in which CONFIG GET prints it; those that the server acts on are kept beside
-// it in a form that can be read at any time.
+// params are the parameters of CONFIG. Each value is stored as text, as CONFIG GET prints it; values
+// that the server uses are also stored in atomics, readable at any time.
 type params struct {
 	mu     sync.Mutex
 	defs   map[string]*paramDef // by name and by alias
@@ -33,13 +32,13 @@ type params struct {
 	slowMax     atomic.Int64
 	spikeFrom   atomic.Int64 // ms; 0: latency is not watched
 	alarm       atomic.Int64 // ns; see setAlarm
-	untracked   atomic.Bool  // how long commands take is not counted
+	untracked   atomic.Bool  // durations of commands are not counted
 
 	minReplicas, maxLag atomic.Int64                 // members, s: see tooFewReplicas
-	percentiles         atomic.Pointer[[]percentile] // that INFO shows
+	percentiles         atomic.Pointer[[]percentile] // the percentiles in INFO
 }
 
-// paramKind is how a value is read and which faults it can have.
+// paramKind is how a value is parsed and which faults it can have.
 type paramKind int
 
 const (
@@ -50,8 +49,7 @@ const (
 	enumParam             // one of words
 )
 
-// paramDef describes a parameter. Without apply, setting it only changes what
-// CONFIG GET says.
+// paramDef describes a parameter. Without apply, setting it only changes the reply of CONFIG GET.
 type paramDef struct {
 	name      string
 	alias     string
@@ -63,11 +61,11 @@ type paramDef struct {
 	protected bool   // cannot be changed because enable-protected-configs is no
 	hidden    bool   // CONFIG GET shows it only by its whole name
 	shared    bool   // holds for the whole cluster: see params_shared.go
-	faced     bool   // depends on the listener that is asked
+	faced     bool   // depends on the client's listener
 	check     func(value string) (canonical, fault string)
 	apply     func(value string)
-	secret    bool                    // kept for nobody
-	tls       func(*TLSFiles) *string // the part of TLSFiles that it is
+	secret    bool                    // its value is not stored
+	tls       func(*TLSFiles) *string // the field of TLSFiles that it sets
 }
 
 func newParams(cfg *Config, backend Backend) *params {
@@ -91,23 +89,21 @@ func newParams(cfg *Config, backend Backend) *params {
 
 func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] }
 
-// pubsubLimit is limitOf("pubsub"), asked for every message.
+// pubsubLimit is limitOf("pubsub"), used for every message.
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// get returns names and values for CONFIG GET; those that this node does not
-// know come from elsewhere. A name without wildcards is printed as the client
-// spelled it.
+// get returns names and values for CONFIG GET; elsewhere returns the values that p does not hold. A
+// name without wildcards is printed as the client spelled it.
 func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) []store.Reply {
 	list, others := p.find(patterns)
-	// Asking may take a while, so mu is not held.
+	// elsewhere may take a while, so the caller does not hold mu.
 	for i, def := range others {
 		list[i] = store.Str(elsewhere(def))
 	}
 	return list
 }
 
-// find is get without the values that are not known here; it returns where in the list those
-// stand.
+// find is get without the values from elsewhere; it returns the places of those in the list.
 func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]*paramDef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,18 +133,18 @@ func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]
 	return list, elsewhere
 }
 
-// change is what a CONFIG SET does when nothing is wrong with it.
+// change is a valid CONFIG SET.
 type change struct {
 	defs   []*paramDef
-	values []string // in the form in which they are kept
+	values []string // in canonical form
 	given  []string // as the client wrote them
 }
 
-// check reads the arguments of CONFIG SET.
+// check validates the arguments of CONFIG SET.
 func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	names := make([]string, 0, len(pairs)/2) // one parameter may have two
+	names := make([]string, 0, len(pairs)/2) // not c.defs: a parameter may be named by its name and its alias
 	for i := 0; i < len(pairs); i += 2 {
 		name := strings.ToLower(string(pairs[i]))
 		def := p.defs[name]
@@ -178,8 +174,7 @@ func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	return c, ""
 }
 
-// commit makes a change that has been checked; what the cluster shares is not
-// its business.
+// commit makes a change that check returned, without the parameters that the cluster shares.
 func (p *params) commit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +196,8 @@ func (p *params) value(name string) string {
 	return p.values[p.defs[name]]
 }
 
-// parse brings a value into the form in which it is kept, or says what is
-// wrong with it, in Redis's words. old is the present value.
+// parse returns the canonical form of a value, or Redis's text for what is wrong with it. old is the
+// present value.
 func (d *paramDef) parse(value, old string) (canonical, fault string) {
 	switch d.kind {
 	case intParam:
@@ -247,8 +242,8 @@ func (d *paramDef) inRange(n int64) (canonical, fault string) {
 	return strconv.FormatInt(n, 10), ""
 }
 
-// limitClasses are the client classes in the order of CONFIG GET. A replica
-// never connects here; its class is kept because clients set it.
+// limitClasses are the client classes in the order of CONFIG GET. No replica ever connects to this
+// server; the class exists because clients set it.
 var limitClasses = []string{"normal", "slave", "pubsub"}
 
 // defaultLimits is the default of client-output-buffer-limit.
@@ -283,7 +278,7 @@ func mergeLimits(value, old string) (canonical, fault string) {
 	return strings.Join(all, " "), ""
 }
 
-// applyLimits takes a canonical value, as mergeLimits gives it.
+// applyLimits sets the limits from a canonical value of mergeLimits.
 func (p *params) applyLimits(value string) {
 	words := strings.Fields(value)
 	limits := map[string]limit{}
@@ -293,7 +288,7 @@ func (p *params) applyLimits(value string) {
 	p.limits.Store(&limits)
 }
 
-// number reads a value that has been checked.
+// number parses a value that has been checked.
 func number(canonical string) int64 {
 	n, _ := store.ParseInt([]byte(canonical))
 	return n

@@ -8,7 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// The rows of parameters of one kind, by their names in Redis 7.0 and their old ones.
+// flag, num, mem and text return parameters of one kind: name is the name in Redis 7.0, and alias the
+// older name.
 func flag(name, alias, value string) *paramDef {
 	return &paramDef{name: name, alias: alias, kind: boolParam, value: value}
 }
@@ -25,14 +26,14 @@ func text(name, alias, value string) *paramDef {
 	return &paramDef{name: name, alias: alias, value: value}
 }
 
-// hidden is a parameter that CONFIG GET shows only by its whole name.
+// hidden makes a parameter one that CONFIG GET shows only by its whole name.
 func hidden(d *paramDef) *paramDef {
 	d.hidden = true
 	return d
 }
 
-// accepted are parameters that may be set without effect: what they control
-// in Redis does not exist here (docs/operations.md).
+// accepted are parameters that clients may set without effect: this server does not have what they
+// control in Redis (docs/operations.md).
 func accepted(cfg *Config) []*paramDef {
 	return []*paramDef{
 		num("active-defrag-cycle-max", "", "25", 1, 99),
@@ -118,7 +119,7 @@ func accepted(cfg *Config) []*paramDef {
 		flag("replica-ignore-maxmemory", "slave-ignore-maxmemory", "yes"),
 		flag("replica-lazy-flush", "slave-lazy-flush", "no"),
 		num("replica-priority", "slave-priority", "100", 0, math.MaxInt32),
-		// Every node takes writes: see infoReplication.
+		// Every node accepts writes: see infoReplication.
 		flag("replica-read-only", "slave-read-only", "no"),
 		flag("replica-serve-stale-data", "slave-serve-stale-data", "yes"),
 		{name: "sanitize-dump-payload", kind: enumParam, words: []string{"no", "yes", "clients"}, value: "no"},
@@ -134,12 +135,12 @@ func accepted(cfg *Config) []*paramDef {
 	}
 }
 
-// acceptedTLS are those of them that have to do with TLS.
+// acceptedTLS are the accepted parameters for TLS: there are none.
 func acceptedTLS() []*paramDef {
 	return []*paramDef{}
 }
 
-// checkScores takes three numbers, as oom-score-adj-values does.
+// checkScores accepts three numbers, for oom-score-adj-values.
 func checkScores(value string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words) != 3 {
@@ -153,7 +154,7 @@ func checkScores(value string) (canonical, fault string) {
 	return strings.Join(words, " "), ""
 }
 
-// signalFlags say what SHUTDOWN does on a signal, in Redis's order.
+// signalFlags are the options for a shutdown by a signal, in Redis's order.
 var signalFlags = []string{"default", "save", "nosave", "now", "force"}
 
 func checkShutdown(value string) (canonical, fault string) {

@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// checkHz takes any number, and keeps one within Redis's bounds.
+// checkHz accepts any number that is not negative, and brings it into Redis's range.
 func checkHz(value string) (canonical, fault string) {
 	n, ok := store.ParseInt([]byte(value))
 	switch {
@@ -22,7 +22,7 @@ func checkHz(value string) (canonical, fault string) {
 	return strconv.FormatInt(min(max(n, 1), 500), 10), ""
 }
 
-// checkOff refuses what a memory that is Go's cannot do.
+// checkOff refuses yes with a fault: Go's memory management cannot do it.
 func checkOff(fault string) func(string) (string, string) {
 	return func(value string) (string, string) {
 		switch {
@@ -35,7 +35,7 @@ func checkOff(fault string) func(string) (string, string) {
 	}
 }
 
-// checkHostname takes what may be in the name of a host.
+// checkHostname accepts the characters that a host name may have.
 func checkHostname(value string) (canonical, fault string) {
 	const most = 256
 	if len(value) >= most {
@@ -49,12 +49,13 @@ func checkHostname(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// titleVariables are what a proc-title-template may name, and whether the value may be empty.
+// titleVariables are the variables of proc-title-template; the value is true if the variable may be
+// empty.
 var titleVariables = map[string]bool{
 	"title": true, "server-mode": true, "unixsocket": true, "listen-addr": false, "port": false, "tls-port": false, "config-file": false,
 }
 
-// checkTitle takes a template that names known variables and is not empty without the title.
+// checkTitle accepts a template that names only known variables and is not empty without the title.
 func checkTitle(value string) (canonical, fault string) {
 	const bad = "template format is invalid or contains unknown variables"
 	shown := ""
@@ -84,8 +85,8 @@ func checkTitle(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// memoryOf reads an amount of memory as Redis does: no digits are 0, and what is more than
-// there can be is the most.
+// memoryOf parses an amount of memory as Redis does: no digits are 0, and an amount that is too large
+// is the maximum.
 func memoryOf(value string) (n int64, ok bool) {
 	digits := strings.TrimRight(value, "bBkKmMgG")
 	unit, ok := store.ParseMemory("1" + value[len(digits):])
@@ -102,10 +103,10 @@ func memoryOf(value string) (n int64, ok bool) {
 	return int64(number) * unit, true
 }
 
-// absolute is a directory as CONFIG GET dir has it.
+// absolute returns a directory as CONFIG GET dir shows it.
 func absolute(dir string) string {
 	if full, err := filepath.Abs(dir); err == nil {
 		return full
 	}
-	return dir // there is no working directory: it stays relative
+	return dir // there is no working directory: the path stays relative
 }

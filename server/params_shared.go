@@ -5,20 +5,19 @@ import (
 	"lockstep/store"
 )
 
-// Some parameters hold for the whole cluster: the leader acts on them, whichever
-// node a client talks to and whoever leads next. They go through the log. The
-// node that the client talks to checks a value and submits the same command for
-// the shared parameters alone; the leader runs the rows' Run. Values travel as
-// the client wrote them: of notify-keyspace-events CONFIG GET shows less than
-// was asked for.
+// Some parameters hold for the whole cluster: the leader acts on them, for clients of every node and
+// also after a change of leader. They go through the log. The client's node checks a value and submits
+// a CONFIG SET with only the shared parameters; the leader runs the Run of its row. Values go to the
+// leader as the client wrote them, because CONFIG GET shows less of notify-keyspace-events than the
+// client asked for.
 //
-// They are replicated state (write op 26, a section of the snapshot, part of the state hash), because
-// notify-keyspace-events decides what a command writes and so must be one value for all. CONFIG SET
-// checks all its parameters on the client's node, sends the shared ones to the leader, and changes
-// those of the node only if that succeeded. CONFIG GET asks the leader; without one it answers what
+// They are replicated state (write op 26, a section of the snapshot, part of the state hash):
+// notify-keyspace-events decides what a command writes, and so must be the same on all nodes. CONFIG
+// SET checks all its parameters on the client's node, sends the shared ones to the leader, and changes
+// the node's own only if that succeeded. CONFIG GET asks the leader; without a leader it returns what
 // the node knows.
 
-// runConfigSet sets shared parameters, on the leader.
+// runConfigSet sets shared parameters on the leader.
 func runConfigSet(c *store.Ctx) store.Reply {
 	for i := 2; i+1 < len(c.Args); i += 2 {
 		if store.FormParam(c.Arg(i)) && c.Txn.Older() {
@@ -39,8 +38,8 @@ func runConfigSet(c *store.Ctx) store.Reply {
 	return store.OK
 }
 
-// runConfigGet returns the values of shared parameters, null for one that has
-// never been set.
+// runConfigGet returns the values of shared parameters, and null for a parameter that has never been
+// set.
 func runConfigGet(c *store.Ctx) store.Reply {
 	values := store.List()
 	for i := 2; i < len(c.Args); i++ {
@@ -53,8 +52,8 @@ func runConfigGet(c *store.Ctx) store.Reply {
 	return values
 }
 
-// onLeader runs a command of this package on the leader, which looks at the client's rights to it, too: it
-// runs nothing in the name of a node.
+// onLeader runs a command of this package on the leader with the client's rights; the leader checks
+// them, too.
 func (s *session) onLeader(args ...string) store.Reply {
 	var words [][]byte
 	for _, arg := range args {
@@ -62,7 +61,7 @@ func (s *session) onLeader(args ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(words)
 	if s.script != nil {
-		// This already is the leader, in the middle of an evaluation.
+		// This is the leader already, and an evaluation is running.
 		c := *s.script
 		c.Cmd, c.Args = cmd, words
 		return cmd.Run(&c)
@@ -70,9 +69,8 @@ func (s *session) onLeader(args ...string) store.Reply {
 	return s.settle(s.srv.backend.Submit([]cluster.Call{s.call(cmd, words)}, nil)[0])
 }
 
-// shareParams has the cluster take over those parameters of a change that it
-// shares. requirepass becomes the password of the default user, who is the same on every node; its
-// hash is what travels.
+// shareParams sends the shared parameters of a change to the leader. requirepass becomes the password
+// of the default user, which is the same on every node; only the hash of the password is sent.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
@@ -80,7 +78,7 @@ func (s *session) shareParams(c change) store.Reply {
 		case def.shared:
 			value := c.given[i]
 			if def.kind == memoryParam {
-				value = c.values[i] // the store reads fewer forms
+				value = c.values[i] // the store accepts fewer forms
 			}
 			args = append(args, def.name, value)
 		case def.name == "requirepass":
@@ -101,7 +99,8 @@ func (s *session) shareParams(c change) store.Reply {
 	return r
 }
 
-// paramElsewhere returns a parameter that is not simply one of this node.
+// paramElsewhere returns the value of a parameter that depends on the client's listener or belongs to
+// the cluster.
 func (s *session) paramElsewhere(def *paramDef) string {
 	if def.faced {
 		return yesNo(s.face == FaceCluster)
@@ -109,9 +108,8 @@ func (s *session) paramElsewhere(def *paramDef) string {
 	return s.sharedParam(def)
 }
 
-// sharedParam returns a shared parameter in the form of CONFIG GET. The leader
-// is asked, so that what another node has just set shows here; without one it
-// is what this node knows.
+// sharedParam returns a shared parameter as CONFIG GET shows it. It asks the leader, so that it shows
+// what another node has just set; without a leader it returns what this node knows.
 func (s *session) sharedParam(def *paramDef) string {
 	value, known := "", false
 	switch r := s.onLeader("config", "get", def.name); {
@@ -125,7 +123,7 @@ func (s *session) sharedParam(def *paramDef) string {
 	}
 	canonical, fault := def.parse(value, "")
 	if fault != "" {
-		return value // from a newer version, perhaps
+		return value // perhaps from a newer version
 	}
 	return canonical
 }

@@ -9,9 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// table lists the parameters. The first group acts; the others are there
-// because clients and tools ask for them, with the values that describe this
-// server best in Redis's terms.
+// table lists the parameters. The first group has an effect; the others exist because clients and tools
+// ask for them, with the values that describe this server best in Redis's terms.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
 		{name: "requirepass", value: cfg.RequirePass}, // see doConfigSet
@@ -71,7 +70,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	return append(list, acceptedTLS()...)
 }
 
-// forms are the parameters of compact forms: all nodes must have the same ones.
+// forms are the parameters of the compact forms: all nodes must have the same values.
 func forms() []*paramDef {
 	list := []*paramDef{
 		num(store.ParamHashEntries, "hash-max-ziplist-entries", "512", 0, math.MaxInt64),
@@ -102,8 +101,8 @@ func (p *params) watching() []*paramDef {
 	}
 }
 
-// describing are parameters that cannot be changed here. Those that Redis can change
-// may be set to what they are.
+// describing are parameters that cannot be changed on this server. A parameter that Redis can change
+// may be set to its present value.
 func describing(cfg *Config) []*paramDef {
 	fixed := func(name, alias, value string) *paramDef {
 		return &paramDef{name: name, alias: alias, value: value, fixed: true}
@@ -162,12 +161,12 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// milliseconds converts without overflow.
+// milliseconds converts a number to a duration without overflow.
 func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// checkEvents brings notify-keyspace-events into Redis's form.
+// checkEvents returns notify-keyspace-events in Redis's form.
 func checkEvents(value string) (canonical, fault string) {
 	canonical, ok := store.CanonicalEvents(value)
 	if !ok {
@@ -176,7 +175,7 @@ func checkEvents(value string) (canonical, fault string) {
 	return canonical, ""
 }
 
-// checkSave takes pairs of seconds and changes, as redis.conf does.
+// checkSave accepts pairs of seconds and changes, as redis.conf has them.
 func checkSave(value string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%2 != 0 {

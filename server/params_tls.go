@@ -7,8 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// secrecy are the parameters of TLS. Those that name files act when all of a CONFIG SET can
-// be used together; the last group is without effect.
+// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect if the files can be
+// used after the whole CONFIG SET; the last group has no effect.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
 	if cfg.TLS != nil {
@@ -43,8 +43,8 @@ func secrecy(cfg *Config) []*paramDef {
 	}
 }
 
-// setTLS has the TLS parameters of a change count for new connections; undo takes that
-// back.
+// setTLS makes the TLS parameters of a change effective for new connections; undo restores the old
+// ones.
 func (srv *Server) setTLS(c change) (undo func(), refusal store.Error) {
 	old := srv.cfg.TLS.Files()
 	files, first := old, ""

@@ -12,7 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// pauseMode is what CLIENT PAUSE holds back.
+// pauseMode is the kind of commands that CLIENT PAUSE holds back.
 type pauseMode = int32
 
 const (
@@ -21,26 +21,26 @@ const (
 	pauseAll
 )
 
-// pause is CLIENT PAUSE. As in Redis it is of this node: commands of this
-// node's clients wait here; those of other nodes' clients, replication, and
-// what has reached the leader already, go on.
+// pause is CLIENT PAUSE. As in Redis, it holds for one node: commands of this node's clients wait here.
+// Commands of other nodes' clients, replication, and commands that have already reached the leader
+// continue.
 type pause struct {
 	clock   func() time.Time
 	backend Backend         // knows scripts and functions
 	stop    <-chan struct{} // closed at shutdown
 
-	mode atomic.Int32 // all that a server without a pause looks at
+	mode atomic.Int32 // read for every command
 
 	mu      sync.Mutex
 	until   int64 // Unix ms
 	waiting map[*session]parked
 	order   int
-	timed   bool // a goroutine watches the end
+	timed   bool // a goroutine waits for the end
 }
 
 // parked is a session that waits for the end of the pause.
 type parked struct {
-	order  int // they go on in the order in which they came
+	order  int // sessions continue in the order in which they came
 	resume func()
 }
 
@@ -59,14 +59,14 @@ func (p *pause) holds(cmd *store.Command, args [][]byte) bool {
 	return p.mayWrite(cmd, args)
 }
 
-// mayWrite reports whether CLIENT PAUSE WRITE holds a command back: writes,
-// messages, and scripts and functions unless they declare that they do not write.
+// mayWrite reports whether CLIENT PAUSE WRITE holds a command back: it holds writes and messages, and
+// scripts and functions that do not declare that they do not write.
 func (p *pause) mayWrite(cmd *store.Command, args [][]byte) bool {
 	return cmd.Flags&(store.Write|store.MayReplicate) != 0 || p.scriptWrites(cmd, args)
 }
 
-// scriptWrites reports whether a command runs a script or a function that does not
-// declare that it does not write.
+// scriptWrites reports whether a command runs a script or function without the declaration that it does
+// not write.
 func (p *pause) scriptWrites(cmd *store.Command, args [][]byte) bool {
 	switch cmd.Name {
 	case "eval":
@@ -81,19 +81,19 @@ func (p *pause) scriptWrites(cmd *store.Command, args [][]byte) bool {
 	return false
 }
 
-// declaresNoWrites reports whether a script's first line says so.
+// declaresNoWrites reports whether a script's first line declares no-writes.
 func declaresNoWrites(body string) bool {
 	first, _, _ := strings.Cut(body, "\n")
 	return strings.HasPrefix(first, "#!") && strings.Contains(first, "no-writes")
 }
 
-// begin pauses for ms milliseconds. Of two pauses the stricter mode and the
-// later end count.
+// begin pauses for ms milliseconds. If there is a pause already, the stricter mode and the later end
+// count.
 func (p *pause) begin(mode pauseMode, ms int64) {
 	now := p.clock().UnixMilli()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end := now + ms // may overflow, and then is over
+	end := now + ms // may overflow; the pause is then over at once
 	if end <= now && p.mode.Load() == pauseOff {
 		return
 	}
@@ -105,7 +105,7 @@ func (p *pause) begin(mode pauseMode, ms int64) {
 	}
 }
 
-// end lets everybody go on.
+// end ends the pause and lets all waiting sessions continue.
 func (p *pause) end() {
 	p.mu.Lock()
 	waiting := p.release()
@@ -113,7 +113,7 @@ func (p *pause) end() {
 	resume(waiting)
 }
 
-// release ends the pause and returns who waits. p.mu is held.
+// release ends the pause and returns the waiting sessions. The caller holds p.mu.
 func (p *pause) release() map[*session]parked {
 	p.mode.Store(pauseOff)
 	p.until = 0
@@ -128,7 +128,8 @@ func resume(waiting map[*session]parked) {
 	}
 }
 
-// await has resume called at the end; false if the pause is over.
+// await arranges for resume to be called at the end of the pause; it reports false if the pause is
+// over.
 func (p *pause) await(s *session, resume func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +141,7 @@ func (p *pause) await(s *session, resume func()) bool {
 	return true
 }
 
-// forget takes back await.
+// forget cancels await.
 func (p *pause) forget(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +154,7 @@ func (p *pause) count() int {
 	return len(p.waiting)
 }
 
-// pausePoll bounds how late the end is noticed when the clock is moved.
+// pausePoll bounds how late watch notices the end of the pause when the clock is moved.
 const pausePoll = 20 * time.Millisecond
 
 // watch ends the pause when its time is over.
@@ -163,7 +164,7 @@ func (p *pause) watch() {
 	for {
 		select {
 		case <-p.stop:
-			return // what waits is cut off
+			return // the server cuts waiting sessions off
 		case <-timer.C:
 		}
 		p.mu.Lock()
@@ -206,8 +207,8 @@ func doClientUnpause(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// doClientUnblock wakes a client of this node. Unlike Redis it does not wake
-// one that CLIENT PAUSE holds back, which Redis would answer twice.
+// doClientUnblock unblocks a client of this node. It does not unblock a client that CLIENT PAUSE holds
+// back; Redis does, and then replies to it twice.
 func doClientUnblock(s *session, args [][]byte) store.Reply {
 	reply := store.WaitTimedOut
 	switch {
@@ -232,7 +233,7 @@ func doClientUnblock(s *session, args [][]byte) store.Reply {
 	if b == nil {
 		return store.Zero
 	}
-	// It may be served at this moment; only the leader knows.
+	// The leader may serve the command at this moment, and only the leader knows.
 	ended := make(chan bool, 1)
 	s.srv.backend.Unblock(b, reply, func(ok bool) { ended <- ok })
 	select {

@@ -8,23 +8,23 @@ import (
 	"lockstep/store"
 )
 
-// sharedLook has strangers who were not let in share the question to the leader whether
-// there is news of the users. They decide how often they knock.
+// sharedLook lets strangers share a question to the leader, whether the users have changed: strangers
+// decide how often they try to log in.
 type sharedLook struct {
 	turn sync.Mutex // one at a time
 	mu   sync.Mutex
-	next *look // that has not begun
+	next *look // the look that has not begun yet
 
-	waiting atomic.Int32 // who wait for an answer
+	waiting atomic.Int32 // goroutines that wait for an answer
 }
 
 type look struct {
 	done    chan struct{}
-	learned bool // something that was not known here
-	known   bool // what the leader knew is known here now
+	learned bool // this node has learned something new
+	known   bool // this node knows what the leader knew
 }
 
-// look begins to ask the leader, with all others who ask.
+// look begins to ask the leader, for all callers that wait.
 func (srv *Server) look() *look {
 	s := &srv.looks
 	s.mu.Lock()
@@ -39,7 +39,7 @@ func (srv *Server) look() *look {
 		s.turn.Lock()
 		defer s.turn.Unlock()
 		s.mu.Lock()
-		s.next = nil // who comes from now on must not rely on this one
+		s.next = nil // later callers must not rely on this look
 		s.mu.Unlock()
 		var refusal store.Error
 		l.learned, refusal = srv.catchUpOr()
@@ -49,8 +49,8 @@ func (srv *Server) look() *look {
 	return l
 }
 
-// lookAgain is catchUp for somebody who was not let in. While a script keeps the leader from
-// answering, what is known counts.
+// lookAgain is catchUp after a failed login. While a script keeps the leader from answering, this node
+// decides by what it knows.
 func (srv *Server) lookAgain() (learned bool) {
 	if srv.backend.Busy() {
 		return false
@@ -62,26 +62,27 @@ func (srv *Server) lookAgain() (learned bool) {
 	return l.learned
 }
 
-// knowledge is what a node knows of the users.
+// knowledge is how much a node knows of the users.
 type knowledge int
 
 const (
 	knowsAll  knowledge = iota // what the leader knows
-	knowsPast                  // this process has been stopped, and its leader has not told it since then
-	knowsSelf                  // what it was told, by and by: there is no leader, or it does not answer in time
+	knowsPast                  // the process was stopped for a while, and the leader has not answered since
+	knowsSelf                  // all that it has applied: there is no leader, or the leader does not answer in time
 )
 
 const (
-	// stoppedTimes is how many times as long a node that has been stopped looks for its leader before it takes itself
-	// to be without one.
+	// stoppedTimes is the factor by which a node that was stopped searches longer for its leader,
+	// before it concludes that there is none.
 	stoppedTimes = 5
-	// clusterTimes is how many times as long a leader that is busy has for commands that cannot do without its word.
+	// clusterTimes is the factor by which commands that need the leader's answer wait longer for a busy
+	// leader.
 	clusterTimes = 5
 )
 
-// upToDate has this node learn what the leader knows of the users. It looks for a leader for as long as search, and
-// waits for its word for as long as patience. A node that has been stopped for a while may find its leader, or
-// its link to it, in a moment.
+// upToDate makes this node learn what the leader knows of the users. It searches for a leader for the
+// time search, and waits for its answer for the time patience. A node that was stopped for a while
+// searches longer, because it may find its leader or its link to the leader in a moment.
 func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():
@@ -98,7 +99,7 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	for !srv.backend.Reaches() {
 		select {
 		case <-timer.C:
-			srv.pulse.missed.Store(false) // there really is none
+			srv.pulse.missed.Store(false) // there is no leader
 			return knowsSelf
 		case <-srv.stop:
 			return knowsSelf
@@ -123,10 +124,10 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	return knowsSelf
 }
 
-// pulse tells whether the process has been stopped for a while. What is known may be as old as that, however
-// fresh it looks.
+// pulse detects that the process was stopped for a while. The node's knowledge may then be as old as
+// the stop was long, even if it looks fresh.
 type pulse struct {
-	last   atomic.Int64 // when it was felt, ns
+	last   atomic.Int64 // time of the last pulse, Unix ns
 	missed atomic.Bool
 }
 
@@ -135,7 +136,7 @@ const (
 	pulseLate  = 500 * time.Millisecond
 )
 
-// stopped reports whether a pulse has been missed since missed was cleared.
+// stopped reports whether a pulse has been missed since missed was last cleared.
 func (p *pulse) stopped(now time.Time) bool {
 	if last := p.last.Load(); last != 0 && now.UnixNano()-last > int64(pulseLate) {
 		p.missed.Store(true)
@@ -143,7 +144,7 @@ func (p *pulse) stopped(now time.Time) bool {
 	return p.missed.Load()
 }
 
-// feelPulse notes that the process runs.
+// feelPulse records regularly that the process runs.
 func (srv *Server) feelPulse() {
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
@@ -159,18 +160,17 @@ func (srv *Server) feelPulse() {
 	}
 }
 
-// Verdict is what a server says to somebody who is no client.
+// Verdict is the server's answer about a user that does not come as a Redis client.
 type Verdict int
 
 const (
 	Permitted Verdict = iota
-	Unknown           // no such user, or another password
-	Forbidden         // the user may not do it
+	Unknown           // no such user, or a wrong password
+	Forbidden         // the user does not have the right
 )
 
-// Permits tells whether a user may run a command, for those who come by another way than
-// the Redis protocol. The name "" is for those who name nobody: the default user's, if it
-// needs no password.
+// Permits reports whether a user may run a command, for clients of protocols other than Redis. The
+// empty name stands for the default user without a password.
 func (srv *Server) Permits(name, password, command string) Verdict {
 	anonymous := name == ""
 	if anonymous {
@@ -182,7 +182,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 			return Unknown
 		}
 		u := acc.user.Load()
-		// A node that has just started does not know yet whether there is a password.
+		// A node that has just started does not know yet whether the default user has a password.
 		if anonymous && !(srv.hub.accounts.current.Load() && u.Open()) || !srv.hub.accounts.admits(acc, []byte(password)) {
 			return Unknown
 		}
@@ -196,7 +196,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		return Permitted
 	}
 	if cmd := srv.table.Lookup([]byte(command)); cmd != nil && cmd.Is(store.Admin) {
-		if srv.upToDate(srv.patience, srv.patience) == knowsPast { // the rights may have been taken from the user at another node
+		if srv.upToDate(srv.patience, srv.patience) == knowsPast { // another node may have changed the user's rights
 			return Unknown
 		}
 	}
@@ -208,7 +208,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 	return verdict
 }
 
-// HasPassword reports whether a user is there and cannot be had for any password.
+// HasPassword reports whether a user exists and needs a password.
 func (srv *Server) HasPassword(name string) bool {
 	acc := srv.hub.accounts.get(name)
 	return acc != nil && !acc.user.Load().NoPass

@@ -7,16 +7,15 @@ import (
 	"lockstep/store"
 )
 
-// loopConn is a connection that a loop serves. A pipeline of it goes through
-// these states:
+// loopConn is a connection that a loop serves. Its pipeline goes through these states:
 //
 //	idle → running → waiting → running → … → idle
 //	            ↘ away (a goroutine has it) ↗
 //	            ↘ blocked (by a command or CLIENT PAUSE) ↗
 //
-// Only an idle connection is read, so commands run in the order in which they
-// came. Except where it is said otherwise, only the loop touches a loopConn; in
-// state away, what belongs to the session is the goroutine's.
+// The loop reads only idle connections, so commands run in the order in which they came. Only the loop
+// uses a loopConn, except where a comment says otherwise; in state away, the goroutine uses the
+// session.
 type loopConn struct {
 	fdConn
 	tls   *tlsConn // nil without TLS
@@ -26,12 +25,12 @@ type loopConn struct {
 	state connState
 	ready bool // in loop.ready
 
-	next  int       // command of the pipeline that is to run next
+	next  int       // the next command of the pipeline to run
 	since time.Time // when the submission began
 	sub   cluster.Submission
-	reply store.Reply // of its blocking command, if newsUnblocked
+	reply store.Reply // the reply of its blocking command, after newsUnblocked
 
-	heard  news // what the loop knows already
+	heard  news // news that the loop is handling
 	news   news // guarded by loop.mu
 	queued bool // in loop.queue; guarded by loop.mu
 }
@@ -48,22 +47,22 @@ const (
 	connGone
 )
 
-// news is what others have to tell the loop about a connection.
+// news is what other goroutines tell the loop about a connection.
 type news uint8
 
 const (
-	newsJoined    news = 1 << iota // it is new
+	newsJoined    news = 1 << iota // the connection is new
 	newsAnswered                   // its submission has been answered
-	newsReturned                   // the goroutine that had it is done
+	newsReturned                   // the goroutine that ran its pipeline is done
 	newsPushed                     // a message waits in its outbox
-	newsClosed                     // it was closed
+	newsClosed                     // the connection was closed
 	newsUnblocked                  // its blocking command has a reply
 	newsResumed                    // the pause is over
 )
 
-// advance looks at what an idle connection has sent.
+// advance reads and parses the input of an idle connection.
 func (l *loop) advance(c *loopConn) {
-	// A client that sends one huge argument must not keep the others waiting.
+	// A client that sends one huge argument must not delay the other clients.
 	const reads = 4
 	g := c.guard
 	for range reads {
@@ -90,10 +89,10 @@ func (l *loop) advance(c *loopConn) {
 	l.again(c)
 }
 
-// hasInput reports whether a read may find something.
+// hasInput reports whether a read may return input.
 func (c *loopConn) hasInput() bool { return c.readable || c.tls != nil && c.tls.more }
 
-// writable is the word that the socket has room.
+// writable handles the event that the socket has room.
 func (c *loopConn) writable() {
 	if c.tls != nil {
 		c.tls.writable()
@@ -102,7 +101,7 @@ func (c *loopConn) writable() {
 	c.fdConn.writable()
 }
 
-// again has an idle connection looked at in the next round.
+// again makes the loop advance an idle connection in the next round.
 func (l *loop) again(c *loopConn) {
 	if !c.ready {
 		c.ready = true
@@ -110,7 +109,7 @@ func (l *loop) again(c *loopConn) {
 	}
 }
 
-// begin starts the pipeline that the guard has taken in.
+// begin starts the pipeline that the guard has parsed.
 func (l *loop) begin(c *loopConn) {
 	if !c.s.begin() {
 		l.retire(c)
@@ -131,7 +130,7 @@ func (l *loop) step(c *loopConn) {
 		if !isHTTP(args[0]) {
 			cmd, refusal := s.admit(args)
 			if s.unsure != "" && len(s.calls) == 0 && (refusal != "" || !s.paused(cmd, args)) {
-				l.sendAway(c, func() {}) // it may have to ask the leader
+				l.sendAway(c, func() {}) // sure may have to ask the leader
 				return
 			}
 			do := s.srv.handlers[cmd]
@@ -150,7 +149,7 @@ func (l *loop) step(c *loopConn) {
 				continue
 			}
 			if len(s.calls) == 0 && queuedSize(args) > cluster.HeavyBytes && !s.yields(args) {
-				l.sendAway(c, func() {}) // it may have to give way
+				l.sendAway(c, func() {}) // giveWay may have to wait
 				return
 			}
 			if refusal == "" && len(s.calls) == 0 && !s.queues(cmd) {
@@ -180,8 +179,8 @@ func (l *loop) step(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// submit hands the collected commands to the backend; the loop flushes it when
-// it has collected those of all connections.
+// submit passes the collected commands to the backend; the loop flushes the backend when all
+// connections have submitted theirs.
 func (l *loop) submit(c *loopConn) {
 	c.state = connWaiting
 	c.since = l.now
@@ -191,7 +190,7 @@ func (l *loop) submit(c *loopConn) {
 	l.srv.backend.SubmitAsync(&c.sub)
 }
 
-// resume goes on with a pipeline whose submission has been answered.
+// resume continues a pipeline after the answer to its submission.
 func (l *loop) resume(c *loopConn) {
 	s := c.s
 	s.replies = c.sub.Replies
@@ -208,14 +207,14 @@ func (l *loop) resume(c *loopConn) {
 	}
 	s.answer(took, false)
 	if len(s.calls) > 0 {
-		l.submit(c) // a part of them was answered
+		l.submit(c) // the backend has answered only some of the calls
 		return
 	}
 	l.step(c)
 }
 
-// sendAway has a goroutine run the rest of a pipeline after first, because that
-// or the next command may wait.
+// sendAway lets a goroutine run first and then the rest of the pipeline, because first or the next
+// command may wait.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {
@@ -235,7 +234,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 				refusal = s.sure(cmd)
 			}
 			if refusal == "" {
-				break // the loop can wait for many
+				break // the loop can wait without a goroutine
 			}
 			s.reject(cmd, args, refusal)
 		}
@@ -245,7 +244,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 	}()
 }
 
-// finish ends a pipeline whose replies have been sent.
+// finish ends a pipeline after its replies have been sent.
 func (l *loop) finish(c *loopConn) {
 	if c.s.end() || c.shut.Load() {
 		l.retire(c)
@@ -258,7 +257,7 @@ func (l *loop) finish(c *loopConn) {
 	}
 }
 
-// protocolError tells the client and ends the connection.
+// protocolError sends the error to the client and ends the connection.
 func (l *loop) protocolError(c *loopConn) {
 	c.state = connRunning
 	c.s.complain("Protocol error: " + c.guard.failure)
@@ -266,7 +265,7 @@ func (l *loop) protocolError(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// retire ends a connection that no pipeline of is in progress.
+// retire ends a connection that has no pipeline in progress.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
 	c.s.abandon()

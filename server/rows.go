@@ -5,10 +5,10 @@ import (
 	"lockstep/store"
 )
 
-// handler answers a command on the node that the client is connected to.
+// handler runs a command on the node that the client is connected to.
 type handler func(s *session, args [][]byte) store.Reply
 
-// row is a command with its handler; its flags get store.Local by themselves.
+// row is a command with its handler; command adds the flag store.Local.
 type row struct {
 	store.Command
 	do  handler
@@ -50,10 +50,10 @@ func (r *row) command() store.Command {
 	return c
 }
 
-// bindHandlers connects the rows of the table with their handlers. A few
-// commands of other packages have one as well: SELECT because the database
-// belongs to the session (its own handler is for scripts), SCRIPT KILL and its
-// like because they must get past the script that they are about.
+// bindHandlers connects the rows of the table with their handlers. A few commands of other packages
+// have handlers here, too: SELECT, because the database belongs to the session (its own handler is for
+// scripts); SCRIPT KILL and similar commands, because the running script that they concern must not
+// delay them.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
 		"select":         doSelect,
@@ -84,9 +84,8 @@ func bindHandlers(table *store.Table) map[*store.Command]handler {
 	return bound
 }
 
-// findInPlace returns the commands whose handlers cannot wait for anything, so
-// that an event loop may run them. The others get a goroutine: INFO, for one,
-// asks for the state, which a script may hold for long.
+// findInPlace returns the commands whose handlers never wait, so that an event loop may run them. The
+// others run on a goroutine: INFO, for example, reads the state, which a script may hold for long.
 func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
@@ -100,9 +99,9 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
-// RunInScript runs a command of this package that a script has called, such as
-// INFO or PUBSUB. It is called on the leader, in the middle of an evaluation,
-// so it asks the backend for nothing that waits for one.
+// RunInScript runs a command of this package that a script has called, such as INFO or PUBSUB. It runs
+// on the leader during an evaluation, so it must not ask the backend for anything that waits for an
+// evaluation.
 func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	do := srv.handlers[c.Cmd]
 	if do == nil || c.Cmd.Is(store.NoScript) && !srv.AllowsInScript(c.Cmd) {
@@ -113,13 +112,13 @@ func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	return s.run(do, c.Args)
 }
 
-// AllowsInScript reports whether scripts may call a command that they may not in general:
-// DEBUG, after DEBUG SET-DISABLE-DENY-SCRIPTS, where every client may.
+// AllowsInScript reports whether scripts may call a command that is normally forbidden to them: DEBUG,
+// after DEBUG SET-DISABLE-DENY-SCRIPTS, if every client may call DEBUG.
 func (srv *Server) AllowsInScript(cmd *store.Command) bool {
 	return srv.debugInScripts.Load() && cmd == srv.debugCmd && srv.cfg.EnableDebugCommand == "yes"
 }
 
-// status describes the node to INFO.
+// status returns the node's status for INFO.
 func (s *session) status() cluster.Status {
 	if s.script == nil {
 		return s.srv.backend.Status()
@@ -135,7 +134,7 @@ func (s *session) status() cluster.Status {
 
 const helpSummary = "Lists the subcommands."
 
-// helpRow is the HELP subcommand of a container.
+// helpRow returns the HELP subcommand of a container.
 func helpRow(container, since string, flags store.Flags) row {
 	return row{
 		Command: store.Command{

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// tlsConn is a TLS connection that a loop serves. As fdConn, whose place it takes for the
-// guard and the outbox, its Read and tryWrite never wait.
+// tlsConn is a TLS connection that a loop serves. It replaces fdConn for the guard and the outbox; its
+// Read and tryWrite never wait either.
 //
 //	socket → fdConn.Read → tls.Conn (whole records) → Read → guard
 //	socket ← fdConn.tryWrite ← sealed (ciphertext) ← tls.Conn ← tryWrite ← outbox
 //
-// crypto/tls goes on after an error that is temporary: it keeps the part of a record that
-// has come. It writes into sealed, which has room, so nobody who holds one of its locks
-// waits; who waits for the socket holds none.
+// crypto/tls continues after a temporary error: it keeps the received part of a record. It writes into
+// sealed without waiting, so no goroutine waits while it holds a lock of crypto/tls; a goroutine that
+// waits for the socket holds no such lock.
 type tlsConn struct {
 	*fdConn
 	raw  rawConn
 	tls  *tls.Conn
-	more bool // it may hold input that the socket does not have any more; the loop's
+	more bool // crypto/tls may hold input that has left the socket; only the loop uses this field
 
-	// taken is of how many of the bytes to be written next the ciphertext is in sealed
-	// already; who writes has it.
+	// taken is how many of the next bytes to be written are already encrypted in sealed. Only the
+	// writer uses it.
 	taken int
 
 	mu     sync.Mutex
 	sealed []byte // in the order in which it must be sent
-	sent   int    // of sealed
+	sent   int    // bytes of sealed that the socket has taken
 }
 
-// rawConn is the socket as tlsConn needs it.
+// rawConn is the part of the socket that tlsConn uses.
 type rawConn interface {
 	Read(p []byte) (int, error)
 	tryWrite(p []byte) (int, error)
@@ -40,12 +40,12 @@ type rawConn interface {
 }
 
 const (
-	// sealAtOnce is how much is encrypted before it is sent: four records.
+	// sealAtOnce is how many bytes are encrypted before they are sent: four records.
 	sealAtOnce = 64 << 10
-	// maxSealed is how much ciphertext may wait. More than a tryWrite makes only comes
-	// from a client that asks for new keys again and again and reads nothing.
+	// maxSealed is how much ciphertext may wait. More than one tryWrite produces can only come from a
+	// client that requests new keys again and again and reads nothing.
 	maxSealed = 2 * sealAtOnce
-	// keepSealed is for how much a connection keeps memory.
+	// keepSealed is the largest memory that a connection keeps for ciphertext.
 	keepSealed = 16 << 10
 )
 
@@ -60,14 +60,14 @@ func (notYet) Temporary() bool { return true }
 
 var _ net.Error = notYet{}
 
-// under is what crypto/tls takes for the socket.
+// under is the connection that crypto/tls uses as its socket.
 type under struct {
 	net.Conn // nil
 	c        *tlsConn
 }
 
-// secure makes a connection of the loops of one that has shaken hands. It replaces the
-// socket below crypto/tls, which may hold input already.
+// secure makes a connection for loops after the handshake. It replaces the socket below crypto/tls,
+// which may hold input already.
 func secure(c *fdConn, w *wire) *tlsConn {
 	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, more: true}
 	w.Conn.Conn = under{c: t}
@@ -95,7 +95,7 @@ func (u under) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SetWriteDeadline is called before a leave-taking: nothing here waits.
+// SetWriteDeadline does nothing: crypto/tls calls it before its closing alert, and no write here waits.
 func (under) SetWriteDeadline(time.Time) error { return nil }
 
 // Read returns 0 and no error if there is no input.
@@ -107,16 +107,16 @@ func (t *tlsConn) Read(p []byte) (int, error) {
 	}
 	switch {
 	case n > 0:
-		return n, nil // an error is told again
+		return n, nil // the next Read returns the error again
 	case err == error(notYet{}):
 		return 0, nil
 	}
 	return 0, err
 }
 
-// tryWrite writes as much as there is room for. Bytes count as written when the socket has
-// all of their ciphertext; those of which it has a part come again with the next call, as
-// the first, and are not encrypted again.
+// tryWrite writes as much as the socket has room for. Bytes count as written when the socket has all of
+// their ciphertext. The caller passes the other bytes again at the beginning of the next call; those
+// already encrypted are not encrypted again.
 func (t *tlsConn) tryWrite(p []byte) (int, error) {
 	written := 0
 	for {
@@ -137,7 +137,7 @@ func (t *tlsConn) tryWrite(p []byte) (int, error) {
 	}
 }
 
-// send sends what ciphertext there is room for, and reports whether that was all.
+// send sends as much ciphertext as the socket has room for, and reports whether it has sent all.
 func (t *tlsConn) send() (all bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,17 +166,17 @@ func (t *tlsConn) waiting() int {
 // Write waits until all of p has been written.
 func (t *tlsConn) Write(p []byte) (int, error) { return t.writeAll(p, t.tryWrite) }
 
-// writable is the loop's word that the socket has room.
+// writable sends waiting ciphertext; the loop calls it when the socket has room.
 func (t *tlsConn) writable() {
-	// An error is found by who writes next.
+	// The next writer finds the error.
 	_, _ = t.send()
 	t.fdConn.writable()
 }
 
-// Close takes leave of the client, if there is room for that, and ends the connection.
+// Close sends a closing alert, if the socket has room for it, and ends the connection.
 func (t *tlsConn) Close() error {
 	if !t.shut.Load() {
-		_ = t.tls.CloseWrite() // into sealed
+		_ = t.tls.CloseWrite() // puts the alert into sealed
 		if t.fdConn.hold() {
 			_, _ = t.send()
 			t.fdConn.leave()

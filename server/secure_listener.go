@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// secureListener accepts those who have shaken hands. It is for where there are no event
-// loops.
+// secureListener accepts connections that have completed the TLS handshake. Servers without event loops
+// use it.
 type secureListener struct {
 	net.Listener
 	srv    *Server
@@ -16,8 +16,8 @@ type secureListener struct {
 	fault  chan error
 }
 
-// secureConn closes soon: crypto/tls would take leave of a client that does not read for
-// seconds, and whoever closes a connection must not wait.
+// secureConn is a TLS connection with a quick Close: crypto/tls would try for seconds to send its alert
+// to a client that does not read, and the caller of Close must not wait.
 type secureConn struct{ *tls.Conn }
 
 func (c secureConn) Close() error {
@@ -31,8 +31,8 @@ func (srv *Server) newSecureListener(ln net.Listener, config func() *tls.Config)
 	return l
 }
 
-// Listener has a listener of another protocol speak TLS, with the same certificates and
-// within the same bounds. Its clients show no certificate: they have passwords.
+// Listener makes a listener of another protocol speak TLS, with the same certificates and the same
+// limits. Its clients show no certificate, because they have passwords.
 func (srv *Server) Listener(ln net.Listener) net.Listener {
 	return srv.newSecureListener(ln, func() *tls.Config {
 		c := srv.hands.certs.Config()
@@ -50,7 +50,7 @@ func (l *secureListener) run() {
 		if err != nil {
 			select {
 			case l.fault <- err:
-				continue // who asks again decides whether there is more
+				continue // the next caller of Accept decides whether to continue
 			case <-l.srv.drained:
 				return
 			}

@@ -1,10 +1,9 @@
 package server
 
-// sendTogether is of how many connections on what they are sent is sent by one system
-// call.
+// sendTogether is the smallest number of ready connections for one batched send.
 const sendTogether = 4
 
-// sendAnswered sends the replies of the pipelines that were done in this round.
+// sendAnswered sends the replies of all pipelines that finished in this round.
 func (l *loop) sendAnswered() {
 	l.sendMany(l.answered)
 	for i, c := range l.answered {
@@ -14,8 +13,8 @@ func (l *loop) sendAnswered() {
 	l.answered = l.answered[:0]
 }
 
-// send writes the replies of a pipeline that is done. A client that does not
-// take them at once gets a goroutine that waits for it.
+// send writes the replies of a finished pipeline. If a client does not take them at once, a goroutine
+// waits for it.
 func (l *loop) send(c *loopConn) {
 	if c.s.out.flushNow() {
 		l.finish(c)
@@ -28,7 +27,7 @@ func (l *loop) send(c *loopConn) {
 	}()
 }
 
-// sendPushed sends messages to those of whom there is such news.
+// sendPushed sends the messages that wait for connections with newsPushed.
 func (l *loop) sendPushed(queue []*loopConn) {
 	for _, c := range queue {
 		if c.heard&newsPushed != 0 && c.state != connGone {
@@ -43,8 +42,8 @@ func (l *loop) sendPushed(queue []*loopConn) {
 	l.pushed = l.pushed[:0]
 }
 
-// sendMany sends what it can of what waits for many connections. What is left is for
-// those who see to one.
+// sendMany sends the output of many connections in batches. Its callers send what is left for each
+// connection.
 func (l *loop) sendMany(conns []*loopConn) {
 	for len(conns) >= sendTogether && l.uring != nil {
 		n := min(len(conns), uringEntries)
@@ -53,7 +52,7 @@ func (l *loop) sendMany(conns []*loopConn) {
 	}
 }
 
-// sendSome is sendMany for as many as there is room for.
+// sendSome sends one batch: at most as many connections as uring has entries.
 func (l *loop) sendSome(conns []*loopConn) {
 	for _, c := range conns {
 		if c.tls != nil {

@@ -8,30 +8,29 @@ import (
 	"lockstep/store"
 )
 
-// A Sentinel is a server of its own beside the one for data: other commands,
-// other channels, other clients. It watches one master, which is whoever leads
-// the Raft group, and its replicas, the other members. It decides nothing: what
-// a redis-sentinel finds out by asking and voting, Raft tells this node.
+// A Sentinel is a second Server beside the server for data: it has its own commands, channels and
+// clients. It watches one master, the leader of the Raft group, and its replicas, the other members. It
+// decides nothing: a redis-sentinel learns by asking and voting what Raft tells this node.
 
-// watcher is what makes a server a Sentinel.
+// watcher is the part of a Server that makes it a Sentinel.
 type watcher struct {
-	name      string      // of the master, as clients ask for it
-	promoting atomic.Bool // SENTINEL FAILOVER is being carried out
+	name      string      // the name of the master for clients
+	promoting atomic.Bool // SENTINEL FAILOVER is in progress
 }
 
-// aside is a backend that a busy script does not keep from answering.
+// aside is a backend that is never busy: a Sentinel answers while a script runs.
 type aside struct{ Backend }
 
 func (aside) Busy() bool { return false }
 
-// NewSentinel makes a Sentinel that calls its master by a name. As New, it
-// panics on a configuration that Validate refuses.
+// NewSentinel makes a Sentinel with a name for its master. Like New, it panics on a configuration that
+// Validate refuses.
 //
-// Events are the same for all its clients, addresses are not: clients that speak TLS have
-// a Sentinel of their own.
+// All clients of a Sentinel get the same events, with the same addresses. So TLS clients, which need
+// other addresses, have a Sentinel of their own.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
-	cfg.Hub = NewHub() // events are not for the clients of the plain listener
+	cfg.Hub = NewHub() // clients of the plain listener must not get the events
 	own := sentinelRows()
 	var list []store.Command
 	for _, r := range rows() {
@@ -69,16 +68,16 @@ func sentinelToo(name string) bool {
 	return false
 }
 
-// watched is the master as one topology shows it.
+// watched is the master as a topology shows it.
 type watched struct {
 	*cluster.Topology
-	id     string            // of the master
-	master *cluster.Sighting // nil while its address is not known
+	id     string            // the id of the master
+	master *cluster.Sighting // nil while the master's address is not known
 	at     endpoint
 	find   func(addr string) endpoint
 }
 
-// seenBy is what a client of the Sentinel is to be told about a topology.
+// seenBy returns the master in a topology with the addresses for this client.
 func (s *session) seenBy(t *cluster.Topology) watched { return watch(t, s.endpointOf) }
 
 func watch(t *cluster.Topology, find func(string) endpoint) watched {
@@ -91,7 +90,7 @@ func watch(t *cluster.Topology, find func(string) endpoint) watched {
 	return w
 }
 
-// replicas are the other members that serve clients.
+// replicas returns the other members that serve clients.
 func (w *watched) replicas() (list []*cluster.Sighting) {
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.ID != w.id && w.find(n.Plain).known() {
@@ -101,7 +100,7 @@ func (w *watched) replicas() (list []*cluster.Sighting) {
 	return list
 }
 
-// sentinels are the other members that have a Sentinel.
+// sentinels returns the other members that have a Sentinel.
 func (w *watched) sentinels() (list []*cluster.Sighting) {
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.ID != w.Self && w.find(n.Sentinel).known() {
@@ -111,8 +110,8 @@ func (w *watched) sentinels() (list []*cluster.Sighting) {
 	return list
 }
 
-// down is the state of the master in INFO's words: a majority that sees it down
-// too makes that objective.
+// down returns the state of the master in INFO's words: it is objectively down (odown) if a majority of
+// members is up.
 func (w *watched) down() string {
 	switch {
 	case w.master.Up:
@@ -123,8 +122,8 @@ func (w *watched) down() string {
 	return "sdown"
 }
 
-// watchMembers publishes what happens to the members, since they were as before, until
-// the server stops.
+// watchMembers publishes events about the members until the server stops; before is their state at the
+// start.
 func (srv *Server) watchMembers(anywhere *session, before watched) {
 	for {
 		select {
@@ -135,7 +134,7 @@ func (srv *Server) watchMembers(anywhere *session, before watched) {
 		now := anywhere.watched()
 		srv.tell(before, now)
 		if now.master == nil {
-			// Whoever leads has not said where it is: go on with the old one.
+			// The leader has not announced its address: keep the old master.
 			now.master, now.at, now.id = before.master, before.at, before.id
 		}
 		before = now
@@ -147,8 +146,7 @@ func (srv *Server) event(channel, format string, args ...any) {
 	srv.hub.Publish(store.Channel, channel, fmt.Sprintf(format, args...))
 }
 
-// tell publishes what has changed between two topologies, in the order and the
-// words of redis-sentinel.
+// tell publishes the changes between two topologies, in the order and with the texts of redis-sentinel.
 func (srv *Server) tell(before, now watched) {
 	if now.Term > before.Term {
 		srv.event("+new-epoch", "%d", now.Term)
@@ -163,7 +161,7 @@ func (srv *Server) tell(before, now watched) {
 	if before.master != nil {
 		was := before.down()
 		if switched {
-			was = "ok" // another one, and not looked at before
+			was = "ok" // a new master, which has no earlier state
 		} else if before.master.RunID != now.master.RunID {
 			srv.event("+reboot", "master %s %s %d", srv.watch.name, now.at.host, now.at.port)
 		}
@@ -172,8 +170,8 @@ func (srv *Server) tell(before, now watched) {
 	for _, n := range now.replicas() {
 		old := before.Node(n.ID)
 		if switched {
-			// +slave has been said, and then Redis thinks well of a replica
-			// until it has found that it is down.
+			// tellSwitch has published +slave. Redis then takes a replica to be up until it finds that
+			// the replica is down.
 			fresh := *n
 			fresh.Up = true
 			old = &fresh
@@ -186,7 +184,7 @@ func (srv *Server) tell(before, now watched) {
 	}
 }
 
-// tellOne publishes what has become of a replica or a Sentinel.
+// tellOne publishes a change of a replica or a Sentinel.
 func (srv *Server) tellOne(kind string, old, n *cluster.Sighting, now watched, isNew bool) {
 	what := kind + " " + srv.instance(kind, n, now)
 	switch {
@@ -221,9 +219,8 @@ func (srv *Server) tellMaster(was string, now watched) {
 	}
 }
 
-// tellSwitch publishes a change of master: on the node that leads now, as the
-// Sentinel that has carried out the failover; on the others, as those that
-// learn of it.
+// tellSwitch publishes a change of master. The new leader publishes the events of the Sentinel that ran
+// the failover; the other nodes publish the events of Sentinels that learned of it.
 func (srv *Server) tellSwitch(before, now watched) {
 	old := fmt.Sprintf("master %s %s %d", srv.watch.name, before.at.host, before.at.port)
 	under := fmt.Sprintf("@ %s %s %d", srv.watch.name, before.at.host, before.at.port)
@@ -258,7 +255,7 @@ func (srv *Server) tellSwitch(before, now watched) {
 	}
 }
 
-// instance describes a replica or a Sentinel in events.
+// instance describes a replica or a Sentinel for an event.
 func (srv *Server) instance(kind string, n *cluster.Sighting, w watched) string {
 	at := w.find(n.Plain)
 	name := at.hostPort()

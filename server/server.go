@@ -22,7 +22,7 @@ type Server struct {
 	table    *store.Table
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool // handlers that cannot wait
-	execCmd  *store.Command          // which, with watchCmd, may ask the leader though it has a handler
+	execCmd  *store.Command          // it and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
 	debugCmd *store.Command
 	hub      *Hub
@@ -33,7 +33,7 @@ type Server struct {
 
 	clientMemory clientMemory
 	learning     sync.Once
-	learned      chan struct{} // closed when this node knows the users, or stops
+	learned      chan struct{} // closed when this node knows the users, or when it stops
 	docs         *commandDocs
 	monitors     monitors
 	slow         slowlog
@@ -45,11 +45,11 @@ type Server struct {
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
 	pulse          pulse
-	patience       time.Duration // with a leader that is to tell of the users
+	patience       time.Duration // how long to wait for a leader that must tell the users
 
 	hands *handshakes
 
-	saidNoUring sync.Once // why replies are sent one by one
+	saidNoUring sync.Once // logs once why each reply needs a system call
 
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool
@@ -58,7 +58,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
-	strangers list.List // of *session: those that may not have authenticated, the oldest first
+	strangers list.List // of *session: sessions that may not have authenticated, the oldest first
 	listeners map[net.Listener]struct{}
 	closing   bool
 
@@ -68,8 +68,8 @@ type Server struct {
 	stop                    chan struct{} // closed when Shutdown begins
 }
 
-// New makes a server. It panics on a configuration that Validate refuses: the
-// caller should have asked.
+// New makes a server. It panics on a configuration that Validate refuses: the caller should have called
+// Validate.
 func New(cfg Config, backend Backend, table *store.Table) *Server {
 	if err := cfg.Validate(); err != nil {
 		panic(fmt.Sprintf("server: %v", err))
@@ -107,7 +107,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.docs = newCommandDocs(table)
 	srv.hub.accounts.bind(srv)
 	if table.Lookup([]byte("acl")) == nil {
-		srv.hub.accounts.setCurrent() // a Sentinel's, which nobody changes
+		srv.hub.accounts.setCurrent() // a Sentinel has no users that could change
 	}
 	go srv.cron()
 	go cfg.TLS.keep(srv.stop)
@@ -118,8 +118,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 // returns nil.
 func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain, false) }
 
-// ServeAs is Serve for a listener whose clients see a certain face; secret is whether they
-// speak TLS.
+// ServeAs is Serve with a face for the listener's clients; secret is true if the listener speaks TLS.
 func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 	srv.mu.Lock()
 	if srv.closing {
@@ -162,7 +161,7 @@ func (srv *Server) ServeConn(c net.Conn) error {
 	})
 }
 
-// accept decides whether a connection may stay.
+// accept decides whether redcon may keep a connection.
 func (srv *Server) accept(conn redcon.Conn) bool {
 	s, refusal, in := srv.enter(conn.NetConn().(*guard))
 	if in {
@@ -177,8 +176,8 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// enter makes a session of a connection, unless it is to be turned away: with
-// a word, or without one by a server that closes.
+// enter makes a session for a connection, or refuses the connection. refusal is the error for a refused
+// client; it is empty if the server is closing.
 func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
@@ -193,9 +192,9 @@ func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	return s, refusal, in
 }
 
-// register adds a session, unless there are too many or the server closes. For one too many
-// a stranger is cut off, or strangers would keep clients out; as that takes a moment, there
-// may be some more than allowed.
+// register adds a session, unless there are too many or the server is closing. At the limit it cuts off
+// a stranger to make room, because strangers could otherwise keep clients out; cutting takes a moment,
+// so there may briefly be more sessions than allowed.
 func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -210,7 +209,8 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	return "", true
 }
 
-// cutStranger cuts off the oldest client that has not authenticated, if there is one. mu is held.
+// cutStranger cuts off the oldest client that has not authenticated, if there is one. The caller holds
+// mu.
 func (srv *Server) cutStranger() bool {
 	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
 		s := srv.strangers.Remove(e).(*session)
@@ -238,8 +238,8 @@ func (srv *Server) unregister(s *session) {
 	srv.empty.Broadcast()
 }
 
-// gone is redcon's word that a connection has ended. Why, is the client's
-// business: it left, or it was told.
+// gone is redcon's notice that a connection has ended. The error does not matter: the client left, or
+// the server closed the connection.
 func (srv *Server) gone(conn redcon.Conn, _ error) {
 	s, ok := conn.Context().(*session)
 	if !ok {
@@ -252,14 +252,14 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	srv.unregister(s)
 }
 
-// session returns the session of an id, nil if there is none.
+// session returns the session with an id; nil if there is none.
 func (srv *Server) session(id int64) *session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	return srv.sessions[id]
 }
 
-// each returns the sessions, by id.
+// each returns the sessions, sorted by id.
 func (srv *Server) each() []*session {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -277,7 +277,7 @@ func (srv *Server) clients() int {
 	return len(srv.sessions)
 }
 
-// cronPeriod is how often idle and slow clients are looked for.
+// cronPeriod is how often the server looks for idle and slow clients.
 const cronPeriod = time.Second
 
 func (srv *Server) cron() {
@@ -312,8 +312,8 @@ func (srv *Server) checkClients(now time.Time) {
 	}
 }
 
-// Shutdown stops accepting, lets pipelines that are being run finish and
-// closes the connections. When ctx ends it cuts what is left.
+// Shutdown stops accepting, lets running pipelines finish, and closes the connections. When ctx ends,
+// it cuts the remaining connections.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if srv.closing {

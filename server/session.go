@@ -16,7 +16,7 @@ import (
 	"lockstep/store"
 )
 
-// session is one connection and what it remembers.
+// session is one connection and its state.
 type session struct {
 	srv     *Server
 	id      int64
@@ -26,36 +26,36 @@ type session struct {
 	addr    string
 	laddr   string
 	face    Face
-	secret  bool // by TLS
+	secret  bool // the client speaks TLS
 	created time.Time
 
-	onLoop bool       // an event loop serves it …
-	away   bool       // … but a goroutine runs its commands at present, which may wait
+	onLoop bool       // an event loop serves the connection …
+	away   bool       // … but a goroutine runs its commands now, because they may wait
 	script *store.Ctx // set if there is no client: see RunInScript
 
 	// Only the session's own goroutine uses these.
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
-	unsure  string // hash of the password that it was let in by, if the leader could not be asked
+	unsure  string // hash of the login's password, if the leader could not confirm it
 	replica bool   // READONLY on the Cluster listener
 	silent  bool   // CLIENT REPLY OFF
 	skip    int    // commands until CLIENT REPLY SKIP is over; see finish
 	strange struct {
 		since time.Time
-		count int // commands since then of a client that has not said who it is
+		count int // commands of an unauthenticated client since then
 	}
 	caching bool // CLIENT CACHING has been called for the next command
-	holding bool // waiting is set
+	holding bool // tracker messages wait for replies
 
-	multi     *transaction // since MULTI
-	executing *transaction // of an EXEC that is not answered yet
+	multi     *transaction // the open transaction; nil outside MULTI
+	executing *transaction // the transaction of an unanswered EXEC
 	watchList []cluster.Watched
-	watching  map[watchedKey]bool // the same
+	watching  map[watchedKey]bool // the keys of watchList
 	watchSize int
-	kept      int   // bytes of what is queued, being run and watched
-	built     int64 // bytes of a reply that is being built
+	kept      int   // bytes of queued and running transactions and watched keys
+	built     int64 // bytes of the reply under construction
 
-	// Others look at these, for CLIENT LIST and messages.
+	// Other goroutines read these, for CLIENT LIST and messages.
 	db      atomic.Int32
 	resp    atomic.Int32
 	authed  atomic.Bool
@@ -68,17 +68,17 @@ type session struct {
 	queued  atomic.Int32 // commands queued since MULTI; -1 without one
 	held    holdings
 	blocked atomic.Pointer[cluster.Blocked]
-	blocks  atomic.Int64 // bytes of that command
+	blocks  atomic.Int64 // bytes of the blocked command
 	parked  atomic.Bool  // held back by CLIENT PAUSE
-	left    atomic.Bool  // the client has gone while a goroutine had the session
+	left    atomic.Bool  // the client left while a goroutine ran its commands
 
 	stranger *list.Element // its place in Server.strangers; guarded by Server.mu
 
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
-	waiting    bool                     // for replies; guarded by tracker.mu
-	late       [][]string               // messages till then; guarded by tracker.mu
-	lateSize   int                      // bytes of those; guarded by tracker.mu
+	waiting    bool                     // for replies, so messages go to late; guarded by tracker.mu
+	late       [][]string               // messages to send after the replies; guarded by tracker.mu
+	lateSize   int                      // bytes of late; guarded by tracker.mu
 	prefixSize int64                    // bytes of its prefixes; guarded by tracker.mu
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
@@ -88,7 +88,7 @@ type session struct {
 	libName  string
 	libVer   string
 	running  bool // a pipeline is being run
-	closing  bool // close when it is done
+	closing  bool // close the connection when the pipeline is done
 	draining bool // the server shuts down
 }
 
@@ -111,7 +111,7 @@ func (srv *Server) newSession(c *guard) *session {
 	return s
 }
 
-// begin marks the session busy with a pipeline; false if it may not start.
+// begin marks the session as running a pipeline; it reports false if the session may not start one.
 func (s *session) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *session) begin() bool {
 	return s.running
 }
 
-// end reports whether the connection is to be closed now.
+// end marks the pipeline as done, and reports whether to close the connection now.
 func (s *session) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +127,8 @@ func (s *session) end() bool {
 	return s.closing || s.draining
 }
 
-// closeAfterReply ends the connection when the current pipeline's replies
-// have been sent; later commands are not run.
+// closeAfterReply closes the connection after the replies of the current pipeline; later commands are
+// not run.
 func (s *session) closeAfterReply() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,15 +141,15 @@ func (s *session) isClosing() bool {
 	return s.closing
 }
 
-// isRunning reports whether a pipeline is being run.
+// isRunning reports whether the session runs a pipeline.
 func (s *session) isRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
 }
 
-// drain closes an idle session now and a busy one when its pipeline is done; it
-// waits for nothing any more.
+// drain closes an idle session now and a running one when its pipeline is done; it ends the session's
+// wait for a blocking command or a pause.
 func (s *session) drain() {
 	s.mu.Lock()
 	running := s.running
@@ -168,7 +168,7 @@ func (s *session) isDraining() bool {
 	return s.draining
 }
 
-// The guard's policy.
+// These methods implement the guard's policy.
 
 func (s *session) evictable() bool { return !s.noEvict.Load() }
 
@@ -186,7 +186,7 @@ func (s *session) protocolError(text string) {
 	s.out.flush()
 }
 
-// complain queues the answer to a breach of the protocol.
+// complain queues the error for a breach of the protocol.
 func (s *session) complain(text string) {
 	if strings.HasSuffix(text, noTLSHere) {
 		s.srv.hands.refuse(s.addr, errors.New("a client speaks TLS to a port without it: it wants an address of --tls-listen"), s.srv.cfg.Clock())
@@ -196,11 +196,11 @@ func (s *session) complain(text string) {
 
 func (s *session) protocol() int { return int(s.resp.Load()) }
 
-// subscriber reports whether RESP2's restrictions for subscribers apply.
+// subscriber reports whether the session has a subscription: RESP2 restricts its commands then.
 func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
 
-// subscriptions is the number that a confirmation carries: shard channels are
-// counted apart. Hub.mu is held.
+// subscriptions returns the number in a confirmation; shard channels are counted separately. The caller
+// holds Hub.mu.
 func (s *session) subscriptions(kind subKind) int64 {
 	s.subbed.Store(int32(len(s.subs[subChannel]) + len(s.subs[subPattern]) + len(s.subs[subShard])))
 	if kind == subShard {
@@ -209,14 +209,13 @@ func (s *session) subscriptions(kind subKind) int64 {
 	return int64(len(s.subs[subChannel]) + len(s.subs[subPattern]))
 }
 
-// confirm sends a subscription message. CLIENT REPLY OFF does not hold it.
+// confirm queues a subscription message. CLIENT REPLY OFF does not suppress it.
 func (s *session) confirm(word string, name store.Reply, count int64) {
 	r := store.Reply{Kind: store.Push, Elems: []store.Reply{store.Str(word), name, store.Int(count)}}
 	s.out.add(func(b []byte) []byte { return appendReply(b, &r, s.protocol()) })
 }
 
-// reply queues the answer to a command for sending. cmd is nil for faults of
-// the protocol.
+// reply queues the reply to a command. cmd is nil for protocol errors.
 func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if s.built > 0 {
 		defer s.builds(-s.built)
@@ -243,16 +242,16 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 // freeOutput is how much output Redis does not count: its first buffer.
 const freeOutput = 16 << 10
 
-// checkOutput cuts off a client that is past its output buffer limit.
+// checkOutput cuts off a client that is beyond its output buffer limit.
 func (s *session) checkOutput(now time.Time) {
 	s.out.checkLimit(s.srv.params.limitOf(s.class()), now)
 }
 
-// muted reports whether CLIENT REPLY holds replies back.
+// muted reports whether CLIENT REPLY suppresses the reply.
 func (s *session) muted() bool { return s.silent || s.skip == 1 }
 
-// finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for itself, one
-// for the command that it silences.
+// finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for its own end, one for the command
+// that it silences.
 func (s *session) finish() {
 	if s.skip > 0 {
 		s.skip--
@@ -262,11 +261,11 @@ func (s *session) finish() {
 	}
 }
 
-// strangeCommands is how many commands a client may give in a second that has not said who it is. Redis cuts one off
-// that has about 500 of them on their way at once.
+// strangeCommands is how many commands an unauthenticated client may send in a second. Redis cuts a
+// client off that has about 500 of them in flight.
 const strangeCommands = 1000
 
-// countStrange cuts off a client that gives too many.
+// countStrange cuts off an unauthenticated client that sends too many commands.
 func (s *session) countStrange() {
 	now := s.srv.cfg.Clock()
 	if s.strange.count == 0 || now.Sub(s.strange.since) >= time.Second {
@@ -279,7 +278,7 @@ func (s *session) countStrange() {
 	}
 }
 
-// reset returns to the state of a new connection (RESET).
+// reset returns the session to the state of a new connection (RESET).
 func (s *session) reset() {
 	s.discard()
 	s.dropSubscriptions()
@@ -289,14 +288,14 @@ func (s *session) reset() {
 	s.db.Store(0)
 	s.resp.Store(2)
 	s.replica = false
-	s.silent = false // but not a SKIP, which silences RESET itself
+	s.silent = false // but skip stays: CLIENT REPLY SKIP silences RESET itself
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)
 	s.leave()
 	s.setName("")
 }
 
-// dropSubscriptions unsubscribes from everything without a word.
+// dropSubscriptions ends all subscriptions without confirmations.
 func (s *session) dropSubscriptions() {
 	if !s.subscriber() {
 		return
@@ -308,7 +307,7 @@ func (s *session) dropSubscriptions() {
 	}
 }
 
-// class is the client class of output buffer limits and CLIENT LIST TYPE.
+// class returns the client class for output buffer limits and CLIENT LIST TYPE.
 func (s *session) class() string {
 	if s.subscriber() {
 		return "pubsub"
@@ -320,7 +319,7 @@ func (s *session) class() string {
 func (s *session) local() bool {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
-		// Not TCP: a pipe inside this process.
+		// This is not TCP, but a pipe in this process.
 		return true
 	}
 	ip := net.ParseIP(strings.SplitN(host, "%", 2)[0])

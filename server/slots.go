@@ -10,7 +10,7 @@ import (
 // slots is how many hash slots a Redis Cluster has.
 const slots = 16384
 
-// crc16Table is for CRC-16/XMODEM, the one that Redis Cluster hashes with.
+// crc16Table is the table of CRC-16/XMODEM, the hash of Redis Cluster.
 var crc16Table = func() (table [256]uint16) {
 	for i := range table {
 		crc := uint16(i) << 8
@@ -26,8 +26,8 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// slotOf returns the hash slot of a key. What stands between its first { and
-// the next } decides alone, if there is anything.
+// slotOf returns the hash slot of a key. If there is text between the first { and the next }, only that
+// text is hashed.
 func slotOf(key []byte) int {
 	if open := bytes.IndexByte(key, '{'); open >= 0 {
 		if n := bytes.IndexByte(key[open+1:], '}'); n > 0 {
@@ -41,14 +41,13 @@ func slotOf(key []byte) int {
 	return int(crc % slots)
 }
 
-// redirect says why a client of the Cluster listener may not run a command
-// here; "" if it may.
+// redirect returns why a client of the Cluster listener may not run a command on this node; "" if it
+// may.
 //
-// A node that does not lead could serve the command as on the plain listener.
-// It sends the client to the leader all the same, because the client then
-// remembers the way. But it serves whatever it cannot send there: without a
-// leader, or with one that does not answer or does not speak this protocol, the
-// command waits for the next leader inside the server.
+// A follower could serve the command as on the plain listener. It still sends the client to the leader,
+// because the client then remembers the leader's address. But it serves every command that it cannot
+// redirect: without a leader, or with a leader that does not answer or does not speak this protocol,
+// the command waits for the next leader inside the server.
 func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	if cmd.Name == "select" {
 		if n, ok := store.ParseInt(args[1]); ok && n != 0 {
@@ -60,7 +59,7 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	}
 	keys, ok := cmd.KeysOf(args)
 	if !ok {
-		return "" // the command itself has better words for what is wrong
+		return "" // the command itself has a better error
 	}
 	if len(keys) > 0 {
 		slot := slotOf(keys[0])
@@ -76,8 +75,8 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	return refusedInCluster(cmd, args)
 }
 
-// redirectExec is redirect for all commands of a transaction together: their
-// keys must be in one slot, and that may have moved since they were queued.
+// redirectExec is redirect for all commands of a transaction: their keys must be in one slot, and the
+// slot may have moved since they were queued.
 func (s *session) redirectExec() store.Error {
 	if s.multi == nil {
 		return ""
@@ -105,15 +104,15 @@ func (s *session) redirectExec() store.Error {
 	return ""
 }
 
-// moved is the redirection of a command whose keys are in a slot; "" if it is
-// served here.
+// moved returns the redirection of a command whose keys are in a slot; "" if this node serves the
+// command.
 func (s *session) moved(cmd *store.Command, slot int) store.Error {
 	t := s.topology()
 	switch {
 	case t.Leader == t.Self || t.Leader == "":
 		return ""
 	case shardPubSub(cmd.Name):
-		return "" // as a replica in Redis: messages reach every node
+		return "" // as a replica of Redis does: messages reach every node
 	case s.replica && !cmd.Is(store.Write):
 		return "" // READONLY
 	}
@@ -128,8 +127,8 @@ func shardPubSub(name string) bool {
 	return name == "ssubscribe" || name == "sunsubscribe" || name == "spublish"
 }
 
-// refusedInCluster are the commands that Redis Cluster does not have, with
-// databases or keys that it could not find.
+// refusedInCluster refuses the commands that Redis Cluster does not have: they name databases, or keys
+// that it could not find.
 func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	switch cmd.Name {
 	case "move":
@@ -148,7 +147,7 @@ func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	return ""
 }
 
-// sortRefusal refuses SORT's keys that are made of patterns.
+// sortRefusal refuses a SORT whose keys come from patterns.
 func sortRefusal(args [][]byte) store.Error {
 	for i := 2; i < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {

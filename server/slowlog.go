@@ -11,21 +11,20 @@ import (
 	"lockstep/store"
 )
 
-// The slow log of a node has the commands of its own clients. What Redis
-// measures is the execution alone; here it is the time until the outcome was
-// safe, the log included, because that is what the client waits for. The
-// commands of one submission share its time. What a script calls is part of the
-// script: Redis lists such commands, too.
+// The slow log of a node has the commands of its own clients. Redis measures only the execution; this
+// server measures the time until the outcome was safe, with the log, because the client waits for that.
+// The commands of one submission share its time. Commands that a script calls count as part of the
+// script; Redis lists such commands, too.
 
 const (
-	slowArgs     = 32  // arguments that an entry keeps
-	slowArgBytes = 128 // bytes that it keeps of each
-	// maxSlowBytes bounds all entries, whatever slowlog-max-len says: the usual number of
-	// the largest ones takes a quarter of it.
+	slowArgs     = 32  // the maximum number of arguments in an entry
+	slowArgBytes = 128 // the maximum size of each
+	// maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
+	// entries of the largest size takes a quarter of it.
 	maxSlowBytes = 4 << 20
 )
 
-// slowEntry is one command that took long.
+// slowEntry is one slow command.
 type slowEntry struct {
 	id   int64
 	at   int64 // Unix seconds
@@ -35,7 +34,7 @@ type slowEntry struct {
 	name string
 }
 
-// size is what an entry takes.
+// size returns the memory that an entry takes.
 func (e *slowEntry) size() int {
 	n := int(unsafe.Sizeof(*e)) + len(e.addr) + len(e.name)
 	for _, arg := range e.args {
@@ -52,7 +51,7 @@ type slowlog struct {
 	next    int64
 }
 
-// add records a command; at most limit entries are kept, of maxSlowBytes.
+// add records a command. The slow log keeps at most limit entries and maxSlowBytes bytes.
 func (l *slowlog) add(e slowEntry, limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,10 +105,10 @@ func trimArgs(args [][]byte) []string {
 	return list
 }
 
-// redactedWord stands for an argument that nobody is to read.
+// redactedWord replaces a secret argument.
 const redactedWord = "(redacted)"
 
-// redact replaces the secrets of a command, in a copy.
+// redact returns a copy of a command with its secrets replaced.
 func redact(cmd *store.Command, args [][]byte) [][]byte {
 	var hide []int
 	from := func(i int) {
@@ -141,7 +140,7 @@ func redact(cmd *store.Command, args [][]byte) [][]byte {
 	return shown
 }
 
-// secretsAfterAuth finds what follows the options AUTH and AUTH2.
+// secretsAfterAuth returns the indexes of the arguments after the options AUTH and AUTH2.
 func secretsAfterAuth(args [][]byte) (hide []int) {
 	hello := strings.EqualFold(string(args[0]), "hello")
 	for i := 1; i < len(args); i++ {
@@ -169,7 +168,7 @@ var secretParams = map[string]bool{
 	"tls-key-file-pass": true, "tls-client-key-file-pass": true,
 }
 
-// ran counts a command that was run and looks closer at one that took long.
+// ran counts a command that was run, and notes it if it was slow.
 func (s *session) ran(cmd *store.Command, args [][]byte, took time.Duration) {
 	s.srv.stats.called(cmd, took)
 	if int64(took) >= s.srv.params.alarm.Load() {
@@ -177,9 +176,8 @@ func (s *session) ran(cmd *store.Command, args [][]byte, took time.Duration) {
 	}
 }
 
-// note records a command in the slow log and among the latency spikes, if it is
-// slow enough for them. How long a client chose to wait for data is its own
-// business.
+// note records a command in the slow log and among the latency spikes, if it is slow enough for them.
+// It ignores blocking commands, because the client chose how long to wait.
 func (srv *Server) note(s *session, cmd *store.Command, args [][]byte, took time.Duration) {
 	if cmd.Is(store.Blocking) {
 		return
@@ -205,8 +203,8 @@ func (s *session) clientName() string {
 	return s.name
 }
 
-// setAlarm settles from which duration on a command is looked at: the one load
-// that the slow log and the latency monitor cost every command.
+// setAlarm computes the duration from which on a command may be slow. This one load is all that the
+// slow log and the latency monitor cost every command.
 func (p *params) setAlarm() {
 	alarm := int64(math.MaxInt64)
 	if us := p.slowerThan.Load(); us >= 0 {

@@ -10,10 +10,10 @@ import (
 	"lockstep/store"
 )
 
-// stats are the counters behind INFO.
+// stats holds the counters for INFO.
 type stats struct {
 	connections  atomic.Int64 // accepted since the start
-	refused      atomic.Int64 // turned away at the door
+	refused      atomic.Int64 // refused at once
 	netIn        atomic.Int64
 	netOut       atomic.Int64
 	commands     atomic.Int64
@@ -24,22 +24,22 @@ type stats struct {
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // refusals by reason
 
 	calls     map[*store.Command]*callStats // complete from the start
-	untracked *atomic.Bool                  // the parameter
+	untracked *atomic.Bool                  // latency-tracking is off
 
 	mu     sync.Mutex
 	errors map[string]int64 // by code
 }
 
-// callStats counts one command. rejected are the calls that did not run,
-// failed those that ran and gave an error.
+// callStats counts the calls of one command. rejected are the calls that did not run, failed are the
+// calls that ran and returned an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
-	took                   durations    // counts the calls, too …
-	untimed                atomic.Int64 // … but for those while latency-tracking was off
+	took                   durations    // also counts the calls …
+	untimed                atomic.Int64 // … except the calls while latency-tracking was off
 }
 
-// A script can invent as many error codes as it likes, as long as it likes: so many are
-// counted apart, each by so many bytes of it.
+// A script can invent any number of error codes, of any length. These limits bound how many codes are
+// counted separately, and how many bytes of each are kept.
 const (
 	maxErrorCodes = 128
 	maxErrorCode  = 64
@@ -68,14 +68,14 @@ func (st *stats) called(cmd *store.Command, took time.Duration) {
 	c.usec.Add(took.Microseconds())
 }
 
-// rejected counts a command that was not run; nil if there is none such.
+// rejected counts a command that was not run; cmd is nil if there is no such command.
 func (st *stats) rejected(cmd *store.Command) {
 	if cmd != nil {
 		st.calls[cmd].rejected.Add(1)
 	}
 }
 
-// denied counts a refusal of the ACL.
+// denied counts an ACL refusal.
 func (st *stats) denied(why store.DenyReason) { st.deniedFor[why].Add(1) }
 
 // failed counts an error reply; cmd is nil if no command ran.
@@ -90,11 +90,11 @@ func (st *stats) failed(cmd *store.Command, text string) {
 	if _, known := st.errors[code]; known {
 		st.errors[code]++
 	} else if len(st.errors) < maxErrorCodes {
-		st.errors[strings.Clone(code)]++ // not the whole reply with it
+		st.errors[strings.Clone(code)]++ // do not keep the whole reply in memory
 	}
 }
 
-// reset is CONFIG RESETSTAT.
+// reset sets the counters to zero for CONFIG RESETSTAT.
 func (st *stats) reset() {
 	for _, n := range []*atomic.Int64{&st.connections, &st.refused, &st.netIn, &st.netOut, &st.commands, &st.errorReplies, &st.outputLimit} {
 		n.Store(0)
@@ -113,10 +113,10 @@ func (st *stats) reset() {
 	clear(st.errors)
 }
 
-// rate is how much something has grown in the last second.
+// rate is the growth of a counter in the last second.
 type rate struct {
 	now  atomic.Int64
-	last int64 // used by cron alone
+	last int64 // only cron uses it
 }
 
 func (r *rate) sample(total int64) {
@@ -124,5 +124,5 @@ func (r *rate) sample(total int64) {
 	r.last = total
 }
 
-// kbps prints a rate of bytes.
+// kbps formats a rate of bytes.
 func (r *rate) kbps() string { return fmt.Sprintf("%.2f", float64(r.now.Load())/1024) }

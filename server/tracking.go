@@ -12,65 +12,61 @@ import (
 	"lockstep/store"
 )
 
-// Client side caching (CLIENT TRACKING): a client keeps what it has read and is
-// told when that changes. Each node looks after its own clients. It sees every
-// write set that it applies, so it knows of the changes that any client of any
-// node makes.
+// This file has client side caching (CLIENT TRACKING): a client keeps the values that it has read and gets
+// a message when they change. Each node serves its own clients. It sees every write set that it applies, so
+// it knows the changes by the clients of all nodes.
 //
-// Nothing that a client may have kept must change without its being told:
+// A value that a client may have kept never changes without a message to the client:
 //
-//   - A key is remembered before the read goes to the leader. What was written
-//     after the leader read is applied here later than that.
-//   - This node may lag behind the leader, so a change that the leader had seen
-//     when it read may be applied here while the reply is on its way; and a
-//     change that it had not seen may, too. Either ends the remembering. So
-//     while a tracking client waits for replies its messages are held back, and
-//     follow the replies: what it has just learned is then void at worst.
-//   - A message comes after the change is committed, and the leader evaluates
-//     nothing on a state that lacks a committed change. So a client that asks
-//     again reads the new value, through whatever node.
+//   - The node remembers a key before the read goes to the leader. Writes after the leader's read are
+//     applied on this node later than that.
+//   - This node may lag behind the leader. So while the reply is on its way, this node may apply a change
+//     that the leader had seen when it read, or a change that the leader had not seen. In both cases the
+//     node sends the message and forgets the key. So while a tracking client waits for replies, the node
+//     holds its messages back and sends them after the replies: at worst, the client discards a value that
+//     is still right.
+//   - A message comes after the change is committed, and the leader evaluates nothing on a state that
+//     lacks a committed change. So a client that reads again gets the new value, through any node.
 //
-// A node that is cut off from the leader tells nothing, as a Redis replica would
-// not. A client that must know has to let its cache age.
+// A node that is cut off from the leader sends no messages, as a Redis replica would not. A client that
+// depends on the messages has to let its cache age.
 //
-// NOLOOP spares a client the messages about its own changes. The write set says
-// who made them: a session with NOLOOP has a number that is unlike any other's
-// in the cluster, its calls carry it to the leader, and the leader puts it in
-// front of their writes (write op 32). The node cannot tell it from the reply: a
-// write set holds the writes of many clients, and another client's write of the
-// same key may stand before or behind the own one. Redis forgets a key after such a
-// change; here it stays remembered, because a pipeline may have read the key again
-// behind its change.
+// NOLOOP suppresses a client's messages about its own changes. The write set says which session made a
+// change: a session with NOLOOP has a number that is unique in the cluster, its calls carry the number to
+// the leader, and the leader puts it in front of their writes (write op 32). The node cannot derive this
+// from the reply: a write set holds the writes of many clients, and another client's write to the same key
+// may stand before or after the client's own. Redis forgets a key after such a change; this node still
+// remembers it, because a pipeline may have read the key again after its change.
 //
-// As in Redis the databases are not told apart.
+// As in Redis, keys are not distinguished by database.
 
-// tracker holds what the clients of this node have read.
+// tracker records what the clients of this node have read.
 type tracker struct {
-	clients atomic.Int32 // that track: all that a write costs while there is none
+	clients atomic.Int32 // how many clients track; without any, a write costs only this load
 	maxKeys atomic.Int64 // tracking-table-max-keys; 0: no limit
 	maxSize func() int64 // bytes of keys that may be remembered; 0: no limit
-	base    uint64       // of the origins of this node's sessions
+	base    uint64       // the first origin of this node's sessions
 
-	// mu is taken after the FSM's lock and before a server's and an outbox's.
+	// Lock order: the FSM's lock, then mu, then a server's and an outbox's.
 	mu       sync.Mutex
-	sessions map[int64]*session               // those that track
-	keys     map[string]map[int64]struct{}    // who has read a key
+	sessions map[int64]*session               // sessions that track
+	keys     map[string]map[int64]struct{}    // the sessions that have read a key
 	items    int                              // pairs in keys
 	size     int64                            // bytes of keys
-	prefixes map[string]map[*session]struct{} // who listens to a prefix
-	lengths  map[int]int                      // how many prefixes are so long
+	prefixes map[string]map[*session]struct{} // the sessions that listen to a prefix
+	lengths  map[int]int                      // how many prefixes have a length
 
-	changed map[string]map[string]uint64 // keys of the present write set, by prefix; who changed them
-	emptied bool                         // the last change was of everything
+	changed map[string]map[string]uint64 // keys of the present write set by prefix, with the origin of the change
+	emptied bool                         // the last change was to all keys
 }
 
-// What a remembered key takes apart from its bytes, and each who has read it.
+// These are the costs of a remembered key, without its bytes, and of each reader.
 const (
 	trackedCost = 192
 	readerCost  = 24
 )
 
-// someone is an origin that no session has: several have changed a key.
+// someone is an origin that no session has: it means that several sessions have changed a key.
 const someone = 0
 
 func newTracker() *tracker {
@@ -84,17 +80,16 @@ func newTracker() *tracker {
 	}
 }
 
-// tracking is how a session tracks. It is replaced, never changed, except for
-// broken.
+// tracking is how a session tracks. It is replaced and never changed, except for broken.
 type tracking struct {
-	redirect             int64 // id of the client that the messages go to; 0: itself
+	redirect             int64 // id of the client that gets the messages; 0: itself
 	bcast, optin, optout bool
 	noloop               bool
 	prefixes             []string    // sorted
-	broken               atomic.Bool // the redirection leads nowhere
+	broken               atomic.Bool // the redirection has no target any more
 }
 
-// origin names the session to write sets.
+// origin returns the number that identifies a session in write sets.
 func (t *tracker) origin(s *session) uint64 { return t.base + uint64(s.id) }
 
 // enable starts tracking or changes how a session tracks.
@@ -110,8 +105,8 @@ func (t *tracker) enable(s *session, how *tracking) {
 	s.countPrefixes(how)
 }
 
-// disable ends tracking. What the session has read stays until it changes, as
-// in Redis, unless nobody is left.
+// disable ends tracking. The keys that the session has read stay until they change, as in Redis, unless
+// no session tracks any more.
 func (t *tracker) disable(s *session) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -134,7 +129,7 @@ func (t *tracker) disable(s *session) {
 	}
 }
 
-// restore has a session track as it did before a transaction that did not take place.
+// restore makes a session track as before a transaction that did not take place.
 func (t *tracker) restore(s *session, before *tracking) {
 	switch now := s.tracking.Load(); {
 	case now == before:
@@ -150,7 +145,7 @@ func (t *tracker) restore(s *session, before *tracking) {
 	}
 }
 
-// list has a session listen to the prefixes of its tracking; mu is held.
+// list makes a session listen to the prefixes of its tracking. The caller holds mu.
 func (t *tracker) list(s *session, how *tracking) {
 	for _, prefix := range how.prefixes {
 		if t.prefixes[prefix] == nil {
@@ -161,7 +156,8 @@ func (t *tracker) list(s *session, how *tracking) {
 	}
 }
 
-// countPrefixes counts the prefixes that a session listens to from now on; mu is held.
+// countPrefixes counts the memory of the prefixes that a session listens to from now on. The caller
+// holds mu.
 func (s *session) countPrefixes(how *tracking) {
 	size := int64(0)
 	if how != nil {
@@ -171,7 +167,7 @@ func (s *session) countPrefixes(how *tracking) {
 	s.prefixSize = size
 }
 
-// sizeOf is what prefixes count as.
+// sizeOf returns the memory that prefixes count as.
 func sizeOf(prefixes []string) int64 {
 	size := int64(0)
 	for _, prefix := range prefixes {
@@ -180,7 +176,7 @@ func sizeOf(prefixes []string) int64 {
 	return size
 }
 
-// unlist is the contrary of list.
+// unlist reverses list.
 func (t *tracker) unlist(s *session, how *tracking) {
 	for _, prefix := range how.prefixes {
 		delete(t.prefixes[prefix], s)
@@ -193,19 +189,19 @@ func (t *tracker) unlist(s *session, how *tracking) {
 	}
 }
 
-// track is told of every call of a tracking session before it is submitted.
+// track prepares a call of a tracking session before it is submitted.
 func (s *session) track(call *cluster.Call) {
 	how := s.tracking.Load()
 	if how == nil {
 		return
 	}
 	t := s.srv.hub.tracker
-	// What its scripts change, Redis does tell a client in BCAST mode.
+	// Redis tells a client in BCAST mode about changes by its own scripts.
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
-	// What a blocking command changes it is told of behind its reply: the origin says
-	// that it was that command.
+	// Messages about changes by a blocking command must follow its reply: the origin identifies the
+	// changes.
 	if call.Cmd.Is(store.Blocking) {
 		call.Origin = t.origin(s)
 	}
@@ -213,19 +209,18 @@ func (s *session) track(call *cluster.Call) {
 	if !how.bcast && !(how.optin && !s.caching) && !(how.optout && s.caching) && mayRead(call.Cmd) {
 		keys, _ = call.Cmd.KeysOf(call.Args)
 	}
-	// One that blocks returns nothing that may be kept, and may wait for ever.
+	// A blocking command returns nothing that a client may keep, and may wait forever.
 	s.holding = s.holding || !call.Cmd.Is(store.Blocking)
 	t.remember(s, keys, s.holding)
 }
 
-// mayRead reports whether clients may keep what a command returns. Of a script
-// it is not known before it runs, so all its keys count.
+// mayRead reports whether clients may keep the result of a command. All keys of a script count, because
+// what it reads is not known before it runs.
 func mayRead(cmd *store.Command) bool {
 	return cmd.Is(store.ReadOnly) && !cmd.Is(store.PubSub) || cmd.Is(store.Scripting)
 }
 
-// remember notes what a session is about to read and whether its messages are
-// held back.
+// remember records the keys that a session is about to read, and whether its messages are held back.
 func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,8 +241,8 @@ func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 	t.evict()
 }
 
-// evict has clients forget keys until no more are remembered than there may be; mu is
-// held.
+// evict invalidates keys until the tracker remembers no more than its limits allow. The caller holds
+// mu.
 func (t *tracker) evict() {
 	limit, bytes := t.maxKeys.Load(), t.maxSize()
 	for key := range t.keys {
@@ -258,7 +253,7 @@ func (t *tracker) evict() {
 	}
 }
 
-// setMaxKeys is tracking-table-max-keys.
+// setMaxKeys sets tracking-table-max-keys.
 func (t *tracker) setMaxKeys(limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,14 +261,14 @@ func (t *tracker) setMaxKeys(limit int64) {
 	t.evict()
 }
 
-// setMaxSize has fn say how many bytes of keys may be remembered.
+// setMaxSize sets the function that returns how many bytes of keys the tracker may remember.
 func (t *tracker) setMaxSize(fn func() int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.maxSize = fn
 }
 
-// release sends what was held back while a session waited for replies.
+// release sends the messages that were held back while a session waited for replies.
 func (t *tracker) release(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,7 +293,7 @@ func (h *Hub) Applied(writes []byte) {
 	t.broadcast()
 }
 
-// touchAll is TouchAll from outside of a write set.
+// touchAll is TouchAll for callers outside a write set.
 func (t *tracker) touchAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -306,7 +301,7 @@ func (t *tracker) touchAll() {
 	t.TouchAll()
 }
 
-// Touch implements store.Toucher; mu is held.
+// Touch implements store.Toucher. The caller holds mu.
 func (t *tracker) Touch(key string, origin uint64) {
 	t.emptied = false
 	if ids := t.keys[key]; ids != nil {
@@ -334,8 +329,8 @@ func (t *tracker) Touch(key string, origin uint64) {
 	}
 }
 
-// TouchAll implements store.Toucher; mu is held. FLUSHALL empties many
-// databases, of which clients hear once.
+// TouchAll implements store.Toucher. The caller holds mu. FLUSHALL empties many databases, but clients
+// get one message.
 func (t *tracker) TouchAll() {
 	if t.emptied {
 		return
@@ -348,8 +343,7 @@ func (t *tracker) TouchAll() {
 	}
 }
 
-// invalidate tells those who have read a key that it has changed, and forgets
-// them.
+// invalidate tells the sessions that have read a key about its change, and forgets them.
 func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
 	for id := range ids {
 		s := t.sessions[id]
@@ -372,7 +366,7 @@ func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) 
 	}
 }
 
-// broadcast tells the listeners of prefixes what a write set has changed.
+// broadcast tells the listeners of prefixes which keys a write set has changed.
 func (t *tracker) broadcast() {
 	for _, prefix := range slices.Sorted(maps.Keys(t.changed)) { // in Redis's order
 		changed := t.changed[prefix]
@@ -390,22 +384,22 @@ func (t *tracker) broadcast() {
 	clear(t.changed)
 }
 
-// maxHeld is how many messages are held back for a session that waits for
-// replies. Beyond it the session is told that anything may have changed.
+// maxHeld and maxLateSize bound the messages that are held back for a session that waits for replies.
+// Beyond these limits the session gets one message that all keys may have changed.
 const (
 	maxHeld     = 4096
-	maxLateSize = 1 << 20 // bytes of those
-	lateCost    = 24      // a list of keys, and a key, apart from its bytes
+	maxLateSize = 1 << 20 // bytes of held messages
+	lateCost    = 24      // a list of keys, or a key without its bytes
 )
 
-// dropLate forgets what was held back; mu is held.
+// dropLate forgets the messages that were held back. The caller holds mu.
 func (s *session) dropLate() {
 	s.holds(-int64(s.lateSize))
 	s.late, s.lateSize = nil, 0
 }
 
-// send delivers a message, or holds it back; no keys stands for all. own says that the
-// session's blocking command is what it tells of.
+// send delivers a message, or holds it back; keys is nil for all keys. own means that the session's
+// blocking command may have made the change.
 func (t *tracker) send(s *session, keys []string, own bool) {
 	if s.waiting || own && s.blocked.Load() != nil {
 		s.late = append(s.late, keys)
@@ -414,7 +408,7 @@ func (t *tracker) send(s *session, keys []string, own bool) {
 			size += lateCost + len(key)
 		}
 		if len(s.late) > maxHeld || size > maxLateSize {
-			s.late, size = [][]string{nil}, lateCost // all in one
+			s.late, size = [][]string{nil}, lateCost // one message for all keys
 		}
 		s.holds(int64(size - s.lateSize))
 		s.lateSize = size
@@ -423,11 +417,11 @@ func (t *tracker) send(s *session, keys []string, own bool) {
 	t.deliver(s, keys)
 }
 
-// invalidateChannel is where RESP2 clients get their messages.
+// invalidateChannel is the channel on which RESP2 clients get their messages.
 const invalidateChannel = "__redis__:invalidate"
 
-// deliver sends a message to the client that is to have it. In RESP2 that has
-// to be a subscriber of anything; else there is no way to tell it.
+// deliver sends a message to the session or to its redirection. A RESP2 target gets it only if it has a
+// subscription; there is no other way to send it.
 func (t *tracker) deliver(s *session, keys []string) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -455,7 +449,7 @@ func (t *tracker) deliver(s *session, keys []string) {
 	}
 }
 
-// push sends a message that is no reply.
+// push sends a message that is not a reply.
 func (s *session) push(elems ...store.Reply) {
 	r := store.Reply{Kind: store.Push, Elems: elems}
 	s.out.push(appendReply(nil, &r, s.protocol()), s.srv.params.limitOf(s.class()), s.srv.cfg.Clock())

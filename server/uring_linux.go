@@ -10,45 +10,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uring sends to many sockets by one system call, with an io_uring instance
-// (io_uring(7)). Nothing in it waits: a send for which a socket has no room ends at
-// once, and so every send has ended when the call has.
+// uring sends to many sockets with one system call, through an io_uring instance (io_uring(7)). It
+// never waits: a send to a socket without room ends at once, so every send has ended when the call
+// ends.
 //
-// It is not the system calls that are dear, but what comes between them. The reply
-// to a client on the same machine wakes that client, which often takes the
-// server's place on its processor before the next reply is sent, and must give it
-// back after it.
+// The system calls themselves are cheap; the switches between them are expensive. The reply to a client
+// on the same machine wakes that client, which often takes the server's processor before the next reply
+// is sent, and must give it back afterwards.
 //
-// Many containers forbid io_uring, and an administrator may (sysctl
-// kernel.io_uring_disabled). Then each reply is sent by a system call of its own.
+// Many containers forbid io_uring, and an administrator can forbid it (sysctl
+// kernel.io_uring_disabled). Then each reply needs its own system call.
 type uring struct {
 	fd    int
-	rings []byte // of the kernel and this process: both queues …
-	slots []byte // … and what stands in the first
+	rings []byte // shared with the kernel: both queues …
+	slots []byte // … and the entries of the submission queue
 
-	tail   *uint32 // of the submission queue
+	tail   *uint32 // the tail of the submission queue
 	array  []uint32
 	sqes   []sendEntry
-	head   *uint32 // of the completion queue …
+	head   *uint32 // the head of the completion queue …
 	filled *uint32 // … and its tail
 	cqes   []completion
 
-	lent    [uringEntries][]byte // what is sent, which only the kernel knows otherwise
+	lent    [uringEntries][]byte // the memory being sent: without this, only the kernel would refer to it
 	results [uringEntries]int32
 	n       int
 }
 
-// uringEntries is how much one call sends at most: it holds up whatever else runs on its
+// uringEntries is the maximum number of sends in one call: a call delays everything else on its
 // processor. It is a power of two.
 const uringEntries = 64
 
-// These are of the kernel's include/uapi/linux/io_uring.h.
+// These constants come from the kernel's include/uapi/linux/io_uring.h.
 const (
 	uringOpSend = 26
 
 	uringFeatSingleMmap = 1 << 0
-	// uringFeatNativeWorkers is that of Linux 5.12, the first in which the queues
-	// do not count as locked memory, of which processes may have little.
+	// uringFeatNativeWorkers exists since Linux 5.12, the first version in which the queues do not
+	// count as locked memory; processes may have little of that.
 	uringFeatNativeWorkers = 1 << 9
 
 	uringGetEvents = 1 << 0
@@ -86,7 +85,7 @@ type uringParams struct {
 	cq                                                   completionOffsets
 }
 
-// submissionOffsets is a struct io_sqring_offsets: where things are in the mapped queues.
+// submissionOffsets is a struct io_sqring_offsets: offsets in the mapped queues.
 type submissionOffsets struct {
 	head, tail, mask, entries, flags, dropped, array uint32
 	_                                                uint32
@@ -105,7 +104,7 @@ var (
 	errUringStuck = errors.New("io_uring takes nothing")
 )
 
-// newUring fails where the kernel or whoever administers it does not allow it.
+// newUring fails if the kernel or its administrator does not allow io_uring.
 func newUring() (*uring, error) {
 	var p uringParams
 	fd, _, errno := unix.RawSyscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&p)), 0)
@@ -120,7 +119,7 @@ func newUring() (*uring, error) {
 	return u, nil
 }
 
-// mapQueues maps what the kernel and this process share.
+// mapQueues maps the memory that the kernel and this process share.
 func (u *uring) mapQueues(p *uringParams) (err error) {
 	const needed = uringFeatSingleMmap | uringFeatNativeWorkers
 	if p.features&needed != needed {
@@ -143,7 +142,7 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 	return nil
 }
 
-// add has p sent to a socket by the next run. There is room for uringEntries.
+// add makes the next run send p to a socket. There is room for uringEntries sends.
 func (u *uring) add(fd int, p []byte) {
 	i := u.n
 	u.n++
@@ -154,7 +153,7 @@ func (u *uring) add(fd int, p []byte) {
 	u.array[slot] = slot
 }
 
-// run sends what was added. After an error u can only be closed.
+// run sends all that was added. After an error the caller can only close u.
 func (u *uring) run() error {
 	n := u.n
 	u.n = 0
@@ -167,18 +166,18 @@ func (u *uring) run() error {
 	return err
 }
 
-// result returns what the i-th that was added has come to, and how much of it was sent. It
-// is to be called once after each run. Why the rest was not sent, who sends it will find:
-// there are errors of io_uring that do not speak against the socket.
+// result returns the memory of the i-th send and how many of its bytes were sent. The caller calls it
+// once for each send after each run. It returns no error: some errors of io_uring do not concern the
+// socket, and the next sender finds those that do.
 func (u *uring) result(i int) (p []byte, sent int) {
 	p, u.lent[i] = u.lent[i], nil
 	return p, int(max(u.results[i], 0))
 }
 
-// enter has the kernel take n sends, and takes their results.
+// enter gives the kernel n sends, and collects their results.
 func (u *uring) enter(n int) error {
 	for taken, ended := 0, 0; ended < n; {
-		// It does not wait, so the scheduler need not hear of it.
+		// The call does not wait, so the scheduler need not know.
 		k, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(n-taken), uintptr(n-ended), uringGetEvents, 0, 0)
 		ended += u.reap()
 		switch {
@@ -188,13 +187,13 @@ func (u *uring) enter(n int) error {
 		case k == 0 && taken < n:
 			return errUringStuck
 		default:
-			taken += int(k) // fewer than there are if one of them was no good
+			taken += int(k) // fewer than there are if one entry was invalid
 		}
 	}
 	return nil
 }
 
-// reap takes results, and returns how many there were.
+// reap collects results, and returns their number.
 func (u *uring) reap() int {
 	head, tail := *u.head, atomic.LoadUint32(u.filled)
 	for i := head; i != tail; i++ {
@@ -205,7 +204,7 @@ func (u *uring) reap() int {
 	return int(tail - head)
 }
 
-// close gives everything back.
+// close frees all memory and the descriptor.
 func (u *uring) close() {
 	for _, mapped := range [][]byte{u.rings, u.slots} {
 		if mapped != nil {

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// argument is a node of the tree in which COMMAND DOCS describes arguments;
-// redis-cli prints its hints from it.
+// argument is a node of the tree by which COMMAND DOCS describes arguments; redis-cli makes its hints
+// from it.
 type argument struct {
 	name     string
 	kind     string // key, string, integer, …, pure-token, oneof, block
 	token    string
 	optional bool
 	multiple bool
-	args     []argument // of oneof and block
+	args     []argument // for oneof and block
 }
 
-// parseUsage reads the notation in which rows give their arguments:
+// parseUsage parses the notation for arguments in rows:
 //
 //	key             an argument; its type follows from its name
 //	EX seconds      an argument behind a token
@@ -60,8 +60,7 @@ func (p *usageParser) take() string {
 	return w
 }
 
-// alternatives reads up to the closing bracket, which it takes; several
-// alternatives become a single oneof.
+// alternatives parses up to the closing bracket and takes it; several alternatives become one oneof.
 func (p *usageParser) alternatives(end string) []argument {
 	var all [][]argument
 	for {
@@ -86,7 +85,7 @@ func (p *usageParser) alternatives(end string) []argument {
 	return []argument{one}
 }
 
-// sequence reads arguments up to a bar or a closing bracket.
+// sequence parses arguments up to a bar or a closing bracket.
 func (p *usageParser) sequence(end string) []argument {
 	var args []argument
 	for p.fault == "" {
@@ -114,8 +113,7 @@ func (p *usageParser) sequence(end string) []argument {
 	return args
 }
 
-// word reads a token, with the argument that may belong to it, or a plain
-// argument.
+// word parses a token with its argument, if it has one, or a plain argument.
 func (p *usageParser) word(w string) argument {
 	if !isToken(w) {
 		return argument{name: w, kind: argumentType(w)}
@@ -133,8 +131,8 @@ func (p *usageParser) word(w string) argument {
 	return argument{name: strings.ToLower(w), kind: "pure-token", token: w}
 }
 
-// addOptional adds what stood in square brackets. "x [x ...]" only says that
-// the x before it may be repeated.
+// addOptional adds the arguments in square brackets. "x [x ...]" only says that the x before it may be
+// repeated.
 func addOptional(args, inside []argument) []argument {
 	n := len(inside)
 	if n > 0 && inside[n-1].multiple && n <= len(args) {
@@ -156,7 +154,7 @@ func addOptional(args, inside []argument) []argument {
 	return append(args, whole)
 }
 
-// group makes a block of several arguments.
+// group makes a block of several arguments; one argument stays as it is.
 func group(args []argument) argument {
 	if len(args) == 1 {
 		return args[0]
@@ -176,7 +174,7 @@ func isToken(w string) bool {
 	return strings.ToUpper(w) == w && strings.ContainsAny(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
 
-// argumentType tells an argument's type from its name.
+// argumentType derives an argument's type from its name.
 func argumentType(name string) string {
 	switch name {
 	case "key", "newkey", "source", "destination":

@@ -3,18 +3,16 @@ package server
 import "time"
 
 const (
-	// watchInterval is how often the watcher looks. A loop that is inside the
-	// backend from one look to the next is held up by a script.
+	// watchInterval is how often the watcher looks. If a loop is inside the backend from one look to
+	// the next, a script delays it.
 	watchInterval = 5 * time.Millisecond
-	// watchQuiet is after how many looks at a loop that does nothing the
-	// watcher sleeps.
+	// watchQuiet is how many looks without activity of the loop the watcher makes before it sleeps.
 	watchQuiet = 200
 )
 
-// watch sees to it that a script that runs on the loop's goroutine holds up
-// only those who wait for its outcome: others must be told -BUSY, and be able
-// to kill it. When the owner does not come back from the backend, another
-// goroutine becomes the owner; the old one leaves when it does come back.
+// watch makes sure that a script on the loop's goroutine delays only the clients that wait for its
+// outcome: other clients must get -BUSY, and must be able to kill the script. When the owner does not
+// come back from the backend, another goroutine becomes the owner; the old one ends when it comes back.
 func (l *loop) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -30,7 +28,7 @@ func (l *loop) watch() {
 	}
 }
 
-// watchBusy watches until nothing has happened for a while.
+// watchBusy watches until the loop has done nothing for a while.
 func (l *loop) watchBusy(tick <-chan time.Time) {
 	last := l.held.Load()
 	for quiet := 0; ; quiet++ {
@@ -50,7 +48,7 @@ func (l *loop) watchBusy(tick <-chan time.Time) {
 		}
 		if quiet >= watchQuiet {
 			l.watching.Store(false)
-			// The owner may have gone in just before that.
+			// The owner may have entered the backend just before that.
 			if l.held.Load() == last || !l.watching.CompareAndSwap(false, true) {
 				return
 			}
@@ -58,8 +56,7 @@ func (l *loop) watchBusy(tick <-chan time.Time) {
 	}
 }
 
-// replaceOwner starts another goroutine in place of the owner, unless that has
-// come back meanwhile.
+// replaceOwner makes another goroutine the owner, unless the owner has come back in the meantime.
 func (l *loop) replaceOwner(held uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

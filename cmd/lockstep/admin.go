@@ -10,8 +10,7 @@ import (
 	"lockstep/cluster"
 )
 
-// adminArgs is what the commands take behind their flags; nothing if they are
-// not here.
+// adminArgs gives the arguments of the administration commands; commands that are not in it take none.
 var adminArgs = map[string]struct {
 	least, most int
 	usage       string
@@ -21,8 +20,7 @@ var adminArgs = map[string]struct {
 	"transfer": {0, 1, "transfer [ID]"},
 }
 
-// administer runs an administration command: it is one LOCKSTEP command of the
-// Redis protocol.
+// administer runs an administration command as one LOCKSTEP command of the Redis protocol.
 func administer(name string, args []string, stdout io.Writer) error {
 	var o adminOptions
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
@@ -40,7 +38,7 @@ func administer(name string, args []string, stdout io.Writer) error {
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
 	if name == "remove" && err != nil && strings.HasPrefix(err.Error(), "ERR "+cluster.ErrNoMember.Error()) {
-		// What is so already stays so: a command that was not confirmed can be repeated.
+		// A repeated command succeeds, because the first one may have taken effect without a reply.
 		_, err = fmt.Fprintf(stdout, "%s is no member: there is nothing to remove\n", rest[0])
 		return err
 	}
@@ -50,7 +48,7 @@ func administer(name string, args []string, stdout io.Writer) error {
 	return printReply(stdout, name, reply)
 }
 
-// printReply shows flat name-value pairs one a line, members as a table.
+// printReply prints a status as one name and value per line, and members as a table.
 func printReply(w io.Writer, name string, reply any) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch name {

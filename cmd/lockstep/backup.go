@@ -14,8 +14,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// parseMixed is parse for commands whose flags may stand behind the arguments,
-// too. It returns the arguments.
+// parseMixed is parse for commands that accept flags after the arguments, too. It returns the
+// arguments.
 func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []string, err error) {
 	if err := parseEnvironment(fs); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []strin
 	}
 }
 
-// backup writes a backup of a running node's state to a file, or looks at one.
+// backup writes a backup of a running node's state to a file, or verifies a backup.
 func backup(args []string, stdout io.Writer) error {
 	var o adminOptions
 	verify := false
@@ -61,7 +61,7 @@ func backup(args []string, stdout io.Writer) error {
 	return tellBackup(stdout, path, facts)
 }
 
-// defineBackup has what backup takes besides adminOptions.
+// defineBackup defines the flags that only backup has.
 func defineBackup(fs *flag.FlagSet, verify *bool) {
 	fs.BoolVar(verify, "verify", false, "read a backup and say what it holds")
 }
@@ -84,8 +84,8 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	return err
 }
 
-// takeBackup reads a backup into a file that has its name only when it is
-// whole and on the disk.
+// takeBackup reads a backup into a file. The file gets its name only when the backup is complete and on
+// disk.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
@@ -116,7 +116,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// receiveBackup asks a node for a backup, piece by piece.
+// receiveBackup reads a backup from a node, piece by piece.
 func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 	c, err := dialNode(o)
 	if err != nil {
@@ -150,7 +150,7 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 	}
 }
 
-// restore makes a data directory out of a backup.
+// restore makes a data directory from a backup.
 func restore(args []string, stdout io.Writer) error {
 	cfg := cluster.Default()
 	cfg.Data = ""

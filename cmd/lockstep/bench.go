@@ -17,7 +17,7 @@ import (
 	"lockstep/bench/peers"
 )
 
-// benchmark measures this program beside its peers.
+// benchmark measures this program and other servers.
 func benchmark(args []string, stdout, stderr io.Writer) error {
 	var o driver.Options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -40,8 +40,8 @@ func benchmark(args []string, stdout, stderr io.Writer) error {
 	return o.Run(ctx, stdout, stderr)
 }
 
-// benchText is `lockstep bench --help`. It is not part of `lockstep help`, which
-// is for those who run nodes.
+// benchText returns the text of `lockstep bench --help`. `lockstep help` does not have it, because that
+// is for operators of nodes.
 func benchText() string {
 	var b bytes.Buffer
 	b.WriteString("lockstep bench starts lockstep, Redis, etcd and ZooKeeper on this machine and\nmeasures them in turn with the same clients.\n\n" +

@@ -16,8 +16,8 @@ import (
 	"lockstep/bench"
 )
 
-// adminOptions are the flags of the commands that talk to a running node: where it is,
-// who asks, and how to know the node. Those of TLS have redis-cli's names.
+// adminOptions are the flags of the commands that talk to a running node: its address, the user, and
+// how to trust the node. The TLS flags have the names of redis-cli's.
 type adminOptions struct {
 	addr, user    string
 	password      string
@@ -31,7 +31,7 @@ type adminOptions struct {
 func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node")
 	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep (default: the user without a name of its own, default)")
-	// The environment comes before the flags.
+	// A flag overrides the environment.
 	secretVar(fs, &o.password, "requirepass", "`password` of that user")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
 	fs.BoolVar(&o.tls, "tls", false, "speak TLS: --addr is an address of its --tls-listen")
@@ -43,7 +43,7 @@ func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.insecure, "insecure", false, "do not check the node's certificate: whoever stands between is believed")
 }
 
-// readSecret reads the first line of a file, which has to be there.
+// readSecret returns the first line of a file, which must not be empty.
 func readSecret(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func readSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// tlsConfig is nil without --tls. Flags that would have no effect are refused.
+// tlsConfig returns nil without --tls. It refuses flags that would have no effect.
 func (o *adminOptions) tlsConfig() (*tls.Config, error) {
 	if !o.tls {
 		if o.ca+o.caDir+o.cert+o.key+o.name != "" || o.insecure {
@@ -88,7 +88,8 @@ func (o *adminOptions) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// roots are those of --cacert and --cacertdir; nil, the system's, without either.
+// roots returns the certificates of --cacert and --cacertdir; nil, for the system's, if neither is
+// given.
 func (o *adminOptions) roots() (*x509.CertPool, error) {
 	if o.ca == "" && o.caDir == "" {
 		return nil, nil
@@ -138,7 +139,7 @@ func askNode(o adminOptions, command []string) (any, error) {
 	return reply, o.answerError(err)
 }
 
-// dialNode connects to a node and says who asks.
+// dialNode connects to a node and authenticates.
 func dialNode(o adminOptions) (*bench.Conn, error) {
 	if err := o.checkAddr(); err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func dialNode(o adminOptions) (*bench.Conn, error) {
 	return c, nil
 }
 
-// checkAddr says what an address looks like.
+// checkAddr returns an error for an address that is not host:port.
 func (o *adminOptions) checkAddr() error {
 	_, port, err := net.SplitHostPort(o.addr)
 	if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil {
@@ -189,7 +190,7 @@ func (o *adminOptions) checkAddr() error {
 	return nil
 }
 
-// handshakeError tells a port that speaks no TLS from one that is not trusted.
+// handshakeError explains whether the port does not speak TLS or is not trusted.
 func (o *adminOptions) handshakeError(err error) error {
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) {
@@ -202,7 +203,7 @@ func (o *adminOptions) handshakeError(err error) error {
 	return fmt.Errorf("TLS with %s: %w", o.addr, err)
 }
 
-// answerError tells an error reply from none.
+// answerError explains an error reply, or a node that did not answer.
 func (o *adminOptions) answerError(err error) error {
 	var refused bench.ServerError
 	if err == nil {

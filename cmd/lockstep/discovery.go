@@ -10,9 +10,9 @@ import (
 	"lockstep/server"
 )
 
-// advertised is the address that clients are told for a listener: the one that
-// the operator gives, or else where it listens. A node that listens everywhere
-// is where the other nodes find it.
+// advertised returns the address that clients get for a listener: the one that the operator gives, or
+// else the address on which it listens. If a node listens on all interfaces, its host is the one at
+// which other nodes find it.
 func (o *options) advertised(given, listen string) string {
 	if listen == "" {
 		return ""
@@ -32,13 +32,13 @@ func (o *options) advertised(given, listen string) string {
 	return listen
 }
 
-// everywhere reports whether a host to listen on stands for all of them.
+// everywhere reports whether a host to listen on stands for all interfaces.
 func everywhere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// ownPeer is this node's address in --peers; "" if it is not there.
+// ownPeer returns this node's address in --peers; "" if it is not there.
 func (o *options) ownPeer() string {
 	for _, p := range strings.Split(o.peers, ",") {
 		if id, addr, ok := strings.Cut(strings.TrimSpace(p), "="); ok && id == o.id {
@@ -48,7 +48,7 @@ func (o *options) ownPeer() string {
 	return ""
 }
 
-// discoveryFaults are those of what a Sentinel says.
+// discoveryFaults returns the faults in the Sentinel flags.
 func (o *options) discoveryFaults() (faults []error) {
 	if o.sentinelAuth != "yes" && o.sentinelAuth != "no" {
 		faults = append(faults, fmt.Errorf("--sentinel-auth %q: want yes or no", o.sentinelAuth))
@@ -59,14 +59,14 @@ func (o *options) discoveryFaults() (faults []error) {
 	return faults
 }
 
-// listeners are where clients come in; nil where they do not.
+// listeners are the listeners for clients; nil if a port is not used.
 type listeners struct {
 	plain, sentinel, cluster          net.Listener
 	tlsPlain, tlsSentinel, tlsCluster net.Listener
 }
 
-// listen takes the client ports and completes what is advertised of them with
-// ports that the system has chosen.
+// listen opens the client ports. It replaces port 0 in the advertised addresses with the port that the
+// system has chosen.
 func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 	for _, l := range []struct {
 		flag, addr string
@@ -95,7 +95,7 @@ func listen(o options, cfg *cluster.Config) (ls listeners, err error) {
 	return ls, nil
 }
 
-// portOf is 0 for no listener, as Redis has it.
+// portOf returns a listener's port; 0 for no listener, as in Redis.
 func portOf(ln net.Listener) int {
 	if ln == nil {
 		return 0
@@ -103,7 +103,7 @@ func portOf(ln net.Listener) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// hostOf is of the first listener that there is.
+// hostOf returns the host of the first listener that is not nil.
 func hostOf(listeners ...net.Listener) string {
 	for _, ln := range listeners {
 		if ln != nil {
@@ -122,22 +122,22 @@ func (ls listeners) close() (err error) {
 	return err
 }
 
-// newSentinel makes a node's Sentinel out of the configuration of its server.
+// newSentinel makes a node's Sentinel from the configuration of its server.
 func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener, secret bool) *server.Server {
-	own := server.Default() // it has a run id of its own
+	own := server.Default() // a Sentinel has a run id of its own
 	sc.RunID, sc.Port, sc.TLSPort, sc.Bind = own.RunID, portOf(ln), 0, hostOf(ln)
 	if secret {
 		sc.Port, sc.TLSPort = 0, portOf(ln)
 	}
 	if o.sentinelAuth == "no" {
-		// Anybody may ask for the leader, but not stop it.
+		// Any client may ask for the leader, but may not stop the Sentinel.
 		sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = "", false, nil
 	}
 	return server.NewSentinel(sc, node, o.masterName, secret)
 }
 
-// serve serves every listener. The channel gets a word from each that ends, and
-// has room for all.
+// serve serves every listener. The channel gets the result of each listener that ends, and has room for
+// all.
 func (p *parts) serve() (ended chan error) {
 	ended = make(chan error, 6)
 	for _, l := range []struct {

@@ -12,20 +12,19 @@ import (
 
 const envPrefix = "LOCKSTEP_"
 
-// envName is the environment variable of a flag: --peer-listen is
-// LOCKSTEP_PEER_LISTEN.
+// envName returns the environment variable of a flag: for --peer-listen it is LOCKSTEP_PEER_LISTEN.
 func envName(flagName string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// parseEnvironment sets flags by their variables, and refuses variables of no flag.
+// parseEnvironment sets flags from their variables, and refuses variables that belong to no flag.
 func parseEnvironment(fs *flag.FlagSet) error {
 	word(fs)
 	faults := unknownVariables(os.Environ())
 	fs.VisitAll(func(f *flag.Flag) {
 		if v, ok := os.LookupEnv(envName(f.Name)); ok {
 			if err := fs.Set(f.Name, v); err != nil {
-				// The value is not repeated: it may be a password.
+				// The error does not repeat the value, because it may be a password.
 				faults = errors.Join(faults, fmt.Errorf("%s: %w", envName(f.Name), err))
 			}
 		}
@@ -41,10 +40,9 @@ func parseEnvironment(fs *flag.FlagSet) error {
 	return nil
 }
 
-// unknownVariables names those that have this program's prefix and are of none of its
-// flags: most often one is mistyped, and what it should have set is not set. Variables
-// that the command at hand does not take may be those of another: in a container all
-// have the same environment.
+// unknownVariables returns an error for variables that have this program's prefix but belong to none of
+// its flags: usually the name is mistyped, and the intended flag is not set. Variables of other
+// commands' flags are accepted, because all commands in a container have the same environment.
 func unknownVariables(environ []string) (faults error) {
 	known := []string{peerSecretEnv}
 	for _, group := range flagGroups() {
@@ -69,14 +67,14 @@ var (
 	serviceURL      = regexp.MustCompile(`^LOCKSTEP_(\w+_)?PORT=(tcp|udp|sctp)://`)
 )
 
-// ofAService tells the variables that Kubernetes gives every container for a service
-// whose name begins with "lockstep". One like LOCKSTEP_PORT=6379 is somebody's guess.
+// ofAService reports whether a variable is one that Kubernetes gives every container for a service
+// whose name begins with "lockstep". A variable like LOCKSTEP_PORT=6379 is a user's mistake.
 func ofAService(name, value string) bool {
 	return serviceVariable.MatchString(name) || serviceURL.MatchString(name+"="+value)
 }
 
-// nearest is the word that takes the fewest edits to make, if those are few enough for
-// a slip.
+// nearest returns the word with the fewest edits to the given one; "" if even these are too many for a
+// typing error.
 func nearest(word string, words []string) (best string) {
 	least := 1 + min(4, len(strings.TrimPrefix(word, envPrefix))/2)
 	for _, w := range words {
@@ -87,7 +85,7 @@ func nearest(word string, words []string) (best string) {
 	return best
 }
 
-// edits is the Levenshtein distance of two words.
+// edits returns the Levenshtein distance of two words.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -42,7 +42,7 @@ type options struct {
 	http                      httpOptions
 }
 
-// define declares the flags with their defaults. The help is made of them.
+// define declares the flags with their defaults. The help text lists them.
 func (o *options) define(fs *flag.FlagSet) {
 	d := cluster.Default()
 	fs.StringVar(&o.id, "id", d.ID, "`name` of this node, unique in the cluster")
@@ -82,7 +82,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	o.tls.define(fs)
 }
 
-// worded is a flag whose errors say what it wants; package flag's say "parse error".
+// worded is a flag whose errors say which value it needs; the errors of package flag only say "parse
+// error".
 type worded struct {
 	flag.Value
 	want string
@@ -100,7 +101,7 @@ func (w worded) IsBoolFlag() bool {
 	return is && b.IsBoolFlag()
 }
 
-// word has the errors of flags that are no strings say what they want.
+// word gives all flags that are not strings errors that say which value they need.
 func word(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		got, is := f.Value.(flag.Getter)
@@ -118,7 +119,7 @@ func word(fs *flag.FlagSet) {
 	})
 }
 
-// parse reads a command line; flags win over the environment.
+// parse parses a command line; flags override the environment.
 func parse(fs *flag.FlagSet, args []string) error {
 	if err := parseEnvironment(fs); err != nil {
 		return err
@@ -137,7 +138,7 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// minDataQuota is the least of --quota-data-dir: the log alone may have half of it.
+// minDataQuota is the minimum of --quota-data-dir: the log alone may take half of it.
 const minDataQuota = 256 << 20
 
 // clusterConfig turns the flags into the node's configuration.
@@ -195,7 +196,7 @@ func (o *options) validate() error {
 	return errors.Join(faults...)
 }
 
-// loopback reports whether an address can be reached from this machine only.
+// loopback reports whether only this machine can reach an address.
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -205,7 +206,7 @@ func loopback(addr string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// logger makes the log that --log-level and --log-format ask for.
+// logger makes the logger for --log-level and --log-format.
 func (o *options) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
@@ -221,7 +222,7 @@ func (o *options) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: want text or json", o.logFormat)
 }
 
-// helpText is `lockstep help`.
+// helpText returns the output of `lockstep help`.
 func helpText() string {
 	var b bytes.Buffer
 	b.WriteString(`lockstep is a lock server that speaks the Redis protocol. A lock that it has
@@ -273,13 +274,13 @@ LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 	return b.String()
 }
 
-// flagGroup is what some commands take.
+// flagGroup is a group of flags that some commands have.
 type flagGroup struct {
 	of    string
 	flags *flag.FlagSet
 }
 
-// flagGroups are all flags of all commands but bench, whose flags have no variables.
+// flagGroups returns all flags of all commands except bench, whose flags have no variables.
 func flagGroups() []flagGroup {
 	group := func(of string, define func(*flag.FlagSet)) flagGroup {
 		fs := flag.NewFlagSet(of, flag.ContinueOnError)

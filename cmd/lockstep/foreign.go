@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// foreignFlags are those of redis-server that people try, and what to write instead. What is not
-// here either is a flag of the same name and meaning or has a name near to one.
+// foreignFlags are flags of redis-server that users try, and what to write instead. A flag of
+// redis-server that is not in it is also a flag of lockstep with the same meaning, or has a name near
+// to one.
 var foreignFlags = map[string]string{
 	"port":                    "--listen HOST:PORT, such as --listen 127.0.0.1:6379",
 	"bind":                    "--listen HOST:PORT, such as --listen 0.0.0.0:6379, which needs --requirepass-file or --aclfile",
@@ -51,7 +52,7 @@ var foreignFlags = map[string]string{
 	"maxmemory-policy":        "nothing: no lock is evicted; --maxmemory has nothing be added",
 	"databases":               "nothing: there are 16",
 	"io-threads":              "nothing: all processors are used",
-	// Of redis-cli.
+	// These are flags of redis-cli.
 	"a":    "--requirepass-file FILE, or --requirepass",
 	"pass": "--requirepass-file FILE, or --requirepass",
 	"host": "--addr HOST:PORT",
@@ -63,8 +64,8 @@ const (
 	atRunTime = "CONFIG SET at a running node"
 )
 
-// flagFault is an error of package flag as a user reads it: with what was meant by a flag that
-// there is not, and without a secret, which that package repeats.
+// flagFault makes an error of package flag readable for users. For an unknown flag it names the one
+// that the user probably meant; and it omits secrets, which package flag repeats.
 func flagFault(fs *flag.FlagSet, err error) error {
 	if at := strings.LastIndex(err.Error(), givenTwice); at >= 0 {
 		return errors.New(err.Error()[at:])

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// healthOptions are the flags of `lockstep health`. The first has the name of
-// serve's, and so its environment variable: in a container both read the same.
+// healthOptions are the flags of `lockstep health`. The first one has the name of a flag of serve, and
+// so the same environment variable: in a container both commands read the same one.
 type healthOptions struct {
 	addr    string
 	tls     bool
@@ -27,8 +27,8 @@ func (o *healthOptions) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Second, "how long to wait for the node")
 }
 
-// health asks the node on this machine whether it is ready. It is the health
-// check of a container that has no shell and no curl.
+// health asks the node on this machine whether it is ready. It serves as the health check in a
+// container without a shell and curl.
 func health(args []string, stdout io.Writer) error {
 	var o healthOptions
 	fs := flag.NewFlagSet("health", flag.ContinueOnError)
@@ -58,13 +58,14 @@ func health(args []string, stdout io.Writer) error {
 	return probe(ctx, scheme+net.JoinHostPort(host, port)+"/readyz", stdout)
 }
 
-// probe prints what a ready node answers.
+// probe requests a page, and prints the answer of a node that is ready.
 func probe(ctx context.Context, url string, stdout io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return usageError{err}
 	}
-	// The node is of this machine, is told nothing, and its certificate may have another name.
+	// The node is on this machine, and the request has no secrets; the node's certificate may have
+	// another name.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

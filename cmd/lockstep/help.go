@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// help is `lockstep help`, of everything or of one command.
+// help runs `lockstep help`, for all commands or for one.
 func help(args []string, stdout io.Writer) error {
 	switch {
 	case len(args) == 0:
@@ -29,7 +29,7 @@ func help(args []string, stdout io.Writer) error {
 
 var commandLine = regexp.MustCompile(`^  lockstep \[?([a-z]+)`)
 
-// helpOf is what helpText says of a command; "" if it is none.
+// helpOf returns the part of helpText about a command; "" if there is no such command.
 func helpOf(command string) string {
 	var b bytes.Buffer
 	about, _, _ := strings.Cut(helpText(), "\n\nTry it:")

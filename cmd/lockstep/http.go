@@ -22,27 +22,26 @@ type httpOptions struct {
 	guardMetrics bool
 }
 
-// What HTTP clients may take. Probes and scrapers need a fraction.
+// These limits bound what HTTP clients may use. Probes and scrapers need a fraction of them.
 const (
 	httpHeaderBytes = 8 << 10
 	httpHeaderTime  = 5 * time.Second
 	httpReadTime    = 10 * time.Second
-	httpWriteTime   = 70 * time.Second // a profile of a minute
+	httpWriteTime   = 70 * time.Second // enough for a profile of one minute
 	httpIdleTime    = 30 * time.Second
 	httpConnections = 128
-	httpRate        = 100 // requests in a second …
-	httpBurst       = 200 // … after so many at once
+	httpRate        = 100 // requests per second …
+	httpBurst       = 200 // … after a burst of this many
 )
 
-// guardian decides who may see what.
+// guardian decides which clients may see a page.
 type guardian struct {
 	srv       *server.Server
 	protected bool
 }
 
-// only lets those have a page who may run a command of the Redis protocol: by Basic
-// authentication as an ACL user, or, while the default user needs no password, by being
-// on this machine.
+// only serves a page only to clients that may run a command of the Redis protocol: by Basic
+// authentication as an ACL user, or, while the default user needs no password, from this machine.
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
@@ -70,8 +69,8 @@ func unknown(w http.ResponseWriter) {
 // near reports whether a client is on this machine.
 func near(addr string) bool { return loopback(addr) }
 
-// nearHost reports whether a request was meant for this machine: a browser of this machine
-// may have been told that somebody's name is here, and would show that somebody the page.
+// nearHost reports whether a request names this machine as its host. A foreign web page in a browser on
+// this machine may use a host name that leads to this machine, and could then read the answer.
 func nearHost(host string) bool {
 	if bare, _, err := net.SplitHostPort(host); err == nil {
 		host = bare
@@ -79,7 +78,7 @@ func nearHost(host string) bool {
 	return host == "localhost" || net.ParseIP(host) != nil
 }
 
-// pages are what there is to see.
+// pages returns the handler of all pages.
 func pages(o options, p *parts) http.Handler {
 	g := guardian{p.server, o.protected == "yes"}
 	metrics := func(w http.ResponseWriter, _ *http.Request) {
@@ -104,19 +103,18 @@ func pages(o options, p *parts) http.Handler {
 	return paced(mux)
 }
 
-// paced has requests wait that come faster than probes and scrapers ask: strangers decide how many there are, and to
-// answer them takes time from clients.
+// paced makes requests wait that come faster than probes and scrapers ask: strangers decide how many
+// requests there are, and answering them takes time from clients.
 func paced(pages http.Handler) http.HandlerFunc {
 	pace := rate.NewLimiter(httpRate, httpBurst)
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := pace.Wait(r.Context()); err == nil { // else the client has gone
+		if err := pace.Wait(r.Context()); err == nil { // otherwise the client has gone
 			pages.ServeHTTP(w, r)
 		}
 	}
 }
 
-// serveHTTP answers /healthz, /readyz, /metrics and /debug/pprof; nil if there is no
-// --http-listen.
+// serveHTTP serves /healthz, /readyz, /metrics and /debug/pprof; it returns nil without --http-listen.
 func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 	if o.httpListen == "" {
 		return nil, nil
@@ -137,20 +135,20 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 	return srv, nil
 }
 
-// newHTTPServer is a server that no client can make large.
+// newHTTPServer makes a server with limits, so that clients cannot make it take much memory.
 func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
 	few := connectionCap{conns: map[net.Conn]*list.Element{}}
 	return &http.Server{Handler: pages, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note,
-		// A stranger decides how many lines there would be.
+		// Strangers would decide how many lines there are.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }
 
-// connectionCap bounds how many connections there are: when one too many comes, the one
-// goes that has asked for nothing for longest, or, if all are being served, the new one.
+// connectionCap limits the number of connections: one too many closes the connection that has been
+// without a request for longest, or is closed itself if all others are active.
 type connectionCap struct {
 	mu    sync.Mutex
-	quiet list.List // of net.Conn, the longest first
+	quiet list.List // of net.Conn, the longest quiet first
 	conns map[net.Conn]*list.Element
 }
 

@@ -16,43 +16,42 @@ import (
 	"lockstep/store"
 )
 
-// memoryShare is how much of a container's memory Go's may grow to before the garbage
-// collector works harder. The rest is for what is not Go's: threads, and pages of the
-// log that are mapped.
+// memoryShare is the part of a container's memory to which Go's memory may grow before the garbage
+// collector works harder. The rest is for memory that is not Go's: threads, and mapped pages of the
+// log.
 const memoryShare = 0.9
 
-// memoryPlan says what may take how much of a limited memory; 0: no limit. The rest is what
-// an entry takes on its way to the disk and to the other nodes, and what waits to be
-// collected: the collector must not run all the time.
+// memoryPlan divides a limited memory; 0: no limit. The rest is for entries on their way to the disk
+// and to the other nodes, and for garbage: the collector must not run all the time.
 type memoryPlan struct {
 	data   int64 // maxmemory
-	script int64 // what one script may hold
-	reply  int64 // of one command
+	script int64 // the memory of one script
+	reply  int64 // the reply of one command
 	client int64 // maxmemory-clients
 	count  int   // maxclients; 0: as in Redis
 }
 
-// perClient is how much memory a container has for each client. A connection that does
-// nothing takes up to 13 KB, with TLS up to 53 KB: all of them, a fifth.
+// perClient is how much memory a container must have for each client. An idle connection takes up to 13
+// KB, with TLS up to 53 KB: all clients together take about a fifth.
 const perClient = 256 << 10
 
-// The shares were measured: see TestGrowth and docs/operations.md.
+// planMemory divides a memory limit. The shares were measured: see TestGrowth and docs/operations.md.
 func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	// In a small container, what does not depend on the data takes its part first.
+	// In a small container, memory that does not depend on the data gets its part first.
 	free := max(limit-fixedMemory, limit/4)
 	return memoryPlan{data: min(limit*2/5, free/2), script: min(limit/8, 256<<20), client: min(limit/8, free/8),
 		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
 }
 
-// fixedMemory is what a node may take beside data and clients: entries of 8 MB on their way, the end of the log, segments'
-// buffers, replies to followers.
+// fixedMemory is what a node may take besides data and clients: entries of 8 MB on their way, the end
+// of the log, buffers of segments, and replies to followers.
 const fixedMemory = 72 << 20
 
-// ofMachine bounds what clients hold where nothing limits the node: a stranger must not
-// fill the machine. How much data there may be is for the operator to say.
+// ofMachine bounds what clients hold on a machine without limits for the node: a stranger must not fill
+// the machine. The operator decides how much data there may be.
 func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if p.client > 0 {
 		return
@@ -62,10 +61,10 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	}
 }
 
-// limitMemory gives the garbage collector the limit of the container or service that the
-// node runs in, unless GOMEMLIMIT says another one. Otherwise the heap may double before
-// it is collected, and the kernel kills a process that would have had room. It returns
-// what the memory is for.
+// limitMemory gives the garbage collector the memory limit of the container or service in which the
+// node runs, unless GOMEMLIMIT sets another one. Otherwise the heap could double before it is
+// collected, and the kernel would kill a process that has enough memory. It returns the plan for the
+// memory.
 func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if got, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare)); err != nil {
 		// A machine without cgroups limits nothing.
@@ -76,7 +75,7 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	memoryLimit.Lock()
 	defer memoryLimit.Unlock()
 	l := &memoryLimit
-	if set := debug.SetMemoryLimit(-1); set != l.set { // else by a node in this process
+	if set := debug.SetMemoryLimit(-1); set != l.set { // otherwise another node in this process has set it
 		l.planned, l.set = set, collectorLimit(set)
 		debug.SetMemoryLimit(l.set)
 		brake.Set(brakeLimit(set), int64(len(ballast)))
@@ -84,16 +83,16 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	return planMemory(l.planned)
 }
 
-// memoryLimit is what Go's heap may grow to, and what the collector was told.
+// memoryLimit is the planned limit of Go's heap, and the limit that the collector has.
 var memoryLimit struct {
 	sync.Mutex
 	planned, set int64
 }
 
-// collectorLimit is the limit that the collector is given. While it runs, memory is taken,
-// and without end when it has run half of the time: a flood must find it begun, and done,
-// before what there is has been used up. The ballast counts for the collector and takes
-// nothing; without it the collector would run all the time in a small container.
+// collectorLimit returns the limit for the collector. Memory grows while the collector runs, and
+// without end once it has run for half of the time: in a flood, a collection must have begun and ended
+// before all memory is used. The ballast counts for the collector but takes no memory; without it the
+// collector would run all the time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit
@@ -101,8 +100,9 @@ func collectorLimit(limit int64) int64 {
 	return limit - min(limit/8, 256<<20) + int64(len(ballast))
 }
 
-// brakeLimit is from where on who brings in data waits for the collector (package brake): where that begins to work all
-// the time, because what is in use or thrown away by then grows until it has been once through all data.
+// brakeLimit returns the heap size from which on goroutines that bring in data wait for the collector
+// (package brake). At this size the collector begins to run all the time, because live data and garbage
+// grow until it has been through all data once.
 func brakeLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -110,7 +110,7 @@ func brakeLimit(limit int64) int64 {
 	return collectorLimit(limit) - int64(len(ballast))
 }
 
-// limits reads --maxmemory and --max-entry-size.
+// limits parses --maxmemory and --max-entry-size.
 func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 	l := store.Limits{Memory: plan.data, Entry: store.DefaultMaxEntry, Reply: plan.reply}
 	var faults []error
@@ -131,15 +131,14 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 	return l, errors.Join(faults...)
 }
 
-// limitProcessors leaves one of the processors to the kernel, which needs it for sockets
-// and the disk, unless GOMAXPROCS says how many there are. A durable node's work is a
-// chain of goroutines that wake one another, and each time the runtime wakes a thread for
-// every idle processor, to look for work that is being done already: with two processors
-// that costs more than the second one brings.
+// limitProcessors leaves one processor to the kernel, which needs it for sockets and the disk, unless
+// GOMAXPROCS sets their number. A durable node's work is a chain of goroutines that wake one another.
+// Each time the runtime wakes a thread for every idle processor, to look for work that another thread
+// does already: with two processors that costs more than the second one gains.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}
-	runtime.SetDefaultGOMAXPROCS() // in a container that is not the machine's
+	runtime.SetDefaultGOMAXPROCS() // in a container fewer than the machine has
 	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
 }

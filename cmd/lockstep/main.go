@@ -14,11 +14,11 @@ import (
 	"slices"
 )
 
-// version is the last release and whether the program is newer than it.
+// version is the last release; "+dev" means that the program is newer.
 const version = "0.1.0+dev"
 
-// versionText is `lockstep version`: also the commit, if the program was built from one,
-// and the compiler, by which known faults of either are looked up.
+// versionText returns the output of `lockstep version`. It includes the compiler, and the commit if the
+// program was built from one: known faults of both can be looked up by them.
 func versionText() string {
 	text := "lockstep " + version
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -36,7 +36,7 @@ func versionText() string {
 	return fmt.Sprintf("%s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// Exit codes (docs/operations.md).
+// These are the exit codes (docs/operations.md).
 const (
 	exitOK      = 0
 	exitRuntime = 1
@@ -49,9 +49,8 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// ballast is memory that is never touched, and so takes none. It counts as heap,
-// which keeps the garbage collector from running every few megabytes while the
-// keyspace is small.
+// ballast is memory that is never touched, and so takes no physical memory. It counts as heap, so that
+// the garbage collector does not run every few megabytes while the keyspace is small.
 var ballast = make([]byte, 64<<20)
 
 func main() {
@@ -85,7 +84,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) && (name == "secret" || name == "version") {
-		return help([]string{name}, stdout) // they have no flags of their own
+		return help([]string{name}, stdout) // these commands have no flags of their own
 	}
 	switch name {
 	case "serve":

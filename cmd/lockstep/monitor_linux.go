@@ -11,27 +11,25 @@ import (
 	"time"
 )
 
-// monitorSlack is how much later than it asks for the kernel may wake the runtime's
-// monitor.
+// monitorSlack is how much later than requested the kernel may wake the runtime's monitor.
 const monitorSlack = 2 * time.Millisecond
 
-// errThreads: some threads that run goroutines could not be reached.
+// errThreads is the error if some threads that run goroutines could not be reached.
 var errThreads = errors.New("the timer slack of some threads could not be set")
 
-// relaxMonitor has the runtime's monitor look after system calls less often, and is called
-// before anything else runs.
+// relaxMonitor makes the runtime's monitor look after system calls less often. It must be called before
+// anything else runs.
 //
-// While a thread is in a system call the monitor looks every 20 µs whether that lasts, and
-// then hands the thread's place to another one. A write to a fast disk takes a few of these
-// looks, so each batch costs the switch to a thread that finds nothing to do, the switch
-// back, and a timer of the kernel for every look: a fifth to a quarter of a durable node's
-// CPU time. With a slack (prctl(2), PR_SET_TIMERSLACK) these timers fire when the kernel has
-// something else to do, at the latest after the slack. A system call that does last is
-// noticed as ever, some milliseconds later.
+// While a thread is in a system call, the monitor looks every 20 µs whether the call lasts, and then
+// gives the thread's processor to another thread. A write to a fast disk takes a few of these looks. So
+// each batch costs a switch to a thread that finds nothing to do, the switch back, and a kernel timer
+// for every look: a fifth to a quarter of a durable node's CPU time. With a slack (prctl(2),
+// PR_SET_TIMERSLACK) these timers fire when the kernel has something else to do, at the latest after
+// the slack. The monitor still notices a long system call, some milliseconds later.
 //
-// Nothing names the monitor's thread. So all threads get the slack, and those that run
-// goroutines give it back, for their timers are the node's. Threads that these start
-// inherit that.
+// Nothing identifies the monitor's thread. So all threads get the slack, and then the threads that run
+// goroutines get the old value back, because the node's timers depend on them. Threads that these start
+// inherit the old value.
 func relaxMonitor() error {
 	usual, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_TIMERSLACK, 0, 0)
 	switch {
@@ -40,7 +38,7 @@ func relaxMonitor() error {
 	case usual >= uintptr(monitorSlack):
 		return nil
 	}
-	// With one processor none starts another that would only look for work.
+	// With one processor, no thread starts another one that would only look for work.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := setAllSlack(uintptr(monitorSlack)); err != nil {
 		return err
@@ -54,15 +52,16 @@ func relaxMonitor() error {
 // setAllSlack sets the timer slack of all threads.
 func setAllSlack(slack uintptr) error {
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, syscall.PR_SET_TIMERSLACK, slack, 0); errno != 0 {
-		return fmt.Errorf("the timer slack of all threads: %w", errno) // a program with cgo cannot
+		return fmt.Errorf("the timer slack of all threads: %w", errno) // not possible in a program with cgo
 	}
 	return nil
 }
 
-// restoreSlack sets the timer slack of all threads but the monitor.
+// restoreSlack sets the timer slack of all threads except the monitor.
 func restoreSlack(slack uintptr) error {
-	// The monitor starts threads itself when none is idle, so there will be some. Neither it
-	// nor the one that starts others while their starter is locked runs goroutines.
+	// The monitor starts threads itself when none is idle, so the first round leaves a stock of idle
+	// ones. Two threads run no goroutines and cannot be reached: the monitor, and the thread that
+	// starts others for a locked thread.
 	const rounds, stock, unreachable = 10, 32, 2
 	reached := map[string]bool{}
 	complete, more := 0, stock
@@ -85,10 +84,10 @@ func restoreSlack(slack uintptr) error {
 				missed++
 			}
 		}
-		// They become idle, and one that waits for timers waits for this one.
+		// The threads become idle, and a thread that waits for timers waits only for this one.
 		time.Sleep(time.Millisecond)
-		// One that was started meanwhile may be by a thread before it was reached; in another
-		// such round all have been.
+		// A thread that has not been reached may have started another one in this round. After a second
+		// complete round, all have been reached.
 		if missed > unreachable {
 			complete = 0
 		} else if complete++; complete == 2 {
@@ -98,7 +97,7 @@ func restoreSlack(slack uintptr) error {
 	return errThreads
 }
 
-// setSlack sets the timer slack of n threads at the same time, so of n different ones, and
+// setSlack sets the timer slack of n threads at the same time, so that they are n different ones, and
 // returns their ids.
 func setSlack(n int, slack uintptr) (ids []int, err error) {
 	var mu sync.Mutex
@@ -107,7 +106,7 @@ func setSlack(n int, slack uintptr) (ids []int, err error) {
 		return errno
 	}
 	set := func() {
-		prctl() // the thread that starts others is started by the first lock, and inherits
+		prctl() // the first lock starts the thread that starts others; it inherits this slack
 		runtime.LockOSThread()
 		errno := prctl()
 		mu.Lock()

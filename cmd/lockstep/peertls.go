@@ -12,14 +12,15 @@ import (
 	"lockstep/cluster"
 )
 
-// peerOptions are the flags of serve about what nodes prove themselves to each other with.
+// peerOptions are the flags of serve by which nodes authenticate to each other.
 type peerOptions struct {
 	secretFile                      string
 	certFile, keyFile, caFile, name string
 	tls                             string
 }
 
-// peerSecretEnv gives the secret itself. There is no flag for it: everybody on the machine sees flags.
+// peerSecretEnv is the variable for the secret itself. There is no flag for it, because everybody on
+// the machine can see flags.
 const peerSecretEnv = "LOCKSTEP_PEER_SECRET"
 
 func (o *peerOptions) define(fs *flag.FlagSet) {
@@ -31,7 +32,7 @@ func (o *peerOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.tls, "peer-tls", "", "`required|optional`: whether a peer may speak without TLS, as during the change to it (default: required, if there is a secret or a certificate)")
 }
 
-// config is what the flags and the environment say.
+// config returns the configuration from the flags and the environment.
 func (o *peerOptions) config() (cluster.PeerTLS, error) {
 	p := cluster.PeerTLS{Secret: os.Getenv(peerSecretEnv), SecretFile: o.secretFile,
 		CertFile: o.certFile, KeyFile: o.keyFile, CAFile: o.caFile, Name: o.name, Optional: o.tls == "optional"}
@@ -47,7 +48,7 @@ func (o *peerOptions) config() (cluster.PeerTLS, error) {
 	return p, nil
 }
 
-// openPeerPort is the fault of a peer port that whoever reaches it may use.
+// openPeerPort returns the error for a peer port that strangers can reach and use.
 func (o *options) openPeerPort(p cluster.PeerTLS) error {
 	if o.protected != "yes" || o.ephemeral || p.On() || loopback(o.peerListen) {
 		return nil
@@ -61,7 +62,7 @@ func secret(args []string, stdout io.Writer) error {
 		return usageError{errors.New("want: secret FILE")}
 	}
 	var b [32]byte
-	// crypto/rand does not fail: it ends the process instead.
+	// crypto/rand does not return errors: it ends the process instead.
 	_, _ = rand.Read(b[:])
 	f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, os.ErrExist) {

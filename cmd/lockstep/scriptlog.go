@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// scriptLines is how many lines of scripts the log takes in a second. A script that
-// logs in a loop would fill the disk.
+// scriptLines is how many lines of scripts the log takes per second. A script that logs in a loop would
+// fill the disk.
 const scriptLines = 100
 
-// scriptLog sends redis.log to the server's log, scriptLines a second at most. The first
-// line of a later second says how many there were besides. now is a monotonic clock.
+// scriptLog sends redis.log to the server's log, at most scriptLines per second. The next line after
+// that says how many lines were omitted. now is a monotonic clock.
 func scriptLog(log *slog.Logger, now func() time.Duration) func(int, string) {
 	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
 	var mu sync.Mutex

@@ -8,8 +8,8 @@ import (
 // secretFlags are the flags whose values others must not see.
 var secretFlags = map[string]bool{"requirepass": true, "tls-key-file-pass": true}
 
-// secretsIn calls hide for every secret among arguments: for the part of args[i] from a
-// byte on.
+// secretsIn calls hide for every secret in the arguments: the secret is the part of args[i] that begins
+// at a byte.
 func secretsIn(args []string, hide func(i, from int)) {
 	for i, arg := range args {
 		name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")
@@ -27,9 +27,9 @@ func secretsIn(args []string, hide func(i, from int)) {
 	}
 }
 
-// takeArgs returns a copy of the process's arguments, and makes the secrets among the
-// originals unreadable: they are what ps and /proc show, from now on. Args is to be a part
-// of os.Args, whose strings lie where the system has put the arguments.
+// takeArgs returns a copy of the process's arguments, and overwrites the secrets in the originals: ps
+// and /proc show the originals. args must be a part of os.Args, whose strings lie where the system has
+// put the arguments.
 func takeArgs(args []string) []string {
 	list := make([]string, len(args))
 	for i, arg := range args {

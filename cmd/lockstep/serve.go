@@ -21,7 +21,7 @@ import (
 	"lockstep/store"
 )
 
-// drainTimeout bounds how long a stop waits for commands in progress.
+// drainTimeout bounds how long a stop waits for running commands.
 const drainTimeout = 5 * time.Second
 
 // serve runs a node until SIGTERM, SIGINT or SHUTDOWN.
@@ -59,20 +59,20 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	return runNode(stop, cancel, hangups, o, cfg, log)
 }
 
-// parts are a running node, before it is told to accept clients.
+// parts are the parts of a running node, before it accepts clients.
 type parts struct {
 	listeners   listeners
 	node        *cluster.Node
 	server      *server.Server
 	sentinel    *server.Server // nil without --sentinel-listen
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
-	reload      []reloader     // what SIGHUP has read anew, in this order
+	reload      []reloader     // what SIGHUP makes the node read again, in this order
 }
 
-// assemble makes a node out of its parts and starts it.
+// assemble makes the parts of a node and starts it.
 func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
-	// Scripts may call INFO and its kin, which the server answers; it exists a
-	// moment later than the engine.
+	// Scripts may call INFO and similar commands, which the server answers; the server is made after
+	// the engine.
 	var srv atomic.Pointer[server.Server]
 	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: scriptLog(log, clock.Monotonic),
 		Absent: server.WhyAbsent,
@@ -103,8 +103,8 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err != nil {
 		return nil, usageError{err}
 	}
-	// The client ports are taken first: that they are free is the likeliest
-	// thing to be wrong, and nothing has to be undone then.
+	// The client ports come first: a port that is not free is the likeliest fault, and then nothing
+	// needs to be undone.
 	ls, err := listen(o, &cfg)
 	if err != nil {
 		return nil, err
@@ -175,8 +175,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		log.Info("Stopping")
 	case err = <-failed:
 	}
-	// Leadership goes first, while this node can still forward what its
-	// clients have sent.
+	// Leadership goes first, while this node can still forward its clients' commands.
 	p.node.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
@@ -196,7 +195,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	return err
 }
 
-// announce says when the node can serve.
+// announce logs when the node can serve.
 func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logger) {
 	if node.WaitReady(ctx) == nil {
 		where := []any{"id", o.id}
@@ -209,13 +208,13 @@ func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logg
 	}
 }
 
-// die ends the process at once: going on would break a promise.
+// die ends the process at once, because continuing would break a promise.
 func die(err error) {
 	fmt.Fprintf(os.Stderr, "lockstep: %v\n", err)
 	os.Exit(exitRuntime)
 }
 
-// unready tells why a node cannot be counted on, "" if it can.
+// unready returns why a node is not ready; "" if it is.
 func unready(node *cluster.Node) string {
 	switch m := node.Membership(); {
 	case m == cluster.Removed:
@@ -236,7 +235,7 @@ func unready(node *cluster.Node) string {
 	return ""
 }
 
-// metric is one figure.
+// metric is one metric with its value.
 type metric struct {
 	name, kind, help string
 	value            uint64
@@ -246,7 +245,7 @@ func (m metric) write(w io.Writer) {
 	fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 }
 
-// writeMetrics prints the node's figures in the Prometheus text format.
+// writeMetrics writes the node's metrics in the Prometheus text format.
 func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 	s := node.Status()
 	keys, deadlines := 0, 0
@@ -289,7 +288,7 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 	writeLeaderless(w, s)
 }
 
-// writeClientMemory prints what clients make the node hold.
+// writeClientMemory writes the metrics of the memory that clients use on the node.
 func writeClientMemory(w io.Writer, srv *server.Server) {
 	bytes, cutOff := srv.ClientMemory()
 	tracked, trackedBytes := srv.TrackedKeys()
@@ -303,9 +302,8 @@ func writeClientMemory(w io.Writer, srv *server.Server) {
 	}
 }
 
-// writeLeaderless prints by how much leases have been lengthened, because nobody
-// could renew them. The node that wins an election counts it: the sum over all
-// nodes is the cluster's.
+// writeLeaderless writes by how much leases have been lengthened because no leader could renew them.
+// The node that wins an election counts the time, so the cluster's total is the sum over all nodes.
 func writeLeaderless(w io.Writer, s cluster.Status) {
 	for _, m := range []struct {
 		name, kind, help string

@@ -14,31 +14,30 @@ import (
 // What signals do to a node (docs/operations.md, "Signals"):
 //
 //	SIGTERM, SIGINT   hand leadership over, let clients finish, end
-//	SIGHUP            reads anew what a node can read anew while it runs; also under nohup
-//	SIGPIPE           nothing: whoever reads the log may end before the node
+//	SIGHUP            read files again that a running node can read again; also under nohup
+//	SIGPIPE           nothing: the reader of the log may end before the node
 //	SIGQUIT, SIGABRT  print every goroutine's stack and end at once, for a node that hangs
 //
-// Go's runtime takes all others that can be taken, and does nothing.
+// Go's runtime catches all other signals that can be caught, and does nothing.
 
-// reloader reads one thing anew: certificates, a file of users.
+// reloader reads one thing again, such as certificates or a file of users.
 type reloader struct {
 	name string
 	read func() error
 }
 
-// takeSignals makes this process one that ends by SIGTERM and SIGINT only. It is called
-// before a node opens anything, so that none comes too early; hangups keeps one SIGHUP
-// until the node can serve it.
+// takeSignals makes only SIGTERM and SIGINT end this process. It is called before a node opens
+// anything, so that no signal comes too early; hangups keeps one SIGHUP until the node can handle it.
 func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
 	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// Otherwise the runtime ends the process when it writes to a log that nobody reads any more.
+	// Otherwise the runtime would end the process when the reader of the log has gone.
 	signal.Ignore(syscall.SIGPIPE)
 	stop, cancel = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	return stop, cancel, hangups
 }
 
-// reloadOn reads everything anew at each hangup, and says in one line how that went.
+// reloadOn reads everything again at each SIGHUP, and logs the result in one line.
 func reloadOn(ctx context.Context, hangups <-chan os.Signal, list []reloader, log *slog.Logger) {
 	for {
 		select {

@@ -13,8 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// tlsOptions are the flags of serve about clients that speak TLS. Those of files have
-// the names of redis.conf.
+// tlsOptions are the flags of serve for TLS clients. The flags for files have the names of redis.conf.
 type tlsOptions struct {
 	listen, advertise                 string
 	sentinelListen, sentinelAdvertise string
@@ -40,8 +39,8 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.files.Ciphersuites, "tls-ciphersuites", "", "`suites` of TLS 1.3; all are spoken, so another list than the whole one is refused")
 }
 
-// secretVar defines a flag for a secret, and one for a file of which it is the first line.
-// Of the two the one that is given last counts.
+// secretVar defines a flag for a secret, and a flag for a file with the secret in its first line. It is
+// an error to give both in the same place; the command line overrides the environment.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
@@ -54,23 +53,24 @@ func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	}}, name+"-file", "`file` whose first line is that")
 }
 
-// givenOnce is by which of two flags a secret was given, in the environment or, after next, on the command line.
+// givenOnce records which of the two flags has set a secret: in the environment or, after next, on the
+// command line.
 type givenOnce struct {
 	name string
 	by   string
 	set  bool
 }
 
-// next begins with the command line, which wins over the environment.
+// next begins the command line, which overrides the environment.
 func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
-// givenTwice begins the fault of a secret that is given by both flags.
+// givenTwice begins the error for a secret that both flags set.
 const givenTwice = "the secret is given twice"
 
-// secretValue is one of the two flags.
+// secretValue is one of the two flags for a secret.
 type secretValue struct {
 	*givenOnce
-	kind string // the end of its name
+	kind string // the end of the flag's name
 	use  func(string) error
 }
 
@@ -85,15 +85,15 @@ func (v secretValue) Set(s string) error {
 	return v.use(s)
 }
 
-// clientPort is where clients come in.
+// clientPort is a port for clients.
 type clientPort struct {
-	flag      string // of the listener; that of the address is -advertise for -listen
+	flag      string // the listener's flag; the flag for its address has -advertise instead of -listen
 	addr      *string
 	advertise *string
 	secret    bool
 }
 
-// clientPorts are those that there may be.
+// clientPorts returns all ports for clients that there may be.
 func (o *options) clientPorts() []clientPort {
 	return []clientPort{
 		{"listen", &o.listen, &o.advertise, false},
@@ -105,7 +105,7 @@ func (o *options) clientPorts() []clientPort {
 	}
 }
 
-// advertise tells the cluster where clients find this node.
+// advertiseTo sets the addresses at which clients find this node.
 func (o *options) advertiseTo(c *cluster.Config) {
 	c.Advertise = o.advertised(o.advertise, o.listen)
 	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
@@ -115,12 +115,12 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether strangers reach a port who need no password.
+// open reports whether strangers can reach a port without a password.
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }
 
-// aclUsers reads --aclfile, which has to keep strangers out if there is no password.
+// aclUsers reads --aclfile. Without another password, the file must keep strangers out.
 func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	if o.aclFile == "" {
 		return nil, nil
@@ -138,7 +138,7 @@ func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	return users, nil
 }
 
-// portFaults are those of the client ports.
+// portFaults returns the faults in the flags of the client ports.
 func (o *options) portFaults() (faults []error) {
 	served, secret := false, false
 	for _, p := range o.clientPorts() {
