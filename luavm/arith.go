@@ -8,7 +8,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// stringArithmetic are the operators on operands of which one is a string.
+// stringArithmetic has the arithmetic operators for operands of which at least one is a string.
 var stringArithmetic = map[string]func(a, b float64) float64{
 	"__add": func(a, b float64) float64 { return a + b },
 	"__sub": func(a, b float64) float64 { return a - b },
@@ -19,8 +19,8 @@ var stringArithmetic = map[string]func(a, b float64) float64{
 	"__unm": func(a, _ float64) float64 { return -a },
 }
 
-// arithmetic is C Lua's Arith: numbers first, then the metamethods of the
-// operands, else an error.
+// arithmetic does what C Lua's Arith does: it tries numbers first, then the metamethods
+// of the operands, and else raises an error.
 func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) float64) int {
 	a, b := L.Get(1), L.Get(2)
 	if event == "__unm" {

@@ -8,13 +8,13 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// library is what a library exports: functions by name.
+// library holds the functions that a Lua library exports, by name.
 type library map[string]func(*Engine, *lua.LState) int
 
 // This file is C Lua's auxiliary library: how functions check their arguments,
-// and what they say when these are wrong.
+// and which errors they raise when an argument is wrong.
 
-// calleeName is how the caller of the running function names it.
+// calleeName returns the name by which the caller of the running function calls it.
 func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	f := interp.TopFrame(L)
 	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {
@@ -28,7 +28,7 @@ func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	return "", ""
 }
 
-// argError is luaL_argerror.
+// argError does what luaL_argerror does.
 func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	kind, name := e.calleeName(L)
 	if kind == "method" {
@@ -43,21 +43,21 @@ func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
 }
 
-// refuseReadonly ends a write to a table that scripts may not change. Whatever writes
-// for a script asks it, of the very table that it is about to change.
+// refuseReadonly raises an error if scripts may not change t. All code that writes for a
+// script calls it first, with the very table that it is about to change.
 func (e *Engine) refuseReadonly(L *lua.LState, t *lua.LTable) {
 	if e.isReadonly(t) {
 		e.throwHere(L, msgReadonlyTable)
 	}
 }
 
-// writable is t, which scripts may change.
+// writable returns t; it raises an error if scripts may not change t.
 func (e *Engine) writable(L *lua.LState, t *lua.LTable) *lua.LTable {
 	e.refuseReadonly(L, t)
 	return t
 }
 
-// call calls a function and returns its first result.
+// call1 calls a function and returns its first result.
 func (e *Engine) call1(L *lua.LState, fn lua.LValue, args ...lua.LValue) lua.LValue {
 	L.Push(fn)
 	for _, a := range args {

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// callCost is what a command called by a script is taken to allocate, and
-	// callSteps how many instructions it counts for.
+	// callCost is the number of bytes charged for a command that a script calls, and
+	// callSteps the number of instructions that it counts for.
 	callCost  = 256
 	callSteps = 16
-	// keepBuffer is how large the argument buffer may stay between calls.
+	// keepBuffer is the largest argument buffer kept between calls.
 	keepBuffer = 64 << 10
 )
 
-// redisCall is redis.call and redis.pcall: the same command table, the same
-// transaction, and the checks of Redis's scriptCall in its order.
+// redisCall implements redis.call and redis.pcall. It uses the engine's command table and
+// transaction, and makes the checks of Redis's scriptCall in the same order.
 func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if L.GetTop() == 0 {
 		return e.refuse(L, raises, e.errorTable(L, msgNoArguments))
@@ -38,7 +38,7 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 		return e.refuse(L, raises, markCounted(e.errorTable(L, "-"+r.Str)))
 	}
 	if interp.TopFrame(L).NRet == 0 {
-		return 0 // a statement
+		return 0 // the call is a statement: nobody reads the result
 	}
 	L.Push(e.toLua(L, &r))
 	return 1
@@ -69,8 +69,8 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	return r
 }
 
-// trace tells of a command that has been run, if that has not been told of when the
-// script was tried by the fast path.
+// trace passes a command that has run to Options.Trace. It skips the commands that an
+// attempt of the fast path has passed already.
 func (e *Engine) trace() {
 	switch {
 	case e.opts.Trace == nil:
@@ -93,15 +93,14 @@ func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
 	return 1
 }
 
-// markCounted sets the field by which Redis knows that an error is in its
-// statistics already; scripts can see it.
+// markCounted sets the field by which Redis knows that its statistics already count
+// an error; scripts can see the field.
 func markCounted(t *lua.LTable) *lua.LTable {
 	t.RawSetString("ignore_error_stats_update", lua.LTrue)
 	return t
 }
 
-// verify finds the command and decides whether a script may call it; text is
-// why not.
+// verify finds the command; if a script may not call it, text is the reason.
 func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	cmd, known := e.table.Resolve(args)
 	switch {
@@ -129,9 +128,9 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	return cmd, ""
 }
 
-// denied reports whether a command would add data while there is no room for any. As in
-// Redis a script that has begun to write goes on, so that it is not left half done; what it
-// may write is limited (runCommand).
+// denied reports whether a command would add data while memory for data is used up. As in
+// Redis, a script that has begun to write goes on, so that it is not left half done; runCommand
+// limits how much it may write.
 func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	if !e.full || e.state.Load()&stateWrote != 0 || cmd.Flags&store.DenyOOM == 0 {
 		return false
@@ -141,7 +140,7 @@ func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	return denied
 }
 
-// refusal is why no script may call a command with such arguments.
+// refusal returns why no script may call a command with these arguments; "" if one may.
 func (e *Engine) refusal(cmd *store.Command, args [][]byte) (text string) {
 	switch {
 	case !cmd.ArityOK(len(args)):
@@ -152,18 +151,18 @@ func (e *Engine) refusal(cmd *store.Command, args [][]byte) (text string) {
 	return ""
 }
 
-// allows reports whether a command that is not for scripts is for this one.
+// allows reports whether this engine's scripts may call a command that scripts in general may not.
 func (e *Engine) allows(cmd *store.Command) bool {
 	return e.opts.Allow != nil && e.opts.Local != nil && e.opts.Allow(cmd)
 }
 
-// mayNot reports whether a command writes and the running script may not.
+// mayNot reports whether a command writes while the running script is read-only.
 func (e *Engine) mayNot(cmd *store.Command) bool {
 	return e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0
 }
 
-// authorize asks whether the caller of the script may run a command; text is
-// why not.
+// authorize checks whether the user that runs the script may run a command; if
+// not, text is the reason.
 func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	why, arg := e.call.User.Check(cmd, args)
 	switch why {
@@ -180,8 +179,8 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	return text
 }
 
-// arguments turns the arguments of the running function into those of a
-// command. They are good until the next call.
+// arguments turns the arguments of the running function into arguments of a
+// command. They are valid until the next call.
 func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	n := L.GetTop()
 	args, buf := e.args[:0], e.argBuf[:0]
@@ -216,8 +215,8 @@ func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	}
 }
 
-// absent are the commands of Redis that scripts may not call and that do not
-// exist here, with their arities: scripts are told what Redis tells them.
+// absent has the arities of the Redis commands that scripts may not call and that do
+// not exist here, so that scripts get the same errors as from Redis.
 var absent = map[string]store.Command{
 	"bgrewriteaof": {Arity: 1},
 	"failover":     {Arity: -1},
@@ -243,7 +242,7 @@ func (e *Engine) refusalOfAbsent(args [][]byte) string {
 // maxCommandName is longer than the name of any command.
 const maxCommandName = 64
 
-// hint is what Redis's text goes on with, for a command that Redis has.
+// hint returns an addition to Redis's error text that says why a command of Redis is absent here.
 func (e *Engine) hint(name []byte) string {
 	if e.opts.Absent == nil || len(name) > maxCommandName {
 		return ""

@@ -12,7 +12,7 @@ func (e *Engine) Commands() []store.Command {
 	const common = store.NoScript | store.Stale | store.SkipMonitor | store.NoMandatoryKeys | store.MovableKeys | store.Scripting
 	rw := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRW | store.KeyAccess | store.KeyUpdate}}
 	ro := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRO | store.KeyAccess}}
-	// What EVAL's specs say of their keys is the worst case.
+	// The key specs of EVAL assume the worst case.
 	const notes = "What the script does with its keys is not known."
 	rwNoted, roNoted := []store.KeySpec{rw[0]}, []store.KeySpec{ro[0]}
 	rwNoted[0].Notes, roNoted[0].Notes = notes, notes
@@ -88,7 +88,8 @@ func (e *Engine) scriptCommands() []store.Command {
 	}
 }
 
-// keysAndArgs splits what follows numkeys; bad is the error if that is no number.
+// keysAndArgs splits the arguments behind numkeys into keys and args; bad is the error if
+// numkeys is not a number.
 func keysAndArgs(c *store.Ctx, bad store.Error) (keys, args [][]byte, err store.Error) {
 	n, ok := store.ParseInt(c.Args[2])
 	switch {
@@ -107,7 +108,7 @@ func (e *Engine) evalBody(c *store.Ctx, readOnly bool) store.Reply {
 	if err != "" {
 		return store.Err(err)
 	}
-	// The map is asked with the bytes themselves, so that a known script costs
+	// A lookup with the converted bytes copies nothing, so a known script costs
 	// no copy of its text.
 	chunk := e.byBody[string(c.Args[1])]
 	if chunk == nil {
@@ -137,7 +138,7 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 		name = strings.ToLower(string(c.Args[1]))
 		chunk = e.bySHA[name]
 	}
-	// The transaction decides what exists; what is compiled is only a cache.
+	// The transaction decides which scripts exist; the compiled ones are only a cache.
 	body, ok := c.Script(name)
 	if !ok {
 		return store.Err(errNoScript)
@@ -178,7 +179,7 @@ func (e *Engine) scriptFlush(c *store.Ctx) store.Reply {
 	return store.OK
 }
 
-// scriptDebug knows no debugger: only turning it off is possible.
+// scriptDebug implements SCRIPT DEBUG. There is no debugger, so only NO succeeds.
 func scriptDebug(c *store.Ctx) store.Reply {
 	switch strings.ToLower(c.Arg(2)) {
 	case "no":

@@ -9,8 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// toLua converts the reply of a command for the script, in the protocol that it
-// has chosen with redis.setresp.
+// toLua converts the reply of a command to a Lua value, by the protocol version that
+// the script has chosen with redis.setresp.
 func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 	switch r.Kind {
 	case store.Integer:
@@ -98,27 +98,27 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	return field(L, "set", t)
 }
 
-// replyDepth is how much of C Lua's stack the tables around a value may take in a reply;
-// beyond it the stack is full. It is less than store.MaxReplyDepth, so that every reply
-// reaches a client of another node.
+// replyDepth is how many slots of C Lua's stack the tables around a value in a reply may
+// take; beyond it C Lua's stack is full. It is less than store.MaxReplyDepth, so that every
+// reply can also be sent to a client of another node.
 const replyDepth = 7995
 
-// What a table takes of that stack while an element of it is converted.
+// These are the slots of that stack that a table takes while one of its elements is converted.
 const (
 	arraySlot  = 1
-	memberSlot = 3 // of a set, and the value in a map
-	keySlot    = 4 // in a map
+	memberSlot = 3 // for a member of a set, or a value in a map
+	keySlot    = 4 // for a key in a map
 )
 
-// elementCost is what an element of a reply takes, and replyShare the part of a script's
-// memory that its reply may take: the reply is encoded, sent to another node, and encoded
-// there for the client, so it is there several times.
+// elementCost is the memory that an element of a reply takes. replyShare is the divisor of a
+// script's memory limit that bounds its reply: the reply is encoded, sent to another node and
+// encoded there for the client, so it exists several times.
 const (
 	elementCost = 80
 	replyShare  = 4
 )
 
-// replyText accounts for a text of the reply.
+// replyText charges the memory for a string of the reply, and returns the string.
 func (e *Engine) replyText(s string) string {
 	e.replySize += int64(len(s)) + elementCost
 	if e.replySize > e.opts.MemoryLimit/replyShare {
@@ -130,9 +130,9 @@ func (e *Engine) replyText(s string) string {
 	return s
 }
 
-// toReply converts what a script returned. A table that contains itself, or a
-// few tables that contain each other over and over, can stand for more than any
-// memory holds, so every element is accounted for.
+// toReply converts the value that a script returned. A table that contains itself, or
+// a few tables that contain each other many times, can expand to more than any memory
+// holds, so toReply charges memory for every element.
 func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	e.charge(2 * elementCost)
 	e.work(1)
@@ -157,7 +157,8 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	return store.Nil
 }
 
-// tableToReply takes the first field that makes a table more than an array.
+// tableToReply converts a table by the first field that gives it a special type, such as
+// err or ok, and else as an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
 		return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(strings.TrimRight(string(s), "\r\n")))}
@@ -209,7 +210,8 @@ func (e *Engine) pairsToReply(t *lua.LTable, kind store.Kind, depth int) store.R
 	return r
 }
 
-// oneLine is a C string on one line, as statuses and errors must be.
+// oneLine cuts s at the first zero byte, as C does, and replaces line breaks by spaces:
+// statuses and errors must be one line.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	if strings.ContainsAny(s, "\r\n") {

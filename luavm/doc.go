@@ -1,21 +1,21 @@
-// Package luavm evaluates scripts and functions: EVAL, EVALSHA, FCALL, their
-// _RO forms, SCRIPT and FUNCTION, in a sandboxed Lua 5.1 whose redis.call runs
-// the commands of the same table on the same transaction. It and the packages below
-// internal alone import gopher-lua.
+// Package luavm evaluates scripts and functions (EVAL, EVALSHA, FCALL, their _RO
+// forms, SCRIPT and FUNCTION) in a sandboxed Lua 5.1. redis.call runs commands of
+// the server's own table on the script's transaction. Only this package and its
+// internal packages import gopher-lua.
 //
 // Where to look:
 //
 //	sandbox.go, lib_*.go    what scripts can reach
 //	library.go, kept.go     function libraries, and how much they keep
 //	eval.go, function.go    how a script or a function runs
-//	call.go, convert.go     redis.call, and the values that cross the border
+//	call.go, convert.go     redis.call, and values from and to Lua
 //	link.go, fastpath.go    what makes the scripts of locks fast
-//	hook.go                 what happens before an instruction
-//	limits.go, nesting.go   what ends a script
+//	hook.go                 checks before an instruction
+//	limits.go, nesting.go   limits that stop a script
 //	protect.go, varinfo.go  errors
 //	internal/compile        the compiler
-//	internal/ext            cjson, cmsgpack, struct and bit; host.go is what they see of Engine
-//	internal/auxlib         how functions read arguments and collect a text
+//	internal/ext            cjson, cmsgpack, struct and bit; host.go gives them access to Engine
+//	internal/auxlib         how functions read arguments and build a string
 //	internal/clib           numbers, characters and math as C has them
 //	internal/interp         what gopher-lua does not export
 //
@@ -24,31 +24,32 @@
 //     interpreter) leaves no trace: its writes are rolled back, its text is not
 //     cached, the Lua state is thrown away. No pcall of the script survives a
 //     stop. An error of the script's own keeps what it wrote, as in Redis.
-//   - Nothing of a script survives it: globals and libraries are read-only, and
-//     settings (redis.setresp, those of cjson) go back to their defaults. Only
-//     the state of math.random goes on, and the locals of function libraries, as
-//     in Redis. Whatever writes for a script asks refuseReadonly, of the table in
-//     which the write lands: the instructions in hook.go, and functions by
-//     writable. canary_test.go walks what scripts share, after every script.
-//   - What is compiled or loaded is a cache. Which scripts and functions exist,
-//     the transaction decides; any node can make them from their texts.
+//   - A script leaves nothing behind in the Lua state: globals and libraries are
+//     read-only, and settings (of redis.setresp and of cjson) go back to their
+//     defaults. Only the state of math.random and the locals of function libraries
+//     stay, as in Redis. All code that writes for a script calls refuseReadonly first,
+//     with the table that the write changes: hook.go for instructions, writable for
+//     functions. canary_test.go checks the shared tables after every script.
+//   - Compiled scripts and loaded libraries are a cache. The transaction decides which
+//     scripts and functions exist; any node can make them from their texts.
 //   - The engine has no clock and no goroutine. It is used by one goroutine at a
 //     time, except for Kill, KillFunction, Abort, Running, RunningFunction,
 //     BusyError, BusySince, TimeLimit and SetTimeLimit.
 //
 // # How gopher-lua is used
 //
-// It gives the interpreter of instructions and the tables. Everything that
-// decides whether a script behaves as on Redis is here: the compiler, because
-// gopher-lua's miscompiles some programs and words its errors differently, and
-// the libraries, which check their arguments and print as C Lua's do. A context
-// whose Done is called before every instruction (hook.go) corrects what is left:
-// numbers joined to strings, numeric for over strings, % and ^, writes to read-only
-// tables. It needs the current call frame, which gopher-lua does not export;
-// internal/interp reads it in place and refuses to start with another layout.
+// gopher-lua provides the interpreter of instructions and the tables. Everything
+// that makes a script behave as on Redis is in this package: a compiler, because
+// gopher-lua's miscompiles some programs and words its errors differently, and the
+// libraries, which check their arguments and print as C Lua's do. The interpreter
+// calls Done of a context before every instruction (hook.go); that corrects the
+// rest: numbers joined to strings, numeric for over strings, % and ^, writes to
+// read-only tables. The hook needs the current call frame, which gopher-lua does
+// not export; internal/interp reads it in memory, and refuses to start if
+// gopher-lua has another layout.
 //
-// The simplest scripts, which are those of locks, run their instructions in
-// fastpath.go, and are left to gopher-lua when anything out of the ordinary happens.
+// fastpath.go runs the simplest scripts, such as those of locks. It leaves them to
+// gopher-lua as soon as anything unusual happens.
 //
 // The replies in testdata were recorded from redis-server 7.0.15.
 //
@@ -57,29 +58,30 @@
 //   - tostring of a table, function or coroutine prints a number counted from
 //     the start of the script in place of an address.
 //   - The result of an operation is never -0 (a constant -0 is).
-//   - The last digit of a function of math may be another than that of Redis's C
-//     library, which is the seventeenth: tostring shows fourteen.
-//   - A metamethod __unm gets its operand once, from C Lua twice.
-//   - The length of a table with holes may be another of its borders; the order
-//     of pairs is that of insertion, where C Lua's is that of its hash; next
-//     does not refuse a key that was never in the table.
-//   - An array fills with nil up to an index below 4,194,304 that is set, so a
-//     sparse table of numbers costs memory; larger indexes do not.
+//   - The last (seventeenth) digit of a result of math may differ from that of
+//     Redis's C library; tostring shows fourteen digits.
+//   - A metamethod __unm gets its operand once; C Lua passes it twice.
+//   - The length of a table with holes may be another of its borders; pairs goes in
+//     the order of insertion, where C Lua goes in the order of its hash; next does
+//     not refuse a key that was never in the table.
+//   - Setting an index below 4,194,304 fills the array with nil up to that index,
+//     so a sparse table of numbers costs memory; a larger index does not.
 //   - cjson's settings last for one script, not for the life of the server.
 //   - string.dump is refused and byte code is not loaded.
 //   - A script may be 1 MiB long. Patterns are matched to a depth of 10,000.
 //   - A reply may take a quarter of a script's memory (Options.MemoryLimit).
 //     redis.log writes 1,024 bytes at most.
-//   - collectgarbage does nothing; count and gcinfo tell what the script
-//     allocated.
+//   - collectgarbage does nothing; its option count, and gcinfo, return what the
+//     script allocated.
 //   - error with a table that has no err crashes Redis; here it is an error.
-//   - The locals of a function library live where its functions run, on the
-//     leader. They start anew when another node leads, when a script or
-//     function is stopped, or when all libraries together keep more than half of a
-//     script's memory (those that keep most), and they count changes of calls that are evaluated
-//     again because leadership was in doubt. What must last belongs into keys.
+//   - The locals of a function library exist only on the leader, which runs its
+//     functions. They start anew when another node leads, or when a script or
+//     function is stopped. When all libraries together keep more than half of a
+//     script's memory, the largest ones start anew. If a call is evaluated again
+//     because leadership was in doubt, the locals have the changes of both
+//     evaluations. Data that must last belongs in keys.
 //   - All libraries of FUNCTION RESTORE together may load for as long as a
 //     script may run. FUNCTION LIST and DUMP go by name.
-//   - SCRIPT DEBUG knows only NO. A script is stopped at the limits of Options,
+//   - SCRIPT DEBUG supports only NO. A script is stopped at the limits of Options,
 //     which Redis does not have.
 package luavm

@@ -13,7 +13,7 @@ import (
 )
 
 // Options configure an Engine. The zero value gives scripts the default memory
-// and no end of time.
+// limit and no time limit.
 type Options struct {
 	// Now is a monotonic clock. Without it scripts have no time limit.
 	Now func() time.Duration
@@ -21,21 +21,21 @@ type Options struct {
 	TimeLimit time.Duration
 	// MemoryLimit stops a script that holds more; 0 means 256 MiB.
 	MemoryLimit int64
-	// Bring is told how much scripts are about to allocate, before they do, and may wait. It may be nil.
+	// Bring is called with the number of bytes that a script is about to allocate, and may wait. It may be nil.
 	Bring func(bytes int)
-	// Log receives what scripts pass to redis.log, with redis.LOG_* as level,
-	// and faults of the interpreter. Nil drops it.
+	// Log receives the messages that scripts pass to redis.log, with redis.LOG_* as
+	// level, and faults of the interpreter. Nil drops them.
 	Log func(level int, msg string)
 	// Local runs the commands that have no handler in the table because the
 	// server answers them itself. Nil refuses them in scripts.
 	Local store.Handler
-	// Allow reports whether scripts may call a command that they may not in general; Local
-	// runs it. It may be nil.
+	// Allow reports whether scripts may call a command that is marked NoScript; Local runs
+	// it. It may be nil.
 	Allow func(*store.Command) bool
-	// Absent tells why a command of Redis is not here, for who calls it; "" for what is
-	// no command of Redis. It may be nil.
+	// Absent returns why a command of Redis is absent here, for the error text; "" for a name
+	// that is no command of Redis. It may be nil.
 	Absent func(name string) string
-	// Trace is told of every command that a script has run. It may be nil.
+	// Trace is called after every command that a script has run. It may be nil.
 	Trace func(*store.Ctx)
 }
 
@@ -54,7 +54,7 @@ type Engine struct {
 	keyList *lua.LTable    // KEYS, and …
 	argList *lua.LTable    // … ARGV: the same tables for every script
 	guard   *lua.LFunction // the frame of a protected call, see protect.go
-	frames  []interp.Frame // the lowest of L's, which stay when they are left
+	frames  []interp.Frame // the lowest frames of L, which it keeps after a call returns
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
 	random  drand48
@@ -63,11 +63,11 @@ type Engine struct {
 	watchedLoop          interp.Loop    // see nesting.go
 	plainLoop            interp.Loop
 
-	ext *ext.Libraries // of L
-	arg auxlib.Args    // the arguments of the running function
+	ext *ext.Libraries // loaded in L
+	arg auxlib.Args    // reads the arguments of the running function
 
 	bySHA    map[string]*chunk
-	compiled int64 // what they take
+	compiled int64 // bytes that the compiled scripts take
 	byBody   map[string]*chunk
 
 	libs map[string]*loadedLibrary // by name
@@ -78,16 +78,16 @@ type Engine struct {
 	loadingRedis    *lua.LTable // the table redis of libLoad
 	present         presentCall
 
-	state   atomic.Uint32 // stateRunning and its kin
-	started atomic.Int64  // when the running script began, by Now; -1: not asked yet
-	before  int64         // for how long others of its transaction had run then
+	state   atomic.Uint32 // bits: stateRunning and so on
+	started atomic.Int64  // when the running script began, by Now; -1: the clock was not read yet
+	before  int64         // how much of its time limit was used up then (store.Ctx.ScriptTime)
 
-	// Of the fast path:
+	// Fields of the fast path:
 	registers [256]value // nil between scripts
 	inFast    bool
-	told      int // calls of a script it gave up that Trace has been told of
+	told      int // commands passed to Trace by an attempt of the fast path that failed
 
-	// Of the running script:
+	// Fields of the running script:
 	run
 }
 
@@ -99,34 +99,34 @@ const (
 	stateFunction
 )
 
-// run is what one evaluation keeps.
+// run is the state of one evaluation.
 type run struct {
-	call     store.Ctx // what the commands of the script see
+	call     store.Ctx // the context that the commands of the script get
 	args     [][]byte
 	argBuf   []byte
-	sha      string // its name in errors
+	sha      string // the script's name in errors
 	readOnly bool
 	full     bool           // commands that add data are refused
 	loading  *loadedLibrary // set while the code of a library runs
-	keeps    bool           // what runs may keep values from call to call
-	resp     int            // redis.setresp
+	keeps    bool           // the running code may keep values from call to call
+	resp     int            // the version set by redis.setresp
 
 	stopAfter int64  // store.Ctx.StopAfter
 	stop      string // why the script is being stopped; "" while it is not
 	dirty     bool   // the Lua state must not be used again
 	budget    int    // instructions until the next look at the limits
-	pace      int    // how many there were after the last one
-	looked    int64  // when that was
-	steps     int64  // instructions that it has run until then
+	pace      int    // value that the last look gave budget
+	looked    int64  // time of the last look
+	steps     int64  // instructions run until the last look
 	spent     int64  // bytes that the script allocated, roughly
 	nextHeap  int64  // value of spent at which to look at the heap
 	heapBase  int64
-	had       int64                // what the process had allocated when Bring was told last
+	had       int64                // bytes that the process had allocated at the last call of Bring
 	depth     int                  // calls nested on Go's stack, see nesting.go
-	resuming  bool                 // the next of them is a coroutine
-	sources   map[string]string    // full names of loaded chunks by their short ones
-	active    map[*lua.LState]bool // coroutines that wait for one they resumed
-	shown     map[lua.LValue]int   // numbers that tostring gave out
+	resuming  bool                 // the next nested call is a coroutine
+	sources   map[string]string    // full names of loaded chunks by their short names
+	active    map[*lua.LState]bool // coroutines that wait for one that they resumed
+	shown     map[lua.LValue]int   // numbers that tostring printed for values
 	errSource string
 	errLine   int
 	replySize int64 // bytes of the strings in the reply
@@ -202,8 +202,8 @@ func (e *Engine) kill(what uint32) store.Reply {
 	}
 }
 
-// BusyError is what others are told while a script or function runs for long.
-// It may be called from any goroutine.
+// BusyError returns the error for other clients while a script or function runs for
+// long. It may be called from any goroutine.
 func (e *Engine) BusyError() store.Error { return busyWith(e.state.Load()) }
 
 func busyWith(state uint32) store.Error {
@@ -213,7 +213,7 @@ func busyWith(state uint32) store.Error {
 	return store.ErrBusyScript
 }
 
-// Abort stops the running script whatever it has written, because this node may
+// Abort stops the running script even if it has written, because this node may
 // not evaluate any more. It may be called from any goroutine.
 func (e *Engine) Abort() {
 	for {
@@ -224,7 +224,7 @@ func (e *Engine) Abort() {
 	}
 }
 
-// wrote notes that the script called a write command. A kill that came first
+// wrote records that the script called a write command. A kill that came first
 // wins, as in Redis.
 func (e *Engine) wrote() {
 	for {
@@ -235,8 +235,8 @@ func (e *Engine) wrote() {
 	}
 }
 
-// unwrite notes that the script has written nothing yet: it runs again. It may still be
-// killed, and one that has been killed is.
+// unwrite records that the script has written nothing, because it is about to run again. The
+// script can be killed again then; a kill that has come already stays in force.
 func (e *Engine) unwrite() {
 	for {
 		s := e.state.Load()
@@ -246,8 +246,8 @@ func (e *Engine) unwrite() {
 	}
 }
 
-// rebuild makes a fresh Lua state: at start, and after a script was stopped
-// wherever it happened to be.
+// rebuild makes a fresh Lua state: at start, and after a script was stopped at an
+// arbitrary instruction.
 func (e *Engine) rebuild() {
 	setTableLimits()
 	L := lua.NewState(lua.Options{

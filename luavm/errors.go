@@ -6,7 +6,7 @@ import (
 	"lockstep/store"
 )
 
-// Every error text that a client can see and that is not C Lua's own.
+// These are all error texts that a client can see and that are not C Lua's own.
 const (
 	errNoScript     store.Error = "NOSCRIPT No matching script. Please use EVAL."
 	errNegativeKeys store.Error = "ERR Number of keys can't be negative"
@@ -23,7 +23,7 @@ const (
 	errShebangWords store.Error = "ERR Invalid engine in script shebang"
 )
 
-// Those of functions.
+// These are the errors of functions.
 const (
 	errNoFunction        store.Error = "ERR Function not found"
 	errBadKeyCount       store.Error = "ERR Bad number of keys provided"
@@ -39,7 +39,7 @@ const (
 	errListName          store.Error = "ERR library name argument was not given"
 )
 
-// Faults of redis.register_function.
+// These are the errors of redis.register_function.
 const (
 	msgRegisterLate          = "redis.register_function can only be called on FUNCTION LOAD command"
 	msgRegisterArgs          = "wrong number of arguments to redis.register_function"
@@ -58,7 +58,7 @@ const (
 	msgRegisterTwice         = "Function already exists in the library"
 )
 
-// Texts raised inside scripts; the code ERR is put before them on the way out.
+// These texts are raised inside scripts; the code ERR is put before them in the reply.
 const (
 	msgReadonlyTable  = "Attempt to modify a readonly table"
 	msgUnknownCommand = "Unknown Redis command called from script"
@@ -82,10 +82,10 @@ const (
 	msgACLCommand     = "Invalid command passed to redis.acl_check_cmd()"
 )
 
-// Why a script was stopped. Such a script leaves nothing behind.
+// These texts say why a script was stopped. A stopped script leaves nothing behind.
 const (
 	msgKilled = "Script killed by user with SCRIPT KILL..."
-	msgForNow = "Script was stopped for now." // nobody hears of it
+	msgForNow = "Script was stopped for now." // no client sees it
 	msgTime   = "Script exceeded the time limit (script-time-limit) and was stopped. Nothing that it did was kept."
 	msgLoad   = "FUNCTION LOAD timeout"
 	msgMemory = "Script exceeded the memory limit and was stopped. Nothing that it did was kept."

@@ -17,18 +17,18 @@ type chunk struct {
 	sha   string
 	body  string
 	proto *lua.FunctionProto
-	plain bool           // it runs without the hook
-	fn    *lua.LFunction // of the present Lua state
-	fast  *fastScript    // the form of it that the fast path runs; nil: none
+	plain bool           // the script runs without the hook
+	fn    *lua.LFunction // in the present Lua state
+	fast  *fastScript    // the form for the fast path; nil: none
 	flags scriptFlags
 }
 
-// maxChunks bounds the compiled scripts; when there are more, all are dropped
-// and compiled again as they come.
+// maxChunks bounds the number of compiled scripts. When there are more, the engine drops
+// all of them, and compiles each again when it is called.
 const maxChunks = 1000
 
-// compiledShare is which part of a script's memory they may take together. A compiled form
-// takes up to twenty times its text.
+// compiledShare is the divisor of a script's memory limit that bounds the memory of all
+// compiled scripts. A compiled script takes up to twenty times its text.
 const compiledShare = 2
 
 // chunkOf returns the compiled form of a body.
@@ -41,8 +41,8 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 		r := store.Err(err)
 		return nil, &r
 	}
-	// What precedes the first newline is cut off, the newline stays: lines are
-	// counted with the shebang.
+	// The shebang is cut off but its newline stays, so that line numbers count
+	// the shebang line.
 	proto, cerr := compile.Chunk(body[skip:], "@user_script", 0)
 	if cerr != nil {
 		r := store.Err(errCompile(cerr.Error()))
@@ -50,9 +50,9 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 	}
 	body = strings.Clone(body)
 	c := &chunk{sha: scriptSHA(body), body: body, proto: proto, plain: isPlain(proto), flags: flags}
-	size, limit := int64(len(body))+2*compiledSize(proto), e.opts.MemoryLimit/compiledShare // it is linked, too
+	size, limit := int64(len(body))+2*compiledSize(proto), e.opts.MemoryLimit/compiledShare // twice: link makes a second form
 	if size > limit {
-		return c, nil // and compiled again the next time
+		return c, nil // too large for the cache: it is compiled again the next time
 	}
 	if e.compiled += size; len(e.bySHA) >= maxChunks || e.compiled > limit {
 		clear(e.bySHA)
@@ -63,9 +63,9 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 	return c, nil
 }
 
-// eval runs a script on a transaction. When the script is stopped nothing of it
-// remains; an error of its own keeps what it wrote before, as in Redis. cached
-// means that the transaction has the script already.
+// eval runs a script on a transaction. If the script is stopped, all of its writes are
+// rolled back; if it ends with an error of its own, they stay, as in Redis. cached means
+// that the transaction has the script already.
 func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
@@ -105,16 +105,16 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	return save
 }
 
-// start says that something runs: from now on it can be killed. before is what of its time
-// has been used.
+// start marks a script or function as running: from now on it can be killed. before is how
+// much of its time limit is already used.
 func (e *Engine) start(state uint32, before time.Duration) {
 	e.before = int64(before)
 	e.started.Store(-1)
 	e.state.Store(state)
 }
 
-// begin prepares an evaluation. sha is what its errors are signed with; a
-// function has its name in that place.
+// begin prepares an evaluation. sha is the name of the script in its errors; for a
+// function it is the function's name.
 func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 	args, buf := e.args, e.argBuf
 	e.run = run{
@@ -123,12 +123,14 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom,
 	}
-	if len(e.libs) == 0 { // or what they keep from call to call would be gone, and nobody told
+	// A stop drops the loaded libraries with all that they keep from call to call, and no
+	// client would learn of it. So scripts are stopped for now only while none is loaded.
+	if len(e.libs) == 0 {
 		e.stopAfter = int64(ctx.StopAfter)
 	}
 }
 
-// end finishes an evaluation and settles what it wrote.
+// end finishes an evaluation, and keeps its writes or rolls them back.
 func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) store.Reply {
 	e.finish()
 	if e.stop == "" {
@@ -140,7 +142,7 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	if text != string(store.ErrOutOfMemory) {
 		text = "ERR " + text
 	}
-	if e.errSource != "" { // not while the reply was converted
+	if e.errSource != "" { // it is empty if the stop came during the conversion of the reply
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
 	ctx.TookAll = e.stop == msgMemory
@@ -161,18 +163,18 @@ func (e *Engine) finish() {
 		return
 	}
 	e.L.SetTop(0)
-	clear(e.frames) // each may hold all that another script had
+	clear(e.frames) // a frame may keep a large function or its data alive
 	if reg := interp.Registers(e.L); cap(*reg) > keepRegisters {
 		*reg = make([]lua.LValue, keepRegisters)
 	}
 }
 
-// keepRegisters is how many registers there are between scripts; one of them may have
+// keepRegisters is how many registers the Lua state keeps between scripts; a script may have
 // needed 1 << 20.
 const keepRegisters = 1 << 13
 
-// ignoreStop is deferred by what runs Lua; a script that is being stopped has
-// left the reason in e.stop.
+// ignoreStop recovers from the panic of a stopped script; functions that run Lua defer
+// it. The reason of the stop is in e.stop.
 func ignoreStop() {
 	if p := recover(); p != nil {
 		if _, ours := p.(stopped); !ours {
@@ -181,8 +183,8 @@ func ignoreStop() {
 	}
 }
 
-// execute calls a compiled script, or a function, and converts its result. It
-// returns on every stop with e.stop set.
+// execute calls a compiled script, or a function, and converts its result. If the
+// script is stopped, execute returns with e.stop set.
 func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Reply) {
 	defer ignoreStop()
 	L := e.L
@@ -193,7 +195,7 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 		text = e.fill(e.keyList, keys, text)
 		e.fill(e.argList, args, text)
 	} else {
-		// A function may keep one of them, which must not hold the others.
+		// A function may keep one string; it must not keep the memory of the others.
 		for _, list := range [...][][]byte{keys, args} {
 			t := L.CreateTable(len(list), 0)
 			for i, b := range list {
@@ -214,7 +216,7 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 // keepList is how many elements KEYS and ARGV keep room for between scripts.
 const keepList = 64
 
-// join copies lists into one piece of memory, which costs less than many.
+// join copies all elements into one string: one allocation costs less than many.
 func (e *Engine) join(lists ...[][]byte) string {
 	size, n := 0, 0
 	for _, list := range lists {
@@ -234,8 +236,8 @@ func (e *Engine) join(lists ...[][]byte) string {
 	return all.String()
 }
 
-// fill makes t the table of a list, whatever it was: nothing remains of what an
-// earlier script did to it. text begins with the list's elements; fill returns the rest.
+// fill sets t to a fresh table with the elements of list, so that no change of an earlier
+// script remains. text begins with the elements of list; fill returns the rest of text.
 func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 	elems := interp.ArrayPart(t)[:0]
 	if cap(elems) < len(list) || cap(elems) > keepList {
@@ -251,7 +253,7 @@ func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 	return text
 }
 
-// failureReply is the reply to an error that the script did not catch.
+// failureReply returns the reply for an error that the script did not catch.
 func (e *Engine) failureReply(failure lua.LValue) store.Reply {
 	text := e.replyText(e.failureText(failure))
 	e.charge(2 * int64(len(text)))

@@ -12,18 +12,17 @@ import (
 	"lockstep/store"
 )
 
-// The scripts of locks do little: they hand KEYS and ARGV to a few commands, compare
-// what comes back, and return. Half of what such a script took was gopher-lua's frames,
-// the tables KEYS and ARGV, and a piece of memory for each value. So the instructions of
-// a plain script (link.go) that needs no more are run here, by registers that hold the
-// values themselves.
+// The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the
+// replies, and return. Half of the time of such a script went to gopher-lua's frames, the
+// tables KEYS and ARGV, and an allocation for each value. So a plain script (link.go) that
+// needs only a few instructions runs here, with registers that hold the values themselves.
 //
-// Whatever is out of the ordinary, above all every error, is left to gopher-lua: what
-// the script has written is rolled back, and it runs there from its beginning, which
-// comes to the same because a script sees nothing but its transaction, and none that
-// draws lots runs here. So there is one place that words errors and knows their lines.
+// Everything unusual, above all every error, is left to gopher-lua: the writes of the
+// script are rolled back, and gopher-lua runs the script from its beginning. The result is
+// the same, because a script sees only its transaction, and no script with random commands
+// runs here. So only one place words errors and finds their lines.
 
-// valueKind is what a register holds.
+// valueKind is the type of the value in a register.
 type valueKind uint8
 
 const (
@@ -38,17 +37,17 @@ const (
 	kindStatus   // a status: the table {ok=...}
 	kindKeys     // KEYS
 	kindArgs     // ARGV
-	kindCall     // redis.call, and redis.pcall, which differs in errors alone
+	kindCall     // redis.call or redis.pcall, which differ only in errors
 	kindToNumber // tonumber
-	kindLibrary  // on the way to a function of it, which is a constant as well
+	kindLibrary  // a library table; its function, which the script calls, is a constant, too
 )
 
-// value is what a register holds; its zero is nil.
+// value is a value in a register; the zero value is nil.
 type value struct {
 	kind   valueKind
 	number float64
 	text   string
-	cmd    *store.Command // which a constant names, if it has no subcommands
+	cmd    *store.Command // the command that a constant names, if it has no subcommands
 }
 
 func (v *value) truth() bool    { return v.kind > kindFalse }
@@ -61,30 +60,30 @@ func truthOf(b bool) value {
 	return value{kind: kindFalse}
 }
 
-// fastScript is a script that can be run here.
+// fastScript is a script that the fast path can run.
 type fastScript struct {
 	code      []uint32
 	constants []value
 	registers int
-	regret    int // grows with every run that had to be left to gopher-lua
+	regret    int // grows with every run that was left to gopher-lua
 }
 
 const (
-	// regretStep and regretLimit give a script up that is left to gopher-lua more
-	// than once in so many runs: it runs twice then.
+	// A run that is left to gopher-lua adds regretStep to regret, every other run takes one
+	// off. Above regretLimit the fast path gives the script up: too many runs happen twice.
 	regretStep  = 8
 	regretLimit = 64
 )
 
-// fastOps are the instructions that are run here.
+// fastOps has a bit for each instruction that the fast path runs.
 const fastOps uint64 = 1<<lua.OP_MOVE | 1<<lua.OP_LOADK | 1<<lua.OP_LOADBOOL | 1<<lua.OP_LOADNIL | 1<<lua.OP_GETTABLE |
 	1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE | 1<<lua.OP_NOT | 1<<lua.OP_TEST | 1<<lua.OP_TESTSET | 1<<lua.OP_JMP |
 	1<<lua.OP_CALL | 1<<lua.OP_TAILCALL | 1<<lua.OP_RETURN
 
-// drawsLots are the commands whose replies are not the same when they run again.
+// drawsLots has the commands with random replies, which differ when they run again.
 var drawsLots = map[string]bool{"spop": true, "srandmember": true, "hrandfield": true, "zrandmember": true, "randomkey": true}
 
-// fast returns the form of a plain, linked script that is run here; nil if it has none.
+// fast returns the fast path's form of a plain, linked script; nil if the fast path cannot run it.
 func (e *Engine) fast(p *lua.FunctionProto) *fastScript {
 	for _, inst := range p.Code {
 		if fastOps>>interp.OpOf(inst)&1 == 0 {
@@ -134,8 +133,8 @@ func (e *Engine) fastConstant(c lua.LValue) (v value, ok bool) {
 	return value{}, false
 }
 
-// evalFast is eval for a script that can be run here. If it has to be left to
-// gopher-lua, nothing has happened yet, but its time has begun.
+// evalFast is eval by the fast path. ok is false if gopher-lua has to run the script:
+// all writes are rolled back then, but the script's time goes on.
 func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply, ok bool) {
 	save := e.open(ctx, c, readOnly, cached)
 	reply, ok = e.runFast(c.fast, keys, args)
@@ -154,7 +153,7 @@ func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnl
 	return reply, false
 }
 
-// runFast runs the instructions. ok is false if gopher-lua has to.
+// runFast runs the instructions; ok is false if gopher-lua has to run them.
 func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply, ok bool) {
 	regs := e.registers[:s.registers]
 	e.inFast = true
@@ -176,7 +175,7 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 		}
 		return &regs[x]
 	}
-	top := 0 // behind the results of a call that returns all it has
+	top := 0 // the register behind the results of the last call with an open number of results
 	for pc := 0; ; {
 		inst := code[pc]
 		pc++
@@ -265,8 +264,8 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 	}
 }
 
-// compare is ==, < or <= of two values; known is false where that is not simply
-// decided by what they are.
+// compare returns a == b, a < b or a <= b; known is false if the fast path cannot
+// decide that from the two values.
 func compare(op int, a, b *value) (is, known bool) {
 	switch {
 	case a.kind == kindNumber && b.kind == kindNumber:
@@ -285,7 +284,7 @@ func compare(op int, a, b *value) (is, known bool) {
 	return a.kind == b.kind, true
 }
 
-// callFast calls a function; known is false if gopher-lua has to.
+// callFast calls a function; known is false if gopher-lua has to call it.
 func (e *Engine) callFast(fn *value, params []value) (result value, known bool) {
 	switch {
 	case fn.kind == kindCall:
@@ -306,8 +305,8 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	return value{}, true
 }
 
-// commandFast is redisCall; known is false if the command is refused or fails, or
-// replies what is more than one value.
+// commandFast is redisCall of the fast path; known is false if the command is refused or
+// fails, or if its reply is more than one value.
 func (e *Engine) commandFast(params []value) (result value, known bool) {
 	args, ok := e.argumentsFast(params)
 	if !ok {
@@ -318,7 +317,7 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 		cmd, named = e.table.Resolve(args)
 		named = named && !drawsLots[cmd.Name]
 	}
-	// What the server answers itself may have effects outside the transaction.
+	// Commands that the server answers itself may have effects outside the transaction.
 	if !named || cmd.Run == nil || e.refusal(cmd, args) != "" || e.mayNot(cmd) || e.denied(cmd, args) {
 		return value{}, false
 	}
@@ -344,8 +343,8 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 	return value{}, false
 }
 
-// argumentsFast is arguments for values. Those that the script was given, and its
-// constants, are handed on as they are.
+// argumentsFast is arguments of the fast path. It passes KEYS, ARGV and constants on without
+// a copy.
 func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
 	args, buf := e.args[:0], e.argBuf[:0]
 	size := int64(callCost)
@@ -371,7 +370,7 @@ func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
 	return args, len(args) > 0
 }
 
-// reply is the reply of a script that returns v.
+// reply returns the reply of a script that returns v; ok is false if gopher-lua has to make it.
 func (v *value) reply() (r store.Reply, ok bool) {
 	switch v.kind {
 	case kindNil, kindFalse:
@@ -381,7 +380,7 @@ func (v *value) reply() (r store.Reply, ok bool) {
 	case kindNumber:
 		return store.Int(clib.ToInt64(lua.LNumber(v.number))), true
 	case kindInput:
-		return store.Str(strings.Clone(v.text)), true // the request may be gone before its reply
+		return store.Str(strings.Clone(v.text)), true // the reply may outlive the request's memory
 	case kindConstant, kindString:
 		return store.Str(v.text), true
 	case kindStatus:

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// presentCall is the function that runs now, as FUNCTION STATS tells it to
-// another goroutine.
+// presentCall describes the function that runs now, for FUNCTION STATS in another
+// goroutine.
 type presentCall struct {
 	mu   sync.Mutex
 	name string // "" if none runs
@@ -23,7 +23,7 @@ func (p *presentCall) set(name string, args [][]byte, libs []*store.Library) {
 	p.name, p.args, p.libs = name, args, libs
 }
 
-// fcall is FCALL and FCALL_RO.
+// fcall implements FCALL and FCALL_RO.
 func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	lib, fn := c.Function(c.Arg(1))
 	if fn == nil {
@@ -51,11 +51,11 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	save := c.Savepoint()
 	e.begin(c, fn.Name, noWrites)
 	e.keeps = true
-	e.full = false // or it would not run
+	e.full = false // the check above has already decided whether the function may run
 	e.present.set(fn.Name, c.Args, c.Libraries())
 	e.start(stateRunning|stateFunction, c.ScriptTime)
 	L := e.L
-	L.Env = e.libEnv // of what loadstring makes
+	L.Env = e.libEnv // loadstring gives it to the functions that it makes
 	reply := e.execute(callback, keys, args)
 	L.Env = e.globals
 	e.present.set("", nil, nil)
@@ -65,8 +65,8 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	return e.end(c, save, reply)
 }
 
-// RunningFunction is FUNCTION STATS while a function runs; Nil if none does. It
-// may be called from any goroutine.
+// RunningFunction returns the reply to FUNCTION STATS while a function runs; Nil if none
+// does. It may be called from any goroutine.
 func (e *Engine) RunningFunction() store.Reply {
 	p := &e.present
 	p.mu.Lock()
@@ -99,7 +99,7 @@ func functionStats(libs []*store.Library, running store.Reply) store.Reply {
 	)
 }
 
-// functionLoad is FUNCTION LOAD.
+// functionLoad implements FUNCTION LOAD.
 func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 	replace := false
 	last := len(c.Args) - 1
@@ -122,15 +122,15 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 	return store.Str(l.lib.Name)
 }
 
-// restored are libraries that were loaded together and are not stored yet.
+// restored holds libraries that were loaded together and are not stored yet.
 type restored struct {
 	list      []*loadedLibrary
 	byName    map[string]bool
-	functions map[string]bool // by their names in lower case
+	functions map[string]bool // by function name in lower case
 }
 
-// load reads the first line of a library, asks whether its name is taken, and
-// runs the code: the order of Redis's checks.
+// load reads the first line of a library, checks that its name is free, and runs the
+// code. That is the order of Redis's checks.
 func (s *restored) load(e *Engine, code string, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
@@ -163,7 +163,7 @@ func (s *restored) add(l *loadedLibrary) store.Error {
 	return ""
 }
 
-// collides finds a function of l in a library of c that is not replaced.
+// collides fails if a function of l exists in a library of c that is not replaced.
 func (s *restored) collides(c *store.Ctx, l *loadedLibrary) store.Error {
 	for _, f := range l.lib.Functions {
 		if other, _ := c.Function(f.Name); other != nil && !s.byName[other.Name] {
@@ -173,7 +173,7 @@ func (s *restored) collides(c *store.Ctx, l *loadedLibrary) store.Error {
 	return ""
 }
 
-// functionRestore is FUNCTION RESTORE.
+// functionRestore implements FUNCTION RESTORE.
 func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 	if len(c.Args) > 4 {
 		return store.Err(errFunctionSyntax(c.Arg(1)))
@@ -196,7 +196,7 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 		c.FlushLibraries()
 		e.forget()
 	}
-	// What is replaced goes first: a function may move to another library.
+	// Delete the replaced libraries first: a function may move to another library.
 	for _, l := range s.list {
 		if c.Library(l.lib.Name) != nil {
 			c.DeleteLibrary(l.lib.Name)
@@ -204,12 +204,12 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 	}
 	for _, l := range s.list {
 		c.LoadLibrary(l.lib)
-		delete(e.libs, l.lib.Name) // it is loaded again when it is called
+		delete(e.libs, l.lib.Name) // the next call loads it again
 	}
 	return store.OK
 }
 
-// readDump loads the libraries of a serialized form.
+// readDump loads the libraries of a dump.
 func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 	r, err := c.ReadLibraries(dump)
 	if err != "" {
@@ -222,7 +222,7 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if err != "" || !more {
 			return s, err
 		}
-		// Each library has its time; all of them together must not take for ever.
+		// Each library has a time limit, so this one bounds all of them together.
 		if limit > 0 && e.now()-start > limit {
 			return nil, errRegister("ERR " + msgLoad)
 		}
@@ -230,11 +230,11 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if err != "" {
 			return nil, err
 		}
-		l.fns = nil // all of them together could keep too much
+		l.fns = nil // free it: all libraries together could keep too much memory
 	}
 }
 
-// now is the clock of the options, if there is one.
+// now returns the time of the clock in the options; 0 if there is none.
 func (e *Engine) now() time.Duration {
 	if e.opts.Now == nil {
 		return 0
@@ -242,7 +242,7 @@ func (e *Engine) now() time.Duration {
 	return e.opts.Now()
 }
 
-// join checks that the libraries can stand beside those of c.
+// join checks that the libraries do not conflict with those of c.
 func (s *restored) join(c *store.Ctx, replace bool) store.Error {
 	for _, l := range s.list {
 		if !replace && c.Library(l.lib.Name) != nil {

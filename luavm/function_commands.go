@@ -6,7 +6,7 @@ import (
 	"lockstep/store"
 )
 
-// callCommands are the rows of FCALL and FCALL_RO.
+// callCommands returns the rows of FCALL, FCALL_RO and FUNCTION.
 func (e *Engine) callCommands(flags store.Flags, rw, ro []store.KeySpec) []store.Command {
 	const usage = "function numkeys [key [key ...]] [arg [arg ...]]"
 	return []store.Command{

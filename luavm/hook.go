@@ -13,15 +13,15 @@ import (
 )
 
 // hook is a context whose Done the interpreter calls before every instruction.
-// It never ends a script through that channel: an ended context is an error
-// that a pcall of the script could catch. It looks at the instruction instead,
-// corrects what gopher-lua does otherwise than C Lua, accounts for memory, and
-// leaves by a panic when the script must stop.
+// It never ends a script through the context: gopher-lua would raise an error
+// that a pcall of the script could catch. Instead Done looks at the instruction,
+// corrects the differences between gopher-lua and C Lua, charges memory, and
+// panics when the script must stop.
 type hook struct {
 	e     *Engine
 	L     *lua.LState
 	frame **interp.Frame
-	armed bool // L.Panic is ours
+	armed bool // L.Panic is set to onError
 }
 
 var _ context.Context = (*hook)(nil)
@@ -37,7 +37,7 @@ const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETT
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// Done is called before every instruction: keep it cheap.
+// Done runs before every instruction, so it must be cheap.
 func (h *hook) Done() <-chan struct{} {
 	e := h.e
 	e.budget--
@@ -52,15 +52,15 @@ func (h *hook) Done() <-chan struct{} {
 	return nil
 }
 
-// maxTailCalls is how many tail calls of one frame are told apart: gopher-lua lists each of
-// them when an error leaves it, and there is no end to them.
+// maxTailCalls bounds the tail calls counted for one frame: gopher-lua lists each of them when
+// an error leaves the frame, and a script can make any number of them.
 const maxTailCalls = 50
 
-// copiedInStep is how many values are copied in the time of an instruction.
+// copiedInStep is how many values can be copied in the time of an instruction.
 const copiedInStep = 8
 
-// look is the part of Done that runs every few hundred instructions, and first
-// of all in a new coroutine.
+// look is the part of Done that runs every few hundred instructions, and before the
+// first instruction of a new coroutine.
 func (h *hook) look() {
 	if !h.armed {
 		h.armed = true
@@ -72,7 +72,7 @@ func (h *hook) look() {
 	h.e.checkDepth(h.L)
 }
 
-// before looks at the instruction that is about to run.
+// before checks the instruction that is about to run.
 func (h *hook) before(f *interp.Frame, inst uint32) {
 	e, L, a := h.e, h.L, interp.ArgA(inst)
 	switch interp.OpOf(inst) {
@@ -109,8 +109,8 @@ func (h *hook) before(f *interp.Frame, inst uint32) {
 	}
 }
 
-// beforeSet refuses a write that lands in a read-only table, and accounts for an array
-// that gopher-lua fills up to the index.
+// beforeSet refuses a write that changes a read-only table, and charges for an array that
+// gopher-lua fills up to the index.
 func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
 	t, ok := L.Get(interp.ArgA(inst) + 1).(*lua.LTable)
 	if !ok {
@@ -137,9 +137,9 @@ func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
 	}
 }
 
-// landing follows the __newindex of tables to the one that t[key] = … changes, as the
-// interpreter will, and refuses a read-only table wherever it stands on the way. It is
-// nil if the write changes no table: a function is called, or the write fails.
+// landing follows __newindex, as the interpreter will, to the table that t[key] = … changes.
+// It refuses a read-only table at any step. It returns nil if the write changes no table,
+// because it calls a function or fails.
 func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTable {
 	for range lua.MaxTableGetLoop {
 		e.refuseReadonly(L, t)
@@ -161,7 +161,7 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 	return nil
 }
 
-// chargeGrowth accounts for setting t[n].
+// chargeGrowth charges for the growth of t that setting t[n] causes.
 func (e *Engine) chargeGrowth(t *lua.LTable, n int) {
 	if gap := n - len(interp.ArrayPart(t)); gap > 64 {
 		e.charge(int64(n) * 32)
@@ -169,9 +169,9 @@ func (e *Engine) chargeGrowth(t *lua.LTable, n int) {
 	}
 }
 
-// beforeConcat turns numbers into strings as C Lua prints them, and keeps the
-// result within the memory limit. Values with metamethods are left alone, and so are numbers that are
-// given to one.
+// beforeConcat turns numbers into strings as C Lua prints them, and charges for the
+// result. It leaves values with metamethods alone, and also a number that goes to a
+// metamethod.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
 	for i := from + 1; i <= to+1; i++ {
@@ -194,7 +194,7 @@ func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	e.charge(size + 32)
 }
 
-// joins reports whether .. takes a value without a metamethod.
+// joins reports whether .. accepts a value without a metamethod.
 func joins(v lua.LValue) bool {
 	switch v.(type) {
 	case lua.LString, lua.LNumber:
@@ -203,8 +203,8 @@ func joins(v lua.LValue) bool {
 	return false
 }
 
-// beforeModulo replaces the operands of %, which stand in registers of their
-// own, by ones of which gopher-lua's remainder is what C Lua computes.
+// beforeModulo replaces the operands of %, which have registers of their own, so
+// that gopher-lua's remainder of the new operands is C Lua's of the old ones.
 func beforeModulo(L *lua.LState, a, b int) {
 	x, y, ok := twoOperands(L, a, b)
 	if !ok {
@@ -212,14 +212,14 @@ func beforeModulo(L *lua.LState, a, b int) {
 	}
 	r := clib.Modulo(x, y)
 	if math.IsNaN(r) || math.IsInf(r, 0) {
-		L.Replace(a, lua.LString(clib.FormatG(x, 17))) // a string's % is stringArithmetic's
+		L.Replace(a, lua.LString(clib.FormatG(x, 17))) // for a string operand gopher-lua calls stringArithmetic
 		return
 	}
 	L.Replace(a, lua.LNumber(r))
 	L.Replace(b, lua.LNumber(math.Copysign(math.Inf(1), r)))
 }
 
-// beforePower does so for ^: to the power of one.
+// beforePower replaces the operands of ^ by C Lua's result and 1, so that the result stays.
 func beforePower(L *lua.LState, a, b int) {
 	if x, y, ok := twoOperands(L, a, b); ok {
 		L.Replace(a, lua.LNumber(clib.Pow(x, y)))
@@ -233,8 +233,8 @@ func twoOperands(L *lua.LState, a, b int) (x, y float64, ok bool) {
 	return float64(n), float64(m), isN && isM
 }
 
-// beforeFor lets numeric for take numeric strings, which Redisson's read lock
-// watchdog loops over.
+// beforeFor lets a numeric for accept numeric strings, which the scripts of Redisson's
+// read lock watchdog use.
 func (e *Engine) beforeFor(L *lua.LState, a int) {
 	for i, what := range [...]string{"initial value", "limit", "step"} {
 		switch v := L.Get(a + 1 + i).(type) {
@@ -249,7 +249,7 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 	}
 }
 
-// beforeLen hides __len, which C Lua 5.1 does not ask for tables.
+// beforeLen removes __len from a table's metatable: C Lua 5.1 does not use it for tables.
 func (e *Engine) beforeLen(t *lua.LTable) {
 	if mt, ok := t.Metatable.(*lua.LTable); ok && mt.RawGetString("__len") != lua.LNil {
 		mt.RawSetString("__len", lua.LNil)
@@ -257,14 +257,14 @@ func (e *Engine) beforeLen(t *lua.LTable) {
 	e.workLen(t)
 }
 
-// workLen accounts for the walk back over an array that ends in nil.
+// workLen charges for gopher-lua's walk back over an array that ends in nil.
 func (e *Engine) workLen(t *lua.LTable) {
 	if a := interp.ArrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
 		e.work(len(a) / 16)
 	}
 }
 
-// length is the length of a table, for functions.
+// length returns the length of a table, for library functions.
 func (e *Engine) length(t *lua.LTable) int {
 	e.workLen(t)
 	return t.Len()

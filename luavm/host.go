@@ -6,7 +6,7 @@ import (
 	"lockstep/luavm/internal/ext"
 )
 
-// host is what internal/auxlib and internal/ext see of an engine.
+// host gives internal/auxlib and internal/ext access to an engine.
 type host struct{ e *Engine }
 
 var _ ext.Host = host{}

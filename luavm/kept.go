@@ -10,30 +10,30 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// What outlives a call is what the libraries keep: the locals of their code, and all that
-// can be reached from there. Each call may add a little, so their sum is bounded, beside
-// what one script may hold while it runs.
+// Function libraries keep memory from call to call: the locals of their code, and all
+// values that can be reached from there. Each call may add a little, so this file bounds the
+// sum, besides the limit on the memory of one running script.
 //
-// What calls allocate is known roughly (charge). When enough of that has come together,
-// what the libraries keep is measured by a walk over it. Who keeps most then begins anew
-// from its code, as every library does when a script is stopped.
+// The engine knows roughly how much calls allocate (charge). When calls have allocated
+// enough, a walk over the kept values measures them. If they are too large, the largest
+// library begins anew from its code, as every library does when a script is stopped.
 
-// keptShare is which part of a script's memory all libraries may keep together.
+// keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
 const keptShare = 2
 
-// mayKeep is what all libraries may keep together.
+// mayKeep returns how many bytes all libraries together may keep.
 func (e *Engine) mayKeep() int64 { return e.opts.MemoryLimit / keptShare }
 
-// keeping is what is known of that.
+// keeping says when the kept values are measured again.
 type keeping struct {
-	since int64 // what calls have allocated since libraries were measured
-	next  int64 // value of since at which they are measured again
+	since int64 // bytes that calls have allocated since the last measurement
+	next  int64 // value of since for the next measurement
 
-	objects int // that were met then
+	objects int // objects that the last measurement found
 }
 
-// Kept returns what libraries keep from call to call, as of the last time that it was
-// measured. It may be called from any goroutine.
+// Kept returns how many bytes libraries keep from call to call, by the last measurement. It
+// may be called from any goroutine.
 func (e *Engine) Kept() int64 { return e.kept.Load() }
 
 // forget drops all libraries of the Lua state.
@@ -43,10 +43,10 @@ func (e *Engine) forget() {
 	e.keeping = keeping{next: e.mayKeep() / 8}
 }
 
-// keepsTooMuch is asked when code of a library has run: it measures, if it is time, and
-// has libraries begin anew until the others keep little enough. It reports whether this
-// one must, which is so if it keeps the larger part of what there may be; one that is
-// loaded, if it keeps more than that alone.
+// keepsTooMuch runs after code of library l. When a measurement is due, it measures all
+// libraries and restarts some until the rest is below the limit. It reports whether it has
+// restarted l: that needs a total above the limit and more than half of the limit in l, or
+// more than the whole limit in l while l is being loaded.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	e.since += e.spent + int64(e.pace-e.budget)*instructionCost
 	if e.since < e.next {
@@ -67,12 +67,12 @@ func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 		total -= e.restart(most)
 	}
 	e.kept.Store(total)
-	// An instruction may keep more than it is taken to allocate.
+	// Measure well before the limit: an instruction may allocate more than is charged for it.
 	e.since, e.next = 0, max((limit-total)/4, limit/32)
 	return is
 }
 
-// restart drops a library, which is loaded again when it is called, and returns what it kept.
+// restart drops a library, and returns how much it kept. The next call loads it again.
 func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	if e.libs[l.lib.Name] == l {
 		delete(e.libs, l.lib.Name)
@@ -82,7 +82,7 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	return kept
 }
 
-// measure sets the size of every library, and of one that is being loaded.
+// measure sets the size of every library and of l, which may still be loading, and returns the total.
 func (e *Engine) measure(l *loadedLibrary) (total int64) {
 	w := walk{e: e, seen: make(map[unsafe.Pointer]bool, e.objects)}
 	visit := func(l *loadedLibrary) {
@@ -103,7 +103,8 @@ func (e *Engine) measure(l *loadedLibrary) (total int64) {
 	return w.size
 }
 
-// walk adds up what can be reached. What is shared with the engine is not entered.
+// walk adds up the memory of all values that can be reached. It does not enter values that the
+// engine shares with all scripts.
 type walk struct {
 	e    *Engine
 	seen map[unsafe.Pointer]bool
@@ -111,7 +112,7 @@ type walk struct {
 	size int64
 }
 
-// first reports whether something is met for the first time, and counts it then.
+// first reports whether an object is met for the first time; if so, it counts the size.
 func (w *walk) first(p unsafe.Pointer, size int) bool {
 	if p == nil || w.seen[p] {
 		return false
@@ -121,15 +122,15 @@ func (w *walk) first(p unsafe.Pointer, size int) bool {
 	return true
 }
 
-// What things take, apart from what they hold.
+// These are the sizes of objects in bytes, without the values that they hold.
 const (
 	tableSize    = 160
-	pairSize     = 200 // of a hash: its key and value, in three places
+	pairSize     = 200 // a pair of a hash: gopher-lua has its key and value in three places
 	functionSize = 160
 	upvalueSize  = 72
 	threadSize   = 2 << 10
 	boxSize      = 16 // a number, or the head of a string
-	shortString  = 64 // is counted wherever it is met
+	shortString  = 64 // a string up to this size is counted each time it is met
 )
 
 func (w *walk) add(v lua.LValue) {
@@ -155,7 +156,7 @@ func (w *walk) add(v lua.LValue) {
 
 func (w *walk) text(s string) {
 	w.size += boxSize
-	// Texts are made in steps, and may have room for half of their length more.
+	// A string may be built in steps, and its memory may be half as long again.
 	if n := len(s) + len(s)/2; n <= shortString {
 		w.size += int64(n)
 	} else {
@@ -187,7 +188,7 @@ func (w *walk) table(t *lua.LTable) {
 	for _, v := range array[:cap(array)] {
 		w.add(v)
 	}
-	// Keys stay when their values go.
+	// gopher-lua keeps a key after its value was set to nil.
 	keys := interp.HashKeys(t)
 	w.size += int64(cap(keys)) * pairSize
 	for _, k := range keys {
@@ -222,20 +223,20 @@ func (w *walk) proto(p *lua.FunctionProto) {
 	}
 }
 
-// protoSize is what a compiled function takes without its constants and inner functions.
+// protoSize returns the bytes of a compiled function without its constants and inner functions.
 func protoSize(p *lua.FunctionProto) int {
 	return 320 + len(p.SourceName) + 4*cap(p.Code) + 8*cap(p.DbgSourcePositions) + 16*cap(p.Constants) +
 		16*cap(interp.StringConstants(p)) + 8*cap(p.FunctionPrototypes) + 48*cap(p.DbgLocals) + 24*cap(p.DbgCalls) + 32*cap(p.DbgUpvalues)
 }
 
-// compiledSize is what a compiled chunk takes.
+// compiledSize returns the bytes of a compiled chunk.
 func compiledSize(p *lua.FunctionProto) int64 {
 	w := walk{seen: map[unsafe.Pointer]bool{}}
 	w.proto(p)
 	return w.size
 }
 
-// thread visits a coroutine: its registers, and the functions that it stands in.
+// thread visits a coroutine: its registers, and the functions of its call frames.
 func (w *walk) thread(th *lua.LState) {
 	if reg := interp.Registers(th); reg != nil {
 		w.size += int64(cap(*reg)) * boxSize
@@ -251,7 +252,8 @@ func (w *walk) thread(th *lua.LState) {
 	}
 }
 
-// own returns a part of a larger text: one that may be kept does not keep the rest.
+// own returns part as a Lua string. If the script may keep it, own copies it, so that it does
+// not keep the larger string that part belongs to.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
 		part = strings.Clone(part)

@@ -11,7 +11,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// baseLibrary are the global functions.
+// baseLibrary has the global functions.
 var baseLibrary = library{
 	"assert":         (*Engine).baseAssert,
 	"collectgarbage": (*Engine).baseCollect,
@@ -46,7 +46,7 @@ func (e *Engine) baseAssert(L *lua.LState) int {
 	return 0
 }
 
-// baseCollect does nothing: the garbage is the server's, not the script's.
+// baseCollect never collects: the collector serves the whole process, not one script.
 func (e *Engine) baseCollect(L *lua.LState) int {
 	switch opt := e.arg.OptString(L, 1, "collect"); opt {
 	case "count":
@@ -134,7 +134,7 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	return 2
 }
 
-// workNext accounts for the elements that are nil between two that next returns.
+// workNext charges for the nil elements that next skips between two keys.
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	a, _ := from.(lua.LNumber)
 	b, ok := to.(lua.LNumber)
@@ -154,10 +154,10 @@ func (e *Engine) basePairs(L *lua.LState) int {
 	return 3
 }
 
-// basePcall is Redis's pcall: of an error table only its text remains.
+// basePcall is Redis's pcall: it returns only the text of an error table.
 func (e *Engine) basePcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
-		// Redis calls the placeholder for its first result here.
+		// Redis pushes false as a placeholder for the first result, and calls it here.
 		L.Push(lua.LFalse)
 		L.Push(lua.LString("attempt to call a boolean value"))
 		return 2
@@ -188,7 +188,7 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	L.SetTop(1)
 	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewFunction(func(L *lua.LState) int {
 		L.Panic = e.onError
-		e.depth-- // C Lua has no such frame
+		e.depth-- // C Lua has no frame for this function
 		v := e.call1(L, handler, L.Get(1))
 		e.depth++
 		handled = true
@@ -228,7 +228,7 @@ func (e *Engine) baseRawSet(L *lua.LState) int {
 	return 1
 }
 
-// setRaw is lua_rawset with its errors and with the growth accounted for.
+// setRaw does what lua_rawset does, with its errors, and charges for the growth of the table.
 func (e *Engine) setRaw(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
 	switch k := key.(type) {
 	case *lua.LNilType:
@@ -297,9 +297,9 @@ func (e *Engine) baseToString(L *lua.LState) int {
 	return 1
 }
 
-// display is tostring without metamethods. C Lua prints addresses; these are
-// counted from the start of the script instead, so that they tell nothing about
-// the process and are the same wherever it runs.
+// display is tostring without metamethods. C Lua prints addresses; display prints
+// numbers counted from the start of the script instead, so that they reveal nothing
+// about the process and are the same on every node.
 func (e *Engine) display(v lua.LValue) string {
 	switch v := v.(type) {
 	case lua.LString:
@@ -351,8 +351,8 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 	return n
 }
 
-// baseErrHandler is the function that Redis leaves behind among the globals. It is
-// written in Lua there, so its own errors have a position.
+// baseErrHandler is Redis's error handler, which Redis leaves among the globals. Redis
+// has it in Lua, so errors in the handler itself have a position.
 func (e *Engine) baseErrHandler(L *lua.LState) int {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {

@@ -16,12 +16,12 @@ var coroutineLibrary = library{
 	"yield":   (*Engine).coYield,
 }
 
-// coroutineCost is what a coroutine is taken to allocate: its state and the
-// stacks it begins with.
+// coroutineCost is the number of bytes charged for a coroutine: its state and its
+// first stacks.
 const coroutineCost = 64 << 10
 
-// openCoroutines keeps gopher-lua's own create and resume: a state's stack can
-// be reached through nothing else.
+// openCoroutines keeps gopher-lua's own create and resume: nothing else gives
+// access to the stack of another state.
 func (e *Engine) openCoroutines() {
 	lua.OpenCoroutine(e.L)
 	theirs := e.L.Get(-1).(*lua.LTable)
@@ -30,14 +30,14 @@ func (e *Engine) openCoroutines() {
 	e.L.SetTop(0)
 }
 
-// coCreate makes a coroutine that is under the same limits as its parent.
+// coCreate makes a coroutine with the same limits as its parent.
 func (e *Engine) coCreate(L *lua.LState) int {
 	if fn, ok := L.Get(1).(*lua.LFunction); !ok || fn.IsG {
 		e.argError(L, 1, "Lua function expected")
 	}
 	e.charge(coroutineCost)
-	// A new thread derives a context from its parent's, with a channel of its
-	// own that our hook would never see; so it is made without one.
+	// gopher-lua would derive the new thread's context from the parent's, and that
+	// context would not call our hook. So the thread is made without a context.
 	h := e.unwatch(L)
 	e.rawCreate(L)
 	e.watch(L, h)
@@ -80,8 +80,8 @@ func (e *Engine) coRunning(L *lua.LState) int {
 	return 1
 }
 
-// resume runs the coroutine at index 1 of the stack with the arguments above
-// it and returns what it pushed: true and results, or false and an error.
+// resume runs the coroutine at index 1 of the stack with the arguments above it. It
+// pushes true and results, or false and an error, and returns how many values it pushed.
 func (e *Engine) resume(L *lua.LState) int {
 	th := L.Get(1).(*lua.LState)
 	failure := ""
@@ -132,12 +132,12 @@ func (e *Engine) coWrap(L *lua.LState) int {
 		}
 		e.throwValue(L, failure)
 		return 0
-	}, th)) // which walk sees there
+	}, th)) // as an upvalue, so that walk finds it
 	return 1
 }
 
-// coYield leaves the coroutine, unless a function that is not Lua stands
-// between it and its resume: gopher-lua would lose its way there.
+// coYield leaves the coroutine. It fails if a Go function or a metamethod is between
+// it and its resume, because gopher-lua cannot continue there.
 func (e *Engine) coYield(L *lua.LState) int {
 	if L == e.L || !yieldable(interp.TopFrame(L)) {
 		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
@@ -145,8 +145,8 @@ func (e *Engine) coYield(L *lua.LState) int {
 	return -1
 }
 
-// yieldable reports whether all frames below a function are Lua functions that
-// called the next one by a plain call.
+// yieldable reports whether all frames below f are Lua functions that called the next
+// one by a plain call.
 func yieldable(f *interp.Frame) bool {
 	for f = f.Parent; f != nil; f = f.Parent {
 		if f.Fn.IsG {

@@ -13,7 +13,7 @@ import (
 // formatSpec is one conversion of a format: %[flags][width][.precision]verb.
 type formatSpec struct {
 	minus, plus, space, alt, zero bool
-	width, prec                   int // prec -1: none given
+	width, prec                   int // prec is -1 if the format has none
 }
 
 func (e *Engine) stringFormat(L *lua.LState) int {
@@ -131,7 +131,7 @@ func (f formatSpec) pad(s string) string {
 	return s
 }
 
-// zeroPad puts zeros between a sign or base prefix and the digits.
+// zeroPad pads with zeros between a sign or base prefix and the digits.
 func (f formatSpec) zeroPad(prefix, digits string) string {
 	if n := f.width - len(prefix) - len(digits); n > 0 && f.zero && !f.minus {
 		return prefix + strings.Repeat("0", n) + digits
@@ -225,7 +225,7 @@ func (f formatSpec) float(x float64, verb byte) string {
 	return s
 }
 
-// formatFloatG is %g; with the alternate form trailing zeros stay.
+// formatFloatG formats with %g; alt (the flag #) keeps trailing zeros.
 func formatFloatG(x float64, prec int, alt bool) string {
 	if !alt {
 		return clib.FormatG(x, prec)
@@ -246,7 +246,7 @@ func formatFloatG(x float64, prec int, alt bool) string {
 	return s
 }
 
-// quoted is %q: a string that the Lua parser reads back.
+// quoted formats with %q: it returns a literal that the Lua parser reads as s.
 func (e *Engine) quoted(s string) string {
 	b := e.buffer()
 	b.Byte('"')

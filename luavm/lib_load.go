@@ -15,7 +15,7 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// baseLoad joins the pieces that a function returns.
+// baseLoad implements load: it joins the pieces that a function returns, and compiles them.
 func (e *Engine) baseLoad(L *lua.LState) int {
 	name, _, _ := strings.Cut(e.arg.OptString(L, 2, "=(load)"), "\x00")
 	fn := e.arg.Function(L, 1)
@@ -47,7 +47,7 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 }
 
 func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
-	// The tree of a chunk is many times its text.
+	// Compiling takes many times the memory of the text.
 	e.charge(int64(len(source)) * 50)
 	e.work(len(source) * 4)
 	proto, err := compile.Chunk(source, name, e.depth)

@@ -46,7 +46,7 @@ func (e *Engine) openMath() {
 	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 }
 
-// oneNumber is a function that gives invalid for a number that it has no result for.
+// oneNumber makes a library function from fn, which returns invalid for a number without a result.
 func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
 		x := float64(e.arg.Number(L, 1))
@@ -70,7 +70,7 @@ func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
 	}
 }
 
-// mathAbs takes the sign even of a NaN.
+// mathAbs removes the sign, even that of a NaN.
 func (e *Engine) mathAbs(L *lua.LState) int {
 	L.Push(lua.LNumber(math.Abs(float64(e.arg.Number(L, 1)))))
 	return 1
@@ -122,11 +122,11 @@ func (e *Engine) mathMin(L *lua.LState) int {
 	return 1
 }
 
-// drand48 is the generator that Redis gives to scripts: the 48-bit linear
-// congruential one of POSIX. Its state lives as long as the engine.
+// drand48 is the random generator that Redis gives to scripts: POSIX's 48-bit linear
+// congruential generator. Its state lives as long as the engine.
 type drand48 struct{ x uint64 }
 
-// seed takes the low 32 bits, as srand48.
+// seed sets the state from the low 32 bits of n, as srand48 does.
 func (d *drand48) seed(n int32) { d.x = uint64(uint32(n))<<16 | 0x330e }
 
 func (d *drand48) next() int64 {

@@ -27,7 +27,7 @@ var stringLibrary = library{
 	"upper":   (*Engine).stringUpper,
 }
 
-// relative makes a position that may count from the end absolute.
+// relative returns the absolute position of pos, which counts from the end if negative.
 func relative(pos, n int) int {
 	if pos < 0 {
 		pos += n + 1
@@ -139,7 +139,7 @@ func (e *Engine) stringChar(L *lua.LState) int {
 	return 1
 }
 
-// stringDump refuses: there is no byte code to give away, and none is loaded.
+// stringDump always fails: there is no byte code to return, and none can be loaded.
 func (e *Engine) stringDump(L *lua.LState) int {
 	e.arg.Function(L, 1)
 	e.throw(L, "unable to dump given function")
@@ -204,7 +204,7 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 			}
 		}
 		return 0
-	}, lua.LString(s), lua.LString(p))) // which walk sees there
+	}, lua.LString(s), lua.LString(p))) // as upvalues, so that walk finds them
 	return 1
 }
 
@@ -252,7 +252,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	return 2
 }
 
-// substitute writes what replaces the match s[from:end].
+// substitute writes the replacement of the match s[from:end].
 func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, from, end int) {
 	L := m.L
 	var v lua.LValue
@@ -279,7 +279,7 @@ func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, fro
 	out.Str(text)
 }
 
-// expand writes a replacement text with its %1 references filled in.
+// expand writes a replacement text, with captures in place of %1 and so on.
 func (e *Engine) expand(m *matcher, out *auxlib.Buffer, text string, from, end int) {
 	for i := 0; i < len(text); i++ {
 		c := text[i]

@@ -153,8 +153,8 @@ func (e *Engine) tableRemove(L *lua.LState) int {
 	return 1
 }
 
-// tableSort is the quicksort of ltablib.c, step by step: an order function
-// that is not consistent gives the same permutation, and the same error.
+// tableSort follows the quicksort of ltablib.c step by step, so that an inconsistent
+// order function gives the same permutation and the same error as in C Lua.
 func (e *Engine) tableSort(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
 	n := e.length(t)
@@ -248,7 +248,7 @@ func (s *sorter) partition(lo, up int, pivot lua.LValue) int {
 	return i
 }
 
-// lessThan is the < of Lua for use in functions.
+// lessThan is Lua's operator < for library functions.
 func (e *Engine) lessThan(L *lua.LState, a, b lua.LValue) bool {
 	switch x := a.(type) {
 	case lua.LNumber:

@@ -14,32 +14,32 @@ import (
 const libraryEngine = "LUA"
 
 // loadedLibrary is a library whose code has run in the present Lua state. The
-// store has the code and what it registered; the functions themselves exist
-// only here, are made when they are first called, and keep what is local to
-// their library from call to call as long as this state lives.
+// store has the code and the registered names and flags. The functions themselves exist
+// only in the Lua state: the engine loads them when one is called first, and they
+// keep the locals of their library from call to call as long as the state lives.
 type loadedLibrary struct {
 	lib *store.Library
-	fns map[string]*lua.LFunction // by the names they were registered with
+	fns map[string]*lua.LFunction // by registered name
 
-	size int64 // what it keeps, when that was measured last
+	size int64 // bytes that it keeps, by the last measurement
 }
 
-// notInFunctions are the globals of scripts that functions do not have,
-// notInTheirRedis what is missing in their table redis.
+// notInFunctions has the globals of scripts that functions do not have,
+// notInTheirRedis the fields that are missing in their table redis.
 var (
 	notInFunctions  = [...]string{"KEYS", "ARGV", "__redis__err__handler"}
 	notInTheirRedis = [...]string{"breakpoint", "debug", "replicate_commands"}
 )
 
-// whileLoading are the constants in that table while the code of a library
+// whileLoading has the constants in the table redis while the code of a library
 // runs.
 var whileLoading = [...]string{
 	"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
 }
 
 // openFunctions makes the globals of libraries: an empty table that looks up
-// everything in libLoad while a library is loaded, and in libRun afterwards. So
-// what a library calls when a function runs is out of its reach while it loads.
+// everything in libLoad while a library loads, and in libRun afterwards. So the code
+// of a library cannot call, while it loads, what its functions can call later.
 func (e *Engine) openFunctions() {
 	L := e.L
 	e.libRun = L.CreateTable(0, 32)
@@ -76,8 +76,8 @@ func (e *Engine) openFunctions() {
 	e.libEnv.Metatable = e.libMeta
 }
 
-// loadLibrary runs the code of a library whose first line, skip bytes, has been
-// read, and returns what it registered.
+// loadLibrary runs the code of a library, and returns the functions that it registered.
+// The first line, of skip bytes, has been read already.
 func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store.Error) {
 	proto, fault := compile.Chunk(code[skip:], "@user_function", 0)
 	if fault != nil {
@@ -101,7 +101,7 @@ func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store
 		text = "ERR " + e.stop
 	}
 	if e.dirty {
-		l.fns = nil // of a state that is about to end
+		l.fns = nil // they belong to a Lua state that finish drops
 	}
 	e.finish()
 	if text != "" {
@@ -113,7 +113,7 @@ func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store
 	return l, ""
 }
 
-// register runs the main chunk of a library and returns what went wrong.
+// register runs the main chunk of a library; it returns the error text, "" if it succeeded.
 func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	defer ignoreStop()
 	L := e.L
@@ -145,8 +145,8 @@ func (e *Engine) loaded(lib *store.Library) (*loadedLibrary, store.Error) {
 	return l, ""
 }
 
-// maxLoaded bounds the libraries that are loaded; when there are more, all are
-// dropped and loaded again as they are called.
+// maxLoaded bounds the number of loaded libraries. When there are more, the engine
+// drops all of them, and loads each again when it is called.
 const maxLoaded = 1000
 
 func (e *Engine) keep(l *loadedLibrary) {
@@ -156,7 +156,7 @@ func (e *Engine) keep(l *loadedLibrary) {
 	e.libs[l.lib.Name] = l
 }
 
-// redisRegister is redis.register_function.
+// redisRegister implements redis.register_function.
 func (e *Engine) redisRegister(L *lua.LState) int {
 	if e.loading == nil {
 		e.raise(L, msgRegisterLate)
@@ -181,7 +181,7 @@ func (e *Engine) redisRegister(L *lua.LState) int {
 	return 0
 }
 
-// registration is what redis.register_function was given.
+// registration holds the arguments of redis.register_function.
 type registration struct {
 	store.Function
 	named    bool

@@ -17,44 +17,44 @@ const (
 	callDepth = 20000
 	// loadTimeLimit stops the code of a library while it registers functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// A script that has run fewer instructions than shortScript is not stopped within shortTime, whatever its user has
-	// done: it is the machine that has held it up.
+	// A script that has run fewer than shortScript instructions is not stopped within shortTime, even if its user has
+	// used up the time limit before: then the machine was slow, not the script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
-	// lookEvery is how many instructions run between two looks at the limits, unless
-	// they turn out to be slow, as those are that compare or join long strings: then
-	// there are looks more often, down to every instruction. A script that has made
-	// something large can have slow ones at any time.
+	// lookEvery is how many instructions run between two looks at the limits. If they
+	// turn out to be slow, such as comparing or joining long strings, the looks come
+	// more often, down to one before every instruction. A script that has made large
+	// values can have slow instructions at any time, so it gets lookOften.
 	lookEvery  = 256
 	lookOften  = 16
 	slowLook   = 2 * time.Millisecond
 	largeBytes = 1 << 20
-	// instructionCost is what an instruction is taken to allocate.
+	// instructionCost is the number of bytes charged for an instruction.
 	instructionCost = 32
-	// commandCost is what a command is taken to allocate between two looks of its own.
+	// commandCost is the number of bytes charged for a command between two calls of its Watch.
 	commandCost = 256 << 10
-	// heapFrom is how much a script must have allocated before its effect on
-	// the heap is looked at.
+	// heapFrom is how much a script must have allocated before checkHeap looks at
+	// the heap.
 	heapFrom = 1 << 20
-	// heapStep is how much it allocates between two looks at most, or a sixteenth of what it may hold.
+	// heapStep bounds what a script allocates between two looks at the heap, unless a sixteenth of its limit is more.
 	heapStep = 4 << 20
 )
 
 // setTableLimits bounds how far gopher-lua fills an array with nil when a large
-// index is set; larger indexes go into the hash part. It is the library's only
-// way to say so, a variable of the process.
+// index is set; larger indexes go into the hash part. gopher-lua has only a global
+// variable for that.
 var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
 
-// stopped is the panic that ends a script which must stop.
+// stopped is the panic value that ends a script which must stop.
 type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
 
-// halt stops the script. No pcall of the script survives it: every protected
-// call passes it on.
+// halt stops the script. No pcall of the script can catch that: every protected
+// call passes the panic on.
 func (e *Engine) halt(why string) {
 	if e.inFast {
-		panic(stopped{}) // gopher-lua will halt there, too, and knows the line
+		panic(stopped{}) // gopher-lua runs the script again and halts, too; it knows the line
 	}
 	if e.stop == "" {
 		e.stop = why
@@ -64,13 +64,13 @@ func (e *Engine) halt(why string) {
 	e.notePosition(e.running())
 	for th := e.running(); th != nil; th = th.Parent {
 		for f := interp.TopFrame(th); f != nil; f = f.Parent {
-			f.TailCall = 0 // nobody lists them any more
+			f.TailCall = 0 // gopher-lua need not list them
 		}
 	}
 	panic(stopped{})
 }
 
-// running is the state whose frames are on top: a coroutine or the main one.
+// running returns the state that runs now: a coroutine's or the main one.
 func (e *Engine) running() *lua.LState {
 	if th := e.L.G.CurrentThread; th != nil {
 		return th
@@ -78,7 +78,7 @@ func (e *Engine) running() *lua.LState {
 	return e.L
 }
 
-// checkLimits looks at everything that may end a script.
+// checkLimits checks all limits that may stop a script, and for a kill.
 func (e *Engine) checkLimits() {
 	if e.stop != "" {
 		e.halt(e.stop)
@@ -94,7 +94,7 @@ func (e *Engine) checkLimits() {
 	e.charge(int64(e.pace) * instructionCost)
 }
 
-// commandWorks is store.Ctx.Watch of the commands of a script. It is not called for short ones.
+// commandWorks is store.Ctx.Watch for commands of a script. Short commands do not call it.
 func (e *Engine) commandWorks() {
 	e.steps += shortScript
 	e.charge(commandCost)
@@ -126,8 +126,8 @@ func (e *Engine) checkClock() {
 	}
 }
 
-// setPace decides how many instructions run until the next look, by how long those since
-// the last one took.
+// setPace sets how many instructions run until the next look, by the time that the
+// instructions since the last look took.
 func (e *Engine) setPace(took time.Duration) {
 	most := lookEvery
 	if e.spent > 32*largeBytes {
@@ -142,14 +142,14 @@ func (e *Engine) setPace(took time.Duration) {
 	e.pace = min(e.pace, most)
 }
 
-// work accounts for steps that a library function takes on its own.
+// work counts the steps of a library function as instructions.
 func (e *Engine) work(steps int) {
 	if e.budget -= steps; e.budget < 0 {
 		e.outOfBudget()
 	}
 }
 
-// outOfBudget stands apart so that work is inlined.
+// outOfBudget is a function of its own so that the compiler inlines work.
 func (e *Engine) outOfBudget() {
 	e.checkLimits()
 	e.checkDepth(e.running())
@@ -168,7 +168,7 @@ func (e *Engine) checkDepth(L *lua.LState) {
 	e.throwHere(L, "stack overflow")
 }
 
-// charge accounts for bytes that are about to be allocated.
+// charge counts bytes that are about to be allocated, and checks the heap when it is time.
 func (e *Engine) charge(n int64) {
 	e.spent += n
 	if n > largeBytes {
@@ -179,15 +179,15 @@ func (e *Engine) charge(n int64) {
 	}
 }
 
-// paste puts texts together, after what that takes has been charged.
+// paste charges for the joined string, and returns it.
 func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) }
 
-// buffer is an empty text of a function.
+// buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap compares the heap with what it was when the script began to
-// allocate in earnest. What is unreachable counts until a collection proves it
-// so, which is asked for only when the script would otherwise be stopped.
+// checkHeap compares the heap with its size at the script's first look at it.
+// Unreachable objects count until a collection; checkHeap runs one only if it
+// would otherwise stop the script.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)
@@ -212,8 +212,8 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap = e.spent + max(step, min(room/4, heapStep))
 }
 
-// bring tells what has been allocated since it was told, and what is about to be. What the script is charged for is less,
-// where tables grow.
+// bring calls Options.Bring with the bytes allocated since the last call and those about to be allocated. It measures
+// them, because charge counts too little where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return
@@ -226,8 +226,8 @@ func (e *Engine) bring(next int64) {
 	e.opts.Bring(int(by))
 }
 
-// heapBytes is the size of the heap's objects, dead ones not yet swept
-// included.
+// heapBytes returns the size of all objects on the heap, with dead ones that are
+// not swept yet.
 func heapBytes() int64 { return readMetric("/memory/classes/heap/objects:bytes") }
 
 func readMetric(name string) int64 {

@@ -9,12 +9,12 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Scripts look the same globals up in every run: redis, its call, KEYS and ARGV.
-// None of them ever changes (sandbox.go), so they become constants of a script when
-// it is linked with a Lua state. The instructions keep their number and order, by
-// which errors find their lines and the names of variables.
+// Scripts look up the same globals in every run: redis, redis.call, KEYS and ARGV.
+// These never change (sandbox.go), so link makes them constants when it links a script
+// with a Lua state. The number and order of the instructions stay the same, because
+// errors find their lines and the names of variables by them.
 
-// link returns a function of scripts with what it takes from the globals put in.
+// link returns a copy of p in which constants replace the reads of globals.
 func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 	l := *p
 	l.Code = slices.Clone(p.Code)
@@ -42,7 +42,7 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 		}
 	}
 	targets := jumpTargets(p)
-	// Words that belong to the instruction before them look like MOVE or GETUPVAL.
+	// Some words are operands of the instruction before them; they look like MOVE or GETUPVAL.
 	for at, inst := range p.Code {
 		switch interp.OpOf(inst) {
 		case lua.OP_GETGLOBAL:
@@ -63,8 +63,8 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 	return &l
 }
 
-// libraryOf returns the library that the instruction before has loaded for the one
-// at a place, which reads a field of it.
+// libraryOf returns the library table from which the instruction at reads a field, if the
+// instruction before loads that table; nil otherwise.
 func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 	if at == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 	return lib
 }
 
-// linkedName is how a script calls a constant that was put in by link.
+// linkedName returns the script's name for a constant that link has added.
 func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 	switch p.Constants[i].(type) {
 	case *lua.LTable, *lua.LFunction:
@@ -89,7 +89,7 @@ func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 	return kind, name
 }
 
-// jumpTargets are the instructions that may run without the one before.
+// jumpTargets returns the instructions that may run without the instruction before them.
 func jumpTargets(p *lua.FunctionProto) map[int]bool {
 	targets := map[int]bool{}
 	for at, inst := range p.Code {
@@ -104,17 +104,17 @@ func jumpTargets(p *lua.FunctionProto) map[int]bool {
 }
 
 const (
-	// plainLength is how many instructions run unwatched: between two looks at the
-	// limits there are as many.
+	// plainLength is the longest script that runs without the hook: as many instructions
+	// run between two looks at the limits anyway.
 	plainLength = lookEvery
-	// plainGlobals are what such a script may use: functions that run no Lua.
+	// plainGlobals has the globals that such a script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
 )
 
-// isPlain reports whether a script needs no hook: it has no instruction that the hook
-// would look at, among which are those that make functions and begin a numeric for, and
-// no jump back, so it ends after as many steps. Nor has it methods of strings, which make
-// long ones. Most scripts of locks are plain.
+// isPlain reports whether a script needs no hook. A plain script has no instruction that the
+// hook checks (those include instructions that make functions or begin a numeric for), and no
+// jump back, so it ends after at most as many steps as it has instructions. It also calls no
+// methods of strings, which can make long strings. Most scripts of locks are plain.
 func isPlain(p *lua.FunctionProto) bool {
 	if len(p.Code) > plainLength {
 		return false

@@ -6,20 +6,20 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// A call of Lua from Go, and of a metamethod by the interpreter, nests on Go's stack, of
-// which no program survives the end. C Lua counts them (nCcalls) and ends a script at 200.
-// Here the interpreter's main loop is where each of them begins, so that is where they are
-// counted, coroutines and Go functions that call each other included.
+// A call of Lua from Go, and a call of a metamethod by the interpreter, nests on Go's
+// stack; a program that exhausts Go's stack dies. C Lua counts such calls (nCcalls) and ends
+// a script at 200. Each of them starts the interpreter's main loop, so the engine counts
+// them there, also for coroutines and for Go functions that call each other.
 
 const (
 	// maxNesting is LUAI_MAXCCALLS.
 	maxNesting = 200
-	// errorNesting is how far the handler of an error may go on beyond it.
+	// errorNesting is the limit for the handler of an error, which may nest deeper.
 	errorNesting = maxNesting + maxNesting/8
 )
 
-// openLoops makes the main loops that count: one that asks the hook, and one for scripts
-// that need none.
+// openLoops wraps gopher-lua's two main loops with the count: one calls the hook, the other
+// is for scripts that need no hook.
 func (e *Engine) openLoops() {
 	L := e.L
 	L.SetContext(newHook(e, L))
@@ -40,7 +40,7 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 	}
 }
 
-// tooDeep is luaD_call when it finds that too much is nested.
+// tooDeep raises the errors that luaD_call raises for too many nested calls.
 func (e *Engine) tooDeep(L *lua.LState) {
 	switch {
 	case e.depth >= errorNesting:
@@ -52,20 +52,20 @@ func (e *Engine) tooDeep(L *lua.LState) {
 	}
 }
 
-// leaveCallee makes an error that of the caller: what was called has a frame already,
-// though it never runs.
+// leaveCallee makes the caller the source of the next error: the called function already has
+// a frame, although it never runs.
 func (e *Engine) leaveCallee(L *lua.LState) {
 	*interp.FramePlace(L) = e.skip(interp.TopFrame(L).Parent)
 	L.Panic = e.onError
 }
 
-// watch has a state ask a hook before every instruction.
+// watch makes a state call a hook before every instruction.
 func (e *Engine) watch(L *lua.LState, h *hook) {
 	L.SetContext(h)
 	*interp.LoopPlace(L) = e.watchedLoop
 }
 
-// unwatch lets a state run without its hook, which it returns.
+// unwatch makes a state run without its hook, and returns the hook.
 func (e *Engine) unwatch(L *lua.LState) *hook {
 	h := L.RemoveContext().(*hook)
 	*interp.LoopPlace(L) = e.plainLoop

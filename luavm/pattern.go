@@ -8,14 +8,14 @@ import (
 	"lockstep/luavm/internal/clib"
 )
 
-// Lua patterns, matched as lstrlib.c matches them: gopher-lua's matcher has
-// other error texts and no end to its backtracking.
+// This file matches Lua patterns as lstrlib.c does: gopher-lua's matcher has
+// other error texts, and no bound on its backtracking.
 
 const (
 	maxCaptures     = 32
 	captureOpen     = -1 // unfinished
 	capturePosition = -2
-	matchDepth      = 10000 // nested calls of match: a bound on Go's stack
+	matchDepth      = 10000 // nested calls of match: it bounds Go's stack
 )
 
 // matcher is one match of a pattern against a subject.
@@ -59,7 +59,7 @@ func (m *matcher) classEnd(p int) int {
 	return p
 }
 
-// single matches one character against the class at p, which ends at ep.
+// single reports whether one character matches the class at p, which ends at ep.
 func (m *matcher) single(c byte, p, ep int) bool {
 	switch m.p[p] {
 	case '.':
@@ -72,7 +72,7 @@ func (m *matcher) single(c byte, p, ep int) bool {
 	return m.p[p] == c
 }
 
-// matchSet matches a character against the set that begins at p; end is the
+// matchSet reports whether a character matches the set that begins at p; end is the
 // index of its closing bracket.
 func (m *matcher) matchSet(c byte, p, end int) bool {
 	found := true
@@ -99,7 +99,7 @@ func (m *matcher) matchSet(c byte, p, end int) bool {
 	return !found
 }
 
-// matchClass matches a character against %class.
+// matchClass reports whether a character matches %class.
 func matchClass(c, class byte) bool {
 	var is bool
 	switch class | 0x20 {
@@ -192,8 +192,8 @@ func (m *matcher) match(s, p int) int {
 	return s
 }
 
-// item matches one pattern item at p. Either it is done, with the end of the
-// whole match, or matching goes on at p=next, s=end.
+// item matches one pattern item at p. If done, end is the end of the whole match;
+// else matching goes on at p=next, s=end.
 func (m *matcher) item(s, p int) (next, end int, done bool) {
 	ep := m.classEnd(p)
 	hit := s < len(m.s) && m.single(m.s[s], p, ep)
@@ -354,8 +354,8 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 	return m.e.own(m.s[c.start : c.start+c.n])
 }
 
-// push pushes the captures and returns their number; whole says that a match
-// without captures counts as one.
+// push pushes the captures and returns their number; with whole, the whole match is
+// the capture of a pattern without captures.
 func (m *matcher) push(s, e int, whole bool) int {
 	n := m.level
 	if n == 0 && whole {

@@ -9,20 +9,20 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// guarded is the function that every protected call goes through. gopher-lua's
-// PCall puts a panic handler of its own into the state; this puts ours back, so
-// that errors are reworded where they happen, while the frames still stand.
+// guarded is the function through which every protected call goes. gopher-lua's
+// PCall sets a panic handler of its own; guarded sets onError again, so that it
+// rewords errors where they happen, while the call frames still exist.
 func (e *Engine) guarded(L *lua.LState) int {
 	L.Panic = e.onError
-	e.depth-- // C Lua has no such frame
+	e.depth-- // C Lua has no frame for this function
 	L.Call(L.GetTop()-1, lua.MultRet)
 	e.depth++
 	return L.GetTop()
 }
 
 // protectedCall calls the function under nargs arguments on the stack. On
-// failure it returns the error value; a script that is being stopped does not
-// come back.
+// failure it returns the error value. If the script is being stopped, it does not
+// return but panics.
 func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
 	depth := e.depth
 	L.Insert(e.guard, -(nargs + 1))
@@ -31,7 +31,7 @@ func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFun
 	if err == nil {
 		return nil, true
 	}
-	// A coroutine that failed may have left itself as the current one.
+	// A coroutine that failed may still be set as the current thread.
 	L.G.CurrentThread = L
 	if e.stop != "" {
 		panic(stopped{})
@@ -50,7 +50,7 @@ func firstLine(s string) string {
 }
 
 // onError is the panic handler of every state. It gives errors of the
-// interpreter the wording of C Lua and notes where they happened.
+// interpreter the wording of C Lua, and records where they happened.
 func (e *Engine) onError(L *lua.LState) {
 	v := L.Get(-1)
 	if s, ok := v.(lua.LString); ok && !e.ours {
@@ -58,12 +58,12 @@ func (e *Engine) onError(L *lua.LState) {
 	}
 	e.ours = false
 	e.notePosition(L)
-	// A trace keeps PCall from making one of its own.
+	// With a trace set, PCall does not make one.
 	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: v, StackTrace: "-"})
 }
 
-// notePosition keeps what Redis's error handler would find: the function that
-// failed, or the caller of a function that is not Lua.
+// notePosition records the position that Redis's error handler would find: in the
+// function that failed, or in its caller if that function is not Lua.
 func (e *Engine) notePosition(L *lua.LState) {
 	f, lost := e.level(L, 0)
 	if f != nil && f.Fn.IsG {
@@ -85,25 +85,25 @@ func (e *Engine) notePosition(L *lua.LState) {
 	}
 }
 
-// throwValue raises an error value as it is.
+// throwValue raises an error value unchanged.
 func (e *Engine) throwValue(L *lua.LState, v lua.LValue) {
 	e.ours = true
 	L.Error(v, 0)
 }
 
-// throw is luaL_error in a function that Lua called: the caller's position
-// stands before the message.
+// throw does what luaL_error does in a function that Lua called: it puts the caller's
+// position before the message.
 func (e *Engine) throw(L *lua.LState, msg string) {
 	e.throwValue(L, lua.LString(e.paste(e.where(L, 1), msg)))
 }
 
-// throwHere is an error of the interpreter in the running Lua function.
+// throwHere raises an error at the position of the running Lua function.
 func (e *Engine) throwHere(L *lua.LState, msg string) {
 	e.throwValue(L, lua.LString(e.paste(e.where(L, 0), msg)))
 }
 
-// level walks up the stack as lua_getstack does: every tail call counts as a
-// frame of its own, for which lost is true. nil means that there is no such
+// level walks up the stack as lua_getstack does. Every tail call counts as a frame of
+// its own; for such a level lost is true. f is nil and lost false if there is no such
 // level.
 func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	f = e.skip(interp.TopFrame(L))
@@ -120,7 +120,7 @@ func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	return f, false
 }
 
-// skip leaves out the frames that protected calls add and C Lua does not have.
+// skip skips the frames that protected calls add and that C Lua does not have.
 func (e *Engine) skip(f *interp.Frame) *interp.Frame {
 	for f != nil && f.Fn == e.guard {
 		f = f.Parent
@@ -128,7 +128,7 @@ func (e *Engine) skip(f *interp.Frame) *interp.Frame {
 	return f
 }
 
-// where is luaL_where: the position to put before an error message.
+// where does what luaL_where does: it returns the position to put before an error message.
 func (e *Engine) where(L *lua.LState, level int) string {
 	f, _ := e.level(L, level)
 	if f == nil || f.Fn.IsG || f.Line() <= 0 {

@@ -27,7 +27,7 @@ var redisLibrary = library{
 	"status_reply":       (*Engine).redisStatusReply,
 }
 
-// Log levels of redis.log.
+// These are the log levels of redis.log.
 const (
 	logDebug = iota
 	logVerbose
@@ -56,8 +56,8 @@ func (e *Engine) openRedis() {
 	}
 }
 
-// errorTable is the table that scripts get for an error. As in Redis the text
-// is taken to begin with a code only if a '-' says so.
+// errorTable returns the table that scripts get for an error. As in Redis, the text
+// begins with an error code only if it begins with '-'.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 	e.charge(int64(len(text)))
 	code, msg := "ERR", text
@@ -73,11 +73,11 @@ func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 	return t
 }
 
-// raise raises an error that redis.call and its kin found themselves.
+// raise raises an error that a function of the table redis has found itself.
 func (e *Engine) raise(L *lua.LState, text string) { e.throwValue(L, e.errorTable(L, text)) }
 
-// oneString is the check of error_reply and status_reply, which return what is
-// wrong with their arguments instead of raising it.
+// oneString checks the arguments of error_reply and status_reply. These return an error
+// about their arguments instead of raising it.
 func (e *Engine) oneString(L *lua.LState) (string, bool) {
 	s, ok := L.Get(1).(lua.LString)
 	if L.GetTop() != 1 || !ok {
@@ -124,10 +124,10 @@ func scriptSHA(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxLogText is how much of a text a script can log: Redis's LOG_MAX_LEN.
+// maxLogText is the longest text that a script can log: Redis's LOG_MAX_LEN.
 const maxLogText = 1024
 
-// logText joins the arguments of redis.log, as far as they are logged.
+// logText joins the arguments of redis.log, up to maxLogText bytes.
 func logText(L *lua.LState) string {
 	var b strings.Builder
 	words := 0
@@ -173,8 +173,8 @@ func (e *Engine) redisSetResp(L *lua.LState) int {
 	return 0
 }
 
-// redisSetRepl checks its argument and does nothing more: what a script wrote
-// is replicated or the script did not happen.
+// redisSetRepl only checks its argument: the writes of a script are always replicated,
+// or the script has no effect.
 func (e *Engine) redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetReplArgs)

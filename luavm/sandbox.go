@@ -7,9 +7,8 @@ import (
 	"lockstep/luavm/internal/ext"
 )
 
-// libraries are the tables that scripts see, with everything in them, beside those of
-// internal/ext; the list is Redis 7.0.15's, testdata/globals.json holds what the real
-// one has.
+// libraries has the library tables that scripts see, besides those of internal/ext. They
+// hold the functions of Redis 7.0.15; testdata/globals.json has the list from a real Redis.
 var libraries = map[string]library{
 	"string":    stringLibrary,
 	"table":     tableLibrary,
@@ -18,8 +17,8 @@ var libraries = map[string]library{
 	"redis":     redisLibrary,
 }
 
-// openSandbox fills the globals. All of it is read-only to scripts, which have
-// nowhere to keep anything from one call to the next.
+// openSandbox fills the globals. Scripts cannot change any of them, so they cannot keep
+// anything from one call to the next.
 func (e *Engine) openSandbox() {
 	L, g := e.L, e.globals
 	e.openCoroutines()
@@ -69,8 +68,9 @@ func (e *Engine) libraryTable(lib library) *lua.LTable {
 
 func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
 
-// isReadonly reports whether a script may not change a table. No script has e.protect; the
-// other two metatables it can get, and give to tables of its own.
+// isReadonly reports whether a script may not change a table. Scripts cannot get e.protect.
+// They can get the other two metatables, and set them on tables of their own, so for these
+// the table itself decides.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
 	switch mt, _ := t.Metatable.(*lua.LTable); mt {
 	case nil:
@@ -95,8 +95,8 @@ func (e *Engine) unknownGlobal(L *lua.LState) int {
 	return 0
 }
 
-// openStrings gives strings their methods, and the arithmetic of C Lua, which
-// reads numbers differently from gopher-lua ("010" is ten).
+// openStrings gives strings their methods, and C Lua's arithmetic: C Lua reads numbers
+// differently from gopher-lua ("010" is ten).
 func (e *Engine) openStrings() {
 	mt := e.L.CreateTable(0, 8)
 	mt.RawSetString("__index", e.lib("string"))

@@ -6,17 +6,16 @@ import (
 	"lockstep/store"
 )
 
-// scriptFlags are what the first line of a script declares. Apart from
-// no-writes and allow-oom the flags speak of replicas and hash slots, which do not
-// exist here.
+// scriptFlags holds the flags that the first line of a script declares. The flags besides
+// no-writes and allow-oom are about replicas and hash slots, which do not exist here.
 type scriptFlags struct {
 	declared bool // there is a shebang
 	noWrites bool
 	allowOOM bool
 }
 
-// shebangLine returns the first line; there is none without its end, or with a
-// NUL before that, which ends a text in C.
+// shebangLine returns the first line; ok is false if the line has no end, or a NUL before
+// its end, because a NUL ends a string in C.
 func shebangLine(body string) (line string, ok bool) {
 	line, _, ok = strings.Cut(body, "\n")
 	return line, ok && strings.IndexByte(line, 0) < 0

@@ -9,8 +9,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// reword turns an error of gopher-lua's interpreter into the text that C Lua
-// 5.1 has for it. Unknown texts pass unchanged.
+// reword turns an error text of gopher-lua's interpreter into C Lua 5.1's text for
+// the same error. It returns unknown texts unchanged.
 func (e *Engine) reword(L *lua.LState, msg string) string {
 	f := interp.TopFrame(L)
 	if f == nil {
@@ -46,8 +46,8 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	return msg
 }
 
-// rewordInFunction is reword for an error that the interpreter raised on behalf
-// of a function that is not Lua: C Lua gives no position then.
+// rewordInFunction is reword for an error that the interpreter raised for a function
+// that is not Lua: C Lua gives no position then.
 func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) string {
 	switch {
 	case strings.HasSuffix(msg, "attempt to call a non-function object"):
@@ -63,8 +63,8 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) st
 	return msg
 }
 
-// indexError names the variable that is indexed, unless its metatable led to what cannot
-// be indexed.
+// indexError names the indexed variable, unless the value that cannot be indexed came from
+// the variable's metatable.
 func indexError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
@@ -95,7 +95,7 @@ func arithError(L *lua.LState, f *interp.Frame) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
 	if interp.OpOf(inst) != lua.OP_UNM {
-		// The second operand is to blame if the first is a number.
+		// If the first operand is a number, the second one is wrong.
 		if _, ok := auxlib.ToNumber(f.Operand(L, reg)); ok {
 			reg = interp.ArgC(inst)
 		}
@@ -105,8 +105,8 @@ func arithError(L *lua.LState, f *interp.Frame) string {
 
 func concatError(L *lua.LState, f *interp.Frame) string {
 	inst := f.Inst()
-	// C Lua joins from the right and blames the left one of a pair unless that
-	// is a string.
+	// C Lua joins from the right, and names the left value of a pair unless that is
+	// a string.
 	for reg := interp.ArgC(inst); reg > interp.ArgB(inst); reg-- {
 		left, right := L.Get(reg), L.Get(reg+1)
 		if !lua.LVCanConvToString(left) {
@@ -119,8 +119,8 @@ func concatError(L *lua.LState, f *interp.Frame) string {
 	return typeError(f, interp.ArgB(inst), L.Get(interp.ArgB(inst)+1), "concatenate")
 }
 
-// compareText words "attempt to compare x with y" for equal types. C Lua tells
-// types apart by the third letter of their names only.
+// compareText rewords "attempt to compare x with y" for equal types. C Lua compares
+// only the third letter of the names of types.
 func compareText(text string) string {
 	a, b, ok := strings.Cut(strings.TrimPrefix(text, "attempt to compare "), " with ")
 	if ok && len(a) > 2 && len(b) > 2 && a[2] == b[2] {
@@ -129,7 +129,7 @@ func compareText(text string) string {
 	return text
 }
 
-// typeError is luaG_typeerror: it names the variable if it has a name.
+// typeError does what luaG_typeerror does: it names the variable if there is one.
 func typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
 	t := auxlib.TypeName(v)
 	if rk&interp.RKConst == 0 {
@@ -140,8 +140,8 @@ func typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
 	return "attempt to " + what + " a " + t + " value"
 }
 
-// objectName is C Lua's getobjname: where the value of a register at an
-// instruction came from.
+// objectName does what C Lua's getobjname does: it returns where the value of a
+// register at an instruction came from.
 func objectName(p *lua.FunctionProto, pc, reg int) (kind, name string) {
 	if name, ok := localName(p, reg, pc); ok {
 		return "local", name
@@ -184,8 +184,7 @@ func constString(p *lua.FunctionProto, i int) string {
 	return "?"
 }
 
-// localName is the name of the local variable that lives in a register at an
-// instruction.
+// localName returns the name of the local variable in a register at an instruction.
 func localName(p *lua.FunctionProto, reg, pc int) (string, bool) {
 	n := reg
 	for _, l := range p.DbgLocals {
@@ -202,7 +201,7 @@ func localName(p *lua.FunctionProto, reg, pc int) (string, bool) {
 	return "", false
 }
 
-// lastWrite is the last instruction before pc that surely ran and set reg, as
+// lastWrite returns the last instruction before pc that surely ran and set reg, as
 // C Lua's symbexec finds it; -1 if there is none.
 func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 	last := -1

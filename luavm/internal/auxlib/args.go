@@ -6,14 +6,14 @@ import (
 	"lockstep/luavm/internal/clib"
 )
 
-// Errors words errors.
+// Errors raises errors in the running function.
 type Errors interface {
-	// ArgError is luaL_argerror: it ends the running function because of its argument n.
+	// ArgError does what luaL_argerror does: it ends the running function because of its argument n.
 	ArgError(L *lua.LState, n int, why string)
 }
 
-// Args reads the arguments of the running function, and ends it if one is not what it
-// has to be. They count from one.
+// Args reads the arguments of the running function, and ends the function if an argument
+// has the wrong type. Arguments count from one.
 type Args struct{ Errors Errors }
 
 func (a Args) mismatch(L *lua.LState, n int, want string) {
@@ -24,7 +24,7 @@ func (a Args) mismatch(L *lua.LState, n int, want string) {
 	a.Errors.ArgError(L, n, want+" expected, got "+got)
 }
 
-// Any is argument n, which must be there.
+// Any returns argument n, which must exist.
 func (a Args) Any(L *lua.LState, n int) lua.LValue {
 	if n > L.GetTop() {
 		a.Errors.ArgError(L, n, "value expected")
@@ -32,7 +32,7 @@ func (a Args) Any(L *lua.LState, n int) lua.LValue {
 	return L.Get(n)
 }
 
-// String is argument n, a string or a number.
+// String returns argument n, a string or a number.
 func (a Args) String(L *lua.LState, n int) string {
 	if s, ok := L.Get(n).(lua.LString); ok {
 		return string(s)
@@ -44,7 +44,7 @@ func (a Args) String(L *lua.LState, n int) string {
 	return s
 }
 
-// OptString is String; def if the argument is nil or missing.
+// OptString is String, but returns def if the argument is nil or missing.
 func (a Args) OptString(L *lua.LState, n int, def string) string {
 	if L.Get(n) == lua.LNil {
 		return def
@@ -52,7 +52,7 @@ func (a Args) OptString(L *lua.LState, n int, def string) string {
 	return a.String(L, n)
 }
 
-// Number is argument n, a number or a string that is one.
+// Number returns argument n, a number or a numeric string.
 func (a Args) Number(L *lua.LState, n int) lua.LNumber {
 	v, ok := ToNumber(L.Get(n))
 	if !ok {
@@ -61,10 +61,10 @@ func (a Args) Number(L *lua.LState, n int) lua.LNumber {
 	return v
 }
 
-// Int is the integer of Number.
+// Int returns Number as an integer.
 func (a Args) Int(L *lua.LState, n int) int { return clib.ToInt(a.Number(L, n)) }
 
-// OptInt is Int; def if the argument is nil or missing.
+// OptInt is Int, but returns def if the argument is nil or missing.
 func (a Args) OptInt(L *lua.LState, n, def int) int {
 	if L.Get(n) == lua.LNil {
 		return def
@@ -72,13 +72,13 @@ func (a Args) OptInt(L *lua.LState, n, def int) int {
 	return a.Int(L, n)
 }
 
-// CInt is Int for what is an int in C: more than 32 bits are cut off.
+// CInt is Int for an int of C: it cuts off more than 32 bits.
 func (a Args) CInt(L *lua.LState, n int) int { return int(int32(a.Int(L, n))) }
 
-// OptCInt is CInt; def if the argument is nil or missing.
+// OptCInt is CInt, but returns def if the argument is nil or missing.
 func (a Args) OptCInt(L *lua.LState, n, def int) int { return int(int32(a.OptInt(L, n, def))) }
 
-// Table is argument n, a table.
+// Table returns argument n, a table.
 func (a Args) Table(L *lua.LState, n int) *lua.LTable {
 	t, ok := L.Get(n).(*lua.LTable)
 	if !ok {
@@ -87,7 +87,7 @@ func (a Args) Table(L *lua.LState, n int) *lua.LTable {
 	return t
 }
 
-// Function is argument n, a function.
+// Function returns argument n, a function.
 func (a Args) Function(L *lua.LState, n int) *lua.LFunction {
 	f, ok := L.Get(n).(*lua.LFunction)
 	if !ok {

@@ -2,19 +2,19 @@ package auxlib
 
 import "unsafe"
 
-// Memory accounts for memory.
+// Memory counts the memory of the running script.
 type Memory interface {
-	// Charge is told how many bytes are about to be allocated. It ends the running
-	// script if they are too many.
+	// Charge counts bytes that are about to be allocated. It ends the running script if
+	// they are too many.
 	Charge(bytes int64)
 }
 
-// Buffer is a text that a function makes for a script. What it is about to take is charged
-// before it is taken, so that no encoding, however much longer than its input, goes beyond
-// the script's memory.
+// Buffer is a string that a function builds for a script. It charges memory before it
+// allocates, so that no encoding exceeds the script's memory, however much longer than its
+// input it is.
 type Buffer struct {
 	Memory Memory
-	B      []byte // who appends to it makes Room first
+	B      []byte // call Room before appending to it
 }
 
 // Room makes room for n bytes more.
@@ -30,7 +30,7 @@ func (o *Buffer) grow(n int) {
 	o.B = append(make([]byte, 0, size), o.B...)
 }
 
-// Str appends a text.
+// Str appends a string.
 func (o *Buffer) Str(s string) {
 	o.Room(len(s))
 	o.B = append(o.B, s...)
@@ -42,15 +42,15 @@ func (o *Buffer) Byte(c byte) {
 	o.B = append(o.B, c)
 }
 
-// Text is what was written. The buffer must not be used any more.
+// Text returns the built string. The buffer must not be used any more.
 func (o *Buffer) Text() string {
 	if cap(o.B)/2 > len(o.B)+64 {
-		return string(o.B) // what is kept of a script is counted by its length
+		return string(o.B) // a copy without spare room: luavm counts kept strings by their length
 	}
 	return unsafe.String(unsafe.SliceData(o.B), len(o.B))
 }
 
-// Paste puts texts together, after what that takes has been charged.
+// Paste charges for the joined string, and returns it.
 func Paste(m Memory, a, b string) string {
 	m.Charge(int64(len(a) + len(b)))
 	return a + b

@@ -9,7 +9,7 @@ import (
 // MaxStack is C Lua's LUAI_MAXCSTACK.
 const MaxStack = 8000
 
-// ToNumber is lua_tonumber's conversion.
+// ToNumber converts a value as lua_tonumber does.
 func ToNumber(v lua.LValue) (lua.LNumber, bool) {
 	switch v := v.(type) {
 	case lua.LNumber:
@@ -20,7 +20,7 @@ func ToNumber(v lua.LValue) (lua.LNumber, bool) {
 	return 0, false
 }
 
-// ToString is lua_tostring's conversion: strings and numbers only.
+// ToString converts a value as lua_tostring does: only strings and numbers.
 func ToString(v lua.LValue) (string, bool) {
 	switch v := v.(type) {
 	case lua.LString:
@@ -31,7 +31,7 @@ func ToString(v lua.LValue) (string, bool) {
 	return "", false
 }
 
-// TypeName is how messages call the type of a value; nil stands for none.
+// TypeName returns the name of a value's type in messages; a Go nil means that there is no value.
 func TypeName(v lua.LValue) string {
 	if v == nil {
 		return "no value"

@@ -1,6 +1,7 @@
-// Package clib is what scripts see of the C library below Redis, glibc on amd64:
+// Package clib has the parts of Redis's C library (glibc on amd64) that scripts can see:
 // classes of characters, strtod and printf's %g for numbers, casts to integers, and
-// the functions of math, to the digit and to the sign of NaN where Go's differ.
+// the functions of math. Its results equal C's to the last digit and to the sign of NaN
+// where Go's differ.
 //
 // It keeps no state. It imports store for the digits of a number and gopher-lua for the
 // type of Lua's numbers, and must not import luavm or a package beside it.

@@ -2,17 +2,18 @@ package clib
 
 import "math"
 
-// The functions of math as C computes them on amd64, where Go's answer is another: NaN
-// keeps its sign, and what has no result is one of two NaN, of which tostring shows which.
+// This file has the functions of math whose results differ between Go and C on amd64. In C,
+// NaN keeps its sign, and a function without a result returns one of two NaN values, which
+// tostring prints differently.
 
-// Indefinite is the NaN of the processor, -nan; NaN is that of the functions that do not
-// leave the result to the processor.
+// Indefinite is the NaN that the processor makes, -nan. NaN is the one from functions that do
+// not leave the result to the processor.
 var (
 	Indefinite = math.Float64frombits(0xfff8 << 48)
 	NaN        = math.Float64frombits(0x7ff8 << 48)
 )
 
-// Quiet is x, as the processor passes on a NaN.
+// Quiet returns x; a NaN becomes a quiet NaN, as when the processor passes it on.
 func Quiet(x float64) float64 {
 	if math.IsNaN(x) {
 		return math.Float64frombits(math.Float64bits(x) | 1<<51)
@@ -20,7 +21,7 @@ func Quiet(x float64) float64 {
 	return x
 }
 
-// nanOf is the NaN that comes from two operands: that of the first which is one.
+// nanOf returns the NaN that results from two operands: the first operand that is a NaN.
 func nanOf(a, b float64) float64 {
 	switch {
 	case math.IsNaN(a):
@@ -31,7 +32,7 @@ func nanOf(a, b float64) float64 {
 	return Indefinite
 }
 
-// Modulo is the remainder as Lua 5.1 defines it, rounding errors included.
+// Modulo returns the remainder as Lua 5.1 defines it, with the same rounding errors.
 func Modulo(a, b float64) float64 {
 	r := a - float64(math.Floor(a/b)*b)
 	if math.IsNaN(r) {
@@ -48,7 +49,7 @@ func Fmod(x, y float64) float64 {
 	return r
 }
 
-// Atan2 has the sign of y also where y/x is too small for a number.
+// Atan2 returns a result with the sign of y even where y/x is too small for a number.
 func Atan2(y, x float64) float64 {
 	r := math.Atan2(y, x)
 	if math.IsNaN(r) {
@@ -57,8 +58,8 @@ func Atan2(y, x float64) float64 {
 	return math.Copysign(r, y)
 }
 
-// Log10 is exact for the powers of ten, of which scripts count the digits: fdlibm's
-// e_log10.c.
+// Log10 is fdlibm's e_log10.c. It is exact for powers of ten, which matters to scripts that
+// count digits.
 func Log10(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 1) {
 		return math.Log10(x)
@@ -98,7 +99,7 @@ func Pow(x, y float64) float64 {
 			return r
 		}
 		return nanOf(x, y)
-	case math.IsNaN(x) && isOdd(y): // C takes x for a number to this power
+	case math.IsNaN(x) && isOdd(y): // C handles x like a number for an odd y
 		return math.Abs(Quiet(x))
 	case math.IsNaN(x):
 		return Quiet(x)

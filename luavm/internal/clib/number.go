@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// FormatNumber is what tostring and .. make of a number in Lua 5.1: %.14g.
+// FormatNumber formats a number as tostring and .. do in Lua 5.1: with %.14g.
 func FormatNumber(n lua.LNumber) string {
 	f := float64(n)
 	if f > -1e14 && f < 1e14 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
@@ -19,7 +19,7 @@ func FormatNumber(n lua.LNumber) string {
 	return FormatG(f, 14)
 }
 
-// FormatArgument is what a number becomes as an argument of redis.call.
+// FormatArgument appends a number formatted as an argument of redis.call.
 func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	f := float64(n)
 	if f > -1e15 && f < 1e15 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
@@ -28,8 +28,8 @@ func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	return append(dst, FormatG(f, 17)...)
 }
 
-// FormatG is printf's %.<prec>g as glibc prints it, the sign of NaN included:
-// 0/0 is -nan on amd64.
+// FormatG formats a number as glibc's printf does with %.<prec>g. NaN has its sign: 0/0
+// is -nan on amd64.
 func FormatG(f float64, prec int) string {
 	if math.IsNaN(f) {
 		if math.Signbit(f) {
@@ -42,8 +42,8 @@ func FormatG(f float64, prec int) string {
 
 const cSpaces = " \t\n\v\f\r"
 
-// ParseNumber reads a number as Lua 5.1 on glibc does: strtod with nothing but
-// white space around it. The text ends at a zero byte, as every C string.
+// ParseNumber parses a number as Lua 5.1 on glibc does: with strtod, and only white
+// space around it. A zero byte ends the text, as in C.
 func ParseNumber(s string) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -62,7 +62,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 		}
 		return lua.LNumber(NaN), true
 	}
-	// Go takes underscores and a second sign where strtod does not.
+	// Go accepts underscores and a second sign; strtod does not.
 	if t == "" || strings.ContainsAny(t, "_") || t[0] == '-' || t[0] == '+' {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
-// NumberPrefix is how much of a text strtod would read, in one pass.
+// NumberPrefix returns how many bytes of a text strtod would read. It makes one pass.
 func NumberPrefix(s string) int {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {
@@ -119,7 +119,7 @@ func NumberPrefix(s string) int {
 	return i
 }
 
-// nanPayload is the length of what may follow nan: letters and digits in parentheses.
+// nanPayload returns the length of the suffix that may follow nan: letters and digits in parentheses.
 func nanPayload(s string) int {
 	end := strings.IndexByte(s, ')')
 	if end < 0 || s[0] != '(' || strings.ContainsFunc(s[1:end], func(r rune) bool { return r > 127 || !IsAlpha(byte(r)) && !IsDigit(byte(r)) && r != '_' }) {
@@ -128,12 +128,12 @@ func nanPayload(s string) int {
 	return end + 1
 }
 
-// hasDigit reports whether a mantissa begins: with a digit, or with a point and a digit.
+// hasDigit reports whether s begins with a mantissa: with a digit, or with a point and a digit.
 func hasDigit(s string, isIn func(byte) bool) bool {
 	return s != "" && (isIn(s[0]) || s[0] == '.' && len(s) > 1 && isIn(s[1]))
 }
 
-// digitRun is how many bytes of a kind a text begins with.
+// digitRun returns the number of bytes at the start of s for which isIn holds.
 func digitRun(s string, isIn func(byte) bool) int {
 	n := 0
 	for n < len(s) && isIn(s[n]) {
@@ -159,8 +159,8 @@ func smallInteger(s string) (lua.LNumber, bool) {
 	return lua.LNumber(n), true
 }
 
-// ParseBase is tonumber with a base other than ten: C's strtoul, which takes a
-// sign and wraps around.
+// ParseBase implements tonumber with a base other than ten. It follows C's strtoul, which
+// accepts a sign and wraps around.
 func ParseBase(s string, base int) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
@@ -209,7 +209,7 @@ func DigitValue(c byte) int {
 	return 99
 }
 
-// ToInt64 converts as a C cast on amd64 does: toward zero, and everything that
+// ToInt64 converts as a C cast on amd64 does: it rounds toward zero, and a number that
 // does not fit becomes the smallest integer.
 func ToInt64(n lua.LNumber) int64 {
 	f := float64(n)
@@ -219,7 +219,7 @@ func ToInt64(n lua.LNumber) int64 {
 	return math.MinInt64
 }
 
-// ToCInt is the cast to an int of 32 bits.
+// ToCInt converts as the cast to a 32-bit int does.
 func ToCInt(n lua.LNumber) int {
 	if n > math.MinInt32-1 && n < math.MaxInt32+1 {
 		return int(n)
@@ -227,7 +227,7 @@ func ToCInt(n lua.LNumber) int {
 	return math.MinInt32
 }
 
-// ToUint64 is the cast to an unsigned integer that gcc makes on amd64.
+// ToUint64 converts as gcc's cast to an unsigned 64-bit integer on amd64 does.
 func ToUint64(n lua.LNumber) uint64 {
 	switch {
 	case n >= 1<<64:
@@ -238,5 +238,5 @@ func ToUint64(n lua.LNumber) uint64 {
 	return uint64(ToInt64(n))
 }
 
-// ToInt is ToInt64 for what C Lua holds in an int or ptrdiff_t.
+// ToInt is ToInt64 for values that C Lua holds in an int or ptrdiff_t.
 func ToInt(n lua.LNumber) int { return int(ToInt64(n)) }

@@ -2,11 +2,11 @@ package clib
 
 import "math"
 
-// C's pow, exp and log are right to the last digit in 98 of a hundred cases, and exact where
-// the result is: 16^0.25. Go's are not, with large exponents and below 2^-1022 not even in
-// the digits that tostring shows. So they are computed here with twice the digits.
+// C's pow, exp and log are right to the last digit in 98 of 100 cases, and exact where the
+// result is exact, as 16^0.25. Go's are not; with large exponents and below 2^-1022 even the
+// digits that tostring shows are wrong. So this file computes with twice the digits.
 
-// wide is the sum of two numbers, of which the second is below the last digit of the first.
+// wide is the sum of two numbers; the second one is below the last digit of the first.
 type wide struct{ high, low float64 }
 
 var (
@@ -37,8 +37,8 @@ func (a wide) over(b wide) wide {
 	return wideSum(q, rest.high/b.high)
 }
 
-// wideLog is the logarithm of x > 0: of x = m·2^e, that of m by the series of the
-// inverse hyperbolic tangent.
+// wideLog returns the logarithm of x > 0. With x = m·2^e, it computes the logarithm of m by
+// the series of the inverse hyperbolic tangent.
 func wideLog(x float64) wide {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {
@@ -52,7 +52,7 @@ func wideLog(x float64) wide {
 	return sum.times(z).times(wide{high: 2}).plus(wideLn2.times(wide{high: float64(e)}))
 }
 
-// wideExp is e^x for |x| < 1000: of x = k·ln 2 + 256·r, that of r by its series.
+// wideExp returns e^x for |x| < 1000. With x = k·ln 2 + 256·r, it computes e^r by its series.
 func wideExp(x wide) float64 {
 	k := math.Round(x.high / math.Ln2)
 	r := x.plus(wideLn2.times(wide{high: -k})).times(wide{high: 1. / 256})
@@ -80,7 +80,7 @@ func Log(x float64) float64 {
 	return math.Log(x)
 }
 
-// power is x^y for x > 0, both finite.
+// power returns x^y for x > 0 and finite x and y.
 func power(x, y float64) float64 {
 	ln := wideLog(x)
 	switch rough := ln.high * y; {

@@ -8,29 +8,29 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// The code generator. gopher-lua runs Lua 5.1's instruction set, and its own
-// compiler miscompiles what C Lua does not: a generic for over three plain
-// values, conditions of nested and/or, constructors of more than 25,600 items,
-// assignments to several variables of which one is an index of another. So the
-// instructions are generated here, in one pass while the parser reads, by the
-// method of Lua's own compiler: expressions stay descriptions for as long as
-// possible (codegen_expr.go), and jumps whose target is not known yet form lists
-// threaded through their operands. Instructions, lines and names of variables
-// are those of C Lua, and so error messages are as well.
+// This file is the code generator. gopher-lua runs Lua 5.1's instruction set, but its
+// own compiler miscompiles some programs: a generic for over three plain values,
+// conditions of nested and/or, constructors of more than 25,600 items, and multiple
+// assignments in which one variable is an index of another. So this package generates
+// the instructions itself, in one pass while the parser reads, by the method of C Lua's
+// compiler: expressions stay descriptions for as long as possible (codegen_expr.go), and
+// jumps with unknown targets form lists that are linked through their operands.
+// Instructions, lines and names of variables equal those of C Lua, and therefore the
+// error messages do, too.
 
 const (
 	noJump   = -1
 	noReg    = 0xff
-	multiple = -1 // results: all there are
+	multiple = -1 // as a number of results: all of them
 
 	maxStackRegs  = 250
-	itemsPerFlush = 50 // of SETLIST
+	itemsPerFlush = 50 // items that one SETLIST stores
 )
 
-// upvalue tells where a closure finds a variable of an enclosing function.
+// upvalue says where a closure finds a variable of an enclosing function.
 type upvalue struct {
 	name    string
-	inFrame bool // a local of the enclosing function, else one of its upvalues
+	inFrame bool // true: a local of the enclosing function; false: one of its upvalues
 	index   int
 }
 
@@ -38,7 +38,7 @@ type upvalue struct {
 type block struct {
 	previous  *block
 	breaks    int // list of jumps out of the loop
-	active    int // locals in force outside
+	active    int // number of locals in scope outside
 	captured  bool
 	breakable bool
 }
@@ -59,8 +59,8 @@ type function struct {
 	vararg     uint8
 	upvalues   []upvalue
 	variables  []*lua.DbgLocalInfo // in the order of declaration
-	active     []*lua.DbgLocalInfo // in force, by register
-	pending    []*lua.DbgLocalInfo // declared, not yet in force
+	active     []*lua.DbgLocalInfo // in scope, by register
+	pending    []*lua.DbgLocalInfo // declared, not yet in scope
 	block      *block
 	here       int // list of jumps to the next instruction
 	lastTarget int
@@ -96,7 +96,7 @@ func (f *function) jump() int {
 	pending := f.here
 	f.here = noJump
 	j := f.emitAsBx(lua.OP_JMP, 0, noJump)
-	f.join(&j, pending) // jumps to here jump along
+	f.join(&j, pending) // jumps to this jump go to its target
 	return j
 }
 
@@ -119,7 +119,7 @@ func (f *function) label() int {
 	return f.pc()
 }
 
-// follow is the next jump of a list.
+// follow returns the next jump of a list.
 func (f *function) follow(pc int) int {
 	offset := interp.ArgSbx(f.code[pc])
 	if offset == noJump {
@@ -128,7 +128,7 @@ func (f *function) follow(pc int) int {
 	return pc + 1 + offset
 }
 
-// control is the instruction that decides whether a jump is taken.
+// control returns the instruction that decides whether a jump is taken.
 func (f *function) control(pc int) *uint32 {
 	if pc >= 1 {
 		switch interp.OpOf(f.code[pc-1]) {
@@ -139,7 +139,7 @@ func (f *function) control(pc int) *uint32 {
 	return &f.code[pc]
 }
 
-// needsValue reports whether a jump of a list leaves no value behind.
+// needsValue reports whether some jump of a list leaves no value in a register.
 func (f *function) needsValue(list int) bool {
 	for ; list != noJump; list = f.follow(list) {
 		if interp.OpOf(*f.control(list)) != lua.OP_TESTSET {
@@ -149,8 +149,8 @@ func (f *function) needsValue(list int) bool {
 	return false
 }
 
-// patchTest makes a TESTSET put its value into reg, or only test if there is
-// nothing to put.
+// patchTest makes a TESTSET put its value into reg, or turns it into a TEST if there is
+// no value to put.
 func (f *function) patchTest(pc, reg int) bool {
 	i := f.control(pc)
 	if interp.OpOf(*i) != lua.OP_TESTSET {
@@ -170,8 +170,8 @@ func (f *function) dropValues(list int) {
 	}
 }
 
-// patchList points the jumps of a list that leave a value in reg at one target
-// and the others at another.
+// patchList sets the targets of a list of jumps: withValue for jumps that leave a value
+// in reg, without for the others.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
 		next := f.follow(list)
@@ -252,7 +252,8 @@ func (f *function) constant(v lua.LValue) int {
 
 func (f *function) stringConst(s string) int { return f.constant(lua.LString(s)) }
 
-// isStringConst tells keys that the interpreter has faster instructions for.
+// isStringConst reports whether a key is a constant string, for which the interpreter has
+// faster instructions.
 func (f *function) isStringConst(rk int) bool {
 	if rk&interp.RKConst == 0 {
 		return false
@@ -274,7 +275,7 @@ func (f *function) limit(n, limit int, what string) {
 	f.p.x.fail(fmt.Sprintf("%s has more than %d %s", where, limit, what), "")
 }
 
-// declare makes a variable known; activate brings it into force.
+// declare declares variables; activate brings them into scope.
 func (f *function) declare(names ...string) {
 	for _, name := range names {
 		f.limit(len(f.active)+len(f.pending)+1, maxLocals, "local variables")
@@ -315,7 +316,7 @@ func (f *function) leave() {
 	f.patchHere(b.breaks)
 }
 
-// find tells what a name means in a function.
+// find returns the variable that a name means in a function.
 func (f *function) find(name string, here bool) exp {
 	for i := len(f.active) - 1; i >= 0; i-- {
 		if f.active[i].Name == name {
@@ -353,12 +354,12 @@ func (f *function) upvalue(name string, outer exp) int {
 	return len(f.upvalues) - 1
 }
 
-// finish ends a function and returns what gopher-lua runs.
+// finish ends a function and returns its prototype for gopher-lua.
 func (f *function) finish() *lua.FunctionProto {
 	f.deactivate(0)
 	f.emitABC(lua.OP_RETURN, 0, 1, 0)
-	// One more register than used: gopher-lua's tail call leaves the last one
-	// behind when it moves a frame.
+	// One register more than used: gopher-lua's tail call does not move the last
+	// register of a frame.
 	p := &lua.FunctionProto{
 		SourceName:         f.p.shown,
 		LineDefined:        f.line,

@@ -9,7 +9,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// expKind says where the value of an expression is, or how to get it.
+// expKind is the kind of place where the value of an expression is, or the way to get it.
 type expKind int
 
 const (
@@ -21,17 +21,17 @@ const (
 	expNumber                 // num
 	expLocal                  // info: register
 	expUpvalue                // info: index
-	expGlobal                 // info: index of the name
+	expGlobal                 // info: index of the name's constant
 	expIndexed                // info: register of the table, aux: key
-	expJump                   // info: the jump that is taken if it is true
+	expJump                   // info: the jump that is taken if the expression is true
 	expReloc                  // info: an instruction whose target is still open
 	expReg                    // info: register
 	expCall                   // info: the instruction
 	expVararg                 // info: the instruction
 )
 
-// exp describes an expression. yes and no are the jumps out of it when it is
-// known to be true or false.
+// exp describes an expression. yes and no are the lists of jumps out of it that are
+// taken when it is true or false.
 type exp struct {
 	kind      expKind
 	info, aux int
@@ -49,7 +49,7 @@ func (e *exp) isNumeral() bool {
 }
 func (e *exp) isMulti() bool { return e.kind == expCall || e.kind == expVararg }
 
-// setReturns asks an open call or vararg for n results.
+// setReturns sets the number of results of an open call or vararg to n.
 func (f *function) setReturns(e *exp, n int) {
 	switch e.kind {
 	case expCall:
@@ -94,7 +94,7 @@ func (f *function) discharge(e *exp) {
 	}
 }
 
-// load puts the value into a register, its jumps aside.
+// load puts the value into a register, without regard to the jumps of the expression.
 func (f *function) load(e *exp, reg int) {
 	f.discharge(e)
 	switch e.kind {
@@ -114,7 +114,7 @@ func (f *function) load(e *exp, reg int) {
 		if reg != e.info {
 			f.emitABC(lua.OP_MOVE, reg, e.info, 0)
 		}
-	default: // void and jump leave nothing
+	default: // expVoid and expJump have no value
 		return
 	}
 	e.become(expReg, reg)
@@ -273,9 +273,9 @@ func (f *function) jumpIf(e *exp, cond int) int {
 	return f.condJump(lua.OP_TESTSET, noReg, e.info, cond)
 }
 
-// goOnIfTrue lets execution go on here if e is true. (A constant false is
-// tested like any other value: a bare jump would take along jumps to here that
-// carry a value of their own.)
+// goOnIfTrue lets execution go on here if e is true. It tests even a constant
+// false: a bare jump would redirect earlier jumps to here that carry a value of
+// their own.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump
@@ -412,7 +412,7 @@ func (f *function) unary(op tokenKind, e *exp) {
 	}
 }
 
-// firstOperand is what happens between the first operand and the second.
+// firstOperand generates the code between the first operand and the second.
 func (f *function) firstOperand(op tokenKind, e *exp) {
 	switch op {
 	case tkAnd:
@@ -475,7 +475,7 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 	}
 }
 
-// setList stores the items of a constructor that wait in registers.
+// setList generates the instruction that stores the waiting items of a constructor from registers.
 func (f *function) setList(base, items, waiting int) {
 	n := waiting
 	if waiting == multiple {

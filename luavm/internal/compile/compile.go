@@ -6,10 +6,10 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Chunk compiles a chunk. name is as luaL_loadbuffer takes it: "@" before a
-// file name, "=" before a name to be shown as it is, otherwise the source.
-// nested is how many calls of the script that has it compiled are nested already:
-// C Lua counts them and the levels of syntax as one. The text of an error is C Lua's.
+// Chunk compiles a chunk. name has the form of luaL_loadbuffer: "@" before a
+// file name, "=" before a name to be shown unchanged, otherwise the source.
+// nested is how many calls are nested in the script that compiles the chunk: C Lua
+// counts nested calls and levels of syntax together. The text of an error is C Lua's.
 func Chunk(source, name string, nested int) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
 	if len(source) > maxSourceBytes {
@@ -30,14 +30,14 @@ func Chunk(source, name string, nested int) (proto *lua.FunctionProto, err error
 	return parse(source, chunkID(name, syntaxIDSize), shown, nested), nil
 }
 
-// How much of a source's name error messages show: LUA_IDSIZE at run time,
-// llex.c's MAXSRC for faults of syntax.
+// These bound the part of a source's name in error messages: LUA_IDSIZE at run time,
+// llex.c's MAXSRC for syntax errors.
 const (
 	runtimeIDSize = 60
 	syntaxIDSize  = 80
 )
 
-// chunkID is luaO_chunkid: how a chunk is called in error messages.
+// chunkID returns the name of a chunk in error messages, as luaO_chunkid does.
 func chunkID(name string, size int) string {
 	switch {
 	case strings.HasPrefix(name, "="):

@@ -1,15 +1,14 @@
-// Package compile compiles Lua 5.1 for gopher-lua's interpreter. It accepts and refuses
-// what C Lua does, in its words, because gopher-lua's own compiler miscompiles some
-// programs and words its errors differently.
+// Package compile compiles Lua 5.1 for gopher-lua's interpreter. It accepts and refuses the
+// same programs as C Lua, with the same error texts: gopher-lua's own compiler miscompiles
+// some programs and words its errors differently.
 //
 // Source goes through the scanner (lexer.go), the parser (parser.go for statements,
 // parser_expr.go for expressions) and the code generator (codegen.go, codegen_expr.go)
-// in one pass. How long a source may be, how deep nested, and how long it may take is
-// bounded.
+// in one pass. The length of a source, its nesting and the time to compile it are bounded.
 //
-// It knows neither the engine nor Redis, and must not import luavm: of this repository it
-// imports interp for instructions and clib for numerals.
+// It knows neither the engine nor Redis, and must not import luavm. From this repository it
+// imports only interp for instructions and clib for numerals.
 //
-// Whether what it compiles does the same as on Redis is tested by luavm, where the
-// recorded replies are (TestCorpus, TestGenerated).
+// luavm has the replies recorded from Redis, and tests there that compiled programs behave
+// as on Redis (TestCorpus, TestGenerated).
 package compile

@@ -9,10 +9,9 @@ import (
 	"lockstep/luavm/internal/clib"
 )
 
-// The scanner and the parser (parser.go, parser_expr.go) take the place of
-// gopher-lua's: they accept exactly Lua 5.1, refuse it in the words of llex.c
-// and lparser.c, and bound how deep a script may be nested. The code is
-// generated while they read (codegen.go).
+// The scanner and the parser (parser.go, parser_expr.go) replace gopher-lua's:
+// they accept exactly Lua 5.1, use the error texts of llex.c and lparser.c, and
+// bound the nesting of a script. codegen.go generates the code while they read.
 
 // tokenKind is a character, or one of the constants below.
 type tokenKind int
@@ -51,7 +50,7 @@ const (
 	tkString
 )
 
-// tokenText is how C Lua writes tokens in messages.
+// tokenText has the names of tokens in C Lua's messages.
 var tokenText = map[tokenKind]string{
 	tkEOS: "<eof>", tkAnd: "and", tkBreak: "break", tkDo: "do", tkElse: "else", tkElseif: "elseif", tkEnd: "end",
 	tkFalse: "false", tkFor: "for", tkFunction: "function", tkIf: "if", tkIn: "in", tkLocal: "local", tkNil: "nil",
@@ -78,7 +77,7 @@ func (k tokenKind) String() string {
 	return string([]byte{byte(k)})
 }
 
-// token is one token; text is its source, value what it stands for.
+// token is one token; text is its source, value its meaning.
 type token struct {
 	kind   tokenKind
 	text   string
@@ -86,17 +85,17 @@ type token struct {
 	number lua.LNumber
 }
 
-// syntaxError is what Chunk returns for a faulty script.
+// syntaxError is the error that Chunk returns for a script with a syntax error.
 type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
 
-// lexer splits a source into tokens. Errors leave it by a panic with a
-// syntaxError, which Chunk catches.
+// lexer splits a source into tokens. On an error it panics with a syntaxError,
+// which Chunk catches.
 type lexer struct {
 	src  string
 	pos  int
-	name string // as messages show it
+	name string // the name of the source in messages
 	line int
 	buf  []byte // text of the token being read
 }
@@ -115,7 +114,7 @@ func (x *lexer) save() {
 	x.pos++
 }
 
-// fail raises an error; near is the text that it points at, if any.
+// fail raises an error; near is the text that the message quotes, if any.
 func (x *lexer) fail(msg, near string) {
 	msg = fmt.Sprintf("%s:%d: %s", x.name, x.line, msg)
 	if near != "" {
@@ -243,7 +242,7 @@ func (x *lexer) symbol(c int) token {
 	return token{kind: tokenKind(c)}
 }
 
-// number reads a numeral as generously as read_numeral and then judges it.
+// number reads all characters that read_numeral accepts, and then checks the numeral.
 func (x *lexer) number() token {
 	for c := x.cur(); c != eof && (clib.IsDigit(byte(c)) || c == '.'); c = x.cur() {
 		x.save()
@@ -266,7 +265,7 @@ func (x *lexer) number() token {
 }
 
 // bracket reads [, [= and so on up to a second bracket. It returns the number
-// of equal signs, or -1 for a single bracket, less for a malformed one.
+// of equal signs, -1 for a single bracket, or less than -1 for a malformed one.
 func (x *lexer) bracket() int {
 	first := x.cur()
 	x.save()

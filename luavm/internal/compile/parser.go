@@ -8,20 +8,20 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Limits of C Lua (luaconf.h), and a bound on how long compiling may take.
+// These are limits of C Lua (luaconf.h), and maxSteps, a bound on the time of compiling.
 const (
 	maxLevels      = 200
 	maxLocals      = 200
 	maxUpvalues    = 60
 	maxSourceBytes = 1 << 20
-	maxSteps       = 20_000_000 // over lists of jumps, which grow with every "or" of a chain
+	maxSteps       = 20_000_000 // steps through lists of jumps, which grow with every "or" of a chain
 )
 
-// parser reads a chunk by recursive descent and has the code generated.
+// parser reads a chunk by recursive descent, and calls the code generator.
 type parser struct {
 	x        *lexer
 	t        token // the current token
-	lastLine int   // line of the token before it
+	lastLine int   // line of the token before t
 	ahead    *token
 	f        *function
 	level    int
@@ -61,7 +61,7 @@ func (p *parser) syntax(msg string) {
 	case tkName, tkNumber, tkString:
 		near = p.t.text
 	case 0:
-		near = "" // Lua takes a zero byte for no token
+		near = "" // C Lua shows no token for a zero byte
 	}
 	p.x.fail(msg, near)
 }
@@ -87,7 +87,7 @@ func (p *parser) accept(k tokenKind) bool {
 	return true
 }
 
-// match expects what closes something that was opened on a line.
+// match expects the token what, which closes the token who of an earlier line.
 func (p *parser) match(what, who tokenKind, line int) {
 	if p.accept(what) {
 		return
@@ -136,7 +136,7 @@ func (p *parser) block() {
 	p.f.leave()
 }
 
-// statement reads a statement; last is true if none may follow.
+// statement reads a statement; last is true if no other statement may follow.
 func (p *parser) statement() (last bool) {
 	line := p.x.line
 	switch p.t.kind {
@@ -174,7 +174,7 @@ func (p *parser) statement() (last bool) {
 	return false
 }
 
-// condition reads an expression; the jumps returned are taken if it is false.
+// condition reads an expression, and returns the jumps that are taken if it is false.
 func (p *parser) condition() int {
 	e := p.expr()
 	if e.kind == expNil {
@@ -235,7 +235,7 @@ func (p *parser) repeatStatement(line int) {
 	p.advance()
 	p.chunk()
 	p.match(tkUntil, tkRepeat, line)
-	exit := p.condition() // sees the variables of the body
+	exit := p.condition() // it may use the variables of the body
 	if !scope.captured {
 		f.leave()
 		f.patch(exit, start)
@@ -365,7 +365,7 @@ func (p *parser) localFunction() {
 	f.activate(1)
 	fn := p.body(false, p.x.line)
 	f.store(&v, &fn)
-	// Only now is there a value to be named.
+	// The debug information must name the local only from here, where it has its value.
 	f.active[len(f.active)-1].StartPc = f.pc()
 }
 

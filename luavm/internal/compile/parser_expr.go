@@ -6,13 +6,13 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// target is a variable that waits for its value; there may be several.
+// target is a variable on the left of an assignment; previous is the one before it.
 type target struct {
 	previous *target
 	v        exp
 }
 
-// exprStatement is a call or an assignment.
+// exprStatement reads a call or an assignment.
 func (p *parser) exprStatement() {
 	t := &target{v: p.primary()}
 	if t.v.kind == expCall {
@@ -53,8 +53,8 @@ func (p *parser) assignment(t *target, n int) {
 	f.store(&t.v, &e)
 }
 
-// keepIndexes copies a local variable that is assigned to while earlier targets
-// use it as table or index.
+// keepIndexes copies a local variable that gets a new value while earlier targets
+// use it as a table or an index.
 func (p *parser) keepIndexes(t *target, v *exp) {
 	f := p.f
 	extra, conflict := f.free, false
@@ -75,8 +75,7 @@ func (p *parser) keepIndexes(t *target, v *exp) {
 	}
 }
 
-// adjust makes n expressions, the last of them e, give as many values as there
-// are variables.
+// adjust makes n expressions give exactly vars values; e is the last expression.
 func (p *parser) adjust(vars, n int, e *exp) {
 	f := p.f
 	extra := vars - n
@@ -98,7 +97,7 @@ func (p *parser) adjust(vars, n int, e *exp) {
 	}
 }
 
-// exprList reads expressions; all but the last are in registers.
+// exprList reads a list of expressions. It puts all but the last, e, into registers.
 func (p *parser) exprList() (n int, e exp) {
 	n, e = 1, p.expr()
 	for p.accept(',') {
@@ -119,7 +118,7 @@ func (p *parser) variable(name string) exp {
 
 func (p *parser) nameExp() exp { return newExp(expConst, p.f.stringConst(p.name())) }
 
-// field is .name or :name of a function statement.
+// field reads .name, or :name in a function statement.
 func (p *parser) field(e *exp) {
 	p.f.toAnyReg(e)
 	p.advance()
@@ -127,7 +126,7 @@ func (p *parser) field(e *exp) {
 	p.f.indexed(e, &key)
 }
 
-// index is [expr].
+// index reads [expr].
 func (p *parser) index() exp {
 	p.advance()
 	e := p.expr()
@@ -284,7 +283,7 @@ func (p *parser) record(table int) {
 	f.free = reg
 }
 
-// body reads a function from its parameters on; line is that of its keyword.
+// body reads a function from its parameters on; line is the line of its keyword.
 func (p *parser) body(method bool, line int) exp {
 	outer := p.f
 	f := newFunction(p, outer, line)
@@ -343,7 +342,7 @@ func (p *parser) parameters() {
 	f.reserve(len(f.active))
 }
 
-// simple is an operand.
+// simple reads an operand.
 func (p *parser) simple() exp {
 	f := p.f
 	var e exp
@@ -378,7 +377,7 @@ func (p *parser) simple() exp {
 	return e
 }
 
-// priority of the binary operators, to the left and to the right.
+// priority has the priorities of the binary operators, to the left and to the right.
 var priority = map[tokenKind][2]int{
 	'+': {6, 6}, '-': {6, 6}, '*': {7, 7}, '/': {7, 7}, '%': {7, 7},
 	'^': {10, 9}, tkConcat: {5, 4},
@@ -390,7 +389,7 @@ const unaryPriority = 8
 
 func (p *parser) expr() exp { return p.subExpr(0) }
 
-// subExpr reads an expression of operators that bind stronger than limit.
+// subExpr reads an expression whose operators bind more strongly than limit.
 func (p *parser) subExpr(limit int) exp {
 	p.enterLevel()
 	var e exp
@@ -423,8 +422,8 @@ func (p *parser) subExpr(limit int) exp {
 	return e
 }
 
-// ownOperands puts both operands of % or ^ into registers of their own, where
-// the hook replaces them: gopher-lua computes both otherwise than C Lua.
+// ownOperands puts both operands of % or ^ into registers of their own, where the
+// hook replaces them: gopher-lua computes % and ^ differently from C Lua.
 func (p *parser) ownOperands(a, b *exp) {
 	f := p.f
 	if a.isNumeral() {

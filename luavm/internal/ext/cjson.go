@@ -11,7 +11,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// jsonFunctions are those of lua-cjson 2.1.0, but for new. Each module has settings of its own.
+// jsonFunctions has the functions of lua-cjson 2.1.0 except new, which jsonModule adds. Each
+// module has settings of its own.
 var jsonFunctions = map[string]func(*JSONSettings, *Libraries, *lua.LState) int{
 	"decode": func(c *JSONSettings, lib *Libraries, L *lua.LState) int { return lib.jsonDecode(L, c) },
 	"encode": func(c *JSONSettings, lib *Libraries, L *lua.LState) int { return lib.jsonEncode(L, c) },
@@ -25,16 +26,16 @@ var jsonFunctions = map[string]func(*JSONSettings, *Libraries, *lua.LState) int{
 	"encode_sparse_array":     (*JSONSettings).setSparse,
 }
 
-// Values of the invalid_numbers settings.
+// These are the values of the invalid_numbers settings.
 const (
 	invalidRefused = iota
 	invalidAllowed
 	invalidNull
 )
 
-// JSONSettings are the settings of one cjson module. Those of the global one go
-// back to their defaults after every script: a script must not depend on which
-// scripts its node ran before.
+// JSONSettings are the settings of one cjson module. The settings of the global
+// module go back to their defaults after every script: a script must not depend on
+// scripts that its node ran before.
 type JSONSettings struct {
 	encodeInvalid, decodeInvalid int
 	keepBuffer                   bool
@@ -44,7 +45,7 @@ type JSONSettings struct {
 	sparseRatio, sparseSafe      int
 }
 
-// defaultJSON are the settings that a module begins with.
+// defaultJSON has the first settings of a module.
 var defaultJSON = JSONSettings{decodeInvalid: invalidAllowed, keepBuffer: true, encodeDepth: 1000, decodeDepth: 1000,
 	precision: 14, sparseRatio: 2, sparseSafe: 10}
 
@@ -70,7 +71,7 @@ func (lib *Libraries) jsonNew(L *lua.LState) int {
 	return 1
 }
 
-// maxArgs refuses superfluous arguments and makes the missing ones nil.
+// maxArgs raises an error for more than n arguments, and sets missing ones to nil.
 func (lib *Libraries) maxArgs(L *lua.LState, n int) {
 	if L.GetTop() > n {
 		lib.host.ArgError(L, n+1, "found too many arguments")
@@ -91,7 +92,7 @@ func (lib *Libraries) integerOption(L *lua.LState, n, low, high int, setting *in
 	L.Push(lua.LNumber(*setting))
 }
 
-// enumOption reads a setting that is a boolean or, with a third value, a word.
+// enumOption reads a setting that is a boolean, or a word for more than two values.
 func (lib *Libraries) enumOption(L *lua.LState, n int, words []string, setting *int) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:
@@ -199,8 +200,8 @@ func (j *jsonEncoder) fail(v lua.LValue, why string) {
 	j.host.Throw(j.L, "Cannot serialise "+auxlib.TypeName(v)+": "+why)
 }
 
-// value writes a value. slots is how much of C Lua's stack cjson would have taken until
-// here, which bounds the depth however large the setting is.
+// value writes a value. slots is how many slots of C Lua's stack cjson would use here; it
+// bounds the depth, however large the setting is.
 func (j *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	j.host.Work(1)
 	switch v := v.(type) {
@@ -285,7 +286,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 	j.out.Byte('}')
 }
 
-// arrayLength is the length of a table that is an array, 0 for an empty one
+// arrayLength returns the length of a table that is an array, 0 for an empty table,
 // and -1 for an object.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0

@@ -10,7 +10,7 @@ import (
 	"lockstep/luavm/internal/clib"
 )
 
-// Tokens of JSON, named as cjson's error messages name them.
+// These are the tokens of JSON, with their names in cjson's error messages.
 const (
 	tokenObject    = "T_OBJ_BEGIN"
 	tokenObjectEnd = "T_OBJ_END"
@@ -37,14 +37,14 @@ type jsonDecoder struct {
 	L     *lua.LState
 	c     *JSONSettings
 	s     string
-	i     int // where the next token begins
+	i     int // offset of the next token
 	depth int
-	slots int // of C Lua's stack that cjson would have taken
+	slots int // slots of C Lua's stack that cjson would use
 
 	kind  string
-	at    int        // where the token began
-	value lua.LValue // of strings, numbers and booleans
-	wrong string     // what is wrong with an error token
+	at    int        // offset of the token
+	value lua.LValue // value of a string, number or boolean
+	wrong string     // the error of an error token
 }
 
 func (lib *Libraries) jsonDecode(L *lua.LState, c *JSONSettings) int {
@@ -55,7 +55,7 @@ func (lib *Libraries) jsonDecode(L *lua.LState, c *JSONSettings) int {
 	if len(s) >= 2 && (s[0] == 0 || s[1] == 0) {
 		lib.host.Throw(L, "JSON parser does not support UTF-16 or UTF-32")
 	}
-	// cjson reads a C string: a zero byte is its end, wherever it stands.
+	// cjson reads a C string, which ends at the first zero byte.
 	s, _, _ = strings.Cut(s, "\x00")
 	lib.host.Charge(int64(len(s)))
 	d := &jsonDecoder{host: lib.host, null: lib.Null, L: L, c: c, s: s, slots: 1}
@@ -92,14 +92,15 @@ func (d *jsonDecoder) parse() lua.LValue {
 	return nil
 }
 
-// What cjson asks of C Lua's stack: a table, a key and a value, or a table and a value.
+// These are the slots of C Lua's stack that cjson needs: for a table, a key and a value, or
+// for a table and a value.
 const (
 	objectSlots = 3
 	arraySlots  = 2
 )
 
-// descend begins an array or an object, for which C Lua needs so many slots: that bounds
-// the depth however large the setting is. All but the last are taken until its end.
+// descend begins an array or an object, for which C Lua needs that many slots: this bounds
+// the depth, however large the setting is. All slots but the last stay in use until ascend.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	d.host.Charge(100)
@@ -219,8 +220,8 @@ func (d *jsonDecoder) word(w, kind string, v lua.LValue) bool {
 	return true
 }
 
-// invalidNumber recognises what strtod reads and JSON does not allow: leading
-// zeros, hexadecimal, infinity, NaN.
+// invalidNumber reports whether s begins with a number that strtod reads but JSON does
+// not allow: with leading zeros, hexadecimal, infinity or NaN.
 func invalidNumber(s string) bool {
 	if s[0] == '+' {
 		return true
@@ -239,7 +240,7 @@ func invalidNumber(s string) bool {
 	return low == "inf" || low == "nan"
 }
 
-// number reads the longest prefix that strtod would.
+// number reads the longest prefix that strtod would read.
 func (d *jsonDecoder) number() {
 	n := clib.NumberPrefix(d.s[d.i:])
 	d.host.Work(n / 16)
@@ -298,8 +299,8 @@ func (d *jsonDecoder) str() {
 	d.kind, d.value = tokenString, lua.LString(b.Text())
 }
 
-// unescape reads \uXXXX, or two of them that are a surrogate pair; n is how
-// many bytes it read, 0 if they are wrong.
+// unescape reads \uXXXX, or two of them that are a surrogate pair; n is the number of
+// bytes read, 0 if they are invalid.
 func unescape(s string) (text string, n int) {
 	first, ok := hex4(s)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// cmsgpackLibrary is lua-cmsgpack 0.4.0.
+// cmsgpackLibrary has the functions of lua-cmsgpack 0.4.0.
 var cmsgpackLibrary = library{
 	"pack":         (*Libraries).msgpackPack,
 	"unpack":       (*Libraries).msgpackUnpack,
@@ -19,7 +19,7 @@ var cmsgpackLibrary = library{
 	"unpack_one":   (*Libraries).msgpackUnpackOne,
 }
 
-// packNesting is how deep tables are packed; deeper ones become nil.
+// packNesting is how deep nested tables are packed; deeper ones become nil.
 const packNesting = 16
 
 func (lib *Libraries) packModule(L *lua.LState) *lua.LTable {
@@ -44,7 +44,7 @@ func (lib *Libraries) msgpackPack(L *lua.LState) int {
 	return 1
 }
 
-// packScalar is room for what is neither a string nor a table, and for their lengths.
+// packScalar is the room for a value other than a string or table, or for the length of one of these.
 const packScalar = 9
 
 func (lib *Libraries) packValue(o *auxlib.Buffer, v lua.LValue, level int) {
@@ -118,7 +118,8 @@ func packInt(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 0xd3), uint64(n))
 }
 
-// isPackArray tells an array (keys 1..n and nothing else) from a map, and counts.
+// isPackArray reports whether a table is an array (keys 1..n and nothing else), and counts
+// its elements.
 func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	highest, array := 0, true
 	lib.host.Work(len(interp.ArrayPart(t)) / 16)
@@ -135,8 +136,8 @@ func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	return n, array && n == highest
 }
 
-// packLength writes the length of an array or a map: the mark for one that fits into it,
-// and for longer ones.
+// packLength writes the length of an array or a map. short is the type byte that holds a
+// small length, long the one for longer ones.
 func packLength(o *auxlib.Buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:

@@ -26,7 +26,7 @@ func (lib *Libraries) msgpackUnpackLimit(L *lua.LState) int {
 
 func (lib *Libraries) unpackFull(L *lua.LState, s string, limit, offset int) int {
 	if offset < 0 || limit < 0 {
-		// The length stands where the limit should: so it does in Redis.
+		// Redis prints the length in place of the limit, too.
 		lib.host.Throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", int32(offset), len(s)))
 	}
 	if offset > len(s) {
@@ -35,7 +35,7 @@ func (lib *Libraries) unpackFull(L *lua.LState, s string, limit, offset int) int
 	all := limit == 0 && offset == 0
 	u := unpacker{host: lib.host, L: L, s: s, i: offset}
 	var values []lua.LValue
-	slots := 1 // other arguments are taken from the stack before
+	slots := 1 // C's unpack_one and unpack_limit remove their other arguments from the stack first
 	if all {
 		slots = L.GetTop()
 	}
@@ -85,8 +85,8 @@ func (u *unpacker) str(n int) lua.LValue {
 	return u.host.Own(u.take(n))
 }
 
-// room is luaL_checkstack for one more value, when so many stand on C Lua's stack. It
-// bounds how deep data may be nested, and how many values there may be.
+// room does what luaL_checkstack does for one more value, with slots values on C Lua's stack.
+// It bounds the nesting of the data and the number of values.
 func (u *unpacker) room(slots int, what string) {
 	if slots+1 > auxlib.MaxStack {
 		u.host.Throw(u.L, "stack overflow ("+what+")")

@@ -1,7 +1,7 @@
-// Package ext is the four libraries that Redis gives to scripts beside those of Lua:
-// cjson, cmsgpack, struct and bit. They take bytes of clients apart, and what they make is
-// accounted for as it grows.
+// Package ext has the four libraries that Redis gives to scripts besides those of Lua:
+// cjson, cmsgpack, struct and bit. They decode bytes from clients, and charge memory for
+// their results while these grow.
 //
-// They see the engine through Host, and must not import luavm. What they reply is tested
-// by luavm, where the replies recorded from Redis are (TestCorpus, FuzzDecoders).
+// They use the engine through Host, and must not import luavm. luavm has the replies
+// recorded from Redis, and tests the libraries there (TestCorpus, FuzzDecoders).
 package ext

@@ -7,31 +7,32 @@ import (
 )
 
 // Host is the engine that runs the script. Charge, Work, Throw and ArgError may end the
-// running function, and Charge and Work the script: they leave by a panic then.
+// running function, and Charge and Work may stop the script: they panic then.
 type Host interface {
 	auxlib.Memory
 	auxlib.Errors
-	// Work accounts for what takes as long as so many instructions.
+	// Work counts work that takes as long as so many instructions.
 	Work(steps int)
-	// Throw is luaL_error.
+	// Throw does what luaL_error does.
 	Throw(L *lua.LState, msg string)
-	// Own returns a part of a larger text, which a value that is kept does not keep alive.
+	// Own returns a part of a larger string. If a library keeps the part, it does not keep
+	// the larger string alive.
 	Own(part string) lua.LString
-	// RawSet is lua_rawset, with its errors and with the growth of the table accounted for.
+	// RawSet does what lua_rawset does, with its errors, and charges for the growth of the table.
 	RawSet(L *lua.LState, t *lua.LTable, key, value lua.LValue)
 }
 
-// Libraries are the libraries of one Lua state.
+// Libraries holds the libraries of one Lua state.
 type Libraries struct {
-	Tables map[string]*lua.LTable // by their global names
+	Tables map[string]*lua.LTable // by global name
 	Null   *lua.LUserData         // cjson.null
-	JSON   JSONSettings           // those of the global cjson
+	JSON   JSONSettings           // settings of the global cjson
 
 	host Host
 	arg  auxlib.Args
 }
 
-// library is what a library exports: functions by name.
+// library holds the functions that a Lua library exports, by name.
 type library map[string]func(*Libraries, *lua.LState) int
 
 // Open makes the libraries. Their tables belong to the caller.

@@ -18,10 +18,10 @@ var structLibrary = library{
 	"unpack": (*Libraries).structUnpack,
 }
 
-// maxIntSize is the largest integer that i and I may ask for.
+// maxIntSize is the largest size in bytes for the options i and I.
 const maxIntSize = 32
 
-// layout walks over a format: byte order, alignment, and how far it has come.
+// layout walks over a format. It keeps the byte order, the alignment and the position.
 type layout struct {
 	host  Host
 	L     *lua.LState
@@ -38,7 +38,7 @@ func (lib *Libraries) newLayout(L *lua.LState, format string) *layout {
 
 func (l *layout) more() bool { return l.i < len(l.fmt) }
 
-// number reads the digits after an option; def if there are none.
+// number reads the digits after an option; it returns def if there are none.
 func (l *layout) number(def int) int {
 	if l.i >= len(l.fmt) || !clib.IsDigit(l.fmt[l.i]) {
 		return def
@@ -54,7 +54,7 @@ func (l *layout) number(def int) int {
 	return n
 }
 
-// option reads the next option and its size; kind is 0 for those that only
+// option reads the next option and its size; kind is 0 for options that only
 // change the layout.
 func (l *layout) option() (kind byte, size int) {
 	l.host.Work(1)
@@ -101,7 +101,7 @@ func (l *layout) control(c byte) {
 	}
 }
 
-// padding is how many bytes stand before a value of a size.
+// padding returns the number of padding bytes before a value of this size.
 func (l *layout) padding(kind byte, size int) int {
 	if size == 0 || kind == 'c' {
 		return 0
@@ -115,7 +115,7 @@ func (l *layout) padding(kind byte, size int) int {
 
 func (lib *Libraries) structPack(L *lua.LState) int {
 	l := lib.newLayout(L, lib.arg.String(L, 1))
-	L.Push(lua.LNil) // the library's mark: missing arguments are nil
+	L.Push(lua.LNil) // the C library pushes it as a mark, so a missing argument reads as nil
 	o := auxlib.Buffer{Memory: lib.host}
 	arg := 2
 	for l.more() {
@@ -158,8 +158,8 @@ func (lib *Libraries) structPack(L *lua.LState) int {
 	return 1
 }
 
-// appendUint appends the size low bytes of u; sizes beyond 8 are zero there,
-// as in the C code, which shifts an unsigned long.
+// appendUint appends the size low bytes of u. Bytes beyond the eighth are zero, as in
+// the C code, which shifts an unsigned long.
 func appendUint(b []byte, u uint64, size int, big bool) []byte {
 	var buf [maxIntSize]byte
 	binary.LittleEndian.PutUint64(buf[:], u)
@@ -192,13 +192,13 @@ func (lib *Libraries) structUnpack(L *lua.LState) int {
 	switch {
 	case pos == -1:
 		lib.host.ArgError(L, 3, "offset must be 1 or greater")
-	case pos < 0: // unsigned in the library
+	case pos < 0: // the C library has an unsigned offset
 		pos = len(data) + 1
 	}
 	n := 0
 	for l.more() {
 		if pos > len(data) && strings.IndexByte("BbxHhLlTdfciIs ", l.fmt[l.i]) < 0 {
-			lib.host.ArgError(L, 2, "data string too short") // before what only changes the layout
+			lib.host.ArgError(L, 2, "data string too short") // the C library fails before options that only change the layout, too
 		}
 		kind, size := l.option()
 		l.total = pos
@@ -245,7 +245,7 @@ func (lib *Libraries) structUnpack(L *lua.LState) int {
 	return n + 1
 }
 
-// sizeBefore takes the number just read as the size of a string (c0).
+// sizeBefore returns the number just read as the size of a string (c0).
 func (lib *Libraries) sizeBefore(L *lua.LState, n int, data string, pos int) int {
 	size, ok := L.Get(-1).(lua.LNumber)
 	if n == 0 || !ok {
@@ -272,7 +272,7 @@ func (lib *Libraries) structSize(L *lua.LState) int {
 	for l.more() {
 		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (clib.IsAlpha(l.fmt[l.i]) || clib.IsDigit(l.fmt[l.i])) {
 			l.host.Work(1)
-			l.i++ // only pack and unpack look at unknown letters
+			l.i++ // only pack and unpack refuse unknown letters
 			continue
 		}
 		kind, size := l.option()

@@ -1,7 +1,8 @@
-// Package interp is what gopher-lua's interpreter does not export: the fields of an
-// instruction, call frames, the parts of a table, the registers and the main loop of a
-// state. They are read and set in place.
+// Package interp gives access to parts of gopher-lua's interpreter that it does not export:
+// the fields of an instruction, call frames, the parts of a table, the registers and the
+// main loop of a state. It reads and sets them in memory.
 //
-// The library is pinned, and the package refuses to start with a layout that it does
-// not know. It decides nothing, and must not import luavm or a package beside it.
+// The version of gopher-lua is pinned, and the package refuses to start with a layout that
+// it does not know. It has no logic of its own, and must not import luavm or a package
+// beside it.
 package interp

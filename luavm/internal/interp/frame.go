@@ -8,9 +8,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Frame mirrors gopher-lua's callFrame, which it does not export. What is
-// about to run and where it stands is needed before every instruction
-// and for C Lua's error texts, so it is read in place.
+// Frame mirrors gopher-lua's callFrame, which is not exported. The engine needs the
+// next instruction and its position before every instruction and for C Lua's error
+// texts, so it reads the frame in memory.
 type Frame struct {
 	Idx        int
 	Fn         *lua.LFunction
@@ -24,7 +24,7 @@ type Frame struct {
 	TailCall   int
 }
 
-// frameOffset is where an LState keeps its current frame.
+// frameOffset is the offset of the current frame in an LState.
 var frameOffset = checkedFrameOffset()
 
 func checkedFrameOffset() uintptr {
@@ -45,23 +45,24 @@ func checkedFrameOffset() uintptr {
 	return field.Offset
 }
 
-// LowestFrames are those that gopher-lua keeps when they have been left, with what their
-// functions hold; it gives the others back. L must have been made with MinimizeStackMemory.
+// LowestFrames returns the frames that gopher-lua keeps after their calls have returned, with
+// references to their functions; it frees all others. L must have been made with
+// MinimizeStackMemory.
 func LowestFrames(L *lua.LState) []Frame {
 	stack := reflect.ValueOf(L).Elem().FieldByName("stack").Elem().Elem()
 	lowest := stack.FieldByName("segments").Index(0).Elem().FieldByName("array")
 	return unsafe.Slice((*Frame)(unsafe.Pointer(lowest.UnsafeAddr())), lowest.Len())
 }
 
-// FramePlace returns where L keeps its current frame.
+// FramePlace returns the address of L's current frame pointer.
 func FramePlace(L *lua.LState) **Frame {
 	return (**Frame)(unsafe.Add(unsafe.Pointer(L), frameOffset))
 }
 
-// TopFrame is the frame that L is in.
+// TopFrame returns the current frame of L.
 func TopFrame(L *lua.LState) *Frame { return *FramePlace(L) }
 
-// Line is the source line that a Lua frame is executing.
+// Line returns the source line that a Lua frame executes.
 func (f *Frame) Line() int {
 	if f.Fn.IsG {
 		return -1
@@ -73,10 +74,10 @@ func (f *Frame) Line() int {
 	return f.Fn.Proto.DbgSourcePositions[pc]
 }
 
-// Inst is the instruction that a frame is executing.
+// Inst returns the instruction that a frame executes.
 func (f *Frame) Inst() uint32 { return f.Fn.Proto.Code[max(f.Pc-1, 0)] }
 
-// Operand reads a register or constant of the running frame.
+// Operand returns the value of a register or constant of the running frame.
 func (f *Frame) Operand(L *lua.LState, rk int) lua.LValue {
 	if rk&RKConst != 0 {
 		return f.Fn.Proto.Constants[rk&^RKConst]

@@ -9,14 +9,14 @@ package interp
 //	                   |   Bx, sBx + MaxSbx |
 //	                   +--------------------+
 
-// The largest operands of an instruction.
+// These are the largest operands of an instruction.
 const (
 	MaxC   = 0x1ff
 	MaxBx  = 0x3ffff
 	MaxSbx = 0x1ffff
 )
 
-// OpOf is the operation, ArgA and its kin are the operands.
+// OpOf returns the operation of an instruction, ArgA and so on its operands.
 func OpOf(inst uint32) int   { return int(inst >> 26) }
 func ArgA(inst uint32) int   { return int(inst>>18) & 0xff }
 func ArgB(inst uint32) int   { return int(inst & 0x1ff) }
@@ -34,7 +34,7 @@ func InstABC(op, a, b, c int) uint32 {
 
 func InstABx(op, a, bx int) uint32 { return uint32(op)<<26 | uint32(a&0xff)<<18 | uint32(bx&MaxBx) }
 
-// SetOp, SetA and its kin change a part of an instruction.
+// SetA, SetB, SetC, SetSbx and SetOp change one part of an instruction.
 func SetA(i *uint32, a int)   { *i = *i&^(0xff<<18) | uint32(a&0xff)<<18 }
 func SetB(i *uint32, b int)   { *i = *i&^0x1ff | uint32(b&0x1ff) }
 func SetC(i *uint32, c int)   { *i = *i&^(0x1ff<<9) | uint32(c&0x1ff)<<9 }

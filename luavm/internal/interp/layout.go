@@ -8,9 +8,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Where gopher-lua keeps the array part of a table, the keys of its hash part, the
-// constants of a function once more as plain strings, and the registers and the main
-// loop of a state.
+// These are the offsets at which gopher-lua keeps the array part of a table, the keys of
+// its hash part, the constants of a function as plain strings, and the registers and the
+// main loop of a state.
 var (
 	arrayOffset           = checkedOffset[lua.LTable, []lua.LValue]("array")
 	keysOffset            = checkedOffset[lua.LTable, []lua.LValue]("keys")
@@ -19,7 +19,8 @@ var (
 	loopOffset            = checkedLoopOffset()
 )
 
-// checkedOffset is where a struct of gopher-lua has a field of a type.
+// checkedOffset returns the offset of a field in a struct of gopher-lua. It panics if the
+// struct has no such field of type F.
 func checkedOffset[S, F any](name string) uintptr {
 	field, ok := reflect.TypeFor[S]().FieldByName(name)
 	if !ok || field.Type != reflect.TypeFor[F]() {
@@ -49,30 +50,30 @@ func checkedLoopOffset() uintptr {
 	return field.Offset
 }
 
-// ArrayPart returns the array part of a table, nil values included. It must
-// not be kept.
+// ArrayPart returns the array part of a table, with its nil values. The caller must
+// not keep it.
 func ArrayPart(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset))
 }
 
-// SetArrayPart gives a table another array part.
+// SetArrayPart replaces the array part of a table.
 func SetArrayPart(t *lua.LTable, elems []lua.LValue) {
 	*(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset)) = elems
 }
 
-// HashKeys returns the keys of the hash part of a table, those included whose values
-// are gone. It must not be kept.
+// HashKeys returns the keys of the hash part of a table, with keys whose values were set to
+// nil. The caller must not keep it.
 func HashKeys(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), keysOffset))
 }
 
-// StringConstants returns the constants of a function as strings; those that are none
-// are empty. The instructions that look up a field by its name read it there.
+// StringConstants returns the constants of a function as strings, "" for a constant of
+// another type. The instructions that look up a field by its name read the name there.
 func StringConstants(p *lua.FunctionProto) []string {
 	return *(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset))
 }
 
-// SetStringConstants gives a function other constants of that kind.
+// SetStringConstants replaces the string constants of a function.
 func SetStringConstants(p *lua.FunctionProto, strs []string) {
 	*(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset)) = strs
 }
@@ -82,8 +83,8 @@ func Registers(L *lua.LState) *[]lua.LValue {
 	return *(**[]lua.LValue)(unsafe.Add(unsafe.Pointer(L), registryOffset))
 }
 
-// Loop is gopher-lua's main loop: it runs what was called last until that returns.
+// Loop is gopher-lua's main loop: it runs the function called last until that returns.
 type Loop func(L *lua.LState, base *Frame)
 
-// LoopPlace returns where L keeps its main loop, which looks at a context or does not.
+// LoopPlace returns the address of L's main loop: the one that checks a context, or the other.
 func LoopPlace(L *lua.LState) *Loop { return (*Loop)(unsafe.Add(unsafe.Pointer(L), loopOffset)) }
