@@ -1,10 +1,10 @@
-// Package brake has whoever brings in data wait for the garbage collector while memory is scarce.
+// Package brake makes goroutines that read or write much data wait for the garbage collector while memory is scarce.
 //
-// Go's limit of memory is soft: the collector takes half of the processors' time at most, and what is allocated
-// meanwhile is had all the same. Many clients with large values, and much data for the collector to look at, so make a
-// process grow until the kernel ends it, though hardly anything of that is in use. What a node takes much
-// memory for is what it reads from a socket or from its log, and large replies: so these wait, for a
-// cycle of the collector, and only near the limit.
+// Go's memory limit is soft: the collector takes at most half of the processors' time, and allocations go on
+// meanwhile. With many large values from clients, and much data for the collector to mark, a process grows until
+// the kernel ends it, though it uses only a small part of that memory. A node needs most memory for data that it
+// reads from a socket or from its log, and for large replies. So the goroutines that handle these wait for one cycle
+// of the collector, and only near the limit.
 package brake
 
 import (
@@ -14,24 +14,25 @@ import (
 	"sync/atomic"
 )
 
-// step is how much is brought in between two looks at the heap.
+// step is how many bytes are counted between two looks at the heap.
 const step = 1 << 20
 
-// growth is how much more than after the last cycle must be in use for another one: where the data itself is beyond
-// the limit, the collector can do nothing about it.
+// growth is how much more memory than after the last cycle must be in use before brake starts another cycle. If the
+// live data itself is above the limit, more cycles would free nothing.
 const growth = 4 << 20
 
 var (
 	limit   atomic.Int64 // 0: none
-	ballast atomic.Int64
-	brought atomic.Int64 // bytes since the last look
-	rest    atomic.Int64 // what was in use after the last cycle
-	looked  atomic.Int64 // what had been allocated at the last look
+	ballast atomic.Int64 // heap bytes that take no memory
+	brought atomic.Int64 // bytes counted since the last look at the heap
+	rest    atomic.Int64 // bytes in use after the last cycle
+	looked  atomic.Int64 // bytes ever allocated, at the last Look
 
-	mu sync.Mutex // held by who collects; who waits for that waits for it
+	mu sync.Mutex // held during a cycle; goroutines that wait for the cycle wait for mu
 )
 
-// Set sets from how much memory in use on others wait; 0: never. unused is what counts as heap and takes no memory.
+// Set sets the bytes in use from which callers wait; 0: they never do. unused is how many bytes of the heap take no
+// memory.
 func Set(bytes, unused int64) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -40,7 +41,8 @@ func Set(bytes, unused int64) {
 	rest.Store(0)
 }
 
-// Bring counts bytes that are about to be read or written. It returns at once, unless memory is scarce, or will be with them.
+// Bring counts bytes that are about to be read or written. It waits for a cycle of the collector if memory is scarce,
+// or would be with these bytes.
 func Bring(bytes int) {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return
@@ -51,7 +53,8 @@ func Bring(bytes int) {
 	}
 }
 
-// Look is Bring for who does not know how much has been allocated: all that the process has since the last look.
+// Look is Bring for callers that do not know how much they allocate: it counts all that the process has allocated
+// since the last Look.
 func Look() {
 	if limit.Load() == 0 {
 		return
@@ -59,12 +62,13 @@ func Look() {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)
 	now := int64(samples[0].Value.Uint64())
-	if by := now - looked.Swap(now); by > 0 && by < now { // else it is the first one
+	if by := now - looked.Swap(now); by > 0 && by < now { // by equals now at the first Look
 		Bring(int(by))
 	}
 }
 
-// Scarce is Bring for who may not wait: it reports whether memory is scarce. Then a cycle of the collector is on its way.
+// Scarce is Bring for callers that must not wait: it reports whether memory is scarce. If so, a cycle of the collector
+// has been started.
 func Scarce(bytes int) bool {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return false
@@ -73,7 +77,7 @@ func Scarce(bytes int) bool {
 	return Short(bytes)
 }
 
-// Short is Scarce for who has brought in nothing, and asks whether there is room for so much.
+// Short is Scarce without counting: it reports whether memory would be scarce with so many more bytes.
 func Short(bytes int) bool {
 	if limit.Load() == 0 {
 		return false
@@ -81,7 +85,7 @@ func Short(bytes int) bool {
 	if now := inUse(); !scarce(now+int64(bytes)) || now < rest.Load()+growth {
 		return false
 	}
-	if mu.TryLock() { // else somebody collects
+	if mu.TryLock() { // else a cycle is running
 		go func() {
 			defer mu.Unlock()
 			collectAgain(int64(bytes))
@@ -101,7 +105,7 @@ func collect(bytes int64) {
 	collectAgain(bytes)
 }
 
-// collectAgain has the collector run, unless the cycle that was waited for has been enough; mu is held.
+// collectAgain runs the collector, unless the cycle that the caller has waited for was enough; the caller holds mu.
 func collectAgain(bytes int64) {
 	if now := inUse(); scarce(now+bytes) && now >= rest.Load()+growth {
 		runtime.GC()
@@ -109,7 +113,7 @@ func collectAgain(bytes int64) {
 	}
 }
 
-// inUse is how much memory the process has, without what it can take again before it has more.
+// inUse returns the memory of the process in bytes, without memory that Go has free or has returned to the system.
 func inUse() int64 {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},

@@ -1,8 +1,8 @@
-// Package turns bounds what strangers can have this process compute for TLS handshakes.
+// Package turns bounds the CPU time that strangers can make this process spend on TLS handshakes.
 //
-// A signature with an RSA key takes milliseconds, and a stranger gets one by a few hundred bytes. So who
-// computes for a handshake needs a turn, and those who wait for one get it in turn by their addresses:
-// who sends a flood waits for his own flood.
+// A signature with an RSA key takes milliseconds, and a stranger triggers one with a few hundred bytes. So a
+// handshake needs a turn while it computes. Turns go round the addresses that wait: the handshakes of an
+// address that sends a flood wait mostly for each other.
 package turns
 
 import (
@@ -17,36 +17,36 @@ import (
 	"time"
 )
 
-// Turns are the right to compute for a handshake.
+// Turns hands out a fixed number of turns to handshakes.
 type Turns struct {
-	rests bool // after each turn the processor is left to others for as long
+	rests bool // after each turn the processor is left to other work for as long as the turn took
 
 	mu      sync.Mutex
 	free    int
 	waiting map[line][]chan struct{}
-	order   [2][]line // of strangers, and of those who are known: each that somebody waits in, who is next first
-	known   bool      // had the last turn
+	order   [2][]line // lines with waiting handshakes, the next one first: of strangers, of known addresses
+	known   bool      // the last turn went to a known address
 }
 
-// line is where those wait who are alike. Those whom the node has answered need little
-// more, and do not wait behind all that begin.
+// line is a queue of similar handshakes. Handshakes that the node has answered have a line of
+// their own: they need little more CPU time, and do not wait behind all new ones.
 type line struct {
 	from            netip.Addr
 	known, answered bool
 }
 
-// Half leaves half of the processors to others, and half of the time if there is one.
+// Half returns turns for half of the processors; with one processor, turns for half of its time.
 func Half() *Turns {
 	n := runtime.GOMAXPROCS(0)
 	return New(max(1, n/2), n == 1)
 }
 
-// New returns so many turns; rests says that the processor is left to others after each, for as long.
+// New returns count turns. With rests, each turn comes back only after a rest as long as the turn.
 func New(count int, rests bool) *Turns {
 	return &Turns{free: count, rests: rests, waiting: map[line][]chan struct{}{}}
 }
 
-// take waits for a turn; false if gone is closed before.
+// take waits for a turn; it returns false if gone is closed first.
 func (t *Turns) take(l line, gone <-chan struct{}) bool {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -62,19 +62,19 @@ func (t *Turns) take(l line, gone <-chan struct{}) bool {
 	t.mu.Unlock()
 	select {
 	case <-mine:
-		// The runtime would run this one next: with one processor no command would be
-		// answered between two handshakes.
+		// The runtime runs a woken goroutine next: with one processor, the node would answer
+		// no command between two handshakes.
 		runtime.Gosched()
 		return true
 	case <-gone:
 		if !t.forget(l, mine) {
-			t.give() // it came at the same time
+			t.give() // the turn came at the same time
 		}
 		return false
 	}
 }
 
-// rank is the place of a line's order.
+// rank returns the index of the line's queue in Turns.order.
 func (l line) rank() int {
 	if l.known {
 		return 1
@@ -82,10 +82,11 @@ func (l line) rank() int {
 	return 0
 }
 
-// maxRest is how long a rest may be: who was stopped by the system has not computed.
+// maxRest bounds a rest: a goroutine that held its turn for longer was stopped by the system,
+// and did not compute all that time.
 const maxRest = 20 * time.Millisecond
 
-// giveAfter is give by who has had the turn for a while.
+// giveAfter gives a turn back that was held for had, after a rest if the turns have rests.
 func (t *Turns) giveAfter(had time.Duration) {
 	if t.rests && had > 0 {
 		time.AfterFunc(min(had, maxRest), t.give)
@@ -94,7 +95,8 @@ func (t *Turns) giveAfter(had time.Duration) {
 	t.give()
 }
 
-// give passes a turn on. Every second one is for those who are known.
+// give passes a turn to a waiting handshake, if there is one. Every second turn goes to a known
+// address while both kinds wait.
 func (t *Turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +108,7 @@ func (t *Turns) give() {
 	}
 	l := (*order)[0]
 	*order = (*order)[1:]
-	// Of one address it is left to chance: the first who came may have given up.
+	// Within a line the choice is random: the client that came first may have given up.
 	list := t.waiting[l]
 	i, last := rand.IntN(len(list)), len(list)-1
 	close(list[i])
@@ -119,7 +121,7 @@ func (t *Turns) give() {
 	}
 }
 
-// forget takes back that somebody waits, unless he has been given a turn.
+// forget removes a waiting handshake; it returns false if the handshake has already got a turn.
 func (t *Turns) forget(l line, who chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,43 +138,43 @@ func (t *Turns) forget(l line, who chan struct{}) bool {
 	return true
 }
 
-// Idle reports whether nobody has a turn or waits for one, if there are so many.
+// Idle reports whether all of count turns are free and no handshake waits.
 func (t *Turns) Idle(count int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.free == count && len(t.waiting) == 0 && len(t.order[0])+len(t.order[1]) == 0
 }
 
-// Conn stands between crypto/tls and a connection while hands are shaken. One goroutine uses it.
+// Conn stands between crypto/tls and a connection during the handshake. One goroutine uses it.
 type Conn struct {
 	net.Conn
 	ctx   context.Context
 	now   func() time.Time
-	turns *Turns // nil once hands have been shaken
+	turns *Turns // nil after the handshake
 	line  line
-	has   bool // a turn
-	since time.Time
-	in    []byte // has been read, and comes next
-	read  int    // so much, for the handshake
+	has   bool      // the handshake has a turn …
+	since time.Time // … since this time
+	in    []byte    // bytes that Read returns next
+	read  int       // bytes read for the handshake
 }
 
-// Conn returns a connection that computes by turns until Done is called. known says that its address
-// is one of those who have been let in before; in has been read from it. A wait for a turn ends with ctx.
+// Conn returns a connection whose handshake computes by turns until Done is called. known means that the
+// node has let its address in before; in holds bytes already read from conn. A wait for a turn ends with ctx.
 func (t *Turns) Conn(ctx context.Context, conn net.Conn, in []byte, from netip.Addr, known bool, now func() time.Time) *Conn {
 	return &Conn{Conn: conn, ctx: ctx, now: now, turns: t, line: line{from: from, known: known}, in: in}
 }
 
-// readSize is more than a ClientHello has, or a certificate with its signature: crypto/tls reads these
-// in pieces, and would wait for a turn for each.
+// readSize is more than the size of a ClientHello, or of a certificate with its signature: crypto/tls
+// reads these in pieces, and would wait for a turn for each piece.
 const readSize = 4 << 10
 
-// maxRead is several times what a handshake has, with a long chain of certificates, too. crypto/tls
-// would keep a quarter of a megabyte for each stranger.
+// maxRead is several times the size of a handshake, even with a long chain of certificates. Without
+// it crypto/tls would keep a quarter of a megabyte for each stranger.
 const maxRead = 32 << 10
 
 var errMuch = fmt.Errorf("it has sent more than %d bytes for the handshake", maxRead)
 
-// Read has no turn while it waits.
+// Read gives its turn back while it waits for data.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if len(c.in) == 0 && c.turns == nil {
 		return c.Conn.Read(p)
@@ -187,7 +189,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// fill reads what there is, and waits for a turn to work on it.
+// fill reads the data that has arrived, and waits for a turn before crypto/tls works on it.
 func (c *Conn) fill() error {
 	c.giveBack()
 	buf := make([]byte, readSize)
@@ -205,7 +207,7 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// Write has no turn either: the other side may leave no room for its answer.
+// Write gives its turn back, too: the client may not read, and the write would block.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.turns != nil {
 		c.giveBack()
@@ -214,7 +216,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Done is called when hands have been shaken, or not.
+// Done ends the handshake, whether it succeeded or failed.
 func (c *Conn) Done() {
 	c.giveBack()
 	c.turns = nil
@@ -227,8 +229,8 @@ func (c *Conn) giveBack() {
 	}
 }
 
-// Origin is what counts as one address: of IPv6 the network, in which anybody has as many
-// addresses as he likes.
+// Origin returns the address by which a connection is counted. For IPv6 that is the /64 network,
+// in which one client can have as many addresses as it likes.
 func Origin(conn net.Conn) netip.Addr {
 	tcp, ok := conn.RemoteAddr().(interface{ AddrPort() netip.AddrPort })
 	if !ok {

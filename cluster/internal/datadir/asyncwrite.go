@@ -7,61 +7,63 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// asyncWrites are entries of a leader that are on their way to its own disk while they are
-// on their way to the others' (Raft dissertation, section 10.2.1). hashicorp/raft writes
-// them first and sends them then, so what it is told to be written may be in memory alone.
-// Until it is on the disk
+// asyncWrites holds a leader's entries while it writes them to its own disk and sends them to
+// its followers at the same time (Raft dissertation, section 10.2.1). hashicorp/raft writes
+// entries before it sends them, so StoreLogs tells Raft that an entry is written while the
+// entry may still be in memory only. Until an entry is on the disk
 //
-//   - it is not applied here, so nobody is told of it (wait),
-//   - the others are not told that it is committed, so they do not apply it (upTo): should
-//     this process end, a majority is counted anew without it.
+//   - this node does not apply it, so no client gets a reply for it (wait),
+//   - this node does not tell the followers that it is committed, so they do not apply it
+//     (upTo): if this process ends, the next leader counts a majority without this node.
 //
-// Everything else is written before it counts, and behind what is unwritten: what other
-// leaders send, the first entry of a term, configurations, barriers. So what this node
-// acknowledges to another leader is on its disk when that makes a difference, because an
-// entry of an earlier term is committed by one of the leader's own term alone. What it
-// remembers besides, to vote by or to stand by, may be more than is on its disk: that can
-// keep another node from being elected, whose log is shorter, and no more.
+// Every other entry is written to disk before StoreLogs returns, after all entries that are
+// still unwritten: entries from other leaders, the first entry of a term, configurations and
+// barriers. So the entries that this node acknowledges to another leader are on its disk when
+// that matters, because only an entry of the leader's own term commits an entry of an earlier
+// term. When this node votes or stands for election, the log that it knows may be longer than
+// the log on its disk: that can keep a node with a shorter log from being elected, but has no
+// other effect.
 //
-// What may not find its room is written first, too: an entry that Raft believes in cannot
-// be taken back.
+// An entry for which the disk may lack room is written first, too, because Raft cannot take
+// back an entry that it believes is written.
 type asyncWrites struct {
 	store func([]*raft.Log) error // writes to the disk
 	fatal func(error)             // ends the process
-	hooks *Hooks                  // Raft's main goroutine asks Leads in the name of a leader
+	hooks *Hooks                  // Leads and Replicates; Raft's main goroutine asks
 
 	mu    sync.Mutex
 	moved sync.Cond   // on mu; entries were written, or will never be
-	more  sync.Cond   // on mu; there are entries, or no more will come
-	over  bool        // no more will come
+	more  sync.Cond   // on mu; queue has entries, or over is set
+	over  bool        // no more entries will come
 	runs  bool        // the writer has been started
-	queue []*raft.Log // without those that are being written
-	size  int64       // how much room they and those take
-	first uint64      // the first of all; 0: there are none
-	lost  error       // why the others will never be
+	queue []*raft.Log // entries that the writer has not taken yet
+	size  int64       // room that all unwritten entries take, with those being written
+	first uint64      // index of the first unwritten entry; 0: there is none
+	lost  error       // why the unwritten entries will never be written
 
-	taken   uint64 // how many there have been ever …
+	taken   uint64 // entries ever taken in …
 	written uint64 // … and how many of them are on the disk
 }
 
 const (
-	// asyncCount is how many entries may be unwritten, asyncSize how much room they
-	// take. They are read from recentLog.
+	// asyncCount is how many entries may be unwritten, asyncSize how much room they may
+	// take. Raft reads unwritten entries from recentLog, so they must fit there.
 	asyncCount = recentCount / 2
 	asyncSize  = recentSize / 2
-	// EntryOverhead is more than an entry takes on the disk besides its data.
+	// EntryOverhead is an upper bound of what an entry takes on the disk besides its data.
 	EntryOverhead = 256
 )
 
-// init says how entries are written, and who is told that they cannot be.
+// init sets the function that writes entries, and the one that is called when a write fails.
 func (u *asyncWrites) init(hooks *Hooks, store func([]*raft.Log) error, fatal func(error)) {
 	u.hooks, u.store, u.fatal = hooks, store, fatal
 	u.moved.L, u.more.L = &u.mu, &u.mu
 }
 
-// add takes entries in; false if they have to be written first. room tells how much can
-// be written to the log and will not fail for want of it. It is asked while size stands
-// still: what is written in between would be missing in both.
+// add queues entries for the writer; it returns false if the caller has to write them first.
+// room returns how many bytes can be written to the log without a lack of disk space. add
+// calls room under mu, while size cannot change: a write in between would be missing in both
+// numbers.
 func (u *asyncWrites) add(logs []*raft.Log, room func() int64) (taken bool, err error) {
 	size := int64(0)
 	for _, l := range logs {
@@ -83,7 +85,7 @@ func (u *asyncWrites) add(logs []*raft.Log, room func() int64) (taken bool, err 
 	}
 	if u.first == 0 {
 		u.first = logs[0].Index
-		if !u.runs { // one for good: its stack need not grow again for every batch
+		if !u.runs { // one goroutine for all batches: its stack grows only once
 			u.runs = true
 			go u.run()
 		}
@@ -101,11 +103,11 @@ func (u *asyncWrites) firstOr(index uint64) uint64 {
 	return u.first
 }
 
-// run writes what there is, in order, whenever there is something.
+// run writes queued entries in order until the log is closed or a write fails.
 func (u *asyncWrites) run() {
 	for u.await() {
-		// The followers' copies go first: a thread that waits for the disk holds the others
-		// up until the runtime notices.
+		// Let Raft send to the followers first: a thread that waits for the disk keeps its
+		// processor from other goroutines until the runtime notices.
 		runtime.Gosched()
 		if err := u.write(); err != nil {
 			u.fatal(err)
@@ -114,7 +116,7 @@ func (u *asyncWrites) run() {
 	}
 }
 
-// await returns when there are entries; false if no more will come.
+// await waits for entries; it returns false if no more will come.
 func (u *asyncWrites) await() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -124,7 +126,7 @@ func (u *asyncWrites) await() bool {
 	return len(u.queue) > 0
 }
 
-// write writes until there is no more.
+// write writes entries until the queue is empty or a write fails.
 func (u *asyncWrites) write() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,7 +153,7 @@ func (u *asyncWrites) write() error {
 	return u.lost
 }
 
-// close waits until all of them are on the disk, and ends the writer.
+// close waits until all entries are on the disk, and ends the writer.
 func (u *asyncWrites) close() error {
 	err := u.drain()
 	u.mu.Lock()
@@ -161,7 +163,7 @@ func (u *asyncWrites) close() error {
 	return err
 }
 
-// wait returns when an entry is on the disk.
+// wait waits until the entry at index is on the disk, and fails if it never will be.
 func (u *asyncWrites) wait(index uint64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -171,9 +173,9 @@ func (u *asyncWrites) wait(index uint64) error {
 	return u.lost
 }
 
-// drain returns when all of them are on the disk. It does not wait for those that come
-// meanwhile: there may be no end of them, and Raft asks for the end of its log before each
-// snapshot.
+// drain waits until all entries taken so far are on the disk. It does not wait for entries that
+// come meanwhile: they may never stop coming, and Raft calls LastIndex, which drains, before
+// each snapshot.
 func (u *asyncWrites) drain() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,14 +185,15 @@ func (u *asyncWrites) drain() error {
 	return u.lost
 }
 
-// failed returns why entries that Raft believes in will never be on the disk, if so.
+// failed returns why entries that Raft takes for written will never be on the disk; nil if no
+// write failed.
 func (u *asyncWrites) failed() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.lost
 }
 
-// upTo returns the last entry up to an index that is on the disk.
+// upTo returns index, or the index of the last entry on the disk if that is lower.
 func (u *asyncWrites) upTo(index uint64) uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

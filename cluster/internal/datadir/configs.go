@@ -9,8 +9,8 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// configLog knows the configurations that are in the log, as it is read at the start and
-// written from then on.
+// configLog remembers the configurations in the log: those read at the start, and those
+// written since.
 type configLog struct {
 	mu   sync.Mutex
 	list []configEntry // by index
@@ -21,14 +21,14 @@ type configEntry struct {
 	conf  raft.Configuration
 }
 
-// note takes in an entry that has been read, or written.
+// note records the configuration of an entry that was read or written.
 func (c *configLog) note(l *raft.Log) {
 	if l.Type != raft.LogConfiguration {
 		return
 	}
 	conf, err := roster.ReadConfiguration(l.Data)
 	if err != nil {
-		return // of an earlier version; what comes next is not compared with it
+		return // an earlier version wrote it; later configurations are not compared with it
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,14 +51,14 @@ func (c *configLog) note(l *raft.Log) {
 	}
 }
 
-// cut forgets those from an index on.
+// cut forgets the configurations from index first on.
 func (c *configLog) cut(first uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = slices.DeleteFunc(c.list, func(e configEntry) bool { return e.index >= first })
 }
 
-// before is the configuration in force before an index; snap is the newest snapshot.
+// before returns the configuration in force before an index; snap is the newest snapshot.
 func (c *configLog) before(index uint64, snap raft.SnapshotMeta) (conf raft.Configuration) {
 	at := uint64(0)
 	if snap.ConfigurationIndex < index {

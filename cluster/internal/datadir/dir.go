@@ -28,9 +28,9 @@ const (
 	settledPath = "log.settled"
 )
 
-// AdviceRejoin is what to do with a directory that has lost part of what its node has
-// acknowledged. The node must not go on under its name: it would vote, and count, for what
-// it no longer has.
+// AdviceRejoin tells the operator what to do with a directory that has lost acknowledged
+// entries. The node must not go on under its name: its vote would count for entries that it
+// no longer has.
 const AdviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority has lost its data, begin a new cluster from a backup (lockstep restore)"
 
 const dataFormat = 1
@@ -45,14 +45,14 @@ type Dir struct {
 	disk     Disk
 	rec      nodeRecord
 	amending sync.Mutex   // held while rec is changed, and written
-	naming   sync.RWMutex // guards rec and refused, and is never held while the disk is waited for
+	naming   sync.RWMutex // guards rec and refused, and is never held during disk I/O
 	lock     *os.File
 
-	refused map[string]string // the directories of members that are not those they were met with
+	refused map[string]string // by member id: the unknown directory for which it was refused last
 
 	bolt  *raftboltdb.BoltStore
-	votes *sealedVotes // in bolt, under Stable
-	store logStore     // under Log
+	votes *sealedVotes // keeps its values in bolt; Stable wraps it
+	store logStore     // Log wraps it
 }
 
 // Open opens or makes a data directory.
@@ -69,8 +69,8 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// Unusable says why a directory cannot be used: nothing is wrong with one that
-// only lacks room, and nothing is known of one on a disk that does not work.
+// Unusable returns an error that says why the directory cannot be used. A full disk leaves the
+// data intact, and a broken disk says nothing about the data; every other err yields otherwise.
 func (d *Dir) Unusable(err, otherwise error) error {
 	if isFull(err) {
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", d.path, err)
@@ -151,15 +151,15 @@ func (d *Dir) identify(id, kind string) error {
 	if err := d.complete(); err != nil {
 		return err
 	}
-	if rec.Directory == "" { // of a version that did not name it
+	if rec.Directory == "" { // written by a version that did not name directories
 		rec.Directory = rand.Text()
 		return d.mark(rec)
 	}
 	return nil
 }
 
-// complete checks that no part of the log is missing: starting without it
-// would let this node vote twice in a term and forget what it acknowledged.
+// complete checks that no part of the log is missing: a node that starts without
+// its log could vote twice in a term and would forget what it acknowledged.
 func (d *Dir) complete() error {
 	parts := []string{boltFile, markFile}
 	if d.rec.Log == LogWAL {
@@ -177,8 +177,8 @@ func (d *Dir) complete() error {
 	return nil
 }
 
-// mark writes node.json: first as that of a new directory, and again when the
-// log is complete. After a crash in between the log is made again.
+// mark writes node.json: first with New set, and again when the log is complete.
+// After a crash in between, the next start makes the log again.
 func (d *Dir) mark(rec nodeRecord) error {
 	rec.Format = dataFormat
 	b, err := rec.encode()
@@ -194,12 +194,12 @@ func (d *Dir) mark(rec nodeRecord) error {
 	return nil
 }
 
-// amend changes node.json; change reports whether there is anything to write. A
-// disk may take its time, and requests of peers look at the record.
+// amend changes node.json; change reports whether there is anything to write. Peers' requests
+// read the record, so amend does not hold naming while it writes to the disk.
 func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	d.amending.Lock()
 	defer d.amending.Unlock()
-	rec := d.rec // only whoever holds amending changes it
+	rec := d.rec // it changes only under amending
 	write, err := change(&rec)
 	if err != nil || !write {
 		return err
@@ -207,21 +207,21 @@ func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	return d.mark(rec)
 }
 
-// Finish declares a new directory's log complete: that of a member of a cluster,
-// or of a node that has yet to join one.
+// Finish declares the log of a new directory complete. The node is a member of a cluster,
+// or has yet to join one.
 func (d *Dir) Finish(cluster string, joining bool) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		was := rec.New
 		if was {
 			rec.New, rec.Cluster, rec.Joining = false, cluster, joining
 		}
-		was = was || !rec.Votes // of version 0.1.0
+		was = was || !rec.Votes // version 0.1.0 wrote the record
 		rec.Votes = true
 		return was, nil
 	})
 }
 
-// SetCluster notes that the node is a member of a cluster now.
+// SetCluster records that the node is now a member of a cluster.
 func (d *Dir) SetCluster(cluster string) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		write := rec.Cluster != cluster || rec.Joining
@@ -230,7 +230,7 @@ func (d *Dir) SetCluster(cluster string) error {
 	})
 }
 
-// Cluster is the name of the cluster that the directory belongs to.
+// Cluster returns the name of the cluster that the directory belongs to.
 func (d *Dir) Cluster() string {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
@@ -244,8 +244,8 @@ func (d *Dir) Joining() bool {
 	return d.rec.Joining
 }
 
-// SnapshotConfiguration is the index of the configuration in the latest
-// snapshot; 0 if there is none.
+// SnapshotConfiguration returns the index of the configuration in the latest
+// snapshot; 0 if there is no snapshot.
 func (d *Dir) SnapshotConfiguration() uint64 {
 	list, err := d.Snapshots.List()
 	if err != nil || len(list) == 0 {
@@ -303,10 +303,10 @@ func (d *Dir) openBolt() (err error) {
 	d.bolt, err = raftboltdb.New(raftboltdb.Options{
 		Path: path,
 		BoltOptions: &bbolt.Options{
-			// The lock is ours, so this is only a guard against tools.
+			// This process already holds LOCK, so only other tools can hold bbolt's lock.
 			Timeout: time.Second,
-			// The list of free pages is rebuilt at start instead of being
-			// written with every append.
+			// bbolt rebuilds the list of free pages at start, instead of
+			// writing it with every append.
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
 		},

@@ -10,31 +10,32 @@ import (
 	"unsafe"
 )
 
-// directFile is a segment of the log that is written past the kernel's page cache, in
-// blocks. By way of the cache each batch is copied to pages that are marked, found again
-// and written back by the sync, which took more CPU time than the disk took time.
+// directFile is a segment of the log that is written past the kernel's page cache
+// (O_DIRECT), in blocks. Through the cache, the kernel copies each batch to pages, marks
+// them, finds them again and writes them back in the sync; that took more CPU time than the
+// disk took time.
 //
-// Only what is appended to room that holds zeros is written so. All else goes by way of
-// the cache, and all of it does on a file system that cannot do otherwise. What is
-// appended is written by the sync at the latest, and may be read after it.
+// Only appends to reserved room that holds zeros go past the cache. All other writes go
+// through the cache, and so does everything on a file system without O_DIRECT. An append is
+// written by the next sync at the latest, and can be read only after it.
 type directFile struct {
-	File // by way of the cache
+	File // reads and writes through the cache
 	path string
 
 	past   pastCache // nil: not opened yet, or given up
-	tried  bool      // to open it
-	proved bool      // what was written past the cache is read by way of it
+	tried  bool      // an open of past was tried
+	proved bool      // a read through the cache has shown a write past it
 
 	room int64 // how long the file is
-	// zeros is from where on there is nothing but zeros, if that is known.
+	// zeros is the offset from which the file holds only zeros; valid if known.
 	zeros int64
 	known bool
 
-	// buf holds what stands in the file at from, which begins a block: what is in use of
-	// the last block that was written, and what waits for the sync.
+	// buf holds the file's content from offset from, which is the start of a block: the used
+	// part of the last written block, and the appends that wait for the sync.
 	buf     []byte
-	from    int64
-	waiting bool
+	from    int64 // -1: buf does not match the file
+	waiting bool  // buf has appends that are not written yet
 }
 
 // pastCache is a file that is written past the cache.
@@ -44,31 +45,32 @@ type pastCache interface {
 }
 
 const (
-	// blockSize is a multiple of what disks write at a time.
+	// blockSize is a multiple of the sector size of disks.
 	blockSize = 4096
-	// directLimit is how much is written past the cache at once, bufferLimit how long a
-	// buffer is at most that a file keeps.
+	// directLimit is the most that one call writes past the cache, bufferLimit the longest
+	// buffer that a file keeps.
 	directLimit = 256 << 10
 	bufferLimit = 64 << 10
 )
 
-// longBuffers are those for more than that: segments that are full stay open to be read.
+// longBuffers holds buffers longer than bufferLimit. A file returns them after use, because
+// full segments stay open for reading.
 var longBuffers = sync.Pool{New: func() any { return unsafe.SliceData(alignedBuffer(directLimit)) }}
 
-// direct returns a file that is appended to past the cache, if f is one of the machine's.
+// direct returns a file whose appends go past the cache, if f is a real file of the system.
 func direct(f File, path string) File {
 	sys, ok := f.(systemFile)
 	if !ok {
 		return f
 	}
 	d := &directFile{File: f, path: path}
-	if info, err := sys.Stat(); err == nil { // else there is no room for what is appended past the cache
+	if info, err := sys.Stat(); err == nil { // else room stays 0, and all writes go through the cache
 		d.room = info.Size()
 	}
 	return d
 }
 
-// Reserve implements file.
+// Reserve implements File.
 func (f *directFile) Reserve(from, length int64, fill bool) error {
 	err := f.File.Reserve(from, length, fill)
 	if err == nil && from <= f.room {
@@ -77,7 +79,7 @@ func (f *directFile) Reserve(from, length int64, fill bool) error {
 	return err
 }
 
-// WriteAt implements file.
+// WriteAt implements File.
 func (f *directFile) WriteAt(p []byte, at int64) (int, error) {
 	if f.waiting {
 		if err := f.SyncData(); err != nil {
@@ -109,7 +111,8 @@ func (f *directFile) WriteAt(p []byte, at int64) (int, error) {
 	}
 }
 
-// appends reports whether n bytes can be appended past the cache, and prepares that.
+// appends reports whether n bytes at offset at can be appended past the cache; if so, it
+// prepares buf for them.
 func (f *directFile) appends(n, at int64) bool {
 	if roundUp(at+n) > f.room || !f.open() || !f.hasZeros(at) {
 		return false
@@ -136,18 +139,18 @@ func (f *directFile) appends(n, at int64) bool {
 	return true
 }
 
-// open opens the file once more.
+// open opens the file a second time, with O_DIRECT; it reports whether that has worked.
 func (f *directFile) open() bool {
 	if !f.tried {
 		f.tried = true
-		if out, err := os.OpenFile(f.path, os.O_WRONLY|syscall.O_DIRECT, 0); err == nil { // else the file system has no such thing
+		if out, err := os.OpenFile(f.path, os.O_WRONLY|syscall.O_DIRECT, 0); err == nil { // else the file system has no O_DIRECT
 			f.past = out
 		}
 	}
 	return f.past != nil
 }
 
-// hasZeros reports whether there is nothing but zeros from a place on.
+// hasZeros reports whether the file holds only zeros from offset at on.
 func (f *directFile) hasZeros(at int64) bool {
 	if f.known {
 		return at >= f.zeros
@@ -164,7 +167,7 @@ func (f *directFile) hasZeros(at int64) bool {
 	return true
 }
 
-// SyncData implements file.
+// SyncData implements File.
 func (f *directFile) SyncData() error {
 	var err error
 	if f.waiting {
@@ -175,13 +178,14 @@ func (f *directFile) SyncData() error {
 		err = f.File.SyncData()
 	}
 	if err != nil {
-		f.forget() // nobody can say what stands there
+		f.forget() // the file's content is unknown now
 	}
 	f.shrink()
 	return err
 }
 
-// shrink keeps no long buffer. Less than a block is in use, or nothing that counts.
+// shrink gives a long buffer back. At most the unfinished last block is still needed then;
+// after a failed write, nothing is.
 func (f *directFile) shrink() {
 	if cap(f.buf) > bufferLimit {
 		long := f.buf
@@ -190,10 +194,10 @@ func (f *directFile) shrink() {
 	}
 }
 
-// forget has the file looked at before it is appended to again.
+// forget makes the next append read the file again first.
 func (f *directFile) forget() { f.known, f.from = false, -1 }
 
-// writePast writes what waits.
+// writePast writes buf past the cache, and keeps the unfinished last block in it.
 func (f *directFile) writePast() error {
 	used := len(f.buf)
 	blocks := f.buf[:roundUp(int64(used))]
@@ -218,8 +222,8 @@ func (f *directFile) writePast() error {
 	return nil
 }
 
-// giveUp writes what waits by way of the cache, as all that will come: this file system
-// takes it only so, or does not show what was written past it.
+// giveUp writes buf through the cache, and sends all later writes there: this file system
+// refuses writes past the cache, or a read through the cache does not show them.
 func (f *directFile) giveUp() error {
 	err := f.past.Close()
 	f.past = nil
@@ -228,7 +232,7 @@ func (f *directFile) giveUp() error {
 	return errors.Join(err, err2)
 }
 
-// Sync implements file.
+// Sync implements File.
 func (f *directFile) Sync() error {
 	if err := f.SyncData(); err != nil {
 		return err
@@ -236,7 +240,7 @@ func (f *directFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Close implements file. What was not synced is lost.
+// Close implements File. Appends that were not synced are lost.
 func (f *directFile) Close() error {
 	err := f.File.Close()
 	if f.past != nil {
@@ -247,7 +251,7 @@ func (f *directFile) Close() error {
 
 func roundUp(n int64) int64 { return (n + blockSize - 1) &^ (blockSize - 1) }
 
-// alignedBuffer is memory that a disk can be written from.
+// alignedBuffer returns a buffer that begins at a block boundary in memory, as O_DIRECT needs.
 func alignedBuffer(size int64) []byte {
 	b := make([]byte, size+blockSize)
 	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (blockSize - 1)

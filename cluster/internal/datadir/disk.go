@@ -12,14 +12,14 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// Disk is all that this package does to the files that it writes itself, and
-// where the others' come from. A test puts one in its place that stops at any
-// step and forgets what was not synced.
+// Disk has the file operations of this package, and wrappers for the stores whose files other
+// packages write. A test replaces it with a disk that stops at any step and forgets what was not
+// synced.
 type Disk struct {
 	Files
 	SegmentSize int                                     // of raft-wal
-	Meta        func(types.MetaStore) types.MetaStore   // around raft-wal's list of segments
-	Stable      func(raft.StableStore) raft.StableStore // around the term and the vote
+	Meta        func(types.MetaStore) types.MetaStore   // wraps raft-wal's list of segments
+	Stable      func(raft.StableStore) raft.StableStore // wraps the store of the term and the vote
 }
 
 // Files changes files and directories.
@@ -39,17 +39,17 @@ type File interface {
 	io.ReaderAt
 	io.Writer
 	io.WriterAt
-	// Reserve takes room for a part of the file, which then is at least so long. What
-	// was never written is read as zeros; fill writes them, so that small writes to it
-	// cost no more than to what was written.
+	// Reserve takes disk space for a part of the file and extends the file to hold it. The
+	// new part reads as zeros. With fill, Reserve writes those zeros, so that small writes
+	// there later cost no more than overwriting old data.
 	Reserve(from, length int64, fill bool) error
 	Sync() error
-	// SyncData is Sync without what nobody needs to read the file.
+	// SyncData is Sync without the metadata that reading the file does not need.
 	SyncData() error
 	Close() error
 }
 
-// SystemDisk is the machine's.
+// SystemDisk returns the machine's real disk.
 func SystemDisk() Disk {
 	return Disk{
 		Files:       systemFiles{},
@@ -94,13 +94,13 @@ func (f systemFile) Reserve(from, length int64, fill bool) error {
 	return reserve(f.File, from, length, fill)
 }
 
-// isFull recognizes the error of a disk without room. bbolt passes on its text
-// alone.
+// isFull reports whether err comes from a full disk. bbolt passes on only the text
+// of that error.
 func isFull(err error) bool {
 	return err != nil && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), syscall.ENOSPC.Error()))
 }
 
-// isBroken recognizes the error of a disk that does not work.
+// isBroken reports whether err comes from a disk that does not work.
 func isBroken(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
 }

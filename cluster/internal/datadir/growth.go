@@ -11,7 +11,7 @@ import (
 
 // growth counts the bytes of the log since the newest snapshot.
 type growth struct {
-	much chan struct{} // has room for one: there are more bytes than limit
+	much chan struct{} // buffered, 1: signals that bytes is above limit
 
 	mu    sync.Mutex
 	limit int64
@@ -32,7 +32,7 @@ func (g *growth) add(logs []*raft.Log, from uint64) {
 	g.tell()
 }
 
-// tell signals that there is much; mu is held.
+// tell signals on much if bytes is above limit; the caller holds mu.
 func (g *growth) tell() {
 	if g.limit <= 0 || g.bytes <= g.limit {
 		return
@@ -53,15 +53,16 @@ func (g *growth) since(from uint64) int64 {
 	return g.bytes
 }
 
-// Grown is sent to when the log since the newest snapshot has more bytes than the limit of
-// MeasureLog.
+// Grown returns a channel that receives a value when the log since the newest snapshot has more
+// bytes than the limit of MeasureLog.
 func (g *Log) Grown() <-chan struct{} { return g.grown.much }
 
 // SinceSnapshot returns how many bytes of log came after the newest snapshot.
 func (g *Log) SinceSnapshot() int64 { return g.grown.since(g.snaps.Newest().Index) }
 
-// MeasureLog begins to count at the start, by the files that are there: what the entries
-// since the newest snapshot take, if all are of one size. last is the last entry.
+// MeasureLog sets the limit for Grown and makes a first estimate from the size of the files: the
+// bytes of the entries since the newest snapshot, as if all entries had one size. last is the
+// index of the last entry.
 func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	first, err := d.Log.FirstIndex()
 	if err != nil {
@@ -86,10 +87,10 @@ func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	return nil
 }
 
-// Size returns the bytes of the files of the directory.
+// Size returns the total bytes of the files in the directory.
 func (d *Dir) Size() (int64, error) { return filesIn(d.path) }
 
-// filesIn returns the bytes of the files in a directory and those in it.
+// filesIn returns the total bytes of the files in a directory and its subdirectories.
 func filesIn(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -104,7 +105,7 @@ func filesIn(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// gone is nil for what has been deleted meanwhile.
+// gone returns nil if err says that a file was deleted meanwhile, else err.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -8,34 +8,34 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Options are what a data directory is opened with.
+// Options are the options of Open.
 type Options struct {
 	Disk     Disk
 	ID       string       // of the node that the directory belongs to
-	LogStore string       // LogWAL or LogBolt; "": as the directory has it, else LogWAL
-	Lines    hclog.Logger // for what the log store says, and of damaged snapshots
+	LogStore string       // LogWAL or LogBolt; "": the directory's own, or LogWAL for a new one
+	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
 }
 
-// Hooks are what the node that runs gives to its data directory, and what it is told. They
-// are in force when Open has returned; without them every error is the caller's. Each may
-// be nil, but Logger and Fatal come together, and so do Clock and Stop.
+// Hooks are functions of the running node that its data directory calls. They take effect when
+// Open has returned; without them every error goes to the caller. Each may be nil, but Logger and
+// Fatal come together, and so do Clock and Stop.
 type Hooks struct {
 	Logger *slog.Logger
-	// Fatal ends the process: it is not known any more what is on the disk.
+	// Fatal ends the process: the content of the disk is unknown.
 	Fatal func(error)
 
-	// Leads reports whether this node leads. Raft's main goroutine asks while it stores entries
-	// in the name of a leader, and only it can change the answer.
+	// Leads reports whether this node leads. Raft's main goroutine asks while it stores a
+	// leader's entries, and only that goroutine can change the answer.
 	Leads func() bool
 	// Replicates reports whether this node has sent entries to others.
 	Replicates func() bool
-	// Reached is up to where Raft has committed or applied the log in this process.
+	// Reached returns the index up to which Raft has committed or applied the log in this process.
 	Reached func() uint64
-	// Cut is told the last entry that is left when the end of the log has been cut off.
+	// Cut is called after the end of the log was cut off, with the index of the last entry left.
 	Cut func(last uint64)
 
-	// Clock is monotonic. Work on snapshots rests by it, until Stop is closed.
+	// Clock is monotonic. It times the rests in work on snapshots; closing Stop ends the rests.
 	Clock func() time.Duration
 	Stop  <-chan struct{}
 }
@@ -50,7 +50,7 @@ func (h *Hooks) reached() uint64 {
 	return h.Reached()
 }
 
-// hook puts the hooks in force.
+// hook sets the hooks of the running node.
 func (d *Dir) hook(h Hooks) {
 	d.Log.hooks = h
 	d.Stable = fatalStable{d.votes, h.Fatal}
@@ -60,8 +60,8 @@ func (d *Dir) hook(h Hooks) {
 	}
 }
 
-// Paced reads at half speed, on a directory with a clock: the state that a peer has sent is
-// not urgent.
+// Paced returns a reader of in at half speed, for the state that a peer has sent: nothing
+// urgent waits for it. The directory must have a clock.
 func (d *Dir) Paced(in io.Reader) io.Reader {
 	return &pacedReader{in: in, pace: d.Snapshots.pace()}
 }

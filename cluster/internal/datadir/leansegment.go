@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// leanFiler makes segments that let go of their writer when they are full. raft-wal reads a segment by its writer
-// until the process ends, and the writer keeps a buffer as long as the longest write: a log of values of 8 MB held
+// leanFiler makes segments that close their writer when they are full. raft-wal reads a segment through its writer
+// until the process ends, and the writer keeps a buffer as long as its longest write: a log of values of 8 MB held
 // 8 MB for each of its segments.
 type leanFiler struct{ types.SegmentFiler }
 
@@ -33,22 +33,22 @@ func (f leanFiler) lean(info types.SegmentInfo, w types.SegmentWriter) types.Seg
 	return &leanSegment{filer: f.SegmentFiler, info: info, writer: w}
 }
 
-// leanSegment is read by its writer as long as it is written to.
+// leanSegment is a segment that is read through its writer until it is full, and then from its file.
 type leanSegment struct {
 	filer types.SegmentFiler
 	info  types.SegmentInfo
-	last  atomic.Uint64 // index, when it is full
+	last  atomic.Uint64 // index of the last entry; 0 until the segment is full
 
 	mu     sync.RWMutex
-	writer types.SegmentWriter // nil when it is full …
-	reader types.SegmentReader // … and read by this
+	writer types.SegmentWriter // nil once the segment is full …
+	reader types.SegmentReader // … and this one reads it
 }
 
 var _ types.SegmentWriter = (*leanSegment)(nil)
 
 // Append implements types.SegmentWriter.
 func (s *leanSegment) Append(entries []types.LogEntry) error {
-	if s.writer == nil { // which only who appends changes
+	if s.writer == nil { // only the goroutine that appends changes it, so it needs no lock here
 		return types.ErrSealed
 	}
 	return s.writer.Append(entries)
@@ -76,7 +76,8 @@ func (s *leanSegment) ForceSeal() (indexStart uint64, err error) {
 	return indexStart, err
 }
 
-// full has the segment read from its file. If that cannot be opened, for want of descriptors, the writer goes on.
+// full replaces the writer by a reader of the file. If the file cannot be opened, for lack of descriptors, the
+// segment keeps its writer.
 func (s *leanSegment) full(indexStart uint64) error {
 	info := s.info
 	info.IndexStart, info.MaxIndex, info.SealTime = indexStart, s.writer.LastIndex(), time.Unix(0, 0)

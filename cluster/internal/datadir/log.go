@@ -18,22 +18,23 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// Log is Raft's log. It remembers, in a file of its own, how far it reached. A log
-// store takes a damaged end for a write that a crash has torn, and goes on with
-// a shorter log: right if the write was the last one, a broken promise if the
-// entries behind the damage were acknowledged. The file tells the two apart. It
-// is written after the log and not synced, so after a power failure it may say
-// less than is there, never more.
+// Log is Raft's log. It records the index of its last entry in a file of its own,
+// log.last. A log store takes a damaged end for a write that a crash has torn, and
+// goes on with a shorter log. That is right if the write was the last one, and a
+// broken promise if this node had acknowledged the entries behind the damage.
+// log.last tells the two cases apart. It is written after the log and not synced, so
+// after a power failure it may name an earlier entry than the last one, never a later one.
 //
-// And it keeps as much of the log as is needed if the newest snapshot turns out
-// to be damaged.
+// Log also keeps the entries that are needed if the newest snapshot turns out to be
+// damaged.
 //
-// When the log cannot be changed there are two cases (failed). A write that found no room has changed
-// nothing, and Raft tries it again. Everything else ends the process, because it cannot be tried
-// again: after a sync that failed the kernel may have dropped what was written; raft-wal takes a
-// segment for sealed whose seal was not written; and hashicorp/raft, when its log was cut and the next
-// append failed, goes on to believe in entries that are gone. It would acknowledge them to a leader
-// that has them, and vote by them. So cutEnd reserves the room of the next segment before it cuts.
+// When a change of the log fails there are two cases (failed). A write that found no disk space has
+// changed nothing, and Raft tries it again. Every other failure ends the process, because the change
+// cannot be tried again: after a failed sync the kernel may have dropped the written data; raft-wal
+// takes a segment for sealed even if its seal was not written; and hashicorp/raft, when its log was
+// cut and the next append failed, still believes that it has the cut entries. It would acknowledge
+// them to a leader that has them, and use them when it votes. So cutEnd reserves the room of the
+// next segment before it cuts.
 type Log struct {
 	logStore
 	snaps *Snapshots
@@ -45,20 +46,20 @@ type Log struct {
 	async  asyncWrites
 	grown  growth
 
-	trouble atomic.Pointer[string] // why the log takes nothing at present
-	hooks   Hooks                  // of the node that runs; none while the directory is being opened
+	trouble atomic.Pointer[string] // why the log takes no entries at present
+	hooks   Hooks                  // of the running node; empty while the directory is being opened
 
 	configs configLog
-	noted   atomic.Uint64 // what log.settled says
+	noted   atomic.Uint64 // the index in log.settled
 
 	mu   sync.Mutex
 	file File
 	mark mark
 
-	settledFile File // nil: it is being opened
+	settledFile File // nil: not opened yet
 	appends     int
 	cut         bool  // nothing was appended since the end was cut off
-	lost        error // why it is not known what is on the disk
+	lost        error // the failure after which the content of the disk is unknown
 }
 
 // mark is the content of the file, log.last:
@@ -68,9 +69,9 @@ type Log struct {
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes | 4 bytes |
 //	+--------+---------+----------+---------+---------+---------+
 //
-// in little endian. last is the index of the last entry, 0 if there is none.
-// base is the index of the snapshot that stands for the whole log then: a start
-// without it would forget what it held. Version 1 was last and its checksum.
+// in little endian. last is the index of the last entry, 0 if there is none. base
+// is the index of the snapshot that replaces the whole log then: a start without
+// that snapshot would lose its content. Version 1 had only last and its checksum.
 type mark struct{ last, base uint64 }
 
 const (
@@ -121,8 +122,8 @@ func readMark(path string) (mark, error) {
 	return decodeMark(b)
 }
 
-// reached returns the last entry that the file at path tells of; if it cannot be read
-// there may be any number.
+// reached returns the index of the last entry that the file at path names. If the file
+// cannot be read, reached returns the highest index, because the log may have any length.
 func reached(path string) uint64 {
 	m, err := readMark(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,7 +132,7 @@ func reached(path string) uint64 {
 	return m.last
 }
 
-// openGuarded checks the log against the file at path. A directory that is new
+// openGuarded checks the log against log.last, the file at path. A new directory
 // has no such file yet.
 func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshots) (*Log, error) {
 	last, err := touchEnds(log)
@@ -162,9 +163,9 @@ func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshot
 }
 
 // join makes sure that the snapshots and the log are one history without a gap.
-// A log that ends before the newest snapshot, or is of another history, is what
-// a crash leaves between the arrival of a snapshot from a peer and the deletion
-// of the log that it replaces: it is deleted now.
+// A crash between the arrival of a peer's snapshot and the deletion of the log
+// leaves a log that ends before the newest snapshot or has another history. join
+// deletes such a log.
 func (g *Log) join() error {
 	first, err := g.logStore.FirstIndex()
 	if err != nil {
@@ -187,13 +188,13 @@ func (g *Log) join() error {
 			return err
 		}
 	} else if !g.IsMonotonic() {
-		return nil // it has room for the gap
+		return nil // such a log store can have a gap
 	}
 	return g.DeleteRange(first, g.mark.last)
 }
 
-// outgrown reports whether the log holds the entry that a snapshot ends with, or
-// goes on where it ends: the history of the snapshot is a part of this one.
+// outgrown reports whether the log holds the last entry of a snapshot, or goes on
+// behind it: the history of the snapshot is a part of this log's history.
 func (g *Log) outgrown(index, term uint64) (bool, error) {
 	first, err1 := g.FirstIndex()
 	last, err2 := g.LastIndex()
@@ -267,16 +268,16 @@ func (g *Log) append(logs []*raft.Log) error {
 	return nil
 }
 
-// configures reports whether entries are a leader's change of the members: Raft goes on
-// as if that were in the log even when it could not be stored.
+// configures reports whether this node leads and logs has a change of the members: Raft goes
+// on as if that change were in the log even when it could not be stored.
 func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
 
-// DeleteRange implements raft.LogStore. Entries at the end go when another
-// leader's log replaces them, all go when a snapshot does; the mark goes first,
-// so that a crash in between leaves no entry missing that it promises. Entries
-// at the beginning stay as long as a snapshot may need them.
+// DeleteRange implements raft.LogStore. Raft deletes entries at the end when another
+// leader's log replaces them, and all entries when a snapshot does. DeleteRange sets
+// the mark back first, so that after a crash in between the mark promises no missing
+// entry. Entries at the beginning stay as long as a snapshot may need them.
 func (g *Log) DeleteRange(first, last uint64) error {
 	if err := g.async.wait(last + 1); err != nil {
 		return err
@@ -288,15 +289,15 @@ func (g *Log) DeleteRange(first, last uint64) error {
 		return nil
 	}
 	g.long.forget()
-	// What cannot be deleted now is deleted after the next snapshot.
+	// Entries that must stay now are deleted after a later snapshot.
 	if err := g.shorten(first, last); err != nil {
 		return err
 	}
 	return g.begins()
 }
 
-// cutEnd deletes the end of the log. It begins only if the log can go on after
-// it: Raft does not look at what is left of its log in between.
+// cutEnd deletes the end of the log. It cuts only if there is room for the next append:
+// Raft does not check the rest of its log between a cut and the next append.
 func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,7 +338,7 @@ func (g *Log) begins() error {
 	return err
 }
 
-// retract sets the mark back before the end of the log goes.
+// retract sets the mark back before the end of the log is deleted.
 func (g *Log) retract(first uint64) error {
 	low, err := g.FirstIndex()
 	if err != nil {
@@ -350,15 +351,15 @@ func (g *Log) retract(first uint64) error {
 	return errors.Join(g.set(m), g.file.Sync())
 }
 
-// begin notes that an empty log begins with a snapshot.
+// begin records that an empty log begins behind the snapshot of index base.
 func (g *Log) begin(base uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return errors.Join(g.set(mark{base: base}), g.file.Sync())
 }
 
-// deleteStep is how many entries a log store that is one B+tree deletes at a
-// time: appends wait meanwhile.
+// deleteStep is how many entries bbolt deletes in one transaction: appends wait
+// meanwhile.
 const deleteStep = 500
 
 func (g *Log) shorten(first, last uint64) error {
@@ -381,7 +382,7 @@ func (g *Log) LastIndex() (uint64, error) {
 	return g.logStore.LastIndex()
 }
 
-// GetLog implements raft.LogStore. Of a long entry it returns the head.
+// GetLog implements raft.LogStore. It returns only the head of a long entry.
 func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	if index >= g.first.Load() && g.long.get(index, l) {
 		return nil
@@ -389,14 +390,14 @@ func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	cuts := g.long.cuts.Load()
 	err := g.Read(index, l)
 	if err == nil {
-		brake.Bring(2 * len(l.Data)) // the log has read it, and made an entry of that
+		brake.Bring(2 * len(l.Data)) // the log store has read the bytes, and decoded a copy as an entry
 		g.long.note(l, cuts)
 	}
 	return err
 }
 
-// Read reads a whole entry. raft-wal goes on to return deleted entries that still lie in its
-// newest segment.
+// Read reads a whole entry. It checks the index against first, because raft-wal still returns
+// deleted entries of its newest segment.
 func (g *Log) Read(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
@@ -419,7 +420,7 @@ func (g *Log) Read(index uint64, l *raft.Log) error {
 	return err
 }
 
-// Close implements logStore. What answers peers may still read, and fails.
+// Close implements logStore. Goroutines that answer peers may still read; they get an error.
 func (g *Log) Close() error {
 	g.closed.Store(true)
 	err := errors.Join(g.async.close(), g.logStore.Close())
@@ -432,7 +433,7 @@ func (g *Log) Close() error {
 	return err
 }
 
-// Trouble says why the log takes nothing at present; "" if it does.
+// Trouble returns why the log takes no entries at present; "" if it takes them.
 func (g *Log) Trouble() string {
 	if why := g.trouble.Load(); why != nil {
 		return *why
@@ -440,20 +441,20 @@ func (g *Log) Trouble() string {
 	return ""
 }
 
-// AwaitWritten returns when an entry is on the disk. It fails if it never will be.
+// AwaitWritten waits until an entry is on the disk. It fails if the entry never will be.
 func (g *Log) AwaitWritten(index uint64) error { return g.async.wait(index) }
 
-// WriteError is why entries that Raft believes in will never be on the disk; nil if they
-// are, or may be yet.
+// WriteError returns why entries that Raft takes for written will never be on the disk; nil if
+// no write of them has failed.
 func (g *Log) WriteError() error { return g.async.failed() }
 
-// WrittenUpTo returns the last entry up to an index that is on the disk.
+// WrittenUpTo returns index, or the index of the last entry on the disk if that is lower.
 func (g *Log) WrittenUpTo(index uint64) uint64 { return g.async.upTo(index) }
 
-// failed notes that the log could not be changed. If nothing has happened yet,
-// Raft will try again, and the node is not ready until it succeeds. If it is not
-// known what is on the disk, or Raft takes the log for longer than it is, only a
-// new start can tell: it must not vote and not acknowledge before.
+// failed handles a failed change of the log. If the change left the log unchanged, Raft tries
+// again, and the node is not ready until that succeeds. If the content of the disk is
+// unknown, or Raft takes the log for longer than it is, failed ends the process: only a new
+// start can read the true log, and until then the node must not vote or acknowledge.
 func (g *Log) failed(err error, unchanged bool) error {
 	if g.hooks.Logger == nil {
 		return err // Raft has not begun
@@ -471,12 +472,12 @@ func (g *Log) failed(err error, unchanged bool) error {
 	return err
 }
 
-// giveUp ends the process when entries cannot be written that Raft believes in.
+// giveUp ends the process when entries that Raft takes for written cannot be written.
 func (g *Log) giveUp(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lost == nil {
-		_ = g.failed(err, false) // it is err, with advice, and has been told
+		_ = g.failed(err, false) // failed has passed its result to Fatal already
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// The kinds of log store.
+// These are the kinds of log store.
 const (
 	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append where bbolt needs two.
 	LogWAL = "wal"
@@ -25,13 +25,13 @@ const (
 // logStore is Raft's log on disk.
 type logStore interface {
 	raft.LogStore
-	// IsMonotonic reports that the store takes no gaps; see
+	// IsMonotonic reports whether the store refuses gaps between entries; see
 	// raft.MonotonicLogStore.
 	IsMonotonic() bool
 	// prepare makes sure that there is room to go on after the end of the log has
 	// been cut off.
 	prepare() error
-	// room is how many bytes can be appended without anything but writing them.
+	// room returns how many bytes can be appended to space that is already reserved.
 	room() int64
 	Close() error
 }
@@ -45,8 +45,7 @@ type walLog struct {
 	files *segmentFiles
 }
 
-// openWAL opens the segment files in dir, in which there should be all entries up to
-// reached.
+// openWAL opens the segment files in dir. They should hold all entries up to reached.
 func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, error) {
 	if err := d.Mkdir(dir); err != nil {
 		return nil, err
@@ -67,16 +66,16 @@ func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 
 // rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
 // with the write that fills it, and starts the next one a little later. If the
-// process ends in between it opens the log again, but takes no entry any more.
-// So what it has left undone is done before it looks.
+// process ends in between, raft-wal opens the log at the next start, but takes no
+// entries any more. So Load starts the missing segment before raft-wal reads the list.
 type rotatedMeta struct {
 	types.MetaStore
 	files Files
 	filer types.SegmentFiler
 	// reached is how far the log should reach.
 	reached uint64
-	// failed is why the list was not written lately: raft-wal closes a full
-	// segment after its answer, and tells nobody.
+	// failed is the result of the last write of the list: raft-wal closes a full
+	// segment after StoreLogs has returned, and reports no error.
 	failed *atomic.Pointer[error]
 }
 
@@ -125,7 +124,7 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	sealed, indexStart, err := w.Sealed()
 	last := max(w.LastIndex(), tail.BaseIndex-1)
 	if err = errors.Join(err, w.Close()); err == nil && !sealed && last >= m.reached {
-		// What is shorter than it was is left as it is: it will not be used.
+		// A log that is shorter than before stays as it is: Open will refuse it.
 		err = clearTail(m.files, path)
 	}
 	if err != nil || !sealed {
@@ -153,10 +152,10 @@ func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore
 func (boltLog) prepare() error    { return nil }
 func (boltLog) room() int64       { return 0 }
 func (boltLog) IsMonotonic() bool { return false }
-func (boltLog) Close() error      { return nil } // closed as the stable store
+func (boltLog) Close() error      { return nil } // Dir.Close closes raft.db
 
-// touchEnds reads the first and the last entry of a log: damage shows at the
-// start, not under load.
+// touchEnds reads the first and the last entry of a log, so that damage shows at the
+// start and not under load.
 func touchEnds(log raft.LogStore) (last uint64, err error) {
 	var l raft.Log
 	first, err := log.FirstIndex()

@@ -9,33 +9,33 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// longEntries keeps long entries out of memory. Raft reads entries by the dozen, to send them and to apply them, and
-// hands them on as fast as it can read: a node that starts again would hold its whole log, one that has fallen
-// behind would have 64 entries sent at once. So Raft is given the heads of long entries, without data, and that is
-// read where it is needed, one entry at a time: to be applied (Load), and to be sent (LoadBatch).
+// longEntries keeps long entries out of memory. Raft reads dozens of entries at once, to send or to apply them, and
+// passes them on as fast as it can read: a node that starts again would hold its whole log in memory, and a leader
+// would send 64 entries at once to a node that has fallen behind. So Raft gets only the head of a long entry,
+// without its data. Load reads the data when the entry is applied, LoadBatch when it is sent, one entry at a time.
 type longEntries struct {
-	count atomic.Int32  // len(heads), to be looked at without mu
-	cuts  atomic.Uint64 // how often heads have been forgotten
+	count atomic.Int32  // len(heads), for reading without mu
+	cuts  atomic.Uint64 // how often heads was cleared
 
 	mu    sync.Mutex
 	heads map[uint64]head
 }
 
-// head is an entry whose data is elsewhere.
+// head is an entry without its data.
 type head struct {
 	log  raft.Log
 	size int
 }
 
-// LongEntry is from how many bytes of data on an entry is long.
+// LongEntry is the number of data bytes from which an entry is long.
 const LongEntry = 128 << 10
 
-// elsewhere stands for the data of a head. It is known by its place in memory, not by what it says.
+// elsewhere stands for the data of a head. isHead recognizes it by its address, not by its content.
 var elsewhere = []byte{0}
 
 func isHead(l *raft.Log) bool { return len(l.Data) == 1 && &l.Data[0] == &elsewhere[0] }
 
-// get returns an entry's head, if it is known to be long.
+// get copies the head of an entry to l; it returns false if the entry has no head here.
 func (g *longEntries) get(index uint64, l *raft.Log) bool {
 	if g.count.Load() == 0 {
 		return false
@@ -49,7 +49,7 @@ func (g *longEntries) get(index uint64, l *raft.Log) bool {
 	return ok
 }
 
-// sizeOf is how long an entry's data is, if it is a head's, too.
+// sizeOf returns the length of an entry's data, also if l is only a head.
 func (g *longEntries) sizeOf(l *raft.Log) int {
 	if !isHead(l) {
 		return len(l.Data)
@@ -59,17 +59,17 @@ func (g *longEntries) sizeOf(l *raft.Log) int {
 	return max(g.heads[l.Index].size, LongEntry)
 }
 
-// note makes a head of an entry, if it is long. cuts is what it was before the entry was read.
+// note turns l into a head, if it is long. cuts is the value of g.cuts before the entry was read.
 func (g *longEntries) note(l *raft.Log, cuts uint64) {
 	if len(l.Data) < LongEntry || l.Type != raft.LogCommand {
 		return
 	}
 	size := len(l.Data)
-	l.Data, l.Extensions = elsewhere, nil // an empty one may be a place in the data's memory
+	l.Data, l.Extensions = elsewhere, nil // even empty Extensions may point into the data's memory and keep it
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cuts.Load() != cuts {
-		return // it may have been replaced meanwhile
+		return // the entry may have been replaced meanwhile
 	}
 	if g.heads == nil {
 		g.heads = map[uint64]head{}
@@ -78,7 +78,7 @@ func (g *longEntries) note(l *raft.Log, cuts uint64) {
 	g.count.Store(int32(len(g.heads)))
 }
 
-// stored notes entries that have been stored.
+// stored records the heads of the long entries among logs, which were just stored.
 func (g *longEntries) stored(logs []*raft.Log) {
 	for _, l := range logs {
 		if len(l.Data) >= LongEntry {
@@ -88,7 +88,7 @@ func (g *longEntries) stored(logs []*raft.Log) {
 	}
 }
 
-// forget is for when entries are deleted, at either end.
+// forget clears the heads; the caller deletes entries at either end of the log.
 func (g *longEntries) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,15 +103,15 @@ func (g *Log) Load(l *raft.Log) error {
 		return nil
 	}
 	term := l.Term
-	brake.Bring(2 * g.long.sizeOf(l)) // the log reads it, and makes an entry of that
+	brake.Bring(2 * g.long.sizeOf(l)) // the log store reads the bytes, and decodes a copy as an entry
 	if err := g.Read(l.Index, l); err != nil || l.Term == term {
 		return err
 	}
-	return raft.ErrLogNotFound // another leader's is there now
+	return raft.ErrLogNotFound // another leader's entry is there now
 }
 
-// LoadBatch leaves of the entries that are to be sent those of limit bytes, the first one in any case, and
-// loads them. Raft goes on behind the last one.
+// LoadBatch shortens req to the entries that fit in limit bytes, but keeps at least the first, and loads their data.
+// Raft sends the remaining entries in the next request.
 func (g *Log) LoadBatch(req *raft.AppendEntriesRequest, limit int) error {
 	size := 0
 	for i, l := range req.Entries {

@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// ErrOtherDirectory: a member's id, and not the directory that it was met with.
+// ErrOtherDirectory means that a node has a member's id, but not the directory recorded for that member.
 var ErrOtherDirectory = errors.New("cluster: this node is known with another data directory")
 
-// metPeer is the directory with which a member was met.
+// metPeer records the data directory of a member from the first contact with it.
 type metPeer struct {
 	Directory string `json:"directory"`
 	// Since is the index of the latest configuration that had the member, or of
-	// the one that was in force when it was met.
+	// the configuration in force at the first contact.
 	Since uint64 `json:"since"`
 }
 
-// Name is the name of this directory.
+// Name returns the name of this directory.
 func (d *Dir) Name() string {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
 	return d.rec.Directory
 }
 
-// Met reports whether a node has been met, and whether it was with this directory.
+// Met reports whether a node with this id is known, and whether it is known with this directory.
 func (d *Dir) Met(id, directory []byte) (met, same bool) {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
@@ -36,14 +36,14 @@ func (d *Dir) Met(id, directory []byte) (met, same bool) {
 	return met, p.Directory == string(directory)
 }
 
-// Knows reports whether a node is this one, or has been met as a member with this directory.
+// Knows reports whether id and directory are those of this node, or of a member that is known with them.
 func (d *Dir) Knows(id, directory []byte) bool {
 	_, same := d.Met(id, directory)
 	return same
 }
 
-// NewlyRefused notes that a node is refused for its directory, and reports whether that is
-// news.
+// NewlyRefused records that a node is refused because of its directory, and reports whether
+// the last refusal of this id was for another directory, or there was none.
 func (d *Dir) NewlyRefused(id, directory string) bool {
 	d.naming.Lock()
 	defer d.naming.Unlock()
@@ -57,7 +57,8 @@ func (d *Dir) NewlyRefused(id, directory string) bool {
 	return true
 }
 
-// Remember notes with which directory a member has been met, at a configuration.
+// Remember records the directory of a member at the first contact; since is the index of the
+// configuration in force. It fails if the member is known with another directory.
 func (d *Dir) Remember(id, directory string, since uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		p, met := peers[id]
@@ -71,9 +72,9 @@ func (d *Dir) Remember(id, directory string, since uint64) error {
 	})
 }
 
-// ForgetRemoved forgets the nodes that the committed configuration at an index does not
-// have: one that is taken in again may have another directory. After a restart some
-// configurations are committed again.
+// ForgetRemoved forgets the nodes that are not members in the committed configuration at an
+// index: a node that joins again may have another directory. Nodes with a later Since stay,
+// because after a restart Raft commits some earlier configurations again.
 func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		for id, p := range peers {
@@ -89,8 +90,8 @@ func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	})
 }
 
-// ForgetBefore forgets the nodes that were last members before the configuration of a
-// snapshot: in between they may have been removed and taken in again.
+// ForgetBefore forgets the nodes that are only known as members from before the configuration
+// of a snapshot: since then they may have been removed, and have joined again.
 func (d *Dir) ForgetBefore(index uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })
@@ -98,7 +99,7 @@ func (d *Dir) ForgetBefore(index uint64) error {
 	})
 }
 
-// keepPeers writes whom this node has met, if that changes.
+// keepPeers changes the record of known members, and writes node.json if the record differs.
 func (d *Dir) keepPeers(change func(map[string]metPeer) error) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		peers := map[string]metPeer{}

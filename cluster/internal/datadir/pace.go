@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Writing a snapshot of a million locks, or reading one from a peer, is a second
-// of work for a core and dozens of waits for the disk. Done in one go it makes
-// everybody wait who has use for either: this node's clients, and what else runs
-// on the machine. Nobody is in a hurry for it, so it is done at half speed: as
-// long as a piece of work took, so long is the rest after it.
+// Writing a snapshot of a million locks, or reading one from a peer, takes a
+// second of CPU time and dozens of disk syncs. In one go, it would delay this
+// node's clients and everything else on the machine. A snapshot is not urgent, so
+// this package works on it at half speed: after each piece of work it rests for as
+// long as the work took.
 
 const (
 	// workPiece is how much work is done between two rests. The timers of the
 	// system do not go below a millisecond.
 	workPiece = 4 * time.Millisecond
-	// longestRest: what took longer was not work, but waiting for a machine
-	// that stood still.
+	// longestRest bounds a rest: a piece that took longer was not work, but a
+	// machine that stood still.
 	longestRest = 50 * time.Millisecond
 )
 
-// pace has work that is done in pieces rest between them.
+// pace makes work rest between its pieces.
 type pace struct {
 	now  func() time.Duration
-	stop <-chan struct{} // when it is closed there are no more rests
+	stop <-chan struct{} // closing it ends the rests
 	done time.Duration   // work since the last rest
 }
 
@@ -32,11 +32,11 @@ func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 	return &pace{now: now, stop: stop}
 }
 
-// add counts work that was begun at a time, and rests if it is enough.
+// add counts the work since began, and rests if there was enough work.
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
 	if p.done < workPiece {
-		runtime.Gosched() // whoever is ready need not wait until the runtime interrupts this
+		runtime.Gosched() // other goroutines need not wait until the runtime interrupts this one
 		return
 	}
 	rest := time.NewTimer(min(p.done, longestRest))
@@ -48,7 +48,7 @@ func (p *pace) add(began time.Duration) {
 	}
 }
 
-// pacedReader rests for as long as was worked on what it gave out.
+// pacedReader rests for as long as its caller worked on the data of the last read.
 type pacedReader struct {
 	in    io.Reader
 	pace  *pace
@@ -64,8 +64,8 @@ func (r *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pacedWriter rests for as long as it took to make what is written, and to write
-// it.
+// pacedWriter rests for as long as it took to make and write the data of the last
+// write.
 type pacedWriter struct {
 	out   io.Writer
 	pace  *pace

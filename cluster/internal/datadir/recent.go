@@ -6,19 +6,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLog keeps the end of the log in memory. Raft writes each entry to the log and
-// reads it again: a leader for every follower, and each node when it is committed.
+// recentLog keeps the end of the log in memory. Raft reads each entry again after writing it:
+// a leader for every follower, and each node when it applies the entry.
 type recentLog struct {
 	mu   sync.RWMutex
 	ring [recentCount]raft.Log
-	size int64 // of their data
+	size int64 // bytes of data in ring
 }
 
 const (
-	// recentCount is how many entries are kept at most, recentSize how long they are together.
+	// recentCount bounds the number of kept entries, recentSize the bytes of their data.
 	recentCount = 128
 	recentSize  = 8 << 20
-	// recentLimit is how long an entry is at most that is kept.
+	// recentLimit is the longest data of an entry that is kept.
 	recentLimit = 1 << 20
 )
 
@@ -31,13 +31,13 @@ func (r *recentLog) add(logs []*raft.Log) {
 			r.ring[l.Index%recentCount] = *l
 			r.size += int64(len(l.Data))
 		}
-		for oldest := l.Index + 1; r.size > recentSize; oldest++ { // it lies where the next one will
+		for oldest := l.Index + 1; r.size > recentSize; oldest++ { // the oldest entry is in the slot of the next one
 			r.drop(oldest)
 		}
 	}
 }
 
-// drop makes room where an entry lies, or will.
+// drop empties the slot of an index.
 func (r *recentLog) drop(index uint64) {
 	slot := &r.ring[index%recentCount]
 	r.size -= int64(len(slot.Data))

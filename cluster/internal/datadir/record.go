@@ -13,18 +13,18 @@ type nodeRecord struct {
 	ID     string `json:"id"`
 	Log    string `json:"log"`           // LogWAL or LogBolt
 	New    bool   `json:"new,omitempty"` // the log is not complete yet
-	// Cluster names the cluster, if the directory is of a version that knows.
+	// Cluster names the cluster; it is empty if the version that wrote the file did not know it.
 	Cluster string `json:"cluster,omitempty"`
-	// Joining: the node has asked, or will ask, to be taken into a cluster. It
+	// Joining means that the node has asked, or will ask, to join a cluster. It
 	// must not begin one of its own.
 	Joining bool `json:"joining,omitempty"`
-	// Directory names this directory; see directory.go. Peers are those of the
-	// members that were met.
+	// Directory is the name of this directory; Peers holds the directory names of the
+	// members that this node has met, by id. See members.go.
 	Directory string             `json:"directory,omitempty"`
 	Peers     map[string]metPeer `json:"peers,omitempty"`
-	// Votes: there is a raft.last.
+	// Votes means that the directory has a raft.last.
 	Votes bool `json:"votes,omitempty"`
-	// Sum is the checksum of the file with zeros in its place; version 0.1.0 had none.
+	// Sum is the checksum of the file, computed with zeros in its place; version 0.1.0 wrote none.
 	Sum string `json:"sum,omitempty"`
 }
 
@@ -45,7 +45,7 @@ func (rec nodeRecord) encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// decodeRecord is the inverse; false if the file is damaged.
+// decodeRecord is the inverse of encode; it returns false if the file is damaged.
 func decodeRecord(b []byte) (rec nodeRecord, ok bool) {
 	line := bytes.TrimSuffix(b, []byte("\n"))
 	if at := bytes.LastIndex(line, []byte(sumField)); at >= 0 {

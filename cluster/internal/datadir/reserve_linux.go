@@ -6,15 +6,14 @@ import (
 	"syscall"
 )
 
-// reserve takes room on the disk for a part of a file, which grows to hold it.
-// Not every file system can do that; then a write finds out whether there is
-// room. The first write to a block that was only allocated has the file system note
-// that it holds data, and makes the sync behind it a commit of its journal, too: so
-// room for small writes is filled with zeros.
+// reserve takes room on the disk for a part of a file, and extends the file to hold it. Some file
+// systems cannot do that; there, only a write finds out whether there is room.
 //
-// Without the zeros a sync cost half as much again. A write of 64 KiB or more fills its room itself,
-// because zeros before it would cost more than they save. What such writes have left of the room is
-// filled when a short write comes. Syncs are of the data alone (syncData).
+// With fill, reserve writes zeros to the room. The first write to a block that was only allocated makes
+// the file system mark the block as used, and the next sync must commit that mark to the journal, too.
+// Without the zeros a sync cost half as much again. A write of 64 KiB or more gets no zeros, because
+// they would cost more than they save; if such writes leave a part of the room unused, the next short
+// write fills it (segmentFile.reserve). Syncs write only the data (syncData).
 func reserve(f *os.File, from, length int64, fill bool) error {
 	err := retried(func() error { return syscall.Fallocate(int(f.Fd()), 0, from, length) })
 	switch {
@@ -28,13 +27,13 @@ func reserve(f *os.File, from, length int64, fill bool) error {
 	return err
 }
 
-// syncData waits until what was written to a file is on the disk, and as much about the
-// file as it takes to read that: not when it was written.
+// syncData waits until the data of a file is on the disk, with the metadata that reading the data
+// needs, but without timestamps.
 func syncData(f *os.File) error {
 	return os.NewSyscallError("fdatasync", retried(func() error { return syscall.Fdatasync(int(f.Fd())) }))
 }
 
-// retried makes a call again that a signal has interrupted.
+// retried repeats a system call that a signal has interrupted.
 func retried(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, syscall.EINTR) {

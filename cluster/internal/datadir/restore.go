@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// CheckEmpty refuses a path where a directory holds anything: a backup is restored into a
-// new one.
+// CheckEmpty fails if the directory at path holds anything: a backup is restored into a new
+// directory.
 func CheckEmpty(path string) error {
 	list, err := os.ReadDir(path)
 	switch {
@@ -22,8 +22,8 @@ func CheckEmpty(path string) error {
 	return nil
 }
 
-// Make has fill make a directory under another name and gives it its name then, so that
-// there is a whole one or none.
+// Make calls fill to make a directory under a temporary name, and then renames it to path, so
+// that path is a whole directory or none.
 func Make(disk Disk, path string, fill func(path string) error) error {
 	making := filepath.Clean(path) + ".restoring"
 	if err := disk.Remove(making); err != nil {
@@ -32,7 +32,7 @@ func Make(disk Disk, path string, fill func(path string) error) error {
 	if err := fill(making); err != nil {
 		return errors.Join(fmt.Errorf("data directory %s: %w", path, err), disk.Remove(making))
 	}
-	// Renaming takes the place of a directory only if it is empty.
+	// An empty directory may be in the way; if it is not empty, this fails.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -42,8 +42,8 @@ func Make(disk Disk, path string, fill func(path string) error) error {
 	return disk.SyncDir(filepath.Dir(filepath.Clean(path)))
 }
 
-// Begin notes the term of a new directory and that its log begins with the snapshot of an
-// entry: a start without that snapshot is refused.
+// Begin records the term of a new directory, and that its log begins behind the snapshot of
+// entry index: Open refuses the directory without that snapshot.
 func (d *Dir) Begin(index, term uint64) error {
 	if err := d.Stable.SetUint64([]byte(currentTerm), term); err != nil {
 		return err

@@ -9,8 +9,9 @@ import (
 	"os"
 )
 
-// raft-wal's frames in a segment, behind its header: a type, three bytes of zeros, and
-// the length of what follows or, of a commit, the checksum of what came since the last.
+// raft-wal writes a segment as a header and then frames. A frame begins with its type, three zero
+// bytes, and the length of its content; a commit frame has instead of the length a checksum of
+// everything since the last commit.
 const (
 	segmentHeader = 32
 	frameHeader   = 8
@@ -19,23 +20,23 @@ const (
 	frameCommit   = 3
 )
 
-// unseal makes a segment that a torn write has half closed one that is open. With the
-// write that fills a segment raft-wal writes an index. If the power fails meanwhile it
-// drops that write at the next start, but takes the segment for closed, and reads its
-// entries by an index of which a part is missing.
+// unseal opens a segment again that a torn write has half closed. raft-wal writes an index
+// together with the write that fills a segment. If the power fails meanwhile, raft-wal drops
+// that write at the next start, but takes the segment for closed, and reads its entries by
+// an incomplete index.
 func unseal(d Files, path string) error {
 	return wipe(d, path, func(b []byte) (from, to int) {
 		end, index := believed(b)
 		if index < end {
 			return 0, 0
 		}
-		return index, index + frameHeader // reading ends here from now on: before the index, behind what counts
+		return index, index + frameHeader // raft-wal stops reading at the zeros, behind the last valid commit
 	})
 }
 
-// clearTail overwrites what a torn write has left behind the last one that counts. raft-wal
-// would write over a part of it, and takes a commit for good, unchecked, if entries come
-// behind it: what is left of one torn write may look like these to the next.
+// clearTail overwrites the remains of a torn write behind the last valid commit. raft-wal
+// would write over only a part of them. It also trusts a commit, without a check, if entries
+// come behind it: if the next write is torn, too, the old remains may look like such entries.
 func clearTail(d Files, path string) error {
 	return wipe(d, path, func(b []byte) (from, to int) {
 		end, _ := believed(b)
@@ -43,8 +44,8 @@ func clearTail(d Files, path string) error {
 	})
 }
 
-// wipe overwrites with zeros what find says of a segment, if that is anything; there is
-// none if nothing was written to it.
+// wipe overwrites the range of a segment that find returns with zeros. It does nothing if the
+// range is empty, or if the segment has no file because nothing was written to it.
 func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,12 +69,12 @@ func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
 	return errors.Join(err, f.Close())
 }
 
-// believed finds the end of the last commit that raft-wal believes in: the last one of
-// all, if entries come after it or its checksum is right. index is where the last index
-// is, -1 if there is none.
+// believed returns the end of the last commit that raft-wal takes for valid: the last one in
+// the file if entries come after it or its checksum is right, else the one before. index is
+// the offset of the last index, -1 if there is none.
 func believed(b []byte) (end, index int) {
-	last, before := segmentHeader, segmentHeader // where the commits end
-	from := 0                                    // where what the last one covers begins
+	last, before := segmentHeader, segmentHeader // ends of the last commit, and of the one before
+	from := 0                                    // start of the bytes that the next commit covers
 	index, whole := -1, true
 	for at := segmentHeader; at+frameHeader <= len(b); {
 		word := binary.LittleEndian.Uint32(b[at+4:])

@@ -11,46 +11,46 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// segmentFiles is the file system that raft-wal has its segments on. It differs
-// from raft-wal's own in when a file gets its room.
+// segmentFiles is the file system on which raft-wal keeps its segments. It differs
+// from raft-wal's own in the time at which it takes disk space for a file.
 //
-// raft-wal notes a new segment in its list first and makes the file afterwards,
-// both while it does something else: closes a full segment, cuts back a log. If
-// there is no room for the file then, list and memory differ, and it takes no
-// entry any more. So here making a file cannot fail for want of room: it is made
-// by the first write to it. And a write gets its room before it begins, so one
-// for which there is none has changed nothing and may be tried again.
+// raft-wal writes a new segment to its list first and makes the file afterwards,
+// while it closes a full segment or cuts back a log. If the disk has no space for
+// the file then, the list on disk and the list in memory differ, and raft-wal takes
+// no entries any more. So making a file cannot fail here for lack of space: the
+// first write to a file makes it. And each write takes its space before it begins,
+// so a write without space changes nothing and can be tried again.
 //
-// Room is taken in steps, and not for a whole segment: a log that is cut back
-// often has many segments with little in them. It is taken before it is needed:
-// a leader writes first what may not find its room (asyncWrites).
+// Segments take space in steps and not all at once: a log that is cut back often
+// has many segments with little in them. They take it ahead of time, because a
+// leader writes entries synchronously if they may not find space (asyncWrites).
 type segmentFiles struct {
 	disk Files
 	dir  string
-	// spare says that there is a file with room for the beginning of a segment.
+	// spare means that a file with room for the beginning of a segment exists.
 	spare bool
-	// limit is how long a segment becomes, entries how many the newest one has at most.
+	// limit is the size of a full segment, entries a bound of the entries in the newest one.
 	limit   int64
 	entries atomic.Int64
-	// left is how much can be appended to the newest segment: it has the room, and is
-	// not full then.
+	// left is how many bytes can be appended to the newest segment: the room for them is
+	// taken, and they do not fill the segment.
 	left atomic.Int64
 }
 
 const (
-	// segmentSize is how long a segment becomes: with its last entries longer, up
-	// to one that is as long as an entry may be.
+	// segmentSize is the size of a full segment. The last entries may exceed it, up to
+	// the longest possible entry.
 	segmentSize = 16 << 20
 	// roomStep is how much room a segment takes at a time.
 	roomStep = 256 << 10
-	// fillLimit is from what length on a write fills its room itself. Writing zeros first
-	// would cost it more than the journal does (measured: the same with 64 KiB, half as
-	// much again with 256 KiB).
+	// fillLimit is the length from which a write gets no zeros in its room first. For such
+	// a write, zeros cost more than the journal does (measured: the same with 64 KiB, half
+	// as much again with 256 KiB).
 	fillLimit = 64 << 10
 	spareFile = "spare"
 )
 
-// errNoRoom is a write to the log that has not begun, because the disk is full.
+// errNoRoom means that a write to the log has not begun, because the disk is full.
 var errNoRoom = errors.New("no room on the disk for the log")
 
 var _ types.VFS = (*segmentFiles)(nil)
@@ -88,8 +88,8 @@ func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) 
 	return os.Open(filepath.Join(dir, name))
 }
 
-// OpenWriter implements types.VFS. What an earlier process has written may not be
-// on the disk yet, and raft-wal counts as stored what it finds.
+// OpenWriter implements types.VFS. It syncs the file, because raft-wal takes everything
+// in it for stored, and writes of an earlier process may not be on the disk yet.
 func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f := &segmentFile{fs: s, path: filepath.Join(dir, name)}
 	info, err := os.Stat(f.path)
@@ -97,7 +97,7 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 		return nil, err
 	}
 	f.room, f.filled = info.Size(), info.Size()
-	s.entries.Store(f.room / 32) // an entry is longer
+	s.entries.Store(f.room / 32) // an entry takes more than 32 bytes
 	if f.file, err = s.disk.Open(f.path); err != nil {
 		return nil, err
 	}
@@ -124,16 +124,16 @@ func (s *segmentFiles) prepare() error {
 	return nil
 }
 
-// segmentFile is one segment. Only its writer's goroutine makes the file, and
-// readers look only for what was written.
+// segmentFile is one segment. Only the goroutine that writes makes the file, and
+// readers read only what was written.
 type segmentFile struct {
 	fs     *segmentFiles
 	path   string
 	file   File  // nil until the first write
-	room   int64 // so much of it is on the disk
-	filled int64 // so much of that was written, if only with zeros
-	tight  bool  // room could not be taken ahead, and none was needed since
-	named  bool  // its name is on the disk
+	room   int64 // bytes for which the file has disk space
+	filled int64 // bytes of that which were written, if only with zeros
+	tight  bool  // the last reserveAhead failed, and no write has taken room since
+	named  bool  // the directory entry is on the disk
 }
 
 func (f *segmentFile) make() (err error) {
@@ -173,11 +173,11 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// reserve takes room up to a place, for writes of n bytes.
+// reserve takes room up to an offset. Short writes of n bytes get zeros in that room first.
 func (f *segmentFile) reserve(upTo int64, n int) error {
 	fill := n < fillLimit
-	if to := min(steps(upTo), f.room); fill && f.filled < to { // longer writes took that room
-		_ = f.file.Reserve(f.filled, to-f.filled, true) // it is there in any case
+	if to := min(steps(upTo), f.room); fill && f.filled < to { // longer writes took that room without zeros
+		_ = f.file.Reserve(f.filled, to-f.filled, true) // an error only leaves out the zeros
 		f.filled = to
 	}
 	if upTo <= f.room {
@@ -194,8 +194,8 @@ func (f *segmentFile) reserve(upTo int64, n int) error {
 	return nil
 }
 
-// reserveAhead takes room for what may come after a write of n bytes. Who needs that
-// room is told if there is none.
+// reserveAhead takes room for the writes that may follow a write of n bytes. It reports no
+// error: if there is no room, the write that needs it fails.
 func (f *segmentFile) reserveAhead(end int64, n int) {
 	next := min(end+min(max(roomStep/4, 2*int64(n)), asyncSize), f.fs.limit)
 	if !f.tight && f.reserve(next, n) != nil {
@@ -205,10 +205,10 @@ func (f *segmentFile) reserveAhead(end int64, n int) {
 
 func steps(n int64) int64 { return (n + roomStep - 1) / roomStep * roomStep }
 
-// index is how much of a segment raft-wal keeps for its index, at most.
+// index bounds how many bytes of a segment raft-wal keeps for its index.
 func (s *segmentFiles) index() int64 { return (s.entries.Load()+2*asyncCount)*4 + EntryOverhead }
 
-// wantsRoom marks the error of what comes before a write.
+// wantsRoom adds errNoRoom to the error of a full disk; the caller has changed nothing yet.
 func wantsRoom(err error) error {
 	if isFull(err) {
 		return fmt.Errorf("%w: %w", errNoRoom, err)

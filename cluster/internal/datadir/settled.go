@@ -11,30 +11,30 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Entries that are committed or applied are never cut. hashicorp/raft cuts them for a
-// leader that has others, because no honest one can have; but whoever can send one request
-// in a leader's name would end locks by it that were acknowledged. Such a request is refused
-// before Raft sees it (cluster/scrutiny.go), and the log refuses for itself: the node goes on
-// with what it has, says so, and acknowledges nothing of what it was sent.
+// The log never cuts entries that are committed or applied. hashicorp/raft would cut them for a
+// leader with different entries, because no honest leader can have such; but then one forged
+// request in a leader's name would end acknowledged locks. cluster/scrutiny.go refuses such a
+// request before Raft sees it, and the log refuses the cut as well: the node keeps its entries,
+// writes an error to its log output, and acknowledges none of the sent entries.
 //
-// How much is committed Raft forgets when the process ends. log.settled says it again:
+// Raft forgets at the end of the process how much is committed. log.settled keeps it:
 //
 //	+--------+---------+----------+---------+---------+
 //	| "SETL" | version | reserved | index   | crc32c  |
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 4 bytes |
 //	+--------+---------+----------+---------+---------+
 //
-// in little endian. It is written now and then and not synced, so it may say less than is
-// so, never more; if it is damaged or missing it says nothing.
+// in little endian. It is written now and then and not synced, so its index may be too low, but
+// never too high; a damaged or missing file counts as index 0.
 const (
 	settledMagic   = "SETL"
 	settledVersion = 1
 	settledLen     = 4 + 4 + 8 + 4
-	// settledEvery is after how many writes to the log it is written.
+	// settledEvery is the number of writes to the log per write of log.settled.
 	settledEvery = 16
 )
 
-// errCutsSettled: see above.
+// errCutsSettled means that a cut of committed entries was refused.
 var errCutsSettled = errors.New("cluster: committed entries are not replaced")
 
 func encodeSettled(index uint64) []byte {
@@ -66,11 +66,11 @@ func (g *Log) openSettled(d Files, path string) error {
 	return err
 }
 
-// Settled is up to where the log is committed or applied, and stays as it is.
+// Settled returns the index up to which the log is committed or applied, and must not change.
 func (g *Log) Settled() uint64 { return max(g.noted.Load(), g.hooks.reached()) }
 
-// noteSettled writes it, now and then; the caller holds mu. What is not on this disk yet is
-// not in it.
+// noteSettled writes log.settled on every settledEvery-th call; the caller holds mu. It leaves
+// out entries that are not on this disk yet.
 func (g *Log) noteSettled() error {
 	if g.appends++; g.appends%settledEvery != 0 || g.settledFile == nil {
 		return nil
@@ -86,7 +86,8 @@ func (g *Log) noteSettled() error {
 	return err
 }
 
-// refuseCut fails if entries from an index on must stay. A snapshot may stand for them.
+// refuseCut fails if entries from index first on are committed, unless the newest snapshot
+// holds them.
 func (g *Log) refuseCut(first uint64) error {
 	settled := g.Settled()
 	if first > settled || g.snaps.Newest().Index >= settled {
@@ -99,7 +100,7 @@ func (g *Log) refuseCut(first uint64) error {
 	return fmt.Errorf("%w: entry %d, and up to entry %d they are committed", errCutsSettled, first, settled)
 }
 
-// TermAt is the term of an entry; 0 if it is not there.
+// TermAt returns the term of an entry; 0 if the entry is not in the log.
 func (g *Log) TermAt(index uint64) uint64 {
 	var l raft.Log
 	if g.GetLog(index, &l) != nil {
@@ -108,7 +109,7 @@ func (g *Log) TermAt(index uint64) uint64 {
 	return l.Term
 }
 
-// ConfigurationBefore is the configuration before an index; it has no servers if that is not known.
+// ConfigurationBefore returns the configuration before an index; it has no servers if that configuration is unknown.
 func (g *Log) ConfigurationBefore(index uint64) raft.Configuration {
 	return g.configs.before(index, g.snaps.Newest())
 }

@@ -26,16 +26,16 @@ import (
 // Snapshots on disk, each in a directory of its own:
 //
 //	snapshots/<term>-<index>-<number>/state.bin   raftfsm/snapshot.go
-//	                                 /meta.json   what Raft wants to know of it
+//	                                 /meta.json   Raft's metadata of the snapshot
 //
 // meta.json is one line of JSON and, from format 1 on, a second with its
 // CRC-32C in hexadecimal. A snapshot is made in a directory whose name ends in
 // ".tmp" and renamed when all of it is on the disk; so one that has its name is
 // whole, unless the disk has damaged it since.
 //
-// hashicorp/raft's own store is not used because it writes a snapshot back in
-// one sync at the end, which the log's syncs then wait for, and because it takes
-// in what a peer or an FSM has written without looking at it.
+// hashicorp/raft's own store is not used for two reasons: it syncs a whole snapshot
+// at once at the end, and the log's syncs wait for that; and it does not check the
+// data that a peer or an FSM has written.
 const (
 	snapshotDir   = "snapshots"
 	stateFile     = "state.bin"
@@ -44,8 +44,8 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
-	// afterRead is for how long the log behind a snapshot stays after a node has been sent some of it: that
-	// node goes on from there. A node that hangs is not waited for any longer.
+	// afterRead is how long the log behind a snapshot stays after the last read of the snapshot for another
+	// node: that node needs the log next. A node that hangs gets no more time.
 	afterRead = 10 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
@@ -67,23 +67,23 @@ type Snapshots struct {
 	disk Files
 	log  hclog.Logger
 	pace func() *pace // nil: write as fast as the disk can
-	// clock is monotonic. nil: no node has this store, so none is sent a snapshot.
+	// clock is monotonic. nil: no node runs on this store, so it sends no snapshot.
 	clock func() time.Duration
-	// outgrown reports whether the log goes on from a snapshot already. nil: there
+	// outgrown reports whether the log already goes on behind a snapshot. nil: there
 	// is no log yet.
 	outgrown func(index, term uint64) (bool, error)
 
 	mu      sync.Mutex
-	list    []snapshotMeta           // those that are whole, the newest first
-	spoiled []string                 // directories of the others
-	number  uint64                   // of the next one
-	read    map[uint64]time.Duration // when some of a snapshot was read last, by its index
+	list    []snapshotMeta           // whole snapshots, the newest first
+	spoiled []string                 // directories of damaged snapshots
+	number  uint64                   // number of the next snapshot
+	read    map[uint64]time.Duration // time of the last read of a snapshot, by its index
 }
 
 var _ raft.SnapshotStore = (*Snapshots)(nil)
 
-// openSnapshots looks at every snapshot there is. Damaged ones are left out; a
-// newer program's are an error.
+// openSnapshots verifies every snapshot in the directory. It leaves out damaged ones, and
+// fails on those of a newer program.
 func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
 	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
 	if err := fs.Mkdir(s.dir); err != nil {
@@ -138,7 +138,7 @@ func snapshotID(term, index, number uint64) string {
 	return fmt.Sprintf("%d-%d-%d", term, index, number)
 }
 
-// verify reads all of a snapshot.
+// verify reads and checks a whole snapshot.
 func (s *Snapshots) verify(name string) (snapshotMeta, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, name, metaFile))
 	if err != nil {
@@ -193,7 +193,7 @@ func decodeMeta(b []byte) (meta snapshotMeta, err error) {
 	return meta, nil
 }
 
-// Newest is the newest snapshot; zero if there is none.
+// Newest returns the newest snapshot; zero if there is none.
 func (s *Snapshots) Newest() raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,9 +203,9 @@ func (s *Snapshots) Newest() raft.SnapshotMeta {
 	return s.list[0].SnapshotMeta
 }
 
-// covered is up to where the log may be shortened: if the newest snapshot turns
-// out to be damaged, the one before it and the log must make it good. What comes after a snapshot that is
-// being sent stays, too: a slow follower would need another snapshot when it has that one.
+// covered returns the index up to which the log may be shortened: if the newest snapshot turns
+// out to be damaged, the one before it and the log must replace it. The log behind a snapshot that is
+// being sent stays, too: otherwise a slow follower would need another snapshot after that one.
 func (s *Snapshots) covered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,12 +218,12 @@ func (s *Snapshots) covered() uint64 {
 			delete(s.read, from)
 			continue
 		}
-		index = min(index, from-1) // Raft asks for the term of the entry before the next, too
+		index = min(index, from-1) // Raft also reads the term of the snapshot's last entry
 	}
 	return index
 }
 
-// noteRead notes that some of a snapshot is read; mu is held.
+// noteRead records the time of a read of a snapshot; the caller holds mu.
 func (s *Snapshots) noteRead(index uint64) {
 	if s.clock != nil {
 		s.read[index] = s.clock()
@@ -257,7 +257,7 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
 }
 
-// spoil leaves a snapshot out from now on.
+// spoil takes a damaged snapshot out of the list.
 func (s *Snapshots) spoil(id string) {
 	s.log.Error("a snapshot is damaged and is not used any more; look after the disk", "snapshot", id)
 	s.mu.Lock()
@@ -266,7 +266,7 @@ func (s *Snapshots) spoil(id string) {
 	s.spoiled = append(s.spoiled, id)
 }
 
-// snapshotReader sees when the disk has changed a snapshot since the start.
+// snapshotReader fails at the end of a snapshot that the disk has changed since openSnapshots checked it.
 type snapshotReader struct {
 	*os.File
 	store *Snapshots
@@ -293,7 +293,7 @@ func (r *snapshotReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo would go past Read.
+// WriteTo hides the WriteTo of os.File, which would bypass Read.
 func (r *snapshotReader) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{r})
 }
@@ -332,15 +332,15 @@ type snapshotSink struct {
 	sum    hash.Hash64
 	dirty  int // bytes since the last sync
 	pace   *pace
-	own    bool // of this node's state, not from a peer
+	own    bool // the snapshot has this node's own state, not a peer's
 	closed bool
 }
 
 // ID implements raft.SnapshotSink.
 func (k *snapshotSink) ID() string { return k.meta.ID }
 
-// Write writes and, now and then, waits for the disk: what piles up in memory
-// would hold up the log when it has to go out.
+// Write writes, and syncs after each syncBytes: one large sync at the end would hold up
+// the log's syncs.
 func (k *snapshotSink) Write(p []byte) (int, error) {
 	if k.pace != nil {
 		defer k.pace.add(k.pace.now())
@@ -356,8 +356,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OwnState is where the state of this node is written to, for a snapshot that Raft has
-// begun.
+// OwnState returns the writer for this node's own state, for a snapshot that Raft has begun.
 func OwnState(sink raft.SnapshotSink) io.Writer {
 	if k, ok := sink.(*snapshotSink); ok {
 		return k.whole()
@@ -365,8 +364,8 @@ func OwnState(sink raft.SnapshotSink) io.Writer {
 	return sink
 }
 
-// whole has the rests include those for what is done between the writes; not for
-// what comes from a peer, where that is waiting.
+// whole returns a writer that also rests for the work between two writes. A peer's
+// snapshot is written without it, because the time between its writes is only waiting.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {
@@ -386,8 +385,8 @@ func (k *snapshotSink) Cancel() error {
 	return errors.Join(k.file.Close(), k.store.disk.Remove(k.dir))
 }
 
-// Close gives the snapshot its name, if it is one: what does not hold together
-// must not take the place of one that does.
+// Close checks the snapshot and gives it its final name: an inconsistent snapshot must
+// not replace a consistent one.
 func (k *snapshotSink) Close() error {
 	if k.closed {
 		return nil
@@ -411,9 +410,9 @@ func (k *snapshotSink) Close() error {
 
 var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
 
-// late fails if a peer's snapshot is behind this node's log. It was sent before, on
-// a connection that has stood still since, and Raft would take it in all the same and
-// delete the log that has come after it. Raft waits for Close, so the log stands still.
+// late fails if a peer's snapshot is behind this node's log. Such a snapshot comes from a
+// connection that was stuck for a while; Raft would restore it all the same, and delete the
+// log behind it. Raft waits for Close, so the log does not change meanwhile.
 func (k *snapshotSink) late() error {
 	if k.own || k.store.outgrown == nil {
 		return nil
@@ -447,7 +446,7 @@ func (k *snapshotSink) finish() error {
 	return fs.SyncDir(k.store.dir)
 }
 
-// add takes in a new snapshot and drops the oldest and the damaged ones.
+// add adds a new snapshot to the list, and deletes the oldest and the damaged ones.
 func (s *Snapshots) add(meta snapshotMeta) error {
 	s.mu.Lock()
 	s.list = append(s.list, meta)
@@ -463,7 +462,7 @@ func (s *Snapshots) add(meta snapshotMeta) error {
 	s.mu.Unlock()
 	var faults []error
 	for _, id := range gone {
-		// Half deleted, it must not look like a damaged one.
+		// After a crash, a half deleted snapshot must not look like a damaged one.
 		path := filepath.Join(s.dir, id)
 		if err := s.disk.Rename(path, path+unfinished); err != nil {
 			faults = append(faults, err)

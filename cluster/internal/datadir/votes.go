@@ -15,20 +15,19 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// The term and the vote are what a node must not get wrong: with an earlier term, or without
-// its vote, it votes twice, and two leaders may be elected. bbolt keeps no checksum of what
-// it holds, and if the newest of its two roots is damaged it goes on with the state before.
-// So each value stands in raft.db with a checksum of its own behind it, of the key and the value,
-// and raft.last says again how far they have come:
+// A node must not lose its term or its vote: with an earlier term, or without its vote, it
+// votes twice in a term, and two leaders may be elected. bbolt keeps no checksum of its data, and
+// if the newest of its two roots is damaged it goes on with the state before. So each value in
+// raft.db ends with a checksum of the key and the value, and raft.last repeats the latest values:
 //
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //	| "VOTE" | version | reserved | term    | vote term | crc32c of   | crc32c  |
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes   | candidate   | 4 bytes |
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //
-// in little endian. It is written behind raft.db and not synced, so it may say less than is
-// there, never more. Version 0.1.0 reads a term with a checksum behind it as the term; what
-// it writes has none, and is taken.
+// in little endian. It is written after raft.db and not synced, so its values may be older than
+// those in raft.db, never newer. Version 0.1.0 ignores the checksum behind a term; it writes
+// values without one, and this version accepts them.
 const (
 	votesFile    = "raft.last"
 	votesMagic   = "VOTE"
@@ -41,10 +40,10 @@ const (
 
 var errVotes = errors.New("the term or the vote is not what was written")
 
-// votes is a content of raft.last.
+// votes is the content of raft.last.
 type votes struct {
 	term, voteTerm uint64
-	candidate      uint32 // checksum; that of nothing while a vote is being given
+	candidate      uint32 // checksum of the candidate; while a vote is being written, of an empty one
 }
 
 func (v votes) encode() []byte {
@@ -76,7 +75,7 @@ type sealedVotes struct {
 
 var _ raft.StableStore = (*sealedVotes)(nil)
 
-// openVotes compares the two files, and makes the second one in a directory that has none yet.
+// openVotes checks raft.db against raft.last, and makes raft.last in a directory that has none yet.
 func openVotes(d Files, inner raft.StableStore, path string) (*sealedVotes, error) {
 	s := &sealedVotes{StableStore: inner}
 	now, err := s.look()
@@ -102,7 +101,7 @@ func openVotes(d Files, inner raft.StableStore, path string) (*sealedVotes, erro
 	return s, err
 }
 
-// follows reports whether v is last, or what may have been written after it.
+// follows reports whether v equals last, or may have been written after it.
 func (v votes) follows(last votes) bool {
 	if v.term < last.term || v.voteTerm < last.voteTerm {
 		return false
@@ -111,7 +110,7 @@ func (v votes) follows(last votes) bool {
 	return v.voteTerm > last.voteTerm || v.candidate == last.candidate || v.candidate == none && v.term > last.voteTerm || last.candidate == none
 }
 
-// look reads what there is.
+// look reads the term and the vote from raft.db.
 func (s *sealedVotes) look() (v votes, err error) {
 	var errs [3]error
 	var candidate []byte
@@ -127,7 +126,7 @@ func (s *sealedVotes) look() (v votes, err error) {
 	return v, nil
 }
 
-// isNotFound recognizes the error of a value that is not there, as Raft does.
+// isNotFound reports whether err says that a key has no value; it compares the text, as Raft does.
 func isNotFound(err error) bool { return err.Error() == "not found" }
 
 func seal(k, v []byte) []byte {
@@ -135,7 +134,7 @@ func seal(k, v []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(v), sum)
 }
 
-// unsealed returns a value without its checksum; false if it has none, or another one.
+// unsealed returns a value without its checksum, and whether the checksum is there and right.
 func unsealed(k, b []byte) (v []byte, ok bool) {
 	if len(b) < sumLen {
 		return b, false
@@ -153,7 +152,7 @@ func (s *sealedVotes) Get(k []byte) ([]byte, error) {
 	v, ok := unsealed(k, b)
 	if !ok {
 		if string(k) == lastVoteCandidate {
-			// That of version 0.1.0 stands beside a term that is its own.
+			// Version 0.1.0 wrote both without a checksum: the candidate is its own if the term is.
 			if term, err := s.StableStore.Get([]byte(lastVoteTerm)); err == nil && len(term) == 8 {
 				return b, nil
 			}
@@ -173,7 +172,7 @@ func (s *sealedVotes) GetUint64(k []byte) (uint64, error) {
 		return 0, err
 	}
 	v, ok := unsealed(k, b)
-	if !ok && len(b) == 8 { // of version 0.1.0
+	if !ok && len(b) == 8 { // version 0.1.0 wrote it
 		v, ok = b, true
 	}
 	if !ok || len(v) != 8 {
@@ -224,8 +223,8 @@ func (s *sealedVotes) close() error {
 	return s.file.Close()
 }
 
-// CheckTerm fails if the term is none that goes with the log: a node that is behind its own
-// entries has forgotten elections, and may vote in them again.
+// CheckTerm fails if the term does not fit the log: a node whose term is behind the term of its
+// own entries has forgotten elections, and may vote in them again.
 func (d *Dir) CheckTerm() error {
 	term, err := d.votes.GetUint64([]byte(currentTerm))
 	if err != nil && !isNotFound(err) {
@@ -249,14 +248,14 @@ func (d *Dir) CheckTerm() error {
 	return nil
 }
 
-// fatalStable stops the node, if there is one, when the term or a vote cannot be written;
+// fatalStable ends the process of a running node when the term or a vote cannot be written;
 // hashicorp/raft would panic.
 type fatalStable struct {
 	raft.StableStore
 	fatal func(error)
 }
 
-// Raft's names.
+// These are Raft's names.
 const (
 	lastVoteTerm      = "LastVoteTerm"
 	lastVoteCandidate = "LastVoteCand"
@@ -266,10 +265,10 @@ func (s fatalStable) Set(k, v []byte) error {
 	return s.check(s.StableStore.Set(k, v))
 }
 
-// SetUint64 forgets the candidate of the last vote before the term of the next one
-// is written. Raft writes the two one after the other, and a process that is killed
-// in between would find the new term beside the old candidate: it would repeat to that
-// one a vote that it never gave, without a look at its log.
+// SetUint64 deletes the candidate of the last vote before it writes the term of the next
+// vote. Raft writes the term first and the candidate later. If the process is killed in
+// between, the next start would find the new term with the old candidate: it would repeat a
+// vote for that candidate that it never gave, without a check of the candidate's log.
 func (s fatalStable) SetUint64(k []byte, v uint64) error {
 	if string(k) == lastVoteTerm {
 		if err := s.Set([]byte(lastVoteCandidate), nil); err != nil {

@@ -1,5 +1,5 @@
-// Package roster says what the ids, the addresses, the terms and the configurations of a
-// cluster may be, before anything that a peer sends reaches hashicorp/raft.
+// Package roster checks ids, addresses, terms and configurations that a peer sends, before
+// they reach hashicorp/raft.
 package roster
 
 import (
@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// MaxMembers is more than any cluster has.
+	// MaxMembers bounds the members of a configuration; no cluster has so many.
 	MaxMembers = 64
 	// MaxText bounds the ids, addresses and other names that peers send.
 	MaxText = 1024
-	// Highest is more than any term or index that can be reached: one election or entry
-	// a microsecond takes 140,000 years.
+	// Highest is above any term or index that a cluster can reach: with one election or entry
+	// a microsecond it takes 140,000 years.
 	Highest = 1 << 62
-	// TermReach is how far a term may be beyond the own one. Terms grow by one with each
-	// election, eight a second at most, so a node that was away for 17 years is reached.
+	// TermReach is how far a peer's term may be above this node's. Each election raises the
+	// term by one, eight times a second at most, so even a node that was away for 17 years
+	// accepts the current term.
 	TermReach = 1 << 32
 )
 
-// CheckID fails if something cannot be the id of a node.
+// CheckID fails if id cannot be the id of a node.
 func CheckID(id string) error {
 	if id == "" || len(id) > MaxText || !utf8.ValidString(id) || strings.ContainsAny(id, " ,=") || strings.ContainsFunc(id, unicode.IsControl) {
 		return fmt.Errorf("%q is no id: use a name without spaces, commas or equal signs, such as n4", Clip(id))
@@ -36,7 +37,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckAddress fails if something cannot be the address of a port.
+// CheckAddress fails if addr is not of the form host:port.
 func CheckAddress(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	bad := err != nil || len(addr) > MaxText || !utf8.ValidString(host) ||
@@ -47,8 +48,8 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
-// ReadConfiguration decodes what Raft has encoded, and fails on what Raft would never make: hashicorp/raft
-// panics on a configuration that it cannot read, and goes on for good with one that has no voter.
+// ReadConfiguration decodes a configuration, and fails on one that Raft would never make: hashicorp/raft
+// panics on a configuration that it cannot read, and never recovers from one without a voter.
 func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,7 +78,7 @@ func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
 	return conf, nil
 }
 
-// Changes counts the members in which two configurations differ.
+// Changes returns the number of members in which two configurations differ.
 func Changes(a, b raft.Configuration) (n int) {
 	for _, s := range a.Servers {
 		if !slices.Contains(b.Servers, s) {
@@ -93,7 +94,7 @@ func Changes(a, b raft.Configuration) (n int) {
 	return n
 }
 
-// Clip shortens what a stranger says for a line of the log.
+// Clip shortens text from a stranger to fit a log line.
 func Clip(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -102,8 +103,7 @@ func Clip(s string) string {
 	return s
 }
 
-// PlausibleTerm reports whether a term can have been reached by a cluster that a node of
-// the own term belongs to.
+// PlausibleTerm reports whether the cluster of a node with term own can have reached term.
 func PlausibleTerm(own, term uint64) bool {
 	return term < Highest && (term <= own || term-own <= TermReach)
 }
