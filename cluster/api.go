@@ -18,15 +18,15 @@ type Call struct {
 	// its own changes; else 0.
 	Origin uint64
 
-	// User is whose rights count: a name, "" for the default user, or
-	// store.SystemUser.
+	// User is the user whose rights apply: a name, "" for the default user, or store.SystemUser.
 	User string
-	// Users is the version of the users by which the client's node knows this one: if it has been deleted since, the
-	// call is not of another one who has its name. 0: nothing is known of that.
+	// Users is the version of the user list by which the client's node knows this user. If the user has
+	// been deleted since, the call must not get the rights of a new user of the same name. 0: the version
+	// is unknown.
 	Users uint64
 }
 
-// Role of a node, in the words of Raft.
+// Role is the role of a node in Raft.
 type Role string
 
 const (
@@ -42,9 +42,9 @@ type Member struct {
 	Client   string // what the member advertises to clients; "" if not known yet
 	Leader   bool
 	Voter    bool
-	Up       bool   // it has been heard of lately
+	Up       bool   // this node has heard of it lately
 	Applied  uint64 // Raft index of the last entry that it is known to have applied
-	Behind   uint64 // entries between that and what is known here to be committed
+	Behind   uint64 // entries after Applied that this node knows to be committed
 }
 
 // Status describes a node at one instant.
@@ -60,7 +60,7 @@ type Status struct {
 	Keys       [store.Databases]int
 	Deadlines  [store.Databases]int
 	Scripts    int
-	ScriptSize int64 // what they take, in bytes
+	ScriptSize int64 // bytes that the scripts take
 	Libraries  int   // of functions
 	Functions  int
 	Expired    uint64
@@ -71,9 +71,8 @@ type Status struct {
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota
 
-	// Leaderless is the time without a leader by which the elections that this
-	// node has won since it started have lengthened leases. What a node was down
-	// is not in it.
+	// Leaderless is the time without a leader that this node has added to leases, in the elections that
+	// it has won since it started. The time for which this node was down does not count.
 	Leaderless     time.Duration
-	LastLeaderless time.Duration // of that, by the last election
+	LastLeaderless time.Duration // the part that the last election added
 }

@@ -18,10 +18,10 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// AppendEntries is Raft's only request that there is more than one of a second: a heartbeat
-// for every batch of reads, entries for every batch of writes. hashicorp/raft's transport
-// finds the fields of each by reflection and sends their names along, which took a tenth of
-// the time that three nodes spend on a write. So this one request has connections of its own:
+// AppendEntries is the only request that Raft sends more than once a second: a heartbeat for every batch
+// of reads, entries for every batch of writes. hashicorp/raft's transport finds the fields of each
+// request by reflection and sends their names along, which took a tenth of the time that three nodes
+// spend on a write. So AppendEntries has a codec and connections of its own:
 //
 //	hello:     one byte, 'A', from the node that was called: an earlier version closes the
 //	           connection instead, and is spoken to in Raft's own way
@@ -33,17 +33,18 @@ import (
 //	           last index | 1: success | 1: to be asked again at once
 //	           or, if it was refused: length of the rest | 1 | why
 //
-// Integers are uvarints; id, address, data, extensions and why are a uvarint length and
-// bytes. There is one request at a time on a connection. An earlier version takes no request that
-// is longer than maxAppend: it gets that in Raft's own way, which makes it grow piece by piece and takes
-// fifteen times as much memory for an entry of 7 MB.
+// Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A
+// connection carries one request at a time. An earlier version accepts no request that is longer than
+// maxAppend. It gets such a request by Raft's own protocol, whose decoder grows its buffer piece by piece
+// and takes fifteen times as much memory for an entry of 7 MB.
 
 const maxAppend = 1 << 20
 
-// errNotSpoken: the peer, or this request, is not for this codec.
+// errNotSpoken means that Raft's own transport has to send this request, because the peer does not speak
+// this codec or cannot take the request by it.
 var errNotSpoken = errors.New("cluster: to be asked by Raft's own transport")
 
-// appendRefusal is the error that a peer has answered instead.
+// appendRefusal is an error that the peer has sent as its answer.
 type appendRefusal string
 
 func (r appendRefusal) Error() string { return string(r) }
@@ -53,21 +54,22 @@ type appender struct {
 	dial    func(addr raft.ServerAddress, proto byte, timeout time.Duration) (net.Conn, error)
 	timeout time.Duration // for a request and its answer
 	now     func() time.Duration
-	older   func(raft.ServerAddress) bool // the peer there may run an earlier version; nil: none does
+	older   func(raft.ServerAddress) bool // reports whether the peer there may run an earlier version; nil: none does
 
 	mu      sync.Mutex
 	kept    map[raft.ServerAddress][]*appendConn
-	earlier map[raft.ServerAddress]time.Duration // when a peer was found to be of an earlier version
+	earlier map[raft.ServerAddress]time.Duration // when a peer was found to run an earlier version
 }
 
 const (
 	// appendersKept is how many connections to a peer are kept.
 	appendersKept = 3
-	// earlierFor is how long a peer of an earlier version is taken for one.
+	// earlierFor is how long the node takes a peer for one of an earlier version after it has found it to
+	// be one.
 	earlierFor = 10 * time.Second
 )
 
-// appendConn is a connection on which one request at a time is made.
+// appendConn is a connection that carries one request at a time.
 type appendConn struct {
 	net.Conn
 	in   *bufio.Reader
@@ -75,7 +77,7 @@ type appendConn struct {
 	late *time.Timer // closes the connection
 }
 
-// errAppendLate is that of an answer that has not come in time.
+// errAppendLate is the error if an answer has not come in time.
 var errAppendLate = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 
 func newAppender(port *peerPort, timeout time.Duration, cfg *Config) *appender {
@@ -83,8 +85,8 @@ func newAppender(port *peerPort, timeout time.Duration, cfg *Config) *appender {
 		kept: map[raft.ServerAddress][]*appendConn{}, earlier: map[raft.ServerAddress]time.Duration{}}
 }
 
-// ask makes a request. A connection that was kept may lead nowhere, because the peer has
-// been started again: then it is made again on another one, so it may come twice.
+// ask sends a request and reads the answer. A kept connection may be dead because the peer has restarted.
+// Then ask sends the request again on another connection, so the peer may receive it twice.
 func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	size := 0
 	for _, l := range req.Entries {
@@ -208,7 +210,7 @@ func (t *transport) answerAppends(port *peerPort) {
 	}
 }
 
-// answerOn serves one of them.
+// answerOn serves one such connection.
 func (t *transport) answerOn(conn net.Conn) {
 	defer conn.Close()
 	if err := t.answerAll(conn); err == errFrame {
@@ -295,7 +297,7 @@ func appendRequest(buf []byte, req *raft.AppendEntriesRequest) []byte {
 	return endFrame(buf, start)
 }
 
-// readRequest decodes what appendRequest wrote; an entry alone points into body.
+// readRequest decodes what appendRequest wrote. The data of a single entry points into body.
 func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 	r, req := fieldReader{b: body}, &raft.AppendEntriesRequest{}
 	req.Term, req.RPCHeader = readHeader(&r)
@@ -305,7 +307,7 @@ func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 		for ; n > 0 && !r.bad; n-- {
 			l := &raft.Log{Index: r.uint64(), Term: r.uint64(), Type: raft.LogType(r.byte()), Data: r.bytes(), Extensions: r.bytes()}
 			if cap(req.Entries) > 1 {
-				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // the log keeps a short one in memory, without its neighbours
+				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // the log keeps short entries in memory, without the rest of body
 			}
 			if at := r.fixed(); at != 0 {
 				l.AppendedAt = time.Unix(0, int64(at))
@@ -359,7 +361,7 @@ func readAnswer(body []byte, resp *raft.AppendEntriesResponse) error {
 	return nil
 }
 
-// readAppend reads the body of a request or an answer, which is its own memory.
+// readAppend reads the body of a request or an answer into memory of its own.
 func readAppend(r *bufio.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

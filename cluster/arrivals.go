@@ -10,25 +10,26 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// A caller costs a goroutine, a socket and buffers before it has shown that it is a peer: on a
-// port that others reach, anybody may call as often as he likes. So it has to say what it wants
-// within greetTimeout, and there are at most maxStrangers such callers at once. If there are more, one is
-// cut off: of the address that most of them call from, the one that has been there longest.
-// Peers greet within milliseconds, so it is not they, even if a thousand others call. Handshakes are
-// computed in turn (package turns). Every second turn is for the addresses at which peers have proved
-// themselves; who calls from there is cut off last.
+// A caller costs a goroutine, a socket and buffers before it has shown that it is a peer, and on a port
+// that others reach, anybody may call as often as they like. So a caller has to say within greetTimeout
+// what it wants, and there are at most maxStrangers such callers at once. If one more comes, the node
+// cuts one off: from the address that most of them call from, the caller that has been there longest.
+// Peers greet within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
+// compute handshakes in turn (package turns). Every second turn is for the addresses at which peers have
+// proved themselves. Of the callers that have not greeted, the node cuts off those from these addresses
+// last.
 //
-// A caller is no stranger any more when it has proved to be a peer by its certificate. Where nothing
-// has to be proved nobody ever is more than one who greets as a peer would: such callers
-// are counted for as long as they stay, and go after those who have not greeted.
+// A caller stops being a stranger when it has proved by its certificate that it is a peer. Where the node
+// asks for no proof, a caller can do no more than greet as a peer would: such callers count as strangers
+// for as long as they stay, and are cut off after those that have not greeted.
 //
-// Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep
-// the peers out. Here the newcomer is let in and an old stranger goes; a peer needs milliseconds to
+// Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
+// peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to
 // prove itself.
 
 const (
 	maxStrangers = 256
-	// snapshotPause is for how long Raft's own protocol may say nothing within the first request.
+	// snapshotPause is how long a caller of Raft's own protocol may pause within its first request.
 	snapshotPause = 30 * time.Second
 )
 
@@ -40,21 +41,21 @@ type arrivals struct {
 
 	mu    sync.Mutex
 	all   map[*arrival]struct{}
-	count int // of those that are not proven
+	count int // arrivals that are not proven
 	next  uint64
 	done  bool
 }
 
-// arrival is one of them.
+// arrival is one connection that another party has made to the peer port.
 type arrival struct {
-	net.Conn // the caller's; within TLS, once that is there
+	net.Conn // the caller's connection; after a TLS handshake, the TLS connection
 	raw      net.Conn
 	of       *arrivals
 	from     netip.Addr // the caller's host, or network
 	number   uint64
 	ctx      context.Context // ends with the connection
 	end      context.CancelFunc
-	late     *time.Timer // cuts it off while it has not greeted
+	late     *time.Timer // cuts off a caller that has not greeted in time
 
 	// Guarded by of.mu:
 	greeted, proven, kept, gone bool
@@ -64,7 +65,7 @@ func newArrivals(s *strangers, known *peerAddrs) *arrivals {
 	return &arrivals{strangers: s, patience: greetTimeout, known: known, all: map[*arrival]struct{}{}}
 }
 
-// admit takes a new connection in; nil if the port is closed.
+// admit registers a new connection; it returns nil if the port is closed.
 func (as *arrivals) admit(conn net.Conn) *arrival {
 	a := &arrival{Conn: conn, raw: conn, of: as, from: turns.Origin(conn)}
 	a.ctx, a.end = context.WithCancel(context.Background())
@@ -91,7 +92,7 @@ func (as *arrivals) admit(conn net.Conn) *arrival {
 	return a
 }
 
-// victim is who is cut off for another; mu is held.
+// victim returns the stranger that the node cuts off for a new one; the caller holds mu.
 func (as *arrivals) victim() (found *arrival) {
 	calls := map[netip.Addr]int{}
 	for a := range as.all {
@@ -119,7 +120,7 @@ func (as *arrivals) victim() (found *arrival) {
 	return found
 }
 
-// prove notes that the caller is a peer, and from now on speaks within TLS.
+// prove notes that the caller is a peer. From now on it speaks over within, its TLS connection.
 func (a *arrival) prove(within net.Conn) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -130,11 +131,11 @@ func (a *arrival) prove(within net.Conn) {
 	}
 }
 
-// maxKnown bounds the addresses that peers are known by: who adds one is a peer, whose
-// address may change each time it is started.
+// maxKnown bounds the addresses by which peers are known. Only a peer adds one, but its address may
+// change each time it is started.
 const maxKnown = 1024
 
-// peerAddrs are the addresses at which peers have proved that they are some. Strangers there may be, too.
+// peerAddrs are the addresses at which peers have proved themselves. Strangers may call from them, too.
 type peerAddrs struct {
 	mu  sync.Mutex
 	all map[netip.Addr]struct{}
@@ -151,7 +152,7 @@ func (p *peerAddrs) learn(addr netip.Addr) {
 		if len(p.all) <= maxKnown {
 			return
 		}
-		delete(p.all, other) // whichever
+		delete(p.all, other) // any one will do
 	}
 }
 
@@ -162,7 +163,8 @@ func (p *peerAddrs) has(addr netip.Addr) bool {
 	return ok
 }
 
-// addrs are those of who has proved something to this node; none if nobody has to.
+// addrs returns the addresses at which peers have proved themselves to this node; there are none if the
+// node asks for no proof.
 func (g *peerGate) addrs() *peerAddrs {
 	if g == nil {
 		return new(peerAddrs)
@@ -170,7 +172,7 @@ func (g *peerGate) addrs() *peerAddrs {
 	return &g.known
 }
 
-// greet notes that the caller has said what a peer says first.
+// greet notes that the caller has sent what a peer sends first.
 func (a *arrival) greet() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -178,14 +180,14 @@ func (a *arrival) greet() {
 	a.late.Stop()
 }
 
-// greets is greet for what a protocol was handed.
+// greets calls greet on a connection that a protocol was handed, if it is an arrival.
 func greets(conn net.Conn) {
 	if a, ok := conn.(*arrival); ok {
 		a.greet()
 	}
 }
 
-// keep leaves it to its user to close the connection when the port closes.
+// keep says that the user of the connection closes it: it stays open when the port closes.
 func (a *arrival) keep() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -202,7 +204,7 @@ func (a *arrival) tooLate() {
 	}
 }
 
-// wasCutOff reports whether this node has closed the connection: what a reader of it is told
+// wasCutOff reports whether this node has closed the connection. The error of a read does not tell: it
 // depends on how far the close has come.
 func (a *arrival) wasCutOff() bool {
 	a.of.mu.Lock()
@@ -226,7 +228,7 @@ func (a *arrival) Close() error {
 	return a.raw.Close()
 }
 
-// close ends all but those that are kept.
+// close closes the port's connections, except those that are kept.
 func (as *arrivals) close() {
 	as.mu.Lock()
 	as.done = true
@@ -242,16 +244,16 @@ func (as *arrivals) close() {
 	}
 }
 
-// raftArrival is a connection for Raft's own protocol, which does not say when a request has been
-// read: a caller has greeted when it is answered, or has sent so much that it is a snapshot. That takes its
-// time, and so may what is done with it when all of it is here.
+// raftArrival is a connection for Raft's own protocol, which does not say when a request has been read.
+// So its caller counts as greeted when this node answers, or when it has sent so much that the request
+// must be a snapshot. A snapshot takes time to arrive, and more time to process when it is complete.
 type raftArrival struct {
 	*arrival
 	read     int
 	answered bool
 }
 
-// snapshotLength is more than other requests of Raft's own protocol have that come first.
+// snapshotLength is more bytes than any first request of Raft's own protocol has, except a snapshot.
 const snapshotLength = 16 << 10
 
 func (r *raftArrival) Read(p []byte) (int, error) {
@@ -268,7 +270,7 @@ func (r *raftArrival) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// more gives the caller time for more.
+// more gives the caller, which has sent something, snapshotPause to send more.
 func (r *raftArrival) more() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()

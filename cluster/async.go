@@ -2,16 +2,16 @@ package cluster
 
 import "lockstep/store"
 
-// Submission is a Submit that nobody waits for. It is used again and again, for
-// one pipeline at a time: between SubmitAsync and Done it is the node's.
+// Submission is a Submit without a goroutine that waits for it. A session uses it again and again, for
+// one pipeline at a time; between SubmitAsync and Done it belongs to the node.
 type Submission struct {
-	Client  *Client // whose it is
+	Client  *Client // that submits the calls
 	Calls   []Call
-	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); what it holds before is used as memory
+	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); the node reuses its memory
 	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
 
 	req    *request
-	number uint64 // of its arrival
+	number uint64 // in the order of arrival
 }
 
 // SubmitAsync begins to run the calls, as SubmitPart does. Flush must follow; in
@@ -44,8 +44,8 @@ func (n *Node) submitAsync(p *Submission) {
 	seq.enqueue(p.req)
 }
 
-// Flush sees to it that what was submitted is run. An ephemeral node runs it
-// here and now, so this takes as long as a script does.
+// Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine; then
+// Flush takes as long as a script does.
 func (n *Node) Flush() {
 	if seq := n.routes.get().seq; seq != nil {
 		seq.flush()
@@ -64,8 +64,8 @@ func (n *Node) finished(p *Submission, r *request) {
 			return
 		}
 	case errNotExecuted:
-		// There may be another leader by now, or soon. The place is taken here:
-		// the goroutines of a refused batch start in any order.
+		// There may be another leader by now, or soon. finished itself takes the place in the line: the
+		// goroutines of a refused batch start in any order.
 		go n.submitBlocking(p, n.line.join(p.number))
 		return
 	case errLate:
@@ -75,7 +75,7 @@ func (n *Node) finished(p *Submission, r *request) {
 		}()
 		return
 	default:
-		// The batch may still hold the request: leave it to the collector.
+		// The batch may still hold the request, so it is not used again.
 		p.req = nil
 		if readOnly(p.Calls) {
 			go n.submitBlocking(p, n.line.join(p.number))

@@ -14,11 +14,11 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Backup begins a backup of the state, which is taken now and written as it is
-// read. It holds everything that was acknowledged before the call. Without a
-// leader nobody knows what that is, and complete is false: the backup then holds everything that
-// stands in this node's log, whether this node knows it to be committed or not. So it may
-// lack what only others have, and have what nobody was told of. The reader has to be closed.
+// Backup begins a backup of the present state, which is written while the caller reads it. The backup
+// holds everything that was acknowledged before the call. Without a leader nobody knows what that is, and
+// complete is false: then the backup holds everything in this node's log, committed or not. So it may
+// lack writes that only other nodes have, and hold writes that were never acknowledged. The caller has to
+// close the reader.
 func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -42,9 +42,9 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	return in, complete, nil
 }
 
-// everything is the state that the whole log makes, up to its last entry. A node that has been
-// started again, and has no leader, does not know how much of its log is committed and has
-// applied nothing behind its last snapshot: what it has acknowledged may stand there.
+// everything returns the state after the last entry of the log. A node that has been started again and
+// has no leader does not know how much of its log is committed, and has applied nothing after its last
+// snapshot. But that part of the log may hold what the node has acknowledged.
 func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
 	last, err := r.dir.Log.LastIndex()
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
 			return nil, 0, err
 		}
 	}
-	fsm.Replay(last) // nobody is told anything
+	fsm.Replay(last) // the replay notifies nobody
 	for i := from.Index + 1; i <= last; i++ {
 		var l raft.Log
 		if err := r.dir.Log.Read(i, &l); err != nil {
@@ -89,7 +89,7 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	for {
 		var s Status
 		n.cons.Facts(&s)
-		// Raft counts an entry as applied when it hands it over.
+		// Raft counts an entry as applied when it hands the entry over, before the state holds it.
 		if r, ok := n.cons.(*raftLog); s.Applied >= target && (!ok || r.took(target)) {
 			return true
 		}
@@ -116,9 +116,9 @@ func (r *raftLog) took(index uint64) bool {
 // restoredTerm is the term of a cluster that begins with a backup.
 const restoredTerm = 1
 
-// Restore makes a data directory that begins with a backup, for a new cluster
-// of one node. It reads the backup before it makes anything, and makes the
-// directory under another name first, so that there is a whole one or none.
+// Restore makes a data directory that begins with a backup, for a new cluster of one node. It reads the
+// whole backup first, and makes the directory under another name, so that a failure leaves no part of a
+// directory.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := datadir.CheckEmpty(cfg.Data); err != nil {
 		return facts, err

@@ -11,17 +11,16 @@ import (
 
 // Blocking commands, on the node that the client is connected to.
 //
-// A Blocked is sent to the leader, where it waits in the queues (sleepers.go),
-// and stays with this node's keeper until it has its reply. The node that the
-// client is connected to has the last word on everything but being served:
+// This node sends a Blocked to the leader, where it waits in the queues (sleepers.go); this node's keeper
+// holds it until it has its reply. The leader serves it; this node decides everything else:
 //
 //   - The timeout runs here, by this node's clock, so a change of leader does
-//     not begin it anew. When it is over the leader is asked to cancel, and
-//     answers either that or with what it has served: one of them, never both.
-//   - When the client leaves, or somebody unblocks it, the same.
+//     not begin it anew. When it is over, this node asks the leader to cancel. The
+//     leader answers that it has cancelled, or with the served reply: never both.
+//   - When the client leaves, or another one unblocks it, this node asks the same.
 //   - When the leader or the link to it is lost, the command queues again. The
-//     leader says for certain if it was not executed; if it cannot, the log
-//     does, see settle in keeper.go.
+//     leader may say for certain that it has not executed the command; else the log
+//     decides, see settle in keeper.go.
 //
 //	       ┌── not executed ──┐
 //	       ▼                  │
@@ -30,8 +29,8 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its sleepers back as not executed. They queue again at the next
-// leader and lose their places, because that one cannot know the order of arrival. The client does not
+// A leader that steps down sends its sleepers back as not executed. They queue again at the next leader
+// and lose their places, because the next leader cannot know the order of arrival. The client does not
 // notice.
 //
 // If the leader died or the link broke, the log settles what became of the command. What a blocking
@@ -48,9 +47,9 @@ import (
 // have seen the list without it, or have deleted the key. The window is one commit and, through a
 // follower, the way of the cancel to the leader.
 //
-// A leader ends the connection of a node that had blocked clients and was not heard for aliveTimeout,
-// for a connection may end without either side hearing of it (checkAlive). CLIENT PAUSE and CLIENT
-// UNBLOCK concern the node that they are sent to, because client ids do.
+// A leader ends the connection of a node that has blocked clients and was silent for aliveTimeout,
+// because a connection may break without either side noticing (checkAlive). CLIENT PAUSE and CLIENT
+// UNBLOCK act on the node that they are sent to, because client ids belong to one node.
 
 // Blocked is a blocking command in progress.
 type Blocked struct {
@@ -64,12 +63,12 @@ type Blocked struct {
 	state    blockState
 	attempt  int           // counts the sendings
 	began    time.Duration // by the monotonic clock
-	lost     time.Duration // when the first leader was lost that had it; 0: none was
+	lost     time.Duration // when the first leader that had the command was lost; 0: none was
 	deadline time.Duration
 	index    int   // in keeper.timers; -1: not there
-	waits    bool  // a leader has found that there is nothing for it
+	waits    bool  // a leader has found no element for it
 	blind    bool  // a snapshot has jumped over entries since it was sent
-	quit     *quit // what ends it if it is not served
+	quit     *quit // how it ends if it is not served; nil: nobody has asked to end it
 
 	sleeper *sleeper // sent: on this node, the leader …
 	link    *link    // … or by this link …
@@ -85,11 +84,11 @@ const (
 	blockDone
 )
 
-// quit is the wish to end a Blocked.
+// quit is a request to end a Blocked that is not served.
 type quit struct {
 	reply   store.Reply
-	timeout bool       // it has to be evaluated once before that
-	ended   func(bool) // is told whether this has ended it; may be nil
+	timeout bool       // the timeout is over; a leader has to evaluate the command once first
+	ended   func(bool) // is told whether this quit has ended the command; may be nil
 	at      time.Duration
 }
 
@@ -129,17 +128,17 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// maxTimeout is in ms; what is longer is for ever.
+// maxTimeout is in ms; a longer timeout never ends.
 const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
-// Unblock ends a Blocked with a reply, unless it is served before. ended is
-// told, perhaps before Unblock returns, whether it was this that ended it.
+// Unblock ends a Blocked with a reply, unless it is served before. ended is told, perhaps before Unblock
+// returns, whether this call has ended it.
 func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
 	n.keeper.end(b, &quit{reply: reply, ended: ended})
 }
 
-// Abandon ends a Blocked whose client has gone. What is being served to it at
-// this moment is lost, as what Redis writes to a connection that has ended.
+// Abandon ends a Blocked whose client has gone. An element that is being served to it at this moment is
+// lost, as is what Redis writes to a connection that has ended.
 func (n *Node) Abandon(b *Blocked) {
 	k := n.keeper
 	k.mu.Lock()
@@ -155,7 +154,7 @@ func (n *Node) Abandon(b *Blocked) {
 	after()
 }
 
-// end is Unblock for any reason.
+// end asks to end b by q, unless b is done or has a quit already.
 func (k *keeper) end(b *Blocked, q *quit) {
 	q.at = k.n.cfg.Time.Monotonic()
 	k.mu.Lock()
@@ -171,7 +170,7 @@ func (k *keeper) end(b *Blocked, q *quit) {
 	after()
 }
 
-// endLocked returns what is to be done without mu.
+// endLocked is end with mu held. It returns what to do when mu is free.
 func (k *keeper) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
 	if b.index >= 0 {
@@ -186,7 +185,7 @@ func (k *keeper) endLocked(b *Blocked, q *quit) (after func()) {
 	return func() {}
 }
 
-// cancelling returns what asks the leader to cancel b.
+// cancelling returns a function that asks the leader to cancel b.
 func (k *keeper) cancelling(b *Blocked, how int32) func() {
 	w, l, call := b.sleeper, b.link, b.call
 	switch {
@@ -196,11 +195,11 @@ func (k *keeper) cancelling(b *Blocked, how int32) func() {
 	case call != 0:
 		return func() { l.cancel(call, how) }
 	}
-	return func() {} // sending does it when the call has been made
+	return func() {} // sendThere cancels when it has made the call
 }
 
-// finish ends b and returns what tells who waits. quitted says that it is by
-// its quit.
+// finish ends b and returns a function that delivers the reply and answers b's quit. quitted says that b
+// ends by its quit.
 func (k *keeper) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
 	delete(k.all, b.id)
@@ -216,7 +215,7 @@ func (k *keeper) finish(b *Blocked, reply store.Reply, quitted bool) (after func
 	}
 }
 
-// sending marks b as sent and returns what sends it.
+// sending marks b as sent and returns a function that sends it.
 func (k *keeper) sending(b *Blocked, rt route) func() {
 	b.state, b.blind = blockSent, false
 	b.attempt++
@@ -257,7 +256,7 @@ func (k *keeper) sendThere(b *Blocked, l *link, attempt int) {
 			waits: func() { k.waiting(b, attempt) },
 		})
 	if call == 0 {
-		return // result has been told
+		return // start has called result
 	}
 	how := int32(0)
 	k.mu.Lock()
@@ -276,7 +275,7 @@ func (k *keeper) sendThere(b *Blocked, l *link, attempt int) {
 	}
 }
 
-// waiting is told when a leader has found that there is nothing for b.
+// waiting is called when a leader has found no element for b.
 func (k *keeper) waiting(b *Blocked, attempt int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -285,8 +284,8 @@ func (k *keeper) waiting(b *Blocked, attempt int) {
 	}
 }
 
-// result is told what became of a sending. A reply counts whichever sending
-// it is of: the command has been executed.
+// result handles the outcome of one sending. A reply counts even if it answers an earlier sending: the
+// command has been executed.
 func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	k.mu.Lock()
 	after := func() {}
@@ -318,7 +317,7 @@ func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	after()
 }
 
-// requeue has b, which was certainly not executed, sent again.
+// requeue has b, which was certainly not executed, sent again, unless its quit can end it.
 func (k *keeper) requeue(b *Blocked) (after func()) {
 	b.state = blockUnsent
 	if b.quit != nil && (b.waits || !b.quit.timeout) {

@@ -11,7 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// The frames of claims and blocking commands, and the leader's end of them.
+// The frames of claims and blocking commands, and how the leader serves them.
 
 func appendBlock(buf []byte, boot, id, token uint64, c *Call, minor byte) []byte {
 	buf = binary.BigEndian.AppendUint64(buf, boot)
@@ -46,10 +46,10 @@ type peerConn struct {
 
 	// Only read uses these.
 	origin   uint64 // boot number of the peer, from its claim
-	stranger bool   // it was told that it is no member
+	stranger bool   // this node has refused it before, because it is no member
 
 	heard   atomic.Uint64 // frames so far
-	claimed atomic.Bool   // it is, or was, the one for the peer's writes
+	claimed atomic.Bool   // the peer has claimed this connection for its writes
 
 	dismissed atomic.Bool // the peer is no member any more
 
@@ -57,7 +57,7 @@ type peerConn struct {
 	ended    bool
 	sleepers map[uint64]*sleeper // its blocking commands here, by call
 	watch    *time.Timer         // runs checkAlive; nil: nothing to watch
-	last     uint64              // heard when it last ran
+	last     uint64              // the value of heard when checkAlive last ran
 }
 
 // read serves frames until the connection ends.
@@ -87,8 +87,7 @@ func (p *peerConn) read(r *bufio.Reader) {
 	}
 }
 
-// end lets the blocking commands of the peer go: nobody could be told what
-// they have been served.
+// end cancels the peer's blocking commands: nobody could tell it what they have been served.
 func (p *peerConn) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -103,8 +102,8 @@ func (p *peerConn) end() {
 	}
 }
 
-// checkAlive ends the connection of a peer that has blocked clients and has
-// not been heard for long: it may be gone without the connection's telling.
+// checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout: the
+// peer may be gone without the connection having ended.
 func (p *peerConn) checkAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +120,8 @@ func (p *peerConn) checkAlive() {
 	}
 }
 
-// waits tells that a call is not answered soon: a blocking command has found nothing, or a
-// script runs for long.
+// waits tells the peer that this node does not answer a call soon: a blocking command has found nothing,
+// or a script runs for long.
 func (p *peerConn) waits(call uint64) {
 	// If the link is gone, the peer finds out by itself.
 	_ = p.out.send(frameWaits, call, func(b []byte) []byte { return b })
@@ -174,7 +173,7 @@ func (p *peerConn) serveBlock(call uint64, body []byte) error {
 	return nil
 }
 
-// serveCancel cancels a blocking command, if it is not answered yet.
+// serveCancel cancels a blocking command that has not been answered yet.
 func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	if len(body) != 1 {
 		return errFrame
@@ -188,7 +187,7 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	return nil
 }
 
-// serveClaim makes this connection the one for the peer's writes and blocking
+// serveClaim makes this connection the one from which this node takes the peer's writes and blocking
 // commands.
 func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	if len(body) != 16 {
@@ -197,8 +196,8 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
 	p.origin = c.origin
 	if c.token == 0 && !p.n.hasMember(p.id) {
-		// It was away when it was removed, and the last entries that Raft sent it
-		// made it believe that it has a leader.
+		// The peer was away when it was removed, and the last entries that Raft sent it made it believe
+		// that it has a leader.
 		if !p.stranger {
 			p.n.cfg.Logger.Warn("a node that is no member of this cluster is not served", "id", p.id, "remote", p.conn.RemoteAddr().String())
 		}

@@ -19,31 +19,31 @@ import (
 // maxPartTime is submitted anew, behind the requests that wait.
 //
 // When a script has run for runsAfter, the leader tells the node of its client (frame 8, which older
-// members pass over). If that leader is lost, the script's memory may have been what was lost with it,
-// so the node does not send the script on. It sends all others on: because of that, clients of living
+// members ignore). If that leader is then lost, the memory that the script took may be the reason, so the
+// node does not send the script to the next leader. It does send all other requests, so clients of living
 // nodes see no error when a leader is killed. A node that is deposed while a script runs aborts the
 // script, because it must apply its successor's entries.
 
-// maxPartTime, in ms, is for how long a pipeline is run before others have their turn: a client's
-// scripts hold them up one by one, not all at once.
+// maxPartTime, in ms, is how long a pipeline runs before other requests have their turn: a client's
+// scripts delay them one by one, not all at once.
 const maxPartTime = batchSpread
 
-// tookLong reports whether the others of a pipeline have to wait for another turn, now that its
-// call i has been run.
+// tookLong reports whether the rest of a pipeline has to wait for another turn, after its call i has been
+// run.
 func (s *sequencer) tookLong(r *request, i int) bool {
 	if s.ctx.Stopped != "" {
 		return true
 	}
 	c := &r.calls[i]
 	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 && s.turn.since == 0 {
-		return false // to ask for the time would take longer
+		return false // reading the clock would take longer than the call
 	}
 	return s.node.clock.now().Lease-r.at > maxPartTime
 }
 
-// runScript runs a command that may take long: when it does, everybody else
-// is told that the server is busy. It sets refused if the requests behind this
-// one were, by this script or an earlier one.
+// runScript runs a command that may take long; if it does, all other requests are answered BUSY. It sets
+// refused if the requests behind this one have been answered BUSY, because of this script or an earlier
+// one.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
 	if *refused {
 		behind = nil
@@ -61,9 +61,9 @@ func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
 	return reply
 }
 
-// runTransaction runs a transaction. It counts as one script: for how long it may run, and
-// until when others are told that the server is busy, from its first script on. If it runs for longer, nothing of
-// it takes place.
+// runTransaction runs a transaction. The whole transaction has one time limit, and other requests are
+// answered BUSY as if one script ran from its first script to its end. A transaction that exceeds the
+// limit has no effect.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	if len(t.Calls) > 0 {
 		s.startTurn(t.Calls[0].User)
@@ -99,7 +99,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 // evaluated, and are answered when the batch is committed.
 const companyTime = 100 * time.Millisecond
 
-// stopAfter is when to stop a script for now; 0 if nobody waits for it.
+// stopAfter returns when to stop a script for now; 0 if no request of its batch waits for it.
 func (s *sequencer) stopAfter() time.Duration {
 	if s.company {
 		return companyTime
@@ -107,31 +107,31 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// runsAfter is how long a script runs before the node that has sent it is told, see submit.go.
+// runsAfter is how long a script runs before the leader tells the node that has sent it, see submit.go.
 const runsAfter = 100 * time.Millisecond
 
-// scriptStarts notes that a script runs, which requests of the batch come after its own,
-// and who wants to know if it runs for long.
+// scriptStarts notes that a script runs, which requests of the batch stand behind its own, and what to
+// call if it runs for long.
 func (s *sequencer) scriptStarts(r *request, behind []*request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script++
 	s.scriptSince = s.node.cfg.Time.Monotonic()
 	if r.tried {
-		s.scriptSince -= companyTime // for which others have waited already
+		s.scriptSince -= companyTime // others have waited that long already
 	}
 	s.behind, s.runs = behind, r.runs
 	after := s.node.busyThreshold()
 	if s.runs != nil {
 		after = min(after, runsAfter)
 	}
-	// A timer that was set for an earlier script will do: it is set again when it ends.
+	// A timer that was set for an earlier script will do: setBusy sets it again.
 	if now := s.node.cfg.Time.Monotonic(); s.busyDue <= now || s.busyDue > s.scriptSince+after {
 		s.watchScript(s.scriptSince + after - now)
 	}
 }
 
-// watchScript has setBusy look at the script that runs; mu is held.
+// watchScript sets the timer that runs setBusy; the caller holds mu.
 func (s *sequencer) watchScript(after time.Duration) {
 	s.busyDue = s.node.cfg.Time.Monotonic() + after
 	if s.busyTimer == nil {
@@ -141,12 +141,12 @@ func (s *sequencer) watchScript(after time.Duration) {
 	}
 }
 
-// scriptEnds returns whether the requests behind the script were refused. They
-// may belong to others by now and must not be looked at.
+// scriptEnds notes that the script has ended, and returns whether the requests behind it were refused.
+// Those may be in use again by now, so the caller must not look at them.
 func (s *sequencer) scriptEnds() (refused bool) {
 	s.mu.Lock()
 	if !s.busy && s.node.cfg.Time.Monotonic()-s.scriptSince >= s.node.busyThreshold() {
-		s.refuseWaiting() // its time limit was no longer than the threshold
+		s.refuseWaiting() // the script has reached the threshold and ended before the timer fired
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()
@@ -156,8 +156,8 @@ func (s *sequencer) scriptEnds() (refused bool) {
 	return refused
 }
 
-// setBusy answers everything that waits behind a script that has run for too
-// long, and everything that comes until it ends.
+// setBusy answers BUSY to all requests that wait behind a script that has run for too long, and has all
+// that come until the script ends answered BUSY, too.
 func (s *sequencer) setBusy() {
 	s.mu.Lock()
 	s.busyDue = 0
@@ -174,7 +174,7 @@ func (s *sequencer) setBusy() {
 	if s.runs != nil {
 		left = min(left, runsAfter-ran)
 	}
-	// The timer may have been set for a script that has ended meanwhile, or to tell runs.
+	// The timer may have been set for a script that has ended meanwhile, or only to call runs.
 	if left > 0 {
 		s.watchScript(max(left, time.Millisecond))
 		s.mu.Unlock()
@@ -183,10 +183,11 @@ func (s *sequencer) setBusy() {
 	s.refuseWaiting()
 }
 
-// refuseWaiting tells those who wait behind the script that the server is busy; mu is held, and free afterwards.
+// refuseWaiting answers BUSY to the requests that wait behind the script. The caller holds mu;
+// refuseWaiting releases it.
 func (s *sequencer) refuseWaiting() {
 	s.busy = true
-	// A copy: as soon as the script ends, others may stand where those behind it stood.
+	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
 	q := slices.Concat(s.behind, s.queue)
 	s.queue, s.behind = nil, nil
 	s.mu.Unlock()

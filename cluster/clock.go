@@ -28,9 +28,8 @@ func (s *SystemTime) Monotonic() time.Duration { return time.Since(s.start) }
 // Wall returns the time of day.
 func (s *SystemTime) Wall() time.Time { return time.Now() }
 
-// heardAt converts what Raft says of when it heard of something to the monotonic
-// clock. Raft's times have a monotonic part, so no jump of the wall clock, here
-// or elsewhere, makes a difference.
+// heardAt converts the time at which Raft heard of something to the monotonic clock. Raft's times have a
+// monotonic part, so no jump of the wall clock, here or elsewhere, makes a difference.
 func heardAt(src TimeSource, at time.Time) time.Duration { return src.Monotonic() - time.Since(at) }
 
 // wallSlack is how far the wall clock may drift from the lease clock before
@@ -38,8 +37,7 @@ func heardAt(src TimeSource, at time.Time) time.Duration { return src.Monotonic(
 // by Unix time reads back unchanged.
 const wallSlack = 5 * time.Millisecond
 
-// wallEvery is how long one look at the wall clock is enough for: every request asks for the
-// time.
+// wallEvery is how long one reading of the wall clock serves: every request asks for the time.
 const wallEvery = time.Millisecond
 
 // leaseClock decides expiry. It is the last stamp applied plus the monotonic
@@ -47,9 +45,10 @@ const wallEvery = time.Millisecond
 // lease, and a new leader goes on where the log stopped.
 //
 // Three rules follow. A leader's own entries do not move its clock: under load it would stand still. A
-// new leader takes out the time without a leader, because nobody could renew in it; so a lease may end
-// late by that time, and never early. While a deadline is pending the leader logs the time once a
-// second (stampInterval), which bounds what a restart of the whole cluster can lengthen a lease by.
+// new leader does not count the time without a leader, because no client could renew a lease then; so a
+// lease may end late by that time, and never early. While a deadline is pending the leader logs the time
+// once a second (stampInterval), which bounds by how much a restart of the whole cluster lengthens a
+// lease.
 //
 // The wall clock serves only what is defined in Unix time. Its offset to the lease clock is kept
 // within wallSlack, so that PEXPIRETIME gives back what PEXPIREAT was given.
@@ -66,7 +65,7 @@ type leaseClock struct {
 	known   bool          // offset has been set
 	look    time.Duration // monotonic time of the next look at the wall clock
 
-	lengthened time.Duration // what lead has taken out in all …
+	lengthened time.Duration // the time without a leader that lead has left out in all …
 	lately     time.Duration // … and in the last election
 }
 
@@ -85,10 +84,10 @@ func (c *leaseClock) applied(lease int64) {
 	}
 }
 
-// lead makes the clock that of a leader. It goes on from the last stamp; the
-// time without a leader is taken out, because nobody could renew in it. If the
-// last entry granted leases, nobody but its leader knows how late it said so:
-// promptly at most, or there would be another entry.
+// lead makes the clock a leader's clock. It goes on from the last stamp, without the time in which there
+// was no leader, because no client could renew a lease then. If the last entry granted leases, only the
+// leader that proposed it knows how late it acknowledged them: by at most promptly, or it would have
+// added another entry.
 func (c *leaseClock) lead(leaderless time.Duration, granted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +96,7 @@ func (c *leaseClock) lead(leaderless time.Duration, granted bool) {
 		leaderless = max(leaderless, promptly)
 	}
 	passed := max(now-c.at-leaderless, 0)
-	if leaderless > 0 { // else this node has led all the time, and granted nothing last
+	if leaderless > 0 { // else this node has led all the time, and its last entry granted nothing
 		c.lately = now - c.at - passed
 		c.lengthened += c.lately
 	}
@@ -113,9 +112,9 @@ func (c *leaseClock) leaderless() (total, last time.Duration) {
 	return c.lengthened, c.lately
 }
 
-// follow makes the clock that of a follower again. It goes back to the last
-// stamp, as on every other node: entries of the next leader, whose clock may be
-// behind this one, may have been applied while this node still thought it led.
+// follow makes the clock a follower's clock again. It goes back to the last stamp, as on every other
+// node: entries of the next leader, whose clock may be behind this one, may have been applied while this
+// node still thought it led.
 func (c *leaseClock) follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +135,7 @@ func (c *leaseClock) now() store.Time {
 	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}
 }
 
-// compare has the conversion follow a wall clock that has drifted too far.
+// compare makes the conversion follow a wall clock that has drifted too far.
 func (c *leaseClock) compare(wall, lease int64) {
 	drift := wall - lease - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
@@ -145,10 +144,9 @@ func (c *leaseClock) compare(wall, lease int64) {
 	}
 }
 
-// lateness remembers, for the write sets of the present leader, how long after
-// its evaluation each was acknowledged. A lease counts from the reply, so a
-// deadline that a slow write set has set is honoured that much longer. Recent
-// write sets are kept one by one, older ones by the worst of their block.
+// lateness remembers, for the write sets of the present leader, how long after its evaluation each was
+// acknowledged. A lease counts from the reply, so the leader extends the deadlines that a slow write set
+// has set by that time. It keeps recent write sets one by one, and of older ones the worst of each block.
 type lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint16

@@ -33,7 +33,7 @@ type Peer struct {
 	Addr string // peer address, host:port
 }
 
-// ScriptStopper ends the script that is running, and tells what it is.
+// ScriptStopper ends the script that is running, and tells which one it is.
 type ScriptStopper interface {
 	// Kill ends it at the wish of a client and returns SCRIPT KILL's reply.
 	Kill() store.Reply
@@ -42,9 +42,9 @@ type ScriptStopper interface {
 	// RunningFunction returns FUNCTION STATS's reply while a function runs,
 	// Nil if none does.
 	RunningFunction() store.Reply
-	// BusyError is what others are told while it runs for long.
+	// BusyError is the error for other clients while the script runs for long.
 	BusyError() store.Error
-	// TimeLimit is for how long one may run, or those of a transaction together; 0: for ever.
+	// TimeLimit is how long one script may run, or all scripts of a transaction together; 0: for ever.
 	TimeLimit() time.Duration
 	// Abort ends it because this node no longer leads.
 	Abort()
@@ -54,7 +54,7 @@ type ScriptStopper interface {
 type Config struct {
 	ID        string // unique in the cluster
 	Data      string // directory for log and snapshots
-	LogStore  string // LogWAL or LogBolt; empty: as Data has it, else LogWAL
+	LogStore  string // LogWAL or LogBolt; empty: the store that Data holds already, else LogWAL
 	Ephemeral bool   // keep nothing on disk; one node only
 
 	PeerListen    string // where Raft and forwarding listen
@@ -64,14 +64,14 @@ type Config struct {
 	// Join are the peer addresses of members of a running cluster: a new node
 	// asks one of them to be taken in, instead of beginning a cluster.
 	Join []string
-	// PeerTLS is what nodes prove to each other with.
+	// PeerTLS is the secret, or the certificates, with which nodes prove to each other that they are
+	// peers.
 	PeerTLS PeerTLS
 
-	// Where clients find this node's Sentinel and Cluster listeners; "" if it
-	// has none.
+	// Addresses at which clients find this node's Sentinel and Cluster listeners; "" if it has none.
 	SentinelAdvertise string
 	ClusterAdvertise  string
-	// The same for those that speak TLS.
+	// The same for clients that speak TLS.
 	TLSAdvertise, TLSSentinelAdvertise, TLSClusterAdvertise string
 
 	RunID string // names this process to clients
@@ -95,11 +95,11 @@ type Config struct {
 	ElectionTimeout  time.Duration
 	LeaderLease      time.Duration
 
-	// LeaseReads has a leader answer reads for a while without asking its followers,
-	// if they have been started with it, too (promise.go).
+	// LeaseReads lets a leader answer reads for a while without asking its followers, if they have been
+	// started with it, too (promise.go).
 	LeaseReads bool
 
-	// SameOwnerNX is store.Env's. The leader's counts.
+	// SameOwnerNX is what store.Env has by that name. The leader's setting counts.
 	SameOwnerNX bool
 
 	// SnapshotThreshold is how many entries after the last snapshot the next
@@ -107,30 +107,28 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
-	// SnapshotBytes is how many bytes of log after the last snapshot make the next one due at
-	// once, if they are more than some times the data (logsize.go).
+	// SnapshotBytes is how many bytes of log after the last snapshot make the next one due at once, if
+	// the log is also larger than logPerData times the data (logsize.go).
 	SnapshotBytes int64
 
 	Table   *store.Table
 	Scripts ScriptStopper
-	// Sink receives published messages on every node, in log order. One that is
-	// a store.KeySink, too, is shown the write sets, and a store.AccountSink is
-	// told of the users.
+	// Sink receives published messages on every node, in log order. A Sink that is also a store.KeySink
+	// gets the write sets; one that is also a store.AccountSink gets the users whenever they change.
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
-	// Listens reports whether a client of this node waits to hear of what is applied;
-	// nil: always.
+	// Listens reports whether a client of this node waits for news of applied entries; nil: always.
 	Listens func() bool
-	// DataQuota is how many bytes the data directory may have before nothing may be added; 0: no
-	// limit. The leader's counts.
+	// DataQuota is the size of the data directory, in bytes, from which on nothing may be added; 0: no
+	// limit. The leader's setting counts.
 	DataQuota int64
-	// BlockedMemory is what the leader may hold for blocking commands of other nodes' clients;
+	// BlockedMemory is how many bytes the leader may hold for blocking commands of other nodes' clients;
 	// 0: no limit.
 	BlockedMemory int64
-	// Limits are those of data while the cluster has none.
+	// Limits are the limits of data that apply while the cluster has set none.
 	Limits store.Limits
-	// ACL is what this node adds to the users of the state.
+	// ACL is what this node adds to the users that the cluster keeps.
 	ACL store.ACLEnv
 
 	Time   TimeSource
@@ -139,25 +137,25 @@ type Config struct {
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
 
-	// dial connects to a peer for one of its protocols; nil: as the network does.
-	// A test cuts it.
+	// dial connects to a peer for one of its protocols; nil: by the network. Tests cut connections with
+	// it.
 	dial func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	// listen opens the peer port; nil: on the network.
 	listen func(addr string) (net.Listener, error)
 
-	// random is where tokens and the number of a boot come from; nil: chance.
+	// random is the source of tokens and of the boot number; nil: a random generator.
 	random func() uint64
-	// ready, if not nil, is called before a batch is taken; it decides which of
-	// the requests that come at one instant are in it, and in which order.
+	// ready, if not nil, is called before the sequencer takes a batch. A test decides with it which of
+	// the requests that come at one instant are in the batch, and in which order.
 	ready func(*sequencer)
 
-	gate      *peerGate                     // of PeerTLS; nil: nobody has to prove anything
-	older     func(raft.ServerAddress) bool // the member there may run an earlier version
-	strangers *strangers                    // who was turned away at the peer port
+	gate      *peerGate                     // of PeerTLS; nil: peers need no proof
+	older     func(raft.ServerAddress) bool // reports whether the member there may run an earlier version
+	strangers *strangers                    // logs which callers the peer port turns away
 
-	// disk is where the data directory lies.
+	// disk is the disk that holds the data directory.
 	disk datadir.Disk
-	// speaks is which version of the peer protocol the node speaks.
+	// speaks is the version of the peer protocol that the node speaks.
 	speaks wireSpeaks
 }
 
@@ -183,8 +181,8 @@ func Default() Config {
 	}
 }
 
-// maxFailoverWait is how long a node may go on sending a write again. The state
-// remembers longer that it has executed it, by the clock of any node.
+// maxFailoverWait bounds for how long a node may go on sending a write again. The state remembers for
+// longer that the write has been executed, by the clock of any node.
 const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate reports every fault at once.
@@ -268,7 +266,7 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 	}
 }
 
-// everywhere reports whether a host to listen on stands for all of them.
+// everywhere reports whether a host to listen on stands for all addresses of the machine.
 func everywhere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
@@ -287,14 +285,14 @@ func (c *Config) peerAddr() string {
 	return c.PeerListen
 }
 
-// addresses are what the node tells clients of itself.
+// addresses returns the addresses that this node tells clients.
 func (c *Config) addresses() Addresses {
 	return Addresses{Plain: c.Advertise, Sentinel: c.SentinelAdvertise, Cluster: c.ClusterAdvertise,
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }
 
-// clusterName makes a name for a new cluster. The first members make it each for
-// itself, so of several it is derived from what all of them are told.
+// clusterName makes a name for a new cluster. Each of several first members makes the name for itself, so
+// it is derived from the list of peers, which all of them are told.
 func clusterName(peers []Peer) string {
 	if len(peers) == 0 {
 		return rand.Text()

@@ -6,8 +6,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// consensus is what a node needs of Raft: a log that a majority has on disk.
-// It is small so that tests can put an adversarial log in Raft's place.
+// consensus is what a node needs of Raft: a log that a majority has on disk. It is small, so that a test
+// can replace Raft by an adversarial log.
 type consensus interface {
 	// Propose appends an entry and returns when this node has applied it.
 	// errNotExecuted: it was not appended and never will be. errUnknown: it
@@ -20,10 +20,10 @@ type consensus interface {
 	Barrier() error
 	// Transfer hands leadership to another voter.
 	Transfer(id string) error
-	// Members lists the configuration.
+	// Members lists the members of the configuration.
 	Members() ([]Member, error)
-	// LastContact is when, by the node's monotonic clock, the last leader was
-	// heard of; false if none was since the process started.
+	// LastContact returns when, by the node's monotonic clock, this node last heard from a leader; known
+	// is false if it has heard from none since the process started.
 	LastContact() (at time.Duration, known bool)
 	// Facts fills in what Raft knows about this node.
 	Facts(*Status)
@@ -33,9 +33,9 @@ type consensus interface {
 	Close() error
 }
 
-// troubled is a consensus on a disk.
+// troubled is a consensus that keeps its log on a disk.
 type troubled interface {
-	// Trouble says why the log takes nothing at present; "" if it does.
+	// Trouble says why the log accepts no entries at present; "" if it does.
 	Trouble() string
 }
 

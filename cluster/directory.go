@@ -13,24 +13,22 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// A member is its data directory, not its id: one that comes back under its id
-// with another directory has forgotten whom it voted for and what it has
-// acknowledged, and with its vote a majority could forget a lock. So every
-// directory has a name of its own, which goes with every request of Raft, with
-// every answer, and with the facts that nodes tell each other. A node keeps in
-// node.json with which directory it has met each member. From another one it
-// takes no vote, no acknowledgement and no request, until the member has been
-// removed from the cluster and taken in again.
+// A member is its data directory, not its id. A node that comes back under its id with another directory
+// has forgotten its votes and what it has acknowledged, and with its vote a majority could forget a lock.
+// So every directory has a name of its own. That name goes with every request and every answer of Raft,
+// and with the facts that nodes tell each other. A node keeps in node.json with which directory it has
+// met each member. From a member that comes with another directory, it takes no vote, no acknowledgement
+// and no request, until the member has been removed from the cluster and taken in again.
 //
-// Who names no directory, or no cluster, is refused (scrutiny.go).
+// A node that names no directory, or no cluster, is refused (scrutiny.go).
 //
-// The name of the cluster goes with them. Raft takes two entries of the same term and
-// index for the same, and those of young clusters often have both in common: a node that
-// followed the leader of another cluster, because an address has become another node's or
-// one cluster was founded over another, would mix their logs. For the same reason an
-// answer counts only as that of the member that gives it, whatever address it came from.
+// The name of the cluster goes with the directory's name. Raft takes two entries of the same term and
+// index for the same entry, and entries of young clusters often have both in common. A node may come to
+// follow the leader of another cluster, because an address has become another node's or one cluster was
+// founded over another; then the two logs would mix. For the same reason an answer counts only for the
+// member that gives it, whatever address it came from.
 
-// errOtherCluster: see there.
+// errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
 
 // acquainted is a consensus that knows its members' directories.
@@ -38,7 +36,7 @@ type acquainted interface {
 	Directory() string
 	// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
 	Meet(id, directory string) error
-	// Blank reports whether this node is a first member, by --peers, that begins.
+	// Blank reports whether this node is a first member, by --peers, that is just beginning.
 	Blank() bool
 }
 
@@ -46,15 +44,16 @@ var _ acquainted = (*raftLog)(nil)
 
 func (r *raftLog) Directory() string { return r.dir.Name() }
 
-// Blank implements acquainted: the directory was made by this process, or holds
-// nothing but the first configuration.
+// Blank implements acquainted: this process made the directory, or the log holds nothing but the first
+// configuration.
 func (r *raftLog) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
 func (r *raftLog) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
 
-// meet runs for every request and answer of Raft.
+// meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the
+// node is a member that was not met before.
 func (r *raftLog) meet(id, directory []byte) error {
 	if len(directory) == 0 {
 		return nil
@@ -69,7 +68,8 @@ func (r *raftLog) meet(id, directory []byte) error {
 		}
 		return fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 	}
-	// Whoever is no member may be anybody. Raft exists before it has peers.
+	// Only a member's directory is remembered: any other node may be anybody. Raft exists before it has
+	// peers.
 	running := r.trans.raft.Load()
 	if running == nil {
 		return nil
@@ -82,13 +82,12 @@ func (r *raftLog) meet(id, directory []byte) error {
 	return r.dir.Remember(string(id), string(directory), r.configured.Load())
 }
 
-// seam stands in Raft's requests between a node's address and its directory.
-// Versions that know no directory take both for the address, which they only
-// show: they do not forward to this one.
+// seam separates a node's address from its directory in Raft's requests. Versions that know no directory
+// take the whole for the address, which they only show: they do not forward to this version.
 var seam = []byte{0}
 
-// EncodePeer has Raft name its own directory and cluster with its address, and say whether
-// this node makes promises and has listeners.
+// EncodePeer adds to this node's own address the names of its directory and cluster, and whether it makes
+// promises and has listeners.
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
@@ -107,13 +106,14 @@ func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte
 	return b
 }
 
-// DecodePeer reads the address.
+// DecodePeer returns the address without what EncodePeer has added.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 	addr, _, _ := bytes.Cut(b, seam)
 	return t.NetworkTransport.DecodePeer(addr)
 }
 
-// known fails if a node is, or belongs to another cluster.
+// known fails if a node belongs to another cluster, or if it is a member with another directory than it
+// was met with.
 func (t *transport) known(by raft.RPCHeader) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {
@@ -122,8 +122,8 @@ func (t *transport) known(by raft.RPCHeader) error {
 	return t.meet(by.ID, said.directory)
 }
 
-// knownAs fails if an answer is not of the member that was asked, as it was met with, or
-// cannot be true. lastIndex is how far it says that its log goes.
+// knownAs fails if an answer does not come from the member that was asked, names no directory, does not
+// pass known, or cannot be true. lastIndex is the last index of the log as the answer has it.
 func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex uint64) error {
 	if string(by.ID) != string(id) {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(string(by.ID)), id)
@@ -134,7 +134,8 @@ func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex
 	return cmp.Or(t.known(by), t.believable(term, lastIndex))
 }
 
-// believable fails if an answer cannot be true. A leader that is told of a later term gives up.
+// believable fails if an answer cannot be true. That has to be checked because a leader that is told of a
+// later term gives up.
 func (t *transport) believable(term, lastIndex uint64) error {
 	own := uint64(0)
 	if r := t.raft.Load(); r != nil {
@@ -143,16 +144,16 @@ func (t *transport) believable(term, lastIndex uint64) error {
 	return lookAtAnswer(own, term, lastIndex)
 }
 
-// meet takes account of what another node says of its directory, and reports
-// whether it is the one that it was met with.
+// meet reports whether another node names the directory with which this node has met it. It remembers the
+// directory of a member that was not met before.
 func (n *Node) meet(f facts) bool {
 	a, ok := n.cons.(acquainted)
 	return !ok || a.Meet(f.id, f.directory) == nil
 }
 
-// disowned stops a first member that begins, and that another node which has
-// applied at least as much knows with another directory: it has lost that one.
-// (A node with a log is the one that was replaced; see removed.go.)
+// disowned stops this node if it is a first member that is just beginning (Blank), and another node,
+// which has applied at least as much, has met it with another directory: that directory is lost. (A node
+// with a log is the one that was replaced; see removed.go.)
 func (n *Node) disowned(by facts) {
 	a, ok := n.cons.(acquainted)
 	if !ok || by.you != asOther || !a.Blank() || by.applied < n.facts().applied {

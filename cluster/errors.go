@@ -25,37 +25,37 @@ var (
 	errUnknown = errors.New("cluster: outcome unknown")
 	// errCancelled: a blocking command that was cancelled; it had no effect.
 	errCancelled = errors.New("cluster: cancelled")
-	// errStale: not executed, and the link has to be claimed anew before.
+	// errStale: not executed, and the node has to claim the link anew before it sends again.
 	errStale = errors.New("cluster: the link is not the one for blocking commands")
 	// errReplyLater: it had no effect, and the leader has no room for so large a reply now.
 	errReplyLater = errors.New("cluster: no room for the reply")
-	// errOverTime: what runs has used up its time. A panic, it does not leave runCommand.
+	// errOverTime: a command has used up its time. It is the value of a panic that does not leave
+	// runCommand.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: a call of a request has written more than it may.
 	errOverrun = errors.New("cluster: too much is written")
-	// errForNow: a script takes long while others of its batch wait; it is to be run again.
+	// errForNow: a script takes long while others of its batch wait; it is stopped and will be run again.
 	errForNow = errors.New("cluster: stopped for now")
-	// errLate: executed, but the leases that it was given may have been running
-	// for long; they have to begin anew before it is answered.
+	// errLate: executed, but the leases that it was given may have been running for long; they have to
+	// begin anew before it is answered.
 	errLate = errors.New("cluster: executed, but late")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
-	// ErrNoMember is the error of Remove of a node that is none.
+	// ErrNoMember is the error of Remove if the node is no member.
 	ErrNoMember = errors.New("no member has that id: see `lockstep members`")
 	// ErrNoHeir is the error of Transfer if no other voter is up.
 	ErrNoHeir = errors.New("no other voting member is up: leadership stays where it is")
 	// ErrOneNode is the error of a change of membership on an ephemeral node.
 	ErrOneNode = errors.New("this node keeps nothing on disk (--ephemeral) and stays alone: members need a data directory each")
-	// ErrUnsettled is the error of a change of membership that was begun; it is
-	// not known whether it was made.
+	// ErrUnsettled is the error of a change of membership that was begun, if it is not known whether it
+	// was made.
 	ErrUnsettled = errors.New("the change was not confirmed in time; it may still be made: see `lockstep members`, and ask for it again")
 	// ErrNoLeader is the error of an operation that needs a leader.
 	ErrNoLeader = errors.New("the cluster has no leader at present: try again in a few seconds")
 )
 
-// Client-visible errors of this package. Clients resend on CLUSTERDOWN and
-// BUSY, so these are only for what had no effect; no client resends on
-// INDETERMINATE.
+// Client-visible errors of this package. Clients resend on CLUSTERDOWN and BUSY, so these two always mean
+// that the command had no effect; no client resends on INDETERMINATE.
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"

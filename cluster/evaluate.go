@@ -11,9 +11,9 @@ import (
 	"lockstep/store"
 )
 
-// evaluate runs requests on a transaction until the batch is full, and those who come
-// while it waits for more of them. It returns the batch, the entry to propose (nil if
-// nothing was written and stamp is false), and the requests left over.
+// evaluate runs requests on a transaction until the batch is full. If the batch waits for more requests
+// (gather.go), evaluate runs those, too. It returns the batch, the entry to propose (nil if nothing was
+// written and stamp is false), and the requests left over.
 func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, stamp bool) (*batch, []byte, []*request) {
 	n := s.node
 	b := &batch{number: n.batches.Add(1), from: now.Lease}
@@ -30,22 +30,21 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		}
 		n.fsm.ViewAnswers(func(st *store.Store, seq uint64, _ *raftfsm.Answers) {
 			if seq != b.prev || !s.txn.On(st) {
-				rest = q[from:] // what has been evaluated will be refused, and come again
+				rest = q[from:] // the entry of this batch will be refused, and its requests come again
 				return
 			}
 			q, rest = s.evaluateFrom(ctx, s.txn, q, from, b, now)
 		})
 	}
 	s.gathered()
-	s.ctx = store.Ctx{} // its arguments are the last client's
+	s.ctx = store.Ctx{} // do not keep the last client's arguments
 	txn := s.txn
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The stamp is where the next leader's clock goes on, and that leader
-	// knows nothing of lateness. So it is the time of the first request,
-	// not of the last, set back by the worst delay of a reply that no
-	// entry tells of.
+	// The stamp is where the next leader's clock goes on, and that leader does not know how late this one
+	// replies. So the stamp is the time of the first request, not of the last, minus the worst delay of a
+	// reply that no entry tells of.
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -54,9 +53,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	return b, entry, rest
 }
 
-// evaluateFrom runs the requests of q from index from on, those before it having been run; all
-// of them, on a fresh transaction, if one spoils the batch. It returns q without those,
-// and what is left over of it.
+// evaluateFrom runs the requests of q from index from on; those before it have been run. If a request
+// spoils the batch, evaluateFrom runs all others on a fresh transaction. all is q without the requests
+// that spoiled a batch or are left over; rest are those left over.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
 	for again := from == 0; ; {
 		if again {
@@ -74,17 +73,17 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	}
 }
 
-// leastUse is how long a batch takes at least for it to matter whose requests it was.
+// leastUse is how long the evaluation of a batch takes before its users are charged for it.
 const leastUse = 2 * time.Millisecond
 
-// noteUse notes how much time the requests of a batch took, for their users.
+// noteUse charges users with the time that their requests of a batch took.
 func (s *sequencer) noteUse(q []*request) {
 	all := time.Duration(0)
 	for _, r := range q {
 		all += r.used
 	}
 	if all >= leastUse {
-		brake.Look() // in so much time much may have been allocated, of which only a part is replied or written
+		brake.Look() // so long an evaluation may have allocated much more than its replies and writes
 	}
 	now := s.node.cfg.Time.Monotonic()
 	if all < leastUse && !s.users.counts(now) {
@@ -95,14 +94,16 @@ func (s *sequencer) noteUse(q []*request) {
 	}
 }
 
-// noteVain notes the time of a request that has been stopped: the batch is evaluated again without what it did.
+// noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated
+// again without what the request did.
 func (s *sequencer) noteVain(r *request) {
 	if used := r.takes(s.node.clock.now()); used >= leastUse {
 		s.users.note(r, used, s.node.cfg.Time.Monotonic())
 	}
 }
 
-// restart begins the batch anew, with what nobody has asked for.
+// restart begins the batch anew, with the writes that no client has asked for: moved deadlines, and
+// expired keys.
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	txn.Restart(now, b.prev+1)
@@ -112,7 +113,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	txn.ExpireDue(expireLimit)
 }
 
-// begin returns a transaction on st; it is the same one as long as the store is.
+// begin returns a transaction on st. As long as the store is not replaced, it is the same transaction.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
 		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
@@ -121,11 +122,11 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 	return s.txn
 }
 
-// foundOwnEvery is how often foundOwn writes to the log at most.
+// foundOwnEvery is the least time between two log lines of foundOwn.
 const foundOwnEvery = 10 * time.Minute
 
-// foundOwn is told of a SET … NX that has found its own value. Who does not know why
-// looks for a long time: the lock is free, and nobody gets it.
+// foundOwn is called when a SET … NX has found the very value that it was to set. Without the log line
+// the reason is hard to find: the lock seems free, and nobody gets it.
 func (s *sequencer) foundOwn() {
 	now := s.node.cfg.Time.Monotonic()
 	if s.ownFound != 0 && now-s.ownFound < foundOwnEvery {
@@ -136,12 +137,13 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests of q from index from on and adds them to b. It returns q without
-// those that are left over, and them. again means that one spoiled the batch: it has been
-// answered, and all others are to be evaluated on a fresh transaction.
+// evaluateOn runs the requests of q from index from on and adds them to b. all is q without the requests
+// that are left over; rest are those. again means that a request has spoiled the batch: either it has
+// been answered and is not in all, or it notes which of its calls to refuse. Then all is to be evaluated
+// on a fresh transaction.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // requests whose keys have been read ahead
-	told := from  // requests that know what they have cost
+	told := from  // requests whose cost has been noted
 	for i := from; i < len(q); i++ {
 		// The first request is taken even if expired keys fill the batch.
 		if ctx.Err() != nil || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
@@ -166,7 +168,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
 		r.began, r.used = txn.Now().Wall, 0
 		before, size := txn.Writes().Len(), txn.Writes().Size()
-		txn.TakeUndone() // by a request that was refused or stopped for now
+		txn.TakeUndone() // left by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
 		if refused {
@@ -176,7 +178,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			s.noteVain(r)
 		}
 		if err == errForNow {
-			// Those before it are the next batch, and it begins the one after that.
+			// The requests before it are the next batch, and it begins the batch after that.
 			s.restart(txn, b, txn.Now())
 			return nil, q, false
 		}
@@ -188,10 +190,10 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			return without(q, i), nil, true
 		}
 		if err == errOverrun && r.takes(s.node.clock.now()) >= heavyPiece {
-			return s.evaluateAgain(ctx, txn, q, i+1, b) // those behind it may have others before them now
+			return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
 		}
 		if err == errOverrun {
-			return q, nil, true // r knows which of its calls it is
+			return q, nil, true // r.overran says which of its calls to refuse
 		}
 		if err != nil {
 			s.log.Error("a command failed inside the server; it had no effect", "error", err)
@@ -226,7 +228,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if ws := s.sleepers; len(ws.answered) > 0 {
 			for _, a := range ws.answered {
-				a.spans, a.anew = a.spans[:0], nil // of the batch in which it began to wait
+				a.spans, a.anew = a.spans[:0], nil // they belong to the batch in which it began to wait
 			}
 			b.requests = append(b.requests, ws.answered...)
 			ws.answered = ws.answered[:0]
@@ -246,14 +248,14 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 	return all, append(rest, q[n:]...), false
 }
 
-// entryCopies is how often a write stands in memory on its way to the log, the disk and the peers.
+// entryCopies is how many copies of a write are in memory on its way to the log, the disk and the peers.
 const entryCopies = 4
 
-// maxReadAhead is for how many requests keys are read at once: many may have none, and be
-// looked at again in the next batch.
+// maxReadAhead is for how many requests at most keys are read ahead at once: requests without keys leave
+// the room as it is, and those that are left over are looked at again in the next batch.
 const maxReadAhead = 64
 
-// readAhead has the keys of the first requests read, and returns how many requests.
+// readAhead reads the keys of the first requests of q, and returns the number of these requests.
 func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 	if len(q) == 1 && len(q[0].calls) == 1 {
 		return 1
@@ -265,7 +267,7 @@ func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 			break
 		}
 		if r.sleeper != nil || r.claim != nil {
-			continue // a blocking command may be cancelled at any moment, and is not ours then
+			continue // a blocking command may be cancelled at any moment, and must not be touched then
 		}
 		for i := range r.calls {
 			if c := &r.calls[i]; c.Txn == nil {
@@ -282,9 +284,9 @@ func without(q []*request, i int) []*request {
 	return append(q[:i:i], q[i+1:]...)
 }
 
-// evaluateOne runs the commands of one request. A panic in a handler is a bug,
-// but it must cost one client an error, not the cluster a node. refused means
-// that the requests behind it were told meanwhile that the server is busy.
+// evaluateOne runs the commands of one request. A panic in a handler is a bug, but it must cost one
+// client an error, not the cluster a node. refused means that the requests behind it have been answered
+// BUSY meanwhile.
 func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -340,8 +342,8 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 // version, which would ask for all of it again.
 func (s *sequencer) whole(r *request) bool { return r.runs != nil && s.node.disc.older.Load() }
 
-// evaluateCall runs one command of a request. overrun is the error of one that may not take
-// place (it has written too much): the batch is evaluated again, and then it is told that.
+// evaluateCall runs one command of a request. If the command has written too much, overrun is its error:
+// the batch is evaluated again without the command, which then gets this error.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
@@ -371,7 +373,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	return settled(ctx, reply)
 }
 
-// settled looks at how much a command has written, and has been replied.
+// settled checks how much a command has written and how large its reply is.
 func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
 	overrun := ctx.Overrun()
 	switch {

@@ -10,13 +10,12 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// Every node asks every other one, beatPeriod after beatPeriod, how it is, on a
-// connection of its own to the peer port. Raft would tell about the leader
-// only; a client that asks a follower for the others wants to know them all,
-// and which of them are there.
+// Every node asks every other node, once in beatPeriod, how it is, on a connection of its own to the peer
+// port. Raft would tell about the leader only. A client that asks a follower for the other nodes wants to
+// know all of them, and which of them are up.
 //
-// Such a connection begins with 'D'. Then the asking node sends a frame with
-// its facts and gets one with the other's, as often as it likes.
+// Such a connection begins with 'D'. Then the asking node sends a frame with its facts and gets one with
+// the other node's facts, as often as it likes.
 //
 //	kind 1  facts   str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
@@ -24,19 +23,19 @@ import (
 //	                n, n times str id of a member |
 //	                str plain with TLS | str sentinel with TLS | str cluster with TLS
 //
-// you is what the answering node thinks of the asking one: 0 nothing, 1 it is a
-// member, 2 it is none, 3 it has the id of a member and another data directory.
-// Frames, integers and str are as in wire.go. What stands behind the known fields
-// is skipped, and what follows applied, the peer address, the data directory or the members may
-// be missing, so that versions can differ in what they say. The data directory is told to members only: whoever
-// names it passes for the node. What is longer than maxShort is nobody's facts, and those that
-// are not a member's, as it was met, change nothing.
+// you is what the answering node thinks of the asking one: 0 nothing, 1 it is a member, 2 it is none, 3
+// it has the id of a member and another data directory. Frames, integers and str are as in wire.go. A
+// reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
+// the data directory or the members, so that versions can differ in what they say. A node tells its data
+// directory to members only: another node that names it would pass for this node. A frame that is longer
+// than maxShort is refused. Facts change nothing unless they come from a member, with the data directory
+// that it was met with.
 const (
 	protoFacts = 'D'
 	frameFacts = 1
 
 	beatPeriod = 250 * time.Millisecond
-	// A peer that has not answered by then is asked on a new connection.
+	// beatTimeout is how long a peer may take to answer before it is asked on a new connection.
 	beatTimeout = time.Second
 )
 
@@ -50,9 +49,9 @@ type facts struct {
 	you     standsAs // what it thinks of the node that asks
 	peer    string   // its peer address; "" if it does not say
 
-	directory string // of its data; "" if it does not say
+	directory string // the name of its data directory; "" if it does not say
 
-	// members are those that it knows; told is false if it does not say.
+	// members are the ids of the members that it knows; toldMembers is false if it does not say.
 	members     []string
 	toldMembers bool
 }
@@ -126,9 +125,8 @@ func readFacts(r *bufio.Reader) (facts, error) {
 	return f, nil
 }
 
-// sane reports whether facts can be a node's. Clients are sent to the addresses that are
-// in them, and they go through Sentinel's texts, where a blank ends a word: what is none is
-// left out.
+// sane reports whether facts can come from a node. It clears client addresses that cannot be addresses:
+// clients are sent there, and Sentinel's texts name them, where a blank ends a word.
 func (f *facts) sane() bool {
 	for _, addr := range []*string{&f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster, &f.addrs.TLSPlain, &f.addrs.TLSSentinel, &f.addrs.TLSCluster} {
 		if roster.CheckAddress(*addr) != nil {
@@ -161,7 +159,7 @@ func (n *Node) serveFacts(conn net.Conn) {
 	}
 	r := newFactsReader(conn)
 	for n.ctx.Err() == nil {
-		// A peer that says nothing for so long has another connection.
+		// A peer that says nothing for so long uses another connection by now.
 		idle := time.AfterFunc(2*beatTimeout, func() { conn.Close() })
 		f, err := readFacts(r)
 		if err == nil {
@@ -175,7 +173,7 @@ func (n *Node) serveFacts(conn net.Conn) {
 	}
 }
 
-// answerTo is what a node is told that has told its facts.
+// answerTo returns what this node tells a node that has sent its facts f.
 func (n *Node) answerTo(f facts) facts {
 	answer := n.facts()
 	if answer.you = n.standing(f); answer.you != asMember || f.directory == "" {
@@ -185,7 +183,7 @@ func (n *Node) answerTo(f facts) facts {
 	return answer
 }
 
-// memberIDs are the members that this node knows.
+// memberIDs returns the ids of the members that this node knows.
 func (n *Node) memberIDs() (ids []string) {
 	members, err := n.cons.Members()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 const (
 	dialTimeout = 500 * time.Millisecond
 	redialPause = 20 * time.Millisecond
-	// strangePause is for a leader of another version: time does not help, its
-	// upgrade does.
+	// strangePause is the pause before the next attempt to reach a leader of another version. Only an
+	// upgrade helps.
 	strangePause = time.Second
 )
 
@@ -27,7 +27,7 @@ const (
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader leadership) {
 	warned := false
-	linked := false // to this leader, and never suspected it
+	linked := false // there was a link to this leader, and no suspicion since
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.addr)
 		if err == nil && l.peer.id != leader.id {
@@ -100,7 +100,7 @@ func (n *Node) claim(ctx context.Context, l *link, ended <-chan struct{}) bool {
 		case <-ctx.Done():
 			return false
 		}
-		// It does not lead yet.
+		// The peer does not lead yet.
 		select {
 		case <-ended:
 			return false
@@ -111,8 +111,7 @@ func (n *Node) claim(ctx context.Context, l *link, ended <-chan struct{}) bool {
 	}
 }
 
-// sendClaim sends a claim; done is told how far the log has come, and the
-// token of the link.
+// sendClaim sends a claim; done gets the position that the log has reached, and the token of the link.
 func (n *Node) sendClaim(l *link, token uint64, done func(position, token uint64, err error)) {
 	l.start(frameClaim,
 		func(buf []byte) []byte { return appendClaim(buf, n.boot, token) },
@@ -132,8 +131,8 @@ func (n *Node) sendClaim(l *link, token uint64, done func(position, token uint64
 		}})
 }
 
-// retire ends a link whose peer leads no more, after leaving it the time to
-// say what became of the requests that it still has.
+// retire ends a link to a peer that does not lead any more. Before that the peer has time to say what
+// became of the requests that it still has.
 func (n *Node) retire(l *link, ended <-chan struct{}) {
 	n.routes.drop(nil, l)
 	l.retire()
@@ -159,7 +158,7 @@ func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
 	return n.greet(conn)
 }
 
-// greet makes a link of a new connection.
+// greet exchanges greetings on a new connection and makes it a link.
 func (n *Node) greet(conn net.Conn) (*link, *bufio.Reader, error) {
 	timer := time.AfterFunc(dialTimeout, func() { conn.Close() })
 	defer timer.Stop()

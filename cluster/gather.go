@@ -20,25 +20,25 @@ import (
 // gatherLimit bounds how long a batch waits for more requests.
 const gatherLimit = time.Millisecond
 
-// gatherRetry is after how many batches at most waiting is tried again when it did not
-// pay: sooner if that was seldom so lately.
+// gatherRetry bounds for how many batches the sequencer does not wait after a wait that did not pay. The
+// fewer waits failed to pay lately, the sooner it waits again.
 const gatherRetry = 32
 
 // gathering is how a batch waits for more requests.
 type gathering struct {
-	missing int           // how many are still expected; 0: it waits for nobody
-	waited  int           // were there at the beginning
-	came    int           // have come since
+	missing int           // requests that are still expected; 0: the batch does not wait
+	waited  int           // requests that were there at the beginning
+	came    int           // requests that have come since
 	start   time.Duration // monotonic, as the others
 	until   time.Duration
 	ended   time.Duration
 }
 
-// gather takes the waiting requests. When a batch has just been answered, its
-// clients are about to send again, and so are those whom its messages have told that a
-// lock is free. Waiting for them a little, at most for twice as long as that batch took,
-// makes one full batch of what would be two, each with a disk write of its own. Those who
-// are there are evaluated meanwhile (more).
+// gather takes the waiting requests, and decides whether the batch waits for more. When a batch has just
+// been answered, its clients are about to send again, and so are subscribers that its messages have told
+// that a lock is free. A short wait for them, at most twice as long as that batch took, makes one full
+// batch instead of two, each with a disk write of its own. The requests that are there are evaluated
+// meanwhile (more).
 func (s *sequencer) gather() []*request {
 	if ready := s.node.cfg.ready; ready != nil {
 		ready(s)
@@ -56,8 +56,8 @@ func (s *sequencer) gather() []*request {
 	return q
 }
 
-// more waits for some of those whom the present batch waits for, and returns q with them
-// added; q as it is if it is to wait no longer.
+// more waits for some of the requests that the present batch expects, and returns q with them added. It
+// returns q unchanged when the wait is over.
 func (s *sequencer) more(ctx context.Context, q []*request) []*request {
 	g := &s.gathering
 	for g.missing > 0 {
@@ -71,12 +71,12 @@ func (s *sequencer) more(ctx context.Context, q []*request) []*request {
 		if left <= 0 || ctx.Err() != nil {
 			break
 		}
-		s.await(ctx, (3*g.missing+3)/4, left) // being woken for each would cost more than it saves
+		s.await(ctx, (3*g.missing+3)/4, left) // to be woken for each request would cost more than it saves
 	}
 	return q
 }
 
-// await returns when so many requests wait, or when patience has ended.
+// await returns when so many requests are queued, when patience has passed, or when ctx ends.
 func (s *sequencer) await(ctx context.Context, requests int, patience time.Duration) {
 	s.mu.Lock()
 	enough := len(s.queue) >= requests
@@ -104,9 +104,9 @@ func (s *sequencer) gathered() {
 	}
 }
 
-// learn decides how soon to wait again, when some have waited for others to come. It did
-// not pay if few of those came who were expected, or if it took those who waited more time
-// than it saved those who came, who would have waited for a batch.
+// learn decides how soon the sequencer waits again after a wait. The wait did not pay if less than a
+// quarter of the expected requests came. Nor did it if it cost the requests that waited more time than it
+// saved those that came, each of which would have waited for a batch.
 func (s *sequencer) learn(waited, came int, took time.Duration) {
 	if came*4 >= s.expected-waited && time.Duration(came)*s.lastTook >= time.Duration(waited)*took {
 		s.vain /= 2
@@ -125,7 +125,8 @@ func (s *sequencer) note(b *batch, started time.Duration) {
 	s.told = 0
 }
 
-// receivers is how many subscribers a message reaches, whom gather then waits for.
+// receivers returns how many subscribers a message reaches. gather then expects a request of each of
+// them.
 func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 	n := 0
 	if count := s.node.cfg.Receivers; count != nil {

@@ -8,38 +8,38 @@ import (
 	"lockstep/store"
 )
 
-// A lease counts from its reply. Here is what a reply needs that comes late:
+// A lease counts from its reply. There are three kinds of late reply:
 //
-//   - The leader's own, from a slow log or behind a slow script: lateness
-//     (clock.go). Beyond latenessKept an entry of its own lengthens the leases
-//     before the reply, so that the next leader knows (makeUp).
-//   - A reply that is repeated because it was lost with a link or a leader, by
-//     whoever leads then: with the answer its grants are kept, and they begin
+//   - The leader itself replies late, after a slow log or behind a slow script:
+//     it extends the deadlines (lateness, clock.go). Beyond latenessKept an extra entry
+//     lengthens the leases before the reply, so that the next leader knows (makeUp).
+//   - A reply was lost with a link or a leader, and whichever node leads then
+//     repeats it: the answer is kept together with its grants, and they begin
 //     anew (decided).
-//   - One that another node hears of, or this one only when it leads no more, when
-//     the next leader's clock may have gone on without it: that leader is asked
-//     to let the grants begin anew, and only then the client is told (confirm).
+//   - Another node learns the outcome, or this node does when it leads no more. The
+//     next leader's clock may have gone on without the write by then. So that leader
+//     is asked to let the grants begin anew, and then the client is told (confirm).
 //
-// If a lease is over by then, the reply is not given: it would be of a lock
-// that may have another owner.
+// If a lease is over by then, the client does not get the reply: another client may own the lock by now.
 //
-// A write set is stamped when it is evaluated and acknowledged some milliseconds later. Without
-// correction a lease would end that much early, seen from its owner. A new leader does not know how
-// late its predecessor acknowledged. Up to latenessKept its clock is behind by at least as much:
-// stamps are set back by the worst lateness, and if the last entry granted leases the clock begins
-// that much behind it (leaseClock.lead). What is later stands in the log before the reply: an entry of
-// its own moves the deadlines in question, so a slow write lengthens its own leases and no others.
+// A write set is stamped when it is evaluated, and acknowledged some milliseconds later. Without
+// correction a lease would end that much early, as its owner sees it. A new leader does not know how late
+// its predecessor acknowledged. Lateness up to latenessKept is made up for by the clock, which is behind
+// by at least as much: the leader sets its stamps back by the worst lateness, and if the last entry
+// granted leases, the next leader's clock begins that much behind it (leaseClock.lead). Larger lateness
+// stands in the log before the reply: an entry of its own moves the deadlines in question, so a slow
+// write lengthens its own leases and no others.
 //
-// If a key is gone, or another client has its name, the answer to a repeated request is that the reply
-// is lost. Had the client been told in time and looked, it would have found the same; but told OK only
-// now, it would count the lease from now.
+// If a key is gone, or belongs to another client, the answer to a repeated request is that the reply is
+// lost. A client that had got its OK in time, and looked, would have found the same. But a client that
+// gets OK only now would count the lease from now.
 //
-// A leader that was stopped between evaluation and reply may have been replaced without knowing it. So
-// a reply that is not given promptly needs another look at who leads (stillLeads). Before that no
-// other leader can begin: voters wait for the heartbeat timeout, or for a process that is gone. At a
-// handover another leader can begin at once, and then there is always that look.
+// A leader that was stopped between evaluation and reply may have been replaced without knowing it. So it
+// checks once more that it leads before it gives a reply late (stillLeads). Before promptly has passed no
+// other leader can begin: voters wait for the heartbeat timeout, or until the leader's process is gone.
+// At a handover another leader can begin at once, and then the leader checks for every reply.
 
-// span is what a call that has asked for a lease has written.
+// span marks what a call that has asked for a lease has written.
 type span struct {
 	call       int
 	begin, end store.Mark
@@ -47,12 +47,12 @@ type span struct {
 
 // grants are the leases that a request was given.
 type grants struct {
-	seq  uint64 // by this write set
-	at   int64  // asked for at this lease time
+	seq  uint64 // of the write set that granted them
+	at   int64  // the lease time of the request
 	list []grant
 }
 
-// grant is a lease that one of its calls was given.
+// grant is a lease that one of the request's calls was given.
 type grant struct {
 	call int
 	key  store.LeasedKey
@@ -69,17 +69,17 @@ func (r *request) granted(seq uint64, writes []byte) grants {
 	return g
 }
 
-// promptly is how soon after its evaluation a write is answered without another
-// look at who leads: no other leader can begin so early after the majority took
-// the entry, unless this one hands over. What is later is told to the next
-// leader by an entry first; for what is not, it adds the worst to every lease.
+// promptly is how soon after its evaluation a write is answered without another check that this node
+// leads. No other leader can begin so early after the majority took the entry, unless this one hands
+// over. Lateness beyond latenessKept is in an entry before the reply; for lateness up to that, the next
+// leader adds the worst case to every lease.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
 )
 
-// batchSpread is for how long, in ms, a batch takes in requests: a lease counts as
-// late from the beginning of its batch on, and is to be no longer than asked for.
+// batchSpread is for how long, in ms, a batch takes in requests. Lateness counts from the beginning of a
+// batch, so a longer spread would make leases longer than their clients have asked for.
 const batchSpread = 20
 
 func appendGrants(buf []byte, g grants) []byte {
@@ -95,8 +95,7 @@ func appendGrants(buf []byte, g grants) []byte {
 	return buf
 }
 
-// readGrants decodes what appendGrants wrote; the keys point into b. Of no
-// bytes there are none: so it is for requests that were given no lease.
+// readGrants decodes what appendGrants wrote. No bytes mean no grants: the request was given no lease.
 func readGrants(b []byte) (grants, error) {
 	if len(b) == 0 {
 		return grants{}, nil
@@ -114,8 +113,8 @@ func readGrants(b []byte) (grants, error) {
 	return g, nil
 }
 
-// renew has leases that were granted before begin now, and takes back the replies
-// to those calls whose leases are over.
+// renew lets leases that were granted before begin now. Calls whose leases are over get ErrReplyLost
+// instead of their replies.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
@@ -131,8 +130,8 @@ func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply) {
 	}
 }
 
-// confirmCommand has the leases of a request that has been executed begin now.
-// No client can call it: only nodes resolve its name.
+// confirmCommand lets the leases of a request that has been executed begin now. No client can call it:
+// only nodes resolve its name.
 var confirmCommand = &store.Command{Name: confirmName, Flags: store.Write}
 
 const confirmName = "\x00confirm"
@@ -152,15 +151,15 @@ func (r *request) confirm(txn *store.Txn) {
 		}
 	}
 	r.renew(txn, g, said.Elems)
-	// In the answer that is kept, all that was granted is of this one call.
+	// The answer that is kept belongs to this one call, and so do all grants in it.
 	for i := range r.anew {
 		r.anew[i].call = 0
 	}
 	r.replies = append(r.replies, said)
 }
 
-// confirm returns the replies to a request that has been executed, when its
-// leases begin now by whoever leads. since is the monotonic time of its evaluation.
+// confirm asks whichever node leads to let the leases of an executed request begin now, and returns the
+// replies to that request. since is the monotonic time of its evaluation.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: confirmCommand, Args: [][]byte{[]byte(confirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
@@ -183,19 +182,19 @@ type overdue struct {
 	at       int64  // … to be counted from this lease time
 }
 
-// shift moves deadlines that a write set has set, by ms.
+// shift moves the deadlines that a write set has set, by ms.
 type shift struct {
 	keys []store.LeasedKey
 	seq  uint64
 	ms   int64
 }
 
-// postpone takes account of how late a batch has been accepted, and reports
-// whether it is too late to be answered now.
+// postpone records how late a batch has been accepted, and reports whether it is too late to be answered
+// now.
 func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer) bool {
 	late := s.node.clock.now().Lease - started.Lease
 	if b.finished.Load() {
-		// It was prompt, or its watchdog has told its clients that nothing is known.
+		// It was answered promptly, or its watchdog has told its clients that the outcome is unknown.
 		late = min(late, latenessKept)
 	}
 	s.late.record(b.accepted, late)
@@ -215,11 +214,10 @@ func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer)
 	return true
 }
 
-// makeUp lengthens the leases of the batch that was postponed, by an entry, and
-// answers it. If that entry is late, too, the disk is slow: then another one
-// lengthens them in advance, by what both have taken at least, and what is too
-// much is taken back by the entry that comes next. It returns false when
-// leadership is gone: then the next leader is asked.
+// makeUp lengthens the leases of the postponed batch by an entry, and answers the batch. If that entry is
+// late, too, the disk is slow. Then another entry lengthens the leases in advance, by a margin that grows
+// with each try, and the next entry takes back what was too much. makeUp returns false when leadership is
+// gone: then the next leader is asked.
 func (s *sequencer) makeUp(ctx context.Context) bool {
 	o := s.overdue
 	if o == nil {
@@ -231,7 +229,7 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 	for late := s.node.clock.now().Lease - o.at; !o.batch.finished.Load(); {
 		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.now()
 		if began-o.batch.began+time.Duration(margin)*time.Millisecond > s.node.cfg.FailoverWait {
-			o.batch.finishLate(o.batch.accepted) // it would not be answered in time
+			o.batch.finishLate(o.batch.accepted) // another try would not be over in time
 			break
 		}
 		s.shift = shift{o.keys, o.seq, started.Lease - o.at + margin}
@@ -257,7 +255,7 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 	return true
 }
 
-// moveDeadlines writes down what shift says.
+// moveDeadlines adds to the transaction what shift asks for.
 func (s *sequencer) moveDeadlines(txn *store.Txn) {
 	for _, k := range s.shift.keys {
 		txn.Lengthen(k, s.shift.seq, s.shift.ms)

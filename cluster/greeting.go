@@ -17,17 +17,15 @@ import (
 //	|        | 1 byte  | 1 byte |        |                    |          |
 //	+--------+---------+--------+--------+--------------------+----------+
 //
-// Nodes of different versions do not forward to each other: their frames may not
-// mean the same. A minor version adds what a node of an earlier one can do
-// without: fields in "more", which is skipped by whoever does not know them, or
-// frames, which are not sent to a peer that has said an earlier minor. So a
-// cluster whose nodes are upgraded one after the other serves all clients all
-// the while, unless the version itself has changed. Versions up to 4 had
-// neither a minor nor "more".
+// Nodes of different versions do not forward to each other: their frames may not mean the same. A minor
+// version adds what a node of an earlier minor can do without. That may be fields in "more": a node skips
+// the fields that it does not know. Or it may be frames: a node does not send them to a peer of an
+// earlier minor. So a cluster whose nodes are upgraded one after the other serves all clients all the
+// while, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
 const (
 	wireMagic   = "LKST"
 	wireVersion = 5
-	wireMinor   = 1 // a call says by which version of the users its node knows the user
+	wireMinor   = 1 // a call says by which version of the user list its node knows the user
 )
 
 // errPeerVersion: two nodes run versions that cannot forward to each other. Raft
@@ -48,8 +46,7 @@ func (v versionError) Error() string {
 	return fmt.Sprintf("%v: it speaks version %d, this program version %d; upgrade %s", errPeerVersion, v.theirs, v.own, which)
 }
 
-// wireSpeaks is what a node speaks. A test may have one speak what a later
-// program will.
+// wireSpeaks is the version of the protocol that a node speaks. A test may let a node speak a later one.
 type wireSpeaks struct{ version, minor byte }
 
 // greeting is what two nodes tell each other first.
@@ -57,7 +54,7 @@ type greeting struct {
 	speaks wireSpeaks
 	id     string
 	client string // RESP address for clients
-	more   string // of later minor versions
+	more   string // fields of later minor versions
 }
 
 func (g greeting) append(buf []byte) []byte {

@@ -5,27 +5,27 @@ import (
 	"sync"
 )
 
-// What a blocking command takes where it waits, apart from the bytes of its keys
-// (TestBlockedSize measures it).
+// Bytes that a blocking command takes where it waits, apart from the bytes of its keys (TestBlockedSize
+// measures them).
 const (
 	sleeperCost = 1 << 10 // itself, its request, and what answers it
 	placeCost   = 256     // a key: an argument, its place, a queue and its entry in their map
 )
 
-// BlockedSize is about what a blocking command takes on the leader while it waits.
+// BlockedSize returns about how many bytes a blocking command takes on the leader while it waits.
 func BlockedSize(args [][]byte) int64 {
 	n := int64(sleeperCost)
 	for _, arg := range args {
-		n += placeCost + 2*int64(len(arg)) // the argument, and the key
+		n += placeCost + 2*int64(len(arg)) // as the argument, and as the key
 	}
 	return n
 }
 
 // guests are the blocking commands of other nodes' clients on this node, which leads. Their own nodes
-// bound what each client holds there. Here the sum has a bound of its own (limit). Beyond it the
-// leader refuses the commands that wait for most, of equal ones the latest, so that a flood does not
-// send away the clients that wait for one key. A refusal is a cancel whose answer is an error: it has
-// no effect, or the command is served before it.
+// bound what each client holds there. Here the sum has a bound of its own (limit). Beyond it the leader
+// refuses the largest commands, of equal ones the latest, so that a flood does not send away the clients
+// that wait for one key. A refusal is a cancel whose answer is an error: the command has no effect,
+// unless it is served first.
 type guests struct {
 	limit int64 // bytes; 0: none
 
@@ -33,12 +33,12 @@ type guests struct {
 	last uint64
 	list guestHeap
 	size int64 // bytes of list …
-	all  int64 // … and of those, too, that are refused and have not left yet
+	all  int64 // … and of refused commands that have not left yet
 }
 
-// arrive takes a sleeper in; it has to be queued then, and left must follow. It returns those
-// that are to be refused, which may include it. at is false if it must not be queued: those
-// that are refused have not left.
+// arrive adds a sleeper. The caller then queues it, and calls left when it has been answered. refused are
+// sleepers that the caller has to refuse, which may include this one. at is false if the caller must not
+// queue it, because refused sleepers that have not left take too much.
 func (g *guests) arrive(w *sleeper) (refused []*sleeper, at bool) {
 	w.size = BlockedSize(w.req.calls[0].Args)
 	g.mu.Lock()
@@ -60,7 +60,7 @@ func (g *guests) arrive(w *sleeper) (refused []*sleeper, at bool) {
 	return refused, true
 }
 
-// left is told when a sleeper that has arrived has been answered.
+// left removes a sleeper that has been answered.
 func (g *guests) left(w *sleeper) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +71,7 @@ func (g *guests) left(w *sleeper) {
 	}
 }
 
-// guestHeap has those that hold most first, of equal ones the latest.
+// guestHeap orders sleepers by size, the largest first, of equal ones the latest.
 type guestHeap []*sleeper
 
 func (h guestHeap) Len() int { return len(h) }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// What the log says of the members: a line when one falls silent and when it is back, when
-// too many are silent for a majority, and when there has been no leader for a while. Each is
-// a change; what stays as it is is never said again, however long it lasts.
+// health is what the program's log says of the members: a line when one falls silent and when it is back,
+// when too many are silent for a majority, and when there has been no leader for a while. Only a change
+// makes a line, however long the new state lasts.
 type health struct {
 	down       map[string]bool
 	noMajority bool
 	leaderless time.Duration // since when, by the monotonic clock; 0: there is a leader
-	told       bool          // that there is none
+	told       bool          // the log says that there is no leader
 }
 
-// tellHealth compares what is so with what was said; discovery.mu is held.
+// tellHealth logs what has changed since its last call; the caller holds discovery.mu.
 func (n *Node) tellHealth(now time.Duration, led bool) {
 	d := &n.disc
 	h := &d.health
@@ -36,7 +36,7 @@ func (n *Node) tellHealth(now time.Duration, led bool) {
 		case !is && h.down[id] && m.told:
 			n.cfg.Logger.Info("A member is up again", "id", id, "peer", m.addr)
 		case !is && h.down[id]:
-			is = true // it was never heard
+			is = true // it has not been heard itself, so it stays down
 		}
 		h.down[id] = is
 		if !m.voter {
@@ -65,7 +65,7 @@ func (n *Node) tellHealth(now time.Duration, led bool) {
 	n.tellLeader(now, led)
 }
 
-// tellLeader says that there has been no leader for a while, and why if this node knows.
+// tellLeader logs that there has been no leader for a while, and why if this node knows.
 func (n *Node) tellLeader(now time.Duration, led bool) {
 	h := &n.disc.health
 	switch {

@@ -9,20 +9,21 @@ import (
 	"lockstep/store"
 )
 
-// A reply of many elements takes several times as much while it is in hand, between its evaluation and its encoding for
-// the client, as on the wire; at a follower it stays as the leader has sent it until it is encoded. Nobody who does not
-// read makes that last, but many clients at once would have as much in hand as each of them may ask for. So whoever brings
-// such replies about waits until those before them have been encoded: the sequencer before it runs further long reads, and
-// a follower before it reads what is large of what its leader sends.
+// A large reply is in hand from its evaluation until it is encoded for the client. Meanwhile it takes
+// several times as much memory as on the wire; on a follower it stays as the leader has sent it until it
+// is encoded. A client that does not read cannot make that last, but many clients at once would have as
+// much in hand as each of them may ask for. So a node that makes or receives such replies waits until
+// earlier ones have been encoded: the sequencer before it runs more long reads, and a follower before it
+// reads a large result from its leader.
 
 const (
 	// repliesInHand is how many bytes of large replies a node has in hand before it waits.
 	repliesInHand = 8 << 20
-	// beyondInHand is how many bytes a leader has in hand before every request waits, and not long reads alone.
+	// beyondInHand is how many bytes a leader has in hand before all requests wait, not only long reads.
 	beyondInHand = 3 * repliesInHand
 	// inHandPatience bounds a wait. Sessions encode within that time, unless the processors are overloaded.
 	inHandPatience = time.Second
-	// countReplies is up to where it is counted what replies take.
+	// countReplies is the size beyond which the bytes of replies are no longer counted.
 	countReplies = 64 << 20
 )
 
@@ -34,7 +35,7 @@ type inHand struct {
 	freed chan struct{} // closed when there is room again; nil: nobody waits
 }
 
-// RepliesInHand is how many bytes of large replies are in hand.
+// RepliesInHand returns how many bytes of large replies are in hand.
 func (n *Node) RepliesInHand() int64 { return n.inHand.bytes.Load() }
 
 func (h *inHand) isFull() bool { return h.bytes.Load() > repliesInHand }
@@ -53,7 +54,7 @@ func (h *inHand) add(n int64) {
 	}
 }
 
-// await waits until there is room again, where many more are in hand than may be.
+// await waits for room if far too much is in hand (isBeyond).
 func (h *inHand) await(ctx context.Context) {
 	if h.isBeyond() {
 		h.take(ctx, nil, 0)
@@ -67,7 +68,7 @@ func (h *inHand) awaitRoom(ctx context.Context) {
 	}
 }
 
-// take waits until there is room, and takes some for a client.
+// take waits until there is room, and takes it for a client. It waits no longer than inHandPatience.
 func (h *inHand) take(ctx context.Context, c *Client, bytes int) {
 	patience := time.NewTimer(inHandPatience)
 	defer patience.Stop()
@@ -93,7 +94,7 @@ func (h *inHand) take(ctx context.Context, c *Client, bytes int) {
 	}
 }
 
-// holds says how many bytes of replies to the client are in hand now. Few are not counted.
+// holds sets how many bytes of replies to the client are in hand now. Small replies are not counted.
 func (c *Client) holds(bytes int) {
 	if c == nil || c.node == nil {
 		return
@@ -109,9 +110,9 @@ func (c *Client) holds(bytes int) {
 	}
 }
 
-// Encoded says that the replies to the client's last submission are in hand no more: they have been encoded, or
-// count among what the client itself holds.
+// Encoded says that the replies to the client's last submission are in hand no more: they have been
+// encoded, or the session counts them as memory of the client.
 func (c *Client) Encoded() { c.holds(0) }
 
-// extent is what replies take while they are in hand.
+// extent returns how many bytes replies take while they are in hand.
 func extent(replies []store.Reply) int { return store.Extent(replies, countReplies) }

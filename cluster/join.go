@@ -17,9 +17,8 @@ import (
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
-// Frames and str are as in wire.go. The member has the leader do it, and the
-// leader asks back at the address that it is given. From then on the leader sends the
-// log.
+// Frames and str are as in wire.go. The member asks the leader to add the new node, and the leader calls
+// the node at the address that it has given. Then the leader adds it and sends it the log.
 const (
 	protoJoin = 'J'
 
@@ -32,7 +31,7 @@ const (
 
 	// joinPause is how long a node waits before it asks again.
 	joinPause = 500 * time.Millisecond
-	// joinSayAgain is after how many questions the same answer is logged again.
+	// joinSayAgain is after how many attempts the same failure is logged again.
 	joinSayAgain = 20
 	// joinTimeout is how long a member may take to answer.
 	joinTimeout = adminTimeout + 2*time.Second
@@ -76,7 +75,7 @@ func joinAnswer(status byte, why string) []byte {
 	return endFrame(appendStr(append(beginFrame(nil, frameJoinAnswer, 0), status), why), 0)
 }
 
-// errNotMember is what a node says that cannot take others in.
+// errNotMember is the answer of a node that is no member, and so cannot take others in.
 var errNotMember = errors.New("this node is no member itself")
 
 func (n *Node) admit(a adminRequest) error {
@@ -86,9 +85,9 @@ func (n *Node) admit(a adminRequest) error {
 	return n.administer(a)
 }
 
-// join asks until this node is a member, or is refused for good: because its id
-// or its address is another's. That nobody could be reached, in either direction,
-// may change. A node that has a configuration has nothing to ask for.
+// join asks members until this node is a member, or is refused for good because its id or its address
+// belongs to another node. If nobody can be reached, in either direction, it asks again. A node that has
+// a configuration does not need to ask.
 func (n *Node) join() {
 	defer n.work.Done()
 	said, again := "", 0
@@ -106,7 +105,7 @@ func (n *Node) join() {
 		}
 		pause := joinPause
 		if last == nil {
-			pause = joinTimeout // for the log to come
+			pause = joinTimeout // for the log to arrive
 			said = ""
 		} else if again++; last.Error() != said || again == joinSayAgain {
 			said, again = last.Error(), 0
@@ -119,7 +118,7 @@ func (n *Node) join() {
 	}
 }
 
-// askToJoin asks one member.
+// askToJoin asks one member to take this node in.
 func (n *Node) askToJoin(addr string) error {
 	conn, err := n.cfg.dialPeer(addr, protoJoin, dialTimeout)
 	if err != nil {
@@ -136,12 +135,11 @@ func (n *Node) askToJoin(addr string) error {
 	return readJoinAnswer(newFactsReader(conn))
 }
 
-// errNoPeerPort is what is said of an address where nobody answers as a member
-// would.
+// errNoPeerPort is the error for an address where nobody answers as a member would.
 var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member, and has this node the members' --peer-secret-file or certificates?")
 
-// readJoinAnswer reads what a member says: nil, errJoinRefused, or another
-// reason to ask again.
+// readJoinAnswer reads the member's answer and returns nil, errJoinRefused, or another reason to ask
+// again.
 func readJoinAnswer(r *bufio.Reader) error {
 	if head, err := r.Peek(2); err != nil || head[0] != 0 || head[1] != 0 {
 		return errNoPeerPort // an answer is not that long

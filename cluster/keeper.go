@@ -15,16 +15,16 @@ type keeper struct {
 	n    *Node
 	wake chan struct{} // has room for one
 
-	// mu comes after FSM's: notes are read while an entry is applied.
+	// Lock order: the FSM's lock before mu, because notes are read while an entry is applied.
 	mu        sync.Mutex
 	closed    bool
 	next      uint64
 	all       map[uint64]*Blocked // in progress, by id
 	timers    timers
-	unsent    []*Blocked // may hold what is done by now, as may …
-	doubt     []*Blocked // … this
+	unsent    []*Blocked // may hold commands that are done by now …
+	doubt     []*Blocked // … and so may this
 	notBefore time.Duration
-	jumps     uint64 // of the state, as far as the commands know of them
+	jumps     uint64 // how many jumps of the state the commands know of
 
 	// The route that claims belong to.
 	seq   *sequencer
@@ -50,7 +50,7 @@ const (
 	// aliveInterval is how often a node that has blocked clients tells the
 	// leader that it is there …
 	aliveInterval = time.Second
-	// … and this how long the leader waits for that before it lets them go.
+	// … and aliveTimeout is how long the leader waits for that before it ends the connection.
 	aliveTimeout = 4 * aliveInterval
 )
 
@@ -84,7 +84,7 @@ func (k *keeper) run() {
 	}
 }
 
-// close ends what is still in progress when the node closes.
+// close ends the commands that are still in progress when the node closes.
 func (k *keeper) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -135,8 +135,8 @@ func (k *keeper) step(rt route) time.Duration {
 	return wait
 }
 
-// recall gives up what is with an earlier leader as soon as there is another one
-// to ask: that one may be silent for as long as its link is kept (follow.go).
+// recall gives up the calls to an earlier leader as soon as there is another leader to ask: the earlier
+// one may be silent for as long as its link is kept (follow.go).
 func (k *keeper) recall(rt route) (after []func()) {
 	if rt.seq == nil && rt.link == nil {
 		return nil
@@ -155,7 +155,7 @@ func (k *keeper) recall(rt route) (after []func()) {
 	return after
 }
 
-// idle returns how long there is nothing to do.
+// idle returns for how long the keeper has nothing to do.
 func (k *keeper) idle(rt route, now time.Duration) time.Duration {
 	wait := time.Hour
 	if rt.link != nil && len(k.all) > 0 {
@@ -173,7 +173,7 @@ func (k *keeper) idle(rt route, now time.Duration) time.Duration {
 	return wait
 }
 
-// expire ends what has waited for long enough.
+// expire ends the commands whose timeout is over.
 func (k *keeper) expire(now time.Duration) (after []func()) {
 	for len(k.timers) > 0 && k.timers[0].deadline <= now {
 		after = append(after, k.endLocked(k.timers[0], &quit{reply: store.WaitTimedOut, timeout: true, at: now}))
@@ -181,11 +181,10 @@ func (k *keeper) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim claims the link to the leader again, to ask how far the log has come. A
-// leader that has heard the claim has sent away, or served, everything that came
-// from here by other links; an earlier leader's entries come before its own. So
-// what the log does not say to have been served up to that position was not and
-// will not be.
+// claim claims the link to the leader again, to learn how far the log has come. When a leader answers the
+// claim, it has refused or served everything that this node sent by other links, and the entries of
+// earlier leaders come before its own. So a command that is not served in the log up to that position was
+// not served, and will not be.
 func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
@@ -206,8 +205,8 @@ func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
 	return append(after, func() { k.n.sendClaim(rt.link, rt.link.token, answer) })
 }
 
-// claimRequest makes a request of a claim. answer is told the position of the
-// state that the claim has been evaluated on, or of a later one.
+// claimRequest makes a request of a claim. answer gets the position of the state that the claim was
+// evaluated on, or of a later one.
 func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	return &request{claim: c, finish: func(r *request) {
 		if r.err != nil || len(r.replies) != 1 {
@@ -219,8 +218,8 @@ func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	}}
 }
 
-// settle decides about those in doubt when a claim has been answered and the
-// log has come so far here.
+// settle decides about the commands in doubt when the claim has been answered, and this node has applied
+// the log up to the position in the answer.
 func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
 	ask := k.ask
 	if ask == nil || !ask.answered {
@@ -247,9 +246,8 @@ func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
 	return after
 }
 
-// giveUp ends what nobody can decide: commands that no leader has looked at
-// within the time that every command is given, and those in doubt that are
-// over.
+// giveUp ends commands that nobody can decide: those that no leader has looked at within FailoverWait,
+// and those in doubt that were to end FailoverWait ago.
 func (k *keeper) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	check := func(list []*Blocked) []*Blocked {
@@ -275,7 +273,7 @@ func (k *keeper) giveUp(now time.Duration) (after []func()) {
 	return after
 }
 
-// resend sends what has not been sent, in the order in which it came.
+// resend sends the commands that have not been sent, in the order in which they came.
 func (k *keeper) resend(rt route, now time.Duration) (after []func()) {
 	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore {
 		return nil
@@ -297,11 +295,11 @@ func (k *keeper) tellAlive(now time.Duration) (after []func()) {
 		return nil
 	}
 	k.alive = now
-	// If the link is broken, its reader sees to it.
+	// If the link is broken, its reader notices.
 	return append(after, func() { _ = l.out.send(frameAlive, 0, func(b []byte) []byte { return b }) })
 }
 
-// noted reads a note in the log.
+// noted reads a note in the log, and ends the command that it is for.
 func (k *keeper) noted(note string) {
 	id, size := binary.Uvarint([]byte(note))
 	if size <= 0 {
@@ -321,8 +319,7 @@ func (k *keeper) noted(note string) {
 	after()
 }
 
-// jumped is told when a snapshot has replaced the state: notes may have been
-// among what it jumped over.
+// jumped is called when a snapshot has replaced the state. It may have jumped over notes.
 func (k *keeper) jumped() {
 	_, jumps := k.n.fsm.Progress()
 	k.mu.Lock()
@@ -330,8 +327,8 @@ func (k *keeper) jumped() {
 	k.blind(jumps)
 }
 
-// blind notes that what has been sent may have been served without this node
-// having seen it; mu is held.
+// blind marks the commands that have been sent: they may have been served without this node having seen
+// the note. The caller holds mu.
 func (k *keeper) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {
@@ -339,7 +336,7 @@ func (k *keeper) blind(jumps uint64) {
 	}
 }
 
-// noteSink takes the notes to this node out of what is published.
+// noteSink takes the notes to this node out of the published messages, and passes the messages on.
 type noteSink struct{ n *Node }
 
 var _ store.Sink = noteSink{}

@@ -6,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// line has the submissions that wait for a leader, in order of arrival, and
-// they go on in that order. A client that gives a request up and sends others,
-// by other connections, counts on it: redsync takes a lock again, with the same
-// token, after it has sent a release of what it gave up. A release that came last
-// would end a lock that its owner believes to hold. The order is that of all
-// connections of the node; what had been sent to an earlier leader goes first.
+// line holds the submissions that wait for a leader. They go on in order of arrival, and clients count on
+// that: redsync sends a release of a lock that it has given up, and then takes the lock again by another
+// connection, with the same token. A release that came last would end a lock that its owner believes to
+// hold. The order is the same for all connections of the node; submissions that had been sent to an
+// earlier leader go first.
 type line struct {
 	arrived atomic.Uint64 // submissions so far
 	length  atomic.Int32
@@ -23,13 +22,13 @@ type line struct {
 // standing is a submission's place in the line.
 type standing struct {
 	number uint64
-	first  chan struct{} // has room for one: there may be nobody before it now
+	first  chan struct{} // has room for one: there may be no submission before it now
 }
 
-// number is taken when a submission arrives.
+// number returns the number of a submission that has just arrived.
 func (l *line) number() uint64 { return l.arrived.Add(1) }
 
-// empty reports whether nobody waits.
+// empty reports whether no submission waits.
 func (l *line) empty() bool { return l.length.Load() == 0 }
 
 // join takes the place that belongs to a number.
@@ -48,15 +47,14 @@ func (l *line) join(number uint64) *standing {
 	return p
 }
 
-// isFirst reports whether nobody is before p. If somebody is, p.first tells
-// when to ask again.
+// isFirst reports whether no submission is before p. If one is, p.first tells when to ask again.
 func (l *line) isFirst(p *standing) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.list) > 0 && l.list[0] == p
 }
 
-// leave gives a place up, if it has not been.
+// leave gives up a place; a second call does nothing.
 func (l *line) leave(p *standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,10 +17,10 @@ type outbox struct {
 	conn net.Conn
 
 	mu      sync.Mutex
-	full    [][]byte // of frames, to be written before buf
-	buf     []byte   // of frames, being filled
+	full    [][]byte // frames to be written before buf
+	buf     []byte   // frames, being filled
 	waiting int      // bytes in full
-	writing int      // bytes taken from them that are not written yet
+	writing int      // bytes that take has returned and that are not written yet
 	err     error
 	ready   chan struct{} // has room for one: buf is not empty, or err is set
 }
@@ -28,12 +28,13 @@ type outbox struct {
 const (
 	// peerWriteTimeout ends a link whose other side does not read …
 	peerWriteTimeout = 10 * time.Second
-	// … and so does this much waiting to be written.
+	// … and maxOutbox is how many bytes may wait to be written before the link ends, too.
 	maxOutbox = 512 << 20
-	// pieceSize is from where on a buffer takes no more frames: behind a large one it would be copied to grow.
+	// pieceSize is the size from which on a buffer takes no more frames: a large buffer would be copied
+	// to grow.
 	pieceSize = 256 << 10
-	// maxPeerOutput is how much may wait before large replies to reads are put off, those
-	// larger than smallReply: they would all stand in memory at once.
+	// maxPeerOutput is how many bytes may wait before the leader puts off replies to reads that are
+	// larger than smallReply: all of them would stand in memory at once.
 	maxPeerOutput = 4 << 20
 	smallReply    = 64 << 10
 )
@@ -145,7 +146,7 @@ func (o *outbox) write(out []byte) bool {
 
 // forwarded is a request that was sent to a peer and waits for its result.
 type forwarded struct {
-	client *Client                      // whose it is; nil: nobody's
+	client *Client                      // that has sent it; nil: none
 	done   func(body []byte, err error) // called once
 	waits  func()                       // if not nil: called when the peer says that it waits, or runs for long
 }
@@ -154,7 +155,7 @@ type forwarded struct {
 type link struct {
 	peer  greeting
 	out   *outbox
-	token uint64 // by which the leader knows what comes by this link; set before it becomes a route
+	token uint64 // by which the leader knows the requests of this link; set before it becomes a route
 	room  func() // if not nil: waits until there is room for a large result
 
 	mu      sync.Mutex
@@ -175,7 +176,8 @@ func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error
 	return l.callWaiting(kind, fill, &forwarded{done: done})
 }
 
-// callWaiting is call for one that also hears when the peer says that it takes long.
+// callWaiting is call for a request whose sender also hears when the peer says that it takes long
+// (f.waits).
 func (l *link) callWaiting(kind byte, fill func([]byte) []byte, f *forwarded) (giveUp func()) {
 	id := l.start(kind, fill, f)
 	if id == 0 {
@@ -184,13 +186,13 @@ func (l *link) callWaiting(kind byte, fill func([]byte) []byte, f *forwarded) (g
 	return func() { l.resolve(id, nil, errUnknown) }
 }
 
-// start is call without giving up. It returns the number of the call; 0 if
-// done has been called.
+// start is call without the function that gives up. It returns the number of the call; 0 if done has been
+// called.
 func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint64) {
 	l.mu.Lock()
 	var err error
 	if !l.broken && !l.retired {
-		// With mu held, so that fail finds it among those that were sent, or not at all.
+		// mu is held, so fail finds the call in waiting if it has been sent.
 		if err = l.out.send(kind, l.next+1, fill); err == nil {
 			l.next++
 			id = l.next
@@ -207,14 +209,13 @@ func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint
 	return id
 }
 
-// cancel asks the peer to cancel a blocking command; the result of the call
-// tells whether it did.
+// cancel asks the peer to cancel a blocking command; the result of the call tells whether it did.
 func (l *link) cancel(call uint64, how int32) {
-	// If the link is broken, that is the result.
+	// If the link is broken, fail ends the call.
 	_ = l.out.send(frameCancel, call, func(b []byte) []byte { return append(b, byte(how)) })
 }
 
-// progress tells that a call waits at the peer.
+// progress is called when the peer says that a call waits, or runs for long.
 func (l *link) progress(id uint64) {
 	l.mu.Lock()
 	f := l.waiting[id]
@@ -266,7 +267,7 @@ func (l *link) read(r *bufio.Reader) {
 	}
 }
 
-// readNext reads a frame, a large one when there is room for it.
+// readNext reads a frame. Before it reads a large one it waits for room.
 func (l *link) readNext(r *bufio.Reader) (frame, error) {
 	n, err := readLength(r, maxFrame)
 	if err != nil {
@@ -278,7 +279,7 @@ func (l *link) readNext(r *bufio.Reader) (frame, error) {
 	return readRest(r, n)
 }
 
-// fail ends the link. What was sent on it has an unknown outcome.
+// fail ends the link. The calls that are still waiting have an unknown outcome.
 func (l *link) fail() {
 	l.out.close()
 	l.mu.Lock()

@@ -7,29 +7,29 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How large the log becomes. Raft takes a snapshot after a number of entries, and keeps
-// another number behind it; but an entry may be 50 bytes or some megabytes. So a snapshot is
-// also taken when the log since the last one has more bytes than Config.SnapshotBytes, and
-// than logPerData times the data: a snapshot costs what the data takes, and more often it
-// would cost more than the log does. The log is deleted up to the snapshot before (datadir.Log),
-// so it has about twice as much.
+// How large the log becomes. Raft takes a snapshot after a number of entries, and keeps a number of
+// entries behind it; but an entry may be 50 bytes or some megabytes. So the node also takes a snapshot
+// when the log since the last one has more bytes than Config.SnapshotBytes, and more than logPerData
+// times the data: a snapshot writes all data, and more frequent snapshots would cost more than the log
+// does. The log is deleted up to the snapshot before the last (datadir.Log), so its size is about twice
+// that.
 //
-// A snapshot that is taken for its bytes leaves a quarter of the entries since the last one behind it,
-// but never less than the snapshot before needs.
+// A snapshot that is taken for the size of the log leaves a quarter of the entries since the last one
+// behind it, or TrailingLogs entries if they are fewer, but never less than the snapshot before needs.
 
 const (
 	// logPerData is how many times the data the log since a snapshot may have.
 	logPerData = 4
-	// trailingShare is which part of the entries since the last snapshot stays behind the new
-	// one, at least, for followers that are a little late.
+	// trailingShare is which part of the entries since the last snapshot stays behind the new one, unless
+	// TrailingLogs are fewer: followers that are a little late need them.
 	trailingShare = 4
 	// boundPause is how long after a failed snapshot the next is tried: the disk may have no
 	// room for one.
 	boundPause = time.Second
 )
 
-// boundLog takes a snapshot whenever the log has become large since the last one, from when what
-// it held at the start, up to last, has been applied.
+// boundLog waits until the entries that the log held at the start, up to last, have been applied. Then it
+// takes a snapshot whenever the log has become large since the last one.
 func (r *raftLog) boundLog(last uint64) {
 	if !r.awaitApplied(last) {
 		return
@@ -58,8 +58,8 @@ func (r *raftLog) boundLog(last uint64) {
 	}
 }
 
-// snapshotShort takes a snapshot that leaves a part of the entries behind it: TrailingLogs is
-// meant for small ones.
+// snapshotShort takes a snapshot that leaves only a part of the entries behind it: TrailingLogs is meant
+// for small entries.
 func (r *raftLog) snapshotShort() error {
 	r.shortening.Lock()
 	defer r.shortening.Unlock()

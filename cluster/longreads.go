@@ -8,24 +8,26 @@ import (
 	"lockstep/store"
 )
 
-// Reads that take time in proportion to the data go behind everything else that waits: whoever takes a lock waits for
-// one of them, not for those of sixty clients. They change nothing, each of their clients waits for its own, and so
-// nobody sees in which order they were run. While there is no room for their replies they are not run at all.
+// Reads that take time in proportion to the data (long reads) go behind everything else that waits: a
+// client that takes a lock waits for one of them, not for the reads of sixty clients. Long reads change
+// nothing and each client waits for its own, so no client sees in which order they were run. While there
+// is no room for their replies, none is run.
 
-// longPause is how soon it is looked again whether there is room for their replies.
+// longPause is how long the leader waits before it looks again whether there is room for the replies of
+// long reads.
 const longPause = 2 * time.Millisecond
 
-// longReads are those that wait.
+// longReads are the long reads that wait.
 type longReads struct {
 	waiting []*request
-	tried   int  // how many the present batch has …
-	light   int  // … beside others
-	passed  bool // the last one has run others, and none of its long reads
+	tried   int  // how many long reads the present batch has …
+	light   int  // … and how many other requests
+	passed  bool // the last batch has run other requests, and none of its long reads
 
 	full time.Duration // since when there has been no room, monotonic; 0: there is some
 }
 
-// isLongRead reports whether a request only reads, and may take long or be replied much.
+// isLongRead reports whether a request only reads, and may take long or have a large reply.
 func isLongRead(r *request) bool {
 	return r.large || r.sleeper == nil && r.claim == nil && areLongReads(r.calls)
 }
@@ -42,8 +44,8 @@ func areLongReads(calls []Call) bool {
 	return long
 }
 
-// inTurn returns the next requests to be evaluated, in order: those of q, behind them those of users who have used much
-// time, and then the long reads.
+// inTurn returns the next requests to be evaluated, in order: those of q, behind them those of users who
+// have used much time, and then the long reads. If the last batch ran no long read, one goes first.
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
@@ -78,8 +80,8 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver takes what a batch has left over. What waits is returned, unless these are only requests that go behind others:
-// some may have come meanwhile.
+// leftOver takes the requests that a batch has left over, and returns those to run next. If only requests
+// are left that go behind others, it returns none: other requests may have come meanwhile.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.tried == 0 && len(s.users.waiting) == 0 && !s.users.counts(s.node.cfg.Time.Monotonic()) {
@@ -96,8 +98,8 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 	return nil
 }
 
-// putAside has a request that has written nothing, and has a large reply that there is no room for, wait as a long
-// read does. It is evaluated again once.
+// putAside lets a request wait as a long read does, and reports whether it did. It does so if the request
+// has written nothing and there is no room for its large reply. The request is evaluated again once.
 func (s *sequencer) putAside(r *request) bool {
 	if r.large || r.wrote || r.held || r.sleeper != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.inHand.isFull() && !brake.Short(r.extent) {
 		return false
@@ -108,8 +110,8 @@ func (s *sequencer) putAside(r *request) bool {
 	return true
 }
 
-// hasRoom reports whether large replies may be made now: there is room for them, or has been none for so long that
-// somebody does not say that it has encoded its own.
+// hasRoom reports whether large replies may be made now. Either there is room for them, or there has been
+// none for so long that a client must have failed to say that its replies have been encoded.
 func (s *sequencer) hasRoom() bool {
 	l := &s.long
 	if !s.node.inHand.isFull() && !brake.Short(2*repliesInHand) {

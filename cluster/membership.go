@@ -12,29 +12,29 @@ import (
 	"lockstep/store"
 )
 
-// Membership. A change may be asked of any node; the leader makes it. Every change can be asked for
-// again, so a change with an unknown outcome is asked for again.
+// Membership. Any node accepts a request for a change and passes it to the leader, which makes the change. A
+// repeated change does no harm, so a node repeats a change whose outcome is unknown.
 //
-// Taking in: a node comes without a vote and gets it later (promote.go). The leader asks back at the
-// address that it is given. The node itself must answer there, and it must not belong to another
+// Adding: a new node has no vote at first and gets one later (promote.go). The leader connects to the
+// address in the request. The node itself must answer there, and it must not belong to another
 // cluster. A node with an empty directory never takes the place of a voter with the same id: it has
-// forgotten what it voted for.
+// forgotten its votes.
 //
-// Taking out: no timer removes a member. The members that stay must have a majority that is up, or the
-// removal itself could not be committed. The leader asks them at that moment, because what it has
-// heard of them may be a second old. No flag forces a removal: it would leave a cluster without a
-// leader. A leader that is to be removed hands over first, and its successor does the rest.
+// Removing: no timer removes a member. A majority of the remaining members must be up, or the removal itself
+// could not be committed. The leader asks them at that moment, because its last news of them may be a second
+// old. No flag forces a removal: it would leave a cluster without a leader. A leader that is to be removed
+// transfers its leadership first, and its successor removes it.
 
-// adminTimeout bounds a change of membership, the wait for a leader included.
+// adminTimeout bounds a change of membership, including the wait for a leader.
 const adminTimeout = 8 * time.Second
 
-// adminKind is what a change of membership is asked for.
+// adminKind is the kind of a change of membership.
 type adminKind byte
 
 const (
-	adminAdd    adminKind = 1 // by an operator
+	adminAdd    adminKind = 1 // an operator adds a node, or changes the address of a member
 	adminRemove adminKind = 2
-	adminJoin   adminKind = 3 // by the new member
+	adminJoin   adminKind = 3 // the new member asks to be added
 )
 
 // adminRequest asks for a change of membership.
@@ -59,20 +59,20 @@ func readAdmin(body []byte) (adminRequest, error) {
 	return a, nil
 }
 
-// Add takes a node into the cluster, without a vote until it has caught up; or
-// tells the others that a member has another address.
+// Add adds a node to the cluster, without a vote until it has caught up. If the id belongs to a
+// member, Add changes the address of that member.
 func (n *Node) Add(id, peerAddr string) error {
 	return n.administer(adminRequest{adminAdd, id, peerAddr})
 }
 
-// Remove takes a member out of the cluster.
+// Remove removes a member from the cluster.
 func (n *Node) Remove(id string) error { return n.administer(adminRequest{kind: adminRemove, id: id}) }
 
-// check fails if a request cannot be fulfilled by any leader. It is asked where the request
-// comes from, and by the leader again: a peer may carry anything.
+// check fails if no leader could fulfil the request. The node that receives the request calls it, and the
+// leader calls it again, because a peer may send anything.
 func (a adminRequest) check() error {
 	if a.kind == adminRemove {
-		return nil // of whatever is there
+		return nil // any id may be removed
 	}
 	if err := roster.CheckID(a.id); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (a adminRequest) check() error {
 	return nil
 }
 
-// administer has the leader make a change, whoever that is.
+// administer has the present leader make a change, and waits for a leader if there is none.
 func (n *Node) administer(a adminRequest) error {
 	if err := a.check(); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (n *Node) administer(a adminRequest) error {
 	}
 }
 
-// administerBy asks whoever leads.
+// administerBy makes a change here if this node leads, and otherwise asks the leader.
 func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error {
 	if rt.seq != nil {
 		return n.administerHere(ctx, a)
@@ -148,22 +148,21 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	return nil
 }
 
-// refusal is why a change cannot be made until somebody decides otherwise: what
-// it asks for contradicts the configuration.
+// refusal is the error of a change that contradicts the configuration. To repeat it is useless until an
+// operator changes something.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 func contradicts(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// refusalCode begins a refusal on its way to another node.
+// refusalCode is the prefix of a refusal in a reply to another node.
 const refusalCode = "REFUSED "
 
-// isNoMember recognises ErrNoMember, which may have come from another node as
-// text.
+// isNoMember reports whether err is ErrNoMember. Another node may have sent the error as text.
 func isNoMember(err error) bool { return strings.HasPrefix(err.Error(), ErrNoMember.Error()) }
 
-// serveAdmin makes a change that another node carries here.
+// serveAdmin makes a change that another node forwards to this one.
 func (n *Node) serveAdmin(f frame, p *peerConn) error {
 	a, err := readAdmin(f.body)
 	if err != nil {
@@ -176,7 +175,7 @@ func (n *Node) serveAdmin(f frame, p *peerConn) error {
 		if n.leads() {
 			err = n.administerHere(ctx, a)
 		}
-		// A lost link is the asking node's business.
+		// If the link is lost, the asking node asks again.
 		_ = p.out.send(frameResult, f.id, func(b []byte) []byte {
 			switch {
 			case err == nil:
@@ -196,7 +195,7 @@ func (n *Node) serveAdmin(f frame, p *peerConn) error {
 	return nil
 }
 
-// administerHere makes a change on this node, the leader.
+// administerHere makes a change; this node leads.
 func (n *Node) administerHere(ctx context.Context, a adminRequest) error {
 	rc, ok := n.cons.(reconfigurer)
 	if !ok {
@@ -211,8 +210,7 @@ func (n *Node) administerHere(ctx context.Context, a adminRequest) error {
 	return n.addHere(ctx, rc, a)
 }
 
-// addHere makes a node a member without a vote, or gives a member another
-// address.
+// addHere makes a node a member without a vote, or changes the address of a member.
 func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) error {
 	found, reached := n.visit(a.addr)
 	switch {
@@ -234,7 +232,7 @@ func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) err
 		case at < 0:
 			return change{addNonVoter, a.id, a.addr}, nil
 		case a.kind == adminJoin && members[at].Voter:
-			// It has forgotten what it voted for and what it acknowledged.
+			// The node has forgotten its votes and the entries that it acknowledged.
 			return change{}, contradicts("%s is a voting member already, and this node has an empty data directory: choose another --id, with a directory of its own, or take the old one out first: lockstep remove %s", a.id, a.id)
 		case members[at].PeerAddr == a.addr:
 			return change{}, errNoChange
@@ -249,7 +247,7 @@ func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) err
 	})
 }
 
-// visit asks who is at a peer address.
+// visit asks the node at a peer address for its facts.
 func (n *Node) visit(addr string) (facts, bool) {
 	if addr == n.cfg.peerAddr() {
 		return n.facts(), true
@@ -262,12 +260,12 @@ func (n *Node) visit(addr string) (facts, bool) {
 	timer := time.AfterFunc(beatTimeout, func() { conn.Close() })
 	defer timer.Stop()
 	own := n.facts()
-	own.directory = "" // the address may be a stranger's
+	own.directory = "" // the address may belong to a stranger, which must not learn it
 	f, err := exchange(conn, newFactsReader(conn), own)
 	return f, err == nil
 }
 
-// removeHere takes a member out. A leader hands over first and leaves the rest
+// removeHere removes a member. If the member is this node, it transfers its leadership and leaves the removal
 // to its successor.
 func (n *Node) removeHere(ctx context.Context, rc reconfigurer, id string) error {
 	members, err := n.cons.Members()
@@ -287,8 +285,8 @@ func (n *Node) removeHere(ctx context.Context, rc reconfigurer, id string) error
 	return rc.Reconfigure(ctx, func(members []Member) (change, error) { return removal(members, up, id) })
 }
 
-// roll calls the members and returns those that answer. What has been heard of
-// them may be a second old, and one that has died since would count as up.
+// roll connects to all members and returns those that answer. The last news of them may be a second old, and a
+// member that has died since would count as up.
 func (n *Node) roll(members []Member) map[string]bool {
 	up := map[string]bool{n.cfg.ID: true}
 	answers := make(chan string, len(members))
@@ -314,9 +312,8 @@ func (n *Node) roll(members []Member) map[string]bool {
 	return up
 }
 
-// removal decides whether a member may be taken out: those who stay must have a
-// majority that is up, or nothing would be committed any more, the removal
-// itself included.
+// removal decides whether a member may be removed. A majority of the remaining voters must be up, or
+// nothing could be committed any more, not even the removal.
 func removal(members []Member, alive map[string]bool, id string) (change, error) {
 	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
 	if at < 0 {
@@ -346,7 +343,7 @@ func removal(members []Member, alive map[string]bool, id string) (change, error)
 	return change{kind: removeMember, id: id, addr: members[at].PeerAddr}, nil
 }
 
-// alive reports whether another member has been heard of lately.
+// alive reports whether this node has heard from another member within Config.DownAfter.
 func (n *Node) alive(id string) bool {
 	now := n.cfg.Time.Monotonic()
 	n.disc.mu.Lock()
@@ -355,8 +352,8 @@ func (n *Node) alive(id string) bool {
 	return h != nil && h.told && now-h.seen < n.cfg.DownAfter
 }
 
-// transferHere hands leadership, which this node has, to a voter: to the one
-// that has applied most if id is empty.
+// transferHere transfers leadership from this node to a voter. If id is empty, the voter that has applied most
+// gets it.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -406,20 +403,20 @@ func (n *Node) heardApplied(id string) uint64 {
 	return 0
 }
 
-// Membership is what a node is to its cluster.
+// Membership is the role of a node in its cluster.
 type Membership string
 
 const (
 	Voter    Membership = "voter"
-	NonVoter Membership = "non-voter" // it catches up
-	Joining  Membership = "joining"   // it has asked to be taken in
+	NonVoter Membership = "non-voter" // it is catching up
+	Joining  Membership = "joining"   // it has asked to become a member
 	Removed  Membership = "removed"
 )
 
-// Removed reports whether this node has been taken out of its cluster, as far as it knows.
+// Removed reports whether this node has been removed from its cluster, as far as it knows.
 func (n *Node) Removed() bool { return n.removed.Load() }
 
-// Membership tells what this node is to its cluster, as far as it knows.
+// Membership returns the role of this node in its cluster, as far as it knows.
 func (n *Node) Membership() Membership {
 	if n.Removed() {
 		return Removed

@@ -13,17 +13,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// peerPort is the one port that nodes reach each other by. It hands Raft's
-// connections to Raft and serves forwarding itself.
+// peerPort is the one port through which nodes reach each other. It passes each connection to Raft or
+// to the handler of its protocol.
 type peerPort struct {
 	ln      net.Listener
-	self    string // address as the other nodes know it
+	self    string // address under which the other nodes know this one
 	forward func(net.Conn)
 	facts   func(net.Conn)
 	join    func(net.Conn)
 	log     *slog.Logger
 	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
-	gate    *peerGate // nil: nobody has to prove anything
+	gate    *peerGate // nil: peers need not prove anything
 	raft    chan net.Conn
 	appends chan net.Conn
 
@@ -31,14 +31,14 @@ type peerPort struct {
 	strangers *strangers
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // that this node has made
+	conns map[net.Conn]struct{} // connections that this node opened
 	done  bool
 	stop  chan struct{}
 }
 
 var _ raft.StreamLayer = (*peerPort)(nil)
 
-// greetTimeout is how long a new connection may take to say what it is for.
+// greetTimeout is how long a new connection may take to name its protocol.
 const greetTimeout = 5 * time.Second
 
 func newPeerPort(ln net.Listener, cfg *Config, hooks raftHooks) *peerPort {
@@ -65,7 +65,7 @@ func (p *peerPort) accept() {
 			default:
 			}
 			p.log.Warn("peer port: accept failed", "error", err)
-			// Out of file descriptors, for one: let some be returned.
+			// The process may be out of file descriptors: wait until some are free again.
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -75,7 +75,7 @@ func (p *peerPort) accept() {
 	}
 }
 
-// sort reads the first byte and hands the connection on.
+// sort reads the protocol byte and passes the connection to the handler of that protocol.
 func (p *peerPort) sort(a *arrival) {
 	proto, err := p.open(a)
 	if err != nil {
@@ -100,7 +100,8 @@ func (p *peerPort) sort(a *arrival) {
 	}
 }
 
-// open reads which protocol a caller wants, and has it prove before that it is a peer.
+// open reads which protocol a caller wants. Before that, the caller proves that it is a peer, if the
+// gate asks for a proof.
 func (p *peerPort) open(a *arrival) (proto byte, err error) {
 	var first [1]byte
 	if _, err := io.ReadFull(a, first[:]); err != nil {
@@ -119,7 +120,7 @@ func (p *peerPort) open(a *arrival) (proto byte, err error) {
 	}
 	within, err := p.gate.accept(a, first[0])
 	if err != nil {
-		if !a.wasCutOff() { // that has been said
+		if !a.wasCutOff() { // the cut-off has been logged already
 			p.strangers.note(notTrusted, remote, err)
 		}
 		return 0, err
@@ -129,7 +130,7 @@ func (p *peerPort) open(a *arrival) (proto byte, err error) {
 	return first[0], err
 }
 
-// hand gives a connection to somebody who waits for some.
+// hand passes a connection to the reader of a channel, or closes it if the port closes first.
 func (p *peerPort) hand(conn net.Conn, to chan<- net.Conn) {
 	select {
 	case to <- conn:
@@ -155,7 +156,7 @@ func (p *peerPort) untrack(conn net.Conn) {
 	delete(p.conns, conn)
 }
 
-// Accept gives Raft its next connection.
+// Accept returns the next connection for Raft.
 func (p *peerPort) Accept() (net.Conn, error) {
 	select {
 	case conn := <-p.raft:
@@ -165,7 +166,7 @@ func (p *peerPort) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the port and the connections, but for those to it that Raft has.
+// Close closes the port and its connections, except the incoming ones that Raft has accepted.
 func (p *peerPort) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,21 +183,19 @@ func (p *peerPort) Close() error {
 	return p.ln.Close()
 }
 
-// peerNetAddr is the advertised address of the port; unlike the listener's it
-// may be a host name.
+// peerNetAddr is the advertised address of the port. Unlike the address of the listener it may be a host name.
 type peerNetAddr string
 
 func (a peerNetAddr) Network() string { return "tcp" }
 func (a peerNetAddr) String() string  { return string(a) }
 
-// Addr is the address that Raft tells the other nodes.
+// Addr returns the address that Raft tells the other nodes.
 func (p *peerPort) Addr() net.Addr { return peerNetAddr(p.self) }
 
-// Dial connects Raft to a peer, and to itself without the network: the address
-// that the others know may not lead here from here. Raft would wait for as long
-// as it waits for an answer; but to a peer that was cut off no packet goes until
-// it is sent anew, and the name of one may be looked up for seconds. An attempt
-// that ends early finds the peer soon after it has come back.
+// Dial connects Raft to a peer. It connects Raft to itself without the network, because this node may not
+// reach its own advertised address. Dial gives up after dialTimeout, although Raft would wait longer: packets
+// to an unreachable peer are sent again at growing intervals, and the lookup of a name may take seconds. A new
+// attempt finds the peer soon after it has come back.
 func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	if string(addr) == p.self {
 		return p.dialSelf()
@@ -204,7 +203,7 @@ func (p *peerPort) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Con
 	return p.connect(addr, protoRaft, timeout)
 }
 
-// connect connects to a peer for one of its protocols.
+// connect connects to a peer for one of the protocols. The connection ends with the port.
 func (p *peerPort) connect(addr raft.ServerAddress, proto byte, timeout time.Duration) (net.Conn, error) {
 	timeout = min(timeout, dialTimeout)
 	type result struct {
@@ -235,8 +234,8 @@ func (p *peerPort) connect(addr raft.ServerAddress, proto byte, timeout time.Dur
 	}
 }
 
-// ownConn is one that this node has made. It ends with the port, so that Raft
-// can be stopped while a peer owes it an answer.
+// ownConn is a connection that this node opened. It ends with the port, so that Raft can stop while it waits
+// for an answer of a peer.
 type ownConn struct {
 	net.Conn
 	port *peerPort
@@ -256,7 +255,7 @@ func (p *peerPort) dialSelf() (net.Conn, error) {
 	select {
 	case p.raft <- far:
 		return near, nil
-	case <-p.stop: // which closes far
+	case <-p.stop: // Close closes far
 		near.Close()
 		return nil, net.ErrClosed
 	}
@@ -270,7 +269,7 @@ func (c *Config) listenPeers() (net.Listener, error) {
 	return net.Listen("tcp", c.PeerListen)
 }
 
-// dialPeer connects to a peer's port for one of its protocols.
+// dialPeer connects to a peer for one of the protocols. Both sides prove that they are peers, if there is a gate.
 func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	if c.gate == nil {
 		return c.dialPlain(addr, proto, timeout)
@@ -290,13 +289,13 @@ func (c *Config) dialPeer(addr string, proto byte, timeout time.Duration) (net.C
 	if speaksPlain(err) {
 		err = fmt.Errorf("%w: %w", errPlainPeer, err)
 	}
-	// However it failed, no connection has been made: none was broken.
+	// Callers must see a failed dial, not a broken connection: Raft repeats requests on the latter.
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: peerNetAddr(addr), Err: err}
 }
 
 var errPlainPeer = errors.New("it speaks no TLS: if it is a port of clients, name a member's --peer-listen; if it is a member, give it this node's --peer-secret-file, or certificates, or start this node without")
 
-// turnedAway says which side does not trust the other, if it was that.
+// turnedAway logs which side does not trust the other, if that is why the call failed.
 func (c *Config) turnedAway(addr string, err error) {
 	op, _ := errors.AsType[*net.OpError](err)
 	_, untrusted := errors.AsType[unproven](err)
@@ -310,7 +309,7 @@ func (c *Config) turnedAway(addr string, err error) {
 	}
 }
 
-// dialPlain is dialPeer without proof.
+// dialPlain is dialPeer without a gate.
 func (c *Config) dialPlain(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	conn, err := c.dialOnly(addr, proto, timeout)
 	if err != nil {
@@ -323,7 +322,7 @@ func (c *Config) dialPlain(addr string, proto byte, timeout time.Duration) (net.
 	return conn, nil
 }
 
-// dialOnly connects and says nothing yet.
+// dialOnly connects and sends nothing.
 func (c *Config) dialOnly(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	dial := c.dial
 	if dial == nil {
@@ -336,9 +335,9 @@ func (c *Config) dialOnly(addr string, proto byte, timeout time.Duration) (net.C
 	return quiet(conn), nil
 }
 
-// dialTCP looks a name up anew each time. The net package's own resolver has all
-// who ask for a name wait for one query, and a query that was lost while the
-// network was cut keeps them waiting for ten seconds after that.
+// dialTCP connects by TCP and looks up the name with a new resolver each time. The default resolver shares
+// one query among all callers that ask for a name. A query that was lost while the network was
+// partitioned would delay all of them for ten seconds after the network is back.
 func dialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout, Resolver: new(net.Resolver)}
 	return d.Dial("tcp", addr)

@@ -16,7 +16,7 @@ import (
 	"lockstep/store"
 )
 
-// Node is a member of a cluster, or a server alone.
+// Node is a member of a cluster, or a single server.
 type Node struct {
 	cfg  Config
 	boot uint64 // random number of this run; names this node's proposals
@@ -30,23 +30,23 @@ type Node struct {
 	line    line
 	yields  *yields
 	inHand  inHand
-	asking  *semaphore.Weighted // of 1: who asks the leader whether it has room for a large reply now
-	keeper  *keeper             // of blocking commands
+	asking  *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
+	keeper  *keeper             // keeps the blocked clients of this node
 	guests  guests
 	batches atomic.Uint64
 	busy    atomic.Int64 // busy threshold, ns
-	served  atomic.Int64 // peers that forward to this node
-	handing atomic.Bool  // it hands, or has handed, its leadership over
+	served  atomic.Int64 // number of peers that forward to this node
+	handing atomic.Bool  // this node transfers, or has transferred, its leadership
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
-	waits  context.Context // of clients that wait for a leader; ends earlier, if none can come
-	alone  context.CancelFunc
+	waits  context.Context    // for requests that wait for a leader; ends before ctx if no leader can come
+	alone  context.CancelFunc // ends waits
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: peers may connect earlier
 
 	disc    discovery
-	removed atomic.Bool // the others have taken this node out
+	removed atomic.Bool // this node has been removed from the cluster
 
 	mu        sync.Mutex
 	leader    leadership
@@ -54,8 +54,8 @@ type Node struct {
 	unfollow  context.CancelFunc
 	elections uint64
 
-	saidLeader leadership             // that the log has named last
-	callers    map[*peerConn]struct{} // that forward to this node
+	saidLeader leadership             // leader in the last line of the server log about leaders
+	callers    map[*peerConn]struct{} // connections of peers that forward to this node
 }
 
 // Open starts a node on its data directory.
@@ -103,7 +103,7 @@ func Open(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// newNode returns a node without its consensus.
+// newNode returns a node that has no consensus yet.
 func newNode(cfg Config) *Node {
 	if cfg.random == nil {
 		cfg.random = rand.Uint64
@@ -131,7 +131,7 @@ func newNode(cfg Config) *Node {
 	return n
 }
 
-// restored is called when a snapshot has replaced the state.
+// restored updates the node after a snapshot has replaced the state.
 func (n *Node) restored(seq uint64, lease int64) {
 	n.clock.applied(lease)
 	n.pending.giveUp(seq)
@@ -163,7 +163,7 @@ func (n *Node) watch(leads <-chan leadership) {
 // that every entry of earlier terms is applied here, and for an entry of its own term. A leader that
 // has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
-	leaderless := time.Duration(1<<63 - 1) // nobody led since this process started
+	leaderless := time.Duration(1<<63 - 1) // no node has led since this process started
 	if last, known := n.cons.LastContact(); known {
 		leaderless = n.cfg.Time.Monotonic() - last
 	}
@@ -181,7 +181,7 @@ func (n *Node) startTerm() (end func()) {
 		defer close(done)
 		said := ""
 		for ctx.Err() == nil {
-			// Only the entries of earlier leaders make the state whole.
+			// The state is complete only with all entries of earlier leaders.
 			if err := n.cons.Barrier(); err != nil {
 				if err.Error() != said && !errors.Is(err, errTransferring) {
 					said = err.Error()
@@ -208,13 +208,13 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// granted reports whether the last entry gave a key a deadline.
+// granted reports whether the last entry set a deadline on a key.
 func (n *Node) granted() (last bool) {
 	n.fsm.View(func(st *store.Store, seq uint64) { last = seq > 0 && st.LastLease() == seq })
 	return last
 }
 
-// leadTerm runs a sequencer until it or ctx ends.
+// leadTerm runs a sequencer until the sequencer or ctx ends.
 func (n *Node) leadTerm(ctx context.Context) {
 	seq := newSequencer(n)
 	n.routes.set(ctx, seq, nil)
@@ -222,7 +222,7 @@ func (n *Node) leadTerm(ctx context.Context) {
 	n.routes.drop(seq, nil)
 }
 
-// setLeader notes who leads and connects to it.
+// setLeader notes the present leader and connects to it.
 func (n *Node) setLeader(l leadership) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -281,27 +281,27 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// StateHash returns the hash of the state and the log index it belongs to. It
-// reads the whole state; the node goes on meanwhile.
+// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state; the node
+// keeps serving meanwhile.
 func (n *Node) StateHash() (index uint64, hash string, err error) {
 	snap := n.fsm.Snapshot()
 	hash, err = snap.Hash()
 	return snap.Index(), hash, err
 }
 
-// Config returns a parameter of the cluster as this node knows it; false if it
-// has never been set.
+// Config returns a parameter of the cluster as this node knows it. ok is false if the parameter has never been
+// set.
 func (n *Node) Config(name string) (value string, ok bool) {
 	n.fsm.View(func(st *store.Store, _ uint64) { value, ok = st.Config(name) })
 	return value, ok
 }
 
-// OutOfMemory reports whether the data is at its limit, as far as this node knows.
-// It does not wait for a script that runs.
+// OutOfMemory reports whether the data is at its limit, as far as this node knows. It does not wait for a
+// running script.
 func (n *Node) OutOfMemory() bool { return n.fsm.OutOfMemory() }
 
-// MaxEntry returns what one command, script or transaction may write. It does not wait for a
-// script that runs.
+// MaxEntry returns how many bytes one command, script or transaction may write. It does not wait for a
+// running script.
 func (n *Node) MaxEntry() int64 { return n.fsm.MaxEntry() }
 
 // MaxReply returns how large one reply may be.
@@ -312,19 +312,19 @@ func (n *Node) Script(sha string) (body string, ok bool) {
 	return n.fsm.Catalogue().Script(sha)
 }
 
-// FunctionFlags returns what a function declares, as this node knows it.
+// FunctionFlags returns the flags that a function declares, as this node knows it.
 func (n *Node) FunctionFlags(name string) (flags store.FunctionFlags, ok bool) {
 	return n.fsm.Catalogue().FunctionFlags(name)
 }
 
-// term is Raft's present term as this node knows it.
+// term returns the present Raft term as this node knows it.
 func (n *Node) term() uint64 {
 	var s Status
 	n.cons.Facts(&s)
 	return s.Term
 }
 
-// Members returns the members and what is known of them here.
+// Members returns the members with what this node knows of each.
 func (n *Node) Members() ([]Member, error) {
 	members, err := n.cons.Members()
 	commit := n.position()
@@ -343,15 +343,15 @@ func (n *Node) Members() ([]Member, error) {
 	return members, err
 }
 
-// LeaderClient returns the id and RESP address of the leader; empty if there
-// is none, or if it has not told its address yet.
+// LeaderClient returns the id and RESP address of the leader. Both are empty without a leader; the address
+// is empty if the leader has not told it yet.
 func (n *Node) LeaderClient() (id, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.leader.id, n.clients[n.leader.id]
 }
 
-// learn notes what the leader says of itself.
+// learn notes the RESP address in the greeting of the leader.
 func (n *Node) learn(g greeting) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -362,8 +362,8 @@ func (n *Node) greeting() greeting {
 	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.addresses().told(false).Plain}
 }
 
-// Trouble says why this node's log takes nothing at present, although the
-// process goes on: its disk is full. It is "" if the log is well.
+// Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
+// disk is full. It returns "" if the log accepts entries.
 func (n *Node) Trouble() string {
 	if t, ok := n.cons.(troubled); ok {
 		return t.Trouble()
@@ -378,13 +378,13 @@ func (n *Node) Busy() bool {
 	return seq != nil && seq.isBusy()
 }
 
-// SetBusyThreshold changes how long a script may run before others are told
-// that the server is busy.
+// SetBusyThreshold changes how long a script may run before other clients get the reply that the server is
+// busy.
 func (n *Node) SetBusyThreshold(d time.Duration) { n.busy.Store(int64(d)) }
 
 func (n *Node) busyThreshold() time.Duration { return time.Duration(n.busy.Load()) }
 
-// BusyError is what clients are told while Busy.
+// BusyError returns the error that clients get while Busy is true.
 func (n *Node) BusyError() store.Error {
 	if n.cfg.Scripts == nil {
 		return store.ErrBusyScript
@@ -392,8 +392,8 @@ func (n *Node) BusyError() store.Error {
 	return n.cfg.Scripts.BusyError()
 }
 
-// Transfer hands leadership to a member ("": any), wherever the leader is. It waits for a leader,
-// as after another transfer there is none for a moment.
+// Transfer transfers leadership to a member ("": any), whichever node leads. It waits for a leader,
+// because for a moment after another transfer there is none.
 func (n *Node) Transfer(id string) error {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -405,7 +405,7 @@ func (n *Node) Transfer(id string) error {
 		}
 		pause := (<-chan time.Time)(nil)
 		if rt.link != nil {
-			pause = time.After(10 * retryPause) // it leads no more, and this node has yet to hear of it
+			pause = time.After(10 * retryPause) // the old leader no longer leads; this node does not know that yet
 		}
 		select {
 		case <-ctx.Done():
@@ -442,8 +442,8 @@ func (n *Node) leads() bool {
 	return n.leader.self
 }
 
-// ReloadPeerTLS reads anew what this node proves itself to its peers with, and what they have to.
-// On an error all stays as it was. Connections stay in any case.
+// ReloadPeerTLS reads again the secrets or certificates by which this node and its peers prove themselves.
+// On an error it keeps the old ones. Connections stay open in any case.
 func (n *Node) ReloadPeerTLS() error {
 	if n.cfg.gate == nil {
 		return nil
@@ -451,5 +451,5 @@ func (n *Node) ReloadPeerTLS() error {
 	return n.cfg.gate.reload()
 }
 
-// Strangers is how many callers the peer port has turned away.
+// Strangers returns how many callers the peer port has turned away.
 func (n *Node) Strangers() uint64 { return n.cfg.strangers.total.Load() }

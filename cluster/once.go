@@ -7,47 +7,45 @@ import (
 	"lockstep/store"
 )
 
-// Once. A write that this node carries to the leader is numbered (ticket). If
-// the leader or the link is lost before it is answered, it is sent again, to
-// whoever leads then, and the leader looks first whether it has been executed
-// (raftfsm.Answers). So a client whose node lives sees the death of a leader as
-// a pause.
+// Once. A node numbers each write that it forwards to the leader (ticket). If the leader or the link is lost
+// before the reply, the node sends the write again to the next leader, and that leader checks first whether the
+// write has been executed (raftfsm.Answers). So a client of a living node sees the death of a leader as a
+// pause.
 //
-// That the look is final takes two things:
-//   - Nothing of an earlier leader takes effect any more: compare-and-append.
-//   - Nothing that was sent by an earlier link is executed any more: a link
-//     begins with a claim, and a leader executes writes only of the link that
+// Two rules make the result of that check final:
+//   - No entry of an earlier leader takes effect any more: compare-and-append.
+//   - No request from an earlier link is executed any more. A link
+//     begins with a claim, and a leader executes writes only from the link that
 //     their origin has claimed last, in this term. The leader makes up the token
-//     of a claim, so nothing that was sent before its answer can hold it. A claim
-//     is evaluated in a batch in which no answer stands before it, so what came
-//     before has been applied.
+//     of a claim, so no request that was sent before the answer can hold the token. The leader
+//     evaluates a claim in a batch with no recorded replies before the claim, so all
+//     earlier writes have been applied.
 //
-// The second is needed for writes that write nothing, such as SET NX on a held lock: no answer to them
-// is kept. A copy of one that is still on its way by an older link would be executed later, and take a
-// lock that nobody knows of.
+// The second rule is needed for requests that end up writing nothing, such as SET NX on a held lock: their
+// replies are not kept. A copy that is still on its way on an older link would be executed later, and take a
+// lock that no client knows of.
 //
-// A node numbers only the writes that it carries to another node. While it leads, its own clients need
-// no numbers: if it is deposed, the next accepted entry settles what became of them; if it dies, their
-// connections die with it. Replies above maxRecorded are not kept, and neither are those to an origin
+// A node numbers only the writes that it forwards to another node. While it leads, its own clients need
+// no numbers: if it is deposed, the next accepted entry settles the fate of their writes; if it dies, their
+// connections die with it. Replies above maxRecorded are not kept, and neither are replies to an origin
 // that was silent for ten minutes. The state still knows which requests of that origin have been
-// executed (raftfsm.Answers.Forgotten), so an origin that was suspended, with its clock, is told that
+// executed (raftfsm.Answers.Forgotten), so an origin that was suspended together with its clock learns that
 // the reply is lost.
 
-// ticket names a write of another node, or of this one if it was sent to an
-// earlier leader before.
+// ticket identifies a write of another node, or a write of this node that an earlier leader may have received.
 type ticket struct {
-	origin uint64 // boot number of the node
-	id     uint64 // its number there; 0: nothing that has to be executed once
-	low    uint64 // the origin waits for nothing below
-	again  bool   // it may have been executed
+	origin uint64 // boot number of the node that forwards the write
+	id     uint64 // number of the write on that node; 0: the request may be executed twice
+	low    uint64 // the origin waits for no write with a smaller number
+	again  bool   // the write may have been executed already
 }
 
-// tickets are the numbers that this node has given.
+// tickets hands out the numbers of the writes that this node forwards.
 type tickets struct {
 	mu   sync.Mutex
 	next uint64
-	low  uint64              // everything below is over
-	over map[uint64]struct{} // from low on
+	low  uint64              // all smaller numbers have ended
+	over map[uint64]struct{} // ended numbers from low on
 }
 
 // begin returns a new number.
@@ -62,7 +60,7 @@ func (t *tickets) begin() uint64 {
 	return id
 }
 
-// end tells that nobody waits for a number any more.
+// end notes that no client waits for the write with this number any more.
 func (t *tickets) end(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +80,8 @@ func (t *tickets) lowest() uint64 {
 	return t.low
 }
 
-// decided reports whether a numbered request is not to be executed: it has been
-// already, or its link counts no more.
+// decided reports whether a numbered request must not be executed, because it has been executed
+// already or its link is no longer valid. It sets the replies or the error then.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.origin != s.node.boot && (r.token == 0 || s.sleepers.tokens[r.from.origin] != r.token) {
 		r.held = true
@@ -116,19 +114,19 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	return true
 }
 
-// maxRecorded is how large replies an entry keeps, with the names of the keys
-// that were leased, for a request that is sent again.
+// maxRecorded is how many bytes of replies, with the names of the leased keys, an entry keeps for one
+// request in case it is sent again.
 const maxRecorded = 512 << 10
 
 const (
-	// maxKept is how large the replies to all requests are that every node keeps, before only
-	// those that are small are added: none is dropped before its origin has sent another write.
+	// maxKept is the total size of the kept replies above which every node keeps only small new ones: a reply
+	// stays until its origin sends another write.
 	maxKept = 4 << 20
-	// smallRecord is what is always kept, such as the reply to whoever takes a lock.
+	// smallRecord is the size up to which replies are always kept, such as the reply to a client that takes a lock.
 	smallRecord = 512
 )
 
-// record notes that r has written something.
+// record adds the replies to r, which has written something, to the entry.
 func (b *batch) record(r *request, writes []byte) {
 	replies := appendReplies(nil, r.replies)
 	if g := r.granted(b.prev+1, writes); len(g.list) > 0 {
@@ -141,10 +139,9 @@ func (b *batch) record(r *request, writes []byte) {
 	b.recorded += len(replies)
 }
 
-// tooEarly reports whether a request that is not the first of its batch has to
-// wait for the next one: a claim with answers before it, and a WATCH of a key
-// that the present write set has changed. What comes after that in the same
-// batch could change the key again and leave it the same version.
+// tooEarly reports whether a request that is not the first of its batch must wait for the next batch: a claim with
+// recorded replies before it, and a WATCH of a key that this batch has changed. A later request of the same
+// batch could change that key again and leave its version the same.
 func (r *request) tooEarly(txn *store.Txn, b *batch) bool {
 	if r.claim != nil {
 		return len(b.answers) > 0

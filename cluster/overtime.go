@@ -8,26 +8,26 @@ import (
 	"lockstep/store"
 )
 
-// Others wait while a script or a command runs. So a script, a command that takes many steps, or a transaction may
-// run for the time limit of scripts, and is stopped then without a trace. Who comes again with such work has half
-// as much for it each time, or some clients that run in turn would keep all others out for ever. What is short is not
-// concerned, whoever sends it. In which order work is run is for userturns.go to say.
+// All other requests wait while a script or a command runs. So a script, a transaction, or a command that takes
+// many steps may run for the time limit of scripts; then the leader stops it without a trace. Each time the
+// limit of its user is halved, or a few clients that run such work in turn would keep all others out for ever.
+// Short work is never stopped, whoever sends it. userturns.go decides the order of the work.
 
 const (
-	// leastTime is what is left to a user whose work has been stopped many times …
+	// leastTime is the smallest limit of a user whose work has been stopped many times …
 	leastTime = 50 * time.Millisecond
-	// … and rushTime while one such piece follows the other, from many connections. Scripts that do little are not
-	// concerned (luavm): locks are made of those.
+	// … and rushTime the smallest one while such work arrives without a break from many connections. It does not
+	// apply to scripts that do little (luavm): locks are made of those.
 	rushTime = time.Millisecond
-	// rushMemory is after how long that doubles again.
+	// rushMemory is the time after which a limit below leastTime doubles again.
 	rushMemory = time.Second
-	// overrunMemory is after how long a user has twice as much again.
+	// overrunMemory is the time after which any other halved limit doubles again.
 	overrunMemory = time.Minute
-	// overrunUsers is from how many users on those are looked for that may be forgotten.
+	// overrunUsers is the number of users from which on note deletes the old ones.
 	overrunUsers = 1000
 )
 
-// overruns is who was stopped lately.
+// overruns holds the users whose work was stopped lately.
 type overruns map[string]overrun
 
 type overrun struct {
@@ -36,19 +36,19 @@ type overrun struct {
 	last     time.Duration // monotonic
 }
 
-// halvings is how often a user's time is halved now.
+// halvings returns how often the time limit of a user is halved now.
 func (o overruns) halvings(user string, now time.Duration) int {
 	u := o[user]
 	return max(u.halvings-int((now-u.last)/overrunMemory), 0)
 }
 
-// rush is how often what is left to a user is halved below leastTime now.
+// rush returns how often the time limit of a user is halved below leastTime now.
 func (o overruns) rush(user string, now time.Duration) int {
 	u := o[user]
 	return max(u.rush-int((now-u.last)/rushMemory), 0)
 }
 
-// limit is how much of a time limit is left to a user.
+// limit returns the part of the full time limit that a user has now.
 func (o overruns) limit(user string, full, now time.Duration) time.Duration {
 	left := full >> o.halvings(user, now)
 	if left > leastTime {
@@ -57,8 +57,8 @@ func (o overruns) limit(user string, full, now time.Duration) time.Duration {
 	return min(full, max(leastTime>>o.rush(user, now), rushTime))
 }
 
-// note halves what is left to a user, below leastTime if stopped work takes a quarter of all time. first tells whether it
-// had all of it until now.
+// note halves the time limit of a user; below leastTime only if stopped work takes a quarter of all time. first
+// reports whether the user had the full limit until now.
 func (o overruns) note(user string, full, now time.Duration) (first bool) {
 	if len(o) >= overrunUsers {
 		maps.DeleteFunc(o, func(user string, _ overrun) bool { return o.halvings(user, now) == 0 })
@@ -75,16 +75,16 @@ func (o overruns) note(user string, full, now time.Duration) (first bool) {
 	return first
 }
 
-// turn is what is being run, and for how long it may.
+// turn describes the command or script that runs now, and its time limit.
 type turn struct {
 	user  string
-	since time.Duration // monotonic; 0: it has not been looked at yet
-	limit time.Duration // 0: there is none
-	full  time.Duration // what the limit is for others
+	since time.Duration // monotonic start; 0: the clock has not been read yet
+	limit time.Duration // 0: no limit
+	full  time.Duration // limit of users whose work was not stopped
 	over  bool          // stopped by watch
 }
 
-// startTurn notes that something of a user begins, and from now on counts the time.
+// startTurn starts to count the time of a command or script of a user.
 func (s *sequencer) startTurn(user string) {
 	s.turn = turn{user: user, since: s.node.cfg.Time.Monotonic()}
 	if s.node.cfg.Scripts == nil {
@@ -94,18 +94,19 @@ func (s *sequencer) startTurn(user string) {
 	s.turn.limit = s.overruns.limit(user, s.turn.full, s.turn.since)
 }
 
-// ran is for how long it has run.
+// ran returns how long the present turn has run.
 func (s *sequencer) ran() time.Duration { return s.node.cfg.Time.Monotonic() - s.turn.since }
 
-// overTime reports whether it may not go on.
+// overTime reports whether the present turn has reached its time limit.
 func (s *sequencer) overTime() bool { return s.turn.limit > 0 && s.ran() >= s.turn.limit }
 
-// usedUp is what a script that begins now has used up of the full limit.
+// usedUp returns how much of the full limit a script that begins now counts as used.
 func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit + s.ran() }
 
-// watch is store.Ctx.Watch of a command. Of what is short, nothing asks for the time.
+// watch is store.Ctx.Watch of a command; it stops a command that has run for too long. A short command never
+// calls it, and so costs no look at the clock.
 func (s *sequencer) watch() {
-	brake.Look() // what it allocates, such as the union of sets, nobody else counts
+	brake.Look() // nothing else counts the memory of a command, such as the union of sets
 	if s.turn.since == 0 {
 		s.startTurn(s.turn.user)
 		return
@@ -117,7 +118,7 @@ func (s *sequencer) watch() {
 	}
 }
 
-// runCommand runs a command that is no script. stopped is the error of one that was stopped.
+// runCommand runs a command that is no script. stopped is the error for a command that watch stops.
 func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store.Reply) {
 	ctx.Watch = s.watches
 	defer func() {
@@ -132,8 +133,8 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 	return ctx.Cmd.Run(ctx)
 }
 
-// wasStopped notes whose work was stopped, if its time was over, or if it took its memory and the time of heavy
-// work.
+// wasStopped notes the user whose work was stopped, if the work reached its time limit, or if it took all of
+// its memory and the time of heavy work.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
 	large := ctx.TookAll && s.turn.full > 0 && s.ran() > heavyTime

@@ -16,20 +16,20 @@ import (
 	"time"
 )
 
-// A secret that all nodes have is as good as a CA that all of them are: its key is derived from the
-// secret, so it is the same everywhere, and each process signs with it a key that it has made up.
-// That goes for nothing but the proof; what encrypts a connection is made up for that
-// connection, so who learns the secret later cannot read what was said before.
+// A shared secret makes every node the same CA: each node derives the key of the CA from the secret, and each
+// process makes up a key of its own and signs it with the key of the CA. The derived key only proves
+// membership. TLS makes up new encryption keys for each connection, so a person who learns the secret later
+// cannot read earlier traffic.
 //
-// Whoever reaches the port is shown a certificate that the CA has signed, and can try guesses of the
-// secret on it, at home. So a short secret is refused, and a guess costs some work; what
-// protects it is that nobody made it up: openssl rand -hex 32.
+// Any caller of the port sees a certificate that the CA has signed, and can test guesses of the secret on it
+// offline. So a short secret is refused, and each guess costs some work. The real protection is a random
+// secret: openssl rand -hex 32.
 //
-// These certificates are good at all times: what the clock of a machine says counts for no
-// lock, and it shall not count for who may be a member.
+// These certificates never expire. No lock depends on the wall clock of a machine, and membership shall not
+// depend on it either.
 //
-// Two other ways were considered: a pre-shared key of TLS, which crypto/tls does not offer, and a
-// challenge of our own inside a plain connection, which would have left the data open.
+// Two alternatives were considered: a pre-shared key of TLS, which crypto/tls does not offer, and a
+// challenge of our own inside a plain connection, which would not encrypt the data.
 
 const (
 	minPeerSecret     = 16
@@ -44,7 +44,7 @@ var (
 	peerSecretEnd   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// secretKeys makes keys of secrets, one a line. from names where they are from.
+// secretKeys derives keys from secrets, one per line. from names the source of the secrets in errors.
 func secretKeys(from string, text []byte) (*peerKeys, error) {
 	k := &peerKeys{roots: x509.NewCertPool(), name: peerSecretName, ageless: peerSecretBegin.AddDate(1, 0, 0)}
 	n := 0
@@ -69,8 +69,8 @@ func secretKeys(from string, text []byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// strong refuses a secret that is short, or nothing but a few characters again and again, and
-// the first line of a certificate or key: all begin with the same one.
+// strong refuses a secret that is short or consists of few different characters. It also refuses
+// the first line of a certificate or key, because that line is the same in all of them.
 func strong(secret []byte) error {
 	if bytes.HasPrefix(secret, []byte("-----")) {
 		return errors.New("it is a line of a certificate or a key, which --peer-tls-cert-file and its kin take")
@@ -88,7 +88,8 @@ func strong(secret []byte) error {
 	return nil
 }
 
-// addSecret accepts what is signed by way of a secret; mine: this process's is, too.
+// addSecret accepts peers whose certificates are signed by way of a secret. If mine is true, this process also makes
+// its own certificate with it.
 func (k *peerKeys) addSecret(secret []byte, mine bool) error {
 	hard, err := pbkdf2.Key(sha256.New, string(secret), []byte(peerSecretPurpose), peerSecretWork, sha256.Size)
 	if err != nil {
@@ -118,7 +119,7 @@ func (k *peerKeys) addSecret(secret []byte, mine bool) error {
 	return err
 }
 
-// signedBy makes a key up, and a certificate for it.
+// signedBy makes up a key and returns it with a certificate that the CA has signed.
 func signedBy(root *x509.Certificate, by ed25519.PrivateKey) (tls.Certificate, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

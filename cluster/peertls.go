@@ -20,64 +20,63 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// Whoever reaches the peer port of a node without any of this may do what a member may:
-// read and write every key, and give Raft any log. So nodes that others than this machine
-// reach prove to each other who they are, by TLS 1.3 in both directions, before a byte of
-// any of the protocols is read.
+// Without TLS, any caller that reaches the peer port of a node may do what a member may: read and write every
+// key, and give Raft any log. So nodes that are reachable from other machines prove their identity to each
+// other, by TLS 1.3 in both directions, before either side reads a byte of any of the protocols.
 //
-// What they prove it with is a secret that all of them have (peersecret.go), or
-// certificates of a CA that the operator keeps for them. One of these opens the port if
+// The proof is a secret that all nodes have (peersecret.go), or a certificate from a CA that the operator runs
+// for the nodes. A certificate opens the port if
 //
-//   - it leads to --peer-tls-ca-cert-file, and its time has come and is not over;
-//   - it is for servers and for clients, by its extended key usage: so neither what a
-//     client of the same CA has opens the port, nor what a web server has;
-//   - it is for the host that was dialed; or, with --peer-tls-name, both sides' are for
-//     that name.
+//   - its chain leads to --peer-tls-ca-cert-file, and it is valid at present;
+//   - its extended key usage allows servers and clients. So a certificate for a mere client
+//     or a mere web server of the same CA does not open the port;
+//   - it names the host that was dialed; or, with --peer-tls-name, the certificates of both sides
+//     have that name.
 //
-// A connection begins with the first byte of a TLS handshake, 0x16, which no plain protocol
-// begins with. After the handshake the node that was called sends one byte, 'K': it has looked at
-// the caller's certificate, which TLS 1.3 does not tell. From there on all is as without TLS.
+// A connection begins with the first byte of a TLS handshake, 0x16; no plain protocol begins with it. After the
+// handshake the called node sends one byte, 'K', to say that it has accepted the certificate of the caller.
+// From then on the protocols are the same as without TLS.
 //
-// In TLS 1.3 the client finishes before the server has looked at its certificate. Because of that byte
-// the caller learns of a refusal when it dials, as a refusal. Without it the caller would find a
-// broken connection later, and Raft's requests are made again on those.
+// In TLS 1.3 the handshake ends for the client before the server has checked its certificate. Thanks to that
+// byte the caller sees a refusal as a failed dial. Without it the caller would find a broken connection later,
+// and Raft repeats requests on broken connections.
 //
 // peerPort.open (mux.go) is the one function that lets a caller through to any protocol, so no
 // protocol needs a check of its own. Because the first byte tells TLS from plain, nodes can change
 // from one to the other while they run.
 //
-// Both sides judge certificates by the same function (peerKeys.verify). crypto/tls judges differently
-// on each side: a server does not ask for the usage of servers, nor a client for that of clients, so
+// Both sides check certificates by the same function (peerKeys.verify). crypto/tls checks differently
+// on each side: a server does not require server usage, and a client does not require client usage, so
 // the certificate of any client of a common CA would make its owner a member. A reload replaces the
-// keys behind a pointer. A connection is judged once, when it is made, so a reload ends none.
+// keys behind a pointer. A connection is checked once, when it is made, so a reload ends no connection.
 
 const (
 	tlsHandshake = 0x16
 	tlsAccepted  = 'K'
 
-	// peerReloadPeriod is how often the files are looked at.
+	// peerReloadPeriod is how often the gate reads the files.
 	peerReloadPeriod = 3 * time.Second
-	// maxPeerFile bounds each of them.
+	// maxPeerFile bounds the size of each file.
 	maxPeerFile = 1 << 20
 )
 
-// PeerTLS says what nodes prove to each other with. The zero value: nothing.
+// PeerTLS says how nodes prove to each other that they are peers. The zero value asks for no proof.
 type PeerTLS struct {
-	Secret     string // given itself, …
-	SecretFile string // … or one a line: all are accepted, the first one is used
+	Secret     string // the secret itself, …
+	SecretFile string // … or a file with one secret per line: all are accepted, the first is used for the own certificate
 
 	CertFile, KeyFile, CAFile string
-	// Name is that of every node's certificate; "": the host under which it is reached.
+	// Name is the name in the certificates of all nodes; "": the host under which each node is reached.
 	Name string
 
-	// Optional takes plain connections, too, and makes them where the peer knows no other.
+	// Optional also accepts plain connections, and opens them to peers without TLS.
 	Optional bool
 }
 
 func (p *PeerTLS) bySecret() bool { return p.Secret != "" || p.SecretFile != "" }
 func (p *PeerTLS) byCert() bool   { return p.CertFile != "" || p.KeyFile != "" || p.CAFile != "" }
 
-// On reports whether the nodes prove anything.
+// On reports whether the nodes prove that they are peers.
 func (p *PeerTLS) On() bool { return p.bySecret() || p.byCert() }
 
 func (p *PeerTLS) validate(fault func(string, ...any)) {
@@ -95,35 +94,35 @@ func (p *PeerTLS) validate(fault func(string, ...any)) {
 	}
 }
 
-// peerKeys are what a node has read from its files.
+// peerKeys holds the keys that a node has made from its files.
 type peerKeys struct {
 	cert    tls.Certificate
 	roots   *x509.CertPool
-	name    string    // of both sides; "": of the host that was dialed
-	ageless time.Time // the time by which certificates are judged; zero: now
-	content [][]byte
+	name    string    // name in the certificates of both sides; "": the host that was dialed
+	ageless time.Time // time at which certificates must be valid; zero: now
+	content [][]byte  // bytes of the files, to notice changes
 }
 
-// peerGate proves to peers who this node is, and has them prove it.
+// peerGate proves to peers that this node is one, and checks their proofs.
 type peerGate struct {
 	cfg  PeerTLS
 	wall func() time.Time
 	log  *slog.Logger
 	keys atomic.Pointer[peerKeys]
 
-	turns *turns.Turns // for those who call
+	turns *turns.Turns // orders the handshakes of callers
 	known peerAddrs
 
-	mu     sync.Mutex // of those who load
-	failed string     // why loading failed the last time; guarded by mu
+	mu     sync.Mutex // held while loading
+	failed string     // why the last load failed; guarded by mu
 }
 
-// openGate reads what a configuration names; nil if that is nothing.
+// openGate reads the files of a configuration. It returns nil if the configuration asks for no proof.
 func openGate(cfg PeerTLS, wall func() time.Time, log *slog.Logger) (*peerGate, error) {
 	if !cfg.On() {
 		return nil, nil
 	}
-	// A stranger gets half of one processor's time.
+	// Strangers get at most half the time of one processor.
 	g := &peerGate{cfg: cfg, wall: wall, log: log, turns: turns.New(1, true)}
 	if err := g.reload(); err != nil {
 		return nil, err
@@ -132,12 +131,12 @@ func openGate(cfg PeerTLS, wall func() time.Time, log *slog.Logger) (*peerGate, 
 	return g, nil
 }
 
-// files are those that the keys come from.
+// files returns the names of the files that hold the keys.
 func (g *peerGate) files() []string {
 	return slices.DeleteFunc([]string{g.cfg.SecretFile, g.cfg.CertFile, g.cfg.KeyFile, g.cfg.CAFile}, func(f string) bool { return f == "" })
 }
 
-// flagOf is how a file was given.
+// flagOf returns the flag that named a file.
 func (p *PeerTLS) flagOf(file string) string {
 	switch file {
 	case p.SecretFile:
@@ -150,8 +149,8 @@ func (p *PeerTLS) flagOf(file string) string {
 	return "--peer-tls-ca-cert-file"
 }
 
-// warnOfReaders says that others may read a secret. It is no reason not to start: container
-// engines mount secrets so that all may read them, in a place where nobody else is.
+// warnOfReaders warns if other users may read or write a secret. The node starts nevertheless: container
+// engines mount secrets readable for all, inside a container that nobody else uses.
 func (g *peerGate) warnOfReaders() {
 	for _, f := range []string{g.cfg.SecretFile, g.cfg.KeyFile} {
 		if info, err := os.Stat(f); f != "" && err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -220,14 +219,14 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 		}
 		chain = append(chain, c)
 	}
-	// What the peers would refuse is better said here.
+	// Report at the start a certificate that the peers would refuse.
 	if err := k.verify(chain, k.name, g.wall()); err != nil {
 		return nil, fmt.Errorf("--peer-tls-cert-file %s: the peers will refuse it: %w", g.cfg.CertFile, err)
 	}
 	return k, nil
 }
 
-// readSmall reads a file that has no business being large.
+// readSmall reads a file and fails if it is larger than maxPeerFile.
 func readSmall(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -241,8 +240,8 @@ func readSmall(path string) ([]byte, error) {
 	return b, err
 }
 
-// watch reads the files again when they have changed, until stop is closed. A file that is
-// being written may be found half done, so what is wrong twice is said.
+// watch loads the files again when they have changed, until stop is closed. It may read a file that
+// is half written, so it logs an error only when it finds it twice.
 func (g *peerGate) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(peerReloadPeriod)
 	defer tick.Stop()
@@ -276,7 +275,7 @@ var (
 	errNoProof  = errors.New("it has sent no certificate")
 )
 
-// verify judges a certificate; name, if not "", must be in it.
+// verify checks a certificate chain. The certificate must contain name, unless name is "".
 func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time) error {
 	if len(chain) == 0 {
 		return errNoProof
@@ -299,7 +298,7 @@ func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time)
 	return leaf.VerifyHostname(name)
 }
 
-// ofSecret reports whether a certificate is one that a secret makes.
+// ofSecret reports whether a certificate was made from a secret.
 func ofSecret(leaf *x509.Certificate) bool { return leaf.Subject.CommonName == peerSecretName }
 
 var (
@@ -308,7 +307,8 @@ var (
 	errHasSecret   = errors.New("it has a secret, and this node a certificate: give this node --peer-secret-file instead of --peer-tls-cert-file and its kin, or all nodes a certificate")
 )
 
-// otherKind is why a certificate that is not trusted may not be; nil if it is not by its kind.
+// otherKind returns the likely reason why a certificate is not trusted: another secret, or a certificate instead of a
+// secret or the reverse. It returns nil if none of these is the case.
 func (k *peerKeys) otherKind(leaf *x509.Certificate) error {
 	switch bySecret := !k.ageless.IsZero(); {
 	case bySecret && ofSecret(leaf):
@@ -321,18 +321,18 @@ func (k *peerKeys) otherKind(leaf *x509.Certificate) error {
 	return nil
 }
 
-// unproven is why a certificate proves nothing.
+// unproven is the error for a certificate that proves nothing.
 type unproven struct{ error }
 
 func (u unproven) Unwrap() error { return u.error }
 
-// config is that of one connection. name is what the peer's certificate must have.
+// config returns the TLS configuration of one connection. name must be in the certificate of the peer.
 func (g *peerGate) config(k *peerKeys, name string) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{k.cert},
 		MinVersion:   tls.VersionTLS13,
 		ServerName:   name,
-		// Both sides look at each other's certificate below, by the same rules.
+		// VerifyConnection below checks the certificate of the peer, by the same rules on both sides.
 		ClientAuth:         tls.RequireAnyClientCert,
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
@@ -341,13 +341,13 @@ func (g *peerGate) config(k *peerKeys, name string) *tls.Config {
 			}
 			return nil
 		},
-		SessionTicketsDisabled:      true, // each connection is judged
+		SessionTicketsDisabled:      true, // so that each connection is checked
 		DynamicRecordSizingDisabled: true,
 	}
 }
 
-// provenConn is a connection of both sides' proof. It ends without the farewell of TLS, for
-// which it might have to wait: everything on it says how long it is.
+// provenConn is a connection on which both sides have proved that they are peers. It closes without the TLS closing
+// message, for which it might have to wait. That is safe because all messages carry their length.
 type provenConn struct {
 	*tls.Conn
 	raw net.Conn
@@ -355,8 +355,8 @@ type provenConn struct {
 
 func (c provenConn) Close() error { return c.raw.Close() }
 
-// accept has a caller, whose first byte has been read, prove itself. Whoever calls it
-// closes the connection when it takes too long.
+// accept checks the proof of an incoming connection whose first byte has been read. It has no timeout: the arrival
+// closes the connection when the handshake takes too long.
 func (g *peerGate) accept(a *arrival, first byte) (net.Conn, error) {
 	k := g.keys.Load()
 	conn := g.turns.Conn(a.ctx, a.raw, []byte{first}, a.from, g.known.has(a.from), g.wall)
@@ -373,11 +373,11 @@ func (g *peerGate) accept(a *arrival, first byte) (net.Conn, error) {
 	return provenConn{c, a.raw}, nil
 }
 
-// call proves this node to the peer at an address, and has it prove itself. proto is sent with it.
+// call proves this node to the peer at an address, checks the proof of that peer, and sends proto.
 func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	late := time.AfterFunc(timeout, func() { conn.Close() })
 	k := g.keys.Load()
-	host, _, _ := net.SplitHostPort(addr) // it has been dialed
+	host, _, _ := net.SplitHostPort(addr) // no error: the address has been dialed
 	c := tls.Client(conn, g.config(k, cmp.Or(k.name, host)))
 	err := c.Handshake()
 	if err == nil {
@@ -400,8 +400,8 @@ func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Dur
 	return nil, err
 }
 
-// speaksPlain reports whether the error of a call is that of a peer that does not know TLS: it
-// closes the connection. One that does says what is wrong.
+// speaksPlain reports whether the error of a call shows that the peer does not speak TLS: such a peer
+// closes the connection. A peer that speaks TLS says what is wrong.
 func speaksPlain(err error) bool {
 	if said := (*net.OpError)(nil); errors.As(err, &said) && said.Op == "remote error" {
 		return false

@@ -7,11 +7,10 @@ import (
 	"lockstep/raftfsm"
 )
 
-// pendingBatches are this node's proposals whose fate is not known yet. When a
-// leader is replaced with a proposal in flight, compare-and-append tells what
-// became of it: of the entries evaluated on one state only the first in the
-// log takes effect, so the next accepted entry is either this batch or proof
-// that it never will be.
+// pendingBatches holds the proposals of this node whose fate is not known yet. When a leader is replaced with a
+// proposal in flight, compare-and-append settles the fate: of all entries evaluated on one state only the first
+// in the log takes effect, so the next accepted entry is either this batch or proof that the batch never takes
+// effect.
 type pendingBatches struct {
 	mu   sync.Mutex
 	list []*batch
@@ -24,7 +23,8 @@ func (p *pendingBatches) add(b *batch) {
 	p.mu.Unlock()
 }
 
-// leave tells that the sequencer waits for b no more, because it leads no more.
+// leave notes that the sequencer no longer waits for b, because it no longer leads. If b was accepted
+// already, leave answers it.
 func (p *pendingBatches) leave(b *batch) {
 	p.mu.Lock()
 	b.proposing = false
@@ -53,9 +53,8 @@ func (p *pendingBatches) remove(b *batch) {
 	}
 }
 
-// applied resolves the batches whose fate an applied entry settles. Only what was
-// evaluated since a monotonic time may be answered before the sequencer has
-// looked whether it still leads.
+// applied answers the batches whose fate an applied entry settles. A batch that began before the monotonic time
+// since is left to the sequencer, which first checks that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
 	var void []*batch
@@ -90,8 +89,8 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 	}
 }
 
-// giveUp gives up what was evaluated on a state before seq. A snapshot from the
-// leader has jumped over the entries that would have told, or the node ends.
+// giveUp gives up the batches that were evaluated on a state before seq. Either a snapshot from the
+// leader has replaced the entries that would have settled their fate, or the node ends.
 func (p *pendingBatches) giveUp(seq uint64) {
 	p.mu.Lock()
 	var lost []*batch

@@ -7,17 +7,15 @@ import (
 	"lockstep/store"
 )
 
-// What WAIT may say. A write that a client has been told of is in the log of a
-// majority; Raft does not tell whose. So the members that the majority leaves
-// open are asked how far the log is committed as they know it: so far they have
-// it on disk, for a member cannot know of a commit beyond its own log.
+// The reply to WAIT. An acknowledged write is in the logs of a majority, but Raft does not tell which members
+// these are. If a majority is not enough, this node asks the members for their commit indexes. A member has all
+// entries up to its commit index on disk, because it cannot know of a commit beyond its own log.
 
-// positionPause is how long a member that is behind is left alone.
+// positionPause is the pause between two questions to a member that is behind.
 const positionPause = 10 * time.Millisecond
 
-// Replicated returns how many other members have on disk what was acknowledged
-// before the call, and whether this one has. It waits until there are enough,
-// or until ctx ends; what it says then is certain, but may be too little.
+// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node
+// has. It waits until there are enough, or until ctx ends. The numbers are certain, but may be too low then.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -29,7 +27,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			voters++
 		}
 	}
-	known := voters / 2 // a majority without this node, or without one of its own
+	known := voters / 2 // the size of a majority, less one: this node may be part of it
 	if others <= known && !here {
 		return known, false
 	}
@@ -57,7 +55,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	return n.gather(ctx, arrived, others, here, known)
 }
 
-// gather counts the members that arrive until it has enough.
+// gather counts the members that arrive until there are enough.
 func (n *Node) gather(ctx context.Context, arrived <-chan string, others int, here bool, known int) (int, bool) {
 	count, self := 0, false
 	for max(count, known) < others || here && !self {
@@ -75,8 +73,8 @@ func (n *Node) gather(ctx context.Context, arrived <-chan string, others int, he
 	return max(count, known), self
 }
 
-// acknowledged returns an index that no acknowledged write lies beyond: the
-// leader answers nobody before the entry is committed.
+// acknowledged returns an index that covers all acknowledged writes: the commit index of the leader,
+// which acknowledges a write only after it is committed. ok is false if the leader does not tell.
 func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -86,14 +84,14 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
-// position is how far this node knows the log to be committed.
+// position returns the commit index as this node knows it.
 func (n *Node) position() uint64 {
 	var s Status
 	n.cons.Facts(&s)
 	return s.Commit
 }
 
-// reaches waits until a member has an entry for good; false if ctx ends first.
+// reaches waits until a member knows that the entry target is committed. It returns false if ctx ends first.
 func (n *Node) reaches(ctx context.Context, m Member, target uint64) bool {
 	tick := time.NewTicker(positionPause)
 	defer tick.Stop()
@@ -113,12 +111,12 @@ func (n *Node) reaches(ctx context.Context, m Member, target uint64) bool {
 	}
 }
 
-// peerReaches asks another member until it has got there, the connection fails,
-// or ctx ends.
+// peerReaches asks another member on one connection until the member has reached target. It returns false if the
+// connection fails or ctx ends.
 func (n *Node) peerReaches(ctx context.Context, m Member, target uint64, tick <-chan time.Time) bool {
 	l, r, err := n.connect(m.PeerAddr)
 	if err != nil {
-		return false // it is asked again as long as there is time
+		return false // reaches tries again until ctx ends
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -145,7 +143,7 @@ func (n *Node) peerReaches(ctx context.Context, m Member, target uint64, tick <-
 	}
 }
 
-// servePosition answers a peer that asks how far this node has come.
+// servePosition answers a peer that asks for the commit index of this node.
 func (n *Node) servePosition(id uint64, out *outbox) error {
 	return out.send(frameResult, id, func(b []byte) []byte {
 		return appendReplies(b, []store.Reply{store.Int(int64(n.position()))})

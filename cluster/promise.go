@@ -8,35 +8,33 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader whose followers have just answered need not ask them again before it
-// answers a read, if nobody else can be elected for a while (Raft dissertation,
-// section 6.4.1). That followers wait for the heartbeat timeout does not see to it:
-// one that has been started again votes at once, and so does one that is asked
-// because of a handover, or by a node for which the leader's process is gone.
+// A leader whose followers have just answered need not ask them again before it answers a read, if no other
+// node can be elected for a while (Raft dissertation, section 6.4.1). The heartbeat timeout of the followers
+// does not guarantee that: a restarted follower votes at once, and so does a follower that gets a vote request
+// because of a leadership transfer, or from a node that finds the process of the leader gone.
 //
-// So a node with Config.LeaseReads makes a promise with every request of a leader
-// that it takes: no vote leaves it for votePromise, neither for another node nor, as
-// a candidate's request, for itself. A request of that leader which comes after the
-// vote was given, and before it leaves, is refused for its old term. A node says with
-// everything that Raft sends that it makes promises, so a leader never
-// counts on one that does not.
+// So a node with Config.LeaseReads makes a promise with every request that it takes from a leader: for
+// votePromise the node sends no vote, neither for another node nor for itself (a vote request). If a request of
+// that leader arrives after Raft has decided to vote and before the vote leaves, Raft refuses the request for
+// its old term. A node says in every message of Raft that it makes promises, so a leader never counts on a node
+// that makes none.
 //
-// A leader relies on a promise for less, so clocks may differ in speed by a tenth. It
-// cannot know of a clock that has stood still while others went on, as a machine's
-// that was suspended; that is why lease reads are an option.
+// A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. It
+// cannot know of a clock that stood still while others went on, such as the clock of a suspended
+// machine; that is why lease reads are an option.
 //
-// A node withholds what leaves it (its own requests for votes, its answers to those of others), not
-// what comes in. A request for a vote that is checked when it comes in could wait in Raft's queue
-// behind a promise that the node gives later.
+// A node withholds what it sends (its own vote requests, its answers to those of others), not what it receives.
+// A vote request that is checked on arrival could wait in Raft's queue behind a promise that the node gives
+// later.
 
 const (
-	// votePromise is the same in all versions: a leader counts on it.
+	// votePromise must stay the same in all versions: leaders count on it.
 	votePromise = 100 * time.Millisecond
-	// leaderLease is how long after it has asked a leader relies on a promise.
+	// leaderLease is how long a leader relies on a promise, counted from its request.
 	leaderLease = votePromise * 9 / 10
 )
 
-// heldVotes is until when a node has promised to leaders that no vote leaves it.
+// heldVotes knows until when this node has promised to send no vote.
 type heldVotes struct {
 	now func() time.Duration
 
@@ -44,22 +42,22 @@ type heldVotes struct {
 	until time.Duration
 }
 
-// newHeldVotes returns that of a node that has just started, and does not know what
-// it promised before.
+// newHeldVotes begins with a promise, because a node that has just started does not know what it promised
+// before.
 func newHeldVotes(now func() time.Duration) *heldVotes {
 	v := &heldVotes{now: now}
 	v.promise()
 	return v
 }
 
-// promise is called before a request of a leader is looked at.
+// promise extends the promise. The transport calls it before it looks at a request of a leader.
 func (v *heldVotes) promise() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.until = v.now() + votePromise
 }
 
-// wait returns when what has been promised so far is over; false if stop is closed before.
+// wait returns true when the promises made so far are over, and false if stop is closed before.
 func (v *heldVotes) wait(stop <-chan struct{}) bool {
 	v.mu.Lock()
 	rest := v.until - v.now()
@@ -77,8 +75,8 @@ func (v *heldVotes) wait(stop <-chan struct{}) bool {
 	}
 }
 
-// withhold passes a request for a vote on, and its answer back when no promise
-// speaks against it.
+// withhold returns the vote request to give to Raft. It sends Raft's answer back when the promises made until then
+// are over.
 func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	answers := make(chan raft.RPCResponse, 1)
 	inner := rpc
@@ -97,20 +95,20 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	return inner
 }
 
-// These stand behind a node's directory, each after another seam, if they are so.
+// These words follow the name of the directory in a message of Raft, each after another seam.
 var (
-	promises = []byte("promises") // it makes promises
-	listens  = []byte("listens")  // its clients listen (announce.go)
-	named    = []byte("cluster=") // and the name of its cluster
+	promises = []byte("promises") // the node makes promises
+	listens  = []byte("listens")  // the node has subscribers (announce.go)
+	named    = []byte("cluster=") // prefix of the name of its cluster
 )
 
-// selfReport is what a node says of itself with everything that Raft sends.
+// selfReport is what a node says about itself in every message of Raft.
 type selfReport struct {
 	directory, cluster []byte
 	promises, listens  bool
 }
 
-// saidBy takes it apart. Words that a later version may say are passed over.
+// saidBy decodes the report in a header. It skips words of later versions.
 func saidBy(by raft.RPCHeader) (s selfReport) {
 	_, rest, _ := bytes.Cut(by.Addr, seam)
 	s.directory, rest, _ = bytes.Cut(rest, seam)
@@ -126,16 +124,16 @@ func saidBy(by raft.RPCHeader) (s selfReport) {
 	return s
 }
 
-// leased reports whether a majority of the voters, of which self is one, keeps its
-// promise to self as the leader of a term. The promise of a voter that is the only one
-// binds it to nothing, so a leader that is to leave has no lease.
+// leased reports whether self is a voter and a majority of the voters, self included, is bound by a promise
+// to self as the leader of a term. A leader that is no voter has no lease: a sole remaining voter could elect
+// itself without sending any vote.
 func (t *transport) leased(self raft.ServerID, conf raft.Configuration, term uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now, today := t.time.Monotonic(), t.time.Wall().Round(0)
 	_, votes := voters(conf, self)
 	return votes && t.majority(self, conf, func(a ack) bool {
-		// A suspended machine's time of day may be right sooner than its other clock.
+		// After a suspension the wall clock may be right again before the monotonic clock is.
 		wall := today.Sub(a.wall)
 		return a.term == term && a.promised && now-a.at < leaderLease && wall > -leaderLease && wall < leaderLease
 	})

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// A new member copies the log first and gets its vote when it keeps up: with a
-// vote it would count for majorities that it cannot be part of yet, and a
-// cluster that has just lost a member could not commit until a snapshot has
-// been copied.
+// A new member first copies the log, and gets its vote when it keeps up. With a vote it would count for
+// majorities to which it cannot contribute yet, and a cluster that has just lost a member could not commit
+// until the new member has copied a snapshot.
 //
-// hashicorp/raft-autopilot does this, too. It also removes dead servers, which we do not want; it asks
-// the machine for the time; and it brings a mock library into the build. This file is the one part
-// that is needed, on the facts that the nodes exchange anyway.
+// hashicorp/raft-autopilot does this, too. It also removes dead servers, which we do not want; it reads
+// the clock of the machine; and it brings a mock library into the build. This file has only the part
+// that is needed, and uses the facts that the nodes exchange anyway.
 
-// keepUp is how far a member may be behind in time: what was committed then it
-// must have applied by now. A beat tells where it stood up to a period ago.
+// keepUp is how far a member may be behind in time: it must have applied by now what was committed
+// that long ago. The applied index in its facts may be a beatPeriod old.
 const keepUp = 3 * beatPeriod
 
 // commitAt is how far the log was committed at a time.
@@ -28,11 +27,11 @@ type commitAt struct {
 // promoter gives new members their vote while this node leads.
 type promoter struct {
 	n       *Node
-	commits []commitAt               // of the last keepUp
+	commits []commitAt               // the commit index during the last keepUp
 	since   map[string]time.Duration // since when each non-voter keeps up
 }
 
-// promote runs until ctx, which is that of a term, ends.
+// promote gives votes to new members until ctx, the context of a term, ends.
 func (n *Node) promote(ctx context.Context, rc reconfigurer) {
 	p := &promoter{n: n, since: map[string]time.Duration{}}
 	beat := time.NewTicker(beatPeriod)
@@ -54,7 +53,7 @@ func (n *Node) promote(ctx context.Context, rc reconfigurer) {
 	}
 }
 
-// vote decides to give a member its vote, if it still is one and has none.
+// vote returns a decision for Reconfigure: give a member its vote, if it is still a member without one.
 func vote(id string) func([]Member) (change, error) {
 	return func(members []Member) (change, error) {
 		at := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && !m.Voter })
@@ -65,7 +64,7 @@ func vote(id string) func([]Member) (change, error) {
 	}
 }
 
-// look notes who keeps up and returns whose time has come, "" if nobody's has.
+// look notes which members without a vote keep up. It returns one that has kept up for Config.PromoteAfter, or "".
 func (p *promoter) look(now time.Duration) (due string) {
 	n := p.n
 	p.commits = append(p.commits, commitAt{now, n.position()})

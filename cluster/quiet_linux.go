@@ -10,12 +10,11 @@ import (
 	"unsafe"
 )
 
-// quietConn is a TCP connection whose reads and writes the runtime is not told of. The
-// net package's are system calls that may last: before the first one after an idle
-// moment the runtime wakes its monitor, which then looks every 20 µs whether the
-// call has returned. Between nodes that ask each other a thousand times a second, and
-// wait for the answer, that is half of what asking costs. But what does not wait does
-// not last; only the waiting is the runtime's.
+// quietConn is a TCP connection whose system calls the Go runtime does not notice. The net package announces
+// each read and write to the runtime as a call that may block. Before the first one after an idle moment the
+// runtime wakes its monitor thread, which then checks every 20 µs whether the call has returned. Between nodes
+// that exchange a thousand requests and answers a second, that is half of the cost. But the calls are
+// non-blocking and return at once; quietConn leaves only the waiting to the runtime.
 type quietConn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -35,20 +34,20 @@ type quietReads struct {
 // quietWrites is the write in progress.
 type quietWrites struct {
 	mu    sync.Mutex
-	p     []byte // the rest
+	p     []byte // not written yet
 	errno syscall.Errno
 	try   func(fd uintptr) (done bool)
 }
 
-// quietCopy is how much one system call copies at most, in bytes: it holds up whatever else
-// runs on its processor.
+// quietCopy bounds the bytes that one system call copies, because the call holds up all other goroutines
+// of its processor.
 const quietCopy = 64 << 10
 
-// quietOrder is for the race detector: what one goroutine does before it writes has been done
-// when another one has read that, as the net package tells it, too.
+// quietOrder tells the race detector that a write to a connection happens before the read of the same bytes. The net
+// package does so, too.
 var quietOrder atomic.Uint32
 
-// quiet returns conn as a quietConn if it is one of TCP.
+// quiet returns a quietConn on conn if conn is a TCP connection, and conn itself otherwise.
 func quiet(conn net.Conn) net.Conn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -56,7 +55,7 @@ func quiet(conn net.Conn) net.Conn {
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return conn // nil, which neither a dialer nor a listener returns
+		return conn // only for a nil connection, which neither a dialer nor a listener returns
 	}
 	c := &quietConn{Conn: tcp, raw: raw}
 	c.in.try, c.out.try = c.in.read, c.out.write
@@ -100,7 +99,7 @@ func (c *quietConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is what the net package makes of an error.
+// failed wraps an error as the net package does.
 func (c *quietConn) failed(op string, errno syscall.Errno) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
 }

@@ -4,5 +4,5 @@ package cluster
 
 import "net"
 
-// quiet is for Linux.
+// quiet returns conn itself: quietConn is for Linux only.
 func quiet(conn net.Conn) net.Conn { return conn }

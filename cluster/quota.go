@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// The quota of the data directory. When the leader's has more bytes than Config.DataQuota,
-// what adds data is refused, as at maxmemory; what deletes, releases and renews goes on. A
-// snapshot is taken then as soon as there is anything new, so that the log before it can go.
+// The quota of the data directory. When the directory of the leader has more bytes than Config.DataQuota, the
+// leader refuses requests that add data, as at maxmemory, and still accepts requests that delete, release and
+// renew. A full node also takes a snapshot as soon as there are new entries, so that it can delete the log
+// before it.
 
 const (
-	// quotaTick is how often a directory with a quota is looked at, sizeTick one without.
+	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.
 	quotaTick = 250 * time.Millisecond
 	sizeTick  = 5 * time.Second
-	// quotaPause is between two snapshots that a full directory asks for.
+	// quotaPause is the pause between two snapshots that a full directory causes.
 	quotaPause = 2 * time.Second
 )
 
@@ -24,7 +25,7 @@ type quota struct {
 	full atomic.Bool
 }
 
-// diskFull returns what tells whether the data directory is at its quota; nil: it has none.
+// diskFull returns a function that reports whether the data directory is at its quota; nil if there is no quota.
 func (n *Node) diskFull() func() bool {
 	if r, ok := n.cons.(*raftLog); ok && n.cfg.DataQuota > 0 {
 		return r.quota.full.Load
@@ -32,8 +33,8 @@ func (n *Node) diskFull() func() bool {
 	return nil
 }
 
-// watchDirectory looks at the size of the data directory, and shortens the log while it is too
-// large, from when what the log held at the start has been applied.
+// watchDirectory measures the data directory, and shortens the log while the directory is too
+// large. It shortens nothing before the log that was there at the start, up to last, has been applied.
 func (r *raftLog) watchDirectory(last uint64) {
 	every := sizeTick
 	if r.cfg.DataQuota > 0 {

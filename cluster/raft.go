@@ -31,18 +31,18 @@ type raftLog struct {
 	dir   *datadir.Dir
 	stop  chan struct{}
 
-	founding   bool          // the directory is made by this process, for a first member
-	started    atomic.Bool   // Raft has read what the disk holds
+	founding   bool          // this process has made the directory, for a first member
+	started    atomic.Bool   // Raft has read the log and the snapshot on disk
 	configured atomic.Uint64 // index of the last configuration that is committed here
 
 	proposals    proposals
-	transferring sync.Mutex // while leadership is handed over
+	transferring sync.Mutex // held while leadership is transferred
 
-	shortening sync.Mutex // while Raft's configuration is another one for a snapshot
+	shortening sync.Mutex // held while the settings of Raft differ for one snapshot
 	quota      quota
 
 	quit sync.Once
-	down raft.Future // of Raft's end
+	down raft.Future // shutdown of Raft
 }
 
 var (
@@ -52,23 +52,23 @@ var (
 	_ quitter    = (*raftLog)(nil)
 )
 
-// raftHooks are what a node wants to know of Raft.
+// raftHooks are the functions by which a raftLog calls its node.
 type raftHooks struct {
 	forward  func(net.Conn)        // serves a forwarding connection
-	facts    func(net.Conn)        // serves a connection that asks how this node is
+	facts    func(net.Conn)        // serves a connection that asks for the facts of this node
 	join     func(net.Conn)        // serves a node that wants to become a member
 	applied  func(raftfsm.Outcome) // an entry was applied, in log order
 	restored func(seq uint64, lease int64)
 	members  func()               // the configuration has changed
-	vouched  func(id string) bool // other members say that a node is one
-	leads    chan leadership      // who leads, as it changes
+	vouched  func(id string) bool // reports whether other members say that a node is a member
+	leads    chan leadership      // receives changes of leadership
 }
 
 const (
 	transportPool    = 3
 	transportTimeout = 10 * time.Second
-	// applyTimeout bounds waiting for Raft's queue, which is short because
-	// one entry is in flight.
+	// applyTimeout bounds the wait for room in Raft's queue, which is short because only one entry is in
+	// flight.
 	applyTimeout = 5 * time.Second
 )
 
@@ -95,7 +95,7 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
 	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.vouched
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
-	// They look at who asks with meet, which looks at r.trans.
+	// These start only now because they call meet, which reads r.trans.
 	go r.trans.relay()
 	go r.trans.answerAppends(r.port)
 	rc := raft.DefaultConfig()
@@ -103,8 +103,8 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
 	rc.CommitTimeout = 10 * time.Millisecond // how late followers learn of a commit when nothing follows it
 	rc.SnapshotThreshold, rc.SnapshotInterval, rc.TrailingLogs = cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs
-	// Raft blocks on the first channel and drops from the second, so both have
-	// room and are drained at once.
+	// Raft blocks when the first channel is full, and drops news when the second one is. So both have
+	// room, and report drains them at once.
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
 	rc.NotifyCh = won
 	rc.Logger = logs
@@ -125,13 +125,13 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	return nil
 }
 
-// openDirectory opens the node's data directory, or one that will become it.
+// openDirectory opens the data directory of the node, or a directory that will become it.
 func openDirectory(cfg *Config, path string, lines hclog.Logger, hooks datadir.Hooks) (*datadir.Dir, error) {
 	return datadir.Open(path, datadir.Options{Disk: cfg.disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: lines, Hooks: hooks})
 }
 
-// dirHooks are what the data directory asks this node, and tells it: first when Raft uses
-// the log, and the transport is there by then.
+// dirHooks returns the functions by which the data directory calls this node. The directory calls them only when Raft
+// uses the log; r.trans is set by then.
 func (r *raftLog) dirHooks() datadir.Hooks {
 	return datadir.Hooks{
 		Logger: r.cfg.Logger,
@@ -188,13 +188,13 @@ func (r *raftLog) start(rc *raft.Config, m *machine) (err error) {
 	return nil
 }
 
-// heldTick is how often it is looked whether a leader's log takes entries again.
+// heldTick is how often report checks whether the log of a leader accepts entries again.
 const heldTick = 20 * time.Millisecond
 
-// report turns what Raft says into changes of leadership.
+// report turns the news of Raft into changes of leadership.
 func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- leadership) {
 	leading := false
-	// A leader that was found before the observer was there is not news.
+	// The observer does not report a leader that Raft found before the observer was registered.
 	addr, id := r.raft.LeaderWithID()
 	if l := (leadership{id: string(id), addr: string(addr)}); l.id != "" && l.id != r.cfg.ID {
 		select {
@@ -203,8 +203,8 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 			return
 		}
 	}
-	// A node whose disk is full is elected again and again, if it is alone, and cannot even
-	// write that it leads: it does so for others when its log takes entries.
+	// A single node whose disk is full is elected again and again, and cannot write even the first entry of its
+	// term. So report holds its leadership back until its log accepts entries.
 	held := false
 	look := time.NewTicker(heldTick)
 	defer look.Stop()
@@ -231,8 +231,7 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 				l = leadership{}
 			}
 		case o := <-seen:
-			// That this node leads, or does no more, comes from the other
-			// channel; news from before that may still be in this one.
+			// The other channel says whether this node leads; this one may still hold older news about it.
 			lo := o.Data.(raft.LeaderObservation)
 			if string(lo.LeaderID) == r.cfg.ID || leading {
 				continue
@@ -247,9 +246,8 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 	}
 }
 
-// bootstrap gives a new node its first configuration. Every first member does
-// it alike, so starting again is harmless. A node that is to join a cluster gets
-// its configuration from there.
+// bootstrap gives a new node its first configuration. All first members write the same one, so a second start
+// is harmless. A node that joins a cluster gets its configuration from that cluster.
 func (r *raftLog) bootstrap(rc *raft.Config) error {
 	exists, err := raft.HasExistingState(r.dir.Log, r.dir.Stable, r.dir.Snapshots)
 	if err != nil {
@@ -278,9 +276,9 @@ func (r *raftLog) bootstrap(rc *raft.Config) error {
 	return r.dir.Finish(name, r.dir.Joining())
 }
 
-// comparePeers says that --peers is not what counts, if it tells something else than the
-// data directory. A node that is a cluster of its own must not begin beside others that
-// found one with it: they would grant what it has granted.
+// comparePeers warns if --peers differs from the members in the data directory, because the directory
+// counts. It fails if this node is the only member of its cluster and --peers names others: those would
+// found another cluster, which would grant the locks that this node has granted.
 func (r *raftLog) comparePeers() error {
 	if r.founding || len(r.cfg.Peers) == 0 {
 		return nil
@@ -334,7 +332,7 @@ func (r *raftLog) Barrier() error {
 	return r.raft.Barrier(0).Error()
 }
 
-// Campaign tells this node what a leader tells the one that it hands over to.
+// Campaign sends this node the message by which a leader transfers leadership.
 func (r *raftLog) Campaign() error {
 	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
 	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}, &raft.TimeoutNowResponse{})
@@ -361,7 +359,7 @@ func (r *raftLog) Facts(s *Status) {
 	s.Applied, s.Commit = log.WrittenUpTo(r.raft.AppliedIndex()), log.WrittenUpTo(r.raft.CommitIndex())
 }
 
-// Snapshot has nothing to do if no entry came since the last one.
+// Snapshot takes a snapshot; it does nothing if there are no new entries since the last one.
 func (r *raftLog) Snapshot() error {
 	if err := r.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return err
@@ -381,7 +379,7 @@ func (r *raftLog) Quit() {
 	r.quit.Do(func() {
 		close(r.stop)
 		r.down = r.raft.Shutdown()
-		r.port.Close() // what Raft has asked of its peers it need not wait for
+		r.port.Close() // so that Raft does not wait for answers of its peers
 	})
 }
 
@@ -404,7 +402,7 @@ func (r *raftLog) closeParts() {
 	}
 }
 
-// machine is the FSM as hashicorp/raft wants it.
+// machine adapts the FSM to the interface of hashicorp/raft.
 type machine struct {
 	log   *raftLog
 	fsm   *raftfsm.FSM
@@ -417,13 +415,13 @@ var (
 	_ raft.ConfigurationStore = (*machine)(nil)
 )
 
-// Apply runs on one goroutine, on every node, for every committed entry.
+// Apply applies a committed entry. Raft calls it on every node, from one goroutine.
 func (m *machine) Apply(l *raft.Log) any {
 	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
 		return err // the process ends
 	}
-	brake.Bring(2 * len(l.Data)) // it was read; what it holds is made now. Load does so for long ones
-	own := *l                    // Raft holds dozens of entries until the last of them has been applied
+	brake.Bring(2 * len(l.Data)) // the entry was read, and its values are made now; Load counts long entries
+	own := *l                    // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
@@ -431,11 +429,11 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	out, err := m.fsm.Apply(l.Index, l.Data)
 	if err != nil {
-		// Entries after this one were evaluated on its effect, so compare-and-
-		// append keeps them out while the process ends.
+		// Later entries were evaluated on the effect of this one, so compare-and-append rejects them while the
+		// process ends.
 		advice := ": " + datadir.AdviceRejoin
 		if errors.Is(err, raftfsm.ErrNewer) {
-			advice = "" // it says so
+			advice = "" // the error itself says what to do
 		}
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
 		return err
@@ -449,8 +447,8 @@ func (m *machine) Apply(l *raft.Log) any {
 }
 
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
-	// It would hide the damaged entry from the next start, or be of entries that are
-	// not in it: Raft takes for applied whatever Apply returns from.
+	// After a failure a snapshot would hide the damaged entry from the next start, or claim entries that
+	// it does not contain: Raft counts an entry as applied whenever Apply returns.
 	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
 		return nil, err
 	}
@@ -460,7 +458,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
 	var from io.Reader = brakedReader{in}
-	if m.log.started.Load() { // a peer's; at the start nobody else wants the machine
+	if m.log.started.Load() { // a peer sent the snapshot; at the start nothing else needs the processor, so there is no pace
 		from = m.log.dir.Paced(from)
 	}
 	if err := m.fsm.Restore(from); err != nil {
@@ -478,22 +476,22 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	return nil
 }
 
-// brakedReader has who makes a state of a snapshot wait while memory is scarce.
+// brakedReader delays the reader of a snapshot while memory is scarce.
 type brakedReader struct{ in io.Reader }
 
 func (r brakedReader) Read(p []byte) (int, error) {
-	brake.Bring(2 * len(p)) // it is read, and made into keys and values
+	brake.Bring(2 * len(p)) // the bytes, and the keys and values made of them
 	return r.in.Read(p)
 }
 
-// StoreConfiguration runs when a configuration has been committed.
+// StoreConfiguration notes a configuration that has been committed.
 func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
 	var members []string
 	for _, s := range conf.Servers {
 		members = append(members, string(s.ID))
 	}
 	if err := m.log.dir.ForgetRemoved(index, members); err != nil {
-		// The next start reads this configuration again, and then forgets them.
+		// The next start reads this configuration again, and then forgets the removed members.
 		m.log.cfg.Logger.Error("who is a member no more could not be noted", "error", err)
 	}
 	m.log.configured.Store(index)

@@ -16,9 +16,9 @@ func raftLogger(log *slog.Logger) hclog.Logger {
 	})
 }
 
-// raftLoggerOf is raftLogger of a node that runs. Raft says with every attempt that a member
-// does not answer, several times a second for as long as it is away: of each kind, and of each member,
-// there is a line an hour. What has changed is said once (health.go).
+// raftLoggerOf is raftLogger for a running node. Raft logs every failed attempt to reach a member,
+// several times a second. So raftLoggerOf passes one line an hour of each kind and member; health.go logs the
+// changes.
 func raftLoggerOf(log *slog.Logger, now func() time.Duration) hclog.Logger {
 	few := newSeldom(log, slog.LevelInfo, now)
 	few.pause = time.Hour
@@ -32,7 +32,7 @@ type raftLines struct {
 	few *seldom // nil: every line is written
 }
 
-// Write gets one line, such as "[WARN]  raft: heartbeat timeout reached: …".
+// Write logs one line, such as "[WARN]  raft: heartbeat timeout reached: …".
 func (w raftLines) Write(p []byte) (int, error) {
 	line := string(p)
 	level := slog.LevelDebug
@@ -53,8 +53,7 @@ func (w raftLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raftKind is what a line of Raft's has in common with others: its text without the values,
-// and the member that it is about.
+// raftKind returns the kind of a line of Raft: its text without the values, and the member that it names.
 func raftKind(line string) string {
 	kind, rest, _ := strings.Cut(line, ": ")
 	if text, fields, ok := strings.Cut(rest, ": "); ok && !strings.Contains(text, "=") {

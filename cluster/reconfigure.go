@@ -8,15 +8,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Changes of membership, as Raft does them: one server at a time, each an entry of the log. Each
-// change is decided on the configuration before it and made on that one only (raft's prevIndex). So
+// Changes of membership, as Raft makes them: one server at a time, each as an entry of the log. Each
+// change is decided on the present configuration, and Raft makes it on no other one (prevIndex). So
 // two operators, or an operator and the promoter, cannot undo each other's work unseen.
 
-// changeKind is what is done to a member.
+// changeKind is the kind of a change.
 type changeKind int
 
 const (
-	addNonVoter  changeKind = iota // a new member, or another address of one without a vote
+	addNonVoter  changeKind = iota // adds a member, or gives a member without a vote another address
 	addVoter                       // gives a member its vote, or a voter another address
 	removeMember                   //
 )
@@ -27,17 +27,15 @@ type change struct {
 	id, addr string
 }
 
-// reconfigurer is a consensus that has more than one member. A node alone that
-// keeps nothing on disk is none.
+// reconfigurer is a consensus whose members can change. The consensus of an ephemeral node is none.
 type reconfigurer interface {
-	// Reconfigure changes the membership. decide is given the configuration and
-	// says what to do about it; no other change can come between. It returns
-	// when the change is committed. errNotExecuted: it was not made and never
-	// will be, errUnknown: it may still be; other errors are of decide, and
-	// errNoChange is no error.
+	// Reconfigure changes the membership. decide gets the present configuration and returns the change; no
+	// other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
+	// that the change was not made and never will be, errUnknown that it may still be made. Reconfigure returns
+	// other errors of decide, and nil for errNoChange.
 	Reconfigure(ctx context.Context, decide func([]Member) (change, error)) error
-	// Cluster names the cluster that this node belongs to, "" if it does not
-	// know or belongs to none.
+	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
+	// none.
 	Cluster() string
 	// Joining reports whether this node has yet to become a member.
 	Joining() bool
@@ -47,7 +45,7 @@ type reconfigurer interface {
 
 var _ reconfigurer = (*raftLog)(nil)
 
-// errNoChange is what decide returns if the configuration is as it should be.
+// errNoChange is the error of decide if the configuration needs no change.
 var errNoChange = errors.New("cluster: nothing to change")
 
 func (r *raftLog) Reconfigure(ctx context.Context, decide func([]Member) (change, error)) error {
@@ -55,9 +53,8 @@ func (r *raftLog) Reconfigure(ctx context.Context, decide func([]Member) (change
 		return errNotExecuted
 	}
 	defer r.proposals.leave()
-	// What is committed has been noted (StoreConfiguration) when the barrier is
-	// applied. Raft makes the change only on the configuration that was looked
-	// at, and only if that one is committed.
+	// When the barrier is applied, StoreConfiguration has noted the last committed configuration. Raft makes
+	// the change only on the configuration with index prev, and only if that one is committed.
 	if err := r.within(ctx, r.raft.Barrier(applyTimeout)); err != nil {
 		return errNotExecuted
 	}
@@ -100,7 +97,8 @@ func (k changeKind) String() string {
 	return [...]string{addNonVoter: "non-voter", addVoter: "voter", removeMember: "removed"}[k]
 }
 
-// within waits for a future until ctx ends. Until the future does, an entry may come of it.
+// within waits for a future until ctx ends. The future counts as a proposal until it ends, too, because
+// it may still add an entry.
 func (r *raftLog) within(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	r.proposals.stay()

@@ -7,20 +7,18 @@ import (
 	"lockstep/store"
 )
 
-// What a node is to be told that it is a member no more.
+// How a node learns that it has been removed.
 //
-// Whoever is taken out while it runs finds it in the log: the leader sends the
-// new configuration to those, too, who are not in it. Whoever was away is told
-// by nobody, because nobody sends it anything any more: Raft's members refuse
-// it their votes, and that is all. So it asks, as it always does (facts.go), and
-// is told that it is a stranger, or that another has its place, by a node whose
-// log reaches further than its own.
-// In both cases it serves nobody. Raft's last entries for it may reach it late and make
-// it believe that it has a leader; that one refuses to serve it.
+// A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
+// also to the node that is no longer in it. A node that was away at that time gets no messages any more: the
+// members refuse it their votes, and that is all. So it learns it by the questions that it always asks
+// (facts.go): a member that has applied at least as much answers that the node is a stranger, or that the
+// member with its id has another data directory. In both cases the removed node serves no client. Late entries
+// may make it believe that it has a leader; that leader refuses to serve it.
 
-// standing is what this node thinks of another. One that has the id of a member
-// and another address is that member, which has moved, or one whose place has
-// been taken: then the member itself answers.
+// standing returns what this node thinks of another. A node that has the id of a member and another address is
+// either that member, which has moved, or a former one whose place has been taken. In the second case the
+// present member answers at its address.
 func (n *Node) standing(f facts) standsAs {
 	members, err := n.cons.Members()
 	if err != nil || len(members) == 0 {
@@ -40,15 +38,15 @@ func (n *Node) standing(f facts) standsAs {
 	return asUnknown
 }
 
-// hasMember reports whether a node is in the configuration as this node knows it.
+// hasMember reports whether a node is in the configuration that this node knows.
 func (n *Node) hasMember(id string) bool {
 	members, err := n.cons.Members()
 	return err == nil && slices.ContainsFunc(members, func(m Member) bool { return m.ID == id })
 }
 
-// judge decides whether this node has been removed, from the configuration as it
-// knows it and what the others say. While it has a leader it has not: a new
-// member that copies the log meets configurations from before its time.
+// judge decides whether this node has been removed, from the configuration that it knows and the answers of the
+// others. A node with a leader has not been removed: a new member that copies the log reads configurations that
+// do not contain it yet.
 func (n *Node) judge(members []Member) {
 	n.mu.Lock()
 	led := n.leader.id != ""
@@ -70,17 +68,17 @@ func (n *Node) judge(members []Member) {
 	}
 }
 
-// misplaced is a member that does not listen where the others look for it.
+// misplaced says that the configuration has another address for this node than its own.
 type misplaced struct {
-	known string        // where they do …
-	since time.Duration // … as long as this node has known of it
-	told  bool
+	known string        // address in the configuration; "": its own
+	since time.Duration // when this node found the difference
+	told  bool          // it has been logged
 }
 
-// compareAddress looks whether the members look for this node where it listens, and
-// says so if they do not. It returns false while that may be so for the moment only: they
-// have yet to forget that they have heard it at the old address, and then take it
-// for another, or this node has yet to read that they have been told of the new one.
+// compareAddress compares the address of this node in the configuration with its own, and logs a lasting
+// difference. It returns false while the difference may be temporary: the other members may still remember this
+// node at its old address, and take it for a stranger at the new one; or this node has yet to read the entry
+// with its new address.
 func (n *Node) compareAddress(known string) (settled bool) {
 	now, own := n.cfg.Time.Monotonic(), n.cfg.peerAddr()
 	n.disc.mu.Lock()
@@ -101,8 +99,8 @@ func (n *Node) compareAddress(known string) (settled bool) {
 	return settled
 }
 
-// Misplaced returns the peer address where the members look for this node, if it is
-// not its own, else "".
+// Misplaced returns the peer address at which the members look for this node, if that is not its own address,
+// and "" otherwise.
 func (n *Node) Misplaced() string {
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
@@ -118,8 +116,8 @@ func (n *Node) joining() bool {
 	return ok && rc.Joining()
 }
 
-// outcast reports whether another node that has applied at least as much as this
-// one calls it a stranger, or knows it with another data directory.
+// outcast reports whether another node that has applied at least as much as this one calls this one a stranger,
+// or knows it with another data directory.
 func (n *Node) outcast() bool {
 	own := n.facts()
 	now := n.cfg.Time.Monotonic()
@@ -127,7 +125,7 @@ func (n *Node) outcast() bool {
 	defer n.disc.mu.Unlock()
 	for _, h := range n.disc.heard {
 		if own.cluster != "" && h.facts.cluster != "" && own.cluster != h.facts.cluster {
-			continue // it is a stranger there
+			continue // in another cluster this node is a stranger anyway
 		}
 		if h.told && now-h.seen < n.cfg.DownAfter && (h.facts.you == asStranger || h.facts.you == asOther) && h.facts.applied >= own.applied {
 			return true
@@ -136,8 +134,7 @@ func (n *Node) outcast() bool {
 	return false
 }
 
-// reconfigured is called when the configuration has changed: those who look for
-// the members are told at once.
+// reconfigured wakes discover after a change of the configuration.
 func (n *Node) reconfigured() {
 	select {
 	case n.disc.moved <- struct{}{}:
@@ -145,7 +142,7 @@ func (n *Node) reconfigured() {
 	}
 }
 
-// clusterName names the cluster of this node; "" if it does not know.
+// clusterName returns the name of the cluster of this node; "" if it does not know.
 func (n *Node) clusterName() string {
 	if rc, ok := n.cons.(reconfigurer); ok {
 		return rc.Cluster()
@@ -153,9 +150,8 @@ func (n *Node) clusterName() string {
 	return ""
 }
 
-// belong notes that this node is a member, and of which cluster, as another
-// member that it has heard names it; discovery.mu is held. The name is "" if all are of a version
-// that had none.
+// belong notes that this node is a member, and the name of the cluster in the facts of another member;
+// discovery.mu is held. The name is "" if all members run a version without cluster names.
 func (n *Node) belong(f facts) {
 	rc, ok := n.cons.(reconfigurer)
 	if !ok || !n.disc.member {
@@ -173,9 +169,9 @@ func (n *Node) belong(f facts) {
 	}
 }
 
-// dismiss ends the links of those that are no members any more: from then on the leader
-// executes nothing for their clients. They are refused another one (serveClaim). The link itself
-// lives a little longer: the removal may have been asked for on it.
+// dismiss ends the links of removed members: from then on the leader executes nothing for their clients, and
+// serveClaim refuses them new links. The connection itself stays open a little longer, because the request for
+// the removal may have come by it.
 func (n *Node) dismiss(members []Member) {
 	if len(members) == 0 {
 		return

@@ -11,45 +11,42 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A node that starts has its log still to apply, and learns from the leader how
-// much of it is committed: all at once, by the first entries that it is sent.
-// Raft's main goroutine reads that part of the log and hands it to the state
-// machine before it answers that request or any other, so a node with a long log
-// would acknowledge no entry and give no vote for seconds, and two nodes that
-// live would be no majority. So the news is passed on in portions (pace): to be
-// told of a commit late is what every follower must expect. And the node is not
-// ready before it has applied what was committed (CaughtUp).
+// A starting node still has to apply its log. It learns the commit index from the first entries that the leader
+// sends, all at once. Raft's main goroutine then reads that part of the log and passes it to the state machine
+// before it answers this request or any other. So a node with a long log would acknowledge no entry and give no
+// vote for seconds, and two running nodes would be no majority. Therefore pace passes the commit index to Raft
+// in steps: every follower must expect to learn of a commit late. And the node is not ready before it has
+// applied what was committed (CaughtUp).
 //
-// Heartbeats are answered elsewhere, so without pace the node would look like a follower to all others
-// while it neither acknowledged nor voted. Requests still reach Raft in the order in which they came.
+// Heartbeats are answered on another goroutine. So without pace the node would look like a follower to all others
+// while it neither acknowledged nor voted. Requests still reach Raft in the order of arrival.
 //
 // A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and
-// has applied what that leader has told to be committed. So an operator can restart one node after the
-// other. A link to the leader alone says nothing: it is there before the first entry comes. The node
+// has applied all entries up to the commit index of that leader. So an operator can restart one node after the
+// other. A link to the leader is not enough: it exists before the first entry comes. The node
 // serves commands as soon as it has a link, ready or not.
 
 const (
-	// paceWindow is how many committed entries may wait for the state machine.
-	// Raft's channel to it takes eight times as many before a sender waits.
+	// paceWindow is how many committed entries may wait for the state machine. Raft's channel to the state
+	// machine takes eight times as many before Raft blocks.
 	paceWindow = 1024
-	// paceStep is what each request may add in any case: not every entry reaches
-	// the state machine, so it may be further than it says.
+	// paceStep is how much each request may raise the commit index in any case. Some entries never reach
+	// the state machine, so it may be further than done says.
 	paceStep = 64
 )
 
-// progress is how far the state machine has come, and what leaders have told
-// of the commit index.
+// progress tracks how far the state machine has come, and the commit indexes that leaders have sent.
 type progress struct {
 	done atomic.Uint64 // the last entry that reached the state machine
 
 	mu     sync.Mutex
-	passed uint64 // what Raft has been told
-	told   uint64 // the highest commit index since reset; 0: none
-	goal   uint64 // what was told when it began to count
-	caught bool   // the goal has been reached
+	passed uint64 // the commit index that Raft has seen
+	told   uint64 // the highest commit index from leaders since reset; 0: none
+	goal   uint64 // told at the beginning of the present round of caughtUp
+	caught bool   // the node has caught up since reset
 }
 
-// pace bounds what Raft is told of the commit index with one request.
+// pace bounds the commit index of one request before Raft sees it.
 func (p *progress) pace(req *raft.AppendEntriesRequest) {
 	if req.LeaderCommitIndex == 0 {
 		return
@@ -61,29 +58,29 @@ func (p *progress) pace(req *raft.AppendEntriesRequest) {
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
-// confine leaves of the commit index what the request proves. Raft takes its log up
-// to there for the leader's, but has compared no more of it than stands in the
-// request: behind that there may be an entry of an earlier leader still, which could
-// not be cut off so far, because the disk was full.
+// confine lowers the commit index to the last entry that the request proves. Raft takes all entries up to the
+// commit index for entries of the leader, but it has compared only the entries of the request. Behind those
+// there may still be an entry of an earlier leader, which Raft could not delete so far because the disk was
+// full.
 func confine(req *raft.AppendEntriesRequest) {
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 }
 
-// lastOf is the last entry that a request proves.
+// lastOf returns the index of the last entry that a request proves.
 func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	return req.PrevLogEntry + uint64(len(req.Entries))
 }
 
-// reset makes the next leader's word count.
+// reset forgets the commit indexes of earlier leaders.
 func (p *progress) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told, p.goal, p.caught = 0, 0, false
 }
 
-// caughtUp reports whether everything has been applied that a leader has told
-// since reset: what it told first, and then what it had told by the time that
-// this was done, until that is next to nothing.
+// caughtUp reports whether this node has applied the entries that leaders have committed since reset. It goes
+// in rounds: the goal of a round is the highest commit index at its beginning. The node has caught up when the
+// commit index grew by next to nothing during a round.
 func (p *progress) caughtUp(applied func(index uint64) bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +94,7 @@ func (p *progress) caughtUp(applied func(index uint64) bool) bool {
 	return p.caught
 }
 
-// relay passes on what peers ask of Raft, until the transport closes.
+// relay passes requests of peers to Raft until the transport closes.
 func (t *transport) relay() {
 	in := t.NetworkTransport.Consumer()
 	for {
@@ -112,7 +109,7 @@ func (t *transport) relay() {
 	}
 }
 
-// relayOne passes a request on; false if the transport has closed.
+// relayOne passes one request to Raft, or refuses it. It returns false if the transport has closed.
 func (t *transport) relayOne(rpc raft.RPC) bool {
 	if err := t.admits(rpc); err != nil {
 		go turnAway(rpc, err)
@@ -136,7 +133,7 @@ func (t *transport) relayOne(rpc raft.RPC) bool {
 	return t.toRaft(rpc)
 }
 
-// toRaft has Raft answer a request; false if the transport has closed.
+// toRaft passes a request to Raft, which answers it. It returns false if the transport has closed.
 func (t *transport) toRaft(rpc raft.RPC) bool {
 	select {
 	case t.requests <- rpc:
@@ -146,8 +143,8 @@ func (t *transport) toRaft(rpc raft.RPC) bool {
 	}
 }
 
-// turnAway answers a request that Raft is not to see. What belongs to it has to be
-// read before the next one on the connection, unless there is no end of it.
+// turnAway refuses a request. It first reads the snapshot that belongs to the request, so that the
+// next request on the connection can be read, unless the snapshot is absurdly long.
 func turnAway(rpc raft.RPC, why error) {
 	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && req.Size <= maxSnapshot {
 		if _, err := io.Copy(io.Discard, rpc.Reader); err != nil {
@@ -160,13 +157,12 @@ func turnAway(rpc raft.RPC, why error) {
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
-// replayer is a consensus that may have to apply a part of its log before its
-// node is as good as the others.
+// replayer is a consensus that may have to apply a part of its log before its node is ready.
 type replayer interface {
-	// CaughtUp reports whether everything has been applied that the present
-	// leader has told to be committed.
+	// CaughtUp reports whether this node has applied all entries up to the commit index of the
+	// present leader.
 	CaughtUp() bool
-	// Led is called when another node has begun to lead, or does so again.
+	// Led notes that another node leads, perhaps for the second time.
 	Led()
 }
 
@@ -178,9 +174,9 @@ func (r *raftLog) Led() { r.trans.progress.reset() }
 // CaughtUp implements replayer.
 func (r *raftLog) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
 
-// applied reports whether an index and all before it have been applied. Raft
-// counts an entry when it hands it over; the state machine is told of no others
-// than these.
+// applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as
+// soon as Raft has passed it on, so applied asks the state machine, too. The state machine gets only commands
+// and configurations.
 func (r *raftLog) applied(index uint64) bool {
 	if r.raft.AppliedIndex() < index {
 		return false
@@ -188,7 +184,7 @@ func (r *raftLog) applied(index uint64) bool {
 	for ; index > 0; index-- {
 		var l raft.Log
 		if r.dir.Log.GetLog(index, &l) != nil {
-			return true // only a snapshot holds it, and those are restored in one piece
+			return true // only a snapshot holds the entry, and a snapshot is restored in one piece
 		}
 		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
 			return r.trans.progress.done.Load() >= index
@@ -197,12 +193,11 @@ func (r *raftLog) applied(index uint64) bool {
 	return true
 }
 
-// overdueTick is how often it is looked whether an overdue snapshot can be taken.
+// overdueTick is how often awaitApplied checks the applied index.
 const overdueTick = 100 * time.Millisecond
 
-// snapshotAt takes a snapshot when an index has been applied. Raft looks only
-// some time after its start whether one is due: a process that ends before, again
-// and again, would begin with an ever longer log.
+// snapshotAt takes a snapshot when an index has been applied. Raft checks only some time after its start
+// whether a snapshot is due. A process that always ends before that would begin with an ever longer log.
 func (r *raftLog) snapshotAt(index uint64) {
 	if !r.awaitApplied(index) {
 		return
@@ -212,7 +207,7 @@ func (r *raftLog) snapshotAt(index uint64) {
 	}
 }
 
-// awaitApplied waits until an index has been applied; false: the node is being closed.
+// awaitApplied waits until an index has been applied. It returns false if the node closes first.
 func (r *raftLog) awaitApplied(index uint64) bool {
 	tick := time.NewTicker(overdueTick)
 	defer tick.Stop()
@@ -232,23 +227,21 @@ func (n *Node) Reaches() bool {
 	return rt.seq != nil || rt.link != nil
 }
 
-// Ready reports whether the node can be counted on: it is a voter, it reaches the
-// leader or leads, it has applied what was committed when it came to know the
-// leader, and its log takes entries. So whoever stops another node now does not
-// stop the service.
+// Ready reports whether this node can take the place of another one: it is a voter, it reaches the leader or
+// leads, it has caught up with the commit index of the leader, and its log accepts entries. So an operator can
+// stop another node now without stopping the service.
 func (n *Node) Ready() bool {
 	rt := n.routes.get()
 	return (rt.seq != nil || rt.link != nil && n.caughtUp()) && n.Membership() == Voter && n.Trouble() == ""
 }
 
-// caughtUp reports whether the node knows what the leader has told to be
-// committed.
+// caughtUp reports whether this node has applied the entries that the leader has committed.
 func (n *Node) caughtUp() bool {
 	r, ok := n.cons.(replayer)
 	return !ok || r.CaughtUp()
 }
 
-// readyTick is how often WaitReady looks.
+// readyTick is how often WaitReady checks.
 const readyTick = 10 * time.Millisecond
 
 // WaitReady returns when the node is ready, or when ctx ends.

@@ -13,42 +13,41 @@ import (
 type request struct {
 	calls   []Call
 	replies []store.Reply
-	extent  int     // what they take
+	extent  int     // bytes that the replies take
 	wrote   bool    // it wrote something
-	large   bool    // its reply is, and it has been put aside for that
-	client  *Client // of this node, whose it is; nil: nobody's
+	large   bool    // it has been put aside because its reply is large
+	client  *Client // the client of this node that sent it; nil: none
 	err     error   // errNotExecuted or errUnknown instead of replies
 
-	from    ticket // of a write that may be sent again
-	token   uint64 // of the link that it came by
-	crowded bool   // much is kept for others: a long reply to it is not
+	from    ticket // number of a write that may be sent again
+	token   uint64 // token of the link that it came by
+	crowded bool   // many replies are kept already: a long reply to this request is not kept
 
 	sleeper *sleeper      // set for a blocking command, which is alone
 	claim   *claim        // set for a request that is no command
-	held    bool          // it is not to be answered by the present batch
-	cost    time.Duration // what its evaluation took, or stands for, if it was heavy work (yield.go)
+	held    bool          // the present batch must not answer it
+	cost    time.Duration // time that its evaluation took, or counts for, if it was heavy work (yield.go)
 
-	tried   bool          // a script of it has been stopped for now: it begins a batch
-	overran int           // the call that writes too much, counted from 1; 0: none is known to …
-	overrun store.Error   // … and what it is told
-	spans   []span        // of the calls that have asked for a lease
+	tried   bool          // one of its scripts has been stopped for now: the request goes first in a later batch
+	overran int           // number of the call that writes too much, from 1; 0: none is known …
+	overrun store.Error   // … and the error for that call
+	spans   []span        // writes of the calls that have asked for a lease
 	at      int64         // lease time of its evaluation
-	began   int64         // wall time of that, in µs …
-	used    time.Duration // … and how long it took
-	anew    []grant       // what was granted before and begins now
-	due     grants        // with errLate: they have to begin anew …
-	since   time.Duration // … and its batch was begun at this monotonic time
+	began   int64         // wall time of its evaluation, in µs …
+	used    time.Duration // … and how long the evaluation took
+	anew    []grant       // earlier leases that begin anew now
+	due     grants        // with errLate: leases that have to begin anew …
+	since   time.Duration // … and the monotonic time at which its batch began
 
-	// runs is told that a script of the request has run for long; nil: nobody wants to know.
-	// It must not wait.
+	// runs is called when a script of the request has run for long; it may be nil. It must not wait.
 	runs func()
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
 	finished atomic.Bool
 }
 
-// complete ends the request. Of several callers (the batch, its watchdog, a
-// loss of leadership) the first one wins.
+// complete ends the request. If several parties call it (the batch, its watchdog, a loss of leadership), the
+// first call wins.
 func (r *request) complete(err error) {
 	if r.finished.CompareAndSwap(false, true) {
 		r.err = err
@@ -59,7 +58,7 @@ func (r *request) complete(err error) {
 	}
 }
 
-// refuse answers every command of a request that had no effect.
+// refuse answers every command of a request with an error. The request had no effect.
 func (r *request) refuse(e store.Error) {
 	if r.finished.CompareAndSwap(false, true) {
 		r.replies = errorReplies(r.replies[:0], len(r.calls), e)
@@ -72,8 +71,8 @@ func (r *request) refuse(e store.Error) {
 	}
 }
 
-// refuseBusy is refuse for a request that has not been looked at. One that is
-// sent again may have been executed the first time, so it has to wait.
+// refuseBusy is refuse for a request that has not been evaluated. A request that is sent again may have been
+// executed the first time, so its sender has to try again instead.
 func (r *request) refuseBusy(e store.Error) {
 	if r.from.again {
 		r.complete(errNotExecuted)
@@ -89,7 +88,7 @@ func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 	return dst
 }
 
-// readOnly reports whether running the calls twice would do no harm.
+// readOnly reports whether all calls only read, so that it does no harm to run them twice.
 func readOnly(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -100,32 +99,31 @@ func readOnly(calls []Call) bool {
 	return true
 }
 
-// batch is a group of requests that were evaluated together and stand in the
-// log as one entry.
+// batch is a group of requests that are evaluated together and become one entry of the log.
 type batch struct {
 	number   uint64
-	prev     uint64 // sequence number it was evaluated on
+	prev     uint64 // sequence number of the state that it was evaluated on
 	requests []*request
-	answers  []raftfsm.Answer // to requests of other nodes that wrote something
-	recorded int              // bytes of their replies
-	replied  int              // about how many bytes the replies to all requests are
+	answers  []raftfsm.Answer // replies that the entry keeps, to writes of other nodes
+	recorded int              // bytes of those replies
+	replied  int              // about how many bytes the replies to all requests have
 	finished atomic.Bool
 
 	from      int64         // lease time at which its evaluation began …
-	began     time.Duration // … and monotonic time
+	began     time.Duration // … and the monotonic time
 	writes    []byte        // an encoded store.WriteSet
-	accepted  uint64        // its place in the history, for the sequencer
-	proposing bool          // the sequencer waits for it; on pendingBatches.mu
-	committed uint64        // its place in the history if it was accepted late; likewise
+	accepted  uint64        // its sequence number, for the sequencer
+	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
+	committed uint64        // its sequence number if it was accepted late; guarded likewise
 }
 
-// reset empties a batch that is evaluated again.
+// reset empties a batch before it is evaluated again.
 func (b *batch) reset() {
 	b.requests, b.answers, b.recorded, b.replied = b.requests[:0], b.answers[:0], 0, 0
 }
 
-// finish completes every request of the batch. Only the first call counts: the
-// requests may be in use again by the time of a second one.
+// finish completes every request of the batch. Only the first call counts, because the requests may be in use
+// again at a second call.
 func (b *batch) finish(err error) {
 	if !b.finished.CompareAndSwap(false, true) {
 		return
@@ -135,9 +133,8 @@ func (b *batch) finish(err error) {
 	}
 }
 
-// finishLate completes the requests of a batch that has been accepted as write
-// set seq, maybe long ago and under another leader: the leases in it have to begin
-// anew before their owners are told.
+// finishLate completes the requests of a batch that has been accepted as write set seq, maybe long ago and
+// under another leader. So the leases in it have to begin anew before their owners get the replies.
 func (b *batch) finishLate(seq uint64) {
 	if !b.finished.CompareAndSwap(false, true) {
 		return

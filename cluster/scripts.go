@@ -6,8 +6,7 @@ import (
 	"lockstep/store"
 )
 
-// scriptQuestion is what another node may ask about the script that the leader
-// runs; it is the body of a kill frame.
+// scriptQuestion is a request about the script that the leader runs; it is the body of a kill frame.
 type scriptQuestion string
 
 const (
@@ -22,8 +21,7 @@ func (n *Node) KillScript() store.Reply { return n.askScripts(killScript) }
 // KillFunction ends the function that the leader runs.
 func (n *Node) KillFunction() store.Reply { return n.askScripts(killFunction) }
 
-// RunningFunction returns FUNCTION STATS's reply while the leader runs a
-// function, Nil if it does not.
+// RunningFunction returns the reply to FUNCTION STATS while the leader runs a function, and Nil otherwise.
 func (n *Node) RunningFunction() store.Reply { return n.askScripts(runningFunction) }
 
 func (n *Node) askScripts(q scriptQuestion) store.Reply {

@@ -13,36 +13,35 @@ import (
 	"lockstep/raftfsm"
 )
 
-// What a peer sends is not believed. hashicorp/raft takes every field of a request for
-// true: a term of 2^64-1 leaves a cluster without a leader for good, a request that does
-// not say of whom it is counts as a member's, an entry of an unknown type or a configuration
-// that cannot be read ends the process, and an entry that differs from a committed one takes
-// its place. So each request and each answer is looked at before Raft sees it. Whatever is
-// refused here has changed nothing: no term, no vote, no entry, no leader.
+// A node does not trust what its peers send. hashicorp/raft believes every field of a request: a term of 2^64-1
+// leaves a cluster without a leader for good; a request without a sender counts as a request of a member; an
+// entry of an unknown type or an unreadable configuration ends the process; and an entry that differs from a
+// committed one replaces it. So the transport checks each request and each answer before Raft sees it. A
+// refused request changes nothing: no term, no vote, no entry, no leader.
 //
-// An honest node is never refused for good: each bound is one that Raft's own rules keep.
+// An honest node is never refused for good, because Raft's own rules keep it within each bound.
 //
-// A request must name its sender's id, data directory and cluster. Its term is at most 2^32 beyond the
-// own one and below 2^62; honest elections do not leave these bounds in 17 years. Its entries stand in
-// a row, with terms that do not fall, and with types and bytes that can be applied. A configuration
-// can be read, has a voter, and differs from the one before it in one member. A snapshot is not behind
-// what is committed. One line a minute says what was refused. Answers are held against the same
-// bounds, because a leader that is told of a later term gives up.
+// A request must name the id, data directory and cluster of its sender. Its term must be at most 2^32 beyond
+// the term of this node and below 2^62; honest elections stay within these bounds for 17 years. Its entries must have
+// consecutive indexes, terms that do not fall, and types and bytes that can be applied. A configuration
+// must be readable, have a voter, and differ from the one before it in one member. A snapshot must not be behind
+// the committed entries. One line a minute logs what was refused. Answers have to keep the same
+// bounds, because a leader steps down when it hears of a later term.
 //
-// A node that was away knows old configurations, and a member that it has never heard of may lead it.
-// It asks the members that it does know: members tell each other whom they know (facts.go). A sender
-// that one of them vouches for, and that was found at its configured address, is a member. If all
-// members that it knew have been replaced while it was away, it is refused everything and has to join
-// anew.
+// A node that was away knows only old configurations, and a member that it has never met may lead it.
+// It asks the members that it knows: members tell each other the ids of all members (facts.go). A sender
+// is a member if one of them vouches for it, and that one was found at its configured address. If all
+// members that the node knew have been replaced while it was away, it refuses everything and has to join
+// again.
 
 const (
-	// maxEntry is the longest entry that raft-wal takes, its frame and its header included.
+	// maxEntry is the longest entry that raft-wal takes, including its frame and its header.
 	maxEntry = 64<<20 - 1<<10
-	// maxSnapshot is more than any state that is in memory.
+	// maxSnapshot is larger than any state that fits into memory.
 	maxSnapshot = 1 << 42
 )
 
-// Why a request is refused.
+// The reasons to refuse a request.
 var (
 	errNameless    = errors.New("cluster: the request does not say of which member, data directory and cluster it is")
 	errNotOfMember = errors.New("cluster: the request is of no member of this cluster")
@@ -55,24 +54,24 @@ func absurd(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errAbsurd, fmt.Sprintf(format, args...))
 }
 
-// asSeen is what a node compares a request with.
+// asSeen is the state of this node against which it checks a request.
 type asSeen struct {
-	term    uint64 // its own
-	settled uint64 // entries up to it are committed or applied
+	term    uint64 // term of this node
+	settled uint64 // entries up to this index are committed or applied
 	log     seenLog
-	leader  func() raft.ServerID // who leads, as far as is known
+	leader  func() raft.ServerID // returns the leader as this node knows it
 	self    string
 }
 
-// seenLog is what a node compares entries with.
+// seenLog is the log against which a node checks entries.
 type seenLog interface {
-	// TermAt is the term of an entry; 0 if it is not there.
+	// TermAt returns the term of an entry; 0 if the log does not have the entry.
 	TermAt(index uint64) uint64
-	// ConfigurationBefore is the configuration before an index; it has no servers if that is not known.
+	// ConfigurationBefore returns the configuration before an index, without servers if it is not known.
 	ConfigurationBefore(index uint64) raft.Configuration
 }
 
-// look fails if a request cannot be an honest member's.
+// look fails if no honest member could send a request.
 func (s *asSeen) look(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -84,7 +83,7 @@ func (s *asSeen) look(command any) error {
 	case *raft.InstallSnapshotRequest:
 		return s.lookAtSnapshot(req)
 	case *raft.TimeoutNowRequest:
-		// Only who leads hands over, and a node tells itself so (Campaign).
+		// Only the leader transfers leadership; a node also sends itself this request (Campaign).
 		if id := string(req.ID); id != s.self && id != string(s.leader()) {
 			return absurd("%s hands over, and does not lead", req.ID)
 		}
@@ -168,15 +167,15 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// goesOn reports whether the entries of a request come right behind what is here. If they
-// do not, Raft says no and the leader goes back: an error would have it ask the same again.
+// goesOn reports whether the entries of a request follow entries that this log has. If they do not, Raft itself
+// refuses them and the leader sends earlier entries. An error would make the leader repeat the request.
 func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 	here := s.log.TermAt(req.PrevLogEntry)
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
 }
 
-// lookAtEntry looks at what is in an entry; conf is the configuration before it, without
-// servers if that is not known. own is the term of the same entry here, if that is settled.
+// lookAtEntry checks the content of an entry. conf is the configuration before it, without servers if that is
+// not known. own is the term of the settled entry here with the same index; 0: there is none.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
 	if len(l.Data) > maxEntry || len(l.Extensions) > 0 {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
@@ -224,8 +223,8 @@ func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
 	return nil
 }
 
-// lookAtAnswer fails if an answer of a member cannot be one. A leader that is told of a
-// later term gives up.
+// lookAtAnswer fails if no honest member could give an answer. A leader steps down when it hears of a
+// later term.
 func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	if !roster.PlausibleTerm(own, term) || lastIndex >= roster.Highest {
 		return absurd("an answer of term %d, with a log up to entry %d, and this node is in term %d", term, lastIndex, own)
@@ -233,8 +232,8 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	return nil
 }
 
-// admits fails if Raft must not see a request: it is of no member, of another data directory
-// than its sender was met with, of another cluster, or cannot be honest.
+// admits fails if Raft must not see a request: the sender is no member, has another data directory
+// than before, or is of another cluster; or no honest member could send the request.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
 	if err != nil && err != errStarting && t.refused != nil {
@@ -255,7 +254,7 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 	}
 	r := t.raft.Load()
 	if err := t.known(by); err != nil || t.log == nil {
-		return err // without a log there is nothing to lose
+		return err // only tests have no log to check against
 	}
 	if r == nil {
 		return errStarting
@@ -270,9 +269,9 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 	return seen.look(rpc.Command)
 }
 
-// ofMember reports whether a node is a member. One that has been met is, until a committed
-// configuration is without it (directory.go). Who has been away knows old configurations: for
-// whom it does not know, those answer whom it does.
+// ofMember reports whether a node is a member. A member that has been met stays one until a committed
+// configuration leaves it out (directory.go). This node may have been away and know only old configurations. So
+// members that it knows may vouch for a sender that it does not know.
 func (t *transport) ofMember(id, directory []byte) bool {
 	if t.met(id, directory) {
 		return true
@@ -283,7 +282,7 @@ func (t *transport) ofMember(id, directory []byte) bool {
 	}
 	list := conf.Configuration().Servers
 	if len(list) == 0 {
-		return true // this node has yet to be told of a first one
+		return true // this node does not have a first configuration yet
 	}
 	for _, s := range list {
 		if string(s.ID) == string(id) {
@@ -293,7 +292,7 @@ func (t *transport) ofMember(id, directory []byte) bool {
 	return t.vouched(string(id))
 }
 
-// refusalKind is what lines of one kind have in common.
+// refusalKind returns the kind under which seldom counts the log lines about a refusal.
 func refusalKind(err error) string {
 	for _, kind := range []error{errNameless, errNotOfMember, errAbsurd, errCutsCommit, errOtherCluster, datadir.ErrOtherDirectory} {
 		if errors.Is(err, kind) {

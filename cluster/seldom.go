@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// seldom writes lines that something may cause as often as it likes: of each kind the first
-// at once, and then one a minute at most, which says how many there were.
+// seldom bounds repeated log lines. It writes the first line of each kind at once, and then at most one per
+// pause, with the number of lines that it left out.
 type seldom struct {
 	log   *slog.Logger
 	level slog.Level
@@ -20,13 +20,13 @@ type seldom struct {
 }
 
 type saidKind struct {
-	at     time.Duration // of the last line
-	hidden int           // since then
+	at     time.Duration // when the last line was written
+	hidden int           // lines left out since then
 }
 
 const (
 	seldomPause = time.Minute
-	// seldomKinds bounds the kinds; what comes then is one kind.
+	// seldomKinds bounds the kinds. All further ones count as one kind.
 	seldomKinds = 256
 )
 

@@ -12,52 +12,50 @@ import (
 	"lockstep/store"
 )
 
-// Who may write, and when.
+// The order of requests on the leader.
 //
-// A sequencer lives for one term of leadership. It takes the requests that
-// wait, evaluates them one after the other on a transaction over the committed
-// state, proposes what they wrote as one entry, and answers when that entry
-// has been applied here. Then it takes the next batch: one entry in flight, so
-// the batch grows with the load and so does the throughput.
+// A sequencer lives for one term of leadership. It takes the waiting requests, evaluates them one after the
+// other on a transaction over the committed state, proposes their writes as one entry, and answers when that
+// entry has been applied here. Then it takes the next batch. Only one entry is in flight, so the batch grows
+// with the load and so does the throughput.
 //
-// A batch that wrote nothing costs no disk write. It costs one leadership check (consensus.Verify) for
-// all its requests. A try-lock on a held lock is such a batch.
+// A batch without writes costs no disk write. It costs one leadership check (consensus.Verify) for
+// all its requests. A try-lock on a held lock makes such a batch.
 //
 // Two variants were built and measured, and neither was faster on one machine with two cores and 50
-// clients. The first evaluated the next batch on top of the one in flight, with two entries on their
+// clients. The first evaluated the next batch on top of the batch in flight, with two entries on their
 // way. Its batches were half as large and twice as many, and each batch costs some 300 µs of CPU time
 // on three nodes, most of it for three disk syncs. (An entry would also have to name its Raft term:
 // the number of a state is unique only while one entry at a time is evaluated.) The second answered
 // batches of reads while the next batch was evaluated.
 //
-// Requests are evaluated in the order of their arrival, scripts included. Clients count on it: one
-// that gives up a release takes the lock again by another connection.
+// Requests are evaluated in the order of their arrival, scripts included. Clients count on it: a client
+// that gives up waiting for a release takes the lock again by another connection.
 //
 // Lock order: FSM before sequencer.mu; neither is held while proposing.
 
 const (
-	// maxBatchBytes closes a batch: larger entries delay Raft's own traffic.
+	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
 	maxBatchBytes = 256 << 10
-	// maxEntryBytes is the most that an entry may hold. raft-wal would store one of
-	// more than 64 MiB and not read it again. A batch has less, because it is closed at
-	// maxBatchBytes, and a request goes beyond that by maxPartBytes and one command
-	// (store.MaxEntry).
+	// maxEntryBytes bounds the writes of an entry. raft-wal would store an entry of more than 64 MiB and fail
+	// to read it. A batch normally has less: it is closed at maxBatchBytes, and its last request goes beyond
+	// that by at most maxPartBytes and one command (store.MaxEntry).
 	maxEntryBytes = 63 << 20
-	// maxPartBytes is how much a request of several commands may write, or be replied,
+	// maxPartBytes is how many bytes of writes or replies a request of several commands may have
 	// before the rest of it is put off: see SubmitPart.
 	maxPartBytes = 1 << 20
-	// maxReplyBytes closes a batch by its replies, which are encoded all at once.
+	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
-	// maxWholeBytes is how much a request is replied that must not be answered in parts.
+	// maxWholeBytes bounds the replies to a request that must not be answered in parts.
 	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes.
 	expireLimit = 500
-	// stampInterval is how often a leader logs the time while a deadline is
-	// pending: what a restart of the whole cluster can lengthen a lease by.
+	// stampInterval is how often a leader logs the time while a deadline is pending. A restart of the whole
+	// cluster can lengthen a lease by so much.
 	stampInterval = time.Second
 )
 
-// sequencer orders and evaluates while this node leads.
+// sequencer orders and evaluates requests while this node leads.
 type sequencer struct {
 	node *Node
 	log  *slog.Logger
@@ -65,14 +63,14 @@ type sequencer struct {
 	mu          sync.Mutex
 	queue       []*request
 	running     bool          // ephemeral: a goroutine runs batches …
-	handed      bool          // … and wants lead's to go on
-	spare       []*request    // the other of two queues that take turns
-	company     bool          // others of the batch wait for the request that is evaluated; the loop's
-	behind      []*request    // in the present batch, behind the script that runs
+	handed      bool          // … and wants the goroutine of lead to take over
+	spare       []*request    // memory for the next queue
+	company     bool          // evaluated requests of the batch wait for the present one; used by the evaluating goroutine only
+	behind      []*request    // requests of the present batch behind the running script
 	script      uint64        // odd while a script runs …
 	scriptSince time.Duration // … since this monotonic time
-	runs        func()        // to be told when it has run for runsAfter; nil: nobody
-	busy        bool          // it has run for longer than the busy threshold
+	runs        func()        // to call when the script has run for runsAfter; may be nil
+	busy        bool          // the script has run for longer than the busy threshold
 	closed      bool
 	wake        chan struct{} // has room for one: there is work
 	stamped     time.Duration // monotonic time of the last entry
@@ -80,41 +78,41 @@ type sequencer struct {
 	long  longReads
 	users userTurns
 
-	txn       *store.Txn  // used again for every batch
-	ahead     store.Ahead // likewise
-	ctx       store.Ctx   // likewise, for every command
-	turn      turn        // of what runs now
+	txn       *store.Txn  // reused for every batch
+	ahead     store.Ahead // reused likewise
+	ctx       store.Ctx   // reused for every command
+	turn      turn        // the command or script that runs now
 	overruns  overruns
-	watches   func()        // watch
+	watches   func()        // the method watch, bound once
 	busyTimer *time.Timer   // runs setBusy …
-	busyDue   time.Duration // … at this monotonic time; 0: it does not; on mu
+	busyDue   time.Duration // … at this monotonic time; 0: never; guarded by mu
 
-	sleepers *sleepers        // those who wait for an element
+	sleepers *sleepers        // blocked clients that wait for an element
 	done     *raftfsm.Answers // valid while a batch is evaluated and the FSM held
 
-	term uint64 // of Raft, when the sequencer began
+	term uint64 // Raft term in which the sequencer began
 	late lateness
 
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
 
-	overdue *overdue // the batch that waits for its leases to be lengthened
-	shift   shift    // what the next entry does about earlier leases
+	overdue *overdue // the batch that waits until its leases have been lengthened
+	shift   shift    // the change to earlier leases in the next entry
 
-	// What gather goes by.
+	// State of gather.
 	full        chan struct{} // has room for one: want has been reached
-	want        int           // requests that await waits for; on mu
+	want        int           // number of requests that await waits for; guarded by mu
 	patience    *time.Timer
-	gathering   gathering     // of the present batch
-	expected    int           // requests if everyone who was answered sends again
-	told        int           // who gets messages of the present batch
-	answered    time.Duration // when the last batch was
-	lastTook    time.Duration // what it took
-	gatherPause int           // batches that are not waited for
-	vain        int           // what the next pause goes by: how often waiting did not pay lately
+	gathering   gathering     // how the present batch waits for more requests
+	expected    int           // requests to come if every answered client sends again
+	told        int           // subscribers that get messages of the present batch
+	answered    time.Duration // when the last batch was answered
+	lastTook    time.Duration // how long the last batch took
+	gatherPause int           // number of batches for which gather does not wait
+	vain        int           // length of the next gatherPause: it grows when a wait does not pay, and shrinks when it does
 }
 
 func newSequencer(n *Node) *sequencer {
-	// An ephemeral node's submitters may run batches once lead has run the first.
+	// On an ephemeral node submitters may run batches after lead has run the first one.
 	s := &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
 		sleepers: newSleepers(), overruns: overruns{}, running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
 	s.watches = s.watch
@@ -127,16 +125,15 @@ func newStoppedTimer() *time.Timer {
 	return t
 }
 
-// submit queues a request; it is completed with errNotExecuted if this node
-// does not lead any more.
+// submit queues a request. If this node does not lead any more, submit completes the request with
+// errNotExecuted.
 func (s *sequencer) submit(r *request) {
 	if s.enqueue(r) {
 		s.flush()
 	}
 }
 
-// enqueue is submit without flush, which has to follow; false if the request
-// has been completed.
+// enqueue queues a request; flush has to follow. It returns false if it has completed the request instead.
 func (s *sequencer) enqueue(r *request) bool {
 	s.mu.Lock()
 	switch {
@@ -154,7 +151,7 @@ func (s *sequencer) enqueue(r *request) bool {
 	return true
 }
 
-// flush has the queue looked at.
+// flush makes sure that a goroutine runs the queued requests.
 func (s *sequencer) flush() {
 	s.mu.Lock()
 	work := len(s.queue) > 0
@@ -167,8 +164,8 @@ func (s *sequencer) flush() {
 	s.mu.Unlock()
 	switch {
 	case mine:
-		// Nothing has to be waited for, so handing the requests to another
-		// goroutine would cost more than running them.
+		// An ephemeral node waits for no disk or peer, so passing the requests to another goroutine would cost
+		// more than running them here.
 		s.runInline()
 	case enough:
 		select {
@@ -187,11 +184,11 @@ func (s *sequencer) signal() {
 	}
 }
 
-// inlineRounds bounds how long a submitter works for others.
+// inlineRounds bounds how long a submitter runs the requests of others.
 const inlineRounds = 4
 
-// runInline runs what waits on the goroutine of a submitter, which has set
-// running. It does not wait there for room for replies: that goroutine may be who makes it.
+// runInline runs the queued requests on the goroutine of a submitter, which has set running. It does not wait
+// for room for replies, because the same goroutine may have to make that room.
 func (s *sequencer) runInline() {
 	for range inlineRounds {
 		rest, first := s.take(), true
@@ -213,15 +210,15 @@ func (s *sequencer) runInline() {
 	s.signal()
 }
 
-// putBack has requests wait again, before those that have come meanwhile.
+// putBack puts requests back at the front of the queue.
 func (s *sequencer) putBack(q []*request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(q, s.queue...)
-	s.spare = nil // which q may be
+	s.spare = nil // q may use its memory
 }
 
-// release ends running unless requests wait.
+// release clears running unless requests wait, and reports whether it did.
 func (s *sequencer) release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +229,7 @@ func (s *sequencer) release() bool {
 	return true
 }
 
-// acquire begins running, or takes it over from a submitter.
+// acquire sets running, or takes it over from a submitter. It returns false if a submitter is running batches.
 func (s *sequencer) acquire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +275,7 @@ func (s *sequencer) waiting() int {
 	return len(s.queue)
 }
 
-// close refuses what waits and what will come.
+// close refuses the waiting requests and all later ones.
 func (s *sequencer) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -298,15 +295,15 @@ func (s *sequencer) close() {
 	s.sleepers.drop(everySleeper)
 }
 
-// lead runs the sequencer until leadership is lost. The caller has made sure
-// that every entry of earlier leaders is applied.
+// lead runs the sequencer until leadership is lost. The caller makes sure before that every entry of earlier
+// leaders is applied.
 func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
 	s.term = s.node.term()
 	seq, _ := s.node.fsm.Position()
 	s.late.reset(seq + 1)
-	// An entry of its own tells a new leader's followers which earlier
-	// proposals are void, and carries the lease clock into its term.
+	// The first entry of a new leader tells its followers which earlier proposals are void, and carries the
+	// lease clock into its term.
 	if !s.run(ctx, nil, true) {
 		return
 	}
@@ -338,8 +335,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	}
 }
 
-// assistInterval is how often keys are looked for that are due on an ephemeral
-// node while nobody submits anything.
+// assistInterval is how often an ephemeral node looks for expired keys while no requests come.
 const assistInterval = 50 * time.Millisecond
 
 // assist is lead for an ephemeral node, whose submitters run most batches.
@@ -371,12 +367,12 @@ func (s *sequencer) assist(ctx context.Context) {
 	}
 }
 
-// due reports whether something that goes behind others may be run now.
+// due reports whether requests that go behind others may run now.
 func (s *sequencer) due() bool {
 	return len(s.users.waiting) > 0 && s.users.holds(s.node.cfg.Time.Monotonic()) <= 0 || len(s.long.waiting) > 0 && s.hasRoom()
 }
 
-// idle returns how long there is nothing to do but wait for requests.
+// idle returns how long the sequencer may wait if no requests come.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
 	if len(s.long.waiting) > 0 || len(s.users.waiting) > 0 {
@@ -387,8 +383,8 @@ func (s *sequencer) idle() time.Duration {
 		if next == 0 {
 			return
 		}
-		// A key lives through the millisecond of its deadline, which may be
-		// further away than a Duration can say.
+		// A key lives through the millisecond of its deadline. The deadline may be further away than a Duration
+		// can hold.
 		left := min(next-s.node.clock.now().Lease, stampInterval.Milliseconds()) + 1
 		due := time.Duration(left) * time.Millisecond
 		stamp := s.stamped + stampInterval - s.node.cfg.Time.Monotonic()
@@ -397,7 +393,7 @@ func (s *sequencer) idle() time.Duration {
 	return wait
 }
 
-// stampDue reports whether the time is to be logged even if nothing is written.
+// stampDue reports whether the next entry is due even without writes, to log the time.
 func (s *sequencer) stampDue() bool {
 	if s.node.cfg.Time.Monotonic()-s.stamped < stampInterval {
 		return false
@@ -407,11 +403,10 @@ func (s *sequencer) stampDue() bool {
 	return due
 }
 
-// run takes requests through evaluation, proposal and answer, and deletes keys
-// that are due. stamp makes it propose even if nothing was written. It returns false when leadership is
-// gone.
+// run evaluates, proposes and answers requests, and deletes expired keys. With stamp it proposes an entry even
+// if nothing was written. It returns false when leadership is lost.
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
-	// Once even without a request: keys may be due.
+	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0; first = false {
 		if len(q) > 0 {
 			s.node.inHand.await(ctx)
@@ -424,7 +419,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	return true
 }
 
-// runBatch is run for one batch. It returns the requests that are left over, none if leadership is gone.
+// runBatch is run for one batch. It returns the requests that are left over, and none if leadership is lost.
 func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (rest []*request, leads bool) {
 	if ctx.Err() != nil {
 		s.giveBack(q)
@@ -451,15 +446,14 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	return rest, true
 }
 
-// answerReads answers a batch that wrote nothing. That this node still led
-// after the evaluation makes the reads linearizable: no other leader can have
-// acknowledged a write before it.
+// answerReads answers a batch that wrote nothing. The reads are linearizable because this node still led
+// after the evaluation: no other leader can have acknowledged a write before that.
 func (s *sequencer) answerReads(b *batch) bool {
 	if len(b.requests) == 0 && !s.sleepers.unsure() {
 		return true
 	}
 	if !s.stillLeads() {
-		b.finish(errNotExecuted) // nothing was written, so nothing happened
+		b.finish(errNotExecuted) // nothing was written, so the requests had no effect
 		return false
 	}
 	b.finish(nil)
@@ -468,15 +462,15 @@ func (s *sequencer) answerReads(b *batch) bool {
 
 // stillLeads reports whether this node led in this term after the call began.
 func (s *sequencer) stillLeads() bool {
-	// The term must be the same, too: a node that was deposed and has been
-	// elected again leads, but has not applied what its predecessor wrote.
+	// The term must be the same, too: a node that was deposed and elected again leads, but may not have applied
+	// the writes of its predecessor.
 	return s.node.cons.Verify() == nil && s.node.term() == s.term
 }
 
-// propose puts the batch into the log and answers it.
+// propose puts the batch into the log and answers its requests. It returns false when leadership is lost.
 func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	if s.node.cfg.Ephemeral {
-		// Nothing to wait for, so nothing can be in doubt.
+		// The local log applies the entry at once, so its fate is never unknown.
 		_, err := s.node.cons.Propose(entry)
 		s.stamped = s.node.cfg.Time.Monotonic()
 		b.finish(err)
@@ -491,8 +485,8 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	case err == nil && out.Accepted:
 		s.node.pending.remove(b)
 		b.accepted, s.shift = out.Sequence, shift{}
-		// What was not prompt (applied) has not been answered yet. If another
-		// leader has begun meanwhile, its clock does not know how late it is.
+		// A batch that took long has not been answered yet (applied). If another leader has begun meanwhile,
+		// its clock does not know how late the batch is.
 		leads := b.finished.Load() || s.stillLeads()
 		if leads && s.postpone(b, started, watchdog) {
 			return true
@@ -505,11 +499,11 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		}
 		return leads
 	case err == nil:
-		// Evaluated on a state that an earlier proposal has since changed.
+		// An earlier proposal has changed the state on which the batch was evaluated.
 		watchdog.Stop()
 		s.node.pending.remove(b)
 		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
-		// Who knows what has become ready.
+		// The earlier proposal may have made any key ready.
 		s.sleepers.drop(everySleeper)
 		b.finish(errNotExecuted)
 		return true
@@ -519,25 +513,25 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		b.finish(errNotExecuted)
 		return false
 	default:
-		// Unknown: the next entry that is applied here tells (pending.go), or
-		// the watchdog gives up.
+		// The fate is unknown: the next entry that is applied here settles it (pending.go), or the watchdog
+		// gives up.
 		s.log.Warn("leadership lost with a batch in flight", "batch", b.number, "error", err)
 		s.node.pending.leave(b)
 		return false
 	}
 }
 
-// giveBack hands requests that were not evaluated to the next leader.
+// giveBack completes unevaluated requests with errNotExecuted, so that their senders try the next leader.
 func (s *sequencer) giveBack(q []*request) {
 	for _, r := range q {
 		r.complete(errNotExecuted)
 	}
 }
 
-// applied is told of every entry applied on this node, in log order.
+// applied updates the node after each entry applied here, in log order.
 func (n *Node) applied(out raftfsm.Outcome) {
 	if out.Copied > 0 {
-		brake.Bring(out.Copied) // a node that starts again applies such entries as fast as it can
+		brake.Bring(out.Copied) // a restarted node applies such entries as fast as it can
 	}
 	if out.Accepted {
 		n.yields.applied.Add(1)

@@ -12,7 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// serveForward answers a peer that forwards to this node.
+// serveForward serves the connection of a peer that forwards requests to this node.
 func (n *Node) serveForward(conn net.Conn) {
 	defer conn.Close()
 	select {
@@ -33,7 +33,7 @@ func (n *Node) serveForward(conn net.Conn) {
 		}
 		n.cfg.strangers.note(why, conn.RemoteAddr().String(), err)
 		if other {
-			// So that it learns why. If it has gone there is nothing to tell.
+			// The peer learns the reason from this greeting. An error means that the peer has gone.
 			_, _ = conn.Write(n.greeting().append(nil))
 		}
 		return
@@ -66,7 +66,7 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 	case frameClaim:
 		return p.serveClaim(f.id, f.body)
 	case frameAlive:
-		// That it was heard is all.
+		// The frame only shows that the peer lives.
 	case frameKill:
 		reply := n.scriptsHere(scriptQuestion(f.body))
 		return out.send(frameResult, f.id, func(b []byte) []byte {
@@ -87,7 +87,7 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 			if err != nil {
 				reply = store.Err(store.Error("ERR " + err.Error()))
 			}
-			// A lost link is the asking node's business.
+			// If the link is lost, the asking node sees it.
 			_ = out.send(frameResult, f.id, func(b []byte) []byte {
 				return appendReplies(b, []store.Reply{reply})
 			})
@@ -102,8 +102,8 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 	return nil
 }
 
-// serveSubmit queues a forwarded request. No goroutine waits for it: whoever
-// completes it puts the result into the outbox.
+// serveSubmit queues a forwarded request. No goroutine waits for it: the goroutine that completes the request
+// puts the result into the outbox.
 func (n *Node) serveSubmit(f frame, p *peerConn) error {
 	r, err := readSubmit(f.body, n.cfg.Table)
 	if err != nil {
@@ -112,28 +112,28 @@ func (n *Node) serveSubmit(f frame, p *peerConn) error {
 	r.from.origin = p.origin
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.id)
 	r.runs = func() { p.waits(f.id) }
-	if len(f.body) <= HeavyBytes { // it has given way there
+	if len(f.body) <= HeavyBytes { // a larger one has given way on its own node
 		n.yields.light.Add(1)
 	}
 	n.serveRequest(r)
 	return nil
 }
 
-// answer returns what sends the result of a request to the peer.
+// answer returns the function that sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
 		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > smallReply && !p.hasRoom(r.extent) {
-			r.err = errReplyLater // nothing has happened: the peer asks again
+			r.err = errReplyLater // the request wrote nothing, so the peer can send it again
 			if p.n.disc.older.Load() {
-				r.err = errNotExecuted // which a peer of an earlier version knows
+				r.err = errNotExecuted // peers of earlier versions do not know errReplyLater
 			}
 		}
-		// If the link is gone, the peer has given the request up as unknown.
+		// If the link is lost, the peer counts the outcome of the request as unknown.
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
 			switch r.err {
 			case nil:
 				if r.extent > smallReply {
-					b = slices.Grow(b, store.EncodedSize(r.replies)+smallReply) // it would have several times as much while it grows
+					b = slices.Grow(b, store.EncodedSize(r.replies)+smallReply) // append would use several times as much memory
 				}
 				b = appendReplies(b, r.replies)
 				if r.cost > 0 {
@@ -152,14 +152,14 @@ func (p *peerConn) answer(id uint64) func(*request) {
 				return append(b, statusUnknown)
 			}
 		})
-		if r.err == nil && r.sleeper == nil { // else it may be looked at, or be evaluated later
-			r.calls, r.replies = nil, nil // the queue that it stood in knows of it for a while
+		if r.err == nil && r.sleeper == nil { // any other request may still be read, or evaluated later
+			r.calls, r.replies = nil, nil // free the memory: the queue still refers to the request for a while
 		}
 	}
 }
 
-// hasRoom reports whether large replies may be written for the peer now: whether it has taken most of what waits for it, and
-// there is memory.
+// hasRoom reports whether this node may write large replies to the peer now: the peer has read most of its
+// output, and memory is not scarce.
 func (p *peerConn) hasRoom(extent int) bool {
 	return p.out.size() <= maxPeerOutput && !brake.Scarce(extent)
 }

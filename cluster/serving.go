@@ -7,20 +7,18 @@ import (
 	"lockstep/store"
 )
 
-// evaluateBlocking runs a blocking command for the first time. It returns
-// whether there is a reply.
+// evaluateBlocking runs a blocking command for the first time. It reports whether there is a reply.
 func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	w, ws := r.sleeper, s.sleepers
 	ws.sweep()
 	if !w.state.CompareAndSwap(sleeperAsked, sleeperTaken) {
 		return false // cancelled on its way
 	}
-	// In case that the batch is evaluated again.
+	// rollback needs it if the batch is evaluated again.
 	ws.joined = append(ws.joined, w)
 	switch {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
-		// It came by a link that its origin has given up since, or this is
-		// another term of leadership.
+		// The command came by a link that its origin has given up since, or in an earlier term of leadership.
 		w.state.Store(sleeperCancelled)
 		r.complete(errStale)
 		return false
@@ -30,7 +28,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		return false
 	}
 	if !ws.any() {
-		txn.TakeReady() // nobody has waited for these
+		txn.TakeReady() // no client waits for these keys
 		txn.TakeDeletedUsers()
 	}
 	reply, wait := s.tryServe(txn, w, nil)
@@ -43,13 +41,13 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a sleeper, again if it is for a key that has
-// become ready. wait is set if there is nothing for it.
+// tryServe runs the command of a sleeper: for the first time, or again for a key that has become ready. wait is
+// set if the command found no element.
 func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
 	if ready == nil {
-		// Who waits already has had the right to.
+		// A client that waits already was authorized at the first run.
 		if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 			return txn.AttachDenials(refusal), nil
 		}
@@ -61,17 +59,18 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 	txn.SetOrigin(c.Origin)
 	reply = c.Cmd.Run(&ctx)
 	if ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
-		// If the leader or the link is lost now, only the log can tell.
+		// If the leader or the link is lost now, only the log tells the origin the reply.
 		txn.Note(noteName(w.origin), string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply)))
 	}
 	return reply, ctx.Wait
 }
 
-// noteName is how notes in the log name the node that they are for.
+// noteName returns the name by which notes in the log address a node.
 func noteName(boot uint64) string { return string(binary.BigEndian.AppendUint64(nil, boot)) }
 
-// sendAway refuses the blocked clients of users that the last command has deleted. Their connections end only when
-// their nodes have applied that. Until then, and on a node that is stopped, they would take elements from others.
+// sendAway refuses the blocked clients of users that the last command has deleted. Their nodes end the
+// connections only after applying the deletion. Until then, and for a suspended node much longer, they would
+// take elements from others.
 func (s *sequencer) sendAway(users []string) {
 	if len(users) == 0 {
 		return
@@ -85,10 +84,9 @@ func (s *sequencer) sendAway(users []string) {
 	}
 }
 
-// serveReady serves those who wait for keys that the last command has made
-// ready, in the order of Redis's handleClientsBlockedOnKeys: the keys as they
-// became ready, for each key who came first; then the keys that serving made
-// ready.
+// serveReady serves the sleepers of keys that the last command has made ready, in the order of Redis's
+// handleClientsBlockedOnKeys: key by key as the keys became ready, and for each key in order of arrival; then
+// the keys that serving made ready.
 func (s *sequencer) serveReady(txn *store.Txn) {
 	s.sleepers.sweep()
 	s.sendAway(txn.TakeDeletedUsers())
@@ -102,12 +100,12 @@ func (s *sequencer) serveReady(txn *store.Txn) {
 	}
 }
 
-// serveKey serves those who wait for one key, while it lasts.
+// serveKey serves the sleepers of one key while the key has elements.
 func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 	ws := s.sleepers
 	q := ws.queues[k]
 	if q == nil {
-		return // they have been served by other keys
+		return // other keys have served them
 	}
 	key := []byte(k.key)
 	for n := q.n; n > 0 && q.head != nil; n-- {
@@ -118,7 +116,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 		p := q.head
 		w := p.w
 		if w.wait.Type != e.Type() {
-			// As in Redis, it loses its place.
+			// As in Redis, a sleeper that waits for another type loses its place.
 			q.remove(p)
 			ws.order++
 			p.order = ws.order
@@ -138,15 +136,15 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 	}
 }
 
-// claim is the request of a node whose link is new. It makes the link the one
-// whose writes and blocking commands count, and sends blocked ones of earlier
-// links back.
+// claim is the request of a node that has a new link. From then on the leader accepts writes and
+// blocking commands of the node by this link only, and sends back the blocking commands of earlier
+// links.
 //
-// The leader gives the token, so nothing that was sent before its answer, on
-// whatever link and in whatever term, can hold it.
+// The leader makes up the token, so no request that was sent before the answer, on any link and in any term,
+// can hold it.
 type claim struct {
 	origin uint64 // boot number of the node
-	token  uint64 // of the link, once the claim has been evaluated
+	token  uint64 // token of the link, after the claim has been evaluated
 }
 
 func (s *sequencer) evaluateClaim(c *claim) {

@@ -9,11 +9,10 @@ import (
 	"lockstep/store"
 )
 
-// Clients that wait for an element, as the leader has them. A sleeper is a
-// request whose command found nothing; it stands in a queue for each of its
-// keys, in order of arrival over all nodes, and is answered in the batch of
-// the command that gave its key an element, so nothing comes between. Where
-// sleepers come from and how they get through a change of leader: block.go.
+// Blocked clients on the leader. A sleeper is a request whose command found no element. It stands in a wait
+// queue for each of its keys, in order of arrival over all nodes. The leader answers it in the batch of the
+// command that gave its key an element, so no other command comes between. block.go describes where sleepers
+// come from and how they survive a change of leader.
 //
 // After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
 // or sorted sets, and the leader looks only at the sleepers of these keys. A sleeper costs no
@@ -22,33 +21,33 @@ import (
 // transaction never becomes a sleeper: the reply of its handler is the answer, and store.Ctx.Wait is
 // ignored.
 //
-// A batch that is evaluated again (a panic, a write set that is too large) puts the queues back first
-// (rollback). If a batch is refused, all sleepers go back to their origins: the state has moved on,
-// and nobody knows which keys became ready in it.
+// Before a batch is evaluated again (a panic, a write set that is too large), rollback restores the queues.
+// If a batch is refused, all sleepers go back to their origins: another entry has changed the state,
+// and the leader does not know which keys became ready in it.
 
 // sleeper is a blocking command on the leader.
 type sleeper struct {
 	req   *request
-	wait  *store.Wait // nil until it has been found to wait
+	wait  *store.Wait // nil until its command has found no element
 	state atomic.Int32
-	quit  atomic.Int32 // quitSoon: it is not to wait; quitNow: nor to run; quitRefused: nor has it a place
-	// joined is called when it is known for certain to wait; nil: nobody asks.
+	quit  atomic.Int32 // quitSoon: it must not wait; quitNow: nor run; quitRefused: there is no memory for it
+	// joined is called when the sleeper waits for certain; it may be nil.
 	joined func()
 
 	origin uint64 // boot number of the node that its client is connected to …
-	id     uint64 // … and its number there
-	token  uint64 // of the link that it came by; 0: no link
+	id     uint64 // … and the number of the command there
+	token  uint64 // token of the link that it came by; 0: no link
 
-	size   int64  // bytes, as one of guests …
-	number uint64 // … in order of arrival …
-	index  int    // … with this place in their heap; -1: none
+	size   int64  // bytes that it counts in guests …
+	number uint64 // … its number there, in order of arrival …
+	index  int    // … and its place in the heap; -1: none
 
 	all    *sleepers // set when it joins them
 	places []place   // one for each key
 	fresh  bool      // it has joined in the present batch
 }
 
-// States of a sleeper. Whoever moves it out of asked or waiting answers it.
+// States of a sleeper. The goroutine that moves it out of asked or waiting has to answer it.
 const (
 	sleeperAsked     int32 = iota // not evaluated yet
 	sleeperTaken                  // being evaluated, or served by the present batch
@@ -63,10 +62,10 @@ const (
 	quitRefused
 )
 
-// cancel has the sleeper answered with errCancelled, or refused, if it is not served
-// before that. With quitSoon it is evaluated once, which is only for certain when its
-// batch has been committed: what another request of that batch has popped may be
-// there still, and a leader that has been replaced finds nothing where there is something.
+// cancel answers the sleeper with errCancelled, or refuses it, unless it is served before. With quitSoon the
+// sleeper is evaluated once before that, and the result counts only after its batch has been committed: if the
+// batch fails, the elements that another request of it has popped are still there; and a leader that has been
+// replaced may find no element where there is one.
 func (w *sleeper) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -79,7 +78,7 @@ func (w *sleeper) cancel(how int32) {
 	}
 }
 
-// cancelled answers a sleeper that has had no effect.
+// cancelled answers a cancelled sleeper, which has had no effect.
 func (w *sleeper) cancelled() {
 	if w.quit.Load() == quitRefused {
 		w.req.refuse(ErrBlockedMemory)
@@ -88,7 +87,7 @@ func (w *sleeper) cancelled() {
 	w.req.complete(errCancelled)
 }
 
-// release lets a taken sleeper wait.
+// release makes a taken sleeper wait again.
 func (w *sleeper) release() {
 	if w.fresh {
 		w.state.Store(sleeperJoining)
@@ -98,19 +97,18 @@ func (w *sleeper) release() {
 	w.heed()
 }
 
-// heed does what a cancel has asked for that came while the sleeper was taken,
-// or had yet to be confirmed.
+// heed carries out a cancel that came while the sleeper was taken, or before it was confirmed.
 func (w *sleeper) heed() {
 	if how := w.quit.Load(); how != 0 {
 		w.cancel(how)
 	}
 }
 
-// confirm is told that the sleeper has joined for certain.
+// confirm notes that the sleeper waits for certain: its batch has been committed.
 func (w *sleeper) confirm() {
 	w.fresh = false
 	if !w.state.CompareAndSwap(sleeperJoining, sleeperWaiting) {
-		return // it has been served or sent away since
+		return // it has been served or cancelled since
 	}
 	if w.joined != nil {
 		w.joined()
@@ -118,7 +116,7 @@ func (w *sleeper) confirm() {
 	w.heed()
 }
 
-// waitKey names what is waited for.
+// waitKey names a key that sleepers wait for.
 type waitKey struct {
 	db  int
 	key string
@@ -133,7 +131,7 @@ type place struct {
 	listed     bool
 }
 
-// waitQueue are those who wait for one key.
+// waitQueue is the list of sleepers that wait for one key.
 type waitQueue struct {
 	key        waitKey
 	head, tail *place
@@ -182,21 +180,21 @@ func (q *waitQueue) restore(p *place) {
 	q.insert(p, after)
 }
 
-// sleepers are all that wait. Only the goroutine that evaluates uses them.
+// sleepers holds all waiting sleepers. Only the evaluating goroutine uses it, except for bury.
 type sleepers struct {
 	queues map[waitKey]*waitQueue
 	all    map[*sleeper]struct{}
-	tokens map[uint64]uint64 // of the present link of each origin
+	tokens map[uint64]uint64 // token of the present link of each origin
 	order  uint64
 
-	// What the present batch has done, in case that it is evaluated again.
+	// The changes by the present batch, for rollback.
 	served   []*sleeper
 	joined   []*sleeper
 	answered []*request // served, and not in the batch yet
 
 	buried atomic.Int32 // length of dead
 	mu     sync.Mutex
-	dead   []*sleeper // cancelled, and still in the queues
+	dead   []*sleeper // cancelled, but still in the queues
 }
 
 func newSleepers() *sleepers {
@@ -221,7 +219,7 @@ func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
 	for _, key := range wait.Keys {
 		q := ws.queue(waitKey{wait.DB, key})
 		if q.tail != nil && q.tail.w == w {
-			continue // named twice
+			continue // the command names the key twice
 		}
 		ws.order++
 		w.places = append(w.places, place{w: w, queue: q, order: ws.order})
@@ -230,7 +228,7 @@ func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
 	ws.all[w] = struct{}{}
 }
 
-// leave takes a sleeper out of its queues; its places remember where it was.
+// leave removes a sleeper from its queues. Its places keep their order, for restore.
 func (ws *sleepers) leave(w *sleeper) {
 	for i := range w.places {
 		p := &w.places[i]
@@ -245,7 +243,8 @@ func (ws *sleepers) leave(w *sleeper) {
 	delete(ws.all, w)
 }
 
-// take has nobody else answer a sleeper; false: it has been cancelled, and leaves.
+// take makes the caller the only one that may answer a sleeper. It returns false, and removes the sleeper from its
+// queues, if the sleeper has been cancelled.
 func (ws *sleepers) take(w *sleeper) bool {
 	if w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) || w.state.CompareAndSwap(sleeperJoining, sleeperTaken) {
 		return true
@@ -254,7 +253,7 @@ func (ws *sleepers) take(w *sleeper) bool {
 	return false
 }
 
-// answer ends the wait of a sleeper that has been taken: it is told with the present batch.
+// answer ends the wait of a taken sleeper. The client gets the reply with the present batch.
 func (ws *sleepers) answer(w *sleeper, reply store.Reply) {
 	w.req.replies = append(w.req.replies[:0], reply)
 	ws.leave(w)
@@ -262,8 +261,7 @@ func (ws *sleepers) answer(w *sleeper, reply store.Reply) {
 	ws.answered = append(ws.answered, w.req)
 }
 
-// rollback undoes what the present batch has done: its requests are going to
-// be evaluated again.
+// rollback undoes the changes by the present batch, before its requests are evaluated again.
 func (ws *sleepers) rollback() {
 	for _, w := range ws.joined {
 		ws.leave(w)
@@ -275,7 +273,7 @@ func (ws *sleepers) rollback() {
 	}
 	for _, w := range ws.served {
 		if w.wait == nil {
-			continue // has joined in this batch, too
+			continue // it has joined in this batch, too
 		}
 		for i := range w.places {
 			p := &w.places[i]
@@ -288,7 +286,7 @@ func (ws *sleepers) rollback() {
 	ws.clear()
 }
 
-// settle ends the present batch: what it has done stays, if it has not been
+// settle ends the present batch and confirms the sleepers that joined in it and have not been
 // dropped.
 func (ws *sleepers) settle() {
 	for _, w := range ws.joined {
@@ -297,8 +295,7 @@ func (ws *sleepers) settle() {
 	ws.clear()
 }
 
-// unsure reports whether somebody has come in the present batch who may have found
-// nothing.
+// unsure reports whether a sleeper has come in the present batch. It may wait only if this node still leads.
 func (ws *sleepers) unsure() bool { return len(ws.joined) > 0 }
 
 func (ws *sleepers) clear() {
@@ -308,8 +305,7 @@ func (ws *sleepers) clear() {
 	ws.served, ws.joined, ws.answered = ws.served[:0], ws.joined[:0], ws.answered[:0]
 }
 
-// bury has a cancelled sleeper taken out of the queues when they are next
-// looked at.
+// bury makes the next sweep remove a cancelled sleeper from the queues. Any goroutine may call it.
 func (ws *sleepers) bury(w *sleeper) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -317,7 +313,7 @@ func (ws *sleepers) bury(w *sleeper) {
 	ws.buried.Store(int32(len(ws.dead)))
 }
 
-// sweep takes the cancelled sleepers out of the queues.
+// sweep removes the cancelled sleepers from the queues.
 func (ws *sleepers) sweep() {
 	if ws.buried.Load() == 0 {
 		return
@@ -332,8 +328,7 @@ func (ws *sleepers) sweep() {
 	}
 }
 
-// drop sends sleepers back to their origins, which have them queue again, in
-// order of arrival.
+// drop sends sleepers back to their origins in order of arrival. The origins send them again.
 func (ws *sleepers) drop(which func(*sleeper) bool) {
 	for _, w := range ws.inOrder(which) {
 		ws.leave(w)
@@ -357,13 +352,13 @@ func (ws *sleepers) inOrder(which func(*sleeper) bool) []*sleeper {
 	return list
 }
 
-// readyList are keys whose sleepers are to be served, each once.
+// readyList lists the keys whose sleepers have to be served, each key once.
 type readyList struct {
 	keys   []waitKey
 	listed map[waitKey]bool
 }
 
-// add takes in what has become ready and is waited for.
+// add adds the keys that have become ready and have sleepers.
 func (l *readyList) add(ws *sleepers, txn *store.Txn) {
 	keys, all := txn.TakeReady()
 	for _, k := range keys {

@@ -6,29 +6,27 @@ import (
 	"time"
 )
 
-// Stopping takes two steps. HandOver gives leadership away, and waits until the
-// clients of this node and of the others know what became of their requests;
-// the server then lets its clients finish; Close ends the rest. All of that
-// takes milliseconds, as long as there is a majority to go on without this node.
+// Stopping takes two steps. HandOver transfers leadership, and waits until the clients of this node and of the
+// others have the replies to their requests. The server then lets its clients finish, and Close ends the rest.
+// All of that takes milliseconds, as long as the other nodes have a majority without this one.
 //
-// The last nodes of a cluster have none: nobody can take over, and no entry will
-// ever tell what became of the last batch. What waits for such things is given
-// up as soon as it is certain, and not when a supervisor loses patience.
+// The last nodes of a cluster have no majority: no node can take over, and no entry will ever settle the fate
+// of the last batch. A stopping node gives such waits up as soon as that is certain, before a supervisor loses
+// patience.
 
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 4 * time.Second
 
-// stopTimeout bounds the wait for what a node still does when it is closed. A leader's
-// proposal may never be committed although a majority answers: their disks are full.
+// stopTimeout bounds the wait for the work of a closing node. A proposal of the leader may never be committed
+// although a majority answers: their disks may be full.
 const stopTimeout = 2 * time.Second
 
 // hopePause is how often a stopping node looks whether there is a majority.
 const hopePause = 50 * time.Millisecond
 
-// HandOver gives leadership to another member, if this node has it and there
-// is one. The node goes on as a follower. It returns when the peers have been
-// told what became of their requests here, so that nothing is lost by stopping,
-// or when nobody is left to tell.
+// HandOver transfers leadership to another member, if this node leads and there is another voter. The node goes
+// on as a follower. HandOver returns when the peers have the outcome of their requests here, so that stopping
+// loses nothing, or when no peer is left.
 func (n *Node) HandOver() {
 	if !n.others() {
 		return
@@ -75,8 +73,8 @@ func (n *Node) others() bool {
 	return err == nil && slices.ContainsFunc(members, func(m Member) bool { return m.Voter && m.ID != n.cfg.ID })
 }
 
-// hope gives up what waits for a leader, or for the outcome of a batch, as soon
-// as there can be none. It runs while the node stops.
+// hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers. It runs while
+// the node stops.
 func (n *Node) hope() {
 	defer n.work.Done()
 	pause := time.NewTicker(hopePause)
@@ -94,13 +92,12 @@ func (n *Node) hope() {
 			n.alone()
 			n.keeper.close()
 		}
-		// A leader that has not noticed yet may still begin a batch.
+		// This node may still lead, without having noticed the loss of the majority, and begin a batch.
 		n.pending.giveUp(math.MaxUint64)
 	}
 }
 
-// majority asks the voters whether they are there, and reports whether enough
-// are, with this node, to elect a leader.
+// majority asks all voters, and reports whether enough of them answer, this node included, to elect a leader.
 func (n *Node) majority() bool {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -116,7 +113,8 @@ func (n *Node) majority() bool {
 	return 2*up > len(voters)
 }
 
-// finishWork returns when nothing goes on any more, and sees to it that this is so.
+// finishWork waits until all goroutines of the node have ended. After stopTimeout it makes the consensus give up its
+// proposals.
 func (n *Node) finishWork() {
 	done := make(chan struct{})
 	go func() {
@@ -136,7 +134,7 @@ func (n *Node) finishWork() {
 	<-done
 }
 
-// quitter is a consensus that can be told to give up what was proposed before it is closed.
+// quitter is a consensus that can give up its proposals before it is closed.
 type quitter interface{ Quit() }
 
 // Close stops the node. HandOver comes first in a clean shutdown.

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// strangers says in the log who was turned away at the peer port, and which peers turn this node
-// away: the first of a kind at once, and how many more came in the strangersPeriod after it. So a stranger
-// who calls a thousand times a second is two lines a minute.
+// strangers logs the callers that the peer port turns away, and the peers that turn this node away. It logs the
+// first caller of each kind at once, and after each strangersPeriod the number of further ones. So a stranger
+// that calls a thousand times a second causes about one line a minute.
 type strangers struct {
 	log   *slog.Logger
-	total atomic.Uint64 // of those that were turned away
+	total atomic.Uint64 // number of callers that this node has turned away
 
 	mu   sync.Mutex
 	more map[turnedAway]*strangersSince
@@ -21,7 +21,7 @@ type strangers struct {
 
 const strangersPeriod = time.Minute
 
-// turnedAway is why. There are but these, so what is kept is bounded.
+// turnedAway is the reason why a caller was turned away. The reasons are few, so memory is bounded.
 type turnedAway string
 
 const (
@@ -39,7 +39,7 @@ const (
 	peerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
 )
 
-// theirs reports whether it was this node that turned somebody away.
+// theirs reports whether this node turned the caller away, and not a peer this node.
 func (t turnedAway) theirs() bool { return t != peerRefuses && t != peerUntrusted }
 
 type strangersSince struct {
@@ -53,7 +53,7 @@ func newStrangers(log *slog.Logger) *strangers {
 	return &strangers{log: log, more: map[turnedAway]*strangersSince{}}
 }
 
-// note takes account of one.
+// note counts and logs one caller that was turned away, or one peer that turned this node away.
 func (s *strangers) note(why turnedAway, remote string, err error) {
 	if why.theirs() {
 		s.total.Add(1)
@@ -72,7 +72,7 @@ func (s *strangers) note(why turnedAway, remote string, err error) {
 	s.more[why] = &strangersSince{timer: time.AfterFunc(strangersPeriod, func() { s.sum(why) })}
 }
 
-// sum says how many more there were.
+// sum logs how many more callers there were in a strangersPeriod.
 func (s *strangers) sum(why turnedAway) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 
 // How a submission finds the leader and waits through an election.
 //
-// A submission is tried again until it has been without a leader for Config.FailoverWait. The time for
-// which a leader had it, behind a script or a slow disk, does not count: when that leader is lost, the
-// wait begins at the moment when it was last heard of. This happens once. If the next leader has the
-// submission when the wait is over, that leader answers it: each of its batches ends.
+// A node tries a submission again until the submission has been without a leader for Config.FailoverWait. The time
+// that it spends at a leader, behind a script or a slow disk, does not count: when that leader is lost, the
+// wait begins anew at the leader's last sign of life. This happens once. If the next leader has the
+// submission when the wait is over, that leader answers it, because each of its batches ends.
 //
 // Every batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
-// that batch for ever. What comes behind the batch waits for the disk, or for the next leader. Several
-// parties may complete one request; the first one counts (request.complete).
+// that batch for ever. Requests behind the batch wait for the disk, or for the next leader. Several
+// parties may complete one request; the first call counts (request.complete).
 
 // route says where submissions go at present.
 type route struct {
-	seq     *sequencer    // this node leads
-	link    *link         // or this one does
+	seq     *sequencer    // set if this node leads
+	link    *link         // set if another node leads: the link to it
 	changed chan struct{} // closed when the route changes
 }
 
@@ -42,8 +42,8 @@ func (r *router) get() route {
 	return r.cur
 }
 
-// set changes the route, unless ctx has ended: a route to a leader that has
-// been replaced meanwhile must not hide the one to its successor.
+// set changes the route, unless ctx has ended: a late route to a replaced leader must not hide the route to its
+// successor.
 func (r *router) set(ctx context.Context, seq *sequencer, l *link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,9 +76,9 @@ var waiters = sync.Pool{New: func() any {
 	return w
 }}
 
-// Submit runs the calls in order, on the leader wherever it is, and returns when the
-// outcome is known. dst is reused for the replies. A command that surely had no effect
-// is tried again until FailoverWait has passed.
+// Submit runs the calls in order on the leader, whichever node that is, and returns when the
+// outcome is known. dst is reused for the replies. Submit tries a command that certainly had no effect
+// again until FailoverWait has passed.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	dst = n.SubmitPart(nil, calls, dst)
 	for len(dst) < len(calls) {
@@ -87,11 +87,10 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// SubmitPart is Submit that may run only the first of the calls: where their replies
-// or writes are large (maxPartBytes), the others are not run. It returns one reply at
-// least, and as many as calls have been run. The caller submits the others when it has
-// room for their replies. It waits before, if the client does heavy work (yield.go); nil
-// stands for the node itself.
+// SubmitPart is Submit, but may run only the first of the calls if their replies or writes are large
+// (maxPartBytes). It returns one reply for each call that was run, and at least one. The caller submits the
+// others when it has room for their replies. SubmitPart delays clients that do heavy work (yield.go); a nil
+// client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	if heavy, patience := n.isHeavy(client, calls); heavy {
 		return n.submitGivingWay(client, calls, dst, patience)
@@ -116,8 +115,8 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 	return n.submitWaiting(client, number, nil, calls, dst)
 }
 
-// submitHere has this node's sequencer run the calls. sent, if not nil, is
-// called when they are queued there.
+// submitHere runs the calls on the sequencer of this node. It calls sent, if not nil, when the calls are
+// queued.
 func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
@@ -137,7 +136,7 @@ func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []st
 		replies, err = n.confirm(w.req.due, w.req.since, replies), nil
 	}
 	if err == errUnknown {
-		// The batch may still hold the request: leave it to the collector.
+		// The batch may still use the request, so it must not be reused.
 		return dst, err
 	}
 	n.remember(client, w.req.cost)
@@ -146,38 +145,36 @@ func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []st
 	return replies, err
 }
 
-// retryPause keeps a submission that is refused at once from spinning.
+// retryPause is the pause before the next try of a submission that was refused at once.
 const retryPause = 5 * time.Millisecond
 
-// carried is a submission that another node has to run, or that waits until
-// somebody can.
+// carried is a submission that another node has to run, or that waits for a leader.
 type carried struct {
 	n      *Node
-	ctx    context.Context // ends when it has been without a leader for long enough
+	ctx    context.Context // ends when the submission has been without a leader for too long
 	cancel context.CancelFunc
-	client *Client       // whose it is
-	wait   time.Duration // how long it may be without one
+	client *Client       // the client that sent it
+	wait   time.Duration // how long it may be without a leader
 	due    time.Duration // when ctx ends, if no leader is lost
 	lost   bool          // a leader that had it has been lost
-	later  bool          // a leader had no room for its reply …
-	asks   bool          // … and it asks for some, while others wait for it
-	runs   atomic.Bool   // the leader has said that a script of it runs for long
+	later  bool          // there was no room for its reply …
+	asks   bool          // … and it asks for room, while others like it wait
+	runs   atomic.Bool   // the leader has said that one of its scripts runs for long
 	calls  []Call
 	dst    []store.Reply
 	from   ticket
-	number uint64    // of its arrival
-	place  *standing // in the line; nil: it is not there
+	number uint64    // number of its arrival
+	place  *standing // its place in the line; nil: none
 }
 
-// submitWaiting is Submit through an election. A write is sent again to each
-// new leader, which knows whether it has been executed. place is nil if it has
-// none in the line yet.
+// submitWaiting is Submit through an election. It sends a write again to each new leader, which knows whether
+// the write has been executed. place is nil if the submission has no place in the line yet.
 func (n *Node) submitWaiting(client *Client, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
 	return n.submitWithin(n.cfg.FailoverWait, client, number, place, calls, dst)
 }
 
 func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
-	// Of those who came at one instant, who came first gives up first.
+	// Submissions of one instant give up in order of arrival.
 	wait += time.Duration(number % 1024)
 	c := &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
@@ -228,22 +225,21 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 		case <-first:
 		case <-pause:
 		}
-		if c.ctx.Err() != nil { // whatever else is ready
+		if c.ctx.Err() != nil { // also if another case was ready at the same time
 			return c.refused(c.whyNot())
 		}
 	}
 }
 
-// suspect reports whether a request that the leader was lost with may be the cause, and must
-// not reach the next leader: a script that ran for long then may have taken its memory. The
-// others of its batch, which waited or had been run, have not. What ends a process at once
-// does not show in time, and looks like what was there when a leader is killed.
+// suspect reports whether this request may be the cause of the loss of a leader, and must not reach the next
+// one: it has a script that ran for long and may have taken all memory of the leader. The other requests of its
+// batch, which waited or had ended, are innocent. A request that ends the process at once is not recognized: it
+// looks like any request that was there when a leader was killed.
 func (c *carried) suspect(err error) bool { return err != errNotExecuted && c.runs.Load() }
 
-// leaderLost is called when a leader that had the request has been lost. The
-// time that it was there for, behind a script or a slow disk, does not count: it
-// may be without a leader for as long from when that one was last heard of.
-// This is granted once, so that no request goes from leader to leader for ever.
+// leaderLost notes that a leader that had the request has been lost. The time at that leader, behind a script
+// or a slow disk, does not count: the request may wait for the full time from the last sign of life of that
+// leader. This is granted once, so that no request goes from leader to leader for ever.
 func (c *carried) leaderLost() {
 	if c.lost {
 		return
@@ -259,8 +255,9 @@ func (c *carried) leaderLost() {
 // putOffMost bounds how long a request waits until its leader has room for the reply.
 const putOffMost = 10 * time.Second
 
-// putOff is called when there is no room for the reply now, at the leader or here. Nobody behind it has to
-// wait for that: it leaves the line; and so that the leader does not evaluate in vain for each, one asks for all who wait so.
+// putOff delays a request because there is no room for its reply now, at the leader or here. The request leaves
+// the line, so that later ones need not wait for it. Only one such request at a time asks the leader again, so
+// that the leader does not evaluate all of them in vain.
 func (c *carried) putOff() {
 	if c.later {
 		return
@@ -272,8 +269,8 @@ func (c *carried) putOff() {
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
 }
 
-// hasRoom reports whether a request may be sent to the leader, for all that is in hand here: as long as there are large
-// replies, long reads go one after the other.
+// hasRoom reports whether a request may be sent to the leader in view of the large replies in hand here. While
+// there are any, long reads go one after the other.
 func (c *carried) hasRoom() bool {
 	h := &c.n.inHand
 	if h.bytes.Load() == 0 || !areLongReads(c.calls) {
@@ -283,14 +280,14 @@ func (c *carried) hasRoom() bool {
 	return !h.isFull()
 }
 
-// asked lets the next one ask.
+// asked lets the next put-off request ask the leader.
 func (c *carried) asked() {
 	if c.asks {
 		c.n.asking.Release(1)
 	}
 }
 
-// silence is how long ago a leader was heard of; 0 if this node led.
+// silence returns how long ago the leader was last heard from; 0 if this node led.
 func (n *Node) silence() time.Duration {
 	if n.cons == nil {
 		return 0
@@ -302,7 +299,7 @@ func (n *Node) silence() time.Duration {
 	return n.cfg.Time.Monotonic() - heard
 }
 
-// refused gives up: with why if it had no effect for certain.
+// refused gives up. The error is why if the request certainly had no effect, and ErrIndeterminate otherwise.
 func (c *carried) refused(why store.Error) []store.Reply {
 	if c.from.again && c.from.id != 0 {
 		why = ErrIndeterminate
@@ -310,14 +307,14 @@ func (c *carried) refused(why store.Error) []store.Reply {
 	return errorReplies(c.dst[:0], len(c.calls), why)
 }
 
-// queue takes its place in the line.
+// queue takes the place of the submission in the line.
 func (c *carried) queue() {
 	if c.place == nil {
 		c.place = c.n.line.join(c.number)
 	}
 }
 
-// sent gives its place up: it is on its way, so the next may follow.
+// sent gives up the place in the line: the submission is on its way, so the next one may follow.
 func (c *carried) sent() {
 	if c.place != nil {
 		c.n.line.leave(c.place)
@@ -325,7 +322,7 @@ func (c *carried) sent() {
 	}
 }
 
-// turn reports whether everybody who came before has been sent.
+// turn reports whether all earlier submissions in the line have been sent.
 func (c *carried) turn() bool {
 	if c.place == nil && c.n.line.empty() {
 		return true
@@ -342,9 +339,9 @@ func (c *carried) try(rt route) ([]store.Reply, error) {
 	return c.there(rt)
 }
 
-// there forwards the calls to the leader. While it leads and the link stands it
-// may take its time (a script, a slow disk), though the request have been sent
-// before; once it is replaced its successor is to be asked.
+// there forwards the calls to the leader. It waits without a limit while that node leads and the link stands (a
+// script, a slow disk). It gives up when another node leads, which the caller then asks, or when ctx ends after
+// that node has lost the lead.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
@@ -369,8 +366,8 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			default:
 			}
 			c.leaderLost()
-			// The old leader may still say what became of it, until there is
-			// another one to ask; those who came later wait for that.
+			// The old leader may still answer, until there is another one to ask. Later submissions wait in the
+			// line for that.
 			c.queue()
 			now := c.n.routes.get()
 			changed, deadline = now.changed, c.ctx.Done()
@@ -386,13 +383,13 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 	}
 }
 
-// forwardResult is what became of a forwarded call.
+// forwardResult is the result of a forwarded call.
 type forwardResult struct {
 	body []byte
 	err  error
 }
 
-// read decodes the body of a result. A client's large replies stay packed until they are encoded for it.
+// read decodes the body of a result. Large replies stay packed until they are encoded for the client.
 func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err error) {
 	if c.client == nil || len(body) <= smallReply {
 		return readReplies(body, c.dst[:0], store.ReadReply)
@@ -411,7 +408,7 @@ func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err err
 // received decodes a result.
 func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	if r.err != nil {
-		c.leaderLost() // or the link, which comes to the same
+		c.leaderLost() // or the link was lost, which has the same effect
 		return c.dst, r.err
 	}
 	replies, rest, err := c.read(r.body)
@@ -428,11 +425,11 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 		l.fail()
 		return c.dst, errNotExecuted
 	}
-	l.fail() // a peer that says what cannot be is not to be asked again
+	l.fail() // the peer breaks the protocol: end the link
 	return c.dst, errUnknown
 }
 
-// whyNot is what a client is told that has waited for long enough.
+// whyNot returns the error for a client that has waited for long enough.
 func (c *carried) whyNot() store.Error {
 	if rt := c.n.routes.get(); c.later && (rt.seq != nil || rt.link != nil) {
 		return ErrReplyLater
@@ -440,7 +437,7 @@ func (c *carried) whyNot() store.Error {
 	return c.n.downError()
 }
 
-// downError is what clients are told while there is no leader.
+// downError returns the error for clients while there is no leader.
 func (n *Node) downError() store.Error {
 	if n.Trouble() != "" {
 		return ErrDiskFull

@@ -8,47 +8,43 @@ import (
 	"time"
 )
 
-// When a process dies, its connections break at once and its port refuses new
-// ones. That is more than silence, which on a busy machine means little: so a
-// follower that loses its link to the leader, and is refused another, waits for a
-// few heartbeats that do not come, and stands for election.
+// When a process dies, its connections break at once and its port refuses new ones. That says more than
+// silence, which means little on a busy machine. So a follower that loses its link to the leader, and whose new
+// connection is refused, waits for a few missing heartbeats and then stands for election.
 //
-// It is only about when an election is held. Whoever wins it has the votes of a
-// majority, and a leader that lives after all, behind a port that refuses, is
-// heard of by its heartbeats and left alone.
+// This decides only the time of an election. The winner still needs the votes of a majority. A leader that
+// lives after all, behind a port that refuses, sends heartbeats, and then no follower stands.
 //
-// The first member stands after a quarter of the heartbeat timeout, 125 ms, and the next one 200 ms
-// later, so that they do not split the votes. It tells itself what a leader tells the node that it
-// hands over to (Campaign): Raft's timers cannot be set below the leader lease, and other voters would
-// refuse while they believe in the old leader. That skips the preliminary vote. So the follower waits
-// for silence, too: a leader that lives is heard of every 10 to 20 ms by its entries and every 50 to
-// 100 ms by its heartbeats. A machine or a network that falls silent is left to Raft's timers.
+// The first member stands after a quarter of the heartbeat timeout, 125 ms, and the next one 200 ms later, so
+// that they do not split the votes. A member stands by sending itself the message by which a leader transfers
+// leadership (Campaign): Raft's timers cannot be set below the leader lease, and other voters would refuse
+// while they believe in the old leader. That message skips the pre-vote. So the follower also waits for
+// silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50 to 100 ms. If a machine or a
+// network falls silent, Raft's timers start the election.
 
-// campaigner is a consensus that can be told to stand for election.
+// campaigner is a consensus that can stand for election on request.
 type campaigner interface {
-	// Campaign has this node stand for election now, whoever leads.
+	// Campaign makes this node stand for election now, even if another node leads.
 	Campaign() error
 }
 
-// suspectTick is how often a suspect's signs of life are looked at.
+// suspectTick is how often silent checks for signs of life of the leader.
 const suspectTick = 5 * time.Millisecond
 
-// firstTurn is how long a leader may be silent whose process seems to be gone.
-// One that lives is heard of every tenth to fifth part of the heartbeat timeout,
-// and far more often while it has entries to send.
+// firstTurn is how long the first member waits for a leader whose process seems to be gone. A living leader
+// sends a heartbeat every tenth to fifth part of the heartbeat timeout, and entries far more often.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
-// nextTurn is how much later each further member stands, so that the votes are
-// not split: the one before should have won, though its disk be busy.
+// nextTurn is how much later each further member stands, so that they do not split the votes. In that
+// time the member before it wins, even with a busy disk.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
-// refused reports whether the address answers, and nobody listens there.
+// refused reports whether the machine at an address refused a connection, because no process listens there.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// suspect stands for election in place of a leader whose process seems to be
-// gone, unless somebody leads before that. A node that has yet to apply what that
-// leader told it could not lead at once, and leaves this to the others. It
-// returns at once.
+// suspect starts to wait for the silence of a leader whose process seems to be gone, and then stands for
+// election, unless another node leads by then. It returns at once. A node that has not caught up keeps waiting,
+// because it could not lead at once.
 func (n *Node) suspect(leader leadership) {
 	c, can := n.cons.(campaigner)
 	turn := n.turnAfter(leader.id)
@@ -72,8 +68,8 @@ func (n *Node) suspect(leader leadership) {
 	}()
 }
 
-// turnAfter is this node's place among the members that may take over from a
-// leader; less than 0 if it may not.
+// turnAfter returns the place of this node among the members that may take over from a leader; less than 0 if
+// this node may not.
 func (n *Node) turnAfter(leader string) int {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -89,9 +85,8 @@ func (n *Node) turnAfter(leader string) int {
 	return slices.Index(ids, n.cfg.ID)
 }
 
-// silent waits until nothing has been heard of the leader for long enough, and
-// what it told has been applied; false if there is another leader, or if ctx
-// ends before.
+// silent waits until the leader has been silent for long enough and this node has caught up. It returns false
+// if there is another leader, or if ctx ends before.
 func (n *Node) silent(ctx context.Context, leader leadership, patience time.Duration) bool {
 	tick := time.NewTicker(suspectTick)
 	defer tick.Stop()
@@ -101,8 +96,8 @@ func (n *Node) silent(ctx context.Context, leader leadership, patience time.Dura
 	for {
 		now := n.cfg.Time.Monotonic()
 		if t := n.term(); t != term {
-			// Somebody stands already, and may win. If it does not even get this
-			// node's vote, its log is too short.
+			// Another member stands already, and may win. If its log is too short, it does not even get the
+			// vote of this node.
 			term, due = t, now+firstTurn(n.cfg.HeartbeatTimeout)
 		}
 		if contact, _ := n.cons.LastContact(); contact > heard {
@@ -122,7 +117,7 @@ func (n *Node) silent(ctx context.Context, leader leadership, patience time.Dura
 	}
 }
 
-// leading is who leads, as far as this node knows.
+// leading returns the leader as this node knows it.
 func (n *Node) leading() leadership {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,15 +11,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a node knows of the others. A follower has a link to the leader and to nobody else, but a
-// client may ask any node for all of them (Sentinel, Cluster). So every node asks every other one for
-// its addresses and its applied index (facts.go). Topology puts that together with what Raft says. It
-// is an immutable value that costs one load to read; a channel closes when it is out of date. Raft
-// alone says who leads. The nodes' own questions tell addresses and silence (Config.DownAfter), so no
-// client is sent anywhere by a vote of these.
+// What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
+// all of them (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
+// (facts.go). A Topology combines the answers with what Raft says. It is an immutable value that costs one load
+// to read; a channel closes when it is out of date. Raft alone says who leads. The answers only tell addresses
+// and silence (Config.DownAfter), so no vote among these questions ever sends a client anywhere.
 
-// Addresses are what a node tells clients of itself, by protocol; "" if it
-// does not speak it.
+// Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
 type Addresses struct {
 	Plain    string // Redis without Sentinel or Cluster
 	Sentinel string
@@ -29,9 +27,9 @@ type Addresses struct {
 	TLSPlain, TLSSentinel, TLSCluster string
 }
 
-// told are the addresses in the form in which clients of one kind are told them: in the
-// first three. Where a node has no address of that kind, the other one stands: a client
-// that asks without TLS may be told to speak it elsewhere.
+// told returns the addresses for clients with TLS (secret) or without, in the first three fields. If a node has
+// no address of that kind, the other one takes its place: a client without TLS may learn the address of a TLS
+// port.
 func (a Addresses) told(secret bool) Addresses {
 	if secret {
 		return Addresses{Plain: cmp.Or(a.TLSPlain, a.Plain), Sentinel: cmp.Or(a.TLSSentinel, a.Sentinel), Cluster: cmp.Or(a.TLSCluster, a.Cluster)}
@@ -39,7 +37,7 @@ func (a Addresses) told(secret bool) Addresses {
 	return Addresses{Plain: cmp.Or(a.Plain, a.TLSPlain), Sentinel: cmp.Or(a.Sentinel, a.TLSSentinel), Cluster: cmp.Or(a.Cluster, a.TLSCluster)}
 }
 
-// Told returns the topology as clients are told it, those that speak TLS or those that do
+// Told returns the topology with the addresses for clients that speak TLS (secret) or for clients that do
 // not.
 func (t *Topology) Told(secret bool) *Topology {
 	if !slices.ContainsFunc(t.Nodes, func(n Sighting) bool { return n.TLSPlain != "" || n.TLSSentinel != "" || n.TLSCluster != "" }) {
@@ -53,16 +51,15 @@ func (t *Topology) Told(secret bool) *Topology {
 	return &told
 }
 
-// Topology is what a node knows of the cluster at one instant. It is never
-// changed: another one takes its place.
+// Topology is what a node knows of the cluster at one instant. It never changes: a new one replaces it.
 type Topology struct {
 	Self   string
-	Leader string // who leads; "" while nobody is known to
-	Last   string // who leads or, while nobody does, who led last
+	Leader string // id of the leader; "" while no leader is known
+	Last   string // id of the leader or, without a leader, of the last one
 	Term   uint64
-	Nodes  []Sighting // this node and the voters of which the addresses are known, by id
-	// Members is how many members vote, known or not. Those that do not are no
-	// part of a majority, and clients are not sent to them.
+	Nodes  []Sighting // this node and the voters with known addresses, by id
+	// Members is the number of voters, with known addresses or not. Members without a vote do not
+	// count for a majority, and clients are not sent to them.
 	Members int
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration
@@ -73,17 +70,17 @@ type Topology struct {
 // Sighting is what a node knows of a member, itself included.
 type Sighting struct {
 	ID string
-	// NoVote is true of this node while it is no member, or one without a vote.
+	// NoVote is true for this node while it is no member, or a member without a vote.
 	NoVote bool
 	Addresses
-	RunID   string // of its present process
+	RunID   string // run id of its present process
 	Applied uint64 // Raft index of the last entry that it applied
 	Up      bool
-	Silence time.Duration // how long it has said nothing
-	Known   time.Duration // how long it has been known
+	Silence time.Duration // time since its last message
+	Known   time.Duration // time since this node began to look for it
 }
 
-// Node returns what is known of a member; nil if nothing is.
+// Node returns what is known of a member; nil if the member is not in Nodes.
 func (t *Topology) Node(id string) *Sighting {
 	for i := range t.Nodes {
 		if t.Nodes[i].ID == id {
@@ -93,7 +90,7 @@ func (t *Topology) Node(id string) *Sighting {
 	return nil
 }
 
-// Up is how many voters are up, as far as this node can see.
+// Up returns how many voters are up, as far as this node can see.
 func (t *Topology) Up() (n int) {
 	for i := range t.Nodes {
 		if t.Nodes[i].Up && !t.Nodes[i].NoVote {
@@ -103,46 +100,45 @@ func (t *Topology) Up() (n int) {
 	return n
 }
 
-// Quorum is how many voters are a majority.
+// Quorum returns how many voters make a majority.
 func (t *Topology) Quorum() int { return t.Members/2 + 1 }
 
-// discovery is what a node has been told by the others. Lock order:
-// discovery.mu, Node.mu.
+// discovery is what a node has learned from the others. Lock order: discovery.mu, Node.mu.
 type discovery struct {
 	mu     sync.Mutex
 	heard  map[string]*heard
-	last   string        // who led last
-	voter  bool          // this node is one
+	last   string        // the last known leader
+	voter  bool          // this node is a voter
 	member bool          // ... or at least a member
 	moved  chan struct{} // has room for one: the configuration has changed
 
 	misplaced misplaced
 	health    health
 
-	// older: some member may run version 0.1.0, as far as this node knows. It may as long
-	// as it has not said whom it knows, which is newer.
+	// older is true while some member may run version 0.1.0. A member may run it until its facts
+	// contain a list of members, which version 0.1.0 does not send.
 	older atomic.Bool
 
 	disowned sync.Once // another node knows this one with another data directory
 
 	current atomic.Pointer[Topology]
-	changed chan struct{} // of current; closed and replaced with mu held
+	changed chan struct{} // Changed of current; closed and replaced with mu held
 }
 
-// heard is the latest word of a member.
+// heard is the latest news of a member.
 type heard struct {
 	facts facts
 	addr  string // its peer address
-	told  bool   // facts are its own words
-	asked bool   // ... and it was found at its address
+	told  bool   // the member has sent facts
+	asked bool   // ... in answer to a question at its address
 	voter bool
-	first time.Duration // when it was first looked for
-	seen  time.Duration // when it last spoke
+	first time.Duration // when this node began to look for it
+	seen  time.Duration // when its last facts came
 
-	foreign bool // it belongs to another cluster, and the log tells so
+	foreign bool // the node there belongs to another cluster, and this has been logged
 }
 
-// mayBeOlder reports whether the member at a peer address may run version 0.1.0. It has not said otherwise yet.
+// mayBeOlder reports whether the member at a peer address may run version 0.1.0: its facts have not shown otherwise.
 func (d *discovery) mayBeOlder(at raft.ServerAddress) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,7 +153,7 @@ func (d *discovery) mayBeOlder(at raft.ServerAddress) bool {
 // Topology returns what this node knows of the cluster. It costs one load.
 func (n *Node) Topology() *Topology { return n.disc.current.Load() }
 
-// facts are what this node tells the others.
+// facts returns the facts that this node tells the others.
 func (n *Node) facts() facts {
 	var s Status
 	n.cons.Facts(&s)
@@ -177,11 +173,11 @@ func (n *Node) facts() facts {
 	}
 }
 
-// note takes in what a member says of itself. asked is true if it was asked at its address.
+// note stores the facts of a member. asked is true if they are the answer to a question at its address.
 func (n *Node) note(f facts, asked bool) {
 	now := n.cfg.Time.Monotonic()
 	if own := n.clusterName(); !asked && (f.directory == "" || own != "" && f.cluster != "" && f.cluster != own) {
-		return // a member says whose it is, and is of this cluster
+		return // a member names its data directory, and belongs to this cluster
 	}
 	known := n.meet(f)
 	n.disc.mu.Lock()
@@ -190,9 +186,9 @@ func (n *Node) note(f facts, asked bool) {
 	if h == nil || !known || f.peer != "" && f.peer != h.addr {
 		return // not a member, or not any more
 	}
-	if !asked { // what it says of others counts if it was looked for
+	if !asked { // a list of members counts only from a member that was found at its address
 		f.members, f.toldMembers = h.facts.members, h.facts.toldMembers
-		// Only the answer has these.
+		// Only answers have the TLS addresses.
 		f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster = h.facts.addrs.TLSPlain, h.facts.addrs.TLSSentinel, h.facts.addrs.TLSCluster
 	}
 	h.asked = h.asked || asked
@@ -207,8 +203,8 @@ func (n *Node) note(f facts, asked bool) {
 	n.belong(f)
 }
 
-// vouched reports whether a member that has been heard lately knows a node as a member: one
-// that was away knows old configurations. Versions that do not say whom they know may know it.
+// vouched reports whether a member that has been heard lately counts a node as a member. This node needs that if it
+// was away and knows only old configurations. A version that sends no list of members may know the node.
 func (n *Node) vouched(id string) bool {
 	now := n.cfg.Time.Monotonic()
 	n.disc.mu.Lock()
@@ -221,7 +217,7 @@ func (n *Node) vouched(id string) bool {
 	return false
 }
 
-// look renews the topology, and with it who is thought to be up.
+// look renews the topology and the health, as time makes members silent.
 func (n *Node) look() {
 	n.mu.Lock()
 	led := n.leader.id != ""
@@ -233,8 +229,8 @@ func (n *Node) look() {
 	n.tellHealth(now, led)
 }
 
-// renew puts another topology in place of the present one; discovery.mu is
-// held. It runs at every beat, so that silence is known to within one.
+// renew replaces the topology; discovery.mu is held. It runs at every beat, so silence is known to within one
+// beat.
 func (n *Node) renew(now time.Duration) {
 	n.mu.Lock()
 	leader := n.leader
@@ -260,7 +256,7 @@ func (n *Node) renew(now time.Duration) {
 			continue
 		}
 		silence := now - h.seen
-		// Who leads is heard by Raft, whatever becomes of these words.
+		// Raft hears from the leader, even if its facts do not arrive.
 		up := silence < n.cfg.DownAfter || id == leader.id
 		t.Nodes = append(t.Nodes, Sighting{ID: id, Addresses: h.facts.addrs, RunID: h.facts.runID, Applied: h.facts.applied,
 			Up: up, Silence: silence, Known: now - h.first})
@@ -275,8 +271,8 @@ func (n *Node) renew(now time.Duration) {
 	}
 }
 
-// census keeps what was heard to the members that Raft knows, and returns the
-// peer addresses of the others; nil if Raft is being stopped.
+// census adjusts discovery to the members that Raft knows, and returns the peer addresses of the other members.
+// It returns nil if Raft is being stopped.
 func (n *Node) census() map[string]string {
 	list, err := n.cons.Members()
 	if err != nil {

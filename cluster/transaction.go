@@ -6,43 +6,42 @@ import (
 	"lockstep/store"
 )
 
-// Transaction is what WATCH and EXEC ask of the leader, each as one call.
+// Transaction is the body of a WATCH or an EXEC; each is one call to the leader.
 //
-// WATCH learns the versions of keys (store.Txn.Version) and leaves nothing
-// behind: they are part of the replicated state, so EXEC may compare them on
-// another leader. EXEC brings them along and is evaluated in one piece, as one
-// request in one entry, if none of the keys has another version by then.
+// WATCH reads the versions of keys (store.Txn.Version) and leaves nothing behind on the leader. The versions
+// are part of the replicated state, so EXEC may compare them on another leader. EXEC carries them along. If no
+// key has another version by then, the leader evaluates EXEC in one piece, as one request in one entry.
 //
 // The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole
-// (EXECABORT) if it would write more than an entry may hold. If its fate is unknown it is run again
+// (EXECABORT) if it would write more than an entry may hold. If its fate is unknown, it is run again
 // only if it does nothing but read.
 //
 // A version is the number of the write set that last changed the key. Two writes of one batch give a
 // key the same version, so a WATCH of a key that its own batch has written waits for the next batch
-// (tooEarly). What WATCH knows of absent keys, and when that is forgotten: store/version.go.
+// (tooEarly). store/version.go describes the versions of absent keys, and when they are forgotten.
 //
-// The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot stand in
-// the entry. They run when the leader has answered, at their place among the replies: before that
-// nobody knows whether the transaction takes place. So a PUBLISH does not reach a SUBSCRIBE that
-// stands before it in the same transaction.
+// The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of
+// the entry. The node runs them after the answer of the leader, each at its place among the replies, because
+// before that it does not know whether the transaction takes place. So a PUBLISH does not reach a SUBSCRIBE that
+// precedes it in the same transaction.
 type Transaction struct {
 	Watched []Watched
-	Calls   []Call // of EXEC; none of them is a transaction
-	Observe bool   // WATCH: the reply is the list of versions
+	Calls   []Call // the commands of EXEC; none of them is a transaction
+	Observe bool   // true for WATCH: the reply is the list of versions
 }
 
-// Watched is a key that WATCH has looked at.
+// Watched is a key that WATCH has read.
 type Watched struct {
 	DB      int
 	Key     []byte
 	Version uint64 // store.Txn.Version
 }
 
-// neverWatched is a version that no key has: it would exist.
+// neverWatched is a version that no key ever has, so EXEC always fails on it.
 const neverWatched = 0
 
-// Run evaluates the transaction; run is told to run each of its commands. overrun is why it
-// may not take place: it has written too much, or a script of it was stopped.
+// Run evaluates the transaction and calls run for each of its commands. overrun is set if the transaction
+// may not take place: it has written too much, or one of its scripts was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""
@@ -68,7 +67,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 			replies.Elems = append(replies.Elems, refusal)
 			continue
 		}
-		// A command that would wait has replied what it does here (wait.go).
+		// A command that would block has set the reply for this case itself (wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx))
 		ctx.Wait = nil
 		if ctx.Stopped != "" {
@@ -84,7 +83,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 	return replies, ""
 }
 
-// denied reports whether the transaction would add data while there is no room for any.
+// denied reports whether the transaction may add data while the data is at its limit.
 func (t *Transaction) denied(txn *store.Txn) bool {
 	if !txn.OutOfMemory() {
 		return false
@@ -104,8 +103,8 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	for i := range t.Watched {
 		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
 		if !settled {
-			// tooEarly has not kept it out, so it stands behind writes in a
-			// request of its own: let EXEC fail rather than miss a change.
+			// tooEarly did not delay this WATCH, so writes precede it in its own request: make EXEC fail rather
+			// than miss a change.
 			v = neverWatched
 		}
 		r.Elems = append(r.Elems, store.Int(int64(v)))
@@ -113,10 +112,10 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	return r
 }
 
-// execCall stands for EXEC where only the node of the client knows its row.
+// execCall stands for EXEC on the leader: only the session of the client knows the real command.
 var execCall = &store.Command{Name: "exec"}
 
-// append encodes a transaction for a peer of a minor version; see wire.go.
+// append encodes a transaction for a peer with a minor version of the protocol; see wire.go.
 func (t *Transaction) append(buf []byte, minor byte) []byte {
 	buf = append(buf, byte(store.Flag(t.Observe).Int))
 	buf = binary.AppendUvarint(buf, uint64(len(t.Watched)))

@@ -9,16 +9,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Leadership is handed over as Raft's author does it (Ongaro's thesis, 3.10): the leader
-// takes no entries any more, waits until the heir has all of them, and tells it to stand
-// for election. hashicorp/raft does that, too, but asks the goroutine that sends entries to
-// the heir to say how far it is, and waits for it without a limit. Of an heir that refuses
-// entries, because its disk is full, nothing is ever said: the second such transfer never
-// ended, and as long as one goes on Raft takes no entry, in this term and, once that
-// goroutine was gone, in all later ones.
+// Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until
+// its successor (the heir) has all of them, and tells the heir to stand for election. hashicorp/raft does that,
+// too, but it asks the goroutine that sends entries to the heir for the progress, and waits for the answer
+// without a limit. If the heir refuses entries because its disk is full, no answer ever comes. The second such
+// transfer never ended, and during a transfer Raft accepts no entry: neither in this term nor, once that
+// goroutine was gone, in any later one.
 //
-// The leader asks the heir first whether it lives. Clients go on until the heir has what the log held
-// at that moment. Then nothing is proposed until the heir has the rest, stands for election and has
+// The leader first asks whether the heir lives. Requests go on until the heir has the log as it was
+// at the beginning. Then the leader proposes nothing until the heir has the rest, stands for election and has
 // won, or until an election timeout is over.
 
 var (
@@ -26,17 +25,17 @@ var (
 	errNoElection   = errors.New("leadership transfer timeout: the member that was to lead has not been elected")
 )
 
-// transferTick is how often it is looked how far a transfer has come.
+// transferTick is how often waitFor checks the progress of a transfer.
 const transferTick = time.Millisecond
 
-// proposals lets entries into the log, or keeps them out while leadership is handed over.
+// proposals counts the proposals in progress, and keeps new ones out during a leadership transfer.
 type proposals struct {
 	mu   sync.Mutex
 	shut bool
-	n    int // on their way
+	n    int // proposals in progress
 }
 
-// enter begins a proposal, which leave ends; false: there can be none now.
+// enter begins a proposal, which leave ends. It returns false if proposals are kept out now.
 func (p *proposals) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +45,7 @@ func (p *proposals) enter() bool {
 	return !p.shut
 }
 
-// stay is for what may outlast the one who has entered; another leave ends it.
+// stay counts one more proposal, which may outlast the caller of enter; another leave ends it.
 func (p *proposals) stay() {
 	p.mu.Lock()
 	p.n++
@@ -71,7 +70,7 @@ func (p *proposals) open() {
 	p.mu.Unlock()
 }
 
-// none reports whether no entry can come any more.
+// none reports whether proposals are kept out and none is in progress.
 func (p *proposals) none() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +93,7 @@ func (r *raftLog) Transfer(id string) error {
 	return ErrNoSuchMember
 }
 
-// transfer returns nil when this node does not lead any more. Raft's election timeout
+// transfer hands leadership to the heir, and returns nil when this node no longer leads. Raft's election timeout
 // bounds each step.
 func (r *raftLog) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	if !r.transferring.TryLock() {
@@ -103,7 +102,7 @@ func (r *raftLog) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	defer r.transferring.Unlock()
 	term := r.raft.CurrentTerm()
 	lost := func() bool { return !r.leads(term) }
-	// Clients go on until the heir has what there is now: it may take long, or for ever.
+	// Requests go on until the heir has the present log, because that may take long, or for ever.
 	last := r.raft.LastIndex()
 	if !r.waitFor(r.cfg.ElectionTimeout, func() bool { return lost() || r.trans.has(heir, term, last) }) {
 		return fmt.Errorf("leadership transfer timeout: %s has not got the end of the log; if it does not catch up, its own log says why", heir)
@@ -128,7 +127,7 @@ func (r *raftLog) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	return nil
 }
 
-// waitFor waits until something is so; false if it is not in time.
+// waitFor waits until is returns true. It returns false if that does not happen in time.
 func (r *raftLog) waitFor(timeout time.Duration, is func() bool) bool {
 	late, tick := time.NewTimer(timeout), time.NewTicker(transferTick)
 	defer late.Stop()
@@ -145,10 +144,10 @@ func (r *raftLog) waitFor(timeout time.Duration, is func() bool) bool {
 	return true
 }
 
-// matched is how far a member's log is known to be the leader's of a term.
+// matched is the index up to which the log of a member equals the log of the leader of a term.
 type matched struct{ term, index uint64 }
 
-// match notes that a member has taken entries, or has those before them; t.mu is held.
+// match notes that a member has accepted a request of this leader; t.mu is held.
 func (t *transport) match(id raft.ServerID, args *raft.AppendEntriesRequest) {
 	m := matched{args.Term, lastOf(args)}
 	if known := t.matches[id]; m.term > known.term || m.term == known.term && m.index > known.index {
@@ -156,7 +155,7 @@ func (t *transport) match(id raft.ServerID, args *raft.AppendEntriesRequest) {
 	}
 }
 
-// has reports whether a member has said in a term that it has the log up to an index.
+// has reports whether a member has confirmed in a term that it has the log up to an index.
 func (t *transport) has(id raft.ServerID, term, index uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,62 +15,59 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// transport is hashicorp/raft's, but for a few things. It keeps account of who
-// has followed this node when (verify.go). It bounds how much of the log Raft
-// applies at once (replay.go). And it does not take a broken
-// connection for an answer: Raft keeps a few connections to each peer, and if
-// the peer was started again meanwhile they lead nowhere, and the first request
-// over each is lost: a vote, and with it an election, or the first entry of a
-// new leader. So such a request is made again until the connection is a new
-// one. All of them may come twice. And no heartbeat is answered
-// when it is closed.
+// transport is the transport of hashicorp/raft with a few changes. It notes which peers have followed this node
+// when (verify.go), and bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
+// after it is closed. And it repeats a request whose connection was broken: Raft keeps a few connections to
+// each peer. If the peer was restarted meanwhile, these connections are dead, and the first request on each
+// would be lost: a vote, and with it an election, or the first entry of a new leader. So the transport repeats
+// the request until the connection is a new one. Peers tolerate any request that comes twice.
 type transport struct {
 	*raft.NetworkTransport
-	beats     *raft.NetworkTransport // sends heartbeats, and has an answer soon or not at all
+	beats     *raft.NetworkTransport // sends heartbeats, with a short timeout
 	appends   *appender              // sends entries …
 	beating   *appender              // … and heartbeats to peers that speak its codec
-	patience  time.Duration          // for TimeoutNow
-	silence   time.Duration          // of a leader, after which it may be none (prevote.go)
+	patience  time.Duration          // timeout of TimeoutNow
+	silence   time.Duration          // silence after which this node holds pre-votes (prevote.go)
 	strangers *strangers
 
 	beatHandler atomic.Pointer[func(raft.RPC)]
 
 	self      string        // id of this node
-	addr      string        // of its peer port, as the others know it
+	addr      string        // address of its peer port, as the others know it
 	directory string        // see directory.go
-	cluster   func() string // its name; "" if it is not known
+	cluster   func() string // returns the name of the cluster; "" if it is not known
 	meet      func(id, directory []byte) error
 
-	replicates atomic.Bool // entries have been sent
+	replicates atomic.Bool // this node has sent entries
 
-	// Set before the first request is taken.
-	log     *datadir.Log                    // nil in tests: there is nothing to lose
-	met     func(id, directory []byte) bool // it was met as a member, with this directory
-	vouched func(id string) bool            // other members say that it is one
+	// Set before the first request is accepted.
+	log     *datadir.Log                    // nil in tests: then requests are not checked against the log
+	met     func(id, directory []byte) bool // reports whether a node was met as a member, with this directory
+	vouched func(id string) bool            // reports whether other members say that a node is a member
 	refused *seldom
 
 	time     TimeSource
 	held     *heldVotes
-	promises bool // to whoever leads
+	promises bool // this node makes promises to leaders (promise.go)
 	listens  func() bool
 
 	closing sync.RWMutex // held for reading while a heartbeat is answered
-	deaf    bool
+	deaf    bool         // the transport is closed
 
 	mu    sync.Mutex
 	steps uint64 // orders calls and requests
 	acks  map[raft.ServerID]ack
 
-	heard   map[raft.ServerID]uint64 // step of its last answer to a heartbeat
+	heard   map[raft.ServerID]uint64 // step of the last answer to a heartbeat
 	matches map[raft.ServerID]matched
 
 	audience map[raft.ServerID]*listener
 	news     matched // the last committed entry that has messages
 
-	raft atomic.Pointer[raft.Raft] // nil: it is being started
+	raft atomic.Pointer[raft.Raft] // nil: Raft is being started
 
 	progress progress
-	requests chan raft.RPC // to Raft, from relay
+	requests chan raft.RPC // from relay to Raft
 	closed   chan struct{}
 	stop     <-chan struct{} // closed before Raft is shut down
 	close    sync.Once
@@ -89,11 +86,10 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
-			// No pipelining: when a response ends it (the follower has restarted, or
-			// the connection broke), Raft's goroutine that sends may wait for ever
-			// for the one that reads and has gone. That follower then gets no more
-			// entries from this leader, and shutting down never ends. There is one
-			// batch in flight, so there is nothing to pipeline.
+			// No pipelining. When a response ends a pipeline (the follower has restarted, or the connection
+			// broke), Raft's sending goroutine may wait for ever for the reading goroutine, which has ended.
+			// Then that follower gets no more entries from this leader, and the shutdown never ends. Only one
+			// batch is in flight, so there is nothing to pipeline.
 			MaxRPCsInFlight: 1,
 		}),
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -103,13 +99,13 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 	return t
 }
 
-// outgoing is a peer port for connections that this node makes. Heartbeats have
-// their own: a connection that was kept while the network was cut leads nowhere,
-// and entries may take their time, so Raft would wait for a transportTimeout
-// before it tried another one, and the peer that is back would have no leader.
+// outgoing is a peer port for outgoing connections only. Heartbeats have connections of their own, with a short
+// timeout: after a network partition a kept connection is dead, and the timeout for entries is long. Raft would
+// wait for a transportTimeout before it tried a new connection, and the peer would have no leader all that
+// time.
 type outgoing struct{ *peerPort }
 
-// Accept has nothing to hand out: the connections of peers are all alike.
+// Accept returns no connections: all incoming ones go to the other transport.
 func (o outgoing) Accept() (net.Conn, error) {
 	<-o.stop
 	return nil, net.ErrClosed
@@ -118,9 +114,9 @@ func (o outgoing) Accept() (net.Conn, error) {
 // Close leaves the port to its owner.
 func (outgoing) Close() error { return nil }
 
-// SetHeartbeatHandler sets what answers heartbeats, on the connection's own
-// goroutine. Raft does not wait for that when it shuts down, and the handler
-// may write a term to the disk: once the disk is closed that is a panic.
+// SetHeartbeatHandler sets the function that answers heartbeats, on the goroutine of the connection. Raft does
+// not wait for that goroutine when it shuts down, and the handler may write a term to the disk, which panics
+// once the disk is closed. So heartbeat calls it only while the transport is open.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.beatHandler.Store(&handle)
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
@@ -140,10 +136,10 @@ func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
 	}
 }
 
-// beat answers a heartbeat, unless it is one for Raft's main goroutine: one that
-// changes its term or its state. If that goroutine is about to write a later term,
-// this one would be written after it, and Raft would go back: it would acknowledge
-// entries to a leader against which it has just voted.
+// beat answers a heartbeat, unless the heartbeat changes the term or the state of Raft. Raft's main goroutine
+// answers such a heartbeat. Otherwise that goroutine could be about to write a later term, and the handler
+// would write the older term after it. Raft would go back a term, and acknowledge entries to a leader against
+// which it has just voted.
 func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	t.closing.RLock()
 	defer t.closing.RUnlock()
@@ -164,7 +160,7 @@ func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	return true
 }
 
-// Close returns when no heartbeat is being answered any more, and none will be.
+// Close closes the transport. When it returns, no heartbeat is being answered, and none will be.
 func (t *transport) Close() error {
 	t.closing.Lock()
 	t.deaf = true
@@ -173,7 +169,8 @@ func (t *transport) Close() error {
 	return errors.Join(t.beats.Close(), t.NetworkTransport.Close())
 }
 
-// RequestVote tells another node that this one has voted for itself.
+// RequestVote asks another node for its vote. It waits until the promises of this node are over, because the request
+// means that this node has voted for itself.
 func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if !t.held.wait(t.closed) {
 		return raft.ErrRaftShutdown
@@ -191,10 +188,9 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 	return t.knownAs(id, resp.RPCHeader, resp.Term, 0)
 }
 
-// AppendEntries sends heartbeats and entries. Raft leaves a peer that has been
-// away for some seconds without entries for up to ten more when it is back, all
-// the while hearing its answers to heartbeats. So entries that do not arrive wait
-// for such an answer, and are sent then.
+// AppendEntries sends heartbeats and entries. When a peer is back after some seconds, Raft would send it no
+// entries for up to ten more seconds, although it answers heartbeats. So when entries do not arrive,
+// AppendEntries waits for an answer to a heartbeat, and sends the entries again then.
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	asked, send := t.asking(args.Term), t.sender(t.appends, t.NetworkTransport)
 	if heartbeat(args) {
@@ -234,7 +230,8 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 
 type sendAppend func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error
 
-// sender sends by an appender, or by Raft's own transport where that cannot be.
+// sender returns a function that sends by an appender, or by Raft's own transport if the peer or the request
+// does not fit the appender.
 func (t *transport) sender(by *appender, other *raft.NetworkTransport) sendAppend {
 	return func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 		if err := by.ask(to, args, resp); err != errNotSpoken {
@@ -244,14 +241,14 @@ func (t *transport) sender(by *appender, other *raft.NetworkTransport) sendAppen
 	}
 }
 
-// InstallSnapshot sends a snapshot. What can be read once cannot be sent again,
-// but Raft begins anew.
+// InstallSnapshot sends a snapshot. It cannot repeat a failed request, because data can be read only once;
+// Raft begins anew.
 func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := t.NetworkTransport.InstallSnapshot(id, to, args, resp, data)
 	if away(err) {
 		t.back(id, args.Term)
 	}
-	if err == nil { // Raft does not say here who answers
+	if err == nil { // this answer does not name its sender
 		err = t.believable(resp.Term, 0)
 	}
 	return err
@@ -276,7 +273,7 @@ func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *ra
 	}
 }
 
-// afresh makes a request again for each connection that may have been kept.
+// afresh makes a request, and repeats it for each kept connection that may be broken.
 func afresh(request func() error) (err error) {
 	for range transportPool + 1 {
 		if err = request(); !brokenBefore(err) {
@@ -286,8 +283,8 @@ func afresh(request func() error) (err error) {
 	return err
 }
 
-// brokenBefore reports whether the connection was broken: not that none could
-// be made, that the peer was too slow, or that it refused.
+// brokenBefore reports whether an error means that the connection was broken. A failed dial, a slow
+// peer and a refusal do not count.
 func brokenBefore(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -296,19 +293,18 @@ func brokenBefore(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// header is what Raft sends with each of its requests.
+// header returns the header that Raft sends with each of its requests.
 func (t *transport) header() raft.RPCHeader {
 	self := raft.ServerID(t.self)
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: t.EncodePeer(self, raft.ServerAddress(t.addr))}
 }
 
-// heartbeat reports whether a request is one, as Raft's transport tells them
-// apart.
+// heartbeat reports whether a request is a heartbeat, by the same rule as Raft's transport.
 func heartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
-// away reports whether the peer could not be reached: not that it refused.
+// away reports whether an error means that the peer could not be reached. A refusal does not count.
 func away(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || brokenBefore(err)
@@ -322,11 +318,11 @@ func (t *transport) answered(id raft.ServerID) {
 	t.heard[id] = t.steps
 }
 
-// backTick is how often it is looked whether a peer is back.
+// backTick is how often back checks for an answer to a heartbeat.
 const backTick = 10 * time.Millisecond
 
-// back waits until a peer that was away has answered a heartbeat; false if this
-// node does not lead it any more in the term, or stops.
+// back waits until a peer that was away has answered a heartbeat. It returns false if this node no longer leads
+// the peer in the term, or stops.
 func (t *transport) back(id raft.ServerID, term uint64) bool {
 	since := t.step()
 	tick := time.NewTicker(backTick)
@@ -349,7 +345,7 @@ func (t *transport) back(id raft.ServerID, term uint64) bool {
 	}
 }
 
-// leads reports whether this node leads in a term, and the peer is a member.
+// leads reports whether this node leads in a term and the peer is a member.
 func (t *transport) leads(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil {

@@ -8,25 +8,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft.VerifyLeader alone does not make a read linearizable. It counts the
-// answers of members that have no vote, so a leader that is cut off with a new
-// member, which does not vote yet, is told that it leads; and it counts answers
-// to heartbeats that were on their way when it was called, which may be old: a
-// process that was stopped for minutes finds them when it goes on. So Verify
-// counts for itself: a majority of the voters, each by a request that was sent
-// after the call.
+// Raft.VerifyLeader alone does not make a read linearizable. It counts the answers of members without a vote,
+// so a leader that is partitioned together with a new member, which does not vote yet, would believe that it
+// leads. It also counts answers to heartbeats that were on their way when it was called. Those may be old: a
+// process that was suspended for minutes finds them when it goes on. So Verify counts for itself: it needs the
+// answers of a majority of the voters, each to a request that was sent after the call.
 
-// ack says that a member has followed.
+// ack says that a member has accepted a request of a leader.
 type ack struct {
-	term uint64 // whom
-	sent uint64 // the step at which it was asked
+	term uint64 // term of that leader
+	sent uint64 // step at which the request was sent
 
-	promised bool // see promise.go
-	at       time.Duration
-	wall     time.Time // without a monotonic part
+	promised bool          // see promise.go
+	at       time.Duration // monotonic time of the request
+	wall     time.Time     // wall time of the request, without a monotonic part
 }
 
-// step is what orders a call of Verify among the requests to the members.
+// step returns the next number in the order of the calls of Verify and the requests to members.
 func (t *transport) step() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,12 +32,12 @@ func (t *transport) step() uint64 {
 	return t.steps
 }
 
-// asking returns what an answer will be to that a member is asked for now.
+// asking returns the ack for a request that is sent now. It counts when the member accepts the request.
 func (t *transport) asking(term uint64) ack {
 	return ack{term: term, sent: t.step(), at: t.time.Monotonic(), wall: t.time.Wall().Round(0)}
 }
 
-// note keeps the latest request of the latest term that a member has followed.
+// note keeps the ack of the latest request that a member has accepted.
 func (t *transport) note(id raft.ServerID, a ack) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,15 +46,15 @@ func (t *transport) note(id raft.ServerID, a ack) {
 	}
 }
 
-// followed reports whether a majority of the voters, of which self is one, has
-// followed this node in a term since a step.
+// followed reports whether a majority of the voters, self included, has accepted requests of this node that
+// were sent in a term after a step.
 func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, since uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority reports whether self and those voters of whom something can be said are one.
+// majority reports whether a majority of the voters is self or has an ack for which is returns true.
 // t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
@@ -72,12 +70,12 @@ func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is fun
 	return count > voters/2
 }
 
-// patience is how long as many followers as make a majority are asked alone. All are
-// asked when one of them does not answer; that one is not asked first the next time.
+// patience is how long askFew waits for its answers. If one of the followers does not answer in time, Verify asks all
+// followers, and askFew does not choose that one first the next time.
 const patience = 5 * time.Millisecond
 
-// Verify ends when a majority has confirmed that this node leads, or when Raft
-// has found that it does not: at the latest when the leader's lease is over.
+// Verify returns when a majority has confirmed that this node leads, or when Raft has found that it does not
+// lead, at the latest when the leader lease is over.
 func (r *raftLog) Verify() error {
 	since, term := r.trans.step(), r.raft.CurrentTerm()
 	if r.cfg.LeaseReads && r.holdsLease(term) || r.askFew(since, term) {
@@ -96,7 +94,7 @@ func (r *raftLog) Verify() error {
 	}
 }
 
-// led reports whether a majority has followed this node in a term since a step.
+// led reports whether a majority has accepted requests of this node that were sent in a term after a step.
 func (r *raftLog) led(since, term uint64) (bool, error) {
 	conf := r.raft.GetConfiguration()
 	if err := conf.Error(); err != nil {
@@ -105,9 +103,9 @@ func (r *raftLog) led(since, term uint64) (bool, error) {
 	return r.trans.followed(raft.ServerID(r.cfg.ID), conf.Configuration(), term, since), nil
 }
 
-// askFew sends heartbeats to as many voters as make a majority with this one, those who
-// answered last. Raft.VerifyLeader asks all of them, and takes several goroutines to do so.
-// It reports whether they have confirmed that this node leads in a term.
+// askFew sends heartbeats to just enough voters for a majority with this node: the voters that
+// answered last. Raft.VerifyLeader would ask all voters, and use several goroutines for that.
+// askFew reports whether they have confirmed that this node leads in a term.
 func (r *raftLog) askFew(since, term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	if conf.Error() != nil || r.raft.State() != raft.Leader {
@@ -133,25 +131,25 @@ func (r *raftLog) askFew(since, term uint64) bool {
 	return led && err == nil && r.leads(term)
 }
 
-// leads reports whether this node has not voted for another one since it began to
-// lead in a term.
+// leads reports whether this node still leads in a term, and so has not voted for another node in a later
+// one.
 func (r *raftLog) leads(term uint64) bool {
 	return r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
 }
 
-// holdsLease reports whether nobody else can have been elected yet (promise.go).
+// holdsLease reports whether no other node can have been elected yet (promise.go).
 func (r *raftLog) holdsLease(term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	return conf.Error() == nil && r.trans.leased(raft.ServerID(r.cfg.ID), conf.Configuration(), term) && r.leads(term)
 }
 
-// heartbeat is one as Raft sends it.
+// heartbeat returns a heartbeat request as Raft sends it.
 func (r *raftLog) heartbeat(term uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{Term: term, RPCHeader: r.trans.header()}
 }
 
-// quickest returns as many other voters as make a majority with self, those first whose
-// last answer was to the latest request.
+// quickest returns just enough other voters for a majority with self. It prefers the voters that have answered the
+// latest requests.
 func (t *transport) quickest(self raft.ServerID, conf raft.Configuration) []raft.Server {
 	others, _ := voters(conf, self)
 	t.mu.Lock()
@@ -160,7 +158,7 @@ func (t *transport) quickest(self raft.ServerID, conf raft.Configuration) []raft
 	return others[:(len(others)+1)/2]
 }
 
-// voters returns the voters beside self, and whether self is one.
+// voters returns the voters except self, and reports whether self is a voter.
 func voters(conf raft.Configuration, self raft.ServerID) (others []raft.Server, votes bool) {
 	for _, s := range conf.Servers {
 		switch {

@@ -12,23 +12,23 @@ import (
 	"lockstep/store"
 )
 
-// The peer port carries these protocols; the first byte of a connection chooses:
+// The peer port carries these protocols. The first byte of a connection chooses one:
 //
 //	'R'  hashicorp/raft's own transport
 //	'A'  entries and heartbeats: append.go
 //	'F'  forwarding, below
-//	'D'  what the nodes tell each other of themselves: facts.go
+//	'D'  the facts that the nodes exchange: facts.go
 //	'J'  a node that wants to become a member: join.go
 //
-// A forwarding connection begins with a greeting in each direction and then
-// carries frames, requests one way and results the other, many at a time.
+// A forwarding connection begins with a greeting in each direction. Then it carries frames, requests one way
+// and results the other, many at a time.
 //
 //	greeting:  greeting.go
 //	frame:     length of the rest (uint32) | kind (1 byte) | id (uvarint) | body
 //
 //	kind 1  submit    ticket, n, n times call
-//	kind 2  result    status (1 byte), for status 0: n, n times reply; what stands behind
-//	                  is skipped by who does not know it: 1, it was heavy work
+//	kind 2  result    status (1 byte), for status 0: n, n times reply; then, if it was heavy
+//	                  work, 1 and its cost in ns; older versions skip the rest
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
 //	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status
@@ -40,7 +40,8 @@ import (
 //	                  the one for its writes and blocking commands; the result
 //	                  is how far the log has come, and the token, a new one
 //	                  unless the given one is valid
-//	kind 8  waits     to the sender of a block: it waits. No body
+//	kind 8  waits     to the sender of a block: the command waits; to the sender of a
+//	                  submit: a script of it runs for long. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
 //	kind 10 admin     what (1 byte) | str id | str peer address: a change of
 //	                  membership; the result is a status reply or an error reply
@@ -48,8 +49,9 @@ import (
 //	                  node knows the log to be committed, and so has it
 //
 //	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
-//	call:         db | resp | origin | argc | argc times str; resp plus 4 if
-//	              str user, who is not the default user, stands behind it
+//	call:         db | resp | origin | argc | argc times str; resp plus 4 if a str user
+//	              follows it (absent for the default user), plus 8 if then a uvarint
+//	              follows, the version of the users (Call.Users)
 //	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
 //	              version) | n, n times call
 //
@@ -87,15 +89,15 @@ const (
 	// maxFrame bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.
 	maxFrame = 1 << 30
-	// maxShort bounds what nodes tell of themselves, and what they ask to be taken in with.
+	// maxShort bounds the frames of facts, and of requests to join.
 	maxShort = 1 << 16
 )
 
 const (
-	// asksVersion is the one command of the table that a node asks another in its own name: it tells how new
-	// what is known of the users is. All others count as those of a client.
+	// asksVersion is the only command of the table that a node may send in its own name: it asks for the version
+	// of the users. All other commands count as commands of a client.
 	asksVersion = "acl|load"
-	// noUser stands for a user that the peer must not claim; a user's name holds no blank.
+	// noUser replaces a user name that a peer must not claim. No user can have this name, because it has a blank.
 	noUser = "another node"
 )
 
@@ -106,7 +108,7 @@ func appendStr(buf []byte, s string) []byte {
 	return append(buf, s...)
 }
 
-// beginFrame appends a frame's head; endFrame fills in its length.
+// beginFrame appends the head of a frame; endFrame fills in the length.
 func beginFrame(buf []byte, kind byte, id uint64) []byte {
 	buf = append(buf, 0, 0, 0, 0, kind)
 	return binary.AppendUvarint(buf, id)
@@ -117,7 +119,7 @@ func endFrame(buf []byte, start int) []byte {
 	return buf
 }
 
-// frame is a received frame; body is its own memory.
+// frame is a received frame. No other frame shares the memory of body.
 type frame struct {
 	kind byte
 	id   uint64
@@ -126,7 +128,7 @@ type frame struct {
 
 func readFrame(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxFrame) }
 
-// readShort reads a frame of which nothing long can be said.
+// readShort reads a frame of a kind that is always short.
 func readShort(r *bufio.Reader) (frame, error) { return readFrameUpTo(r, maxShort) }
 
 // readFrameUpTo reads a frame of a bounded length.
@@ -138,7 +140,7 @@ func readFrameUpTo(r *bufio.Reader, most uint32) (frame, error) {
 	return readRest(r, n)
 }
 
-// readLength reads how long a frame is; readRest reads the frame.
+// readLength reads the length of a frame; readRest reads the rest of the frame.
 func readLength(r *bufio.Reader, most uint32) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -163,8 +165,8 @@ func readRest(r *bufio.Reader, n int) (frame, error) {
 	return frame{kind: b[0], id: id, body: b[1+size:]}, nil
 }
 
-// readBody reads n bytes. It takes memory as they arrive, not as announced: what a client can send at once is had when the
-// first of it has come.
+// readBody reads n bytes. It allocates memory as the bytes arrive, not as announced: after the first megabyte it
+// allocates as much as a client can usually send at once.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	const step, usual = 1 << 20, 16 << 20
 	brake.Bring(n)
@@ -193,7 +195,7 @@ func appendSubmit(buf []byte, from ticket, token uint64, calls []Call, minor byt
 	return appendCalls(buf, calls, minor)
 }
 
-// readSubmit decodes what appendSubmit wrote, but for the origin.
+// readSubmit decodes a submit frame. The frame does not contain the origin.
 func readSubmit(body []byte, table *store.Table) (*request, error) {
 	r, req := fieldReader{b: body}, &request{}
 	if req.from.id = r.uint64(); req.from.id != 0 {
@@ -208,7 +210,7 @@ func readSubmit(body []byte, table *store.Table) (*request, error) {
 	return req, err
 }
 
-// appendCalls encodes calls for a peer of a minor version.
+// appendCalls encodes calls for a peer with a minor version of the protocol.
 func appendCalls(buf []byte, calls []Call, minor byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(calls)))
 	for i := range calls {
@@ -243,7 +245,7 @@ func appendCalls(buf []byte, calls []Call, minor byte) []byte {
 	return buf
 }
 
-// fieldReader reads the fields of a frame's body; the first fault sticks.
+// fieldReader reads the fields of a frame body. The first fault sets bad, which stays set.
 type fieldReader struct {
 	b   []byte
 	bad bool
@@ -269,7 +271,7 @@ func (r *fieldReader) uint64() uint64 {
 	return n
 }
 
-// fixed is a number of eight bytes.
+// fixed reads a number of eight bytes.
 func (r *fieldReader) fixed() uint64 {
 	if len(r.b) < 8 {
 		r.bad, r.b = true, nil
@@ -290,7 +292,7 @@ func (r *fieldReader) byte() byte {
 	return n
 }
 
-// count is an int that announces so many fields of a byte at least.
+// count reads the number of the fields that follow, each of at least one byte.
 func (r *fieldReader) count() int {
 	n := r.int()
 	if n > len(r.b) {
@@ -385,7 +387,7 @@ func readResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 	return dst, err
 }
 
-// readReplies is readResult that returns what stands behind, too. read reads one reply.
+// readReplies is readResult that also returns the bytes behind the replies. read decodes one reply.
 func readReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply, []byte, error)) (replies []store.Reply, rest []byte, err error) {
 	if len(body) == 0 {
 		return dst, nil, errFrame

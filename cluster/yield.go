@@ -12,77 +12,79 @@ import (
 	"lockstep/store"
 )
 
-// A lock is microseconds of work for a leader. A value of a megabyte, a union of large sets
-// or a long list that is read are tens of milliseconds, in which everybody waits for one. So heavy work gives
-// way where others do light work: after a piece of it the next piece of this node's clients
-// has to wait yieldTimes as long as that one took, or until the others do nothing any more. Nobody waits
-// if nobody else is there.
+// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list
+// costs tens of milliseconds, in which all other requests wait. So heavy work gives way while others do light
+// work: after one piece of heavy work, the next piece of this node's clients waits yieldTimes as long as the
+// last one took, or until the others are idle. Heavy work does not wait if no other client is active.
 //
-// What is heavy is known of large arguments at once, and of all else when it has been done:
-// from then on it is the client that counts as heavy, for yieldMemory, and so does a new
-// connection from its address, because a client that connects anew for each command is no other one. What
-// locks are made of keeps its place all the same (keepsPlace): a client that gives up a release and
-// takes the lock again, by another connection, counts on the order in which they arrived. If such a
-// request turns out to be heavy, its reply waits instead (holdReplies): its client sends nothing until then.
+// A node recognizes heavy work by large arguments at once, and other heavy work only after it has been done.
+// From then on the client counts as heavy for yieldMemory, and so does each new connection from its address,
+// because a client may connect anew for each command. The commands of which locks are made keep their places
+// all the same (keepsPlace): a client that gives up a release and takes the lock again, by another connection,
+// counts on the order of arrival. If such a request turns out to be heavy, the node delays its reply instead
+// (holdReplies), and the client sends nothing until then.
 
 const (
-	// HeavyBytes is how many bytes of the arguments, replies or writes of a command are heavy …
+	// HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy …
 	HeavyBytes = 64 << 10
-	// … and heavyTime how long an evaluation.
+	// … and heavyTime is the time above which its evaluation is.
 	heavyTime = 4 * time.Millisecond
-	// longTime is from where on replies are held the first time already.
+	// longTime is the time above which even the first heavy work of a client delays its replies.
 	longTime = 100 * time.Millisecond
 
-	// yieldTimes is how many times as long as a piece of heavy work took is left to the others.
+	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
+	// the piece took.
 	yieldTimes = 9
 	// yieldMost bounds that time.
 	yieldMost = 2 * time.Second
-	// byteTakes is what it takes to read or send a byte.
+	// byteTakes is the time to read or send a byte.
 	byteTakes = 10 * time.Nanosecond
-	// yieldLook is the least time in which others who do light work would be seen.
+	// yieldLook is the shortest wait in which light work of others would be seen.
 	yieldLook = 10 * time.Millisecond
-	// yieldMemory is for how long it is remembered who has done heavy work.
+	// yieldMemory is how long a client counts as heavy after heavy work.
 	yieldMemory = time.Second
-	// yieldSoon bounds how long a request waits that has no large arguments …
+	// yieldSoon bounds the wait of a request without large arguments …
 	yieldSoon = time.Second
-	// … yieldCrowd how long a reply is held where many do heavy work …
+	// … yieldCrowd bounds the delay of a reply where many clients do heavy work …
 	yieldCrowd = 30 * time.Second
-	// … and yieldLate how long one with them does.
+	// … and yieldLate bounds the wait of a request with large arguments.
 	yieldLate = 5 * time.Second
-	// yieldHeld is how many bytes of arguments and replies wait at most, beyond what the clients
-	// hold: more are run, or handed on, at once.
+	// yieldHeld bounds the bytes of waiting arguments and replies, beyond what the clients hold. Requests and
+	// replies above it do not wait.
 	yieldHeld = 16 << 20
-	// heldReply is what a held reply takes besides: a goroutine, and the client's buffers, though it may have gone.
+	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
+	// may have gone.
 	heldReply = 16 << 10
-	// largeAtOnce is how many bytes of large arguments a node's clients have under way at once, or one request that
-	// has more: it is in memory several times on its way, to be evaluated, logged, sent and applied.
+	// largeAtOnce bounds the bytes of large arguments that the clients of a node have under way at once, except
+	// that one larger request may go alone. Such a request is in memory several times: to be evaluated, logged,
+	// sent and applied.
 	largeAtOnce = 8 << 20
-	// argumentWeight is what an argument takes beside its bytes: its place in a list, and that of what is replied to it.
+	// argumentWeight is the memory of an argument beside its bytes: its place in a list, and the place of its reply.
 	argumentWeight = 64
-	// yieldAddrs bounds the addresses that are remembered.
+	// yieldAddrs bounds the number of remembered addresses.
 	yieldAddrs = 1024
 )
 
-// Client is what a node remembers of a connection of its clients.
+// Client is what a node remembers of the connection of a client.
 type Client struct {
 	addr   netip.Addr
-	node   *inHand       // of its node …
-	inHand atomic.Int64  // … and how much of that is its own
+	node   *inHand       // large replies in hand of the node …
+	inHand atomic.Int64  // … and the bytes of this client among them
 	heavy  atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
-	own    atomic.Bool   // by its own work, not by that of its address
-	owes   atomic.Int64  // what the work took whose replies are to be held; 0: none are
+	own    atomic.Bool   // it counts as heavy by its own work, not only by its address
+	owes   atomic.Int64  // cost of the work whose replies have to be held; 0: none
 	since  atomic.Int64  // monotonic time of its request, if it counted as heavy then; else 0
-	light  atomic.Uint64 // the era of its last light request in the upper half, and how many there were in that era
+	light  atomic.Uint64 // upper half: the era of its last light request; lower half: number of its light requests in that era
 }
 
-// NewClient is for a connection from an address.
+// NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client {
 	c := &Client{addr: addr, node: &n.inHand}
 	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
 	return c
 }
 
-// lightSince returns Client.light as it is in an era: with none if the last request came before.
+// lightSince returns the value of Client.light for an era, with no requests if the last one came in an earlier era.
 func (c *Client) lightSince(era uint32) uint64 {
 	if n := c.light.Load(); uint32(n>>32) == era {
 		return n
@@ -90,7 +92,7 @@ func (c *Client) lightSince(era uint32) uint64 {
 	return uint64(era) << 32
 }
 
-// isHeavy reports whether it has done heavy work lately.
+// isHeavy reports whether the client counts as heavy now.
 func (c *Client) isHeavy(n *Node) bool {
 	until := c.heavy.Load()
 	if until == 0 {
@@ -104,31 +106,31 @@ func (c *Client) isHeavy(n *Node) bool {
 	return false
 }
 
-// yields has heavy work of this node's clients give way.
+// yields makes heavy work of this node's clients give way.
 type yields struct {
-	light   atomic.Uint64 // requests so far of clients that do no heavy work
+	light   atomic.Uint64 // number of requests so far of clients that do no heavy work
 	era     atomic.Uint32 // how often was has been set
-	exempt  atomic.Uint64 // requests so far of those that do, which may have written and have kept their place
-	held    atomic.Int64  // bytes of arguments and replies that wait
-	applied atomic.Uint64 // entries so far
-	addrs   atomic.Int32  // len(lately), to be looked at without mu
+	exempt  atomic.Uint64 // number of requests so far of heavy clients that may have written and kept their place
+	held    atomic.Int64  // bytes of waiting arguments and replies
+	applied atomic.Uint64 // number of entries applied so far
+	addrs   atomic.Int32  // len(lately), readable without mu
 	large   *semaphore.Weighted
 
 	mu      sync.Mutex
 	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
-	running int
-	next    time.Duration // when the next piece may begin, monotonic
-	holding int           // replies that are held
-	seen    work          // what others had done …
-	changes time.Duration // … when that was last seen to have changed, monotonic
-	crowd   time.Duration // until when the time is taken of those whose replies are held, and of the others between them
-	pause   time.Duration // for how long others have to have done nothing, for it to begin before
-	was     work          // when the present pieces began, or the last ones
-	wrote   uint64        // how many of these may have written
-	changed chan struct{} // closed when a piece ends
+	running int                          // pieces of heavy work in progress
+	next    time.Duration                // when the next piece may begin, monotonic
+	holding int                          // number of held replies
+	seen    work                         // the work of others at the last look …
+	changes time.Duration                // … and the time at which it was last seen to change, monotonic
+	crowd   time.Duration                // end of the last slot that owe has given to a held reply, monotonic
+	pause   time.Duration                // how long the others must be idle for the next piece to begin before next
+	was     work                         // the work of others when the present pieces began, or the last ones
+	wrote   uint64                       // how many of these pieces may have written
+	changed chan struct{}                // closed when a piece ends
 }
 
-// work is how much others have done so far, or wait for.
+// work counts what others have done or submitted so far.
 type work struct {
 	light, applied uint64
 	known          bool
@@ -138,7 +140,7 @@ func newYields() *yields {
 	return &yields{lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{}), large: semaphore.NewWeighted(largeAtOnce)}
 }
 
-// known returns until when an address's clients count as heavy; 0 if they do not.
+// known returns until when the clients of an address count as heavy; 0 if they do not.
 func (y *yields) known(addr netip.Addr, now time.Duration) time.Duration {
 	if y.addrs.Load() == 0 {
 		return 0
@@ -151,8 +153,9 @@ func (y *yields) known(addr netip.Addr, now time.Duration) time.Duration {
 	return 0
 }
 
-// remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies
-// are to be held for that. A first request that is not very long is forgiven: chance may have made it long.
+// remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies have to
+// be held for that. The first heavy request of a client delays no reply unless it is very long: it may be long
+// by chance.
 func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
@@ -167,7 +170,7 @@ func (n *Node) remember(c *Client, cost time.Duration) (holds bool) {
 	return holds
 }
 
-// remember has a client and its address count as heavy for some time from now on.
+// remember makes a client and its address count as heavy for yieldMemory from now on.
 func (y *yields) remember(c *Client, now time.Duration) {
 	until := now + yieldMemory
 	c.heavy.Store(int64(until))
@@ -187,14 +190,14 @@ func (y *yields) remember(c *Client, now time.Duration) {
 	y.addrs.Store(int32(len(y.lately)))
 }
 
-// isHeavy reports whether a request has to give way, and for how long at most. It counts those
-// of clients for which others have to.
+// isHeavy reports whether a request has to give way, and for how long at most. It also counts the light requests, for
+// which heavy work gives way.
 func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Duration) {
 	if c == nil {
 		return false, 0
 	}
 	if c.since.Load() != 0 {
-		c.since.Store(0) // of an earlier one
+		c.since.Store(0) // set by an earlier request
 	}
 	switch {
 	case anyLarge(calls):
@@ -223,7 +226,7 @@ func anyLarge(calls []Call) bool {
 	return false
 }
 
-// size is how many bytes the arguments of calls are.
+// size returns the bytes of all arguments of calls.
 func size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
@@ -236,7 +239,7 @@ func size(calls []Call) (bytes int) {
 	return bytes
 }
 
-// arguments is how many arguments calls have.
+// arguments returns the number of all arguments of calls.
 func arguments(calls []Call) (n int) {
 	for i := range calls {
 		n += len(calls[i].Args)
@@ -247,7 +250,7 @@ func arguments(calls []Call) (n int) {
 	return n
 }
 
-// keepsPlace reports whether calls without large arguments are what locks are made of: scripts,
+// keepsPlace reports whether calls without large arguments keep their place because locks are made of them: scripts,
 // transactions, and writes that take the same time whatever the data is.
 func keepsPlace(calls []Call) bool {
 	for i := range calls {
@@ -261,8 +264,8 @@ func keepsPlace(calls []Call) bool {
 
 var setsOrDeletes = map[string]bool{"set": true, "del": true}
 
-// GiveWay waits for the turn of a client that has sent so many bytes, which are not submitted but
-// kept for later: to read them is work, too. It returns at once if they are few.
+// GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
+// them: to read them is work, too. It returns at once if they are few.
 func (n *Node) GiveWay(c *Client, bytes int) {
 	if c == nil || bytes <= HeavyBytes {
 		return
@@ -279,11 +282,11 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 	defer n.yields.admit(n.ctx, calls, bytes)()
 	dst = n.submitPart(client, calls, dst)
 	done(bytes + extent(dst))
-	client.owes.Store(0) // it has given way
+	client.owes.Store(0) // the request has given way already
 	return dst
 }
 
-// admit waits until there is room for large arguments under way.
+// admit waits until a request with large arguments may be under way (largeAtOnce). leave must be called at its end.
 func (y *yields) admit(ctx context.Context, calls []Call, bytes int) (leave func()) {
 	n := int64(min(bytes+argumentWeight*arguments(calls), largeAtOnce))
 	if bytes <= HeavyBytes || y.large.Acquire(ctx, n) != nil { // the node closes
@@ -292,10 +295,11 @@ func (y *yields) admit(ctx context.Context, calls []Call, bytes int) (leave func
 	return func() { y.large.Release(n) }
 }
 
-// holdReplies delays the replies to heavy work that kept its place, until others have had the time that such
-// work leaves them. The commands have been run in the order in which they came. Where many clients do such work, they are
-// answered one by one, so far apart that it takes at most half of the leader's time if those of every node
-// do it: whoever takes a lock waits for one of them, not for all.
+// holdReplies delays the replies to heavy work that kept its place, until the others have had the time that
+// they get after heavy work. The commands themselves have run in order of arrival. If many clients do such
+// work, holdReplies answers them one by one, far enough apart that the leader has time left even if the clients
+// of every node do such work. So a client that takes a lock waits for one of these commands, not for all of
+// them.
 func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	if c == nil {
 		return
@@ -305,7 +309,7 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 		return
 	}
 	now := n.cfg.Time.Monotonic()
-	took := time.Duration(0) // with the wait for others, if that is known
+	took := time.Duration(0) // time since the request came, with its wait for others; 0: not known
 	if since := time.Duration(c.since.Swap(0)); since > 0 {
 		took = now - since
 	}
@@ -318,7 +322,7 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 		n.giveWay(c, nil, 0, 0)(0)
 		return
 	}
-	c.holds(0) // they count among those that are held
+	c.holds(0) // the replies count in y.held from now on
 	switch {
 	case slot > now+yieldSoon:
 		n.awaitSlot(c, slot, max(2*cost, took))
@@ -332,7 +336,8 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	}
 }
 
-// awaitSlot waits until a moment, or until others have done nothing for so long that none of them waits behind heavy work.
+// awaitSlot waits until slot, or until the others have been idle for so long that no request of theirs can be waiting
+// behind heavy work.
 func (n *Node) awaitSlot(c *Client, slot, idle time.Duration) {
 	y := n.yields
 	idle += idle / 4
@@ -340,7 +345,7 @@ func (n *Node) awaitSlot(c *Client, slot, idle time.Duration) {
 		now := n.cfg.Time.Monotonic()
 		left := min(slot-now, idle-y.idleFor(now))
 		if left <= 0 {
-			y.remember(c, now) // it has been a while
+			y.remember(c, now) // the wait may have outlasted yieldMemory
 			return
 		}
 		timer := time.NewTimer(left)
@@ -353,7 +358,7 @@ func (n *Node) awaitSlot(c *Client, slot, idle time.Duration) {
 	}
 }
 
-// idleFor is for how long others have done nothing, as far as that has been looked at.
+// idleFor returns how long the others have been idle, as far as its calls have seen.
 func (y *yields) idleFor(now time.Duration) time.Duration {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -363,7 +368,7 @@ func (y *yields) idleFor(now time.Duration) time.Duration {
 	return now - y.changes
 }
 
-// members is how many members the cluster has, at least one.
+// members returns the number of members of the cluster, at least one.
 func (n *Node) members() int {
 	list, err := n.cons.Members()
 	if err != nil {
@@ -372,8 +377,8 @@ func (n *Node) members() int {
 	return max(len(list), 1)
 }
 
-// giveWay waits for the turn of a piece of heavy work, for no longer than patience. The piece ends
-// with done, which is told how many bytes there were to read and to reply.
+// giveWay waits for the turn of a piece of heavy work, for no longer than patience. The caller ends the piece
+// with done, and passes the number of bytes that were read and replied.
 func (n *Node) giveWay(c *Client, calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
 	y, writes := n.yields, !readOnly(calls)
 	late := n.cfg.Time.Monotonic() + patience
@@ -392,7 +397,7 @@ func (n *Node) giveWay(c *Client, calls []Call, bytes int, patience time.Duratio
 		select {
 		case <-timer.C:
 		case <-changed:
-			seen = work{} // not for long enough
+			seen = work{} // the wait was too short to see the others idle
 		case <-n.ctx.Done():
 			late = now
 		}
@@ -400,13 +405,14 @@ func (n *Node) giveWay(c *Client, calls []Call, bytes int, patience time.Duratio
 	}
 }
 
-// begin begins a piece of heavy work, if its turn has come. If not, it returns for how long to wait, unless
-// changed is closed before. seen is what others had done before that wait; zero if there was none.
+// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise it returns how long to
+// wait, unless changed is closed before. seen is the work of others before the last wait; zero if there was
+// none.
 func (y *yields) begin(c *Client, now, late time.Duration, seen *work, writes bool) (wait time.Duration, changed chan struct{}) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	// A follower sees what others have written, not what they wait for: there a second piece may
-	// begin before it sees any.
+	// A follower sees only the entries of clients of other nodes, not their waiting requests. So there a second
+	// piece may begin before the follower sees any of their work.
 	is := y.present()
 	own := c.lightSince(y.era.Load()) & (1<<32 - 1)
 	alone := is.light-y.was.light <= own && int64(is.applied-y.was.applied) <= int64(y.wrote+own)
@@ -419,7 +425,7 @@ func (y *yields) begin(c *Client, now, late time.Duration, seen *work, writes bo
 		return min(late, y.next, now+y.pause) - now, y.changed
 	}
 	if y.running == 0 && (now >= y.next || is == *seen) {
-		// Others had the time to be seen. After a short piece they had not: it does not count.
+		// Enough time has passed to see the work of others. After a short piece it has not, so was stays.
 		y.since(is)
 	}
 	y.running++
@@ -429,7 +435,7 @@ func (y *yields) begin(c *Client, now, late time.Duration, seen *work, writes bo
 	return 0, nil
 }
 
-// end ends a piece that was begun at a time.
+// end ends a piece of heavy work that was begun at a given time.
 func (y *yields) end(began, now time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -439,8 +445,9 @@ func (y *yields) end(began, now time.Duration) {
 	y.changed = make(chan struct{})
 }
 
-// owe is for a piece that did not wait for its turn. It returns what others have done until now, and until when its
-// reply is to be held: behind those of others that are held, times as long as each of them took.
+// owe accounts for a piece that did not wait for its turn. It returns the work of others until now, and the
+// time until which to hold the reply: behind the held replies before it, each of which takes a slot of times
+// its cost.
 func (y *yields) owe(took, now time.Duration, times int) (is work, slot time.Duration) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -454,8 +461,8 @@ func (y *yields) owe(took, now time.Duration, times int) (is work, slot time.Dur
 	return y.present(), slot
 }
 
-// look ends what owe began. It has the next piece count what others have done from a moment on. A follower may apply what the
-// last piece has written after that.
+// look ends what owe began. From then on the next piece counts the work of others since from. It allows for one more
+// entry, because a follower may apply the writes of the last piece later.
 func (y *yields) look(from work) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -464,7 +471,7 @@ func (y *yields) look(from work) {
 	y.wrote = 1
 }
 
-// since has what others do counted from here on; mu is held.
+// since makes the next piece count the work of others from is on; mu is held.
 func (y *yields) since(is work) {
 	y.was, y.wrote = is, 0
 	y.era.Add(1)
@@ -474,13 +481,13 @@ func (y *yields) present() work {
 	return work{y.light.Load(), y.applied.Load() - y.exempt.Load(), true}
 }
 
-// leave leaves others their time after a piece; mu is held.
+// leave gives the others their time after a piece; mu is held.
 func (y *yields) leave(took, now time.Duration) {
 	y.next = max(y.next, now+min(yieldTimes*took, yieldMost))
 	y.pause = min(max(took/2, yieldLook), yieldMost)
 }
 
-// took notes how many bytes an evaluation has written, be they rolled back, and is replied.
+// took adds the bytes that an evaluation has written, including undone writes, and replied to the cost of a request.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * byteTakes
@@ -495,10 +502,10 @@ func (r *request) ran(now store.Time) {
 	r.used = r.takes(now)
 }
 
-// takes is how long the evaluation of the request has taken by now.
+// takes returns how long the evaluation of the request has taken so far.
 func (r *request) takes(now store.Time) time.Duration {
 	return min(max(time.Duration(now.Wall-r.began)*time.Microsecond, 0), mostUse)
 }
 
-// mostUse is how long an evaluation may be taken for: the clock may have been set.
+// mostUse bounds the measured time of an evaluation, because the wall clock may be set meanwhile.
 const mostUse = 10 * time.Second
