@@ -177,7 +177,11 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 	case t.holdsOf(heavy[0], now) > 0 || others && !t.overtaken:
 		t.waiting, heavy, t.overtaken = heavy, nil, true
 	case others:
-		t.waiting, heavy, t.overtaken = heavy[1:], heavy[:1], false
+		t.waiting, heavy = heavy, nil
+		if i := firstAlone(t.waiting, front, back); i >= 0 {
+			heavy, t.overtaken = t.waiting[i:i+1:i+1], false
+			t.waiting = slices.Concat(t.waiting[:i], t.waiting[i+1:])
+		}
 	}
 	t.tried, t.front = len(back), len(front)
 	if t.passed && len(front) > 0 && len(back) > 0 {
@@ -235,8 +239,8 @@ func (t *userTurns) part(q []*request, now time.Duration) (front, back, heavy []
 	return front, back, heavy
 }
 
-// leftOver takes what a batch has left over of what order returned, but for what does not go behind others: some may
-// have come meanwhile.
+// leftOver takes what a batch has left over of what order returned, if all of it goes behind others: requests may have
+// come meanwhile. Otherwise it returns that, and what waits, for the next batch.
 func (t *userTurns) leftOver(rest []*request, now time.Duration) []*request {
 	if t.tried == 0 && len(t.waiting) == 0 && !t.counts(now) {
 		return rest
@@ -245,8 +249,28 @@ func (t *userTurns) leftOver(rest []*request, now time.Duration) []*request {
 	if t.tried > 0 {
 		t.passed = len(back) >= t.tried && len(front) < t.front
 	}
+	if len(front) > 0 {
+		// Some of it may stand before what waits: the same user may have sent it earlier.
+		front = slices.Concat(front, back, heavy, t.waiting)
+		t.waiting, t.ready = nil, 0
+		return front
+	}
 	t.waiting, t.ready = slices.Concat(back, heavy, t.waiting), len(back)
-	return front
+	return nil
+}
+
+// firstAlone returns the index of the first heavy request whose user has no other request before it; -1: there is none.
+func firstAlone(heavy, front, back []*request) int {
+	users := map[string]bool{}
+	for _, r := range slices.Concat(front, back) {
+		if user, any := r.user(); any {
+			users[user] = true
+		}
+	}
+	return slices.IndexFunc(heavy, func(r *request) bool {
+		user, _ := r.user()
+		return !users[user]
+	})
 }
 
 // kind is what a request runs: the name of its first command, within a transaction too, and what tells a script from others.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -204,6 +205,40 @@ func TestHeavyWorkIsKnown(t *testing.T) {
 	}
 	now += heavyMemory
 	check("it is forgotten", "a:DEL b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
+}
+
+// What a user sends before heavy work is run before it, also where a batch has left it over, and where the heavy work's
+// turn has come: a release must not be overtaken by what its client has sent later.
+func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
+	n := newTestNode(t)
+	ask := func(user, line string) *request {
+		r := &request{calls: n.call(line)}
+		r.calls[0].User = user
+		return r
+	}
+	for _, overtaken := range []bool{false, true} {
+		u := userTurns{overtaken: overtaken}
+		now := time.Second
+		u.note(ask("z", "ZUNIONSTORE z 1 y"), 500*ms, now)
+		now += 600 * ms
+		release, heavy, take := ask("x", "DEL lock"), ask("x", "ZUNIONSTORE z 1 y"), ask("x", "SET lock x")
+		rest := []*request{ask("o", "GET k"), release, heavy, take}
+		var ran []*request
+		for range 20 {
+			// A batch runs one request of those that are next.
+			if next := u.order(rest, now); len(next) > 0 {
+				ran = append(ran, next[0])
+				rest = u.leftOver(next[1:], now)
+			} else {
+				rest = nil
+			}
+			now += 10 * ms
+		}
+		at := func(r *request) int { return slices.Index(ran, r) }
+		if len(ran) != 4 || at(release) > at(heavy) || at(heavy) > at(take) {
+			t.Errorf("overtaken %v: %d were run, the release as number %d, the heavy work %d, the lock %d", overtaken, len(ran), at(release), at(heavy), at(take))
+		}
+	}
 }
 
 // What a user does is forgotten, and what waited until then goes before what comes.
