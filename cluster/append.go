@@ -16,6 +16,8 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/frame"
+	"lockstep/store/codec"
 )
 
 // AppendEntries is the only request that Raft sends more than once a second: a heartbeat for every batch
@@ -156,7 +158,7 @@ func (a *appender) connect(to raft.ServerAddress) (*appendConn, error) {
 	case err == nil && hello == protoAppend:
 		return c, nil
 	case err == nil:
-		err = errFrame
+		err = frame.ErrMalformed
 	}
 	conn.Close()
 	if brokenBefore(err) {
@@ -213,7 +215,7 @@ func (t *transport) answerAppends(port *peerPort) {
 // answerOn serves one such connection.
 func (t *transport) answerOn(conn net.Conn) {
 	defer conn.Close()
-	if err := t.answerAll(conn); err == errFrame {
+	if err := t.answerAll(conn); err == frame.ErrMalformed {
 		t.strangers.note(notGreeted, conn.RemoteAddr().String(), err)
 	}
 }
@@ -257,22 +259,17 @@ func (t *transport) answerAll(conn net.Conn) error {
 	}
 }
 
-func appendBytes(buf, b []byte) []byte {
-	buf = binary.AppendUvarint(buf, uint64(len(b)))
-	return append(buf, b...)
-}
-
 func appendHeader(buf []byte, term uint64, h raft.RPCHeader) []byte {
 	buf = binary.AppendUvarint(buf, term)
 	buf = binary.AppendUvarint(buf, uint64(h.ProtocolVersion))
-	buf = appendBytes(buf, h.ID)
-	return appendBytes(buf, h.Addr)
+	buf = codec.AppendStr(buf, h.ID)
+	return codec.AppendStr(buf, h.Addr)
 }
 
-func readHeader(r *fieldReader) (term uint64, h raft.RPCHeader) {
-	term = r.uint64()
-	h.ProtocolVersion = raft.ProtocolVersion(r.int())
-	h.ID, h.Addr = r.bytes(), r.bytes()
+func readHeader(r *codec.Reader) (term uint64, h raft.RPCHeader) {
+	term = r.Uvarint()
+	h.ProtocolVersion = raft.ProtocolVersion(r.Int())
+	h.ID, h.Addr = r.Bytes(), r.Bytes()
 	return term, h
 }
 
@@ -286,37 +283,37 @@ func appendRequest(buf []byte, req *raft.AppendEntriesRequest) []byte {
 		buf = binary.AppendUvarint(buf, l.Index)
 		buf = binary.AppendUvarint(buf, l.Term)
 		buf = append(buf, byte(l.Type))
-		buf = appendBytes(buf, l.Data)
-		buf = appendBytes(buf, l.Extensions)
+		buf = codec.AppendStr(buf, l.Data)
+		buf = codec.AppendStr(buf, l.Extensions)
 		at := uint64(0)
 		if !l.AppendedAt.IsZero() {
 			at = uint64(l.AppendedAt.UnixNano())
 		}
 		buf = binary.BigEndian.AppendUint64(buf, at)
 	}
-	return endFrame(buf, start)
+	return frame.End(buf, start)
 }
 
 // readRequest decodes what appendRequest wrote. The data of a single entry points into body.
 func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
-	r, req := fieldReader{b: body}, &raft.AppendEntriesRequest{}
+	r, req := codec.Reader{B: body}, &raft.AppendEntriesRequest{}
 	req.Term, req.RPCHeader = readHeader(&r)
-	req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = r.uint64(), r.uint64(), r.uint64()
-	if n := r.count(); n > 0 {
+	req.PrevLogEntry, req.PrevLogTerm, req.LeaderCommitIndex = r.Uvarint(), r.Uvarint(), r.Uvarint()
+	if n := r.Count(1); n > 0 {
 		req.Entries = make([]*raft.Log, 0, min(n, maxAppend/datadir.EntryOverhead))
-		for ; n > 0 && !r.bad; n-- {
-			l := &raft.Log{Index: r.uint64(), Term: r.uint64(), Type: raft.LogType(r.byte()), Data: r.bytes(), Extensions: r.bytes()}
+		for ; n > 0 && !r.Bad; n-- {
+			l := &raft.Log{Index: r.Uvarint(), Term: r.Uvarint(), Type: raft.LogType(r.Byte()), Data: r.Bytes(), Extensions: r.Bytes()}
 			if cap(req.Entries) > 1 {
 				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // the log keeps short entries in memory, without the rest of body
 			}
-			if at := r.fixed(); at != 0 {
+			if at := r.Fixed(); at != 0 {
 				l.AppendedAt = time.Unix(0, int64(at))
 			}
 			req.Entries = append(req.Entries, l)
 		}
 	}
-	if r.bad || len(r.b) > 0 {
-		return nil, errFrame
+	if r.Bad || len(r.B) > 0 {
+		return nil, frame.ErrMalformed
 	}
 	return req, nil
 }
@@ -329,7 +326,7 @@ func appendAnswer(buf []byte, a raft.RPCResponse) []byte {
 		a.Error = fmt.Errorf("the answer is a %T", a.Response)
 	}
 	if a.Error != nil {
-		return endFrame(appendStr(append(buf, 1), a.Error.Error()), start)
+		return frame.End(codec.AppendStr(append(buf, 1), a.Error.Error()), start)
 	}
 	buf = appendHeader(append(buf, 0), resp.Term, resp.RPCHeader)
 	buf = binary.AppendUvarint(buf, resp.LastLog)
@@ -340,23 +337,23 @@ func appendAnswer(buf []byte, a raft.RPCResponse) []byte {
 		}
 		buf = append(buf, n)
 	}
-	return endFrame(buf, start)
+	return frame.End(buf, start)
 }
 
 // readAnswer decodes what appendAnswer wrote.
 func readAnswer(body []byte, resp *raft.AppendEntriesResponse) error {
-	r := fieldReader{b: body}
-	if refused := r.byte() != 0; refused {
-		why := r.bytes()
-		if r.bad {
-			return errFrame
+	r := codec.Reader{B: body}
+	if refused := r.Byte() != 0; refused {
+		why := r.Bytes()
+		if r.Bad {
+			return frame.ErrMalformed
 		}
 		return appendRefusal(why)
 	}
 	resp.Term, resp.RPCHeader = readHeader(&r)
-	resp.LastLog, resp.Success, resp.NoRetryBackoff = r.uint64(), r.byte() == 1, r.byte() == 1
-	if r.bad || len(r.b) > 0 {
-		return errFrame
+	resp.LastLog, resp.Success, resp.NoRetryBackoff = r.Uvarint(), r.Byte() == 1, r.Byte() == 1
+	if r.Bad || len(r.B) > 0 {
+		return frame.ErrMalformed
 	}
 	return nil
 }
@@ -368,8 +365,8 @@ func readAppend(r *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
-	if n > maxFrame {
-		return nil, errFrame
+	if n > frame.MaxLength {
+		return nil, frame.ErrMalformed
 	}
-	return readBody(r, int(n))
+	return frame.ReadBody(r, int(n))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/frame"
 )
 
 var bigRequest = &raft.AppendEntriesRequest{
@@ -30,8 +31,8 @@ var bigRequest = &raft.AppendEntriesRequest{
 // What Raft sends arrives as it was.
 func TestAppendCodec(t *testing.T) {
 	for _, req := range []*raft.AppendEntriesRequest{bigRequest, &anEntry, &aHeartbeat} {
-		frame := appendRequest(nil, req)
-		body, err := readAppend(bufio.NewReader(bytes.NewReader(frame)))
+		sent := appendRequest(nil, req)
+		body, err := readAppend(bufio.NewReader(bytes.NewReader(sent)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,14 +40,14 @@ func TestAppendCodec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again := appendRequest(nil, got); !bytes.Equal(again, frame) {
+		if again := appendRequest(nil, got); !bytes.Equal(again, sent) {
 			t.Errorf("%+v became %+v", req, got)
 		}
 		if heartbeat(got) != heartbeat(req) {
 			t.Errorf("%+v: it is a heartbeat to one side alone", req)
 		}
 		for n := range body {
-			if _, err := readRequest(body[:n]); err != errFrame {
+			if _, err := readRequest(body[:n]); err != frame.ErrMalformed {
 				t.Fatalf("%d of %d bytes: %v", n, len(body), err)
 			}
 		}
@@ -68,18 +69,18 @@ func TestAppendAnswerCodec(t *testing.T) {
 		{RPCHeader: raft.RPCHeader{ID: []byte{}, Addr: []byte{}}, NoRetryBackoff: true},
 	} {
 		var got raft.AppendEntriesResponse
-		frame := appendAnswer(nil, raft.RPCResponse{Response: &want})
-		if err := readAnswer(frame[4:], &got); err != nil || !reflect.DeepEqual(got, want) {
+		sent := appendAnswer(nil, raft.RPCResponse{Response: &want})
+		if err := readAnswer(sent[4:], &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v became %+v, %v", want, got, err)
 		}
-		for n := range len(frame) - 4 {
-			if err := readAnswer(frame[4:4+n], &got); err != errFrame {
+		for n := range len(sent) - 4 {
+			if err := readAnswer(sent[4:4+n], &got); err != frame.ErrMalformed {
 				t.Fatalf("%d bytes: %v", n, err)
 			}
 		}
 	}
-	frame := appendAnswer(nil, raft.RPCResponse{Error: datadir.ErrOtherDirectory})
-	err := readAnswer(frame[4:], &raft.AppendEntriesResponse{})
+	sent := appendAnswer(nil, raft.RPCResponse{Error: datadir.ErrOtherDirectory})
+	err := readAnswer(sent[4:], &raft.AppendEntriesResponse{})
 	if r := appendRefusal(""); !errors.As(err, &r) || err.Error() != datadir.ErrOtherDirectory.Error() {
 		t.Errorf("a refusal became %v", err)
 	}
@@ -93,8 +94,8 @@ func FuzzAppendCodec(f *testing.F) {
 		var resp raft.AppendEntriesResponse
 		if readAnswer(body, &resp) == nil {
 			var again raft.AppendEntriesResponse
-			frame := appendAnswer(nil, raft.RPCResponse{Response: &resp})
-			if err := readAnswer(frame[4:], &again); err != nil || !reflect.DeepEqual(again, resp) {
+			sent := appendAnswer(nil, raft.RPCResponse{Response: &resp})
+			if err := readAnswer(sent[4:], &again); err != nil || !reflect.DeepEqual(again, resp) {
 				t.Errorf("%+v became %+v, %v", resp, again, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -32,7 +33,7 @@ func readOneReply(body []byte) (store.Reply, error) {
 		return store.Reply{}, err
 	}
 	if len(replies) != 1 {
-		return store.Reply{}, errFrame
+		return store.Reply{}, frame.ErrMalformed
 	}
 	return replies[0], nil
 }
@@ -75,7 +76,7 @@ func (p *peerConn) read(r *bufio.Reader) {
 		p.n.mu.Unlock()
 	}()
 	for {
-		f, err := readFrame(r)
+		f, err := frame.Read(r)
 		if err != nil {
 			return
 		}
@@ -130,14 +131,14 @@ func (p *peerConn) waits(call uint64) {
 // serveBlock queues a blocking command.
 func (p *peerConn) serveBlock(call uint64, body []byte) error {
 	if len(body) < 24 {
-		return errFrame
+		return frame.ErrMalformed
 	}
 	calls, err := readCalls(body[24:], p.n.cfg.Table)
 	if err != nil {
 		return err
 	}
 	if len(calls) != 1 || !calls[0].Cmd.Is(store.Blocking) {
-		return errFrame
+		return frame.ErrMalformed
 	}
 	w := &sleeper{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
 	w.joined = func() { p.waits(call) }
@@ -176,7 +177,7 @@ func (p *peerConn) serveBlock(call uint64, body []byte) error {
 // serveCancel cancels a blocking command that has not been answered yet.
 func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	if len(body) != 1 {
-		return errFrame
+		return frame.ErrMalformed
 	}
 	p.mu.Lock()
 	w := p.sleepers[call]
@@ -191,7 +192,7 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 // commands.
 func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	if len(body) != 16 {
-		return errFrame
+		return frame.ErrMalformed
 	}
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
 	p.origin = c.origin

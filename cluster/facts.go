@@ -7,7 +7,9 @@ import (
 	"net"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/roster"
+	"lockstep/store/codec"
 )
 
 // Every node asks every other node, once in beatPeriod, how it is, on a connection of its own to the peer
@@ -28,10 +30,9 @@ import (
 // reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
 // the data directory or the members, so that versions can differ in what they say. A node tells its data
 // directory to members only: another node that names it would pass for this node. A frame that is longer
-// than maxShort is refused. Facts change nothing unless they come from a member, with the data directory
+// than frame.MaxShort is refused. Facts change nothing unless they come from a member, with the data directory
 // that it was met with.
 const (
-	protoFacts = 'D'
 	frameFacts = 1
 
 	beatPeriod = 250 * time.Millisecond
@@ -68,59 +69,59 @@ const (
 
 func (f facts) append(buf []byte) []byte {
 	start := len(buf)
-	buf = beginFrame(buf, frameFacts, 0)
+	buf = frame.Begin(buf, frameFacts, 0)
 	for _, s := range []string{f.id, f.addrs.Plain, f.addrs.Sentinel, f.addrs.Cluster, f.runID} {
-		buf = appendStr(buf, s)
+		buf = codec.AppendStr(buf, s)
 	}
-	buf = appendStr(binary.AppendUvarint(buf, f.applied), f.cluster)
-	buf = appendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer)
-	buf = appendStr(buf, f.directory)
+	buf = codec.AppendStr(binary.AppendUvarint(buf, f.applied), f.cluster)
+	buf = codec.AppendStr(binary.AppendUvarint(buf, uint64(f.you)), f.peer)
+	buf = codec.AppendStr(buf, f.directory)
 	if f.toldMembers {
 		buf = binary.AppendUvarint(buf, uint64(len(f.members)))
 		for _, id := range f.members {
-			buf = appendStr(buf, id)
+			buf = codec.AppendStr(buf, id)
 		}
 		if f.addrs.TLSPlain+f.addrs.TLSSentinel+f.addrs.TLSCluster != "" {
 			for _, s := range []string{f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster} {
-				buf = appendStr(buf, s)
+				buf = codec.AppendStr(buf, s)
 			}
 		}
 	}
-	return endFrame(buf, start)
+	return frame.End(buf, start)
 }
 
 func readFacts(r *bufio.Reader) (facts, error) {
-	fr, err := readShort(r)
+	fr, err := frame.ReadShort(r)
 	if err != nil {
 		return facts{}, err
 	}
 	var f facts
-	in := fieldReader{b: fr.body}
+	in := codec.Reader{B: fr.Body}
 	for _, s := range []*string{&f.id, &f.addrs.Plain, &f.addrs.Sentinel, &f.addrs.Cluster, &f.runID} {
-		*s = string(in.bytes())
+		*s = string(in.Bytes())
 	}
-	applied, size := binary.Uvarint(in.b)
-	if fr.kind != frameFacts || in.bad || size <= 0 || f.id == "" {
-		return facts{}, errFrame
+	applied, size := binary.Uvarint(in.B)
+	if fr.Kind != frameFacts || in.Bad || size <= 0 || f.id == "" {
+		return facts{}, frame.ErrMalformed
 	}
 	f.applied = applied
-	if in.b = in.b[size:]; len(in.b) > 0 {
-		f.cluster, f.you, f.peer = string(in.bytes()), standsAs(in.uint64()), string(in.bytes())
+	if in.B = in.B[size:]; len(in.B) > 0 {
+		f.cluster, f.you, f.peer = string(in.Bytes()), standsAs(in.Uvarint()), string(in.Bytes())
 	}
-	if len(in.b) > 0 {
-		f.directory = string(in.bytes())
+	if len(in.B) > 0 {
+		f.directory = string(in.Bytes())
 	}
-	if len(in.b) > 0 {
+	if len(in.B) > 0 {
 		f.toldMembers = true
-		for n := in.count(); n > 0 && !in.bad; n-- {
-			f.members = append(f.members, string(in.bytes()))
+		for n := in.Count(1); n > 0 && !in.Bad; n-- {
+			f.members = append(f.members, string(in.Bytes()))
 		}
 	}
-	if len(in.b) > 0 {
-		f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster = string(in.bytes()), string(in.bytes()), string(in.bytes())
+	if len(in.B) > 0 {
+		f.addrs.TLSPlain, f.addrs.TLSSentinel, f.addrs.TLSCluster = string(in.Bytes()), string(in.Bytes()), string(in.Bytes())
 	}
-	if in.bad || !f.sane() {
-		return facts{}, errFrame
+	if in.Bad || !f.sane() {
+		return facts{}, frame.ErrMalformed
 	}
 	return f, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
@@ -121,7 +122,7 @@ func (n *Node) sendClaim(l *link, token uint64, done func(position, token uint64
 				replies, err = readResult(body, nil)
 			}
 			if err == nil && len(replies) != 2 {
-				err = errFrame
+				err = frame.ErrMalformed
 			}
 			if err != nil {
 				done(0, 0, err)

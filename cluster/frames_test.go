@@ -14,7 +14,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/roster"
+	"lockstep/store/codec"
 )
 
 // recorder makes connections and keeps what is written to them.
@@ -64,12 +66,12 @@ func (a *alone) sayings() (list [][]byte) {
 	keep(plain.RequestVote(self, addr, &raft.RequestVoteRequest{RPCHeader: a.header(), Term: 4, LastLogIndex: 3, LastLogTerm: 4}, &raft.RequestVoteResponse{}))
 	keep(plain.RequestPreVote(self, addr, &raft.RequestPreVoteRequest{RPCHeader: a.header(), Term: 4, LastLogIndex: 3, LastLogTerm: 4}, &raft.RequestPreVoteResponse{}))
 	list = append(list, append([]byte{protoAppend}, appendRequest(nil, a.next())...), append([]byte{protoFacts}, sampleFacts.append(nil)...))
-	join := appendStr(appendStr(beginFrame(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
-	list = append(list, append([]byte{protoJoin}, endFrame(join, 0)...))
+	join := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
+	list = append(list, append([]byte{protoJoin}, frame.End(join, 0)...))
 	forward := greeting{speaks: a.log.cfg.speaks, id: a.peer, client: "host:1"}.append([]byte{protoForward})
 	for kind := byte(1); kind <= framePosition; kind++ {
 		body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 7), 7)
-		list = append(list, append(bytes.Clone(forward), endFrame(append(beginFrame(nil, kind, uint64(kind)), body...), 0)...))
+		list = append(list, append(bytes.Clone(forward), frame.End(append(frame.Begin(nil, kind, uint64(kind)), body...), 0)...))
 	}
 	return list
 }

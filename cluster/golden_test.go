@@ -11,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -55,11 +57,11 @@ func want[T any](name string, got T, err error, want T) error {
 // inFrame is a message that is a frame.
 func inFrame(kind byte, id uint64, name string, body []byte, read func(body []byte) error) message {
 	return message{name, oneFrame(kind, id, body), func(b []byte) error {
-		f, err := readFrame(reader(b))
-		if err != nil || f.kind != kind || f.id != id {
-			return fmt.Errorf("%s: frame of kind %d with the number %d, %w", name, f.kind, f.id, err)
+		f, err := frame.Read(reader(b))
+		if err != nil || f.Kind != kind || f.ID != id {
+			return fmt.Errorf("%s: frame of kind %d with the number %d, %w", name, f.Kind, f.ID, err)
 		}
-		return read(f.body)
+		return read(f.Body)
 	}}
 }
 
@@ -146,9 +148,9 @@ func messages(t *testing.T) []message {
 			got, err := readFacts(reader(b))
 			return want("facts and members", got, err, sampleFacts)
 		}},
-		inFrame(frameJoin, 0, "join", appendStr(appendStr(nil, "n4"), "host:7379"), func(b []byte) error {
-			r := fieldReader{b: b}
-			return want("join", []string{string(r.bytes()), string(r.bytes())}, nil, []string{"n4", "host:7379"})
+		inFrame(frameJoin, 0, "join", codec.AppendStr(codec.AppendStr(nil, "n4"), "host:7379"), func(b []byte) error {
+			r := codec.Reader{B: b}
+			return want("join", []string{string(r.Bytes()), string(r.Bytes())}, nil, []string{"n4", "host:7379"})
 		}),
 		{"taken in", joinAnswer(joinDone, ""), func(b []byte) error { return readJoinAnswer(reader(b)) }},
 		{"refused", joinAnswer(joinRefused, "no"), func(b []byte) error {

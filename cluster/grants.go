@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // A lease counts from its reply. There are three kinds of late reply:
@@ -89,7 +91,7 @@ func appendGrants(buf []byte, g grants) []byte {
 	for _, x := range g.list {
 		buf = binary.AppendUvarint(buf, uint64(x.call))
 		buf = binary.AppendUvarint(buf, uint64(x.key.DB))
-		buf = appendStr(buf, x.key.Key)
+		buf = codec.AppendStr(buf, x.key.Key)
 		buf = binary.AppendUvarint(buf, uint64(x.key.Deadline))
 	}
 	return buf
@@ -100,15 +102,15 @@ func readGrants(b []byte) (grants, error) {
 	if len(b) == 0 {
 		return grants{}, nil
 	}
-	r := fieldReader{b: b}
-	g := grants{seq: r.uint64(), at: int64(r.uint64())}
-	for n := r.count(); n > 0 && !r.bad; n-- {
-		x := grant{call: r.int(), key: store.LeasedKey{DB: r.int(), Key: string(r.bytes()), Deadline: int64(r.uint64())}}
-		r.bad = r.bad || x.key.DB >= store.Databases
+	r := codec.Reader{B: b}
+	g := grants{seq: r.Uvarint(), at: int64(r.Uvarint())}
+	for n := r.Count(1); n > 0 && !r.Bad; n-- {
+		x := grant{call: r.Int(), key: store.LeasedKey{DB: r.Int(), Key: string(r.Bytes()), Deadline: int64(r.Uvarint())}}
+		r.Bad = r.Bad || x.key.DB >= store.Databases
 		g.list = append(g.list, x)
 	}
-	if r.bad || len(r.b) > 0 {
-		return grants{}, errFrame
+	if r.Bad || len(r.B) > 0 {
+		return grants{}, frame.ErrMalformed
 	}
 	return g, nil
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/roster"
+	"lockstep/store/codec"
 )
 
 // A forwarding connection begins with a greeting in each direction:
@@ -60,9 +62,9 @@ type greeting struct {
 func (g greeting) append(buf []byte) []byte {
 	buf = append(buf, wireMagic...)
 	buf = append(buf, g.speaks.version, g.speaks.minor)
-	buf = appendStr(buf, g.id)
-	buf = appendStr(buf, g.client)
-	return appendStr(buf, g.more)
+	buf = codec.AppendStr(buf, g.id)
+	buf = codec.AppendStr(buf, g.client)
+	return codec.AppendStr(buf, g.more)
 }
 
 // read reads the greeting of a peer to a node that speaks own.
@@ -72,7 +74,7 @@ func (own wireSpeaks) read(r *bufio.Reader) (greeting, error) {
 		return greeting{}, err
 	}
 	if string(head[:len(wireMagic)]) != wireMagic {
-		return greeting{}, errFrame
+		return greeting{}, frame.ErrMalformed
 	}
 	g := greeting{speaks: wireSpeaks{version: head[len(wireMagic)]}}
 	if v := g.speaks.version; v != own.version {
@@ -85,7 +87,7 @@ func (own wireSpeaks) read(r *bufio.Reader) (greeting, error) {
 	for _, s := range []*string{&g.id, &g.client, &g.more} {
 		n, err := binary.ReadUvarint(r)
 		if err != nil || n > roster.MaxText {
-			return greeting{}, errFrame
+			return greeting{}, frame.ErrMalformed
 		}
 		b := make([]byte, n)
 		if _, err := io.ReadFull(r, b); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -212,11 +213,11 @@ func leaderWithout(conn net.Conn, room func(large bool) bool) {
 func leaderSaying(conn net.Conn, say func(request []byte) []byte) {
 	r := bufio.NewReader(conn)
 	for {
-		f, err := readFrame(r)
+		f, err := frame.Read(r)
 		if err != nil {
 			return
 		}
-		if _, err := conn.Write(oneFrame(frameResult, f.id, say(f.body))); err != nil {
+		if _, err := conn.Write(oneFrame(frameResult, f.ID, say(f.Body))); err != nil {
 			return
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"lockstep/cluster/internal/frame"
+	"lockstep/store/codec"
 )
 
 // A new node asks any member to be taken in, on a connection to the peer port
@@ -20,8 +23,6 @@ import (
 // Frames and str are as in wire.go. The member asks the leader to add the new node, and the leader calls
 // the node at the address that it has given. Then the leader adds it and sends it the log.
 const (
-	protoJoin = 'J'
-
 	frameJoin       = 1
 	frameJoinAnswer = 2
 
@@ -48,14 +49,14 @@ func (n *Node) serveJoin(conn net.Conn) {
 	case <-n.ctx.Done():
 		return
 	}
-	f, err := readShort(newFactsReader(conn))
-	if err != nil || f.kind != frameJoin {
+	f, err := frame.ReadShort(newFactsReader(conn))
+	if err != nil || f.Kind != frameJoin {
 		return
 	}
 	greets(conn)
-	r := fieldReader{b: f.body}
-	a := adminRequest{adminJoin, string(r.bytes()), string(r.bytes())}
-	if r.bad {
+	r := codec.Reader{B: f.Body}
+	a := adminRequest{adminJoin, string(r.Bytes()), string(r.Bytes())}
+	if r.Bad {
 		return
 	}
 	status, why := byte(joinDone), ""
@@ -72,7 +73,7 @@ func (n *Node) serveJoin(conn net.Conn) {
 }
 
 func joinAnswer(status byte, why string) []byte {
-	return endFrame(appendStr(append(beginFrame(nil, frameJoinAnswer, 0), status), why), 0)
+	return frame.End(codec.AppendStr(append(frame.Begin(nil, frameJoinAnswer, 0), status), why), 0)
 }
 
 // errNotMember is the answer of a node that is no member, and so cannot take others in.
@@ -128,8 +129,8 @@ func (n *Node) askToJoin(addr string) error {
 	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
 	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
 	defer timer.Stop()
-	body := appendStr(appendStr(beginFrame(nil, frameJoin, 0), n.cfg.ID), n.cfg.peerAddr())
-	if _, err := conn.Write(endFrame(body, 0)); err != nil {
+	body := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), n.cfg.ID), n.cfg.peerAddr())
+	if _, err := conn.Write(frame.End(body, 0)); err != nil {
 		return fmt.Errorf("%w: %w", errNoPeerPort, err)
 	}
 	return readJoinAnswer(newFactsReader(conn))
@@ -144,21 +145,21 @@ func readJoinAnswer(r *bufio.Reader) error {
 	if head, err := r.Peek(2); err != nil || head[0] != 0 || head[1] != 0 {
 		return errNoPeerPort // an answer is not that long
 	}
-	f, err := readShort(r)
+	f, err := frame.ReadShort(r)
 	if err != nil {
 		return err
 	}
-	if f.kind != frameJoinAnswer || len(f.body) == 0 {
-		return errFrame
+	if f.Kind != frameJoinAnswer || len(f.Body) == 0 {
+		return frame.ErrMalformed
 	}
-	in := fieldReader{b: f.body[1:]}
-	why := string(in.bytes())
+	in := codec.Reader{B: f.Body[1:]}
+	why := string(in.Bytes())
 	switch {
-	case in.bad:
-		return errFrame
-	case f.body[0] == joinDone:
+	case in.Bad:
+		return frame.ErrMalformed
+	case f.Body[0] == joinDone:
 		return nil
-	case f.body[0] == joinRefused:
+	case f.Body[0] == joinRefused:
 		return fmt.Errorf("%w: %s", errJoinRefused, why)
 	}
 	return errors.New(why)

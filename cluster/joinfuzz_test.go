@@ -8,6 +8,9 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"lockstep/cluster/internal/frame"
+	"lockstep/store/codec"
 )
 
 // FuzzJoin gives any bytes to both ends of the join protocol: what a member reads of who wants to be taken
@@ -15,7 +18,7 @@ import (
 // that every node can keep and tell others.
 func FuzzJoin(f *testing.F) {
 	request := func(id, addr string) []byte {
-		return endFrame(appendStr(appendStr(beginFrame(nil, frameJoin, 0), id), addr), 0)
+		return frame.End(codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), id), addr), 0)
 	}
 	for _, b := range [][]byte{
 		request("n4", "host:7379"), request("", ""), request("n4\n", "host:1"), request("n4", "0.0.0.0:1"), request("../n4", "[::1]:99999"), request(string(bytes.Repeat([]byte("x"), 5000)), "h:1"),
@@ -31,13 +34,13 @@ func FuzzJoin(f *testing.F) {
 		if err == nil && (len(b) < 6 || b[4] != frameJoinAnswer) {
 			t.Errorf("taken in by %q", b)
 		}
-		fr, err := readShort(bufio.NewReader(bytes.NewReader(b)))
-		if err != nil || fr.kind != frameJoin {
+		fr, err := frame.ReadShort(bufio.NewReader(bytes.NewReader(b)))
+		if err != nil || fr.Kind != frameJoin {
 			return
 		}
-		r := fieldReader{b: fr.body}
-		a := adminRequest{adminJoin, string(r.bytes()), string(r.bytes())}
-		if r.bad || a.check() != nil {
+		r := codec.Reader{B: fr.Body}
+		a := adminRequest{adminJoin, string(r.Bytes()), string(r.Bytes())}
+		if r.Bad || a.check() != nil {
 			return
 		}
 		got, err := readAdmin(a.append(nil))

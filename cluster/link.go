@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lockstep/cluster/internal/frame"
 )
 
 // outbox writes frames to a connection from a goroutine of its own, because
@@ -60,7 +62,7 @@ func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
 		o.full, o.buf, o.waiting = append(o.full, o.buf), nil, o.waiting+len(o.buf)
 	}
 	start := len(o.buf)
-	o.buf = endFrame(fill(beginFrame(o.buf, kind, id)), start)
+	o.buf = frame.End(fill(frame.Begin(o.buf, kind, id)), start)
 	if start == 0 {
 		o.signal()
 	}
@@ -257,10 +259,10 @@ func (l *link) read(r *bufio.Reader) {
 	for {
 		f, err := l.readNext(r)
 		switch {
-		case err == nil && f.kind == frameResult:
-			l.resolve(f.id, f.body, nil)
-		case err == nil && f.kind == frameWaits:
-			l.progress(f.id)
+		case err == nil && f.Kind == frameResult:
+			l.resolve(f.ID, f.Body, nil)
+		case err == nil && f.Kind == frameWaits:
+			l.progress(f.ID)
 		default:
 			return
 		}
@@ -268,15 +270,15 @@ func (l *link) read(r *bufio.Reader) {
 }
 
 // readNext reads a frame. Before it reads a large one it waits for room.
-func (l *link) readNext(r *bufio.Reader) (frame, error) {
-	n, err := readLength(r, maxFrame)
+func (l *link) readNext(r *bufio.Reader) (frame.Frame, error) {
+	n, err := frame.ReadLength(r, frame.MaxLength)
 	if err != nil {
-		return frame{}, err
+		return frame.Frame{}, err
 	}
 	if n > smallReply && l.room != nil {
 		l.room()
 	}
-	return readRest(r, n)
+	return frame.ReadRest(r, n)
 }
 
 // fail ends the link. The calls that are still waiting have an unknown outcome.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -76,16 +77,16 @@ func TestLinkMatchesResultsToCalls(t *testing.T) {
 			l.call(frameSubmit, body(name), a.done(name))
 		}
 		r := bufio.NewReader(far)
-		var got []frame
+		var got []frame.Frame
 		for range 3 {
-			f, err := readFrame(r)
+			f, err := frame.Read(r)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, f)
 		}
 		for _, i := range []int{2, 0, 0, 1} { // one of them twice
-			if _, err := far.Write(oneFrame(frameResult, got[i].id, append([]byte("for "), got[i].body...))); err != nil {
+			if _, err := far.Write(oneFrame(frameResult, got[i].ID, append([]byte("for "), got[i].Body...))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,14 +141,14 @@ func TestGiveUp(t *testing.T) {
 		defer l.fail()
 		var a answers
 		giveUp := l.call(frameSubmit, body("x"), a.done("x"))
-		f, err := readFrame(bufio.NewReader(far))
+		f, err := frame.Read(bufio.NewReader(far))
 		if err != nil {
 			t.Fatal(err)
 		}
 		giveUp()
 		giveUp()
 		expectAnswers(t, &a, "x unknown")
-		if _, err := far.Write(oneFrame(frameResult, f.id, nil)); err != nil {
+		if _, err := far.Write(oneFrame(frameResult, f.ID, nil)); err != nil {
 			t.Fatal(err)
 		}
 		expectAnswers(t, &a, "x unknown")
@@ -162,18 +163,18 @@ func TestRetiredLinkEndsWithTheLastResult(t *testing.T) {
 		var a answers
 		l.call(frameSubmit, body("x"), a.done("old"))
 		r := bufio.NewReader(far)
-		f, err := readFrame(r)
+		f, err := frame.Read(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.retire()
 		l.call(frameSubmit, body("x"), a.done("new"))
 		expectAnswers(t, &a, "new not executed")
-		if _, err := far.Write(oneFrame(frameResult, f.id, []byte("done"))); err != nil {
+		if _, err := far.Write(oneFrame(frameResult, f.ID, []byte("done"))); err != nil {
 			t.Fatal(err)
 		}
 		expectAnswers(t, &a, "new not executed, old=done")
-		if _, err := readFrame(r); err != io.EOF {
+		if _, err := frame.Read(r); err != io.EOF {
 			t.Errorf("the link is still open: %v", err)
 		}
 		idle, far := testLink()
@@ -233,13 +234,13 @@ func TestOutboxKeepsFramesWhole(t *testing.T) {
 		}
 		r, next := bufio.NewReader(far), map[int]int{}
 		for range senders * each {
-			f, err := readFrame(r)
+			f, err := frame.Read(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			i, j := int(f.id)/each, int(f.id)%each
-			if next[i] != j || len(f.body) != i*300+j {
-				t.Fatalf("sender %d: frame %d of %d bytes, want %d", i, j, len(f.body), next[i])
+			i, j := int(f.ID)/each, int(f.ID)%each
+			if next[i] != j || len(f.Body) != i*300+j {
+				t.Fatalf("sender %d: frame %d of %d bytes, want %d", i, j, len(f.Body), next[i])
 			}
 			next[i]++
 		}
@@ -265,16 +266,16 @@ func TestMalformedResultIsUnknown(t *testing.T) {
 				n.routes.set(n.ctx, nil, l)
 				reply := n.start("INCR counter", "INCR counter")
 				r := bufio.NewReader(far)
-				f, err := readFrame(r)
+				f, err := frame.Read(r)
 				if err != nil {
 					t.Fatal(err)
 				}
 				go func() {
-					if f, err := readFrame(r); err == nil {
-						t.Errorf("sent again: %q", f.body)
+					if f, err := frame.Read(r); err == nil {
+						t.Errorf("sent again: %q", f.Body)
 					}
 				}()
-				if _, err := far.Write(oneFrame(frameResult, f.id, result)); err != nil {
+				if _, err := far.Write(oneFrame(frameResult, f.ID, result)); err != nil {
 					t.Fatal(err)
 				}
 				if got := <-reply; got != "-INDETERMINATE -INDETERMINATE" {
@@ -315,12 +316,12 @@ func TestSlowLeaderIsWaitedFor(t *testing.T) {
 		defer l.fail()
 		n.routes.set(n.ctx, nil, l)
 		reply := n.start("INCR counter")
-		f, err := readFrame(bufio.NewReader(far))
+		f, err := frame.Read(bufio.NewReader(far))
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * n.cfg.FailoverWait)
-		if _, err := far.Write(oneFrame(frameResult, f.id, appendReplies(nil, []store.Reply{store.Int(7)}))); err != nil {
+		if _, err := far.Write(oneFrame(frameResult, f.ID, appendReplies(nil, []store.Reply{store.Int(7)}))); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-reply; got != "7" {

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // Membership. Any node accepts a request for a change and passes it to the leader, which makes the change. A
@@ -44,17 +46,17 @@ type adminRequest struct {
 }
 
 func (a adminRequest) append(buf []byte) []byte {
-	return appendStr(appendStr(append(buf, byte(a.kind)), a.id), a.addr)
+	return codec.AppendStr(codec.AppendStr(append(buf, byte(a.kind)), a.id), a.addr)
 }
 
 func readAdmin(body []byte) (adminRequest, error) {
 	if len(body) == 0 {
-		return adminRequest{}, errFrame
+		return adminRequest{}, frame.ErrMalformed
 	}
-	r := fieldReader{b: body[1:]}
-	a := adminRequest{adminKind(body[0]), string(r.bytes()), string(r.bytes())}
-	if r.bad || a.kind < adminAdd || a.kind > adminJoin {
-		return adminRequest{}, errFrame
+	r := codec.Reader{B: body[1:]}
+	a := adminRequest{adminKind(body[0]), string(r.Bytes()), string(r.Bytes())}
+	if r.Bad || a.kind < adminAdd || a.kind > adminJoin {
+		return adminRequest{}, frame.ErrMalformed
 	}
 	return a, nil
 }
@@ -163,8 +165,8 @@ const refusalCode = "REFUSED "
 func isNoMember(err error) bool { return strings.HasPrefix(err.Error(), ErrNoMember.Error()) }
 
 // serveAdmin makes a change that another node forwards to this one.
-func (n *Node) serveAdmin(f frame, p *peerConn) error {
-	a, err := readAdmin(f.body)
+func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
+	a, err := readAdmin(f.Body)
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (n *Node) serveAdmin(f frame, p *peerConn) error {
 			err = n.administerHere(ctx, a)
 		}
 		// If the link is lost, the asking node asks again.
-		_ = p.out.send(frameResult, f.id, func(b []byte) []byte {
+		_ = p.out.send(frameResult, f.ID, func(b []byte) []byte {
 			switch {
 			case err == nil:
 				return appendReplies(b, []store.Reply{store.OK})

@@ -11,6 +11,17 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/frame"
+)
+
+// The protocols of the peer port. The first byte of a connection chooses one.
+const (
+	protoRaft    = 'R' // hashicorp/raft's own transport
+	protoAppend  = 'A' // entries and heartbeats: append.go
+	protoForward = 'F' // requests to the leader: wire.go
+	protoFacts   = 'D' // the facts that the nodes exchange: facts.go
+	protoJoin    = 'J' // a node that wants to become a member: join.go
 )
 
 // peerPort is the one port through which nodes reach each other. It passes each connection to Raft or
@@ -111,10 +122,10 @@ func (p *peerPort) open(a *arrival) (proto byte, err error) {
 	switch {
 	case p.gate == nil && first[0] == tlsHandshake:
 		p.strangers.note(noTLSHere, remote, nil)
-		return 0, errFrame
+		return 0, frame.ErrMalformed
 	case p.gate != nil && first[0] != tlsHandshake && !p.gate.cfg.Optional:
 		p.strangers.note(noTLSThere, remote, nil)
-		return 0, errFrame
+		return 0, frame.ErrMalformed
 	case first[0] != tlsHandshake:
 		return first[0], nil
 	}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/frame"
+	"lockstep/store/codec"
 )
 
 // FuzzPeerPort sends bytes to a peer port and ends: to one that requires proof nothing gets through, and nothing but an
@@ -18,7 +21,7 @@ func FuzzPeerPort(f *testing.F) {
 	for _, seed := range [][]byte{
 		nil, []byte("R\x00"), []byte("A"), []byte("D"), []byte("J"), []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), []byte("*1\r\n$4\r\nPING\r\n"), []byte("GET / HTTP/1.1\r\n\r\n"),
 		hello, append(hello[:len(hello):len(hello)], oneFrame(frameKill, 1, nil)...), append(hello[:len(hello):len(hello)], 0x3f, 0xff, 0xff, 0xff, frameSubmit),
-		facts{id: "n2", runID: "r"}.append([]byte{protoFacts}), append([]byte{protoJoin}, oneFrame(frameJoin, 0, appendStr(appendStr(nil, "n4"), "host:1"))...),
+		facts{id: "n2", runID: "r"}.append([]byte{protoFacts}), append([]byte{protoJoin}, oneFrame(frameJoin, 0, codec.AppendStr(codec.AppendStr(nil, "n4"), "host:1"))...),
 		appendRequest([]byte{protoAppend}, &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 1, Term: 1}}}), clientHello(f),
 	} {
 		f.Add(seed)
@@ -36,12 +39,12 @@ func FuzzPeerPort(f *testing.F) {
 						return
 					}
 					for {
-						fr, err := readFrame(in)
+						fr, err := frame.Read(in)
 						if err != nil {
 							return
 						}
-						_, _ = readSubmit(fr.body, wireTable)
-						_, _ = readAdmin(fr.body)
+						_, _ = readSubmit(fr.Body, wireTable)
+						_, _ = readAdmin(fr.Body)
 					}
 				case protoFacts:
 					for {
@@ -50,7 +53,7 @@ func FuzzPeerPort(f *testing.F) {
 						}
 					}
 				case protoJoin:
-					_, _ = readShort(in)
+					_, _ = frame.ReadShort(in)
 				}
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/turns"
 )
 
@@ -394,7 +395,7 @@ func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Dur
 		g.known.learn(turns.Origin(conn))
 		return provenConn{c, conn}, nil
 	case err == nil:
-		err = errFrame
+		err = frame.ErrMalformed
 	}
 	conn.Close()
 	return nil, err

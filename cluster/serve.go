@@ -9,7 +9,9 @@ import (
 	"slices"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // serveForward serves the connection of a peer that forwards requests to this node.
@@ -51,32 +53,32 @@ func (n *Node) serveForward(conn net.Conn) {
 	p.read(r)
 }
 
-func (n *Node) serveFrame(f frame, p *peerConn) error {
+func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 	out := p.out
-	if p.dismissed.Load() && (f.kind == frameSubmit || f.kind == frameBlock || f.kind == frameClaim) {
-		return out.send(frameResult, f.id, func(b []byte) []byte { return append(b, statusNotExecuted) })
+	if p.dismissed.Load() && (f.Kind == frameSubmit || f.Kind == frameBlock || f.Kind == frameClaim) {
+		return out.send(frameResult, f.ID, func(b []byte) []byte { return append(b, statusNotExecuted) })
 	}
-	switch f.kind {
+	switch f.Kind {
 	case frameSubmit:
 		return n.serveSubmit(f, p)
 	case frameBlock:
-		return p.serveBlock(f.id, f.body)
+		return p.serveBlock(f.ID, f.Body)
 	case frameCancel:
-		return p.serveCancel(f.id, f.body)
+		return p.serveCancel(f.ID, f.Body)
 	case frameClaim:
-		return p.serveClaim(f.id, f.body)
+		return p.serveClaim(f.ID, f.Body)
 	case frameAlive:
 		// The frame only shows that the peer lives.
 	case frameKill:
-		reply := n.scriptsHere(scriptQuestion(f.body))
-		return out.send(frameResult, f.id, func(b []byte) []byte {
+		reply := n.scriptsHere(scriptQuestion(f.Body))
+		return out.send(frameResult, f.ID, func(b []byte) []byte {
 			return appendReplies(b, []store.Reply{reply})
 		})
 	case frameTransfer:
-		r := fieldReader{b: f.body}
-		id := string(r.bytes())
-		if r.bad {
-			return errFrame
+		r := codec.Reader{B: f.Body}
+		id := string(r.Bytes())
+		if r.Bad {
+			return frame.ErrMalformed
 		}
 		go func() {
 			reply := store.OK
@@ -88,31 +90,31 @@ func (n *Node) serveFrame(f frame, p *peerConn) error {
 				reply = store.Err(store.Error("ERR " + err.Error()))
 			}
 			// If the link is lost, the asking node sees it.
-			_ = out.send(frameResult, f.id, func(b []byte) []byte {
+			_ = out.send(frameResult, f.ID, func(b []byte) []byte {
 				return appendReplies(b, []store.Reply{reply})
 			})
 		}()
 	case frameAdmin:
 		return n.serveAdmin(f, p)
 	case framePosition:
-		return n.servePosition(f.id, out)
+		return n.servePosition(f.ID, out)
 	default:
-		return errFrame
+		return frame.ErrMalformed
 	}
 	return nil
 }
 
 // serveSubmit queues a forwarded request. No goroutine waits for it: the goroutine that completes the request
 // puts the result into the outbox.
-func (n *Node) serveSubmit(f frame, p *peerConn) error {
-	r, err := readSubmit(f.body, n.cfg.Table)
+func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
+	r, err := readSubmit(f.Body, n.cfg.Table)
 	if err != nil {
 		return err
 	}
 	r.from.origin = p.origin
-	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.id)
-	r.runs = func() { p.waits(f.id) }
-	if len(f.body) <= HeavyBytes { // a larger one has given way on its own node
+	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
+	r.runs = func() { p.waits(f.ID) }
+	if len(f.Body) <= HeavyBytes { // a larger one has given way on its own node
 		n.yields.light.Add(1)
 	}
 	n.serveRequest(r)
@@ -195,7 +197,7 @@ func (n *Node) ask(ctx context.Context, l *link, kind byte, body []byte) (store.
 			return store.Reply{}, err
 		}
 		if len(replies) != 1 {
-			return store.Reply{}, errFrame
+			return store.Reply{}, frame.ErrMalformed
 		}
 		return replies[0], nil
 	}

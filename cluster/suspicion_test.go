@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/internal/frame"
 )
 
 // A request that may have ended the process of its leader does not reach the next one: a
@@ -32,13 +34,13 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 						reply = n.start("INCR counter")
 					}
 					r := bufio.NewReader(far)
-					f, err := readFrame(r)
+					f, err := frame.Read(r)
 					if err != nil {
 						t.Fatal(err)
 					}
 					go func() { _, _ = io.Copy(io.Discard, r) }()
 					if c.leaders[i] == told {
-						if _, err := far.Write(oneFrame(frameWaits, f.id, nil)); err != nil {
+						if _, err := far.Write(oneFrame(frameWaits, f.ID, nil)); err != nil {
 							t.Fatal(err)
 						}
 						synctest.Wait()

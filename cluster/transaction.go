@@ -3,7 +3,9 @@ package cluster
 import (
 	"encoding/binary"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // Transaction is the body of a WATCH or an EXEC; each is one call to the leader.
@@ -122,33 +124,32 @@ func (t *Transaction) append(buf []byte, minor byte) []byte {
 	for i := range t.Watched {
 		w := &t.Watched[i]
 		buf = binary.AppendUvarint(buf, uint64(w.DB))
-		buf = binary.AppendUvarint(buf, uint64(len(w.Key)))
-		buf = append(buf, w.Key...)
+		buf = codec.AppendStr(buf, w.Key)
 		buf = binary.AppendUvarint(buf, w.Version)
 	}
 	return appendCalls(buf, t.Calls, minor)
 }
 
 // readTransaction decodes a transaction.
-func readTransaction(r *fieldReader, table *store.Table) (*Transaction, error) {
-	t := &Transaction{Observe: r.int() != 0}
-	for n := r.count(); n > 0 && !r.bad; n-- {
-		w := Watched{DB: r.int(), Key: r.bytes(), Version: r.uint64()}
-		r.bad = r.bad || w.DB >= store.Databases
+func readTransaction(r *codec.Reader, table *store.Table) (*Transaction, error) {
+	t := &Transaction{Observe: r.Int() != 0}
+	for n := r.Count(1); n > 0 && !r.Bad; n-- {
+		w := Watched{DB: r.Int(), Key: r.Bytes(), Version: r.Uvarint()}
+		r.Bad = r.Bad || w.DB >= store.Databases
 		t.Watched = append(t.Watched, w)
 	}
-	for n := r.count(); n > 0 && !r.bad; n-- {
+	for n := r.Count(1); n > 0 && !r.Bad; n-- {
 		c, err := readCall(r, table)
 		if err != nil {
 			return nil, err
 		}
 		if c.Txn != nil {
-			return nil, errFrame
+			return nil, frame.ErrMalformed
 		}
 		t.Calls = append(t.Calls, c)
 	}
-	if r.bad || t.Observe && len(t.Calls) > 0 {
-		return nil, errFrame
+	if r.Bad || t.Observe && len(t.Calls) > 0 {
+		return nil, frame.ErrMalformed
 	}
 	return t, nil
 }

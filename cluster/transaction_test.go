@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -226,7 +227,7 @@ func TestTransactionsOnTheWire(t *testing.T) {
 		"database 16":          {Txn: &Transaction{Watched: []Watched{{DB: 16}}}},
 		"WATCH with commands":  {Txn: &Transaction{Observe: true, Calls: sampleCalls(t)}},
 	} {
-		if calls, err := readCalls(appendCalls(nil, []Call{c}, wireMinor), wireTable); !errors.Is(err, errFrame) {
+		if calls, err := readCalls(appendCalls(nil, []Call{c}, wireMinor), wireTable); !errors.Is(err, frame.ErrMalformed) {
 			t.Errorf("%s: %v, %v", name, calls, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -21,7 +22,7 @@ var wireTable = store.NewTable(store.Commands())
 func reader(b []byte) *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(b), 16) }
 
 func oneFrame(kind byte, id uint64, body []byte) []byte {
-	return endFrame(append(beginFrame(nil, kind, id), body...), 0)
+	return frame.End(append(frame.Begin(nil, kind, id), body...), 0)
 }
 
 func sampleCalls(t testing.TB) []Call {
@@ -156,18 +157,18 @@ func TestFrames(t *testing.T) {
 	stream = append(stream, oneFrame(frameResult, 1<<63, nil)...)
 	stream = append(stream, oneFrame(frameKill, 300, big)...)
 	r := reader(stream)
-	for i, want := range []frame{{frameSubmit, 1, []byte("body")}, {frameResult, 1 << 63, nil}, {frameKill, 300, big}} {
-		f, err := readFrame(r)
-		if err != nil || f.kind != want.kind || f.id != want.id || !bytes.Equal(f.body, want.body) {
-			t.Errorf("frame %d: kind %d, id %d, %d bytes, %v", i, f.kind, f.id, len(f.body), err)
+	for i, want := range []frame.Frame{{Kind: frameSubmit, ID: 1, Body: []byte("body")}, {Kind: frameResult, ID: 1 << 63}, {Kind: frameKill, ID: 300, Body: big}} {
+		f, err := frame.Read(r)
+		if err != nil || f.Kind != want.Kind || f.ID != want.ID || !bytes.Equal(f.Body, want.Body) {
+			t.Errorf("frame %d: kind %d, id %d, %d bytes, %v", i, f.Kind, f.ID, len(f.Body), err)
 		}
 	}
-	if _, err := readFrame(r); err != io.EOF {
+	if _, err := frame.Read(r); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
 	whole := oneFrame(frameSubmit, 1<<40, []byte("body"))
 	for n := 1; n < len(whole); n++ {
-		if f, err := readFrame(reader(whole[:n])); err == nil {
+		if f, err := frame.Read(reader(whole[:n])); err == nil {
 			t.Fatalf("cut to %d bytes: %v", n, f)
 		}
 	}
@@ -177,7 +178,7 @@ func TestFrames(t *testing.T) {
 		"half id":  {0, 0, 0, 2, 1, 200},
 		"too long": {255, 255, 255, 255, 1, 1},
 	} {
-		if f, err := readFrame(reader(b)); !errors.Is(err, errFrame) {
+		if f, err := frame.Read(reader(b)); !errors.Is(err, frame.ErrMalformed) {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
 	}
@@ -185,11 +186,11 @@ func TestFrames(t *testing.T) {
 
 // A length that is only announced must not take memory.
 func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
-	b := binary.BigEndian.AppendUint32(nil, maxFrame)
+	b := binary.BigEndian.AppendUint32(nil, frame.MaxLength)
 	b = append(b, make([]byte, 100)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := readFrame(reader(b)); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := frame.Read(reader(b)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -214,12 +215,12 @@ func FuzzWire(f *testing.F) {
 			}
 		}
 		body := b
-		if fr, err := readFrame(reader(b)); err == nil {
-			again, err := readFrame(reader(oneFrame(fr.kind, fr.id, fr.body)))
-			if err != nil || again.kind != fr.kind || again.id != fr.id || !bytes.Equal(again.body, fr.body) {
+		if fr, err := frame.Read(reader(b)); err == nil {
+			again, err := frame.Read(reader(oneFrame(fr.Kind, fr.ID, fr.Body)))
+			if err != nil || again.Kind != fr.Kind || again.ID != fr.ID || !bytes.Equal(again.Body, fr.Body) {
 				t.Errorf("frame %v became %v, %v", fr, again, err)
 			}
-			body = fr.body
+			body = fr.Body
 		}
 		if calls, err := readCalls(body, wireTable); err == nil {
 			again, err := readCalls(appendCalls(nil, calls, wireMinor), wireTable)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"lockstep/store/codec"
 )
 
 // The answers make sure that a request which is sent again is executed only once.
@@ -72,8 +74,7 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 		i := index(a.Origin)
 		buf = binary.AppendUvarint(buf, uint64(i))
 		buf = binary.AppendUvarint(buf, a.ID-origins[i].Low)
-		buf = binary.AppendUvarint(buf, uint64(len(a.Replies)))
-		buf = append(buf, a.Replies...)
+		buf = codec.AppendStr(buf, a.Replies)
 	}
 	return buf
 }
@@ -83,74 +84,27 @@ func readAnswers(b []byte) ([]Answer, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	r := sectionReader{b: b}
-	origins := make([]Answer, r.count(9))
+	r := codec.Reader{B: b}
+	origins := make([]Answer, r.Count(9))
 	for i := range origins {
-		origins[i].Origin = r.fixed()
-		origins[i].Low = r.uvarint()
+		origins[i].Origin = r.Fixed()
+		origins[i].Low = r.Uvarint()
 	}
-	list := make([]Answer, r.count(3))
+	list := make([]Answer, r.Count(3))
 	for i := range list {
-		at := r.uvarint()
+		at := r.Uvarint()
 		if at >= uint64(len(origins)) {
-			r.bad = true
+			r.Bad = true
 			break
 		}
 		list[i] = origins[at]
-		list[i].ID = list[i].Low + r.uvarint()
-		list[i].Replies = r.bytes()
+		list[i].ID = list[i].Low + r.Uvarint()
+		list[i].Replies = r.Bytes()
 	}
-	if r.bad || len(r.b) > 0 {
+	if r.Bad || len(r.B) > 0 {
 		return nil, fmt.Errorf("%w: the requests of an entry", ErrCorrupt)
 	}
 	return list, nil
-}
-
-// sectionReader decodes fields. After the first error it stays bad.
-type sectionReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *sectionReader) uvarint() uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-// count decodes a number of elements; each has at least least bytes.
-func (r *sectionReader) count(least int) int {
-	n := r.uvarint()
-	if n > uint64(len(r.b)/least) {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	return int(n)
-}
-
-func (r *sectionReader) fixed() uint64 {
-	if len(r.b) < 8 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	n := binary.BigEndian.Uint64(r.b)
-	r.b = r.b[8:]
-	return n
-}
-
-func (r *sectionReader) bytes() []byte {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
 }
 
 // Answers is the table of the replies that origins may still ask for. It is part of the state, so
@@ -269,22 +223,21 @@ func (t *Answers) append(buf []byte) []byte {
 		buf = binary.AppendUvarint(buf, uint64(len(o.replies)))
 		for _, id := range slices.Sorted(maps.Keys(o.replies)) {
 			buf = binary.AppendUvarint(buf, id)
-			buf = binary.AppendUvarint(buf, uint64(len(o.replies[id])))
-			buf = append(buf, o.replies[id]...)
+			buf = codec.AppendStr(buf, o.replies[id])
 		}
 	}
 	return buf
 }
 
 // read decodes the bytes of append.
-func (t *Answers) read(r *fieldStream) {
+func (t *Answers) read(r *codec.Stream) {
 	t.origins, t.size = map[uint64]*origin{}, 0
-	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
-		name := r.fixed()
-		o := &origin{low: r.uvarint(), last: int64(r.uvarint()), replies: map[uint64][]byte{}}
-		for m := r.uvarint(); m > 0 && r.err == nil; m-- {
-			id := r.uvarint()
-			o.replies[id] = r.bytes()
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		name := r.Fixed()
+		o := &origin{low: r.Uvarint(), last: int64(r.Uvarint()), replies: map[uint64][]byte{}}
+		for m := r.Uvarint(); m > 0 && r.Err == nil; m-- {
+			id := r.Uvarint()
+			o.replies[id] = r.Bytes()
 			t.size += len(o.replies[id])
 		}
 		t.origins[name] = o

@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // answering is an entry on f's state that answers requests.
@@ -142,8 +142,8 @@ func TestDamagedAnswers(t *testing.T) {
 	snap := table.append(nil)
 	for n := range snap {
 		var got Answers
-		r := &fieldStream{Reader: bufio.NewReader(bytes.NewReader(snap[:n]))}
-		if got.read(r); r.err == nil {
+		r := codec.NewStream(bytes.NewReader(snap[:n]))
+		if got.read(r); r.Err == nil {
 			t.Errorf("%d of %d bytes of a snapshot were taken for all", n, len(snap))
 		}
 	}

@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -11,6 +10,7 @@ import (
 	"io"
 
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // A backup is a snapshot with its origin:
@@ -81,7 +81,7 @@ type BackupFacts struct {
 // is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	body := &hashed{in: in, sum: sha256.New()}
-	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
+	r := codec.NewStream(body)
 	head := make([]byte, len(backupMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil || string(head[:len(backupMagic)]) != backupMagic {
 		return facts, notBackup(err)
@@ -95,13 +95,13 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 		}
 		return facts, versionError{"backup", v, backupVersion}
 	}
-	facts.Index, facts.Wall = r.uvarint(), int64(r.uvarint())
-	n := r.uvarint()
-	if r.err == nil && n > maxNodeName {
-		r.err = errors.New("a name without end")
+	facts.Index, facts.Wall = r.Uvarint(), int64(r.Uvarint())
+	n := r.Uvarint()
+	if r.Err == nil && n > maxNodeName {
+		r.Err = errors.New("a name without end")
 	}
-	if r.err != nil {
-		return facts, notBackup(r.err)
+	if r.Err != nil {
+		return facts, notBackup(r.Err)
 	}
 	name := make([]byte, n)
 	if _, err := io.ReadFull(r, name); err != nil {

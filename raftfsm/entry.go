@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"lockstep/store/codec"
 )
 
 // An entry in the log. Integers are unsigned varints unless a width is given.
@@ -54,8 +56,7 @@ func (e *Entry) Append(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(e.Wall))
 	buf = binary.AppendUvarint(buf, e.Proposer)
 	buf = binary.AppendUvarint(buf, e.Batch)
-	buf = binary.AppendUvarint(buf, uint64(len(e.Requests)))
-	buf = append(buf, e.Requests...)
+	buf = codec.AppendStr(buf, e.Requests)
 	buf = append(buf, e.Writes...)
 	sum := crc32.Checksum(buf[start+entryHeader:], castagnoli)
 	binary.LittleEndian.PutUint32(buf[start+1:], sum)
@@ -77,21 +78,18 @@ func DecodeEntry(b []byte) (Entry, error) {
 	case v == 0:
 		return Entry{}, fmt.Errorf("%w: entry version 0", ErrCorrupt)
 	}
-	var fields [6]uint64
+	r := codec.Reader{B: body}
+	var fields [5]uint64
 	for i := range fields {
-		n, size := binary.Uvarint(body)
-		if size <= 0 {
-			return Entry{}, fmt.Errorf("%w: entry is cut short", ErrCorrupt)
-		}
-		fields[i], body = n, body[size:]
+		fields[i] = r.Uvarint()
 	}
-	n := fields[5]
-	if n > uint64(len(body)) {
+	requests := r.Bytes()
+	if r.Bad {
 		return Entry{}, fmt.Errorf("%w: entry is cut short", ErrCorrupt)
 	}
 	return Entry{
 		Prev: fields[0], Lease: int64(fields[1]), Wall: int64(fields[2]),
 		Proposer: fields[3], Batch: fields[4],
-		Requests: body[:n:n], Writes: body[n:], Version: b[0],
+		Requests: requests, Writes: r.B, Version: b[0],
 	}, nil
 }

@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -12,6 +11,7 @@ import (
 	"io"
 
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
 // A snapshot:
@@ -110,7 +110,7 @@ type state struct {
 // readSnapshot builds a new state. It returns the state only if the checksum at the end is correct.
 func readSnapshot(in io.Reader) (*state, error) {
 	body := newSealed(in)
-	r := &fieldStream{Reader: bufio.NewReaderSize(body, 1<<16)}
+	r := codec.NewStream(body)
 	head := make([]byte, len(snapshotMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, fmt.Errorf("%w: not a lockstep snapshot: %w", ErrCorrupt, err)
@@ -125,12 +125,12 @@ func readSnapshot(in io.Reader) (*state, error) {
 		}
 		return nil, cmp.Or(body.check(), err)
 	}
-	next := &state{seq: r.uvarint(), lease: int64(r.uvarint()), wall: int64(r.uvarint())}
+	next := &state{seq: r.Uvarint(), lease: int64(r.Uvarint()), wall: int64(r.Uvarint())}
 	if head[len(snapshotMagic)] > 1 {
 		next.done.read(r)
 	}
-	if r.err != nil {
-		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.err)
+	if r.Err != nil {
+		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.Err)
 	}
 	var err error
 	if next.store, err = store.Restore(r.Reader); err != nil {

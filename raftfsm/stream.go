@@ -1,7 +1,6 @@
 package raftfsm
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -74,41 +73,6 @@ func (s *sealed) check() error {
 		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
 	}
 	return nil
-}
-
-// fieldStream reads fields and keeps the first error.
-type fieldStream struct {
-	*bufio.Reader
-	err error
-}
-
-func (r *fieldStream) uvarint() uint64 {
-	if r.err != nil {
-		return 0
-	}
-	n, err := binary.ReadUvarint(r.Reader)
-	r.err = err
-	return n
-}
-
-func (r *fieldStream) fixed() uint64 {
-	var b [8]byte
-	if r.err == nil {
-		_, r.err = io.ReadFull(r.Reader, b[:])
-	}
-	return binary.BigEndian.Uint64(b[:])
-}
-
-// bytes allocates memory only as the bytes arrive, because the length may be corrupt.
-func (r *fieldStream) bytes() []byte {
-	n := r.uvarint()
-	var b []byte
-	for uint64(len(b)) < n && r.err == nil {
-		from := len(b)
-		b = append(b, make([]byte, min(n-uint64(from), 1<<16))...)
-		_, r.err = io.ReadFull(r.Reader, b[from:])
-	}
-	return b
 }
 
 // Checker receives the bytes of a snapshot in pieces and checks whether it is complete, without

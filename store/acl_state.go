@@ -1,7 +1,7 @@
 package store
 
 import (
-	"encoding/binary"
+	"lockstep/store/codec"
 	"maps"
 	"slices"
 	"strings"
@@ -60,16 +60,15 @@ func (a *Account) Packed() string { return a.rules }
 func encodeRules(rules []string) string {
 	var b []byte
 	for _, r := range rules {
-		b = binary.AppendUvarint(b, uint64(len(r)))
-		b = append(b, r...)
+		b = codec.AppendStr(b, r)
 	}
 	return string(b)
 }
 
 func decodeRules(packed string) (rules []string) {
-	d := decoder{b: []byte(packed)}
-	for len(d.b) > 0 {
-		if r := d.str(); !d.bad {
+	d := newDecoder([]byte(packed))
+	for len(d.B) > 0 {
+		if r := d.Str(); !d.Bad {
 			rules = append(rules, r)
 		}
 	}
@@ -136,14 +135,14 @@ func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 
 // applyUser applies the operation that sets or deletes a user.
 func (s *Store) applyUser(o op, d *decoder, seq uint64) {
-	name := string([]byte(d.str()))
+	name := string([]byte(d.Str()))
 	if o == opUserDelete {
-		if !d.bad {
+		if !d.Bad {
 			s.accounts.remove(name, seq)
 		}
 		return
 	}
-	if rules := d.str(); !d.bad {
+	if rules := d.Str(); !d.Bad {
 		s.accounts.set(&Account{Name: name, rules: string([]byte(rules))}, seq)
 	}
 }

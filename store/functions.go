@@ -208,11 +208,11 @@ const (
 func (s *Store) applyLibrary(o op, d *decoder) bool {
 	switch o {
 	case opLibraryLoad:
-		if lib := d.library(); !d.bad {
+		if lib := d.library(); !d.Bad {
 			s.libs = s.libs.with(lib)
 		}
 	case opLibraryDelete:
-		if name := d.str(); !d.bad {
+		if name := d.Str(); !d.Bad {
 			s.libs = s.libs.without(name)
 		}
 	case opLibraryFlush:
@@ -242,14 +242,14 @@ func appendLibrary(b []byte, lib *Library) []byte {
 }
 
 func (d *decoder) library() *Library {
-	lib := &Library{Name: strings.Clone(d.str()), Code: strings.Clone(d.str())}
-	for n := d.int(); n != 0 && !d.bad; n-- {
-		f := Function{Name: strings.Clone(d.str()), Described: d.int() != 0, Description: strings.Clone(d.str())}
+	lib := &Library{Name: strings.Clone(d.Str()), Code: strings.Clone(d.Str())}
+	for n := d.int(); n != 0 && !d.Bad; n-- {
+		f := Function{Name: strings.Clone(d.Str()), Described: d.int() != 0, Description: strings.Clone(d.Str())}
 		flags := d.int()
-		d.bad = d.bad || flags < 0 || flags >= 1<<len(functionFlags)
+		d.Bad = d.Bad || flags < 0 || flags >= 1<<len(functionFlags)
 		f.Flags = FunctionFlags(flags)
 		lib.Functions = append(lib.Functions, f)
 	}
-	d.bad = d.bad || len(lib.Functions) == 0
+	d.Bad = d.Bad || len(lib.Functions) == 0
 	return lib
 }

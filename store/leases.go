@@ -18,26 +18,25 @@ func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
 	var list []LeasedKey
 	db := from.db
-	d := decoder{b: writes[from.at:to.at]}
-	for len(d.b) > 0 && !d.bad {
-		o := op(d.b[0])
-		d.b = d.b[1:]
+	d := newDecoder(writes[from.at:to.at])
+	for len(d.B) > 0 && !d.Bad {
+		o := d.op()
 		switch o {
 		case opDB:
 			db = d.db()
 		case opSet:
-			key := d.str()
-			d.str()
+			key := d.Str()
+			d.Str()
 			if at := d.int(); at != 0 {
 				list = append(list, LeasedKey{db, key, at})
 			}
 		case opDeadline:
-			key := d.str()
+			key := d.Str()
 			if at := d.int(); at != 0 {
 				list = append(list, LeasedKey{db, key, at})
 			}
 		case opMove, opCopy:
-			to, key, name := d.db(), d.str(), d.str()
+			to, key, name := d.db(), d.Str(), d.Str()
 			for _, k := range list {
 				if k.DB == db && k.Key == key {
 					list = append(list, LeasedKey{to, name, k.Deadline})
@@ -70,12 +69,12 @@ func (d *decoder) skip(shape string) {
 		case 'i':
 			d.int()
 		case '*':
-			for n := d.int(); n > 0 && !d.bad; n-- {
+			for n := d.int(); n > 0 && !d.Bad; n-- {
 				d.skip(shape[i+1:])
 			}
 			return
 		default:
-			d.str()
+			d.Str()
 		}
 	}
 }

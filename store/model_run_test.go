@@ -181,13 +181,13 @@ func opsOf(b []byte) (ops []op) {
 		opPushHead: "ss", opPushTail: "ss", opListSet: "sis", opListInsert: "sis", opListRemove: "sii",
 		opSetAdd: "ss", opSetRemove: "ss", opScoreSet: "ssi", opScoreRemove: "ss", opScoreSetLarge: "ssi",
 	}
-	d := decoder{b: b}
-	for len(d.b) > 0 {
-		o := op(d.b[0])
-		d.b = d.b[1:]
+	d := newDecoder(b)
+	for len(d.B) > 0 {
+		o := op(d.B[0])
+		d.B = d.B[1:]
 		for _, arg := range shapes[o] {
 			if arg == 's' {
-				d.str()
+				d.Str()
 			} else {
 				d.int()
 			}

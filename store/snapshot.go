@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lockstep/store/codec"
 	"math"
 )
 
@@ -197,48 +198,13 @@ func (w *snapWriter) head(v interface {
 // ErrCorruptSnapshot is the error of Restore for bytes that are not a complete snapshot.
 var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 
-// maxField limits a length in a snapshot before memory is allocated for it.
-const maxField = 1 << 30
-
-type snapReader struct {
-	*bufio.Reader
-	err error
-}
-
-func (r *snapReader) int() uint64 {
-	if r.err != nil {
-		return 0
-	}
-	n, err := binary.ReadUvarint(r.Reader)
-	r.err = err
-	return n
-}
-
-func (r *snapReader) str() string {
-	n := r.int()
-	if r.err == nil && n > maxField {
-		r.err = fmt.Errorf("a field of %d bytes", n)
-	}
-	if r.err != nil {
-		return ""
-	}
-	// The length may be corrupt: beyond the usual size of values, allocate only as the bytes
-	// arrive.
-	b := make([]byte, min(n, DefaultMaxEntry))
-	_, r.err = io.ReadFull(r.Reader, b)
-	for from := len(b); uint64(from) < n && r.err == nil; from = len(b) {
-		more := make([]byte, min(n, 2*uint64(from)))
-		copy(more, b)
-		b = more
-		_, r.err = io.ReadFull(r.Reader, b[from:])
-	}
-	return bytesToString(b)
-}
+// snapReader reads the records of a snapshot.
+type snapReader struct{ *codec.Stream }
 
 // Restore reads a snapshot into a new store. On an error it returns no store: a corrupt snapshot
 // must not replace a good state.
 func Restore(in io.Reader) (*Store, error) {
-	r := &snapReader{Reader: bufio.NewReaderSize(in, 1<<16)} // bufio returns in itself if it is such a reader
+	r := &snapReader{codec.NewStream(in)}
 	s := New()
 	db := 0
 	for {
@@ -248,13 +214,13 @@ func Restore(in io.Reader) (*Store, error) {
 		}
 		switch tag {
 		case recDB:
-			if n := r.int(); n < Databases {
+			if n := r.Uvarint(); n < Databases {
 				db = int(n)
 			} else {
-				r.err = fmt.Errorf("database %d", n)
+				r.Err = fmt.Errorf("database %d", n)
 			}
 		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
-			if e := r.entry(tag); r.err == nil {
+			if e := r.entry(tag); r.Err == nil {
 				s.dbs[db].set(e)
 				s.dbs[db].size += e.size()
 				if e.deadline != 0 {
@@ -262,8 +228,8 @@ func Restore(in io.Reader) (*Store, error) {
 				}
 			}
 		case recScript:
-			c := script{sha: r.str(), body: r.str(), pinned: r.int() != 0, order: r.int()}
-			if r.err == nil {
+			c := script{sha: r.Str(), body: r.Str(), pinned: r.Uvarint() != 0, order: r.Uvarint()}
+			if r.Err == nil {
 				s.scripts.bySHA.Set(c)
 				s.scripts.count(c, 1)
 				if !c.pinned {
@@ -271,51 +237,51 @@ func Restore(in io.Reader) (*Store, error) {
 				}
 			}
 		case recSwapped:
-			if n, seq := r.int(), r.int(); n < Databases {
+			if n, seq := r.Uvarint(), r.Uvarint(); n < Databases {
 				s.swapped[n] = seq
 			} else {
-				r.err = fmt.Errorf("database %d", n)
+				r.Err = fmt.Errorf("database %d", n)
 			}
 		case recConfig:
-			if name, value := r.str(), r.str(); r.err == nil {
+			if name, value := r.Str(), r.Str(); r.Err == nil {
 				s.config = s.config.with(name, value)
 			}
 		case recUser:
-			if a := (&Account{Name: r.str(), rules: r.str()}); r.err == nil {
+			if a := (&Account{Name: r.Str(), rules: r.Str()}); r.Err == nil {
 				s.accounts.set(a, 0)
 			}
 		case recUsers:
-			s.accounts.version = r.int()
+			s.accounts.version = r.Uvarint()
 			s.accounts.forgotten = s.accounts.version
 		case recLibrary:
-			d := decoder{b: stringBytes(r.str())}
-			if lib := d.library(); !d.bad && len(d.b) == 0 {
+			d := newDecoder(r.Bytes())
+			if lib := d.library(); !d.Bad && len(d.B) == 0 {
 				s.libs = s.libs.with(lib)
-			} else if r.err == nil {
-				r.err = errors.New("a function library")
+			} else if r.Err == nil {
+				r.Err = errors.New("a function library")
 			}
 		case recEnd:
-			s.expired, s.scripts.arrival = r.int(), r.int()
-			if r.err == nil {
+			s.expired, s.scripts.arrival = r.Uvarint(), r.Uvarint()
+			if r.Err == nil {
 				return s, nil
 			}
 		default:
-			r.err = fmt.Errorf("record %q", tag)
+			r.Err = fmt.Errorf("record %q", tag)
 		}
-		if r.err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrCorruptSnapshot, r.err)
+		if r.Err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCorruptSnapshot, r.Err)
 		}
 	}
 }
 
 func (r *snapReader) entry(tag byte) *Entry {
-	key := r.str()
+	key := r.Str()
 	e := Entry{key: key, typ: TypeString,
-		deadline: int64(r.int()), created: r.int(), changed: r.int(), leased: r.int()}
+		deadline: int64(r.Uvarint()), created: r.Uvarint(), changed: r.Uvarint(), leased: r.Uvarint()}
 	var elems collection
 	switch tag {
 	case recString, recRaw, recText:
-		if e.str = r.str(); len(key)+len(e.str) <= maxShared {
+		if e.str = r.Str(); len(key)+len(e.str) <= maxShared {
 			e.key, e.str = ownPair(key, e.str)
 		}
 		switch tag {
@@ -334,53 +300,53 @@ func (r *snapReader) entry(tag byte) *Entry {
 	case recSortedSet:
 		e.typ, elems = TypeSortedSet, r.sortedSet()
 	}
-	if r.err == nil && elems.Len() == 0 {
-		r.err = errors.New("a key without elements")
+	if r.Err == nil && elems.Len() == 0 {
+		r.Err = errors.New("a key without elements")
 	}
 	return e.holding(elems)
 }
 
 // each reads a number of elements and calls fn for each.
 func (r *snapReader) each(fn func()) {
-	for n := r.int(); n > 0 && r.err == nil; n-- {
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 		fn()
 	}
 }
 
 func (r *snapReader) hash() *Hash {
-	h, compact := &Hash{}, r.int() != 0
+	h, compact := &Hash{}, r.Uvarint() != 0
 	if !compact {
 		h.grow()
 	}
-	r.each(func() { h.set(r.str(), r.str(), &anyForm) })
+	r.each(func() { h.set(r.Str(), r.Str(), &anyForm) })
 	return h
 }
 
 func (r *snapReader) list() *Deque {
 	l := newList()
-	r.each(func() { l.push(false, r.str()) })
+	r.each(func() { l.push(false, r.Str()) })
 	return l
 }
 
 func (r *snapReader) set() *MemberSet {
-	s, compact := &MemberSet{}, r.int() != 0
+	s, compact := &MemberSet{}, r.Uvarint() != 0
 	if !compact {
 		s.grow()
 	}
-	r.each(func() { s.add(r.str(), &anyForm) })
+	r.each(func() { s.add(r.Str(), &anyForm) })
 	return s
 }
 
 func (r *snapReader) sortedSet() *SortedSet {
-	z, compact := &SortedSet{}, r.int() != 0
+	z, compact := &SortedSet{}, r.Uvarint() != 0
 	if !compact {
 		z.grow() // first, because the compact form has no -0
 	}
 	r.each(func() {
-		name, score := r.str(), math.Float64frombits(r.int())
+		name, score := r.Str(), math.Float64frombits(r.Uvarint())
 		if math.IsNaN(score) {
-			r.err = errors.New("a score that is not a number")
-		} else if r.err == nil {
+			r.Err = errors.New("a score that is not a number")
+		} else if r.Err == nil {
 			z.set(name, score, &anyForm)
 		}
 	})

@@ -114,50 +114,50 @@ func scoreRemove(t target, db int, key, name string) bool {
 
 // applyList decodes a write to a list completely before it changes anything.
 func applyList(t target, o op, d *decoder, db int) {
-	key := d.str()
+	key := d.Str()
 	var i, n int64
 	if o == opListSet || o == opListInsert || o == opListRemove {
 		i = d.int()
 	}
 	if o == opListRemove {
-		if n = d.int(); !d.bad {
-			d.bad = !listEdit(t, db, key, i, n, func(l *Deque) { l.remove(int(i), int(n)) })
+		if n = d.int(); !d.Bad {
+			d.Bad = !listEdit(t, db, key, i, n, func(l *Deque) { l.remove(int(i), int(n)) })
 		}
 		return
 	}
-	value := d.str()
-	if d.bad {
+	value := d.Str()
+	if d.Bad {
 		return
 	}
 	value = string([]byte(value))
 	switch o {
 	case opPushHead, opPushTail:
-		d.bad = !listPush(t, db, key, o == opPushHead, value)
+		d.Bad = !listPush(t, db, key, o == opPushHead, value)
 	case opListSet:
-		d.bad = !listEdit(t, db, key, i, 1, func(l *Deque) { l.set(int(i), value) })
+		d.Bad = !listEdit(t, db, key, i, 1, func(l *Deque) { l.set(int(i), value) })
 	case opListInsert:
-		d.bad = !listEdit(t, db, key, i, 0, func(l *Deque) { l.insert(int(i), value) })
+		d.Bad = !listEdit(t, db, key, i, 0, func(l *Deque) { l.insert(int(i), value) })
 	}
 }
 
 // applyMember decodes a write to a set or sorted set completely before it changes anything.
 func applyMember(t target, o op, d *decoder, db int) {
-	key, name := d.str(), d.str()
+	key, name := d.Str(), d.Str()
 	score := 0.0
 	if o == opScoreSet || o == opScoreSetLarge {
 		score = math.Float64frombits(uint64(d.int()))
 	}
-	if d.bad {
+	if d.Bad {
 		return
 	}
 	switch o {
 	case opSetAdd:
-		d.bad = !setAdd(t, db, key, name)
+		d.Bad = !setAdd(t, db, key, name)
 	case opSetRemove:
-		d.bad = !setRemove(t, db, key, name)
+		d.Bad = !setRemove(t, db, key, name)
 	case opScoreSet, opScoreSetLarge:
-		d.bad = !scoreSet(t, db, key, name, score, o == opScoreSetLarge)
+		d.Bad = !scoreSet(t, db, key, name, score, o == opScoreSetLarge)
 	case opScoreRemove:
-		d.bad = !scoreRemove(t, db, key, name)
+		d.Bad = !scoreRemove(t, db, key, name)
 	}
 }

@@ -40,11 +40,10 @@ func (o op) known() bool {
 // EachTouched reports to t what an encoded write set changes, in order. For an unknown operation it
 // calls TouchAll.
 func EachTouched(writes []byte, t Toucher) {
-	d := decoder{b: writes}
+	d := newDecoder(writes)
 	origin := uint64(0)
-	for len(d.b) > 0 && !d.bad {
-		o := op(d.b[0])
-		d.b = d.b[1:]
+	for len(d.B) > 0 && !d.Bad {
+		o := d.op()
 		switch {
 		case o == opDB:
 			d.int()
@@ -56,7 +55,7 @@ func EachTouched(writes []byte, t Toucher) {
 		case o == opFlush:
 			t.TouchAll()
 		case o == opExpire:
-			t.Touch(d.str(), 0) // no client caused an expiry
+			t.Touch(d.Str(), 0) // no client caused an expiry
 		default:
 			d.touch(shapes[o], origin, t)
 		}
@@ -69,16 +68,16 @@ func (d *decoder) touch(shape string, origin uint64, t Toucher) {
 		case 'i':
 			d.int()
 		case '*':
-			for n := d.int(); n > 0 && !d.bad; n-- {
+			for n := d.int(); n > 0 && !d.Bad; n-- {
 				d.touch(shape[i+1:], origin, t)
 			}
 			return
 		case 'k':
-			if key := d.str(); !d.bad {
+			if key := d.Str(); !d.Bad {
 				t.Touch(key, origin)
 			}
 		default:
-			d.str()
+			d.Str()
 		}
 	}
 }

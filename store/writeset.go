@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"lockstep/store/codec"
 )
 
 // PublishKind is a name space of channels.
@@ -158,66 +159,46 @@ func (w *WriteSet) begin(o op, db int) {
 func (w *WriteSet) int(n int64) { w.buf = binary.AppendUvarint(w.buf, uint64(n)) }
 
 func (w *WriteSet) str(s string) {
-	w.buf = binary.AppendUvarint(w.buf, uint64(len(s)))
-	w.buf = append(w.buf, s...)
+	w.buf = codec.AppendStr(w.buf, s)
 }
 
 // ErrCorrupt is the error of Apply for bytes that are not a write set. The node must stop then: to
 // continue would make its state differ from other nodes.
 var ErrCorrupt = errors.New("store: corrupt write set")
 
-// decoder decodes the arguments of primitive writes. After the first error it stays bad.
-type decoder struct {
-	b   []byte
-	bad bool
-}
+// decoder decodes the arguments of primitive writes.
+type decoder struct{ codec.Reader }
 
-func (d *decoder) int() int64 {
-	n, size := binary.Uvarint(d.b)
-	if size <= 0 {
-		d.bad, d.b = true, nil
-		return 0
-	}
-	d.b = d.b[size:]
-	return int64(n)
-}
+func newDecoder(b []byte) decoder { return decoder{codec.Reader{B: b}} }
+
+func (d *decoder) int() int64 { return int64(d.Uvarint()) }
 
 func (d *decoder) db() int {
-	n := d.int()
-	if n < 0 || n >= Databases {
-		d.bad = true
+	n := d.Uvarint()
+	if n >= Databases {
+		d.Bad = true
 		return 0
 	}
 	return int(n)
 }
 
-// str returns a view of the encoded bytes; the caller must copy what it keeps.
-func (d *decoder) str() string {
-	n := d.int()
-	if n < 0 || n > int64(len(d.b)) {
-		d.bad, d.b = true, nil
-		return ""
-	}
-	s := bytesToString(d.b[:n])
-	d.b = d.b[n:]
-	return s
-}
+// op decodes the operation of a write.
+func (d *decoder) op() op { return op(d.Byte()) }
 
 // Apply applies an encoded write set to the store. seq is its sequence number, which becomes the
 // revision of every changed key. Messages go to sink. Apply does not keep the bytes.
 func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
-	d := decoder{b: writes}
+	d := newDecoder(writes)
 	t := committed{s: s, seq: seq}
 	db := 0
-	for len(d.b) > 0 {
-		o := op(d.b[0])
-		d.b = d.b[1:]
+	for len(d.B) > 0 {
+		o := d.op()
 		if o == opDB {
 			db = d.db()
 		} else if !s.applyOne(&t, o, &d, db, sink) {
 			return fmt.Errorf("%w: unknown operation %d", ErrCorrupt, o)
 		}
-		if d.bad {
+		if d.Bad {
 			return fmt.Errorf("%w: operation %d is cut short, out of range or on a key of another type", ErrCorrupt, o)
 		}
 	}
@@ -229,24 +210,24 @@ func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool {
 	switch o {
 	case opSet:
-		key, value, deadline := d.str(), d.str(), d.int()
-		if !d.bad {
+		key, value, deadline := d.Str(), d.Str(), d.int()
+		if !d.Bad {
 			setString(t, db, key, value, deadline)
 		}
 	case opKeep:
-		if key, value := d.str(), d.str(); !d.bad {
-			d.bad = !keepString(t, db, key, value)
+		if key, value := d.Str(), d.Str(); !d.Bad {
+			d.Bad = !keepString(t, db, key, value)
 		}
 	case opForm:
-		if key, form := d.str(), d.int(); !d.bad {
-			d.bad = form < 0 || form > int64(formText) || !formString(t, db, key, strForm(form))
+		if key, form := d.Str(), d.int(); !d.Bad {
+			d.Bad = form < 0 || form > int64(formText) || !formString(t, db, key, strForm(form))
 		}
 	case opDelete:
-		if key := d.str(); !d.bad {
+		if key := d.Str(); !d.Bad {
 			t.remove(db, key)
 		}
 	case opExpire:
-		if key := d.str(); !d.bad {
+		if key := d.Str(); !d.Bad {
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
@@ -254,47 +235,47 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			}
 		}
 	case opDeadline:
-		if key, at := d.str(), d.int(); !d.bad {
+		if key, at := d.Str(), d.int(); !d.Bad {
 			t.setDeadline(db, key, at)
 		}
 	case opHashSet:
-		if key, field, value := d.str(), d.str(), d.str(); !d.bad {
-			d.bad = !hashSet(t, db, key, field, string([]byte(value)))
+		if key, field, value := d.Str(), d.Str(), d.Str(); !d.Bad {
+			d.Bad = !hashSet(t, db, key, field, string([]byte(value)))
 		}
 	case opHashDelete:
-		if key, field := d.str(), d.str(); !d.bad {
-			d.bad = !hashDelete(t, db, key, field)
+		if key, field := d.Str(), d.Str(); !d.Bad {
+			d.Bad = !hashDelete(t, db, key, field)
 		}
 	case opPublish:
-		if kind, channel, msg := d.int(), d.str(), d.str(); !d.bad && sink != nil {
+		if kind, channel, msg := d.int(), d.Str(), d.Str(); !d.Bad && sink != nil {
 			sink.Publish(PublishKind(kind), string([]byte(channel)), string([]byte(msg)))
 		}
 	case opFlush:
 		s.removals.noteAll(db, s.dbs[db], t.seq)
 		s.dbs[db] = newKeyspace()
 	case opSwap:
-		if a, b := d.db(), d.db(); !d.bad {
+		if a, b := d.db(), d.db(); !d.Bad {
 			s.removals.noteAll(a, s.dbs[a], t.seq)
 			s.removals.noteAll(b, s.dbs[b], t.seq)
 			s.dbs[a], s.dbs[b] = s.dbs[b], s.dbs[a]
 			s.swapped[a], s.swapped[b] = t.seq, t.seq
 		}
 	case opMove, opCopy:
-		if to, key, name := d.db(), d.str(), d.str(); !d.bad {
+		if to, key, name := d.db(), d.Str(), d.Str(); !d.Bad {
 			moveKey(t, db, key, to, name, o == opCopy)
 		}
 	case opScriptLoad:
-		if sha, body, pinned := d.str(), d.str(), d.int(); !d.bad {
+		if sha, body, pinned := d.Str(), d.Str(), d.int(); !d.Bad {
 			s.scripts.load(string([]byte(sha)), string([]byte(body)), pinned != 0)
 		}
 	case opPatch:
-		if key, offset, patch := d.str(), d.int(), d.str(); !d.bad {
-			d.bad = !patchString(t, db, key, offset, patch)
+		if key, offset, patch := d.Str(), d.int(), d.Str(); !d.Bad {
+			d.Bad = !patchString(t, db, key, offset, patch)
 		}
 	case opOrigin:
 		d.int() // for EachTouched
 	case opConfig:
-		if name, value := d.str(), d.str(); !d.bad {
+		if name, value := d.Str(), d.Str(); !d.Bad {
 			s.config = s.config.with(string([]byte(name)), string([]byte(value)))
 		}
 	case opScriptFlush:

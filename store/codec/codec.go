@@ -1,0 +1,159 @@
+// Package codec reads and writes the fields of which everything is made that nodes store or send to each other:
+// messages, log entries, write sets and snapshots. Numbers are unsigned varints, if nothing else is said; a string is
+// its length and its bytes.
+package codec
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"unsafe"
+)
+
+// MaxLength bounds lengths and counts: no part of a message, an entry or a snapshot is longer.
+const MaxLength = 1 << 30
+
+// AppendStr appends a string.
+func AppendStr[S ~string | ~[]byte](buf []byte, s S) []byte {
+	buf = binary.AppendUvarint(buf, uint64(len(s)))
+	return append(buf, s...)
+}
+
+// Reader reads fields from bytes in memory. The first fault sets Bad, which stays set, and later fields
+// are zero. What it returns points into the bytes.
+type Reader struct {
+	B   []byte // the bytes that have not been read
+	Bad bool
+}
+
+func (r *Reader) fail() { r.Bad, r.B = true, nil }
+
+// Uvarint reads a number.
+func (r *Reader) Uvarint() uint64 {
+	n, size := binary.Uvarint(r.B)
+	if size <= 0 {
+		r.fail()
+		return 0
+	}
+	r.B = r.B[size:]
+	return n
+}
+
+// Int reads a number of at most MaxLength: a length, or a small number.
+func (r *Reader) Int() int {
+	n := r.Uvarint()
+	if n > MaxLength {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+// Count reads the number of the elements that follow, each of at least least bytes.
+func (r *Reader) Count(least int) int {
+	n := r.Uvarint()
+	if n > uint64(len(r.B)/least) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+// Fixed reads a number of eight bytes.
+func (r *Reader) Fixed() uint64 {
+	if len(r.B) < 8 {
+		r.fail()
+		return 0
+	}
+	n := binary.BigEndian.Uint64(r.B)
+	r.B = r.B[8:]
+	return n
+}
+
+// Byte reads one byte.
+func (r *Reader) Byte() byte {
+	if len(r.B) == 0 {
+		r.fail()
+		return 0
+	}
+	b := r.B[0]
+	r.B = r.B[1:]
+	return b
+}
+
+// Bytes reads a string.
+func (r *Reader) Bytes() []byte {
+	n := r.Uvarint()
+	if n > uint64(len(r.B)) {
+		r.fail()
+		return nil
+	}
+	b := r.B[:n:n]
+	r.B = r.B[n:]
+	return b
+}
+
+// Str is Bytes for who needs a string. It shares the memory of the bytes, which must not change while it is used.
+func (r *Reader) Str() string {
+	b := r.Bytes()
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+// Stream reads fields from a stream. It keeps the first error, and later fields are zero.
+type Stream struct {
+	*bufio.Reader
+	Err error
+}
+
+// NewStream returns a Stream with a buffer of 64 KiB. It reads from in itself if that is such a buffer.
+func NewStream(in io.Reader) *Stream { return &Stream{Reader: bufio.NewReaderSize(in, 1<<16)} }
+
+// Uvarint reads a number.
+func (s *Stream) Uvarint() uint64 {
+	if s.Err != nil {
+		return 0
+	}
+	n, err := binary.ReadUvarint(s.Reader)
+	s.Err = err
+	return n
+}
+
+// Fixed reads a number of eight bytes.
+func (s *Stream) Fixed() uint64 {
+	var b [8]byte
+	if s.Err == nil {
+		_, s.Err = io.ReadFull(s.Reader, b[:])
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// usual is the length up to which Bytes allocates at once.
+const usual = 8 << 20
+
+// Bytes reads a string. The length may be corrupt: beyond the usual size of values, Bytes allocates only as the bytes
+// arrive.
+func (s *Stream) Bytes() []byte {
+	n := s.Uvarint()
+	if s.Err == nil && n > MaxLength {
+		s.Err = fmt.Errorf("a field of %d bytes", n)
+	}
+	if s.Err != nil {
+		return nil
+	}
+	b := make([]byte, min(n, usual))
+	_, s.Err = io.ReadFull(s.Reader, b)
+	for from := len(b); uint64(from) < n && s.Err == nil; from = len(b) {
+		more := make([]byte, min(n, 2*uint64(from)))
+		copy(more, b)
+		b = more
+		_, s.Err = io.ReadFull(s.Reader, b[from:])
+	}
+	return b
+}
+
+// Str is Bytes for who needs a string.
+func (s *Stream) Str() string {
+	b := s.Bytes()
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
