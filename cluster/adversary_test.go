@@ -122,7 +122,7 @@ func (a *adversary) run(seed uint64) {
 	a.n = newTestNode(a.t)
 	cfg := Default()
 	cfg.ID, cfg.Time, cfg.Logger = "n2", NewSystemTime(), slog.New(slog.DiscardHandler)
-	a.b = newNode(cfg)
+	a.b = nodeOf(cfg)
 	var links sync.WaitGroup
 	defer links.Wait()
 	defer a.b.cancel()

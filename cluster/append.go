@@ -17,6 +17,7 @@ import (
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/store/codec"
 )
 
@@ -53,7 +54,7 @@ func (r appendRefusal) Error() string { return string(r) }
 
 // appender sends AppendEntries over connections that it keeps.
 type appender struct {
-	dial    func(addr raft.ServerAddress, proto byte, timeout time.Duration) (net.Conn, error)
+	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	timeout time.Duration // for a request and its answer
 	now     func() time.Duration
 	older   func(raft.ServerAddress) bool // reports whether the peer there may run an earlier version; nil: none does
@@ -82,8 +83,8 @@ type appendConn struct {
 // errAppendLate is the error if an answer has not come in time.
 var errAppendLate = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 
-func newAppender(port *peerPort, timeout time.Duration, cfg *Config) *appender {
-	return &appender{dial: port.connect, timeout: timeout, now: cfg.Time.Monotonic, older: cfg.older,
+func newAppender(port *peerport.Port, timeout time.Duration, cfg *Config) *appender {
+	return &appender{dial: port.Connect, timeout: timeout, now: cfg.Time.Monotonic, older: cfg.older,
 		kept: map[raft.ServerAddress][]*appendConn{}, earlier: map[raft.ServerAddress]time.Duration{}}
 }
 
@@ -108,7 +109,7 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 			return err
 		}
 		c.Close()
-		if !kept || !brokenBefore(err) {
+		if !kept || !peerport.Broken(err) {
 			return err
 		}
 	}
@@ -145,23 +146,23 @@ func (a *appender) keep(to raft.ServerAddress, c *appendConn) {
 
 // connect makes a connection and waits for the peer's hello.
 func (a *appender) connect(to raft.ServerAddress) (*appendConn, error) {
-	conn, err := a.dial(to, protoAppend, a.timeout)
+	conn, err := a.dial(string(to), peerport.ProtoAppend, a.timeout)
 	if err != nil {
 		return nil, err
 	}
 	c := &appendConn{Conn: conn, in: bufio.NewReader(conn)}
-	c.late = time.AfterFunc(min(a.timeout, greetTimeout), func() { conn.Close() })
+	c.late = time.AfterFunc(min(a.timeout, peerport.GreetTimeout), func() { conn.Close() })
 	hello, err := c.in.ReadByte()
 	switch {
 	case !c.late.Stop():
 		err = errAppendLate
-	case err == nil && hello == protoAppend:
+	case err == nil && hello == peerport.ProtoAppend:
 		return c, nil
 	case err == nil:
 		err = frame.ErrMalformed
 	}
 	conn.Close()
-	if brokenBefore(err) {
+	if peerport.Broken(err) {
 		a.mu.Lock()
 		a.earlier[to] = a.now()
 		a.mu.Unlock()
@@ -201,14 +202,13 @@ func (c *appendConn) exchange(req *raft.AppendEntriesRequest, resp *raft.AppendE
 }
 
 // answerAppends serves the connections on which peers send entries and heartbeats.
-func (t *transport) answerAppends(port *peerPort) {
+func (t *transport) answerAppends(port *peerport.Port) {
 	for {
-		select {
-		case conn := <-port.appends:
-			go t.answerOn(conn)
-		case <-port.stop:
+		conn, err := port.AcceptAppends()
+		if err != nil {
 			return
 		}
+		go t.answerOn(conn)
 	}
 }
 
@@ -216,12 +216,12 @@ func (t *transport) answerAppends(port *peerPort) {
 func (t *transport) answerOn(conn net.Conn) {
 	defer conn.Close()
 	if err := t.answerAll(conn); err == frame.ErrMalformed {
-		t.strangers.note(notGreeted, conn.RemoteAddr().String(), err)
+		t.strangers.Note(peerport.NotGreeted, conn.RemoteAddr().String(), err)
 	}
 }
 
 func (t *transport) answerAll(conn net.Conn) error {
-	if _, err := conn.Write([]byte{protoAppend}); err != nil {
+	if _, err := conn.Write([]byte{peerport.ProtoAppend}); err != nil {
 		return err
 	}
 	in := bufio.NewReaderSize(conn, 64<<10)
@@ -238,7 +238,7 @@ func (t *transport) answerAll(conn net.Conn) error {
 		}
 		if !greeted {
 			greeted = true
-			greets(conn)
+			peerport.Greets(conn)
 		}
 		answers := make(chan raft.RPCResponse, 1)
 		rpc := raft.RPC{Command: req, RespChan: answers}

@@ -16,6 +16,7 @@ import (
 
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 )
 
 var bigRequest = &raft.AppendEntriesRequest{
@@ -127,11 +128,11 @@ func TestAppendToAnEarlierVersion(t *testing.T) {
 	}()
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
 		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
-			if proto == protoAppend {
+			if proto == peerport.ProtoAppend {
 				tried++
 				addr = old.Addr().String()
 			}
-			return dialTCP(addr, proto, timeout)
+			return peerport.DialTCP(addr, proto, timeout)
 		}
 	})
 	b := newPeer(t, "127.0.0.1:0")
@@ -151,10 +152,10 @@ func TestAppendThatIsLong(t *testing.T) {
 	var older bool
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
 		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
-			if proto == protoRaft {
+			if proto == peerport.ProtoRaft {
 				raftsOwn++
 			}
-			return dialTCP(addr, proto, timeout)
+			return peerport.DialTCP(addr, proto, timeout)
 		}
 		cfg.older = func(raft.ServerAddress) bool { return older }
 	})
@@ -195,7 +196,7 @@ func TestAppendThatIsRefused(t *testing.T) {
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
 		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			dialed++
-			return dialTCP(addr, proto, timeout)
+			return peerport.DialTCP(addr, proto, timeout)
 		}
 	})
 	b := newPeer(t, "127.0.0.1:0")

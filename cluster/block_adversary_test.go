@@ -60,7 +60,7 @@ func (a *adversary) runBlocking(seed uint64) {
 	a.n = newTestNode(a.t)
 	cfg := Default()
 	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", NewSystemTime(), slog.New(slog.DiscardHandler), a.n.table
-	a.b = newNode(cfg)
+	a.b = nodeOf(cfg)
 	defer a.b.work.Wait()
 	var links sync.WaitGroup
 	defer links.Wait()

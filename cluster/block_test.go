@@ -24,7 +24,7 @@ func newPair(t *testing.T, commands ...store.Command) *pair {
 	p := &pair{testNode: newTestNode(t, commands...)}
 	cfg := Default()
 	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", NewSystemTime(), slog.New(slog.DiscardHandler), p.table
-	p.b = newNode(cfg)
+	p.b = nodeOf(cfg)
 	p.log.set(func(l *fakeLog) { l.copies = []*Node{p.b} })
 	t.Cleanup(func() {
 		p.cut()

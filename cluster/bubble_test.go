@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/datadir"
 )
 
@@ -50,9 +51,9 @@ func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 		// When the test ends its time stands still: what ends by itself (a dial, a
 		// timer of Raft's) is given some before. What does not fails the test.
 		t.Cleanup(func() { time.Sleep(time.Minute) })
-		network := newMemNet(bubbleDelay)
+		network := clustertest.NewNet(bubbleDelay)
 		w := newWires()
-		w.reach = network.dial
+		w.reach = network.Dial
 		var peers []Peer
 		for i := range 3 {
 			peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("n%d.test:1", i+1)})
@@ -62,7 +63,7 @@ func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 		c.three = newThree(t, peers, append([]func(*Config){w.attach, func(cfg *Config) {
 			cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = product.HeartbeatTimeout, product.ElectionTimeout, product.LeaderLease
 			cfg.FailoverWait = product.FailoverWait
-			cfg.listen = network.listen
+			cfg.listen = network.Listen
 			cfg.Listens = func() bool { return false } // so one follower is left alone at times
 			votes := raft.NewInmemStore()              // as durable as the test
 			cfg.disk.Files = unsyncedFiles{}

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -26,6 +27,9 @@ const (
 	// LogBolt is raft-boltdb: a B+tree in raft.db, two disk syncs per append.
 	LogBolt = datadir.LogBolt
 )
+
+// PeerTLS says how nodes prove to each other that they are peers.
+type PeerTLS = peerport.TLS
 
 // Peer is a first member of a cluster.
 type Peer struct {
@@ -149,9 +153,8 @@ type Config struct {
 	// the requests that come at one instant are in the batch, and in which order.
 	ready func(*sequencer)
 
-	gate      *peerGate                     // of PeerTLS; nil: peers need no proof
-	older     func(raft.ServerAddress) bool // reports whether the member there may run an earlier version
-	strangers *strangers                    // logs which callers the peer port turns away
+	peers *peerport.Dialer              // calls other nodes
+	older func(raft.ServerAddress) bool // reports whether the member there may run an earlier version
 
 	// disk is the disk that holds the data directory.
 	disk datadir.Disk
@@ -222,7 +225,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	c.validatePeers(fault)
-	c.PeerTLS.validate(fault)
+	c.PeerTLS.Validate(fault)
 	return errors.Join(faults...)
 }
 

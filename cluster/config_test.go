@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/raftfsm"
 )
 
@@ -73,5 +75,22 @@ func TestPeerAddr(t *testing.T) {
 	cfg.Peers = []Peer{{"n1", "first:1"}}
 	if got := cfg.peerAddr(); got != "first:1" {
 		t.Errorf("%s; every member must know this one by the same address", got)
+	}
+}
+
+// TestValidatePeerTLS gives flags that contradict each other.
+func TestValidatePeerTLS(t *testing.T) {
+	for want, with := range map[string]peerport.TLS{
+		"LOCKSTEP_PEER_SECRET": {Secret: clustertest.Secret, SecretFile: "x"},
+		"--peer-secret-file":   {SecretFile: "x", CertFile: "y", KeyFile: "y", CAFile: "y"},
+		"give all three":       {CertFile: "y"},
+		"--peer-tls optional":  {Optional: true},
+		"--peer-tls-name":      {Name: "x", SecretFile: "x"},
+	} {
+		cfg := Default()
+		cfg.PeerTLS = with
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want an error with %q", with, err, want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -411,11 +412,22 @@ func TestDirectoryThatCannotBeMade(t *testing.T) {
 	}
 }
 
+// whereItListens returns a function that tells where the peer port of a node listens that is opened with cfg.
+func whereItListens(cfg *Config) (at func() string) {
+	var ln net.Listener
+	cfg.listen = func(addr string) (_ net.Listener, err error) {
+		ln, err = net.Listen("tcp", addr)
+		return ln, err
+	}
+	return func() string { return ln.Addr().String() }
+}
+
 func TestPeerPortTaken(t *testing.T) {
-	n := openNode(t, dataConfig(t, t.TempDir()))
-	defer closeNode(t, n)
 	cfg := dataConfig(t, t.TempDir())
-	cfg.PeerListen = n.cons.(*raftLog).port.ln.Addr().String()
+	listening := whereItListens(&cfg)
+	defer closeNode(t, openNode(t, cfg))
+	cfg = dataConfig(t, t.TempDir())
+	cfg.PeerListen = listening()
 	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "--peer-listen "+cfg.PeerListen) {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store/codec"
 )
@@ -164,7 +165,7 @@ func (n *Node) serveFacts(conn net.Conn) {
 		idle := time.AfterFunc(2*beatTimeout, func() { conn.Close() })
 		f, err := readFacts(r)
 		if err == nil {
-			greets(conn)
+			peerport.Greets(conn)
 			n.note(f, false)
 			_, err = conn.Write(n.answerTo(f).append(nil))
 		}
@@ -249,7 +250,7 @@ func (n *Node) attend(asked map[string]askedPeer) {
 // askPeer asks one member until ctx ends.
 func (n *Node) askPeer(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
-		if conn, err := n.cfg.dialPeer(addr, protoFacts, dialTimeout); err == nil {
+		if conn, err := n.cfg.peers.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout); err == nil {
 			n.askOn(ctx, conn)
 		}
 		select {

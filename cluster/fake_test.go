@@ -26,6 +26,15 @@ func bubble(t *testing.T, fn func(t *testing.T)) {
 	})
 }
 
+// nodeOf returns a node without a log.
+func nodeOf(cfg Config) *Node {
+	n, err := newNode(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
 // verdict is what an adversarial log does with a proposal.
 type verdict int
 
@@ -238,7 +247,7 @@ func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg.Time, cfg.Logger = NewSystemTime(), slog.New(slog.DiscardHandler)
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	cfg.Fatal = func(err error) { t.Error(err) }
-	n := newNode(cfg)
+	n := nodeOf(cfg)
 	log := &fakeLog{fsm: n.fsm, after: n.applied, src: cfg.Time, term: 1}
 	n.cons = log
 	close(n.opened)

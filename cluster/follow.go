@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
 
 const (
-	dialTimeout = 500 * time.Millisecond
 	redialPause = 20 * time.Millisecond
 	// strangePause is the pause before the next attempt to reach a leader of another version. Only an
 	// upgrade helps.
@@ -152,7 +152,7 @@ func (n *Node) retire(l *link, ended <-chan struct{}) {
 
 // connect opens a forwarding connection and exchanges greetings.
 func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
-	conn, err := n.cfg.dialPeer(addr, protoForward, dialTimeout)
+	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoForward, peerport.DialTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,7 +161,7 @@ func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
 
 // greet exchanges greetings on a new connection and makes it a link.
 func (n *Node) greet(conn net.Conn) (*link, *bufio.Reader, error) {
-	timer := time.AfterFunc(dialTimeout, func() { conn.Close() })
+	timer := time.AfterFunc(peerport.DialTimeout, func() { conn.Close() })
 	defer timer.Stop()
 	if _, err := conn.Write(n.greeting().append(nil)); err != nil {
 		conn.Close()

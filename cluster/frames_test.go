@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store/codec"
 )
@@ -47,7 +48,7 @@ func (r *recorder) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Con
 // are of a term that is over.
 func (a *alone) sayings() (list [][]byte) {
 	a.t.Helper()
-	rec := &recorder{overTCP: overTCP{outgoing{a.log.port}}}
+	rec := &recorder{overTCP: overTCP{outgoing{stream{a.log.port}}}}
 	plain := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: rec, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	defer plain.Close()
 	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
@@ -57,7 +58,7 @@ func (a *alone) sayings() (list [][]byte) {
 			a.t.Fatal(err)
 		}
 		rec.mu.Lock()
-		list, rec.out = append(list, append([]byte{protoRaft}, rec.out...)), nil
+		list, rec.out = append(list, append([]byte{peerport.ProtoRaft}, rec.out...)), nil
 		rec.mu.Unlock()
 	}
 	entries := a.next()
@@ -65,10 +66,10 @@ func (a *alone) sayings() (list [][]byte) {
 	keep(plain.AppendEntries(self, addr, entries, &raft.AppendEntriesResponse{}))
 	keep(plain.RequestVote(self, addr, &raft.RequestVoteRequest{RPCHeader: a.header(), Term: 4, LastLogIndex: 3, LastLogTerm: 4}, &raft.RequestVoteResponse{}))
 	keep(plain.RequestPreVote(self, addr, &raft.RequestPreVoteRequest{RPCHeader: a.header(), Term: 4, LastLogIndex: 3, LastLogTerm: 4}, &raft.RequestPreVoteResponse{}))
-	list = append(list, append([]byte{protoAppend}, appendRequest(nil, a.next())...), append([]byte{protoFacts}, sampleFacts.append(nil)...))
+	list = append(list, append([]byte{peerport.ProtoAppend}, appendRequest(nil, a.next())...), append([]byte{peerport.ProtoFacts}, sampleFacts.append(nil)...))
 	join := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
-	list = append(list, append([]byte{protoJoin}, frame.End(join, 0)...))
-	forward := greeting{speaks: a.log.cfg.speaks, id: a.peer, client: "host:1"}.append([]byte{protoForward})
+	list = append(list, append([]byte{peerport.ProtoJoin}, frame.End(join, 0)...))
+	forward := greeting{speaks: a.log.cfg.speaks, id: a.peer, client: "host:1"}.append([]byte{peerport.ProtoForward})
 	for kind := byte(1); kind <= framePosition; kind++ {
 		body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 7), 7)
 		list = append(list, append(bytes.Clone(forward), frame.End(append(frame.Begin(nil, kind, uint64(kind)), body...), 0)...))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/store/codec"
 )
 
@@ -53,7 +54,7 @@ func (n *Node) serveJoin(conn net.Conn) {
 	if err != nil || f.Kind != frameJoin {
 		return
 	}
-	greets(conn)
+	peerport.Greets(conn)
 	r := codec.Reader{B: f.Body}
 	a := adminRequest{adminJoin, string(r.Bytes()), string(r.Bytes())}
 	if r.Bad {
@@ -121,7 +122,7 @@ func (n *Node) join() {
 
 // askToJoin asks one member to take this node in.
 func (n *Node) askToJoin(addr string) error {
-	conn, err := n.cfg.dialPeer(addr, protoJoin, dialTimeout)
+	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoJoin, peerport.DialTimeout)
 	if err != nil {
 		return err
 	}

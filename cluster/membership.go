@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 	"lockstep/store/codec"
@@ -254,7 +255,7 @@ func (n *Node) visit(addr string) (facts, bool) {
 	if addr == n.cfg.peerAddr() {
 		return n.facts(), true
 	}
-	conn, err := n.cfg.dialPeer(addr, protoFacts, dialTimeout)
+	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout)
 	if err != nil {
 		return facts{}, false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"lockstep/cluster/internal/peerport"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -63,12 +65,10 @@ func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	gate, err := openGate(cfg.PeerTLS, cfg.Time.Wall, cfg.Logger)
+	n, err := newNode(cfg)
 	if err != nil {
 		return nil, err
 	}
-	cfg.gate = gate
-	n := newNode(cfg)
 	if cfg.Ephemeral {
 		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
 		close(n.opened)
@@ -85,7 +85,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	leads := make(chan leadership)
 	cons, err := openRaft(&n.cfg, n.fsm, raftHooks{
-		forward: n.serveForward, facts: n.serveFacts, join: n.serveJoin,
+		serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.serveFacts, peerport.ProtoJoin: n.serveJoin},
 		applied: n.applied, restored: n.restored, members: n.reconfigured, vouched: n.vouched, leads: leads,
 	})
 	if err != nil {
@@ -104,11 +104,16 @@ func Open(cfg Config) (*Node, error) {
 }
 
 // newNode returns a node that has no consensus yet.
-func newNode(cfg Config) *Node {
+func newNode(cfg Config) (_ *Node, err error) {
+	if cfg.peers, err = peerport.NewDialer(cfg.PeerTLS, cfg.Time.Wall, cfg.Logger); err != nil {
+		return nil, err
+	}
 	if cfg.random == nil {
 		cfg.random = rand.Uint64
 	}
-	cfg.strangers = newStrangers(cfg.Logger)
+	if cfg.dial != nil {
+		cfg.peers.Network = cfg.dial
+	}
 	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
 	n.cfg.older = n.disc.mayBeOlder
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
@@ -128,7 +133,7 @@ func newNode(cfg Config) *Node {
 	n.guests.limit = cfg.BlockedMemory
 	n.work.Add(1)
 	go n.keeper.run()
-	return n
+	return n, nil
 }
 
 // restored updates the node after a snapshot has replaced the state.
@@ -445,11 +450,8 @@ func (n *Node) leads() bool {
 // ReloadPeerTLS reads again the secrets or certificates by which this node and its peers prove themselves.
 // On an error it keeps the old ones. Connections stay open in any case.
 func (n *Node) ReloadPeerTLS() error {
-	if n.cfg.gate == nil {
-		return nil
-	}
-	return n.cfg.gate.reload()
+	return n.cfg.peers.Reload()
 }
 
 // Strangers returns how many callers the peer port has turned away.
-func (n *Node) Strangers() uint64 { return n.cfg.strangers.total.Load() }
+func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }

@@ -3,13 +3,17 @@ package cluster
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/store/codec"
 )
 
@@ -17,12 +21,12 @@ import (
 // alert of TLS comes back; what a port without proof makes of the bytes, no protocol of it panics or
 // takes memory that they only announce; and afterwards a peer reaches both.
 func FuzzPeerPort(f *testing.F) {
-	hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{protoForward})
+	hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{peerport.ProtoForward})
 	for _, seed := range [][]byte{
 		nil, []byte("R\x00"), []byte("A"), []byte("D"), []byte("J"), []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), []byte("*1\r\n$4\r\nPING\r\n"), []byte("GET / HTTP/1.1\r\n\r\n"),
 		hello, append(hello[:len(hello):len(hello)], oneFrame(frameKill, 1, nil)...), append(hello[:len(hello):len(hello)], 0x3f, 0xff, 0xff, 0xff, frameSubmit),
-		facts{id: "n2", runID: "r"}.append([]byte{protoFacts}), append([]byte{protoJoin}, oneFrame(frameJoin, 0, codec.AppendStr(codec.AppendStr(nil, "n4"), "host:1"))...),
-		appendRequest([]byte{protoAppend}, &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 1, Term: 1}}}), clientHello(f),
+		facts{id: "n2", runID: "r"}.append([]byte{peerport.ProtoFacts}), append([]byte{peerport.ProtoJoin}, oneFrame(frameJoin, 0, codec.AppendStr(codec.AppendStr(nil, "n4"), "host:1"))...),
+		appendRequest([]byte{peerport.ProtoAppend}, &raft.AppendEntriesRequest{Term: 2, Entries: []*raft.Log{{Index: 1, Term: 1}}}), clientHello(f),
 	} {
 		f.Add(seed)
 	}
@@ -34,7 +38,7 @@ func FuzzPeerPort(f *testing.F) {
 				got <- proto
 				in := newFactsReader(conn)
 				switch proto {
-				case protoForward:
+				case peerport.ProtoForward:
 					if _, err := current.read(in); err != nil {
 						return
 					}
@@ -46,22 +50,23 @@ func FuzzPeerPort(f *testing.F) {
 						_, _ = readSubmit(fr.Body, wireTable)
 						_, _ = readAdmin(fr.Body)
 					}
-				case protoFacts:
+				case peerport.ProtoFacts:
 					for {
 						if _, err := readFacts(in); err != nil {
 							return
 						}
 					}
-				case protoJoin:
+				case peerport.ProtoJoin:
 					_, _ = frame.ReadShort(in)
 				}
 			}
 		}
-		for _, gate := range []*peerGate{nil, fuzzGate(t)} {
-			p := fuzzPort(gate, raftHooks{forward: reads(protoForward), facts: reads(protoFacts), join: reads(protoJoin)})
+		for _, with := range []*peerport.Dialer{fuzzPlain, fuzzProven} {
 			near, far := net.Pipe()
-			sorted := make(chan struct{})
-			go func() { p.sort(p.arrivals.admit(far)); close(sorted) }()
+			ended := make(chan struct{})
+			far = &endedConn{Conn: far, ended: ended}
+			p := peerport.New(accepts(far), "host:1", with, map[byte]func(net.Conn){peerport.ProtoForward: reads(peerport.ProtoForward), peerport.ProtoFacts: reads(peerport.ProtoFacts), peerport.ProtoJoin: reads(peerport.ProtoJoin)}, slog.New(slog.DiscardHandler))
+			readRaft(p)
 			said := make(chan []byte)
 			go func() {
 				answer, _ := io.ReadAll(near) // until the port or this test ends it
@@ -70,8 +75,8 @@ func FuzzPeerPort(f *testing.F) {
 			_, _ = near.Write(b) // it may be turned away in the middle
 			near.Close()
 			answer := <-said
-			<-sorted
-			if gate != nil && (len(got) > 0 || len(answer) > 0 && !alertOrHello(answer)) {
+			<-ended
+			if with == fuzzProven && (len(got) > 0 || len(answer) > 0 && !alertOrHello(answer)) {
 				t.Fatalf("%q got through to %d protocols, and is answered %q", b, len(got), answer)
 			}
 			for len(got) > 0 {
@@ -84,53 +89,87 @@ func FuzzPeerPort(f *testing.F) {
 	})
 }
 
+// endedConn is a connection that tells when the port, or a protocol, has closed it.
+type endedConn struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (c *endedConn) Close() error {
+	defer c.once.Do(func() { close(c.ended) })
+	return c.Conn.Close()
+}
+
+// oneCaller is a listener with one caller.
+type oneCaller struct {
+	caller chan net.Conn
+	stop   chan struct{}
+}
+
+func accepts(conn net.Conn) net.Listener {
+	l := oneCaller{make(chan net.Conn, 1), make(chan struct{})}
+	l.caller <- conn
+	return l
+}
+
+func (l oneCaller) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.caller:
+		return conn, nil
+	case <-l.stop:
+		return nil, net.ErrClosed
+	}
+}
+
+func (oneCaller) Addr() net.Addr { return clustertest.Addr("host:1") }
+func (l oneCaller) Close() error { close(l.stop); return nil }
+
 // alertOrHello reports whether an answer is of TLS: an alert, or what a server shows before a caller has
 // proved anything, which is what a caller must see to be able to.
 func alertOrHello(b []byte) bool { return b[0] == 0x15 || b[0] == 0x16 }
 
-var fuzzKeys = func() *peerKeys {
-	k, err := secretKeys("test", []byte(testSecret))
+// Two configurations of peer ports: without proofs, and with a secret.
+var fuzzPlain, fuzzProven = fuzzDialer(peerport.TLS{}), fuzzDialer(peerport.TLS{Secret: clustertest.Secret})
+
+func fuzzDialer(with peerport.TLS) *peerport.Dialer {
+	d, err := peerport.NewDialer(with, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		panic(err)
 	}
-	return k
-}()
-
-func fuzzGate(testing.TB) *peerGate {
-	g := &peerGate{cfg: PeerTLS{Secret: testSecret}, wall: time.Now}
-	g.keys.Store(fuzzKeys)
-	return g
+	return d
 }
 
-// fuzzPort is a peer port that nobody but the test calls.
-func fuzzPort(gate *peerGate, hooks raftHooks) *peerPort {
-	cfg := Default()
-	cfg.Logger = new(logText).logger()
-	cfg.gate = gate
-	p := newPeerPort(neverAccepts{make(chan struct{})}, &cfg, hooks)
-	go func() { // Raft, and what answers entries
+// readRaft reads what Raft and the answerer of entries would read, until the port closes.
+func readRaft(p *peerport.Port) {
+	go func() {
 		for {
-			select {
-			case conn := <-p.raft:
-				conn.Close()
-			case conn := <-p.appends:
-				go func() {
-					defer conn.Close()
-					in := newFactsReader(conn)
-					for {
-						body, err := readAppend(in)
-						if err != nil {
-							return
-						}
-						_, _ = readRequest(body)
-					}
-				}()
-			case <-p.stop:
+			conn, err := p.Accept()
+			if err != nil {
 				return
 			}
+			conn.Close()
 		}
 	}()
-	return p
+	go func() {
+		for {
+			conn, err := p.AcceptAppends()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				in := newFactsReader(conn)
+				for {
+					body, err := readAppend(in)
+					if err != nil {
+						return
+					}
+					_, _ = readRequest(body)
+				}
+			}()
+		}
+	}()
 }
 
 // clientHello is what a caller who speaks TLS says first.
@@ -138,7 +177,9 @@ func clientHello(t testing.TB) []byte {
 	t.Helper()
 	near, far := net.Pipe()
 	defer far.Close()
-	go func() { _, _ = fuzzGate(t).call(near, "host:1", protoForward, time.Second) }()
+	d := fuzzDialer(peerport.TLS{Secret: clustertest.Secret})
+	d.Network = func(string, byte, time.Duration) (net.Conn, error) { return near, nil }
+	go func() { _, _ = d.Dial("host:1", peerport.ProtoForward, time.Second) }()
 	b := make([]byte, 1<<14)
 	n, err := far.Read(b)
 	if err != nil {

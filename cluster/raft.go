@@ -17,6 +17,7 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/raftfsm"
 )
 
@@ -27,7 +28,7 @@ type raftLog struct {
 	fsm   *raftfsm.FSM
 	raft  *raft.Raft
 	trans *transport
-	port  *peerPort
+	port  *peerport.Port
 	dir   *datadir.Dir
 	stop  chan struct{}
 
@@ -54,10 +55,8 @@ var (
 
 // raftHooks are the functions by which a raftLog calls its node.
 type raftHooks struct {
-	forward  func(net.Conn)        // serves a forwarding connection
-	facts    func(net.Conn)        // serves a connection that asks for the facts of this node
-	join     func(net.Conn)        // serves a node that wants to become a member
-	applied  func(raftfsm.Outcome) // an entry was applied, in log order
+	serve    map[byte]func(net.Conn) // serves the connections of a protocol of the peer port
+	applied  func(raftfsm.Outcome)   // an entry was applied, in log order
 	restored func(seq uint64, lease int64)
 	members  func()               // the configuration has changed
 	vouched  func(id string) bool // reports whether other members say that a node is a member
@@ -87,11 +86,15 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 	if r.dir, err = openDirectory(cfg, cfg.Data, logs, r.dirHooks()); err != nil {
 		return err
 	}
-	ln, err := cfg.listenPeers()
+	listen := cfg.listen
+	if listen == nil {
+		listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
+	}
+	ln, err := listen(cfg.PeerListen)
 	if err != nil {
 		return fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", cfg.PeerListen, err)
 	}
-	r.port = newPeerPort(ln, cfg, hooks)
+	r.port = peerport.New(ln, cfg.peerAddr(), cfg.peers, hooks.serve, cfg.Logger)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
 	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.vouched
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)

@@ -88,7 +88,7 @@ func newRing(t *testing.T, clocks []*nodeTime, entries [][]byte) *ring {
 	for i, c := range clocks {
 		cfg := Default()
 		cfg.ID, cfg.Time, cfg.Logger, cfg.Table = string(rune('a'+i)), c, slog.New(slog.DiscardHandler), r.table
-		n := &ringNode{Node: newNode(cfg), r: r, at: i, time: c, leads: make(chan leadership), going: make(chan struct{})}
+		n := &ringNode{Node: nodeOf(cfg), r: r, at: i, time: c, leads: make(chan leadership), going: make(chan struct{})}
 		close(n.going)
 		n.cons = n
 		close(n.opened)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // Redlock over the nodes of one cluster finds its own value at the second one. It is told
@@ -13,7 +15,7 @@ import (
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
 	const take = "SET lock 0123456789abcdef NX PX 1000"
 	for _, sameOwner := range []bool{false, true} {
-		log := &lockedBuffer{}
+		log := &clustertest.Buffer{}
 		inBubble(t, func(c *bubbled) {
 			leader := c.leader()
 			want := "nil"

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/roster"
 )
 
@@ -271,7 +272,7 @@ func (a *alone) others() map[string]any {
 type overTCP struct{ outgoing }
 
 func (o overTCP) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return o.peerPort.connect(addr, protoRaft, timeout)
+	return o.Port.Connect(string(addr), peerport.ProtoRaft, timeout)
 }
 
 // mustRefuse has a request made, which must change nothing.
@@ -295,7 +296,7 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	a.settle()
 	before := a.portrait()
 	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
-	plain := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: overTCP{outgoing{a.log.port}}, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
+	plain := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: overTCP{outgoing{stream{a.log.port}}}, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	defer plain.Close()
 	codec := newAppender(a.log.port, transportTimeout, a.log.cfg)
 	for what, req := range a.appends() {

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peerport"
 	"lockstep/store"
 	"lockstep/store/codec"
 )
@@ -25,15 +26,15 @@ func (n *Node) serveForward(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, 1<<16)
 	peer, err := n.cfg.speaks.read(r)
 	if err != nil {
-		why := notGreeted
+		why := peerport.NotGreeted
 		version, other := errors.AsType[versionError](err)
 		if other {
-			why = newerPeer
+			why = peerport.NewerPeer
 			if version.older() {
-				why = olderPeer
+				why = peerport.OlderPeer
 			}
 		}
-		n.cfg.strangers.note(why, conn.RemoteAddr().String(), err)
+		n.cfg.peers.Strangers.Note(why, conn.RemoteAddr().String(), err)
 		if other {
 			// The peer learns the reason from this greeting. An error means that the peer has gone.
 			_, _ = conn.Write(n.greeting().append(nil))
@@ -43,7 +44,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	if _, err := conn.Write(n.greeting().append(nil)); err != nil {
 		return
 	}
-	greets(conn)
+	peerport.Greets(conn)
 	n.served.Add(1)
 	defer n.served.Add(-1)
 	out := newOutbox(conn)

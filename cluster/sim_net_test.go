@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cluster/internal/peerport"
 	"lockstep/store"
 )
 
@@ -143,7 +144,7 @@ func (s *simulation) dial(from *simNode, boot int, addr string, proto byte) (net
 			if from.boots != boot || from.m == nil || to.m == nil || to.paused || s.isCut(from, to) || s.isCut(to, from) {
 				wait := time.Duration(0)
 				if s.chance(2) {
-					wait = dialTimeout
+					wait = peerport.DialTimeout
 				}
 				s.after(wait, func() { done <- result{nil, errSimDial} })
 				return
@@ -166,7 +167,7 @@ func (s *simulation) connect(from, to *simNode, proto byte) *simConn {
 		n.conns = append(n.conns, c)
 	}
 	s.note("connection %d from %s to %s: %c", p.id, from.id, to.id, proto)
-	if proto == protoForward {
+	if proto == peerport.ProtoForward {
 		go to.n.serveForward(p.ends[1])
 	} else {
 		go to.n.serveFacts(p.ends[1])
@@ -203,7 +204,7 @@ func (st *simStream) take(out []byte, proto byte) {
 	if len(out) == 0 {
 		return
 	}
-	if !st.greeted && proto == protoForward {
+	if !st.greeted && proto == peerport.ProtoForward {
 		st.greeted = true
 		st.frames = append(st.frames, out)
 		return
@@ -273,7 +274,7 @@ func (s *simulation) pump(p *simPair, side int) {
 }
 
 func (s *simulation) frameDelay(p *simPair) time.Duration {
-	if p.proto == protoFacts {
+	if p.proto == peerport.ProtoFacts {
 		return 300 * time.Microsecond
 	}
 	return s.delay(s.plan.slowNet)
@@ -295,7 +296,7 @@ func (s *simulation) deliver(p *simPair, side int) {
 		if !closed {
 			to.in = append(to.in, f...)
 			to.cond.Broadcast()
-			if p.proto == protoForward {
+			if p.proto == peerport.ProtoForward {
 				s.note("connection %d: %s gets %s from %s", p.id, to.node.id, about(f), from.id)
 			}
 		}

@@ -158,7 +158,7 @@ func (s *simulation) boot(n *simNode) {
 	}
 	cfg.dial = func(addr string, proto byte, _ time.Duration) (net.Conn, error) { return s.dial(n, boot, addr, proto) }
 	cfg.ready = func(q *sequencer) { s.ready(n, boot, q) }
-	n.n = newNode(cfg)
+	n.n = nodeOf(cfg)
 	n.m = &simMember{s: s, node: n}
 	n.n.cons = n.m
 	n.conns, n.follows, n.paused = nil, false, false

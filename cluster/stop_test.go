@@ -40,7 +40,7 @@ func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 func TestHandOverWaitsForThePeers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
-		n.cfg.dial = answering("n2")
+		n.cfg.peers.Network = answering("n2")
 		n.lead()
 		near, far := net.Pipe()
 		go n.serveForward(far)
@@ -89,7 +89,7 @@ func TestLastNodeDoesNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newTestNode(t)
-				n.cfg.dial = dial
+				n.cfg.peers.Network = dial
 				n.lead()
 				n.log.decides(0, always(applyLater))
 				n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })

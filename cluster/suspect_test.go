@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/peerport"
 )
 
 // ballot is a log of a cluster of four voters and a non-voter, led by n0.
@@ -184,7 +186,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	if _, err := new(Config).dialPeer(ln.Addr().String(), protoForward, dialTimeout); !refused(err) {
+	if _, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(ln.Addr().String(), peerport.ProtoForward, peerport.DialTimeout); !refused(err) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	for _, err := range []error{nil, io.EOF, &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}, &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}} {

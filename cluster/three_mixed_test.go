@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // heldLocks takes locks through all nodes and returns what checks that each is
@@ -60,7 +62,7 @@ func TestUpgradeOfAMinorVersion(t *testing.T) {
 // to be upgraded; those of the leader's version go on, and nothing is lost on the
 // way to a cluster of the new one.
 func TestUpgradeOfAMajorVersion(t *testing.T) {
-	logs := make([]lockedBuffer, 3)
+	logs := make([]clustertest.Buffer, 3)
 	c := startThree(t)
 	for i := range c.cfg {
 		c.cfg[i].Logger = slog.New(slog.NewTextHandler(&logs[i], nil))

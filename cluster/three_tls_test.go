@@ -3,12 +3,15 @@ package cluster
 import (
 	"fmt"
 	"testing"
+
+	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/peerport"
 )
 
 // Nodes that prove themselves by one secret are a cluster: they elect, forward, replicate, and take
 // in a node that has it; one of another secret gets no answer.
 func TestThreeBySecret(t *testing.T) {
-	c, w := wired(t, func(cfg *Config) { cfg.PeerTLS.Secret = testSecret })
+	c, w := wired(t, func(cfg *Config) { cfg.PeerTLS.Secret = clustertest.Secret })
 	c.start(0, 1, 2)
 	for i := range c.nodes {
 		c.expect(i, "OK", fmt.Sprintf("SET k%d v", i))
@@ -18,15 +21,15 @@ func TestThreeBySecret(t *testing.T) {
 	c.voters("n1", "n2", "n3", "n4")
 	c.expect(joins, "v v v", "GET k0", "GET k1", "GET k2")
 
-	var log logText
+	var log clustertest.Log
 	strange := c.newcomer(w, "n5", 0, 1, 2)
-	c.cfg[strange].PeerTLS.Secret, c.cfg[strange].Logger = otherSecret, log.logger()
+	c.cfg[strange].PeerTLS.Secret, c.cfg[strange].Logger = clustertest.OtherSecret, log.Logger()
 	n, err := Open(c.cfg[strange])
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.until("its being turned away", func() bool {
-		return len(log.lines(string(peerUntrusted))) > 0 && len(log.lines("Not a member yet")) > 0
+		return len(log.Lines(string(peerport.PeerUntrusted))) > 0 && len(log.Lines("Not a member yet")) > 0
 	})
 	if m, s := n.Membership(), n.Status(); m != Joining || s.Applied != 0 || s.Keys[0] != 0 {
 		t.Errorf("one of another secret is %v and has %d keys at entry %d", m, s.Keys[0], s.Applied)
@@ -44,10 +47,10 @@ func TestThreeBySecret(t *testing.T) {
 // A cluster goes from plain to TLS and on to another secret by starting one node after the other,
 // and by new files. (conformance/kills does it with clients that are at work meanwhile.)
 func TestThreeFromPlainToAnotherSecret(t *testing.T) {
-	path, write := secretFile(t, testSecret)
+	path, write := clustertest.SecretFile(t, clustertest.Secret)
 	c := startThree(t)
 	c.start(0, 1, 2)
-	restart := func(with PeerTLS) {
+	restart := func(with peerport.TLS) {
 		t.Helper()
 		for i := range c.nodes {
 			leads := c.leader()
@@ -60,12 +63,12 @@ func TestThreeFromPlainToAnotherSecret(t *testing.T) {
 		}
 	}
 	c.expect(0, "1", "INCR counter")
-	restart(PeerTLS{SecretFile: path, Optional: true})
+	restart(peerport.TLS{SecretFile: path, Optional: true})
 	c.expect(0, "2", "INCR counter")
 	c.expect(1, "3", "INCR counter")
-	restart(PeerTLS{SecretFile: path})
+	restart(peerport.TLS{SecretFile: path})
 	c.expect(2, "4", "INCR counter")
-	for _, text := range []string{testSecret + "\n" + otherSecret, otherSecret + "\n" + testSecret, otherSecret} {
+	for _, text := range []string{clustertest.Secret + "\n" + clustertest.OtherSecret, clustertest.OtherSecret + "\n" + clustertest.Secret, clustertest.OtherSecret} {
 		write(text)
 		for i := range c.nodes {
 			if err := c.nodes[i].ReloadPeerTLS(); err != nil {

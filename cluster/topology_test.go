@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/peerport"
 )
 
 // discoverable has the three nodes say where they are.
@@ -213,7 +215,7 @@ func TestFactsFromStrangers(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)
 	c.seen("all members on all nodes", func(_ int, top *Topology) bool { return len(top.Nodes) == 3 })
-	conn, err := c.cfg[0].dialPeer(c.cfg[0].PeerListen, protoFacts, time.Second)
+	conn, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(c.cfg[0].PeerListen, peerport.ProtoFacts, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

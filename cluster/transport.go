@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/peerport"
 )
 
 // transport is the transport of hashicorp/raft with a few changes. It notes which peers have followed this node
@@ -28,7 +29,7 @@ type transport struct {
 	beating   *appender              // … and heartbeats to peers that speak its codec
 	patience  time.Duration          // timeout of TimeoutNow
 	silence   time.Duration          // silence after which this node holds pre-votes (prevote.go)
-	strangers *strangers
+	strangers *peerport.Strangers
 
 	beatHandler atomic.Pointer[func(raft.RPC)]
 
@@ -79,13 +80,13 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error) *transport {
+func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{strangers: cfg.strangers, self: cfg.ID, addr: cfg.peerAddr(), directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{strangers: cfg.peers.Strangers, self: cfg.ID, addr: cfg.peerAddr(), directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: port, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
+			Stream: stream{port}, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
 			// No pipelining. When a response ends a pipeline (the follower has restarted, or the connection
 			// broke), Raft's sending goroutine may wait for ever for the reading goroutine, which has ended.
 			// Then that follower gets no more entries from this leader, and the shutdown never ends. Only one
@@ -93,21 +94,29 @@ func newTransport(port *peerPort, cfg *Config, logs hclog.Logger, stop <-chan st
 			MaxRPCsInFlight: 1,
 		}),
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: outgoing{port}, MaxPool: 2, Timeout: beatTimeout, Logger: logs, MaxRPCsInFlight: 1,
+			Stream: outgoing{stream{port}}, MaxPool: 2, Timeout: beatTimeout, Logger: logs, MaxRPCsInFlight: 1,
 		}),
 		appends: newAppender(port, transportTimeout, cfg), beating: newAppender(port, beatTimeout, cfg)}
 	return t
+}
+
+// stream gives the transport of hashicorp/raft the connections of its own protocol.
+type stream struct{ *peerport.Port }
+
+// Dial connects to a peer.
+func (s stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return s.DialRaft(string(to), timeout)
 }
 
 // outgoing is a peer port for outgoing connections only. Heartbeats have connections of their own, with a short
 // timeout: after a network partition a kept connection is dead, and the timeout for entries is long. Raft would
 // wait for a transportTimeout before it tried a new connection, and the peer would have no leader all that
 // time.
-type outgoing struct{ *peerPort }
+type outgoing struct{ stream }
 
 // Accept returns no connections: all incoming ones go to the other transport.
 func (o outgoing) Accept() (net.Conn, error) {
-	<-o.stop
+	<-o.Done()
 	return nil, net.ErrClosed
 }
 
@@ -276,21 +285,11 @@ func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *ra
 // afresh makes a request, and repeats it for each kept connection that may be broken.
 func afresh(request func() error) (err error) {
 	for range transportPool + 1 {
-		if err = request(); !brokenBefore(err) {
+		if err = request(); !peerport.Broken(err) {
 			return err
 		}
 	}
 	return err
-}
-
-// brokenBefore reports whether an error means that the connection was broken. A failed dial, a slow
-// peer and a refusal do not count.
-func brokenBefore(err error) bool {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Op != "dial" && !op.Timeout()
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // header returns the header that Raft sends with each of its requests.
@@ -307,7 +306,7 @@ func heartbeat(args *raft.AppendEntriesRequest) bool {
 // away reports whether an error means that the peer could not be reached. A refusal does not count.
 func away(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) || brokenBefore(err)
+	return errors.As(err, &op) || peerport.Broken(err)
 }
 
 // answered notes that a peer has answered a heartbeat.

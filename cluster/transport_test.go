@@ -10,12 +10,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/peerport"
 )
 
 // peer is a transport that says yes to everything, at an address.
 type peer struct {
 	*transport
-	port *peerPort
+	port *peerport.Port
 	stop chan struct{}
 }
 
@@ -31,7 +33,15 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 		f(&cfg)
 	}
 	p := &peer{stop: make(chan struct{})}
-	port := newPeerPort(ln, &cfg, raftHooks{})
+	d, err := peerport.NewDialer(peerport.TLS{}, time.Now, cfg.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.dial != nil {
+		d.Network = cfg.dial
+	}
+	cfg.peers = d
+	port := peerport.New(ln, cfg.PeerListen, d, nil, cfg.Logger)
 	p.port = port
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil })
 	go p.relay()
@@ -112,10 +122,10 @@ func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
 		cfg.HeartbeatTimeout = 50 * ms
 		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
-			if timeout > dialTimeout {
+			if timeout > peerport.DialTimeout {
 				t.Errorf("an attempt may take %v", timeout)
 			}
-			conn, err := dialTCP(addr, proto, timeout)
+			conn, err := peerport.DialTCP(addr, proto, timeout)
 			return cutOff{conn, cut}, err
 		}
 	})

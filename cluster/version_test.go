@@ -7,28 +7,31 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/peerport"
 )
 
 // A peer of another version is told which one this is, and the log says which
 // of the two to upgrade.
 func TestPeerOfAnotherVersion(t *testing.T) {
-	var log lockedBuffer
+	var log clustertest.Buffer
 	cfg := dataConfig(t, t.TempDir())
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	listening := whereItListens(&cfg)
 	n := openNode(t, cfg)
 	defer closeNode(t, n)
 	for _, test := range []struct {
 		version byte
 		want    string
 	}{{wireVersion + 1, "upgrade this node"}, {wireVersion - 1, "upgrade the other node"}} {
-		conn, err := net.Dial("tcp", n.cons.(*raftLog).port.ln.Addr().String())
+		conn, err := net.Dial("tcp", listening())
 		if err != nil {
 			t.Fatal(err)
 		}
-		hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{protoForward})
+		hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{peerport.ProtoForward})
 		hello[1+len(wireMagic)] = test.version
 		if _, err := conn.Write(hello); err != nil {
 			t.Fatal(err)
@@ -51,21 +54,3 @@ func TestPeerOfAnotherVersion(t *testing.T) {
 
 // current is what this program speaks.
 var current = wireSpeaks{wireVersion, wireMinor}
-
-// lockedBuffer is a log that is written and read at once.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}

@@ -1,4 +1,4 @@
-package cluster
+package peerport
 
 import (
 	"log/slog"
@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// strangers logs the callers that the peer port turns away, and the peers that turn this node away. It logs the
+// Strangers logs the callers that the peer port turns away, and the peers that turn this node away. It logs the
 // first caller of each kind at once, and after each strangersPeriod the number of further ones. So a stranger
 // that calls a thousand times a second causes about one line a minute.
-type strangers struct {
+type Strangers struct {
 	log   *slog.Logger
-	total atomic.Uint64 // number of callers that this node has turned away
+	Total atomic.Uint64 // number of callers that this node has turned away
 
 	mu   sync.Mutex
 	more map[turnedAway]*strangersSince
@@ -31,16 +31,16 @@ const (
 	notTrusted turnedAway = "A caller has not proved that it is a peer"
 	tooSlow    turnedAway = "A caller did not say in time what it wants"
 	tooMany    turnedAway = "Too many callers at once that have not proved to be peers: the oldest was cut off"
-	notGreeted turnedAway = "A caller's greeting cannot be read"
-	olderPeer  turnedAway = "A peer runs an earlier version"
-	newerPeer  turnedAway = "A peer runs a later version"
+	NotGreeted turnedAway = "A caller's greeting cannot be read"
+	OlderPeer  turnedAway = "A peer runs an earlier version"
+	NewerPeer  turnedAway = "A peer runs a later version"
 
 	peerRefuses   turnedAway = "A peer does not take this node for one"
-	peerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
+	PeerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
 )
 
 // theirs reports whether this node turned the caller away, and not a peer this node.
-func (t turnedAway) theirs() bool { return t != peerRefuses && t != peerUntrusted }
+func (t turnedAway) theirs() bool { return t != peerRefuses && t != PeerUntrusted }
 
 type strangersSince struct {
 	count int
@@ -49,14 +49,14 @@ type strangersSince struct {
 	timer *time.Timer
 }
 
-func newStrangers(log *slog.Logger) *strangers {
-	return &strangers{log: log, more: map[turnedAway]*strangersSince{}}
+func newStrangers(log *slog.Logger) *Strangers {
+	return &Strangers{log: log, more: map[turnedAway]*strangersSince{}}
 }
 
-// note counts and logs one caller that was turned away, or one peer that turned this node away.
-func (s *strangers) note(why turnedAway, remote string, err error) {
+// Note counts and logs one caller that was turned away, or one peer that turned this node away.
+func (s *Strangers) Note(why turnedAway, remote string, err error) {
 	if why.theirs() {
-		s.total.Add(1)
+		s.Total.Add(1)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *strangers) note(why turnedAway, remote string, err error) {
 }
 
 // sum logs how many more callers there were in a strangersPeriod.
-func (s *strangers) sum(why turnedAway) {
+func (s *Strangers) sum(why turnedAway) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.more[why]
@@ -89,7 +89,7 @@ func (s *strangers) sum(why turnedAway) {
 	m.timer.Reset(strangersPeriod)
 }
 
-func (s *strangers) say(why turnedAway, remote string, count int, err error) {
+func (s *Strangers) say(why turnedAway, remote string, count int, err error) {
 	args := []any{"remote", remote, "count", count}
 	if err != nil {
 		args = append(args, "error", err)
@@ -97,7 +97,7 @@ func (s *strangers) say(why turnedAway, remote string, count int, err error) {
 	s.log.Warn("Peer port: "+string(why), args...)
 }
 
-func (s *strangers) close() {
+func (s *Strangers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.done = true

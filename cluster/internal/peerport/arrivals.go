@@ -1,4 +1,4 @@
-package cluster
+package peerport
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // A caller costs a goroutine, a socket and buffers before it has shown that it is a peer, and on a port
-// that others reach, anybody may call as often as they like. So a caller has to say within greetTimeout
+// that others reach, anybody may call as often as they like. So a caller has to say within GreetTimeout
 // what it wants, and there are at most maxStrangers such callers at once. If one more comes, the node
 // cuts one off: from the address that most of them call from, the caller that has been there longest.
 // Peers greet within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
@@ -35,8 +35,8 @@ const (
 
 // arrivals are the connections that others have made to the peer port.
 type arrivals struct {
-	strangers *strangers
-	patience  time.Duration // greetTimeout; a test has less
+	strangers *Strangers
+	patience  time.Duration // GreetTimeout; a test has less
 	known     *peerAddrs
 
 	mu    sync.Mutex
@@ -61,8 +61,8 @@ type arrival struct {
 	greeted, proven, kept, gone bool
 }
 
-func newArrivals(s *strangers, known *peerAddrs) *arrivals {
-	return &arrivals{strangers: s, patience: greetTimeout, known: known, all: map[*arrival]struct{}{}}
+func newArrivals(s *Strangers, known *peerAddrs) *arrivals {
+	return &arrivals{strangers: s, patience: GreetTimeout, known: known, all: map[*arrival]struct{}{}}
 }
 
 // admit registers a new connection; it returns nil if the port is closed.
@@ -86,7 +86,7 @@ func (as *arrivals) admit(conn net.Conn) *arrival {
 	a.late = time.AfterFunc(as.patience, a.tooLate)
 	as.mu.Unlock()
 	if victim != nil {
-		as.strangers.note(tooMany, victim.raw.RemoteAddr().String(), nil)
+		as.strangers.Note(tooMany, victim.raw.RemoteAddr().String(), nil)
 		victim.Close()
 	}
 	return a
@@ -180,8 +180,8 @@ func (a *arrival) greet() {
 	a.late.Stop()
 }
 
-// greets calls greet on a connection that a protocol was handed, if it is an arrival.
-func greets(conn net.Conn) {
+// Greets calls greet on a connection that a protocol was handed, if it is an arrival.
+func Greets(conn net.Conn) {
 	if a, ok := conn.(*arrival); ok {
 		a.greet()
 	}
@@ -199,7 +199,7 @@ func (a *arrival) tooLate() {
 	late := !a.greeted && !a.gone
 	a.of.mu.Unlock()
 	if late {
-		a.of.strangers.note(tooSlow, a.raw.RemoteAddr().String(), nil)
+		a.of.strangers.Note(tooSlow, a.raw.RemoteAddr().String(), nil)
 		a.Close()
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package peerport
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ import (
 // byte the caller sees a refusal as a failed dial. Without it the caller would find a broken connection later,
 // and Raft repeats requests on broken connections.
 //
-// peerPort.open (mux.go) is the one function that lets a caller through to any protocol, so no
+// Port.open (mux.go) is the one function that lets a caller through to any protocol, so no
 // protocol needs a check of its own. Because the first byte tells TLS from plain, nodes can change
 // from one to the other while they run.
 //
@@ -61,8 +61,8 @@ const (
 	maxPeerFile = 1 << 20
 )
 
-// PeerTLS says how nodes prove to each other that they are peers. The zero value asks for no proof.
-type PeerTLS struct {
+// TLS says how nodes prove to each other that they are peers. The zero value asks for no proof.
+type TLS struct {
 	Secret     string // the secret itself, …
 	SecretFile string // … or a file with one secret per line: all are accepted, the first is used for the own certificate
 
@@ -74,13 +74,13 @@ type PeerTLS struct {
 	Optional bool
 }
 
-func (p *PeerTLS) bySecret() bool { return p.Secret != "" || p.SecretFile != "" }
-func (p *PeerTLS) byCert() bool   { return p.CertFile != "" || p.KeyFile != "" || p.CAFile != "" }
+func (p *TLS) bySecret() bool { return p.Secret != "" || p.SecretFile != "" }
+func (p *TLS) byCert() bool   { return p.CertFile != "" || p.KeyFile != "" || p.CAFile != "" }
 
 // On reports whether the nodes prove that they are peers.
-func (p *PeerTLS) On() bool { return p.bySecret() || p.byCert() }
+func (p *TLS) On() bool { return p.bySecret() || p.byCert() }
 
-func (p *PeerTLS) validate(fault func(string, ...any)) {
+func (p *TLS) Validate(fault func(string, ...any)) {
 	switch {
 	case p.Secret != "" && p.SecretFile != "":
 		fault("LOCKSTEP_PEER_SECRET and --peer-secret-file both give the peers' secret: leave one of them out")
@@ -106,7 +106,7 @@ type peerKeys struct {
 
 // peerGate proves to peers that this node is one, and checks their proofs.
 type peerGate struct {
-	cfg  PeerTLS
+	cfg  TLS
 	wall func() time.Time
 	log  *slog.Logger
 	keys atomic.Pointer[peerKeys]
@@ -119,7 +119,7 @@ type peerGate struct {
 }
 
 // openGate reads the files of a configuration. It returns nil if the configuration asks for no proof.
-func openGate(cfg PeerTLS, wall func() time.Time, log *slog.Logger) (*peerGate, error) {
+func openGate(cfg TLS, wall func() time.Time, log *slog.Logger) (*peerGate, error) {
 	if !cfg.On() {
 		return nil, nil
 	}
@@ -138,7 +138,7 @@ func (g *peerGate) files() []string {
 }
 
 // flagOf returns the flag that named a file.
-func (p *PeerTLS) flagOf(file string) string {
+func (p *TLS) flagOf(file string) string {
 	switch file {
 	case p.SecretFile:
 		return "--peer-secret-file"

@@ -1,4 +1,4 @@
-package cluster
+package peerport
 
 import (
 	"context"
@@ -10,7 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // slowKey signs as an RSA key of 4096 bits does, on a machine with one processor.
@@ -37,21 +40,21 @@ type flooded struct {
 	wg     sync.WaitGroup
 }
 
-func floodedPort(t *testing.T, with PeerTLS) *flooded {
+func floodedPort(t *testing.T, with TLS) *flooded {
 	f := &flooded{callers: portOf(t, with)}
-	keys := *f.port.gate.keys.Load()
+	keys := *f.port.dialer.gate.keys.Load()
 	keys.cert.PrivateKey = slowKey{keys.cert.PrivateKey.(crypto.Signer), make(chan struct{}, 1), &f.signed}
-	f.port.gate.keys.Store(&keys)
+	f.port.dialer.gate.keys.Store(&keys)
 	return f
 }
 
 // call is a connection from an address.
 func (f *flooded) call(addr string) net.Conn {
-	there, back := newMemStream(0), newMemStream(0)
-	if a := f.port.arrivals.admit(&memConn{in: there, out: back, local: "host:1", remote: memAddr(addr)}); a != nil {
+	near, far := clustertest.Pair(clustertest.Addr(addr), "host:1", 0)
+	if a := f.port.arrivals.admit(far); a != nil {
 		go f.port.sort(a)
 	}
-	return &memConn{in: back, out: there, local: memAddr(addr), remote: "host:1"}
+	return near
 }
 
 // flood sends 300 ClientHellos a second and reads nothing.
@@ -94,12 +97,12 @@ func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 		"from the peer's, which is not known": {one, false, "198.51.100.7:9", 100, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				with := newTestCA(t, "peers").peer("host")
+			synctest.Test(t, func(t *testing.T) {
+				with := peerOf(clustertest.NewCA(t, "peers"), "host")
 				f := floodedPort(t, with)
 				peer := f.as(with)
 				enter := func() bool {
-					conn, err := peer.gate.call(f.call(tc.peer), "host:1", protoForward, dialTimeout)
+					conn, err := peer.gate.call(f.call(tc.peer), "host:1", ProtoForward, DialTimeout)
 					if err == nil {
 						conn.Close()
 					}
@@ -130,7 +133,7 @@ func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 				stop()
 				f.wg.Wait()
 				time.Sleep(10 * time.Second)
-				if !f.port.gate.turns.Idle(1) {
+				if !f.port.dialer.gate.turns.Idle(1) {
 					t.Error("turns are left over")
 				}
 			})

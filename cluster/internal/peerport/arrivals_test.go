@@ -1,4 +1,4 @@
-package cluster
+package peerport
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // Thousands who call and say nothing, or half of something, are gone after a while, are never more
@@ -24,9 +26,9 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 		"join":             "J\x00\x00",
 		"half a handshake": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
 	} {
-		for _, with := range []PeerTLS{{}, {Secret: testSecret}, {Secret: testSecret, Optional: true}} {
+		for _, with := range []TLS{{}, {Secret: clustertest.Secret}, {Secret: clustertest.Secret, Optional: true}} {
 			t.Run(fmt.Sprintf("%s/secret=%t,optional=%t", name, with.On(), with.Optional), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
 					c := portOf(t, with)
 					peer := c.as(with)
 					began := time.Now()
@@ -42,7 +44,7 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 						if n := len(c.port.arrivals.all); n > maxStrangers+1 { // and a peer
 							t.Fatalf("after %d calls there are %d connections", i, n)
 						}
-						good, err := peer.dialPeer("host:1", protoForward, dialTimeout)
+						good, err := peer.Dial("host:1", ProtoForward, DialTimeout)
 						if err != nil {
 							t.Fatalf("after %d calls a peer does not get in: %v", i, err)
 						}
@@ -55,7 +57,7 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 					for _, conn := range calls {
 						_, _ = io.Copy(io.Discard, conn)
 					}
-					if took := time.Since(began); took > greetTimeout+snapshotPause {
+					if took := time.Since(began); took > GreetTimeout+snapshotPause {
 						t.Errorf("the last one was cut off after %v", took)
 					}
 					synctest.Wait()
@@ -63,7 +65,7 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 						t.Errorf("%d are left, and counted as %d", left, n)
 					}
 					time.Sleep(2 * strangersPeriod)
-					if got := c.log.lines("Peer port"); len(got) > 6 {
+					if got := c.log.Lines("Peer port"); len(got) > 6 {
 						t.Errorf("the log has %d lines: %q", len(got), got)
 					}
 				})
@@ -74,10 +76,9 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 
 // A snapshot may be the first request on a connection, and be long in coming and in use before it is answered.
 func TestSnapshotsAreGivenTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		p := fuzzPort(nil, raftHooks{})
-		defer p.Close()
+		p := portOf(t, TLS{}).port
 		conn := &raftArrival{arrival: p.arrivals.admit(far)}
 		go func() {
 			for range 20 {
@@ -100,8 +101,8 @@ func TestSnapshotsAreGivenTime(t *testing.T) {
 // Of those who have not shown that they are peers the one is cut off that has been there
 // longest, from where most call; who has greeted goes last, and who has proved it never.
 func TestWhoIsCutOff(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newStrangers(new(logText).logger())
+	synctest.Test(t, func(t *testing.T) {
+		s := newStrangers(new(clustertest.Log).Logger())
 		defer s.close()
 		as := newArrivals(s, new(peerAddrs))
 		defer as.close()
@@ -109,7 +110,7 @@ func TestWhoIsCutOff(t *testing.T) {
 		call := func(host string) *arrival {
 			near, other := net.Pipe()
 			far = append(far, other)
-			return as.admit(from{near, memAddr(host)})
+			return as.admit(from{near, clustertest.Addr(host)})
 		}
 		proven := call("10.0.0.9:1")
 		proven.prove(proven.raw)
@@ -137,27 +138,27 @@ func TestWhoIsCutOff(t *testing.T) {
 // from is a connection that comes from an address.
 type from struct {
 	net.Conn
-	addr memAddr
+	addr clustertest.Addr
 }
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
 // What many strangers do is two lines a minute, with their number.
 func TestStrangersAreCounted(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var log logText
-		s := newStrangers(log.logger())
+	synctest.Test(t, func(t *testing.T) {
+		var log clustertest.Log
+		s := newStrangers(log.Logger())
 		for range 150 {
-			s.note(noPeer, "10.0.0.1:1", nil)
-			time.Sleep(700 * ms)
+			s.Note(noPeer, "10.0.0.1:1", nil)
+			time.Sleep(700 * time.Millisecond)
 		}
-		s.note(tooSlow, "10.0.0.2:1", nil)
+		s.Note(tooSlow, "10.0.0.2:1", nil)
 		time.Sleep(10 * strangersPeriod)
-		s.note(noPeer, "10.0.0.1:1", nil)
+		s.Note(noPeer, "10.0.0.1:1", nil)
 		s.close()
-		s.note(noPeer, "10.0.0.1:1", nil)
+		s.Note(noPeer, "10.0.0.1:1", nil)
 		var got []string
-		for _, line := range log.lines("Peer port") {
+		for _, line := range log.Lines("Peer port") {
 			got = append(got, line[strings.Index(line, "remote="):])
 		}
 		want := []string{"remote=10.0.0.1:1 count=1\n", "remote=10.0.0.1:1 count=85\n", "remote=10.0.0.2:1 count=1\n",

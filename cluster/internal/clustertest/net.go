@@ -1,4 +1,4 @@
-package cluster
+package clustertest
 
 import (
 	"io"
@@ -7,28 +7,30 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 )
 
-// memNet is a network in memory, for nodes in a bubble: real connections would
+// Net is a network in memory, for nodes in a bubble: real connections would
 // stop its time. What is written arrives in order and a little later, and a
 // writer never waits, as with a peer that reads. Cuts are for wires to make.
-type memNet struct {
+type Net struct {
 	delay time.Duration // one way
 
 	mu    sync.Mutex
 	ports map[string]*memPort
 }
 
-func newMemNet(delay time.Duration) *memNet {
-	return &memNet{delay: delay, ports: map[string]*memPort{}}
+// NewNet returns a network that delivers what is written after delay.
+func NewNet(delay time.Duration) *Net {
+	return &Net{delay: delay, ports: map[string]*memPort{}}
 }
 
 // memError is the error of an operation, as package net has it.
 func memError(op string, err error) error { return &net.OpError{Op: op, Net: "mem", Err: err} }
 
-// listen is Config.listen.
-func (m *memNet) listen(addr string) (net.Listener, error) {
+// Listen opens a port.
+func (m *Net) Listen(addr string) (net.Listener, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ports[addr] != nil {
@@ -39,8 +41,8 @@ func (m *memNet) listen(addr string) (net.Listener, error) {
 	return p, nil
 }
 
-// dial connects to a port; one that nobody listens on refuses at once.
-func (m *memNet) dial(addr string, timeout time.Duration) (net.Conn, error) {
+// Dial connects to a port. A port on which nobody listens refuses at once.
+func (m *Net) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	time.Sleep(2 * m.delay)
 	m.mu.Lock()
 	p := m.ports[addr]
@@ -48,9 +50,7 @@ func (m *memNet) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	if p == nil {
 		return nil, memError("dial", syscall.ECONNREFUSED)
 	}
-	there, back := newMemStream(m.delay), newMemStream(m.delay)
-	near := &memConn{in: back, out: there, local: "dialer", remote: memAddr(addr)}
-	far := &memConn{in: there, out: back, local: memAddr(addr), remote: "dialer"}
+	near, far := Pair("dialer", Addr(addr), m.delay)
 	late := time.NewTimer(timeout)
 	defer late.Stop()
 	select {
@@ -63,27 +63,34 @@ func (m *memNet) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 }
 
-type memAddr string
+// Pair returns the two ends of a connection between two addresses.
+func Pair(a, b Addr, delay time.Duration) (atA, atB net.Conn) {
+	there, back := newMemStream(delay), newMemStream(delay)
+	return &memConn{in: back, out: there, local: a, remote: b}, &memConn{in: there, out: back, local: b, remote: a}
+}
 
-func (memAddr) Network() string  { return "mem" }
-func (a memAddr) String() string { return string(a) }
+// Addr is an address in a Net.
+type Addr string
+
+func (Addr) Network() string  { return "mem" }
+func (a Addr) String() string { return string(a) }
 
 // AddrPort is none if it is a name.
-func (a memAddr) AddrPort() netip.AddrPort {
+func (a Addr) AddrPort() netip.AddrPort {
 	addr, _ := netip.ParseAddrPort(string(a))
 	return addr
 }
 
 // memPort is a listener.
 type memPort struct {
-	net  *memNet
+	net  *Net
 	addr string
 	in   chan net.Conn
 	done chan struct{}
 	once sync.Once
 }
 
-func (p *memPort) Addr() net.Addr { return memAddr(p.addr) }
+func (p *memPort) Addr() net.Addr { return Addr(p.addr) }
 
 func (p *memPort) Accept() (net.Conn, error) {
 	select {
@@ -217,7 +224,7 @@ func (s *memStream) setDeadline(at time.Time) {
 // memConn is one end of a connection.
 type memConn struct {
 	in, out       *memStream
-	local, remote memAddr
+	local, remote Addr
 }
 
 var _ net.Conn = (*memConn)(nil)
@@ -239,3 +246,12 @@ func (c *memConn) SetReadDeadline(at time.Time) error { c.in.setDeadline(at); re
 
 // SetWriteDeadline has nothing to bound: writers do not wait.
 func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
+
+// ClosedAt reads until the other side closes, and returns when that was.
+func ClosedAt(t *testing.T, conn net.Conn) time.Time {
+	t.Helper()
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Error(err)
+	}
+	return time.Now()
+}

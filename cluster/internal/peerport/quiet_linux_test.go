@@ -1,4 +1,4 @@
-package cluster
+package peerport
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func tcpPair(t *testing.T) (near, far net.Conn) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	dialed, err := dialTCP(ln.Addr().String(), protoAppend, time.Second)
+	dialed, err := DialTCP(ln.Addr().String(), ProtoAppend, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestQuietConnErrors(t *testing.T) {
 	if err := near.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := near.Read(one[:]); !errors.Is(err, os.ErrDeadlineExceeded) || brokenBefore(err) {
+	if _, err := near.Read(one[:]); !errors.Is(err, os.ErrDeadlineExceeded) || Broken(err) {
 		t.Errorf("late: %v", err)
 	}
 	if err := near.SetReadDeadline(time.Time{}); err != nil {
@@ -58,16 +58,16 @@ func TestQuietConnErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	far.Close() // tells near that the connection is reset
-	if _, err := near.Read(one[:]); !errors.Is(err, syscall.ECONNRESET) || !brokenBefore(err) {
+	if _, err := near.Read(one[:]); !errors.Is(err, syscall.ECONNRESET) || !Broken(err) {
 		t.Errorf("reset: %v", err)
 	}
-	if n, err := near.Write(one[:]); n != 0 || !errors.Is(err, syscall.EPIPE) || !brokenBefore(err) {
+	if n, err := near.Write(one[:]); n != 0 || !errors.Is(err, syscall.EPIPE) || !Broken(err) {
 		t.Errorf("written to what was reset: %d, %v", n, err)
 	}
-	if _, err := far.Read(one[:]); !errors.Is(err, net.ErrClosed) || !brokenBefore(err) {
+	if _, err := far.Read(one[:]); !errors.Is(err, net.ErrClosed) || !Broken(err) {
 		t.Errorf("closed: %v", err)
 	}
-	if _, err := far.Write(one[:]); !errors.Is(err, net.ErrClosed) || !brokenBefore(err) {
+	if _, err := far.Write(one[:]); !errors.Is(err, net.ErrClosed) || !Broken(err) {
 		t.Errorf("closed: %v", err)
 	}
 }

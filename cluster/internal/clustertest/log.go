@@ -1,0 +1,66 @@
+// Package clustertest has the fixtures that the tests of package cluster and its internal packages share.
+package clustertest
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Secrets of two clusters.
+const (
+	Secret      = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+	OtherSecret = "another secret, of another cluster"
+)
+
+// Log is a log that a test looks for lines in.
+type Log struct{ Buffer }
+
+// Lines returns the lines that hold a text.
+func (l *Log) Lines(with string) (found []string) {
+	for line := range strings.Lines(l.String()) {
+		if strings.Contains(line, with) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// Logger returns a logger that writes to l.
+func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// SecretFile makes a file of secrets, and returns a function that writes others into it.
+func SecretFile(t *testing.T, text string) (path string, write func(text string)) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "secret")
+	write = func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(text)
+	return path, write
+}
+
+// Buffer is a log that is written and read at once.
+type Buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *Buffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *Buffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

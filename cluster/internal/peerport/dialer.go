@@ -1,0 +1,113 @@
+package peerport
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Dialer calls the peer ports of other nodes.
+type Dialer struct {
+	gate      *peerGate  // nil: peers need not prove anything
+	Strangers *Strangers // logs who turns this node away, and whom it turns away
+	// Network connects to an address. It is DialTCP, but for tests.
+	Network func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
+}
+
+// NewDialer reads the files of a configuration.
+func NewDialer(with TLS, wall func() time.Time, log *slog.Logger) (*Dialer, error) {
+	gate, err := openGate(with, wall, log)
+	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: DialTCP}, err
+}
+
+// Reload reads again the secrets or certificates by which this node and its peers prove themselves. On an error it
+// keeps the old ones. Connections stay open in any case.
+func (d *Dialer) Reload() error {
+	if d.gate == nil {
+		return nil
+	}
+	return d.gate.reload()
+}
+
+// Dial connects to a peer for one of the protocols. Both sides prove that they are peers, if there is a gate.
+func (d *Dialer) Dial(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	if d.gate == nil {
+		return d.dialPlain(addr, proto, timeout)
+	}
+	conn, err := d.dialOnly(addr, proto, timeout)
+	if err != nil {
+		return nil, err
+	}
+	within, err := d.gate.call(conn, addr, proto, timeout)
+	switch {
+	case err == nil:
+		return within, nil
+	case d.gate.cfg.Optional && speaksPlain(err):
+		return d.dialPlain(addr, proto, timeout)
+	}
+	d.turnedAway(addr, err)
+	if speaksPlain(err) {
+		err = fmt.Errorf("%w: %w", errPlainPeer, err)
+	}
+	// Callers must see a failed dial, not a broken connection: Raft repeats requests on the latter.
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: peerNetAddr(addr), Err: err}
+}
+
+var errPlainPeer = errors.New("it speaks no TLS: if it is a port of clients, name a member's --peer-listen; if it is a member, give it this node's --peer-secret-file, or certificates, or start this node without")
+
+// turnedAway logs which side does not trust the other, if that is why the call failed.
+func (d *Dialer) turnedAway(addr string, err error) {
+	op, _ := errors.AsType[*net.OpError](err)
+	_, untrusted := errors.AsType[unproven](err)
+	_, strange := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case op != nil && op.Op == "remote error":
+		d.Strangers.Note(peerRefuses, addr, err)
+	case untrusted || strange || op != nil && op.Op == "local error":
+		d.Strangers.Note(PeerUntrusted, addr, err)
+	}
+}
+
+// dialPlain is dial without a gate.
+func (d *Dialer) dialPlain(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	conn, err := d.dialOnly(addr, proto, timeout)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Write([]byte{proto}); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("greeting %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
+// dialOnly connects and sends nothing.
+func (d *Dialer) dialOnly(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	conn, err := d.Network(addr, proto, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return quiet(conn), nil
+}
+
+// DialTCP connects by TCP and looks up the name with a new resolver each time. The default resolver shares
+// one query among all callers that ask for a name. A query that was lost while the network was
+// partitioned would delay all of them for ten seconds after the network is back.
+func DialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
+	d := net.Dialer{Timeout: timeout, Resolver: new(net.Resolver)}
+	return d.Dial("tcp", addr)
+}
+
+// Broken reports whether an error means that the connection was broken. A failed dial, a slow
+// peer and a refusal do not count.
+func Broken(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Op != "dial" && !op.Timeout()
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,271 @@
+// Package peerport is the port through which nodes reach each other: who may speak there, what a stranger can cost, and
+// which protocol a connection is for.
+package peerport
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"lockstep/cluster/internal/frame"
+)
+
+// The protocols of the peer port. The first byte of a connection chooses one.
+const (
+	ProtoRaft    = 'R' // hashicorp/raft's own transport
+	ProtoAppend  = 'A' // entries and heartbeats: cluster/append.go
+	ProtoForward = 'F' // requests to the leader: cluster/wire.go
+	ProtoFacts   = 'D' // the facts that the nodes exchange: cluster/facts.go
+	ProtoJoin    = 'J' // a node that wants to become a member: cluster/join.go
+)
+
+// Port is the one port through which nodes reach each other. It passes each connection to Raft or
+// to the handler of its protocol.
+type Port struct {
+	ln      net.Listener
+	self    string // address under which the other nodes know this one
+	serve   map[byte]func(net.Conn)
+	log     *slog.Logger
+	dialer  *Dialer
+	raft    chan net.Conn
+	appends chan net.Conn
+
+	arrivals *arrivals
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{} // connections that this node opened
+	closed bool
+	stop   chan struct{}
+}
+
+// DialTimeout bounds a call of a peer.
+const DialTimeout = 500 * time.Millisecond
+
+// GreetTimeout is how long a new connection may take to name its protocol.
+const GreetTimeout = 5 * time.Second
+
+// New serves the callers of ln. self is the address under which the other nodes know this one. serve has, for
+// each protocol but those of Accept and Appends, the function that serves its connections. The port closes with its
+// dialer.
+func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn), log *slog.Logger) *Port {
+	p := &Port{ln: ln, self: self, serve: serve, log: log, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
+		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+	go p.accept()
+	if d.gate != nil {
+		go d.gate.watch(p.stop)
+	}
+	return p
+}
+
+func (p *Port) accept() {
+	for {
+		conn, err := p.ln.Accept()
+		if err != nil {
+			select {
+			case <-p.stop:
+				return
+			default:
+			}
+			p.log.Warn("peer port: accept failed", "error", err)
+			// The process may be out of file descriptors: wait until some are free again.
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		// One after the other: each admission of one too many cuts off another stranger.
+		if a := p.arrivals.admit(quiet(conn)); a != nil {
+			go p.sort(a)
+		}
+	}
+}
+
+// sort reads the protocol byte and passes the connection to the handler of that protocol.
+func (p *Port) sort(a *arrival) {
+	proto, err := p.open(a)
+	if err != nil {
+		a.Close()
+		return
+	}
+	switch serve := p.serve[proto]; {
+	case proto == ProtoRaft:
+		a.keep()
+		p.hand(&raftArrival{arrival: a}, p.raft)
+	case proto == ProtoAppend:
+		p.hand(a, p.appends)
+	case serve != nil:
+		serve(a)
+	default:
+		p.dialer.Strangers.Note(noPeer, a.RemoteAddr().String(), nil)
+		a.Close()
+	}
+}
+
+// open reads which protocol a caller wants. Before that, the caller proves that it is a peer, if the
+// gate asks for a proof.
+func (p *Port) open(a *arrival) (proto byte, err error) {
+	var first [1]byte
+	if _, err := io.ReadFull(a, first[:]); err != nil {
+		return 0, err
+	}
+	remote, gate, strangers := a.RemoteAddr().String(), p.dialer.gate, p.dialer.Strangers
+	switch {
+	case gate == nil && first[0] == tlsHandshake:
+		strangers.Note(noTLSHere, remote, nil)
+		return 0, frame.ErrMalformed
+	case gate != nil && first[0] != tlsHandshake && !gate.cfg.Optional:
+		strangers.Note(noTLSThere, remote, nil)
+		return 0, frame.ErrMalformed
+	case first[0] != tlsHandshake:
+		return first[0], nil
+	}
+	within, err := gate.accept(a, first[0])
+	if err != nil {
+		if !a.wasCutOff() { // the cut-off has been logged already
+			strangers.Note(notTrusted, remote, err)
+		}
+		return 0, err
+	}
+	a.prove(within)
+	_, err = io.ReadFull(a, first[:])
+	return first[0], err
+}
+
+// hand passes a connection to the reader of a channel, or closes it if the port closes first.
+func (p *Port) hand(conn net.Conn, to chan<- net.Conn) {
+	select {
+	case to <- conn:
+	case <-p.stop:
+		conn.Close()
+	}
+}
+
+func (p *Port) track(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		conn.Close()
+		return false
+	}
+	p.conns[conn] = struct{}{}
+	return true
+}
+
+func (p *Port) untrack(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// Accept returns the next connection for Raft.
+func (p *Port) Accept() (net.Conn, error) { return p.next(p.raft) }
+
+// AcceptAppends returns the next connection for entries and heartbeats.
+func (p *Port) AcceptAppends() (net.Conn, error) { return p.next(p.appends) }
+
+func (p *Port) next(from <-chan net.Conn) (net.Conn, error) {
+	select {
+	case conn := <-from:
+		return conn, nil
+	case <-p.stop:
+		return nil, net.ErrClosed
+	}
+}
+
+// Done returns a channel that is closed when the port closes.
+func (p *Port) Done() <-chan struct{} { return p.stop }
+
+// Close closes the port and its connections, except the incoming ones that Raft has accepted.
+func (p *Port) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	close(p.stop)
+	for conn := range p.conns {
+		conn.Close()
+	}
+	p.arrivals.close()
+	p.dialer.Strangers.close()
+	return p.ln.Close()
+}
+
+// peerNetAddr is the advertised address of the port. Unlike the address of the listener it may be a host name.
+type peerNetAddr string
+
+func (a peerNetAddr) Network() string { return "tcp" }
+func (a peerNetAddr) String() string  { return string(a) }
+
+// Addr returns the address that Raft tells the other nodes.
+func (p *Port) Addr() net.Addr { return peerNetAddr(p.self) }
+
+// DialRaft connects Raft to a peer. It connects Raft to itself without the network, because this node may not
+// reach its own advertised address. DialRaft gives up after DialTimeout, although Raft would wait longer: packets
+// to an unreachable peer are sent again at growing intervals, and the lookup of a name may take seconds. A new
+// attempt finds the peer soon after it has come back.
+func (p *Port) DialRaft(addr string, timeout time.Duration) (net.Conn, error) {
+	if addr == p.self {
+		return p.dialSelf()
+	}
+	return p.Connect(addr, ProtoRaft, timeout)
+}
+
+// Connect connects to a peer for one of the protocols. The connection ends with the port.
+func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	timeout = min(timeout, DialTimeout)
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	dialed := make(chan result, 1)
+	go func() {
+		conn, err := p.dialer.Dial(addr, proto, timeout)
+		dialed <- result{conn, err}
+	}()
+	select {
+	case r := <-dialed:
+		if r.err != nil {
+			return nil, r.err
+		}
+		if !p.track(r.conn) {
+			return nil, net.ErrClosed
+		}
+		return ownConn{r.conn, p}, nil
+	case <-p.stop:
+		go func() {
+			if r := <-dialed; r.conn != nil {
+				r.conn.Close()
+			}
+		}()
+		return nil, net.ErrClosed
+	}
+}
+
+// ownConn is a connection that this node opened. It ends with the port, so that Raft can stop while it waits
+// for an answer of a peer.
+type ownConn struct {
+	net.Conn
+	port *Port
+}
+
+func (c ownConn) Close() error {
+	c.port.untrack(c.Conn)
+	return c.Conn.Close()
+}
+
+func (p *Port) dialSelf() (net.Conn, error) {
+	near, far := net.Pipe()
+	if !p.track(far) {
+		near.Close()
+		return nil, net.ErrClosed
+	}
+	select {
+	case p.raft <- far:
+		return near, nil
+	case <-p.stop: // Close closes far
+		near.Close()
+		return nil, net.ErrClosed
+	}
+}

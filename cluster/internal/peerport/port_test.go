@@ -1,0 +1,80 @@
+package peerport
+
+import (
+	"io"
+	"lockstep/cluster/internal/clustertest"
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// neverAccepts is a listener without callers.
+type neverAccepts struct{ stop chan struct{} }
+
+func (l neverAccepts) Accept() (net.Conn, error) { <-l.stop; return nil, net.ErrClosed }
+func (l neverAccepts) Addr() net.Addr            { return peerNetAddr("test") }
+func (l neverAccepts) Close() error              { close(l.stop); return nil }
+
+func TestPeerPortSortsConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forwarded := make(chan net.Conn, 1)
+		log := slog.New(slog.DiscardHandler)
+		d, err := NewDialer(TLS{}, time.Now, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := New(neverAccepts{make(chan struct{})}, "host:1", d, map[byte]func(net.Conn){ProtoForward: func(c net.Conn) {
+			forwarded <- c
+			_, _ = io.Copy(io.Discard, c) // serves until the end
+		}}, log)
+		dial := func(first string) net.Conn {
+			near, far := net.Pipe()
+			go p.sort(p.arrivals.admit(far))
+			if first != "" {
+				if _, err := near.Write([]byte(first)); err != nil {
+					t.Error(err)
+				}
+			}
+			return near
+		}
+		raft := dial("R")
+		far, err := p.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _, _ = far.Write([]byte("to raft")) }()
+		b := make([]byte, 7)
+		if _, err := io.ReadFull(raft, b); err != nil || string(b) != "to raft" {
+			t.Errorf("raft: %q, %v", b, err)
+		}
+		forward := dial("F")
+		<-forwarded
+		start := time.Now()
+		if at := clustertest.ClosedAt(t, dial("*1\r\n$4\r\nPING\r\n"[:1])); at != start {
+			t.Errorf("a client was kept for %v", at.Sub(start))
+		}
+		if at := clustertest.ClosedAt(t, dial("")); at.Sub(start) != GreetTimeout {
+			t.Errorf("a connection that says nothing was kept for %v", at.Sub(start))
+		}
+		waiting := dial("R") // Raft does not take it
+		synctest.Wait()
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		clustertest.ClosedAt(t, waiting)
+		clustertest.ClosedAt(t, forward)
+		if _, err := p.Accept(); err == nil {
+			t.Error("accepts after Close")
+		}
+		if err := p.Close(); err != nil {
+			t.Errorf("the second Close: %v", err)
+		}
+		late, far := net.Pipe()
+		if p.arrivals.admit(far) != nil {
+			t.Error("a connection is let in after Close")
+		}
+		clustertest.ClosedAt(t, late)
+	})
+}

@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"lockstep/cluster/internal/clustertest"
+	"net"
+	"testing"
+)
+
+// A peer that greets wrongly, or sends what is no request, loses its
+// connection; the node goes on.
+func TestServeForwardRefusesNonsense(t *testing.T) {
+	hello := greeting{speaks: current, id: "n2", client: "client:1"}.append(nil)
+	for name, b := range map[string][]byte{
+		"not a greeting":     []byte("GET / HTTP/1.1\r\n"),
+		"unknown kind":       append(hello[:len(hello):len(hello)], oneFrame(99, 1, nil)...),
+		"a result":           append(hello[:len(hello):len(hello)], oneFrame(frameResult, 1, nil)...),
+		"malformed calls":    append(hello[:len(hello):len(hello)], oneFrame(frameSubmit, 1, []byte{1, 2})...),
+		"malformed transfer": append(hello[:len(hello):len(hello)], oneFrame(frameTransfer, 1, []byte{9})...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := newTestNode(t)
+				n.lead()
+				near, far := net.Pipe()
+				served := make(chan struct{})
+				go func() { n.serveForward(far); close(served) }()
+				go func() { _, _ = near.Write(b) }()
+				clustertest.ClosedAt(t, near)
+				<-served
+				if got := n.served.Load(); got != 0 {
+					t.Errorf("%d peers are counted", got)
+				}
+				n.expect("1", "INCR counter")
+			})
+		})
+	}
+}
