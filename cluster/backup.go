@@ -30,8 +30,8 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	} else {
 		complete = true
 	}
-	if log, durable := n.cons.(*raftLog); durable && !complete {
-		if snap, head.Index, err = log.everything(); err != nil {
+	if !complete {
+		if snap, head.Index, err = n.cons.Everything(); err != nil {
 			return nil, false, fmt.Errorf("no backup: there is no leader, and what this node's log holds could not be read (%w); start another node, so that there is a leader, or ask one of the others", err)
 		}
 	} else {
@@ -42,17 +42,17 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	return in, complete, nil
 }
 
-// everything returns the state after the last entry of the log. A node that has been started again and
+// Everything implements consensus. A node that has been started again and
 // has no leader does not know how much of its log is committed, and has applied nothing after its last
 // snapshot. But that part of the log may hold what the node has acknowledged.
-func (r *raftLog) everything() (*raftfsm.Snapshot, uint64, error) {
+func (r *raftLog) Everything() (*raftfsm.Snapshot, uint64, error) {
 	last, err := r.dir.Log.LastIndex()
 	if err != nil {
 		return nil, 0, err
 	}
 	from, fsm := r.dir.Snapshots.Newest(), raftfsm.New(nil)
 	last = max(last, from.Index)
-	if r.took(last) {
+	if r.Holds(last) {
 		return r.fsm.Snapshot(), last, nil
 	}
 	if from.Index > 0 {
@@ -87,10 +87,8 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	tick := time.NewTicker(positionPause)
 	defer tick.Stop()
 	for {
-		var s Status
-		n.cons.Facts(&s)
 		// Raft counts an entry as applied when it hands the entry over, before the state holds it.
-		if r, ok := n.cons.(*raftLog); s.Applied >= target && (!ok || r.took(target)) {
+		if n.cons.Facts().Applied >= target && n.cons.Holds(target) {
 			return true
 		}
 		select {
@@ -101,8 +99,8 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	}
 }
 
-// took reports whether the state holds every entry up to an index.
-func (r *raftLog) took(index uint64) bool {
+// Holds implements consensus.
+func (r *raftLog) Holds(index uint64) bool {
 	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
 		var l raft.Log
 		// Entries that are Raft's own do not reach the state.

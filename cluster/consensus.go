@@ -1,13 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"time"
 
 	"lockstep/raftfsm"
 )
 
-// consensus is what a node needs of Raft: a log that a majority has on disk. It is small, so that a test
-// can replace Raft by an adversarial log.
+// consensus is what a node needs of Raft: a log that a majority has on disk. A test can replace Raft by an
+// adversarial log.
 type consensus interface {
 	// Propose appends an entry and returns when this node has applied it.
 	// errNotExecuted: it was not appended and never will be. errUnknown: it
@@ -18,25 +19,110 @@ type consensus interface {
 	Verify() error
 	// Barrier returns when every entry of earlier leaders has been applied.
 	Barrier() error
-	// Transfer hands leadership to another voter.
-	Transfer(id string) error
-	// Members lists the members of the configuration.
-	Members() ([]Member, error)
 	// LastContact returns when, by the node's monotonic clock, this node last heard from a leader; known
 	// is false if it has heard from none since the process started.
 	LastContact() (at time.Duration, known bool)
-	// Facts fills in what Raft knows about this node.
-	Facts(*Status)
+	// Members lists the members of the configuration.
+	Members() ([]raftMember, error)
+	// Facts tells what Raft and the data directory know about this node.
+	Facts() raftFacts
+	// Transfer hands leadership to another voter.
+	Transfer(id string) error
 	// Snapshot writes a snapshot now and lets the log be shortened.
 	Snapshot() error
 	// Close stops the member.
 	Close() error
+
+	membership
+	progressing
 }
 
-// troubled is a consensus that keeps its log on a disk.
-type troubled interface {
+// membership is the part of a consensus that has to do with who is a member.
+type membership interface {
+	// Fixed reports that the members cannot change.
+	Fixed() bool
+	// Reconfigure changes the membership. decide gets the present configuration and returns the change; no
+	// other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
+	// that the change was not made and never will be, errUnknown that it may still be made. Reconfigure returns
+	// other errors of decide, and nil for errNoChange.
+	Reconfigure(ctx context.Context, decide func([]raftMember) (change, error)) error
+	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
+	// none.
+	Cluster() string
+	// Joining reports whether this node has yet to become a member.
+	Joining() bool
+	// Joined notes that this node has become a member.
+	Joined(cluster string) error
+	// Directory returns the name of the data directory; "" if there is none.
+	Directory() string
+	// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
+	Meet(id, directory string) error
+	// Blank reports whether this node is a first member, by --peers, that is just beginning.
+	Blank() bool
+}
+
+// progressing is the part of a consensus that has to do with a log on disk, which may be replayed, full or ahead of
+// the state.
+type progressing interface {
 	// Trouble says why the log accepts no entries at present; "" if it does.
 	Trouble() string
+	// Full reports whether the data directory is at its quota.
+	Full() bool
+	// Holds reports whether the state holds every entry up to an index.
+	Holds(index uint64) bool
+	// Everything returns the state after the last entry of the log, committed or not, and its index.
+	Everything() (*raftfsm.Snapshot, uint64, error)
+	// CaughtUp reports whether this node has applied all entries up to the commit index of the
+	// present leader.
+	CaughtUp() bool
+	// Led notes that another node leads, perhaps for the second time.
+	Led()
+	// Campaign makes this node stand for election now, even if another node leads.
+	Campaign() error
+	// Quit gives up all proposals. Close follows.
+	Quit()
+}
+
+// diskless is for a consensus to embed whose members are fixed and whose log is not on a disk.
+type diskless struct{ fsm *raftfsm.FSM }
+
+func (diskless) Fixed() bool { return true }
+func (diskless) Reconfigure(context.Context, func([]raftMember) (change, error)) error {
+	return ErrOneNode
+}
+func (diskless) Cluster() string           { return "" }
+func (diskless) Joining() bool             { return false }
+func (diskless) Joined(string) error       { return nil }
+func (diskless) Directory() string         { return "" }
+func (diskless) Meet(string, string) error { return nil }
+func (diskless) Blank() bool               { return false }
+func (diskless) Trouble() string           { return "" }
+func (diskless) Full() bool                { return false }
+func (diskless) Holds(uint64) bool         { return true }
+func (diskless) CaughtUp() bool            { return true }
+func (diskless) Led()                      {}
+func (diskless) Campaign() error           { return ErrOneNode }
+func (diskless) Quit()                     {}
+
+// Everything returns the state: nothing is behind it.
+func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {
+	snap := s.fsm.Snapshot()
+	return snap, snap.Index(), nil
+}
+
+// raftMember is a member of Raft's configuration.
+type raftMember struct {
+	ID, PeerAddr  string
+	Leader, Voter bool
+}
+
+// raftFacts is what Raft and the data directory know about a node.
+type raftFacts struct {
+	Term            uint64
+	Applied, Commit uint64 // indexes in the log
+
+	DirectorySize  int64 // bytes of the files in the data directory
+	DirectoryQuota int64 // Config.DataQuota
 }
 
 // leadership is a change that consensus reports: who leads now, nobody if id
@@ -50,7 +136,7 @@ type leadership struct {
 // localLog is the consensus of an ephemeral node: entries are applied at once
 // and kept nowhere.
 type localLog struct {
-	fsm   *raftfsm.FSM
+	diskless
 	index uint64
 	id    string
 	after func(raftfsm.Outcome)
@@ -73,8 +159,8 @@ func (l *localLog) Transfer(string) error              { return ErrNoSuchMember 
 func (l *localLog) Snapshot() error                    { return nil }
 func (l *localLog) Close() error                       { return nil }
 func (l *localLog) LastContact() (time.Duration, bool) { return 0, false }
-func (l *localLog) Facts(s *Status)                    { s.Term = 1 }
+func (l *localLog) Facts() raftFacts                   { return raftFacts{Term: 1} }
 
-func (l *localLog) Members() ([]Member, error) {
-	return []Member{{ID: l.id, Leader: true, Voter: true}}, nil
+func (l *localLog) Members() ([]raftMember, error) {
+	return []raftMember{{ID: l.id, Leader: true, Voter: true}}, nil
 }

@@ -31,25 +31,16 @@ import (
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
 
-// acquainted is a consensus that knows its members' directories.
-type acquainted interface {
-	Directory() string
-	// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
-	Meet(id, directory string) error
-	// Blank reports whether this node is a first member, by --peers, that is just beginning.
-	Blank() bool
-}
-
-var _ acquainted = (*raftLog)(nil)
-
+// Directory implements consensus.
 func (r *raftLog) Directory() string { return r.dir.Name() }
 
-// Blank implements acquainted: this process made the directory, or the log holds nothing but the first
+// Blank implements consensus: this process made the directory, or the log holds nothing but the first
 // configuration.
 func (r *raftLog) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
+// Meet implements consensus.
 func (r *raftLog) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
 
 // meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the
@@ -147,16 +138,14 @@ func (t *transport) believable(term, lastIndex uint64) error {
 // meet reports whether another node names the directory with which this node has met it. It remembers the
 // directory of a member that was not met before.
 func (n *Node) meet(f facts) bool {
-	a, ok := n.cons.(acquainted)
-	return !ok || a.Meet(f.id, f.directory) == nil
+	return n.cons.Meet(f.id, f.directory) == nil
 }
 
 // disowned stops this node if it is a first member that is just beginning (Blank), and another node,
 // which has applied at least as much, has met it with another directory: that directory is lost. (A node
 // with a log is the one that was replaced; see removed.go.)
 func (n *Node) disowned(by facts) {
-	a, ok := n.cons.(acquainted)
-	if !ok || by.you != asOther || !a.Blank() || by.applied < n.facts().applied {
+	if by.you != asOther || !n.cons.Blank() || by.applied < n.facts().applied {
 		return
 	}
 	n.disc.disowned.Do(func() {

@@ -32,8 +32,22 @@ func nodeOf(cfg Config) *Node {
 	if err != nil {
 		panic(err)
 	}
+	n.cons = noLog{diskless{n.fsm}}
 	return n
 }
+
+// noLog is the consensus of a node that only forwards.
+type noLog struct{ diskless }
+
+func (noLog) Propose([]byte) (raftfsm.Outcome, error) { return raftfsm.Outcome{}, errNotExecuted }
+func (noLog) Verify() error                           { return errNotExecuted }
+func (noLog) Barrier() error                          { return errNotExecuted }
+func (noLog) LastContact() (time.Duration, bool)      { return 0, false }
+func (noLog) Members() ([]raftMember, error)          { return nil, nil }
+func (noLog) Facts() raftFacts                        { return raftFacts{} }
+func (noLog) Transfer(string) error                   { return ErrNoSuchMember }
+func (noLog) Snapshot() error                         { return nil }
+func (noLog) Close() error                            { return nil }
 
 // verdict is what an adversarial log does with a proposal.
 type verdict int
@@ -51,7 +65,7 @@ const (
 
 // fakeLog is a consensus that a test controls.
 type fakeLog struct {
-	fsm   *raftfsm.FSM
+	diskless
 	after func(raftfsm.Outcome)
 	src   TimeSource
 
@@ -204,8 +218,8 @@ func (l *fakeLog) decides(delay time.Duration, fn func(raftfsm.Entry) verdict) {
 }
 
 func (l *fakeLog) Transfer(string) error { return nil }
-func (l *fakeLog) Members() ([]Member, error) {
-	return []Member{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}}, nil
+func (l *fakeLog) Members() ([]raftMember, error) {
+	return []raftMember{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}}, nil
 }
 func (l *fakeLog) Snapshot() error { return nil }
 func (l *fakeLog) Close() error    { return nil }
@@ -219,10 +233,10 @@ func (l *fakeLog) LastContact() (time.Duration, bool) {
 	return heardAt(l.src, l.contact), true
 }
 
-func (l *fakeLog) Facts(s *Status) {
+func (l *fakeLog) Facts() raftFacts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Term = l.term
+	return raftFacts{Term: l.term}
 }
 
 func (l *fakeLog) count() (proposals, verified int) {
@@ -248,7 +262,7 @@ func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	cfg.Fatal = func(err error) { t.Error(err) }
 	n := nodeOf(cfg)
-	log := &fakeLog{fsm: n.fsm, after: n.applied, src: cfg.Time, term: 1}
+	log := &fakeLog{diskless: diskless{n.fsm}, after: n.applied, src: cfg.Time, term: 1}
 	n.cons = log
 	close(n.opened)
 	tn := &testNode{Node: n, t: t, log: log, leads: make(chan leadership), table: cfg.Table}

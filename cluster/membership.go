@@ -91,7 +91,7 @@ func (n *Node) administer(a adminRequest) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	if _, ok := n.cons.(reconfigurer); !ok {
+	if n.cons.Fixed() {
 		return ErrOneNode
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, adminTimeout)
@@ -200,37 +200,33 @@ func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
 
 // administerHere makes a change; this node leads.
 func (n *Node) administerHere(ctx context.Context, a adminRequest) error {
-	rc, ok := n.cons.(reconfigurer)
-	if !ok {
-		return ErrOneNode
-	}
 	if err := a.check(); err != nil {
 		return err
 	}
 	if a.kind == adminRemove {
-		return n.removeHere(ctx, rc, a.id)
+		return n.removeHere(ctx, a.id)
 	}
-	return n.addHere(ctx, rc, a)
+	return n.addHere(ctx, a)
 }
 
 // addHere makes a node a member without a vote, or changes the address of a member.
-func (n *Node) addHere(ctx context.Context, rc reconfigurer, a adminRequest) error {
+func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	found, reached := n.visit(a.addr)
 	switch {
 	case reached && found.id != a.id:
 		return contradicts("at %s there is %s, not %s: give the address under which the other nodes reach %s (--peer-advertise)", a.addr, found.id, a.id, a.id)
-	case reached && found.cluster != "" && rc.Cluster() != "" && found.cluster != rc.Cluster():
+	case reached && found.cluster != "" && n.cons.Cluster() != "" && found.cluster != n.cons.Cluster():
 		return contradicts("%s at %s is a member of another cluster: start it with an empty data directory and --join", a.id, a.addr)
 	case !reached && a.kind == adminJoin:
 		return fmt.Errorf("the leader, %s, cannot reach %s at %s: that must be the address under which the other nodes reach it (--peer-advertise)", n.cfg.ID, a.id, a.addr)
 	}
-	return rc.Reconfigure(ctx, func(members []Member) (change, error) {
+	return n.cons.Reconfigure(ctx, func(members []raftMember) (change, error) {
 		for _, m := range members {
 			if m.PeerAddr == a.addr && m.ID != a.id {
 				return change{}, contradicts("%s is the peer address of %s: remove that one first, or give another address", a.addr, m.ID)
 			}
 		}
-		at := slices.IndexFunc(members, func(m Member) bool { return m.ID == a.id })
+		at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == a.id })
 		switch {
 		case at < 0:
 			return change{addNonVoter, a.id, a.addr}, nil
@@ -270,7 +266,7 @@ func (n *Node) visit(addr string) (facts, bool) {
 
 // removeHere removes a member. If the member is this node, it transfers its leadership and leaves the removal
 // to its successor.
-func (n *Node) removeHere(ctx context.Context, rc reconfigurer, id string) error {
+func (n *Node) removeHere(ctx context.Context, id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
 		return errNotExecuted
@@ -285,12 +281,12 @@ func (n *Node) removeHere(ctx context.Context, rc reconfigurer, id string) error
 		}
 		return errNotExecuted
 	}
-	return rc.Reconfigure(ctx, func(members []Member) (change, error) { return removal(members, up, id) })
+	return n.cons.Reconfigure(ctx, func(members []raftMember) (change, error) { return removal(members, up, id) })
 }
 
 // roll connects to all members and returns those that answer. The last news of them may be a second old, and a
 // member that has died since would count as up.
-func (n *Node) roll(members []Member) map[string]bool {
+func (n *Node) roll(members []raftMember) map[string]bool {
 	up := map[string]bool{n.cfg.ID: true}
 	answers := make(chan string, len(members))
 	calls := 0
@@ -317,8 +313,8 @@ func (n *Node) roll(members []Member) map[string]bool {
 
 // removal decides whether a member may be removed. A majority of the remaining voters must be up, or
 // nothing could be committed any more, not even the removal.
-func removal(members []Member, alive map[string]bool, id string) (change, error) {
-	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
+func removal(members []raftMember, alive map[string]bool, id string) (change, error) {
+	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == id })
 	if at < 0 {
 		return change{}, fmt.Errorf("%w: %q", ErrNoMember, id)
 	}
@@ -365,7 +361,7 @@ func (n *Node) transferHere(id string) error {
 	if id == n.cfg.ID {
 		return nil
 	}
-	var heirs []Member
+	var heirs []raftMember
 	for _, m := range members {
 		if m.Voter && m.ID != n.cfg.ID && (id == "" || m.ID == id) {
 			heirs = append(heirs, m)
@@ -425,7 +421,7 @@ func (n *Node) Membership() Membership {
 		return Removed
 	}
 	members, err := n.cons.Members()
-	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
+	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == n.cfg.ID })
 	switch {
 	case err == nil && at < 0 && n.joining():
 		return Joining

@@ -70,7 +70,7 @@ func Open(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	if cfg.Ephemeral {
-		n.cons = &localLog{fsm: n.fsm, id: cfg.ID, after: n.applied}
+		n.cons = &localLog{diskless: diskless{n.fsm}, id: cfg.ID, after: n.applied}
 		close(n.opened)
 		n.setLeader(leadership{id: cfg.ID, self: true})
 		n.census()
@@ -174,11 +174,11 @@ func (n *Node) startTerm() (end func()) {
 	}
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
-	if rc, ok := n.cons.(reconfigurer); ok {
+	if !n.cons.Fixed() {
 		n.work.Add(1)
 		go func() {
 			defer n.work.Done()
-			n.promote(ctx, rc)
+			n.promote(ctx)
 		}()
 	}
 	done := make(chan struct{})
@@ -242,8 +242,8 @@ func (n *Node) setLeader(l leadership) {
 		}
 	}
 	n.leader = l
-	if r, ok := n.cons.(replayer); ok && l.id != "" && !l.self {
-		r.Led()
+	if l.id != "" && !l.self {
+		n.cons.Led()
 	}
 	if n.unfollow != nil {
 		n.unfollow()
@@ -273,7 +273,8 @@ func (n *Node) Status() Status {
 	case l.id == "":
 		s.Role = Candidate
 	}
-	n.cons.Facts(&s)
+	f := n.cons.Facts()
+	s.Term, s.Applied, s.Commit, s.DirectorySize, s.DirectoryQuota = f.Term, f.Applied, f.Commit, f.DirectorySize, f.DirectoryQuota
 	s.Leaderless, s.LastLeaderless = n.clock.leaderless()
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.ScriptSize, s.Expired = seq, st.Scripts(), st.ScriptSize(), st.Expired()
@@ -323,18 +324,16 @@ func (n *Node) FunctionFlags(name string) (flags store.FunctionFlags, ok bool) {
 }
 
 // term returns the present Raft term as this node knows it.
-func (n *Node) term() uint64 {
-	var s Status
-	n.cons.Facts(&s)
-	return s.Term
-}
+func (n *Node) term() uint64 { return n.cons.Facts().Term }
 
 // Members returns the members with what this node knows of each.
 func (n *Node) Members() ([]Member, error) {
-	members, err := n.cons.Members()
+	known, err := n.cons.Members()
 	commit := n.position()
-	for i := range members {
+	members := make([]Member, len(known))
+	for i, k := range known {
 		m := &members[i]
+		*m = Member{ID: k.ID, PeerAddr: k.PeerAddr, Leader: k.Leader, Voter: k.Voter}
 		if m.ID == n.cfg.ID {
 			m.Up, m.Applied = true, n.facts().applied
 		} else {
@@ -369,12 +368,7 @@ func (n *Node) greeting() greeting {
 
 // Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
 // disk is full. It returns "" if the log accepts entries.
-func (n *Node) Trouble() string {
-	if t, ok := n.cons.(troubled); ok {
-		return t.Trouble()
-	}
-	return ""
-}
+func (n *Node) Trouble() string { return n.cons.Trouble() }
 
 // Busy reports whether a script on this node, the leader, has run for longer
 // than the busy threshold.

@@ -86,13 +86,11 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 
 // position returns the commit index as this node knows it.
 func (n *Node) position() uint64 {
-	var s Status
-	n.cons.Facts(&s)
-	return s.Commit
+	return n.cons.Facts().Commit
 }
 
 // reaches waits until a member knows that the entry target is committed. It returns false if ctx ends first.
-func (n *Node) reaches(ctx context.Context, m Member, target uint64) bool {
+func (n *Node) reaches(ctx context.Context, m raftMember, target uint64) bool {
 	tick := time.NewTicker(positionPause)
 	defer tick.Stop()
 	for {
@@ -113,7 +111,7 @@ func (n *Node) reaches(ctx context.Context, m Member, target uint64) bool {
 
 // peerReaches asks another member on one connection until the member has reached target. It returns false if the
 // connection fails or ctx ends.
-func (n *Node) peerReaches(ctx context.Context, m Member, target uint64, tick <-chan time.Time) bool {
+func (n *Node) peerReaches(ctx context.Context, m raftMember, target uint64, tick <-chan time.Time) bool {
 	l, r, err := n.connect(m.PeerAddr)
 	if err != nil {
 		return false // reaches tries again until ctx ends

@@ -32,7 +32,7 @@ type promoter struct {
 }
 
 // promote gives votes to new members until ctx, the context of a term, ends.
-func (n *Node) promote(ctx context.Context, rc reconfigurer) {
+func (n *Node) promote(ctx context.Context) {
 	p := &promoter{n: n, since: map[string]time.Duration{}}
 	beat := time.NewTicker(beatPeriod)
 	defer beat.Stop()
@@ -47,16 +47,16 @@ func (n *Node) promote(ctx context.Context, rc reconfigurer) {
 			continue
 		}
 		delete(p.since, id) // if it fails, it has to prove itself again
-		if err := rc.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
+		if err := n.cons.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
 			n.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
 		}
 	}
 }
 
 // vote returns a decision for Reconfigure: give a member its vote, if it is still a member without one.
-func vote(id string) func([]Member) (change, error) {
-	return func(members []Member) (change, error) {
-		at := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && !m.Voter })
+func vote(id string) func([]raftMember) (change, error) {
+	return func(members []raftMember) (change, error) {
+		at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == id && !m.Voter })
 		if at < 0 {
 			return change{}, errNoChange
 		}

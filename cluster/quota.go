@@ -27,11 +27,14 @@ type quota struct {
 
 // diskFull returns a function that reports whether the data directory is at its quota; nil if there is no quota.
 func (n *Node) diskFull() func() bool {
-	if r, ok := n.cons.(*raftLog); ok && n.cfg.DataQuota > 0 {
-		return r.quota.full.Load
+	if n.cfg.DataQuota == 0 {
+		return nil
 	}
-	return nil
+	return n.cons.Full
 }
+
+// Full implements consensus.
+func (r *raftLog) Full() bool { return r.quota.full.Load() }
 
 // watchDirectory measures the data directory, and shortens the log while the directory is too
 // large. It shortens nothing before the log that was there at the start, up to last, has been applied.

@@ -46,12 +46,7 @@ type raftLog struct {
 	down raft.Future // shutdown of Raft
 }
 
-var (
-	_ consensus  = (*raftLog)(nil)
-	_ campaigner = (*raftLog)(nil)
-	_ troubled   = (*raftLog)(nil)
-	_ quitter    = (*raftLog)(nil)
-)
+var _ consensus = (*raftLog)(nil)
 
 // raftHooks are the functions by which a raftLog calls its node.
 type raftHooks struct {
@@ -341,25 +336,26 @@ func (r *raftLog) Campaign() error {
 	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}, &raft.TimeoutNowResponse{})
 }
 
-func (r *raftLog) Members() ([]Member, error) {
+func (r *raftLog) Members() ([]raftMember, error) {
 	f := r.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
 		return nil, err
 	}
 	_, leader := r.raft.LeaderWithID()
-	var members []Member
+	var members []raftMember
 	for _, s := range f.Configuration().Servers {
-		members = append(members, Member{ID: string(s.ID), PeerAddr: string(s.Address),
+		members = append(members, raftMember{ID: string(s.ID), PeerAddr: string(s.Address),
 			Leader: s.ID == leader, Voter: s.Suffrage == raft.Voter})
 	}
 	return members, nil
 }
 
-func (r *raftLog) Facts(s *Status) {
-	s.Term = r.raft.CurrentTerm()
+// Facts implements consensus.
+func (r *raftLog) Facts() raftFacts {
 	log := r.dir.Log
-	s.DirectorySize, s.DirectoryQuota = r.quota.size.Load(), r.cfg.DataQuota
-	s.Applied, s.Commit = log.WrittenUpTo(r.raft.AppliedIndex()), log.WrittenUpTo(r.raft.CommitIndex())
+	return raftFacts{Term: r.raft.CurrentTerm(),
+		Applied: log.WrittenUpTo(r.raft.AppliedIndex()), Commit: log.WrittenUpTo(r.raft.CommitIndex()),
+		DirectorySize: r.quota.size.Load(), DirectoryQuota: r.cfg.DataQuota}
 }
 
 // Snapshot takes a snapshot; it does nothing if there are no new entries since the last one.
@@ -377,7 +373,7 @@ func (r *raftLog) LastContact() (time.Duration, bool) {
 	return heardAt(r.cfg.Time, last), !last.IsZero()
 }
 
-// Quit implements quitter.
+// Quit implements consensus.
 func (r *raftLog) Quit() {
 	r.quit.Do(func() {
 		close(r.stop)

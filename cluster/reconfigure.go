@@ -27,28 +27,14 @@ type change struct {
 	id, addr string
 }
 
-// reconfigurer is a consensus whose members can change. The consensus of an ephemeral node is none.
-type reconfigurer interface {
-	// Reconfigure changes the membership. decide gets the present configuration and returns the change; no
-	// other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
-	// that the change was not made and never will be, errUnknown that it may still be made. Reconfigure returns
-	// other errors of decide, and nil for errNoChange.
-	Reconfigure(ctx context.Context, decide func([]Member) (change, error)) error
-	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
-	// none.
-	Cluster() string
-	// Joining reports whether this node has yet to become a member.
-	Joining() bool
-	// Joined notes that this node has become a member.
-	Joined(cluster string) error
-}
-
-var _ reconfigurer = (*raftLog)(nil)
-
 // errNoChange is the error of decide if the configuration needs no change.
 var errNoChange = errors.New("cluster: nothing to change")
 
-func (r *raftLog) Reconfigure(ctx context.Context, decide func([]Member) (change, error)) error {
+// Fixed implements consensus.
+func (r *raftLog) Fixed() bool { return false }
+
+// Reconfigure implements consensus.
+func (r *raftLog) Reconfigure(ctx context.Context, decide func([]raftMember) (change, error)) error {
 	if !r.proposals.enter() {
 		return errNotExecuted
 	}
@@ -114,6 +100,11 @@ func (r *raftLog) within(ctx context.Context, f raft.Future) error {
 	}
 }
 
-func (r *raftLog) Cluster() string             { return r.dir.Cluster() }
-func (r *raftLog) Joining() bool               { return r.dir.Joining() }
+// Cluster implements consensus.
+func (r *raftLog) Cluster() string { return r.dir.Cluster() }
+
+// Joining implements consensus.
+func (r *raftLog) Joining() bool { return r.dir.Joining() }
+
+// Joined implements consensus.
 func (r *raftLog) Joined(cluster string) error { return r.dir.SetCluster(cluster) }

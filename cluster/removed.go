@@ -24,7 +24,7 @@ func (n *Node) standing(f facts) standsAs {
 	if err != nil || len(members) == 0 {
 		return asUnknown
 	}
-	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == f.id })
+	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == f.id })
 	switch {
 	case at < 0:
 		return asStranger
@@ -41,17 +41,17 @@ func (n *Node) standing(f facts) standsAs {
 // hasMember reports whether a node is in the configuration that this node knows.
 func (n *Node) hasMember(id string) bool {
 	members, err := n.cons.Members()
-	return err == nil && slices.ContainsFunc(members, func(m Member) bool { return m.ID == id })
+	return err == nil && slices.ContainsFunc(members, func(m raftMember) bool { return m.ID == id })
 }
 
 // judge decides whether this node has been removed, from the configuration that it knows and the answers of the
 // others. A node with a leader has not been removed: a new member that copies the log reads configurations that
 // do not contain it yet.
-func (n *Node) judge(members []Member) {
+func (n *Node) judge(members []raftMember) {
 	n.mu.Lock()
 	led := n.leader.id != ""
 	n.mu.Unlock()
-	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == n.cfg.ID })
+	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == n.cfg.ID })
 	n.disc.mu.Lock()
 	n.disc.member = at >= 0
 	n.disc.mu.Unlock()
@@ -112,8 +112,7 @@ func (n *Node) Misplaced() string {
 
 // joining reports whether this node has yet to become a member.
 func (n *Node) joining() bool {
-	rc, ok := n.cons.(reconfigurer)
-	return ok && rc.Joining()
+	return n.cons.Joining()
 }
 
 // outcast reports whether another node that has applied at least as much as this one calls this one a stranger,
@@ -142,25 +141,16 @@ func (n *Node) reconfigured() {
 	}
 }
 
-// clusterName returns the name of the cluster of this node; "" if it does not know.
-func (n *Node) clusterName() string {
-	if rc, ok := n.cons.(reconfigurer); ok {
-		return rc.Cluster()
-	}
-	return ""
-}
-
 // belong notes that this node is a member, and the name of the cluster in the facts of another member;
 // discovery.mu is held. The name is "" if all members run a version without cluster names.
 func (n *Node) belong(f facts) {
-	rc, ok := n.cons.(reconfigurer)
-	if !ok || !n.disc.member {
+	if !n.disc.member {
 		return
 	}
-	switch own := rc.Cluster(); {
-	case own == f.cluster && !rc.Joining():
+	switch own := n.cons.Cluster(); {
+	case own == f.cluster && !n.cons.Joining():
 	case own == "" || own == f.cluster:
-		if err := rc.Joined(f.cluster); err != nil {
+		if err := n.cons.Joined(f.cluster); err != nil {
 			n.cfg.Logger.Error("that this node is a member could not be noted", "error", err)
 		}
 	case f.cluster != "" && !n.disc.heard[f.id].foreign:
@@ -172,14 +162,14 @@ func (n *Node) belong(f facts) {
 // dismiss ends the links of removed members: from then on the leader executes nothing for their clients, and
 // serveClaim refuses them new links. The connection itself stays open a little longer, because the request for
 // the removal may have come by it.
-func (n *Node) dismiss(members []Member) {
+func (n *Node) dismiss(members []raftMember) {
 	if len(members) == 0 {
 		return
 	}
 	n.mu.Lock()
 	var gone []*peerConn
 	for p := range n.callers {
-		if p.claimed.Load() && !slices.ContainsFunc(members, func(m Member) bool { return m.ID == p.id }) {
+		if p.claimed.Load() && !slices.ContainsFunc(members, func(m raftMember) bool { return m.ID == p.id }) {
 			gone = append(gone, p)
 		}
 	}

@@ -157,21 +157,10 @@ func turnAway(rpc raft.RPC, why error) {
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
-// replayer is a consensus that may have to apply a part of its log before its node is ready.
-type replayer interface {
-	// CaughtUp reports whether this node has applied all entries up to the commit index of the
-	// present leader.
-	CaughtUp() bool
-	// Led notes that another node leads, perhaps for the second time.
-	Led()
-}
-
-var _ replayer = (*raftLog)(nil)
-
-// Led implements replayer.
+// Led implements consensus.
 func (r *raftLog) Led() { r.trans.progress.reset() }
 
-// CaughtUp implements replayer.
+// CaughtUp implements consensus.
 func (r *raftLog) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
 
 // applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as
@@ -237,8 +226,7 @@ func (n *Node) Ready() bool {
 
 // caughtUp reports whether this node has applied the entries that the leader has committed.
 func (n *Node) caughtUp() bool {
-	r, ok := n.cons.(replayer)
-	return !ok || r.CaughtUp()
+	return n.cons.CaughtUp()
 }
 
 // readyTick is how often WaitReady checks.

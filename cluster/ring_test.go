@@ -58,6 +58,7 @@ type ring struct {
 // ringNode is a member of a ring, and its log.
 type ringNode struct {
 	*Node
+	diskless
 	r     *ring
 	at    int
 	time  *nodeTime
@@ -236,7 +237,7 @@ func (n *ringNode) catchUp() (last raftfsm.Outcome) {
 // apply applies entries up to a place; the caller holds ring.mu.
 func (n *ringNode) apply(to int) (last raftfsm.Outcome) {
 	for n.applied < to {
-		out, err := n.fsm.Apply(uint64(n.applied+1), n.r.entries[n.applied])
+		out, err := n.Node.fsm.Apply(uint64(n.applied+1), n.r.entries[n.applied])
 		if err != nil {
 			panic(err)
 		}
@@ -304,17 +305,19 @@ func (n *ringNode) LastContact() (time.Duration, bool) {
 }
 
 // Facts implements consensus.
-func (n *ringNode) Facts(s *Status) {
+func (n *ringNode) Facts() raftFacts {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	s.Term = n.r.term
+	return raftFacts{Term: n.r.term}
 }
 
 // Transfer implements consensus.
 func (n *ringNode) Transfer(string) error { return ErrNoSuchMember }
 
 // Members implements consensus.
-func (n *ringNode) Members() ([]Member, error) { return []Member{{ID: n.cfg.ID, Voter: true}}, nil }
+func (n *ringNode) Members() ([]raftMember, error) {
+	return []raftMember{{ID: n.cfg.ID, Voter: true}}, nil
+}
 
 // Snapshot implements consensus.
 func (n *ringNode) Snapshot() error { return nil }

@@ -22,7 +22,7 @@ import (
 type portrait struct {
 	term, last, commit, applied, snapshot uint64
 	vote                                  string
-	members                               []Member
+	members                               []raftMember
 	log                                   []raft.Log
 	owner                                 string
 }

@@ -56,7 +56,8 @@ type simAnswer struct {
 
 // simMember is what a node has of the log, for as long as its process runs.
 type simMember struct {
-	s    *simulation
+	s *simulation
+	diskless
 	node *simNode
 	asks []*simAsk // only the driver
 	told uint64    // the term of the last leader that the node was told of
@@ -104,11 +105,11 @@ func (m *simMember) Transfer(string) error { return ErrNoSuchMember }
 func (m *simMember) Snapshot() error       { return nil }
 func (m *simMember) Close() error          { return nil }
 
-func (m *simMember) Members() ([]Member, error) {
-	var list []Member
+func (m *simMember) Members() ([]raftMember, error) {
+	var list []raftMember
 	for _, n := range m.s.nodes {
 		if n.member.Load() {
-			list = append(list, Member{ID: n.id, PeerAddr: n.addr, Voter: true})
+			list = append(list, raftMember{ID: n.id, PeerAddr: n.addr, Voter: true})
 		}
 	}
 	return list, nil
@@ -127,10 +128,10 @@ func (m *simMember) LastContact() (time.Duration, bool) {
 	return c.Monotonic() - c.elapsed(m.s.now()-m.heard), true
 }
 
-func (m *simMember) Facts(s *Status) {
+func (m *simMember) Facts() raftFacts {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	s.Term, s.Applied, s.Commit = m.term, uint64(m.applied), uint64(m.applied)
+	return raftFacts{Term: m.term, Applied: uint64(m.applied), Commit: uint64(m.applied)}
 }
 
 // reply ends a call.

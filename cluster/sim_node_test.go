@@ -159,7 +159,7 @@ func (s *simulation) boot(n *simNode) {
 	cfg.dial = func(addr string, proto byte, _ time.Duration) (net.Conn, error) { return s.dial(n, boot, addr, proto) }
 	cfg.ready = func(q *sequencer) { s.ready(n, boot, q) }
 	n.n = nodeOf(cfg)
-	n.m = &simMember{s: s, node: n}
+	n.m = &simMember{diskless: diskless{n.n.fsm}, s: s, node: n}
 	n.n.cons = n.m
 	n.conns, n.follows, n.paused = nil, false, false
 	if n.snapshot != nil {

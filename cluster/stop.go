@@ -70,7 +70,7 @@ func (n *Node) HandOver() {
 // others reports whether there are other voters.
 func (n *Node) others() bool {
 	members, err := n.cons.Members()
-	return err == nil && slices.ContainsFunc(members, func(m Member) bool { return m.Voter && m.ID != n.cfg.ID })
+	return err == nil && slices.ContainsFunc(members, func(m raftMember) bool { return m.Voter && m.ID != n.cfg.ID })
 }
 
 // hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers. It runs while
@@ -103,7 +103,7 @@ func (n *Node) majority() bool {
 	if err != nil {
 		return false // Raft has been stopped
 	}
-	voters := slices.DeleteFunc(members, func(m Member) bool { return !m.Voter })
+	voters := slices.DeleteFunc(members, func(m raftMember) bool { return !m.Voter })
 	answers, up := n.roll(voters), 0
 	for _, m := range voters {
 		if answers[m.ID] {
@@ -128,14 +128,9 @@ func (n *Node) finishWork() {
 		return
 	case <-timer.C:
 	}
-	if q, ok := n.cons.(quitter); ok {
-		q.Quit()
-	}
+	n.cons.Quit()
 	<-done
 }
-
-// quitter is a consensus that can give up its proposals before it is closed.
-type quitter interface{ Quit() }
 
 // Close stops the node. HandOver comes first in a clean shutdown.
 func (n *Node) Close() error {

@@ -22,12 +22,6 @@ import (
 // silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50 to 100 ms. If a machine or a
 // network falls silent, Raft's timers start the election.
 
-// campaigner is a consensus that can stand for election on request.
-type campaigner interface {
-	// Campaign makes this node stand for election now, even if another node leads.
-	Campaign() error
-}
-
 // suspectTick is how often silent checks for signs of life of the leader.
 const suspectTick = 5 * time.Millisecond
 
@@ -46,11 +40,10 @@ func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 // election, unless another node leads by then. It returns at once. A node that has not caught up keeps waiting,
 // because it could not lead at once.
 func (n *Node) suspect(leader leadership) {
-	c, can := n.cons.(campaigner)
 	turn := n.turnAfter(leader.id)
 	beat := n.cfg.HeartbeatTimeout
 	patience := firstTurn(beat) + time.Duration(turn)*nextTurn(beat)
-	if !can || turn < 0 || patience >= beat {
+	if n.cons.Fixed() || turn < 0 || patience >= beat {
 		return // Raft's own timers come first
 	}
 	n.work.Add(1)
@@ -62,7 +55,7 @@ func (n *Node) suspect(leader leadership) {
 			return
 		}
 		n.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader.id)
-		if err := c.Campaign(); err != nil {
+		if err := n.cons.Campaign(); err != nil {
 			n.cfg.Logger.Warn("cannot stand for election", "error", err)
 		}
 	}()

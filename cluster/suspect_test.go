@@ -22,6 +22,7 @@ type ballot struct {
 	whole atomic.Pointer[time.Time] // when the log has been applied
 }
 
+func (b *ballot) Fixed() bool          { return false }
 func (b *ballot) CaughtUp() bool       { return !time.Now().Before(*b.whole.Load()) }
 func (b *ballot) Led()                 { b.wholeAt(time.Now().Add(time.Hour)) }
 func (b *ballot) wholeAt(at time.Time) { b.whole.Store(&at) }
@@ -31,8 +32,8 @@ func (b *ballot) Campaign() error {
 	return nil
 }
 
-func (b *ballot) Members() ([]Member, error) {
-	return []Member{{ID: "n4", Voter: true}, {ID: "n2", Voter: true}, {ID: "n0", Voter: true, Leader: true}, {ID: "n3", Voter: true},
+func (b *ballot) Members() ([]raftMember, error) {
+	return []raftMember{{ID: "n4", Voter: true}, {ID: "n2", Voter: true}, {ID: "n0", Voter: true, Leader: true}, {ID: "n3", Voter: true},
 		{ID: "n1", Voter: true}, {ID: "guest"}}, nil
 }
 

@@ -130,7 +130,7 @@ func TestJoinPromoteRemove(t *testing.T) {
 	l.endWithout("clients of the three were told")
 	c.same()
 	for _, n := range c.nodes {
-		if name := n.clusterName(); name == "" || name != c.nodes[0].clusterName() {
+		if name := n.cons.Cluster(); name == "" || name != c.nodes[0].cons.Cluster() {
 			t.Errorf("the name of the cluster is %q", name)
 		}
 	}

@@ -94,7 +94,7 @@ func TestNoElectionWhileALeaderReads(t *testing.T) {
 				if took := time.Since(start); took != 0 {
 					t.Fatalf("a read that needs nobody took %v", took)
 				}
-				if err := c.nodes[candidate].cons.(campaigner).Campaign(); err != nil {
+				if err := c.nodes[candidate].cons.Campaign(); err != nil {
 					t.Fatal(err)
 				}
 				next := c.leaderOf(candidate, voter)

@@ -50,7 +50,7 @@ func TestRealRaftTransferToAFullDisk(t *testing.T) {
 		value := strings.Repeat("v", 1<<10)
 		c.until("the heir's log to be full", func() bool {
 			c.expect(leader, "OK", "SET key "+value)
-			return c.nodes[heir].cons.(troubled).Trouble() != ""
+			return c.nodes[heir].cons.Trouble() != ""
 		})
 		for range 3 {
 			asked := time.Now()

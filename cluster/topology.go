@@ -155,28 +155,22 @@ func (n *Node) Topology() *Topology { return n.disc.current.Load() }
 
 // facts returns the facts that this node tells the others.
 func (n *Node) facts() facts {
-	var s Status
-	n.cons.Facts(&s)
-	directory := ""
-	if a, ok := n.cons.(acquainted); ok {
-		directory = a.Directory()
-	}
 	return facts{
 		id:      n.cfg.ID,
 		addrs:   n.cfg.addresses(),
 		runID:   n.cfg.RunID,
-		applied: s.Applied,
-		cluster: n.clusterName(),
+		applied: n.cons.Facts().Applied,
+		cluster: n.cons.Cluster(),
 		peer:    n.cfg.peerAddr(),
 
-		directory: directory,
+		directory: n.cons.Directory(),
 	}
 }
 
 // note stores the facts of a member. asked is true if they are the answer to a question at its address.
 func (n *Node) note(f facts, asked bool) {
 	now := n.cfg.Time.Monotonic()
-	if own := n.clusterName(); !asked && (f.directory == "" || own != "" && f.cluster != "" && f.cluster != own) {
+	if own := n.cons.Cluster(); !asked && (f.directory == "" || own != "" && f.cluster != "" && f.cluster != own) {
 		return // a member names its data directory, and belongs to this cluster
 	}
 	known := n.meet(f)
@@ -239,9 +233,7 @@ func (n *Node) renew(now time.Duration) {
 	if leader.id != "" {
 		d.last = leader.id
 	}
-	var s Status
-	n.cons.Facts(&s)
-	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: s.Term, DownAfter: n.cfg.DownAfter}
+	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: n.term(), DownAfter: n.cfg.DownAfter}
 	own := n.facts()
 	t.Nodes = append(t.Nodes, Sighting{ID: own.id, Addresses: own.addrs, RunID: own.runID, Applied: own.applied, Up: true, Known: now, NoVote: !d.voter})
 	if d.voter {
