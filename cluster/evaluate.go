@@ -348,6 +348,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
 	s.turn = turn{user: c.User}
+	defer func() { s.turnEnds(behind, *refused) }()
 	txn.SetOrigin(c.Origin)
 	txn.BeginCall()
 	switch {

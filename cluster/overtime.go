@@ -11,7 +11,9 @@ import (
 // All other requests wait while a script or a command runs. So a script, a transaction, or a command that takes
 // many steps may run for the time limit of scripts; then the leader stops it without a trace. Each time the
 // limit of its user is halved, or a few clients that run such work in turn would keep all others out for ever.
-// Short work is never stopped, whoever sends it. userturns.go decides the order of the work.
+// For the same reason work that ends by itself shortens the limit of its user, too, if lighter work waits
+// meanwhile: by what it took beyond graceTime. Short work is never stopped, whoever sends it. userturns.go decides the
+// order of the work.
 
 const (
 	// leastTime is the smallest limit of a user whose work has been stopped many times …
@@ -23,6 +25,11 @@ const (
 	rushMemory = time.Second
 	// overrunMemory is the time after which any other halved limit doubles again.
 	overrunMemory = time.Minute
+	// graceTime is how long work may take without shortening its user's limit. It is the least that is left of a limit
+	// which such work has shortened.
+	graceTime = 500 * time.Millisecond
+	// graceMemory is the time in which a whole limit comes back.
+	graceMemory = 5 * time.Minute
 	// overrunUsers is the number of users from which on note deletes the old ones.
 	overrunUsers = 1000
 )
@@ -33,7 +40,10 @@ type overruns map[string]overrun
 type overrun struct {
 	halvings int
 	rush     int           // halvings below leastTime
-	last     time.Duration // monotonic
+	last     time.Duration // monotonic time of the last halving
+
+	spent time.Duration // how much shorter the limit was …
+	at    time.Duration // … at this monotonic time
 }
 
 // halvings returns how often the time limit of a user is halved now.
@@ -48,11 +58,18 @@ func (o overruns) rush(user string, now time.Duration) int {
 	return max(u.rush-int((now-u.last)/rushMemory), 0)
 }
 
+// spent returns how much shorter the time limit of a user is now, because its work kept others waiting.
+func (o overruns) spent(user string, full, now time.Duration) time.Duration {
+	u := o[user]
+	back := time.Duration(float64(full) * float64(now-u.at) / float64(graceMemory))
+	return max(u.spent-back, 0)
+}
+
 // limit returns the part of the full time limit that a user has now.
 func (o overruns) limit(user string, full, now time.Duration) time.Duration {
 	left := full >> o.halvings(user, now)
 	if left > leastTime {
-		return left
+		return min(left, max(full-o.spent(user, full, now), graceTime))
 	}
 	return min(full, max(leastTime>>o.rush(user, now), rushTime))
 }
@@ -60,10 +77,9 @@ func (o overruns) limit(user string, full, now time.Duration) time.Duration {
 // note halves the time limit of a user; below leastTime only if stopped work takes a quarter of all time. first
 // reports whether the user had the full limit until now.
 func (o overruns) note(user string, full, now time.Duration) (first bool) {
-	if len(o) >= overrunUsers {
-		maps.DeleteFunc(o, func(user string, _ overrun) bool { return o.halvings(user, now) == 0 })
-	}
-	u := overrun{o.halvings(user, now), o.rush(user, now), now}
+	o.forget(full, now)
+	u := o[user]
+	u.halvings, u.rush, u.last = o.halvings(user, now), o.rush(user, now), now
 	first = u.halvings == 0
 	switch left := o.limit(user, full, now); {
 	case full>>u.halvings > leastTime:
@@ -75,6 +91,23 @@ func (o overruns) note(user string, full, now time.Duration) (first bool) {
 	return first
 }
 
+// spend shortens the time limit of a user whose work kept others waiting for longer than graceTime.
+func (o overruns) spend(user string, beyond, full, now time.Duration) {
+	o.forget(full, now)
+	u := o[user]
+	u.spent, u.at = min(o.spent(user, full, now)+beyond, full), now
+	o[user] = u
+}
+
+// forget deletes the users that have the full limit again, if there are many.
+func (o overruns) forget(full, now time.Duration) {
+	if len(o) >= overrunUsers {
+		maps.DeleteFunc(o, func(user string, _ overrun) bool {
+			return o.halvings(user, now) == 0 && o.spent(user, full, now) == 0
+		})
+	}
+}
+
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
 	user  string
@@ -82,6 +115,7 @@ type turn struct {
 	limit time.Duration // 0: no limit
 	full  time.Duration // limit of users whose work was not stopped
 	over  bool          // stopped by watch
+	noted bool          // it has halved the limit of its user
 }
 
 // startTurn starts to count the time of a command or script of a user.
@@ -142,8 +176,29 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 		return
 	}
 	now := s.node.cfg.Time.Monotonic()
+	s.turn.noted = true
 	if s.overruns.note(s.turn.user, s.turn.full, now) {
 		s.log.Warn("a script or command was stopped by its time limit (script-time-limit) or for its memory, and nobody was served meanwhile; its user has half as much time for a minute, and half of that after the next",
 			"user", s.turn.user, "left", s.overruns.limit(s.turn.user, s.turn.full, now))
 	}
+}
+
+// turnEnds shortens the limit of the user whose turn ends, if the turn took long and lighter work waits: behind it in its
+// batch, or for the next one. refused says that what waited has been answered BUSY.
+func (s *sequencer) turnEnds(behind []*request, refused bool) {
+	if s.turn.full == 0 || s.turn.noted {
+		return // nothing has read the clock, so it was short
+	}
+	now := s.node.cfg.Time.Monotonic()
+	beyond := now - s.turn.since - graceTime
+	if beyond > 0 && (refused || s.users.anyLight(behind, now) || s.lightWaits(now)) {
+		s.overruns.spend(s.turn.user, beyond, s.turn.full, now)
+	}
+}
+
+// lightWaits reports whether any of the requests that wait for the next batch is not heavy.
+func (s *sequencer) lightWaits(now time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users.anyLight(s.queue, now)
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -270,6 +271,62 @@ func TestEndlessWorkOfManyClients(t *testing.T) {
 			start = time.Now()
 			if n.Submit(n.call(work), nil); time.Since(start) < leastTime {
 				t.Errorf("when nothing had been stopped for long it was stopped after %v", time.Since(start))
+			}
+		})
+	}
+}
+
+// Work that ends by itself just before its limit has less time, too, if lighter work waits meanwhile; heavy work that
+// waits for heavy work does not count.
+func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
+	for _, work := range []string{"RUN %v", "SPIN %v", "MULTI RUN %v", "MULTI SPIN %v"} {
+		bubble(t, func(t *testing.T) {
+			n, l := newLimited(t, spin)
+			long := func(took time.Duration) (ran time.Duration, got string) {
+				line := fmt.Sprintf(work, took)
+				inner, multi := strings.CutPrefix(line, "MULTI ")
+				calls := n.call(inner)
+				if multi {
+					calls = n.txn(nil, inner)
+				}
+				start := time.Now()
+				got = text(n.Submit(calls, nil))
+				return time.Since(start), got
+			}
+			for range 10 { // nobody waits
+				if took, got := long(2 * time.Second); took < 2*time.Second || strings.HasPrefix(got, "-") {
+					t.Fatalf("%s: stopped after %v, although nobody waits: %s", work, took, got)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			kept := func(took time.Duration) (time.Duration, string) { // with somebody who waits
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					time.Sleep(ms)
+					n.do("INCR counter")
+				}()
+				ran, got := long(took)
+				<-done
+				return ran, got
+			}
+			for range 20 {
+				if took, got := kept(graceTime - ms); took < graceTime-ms || strings.HasPrefix(got, "-") {
+					t.Fatalf("%s: stopped after %v: %s", work, took, got)
+				}
+			}
+			var total time.Duration
+			for range 20 {
+				took, _ := kept(2 * time.Second)
+				total += took
+				time.Sleep(10 * time.Second)
+			}
+			if most := l.limit + l.limit + 20*(graceTime+10*ms); total > most {
+				t.Errorf("%s: 20 times took %v, want at most %v", work, total, most)
+			}
+			time.Sleep(2 * graceMemory)
+			if took, got := long(2 * time.Second); took < 2*time.Second || strings.HasPrefix(got, "-") {
+				t.Errorf("%s: long afterwards it was stopped after %v: %s", work, took, got)
 			}
 		})
 	}

@@ -134,6 +134,14 @@ func (t *userTurns) isHeavy(r *request, user string, now time.Duration) bool {
 	return t.counts(now) && (t.used[user].now(now).isHeavy() || t.kinds[r.kind()].now(now).isHeavy())
 }
 
+// anyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
+func (t *userTurns) anyLight(q []*request, now time.Duration) bool {
+	return slices.ContainsFunc(q, func(r *request) bool {
+		_, any := r.user()
+		return any && !t.kinds[r.kind()].now(now).isHeavy()
+	})
+}
+
 // holds is for how long what waits is held back.
 func (t *userTurns) holds(now time.Duration) time.Duration {
 	if t.ready > 0 || len(t.waiting) == 0 {

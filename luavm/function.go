@@ -110,7 +110,7 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 		replace = true
 	}
 	s := restored{}
-	l, err := s.load(e, c.Arg(last), func(name string) bool { return !replace && c.Library(name) != nil })
+	l, err := s.load(e, c, c.Arg(last), 0, func(name string) bool { return !replace && c.Library(name) != nil })
 	if err == "" {
 		err = s.collides(c, l)
 	}
@@ -130,8 +130,8 @@ type restored struct {
 }
 
 // load reads the first line of a library, checks that its name is free, and runs the
-// code. That is the order of Redis's checks.
-func (s *restored) load(e *Engine, code string, taken func(name string) bool) (*loadedLibrary, store.Error) {
+// code. That is the order of Redis's checks. took is the time that c has taken so far.
+func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
 	case err != "":
@@ -139,8 +139,9 @@ func (s *restored) load(e *Engine, code string, taken func(name string) bool) (*
 	case s.byName[name] || taken(name):
 		return nil, errLibraryExists(name)
 	}
-	l, err := e.loadLibrary(name, code, skip)
+	l, err := e.loadLibrary(name, code, skip, c.ScriptTime+took)
 	if err != "" {
+		c.TookAll = e.stop == msgLoad
 		return nil, err
 	}
 	return l, s.add(l)
@@ -216,17 +217,19 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		return nil, err
 	}
 	s := &restored{}
-	start, limit := e.now(), time.Duration(e.timeLimit.Load())
+	start, limit := e.now(), time.Duration(e.timeLimit.Load())-c.ScriptTime
 	for {
 		code, more, err := r.Next()
 		if err != "" || !more {
 			return s, err
 		}
 		// Each library has a time limit, so this one bounds all of them together.
-		if limit > 0 && e.now()-start > limit {
+		took := e.now() - start
+		if e.timeLimit.Load() > 0 && took > limit {
+			c.TookAll = true
 			return nil, errRegister("ERR " + msgLoad)
 		}
-		l, err := s.load(e, code, func(string) bool { return false })
+		l, err := s.load(e, c, code, took, func(string) bool { return false })
 		if err != "" {
 			return nil, err
 		}

@@ -337,6 +337,31 @@ func TestRestoreTimeLimit(t *testing.T) {
 	}
 }
 
+// A library that is stopped while it loads says so, and has no more than what is left of the time of scripts.
+func TestLibrariesHaveTheTimeThatIsLeft(t *testing.T) {
+	const endless, short = "#!lua name=lib\nwhile true do end", "#!lua name=lib\nfor i = 1, 100000 do end redis.register_function('f', redis.log)"
+	dump := func(code string) string {
+		return seal(append([]byte{0xf5, 0x40 | byte(len(code)>>8), byte(len(code))}, code...))
+	}
+	for _, load := range [][]string{{"function", "load", endless}, {"function", "restore", dump(endless)}} {
+		w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
+		if r := w.do(2, load...); r.Str != "ERR Error registering functions: ERR "+msgLoad || !w.tookAll {
+			t.Errorf("%s: %q, and counts as work that took all: %t", load[1], r.Str, w.tookAll)
+		}
+	}
+	for _, load := range [][]string{{"function", "load", short}, {"function", "restore", dump(short)}} {
+		w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
+		w.usedUp = time.Hour - time.Millisecond
+		if r := w.do(2, load...); r.Str != "ERR Error registering functions: ERR "+msgLoad || !w.tookAll {
+			t.Errorf("%s: %q, and counts as work that took all: %t", load[1], r.Str, w.tookAll)
+		}
+		w.usedUp = 0
+		if r := w.do(2, load...); r.IsError() || w.tookAll {
+			t.Errorf("%s with all of its time: %q, %t", load[1], r.Str, w.tookAll)
+		}
+	}
+}
+
 // seal puts version and checksum behind a payload.
 func seal(body []byte) string {
 	b := append(bytes.Clone(body), 10, 0)

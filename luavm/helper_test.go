@@ -18,6 +18,8 @@ type world struct {
 
 	stopAfter time.Duration // of the next commands …
 	forNow    bool          // … and whether the last one was stopped for that
+	tookAll   bool          // TookAll of the last command
+	usedUp    time.Duration // ScriptTime of the next commands
 }
 
 func newWorld(tb testing.TB, opts Options) *world {
@@ -37,8 +39,8 @@ func (w *world) reset() {
 
 // do runs a command as the server would.
 func (w *world) do(resp int, args ...string) store.Reply {
-	c := &store.Ctx{Txn: w.txn, RESP: resp, StopAfter: w.stopAfter}
-	defer func() { w.forNow = c.StoppedForNow }()
+	c := &store.Ctx{Txn: w.txn, RESP: resp, StopAfter: w.stopAfter, ScriptTime: w.usedUp}
+	defer func() { w.forNow, w.tookAll = c.StoppedForNow, c.TookAll }()
 	for _, a := range args {
 		c.Args = append(c.Args, []byte(a))
 	}

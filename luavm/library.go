@@ -2,6 +2,7 @@ package luavm
 
 import (
 	"strings"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
 
@@ -78,7 +79,7 @@ func (e *Engine) openFunctions() {
 
 // loadLibrary runs the code of a library, and returns the functions that it registered.
 // The first line, of skip bytes, has been read already.
-func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store.Error) {
+func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	proto, fault := compile.Chunk(code[skip:], "@user_function", 0)
 	if fault != nil {
 		return nil, errLibraryCompile(fault.Error())
@@ -88,7 +89,7 @@ func (e *Engine) loadLibrary(name, code string, skip int) (*loadedLibrary, store
 		fns: map[string]*lua.LFunction{},
 	}
 	e.begin(&store.Ctx{}, "", true)
-	e.start(0, 0)
+	e.start(0, before)
 	e.loading, e.keeps = l, true
 	e.libMeta.RawSetString("__index", e.libLoad)
 	text := e.register(proto)
@@ -137,7 +138,7 @@ func (e *Engine) loaded(lib *store.Library) (*loadedLibrary, store.Error) {
 	if err != "" {
 		return nil, err
 	}
-	if l, err = e.loadLibrary(name, lib.Code, skip); err != "" {
+	if l, err = e.loadLibrary(name, lib.Code, skip, 0); err != "" {
 		return nil, err
 	}
 	l.lib = lib

@@ -111,14 +111,15 @@ func (e *Engine) checkClock() {
 	}
 	e.setPace(time.Duration(now - e.looked))
 	e.looked = now
+	limit := e.timeLimit.Load()
 	if e.loading != nil {
-		if now-start > int64(loadTimeLimit) {
+		if now-start > int64(loadTimeLimit) || limit > 0 && e.before+now-start > limit {
 			e.halt(msgLoad)
 		}
 		return
 	}
 	short := e.steps < shortScript && now-start < int64(shortTime)
-	if limit := e.timeLimit.Load(); limit > 0 && e.before+now-start > limit && !short {
+	if limit > 0 && e.before+now-start > limit && !short {
 		e.halt(msgTime)
 	}
 	if e.stopAfter > 0 && now-start > e.stopAfter {

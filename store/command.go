@@ -189,7 +189,8 @@ type Ctx struct {
 	Stopped Error
 	// … or because of StopAfter.
 	StoppedForNow bool
-	// TookAll means that a script was stopped because it exceeded its memory limit.
+	// TookAll means that a script was stopped because it exceeded its memory limit, or the code of a library
+	// because it ran for too long.
 	TookAll bool
 }
 
