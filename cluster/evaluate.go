@@ -222,6 +222,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				brake.Bring(takes)
 			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
+			if bytes := txn.Writes().Size() - size; bytes > HeavyBytes {
+				b.writesMuch(r, bytes)
+			}
 			if r.from.id != 0 && r.wrote {
 				b.record(r, txn.Writes().Bytes())
 			}

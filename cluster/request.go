@@ -107,6 +107,7 @@ type batch struct {
 	answers  []raftfsm.Answer // replies that the entry keeps, to writes of other nodes
 	recorded int              // bytes of those replies
 	replied  int              // about how many bytes the replies to all requests have
+	large    []largeWrite     // requests that have written much
 	finished atomic.Bool
 
 	from      int64         // lease time at which its evaluation began …
@@ -117,9 +118,16 @@ type batch struct {
 	committed uint64        // its sequence number if it was accepted late; guarded likewise
 }
 
+// writesMuch notes a request that has written much.
+func (b *batch) writesMuch(r *request, bytes int) {
+	if user, any := r.user(); any {
+		b.large = append(b.large, largeWrite{user, r.kind(), bytes})
+	}
+}
+
 // reset empties a batch before it is evaluated again.
 func (b *batch) reset() {
-	b.requests, b.answers, b.recorded, b.replied = b.requests[:0], b.answers[:0], 0, 0
+	b.requests, b.answers, b.large, b.recorded, b.replied = b.requests[:0], b.answers[:0], b.large[:0], 0, 0
 }
 
 // finish completes every request of the batch. Only the first call counts, because the requests may be in use

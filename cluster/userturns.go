@@ -17,7 +17,8 @@ import (
 //
 // Of many users each may send a piece of heavy work, all at once. So what commands and scripts of a name have taken lately,
 // whoever sent them, tells what the next one will take. Heavy work is no part of a batch of other requests, and between
-// two pieces of it the leader serves others for as long as the last one took, if they have requests.
+// two pieces of it the leader serves others for as long as the last one took, if they have requests. A large write takes
+// the time of its entry on the way to the disks, in which nothing else is run: that counts like its evaluation.
 
 const (
 	// turnShare is how much time a user's work may have taken lately for its requests to keep their place.
@@ -104,20 +105,40 @@ func (t uses) note(name string, cost, now time.Duration) {
 
 // note counts the work of a request.
 func (t *userTurns) note(r *request, cost, now time.Duration) {
-	user, any := r.user()
-	if !any || cost <= 0 {
+	if user, any := r.user(); any {
+		t.noteWork(user, r.kind(), cost, now)
+	}
+}
+
+// noteWork counts work of a kind for a user.
+func (t *userTurns) noteWork(user, kind string, cost, now time.Duration) {
+	if cost <= 0 {
 		return
 	}
 	if t.used == nil {
 		t.used, t.kinds = uses{}, uses{}
 	}
 	t.used.note(user, cost, now)
-	if kind := r.kind(); cost >= heavyPiece || t.kinds[kind].pieces > 0 {
+	if cost >= heavyPiece || t.kinds[kind].pieces > 0 {
 		t.kinds.note(kind, cost, now)
 	}
 	if cost >= heavyPiece {
 		t.rest = max(t.rest, now+min(cost, turnRest))
 		t.heavy = now + heavyMemory
+	}
+}
+
+// largeWrite is a request that has written much.
+type largeWrite struct {
+	user, kind string
+	bytes      int
+}
+
+// noteCommit counts the time that an entry took to be committed for the requests that have written most of it.
+func (t *userTurns) noteCommit(large []largeWrite, entry int, took, now time.Duration) {
+	for _, w := range large {
+		share := float64(w.bytes) / float64(max(entry, w.bytes))
+		t.noteWork(w.user, w.kind, time.Duration(float64(took)*share), now)
 	}
 }
 
@@ -281,13 +302,21 @@ func firstAlone(heavy, front, back []*request) int {
 	})
 }
 
-// kind is what a request runs: the name of its first command, within a transaction too, and what tells a script from others.
+// kind is what a request runs: the name of its first command, within a transaction too, whether its arguments are large,
+// and what tells a script from others.
 func (r *request) kind() string {
+	if sizeExceeds(r.calls, HeavyBytes) {
+		return r.named() + " with large arguments"
+	}
+	return r.named()
+}
+
+func (r *request) named() string {
 	c := &r.calls[0]
 	switch {
 	case c.Txn != nil && len(c.Txn.Calls) > 0:
 		inner := request{calls: c.Txn.Calls[:1]}
-		return "exec " + inner.kind()
+		return "exec " + inner.named()
 	case c.Txn != nil:
 		return "watch"
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -113,6 +115,58 @@ func TestUsersTakeTurns(t *testing.T) {
 					t.Errorf("%d locks beside %d pieces of work", locks, pieces)
 				}
 			})
+		})
+	}
+}
+
+// The entry of a large write takes its time on the way to the disks: who takes locks waits for one such entry at a time, not
+// for those of all connections of a user, and small writes of the same command stay light.
+func TestLargeWritesTakeTurns(t *testing.T) {
+	for _, large := range []string{"SET %d " + strings.Repeat("v", 1<<20), "MULTI SET %d " + strings.Repeat("v", 1<<20)} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t, makeUser)
+			n.lead()
+			n.expect("OK", "MAKEUSER hog")
+			n.log.decides(200*ms, func(e raftfsm.Entry) verdict {
+				if len(e.Writes) > HeavyBytes {
+					return commitSlowly
+				}
+				return commit
+			})
+			const pieces = 24
+			var all sync.WaitGroup
+			var done atomic.Int32
+			for i := range pieces {
+				line, multi := strings.CutPrefix(fmt.Sprintf(large, i), "MULTI ")
+				calls := n.call(line)
+				if multi {
+					calls = n.txn(nil, line)
+					calls[0].Txn.Calls[0].User = "hog"
+				}
+				calls[0].User = "hog"
+				all.Go(func() {
+					defer done.Add(1)
+					if got := text(n.Submit(calls, nil)); got != "OK" && got != "[OK]" {
+						t.Errorf("%.40q", got)
+					}
+				})
+			}
+			synctest.Wait()
+			locks := 0
+			for begin := time.Now(); done.Load() < pieces; locks++ {
+				if time.Since(begin) > 3*pieces*200*ms {
+					t.Fatalf("%d pieces of %d were run", done.Load(), pieces)
+				}
+				at := time.Now()
+				if n.do("SET lock x", "DEL lock"); time.Since(at) > 420*ms {
+					t.Errorf("a lock took %v", time.Since(at))
+				}
+				time.Sleep(ms) // or no time passes
+			}
+			all.Wait()
+			if locks < pieces*50 {
+				t.Errorf("%d locks beside %d large writes", locks, pieces)
+			}
 		})
 	}
 }

@@ -239,6 +239,28 @@ func size(calls []Call) (bytes int) {
 	return bytes
 }
 
+// sizeExceeds reports whether size(calls) is more than limit. It looks at no more arguments than that takes.
+func sizeExceeds(calls []Call, limit int) bool {
+	return sizeLeft(calls, limit) < 0
+}
+
+// sizeLeft returns limit without the bytes of all arguments of calls; less than 0 as soon as they are more.
+func sizeLeft(calls []Call, limit int) int {
+	for i := range calls {
+		for _, arg := range calls[i].Args {
+			if limit -= len(arg); limit < 0 {
+				return limit
+			}
+		}
+		if t := calls[i].Txn; t != nil {
+			if limit = sizeLeft(t.Calls, limit); limit < 0 {
+				return limit
+			}
+		}
+	}
+	return limit
+}
+
 // arguments returns the number of all arguments of calls.
 func arguments(calls []Call) (n int) {
 	for i := range calls {
