@@ -197,6 +197,7 @@ func TestDesignNamesEveryFile(t *testing.T) {
 var rooms = map[string][]string{
 	"cluster/internal/frame":    {"cluster/brake"},
 	"cluster/internal/peerport": {"cluster/internal/frame", "cluster/turns"},
+	"cluster/internal/raftnode": {"cluster/brake", "cluster/internal/datadir", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/roster", "raftfsm", "store/codec"},
 	"cluster/internal/roster":   nil,
 
 	"luavm/internal/auxlib":  {"luavm/internal/clib"},
@@ -242,6 +243,9 @@ func TestThirdPartyModulesHaveOneImporter(t *testing.T) {
 			module := moduleOf(imported, modules)
 			if module == "" {
 				continue
+			}
+			if module == "github.com/hashicorp/raft" && filepath.ToSlash(filepath.Dir(path)) == "cluster" {
+				t.Errorf("%s imports %s: that is for internal/raftnode", path, module)
 			}
 			if other := importer[module]; other != "" && other != pkg {
 				t.Errorf("%s is imported by %s and by %s", module, other, pkg)

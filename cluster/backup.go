@@ -2,15 +2,12 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 )
 
@@ -42,46 +39,6 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	return in, complete, nil
 }
 
-// Everything implements consensus. A node that has been started again and
-// has no leader does not know how much of its log is committed, and has applied nothing after its last
-// snapshot. But that part of the log may hold what the node has acknowledged.
-func (r *raftLog) Everything() (*raftfsm.Snapshot, uint64, error) {
-	last, err := r.dir.Log.LastIndex()
-	if err != nil {
-		return nil, 0, err
-	}
-	from, fsm := r.dir.Snapshots.Newest(), raftfsm.New(nil)
-	last = max(last, from.Index)
-	if r.Holds(last) {
-		return r.fsm.Snapshot(), last, nil
-	}
-	if from.Index > 0 {
-		_, in, err := r.dir.Snapshots.Open(from.ID)
-		if err != nil {
-			return nil, 0, err
-		}
-		if err := errors.Join(fsm.Restore(in), in.Close()); err != nil {
-			return nil, 0, err
-		}
-	}
-	fsm.Replay(last) // the replay notifies nobody
-	for i := from.Index + 1; i <= last; i++ {
-		var l raft.Log
-		if err := r.dir.Log.Read(i, &l); err != nil {
-			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
-		}
-		if l.Type != raft.LogCommand {
-			continue
-		}
-		out, err := fsm.Apply(i, l.Data)
-		if err != nil {
-			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
-		}
-		brake.Bring(out.Copied)
-	}
-	return fsm.Snapshot(), last, nil
-}
-
 // hasApplied waits until this node has applied an entry.
 func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	tick := time.NewTicker(positionPause)
@@ -99,21 +56,6 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	}
 }
 
-// Holds implements consensus.
-func (r *raftLog) Holds(index uint64) bool {
-	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
-		var l raft.Log
-		// Entries that are Raft's own do not reach the state.
-		if err := r.dir.Log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
-			return false
-		}
-	}
-	return true
-}
-
-// restoredTerm is the term of a cluster that begins with a backup.
-const restoredTerm = 1
-
 // Restore makes a data directory that begins with a backup, for a new cluster of one node. It reads the
 // whole backup first, and makes the directory under another name, so that a failure leaves no part of a
 // directory.
@@ -128,30 +70,6 @@ func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err e
 		return facts, err
 	}
 	return facts, datadir.Make(cfg.disk, cfg.Data, func(path string) error {
-		return makeRestored(cfg, path, backup, max(facts.Index, 1))
+		return raftnode.Restore(cfg.raft(nil), path, backup, max(facts.Index, 1))
 	})
-}
-
-// makeRestored fills a new directory.
-func makeRestored(cfg Config, path string, backup io.Reader, index uint64) error {
-	dir, err := openDirectory(&cfg, path, raftLogger(cfg.Logger), datadir.Hooks{})
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	conf := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(cfg.ID), Address: raft.ServerAddress(cfg.peerAddr())}}}
-	sink, err := dir.Snapshots.Create(raft.SnapshotVersionMax, index, restoredTerm, conf, index, nil)
-	if err != nil {
-		return err
-	}
-	if _, err := raftfsm.ReadBackup(backup, sink); err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	if err := sink.Close(); err != nil {
-		return err
-	}
-	if err := dir.Begin(index, restoredTerm); err != nil {
-		return err
-	}
-	return dir.Finish(clusterName(nil), false)
 }

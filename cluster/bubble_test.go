@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/clustertest"
-	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/crashdisk"
 )
 
 // Three real nodes with the real hashicorp/raft and its log on disk, in a bubble:
@@ -24,25 +24,6 @@ import (
 
 // bubbleDelay is how long a message takes, one way.
 const bubbleDelay = 300 * time.Microsecond
-
-// unsyncedFiles are the machine's. No power fails in a bubble, and waiting for the
-// disk is the one thing in it that takes real time.
-type unsyncedFiles struct{ systemFiles }
-
-func (f unsyncedFiles) Create(path string) (datadir.File, error) {
-	return unsynced(f.systemFiles.Create(path))
-}
-func (f unsyncedFiles) Open(path string) (datadir.File, error) {
-	return unsynced(f.systemFiles.Open(path))
-}
-func (unsyncedFiles) SyncDir(string) error { return nil }
-
-type unsyncedFile struct{ datadir.File }
-
-func (unsyncedFile) Sync() error     { return nil }
-func (unsyncedFile) SyncData() error { return nil }
-
-func unsynced(f datadir.File, err error) (datadir.File, error) { return unsyncedFile{f}, err }
 
 // inBubble runs a test on three nodes in a bubble.
 func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
@@ -66,7 +47,7 @@ func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 			cfg.listen = network.Listen
 			cfg.Listens = func() bool { return false } // so one follower is left alone at times
 			votes := raft.NewInmemStore()              // as durable as the test
-			cfg.disk.Files = unsyncedFiles{}
+			cfg.disk.Files = crashdisk.UnsyncedFiles{}
 			cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return votes }
 		}}, change...)...)
 		t.Cleanup(w.heal)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/luavm"
 	"lockstep/store"
@@ -16,7 +17,7 @@ import (
 
 // slowDisk is the machine's disk, with syncs that take as long as the test says.
 type slowDisk struct {
-	systemFiles
+	crashdisk.SystemFiles
 	takes atomic.Int64 // time.Duration
 	syncs atomic.Int64 // that took so long
 }
@@ -36,12 +37,12 @@ func (d *slowDisk) wait() {
 }
 
 func (d *slowDisk) Create(path string) (datadir.File, error) {
-	f, err := d.systemFiles.Create(path)
+	f, err := d.SystemFiles.Create(path)
 	return slowFile{f, d}, err
 }
 
 func (d *slowDisk) Open(path string) (datadir.File, error) {
-	f, err := d.systemFiles.Open(path)
+	f, err := d.SystemFiles.Open(path)
 	return slowFile{f, d}, err
 }
 

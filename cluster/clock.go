@@ -28,9 +28,12 @@ func (s *SystemTime) Monotonic() time.Duration { return time.Since(s.start) }
 // Wall returns the time of day.
 func (s *SystemTime) Wall() time.Time { return time.Now() }
 
-// heardAt converts the time at which Raft heard of something to the monotonic clock. Raft's times have a
+// raftTime is the time for Raft, which reads the clock of the machine.
+type raftTime struct{ TimeSource }
+
+// At converts the time at which Raft heard of something to the monotonic clock. Raft's times have a
 // monotonic part, so no jump of the wall clock, here or elsewhere, makes a difference.
-func heardAt(src TimeSource, at time.Time) time.Duration { return src.Monotonic() - time.Since(at) }
+func (t raftTime) At(at time.Time) time.Duration { return t.Monotonic() - time.Since(at) }
 
 // wallSlack is how far the wall clock may drift from the lease clock before
 // conversions follow it. Within it the offset is kept, so that a deadline set

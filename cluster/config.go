@@ -1,21 +1,16 @@
 package cluster
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -32,10 +27,7 @@ const (
 type PeerTLS = peerport.TLS
 
 // Peer is a first member of a cluster.
-type Peer struct {
-	ID   string
-	Addr string // peer address, host:port
-}
+type Peer = raftnode.Peer
 
 // ScriptStopper ends the script that is running, and tells which one it is.
 type ScriptStopper interface {
@@ -100,7 +92,7 @@ type Config struct {
 	LeaderLease      time.Duration
 
 	// LeaseReads lets a leader answer reads for a while without asking its followers, if they have been
-	// started with it, too (promise.go).
+	// started with it, too (raftnode/promise.go).
 	LeaseReads bool
 
 	// SameOwnerNX is what store.Env has by that name. The leader's setting counts.
@@ -112,7 +104,7 @@ type Config struct {
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
 	// SnapshotBytes is how many bytes of log after the last snapshot make the next one due at once, if
-	// the log is also larger than logPerData times the data (logsize.go).
+	// the log is also larger than logPerData times the data (raftnode/logsize.go).
 	SnapshotBytes int64
 
 	Table   *store.Table
@@ -153,8 +145,7 @@ type Config struct {
 	// the requests that come at one instant are in the batch, and in which order.
 	ready func(*sequencer)
 
-	peers *peerport.Dialer              // calls other nodes
-	older func(raft.ServerAddress) bool // reports whether the member there may run an earlier version
+	peers *peerport.Dialer // calls other nodes
 
 	// disk is the disk that holds the data directory.
 	disk datadir.Disk
@@ -294,17 +285,29 @@ func (c *Config) addresses() Addresses {
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }
 
-// clusterName makes a name for a new cluster. Each of several first members makes the name for itself, so
-// it is derived from the list of peers, which all of them are told.
-func clusterName(peers []Peer) string {
-	if len(peers) == 0 {
-		return rand.Text()
+// raft returns the part of the configuration that Raft needs. older reports whether the member at an address may run an
+// earlier version.
+func (c *Config) raft(older func(addr string) bool) *raftnode.Config {
+	return &raftnode.Config{
+		ID: c.ID, Addr: c.peerAddr(), Data: c.Data, LogStore: c.LogStore, Disk: c.disk, Peers: c.Peers, Join: c.Join,
+		Listen: c.listenPeers, Dialer: c.peers, Older: older,
+		HeartbeatTimeout: c.HeartbeatTimeout, ElectionTimeout: c.ElectionTimeout, LeaderLease: c.LeaderLease,
+		LeaseReads: c.LeaseReads, Listens: c.Listens,
+		SnapshotThreshold: c.SnapshotThreshold, SnapshotInterval: c.SnapshotInterval, TrailingLogs: c.TrailingLogs,
+		SnapshotBytes: c.SnapshotBytes, DataQuota: c.DataQuota,
+		Time: raftTime{c.Time}, Logger: c.Logger, Fatal: c.Fatal,
 	}
-	var lines []string
-	for _, p := range peers {
-		lines = append(lines, p.ID+"="+p.Addr)
+}
+
+// listenPeers opens the peer port.
+func (c *Config) listenPeers() (ln net.Listener, err error) {
+	if c.listen != nil {
+		ln, err = c.listen(c.PeerListen)
+	} else {
+		ln, err = net.Listen("tcp", c.PeerListen)
 	}
-	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
-	return hex.EncodeToString(sum[:16])
+	if err != nil {
+		return nil, fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", c.PeerListen, err)
+	}
+	return ln, nil
 }

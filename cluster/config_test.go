@@ -15,7 +15,7 @@ func TestDefaultIsValid(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}
-	cfg.Peers = []Peer{{"n1", "a:1"}, {"n2", "b:1"}, {"n3", "c:1"}}
+	cfg.Peers = []Peer{{ID: "n1", Addr: "a:1"}, {ID: "n2", Addr: "b:1"}, {ID: "n3", Addr: "c:1"}}
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -25,7 +25,7 @@ func TestDefaultIsValid(t *testing.T) {
 func TestValidateReportsEveryFault(t *testing.T) {
 	cfg := Default()
 	cfg.ID, cfg.FailoverWait, cfg.Data, cfg.PeerListen = "a b", 0, "", "nowhere"
-	cfg.Peers = []Peer{{"n1", "host:1"}, {"n1", "host:2"}, {"n2", "host:1"}, {"n3", "host"}, {"", "host:4"}}
+	cfg.Peers = []Peer{{ID: "n1", Addr: "host:1"}, {ID: "n1", Addr: "host:2"}, {ID: "n2", Addr: "host:1"}, {ID: "n3", Addr: "host"}, {ID: "", Addr: "host:4"}}
 	err := cfg.Validate()
 	if err == nil {
 		t.Fatal("accepted")
@@ -41,7 +41,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Errorf("an ephemeral node needs no directory and no port: %v", err)
 	}
-	cfg.Peers = []Peer{{"n1", "a:1"}, {"n2", "b:1"}}
+	cfg.Peers = []Peer{{ID: "n1", Addr: "a:1"}, {ID: "n2", Addr: "b:1"}}
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "--ephemeral") {
 		t.Error(err)
 	}
@@ -72,7 +72,7 @@ func TestPeerAddr(t *testing.T) {
 	if got := cfg.peerAddr(); got != "host:7" {
 		t.Error(got)
 	}
-	cfg.Peers = []Peer{{"n1", "first:1"}}
+	cfg.Peers = []Peer{{ID: "n1", Addr: "first:1"}}
 	if got := cfg.peerAddr(); got != "first:1" {
 		t.Errorf("%s; every member must know this one by the same address", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 )
 
@@ -23,9 +24,9 @@ type consensus interface {
 	// is false if it has heard from none since the process started.
 	LastContact() (at time.Duration, known bool)
 	// Members lists the members of the configuration.
-	Members() ([]raftMember, error)
+	Members() ([]raftnode.Member, error)
 	// Facts tells what Raft and the data directory know about this node.
-	Facts() raftFacts
+	Facts() raftnode.Facts
 	// Transfer hands leadership to another voter.
 	Transfer(id string) error
 	// Snapshot writes a snapshot now and lets the log be shortened.
@@ -44,8 +45,8 @@ type membership interface {
 	// Reconfigure changes the membership. decide gets the present configuration and returns the change; no
 	// other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
 	// that the change was not made and never will be, errUnknown that it may still be made. Reconfigure returns
-	// other errors of decide, and nil for errNoChange.
-	Reconfigure(ctx context.Context, decide func([]raftMember) (change, error)) error
+	// other errors of decide, and nil for ErrNoChange.
+	Reconfigure(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
 	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
 	// none.
 	Cluster() string
@@ -87,7 +88,7 @@ type progressing interface {
 type diskless struct{ fsm *raftfsm.FSM }
 
 func (diskless) Fixed() bool { return true }
-func (diskless) Reconfigure(context.Context, func([]raftMember) (change, error)) error {
+func (diskless) Reconfigure(context.Context, func([]raftnode.Member) (raftnode.Change, error)) error {
 	return ErrOneNode
 }
 func (diskless) Cluster() string           { return "" }
@@ -110,29 +111,6 @@ func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {
 	return snap, snap.Index(), nil
 }
 
-// raftMember is a member of Raft's configuration.
-type raftMember struct {
-	ID, PeerAddr  string
-	Leader, Voter bool
-}
-
-// raftFacts is what Raft and the data directory know about a node.
-type raftFacts struct {
-	Term            uint64
-	Applied, Commit uint64 // indexes in the log
-
-	DirectorySize  int64 // bytes of the files in the data directory
-	DirectoryQuota int64 // Config.DataQuota
-}
-
-// leadership is a change that consensus reports: who leads now, nobody if id
-// is empty.
-type leadership struct {
-	id   string
-	addr string // peer address
-	self bool   // this node leads
-}
-
 // localLog is the consensus of an ephemeral node: entries are applied at once
 // and kept nowhere.
 type localLog struct {
@@ -142,7 +120,10 @@ type localLog struct {
 	after func(raftfsm.Outcome)
 }
 
-var _ consensus = (*localLog)(nil)
+var (
+	_ consensus = (*localLog)(nil)
+	_ consensus = (*raftnode.Node)(nil)
+)
 
 func (l *localLog) Propose(entry []byte) (raftfsm.Outcome, error) {
 	l.index++
@@ -159,8 +140,8 @@ func (l *localLog) Transfer(string) error              { return ErrNoSuchMember 
 func (l *localLog) Snapshot() error                    { return nil }
 func (l *localLog) Close() error                       { return nil }
 func (l *localLog) LastContact() (time.Duration, bool) { return 0, false }
-func (l *localLog) Facts() raftFacts                   { return raftFacts{Term: 1} }
+func (l *localLog) Facts() raftnode.Facts              { return raftnode.Facts{Term: 1} }
 
-func (l *localLog) Members() ([]raftMember, error) {
-	return []raftMember{{ID: l.id, Leader: true, Voter: true}}, nil
+func (l *localLog) Members() ([]raftnode.Member, error) {
+	return []raftnode.Member{{ID: l.id, Leader: true, Voter: true}}, nil
 }

@@ -40,18 +40,6 @@ const (
 // snapshotsKept is how many a data directory has.
 const snapshotsKept = 2
 
-// systemFiles are the machine's.
-type systemFiles struct{}
-
-func (systemFiles) Create(path string) (datadir.File, error) {
-	return datadir.SystemDisk().Create(path)
-}
-func (systemFiles) Open(path string) (datadir.File, error) { return datadir.SystemDisk().Open(path) }
-func (systemFiles) Mkdir(path string) error                { return datadir.SystemDisk().Mkdir(path) }
-func (systemFiles) Rename(from, to string) error           { return datadir.SystemDisk().Rename(from, to) }
-func (systemFiles) Remove(path string) error               { return datadir.SystemDisk().Remove(path) }
-func (systemFiles) SyncDir(path string) error              { return datadir.SystemDisk().SyncDir(path) }
-
 // smallSegments is the machine's disk with a log in many files.
 func smallSegments() datadir.Disk {
 	on := datadir.SystemDisk()
@@ -62,7 +50,7 @@ func smallSegments() datadir.Disk {
 // openStopped opens the data directory of a node that does not run.
 func openStopped(t testing.TB, cfg *Config) *datadir.Dir {
 	t.Helper()
-	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{})
+	dir, err := datadir.Open(cfg.Data, datadir.Options{Disk: cfg.disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: hclog.NewNullLogger()})
 	if err != nil {
 		t.Fatal(err)
 	}

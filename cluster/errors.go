@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
 
@@ -19,10 +20,8 @@ import (
 // INDETERMINATE, on which no client resends. A write that a follower has carried is sent again instead
 // (once.go), and a read is asked again.
 var (
-	// errNotExecuted: it had no effect and never will; it may be tried again.
-	errNotExecuted = errors.New("cluster: not executed")
-	// errUnknown: it may or may not have taken effect.
-	errUnknown = errors.New("cluster: outcome unknown")
+	errNotExecuted = raftnode.ErrNotExecuted
+	errUnknown     = raftnode.ErrUnknown
 	// errCancelled: a blocking command that was cancelled; it had no effect.
 	errCancelled = errors.New("cluster: cancelled")
 	// errStale: not executed, and the node has to claim the link anew before it sends again.
@@ -40,7 +39,7 @@ var (
 	// begin anew before it is answered.
 	errLate = errors.New("cluster: executed, but late")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
-	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
+	ErrNoSuchMember = raftnode.ErrNoSuchMember
 	// ErrNoMember is the error of Remove if the node is no member.
 	ErrNoMember = errors.New("no member has that id: see `lockstep members`")
 	// ErrNoHeir is the error of Transfer if no other voter is up.
@@ -66,5 +65,6 @@ const (
 	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."
 	ErrBlockedMemory   store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"
 	ErrReplyLater      store.Error = "BUSY The leader has no memory for so large a reply at present; the command was not executed, try again"
+	errClientGone      store.Error = "ERR The client was cut off; the command was not executed"
 	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

@@ -401,3 +401,11 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 		s.serveReady(txn) // BLMOVE has pushed
 	}
 }
+
+// diskFull returns a function that reports whether the data directory is at its quota; nil if there is no quota.
+func (n *Node) diskFull() func() bool {
+	if n.cfg.DataQuota == 0 {
+		return nil
+	}
+	return n.cons.Full
+}

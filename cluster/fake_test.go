@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -43,8 +44,8 @@ func (noLog) Propose([]byte) (raftfsm.Outcome, error) { return raftfsm.Outcome{}
 func (noLog) Verify() error                           { return errNotExecuted }
 func (noLog) Barrier() error                          { return errNotExecuted }
 func (noLog) LastContact() (time.Duration, bool)      { return 0, false }
-func (noLog) Members() ([]raftMember, error)          { return nil, nil }
-func (noLog) Facts() raftFacts                        { return raftFacts{} }
+func (noLog) Members() ([]raftnode.Member, error)     { return nil, nil }
+func (noLog) Facts() raftnode.Facts                   { return raftnode.Facts{} }
 func (noLog) Transfer(string) error                   { return ErrNoSuchMember }
 func (noLog) Snapshot() error                         { return nil }
 func (noLog) Close() error                            { return nil }
@@ -218,8 +219,8 @@ func (l *fakeLog) decides(delay time.Duration, fn func(raftfsm.Entry) verdict) {
 }
 
 func (l *fakeLog) Transfer(string) error { return nil }
-func (l *fakeLog) Members() ([]raftMember, error) {
-	return []raftMember{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}}, nil
+func (l *fakeLog) Members() ([]raftnode.Member, error) {
+	return []raftnode.Member{{ID: "n1", Voter: true}, {ID: "n2", Voter: true}}, nil
 }
 func (l *fakeLog) Snapshot() error { return nil }
 func (l *fakeLog) Close() error    { return nil }
@@ -230,13 +231,13 @@ func (l *fakeLog) LastContact() (time.Duration, bool) {
 	if l.contact.IsZero() {
 		return l.src.Monotonic(), true
 	}
-	return heardAt(l.src, l.contact), true
+	return raftTime{l.src}.At(l.contact), true
 }
 
-func (l *fakeLog) Facts() raftFacts {
+func (l *fakeLog) Facts() raftnode.Facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return raftFacts{Term: l.term}
+	return raftnode.Facts{Term: l.term}
 }
 
 func (l *fakeLog) count() (proposals, verified int) {
@@ -250,7 +251,7 @@ type testNode struct {
 	*Node
 	t     testing.TB
 	log   *fakeLog
-	leads chan leadership
+	leads chan raftnode.Leadership
 	table *store.Table
 }
 
@@ -265,7 +266,7 @@ func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	log := &fakeLog{diskless: diskless{n.fsm}, after: n.applied, src: cfg.Time, term: 1}
 	n.cons = log
 	close(n.opened)
-	tn := &testNode{Node: n, t: t, log: log, leads: make(chan leadership), table: cfg.Table}
+	tn := &testNode{Node: n, t: t, log: log, leads: make(chan raftnode.Leadership), table: cfg.Table}
 	n.work.Add(1)
 	go n.watch(tn.leads)
 	t.Cleanup(func() {
@@ -305,13 +306,13 @@ func (n *testNode) lead() {
 
 func (n *testNode) elect() {
 	n.log.set(func(l *fakeLog) { l.term, l.deposed = l.term+1, false })
-	n.leads <- leadership{id: n.cfg.ID, self: true}
+	n.leads <- raftnode.Leadership{ID: n.cfg.ID, Self: true}
 }
 
 // depose takes leadership away.
 func (n *testNode) depose() {
 	n.log.set(func(l *fakeLog) { l.term, l.deposed = l.term+1, true })
-	n.leads <- leadership{}
+	n.leads <- raftnode.Leadership{}
 }
 
 // call makes the calls of a pipeline, one command a line.

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
@@ -26,25 +27,25 @@ const (
 // leader may still say what became of its requests before another leader can be asked (retire).
 
 // follow keeps a link to the leader until ctx ends.
-func (n *Node) follow(ctx context.Context, leader leadership) {
+func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	warned := false
 	linked := false // there was a link to this leader, and no suspicion since
 	for ctx.Err() == nil {
-		l, r, err := n.connect(leader.addr)
-		if err == nil && l.peer.id != leader.id {
+		l, r, err := n.connect(leader.Addr)
+		if err == nil && l.peer.id != leader.ID {
 			l.fail()
-			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.peer.id), leader.id)
+			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.peer.id), leader.ID)
 		}
 		if err != nil {
 			if linked && refused(err) {
 				linked = false
 				n.suspect(leader)
 			}
-			n.cfg.Logger.Debug("no link to the leader", "leader", leader.id, "error", err)
+			n.cfg.Logger.Debug("no link to the leader", "leader", leader.ID, "error", err)
 			pause := redialPause
 			if errors.Is(err, errPeerVersion) {
 				if pause = strangePause; !warned {
-					n.cfg.Logger.Warn("commands cannot be carried to the leader", "leader", leader.id, "error", err)
+					n.cfg.Logger.Warn("commands cannot be carried to the leader", "leader", leader.ID, "error", err)
 				}
 				warned = true
 			}

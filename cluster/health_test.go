@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 )
 
@@ -89,7 +90,7 @@ func TestLogSaysWhatChanges(t *testing.T) {
 
 // scarceDisk is the machine's disk, without room when the test says so.
 type scarceDisk struct {
-	unsyncedFiles
+	crashdisk.UnsyncedFiles
 	full *atomic.Bool
 }
 
@@ -99,12 +100,12 @@ type scarceFile struct {
 }
 
 func (d scarceDisk) Create(path string) (datadir.File, error) {
-	f, err := d.unsyncedFiles.Create(path)
+	f, err := d.UnsyncedFiles.Create(path)
 	return scarceFile{f, d.full}, err
 }
 
 func (d scarceDisk) Open(path string) (datadir.File, error) {
-	f, err := d.unsyncedFiles.Open(path)
+	f, err := d.UnsyncedFiles.Open(path)
 	return scarceFile{f, d.full}, err
 }
 

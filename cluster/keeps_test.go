@@ -96,7 +96,7 @@ func TestOlderMembers(t *testing.T) {
 				t.Errorf("%s does not say whom it knows, and does not count as older", n.cfg.ID)
 			}
 			for _, other := range c.nodes {
-				if at := raft.ServerAddress(other.cfg.PeerListen); other != leader && leader.disc.mayBeOlder(at) != (other == n) {
+				if at := raft.ServerAddress(other.cfg.PeerListen); other != leader && leader.disc.mayBeOlder(string(at)) != (other == n) {
 					t.Errorf("%s does not say whom it knows; entries go to %s in the wrong form", n.cfg.ID, other.cfg.ID)
 				}
 			}

@@ -58,6 +58,6 @@ func TestLogIsBoundedByBytes(t *testing.T) {
 	c.stop(away)
 	c.cfg[away].SnapshotBytes = limit
 	c.start(away)
-	r := c.nodes[away].cons.(*raftLog)
-	c.until("a snapshot", func() bool { return r.raft.LastIndex()-r.dir.Snapshots.Newest().Index < 10 })
+	r := raftOf(c.nodes[away])
+	c.until("a snapshot", func() bool { return r.Raft.LastIndex()-r.Dir.Snapshots.Newest().Index < 10 })
 }

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 	"lockstep/store/codec"
@@ -220,29 +221,29 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	case !reached && a.kind == adminJoin:
 		return fmt.Errorf("the leader, %s, cannot reach %s at %s: that must be the address under which the other nodes reach it (--peer-advertise)", n.cfg.ID, a.id, a.addr)
 	}
-	return n.cons.Reconfigure(ctx, func(members []raftMember) (change, error) {
+	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) {
 		for _, m := range members {
 			if m.PeerAddr == a.addr && m.ID != a.id {
-				return change{}, contradicts("%s is the peer address of %s: remove that one first, or give another address", a.addr, m.ID)
+				return raftnode.Change{}, contradicts("%s is the peer address of %s: remove that one first, or give another address", a.addr, m.ID)
 			}
 		}
-		at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == a.id })
+		at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == a.id })
 		switch {
 		case at < 0:
-			return change{addNonVoter, a.id, a.addr}, nil
+			return raftnode.Change{Kind: raftnode.AddNonVoter, ID: a.id, Addr: a.addr}, nil
 		case a.kind == adminJoin && members[at].Voter:
 			// The node has forgotten its votes and the entries that it acknowledged.
-			return change{}, contradicts("%s is a voting member already, and this node has an empty data directory: choose another --id, with a directory of its own, or take the old one out first: lockstep remove %s", a.id, a.id)
+			return raftnode.Change{}, contradicts("%s is a voting member already, and this node has an empty data directory: choose another --id, with a directory of its own, or take the old one out first: lockstep remove %s", a.id, a.id)
 		case members[at].PeerAddr == a.addr:
-			return change{}, errNoChange
+			return raftnode.Change{}, raftnode.ErrNoChange
 		case a.kind == adminJoin:
-			return change{}, contradicts("%s is the id of the member at %s: choose another --id, with a directory of its own, or take that one out first: lockstep remove %s", a.id, members[at].PeerAddr, a.id)
+			return raftnode.Change{}, contradicts("%s is the id of the member at %s: choose another --id, with a directory of its own, or take that one out first: lockstep remove %s", a.id, members[at].PeerAddr, a.id)
 		case !reached:
-			return change{}, fmt.Errorf("nobody answers at %s: start %s there before its address is changed", a.addr, a.id)
+			return raftnode.Change{}, fmt.Errorf("nobody answers at %s: start %s there before its address is changed", a.addr, a.id)
 		case members[at].Voter:
-			return change{addVoter, a.id, a.addr}, nil
+			return raftnode.Change{Kind: raftnode.AddVoter, ID: a.id, Addr: a.addr}, nil
 		}
-		return change{addNonVoter, a.id, a.addr}, nil
+		return raftnode.Change{Kind: raftnode.AddNonVoter, ID: a.id, Addr: a.addr}, nil
 	})
 }
 
@@ -281,12 +282,12 @@ func (n *Node) removeHere(ctx context.Context, id string) error {
 		}
 		return errNotExecuted
 	}
-	return n.cons.Reconfigure(ctx, func(members []raftMember) (change, error) { return removal(members, up, id) })
+	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) { return removal(members, up, id) })
 }
 
 // roll connects to all members and returns those that answer. The last news of them may be a second old, and a
 // member that has died since would count as up.
-func (n *Node) roll(members []raftMember) map[string]bool {
+func (n *Node) roll(members []raftnode.Member) map[string]bool {
 	up := map[string]bool{n.cfg.ID: true}
 	answers := make(chan string, len(members))
 	calls := 0
@@ -313,10 +314,10 @@ func (n *Node) roll(members []raftMember) map[string]bool {
 
 // removal decides whether a member may be removed. A majority of the remaining voters must be up, or
 // nothing could be committed any more, not even the removal.
-func removal(members []raftMember, alive map[string]bool, id string) (change, error) {
-	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == id })
+func removal(members []raftnode.Member, alive map[string]bool, id string) (raftnode.Change, error) {
+	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 	if at < 0 {
-		return change{}, fmt.Errorf("%w: %q", ErrNoMember, id)
+		return raftnode.Change{}, fmt.Errorf("%w: %q", ErrNoMember, id)
 	}
 	if members[at].Voter {
 		voters, up := 0, 0
@@ -334,12 +335,12 @@ func removal(members []raftMember, alive map[string]bool, id string) (change, er
 		}
 		switch {
 		case voters == 0:
-			return change{}, fmt.Errorf("%s is the only voting member: a cluster cannot be without one", id)
+			return raftnode.Change{}, fmt.Errorf("%s is the only voting member: a cluster cannot be without one", id)
 		case up <= voters/2:
-			return change{}, fmt.Errorf("without %s the cluster would have no majority: of the %d voting members that stay, %s does not answer; start or remove that one first", id, voters, strings.Join(down, ", "))
+			return raftnode.Change{}, fmt.Errorf("without %s the cluster would have no majority: of the %d voting members that stay, %s does not answer; start or remove that one first", id, voters, strings.Join(down, ", "))
 		}
 	}
-	return change{kind: removeMember, id: id, addr: members[at].PeerAddr}, nil
+	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
 // alive reports whether this node has heard from another member within Config.DownAfter.
@@ -361,7 +362,7 @@ func (n *Node) transferHere(id string) error {
 	if id == n.cfg.ID {
 		return nil
 	}
-	var heirs []raftMember
+	var heirs []raftnode.Member
 	for _, m := range members {
 		if m.Voter && m.ID != n.cfg.ID && (id == "" || m.ID == id) {
 			heirs = append(heirs, m)
@@ -380,7 +381,7 @@ func (n *Node) transferHere(id string) error {
 	switch {
 	case heir != "":
 		if !n.handing.CompareAndSwap(false, true) {
-			return errTransferring
+			return raftnode.ErrTransferring
 		}
 		err := n.cons.Transfer(heir)
 		if err != nil {
@@ -421,7 +422,7 @@ func (n *Node) Membership() Membership {
 		return Removed
 	}
 	members, err := n.cons.Members()
-	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == n.cfg.ID })
+	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == n.cfg.ID })
 	switch {
 	case err == nil && at < 0 && n.joining():
 		return Joining

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -51,12 +52,12 @@ type Node struct {
 	removed atomic.Bool // this node has been removed from the cluster
 
 	mu        sync.Mutex
-	leader    leadership
+	leader    raftnode.Leadership
 	clients   map[string]string // RESP addresses of the nodes, by id
 	unfollow  context.CancelFunc
 	elections uint64
 
-	saidLeader leadership             // leader in the last line of the server log about leaders
+	saidLeader raftnode.Leadership    // leader in the last line of the server log about leaders
 	callers    map[*peerConn]struct{} // connections of peers that forward to this node
 }
 
@@ -72,7 +73,7 @@ func Open(cfg Config) (*Node, error) {
 	if cfg.Ephemeral {
 		n.cons = &localLog{diskless: diskless{n.fsm}, id: cfg.ID, after: n.applied}
 		close(n.opened)
-		n.setLeader(leadership{id: cfg.ID, self: true})
+		n.setLeader(raftnode.Leadership{ID: cfg.ID, Self: true})
 		n.census()
 		n.look()
 		n.clock.lead(0, false)
@@ -83,10 +84,10 @@ func Open(cfg Config) (*Node, error) {
 		}()
 		return n, nil
 	}
-	leads := make(chan leadership)
-	cons, err := openRaft(&n.cfg, n.fsm, raftHooks{
-		serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.serveFacts, peerport.ProtoJoin: n.serveJoin},
-		applied: n.applied, restored: n.restored, members: n.reconfigured, vouched: n.vouched, leads: leads,
+	leads := make(chan raftnode.Leadership)
+	cons, err := raftnode.Open(n.cfg.raft(n.disc.mayBeOlder), n.fsm, raftnode.Hooks{
+		Serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.serveFacts, peerport.ProtoJoin: n.serveJoin},
+		Applied: n.applied, Restored: n.restored, Members: n.reconfigured, Vouched: n.vouched, Leads: leads,
 	})
 	if err != nil {
 		n.cancel()
@@ -115,7 +116,6 @@ func newNode(cfg Config) (_ *Node, err error) {
 		cfg.peers.Network = cfg.dial
 	}
 	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
-	n.cfg.older = n.disc.mayBeOlder
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)
@@ -144,7 +144,7 @@ func (n *Node) restored(seq uint64, lease int64) {
 }
 
 // watch follows the changes of leadership.
-func (n *Node) watch(leads <-chan leadership) {
+func (n *Node) watch(leads <-chan raftnode.Leadership) {
 	defer n.work.Done()
 	endTerm := func() {}
 	defer func() { endTerm() }()
@@ -157,7 +157,7 @@ func (n *Node) watch(leads <-chan leadership) {
 			endTerm = func() {}
 			n.setLeader(l)
 			n.look()
-			if l.self {
+			if l.Self {
 				endTerm = n.startTerm()
 			}
 		}
@@ -188,7 +188,7 @@ func (n *Node) startTerm() (end func()) {
 		for ctx.Err() == nil {
 			// The state is complete only with all entries of earlier leaders.
 			if err := n.cons.Barrier(); err != nil {
-				if err.Error() != said && !errors.Is(err, errTransferring) {
+				if err.Error() != said && !errors.Is(err, raftnode.ErrTransferring) {
 					said = err.Error()
 					n.cfg.Logger.Warn("cannot lead yet", "error", err)
 				}
@@ -228,28 +228,28 @@ func (n *Node) leadTerm(ctx context.Context) {
 }
 
 // setLeader notes the present leader and connects to it.
-func (n *Node) setLeader(l leadership) {
+func (n *Node) setLeader(l raftnode.Leadership) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.leader == l {
 		return
 	}
-	if l.id != "" && l.id != n.leader.id {
+	if l.ID != "" && l.ID != n.leader.ID {
 		n.elections++
 		if said := l; said != n.saidLeader {
 			n.saidLeader = said
-			n.cfg.Logger.Info("leader", "id", l.id, "peer", l.addr)
+			n.cfg.Logger.Info("leader", "id", l.ID, "peer", l.Addr)
 		}
 	}
 	n.leader = l
-	if l.id != "" && !l.self {
+	if l.ID != "" && !l.Self {
 		n.cons.Led()
 	}
 	if n.unfollow != nil {
 		n.unfollow()
 		n.unfollow = nil
 	}
-	if l.self || l.addr == "" {
+	if l.Self || l.Addr == "" {
 		return
 	}
 	ctx, cancel := context.WithCancel(n.ctx)
@@ -266,11 +266,11 @@ func (n *Node) Status() Status {
 	n.mu.Lock()
 	l := n.leader
 	n.mu.Unlock()
-	s := Status{ID: n.cfg.ID, LeaderID: l.id, Role: Follower, Membership: n.Membership()}
+	s := Status{ID: n.cfg.ID, LeaderID: l.ID, Role: Follower, Membership: n.Membership()}
 	switch {
-	case l.self:
+	case l.Self:
 		s.Role = Leader
-	case l.id == "":
+	case l.ID == "":
 		s.Role = Candidate
 	}
 	f := n.cons.Facts()
@@ -352,7 +352,7 @@ func (n *Node) Members() ([]Member, error) {
 func (n *Node) LeaderClient() (id, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.leader.id, n.clients[n.leader.id]
+	return n.leader.ID, n.clients[n.leader.ID]
 }
 
 // learn notes the RESP address in the greeting of the leader.
@@ -438,7 +438,7 @@ func (n *Node) Snapshot() error { return n.cons.Snapshot() }
 func (n *Node) leads() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.leader.self
+	return n.leader.Self
 }
 
 // ReloadPeerTLS reads again the secrets or certificates by which this node and its peers prove themselves.

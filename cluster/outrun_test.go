@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 )
 
 // slowSnapshots is a disk to which no snapshot is written fast.
 type slowSnapshots struct {
-	systemFiles
+	crashdisk.SystemFiles
 	began *atomic.Int32
 }
 
@@ -21,7 +22,7 @@ func (s slowSnapshots) Create(path string) (datadir.File, error) {
 		s.began.Add(1)
 		time.Sleep(time.Second)
 	}
-	return s.systemFiles.Create(path)
+	return s.SystemFiles.Create(path)
 }
 
 // A follower that needs a snapshot gets in, however many its leader takes while it installs one: at the quota of its
@@ -58,12 +59,12 @@ func TestFollowerIsNotOutrunBySnapshots(t *testing.T) {
 	}
 	began.Store(0)
 	c.start(2)
-	reached := c.nodes[2].cons.(*raftLog)
+	reached := raftOf(c.nodes[2])
 	c.until("the follower has what the leader had", func() bool {
-		had := c.nodes[leader].cons.(*raftLog).raft.LastIndex()
+		had := raftOf(c.nodes[leader]).Raft.LastIndex()
 		shorten()
 		time.Sleep(200 * ms)
-		return reached.raft.AppliedIndex() >= had
+		return reached.Raft.AppliedIndex() >= had
 	})
 	if got := began.Load(); got == 0 || got > 2 {
 		t.Errorf("it was sent %d snapshots", got)

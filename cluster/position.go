@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
 
@@ -90,7 +91,7 @@ func (n *Node) position() uint64 {
 }
 
 // reaches waits until a member knows that the entry target is committed. It returns false if ctx ends first.
-func (n *Node) reaches(ctx context.Context, m raftMember, target uint64) bool {
+func (n *Node) reaches(ctx context.Context, m raftnode.Member, target uint64) bool {
 	tick := time.NewTicker(positionPause)
 	defer tick.Stop()
 	for {
@@ -111,7 +112,7 @@ func (n *Node) reaches(ctx context.Context, m raftMember, target uint64) bool {
 
 // peerReaches asks another member on one connection until the member has reached target. It returns false if the
 // connection fails or ctx ends.
-func (n *Node) peerReaches(ctx context.Context, m raftMember, target uint64, tick <-chan time.Time) bool {
+func (n *Node) peerReaches(ctx context.Context, m raftnode.Member, target uint64, tick <-chan time.Time) bool {
 	l, r, err := n.connect(m.PeerAddr)
 	if err != nil {
 		return false // reaches tries again until ctx ends

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"lockstep/cluster/internal/raftnode"
 )
 
 // A new member first copies the log, and gets its vote when it keeps up. With a vote it would count for
@@ -54,13 +56,13 @@ func (n *Node) promote(ctx context.Context) {
 }
 
 // vote returns a decision for Reconfigure: give a member its vote, if it is still a member without one.
-func vote(id string) func([]raftMember) (change, error) {
-	return func(members []raftMember) (change, error) {
-		at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == id && !m.Voter })
+func vote(id string) func([]raftnode.Member) (raftnode.Change, error) {
+	return func(members []raftnode.Member) (raftnode.Change, error) {
+		at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == id && !m.Voter })
 		if at < 0 {
-			return change{}, errNoChange
+			return raftnode.Change{}, raftnode.ErrNoChange
 		}
-		return change{addVoter, id, members[at].PeerAddr}, nil
+		return raftnode.Change{Kind: raftnode.AddVoter, ID: id, Addr: members[at].PeerAddr}, nil
 	}
 }
 

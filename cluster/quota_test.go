@@ -45,7 +45,7 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	for i := range 3 {
 		c.until("a small directory", func() bool {
 			c.do(c.leader(), "SET lock you")
-			size, err := c.nodes[i].cons.(*raftLog).dir.Size()
+			size, err := raftOf(c.nodes[i]).Dir.Size()
 			return err == nil && size < quota
 		})
 	}

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
 
@@ -24,7 +26,7 @@ func (n *Node) standing(f facts) standsAs {
 	if err != nil || len(members) == 0 {
 		return asUnknown
 	}
-	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == f.id })
+	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == f.id })
 	switch {
 	case at < 0:
 		return asStranger
@@ -41,17 +43,17 @@ func (n *Node) standing(f facts) standsAs {
 // hasMember reports whether a node is in the configuration that this node knows.
 func (n *Node) hasMember(id string) bool {
 	members, err := n.cons.Members()
-	return err == nil && slices.ContainsFunc(members, func(m raftMember) bool { return m.ID == id })
+	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 }
 
 // judge decides whether this node has been removed, from the configuration that it knows and the answers of the
 // others. A node with a leader has not been removed: a new member that copies the log reads configurations that
 // do not contain it yet.
-func (n *Node) judge(members []raftMember) {
+func (n *Node) judge(members []raftnode.Member) {
 	n.mu.Lock()
-	led := n.leader.id != ""
+	led := n.leader.ID != ""
 	n.mu.Unlock()
-	at := slices.IndexFunc(members, func(m raftMember) bool { return m.ID == n.cfg.ID })
+	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == n.cfg.ID })
 	n.disc.mu.Lock()
 	n.disc.member = at >= 0
 	n.disc.mu.Unlock()
@@ -162,14 +164,14 @@ func (n *Node) belong(f facts) {
 // dismiss ends the links of removed members: from then on the leader executes nothing for their clients, and
 // serveClaim refuses them new links. The connection itself stays open a little longer, because the request for
 // the removal may have come by it.
-func (n *Node) dismiss(members []raftMember) {
+func (n *Node) dismiss(members []raftnode.Member) {
 	if len(members) == 0 {
 		return
 	}
 	n.mu.Lock()
 	var gone []*peerConn
 	for p := range n.callers {
-		if p.claimed.Load() && !slices.ContainsFunc(members, func(m raftMember) bool { return m.ID == p.id }) {
+		if p.claimed.Load() && !slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.ID == p.id }) {
 			gone = append(gone, p)
 		}
 	}
@@ -179,4 +181,23 @@ func (n *Node) dismiss(members []raftMember) {
 			time.AfterFunc(beatPeriod, func() { p.conn.Close() })
 		}
 	}
+}
+
+// meet reports whether another node names the directory with which this node has met it. It remembers the
+// directory of a member that was not met before.
+func (n *Node) meet(f facts) bool {
+	return n.cons.Meet(f.id, f.directory) == nil
+}
+
+// disowned stops this node if it is a first member that is just beginning (Blank), and another node,
+// which has applied at least as much, has met it with another directory: that directory is lost. (A node
+// with a log is the one that was replaced; see removed.go.)
+func (n *Node) disowned(by facts) {
+	if by.you != asOther || !n.cons.Blank() || by.applied < n.facts().applied {
+		return
+	}
+	n.disc.disowned.Do(func() {
+		n.cfg.Fatal(fmt.Errorf("data directory %s is not the one that %s has met node %s with: that one, and what this node had acknowledged, is lost; remove the node from the cluster (lockstep remove %s), then start it with an empty directory and --join",
+			n.cfg.Data, by.id, n.cfg.ID, n.cfg.ID))
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -62,7 +63,7 @@ type ringNode struct {
 	r     *ring
 	at    int
 	time  *nodeTime
-	leads chan leadership
+	leads chan raftnode.Leadership
 
 	// On ring.mu:
 	applied int
@@ -89,7 +90,7 @@ func newRing(t *testing.T, clocks []*nodeTime, entries [][]byte) *ring {
 	for i, c := range clocks {
 		cfg := Default()
 		cfg.ID, cfg.Time, cfg.Logger, cfg.Table = string(rune('a'+i)), c, slog.New(slog.DiscardHandler), r.table
-		n := &ringNode{Node: nodeOf(cfg), r: r, at: i, time: c, leads: make(chan leadership), going: make(chan struct{})}
+		n := &ringNode{Node: nodeOf(cfg), r: r, at: i, time: c, leads: make(chan raftnode.Leadership), going: make(chan struct{})}
 		close(n.going)
 		n.cons = n
 		close(n.opened)
@@ -135,7 +136,7 @@ func (r *ring) tell() {
 	r.mu.Unlock()
 	for i, n := range r.nodes {
 		if n.goes() {
-			n.leads <- leadership{self: i == leader}
+			n.leads <- raftnode.Leadership{Self: i == leader}
 		}
 	}
 }
@@ -301,22 +302,22 @@ func (n *ringNode) Trouble() string { return "" }
 func (n *ringNode) LastContact() (time.Duration, bool) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	return heardAt(n.time, n.contact), !n.contact.IsZero()
+	return raftTime{n.time}.At(n.contact), !n.contact.IsZero()
 }
 
 // Facts implements consensus.
-func (n *ringNode) Facts() raftFacts {
+func (n *ringNode) Facts() raftnode.Facts {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	return raftFacts{Term: n.r.term}
+	return raftnode.Facts{Term: n.r.term}
 }
 
 // Transfer implements consensus.
 func (n *ringNode) Transfer(string) error { return ErrNoSuchMember }
 
 // Members implements consensus.
-func (n *ringNode) Members() ([]raftMember, error) {
-	return []raftMember{{ID: n.cfg.ID, Voter: true}}, nil
+func (n *ringNode) Members() ([]raftnode.Member, error) {
+	return []raftnode.Member{{ID: n.cfg.ID, Voter: true}}, nil
 }
 
 // Snapshot implements consensus.

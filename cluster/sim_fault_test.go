@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"lockstep/cluster/internal/raftnode"
 )
 
 // simPlan is what a seed is about: how large, and which faults. Few kinds at a
@@ -118,7 +120,7 @@ func (s *simulation) elect(n *simNode) {
 	again := n.m.leading
 	if again && s.chance(2) {
 		s.depose(n)
-		n.tell(leadership{})
+		n.tell(raftnode.Leadership{})
 		again = false
 	}
 	s.mu.Lock()
@@ -128,9 +130,9 @@ func (s *simulation) elect(n *simNode) {
 	n.back()
 	if again { // it is deposed and leads again before anything in it knows
 		s.forsake(n)
-		n.tell(leadership{})
+		n.tell(raftnode.Leadership{})
 	}
-	n.tell(leadership{id: n.id, self: true})
+	n.tell(raftnode.Leadership{ID: n.id, Self: true})
 	s.touch()
 	for _, other := range s.nodes {
 		if other != n && other.m != nil {
@@ -158,9 +160,9 @@ func (s *simulation) learn(n, leader *simNode, term uint64) {
 	n.back()
 	s.note("%s learns that %s leads in term %d", n.id, leader.id, term)
 	if s.chance(2) {
-		n.tell(leadership{})
+		n.tell(raftnode.Leadership{})
 	}
-	n.tell(leadership{id: leader.id, addr: leader.addr})
+	n.tell(raftnode.Leadership{ID: leader.id, Addr: leader.addr})
 	s.touch()
 }
 
@@ -355,7 +357,7 @@ func (s *simulation) changeMembers() {
 	n.removed = true
 	if n.m != nil && n.m.leading {
 		s.depose(n)
-		n.tell(leadership{})
+		n.tell(raftnode.Leadership{})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 )
 
@@ -105,11 +106,11 @@ func (m *simMember) Transfer(string) error { return ErrNoSuchMember }
 func (m *simMember) Snapshot() error       { return nil }
 func (m *simMember) Close() error          { return nil }
 
-func (m *simMember) Members() ([]raftMember, error) {
-	var list []raftMember
+func (m *simMember) Members() ([]raftnode.Member, error) {
+	var list []raftnode.Member
 	for _, n := range m.s.nodes {
 		if n.member.Load() {
-			list = append(list, raftMember{ID: n.id, PeerAddr: n.addr, Voter: true})
+			list = append(list, raftnode.Member{ID: n.id, PeerAddr: n.addr, Voter: true})
 		}
 	}
 	return list, nil
@@ -128,10 +129,10 @@ func (m *simMember) LastContact() (time.Duration, bool) {
 	return c.Monotonic() - c.elapsed(m.s.now()-m.heard), true
 }
 
-func (m *simMember) Facts() raftFacts {
+func (m *simMember) Facts() raftnode.Facts {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return raftFacts{Term: m.term, Applied: uint64(m.applied), Commit: uint64(m.applied)}
+	return raftnode.Facts{Term: m.term, Applied: uint64(m.applied), Commit: uint64(m.applied)}
 }
 
 // reply ends a call.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/luavm"
 	"lockstep/store"
 )
@@ -29,7 +30,7 @@ type simNode struct {
 
 	n     *Node // nil: no process
 	m     *simMember
-	leads chan leadership
+	leads chan raftnode.Leadership
 	boots int
 	conns []*simConn
 
@@ -63,7 +64,7 @@ func (n *simNode) back() {
 func (n *simNode) heldUp() bool { return n.paused || n.isolated }
 
 // tell has a node learn who leads.
-func (n *simNode) tell(l leadership) {
+func (n *simNode) tell(l raftnode.Leadership) {
 	n.leads <- l
 	n.s.settle()
 }
@@ -174,7 +175,7 @@ func (s *simulation) boot(n *simNode) {
 	n.n.fsm.Replay(uint64(len(s.log.entries)))
 	n.n.look()
 	close(n.n.opened)
-	n.leads = make(chan leadership, 1<<10)
+	n.leads = make(chan raftnode.Leadership, 1<<10)
 	n.n.work.Add(1)
 	go n.n.watch(n.leads)
 	if s.plan.discovery {

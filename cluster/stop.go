@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"lockstep/cluster/internal/raftnode"
 )
 
 // Stopping takes two steps. HandOver transfers leadership, and waits until the clients of this node and of the
@@ -70,7 +72,7 @@ func (n *Node) HandOver() {
 // others reports whether there are other voters.
 func (n *Node) others() bool {
 	members, err := n.cons.Members()
-	return err == nil && slices.ContainsFunc(members, func(m raftMember) bool { return m.Voter && m.ID != n.cfg.ID })
+	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.Voter && m.ID != n.cfg.ID })
 }
 
 // hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers. It runs while
@@ -103,7 +105,7 @@ func (n *Node) majority() bool {
 	if err != nil {
 		return false // Raft has been stopped
 	}
-	voters := slices.DeleteFunc(members, func(m raftMember) bool { return !m.Voter })
+	voters := slices.DeleteFunc(members, func(m raftnode.Member) bool { return !m.Voter })
 	answers, up := n.roll(voters), 0
 	for _, m := range voters {
 		if answers[m.ID] {

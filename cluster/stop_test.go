@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // answering is the way to a peer that lives and says so, and no more.
@@ -116,24 +114,5 @@ func TestLastNodeDoesNotWait(t *testing.T) {
 				time.Sleep(beatTimeout) // until it has given up calling the others
 			})
 		})
-	}
-}
-
-// A new leader's heartbeat may still be on its way when a node closes its disk.
-// It must not be told of a term that can no longer be written down.
-func TestHeartbeatOfTheNextLeader(t *testing.T) {
-	n := openNode(t, dataConfig(t, t.TempDir()))
-	r := n.cons.(*raftLog)
-	answer := make(chan raft.RPCResponse, 1)
-	beat := raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{Term: 100,
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2"), Addr: []byte("n2:1")}}}
-	handle := func(rpc raft.RPC) {
-		t.Error("Raft is asked")
-		rpc.Respond(nil, nil)
-	}
-	closeNode(t, n)
-	r.trans.heartbeat(beat, handle)
-	if got := <-answer; !errors.Is(got.Error, raft.ErrRaftShutdown) {
-		t.Errorf("got %v", got.Error)
 	}
 }

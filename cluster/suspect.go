@@ -6,6 +6,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"lockstep/cluster/internal/raftnode"
 )
 
 // When a process dies, its connections break at once and its port refuses new ones. That says more than
@@ -39,8 +41,8 @@ func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 // suspect starts to wait for the silence of a leader whose process seems to be gone, and then stands for
 // election, unless another node leads by then. It returns at once. A node that has not caught up keeps waiting,
 // because it could not lead at once.
-func (n *Node) suspect(leader leadership) {
-	turn := n.turnAfter(leader.id)
+func (n *Node) suspect(leader raftnode.Leadership) {
+	turn := n.turnAfter(leader.ID)
 	beat := n.cfg.HeartbeatTimeout
 	patience := firstTurn(beat) + time.Duration(turn)*nextTurn(beat)
 	if n.cons.Fixed() || turn < 0 || patience >= beat {
@@ -54,7 +56,7 @@ func (n *Node) suspect(leader leadership) {
 		if !n.silent(ctx, leader, patience) {
 			return
 		}
-		n.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader.id)
+		n.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader.ID)
 		if err := n.cons.Campaign(); err != nil {
 			n.cfg.Logger.Warn("cannot stand for election", "error", err)
 		}
@@ -80,7 +82,7 @@ func (n *Node) turnAfter(leader string) int {
 
 // silent waits until the leader has been silent for long enough and this node has caught up. It returns false
 // if there is another leader, or if ctx ends before.
-func (n *Node) silent(ctx context.Context, leader leadership, patience time.Duration) bool {
+func (n *Node) silent(ctx context.Context, leader raftnode.Leadership, patience time.Duration) bool {
 	tick := time.NewTicker(suspectTick)
 	defer tick.Stop()
 	term := n.term()
@@ -96,7 +98,7 @@ func (n *Node) silent(ctx context.Context, leader leadership, patience time.Dura
 		if contact, _ := n.cons.LastContact(); contact > heard {
 			heard, due = contact, contact+patience // also after a vote
 		}
-		if l := n.leading(); l.id != "" && l != leader {
+		if l := n.leading(); l.ID != "" && l != leader {
 			return false
 		}
 		if now >= due && n.caughtUp() {
@@ -111,7 +113,7 @@ func (n *Node) silent(ctx context.Context, leader leadership, patience time.Dura
 }
 
 // leading returns the leader as this node knows it.
-func (n *Node) leading() leadership {
+func (n *Node) leading() raftnode.Leadership {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.leader

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -10,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
 )
 
 // ballot is a log of a cluster of four voters and a non-voter, led by n0.
@@ -32,8 +30,8 @@ func (b *ballot) Campaign() error {
 	return nil
 }
 
-func (b *ballot) Members() ([]raftMember, error) {
-	return []raftMember{{ID: "n4", Voter: true}, {ID: "n2", Voter: true}, {ID: "n0", Voter: true, Leader: true}, {ID: "n3", Voter: true},
+func (b *ballot) Members() ([]raftnode.Member, error) {
+	return []raftnode.Member{{ID: "n4", Voter: true}, {ID: "n2", Voter: true}, {ID: "n0", Voter: true, Leader: true}, {ID: "n3", Voter: true},
 		{ID: "n1", Voter: true}, {ID: "guest"}}, nil
 }
 
@@ -47,11 +45,11 @@ func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Du
 		n.cons, n.cfg.ID = b, id
 		n.log.set(func(l *fakeLog) { l.contact = time.Now() })
 		heard := time.Now()
-		n.leads <- leadership{id: "n0"}
+		n.leads <- raftnode.Leadership{ID: "n0"}
 		time.Sleep(60 * ms)
 		synctest.Wait()
 		b.wholeAt(heard)
-		n.suspect(leadership{id: "n0"})
+		n.suspect(raftnode.Leadership{ID: "n0"})
 		if happen != nil {
 			happen(n)
 		}
@@ -92,9 +90,9 @@ func TestSuspectIsHeardOf(t *testing.T) {
 
 // Who leads is not to be disturbed, be it another node or this one.
 func TestSuspectIsReplaced(t *testing.T) {
-	for _, l := range []leadership{{id: "n2"}, {id: "n1", self: true}} {
+	for _, l := range []raftnode.Leadership{{ID: "n2"}, {ID: "n1", Self: true}} {
 		stood := suspicion(t, "n1", func(n *testNode) {
-			n.leads <- leadership{}
+			n.leads <- raftnode.Leadership{}
 			time.Sleep(20 * ms)
 			n.leads <- l
 		})
@@ -111,7 +109,7 @@ func TestSuspectHasACandidate(t *testing.T) {
 		stood := suspicion(t, "n2", func(n *testNode) {
 			time.Sleep(40 * ms)
 			n.log.set(func(l *fakeLog) { l.term++ })
-			n.leads <- leadership{}
+			n.leads <- raftnode.Leadership{}
 			time.Sleep(20 * ms)
 			if voted {
 				n.log.set(func(l *fakeLog) { l.contact = time.Now() })
@@ -130,7 +128,7 @@ func TestSuspectHasItsLogToApply(t *testing.T) {
 		stood := suspicion(t, "n1", func(n *testNode) {
 			n.cons.(*ballot).wholeAt(time.Now().Add(late - 60*ms))
 			time.Sleep(100 * ms)
-			n.leads <- leadership{} // Raft's timer knows, too, that the leader is gone
+			n.leads <- raftnode.Leadership{} // Raft's timer knows, too, that the leader is gone
 		})
 		if want == 0 && len(stood) == 0 {
 			continue
@@ -145,7 +143,7 @@ func TestSuspectHasItsLogToApply(t *testing.T) {
 func TestSuspectWithoutElections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
-		n.suspect(leadership{id: "n0"})
+		n.suspect(raftnode.Leadership{ID: "n0"})
 		synctest.Wait()
 	})
 }
@@ -165,7 +163,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 		}
 		c.nodes[i] = n
 	}
-	if err := c.nodes[1].cons.(*raftLog).Campaign(); err != nil {
+	if err := c.nodes[1].cons.Campaign(); err != nil {
 		t.Fatal(err)
 	}
 	if c.leader() != 1 {
@@ -193,33 +191,6 @@ func TestRefused(t *testing.T) {
 	for _, err := range []error{nil, io.EOF, &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}, &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}} {
 		if refused(err) {
 			t.Errorf("%v does not say that the process is gone", err)
-		}
-	}
-}
-
-// A request over a connection that had broken is made again, until the
-// connection is a new one, and no other is.
-func TestRequestsAreMadeAfresh(t *testing.T) {
-	broken := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
-	for i, c := range []struct {
-		outcomes []error
-		want     error
-		made     int
-	}{
-		{[]error{nil}, nil, 1},
-		{[]error{io.EOF, broken, io.ErrUnexpectedEOF, nil}, nil, 4},
-		{[]error{broken, broken, broken, broken}, broken, 4},
-		{[]error{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, syscall.ECONNREFUSED, 1},
-		{[]error{&net.OpError{Op: "read", Err: syscall.ETIMEDOUT}}, syscall.ETIMEDOUT, 1},
-		{[]error{io.EOF, raft.ErrNotLeader}, raft.ErrNotLeader, 2},
-	} {
-		made := 0
-		err := afresh(func() error {
-			made++
-			return c.outcomes[made-1]
-		})
-		if made != c.made || fmt.Sprint(err) != fmt.Sprint(c.outcomes[c.made-1]) {
-			t.Errorf("%d: made %d times, then %v", i, made, err)
 		}
 	}
 }

@@ -288,7 +288,7 @@ func TestRealRaftInstallsASnapshotWhileLeasesRun(t *testing.T) {
 		leader := c.leader()
 		away, third := (leader+1)%3, (leader+2)%3
 		first := func(i int) uint64 {
-			index, err := c.nodes[i].cons.(*raftLog).dir.Log.FirstIndex()
+			index, err := raftOf(c.nodes[i]).Dir.Log.FirstIndex()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,7 +297,7 @@ func TestRealRaftInstallsASnapshotWhileLeasesRun(t *testing.T) {
 		c.expect(away, "OK OK OK", "SET over me NX PX 2000", "SET lock me NX PX 30000", "SET renewed me NX PX 5000")
 		granted := time.Now()
 		c.same()
-		last, err := c.nodes[away].cons.(*raftLog).dir.Log.LastIndex()
+		last, err := raftOf(c.nodes[away]).Dir.Log.LastIndex()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,8 @@ func (c *three) allMet() {
 				if n == nil || other == nil || i == j {
 					continue
 				}
-				dir := n.cons.(*raftLog).dir
-				if _, same := dir.Met([]byte(other.cfg.ID), []byte(other.cons.(*raftLog).Directory())); !same {
+				dir := raftOf(n).Dir
+				if _, same := dir.Met([]byte(other.cfg.ID), []byte(other.cons.Directory())); !same {
 					return false
 				}
 			}
@@ -32,13 +32,12 @@ func (c *three) allMet() {
 
 // askVote has a node ask another one for a vote that it would get.
 func (c *three) askVote(from, of int) error {
-	by := c.nodes[from].cons.(*raftLog)
-	self := raft.ServerID(by.cfg.ID)
+	by := raftOf(c.nodes[from])
 	req := &raft.RequestVoteRequest{
-		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: by.trans.EncodePeer(self, raft.ServerAddress(by.cfg.PeerListen))},
+		RPCHeader: by.Header,
 		Term:      c.nodes[of].term() + 1, LastLogIndex: 1 << 32, LastLogTerm: c.nodes[of].term() + 1, LeadershipTransfer: true,
 	}
-	return by.trans.RequestVote(raft.ServerID(c.cfg[of].ID), raft.ServerAddress(c.cfg[of].PeerListen), req, &raft.RequestVoteResponse{})
+	return by.Transport.RequestVote(raft.ServerID(c.cfg[of].ID), raft.ServerAddress(c.cfg[of].PeerListen), req, &raft.RequestVoteResponse{})
 }
 
 // TestVoterThatLostItsDisk: a lock is on the disks of two nodes of three. One of
@@ -84,8 +83,8 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 		t.Errorf("a vote for the node that lost its disk: %v", err)
 	}
 	for _, i := range []int{behind, forgetful} {
-		if l := c.nodes[i].leading(); l.id != "" {
-			t.Errorf("%s is led by %s, and the lock is lost", c.cfg[i].ID, l.id)
+		if l := c.nodes[i].leading(); l.ID != "" {
+			t.Errorf("%s is led by %s, and the lock is lost", c.cfg[i].ID, l.ID)
 		}
 	}
 	c.stop(forgetful)

@@ -37,7 +37,7 @@ func TestJoinBesideLeases(t *testing.T) {
 		}
 	}
 	for i, n := range c.nodes { // any of them may lead by then
-		if first, err := n.cons.(*raftLog).dir.Log.FirstIndex(); err != nil || first < 2 {
+		if first, err := raftOf(n).Dir.Log.FirstIndex(); err != nil || first < 2 {
 			t.Fatalf("the log of node %d begins at %d, %v: nobody needs a snapshot", i, first, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestJoinBesideLeases(t *testing.T) {
 	c.voters("n1", "n2", "n3", "n4")
 	close(stop)
 	owners.Wait()
-	if c.nodes[i].cons.(*raftLog).dir.Snapshots.Newest().Index == 0 {
+	if raftOf(c.nodes[i]).Dir.Snapshots.Newest().Index == 0 {
 		t.Error("the new node has been sent no snapshot")
 	}
 	for k := 0; k < locks; k += locks / 100 {

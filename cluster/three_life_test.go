@@ -202,14 +202,14 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	away := c.follower()
 	c.expect(away, "OK", "SET before v")
 	c.same()
-	last, err := c.nodes[away].cons.(*raftLog).dir.Log.LastIndex()
+	last, err := raftOf(c.nodes[away]).Dir.Log.LastIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.stop(away)
 	on := c.leader()
 	first := func(i int) uint64 {
-		index, err := c.nodes[i].cons.(*raftLog).dir.Log.FirstIndex()
+		index, err := raftOf(c.nodes[i]).Dir.Log.FirstIndex()
 		if err != nil {
 			t.Fatal(err)
 		}

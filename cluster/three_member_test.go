@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
 
@@ -244,12 +245,12 @@ func TestRemovedNodeReturns(t *testing.T) {
 		}
 		c.until("its sink's knowing", func() bool { return sink.missed.Load() > 0 })
 		// As when the last entries that Raft has for it come late.
-		n.setLeader(leadership{id: c.cfg[leader].ID, addr: c.cfg[leader].peerAddr()})
+		n.setLeader(raftnode.Leadership{ID: c.cfg[leader].ID, Addr: c.cfg[leader].peerAddr()})
 		c.until("its believing that it has a leader", func() bool { return n.Membership() != Removed })
 		if got := c.do(gone, "GET lock"); got != "-CLUSTERDOWN" {
 			t.Errorf("the removed node, with a leader, answers %s", got)
 		}
-		n.setLeader(leadership{})
+		n.setLeader(raftnode.Leadership{})
 		time.Sleep(3 * c.cfg[0].ElectionTimeout) // as long as it takes to disturb an election
 		if err := n.Transfer(""); err == nil {
 			t.Error("it transfers leadership")

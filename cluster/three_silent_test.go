@@ -45,7 +45,7 @@ func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
 	}
 	// Raft looks for its leader once in one to two heartbeat timeouts, and finds it silent after one:
 	// later than this is who was refused once more.
-	late, limit := 0, 3*Default().HeartbeatTimeout+holdTick+10*bubbleDelay
+	late, limit := 0, 3*Default().HeartbeatTimeout+5*ms+10*bubbleDelay
 	for _, d := range took {
 		if d > limit {
 			late++

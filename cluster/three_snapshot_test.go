@@ -18,11 +18,11 @@ func TestSnapshotThatComesLate(t *testing.T) {
 	late, away := (leader+1)%3, (leader+2)%3
 	c.expect(leader, "OK", "SET first x")
 	c.same()
-	by := c.nodes[leader].cons.(*raftLog)
+	by := raftOf(c.nodes[leader])
 	if err := c.nodes[leader].Snapshot(); err != nil {
 		t.Fatal(err)
 	}
-	meta, data, err := by.dir.Snapshots.Open(by.dir.Snapshots.Newest().ID)
+	meta, data, err := by.Dir.Snapshots.Open(by.Dir.Snapshots.Newest().ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,17 +30,16 @@ func TestSnapshotThatComesLate(t *testing.T) {
 	c.stop(away)
 	c.expect(leader, "OK", "SET lock owner") // on the disks of two nodes
 
-	self := raft.ServerID(by.cfg.ID)
 	req := &raft.InstallSnapshotRequest{
-		RPCHeader:       raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: by.trans.EncodePeer(self, raft.ServerAddress(by.cfg.PeerListen))},
-		SnapshotVersion: meta.Version, Term: by.raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
+		RPCHeader:       by.Header,
+		SnapshotVersion: meta.Version, Term: by.Raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term, Size: meta.Size,
 		Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex,
 	}
 	resp := &raft.InstallSnapshotResponse{}
-	err = by.trans.NetworkTransport.InstallSnapshot(raft.ServerID(c.cfg[late].ID), raft.ServerAddress(c.cfg[late].PeerListen), req, resp, data)
+	err = by.Transport.InstallSnapshot(raft.ServerID(c.cfg[late].ID), raft.ServerAddress(c.cfg[late].PeerListen), req, resp, data)
 	t.Logf("the late snapshot of entry %d: taken in: %v, %v", meta.Index, resp.Success, err)
 
-	log := c.nodes[late].cons.(*raftLog).dir.Log
+	log := raftOf(c.nodes[late]).Dir.Log
 	first, err1 := log.FirstIndex()
 	last, err2 := log.LastIndex()
 	if errors.Join(err1, err2) != nil || last <= meta.Index {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
 
@@ -117,13 +118,14 @@ func (c *three) stop(i int) {
 	}
 }
 
+// raftOf returns the parts of a node's Raft.
+func raftOf(n *Node) raftnode.Parts { return n.cons.(*raftnode.Node).Parts() }
+
 // crash cuts a node off as its death would: every connection ends at once,
 // whatever is in flight. Raft itself is shut down last, as always: after that it
 // may leave a proposal without an answer.
 func (c *three) crash(i int) {
-	r := c.nodes[i].cons.(*raftLog)
-	r.port.Close()
-	r.trans.Close()
+	c.nodes[i].cons.(*raftnode.Node).Sever()
 	c.stop(i)
 }
 

@@ -8,22 +8,23 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 )
 
 // crampedFiles are on a disk that has no room at times.
 type crampedFiles struct {
-	unsyncedFiles
+	crashdisk.UnsyncedFiles
 	full *atomic.Bool
 }
 
 func (d crampedFiles) Create(path string) (datadir.File, error) {
-	f, err := d.unsyncedFiles.Create(path)
+	f, err := d.UnsyncedFiles.Create(path)
 	return crampedFile{f, d.full}, err
 }
 
 func (d crampedFiles) Open(path string) (datadir.File, error) {
-	f, err := d.unsyncedFiles.Open(path)
+	f, err := d.UnsyncedFiles.Open(path)
 	return crampedFile{f, d.full}, err
 }
 

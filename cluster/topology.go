@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
@@ -139,11 +137,11 @@ type heard struct {
 }
 
 // mayBeOlder reports whether the member at a peer address may run version 0.1.0: its facts have not shown otherwise.
-func (d *discovery) mayBeOlder(at raft.ServerAddress) bool {
+func (d *discovery) mayBeOlder(addr string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range d.heard {
-		if h.addr == string(at) {
+		if h.addr == addr {
 			return !h.facts.toldMembers
 		}
 	}
@@ -214,7 +212,7 @@ func (n *Node) vouched(id string) bool {
 // look renews the topology and the health, as time makes members silent.
 func (n *Node) look() {
 	n.mu.Lock()
-	led := n.leader.id != ""
+	led := n.leader.ID != ""
 	n.mu.Unlock()
 	n.disc.mu.Lock()
 	defer n.disc.mu.Unlock()
@@ -230,10 +228,10 @@ func (n *Node) renew(now time.Duration) {
 	leader := n.leader
 	n.mu.Unlock()
 	d := &n.disc
-	if leader.id != "" {
-		d.last = leader.id
+	if leader.ID != "" {
+		d.last = leader.ID
 	}
-	t := &Topology{Self: n.cfg.ID, Leader: leader.id, Last: d.last, Term: n.term(), DownAfter: n.cfg.DownAfter}
+	t := &Topology{Self: n.cfg.ID, Leader: leader.ID, Last: d.last, Term: n.term(), DownAfter: n.cfg.DownAfter}
 	own := n.facts()
 	t.Nodes = append(t.Nodes, Sighting{ID: own.id, Addresses: own.addrs, RunID: own.runID, Applied: own.applied, Up: true, Known: now, NoVote: !d.voter})
 	if d.voter {
@@ -249,7 +247,7 @@ func (n *Node) renew(now time.Duration) {
 		}
 		silence := now - h.seen
 		// Raft hears from the leader, even if its facts do not arrive.
-		up := silence < n.cfg.DownAfter || id == leader.id
+		up := silence < n.cfg.DownAfter || id == leader.ID
 		t.Nodes = append(t.Nodes, Sighting{ID: id, Addresses: h.facts.addrs, RunID: h.facts.runID, Applied: h.facts.applied,
 			Up: up, Silence: silence, Known: now - h.first})
 	}

@@ -13,7 +13,7 @@ import (
 
 // The log never cuts entries that are committed or applied. hashicorp/raft would cut them for a
 // leader with different entries, because no honest leader can have such; but then one forged
-// request in a leader's name would end acknowledged locks. cluster/scrutiny.go refuses such a
+// request in a leader's name would end acknowledged locks. raftnode/scrutiny.go refuses such a
 // request before Raft sees it, and the log refuses the cut as well: the node keeps its entries,
 // writes an error to its log output, and acknowledges none of the sent entries.
 //

@@ -15,7 +15,7 @@ import (
 // The protocols of the peer port. The first byte of a connection chooses one.
 const (
 	ProtoRaft    = 'R' // hashicorp/raft's own transport
-	ProtoAppend  = 'A' // entries and heartbeats: cluster/append.go
+	ProtoAppend  = 'A' // entries and heartbeats: raftnode/append.go
 	ProtoForward = 'F' // requests to the leader: cluster/wire.go
 	ProtoFacts   = 'D' // the facts that the nodes exchange: cluster/facts.go
 	ProtoJoin    = 'J' // a node that wants to become a member: cluster/join.go

@@ -1,7 +1,6 @@
-package cluster
+package raftnode
 
 import (
-	"context"
 	"errors"
 	"io"
 	"sync"
@@ -158,15 +157,15 @@ func turnAway(rpc raft.RPC, why error) {
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
 // Led implements consensus.
-func (r *raftLog) Led() { r.trans.progress.reset() }
+func (r *Node) Led() { r.trans.progress.reset() }
 
 // CaughtUp implements consensus.
-func (r *raftLog) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
+func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
 
 // applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as
 // soon as Raft has passed it on, so applied asks the state machine, too. The state machine gets only commands
 // and configurations.
-func (r *raftLog) applied(index uint64) bool {
+func (r *Node) applied(index uint64) bool {
 	if r.raft.AppliedIndex() < index {
 		return false
 	}
@@ -187,7 +186,7 @@ const overdueTick = 100 * time.Millisecond
 
 // snapshotAt takes a snapshot when an index has been applied. Raft checks only some time after its start
 // whether a snapshot is due. A process that always ends before that would begin with an ever longer log.
-func (r *raftLog) snapshotAt(index uint64) {
+func (r *Node) snapshotAt(index uint64) {
 	if !r.awaitApplied(index) {
 		return
 	}
@@ -197,7 +196,7 @@ func (r *raftLog) snapshotAt(index uint64) {
 }
 
 // awaitApplied waits until an index has been applied. It returns false if the node closes first.
-func (r *raftLog) awaitApplied(index uint64) bool {
+func (r *Node) awaitApplied(index uint64) bool {
 	tick := time.NewTicker(overdueTick)
 	defer tick.Stop()
 	for !r.applied(index) {
@@ -208,41 +207,4 @@ func (r *raftLog) awaitApplied(index uint64) bool {
 		}
 	}
 	return true
-}
-
-// Reaches reports whether a request would find a leader now.
-func (n *Node) Reaches() bool {
-	rt := n.routes.get()
-	return rt.seq != nil || rt.link != nil
-}
-
-// Ready reports whether this node can take the place of another one: it is a voter, it reaches the leader or
-// leads, it has caught up with the commit index of the leader, and its log accepts entries. So an operator can
-// stop another node now without stopping the service.
-func (n *Node) Ready() bool {
-	rt := n.routes.get()
-	return (rt.seq != nil || rt.link != nil && n.caughtUp()) && n.Membership() == Voter && n.Trouble() == ""
-}
-
-// caughtUp reports whether this node has applied the entries that the leader has committed.
-func (n *Node) caughtUp() bool {
-	return n.cons.CaughtUp()
-}
-
-// readyTick is how often WaitReady checks.
-const readyTick = 10 * time.Millisecond
-
-// WaitReady returns when the node is ready, or when ctx ends.
-func (n *Node) WaitReady(ctx context.Context) error {
-	tick := time.NewTicker(readyTick)
-	defer tick.Stop()
-	for !n.Ready() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-n.routes.get().changed:
-		case <-tick.C:
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"cmp"
@@ -76,7 +76,7 @@ const patience = 5 * time.Millisecond
 
 // Verify returns when a majority has confirmed that this node leads, or when Raft has found that it does not
 // lead, at the latest when the leader lease is over.
-func (r *raftLog) Verify() error {
+func (r *Node) Verify() error {
 	since, term := r.trans.step(), r.raft.CurrentTerm()
 	if r.cfg.LeaseReads && r.holdsLease(term) || r.askFew(since, term) {
 		return nil
@@ -95,7 +95,7 @@ func (r *raftLog) Verify() error {
 }
 
 // led reports whether a majority has accepted requests of this node that were sent in a term after a step.
-func (r *raftLog) led(since, term uint64) (bool, error) {
+func (r *Node) led(since, term uint64) (bool, error) {
 	conf := r.raft.GetConfiguration()
 	if err := conf.Error(); err != nil {
 		return false, err
@@ -106,7 +106,7 @@ func (r *raftLog) led(since, term uint64) (bool, error) {
 // askFew sends heartbeats to just enough voters for a majority with this node: the voters that
 // answered last. Raft.VerifyLeader would ask all voters, and use several goroutines for that.
 // askFew reports whether they have confirmed that this node leads in a term.
-func (r *raftLog) askFew(since, term uint64) bool {
+func (r *Node) askFew(since, term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	if conf.Error() != nil || r.raft.State() != raft.Leader {
 		return false
@@ -133,18 +133,18 @@ func (r *raftLog) askFew(since, term uint64) bool {
 
 // leads reports whether this node still leads in a term, and so has not voted for another node in a later
 // one.
-func (r *raftLog) leads(term uint64) bool {
+func (r *Node) leads(term uint64) bool {
 	return r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
 }
 
 // holdsLease reports whether no other node can have been elected yet (promise.go).
-func (r *raftLog) holdsLease(term uint64) bool {
+func (r *Node) holdsLease(term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	return conf.Error() == nil && r.trans.leased(raft.ServerID(r.cfg.ID), conf.Configuration(), term) && r.leads(term)
 }
 
 // heartbeat returns a heartbeat request as Raft sends it.
-func (r *raftLog) heartbeat(term uint64) *raft.AppendEntriesRequest {
+func (r *Node) heartbeat(term uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{Term: term, RPCHeader: r.trans.header()}
 }
 

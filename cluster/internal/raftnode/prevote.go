@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"time"
@@ -48,7 +48,7 @@ func (t *transport) mayHaveNoLeader() bool {
 		return false
 	}
 	_, leader := r.LeaderWithID()
-	return leader != "" && t.time.Monotonic()-heardAt(t.time, r.LastContact()) >= t.silence
+	return leader != "" && t.time.Monotonic()-t.time.At(r.LastContact()) >= t.silence
 }
 
 // holds reports whether a pre-vote request has to wait. Raft may refuse the request in the end, if the longer log

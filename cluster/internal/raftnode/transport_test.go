@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/peerport"
 )
 
@@ -27,21 +28,16 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Default()
-	cfg.PeerListen, cfg.Time, cfg.Logger = ln.Addr().String(), NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg := Config{ID: "n1", Addr: ln.Addr().String(), HeartbeatTimeout: 500 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond,
+		Time: clustertest.NewClock(), Logger: slog.New(slog.DiscardHandler)}
+	if cfg.Dialer, err = peerport.NewDialer(peerport.TLS{}, time.Now, cfg.Logger); err != nil {
+		t.Fatal(err)
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
 	p := &peer{stop: make(chan struct{})}
-	d, err := peerport.NewDialer(peerport.TLS{}, time.Now, cfg.Logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cfg.dial != nil {
-		d.Network = cfg.dial
-	}
-	cfg.peers = d
-	port := peerport.New(ln, cfg.PeerListen, d, nil, cfg.Logger)
+	port := peerport.New(ln, cfg.Addr, cfg.Dialer, nil, cfg.Logger)
 	p.port = port
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil })
 	go p.relay()
@@ -91,7 +87,7 @@ func TestEntriesWaitForThePeer(t *testing.T) {
 	select {
 	case err := <-sent:
 		t.Fatal("entries were not held back:", err)
-	case <-time.After(100 * ms):
+	case <-time.After(100 * time.Millisecond):
 	}
 	newPeer(t, addr)
 	if err := a.send(addr, aHeartbeat); err != nil {
@@ -120,8 +116,8 @@ func (c cutOff) Write(b []byte) (int, error) {
 func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
 	cut := new(atomic.Bool) // of the connections from now on
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
-		cfg.HeartbeatTimeout = 50 * ms
-		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+		cfg.HeartbeatTimeout = 50 * time.Millisecond
+		cfg.Dialer.Network = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			if timeout > peerport.DialTimeout {
 				t.Errorf("an attempt may take %v", timeout)
 			}
@@ -162,7 +158,7 @@ func TestEntriesForNobody(t *testing.T) {
 	b.Close()
 	sent := make(chan error, 1)
 	go func() { sent <- a.send(addr, anEntry) }()
-	time.Sleep(20 * ms)
+	time.Sleep(20 * time.Millisecond)
 	close(a.stop)
 	var op *net.OpError
 	if err := <-sent; !errors.As(err, &op) {

@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 type portrait struct {
 	term, last, commit, applied, snapshot uint64
 	vote                                  string
-	members                               []raftMember
+	members                               []Member
 	log                                   []raft.Log
 	owner                                 string
 }
@@ -65,7 +65,7 @@ func (a *alone) settle() {
 			a.t.Fatalf("refused: %+v", step)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); a.owner() != "owner"; time.Sleep(ms) {
+	for deadline := time.Now().Add(10 * time.Second); a.owner() != "owner"; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			a.t.Fatal("the lock is not applied")
 		}
@@ -295,7 +295,7 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	a := startAlone(t)
 	a.settle()
 	before := a.portrait()
-	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
+	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.Addr)
 	plain := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: overTCP{outgoing{stream{a.log.port}}}, MaxPool: 1, Timeout: time.Second, Logger: hclog.NewNullLogger()})
 	defer plain.Close()
 	codec := newAppender(a.log.port, transportTimeout, a.log.cfg)
@@ -374,12 +374,11 @@ func TestCommittedEntriesAreNotCut(t *testing.T) {
 		}
 	}
 	check("Raft runs", a.log.dir.Log, 3+2*settledEvery-1)
-	cfg := *a.log.cfg
-	a.t.Cleanup(func() {})
-	if err := a.n.Close(); err != nil {
+	closeEarly(a.log)
+	dir, err := openDirectory(a.log.cfg, a.log.cfg.Data, hclog.NewNullLogger(), datadir.Hooks{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	dir := openStopped(t, &cfg)
 	check("a new start", dir.Log, settledEvery)
 	dir.Close()
 }

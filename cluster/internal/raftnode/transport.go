@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"errors"
@@ -82,7 +82,7 @@ var (
 
 func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
-	t := &transport{strangers: cfg.peers.Strangers, self: cfg.ID, addr: cfg.peerAddr(), directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
+	t := &transport{strangers: cfg.Dialer.Strangers, self: cfg.ID, addr: cfg.Addr, directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{

@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"context"
@@ -16,76 +16,76 @@ import (
 type changeKind int
 
 const (
-	addNonVoter  changeKind = iota // adds a member, or gives a member without a vote another address
-	addVoter                       // gives a member its vote, or a voter another address
-	removeMember                   //
+	AddNonVoter  changeKind = iota // adds a member, or gives a member without a vote another address
+	AddVoter                       // gives a member its vote, or a voter another address
+	RemoveMember                   //
 )
 
-// change is one step from a configuration to the next.
-type change struct {
-	kind     changeKind
-	id, addr string
+// Change is one step from a configuration to the next.
+type Change struct {
+	Kind     changeKind
+	ID, Addr string
 }
 
-// errNoChange is the error of decide if the configuration needs no change.
-var errNoChange = errors.New("cluster: nothing to change")
+// ErrNoChange is the error of decide if the configuration needs no change.
+var ErrNoChange = errors.New("cluster: nothing to change")
 
 // Fixed implements consensus.
-func (r *raftLog) Fixed() bool { return false }
+func (r *Node) Fixed() bool { return false }
 
 // Reconfigure implements consensus.
-func (r *raftLog) Reconfigure(ctx context.Context, decide func([]raftMember) (change, error)) error {
+func (r *Node) Reconfigure(ctx context.Context, decide func([]Member) (Change, error)) error {
 	if !r.proposals.enter() {
-		return errNotExecuted
+		return ErrNotExecuted
 	}
 	defer r.proposals.leave()
 	// When the barrier is applied, StoreConfiguration has noted the last committed configuration. Raft makes
 	// the change only on the configuration with index prev, and only if that one is committed.
 	if err := r.within(ctx, r.raft.Barrier(applyTimeout)); err != nil {
-		return errNotExecuted
+		return ErrNotExecuted
 	}
 	prev := r.configured.Load()
 	members, err := r.Members()
 	if err != nil {
-		return errNotExecuted
+		return ErrNotExecuted
 	}
 	c, err := decide(members)
-	if errors.Is(err, errNoChange) {
+	if errors.Is(err, ErrNoChange) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	id, addr := raft.ServerID(c.id), raft.ServerAddress(c.addr)
+	id, addr := raft.ServerID(c.ID), raft.ServerAddress(c.Addr)
 	var f raft.IndexFuture
-	switch c.kind {
-	case addNonVoter:
+	switch c.Kind {
+	case AddNonVoter:
 		f = r.raft.AddNonvoter(id, addr, prev, applyTimeout)
-	case addVoter:
+	case AddVoter:
 		f = r.raft.AddVoter(id, addr, prev, applyTimeout)
-	case removeMember:
+	case RemoveMember:
 		f = r.raft.RemoveServer(id, prev, applyTimeout)
 	default:
-		return fmt.Errorf("cluster: no such change: %d", c.kind)
+		return fmt.Errorf("cluster: no such change: %d", c.Kind)
 	}
 	switch err := r.within(ctx, f); {
 	case err == nil:
-		r.cfg.Logger.Info("membership changed", "id", c.id, "peer", c.addr, "change", c.kind.String())
+		r.cfg.Logger.Info("membership changed", "id", c.ID, "peer", c.Addr, "change", c.Kind.String())
 		return nil
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrRaftShutdown), errors.Is(err, ctx.Err()):
-		return fmt.Errorf("%w: %w", errUnknown, err)
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	default:
-		return fmt.Errorf("%w: %w", errNotExecuted, err)
+		return fmt.Errorf("%w: %w", ErrNotExecuted, err)
 	}
 }
 
 func (k changeKind) String() string {
-	return [...]string{addNonVoter: "non-voter", addVoter: "voter", removeMember: "removed"}[k]
+	return [...]string{AddNonVoter: "non-voter", AddVoter: "voter", RemoveMember: "removed"}[k]
 }
 
 // within waits for a future until ctx ends. The future counts as a proposal until it ends, too, because
 // it may still add an entry.
-func (r *raftLog) within(ctx context.Context, f raft.Future) error {
+func (r *Node) within(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	r.proposals.stay()
 	go func() {
@@ -101,10 +101,10 @@ func (r *raftLog) within(ctx context.Context, f raft.Future) error {
 }
 
 // Cluster implements consensus.
-func (r *raftLog) Cluster() string { return r.dir.Cluster() }
+func (r *Node) Cluster() string { return r.dir.Cluster() }
 
 // Joining implements consensus.
-func (r *raftLog) Joining() bool { return r.dir.Joining() }
+func (r *Node) Joining() bool { return r.dir.Joining() }
 
 // Joined implements consensus.
-func (r *raftLog) Joined(cluster string) error { return r.dir.SetCluster(cluster) }
+func (r *Node) Joined(cluster string) error { return r.dir.SetCluster(cluster) }

@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ const (
 
 // boundLog waits until the entries that the log held at the start, up to last, have been applied. Then it
 // takes a snapshot whenever the log has become large since the last one.
-func (r *raftLog) boundLog(last uint64) {
+func (r *Node) boundLog(last uint64) {
 	if !r.awaitApplied(last) {
 		return
 	}
@@ -60,7 +60,7 @@ func (r *raftLog) boundLog(last uint64) {
 
 // snapshotShort takes a snapshot that leaves only a part of the entries behind it: TrailingLogs is meant
 // for small entries.
-func (r *raftLog) snapshotShort() error {
+func (r *Node) snapshotShort() error {
 	r.shortening.Lock()
 	defer r.shortening.Unlock()
 	usual := r.raft.ReloadableConfig()

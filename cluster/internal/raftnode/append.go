@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"bufio"
@@ -57,7 +57,7 @@ type appender struct {
 	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	timeout time.Duration // for a request and its answer
 	now     func() time.Duration
-	older   func(raft.ServerAddress) bool // reports whether the peer there may run an earlier version; nil: none does
+	older   func(addr string) bool // reports whether the peer there may run an earlier version; nil: none does
 
 	mu      sync.Mutex
 	kept    map[raft.ServerAddress][]*appendConn
@@ -84,7 +84,7 @@ type appendConn struct {
 var errAppendLate = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 
 func newAppender(port *peerport.Port, timeout time.Duration, cfg *Config) *appender {
-	return &appender{dial: port.Connect, timeout: timeout, now: cfg.Time.Monotonic, older: cfg.older,
+	return &appender{dial: port.Connect, timeout: timeout, now: cfg.Time.Monotonic, older: cfg.Older,
 		kept: map[raft.ServerAddress][]*appendConn{}, earlier: map[raft.ServerAddress]time.Duration{}}
 }
 
@@ -95,7 +95,7 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 	for _, l := range req.Entries {
 		size += len(l.Data) + len(l.Extensions) + datadir.EntryOverhead
 	}
-	if size > maxAppend && a.older != nil && a.older(to) {
+	if size > maxAppend && a.older != nil && a.older(string(to)) {
 		return errNotSpoken
 	}
 	for {

@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/datadir"
@@ -127,7 +128,7 @@ func TestAppendToAnEarlierVersion(t *testing.T) {
 		}
 	}()
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
-		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+		cfg.Dialer.Network = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			if proto == peerport.ProtoAppend {
 				tried++
 				addr = old.Addr().String()
@@ -151,13 +152,13 @@ func TestAppendThatIsLong(t *testing.T) {
 	var raftsOwn int
 	var older bool
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
-		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+		cfg.Dialer.Network = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			if proto == peerport.ProtoRaft {
 				raftsOwn++
 			}
 			return peerport.DialTCP(addr, proto, timeout)
 		}
-		cfg.older = func(raft.ServerAddress) bool { return older }
+		cfg.Older = func(string) bool { return older }
 	})
 	b := newPeer(t, "127.0.0.1:0")
 	for _, older = range []bool{false, true} {
@@ -194,7 +195,7 @@ func TestAppendToAPeerThatWasStartedAgain(t *testing.T) {
 func TestAppendThatIsRefused(t *testing.T) {
 	var dialed int
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
-		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+		cfg.Dialer.Network = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 			dialed++
 			return peerport.DialTCP(addr, proto, timeout)
 		}
@@ -216,8 +217,10 @@ func TestAppendThatIsRefused(t *testing.T) {
 // TestHeadsKeepNoBodies: of a long entry that a leader has sent, nothing stays in memory but its head. An empty field
 // is a place in the body, and would keep it.
 func TestHeadsKeepNoBodies(t *testing.T) {
-	cfg := dataConfig(t, t.TempDir())
-	dir := openStopped(t, &cfg)
+	dir, err := openDirectory(memberConfig(t, ""), t.TempDir(), hclog.NewNullLogger(), datadir.Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(dir.Close)
 	var gone atomic.Int32
 	const count = 4

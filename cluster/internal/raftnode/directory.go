@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"bytes"
@@ -32,20 +32,20 @@ import (
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
 
 // Directory implements consensus.
-func (r *raftLog) Directory() string { return r.dir.Name() }
+func (r *Node) Directory() string { return r.dir.Name() }
 
 // Blank implements consensus: this process made the directory, or the log holds nothing but the first
 // configuration.
-func (r *raftLog) Blank() bool {
+func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
 // Meet implements consensus.
-func (r *raftLog) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
+func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
 
 // meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the
 // node is a member that was not met before.
-func (r *raftLog) meet(id, directory []byte) error {
+func (r *Node) meet(id, directory []byte) error {
 	if len(directory) == 0 {
 		return nil
 	}
@@ -133,23 +133,4 @@ func (t *transport) believable(term, lastIndex uint64) error {
 		own = r.CurrentTerm()
 	}
 	return lookAtAnswer(own, term, lastIndex)
-}
-
-// meet reports whether another node names the directory with which this node has met it. It remembers the
-// directory of a member that was not met before.
-func (n *Node) meet(f facts) bool {
-	return n.cons.Meet(f.id, f.directory) == nil
-}
-
-// disowned stops this node if it is a first member that is just beginning (Blank), and another node,
-// which has applied at least as much, has met it with another directory: that directory is lost. (A node
-// with a log is the one that was replaced; see removed.go.)
-func (n *Node) disowned(by facts) {
-	if by.you != asOther || !n.cons.Blank() || by.applied < n.facts().applied {
-		return
-	}
-	n.disc.disowned.Do(func() {
-		n.cfg.Fatal(fmt.Errorf("data directory %s is not the one that %s has met node %s with: that one, and what this node had acknowledged, is lost; remove the node from the cluster (lockstep remove %s), then start it with an empty directory and --join",
-			n.cfg.Data, by.id, n.cfg.ID, n.cfg.ID))
-	})
 }

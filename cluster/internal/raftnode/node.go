@@ -1,4 +1,6 @@
-package cluster
+// Package raftnode adapts hashicorp/raft: it gives a node a log that a majority has on disk, and corrects or checks
+// what the library does or takes for granted.
+package raftnode
 
 import (
 	"cmp"
@@ -21,9 +23,9 @@ import (
 	"lockstep/raftfsm"
 )
 
-// raftLog is the consensus of a durable node: hashicorp/raft over the peer
+// Node is the consensus of a durable node: hashicorp/raft over the peer
 // port and the data directory.
-type raftLog struct {
+type Node struct {
 	cfg   *Config
 	fsm   *raftfsm.FSM
 	raft  *raft.Raft
@@ -46,16 +48,14 @@ type raftLog struct {
 	down raft.Future // shutdown of Raft
 }
 
-var _ consensus = (*raftLog)(nil)
-
-// raftHooks are the functions by which a raftLog calls its node.
-type raftHooks struct {
-	serve    map[byte]func(net.Conn) // serves the connections of a protocol of the peer port
-	applied  func(raftfsm.Outcome)   // an entry was applied, in log order
-	restored func(seq uint64, lease int64)
-	members  func()               // the configuration has changed
-	vouched  func(id string) bool // reports whether other members say that a node is a member
-	leads    chan leadership      // receives changes of leadership
+// Hooks are the functions by which a Node calls its node.
+type Hooks struct {
+	Serve    map[byte]func(net.Conn) // serves the connections of a protocol of the peer port
+	Applied  func(raftfsm.Outcome)   // an entry was applied, in log order
+	Restored func(seq uint64, lease int64)
+	Members  func()               // the configuration has changed
+	Vouched  func(id string) bool // reports whether other members say that a node is a member
+	Leads    chan Leadership      // receives changes of leadership
 }
 
 const (
@@ -66,8 +66,8 @@ const (
 	applyTimeout = 5 * time.Second
 )
 
-func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) {
-	r := &raftLog{cfg: cfg, fsm: fsm, stop: make(chan struct{})}
+func Open(cfg *Config, fsm *raftfsm.FSM, hooks Hooks) (*Node, error) {
+	r := &Node{cfg: cfg, fsm: fsm, stop: make(chan struct{})}
 	if err := r.open(hooks); err != nil {
 		r.closeParts()
 		return nil, err
@@ -75,23 +75,19 @@ func openRaft(cfg *Config, fsm *raftfsm.FSM, hooks raftHooks) (*raftLog, error) 
 	return r, nil
 }
 
-func (r *raftLog) open(hooks raftHooks) (err error) {
+func (r *Node) open(hooks Hooks) (err error) {
 	cfg := r.cfg
 	logs := raftLoggerOf(cfg.Logger, cfg.Time.Monotonic)
 	if r.dir, err = openDirectory(cfg, cfg.Data, logs, r.dirHooks()); err != nil {
 		return err
 	}
-	listen := cfg.listen
-	if listen == nil {
-		listen = func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) }
-	}
-	ln, err := listen(cfg.PeerListen)
+	ln, err := cfg.Listen()
 	if err != nil {
-		return fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", cfg.PeerListen, err)
+		return err
 	}
-	r.port = peerport.New(ln, cfg.peerAddr(), cfg.peers, hooks.serve, cfg.Logger)
+	r.port = peerport.New(ln, cfg.Addr, cfg.Dialer, hooks.Serve, cfg.Logger)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
-	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.vouched
+	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.Vouched
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
 	// These start only now because they call meet, which reads r.trans.
 	go r.trans.relay()
@@ -119,18 +115,18 @@ func (r *raftLog) open(hooks raftHooks) (err error) {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	go r.report(won, seen, hooks.leads)
+	go r.report(won, seen, hooks.Leads)
 	return nil
 }
 
 // openDirectory opens the data directory of the node, or a directory that will become it.
 func openDirectory(cfg *Config, path string, lines hclog.Logger, hooks datadir.Hooks) (*datadir.Dir, error) {
-	return datadir.Open(path, datadir.Options{Disk: cfg.disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: lines, Hooks: hooks})
+	return datadir.Open(path, datadir.Options{Disk: cfg.Disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: lines, Hooks: hooks})
 }
 
 // dirHooks returns the functions by which the data directory calls this node. The directory calls them only when Raft
 // uses the log; r.trans is set by then.
-func (r *raftLog) dirHooks() datadir.Hooks {
+func (r *Node) dirHooks() datadir.Hooks {
 	return datadir.Hooks{
 		Logger: r.cfg.Logger,
 		Fatal:  r.cfg.Fatal,
@@ -154,7 +150,7 @@ func (r *raftLog) dirHooks() datadir.Hooks {
 
 // start starts Raft on what the disk holds. It panics if a part of the log is
 // missing or cannot be read.
-func (r *raftLog) start(rc *raft.Config, m *machine) (err error) {
+func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
@@ -190,11 +186,11 @@ func (r *raftLog) start(rc *raft.Config, m *machine) (err error) {
 const heldTick = 20 * time.Millisecond
 
 // report turns the news of Raft into changes of leadership.
-func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- leadership) {
+func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<- Leadership) {
 	leading := false
 	// The observer does not report a leader that Raft found before the observer was registered.
 	addr, id := r.raft.LeaderWithID()
-	if l := (leadership{id: string(id), addr: string(addr)}); l.id != "" && l.id != r.cfg.ID {
+	if l := (Leadership{ID: string(id), Addr: string(addr)}); l.ID != "" && l.ID != r.cfg.ID {
 		select {
 		case leads <- l:
 		case <-r.stop:
@@ -207,7 +203,7 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 	look := time.NewTicker(heldTick)
 	defer look.Stop()
 	for {
-		var l leadership
+		var l Leadership
 		select {
 		case <-r.stop:
 			return
@@ -215,18 +211,18 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 			if !held || r.Trouble() != "" {
 				continue
 			}
-			held, l = false, leadership{id: r.cfg.ID, self: true}
+			held, l = false, Leadership{ID: r.cfg.ID, Self: true}
 		case leading = <-won:
 			was := held
 			if held = leading && r.Trouble() != ""; held || was && !leading {
 				continue
 			}
 			addr, id := r.raft.LeaderWithID()
-			l = leadership{id: string(id), addr: string(addr)}
+			l = Leadership{ID: string(id), Addr: string(addr)}
 			if leading {
-				l = leadership{id: r.cfg.ID, self: true}
-			} else if l.id == r.cfg.ID {
-				l = leadership{}
+				l = Leadership{ID: r.cfg.ID, Self: true}
+			} else if l.ID == r.cfg.ID {
+				l = Leadership{}
 			}
 		case o := <-seen:
 			// The other channel says whether this node leads; this one may still hold older news about it.
@@ -234,7 +230,7 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 			if string(lo.LeaderID) == r.cfg.ID || leading {
 				continue
 			}
-			l = leadership{id: string(lo.LeaderID), addr: string(lo.LeaderAddr)}
+			l = Leadership{ID: string(lo.LeaderID), Addr: string(lo.LeaderAddr)}
 		}
 		select {
 		case leads <- l:
@@ -246,7 +242,7 @@ func (r *raftLog) report(won <-chan bool, seen <-chan raft.Observation, leads ch
 
 // bootstrap gives a new node its first configuration. All first members write the same one, so a second start
 // is harmless. A node that joins a cluster gets its configuration from that cluster.
-func (r *raftLog) bootstrap(rc *raft.Config) error {
+func (r *Node) bootstrap(rc *raft.Config) error {
 	exists, err := raft.HasExistingState(r.dir.Log, r.dir.Stable, r.dir.Snapshots)
 	if err != nil {
 		return fmt.Errorf("data directory %s: %w", r.cfg.Data, err)
@@ -265,7 +261,7 @@ func (r *raftLog) bootstrap(rc *raft.Config) error {
 			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
 		}
 		if len(conf.Servers) == 0 {
-			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.peerAddr())}}
+			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.Addr)}}
 		}
 		if err := raft.BootstrapCluster(rc, r.dir.Log, r.dir.Stable, r.dir.Snapshots, r.trans, conf); err != nil {
 			return fmt.Errorf("first configuration: %w", err)
@@ -277,7 +273,7 @@ func (r *raftLog) bootstrap(rc *raft.Config) error {
 // comparePeers warns if --peers differs from the members in the data directory, because the directory
 // counts. It fails if this node is the only member of its cluster and --peers names others: those would
 // found another cluster, which would grant the locks that this node has granted.
-func (r *raftLog) comparePeers() error {
+func (r *Node) comparePeers() error {
 	if r.founding || len(r.cfg.Peers) == 0 {
 		return nil
 	}
@@ -294,7 +290,7 @@ func (r *raftLog) comparePeers() error {
 		given[p.ID] = p.Addr
 	}
 	if len(known) == 1 && len(given) > 1 && r.dir.Cluster() != clusterName(r.cfg.Peers) {
-		return fmt.Errorf("data directory %s is of a cluster with one member, this node, and --peers names others, which would be a cluster without what it holds: start this node without --peers and the others with empty directories and --join %s, or name another directory", r.cfg.Data, r.cfg.peerAddr())
+		return fmt.Errorf("data directory %s is of a cluster with one member, this node, and --peers names others, which would be a cluster without what it holds: start this node without --peers and the others with empty directories and --join %s, or name another directory", r.cfg.Data, r.cfg.Addr)
 	}
 	if len(known) > 0 && !maps.Equal(known, given) {
 		r.cfg.Logger.Warn("The members are those that the data directory knows, not those of --peers, which is for the first start of a cluster; lockstep add, remove and --join change them",
@@ -303,78 +299,78 @@ func (r *raftLog) comparePeers() error {
 	return nil
 }
 
-func (r *raftLog) Propose(entry []byte) (raftfsm.Outcome, error) {
+func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	if !r.proposals.enter() {
-		return raftfsm.Outcome{}, errNotExecuted
+		return raftfsm.Outcome{}, ErrNotExecuted
 	}
 	defer r.proposals.leave()
 	f := r.raft.Apply(entry, applyTimeout)
 	switch err := f.Error(); {
 	case err == nil:
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
-		return raftfsm.Outcome{}, errNotExecuted
+		return raftfsm.Outcome{}, ErrNotExecuted
 	default:
-		return raftfsm.Outcome{}, fmt.Errorf("%w: %w", errUnknown, err)
+		return raftfsm.Outcome{}, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	if out, ok := f.Response().(raftfsm.Outcome); ok {
 		return out, nil
 	}
-	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", errUnknown, f.Response())
+	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", ErrUnknown, f.Response())
 }
 
-func (r *raftLog) Barrier() error {
+func (r *Node) Barrier() error {
 	if !r.proposals.enter() {
-		return errTransferring
+		return ErrTransferring
 	}
 	defer r.proposals.leave()
 	return r.raft.Barrier(0).Error()
 }
 
 // Campaign sends this node the message by which a leader transfers leadership.
-func (r *raftLog) Campaign() error {
-	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.peerAddr())
+func (r *Node) Campaign() error {
+	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.Addr)
 	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}, &raft.TimeoutNowResponse{})
 }
 
-func (r *raftLog) Members() ([]raftMember, error) {
+func (r *Node) Members() ([]Member, error) {
 	f := r.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
 		return nil, err
 	}
 	_, leader := r.raft.LeaderWithID()
-	var members []raftMember
+	var members []Member
 	for _, s := range f.Configuration().Servers {
-		members = append(members, raftMember{ID: string(s.ID), PeerAddr: string(s.Address),
+		members = append(members, Member{ID: string(s.ID), PeerAddr: string(s.Address),
 			Leader: s.ID == leader, Voter: s.Suffrage == raft.Voter})
 	}
 	return members, nil
 }
 
 // Facts implements consensus.
-func (r *raftLog) Facts() raftFacts {
+func (r *Node) Facts() Facts {
 	log := r.dir.Log
-	return raftFacts{Term: r.raft.CurrentTerm(),
+	return Facts{Term: r.raft.CurrentTerm(),
 		Applied: log.WrittenUpTo(r.raft.AppliedIndex()), Commit: log.WrittenUpTo(r.raft.CommitIndex()),
 		DirectorySize: r.quota.size.Load(), DirectoryQuota: r.cfg.DataQuota}
 }
 
 // Snapshot takes a snapshot; it does nothing if there are no new entries since the last one.
-func (r *raftLog) Snapshot() error {
+func (r *Node) Snapshot() error {
 	if err := r.raft.Snapshot().Error(); err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return err
 	}
 	return nil
 }
 
-func (r *raftLog) Trouble() string { return r.dir.Log.Trouble() }
+func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 
-func (r *raftLog) LastContact() (time.Duration, bool) {
+func (r *Node) LastContact() (time.Duration, bool) {
 	last := r.raft.LastContact()
-	return heardAt(r.cfg.Time, last), !last.IsZero()
+	return r.cfg.Time.At(last), !last.IsZero()
 }
 
 // Quit implements consensus.
-func (r *raftLog) Quit() {
+func (r *Node) Quit() {
 	r.quit.Do(func() {
 		close(r.stop)
 		r.down = r.raft.Shutdown()
@@ -382,14 +378,14 @@ func (r *raftLog) Quit() {
 	})
 }
 
-func (r *raftLog) Close() error {
+func (r *Node) Close() error {
 	r.Quit()
 	err := r.down.Error()
 	r.closeParts()
 	return err
 }
 
-func (r *raftLog) closeParts() {
+func (r *Node) closeParts() {
 	if r.trans != nil {
 		r.trans.Close()
 	}
@@ -403,9 +399,9 @@ func (r *raftLog) closeParts() {
 
 // machine adapts the FSM to the interface of hashicorp/raft.
 type machine struct {
-	log   *raftLog
+	log   *Node
 	fsm   *raftfsm.FSM
-	hooks raftHooks
+	hooks Hooks
 	fatal func(error)
 }
 
@@ -438,7 +434,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		return err
 	}
 	m.log.trans.progress.done.Store(l.Index)
-	m.hooks.applied(out)
+	m.hooks.Applied(out)
 	if out.Messages {
 		m.log.trans.announce(matched{l.Term, l.Index})
 	}
@@ -464,14 +460,14 @@ func (m *machine) Restore(in io.ReadCloser) error {
 		return err
 	}
 	seq, lease := m.fsm.Position()
-	m.hooks.restored(seq, lease)
+	m.hooks.Restored(seq, lease)
 	m.log.trans.progress.done.Store(m.log.dir.Snapshots.Newest().Index)
 	at := m.log.dir.SnapshotConfiguration()
 	m.log.configured.Store(at)
 	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err
 	}
-	m.hooks.members()
+	m.hooks.Members()
 	return nil
 }
 
@@ -495,7 +491,7 @@ func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
 	}
 	m.log.configured.Store(index)
 	m.log.trans.progress.done.Store(index)
-	m.hooks.members()
+	m.hooks.Members()
 }
 
 type persister struct{ s *raftfsm.Snapshot }
@@ -508,3 +504,26 @@ func (p persister) Persist(sink raft.SnapshotSink) error {
 }
 
 func (persister) Release() {}
+
+// Parts is what the tests of package cluster see of a member.
+type Parts struct {
+	Raft      *raft.Raft
+	Dir       *datadir.Dir
+	Transport raft.Transport
+	Header    raft.RPCHeader // which this member sends
+	Told      uint64         // the highest commit index that leaders have told it
+}
+
+// Parts returns what tests look at.
+func (r *Node) Parts() Parts {
+	p := &r.trans.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Parts{r.raft, r.dir, r.trans, r.trans.header(), p.told}
+}
+
+// Sever ends every connection at once, as the death of the process would.
+func (r *Node) Sever() {
+	r.port.Close()
+	r.trans.Close()
+}

@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"log/slog"
@@ -25,20 +25,12 @@ type quota struct {
 	full atomic.Bool
 }
 
-// diskFull returns a function that reports whether the data directory is at its quota; nil if there is no quota.
-func (n *Node) diskFull() func() bool {
-	if n.cfg.DataQuota == 0 {
-		return nil
-	}
-	return n.cons.Full
-}
-
 // Full implements consensus.
-func (r *raftLog) Full() bool { return r.quota.full.Load() }
+func (r *Node) Full() bool { return r.quota.full.Load() }
 
 // watchDirectory measures the data directory, and shortens the log while the directory is too
 // large. It shortens nothing before the log that was there at the start, up to last, has been applied.
-func (r *raftLog) watchDirectory(last uint64) {
+func (r *Node) watchDirectory(last uint64) {
 	every := sizeTick
 	if r.cfg.DataQuota > 0 {
 		every = quotaTick
@@ -66,7 +58,7 @@ func (r *raftLog) watchDirectory(last uint64) {
 	}
 }
 
-func (r *raftLog) measureDirectory() error {
+func (r *Node) measureDirectory() error {
 	size, err := r.dir.Size()
 	if err != nil {
 		return err

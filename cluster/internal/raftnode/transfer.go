@@ -1,4 +1,4 @@
-package cluster
+package raftnode
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 // won, or until an election timeout is over.
 
 var (
-	errTransferring = errors.New("leadership transfer in progress")
+	ErrTransferring = errors.New("leadership transfer in progress")
 	errNoElection   = errors.New("leadership transfer timeout: the member that was to lead has not been elected")
 )
 
@@ -77,7 +77,7 @@ func (p *proposals) none() bool {
 	return p.shut && p.n == 0
 }
 
-func (r *raftLog) Transfer(id string) error {
+func (r *Node) Transfer(id string) error {
 	members, err := r.Members()
 	if err != nil {
 		return err
@@ -95,9 +95,9 @@ func (r *raftLog) Transfer(id string) error {
 
 // transfer hands leadership to the heir, and returns nil when this node no longer leads. Raft's election timeout
 // bounds each step.
-func (r *raftLog) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
+func (r *Node) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	if !r.transferring.TryLock() {
-		return errTransferring
+		return ErrTransferring
 	}
 	defer r.transferring.Unlock()
 	term := r.raft.CurrentTerm()
@@ -128,7 +128,7 @@ func (r *raftLog) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 }
 
 // waitFor waits until is returns true. It returns false if that does not happen in time.
-func (r *raftLog) waitFor(timeout time.Duration, is func() bool) bool {
+func (r *Node) waitFor(timeout time.Duration, is func() bool) bool {
 	late, tick := time.NewTimer(timeout), time.NewTicker(transferTick)
 	defer late.Stop()
 	defer tick.Stop()

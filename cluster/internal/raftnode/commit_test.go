@@ -1,7 +1,9 @@
-package cluster
+package raftnode
 
 import (
 	"encoding/binary"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +17,26 @@ import (
 // alone is one of three members, whose peers are the test.
 type alone struct {
 	t    *testing.T
-	n    *Node
-	log  *raftLog
+	fsm  *raftfsm.FSM
+	log  *Node
 	peer string // id of one of the others
 }
 
 func startAlone(t *testing.T, change ...func(*Config)) *alone {
-	c := startThree(t, change...)
-	c.sinks[0] = &notes{}
-	c.cfg[0].Sink = c.sinks[0]
-	n, err := Open(c.cfg[0])
+	t.Helper()
+	cfg := memberConfig(t, filepath.Join(t.TempDir(), "n1"))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.nodes[0] = n
-	return &alone{t, n, n.cons.(*raftLog), c.cfg[1].ID}
+	cfg.Addr = ln.Addr().String()
+	cfg.Listen = func() (net.Listener, error) { return ln, nil }
+	cfg.Peers = []Peer{{ID: "n1", Addr: cfg.Addr}, {ID: "n2", Addr: "127.0.0.1:2"}, {ID: "n3", Addr: "127.0.0.1:3"}}
+	for _, fn := range change {
+		fn(cfg)
+	}
+	r, fsm := openMember(t, cfg)
+	return &alone{t, fsm, r, "n2"}
 }
 
 func (a *alone) header() raft.RPCHeader {
@@ -44,7 +51,7 @@ func (a *alone) append(term, prev, prevTerm, commit uint64, entries ...*raft.Log
 		Entries: entries, LeaderCommitIndex: commit}
 	var resp raft.AppendEntriesResponse
 	cfg := a.log.cfg
-	if err := a.log.trans.NetworkTransport.AppendEntries(raft.ServerID(cfg.ID), raft.ServerAddress(cfg.PeerListen), req, &resp); err != nil {
+	if err := a.log.trans.NetworkTransport.AppendEntries(raft.ServerID(cfg.ID), raft.ServerAddress(cfg.Addr), req, &resp); err != nil {
 		a.t.Fatal(err)
 	}
 	return resp
@@ -59,7 +66,7 @@ func taken(index, term uint64, owner string) *raft.Log {
 }
 
 func (a *alone) owner() (owner string) {
-	a.n.fsm.View(func(st *store.Store, _ uint64) {
+	a.fsm.View(func(st *store.Store, _ uint64) {
 		if e := st.Begin(store.Time{Lease: 1}, 1, store.Env{}).Lookup(0, []byte("lock")); e != nil {
 			owner = e.Str()
 		}
@@ -82,7 +89,7 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 			t.Fatalf("refused: %+v", step)
 		}
 	}
-	time.Sleep(100 * ms)
+	time.Sleep(100 * time.Millisecond)
 	if owner := a.owner(); owner != "" || a.log.raft.CommitIndex() > 2 {
 		t.Errorf("entry %d counts as committed, the lock is of %q", a.log.raft.CommitIndex(), owner)
 	}
@@ -92,7 +99,7 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 		if a.owner() != "" {
 			break
 		}
-		time.Sleep(20 * ms)
+		time.Sleep(20 * time.Millisecond)
 	}
 	if owner := a.owner(); owner != "owner" {
 		t.Errorf("the lock is of %q", owner)
@@ -128,12 +135,12 @@ func (g *termGate) Set(k, v []byte) error {
 func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	gate := &termGate{later: 9, begun: make(chan struct{}), resume: make(chan struct{}), written: make(chan struct{})}
 	a := startAlone(t, func(cfg *Config) {
-		cfg.disk.Stable = func(s raft.StableStore) raft.StableStore {
+		cfg.Disk.Stable = func(s raft.StableStore) raft.StableStore {
 			gate.StableStore = s
 			return gate
 		}
 	})
-	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.PeerListen)
+	self, addr := raft.ServerID(a.log.cfg.ID), raft.ServerAddress(a.log.cfg.Addr)
 	voted := make(chan raft.RequestVoteResponse, 1)
 	go func() {
 		var resp raft.RequestVoteResponse
@@ -147,7 +154,7 @@ func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	<-gate.begun
 	beaten := make(chan raft.AppendEntriesResponse, 1)
 	go func() { beaten <- a.append(8, 0, 0, 0) }()
-	time.Sleep(100 * ms)
+	time.Sleep(100 * time.Millisecond)
 	close(gate.resume)
 	if vote := <-voted; !vote.Granted {
 		t.Fatalf("no vote: %+v", vote)
@@ -159,7 +166,7 @@ func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	if resp := a.append(8, 1, 1, 1, taken(2, 8, "owner")); resp.Success {
 		t.Error("it acknowledges an entry of term 8 and has voted in term 9")
 	}
-	if term := a.n.term(); term != 9 {
+	if term := a.log.raft.CurrentTerm(); term != 9 {
 		t.Errorf("its term is %d", term)
 	}
 }

@@ -1,0 +1,18 @@
+package clustertest
+
+import "time"
+
+// Clock is the clock of the machine, or of a bubble.
+type Clock struct{ start time.Time }
+
+// NewClock returns a clock whose monotonic part begins at zero.
+func NewClock() Clock { return Clock{time.Now()} }
+
+// Monotonic returns the time since the clock was made.
+func (c Clock) Monotonic() time.Duration { return time.Since(c.start) }
+
+// Wall returns the time of day.
+func (c Clock) Wall() time.Time { return time.Now() }
+
+// At converts a time to the monotonic clock.
+func (c Clock) At(at time.Time) time.Duration { return at.Sub(c.start) }

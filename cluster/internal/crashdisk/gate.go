@@ -1,0 +1,99 @@
+package crashdisk
+
+import (
+	"sync"
+	"time"
+
+	"lockstep/cluster/internal/datadir"
+)
+
+// Gate is a disk whose syncs of data wait while it is shut, or fail.
+type Gate struct {
+	UnsyncedFiles
+	mu    sync.Mutex
+	shut  chan struct{} // closed when it opens; nil: it is open
+	takes time.Duration
+	fails error
+}
+
+// Shut makes syncs wait.
+func (g *Gate) Shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = make(chan struct{})
+}
+
+// LetGo lets the syncs that wait go on; they fail if err is not nil.
+func (g *Gate) LetGo(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fails = err
+	close(g.shut)
+	g.shut = nil
+}
+
+// Slow makes each sync take a while.
+func (g *Gate) Slow(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.takes = d
+}
+
+func (g *Gate) pass() error {
+	g.mu.Lock()
+	shut, takes := g.shut, g.takes
+	g.mu.Unlock()
+	time.Sleep(takes)
+	if shut != nil {
+		<-shut
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fails
+}
+
+func (g *Gate) Create(path string) (datadir.File, error) {
+	return g.gated(g.UnsyncedFiles.Create(path))
+}
+func (g *Gate) Open(path string) (datadir.File, error) { return g.gated(g.UnsyncedFiles.Open(path)) }
+func (g *Gate) gated(f datadir.File, err error) (datadir.File, error) {
+	return gatedFile{f, g}, err
+}
+
+type gatedFile struct {
+	datadir.File
+	g *Gate
+}
+
+func (f gatedFile) SyncData() error { return f.g.pass() }
+
+// UnsyncedFiles are the machine's. No power fails in a bubble, and waiting for the
+// disk is the one thing in it that takes real time.
+type UnsyncedFiles struct{ SystemFiles }
+
+func (f UnsyncedFiles) Create(path string) (datadir.File, error) {
+	return unsynced(f.SystemFiles.Create(path))
+}
+func (f UnsyncedFiles) Open(path string) (datadir.File, error) {
+	return unsynced(f.SystemFiles.Open(path))
+}
+func (UnsyncedFiles) SyncDir(string) error { return nil }
+
+type unsyncedFile struct{ datadir.File }
+
+func (unsyncedFile) Sync() error     { return nil }
+func (unsyncedFile) SyncData() error { return nil }
+
+func unsynced(f datadir.File, err error) (datadir.File, error) { return unsyncedFile{f}, err }
+
+// SystemFiles are the machine's.
+type SystemFiles struct{}
+
+func (SystemFiles) Create(path string) (datadir.File, error) {
+	return datadir.SystemDisk().Create(path)
+}
+func (SystemFiles) Open(path string) (datadir.File, error) { return datadir.SystemDisk().Open(path) }
+func (SystemFiles) Mkdir(path string) error                { return datadir.SystemDisk().Mkdir(path) }
+func (SystemFiles) Rename(from, to string) error           { return datadir.SystemDisk().Rename(from, to) }
+func (SystemFiles) Remove(path string) error               { return datadir.SystemDisk().Remove(path) }
+func (SystemFiles) SyncDir(path string) error              { return datadir.SystemDisk().SyncDir(path) }

@@ -1,0 +1,107 @@
+package raftnode
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/peerport"
+)
+
+// Peer is a first member of a cluster.
+type Peer struct {
+	ID   string
+	Addr string // peer address, host:port
+}
+
+// Config is what a member of Raft needs to know. The fields without a comment are those of cluster.Config.
+type Config struct {
+	ID       string
+	Addr     string // peer address under which the others know this node
+	Data     string
+	LogStore string
+	Disk     datadir.Disk
+	Peers    []Peer
+	Join     []string
+
+	Listen func() (net.Listener, error) // opens the peer port
+	Dialer *peerport.Dialer             // calls other nodes
+	Older  func(addr string) bool       // reports whether the member there may run an earlier version
+
+	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
+	LeaseReads                                     bool
+	Listens                                        func() bool
+
+	SnapshotThreshold uint64
+	SnapshotInterval  time.Duration
+	TrailingLogs      uint64
+	SnapshotBytes     int64
+	DataQuota         int64
+
+	Time   TimeSource
+	Logger *slog.Logger
+	Fatal  func(error)
+}
+
+// TimeSource is where time comes from.
+type TimeSource interface {
+	Monotonic() time.Duration
+	Wall() time.Time
+	// At converts a time that this process has read to the monotonic clock.
+	At(time.Time) time.Duration
+}
+
+// Member is a member of Raft's configuration.
+type Member struct {
+	ID, PeerAddr  string
+	Leader, Voter bool
+}
+
+// Facts is what Raft and the data directory know about a node.
+type Facts struct {
+	Term            uint64
+	Applied, Commit uint64 // indexes in the log
+
+	DirectorySize  int64 // bytes of the files in the data directory
+	DirectoryQuota int64 // Config.DataQuota
+}
+
+// Leadership is a change that consensus reports: who leads now, nobody if id
+// is empty.
+type Leadership struct {
+	ID   string
+	Addr string // peer address
+	Self bool   // this node leads
+}
+
+// clusterName makes a name for a new cluster. Each of several first members makes the name for itself, so
+// it is derived from the list of peers, which all of them are told.
+func clusterName(peers []Peer) string {
+	if len(peers) == 0 {
+		return rand.Text()
+	}
+	var lines []string
+	for _, p := range peers {
+		lines = append(lines, p.ID+"="+p.Addr)
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// What becomes of a proposal that is not applied, or of a wish.
+var (
+	// ErrNotExecuted: it had no effect and never will; it may be tried again.
+	ErrNotExecuted = errors.New("cluster: not executed")
+	// ErrUnknown: it may or may not have taken effect.
+	ErrUnknown = errors.New("cluster: outcome unknown")
+	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
+	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
+)

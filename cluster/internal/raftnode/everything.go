@@ -1,0 +1,63 @@
+package raftnode
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/brake"
+	"lockstep/raftfsm"
+)
+
+// Everything implements consensus. A node that has been started again and
+// has no leader does not know how much of its log is committed, and has applied nothing after its last
+// snapshot. But that part of the log may hold what the node has acknowledged.
+func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
+	last, err := r.dir.Log.LastIndex()
+	if err != nil {
+		return nil, 0, err
+	}
+	from, fsm := r.dir.Snapshots.Newest(), raftfsm.New(nil)
+	last = max(last, from.Index)
+	if r.Holds(last) {
+		return r.fsm.Snapshot(), last, nil
+	}
+	if from.Index > 0 {
+		_, in, err := r.dir.Snapshots.Open(from.ID)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := errors.Join(fsm.Restore(in), in.Close()); err != nil {
+			return nil, 0, err
+		}
+	}
+	fsm.Replay(last) // the replay notifies nobody
+	for i := from.Index + 1; i <= last; i++ {
+		var l raft.Log
+		if err := r.dir.Log.Read(i, &l); err != nil {
+			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		out, err := fsm.Apply(i, l.Data)
+		if err != nil {
+			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
+		}
+		brake.Bring(out.Copied)
+	}
+	return fsm.Snapshot(), last, nil
+}
+
+// Holds implements consensus.
+func (r *Node) Holds(index uint64) bool {
+	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
+		var l raft.Log
+		// Entries that are Raft's own do not reach the state.
+		if err := r.dir.Log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
+			return false
+		}
+	}
+	return true
+}

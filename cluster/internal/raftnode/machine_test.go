@@ -1,0 +1,102 @@
+package raftnode
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/crashdisk"
+	"lockstep/cluster/internal/datadir"
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// TestAppliedEntriesAreLetGo: Raft holds dozens of entries until the last of them has been applied. Long ones are read
+// one at a time, so that not all of them are in memory.
+func TestAppliedEntriesAreLetGo(t *testing.T) {
+	cfg := memberConfig(t, t.TempDir())
+	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger, Fatal: func(err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	txn := store.New().Begin(store.Time{Lease: 1}, 1, store.Env{})
+	txn.SetString(0, []byte("long"), strings.Repeat("v", 2*datadir.LongEntry), 0)
+	entry := raftfsm.Entry{Lease: 1, Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
+	if err := dir.Log.StoreLog(&raft.Log{Index: 1, Term: 1, Data: entry.Append(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	var l raft.Log
+	if err := errors.Join(dir.Log.AwaitWritten(1), dir.Log.GetLog(1, &l)); err != nil {
+		t.Fatal(err)
+	}
+	fsm := raftfsm.New(nil)
+	m := &machine{log: &Node{dir: dir, cfg: cfg, trans: &transport{}}, fsm: fsm, hooks: Hooks{Applied: func(raftfsm.Outcome) {}}}
+	if out, ok := m.Apply(&l).(raftfsm.Outcome); !ok || !out.Accepted {
+		t.Fatalf("applied: %+v", out)
+	}
+	if fsm.DataSize() < 2*datadir.LongEntry {
+		t.Errorf("the state has %d bytes", fsm.DataSize())
+	}
+	if len(l.Data) >= datadir.LongEntry {
+		t.Errorf("Raft still holds %d bytes of the entry", len(l.Data))
+	}
+}
+
+// When entries cannot be written that Raft believes in, the process ends. Until it has,
+// Raft counts them as applied, which they are not: no snapshot may be taken.
+func TestNoSnapshotOfEntriesThatAreLost(t *testing.T) {
+	g, fatal := &crashdisk.Gate{}, make(chan error, 9)
+	always := func() bool { return true }
+	cfg := memberConfig(t, t.TempDir())
+	cfg.Disk.Files = g
+	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{
+		Logger: cfg.Logger, Fatal: func(err error) { fatal <- err }, Leads: always, Replicates: always,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	store := func(index uint64) error {
+		return dir.Log.StoreLog(&raft.Log{Index: index, Term: 1, Data: make([]byte, 300)})
+	}
+	for i := uint64(1); i <= 10; i++ {
+		if err := errors.Join(store(i), dir.Log.AwaitWritten(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Shut()
+	if err := store(11); err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{log: &Node{dir: dir}, fsm: raftfsm.New(nil)}
+	if _, err := m.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	g.LetGo(syscall.EIO)
+	if err, ok := m.Apply(&raft.Log{Index: 11}).(error); !ok || !errors.Is(err, syscall.EIO) {
+		t.Errorf("applied: %v", err)
+	}
+	if _, err := m.Snapshot(); err == nil {
+		t.Error("a snapshot hides that entry 11 has not been applied")
+	}
+	if err := <-fatal; !errors.Is(err, syscall.EIO) {
+		t.Errorf("fatal: %v", err)
+	}
+	if err := store(12); err == nil {
+		t.Error("it takes entries behind one that is lost")
+	}
+	if at := dir.Log.WrittenUpTo(99); at != 10 {
+		t.Errorf("the others are told that it is committed up to entry %d", at)
+	}
+	if _, err := dir.Log.LastIndex(); err == nil {
+		t.Error("what another leader sends would be stored behind it")
+	}
+	if len(fatal) > 0 {
+		t.Errorf("told again: %v", <-fatal)
+	}
+}

@@ -1,0 +1,81 @@
+package raftnode
+
+import (
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/peerport"
+	"lockstep/raftfsm"
+)
+
+// memberConfig is the configuration of a member with its data in a directory. It snapshots only when asked.
+func memberConfig(t testing.TB, dir string) *Config {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	dialer, err := peerport.NewDialer(peerport.TLS{}, time.Now, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &Config{
+		ID: "n1", Data: dir, Disk: datadir.SystemDisk(), Dialer: dialer, Older: func(string) bool { return false },
+		HeartbeatTimeout: 200 * time.Millisecond, ElectionTimeout: 200 * time.Millisecond, LeaderLease: 150 * time.Millisecond,
+		SnapshotThreshold: 1 << 40, SnapshotInterval: time.Hour, TrailingLogs: 10_000, SnapshotBytes: 64 << 20,
+		Time: clustertest.NewClock(), Logger: log, Fatal: func(err error) { t.Error(err) },
+	}
+	cfg.Listen = func() (net.Listener, error) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err == nil && cfg.Addr == "" {
+			cfg.Addr = ln.Addr().String()
+		}
+		return ln, err
+	}
+	return cfg
+}
+
+// openMember opens a member, and closes it at the end of the test unless the test does.
+func openMember(t testing.TB, cfg *Config) (*Node, *raftfsm.FSM) {
+	t.Helper()
+	fsm, leads := raftfsm.New(nil), make(chan Leadership)
+	r, err := Open(cfg, fsm, Hooks{
+		Applied: func(raftfsm.Outcome) {}, Restored: func(uint64, int64) {}, Members: func() {},
+		Vouched: func(string) bool { return false }, Leads: leads,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-leads:
+			case <-done:
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	closeMember := func() {
+		once.Do(func() {
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+			close(done)
+		})
+	}
+	t.Cleanup(closeMember)
+	closers.Store(r, closeMember)
+	return r, fsm
+}
+
+var closers sync.Map // by *Node
+
+// closeEarly closes a member before the test ends.
+func closeEarly(r *Node) {
+	fn, _ := closers.Load(r)
+	fn.(func())()
+}

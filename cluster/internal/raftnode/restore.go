@@ -1,0 +1,38 @@
+package raftnode
+
+import (
+	"errors"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
+	"lockstep/raftfsm"
+)
+
+// restoredTerm is the term of a cluster that begins with a backup.
+const restoredTerm = 1
+
+// Restore fills a new directory with a backup, as the log of a cluster of one member up to an index.
+func Restore(cfg *Config, path string, backup io.Reader, index uint64) error {
+	dir, err := openDirectory(cfg, path, raftLogger(cfg.Logger), datadir.Hooks{})
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	conf := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(cfg.ID), Address: raft.ServerAddress(cfg.Addr)}}}
+	sink, err := dir.Snapshots.Create(raft.SnapshotVersionMax, index, restoredTerm, conf, index, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := raftfsm.ReadBackup(backup, sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	if err := dir.Begin(index, restoredTerm); err != nil {
+		return err
+	}
+	return dir.Finish(clusterName(nil), false)
+}
