@@ -191,7 +191,7 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 		return q
 	}
 	if len(t.waiting) > 0 {
-		q = slices.Concat(t.waiting, q) // they came before
+		q = slices.Concat(refuseGone(t.waiting), q) // they came before
 		t.waiting, t.ready = nil, 0
 	}
 	if t.allLight(q, now) {
@@ -217,6 +217,17 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 		return slices.Concat(heavy, back[:1], front, back[1:])
 	}
 	return slices.Concat(heavy, front, back)
+}
+
+// refuseGone returns the requests whose clients have not been cut off, and refuses the others.
+func refuseGone(q []*request) []*request {
+	return slices.DeleteFunc(q, func(r *request) bool {
+		gone := r.client.isGone()
+		if gone {
+			r.refuse(errClientGone)
+		}
+		return gone
+	})
 }
 
 // allLight reports whether all requests keep their places.

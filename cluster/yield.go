@@ -68,13 +68,15 @@ const (
 // Client is what a node remembers of the connection of a client.
 type Client struct {
 	addr   netip.Addr
-	node   *inHand       // large replies in hand of the node …
-	inHand atomic.Int64  // … and the bytes of this client among them
-	heavy  atomic.Int64  // monotonic time until which it counts as heavy; 0: it does not
-	own    atomic.Bool   // it counts as heavy by its own work, not only by its address
-	owes   atomic.Int64  // cost of the work whose replies have to be held; 0: none
-	since  atomic.Int64  // monotonic time of its request, if it counted as heavy then; else 0
-	light  atomic.Uint64 // upper half: the era of its last light request; lower half: number of its light requests in that era
+	node   *inHand                            // large replies in hand of the node …
+	inHand atomic.Int64                       // … and the bytes of this client among them
+	heavy  atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
+	own    atomic.Bool                        // it counts as heavy by its own work, not only by its address
+	owes   atomic.Int64                       // cost of the work whose replies have to be held; 0: none
+	since  atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
+	gone   atomic.Bool                        // the node has cut it off
+	leave  atomic.Pointer[context.CancelFunc] // ends what its request waits for; nil: its request does not wait
+	light  atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
 }
 
 // NewClient returns the Client for a connection from an address.
@@ -82,6 +84,34 @@ func (n *Node) NewClient(addr netip.Addr) *Client {
 	c := &Client{addr: addr, node: &n.inHand}
 	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
 	return c
+}
+
+// Gone tells that the node has cut the client off. A request of it that waits for its turn is not run any more: nobody
+// counts the memory that it holds.
+func (c *Client) Gone() {
+	if c == nil {
+		return
+	}
+	c.gone.Store(true)
+	if leave := c.leave.Load(); leave != nil {
+		(*leave)()
+	}
+}
+
+// isGone reports whether the client has been cut off. No client is nil.
+func (c *Client) isGone() bool { return c != nil && c.gone.Load() }
+
+// until returns a context that ends with ctx, or when the client is cut off.
+func (c *Client) until(ctx context.Context) (_ context.Context, end context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.leave.Store(&cancel)
+	if c.gone.Load() {
+		cancel()
+	}
+	return ctx, func() {
+		c.leave.Store(nil)
+		cancel()
+	}
 }
 
 // lightSince returns the value of Client.light for an era, with no requests if the last one came in an earlier era.
@@ -292,7 +322,9 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 	if c == nil || bytes <= HeavyBytes {
 		return
 	}
-	n.giveWay(c, nil, bytes, yieldLate)
+	ctx, end := c.until(n.ctx)
+	defer end()
+	n.giveWay(ctx, c, nil, bytes, yieldLate)
 	now := n.cfg.Time.Monotonic()
 	n.yields.end(now-time.Duration(bytes)*byteTakes, now)
 }
@@ -300,18 +332,25 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 // submitGivingWay is submitPart for heavy work.
 func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
 	bytes := size(calls)
-	done := n.giveWay(client, calls, bytes, patience)
-	defer n.yields.admit(n.ctx, calls, bytes)()
+	ctx, end := client.until(n.ctx)
+	defer end()
+	done := n.giveWay(ctx, client, calls, bytes, patience)
+	defer n.yields.admit(ctx, calls, bytes)()
+	if client.isGone() {
+		done(0)
+		return errorReplies(dst[:0], len(calls), errClientGone)
+	}
 	dst = n.submitPart(client, calls, dst)
 	done(bytes + extent(dst))
 	client.owes.Store(0) // the request has given way already
 	return dst
 }
 
-// admit waits until a request with large arguments may be under way (largeAtOnce). leave must be called at its end.
+// admit waits until a request with large arguments may be under way (largeAtOnce), or until ctx ends. leave must be called
+// at its end.
 func (y *yields) admit(ctx context.Context, calls []Call, bytes int) (leave func()) {
 	n := int64(min(bytes+argumentWeight*arguments(calls), largeAtOnce))
-	if bytes <= HeavyBytes || y.large.Acquire(ctx, n) != nil { // the node closes
+	if bytes <= HeavyBytes || y.large.Acquire(ctx, n) != nil { // the node closes, or the client is gone
 		return func() {}
 	}
 	return func() { y.large.Release(n) }
@@ -341,7 +380,7 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	bytes := extent(replies)
 	defer y.held.Add(-int64(bytes + heldReply))
 	if y.held.Add(int64(bytes+heldReply)) > yieldHeld {
-		n.giveWay(c, nil, 0, 0)(0)
+		n.giveWay(n.ctx, c, nil, 0, 0)(0)
 		return
 	}
 	c.holds(0) // the replies count in y.held from now on
@@ -351,7 +390,7 @@ func (n *Node) holdReplies(c *Client, replies []store.Reply) {
 	case took > 2*cost+longTime:
 		n.awaitSlot(c, now+yieldSoon, took)
 	default:
-		n.giveWay(c, nil, 0, yieldSoon)(0)
+		n.giveWay(n.ctx, c, nil, 0, yieldSoon)(0)
 	}
 	if bytes > smallReply {
 		n.inHand.take(n.ctx, c, bytes)
@@ -399,9 +438,9 @@ func (n *Node) members() int {
 	return max(len(list), 1)
 }
 
-// giveWay waits for the turn of a piece of heavy work, for no longer than patience. The caller ends the piece
+// giveWay waits for the turn of a piece of heavy work, for no longer than patience, or until ctx ends. The caller ends the piece
 // with done, and passes the number of bytes that were read and replied.
-func (n *Node) giveWay(c *Client, calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
+func (n *Node) giveWay(ctx context.Context, c *Client, calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
 	y, writes := n.yields, !readOnly(calls)
 	late := n.cfg.Time.Monotonic() + patience
 	defer y.held.Add(-int64(bytes))
@@ -420,7 +459,7 @@ func (n *Node) giveWay(c *Client, calls []Call, bytes int, patience time.Duratio
 		case <-timer.C:
 		case <-changed:
 			seen = work{} // the wait was too short to see the others idle
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			late = now
 		}
 		timer.Stop()

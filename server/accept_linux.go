@@ -80,7 +80,7 @@ func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 
 // adopt makes a session for a connection and gives it to a loop; w is nil without TLS.
 func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
-	srv.keepAlive(conn)
+	srv.prepare(conn)
 	c := &loopConn{loop: l}
 	c.remote, c.local = conn.RemoteAddr(), conn.LocalAddr()
 	var err error

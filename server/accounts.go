@@ -164,7 +164,7 @@ func (a *accounts) setCurrent() {
 	a.current.Store(true)
 	a.comparePassword()
 	if a.open.Load() {
-		a.eachOf(a.def, func(s *session) { s.authed.Store(true) })
+		a.eachOf(a.def, (*session).known)
 	}
 }
 

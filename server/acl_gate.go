@@ -248,8 +248,15 @@ func (s *session) enter(name string, password []byte) bool {
 		s.account.Store(before)
 		return false
 	}
-	s.authed.Store(true)
+	s.known()
 	return true
+}
+
+// known marks the session as authenticated.
+func (s *session) known() {
+	if !s.authed.Swap(true) {
+		hasAuthenticated(s.conn.Conn)
+	}
 }
 
 // sure asks the leader once whether the password of a login was right that this node accepted without

@@ -185,7 +185,7 @@ func (srv *Server) evictClients() {
 		if e.count++; h.n > e.most.n {
 			e.most = holder{addr: h.addr, n: h.n}
 		}
-		h.s.out.abort()
+		h.s.out.cut()
 		total -= h.n
 	}
 }

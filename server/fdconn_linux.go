@@ -29,6 +29,7 @@ type fdConn struct {
 	hungUp   bool // the input includes the end of the connection, or a fault
 
 	shut     atomic.Bool
+	resets   atomic.Bool   // its end throws away what the peer has not taken
 	waiting  atomic.Bool   // a Write waits for room in the socket
 	room     chan struct{} // wakes the waiting Write
 	mu       sync.Mutex
@@ -176,8 +177,25 @@ func (c *fdConn) release() {
 	c.closeUnused()
 }
 
+// setOption sets an option of the socket.
+func (c *fdConn) setOption(level, option, value int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released {
+		return net.ErrClosed
+	}
+	return unix.SetsockoptInt(c.fd, level, option, value)
+}
+
+// resetAtClose makes the end of the connection throw away what the peer has not taken.
+func (c *fdConn) resetAtClose() { c.resets.Store(true) }
+
 func (c *fdConn) closeUnused() {
 	if c.released && c.writers == 0 && c.fd >= 0 {
+		if c.resets.Load() {
+			// An error does not matter: then the socket is closed in the usual way.
+			_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}
 		// Close frees the descriptor even if it returns an error.
 		_ = unix.Close(c.fd)
 		c.fd = -1

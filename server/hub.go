@@ -193,7 +193,7 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) (patterns int) {
 	if most == nil {
 		return 0
 	}
-	most.out.abort()
+	most.out.cut()
 	now := most.srv.cfg.Clock().Unix()
 	if last := h.warned.Load(); now-last >= 10 && h.warned.CompareAndSwap(last, now) {
 		most.srv.cfg.Log.Warn("a client was cut off: to look for a message among its patterns takes too long",

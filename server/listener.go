@@ -26,7 +26,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		if err == nil {
 			if tcp, ok := c.(*net.TCPConn); ok {
-				l.srv.keepAlive(tcp)
+				l.srv.prepare(tcp)
 			}
 			g := newGuard(c)
 			g.face, g.secret = l.face, l.secret
@@ -42,6 +42,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		case <-l.srv.drained:
 			return nil, net.ErrClosed
 		}
+	}
+}
+
+// prepare sets the options of a client's socket.
+func (srv *Server) prepare(c *net.TCPConn) {
+	srv.keepAlive(c)
+	if err := errors.Join(limitUnsent(c), limitInput(c, srv.hub.accounts.open.Load())); err != nil {
+		srv.cfg.Log.Warn("cannot limit what the operating system keeps for a client", "error", err)
 	}
 }
 

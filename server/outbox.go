@@ -18,6 +18,7 @@ type outbox struct {
 	sent   *atomic.Int64 // bytes written, over all sessions
 	cutOff *atomic.Int64 // clients cut off at their limit
 	memory *clientMemory // for all clients; nil: memory is not counted
+	gone   func()        // called once, when the connection is given up; nil: nobody asks
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -285,8 +286,15 @@ func (o *outbox) write() {
 	o.moved.Broadcast()
 }
 
-// fail gives the connection up and closes it, so that the reader notices.
+// fail gives the connection up and closes it, so that the reader notices. If output is thrown away here, what the
+// operating system has of it is thrown away, too.
 func (o *outbox) fail() {
+	if !o.failed && o.pending.len()+o.late.len()+o.writing > 0 {
+		resetAtClose(o.conn)
+	}
+	if !o.failed && o.gone != nil {
+		o.gone()
+	}
 	o.failed = true
 	o.pending, o.spare, o.late = chunks{}, nil, chunks{}
 	o.count()
@@ -308,11 +316,40 @@ func (o *outbox) count() {
 	}
 }
 
-// abort cuts the client off.
+// abort closes the connection. What the operating system has taken of the output is still sent.
 func (o *outbox) abort() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fail()
+}
+
+// cut is abort for a client that the server cuts off to save memory: what the operating system has of the output
+// is thrown away, too. A client that does not read would make it keep that for minutes.
+func (o *outbox) cut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.failed {
+		resetAtClose(o.conn)
+	}
+	o.fail()
+}
+
+// resetAtClose makes the close of a connection throw away what the peer has not taken.
+func resetAtClose(conn net.Conn) {
+	for {
+		switch c := conn.(type) {
+		case interface{ resetAtClose() }:
+			c.resetAtClose()
+			return
+		case interface{ SetLinger(sec int) error }:
+			_ = c.SetLinger(0) // it fails only on a connection that is closed
+			return
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return // not a TCP connection
+		}
+	}
 }
 
 // size returns how many bytes wait to be sent.

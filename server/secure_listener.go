@@ -56,7 +56,7 @@ func (l *secureListener) run() {
 			}
 		}
 		if tcp, ok := c.(*net.TCPConn); ok {
-			l.srv.keepAlive(tcp)
+			l.srv.prepare(tcp)
 		}
 		l.srv.hands.begin(c, l.config(), l.srv.cfg.Clock, func(w *wire) {
 			select {

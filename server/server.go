@@ -216,7 +216,7 @@ func (srv *Server) cutStranger() bool {
 		s := srv.strangers.Remove(e).(*session)
 		if s.needsAuth() {
 			srv.stats.refused.Add(1)
-			go s.out.abort()
+			go s.out.cut()
 			return true
 		}
 	}

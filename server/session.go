@@ -99,6 +99,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
 	s.client = srv.backend.NewClient(turns.Origin(c))
+	s.out.gone = s.client.Gone
 	s.created = srv.cfg.Clock()
 	s.active.Store(s.created.UnixMilli())
 	s.resp.Store(2)
@@ -273,7 +274,7 @@ func (s *session) countStrange() {
 	}
 	if s.strange.count++; s.strange.count > strangeCommands {
 		s.srv.clientMemory.cut.Add(1)
-		s.out.abort()
+		s.out.cut()
 		s.closeAfterReply()
 	}
 }

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ask calls fn with the descriptor of the only client's socket.
+func (ts *testServer) ask(t *testing.T, fn func(fd int) (int, error)) (n int) {
+	t.Helper()
+	all := ts.each()
+	if len(all) != 1 {
+		t.Fatalf("%d clients", len(all))
+	}
+	var fault error
+	switch c := all[0].conn.Conn.(type) {
+	case *fdConn:
+		n, fault = fn(c.fd)
+	case *tlsConn:
+		n, fault = fn(c.fd)
+	default:
+		raw, err := tcpOf(t, c).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Control(func(fd uintptr) { n, fault = fn(int(fd)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	return n
+}
+
+// option returns an option of the only client's socket.
+func (ts *testServer) option(t *testing.T, name int) int {
+	t.Helper()
+	return ts.ask(t, func(fd int) (int, error) { return unix.GetsockoptInt(fd, unix.SOL_SOCKET, name) })
+}
+
+// queue returns how many bytes the operating system has for the only client.
+func (ts *testServer) queue(t *testing.T, what uint) int {
+	t.Helper()
+	return ts.ask(t, func(fd int) (int, error) { return unix.IoctlGetInt(fd, what) })
+}
+
+func tcpOf(t *testing.T, conn net.Conn) *net.TCPConn {
+	t.Helper()
+	for {
+		switch c := conn.(type) {
+		case *net.TCPConn:
+			return c
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			t.Fatalf("a %T", conn)
+		}
+	}
+}
+
+const unsentBytes = 0x894b // SIOCOUTQNSD
+
+// TestTheSystemKeepsLittleForClients: of what a client does not read, little lies in the operating system, whose memory
+// nobody counts; and of what a stranger sends ahead.
+func TestTheSystemKeepsLittleForClients(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		c := ts.dial(t)
+		go c.conn.Write([]byte(strings.Repeat(array("ECHO", strings.Repeat("x", 1<<20)), 16))) // 4 MiB are usual
+		until(t, "output to be kept here", func() bool { return ts.each()[0].out.size() > 1<<20 })
+		if n := ts.queue(t, unsentBytes); n > unsentLimit+1<<20 {
+			t.Errorf("the system keeps %d bytes for a client that does not read", n)
+		}
+		c.conn.Close()
+	})
+}
+
+// TestStrangersSendLittleAhead: the operating system keeps little of what a stranger sends ahead.
+func TestStrangersSendLittleAhead(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
+		c := ts.dial(t)
+		c.do("PING", "-NOAUTH Authentication required.\r\n")
+		if n := ts.option(t, unix.SO_RCVBUF); n != 2*strangersInput { // it keeps as much for itself
+			t.Errorf("%d bytes for a stranger", n)
+		}
+		c.do("AUTH secret", "+OK\r\n")
+		if n := ts.option(t, unix.SO_RCVBUF); n != 2*clientsInput {
+			t.Errorf("%d bytes for a client", n)
+		}
+	})
+}
+
+// TestCutOffClientsLeaveNothing: a client that is cut off because it does not read is told so by a reset; otherwise the
+// operating system would keep for minutes what the client has not taken.
+func TestCutOffClientsLeaveNothing(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		c := ts.dial(t)
+		c.send(array("SET", "k", strings.Repeat("x", 1<<20)))
+		c.expect("+OK\r\n")
+		c.send(strings.Repeat("GET k\r\n", 16))
+		until(t, "output to be kept here", func() bool { return ts.each()[0].out.size() > 1<<20 })
+		ts.each()[0].out.cut()
+		until(t, "its end", func() bool { return len(ts.each()) == 0 })
+		time.Sleep(20 * time.Millisecond) // the socket is closed next
+		buf, err := make([]byte, 1<<20), error(nil)
+		for err == nil {
+			_, err = c.conn.Read(buf)
+		}
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection ended with %v", err)
+		}
+	})
+}
