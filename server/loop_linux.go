@@ -57,6 +57,7 @@ type loop struct {
 	count     int
 	ready     []*loopConn // idle connections with unread input
 	others    []*loopConn // the ready list of the last round, to be used again
+	strangers strangers
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
 	sending   []*loopConn // connections whose output uring sends
@@ -167,11 +168,10 @@ func (l *loop) run(me int) {
 		l.hear()
 		l.ready, l.others = l.others[:0], l.ready
 		for i, c := range l.others {
-			l.others[i], c.ready = nil, false
-			if c.state == connIdle {
-				l.advance(c)
-			}
+			l.others[i] = nil
+			l.turn(c)
 		}
+		l.serveStrangers()
 		for l.submitted {
 			l.submitted = false
 			if !l.flushBackend(me) {
@@ -181,6 +181,7 @@ func (l *loop) run(me int) {
 			l.hear()
 		}
 		l.sendAnswered()
+		l.strangersServed()
 	}
 }
 
@@ -291,10 +292,15 @@ func (l *loop) wait() int {
 		return 0
 	case l.over && l.count == 0:
 		l.ended = true
+		l.strangers.stop()
 		l.closeFiles()
 		close(l.stop)
 		l.mu.Unlock()
 		return -1
+	}
+	if !l.awaitStrangers() {
+		l.mu.Unlock()
+		return 0
 	}
 	l.asleep = true
 	l.mu.Unlock()

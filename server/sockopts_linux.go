@@ -22,7 +22,9 @@ const (
 )
 
 // limitUnsent bounds what the operating system keeps for a client that does not read.
-func limitUnsent(c *net.TCPConn) error { return setOption(c, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit) }
+func limitUnsent(c *net.TCPConn) error {
+	return setOption(c, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit)
+}
 
 // limitInput bounds what the operating system keeps of the input of a client that has, or has not, authenticated.
 func limitInput(c *net.TCPConn, known bool) error {
@@ -46,7 +48,9 @@ func setOption(c *net.TCPConn, level, option, value int) error {
 func hasAuthenticated(conn net.Conn) {
 	for {
 		switch c := conn.(type) {
-		case interface{ setOption(level, option, value int) error }:
+		case interface {
+			setOption(level, option, value int) error
+		}:
 			_ = c.setOption(unix.SOL_SOCKET, unix.SO_RCVBUF, clientsInput)
 			return
 		case *net.TCPConn:

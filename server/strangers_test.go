@@ -3,7 +3,9 @@ package server
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -181,4 +183,46 @@ func TestHopelessArguments(t *testing.T) {
 			t.Errorf("%d bytes are held", held)
 		}
 	})
+}
+
+// TestStrangersTakeAShare: twenty strangers send as fast as they can. A client that has authenticated waits for a
+// few of them at a time, not for a turn of each, and a newcomer who knows the password gets in.
+func TestStrangersTakeAShare(t *testing.T) {
+	var ticks atomic.Int64
+	ts := newTestServer(t, func(c *Config) {
+		c.RequirePass = "secret"
+		start := c.Clock()
+		c.Clock = func() time.Time { return start.Add(time.Duration(ticks.Add(1)) * 2 * time.Millisecond) } // so slowly that none is cut off
+	})
+	c := ts.dial(t)
+	c.do("AUTH secret", "+OK\r\n")
+	const many = 20
+	for range many {
+		s := ts.dial(t)
+		go func() {
+			for { // until it is cut off
+				if _, err := s.conn.Write([]byte(strings.Repeat("PING\r\n", unauthBatch))); err != nil {
+					return
+				}
+			}
+		}()
+		go io.Copy(io.Discard, s.conn)
+	}
+	refused := func() int64 {
+		ts.stats.mu.Lock()
+		defer ts.stats.mu.Unlock()
+		return ts.stats.errors["NOAUTH"]
+	}
+	until(t, "the strangers to be there", func() bool { return refused() > 0 })
+	before := refused()
+	const pings = 200
+	for range pings {
+		c.do("PING", "+PONG\r\n")
+	}
+	n := refused() - before
+	t.Logf("%d commands of strangers, %d of a client", n, pings)
+	if n > pings*many*unauthBatch/10 {
+		t.Errorf("%d commands of strangers were run between %d of a client", n, pings)
+	}
+	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
