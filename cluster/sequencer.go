@@ -434,9 +434,8 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	} else {
 		proposed, bytes := s.node.cfg.Time.Monotonic(), len(entry)
 		leads = s.propose(b, entry, started)
-		if now := s.node.cfg.Time.Monotonic(); len(b.large) > 0 {
-			s.users.noteCommit(b.large, bytes, now-proposed, now)
-		}
+		now := s.node.cfg.Time.Monotonic()
+		s.users.noteCommit(b.large, bytes, now-proposed, now)
 	}
 	if leads {
 		s.sleepers.settle()

@@ -17,8 +17,8 @@ import (
 //
 // Of many users each may send a piece of heavy work, all at once. So what commands and scripts of a name have taken lately,
 // whoever sent them, tells what the next one will take. Heavy work is no part of a batch of other requests, and between
-// two pieces of it the leader serves others for as long as the last one took, if they have requests. A large write takes
-// the time of its entry on the way to the disks, in which nothing else is run: that counts like its evaluation.
+// two pieces of it the leader serves others for as long as the last one took, if they have requests. The entry of a large
+// write takes longer to reach the disks than others, and nothing else is run meanwhile: that counts like its evaluation.
 
 const (
 	// turnShare is how much time a user's work may have taken lately for its requests to keep their place.
@@ -48,6 +48,8 @@ type userTurns struct {
 	ready   int        // how many of waiting are not heavy
 
 	overtaken bool // heavy work has been passed over for a batch
+
+	small time.Duration // how long entries without large writes take to be committed
 
 	rest   time.Duration // until when heavy work waits while others send requests, monotonic
 	others [2]lightUse   // who last did, the latest first
@@ -134,11 +136,19 @@ type largeWrite struct {
 	bytes      int
 }
 
-// noteCommit counts the time that an entry took to be committed for the requests that have written most of it.
+// noteCommit counts how much longer an entry took to be committed than one without large writes does, for the requests that
+// have written most of it.
 func (t *userTurns) noteCommit(large []largeWrite, entry int, took, now time.Duration) {
+	if len(large) == 0 {
+		if t.small == 0 {
+			t.small = took
+		}
+		t.small += (took - t.small) / 8
+		return
+	}
 	for _, w := range large {
 		share := float64(w.bytes) / float64(max(entry, w.bytes))
-		t.noteWork(w.user, w.kind, time.Duration(float64(took)*share), now)
+		t.noteWork(w.user, w.kind, time.Duration(float64(took-t.small)*share), now)
 	}
 }
 

@@ -171,6 +171,27 @@ func TestLargeWritesTakeTurns(t *testing.T) {
 	}
 }
 
+// TestLargeWritesOnASlowDisk: where every entry takes long, those of large writes are not heavy for that.
+func TestLargeWritesOnASlowDisk(t *testing.T) {
+	var turns userTurns
+	now := time.Second
+	large := []largeWrite{{"user", "set with large arguments", 100 << 10}}
+	for range 100 {
+		now += 40 * ms
+		turns.noteCommit(nil, 100, 30*ms, now)
+		turns.noteCommit(large, 101<<10, 33*ms, now)
+	}
+	if u := turns.used["user"].now(now); u.isHeavy() {
+		t.Errorf("%v in %v pieces count as heavy", u.took, u.pieces)
+	}
+	for range 3 {
+		turns.noteCommit(large, 101<<10, 300*ms, now)
+	}
+	if u := turns.kinds["set with large arguments"].now(now); !u.isHeavy() {
+		t.Errorf("%v in %v pieces are not heavy", u.took, u.pieces)
+	}
+}
+
 // Twenty users have two pieces of heavy work each waiting. Whoever takes locks waits for one piece at a time, and has as
 // much time between two of them; all the work is run.
 func TestManyUsersWithHeavyWork(t *testing.T) {
