@@ -43,7 +43,7 @@ func sources(t *testing.T) (*token.FileSet, map[string]*ast.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, must := range []string{"cluster/clock.go", "cmd/lockstep/main.go", "store/txn.go"} {
+	for _, must := range []string{"cluster/internal/clock/source.go", "cmd/lockstep/main.go", "store/txn.go"} {
 		if files[must] == nil {
 			t.Fatalf("%s was not found", must)
 		}
@@ -92,7 +92,7 @@ func TestOnlyTheClockAsksForTheTime(t *testing.T) {
 			}
 			switch sel.Sel.Name {
 			case "Now", "Since", "Until":
-				if path == "cluster/clock.go" {
+				if path == "cluster/internal/clock/source.go" {
 					asks++
 				} else {
 					t.Errorf("%s: time.%s; take the time as an argument", fset.Position(sel.Pos()), sel.Sel.Name)
@@ -107,7 +107,7 @@ func TestOnlyTheClockAsksForTheTime(t *testing.T) {
 		}
 	}
 	if asks == 0 {
-		t.Error("cluster/clock.go does not ask for the time: this test looks for the wrong thing")
+		t.Error("cluster/internal/clock/source.go does not ask for the time: this test looks for the wrong thing")
 	}
 }
 
@@ -195,6 +195,7 @@ func TestDesignNamesEveryFile(t *testing.T) {
 // rooms are packages below an internal/, and what each imports of this repository. The
 // other direction Go forbids: whoever stands above imports them.
 var rooms = map[string][]string{
+	"cluster/internal/clock":    {"store"},
 	"cluster/internal/frame":    {"cluster/brake"},
 	"cluster/internal/peerport": {"cluster/internal/frame", "cluster/turns"},
 	"cluster/internal/raftnode": {"cluster/brake", "cluster/internal/datadir", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/roster", "raftfsm", "store/codec"},

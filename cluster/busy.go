@@ -38,7 +38,7 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 && s.turn.since == 0 {
 		return false // reading the clock would take longer than the call
 	}
-	return s.node.clock.now().Lease-r.at > maxPartTime
+	return s.node.clock.Now().Lease-r.at > maxPartTime
 }
 
 // runScript runs a command that may take long; if it does, all other requests are answered BUSY. It sets

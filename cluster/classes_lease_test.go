@@ -227,7 +227,7 @@ func (p *pair) answeredByTheNext(reply <-chan string) string {
 	p.depose()
 	time.Sleep(700 * ms)
 	p.log.set(func(l *fakeLog) {
-		l.stamp = p.clock.now().Lease
+		l.stamp = p.clock.Now().Lease
 		l.settle()
 		l.otherLeader()
 		l.barrier = nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/raftnode"
@@ -25,6 +26,15 @@ const (
 
 // PeerTLS says how nodes prove to each other that they are peers.
 type PeerTLS = peerport.TLS
+
+// TimeSource is where time comes from. Only internal/clock asks the operating system; everywhere else time is an argument.
+type TimeSource = clock.Source
+
+// SystemTime is the machine's clock.
+type SystemTime = clock.System
+
+// NewSystemTime returns the machine's clock, its monotonic part at zero.
+func NewSystemTime() *SystemTime { return clock.NewSystem() }
 
 // Peer is a first member of a cluster.
 type Peer = raftnode.Peer
@@ -295,7 +305,7 @@ func (c *Config) raft(older func(addr string) bool) *raftnode.Config {
 		LeaseReads: c.LeaseReads, Listens: c.Listens,
 		SnapshotThreshold: c.SnapshotThreshold, SnapshotInterval: c.SnapshotInterval, TrailingLogs: c.TrailingLogs,
 		SnapshotBytes: c.SnapshotBytes, DataQuota: c.DataQuota,
-		Time: raftTime{c.Time}, Logger: c.Logger, Fatal: c.Fatal,
+		Time: clock.ForRaft{Source: c.Time}, Logger: c.Logger, Fatal: c.Fatal,
 	}
 }
 

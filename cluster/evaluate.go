@@ -45,7 +45,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	// The stamp is where the next leader's clock goes on, and that leader does not know how late this one
 	// replies. So the stamp is the time of the first request, not of the last, minus the worst delay of a
 	// reply that no entry tells of.
-	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.worst, latenessKept)), 1), Wall: now.Wall,
+	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: now.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
@@ -65,7 +65,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
 			if len(q) > from {
-				q[len(q)-1].ran(s.node.clock.now())
+				q[len(q)-1].ran(s.node.clock.Now())
 				s.noteUse(q[from:]) // there may be fewer than before: one was stopped for now
 			}
 			return q, rest
@@ -97,7 +97,7 @@ func (s *sequencer) noteUse(q []*request) {
 // noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated
 // again without what the request did.
 func (s *sequencer) noteVain(r *request) {
-	if used := r.takes(s.node.clock.now()); used >= leastUse {
+	if used := r.takes(s.node.clock.Now()); used >= leastUse {
 		s.users.note(r, used, s.node.cfg.Time.Monotonic())
 	}
 }
@@ -116,7 +116,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 // begin returns a transaction on st. As long as the store is not replaced, it is the same transaction.
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
-		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
+		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.Of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
 			Older: s.node.disc.older.Load, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn, DiskFull: s.node.diskFull()})
 	}
 	return s.txn
@@ -153,7 +153,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			ahead += s.readAhead(txn, q[i:])
 		}
 		r := q[i]
-		txn.SetNow(s.node.clock.now())
+		txn.SetNow(s.node.clock.Now())
 		if i > told {
 			q[i-1].ran(txn.Now())
 			told = i
@@ -189,7 +189,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			r.refuse(r.overrun)
 			return without(q, i), nil, true
 		}
-		if err == errOverrun && r.takes(s.node.clock.now()) >= heavyPiece {
+		if err == errOverrun && r.takes(s.node.clock.Now()) >= heavyPiece {
 			return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
 		}
 		if err == errOverrun {
@@ -210,7 +210,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
 		if s.putAside(r) {
-			r.ran(s.node.clock.now())
+			r.ran(s.node.clock.Now())
 			q = without(q, i)
 			i, ahead = i-1, ahead-1
 			continue

@@ -60,7 +60,7 @@ func TestStamps(t *testing.T) {
 		}
 		n.log.set(func(l *fakeLog) {
 			last := l.proposals[len(l.proposals)-1]
-			if age := n.clock.now().Lease - last.Lease; age > 1001 || len(last.Writes) != 0 {
+			if age := n.clock.Now().Lease - last.Lease; age > 1001 || len(last.Writes) != 0 {
 				t.Errorf("the last stamp is %d ms old and has %d bytes of writes", age, len(last.Writes))
 			}
 		})

@@ -11,10 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
+
+const ms = time.Millisecond
 
 // bubble runs a test in virtual time. The pool of waiters holds channels,
 // which must not leave the bubble they were made in.
@@ -231,7 +234,7 @@ func (l *fakeLog) LastContact() (time.Duration, bool) {
 	if l.contact.IsZero() {
 		return l.src.Monotonic(), true
 	}
-	return raftTime{l.src}.At(l.contact), true
+	return clock.ForRaft{Source: l.src}.At(l.contact), true
 }
 
 func (l *fakeLog) Facts() raftnode.Facts {

@@ -13,7 +13,7 @@ import (
 // A lease counts from its reply. There are three kinds of late reply:
 //
 //   - The leader itself replies late, after a slow log or behind a slow script:
-//     it extends the deadlines (lateness, clock.go). Beyond latenessKept an extra entry
+//     it extends the deadlines (clock.Lateness). Beyond latenessKept an extra entry
 //     lengthens the leases before the reply, so that the next leader knows (makeUp).
 //   - A reply was lost with a link or a leader, and whichever node leads then
 //     repeats it: the answer is kept together with its grants, and they begin
@@ -28,7 +28,7 @@ import (
 // correction a lease would end that much early, as its owner sees it. A new leader does not know how late
 // its predecessor acknowledged. Lateness up to latenessKept is made up for by the clock, which is behind
 // by at least as much: the leader sets its stamps back by the worst lateness, and if the last entry
-// granted leases, the next leader's clock begins that much behind it (leaseClock.lead). Larger lateness
+// granted leases, the next leader's clock begins that much behind it (Lease.lead). Larger lateness
 // stands in the log before the reply: an entry of its own moves the deadlines in question, so a slow
 // write lengthens its own leases and no others.
 //
@@ -194,12 +194,12 @@ type shift struct {
 // postpone records how late a batch has been accepted, and reports whether it is too late to be answered
 // now.
 func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer) bool {
-	late := s.node.clock.now().Lease - started.Lease
+	late := s.node.clock.Now().Lease - started.Lease
 	if b.finished.Load() {
 		// It was answered promptly, or its watchdog has told its clients that the outcome is unknown.
 		late = min(late, latenessKept)
 	}
-	s.late.record(b.accepted, late)
+	s.late.Record(b.accepted, late)
 	if late <= latenessKept {
 		return false
 	}
@@ -228,8 +228,8 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 	s.overdue = nil
 	defer o.watchdog.Stop()
 	margin := int64(0)
-	for late := s.node.clock.now().Lease - o.at; !o.batch.finished.Load(); {
-		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.now()
+	for late := s.node.clock.Now().Lease - o.at; !o.batch.finished.Load(); {
+		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.Now()
 		if began-o.batch.began+time.Duration(margin)*time.Millisecond > s.node.cfg.FailoverWait {
 			o.batch.finishLate(o.batch.accepted) // another try would not be over in time
 			break
@@ -243,11 +243,11 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 			o.batch.finishLate(o.batch.accepted)
 			return leads
 		}
-		took := s.node.clock.now().Lease - started.Lease
+		took := s.node.clock.Now().Lease - started.Lease
 		if took <= margin+latenessKept {
 			o.batch.finish(nil)
 		}
-		s.late.record(b.accepted, took-margin)
+		s.late.Record(b.accepted, took-margin)
 		if took < margin {
 			s.shift = shift{o.keys, b.accepted, took - margin}
 		}

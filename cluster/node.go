@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
@@ -26,7 +27,7 @@ type Node struct {
 	fsm  *raftfsm.FSM
 	cons consensus
 
-	clock   *leaseClock
+	clock   *clock.Lease
 	routes  *router
 	pending pendingBatches
 	tickets tickets
@@ -76,7 +77,7 @@ func Open(cfg Config) (*Node, error) {
 		n.setLeader(raftnode.Leadership{ID: cfg.ID, Self: true})
 		n.census()
 		n.look()
-		n.clock.lead(0, false)
+		n.clock.Lead(0, 0)
 		n.work.Add(1)
 		go func() {
 			defer n.work.Done()
@@ -120,7 +121,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
-	n.clock = newLeaseClock(cfg.Time)
+	n.clock = clock.NewLease(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
 	n.fsm.Limit(cfg.Limits)
 	if accounts, ok := cfg.Sink.(store.AccountSink); ok {
@@ -138,7 +139,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 
 // restored updates the node after a snapshot has replaced the state.
 func (n *Node) restored(seq uint64, lease int64) {
-	n.clock.applied(lease)
+	n.clock.Applied(lease)
 	n.pending.giveUp(seq)
 	n.keeper.jumped()
 }
@@ -198,9 +199,9 @@ func (n *Node) startTerm() (end func()) {
 				}
 				continue
 			}
-			n.clock.lead(leaderless, n.granted())
+			n.clock.Lead(leaderless, n.late())
 			n.leadTerm(ctx)
-			n.clock.follow()
+			n.clock.Follow()
 			leaderless = 0
 		}
 	}()
@@ -213,10 +214,15 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// granted reports whether the last entry set a deadline on a key.
-func (n *Node) granted() (last bool) {
-	n.fsm.View(func(st *store.Store, seq uint64) { last = seq > 0 && st.LastLease() == seq })
-	return last
+// late returns by how much the leader that proposed the last entry may have acknowledged it late, if the entry set a
+// deadline on a key: by at most promptly, or that leader would have added another entry.
+func (n *Node) late() (late time.Duration) {
+	n.fsm.View(func(st *store.Store, seq uint64) {
+		if seq > 0 && st.LastLease() == seq {
+			late = promptly
+		}
+	})
+	return late
 }
 
 // leadTerm runs a sequencer until the sequencer or ctx ends.
@@ -275,7 +281,7 @@ func (n *Node) Status() Status {
 	}
 	f := n.cons.Facts()
 	s.Term, s.Applied, s.Commit, s.DirectorySize, s.DirectoryQuota = f.Term, f.Applied, f.Commit, f.DirectorySize, f.DirectoryQuota
-	s.Leaderless, s.LastLeaderless = n.clock.leaderless()
+	s.Leaderless, s.LastLeaderless = n.clock.Leaderless()
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		s.Sequence, s.Scripts, s.ScriptSize, s.Expired = seq, st.Scripts(), st.ScriptSize(), st.Expired()
 		s.Libraries, s.Functions = st.Libraries()

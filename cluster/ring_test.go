@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -302,7 +303,7 @@ func (n *ringNode) Trouble() string { return "" }
 func (n *ringNode) LastContact() (time.Duration, bool) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
-	return raftTime{n.time}.At(n.contact), !n.contact.IsZero()
+	return clock.ForRaft{Source: n.time}.At(n.contact), !n.contact.IsZero()
 }
 
 // Facts implements consensus.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/clock"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -91,7 +92,7 @@ type sequencer struct {
 	done     *raftfsm.Answers // valid while a batch is evaluated and the FSM held
 
 	term uint64 // Raft term in which the sequencer began
-	late lateness
+	late clock.Lateness
 
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
 
@@ -301,7 +302,7 @@ func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
 	s.term = s.node.term()
 	seq, _ := s.node.fsm.Position()
-	s.late.reset(seq + 1)
+	s.late.Reset(seq + 1)
 	// The first entry of a new leader tells its followers which earlier proposals are void, and carries the
 	// lease clock into its term.
 	if !s.run(ctx, nil, true) {
@@ -385,7 +386,7 @@ func (s *sequencer) idle() time.Duration {
 		}
 		// A key lives through the millisecond of its deadline. The deadline may be further away than a Duration
 		// can hold.
-		left := min(next-s.node.clock.now().Lease, stampInterval.Milliseconds()) + 1
+		left := min(next-s.node.clock.Now().Lease, stampInterval.Milliseconds()) + 1
 		due := time.Duration(left) * time.Millisecond
 		stamp := s.stamped + stampInterval - s.node.cfg.Time.Monotonic()
 		wait = max(min(due, stamp), time.Millisecond)
@@ -425,7 +426,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(q)
 		return nil, false
 	}
-	started := s.node.clock.now()
+	started := s.node.clock.Now()
 	began := s.node.cfg.Time.Monotonic()
 	b, entry, rest := s.evaluate(ctx, q, started, stamp)
 	b.began = began
@@ -538,7 +539,7 @@ func (n *Node) applied(out raftfsm.Outcome) {
 	}
 	if out.Accepted {
 		n.yields.applied.Add(1)
-		n.clock.applied(out.Lease)
+		n.clock.Applied(out.Lease)
 	}
 	since := n.cfg.Time.Monotonic()
 	if !n.handing.Load() {

@@ -40,9 +40,9 @@ func shortLogs() []edit {
 // the seconds are put into the wall reading where package time keeps them.
 func settableClock() []edit {
 	return []edit{
-		{"cluster/clock.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},
-		{"cluster/clock.go", "func (s *SystemTime) Wall() time.Time { return time.Now() }",
-			`func (s *SystemTime) Wall() time.Time { return skewed(time.Now(), skew()) }
+		{"cluster/internal/clock/source.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},
+		{"cluster/internal/clock/source.go", "func (s *System) Wall() time.Time { return time.Now() }",
+			`func (s *System) Wall() time.Time { return skewed(time.Now(), skew()) }
 
 func skewed(now time.Time, by time.Duration) time.Time {
 	later := now.Round(0).Add(by)

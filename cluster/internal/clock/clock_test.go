@@ -1,4 +1,4 @@
-package cluster
+package clock
 
 import (
 	"math/rand/v2"
@@ -46,21 +46,19 @@ func (f *fakeTime) jump(d time.Duration) {
 	f.wall = f.wall.Add(d)
 }
 
-const ms = time.Millisecond
-
 func TestLeaseClockIgnoresWallJumps(t *testing.T) {
 	src := newFakeTime()
-	c := newLeaseClock(src)
-	c.applied(10_000)
-	c.lead(0, false)
-	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 4 * ms, -4 * ms} {
-		before := c.now().Lease
+	c := NewLease(src)
+	c.Applied(10_000)
+	c.Lead(0, 0)
+	for _, jump := range []time.Duration{24 * time.Hour, -48 * time.Hour, 4 * time.Millisecond, -4 * time.Millisecond} {
+		before := c.Now().Lease
 		src.jump(jump)
-		if got := c.now().Lease; got != before {
+		if got := c.Now().Lease; got != before {
 			t.Errorf("the wall clock jumped by %v and moved the lease clock from %d to %d", jump, before, got)
 		}
-		src.pass(1500 * ms)
-		if got := c.now().Lease; got != before+1500 {
+		src.pass(1500 * time.Millisecond)
+		if got := c.Now().Lease; got != before+1500 {
 			t.Errorf("after a jump by %v 1.5 s moved the lease clock by %d ms", jump, got-before)
 		}
 	}
@@ -68,16 +66,16 @@ func TestLeaseClockIgnoresWallJumps(t *testing.T) {
 
 func TestFollowerClockGoesOnFromTheLastStamp(t *testing.T) {
 	src := newFakeTime()
-	c := newLeaseClock(src)
-	c.applied(5000)
-	src.pass(200 * ms)
-	c.applied(5100) // the stamp decides, not what this clock said
-	src.pass(300 * ms)
-	if got := c.now().Lease; got != 5400 {
+	c := NewLease(src)
+	c.Applied(5000)
+	src.pass(200 * time.Millisecond)
+	c.Applied(5100) // the stamp decides, not what this clock said
+	src.pass(300 * time.Millisecond)
+	if got := c.Now().Lease; got != 5400 {
 		t.Errorf("lease %d, want 5400", got)
 	}
-	c.applied(0) // a log without stamps: zero would mean "no deadline"
-	if got := c.now().Lease; got < 1 {
+	c.Applied(0) // a log without stamps: zero would mean "no deadline"
+	if got := c.Now().Lease; got < 1 {
 		t.Errorf("lease %d, want 1 or more", got)
 	}
 }
@@ -86,15 +84,15 @@ func TestFollowerClockGoesOnFromTheLastStamp(t *testing.T) {
 // stand still, and no lease would ever end.
 func TestLeaderClockIsNotMovedByItsOwnEntries(t *testing.T) {
 	src := newFakeTime()
-	c := newLeaseClock(src)
-	c.lead(0, false)
-	start := c.now().Lease
+	c := NewLease(src)
+	c.Lead(0, 0)
+	start := c.Now().Lease
 	for range 10_000 {
-		stamp := c.now().Lease
+		stamp := c.Now().Lease
 		src.pass(300 * time.Microsecond)
-		c.applied(stamp)
+		c.Applied(stamp)
 	}
-	if got := c.now().Lease - start; got != 3000 {
+	if got := c.Now().Lease - start; got != 3000 {
 		t.Errorf("3 s of small entries moved the leader's clock by %d ms", got)
 	}
 }
@@ -103,28 +101,28 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 	for _, test := range []struct {
 		name               string
 		passed, leaderless time.Duration
-		granted            bool
+		late               time.Duration
 		want               int64
 	}{
-		{name: "an election", passed: 1000 * ms, leaderless: 700 * ms, want: 300},
-		{name: "contact lost before the last entry was applied", passed: 100 * ms, leaderless: 700 * ms, want: 0},
-		{name: "nobody led since the start", passed: 5000 * ms, leaderless: 1<<63 - 1, want: 0},
-		{name: "led all the time", passed: 5000 * ms, leaderless: 0, want: 5000},
-		{name: "an election after a grant", passed: 1000 * ms, leaderless: 700 * ms, granted: true, want: 300},
-		{name: "a handover after a grant", passed: 1000 * ms, leaderless: 3 * ms, granted: true, want: 950},
-		{name: "a handover right after a grant", passed: 20 * ms, leaderless: 3 * ms, granted: true, want: 0},
-		{name: "leads again after a grant", passed: 1000 * ms, leaderless: 0, granted: true, want: 950},
+		{name: "an election", passed: 1000 * time.Millisecond, leaderless: 700 * time.Millisecond, want: 300},
+		{name: "contact lost before the last entry was applied", passed: 100 * time.Millisecond, leaderless: 700 * time.Millisecond, want: 0},
+		{name: "nobody led since the start", passed: 5000 * time.Millisecond, leaderless: 1<<63 - 1, want: 0},
+		{name: "led all the time", passed: 5000 * time.Millisecond, leaderless: 0, want: 5000},
+		{name: "an election after a grant", passed: 1000 * time.Millisecond, leaderless: 700 * time.Millisecond, late: 50 * time.Millisecond, want: 300},
+		{name: "a handover after a grant", passed: 1000 * time.Millisecond, leaderless: 3 * time.Millisecond, late: 50 * time.Millisecond, want: 950},
+		{name: "a handover right after a grant", passed: 20 * time.Millisecond, leaderless: 3 * time.Millisecond, late: 50 * time.Millisecond, want: 0},
+		{name: "leads again after a grant", passed: 1000 * time.Millisecond, leaderless: 0, late: 50 * time.Millisecond, want: 950},
 	} {
 		src := newFakeTime()
-		c := newLeaseClock(src)
-		c.applied(1000)
+		c := NewLease(src)
+		c.Applied(1000)
 		src.pass(test.passed)
-		c.lead(test.leaderless, test.granted)
-		if got := c.now().Lease - 1000; got != test.want {
+		c.Lead(test.leaderless, test.late)
+		if got := c.Now().Lease - 1000; got != test.want {
 			t.Errorf("%s: the clock went on by %d ms, want %d", test.name, got, test.want)
 		}
-		out := test.passed - time.Duration(test.want)*ms
-		if total, last := c.leaderless(); total != out || last != out {
+		out := test.passed - time.Duration(test.want)*time.Millisecond
+		if total, last := c.Leaderless(); total != out || last != out {
 			t.Errorf("%s: %v and %v taken out, want %v", test.name, total, last, out)
 		}
 	}
@@ -135,18 +133,18 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 // elected again, it would end leases early.
 func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	src := newFakeTime()
-	c := newLeaseClock(src)
-	c.applied(1000)
-	c.lead(0, false)
-	src.pass(3000 * ms) // paused; a successor took 2 s out
-	c.applied(2000)
-	src.pass(10 * ms)
-	c.follow()
-	if got := c.now().Lease; got != 2010 {
+	c := NewLease(src)
+	c.Applied(1000)
+	c.Lead(0, 0)
+	src.pass(3000 * time.Millisecond) // paused; a successor took 2 s out
+	c.Applied(2000)
+	src.pass(10 * time.Millisecond)
+	c.Follow()
+	if got := c.Now().Lease; got != 2010 {
 		t.Errorf("lease %d after stepping down, want 2010", got)
 	}
-	c.lead(10*ms, false)
-	if got := c.now().Lease; got != 2000 {
+	c.Lead(10*time.Millisecond, 0)
+	if got := c.Now().Lease; got != 2000 {
 		t.Errorf("lease %d after the next election, want 2000", got)
 	}
 }
@@ -156,8 +154,8 @@ func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 func TestLeaseClockNeverRunsAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	src := newFakeTime()
-	c := newLeaseClock(src)
-	c.applied(1000)
+	c := NewLease(src)
+	c.Applied(1000)
 	stamp, stampAt := int64(1000), src.Monotonic()
 	leading := false
 	for i := range 10_000 {
@@ -169,17 +167,17 @@ func TestLeaseClockNeverRunsAhead(t *testing.T) {
 			}
 			stamp += r.Int64N(20)
 			stampAt = src.Monotonic()
-			c.applied(stamp)
+			c.Applied(stamp)
 		case 1:
-			c.lead(time.Duration(r.IntN(50_000_000)), r.IntN(2) == 0)
+			c.Lead(time.Duration(r.IntN(50_000_000)), time.Duration(r.IntN(2))*100*time.Millisecond)
 			leading = true
 		case 2:
-			c.follow()
+			c.Follow()
 			leading = false
 		case 3:
 			src.jump(time.Duration(r.Int64N(2_000_000_000) - 1_000_000_000))
 		}
-		if got, limit := c.now().Lease, stamp+(src.Monotonic()-stampAt).Milliseconds(); got > limit {
+		if got, limit := c.Now().Lease, stamp+(src.Monotonic()-stampAt).Milliseconds(); got > limit {
 			t.Fatalf("step %d: lease %d, but only %d has passed", i, got, limit)
 		}
 	}
@@ -190,11 +188,11 @@ func TestLeaseClockNeverRunsAhead(t *testing.T) {
 func TestUnixTimesReadBackUnchanged(t *testing.T) {
 	src := newFakeTime()
 	src.wall = src.wall.Add(789 * time.Microsecond)
-	c := newLeaseClock(src)
-	c.applied(777)
-	c.lead(0, false)
+	c := NewLease(src)
+	c.Applied(777)
+	c.Lead(0, 0)
 	s := store.New()
-	at := func() *store.Txn { return s.Begin(c.now(), 1, store.Env{}) }
+	at := func() *store.Txn { return s.Begin(c.Now(), 1, store.Env{}) }
 	const unix = 1_700_000_100_000
 	deadline := at().DeadlineAt(unix)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -202,7 +200,7 @@ func TestUnixTimesReadBackUnchanged(t *testing.T) {
 	for range 2000 {
 		src.pass(time.Duration(r.IntN(3_000_000)))
 		d := time.Duration(r.IntN(200_001) - 100_000) // ±0.1 ms
-		if (drift + d).Abs() < 3*ms {
+		if (drift + d).Abs() < 3*time.Millisecond {
 			src.jump(d)
 			drift += d
 		}
@@ -249,8 +247,8 @@ func (n *naiveLateness) blockMax(seq uint64) int64 {
 func TestLatenessAgainstANaiveModel(t *testing.T) {
 	for _, first := range []uint64{1, 1000, 123_456} {
 		r := rand.New(rand.NewPCG(first, 2))
-		l, model := &lateness{}, &naiveLateness{first: first, late: map[uint64]int64{}}
-		l.reset(first)
+		l, model := &Lateness{}, &naiveLateness{first: first, late: map[uint64]int64{}}
+		l.Reset(first)
 		recent := uint64(len(l.recent))
 		for seq := first; seq < first+3*recent; seq++ {
 			if r.IntN(500) == 0 {
@@ -260,7 +258,7 @@ func TestLatenessAgainstANaiveModel(t *testing.T) {
 			if r.IntN(1000) == 0 {
 				late = r.Int64N(90_000)
 			}
-			l.record(seq, late)
+			l.Record(seq, late)
 			model.late[seq], model.last = min(late, 1<<16-1), seq
 			ask := first - 1 + r.Uint64N(seq-first+5)
 			want := model.of(ask)
@@ -270,7 +268,7 @@ func TestLatenessAgainstANaiveModel(t *testing.T) {
 				}
 				want = model.blockMax(ask) // old: the worst of its block
 			}
-			if got := l.of(ask); got != want {
+			if got := l.Of(ask); got != want {
 				t.Fatalf("first %d: write set %d of %d is late by %d, want %d", first, ask, seq, got, want)
 			}
 		}
@@ -278,37 +276,37 @@ func TestLatenessAgainstANaiveModel(t *testing.T) {
 }
 
 func TestLatenessOfTheVeryOldAndOfOtherTerms(t *testing.T) {
-	l := &lateness{}
-	l.reset(10)
-	if got := l.of(10); got != 0 {
+	l := &Lateness{}
+	l.Reset(10)
+	if got := l.Of(10); got != 0 {
 		t.Errorf("a write set that is not acknowledged: %d", got)
 	}
-	l.record(10, 100_000)
-	l.record(11, -7)
-	if a, b := l.of(10), l.of(11); a != 1<<16-1 || b != 0 {
+	l.Record(10, 100_000)
+	l.Record(11, -7)
+	if a, b := l.Of(10), l.Of(11); a != 1<<16-1 || b != 0 {
 		t.Errorf("late by %d and %d, want the largest value and 0", a, b)
 	}
 	// Once it is too old to be told apart, it counts as the worst: late is safe.
 	for seq := uint64(12); seq < uint64(len(l.blocks)+20)*latenessBlock; seq++ {
-		l.record(seq, 1)
+		l.Record(seq, 1)
 	}
-	if got := l.of(10); got != 1<<16-1 {
+	if got := l.Of(10); got != 1<<16-1 {
 		t.Errorf("a very old write set is late by %d", got)
 	}
-	if got := l.of(uint64(len(l.blocks))*latenessBlock + 10); got != 1 {
+	if got := l.Of(uint64(len(l.blocks))*latenessBlock + 10); got != 1 {
 		t.Errorf("a block that took the place of an old one is late by %d, want 1", got)
 	}
-	if got := l.of(9); got != 0 {
+	if got := l.Of(9); got != 0 {
 		t.Errorf("a write set of an earlier leader: %d", got)
 	}
-	l.reset(l.last + 1)
-	if got := l.of(l.last - 1); got != 0 || l.worst != 0 {
-		t.Errorf("after a reset: %d, worst %d", got, l.worst)
+	l.Reset(l.last + 1)
+	if got := l.Of(l.last - 1); got != 0 || l.Worst != 0 {
+		t.Errorf("after a reset: %d, worst %d", got, l.Worst)
 	}
 }
 
 func TestSystemTime(t *testing.T) {
-	s := NewSystemTime()
+	s := NewSystem()
 	a, w := s.Monotonic(), s.Wall()
 	if a < 0 || w.Year() < 2020 || s.Monotonic() < a {
 		t.Errorf("monotonic %v, wall %v", a, w)

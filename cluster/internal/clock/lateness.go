@@ -1,0 +1,47 @@
+package clock
+
+// Lateness remembers, for the write sets of the present leader, how long after its evaluation each was
+// acknowledged. A lease counts from the reply, so the leader extends the deadlines that a slow write set
+// has set by that time. It keeps recent write sets one by one, and of older ones the worst of each block.
+type Lateness struct {
+	first  uint64 // write sets before it belong to an earlier leader
+	recent [1 << 14]uint16
+	blocks [1 << 12]uint16
+	last   uint64
+	Worst  uint16 // of all
+}
+
+const latenessBlock = 1 << 10
+
+func (l *Lateness) Reset(next uint64) { *l = Lateness{first: next, last: next} }
+
+// Record notes that write set seq was acknowledged late by ms milliseconds.
+func (l *Lateness) Record(seq uint64, ms int64) {
+	late := uint16(min(max(ms, 0), 1<<16-1))
+	for s := l.last + 1; s < seq && s+uint64(len(l.recent)) > seq; s++ {
+		l.recent[s%uint64(len(l.recent))] = 0
+	}
+	l.recent[seq%uint64(len(l.recent))] = late
+	block := seq / latenessBlock
+	if l.last/latenessBlock != block {
+		l.blocks[block%uint64(len(l.blocks))] = 0
+	}
+	slot := &l.blocks[block%uint64(len(l.blocks))]
+	*slot = max(*slot, late)
+	l.Worst = max(l.Worst, late)
+	l.last = seq
+}
+
+// Of returns by how much deadlines set by write set seq are extended.
+func (l *Lateness) Of(seq uint64) int64 {
+	switch {
+	case seq < l.first || seq > l.last:
+		return 0
+	case seq+uint64(len(l.recent)) > l.last:
+		return int64(l.recent[seq%uint64(len(l.recent))])
+	case seq/latenessBlock+uint64(len(l.blocks)) > l.last/latenessBlock:
+		return int64(l.blocks[seq/latenessBlock%uint64(len(l.blocks))])
+	default:
+		return int64(l.Worst)
+	}
+}
