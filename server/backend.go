@@ -12,6 +12,13 @@ import (
 
 // Backend is the part of the cluster that the server uses.
 type Backend interface {
+	Submitter
+	Observer
+	Admin
+}
+
+// Submitter runs the commands of clients.
+type Submitter interface {
 	// NewClient returns a client for a connection from an address; every submission of the connection
 	// names it.
 	NewClient(addr netip.Addr) *cluster.Client
@@ -34,6 +41,10 @@ type Backend interface {
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
 	// Abandon ends a blocking command of a client that has gone.
 	Abandon(b *cluster.Blocked)
+}
+
+// Observer tells what this node knows. Its methods wait for no other node.
+type Observer interface {
 	// Config returns a parameter of the cluster as this node knows it; false if
 	// it has never been set.
 	Config(name string) (string, bool)
@@ -47,10 +58,6 @@ type Backend interface {
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns what a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// KillScript ends the running script, as SCRIPT KILL.
-	KillScript() store.Reply
-	// KillFunction ends the running function, as FUNCTION KILL.
-	KillFunction() store.Reply
 	// RunningFunction returns the reply of FUNCTION STATS while a function runs, Nil if none does.
 	RunningFunction() store.Reply
 	// Busy reports whether a script has been running for longer than the busy threshold. The server
@@ -58,8 +65,6 @@ type Backend interface {
 	Busy() bool
 	// BusyError is the error that clients get while Busy is true.
 	BusyError() store.Error
-	// SetBusyThreshold changes the busy threshold.
-	SetBusyThreshold(d time.Duration)
 	// LeaderClient returns the leader's id and RESP address; empty if unknown.
 	LeaderClient() (id, addr string)
 	// Topology returns what this node knows of the cluster. It costs one atomic load.
@@ -74,6 +79,16 @@ type Backend interface {
 	Status() cluster.Status
 	// StateHash returns the hash of the state and the log index it belongs to.
 	StateHash() (index uint64, hash string, err error)
+}
+
+// Admin changes something for all clients, or waits for other nodes.
+type Admin interface {
+	// KillScript ends the running script, as SCRIPT KILL.
+	KillScript() store.Reply
+	// KillFunction ends the running function, as FUNCTION KILL.
+	KillFunction() store.Reply
+	// SetBusyThreshold changes the busy threshold.
+	SetBusyThreshold(d time.Duration)
 	// Add takes a node into the cluster, or gives a member another peer address.
 	Add(id, peerAddr string) error
 	// Remove takes a member out of the cluster.
