@@ -1,4 +1,3 @@
 // Package bench measures lockstep beside its peers. It speaks only RESP to
-// what it measures, and has the client that the command line and the process
-// tests speak it with.
+// what it measures.
 package bench

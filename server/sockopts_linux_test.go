@@ -21,9 +21,9 @@ func (ts *testServer) ask(t *testing.T, fn func(fd int) (int, error)) (n int) {
 	var fault error
 	switch c := all[0].conn.Conn.(type) {
 	case *fdConn:
-		n, fault = fn(c.fd)
+		n, fault = c.asked(fn)
 	case *tlsConn:
-		n, fault = fn(c.fd)
+		n, fault = c.asked(fn)
 	default:
 		raw, err := tcpOf(t, c).SyscallConn()
 		if err != nil {
@@ -37,6 +37,13 @@ func (ts *testServer) ask(t *testing.T, fn func(fd int) (int, error)) (n int) {
 		t.Fatal(fault)
 	}
 	return n
+}
+
+// asked calls fn with the descriptor, which the loop closes at the end of the connection.
+func (c *fdConn) asked(fn func(fd int) (int, error)) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fn(c.fd)
 }
 
 // option returns an option of the only client's socket.

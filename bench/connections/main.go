@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // plan is what to do.
@@ -36,7 +37,7 @@ type plan struct {
 	locks  int
 	last   time.Duration
 
-	subscribers []*bench.Conn // kept, or the garbage collector would close them
+	subscribers []*respclient.Conn // kept, or the garbage collector would close them
 }
 
 func main() {
@@ -125,10 +126,10 @@ func (p *plan) measure(pid int) (*result, error) {
 }
 
 // dialFirst waits until the node serves.
-func (p *plan) dialFirst() (*bench.Conn, error) {
+func (p *plan) dialFirst() (*respclient.Conn, error) {
 	var last error
 	for range 200 {
-		c, err := bench.Dial(p.listen, dialTimeout)
+		c, err := respclient.Dial(p.listen, dialTimeout)
 		if err == nil {
 			if _, err = c.Do("SET", "warm", "up"); err == nil {
 				return c, nil
@@ -143,7 +144,7 @@ func (p *plan) dialFirst() (*bench.Conn, error) {
 
 // settledMemory returns a process's resident memory in KiB, after it has given
 // back what it does not use.
-func settledMemory(c *bench.Conn, pid int) (int64, error) {
+func settledMemory(c *respclient.Conn, pid int) (int64, error) {
 	if _, err := c.Do("MEMORY", "PURGE"); err != nil {
 		return 0, err
 	}
@@ -162,7 +163,7 @@ func settledMemory(c *bench.Conn, pid int) (int64, error) {
 // subscribe opens the idle connections. They stay open to the end.
 func (p *plan) subscribe() error {
 	for i := range p.idle {
-		c, err := bench.Dial(p.listen, dialTimeout)
+		c, err := respclient.Dial(p.listen, dialTimeout)
 		if err != nil {
 			return fmt.Errorf("connection %d: %w", i, err)
 		}
@@ -190,7 +191,7 @@ const unlock = `if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('publis
 
 // contend has the busy clients take, hold and release locks. Two holders of one
 // lock would find each other's name in its counter.
-func (p *plan) contend(first *bench.Conn) (int64, error) {
+func (p *plan) contend(first *respclient.Conn) (int64, error) {
 	var taken atomic.Int64
 	var once sync.Once
 	var reason error
@@ -198,7 +199,7 @@ func (p *plan) contend(first *bench.Conn) (int64, error) {
 	holders := make([]atomic.Int32, p.locks)
 	var wg sync.WaitGroup
 	for i := range p.busy {
-		c, err := bench.Dial(p.listen, dialTimeout)
+		c, err := respclient.Dial(p.listen, dialTimeout)
 		if err != nil {
 			return 0, fmt.Errorf("busy client %d: %w", i, err)
 		}
@@ -224,7 +225,7 @@ func (p *plan) contend(first *bench.Conn) (int64, error) {
 }
 
 // client takes and releases one lock until the end.
-func (p *plan) client(c *bench.Conn, i int, end time.Time, holders []atomic.Int32, taken *atomic.Int64) error {
+func (p *plan) client(c *respclient.Conn, i int, end time.Time, holders []atomic.Int32, taken *atomic.Int64) error {
 	lock := i % p.locks
 	key, channel, me := fmt.Sprintf("lock:%d", lock), fmt.Sprintf("channel:%d", lock), fmt.Sprintf("client:%d", i)
 	for time.Now().Before(end) {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/bench/load"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // site is a place for servers under test, where no other test process is.
@@ -60,7 +60,7 @@ func secrecy(t *testing.T, s *System, spoken map[string]string) {
 		t.Fatalf("clients speak TLS: %v, the name says: %v", !secret, secret)
 	}
 	for _, addr := range s.resp {
-		plain, err := bench.Dial(addr, adminTimeout)
+		plain, err := respclient.Dial(addr, adminTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/bench/certs"
 	"lockstep/bench/wire"
+	"lockstep/server/respclient"
 )
 
 // withTLS has clients of a system speak TLS. All such systems get the same kind of
@@ -64,13 +64,13 @@ func (s *System) dialResp(addr string) (*wire.Resp, error) {
 const adminTimeout = 10 * time.Second
 
 // dial connects who administers a system.
-func (s *System) dial(addr string) (*bench.Conn, error) {
+func (s *System) dial(addr string) (*respclient.Conn, error) {
 	if s.secret == nil {
-		return bench.Dial(addr, adminTimeout)
+		return respclient.Dial(addr, adminTimeout)
 	}
 	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: adminTimeout}, "tcp", addr, s.secret)
 	if err != nil {
 		return nil, err
 	}
-	return bench.NewConn(conn), nil
+	return respclient.NewConn(conn), nil
 }

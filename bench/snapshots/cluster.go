@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 const (
@@ -124,7 +125,7 @@ func (n *node) installs() int {
 }
 
 func (n *node) do(args ...string) (any, error) {
-	c, err := bench.Dial(n.addr, dialTimeout)
+	c, err := respclient.Dial(n.addr, dialTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +216,7 @@ func (c *cluster) fill() error {
 }
 
 func fillPart(addr string, from, step, locks, batch int) error {
-	conn, err := bench.Dial(addr, dialTimeout)
+	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func (n *node) grow(entries uint64) error {
 	if err != nil {
 		return err
 	}
-	conn, err := bench.Dial(n.addr, dialTimeout)
+	conn, err := respclient.Dial(n.addr, dialTimeout)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // join measures while a node that has nothing is taken into the cluster: the
@@ -123,7 +123,7 @@ func (n *node) state() (index, hash string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	status, err := bench.Pairs(got)
+	status, err := respclient.Pairs(got)
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", n.id, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 const unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
@@ -75,7 +75,7 @@ func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) 
 
 // lockAndUnlock takes and releases locks and measures each reply.
 func lockAndUnlock(addr string, client int, stop <-chan struct{}) (took []time.Duration, err error) {
-	conn, err := bench.Dial(addr, dialTimeout)
+	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func lockAndUnlock(addr string, client int, stop <-chan struct{}) (took []time.D
 // renew holds a lease and renews it as a watchdog does. That it is gone is a
 // missed lease.
 func renew(addr string, client int, stop <-chan struct{}) error {
-	conn, err := bench.Dial(addr, dialTimeout)
+	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // evasions are ways to what a user must not do: to keys out of app:*, to commands that it does not
@@ -42,7 +42,7 @@ func TestRightsThroughFollowers(t *testing.T) {
 	list := nodes.Start(t, 3, "--enable-debug-command", "yes")
 	admin := list[0].Dial()
 	const private = "private-value"
-	must := func(c *bench.Conn, words ...string) {
+	must := func(c *respclient.Conn, words ...string) {
 		t.Helper()
 		if got, err := c.Do(words...); err != nil {
 			t.Fatalf("%q: %v, %v", words, got, err)
@@ -56,7 +56,7 @@ func TestRightsThroughFollowers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := bench.Pairs(before)
+	state, err := respclient.Pairs(before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +67,10 @@ func TestRightsThroughFollowers(t *testing.T) {
 	for _, form := range []struct {
 		name  string
 		words []string
-		ask   func(c *bench.Conn, args []string) (any, error)
+		ask   func(c *respclient.Conn, args []string) (any, error)
 	}{
-		{"alone", evasions, func(c *bench.Conn, args []string) (any, error) { return c.Do(args...) }},
-		{"in MULTI", evasions, func(c *bench.Conn, args []string) (any, error) {
+		{"alone", evasions, func(c *respclient.Conn, args []string) (any, error) { return c.Do(args...) }},
+		{"in MULTI", evasions, func(c *respclient.Conn, args []string) (any, error) {
 			must(c, "MULTI")
 			got, err := c.Do(args...)
 			if err == nil && got == "QUEUED" {
@@ -79,10 +79,10 @@ func TestRightsThroughFollowers(t *testing.T) {
 			_, _ = c.Do("DISCARD") // refused or not, the transaction is over
 			return got, err
 		}},
-		{"in EVAL", throughScripts(), func(c *bench.Conn, args []string) (any, error) {
+		{"in EVAL", throughScripts(), func(c *respclient.Conn, args []string) (any, error) {
 			return c.Do(append([]string{"EVAL", "return redis.call(unpack(ARGV))", "0"}, args...)...)
 		}},
-		{"in EVAL, with a key", throughScripts(), func(c *bench.Conn, args []string) (any, error) {
+		{"in EVAL, with a key", throughScripts(), func(c *respclient.Conn, args []string) (any, error) {
 			return c.Do(append([]string{"EVAL", "return redis.pcall(unpack(ARGV))", "1", "app:a"}, args...)...)
 		}},
 	} {

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
 	"lockstep/conformance/transcript/redisd"
 	"lockstep/luavm"
 	"lockstep/server"
+	"lockstep/server/respclient"
 	"lockstep/store"
 )
 
@@ -58,7 +58,7 @@ func TestCommandListIsRedis(t *testing.T) {
 	}
 	addr := raw.RemoteAddr().String()
 	raw.Close()
-	conn, err := bench.Dial(addr, 5*time.Second)
+	conn, err := respclient.Dial(addr, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestCommandListIsRedis(t *testing.T) {
 }
 
 // as is a connection of a user.
-func as(t *testing.T, n *nodes.Node, user, password string) *bench.Conn {
+func as(t *testing.T, n *nodes.Node, user, password string) *respclient.Conn {
 	t.Helper()
 	c := n.Dial()
 	if got, err := c.Do("AUTH", user, password); got != "OK" {
@@ -102,7 +102,7 @@ func as(t *testing.T, n *nodes.Node, user, password string) *bench.Conn {
 	return c
 }
 
-func wantError(t *testing.T, c *bench.Conn, prefix string, args ...string) {
+func wantError(t *testing.T, c *respclient.Conn, prefix string, args ...string) {
 	t.Helper()
 	if got, err := c.Do(args...); err == nil || !strings.HasPrefix(err.Error(), prefix) {
 		t.Errorf("%q: %v, %v; want %s…", args, got, err, prefix)

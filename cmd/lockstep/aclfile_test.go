@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
 	"lockstep/conformance/transcript/redisd"
+	"lockstep/server/respclient"
 )
 
 var recordACLFiles = flag.Bool("record-aclfiles", false, "record what redis-server says of ACL files")
@@ -33,7 +33,7 @@ var aclFiles = []string{
 }
 
 // aclFileAnswers has a server read each, and tells what it says.
-func aclFileAnswers(t *testing.T, c *bench.Conn, file string) string {
+func aclFileAnswers(t *testing.T, c *respclient.Conn, file string) string {
 	t.Helper()
 	var b strings.Builder
 	say := func(command ...string) {
@@ -112,7 +112,7 @@ func recordRedis(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	c, err := bench.Dial(raw.RemoteAddr().String(), time.Second)
+	c, err := respclient.Dial(raw.RemoteAddr().String(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestACLFileOfACluster(t *testing.T) {
 	const app = "user app on >of-app ~app:* +@all\n"
 	write(adminLine + app + "user old on >of-old ~* +@all\n")
 	list := nodes.Start(t, 3, "--aclfile", file)
-	dial := func(n *nodes.Node, name string) *bench.Conn {
+	dial := func(n *nodes.Node, name string) *respclient.Conn {
 		t.Helper()
 		c := n.Dial()
 		if got := ask(t, c, "AUTH", name, "of-"+strings.Replace(name, "default", "all", 1)); got != "OK" {

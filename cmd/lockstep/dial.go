@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // adminOptions are the flags of the commands that talk to a running node: its address, the user, and
@@ -140,7 +140,7 @@ func askNode(o adminOptions, command []string) (any, error) {
 }
 
 // dialNode connects to a node and authenticates.
-func dialNode(o adminOptions) (*bench.Conn, error) {
+func dialNode(o adminOptions) (*respclient.Conn, error) {
 	if err := o.checkAddr(); err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func dialNode(o adminOptions) (*bench.Conn, error) {
 		}
 		conn = secured
 	}
-	c := bench.NewConn(conn)
+	c := respclient.NewConn(conn)
 	if o.password == "" && o.user == "" {
 		return c, nil
 	}
@@ -205,7 +205,7 @@ func (o *adminOptions) handshakeError(err error) error {
 
 // answerError explains an error reply, or a node that did not answer.
 func (o *adminOptions) answerError(err error) error {
-	var refused bench.ServerError
+	var refused respclient.ServerError
 	if err == nil {
 		return nil
 	}

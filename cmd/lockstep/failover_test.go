@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // waitEqual waits until all nodes report one applied index and one state hash.
@@ -89,7 +89,7 @@ func TestAllKilled(t *testing.T) {
 	waitEqual(t, list)
 }
 
-func checkAll(t *testing.T, c *bench.Conn, want map[string]string) (lost int) {
+func checkAll(t *testing.T, c *respclient.Conn, want map[string]string) (lost int) {
 	t.Helper()
 	for key, value := range want {
 		got, err := c.Do("GET", key)

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // A node that is started without the password, or with another one, serves nobody who does not know the
@@ -35,7 +35,7 @@ func TestJoinWithoutThePassword(t *testing.T) {
 				commands = led
 			}
 			for _, words := range commands {
-				c, err := bench.Dial(n.Addr, 5*time.Second)
+				c, err := respclient.Dial(n.Addr, 5*time.Second)
 				if err != nil {
 					t.Fatal(err)
 				}

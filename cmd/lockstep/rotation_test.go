@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/bench/certs"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // crowd are clients that take and release locks through every node, all the while.
@@ -27,7 +27,7 @@ type crowd struct {
 	list  []*nodes.Node
 	addrs []string
 	away  [3]atomic.Bool // a node that is being restarted: its connections may break
-	dial  func(addr string) (*bench.Conn, error)
+	dial  func(addr string) (*respclient.Conn, error)
 	stays int // so many cycles on a connection; 0: all
 	done  atomic.Int64
 	stop  chan struct{}
@@ -39,7 +39,7 @@ func startCrowd(t *testing.T, list []*nodes.Node) *crowd {
 	for _, n := range list {
 		c.addrs = append(c.addrs, n.Addr)
 	}
-	c.dial = func(addr string) (*bench.Conn, error) { return bench.Dial(addr, 5*time.Second) }
+	c.dial = func(addr string) (*respclient.Conn, error) { return respclient.Dial(addr, 5*time.Second) }
 	c.begin()
 	return c
 }
@@ -56,7 +56,7 @@ func (c *crowd) begin() {
 // work is one client. No reply may be an error, and no connection may break, but to the node that is
 // being restarted.
 func (c *crowd) work(node int, lock string) {
-	var conn *bench.Conn
+	var conn *respclient.Conn
 	for cycles := 1; ; cycles++ {
 		select {
 		case <-c.stop:
@@ -96,7 +96,7 @@ func (c *crowd) work(node int, lock string) {
 }
 
 // cycle takes a lock and releases it. It may have it from a cycle whose reply was lost.
-func cycle(conn *bench.Conn, lock string) error {
+func cycle(conn *respclient.Conn, lock string) error {
 	if got, err := conn.Do("SET", lock, "me", "PX", "30000"); err != nil || got != "OK" {
 		return fmt.Errorf("SET: %v, %w", got, err)
 	}
@@ -154,7 +154,7 @@ func (c *crowd) reread() {
 			if err != nil {
 				return false
 			}
-			status, err := bench.Pairs(r)
+			status, err := respclient.Pairs(r)
 			return err == nil && status["role"] == "leader"
 		})
 	}
@@ -258,12 +258,12 @@ func TestClientCertificatesUnderLoad(t *testing.T) {
 	for _, n := range list {
 		c.addrs = append(c.addrs, n.TLSAddr)
 	}
-	c.dial = func(addr string) (*bench.Conn, error) {
+	c.dial = func(addr string) (*respclient.Conn, error) {
 		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp", addr, now.Load())
 		if err != nil {
 			return nil, err
 		}
-		return bench.NewConn(conn), nil
+		return respclient.NewConn(conn), nil
 	}
 	first := change(was, was)
 	now.Store(first)
@@ -286,7 +286,7 @@ func TestClientCertificatesUnderLoad(t *testing.T) {
 	}
 	c.end()
 	if conn, err := tls.Dial("tcp", list[0].TLSAddr, first); err == nil {
-		_, err = bench.NewConn(conn).Do("PING")
+		_, err = respclient.NewConn(conn).Do("PING")
 		if err == nil {
 			t.Error("a certificate of the first authority lets in")
 		}

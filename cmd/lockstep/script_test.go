@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // others returns the nodes that are not n.
@@ -23,7 +23,7 @@ func others(list []*nodes.Node, n *nodes.Node) []*nodes.Node {
 
 // isError reports whether err is an error reply that begins with code.
 func isError(err error, code string) bool {
-	reply, ok := err.(bench.ServerError)
+	reply, ok := err.(respclient.ServerError)
 	return ok && strings.HasPrefix(string(reply), code)
 }
 
@@ -193,15 +193,15 @@ func TestExpiryAcrossNodes(t *testing.T) {
 func TestScriptOnEphemeralNode(t *testing.T) {
 	node, stop := startInProcess(t, nil)
 	defer stop()
-	dial := func() *bench.Conn {
-		c, err := bench.Dial(node.addr, 20*time.Second)
+	dial := func() *respclient.Conn {
+		c, err := respclient.Dial(node.addr, 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	send := func(c *bench.Conn, args ...string) {
+	send := func(c *respclient.Conn, args ...string) {
 		if err := c.Send(args...); err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 			t.Error(got, err)
 		}
 		waitBusy(t, "a new connection", func(args ...string) (any, error) {
-			c, err := bench.Dial(node.addr, 20*time.Second)
+			c, err := respclient.Dial(node.addr, 20*time.Second)
 			if err != nil {
 				return nil, err
 			}

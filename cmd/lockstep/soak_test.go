@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/cluster"
+	"lockstep/server/respclient"
 )
 
 // soak is a healthy cluster under load, and what its clients find wrong.
@@ -24,8 +24,8 @@ type soak struct {
 
 // client runs fn with a connection to one of the nodes until it ends, or finds
 // something wrong.
-func (s *soak) client(m *member, fn func(c *bench.Conn) error) {
-	conn, err := bench.Dial(m.o.listen, 5*time.Second)
+func (s *soak) client(m *member, fn func(c *respclient.Conn) error) {
+	conn, err := respclient.Dial(m.o.listen, 5*time.Second)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (s *soak) client(m *member, fn func(c *bench.Conn) error) {
 }
 
 // ask requires a reply that is no error.
-func (s *soak) ask(c *bench.Conn, args ...string) (any, error) {
+func (s *soak) ask(c *respclient.Conn, args ...string) (any, error) {
 	got, err := c.Do(args...)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", args, err)
@@ -49,7 +49,7 @@ func (s *soak) ask(c *bench.Conn, args ...string) (any, error) {
 }
 
 // wants requires a certain one.
-func (s *soak) wants(c *bench.Conn, want any, args ...string) error {
+func (s *soak) wants(c *respclient.Conn, want any, args ...string) error {
 	got, err := s.ask(c, args...)
 	if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
 		err = fmt.Errorf("%q: got %v, want %v", args, got, want)
@@ -60,8 +60,8 @@ func (s *soak) wants(c *bench.Conn, want any, args ...string) error {
 const releaseScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
 // owner takes locks that others want, too, and does a little of everything else.
-func (s *soak) owner(m *member, name string, rounds int) func(c *bench.Conn) error {
-	return func(c *bench.Conn) error {
+func (s *soak) owner(m *member, name string, rounds int) func(c *respclient.Conn) error {
+	return func(c *respclient.Conn) error {
 		for i := 0; i < rounds && !s.failed.Load(); i++ {
 			lock, own := fmt.Sprint("lock:", i%5), fmt.Sprint(name, ":", i)
 			got, err := s.ask(c, "SET", lock, own, "NX", "PX", "60000")
@@ -91,8 +91,8 @@ func (s *soak) owner(m *member, name string, rounds int) func(c *bench.Conn) err
 }
 
 // taker waits for elements, for ever or for moments, until it is told to stop.
-func (s *soak) taker(blocking ...[]string) func(c *bench.Conn) error {
-	return func(c *bench.Conn) error {
+func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
+	return func(c *respclient.Conn) error {
 		for i := 0; ; i++ {
 			got, err := s.ask(c, blocking[i%len(blocking)]...)
 			if err != nil {
@@ -130,7 +130,7 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 		for j := range 3 {
 			owners.Add(1)
 			run := s.owner(m, fmt.Sprintf("n%d-%d", i+1, j), rounds)
-			s.client(m, func(c *bench.Conn) error {
+			s.client(m, func(c *respclient.Conn) error {
 				defer owners.Done()
 				return run(c)
 			})
@@ -140,7 +140,7 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	}
 	owners.Wait()
 	until(t, "the last element to be taken", func() bool { return s.failed.Load() || s.taken.Load() == s.pushed.Load() })
-	s.client(list[0], func(c *bench.Conn) error {
+	s.client(list[0], func(c *respclient.Conn) error {
 		for range 2 * len(list) {
 			if _, err := s.ask(c, "RPUSH", "queue:0", "stop"); err != nil {
 				return err

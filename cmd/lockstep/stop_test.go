@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // stopWithin is how long a node may take from SIGTERM to its end.
@@ -72,7 +72,7 @@ func busyClients(t *testing.T, list []*nodes.Node) {
 
 // busyClient works on one connection until it breaks.
 func busyClient(addr, key string, stop <-chan struct{}) {
-	c, err := bench.Dial(addr, 10*time.Second)
+	c, err := respclient.Dial(addr, 10*time.Second)
 	if err != nil {
 		return
 	}

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // ask is the reply of a node as text.
-func ask(t *testing.T, c *bench.Conn, command ...string) string {
+func ask(t *testing.T, c *respclient.Conn, command ...string) string {
 	t.Helper()
 	reply, err := c.Do(command...)
 	if err != nil {
@@ -38,7 +38,7 @@ func TestFacesWithTLS(t *testing.T) {
 	leader := nodes.Leader(list)
 	for _, n := range list {
 		for _, c := range []struct {
-			conn                 *bench.Conn
+			conn                 *respclient.Conn
 			sentinel             bool
 			data, cluster, named string
 		}{
@@ -72,9 +72,9 @@ func TestFacesWithTLS(t *testing.T) {
 	}
 }
 
-func dial(t *testing.T, addr string) *bench.Conn {
+func dial(t *testing.T, addr string) *respclient.Conn {
 	t.Helper()
-	c, err := bench.Dial(addr, 5*time.Second)
+	c, err := respclient.Dial(addr, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
 	"lockstep/conformance/transcript"
+	"lockstep/server/respclient"
 )
 
 // session is a client connection whose replies are compared.
 type session struct {
-	*bench.Conn
+	*respclient.Conn
 	t *testing.T
 }
 
@@ -147,7 +147,7 @@ func TestCountersByWatch(t *testing.T) {
 	waitEqual(t, list)
 }
 
-func countOnce(c *bench.Conn) error {
+func countOnce(c *respclient.Conn) error {
 	for {
 		if _, err := c.Do("WATCH", "counter"); err != nil {
 			return err

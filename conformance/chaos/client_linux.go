@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // mode is how a client finds the servers.
@@ -51,7 +51,7 @@ type client struct {
 	rng  *rand.Rand
 
 	conn net.Conn
-	resp *bench.Conn
+	resp *respclient.Conn
 }
 
 func (c *client) via() string { return fmt.Sprintf("%s n%d", c.mode, c.home+1) }
@@ -70,7 +70,7 @@ func (c *client) dial(addr string) error {
 	if err != nil {
 		return err
 	}
-	c.conn, c.resp = conn, bench.NewConn(conn)
+	c.conn, c.resp = conn, respclient.NewConn(conn)
 	return nil
 }
 
@@ -182,7 +182,7 @@ func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	}
 	for range redirections {
 		reply, err := something()
-		var answer bench.ServerError
+		var answer respclient.ServerError
 		var early notSent
 		switch {
 		case err == nil:

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/chaos/history"
+	"lockstep/server/respclient"
 )
 
 // hearLimit is how long a message may take to those who listen once everything
@@ -53,7 +53,7 @@ func (l *listener) listen() error {
 	if err := conn.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err
 	}
-	resp := bench.NewConn(conn)
+	resp := respclient.NewConn(conn)
 	if _, err := resp.Do("SUBSCRIBE", l.e.channel()); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (l *listener) hears(text string) error {
 		return nil
 	}
 	// To a node that has been killed there may be nothing left but this end.
-	if err := bench.NewConn(conn).Send("PING"); err != nil {
+	if err := respclient.NewConn(conn).Send("PING"); err != nil {
 		return nil // it has ended
 	}
 	for deadline := time.Now().Add(hearLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // polls a process

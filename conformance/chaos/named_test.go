@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // trio starts three nodes and returns the suite and who leads.
@@ -42,7 +42,7 @@ func (s *suite) leads(t *testing.T, old *node) *node {
 type speaker struct {
 	t    *testing.T
 	n    *node
-	resp *bench.Conn
+	resp *respclient.Conn
 }
 
 func (n *node) speak(t *testing.T) *speaker {
@@ -55,7 +55,7 @@ func (n *node) speak(t *testing.T) *speaker {
 	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	return &speaker{t, n, bench.NewConn(conn)}
+	return &speaker{t, n, respclient.NewConn(conn)}
 }
 
 // wants sends a command and checks its reply.

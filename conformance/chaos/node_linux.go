@@ -14,6 +14,7 @@ import (
 
 	"lockstep/bench"
 	"lockstep/conformance/chaos/network"
+	"lockstep/server/respclient"
 )
 
 // Ports of every node, each on its own address.
@@ -301,7 +302,7 @@ func (n *node) ask(args ...string) (any, error) {
 	if err := conn.SetDeadline(time.Now().Add(statusTimeout)); err != nil {
 		return nil, err
 	}
-	return bench.NewConn(conn).Do(args...)
+	return respclient.NewConn(conn).Do(args...)
 }
 
 // status returns what `lockstep status` shows.
@@ -310,7 +311,7 @@ func (n *node) status() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := bench.Pairs(reply)
+	m, err := respclient.Pairs(reply)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/redissuite"
 	"lockstep/conformance/transcript/redisd"
+	"lockstep/server/respclient"
 )
 
 var update = flag.Bool("update", false, "write redis-7.0.15.txt from the redis-server that is installed")
@@ -141,7 +141,7 @@ func TestRedisCommands(t *testing.T) {
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := bench.Dial(addr, 5*time.Second)
+	c, err := respclient.Dial(addr, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // password is that of this project: not the default one, so that it can only come from the file.
@@ -142,10 +142,10 @@ func (p *project) eventually(what string, ok func() error) {
 }
 
 // conn is a connection that knows the password and does not wait for ever.
-type conn struct{ *bench.Conn }
+type conn struct{ *respclient.Conn }
 
 func dial(addr string) (conn, error) {
-	c, err := bench.Dial(addr, askTimeout)
+	c, err := respclient.Dial(addr, askTimeout)
 	if err != nil {
 		return conn{}, err
 	}
@@ -181,7 +181,7 @@ func (p *project) status(service string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Pairs(reply)
+	return respclient.Pairs(reply)
 }
 
 // leader returns the service that leads, and the others.

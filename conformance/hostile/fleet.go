@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/judge"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // memoryLimit is what each node may use.
@@ -134,7 +134,7 @@ func (f *fleet) addr(node int, d door) string {
 // line is a connection of the default user; whatever it asks is answered in
 // time or ends it.
 type line struct {
-	*bench.Conn
+	*respclient.Conn
 	conn net.Conn
 }
 
@@ -143,7 +143,7 @@ func (f *fleet) dial(node int) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &line{bench.NewConn(conn), conn}
+	l := &line{respclient.NewConn(conn), conn}
 	if _, err := l.insist("AUTH", passwords["default"]); err != nil {
 		conn.Close()
 		return nil, err
@@ -162,7 +162,7 @@ func (l *line) do(args ...string) (any, error) {
 // every question of the judge may be asked again.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
-		var refused bench.ServerError
+		var refused respclient.ServerError
 		if reply, err = l.do(args...); !errors.As(err, &refused) || !isRefusal(string(refused)) && !isUnknown(string(refused)) {
 			break
 		}
@@ -233,7 +233,7 @@ func (f *fleet) endedSoon() bool {
 // endedSoonAt tells whether an error comes of the end of a process, which check
 // tells: a lost connection may be noticed before.
 func (f *fleet) endedSoonAt(node int, err error) bool {
-	var refused bench.ServerError
+	var refused respclient.ServerError
 	for i := 0; !errors.As(err, &refused) && i < 20; i++ {
 		if f.nodes[node].Ended() {
 			return true

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/judge"
+	"lockstep/server/respclient"
 )
 
 const (
@@ -147,7 +147,7 @@ func (c *innocent) do(args ...string) (reply any, ok bool) {
 		if c.all.stopped.Load() || c.all.f.endedSoonAt(c.node, err) {
 			return nil, false
 		}
-		var refused bench.ServerError
+		var refused respclient.ServerError
 		again := errors.As(err, &refused) && isRefusal(string(refused))
 		if isUnknown(string(refused)) && took <= c.all.bound {
 			c.all.waited(took)

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/judge"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // place is a node and whether its process may be expected to answer.
@@ -36,7 +36,7 @@ type client struct {
 	run   *run
 	rng   *rand.Rand
 
-	conn   *bench.Conn
+	conn   *respclient.Conn
 	dialed int64 // epoch of the place when conn was opened
 
 	counter judge.Counter
@@ -63,7 +63,7 @@ func (c *client) do(args ...string) (reply any, known bool) {
 	sent := time.Now()
 	reply, err := conn.Do(args...)
 	inTime := timer.Stop()
-	var refused bench.ServerError
+	var refused respclient.ServerError
 	switch {
 	case err == nil:
 		c.run.waited(c.place, sent)
@@ -88,7 +88,7 @@ func (c *client) do(args ...string) (reply any, known bool) {
 func (c *client) connect() bool {
 	for !c.run.failed.Load() {
 		before := c.place.epoch.Load()
-		conn, err := bench.Dial(c.place.Addr, patience)
+		conn, err := respclient.Dial(c.place.Addr, patience)
 		if err == nil {
 			c.conn, c.dialed = conn, before
 			return true

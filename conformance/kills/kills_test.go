@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/judge"
+	"lockstep/server/respclient"
 )
 
 // repeat is how often a test does the harm it is there for: a few times in
@@ -81,7 +81,7 @@ func TestLeaderKills(t *testing.T) {
 func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.Duration) {
 	r.t.Helper()
 	took := make([]time.Duration, len(survivors))
-	var conns []*bench.Conn
+	var conns []*respclient.Conn
 	for _, p := range survivors {
 		conns = append(conns, r.dial(p))
 	}

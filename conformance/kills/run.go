@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/judge"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 const (
@@ -151,9 +151,9 @@ func (r *run) others(not *place) (list []*place) {
 }
 
 // dial connects the driver itself.
-func (r *run) dial(p *place) *bench.Conn {
+func (r *run) dial(p *place) *respclient.Conn {
 	r.t.Helper()
-	c, err := bench.Dial(p.Addr, patience)
+	c, err := respclient.Dial(p.Addr, patience)
 	if err != nil {
 		r.t.Fatalf("%s: %v", p.ID, err)
 	}
@@ -182,7 +182,7 @@ func (r *run) turn(p *place) {
 }
 
 // ask is a command that must be answered.
-func (r *run) ask(c *bench.Conn, args ...string) any {
+func (r *run) ask(c *respclient.Conn, args ...string) any {
 	r.t.Helper()
 	got, err := c.Do(args...)
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *run) ask(c *bench.Conn, args ...string) any {
 
 // checkHeld looks at every lock that is never released: it has its owner, it
 // will have it for long enough, and nobody else is granted it.
-func (r *run) checkHeld(c *bench.Conn, thief int) {
+func (r *run) checkHeld(c *respclient.Conn, thief int) {
 	r.t.Helper()
 	r.mu.Lock()
 	held := r.held

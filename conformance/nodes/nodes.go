@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // readyTimeout is how long a node may take to become ready. It is far more
@@ -259,9 +260,9 @@ func (n *Node) Log() string {
 }
 
 // Dial connects to the node.
-func (n *Node) Dial() *bench.Conn {
+func (n *Node) Dial() *respclient.Conn {
 	n.t.Helper()
-	c, err := bench.Dial(n.Addr, 5*time.Second)
+	c, err := respclient.Dial(n.Addr, 5*time.Second)
 	if err != nil {
 		n.t.Fatalf("%s: %v", n.ID, err)
 	}
@@ -271,7 +272,7 @@ func (n *Node) Dial() *bench.Conn {
 
 // Do sends one command over a connection of its own.
 func (n *Node) Do(args ...string) (any, error) {
-	c, err := bench.Dial(n.Addr, 5*time.Second)
+	c, err := respclient.Dial(n.Addr, 5*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +304,7 @@ func (n *Node) Status() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bench.Pairs(reply)
+	return respclient.Pairs(reply)
 }
 
 // Leader returns the node that leads. It waits for ten seconds if none does, and returns nil then.

@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"lockstep/bench"
 	"lockstep/bench/certs"
+	"lockstep/server/respclient"
 )
 
 // Secret is what TLS clients of some nodes need.
@@ -40,13 +40,13 @@ func StartSetupSecret(t testing.TB, n int, setup Setup) []*Node {
 }
 
 // Dial connects with TLS; the connection ends with the test.
-func (s Secret) Dial(t testing.TB, addr string) *bench.Conn {
+func (s Secret) Dial(t testing.TB, addr string) *respclient.Conn {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, s.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := bench.NewConn(conn)
+	c := respclient.NewConn(conn)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 const memory = 256 << 20
@@ -88,7 +88,7 @@ func full(t *testing.T, list []*nodes.Node) {
 	alive(t, list)
 }
 
-func must(t *testing.T, c *bench.Conn, want any, args ...string) {
+func must(t *testing.T, c *respclient.Conn, want any, args ...string) {
 	t.Helper()
 	if got, err := c.Do(args...); err != nil || got != want {
 		t.Fatalf("%.60q: %v, %v; want %v", args, got, err, want)

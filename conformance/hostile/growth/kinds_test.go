@@ -12,62 +12,62 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/nodes"
+	"lockstep/server/respclient"
 )
 
 // kinds are ways to grow. Each is called again and again on one connection with the number of
 // the call; what it is told does not matter.
 var kinds = []struct {
 	name string
-	grow func(c *bench.Conn, i int)
+	grow func(c *respclient.Conn, i int)
 }{
-	{"strings", func(c *bench.Conn, i int) { c.Do("SET", fmt.Sprint("g", i), mega) }},
-	{"short keys", func(c *bench.Conn, i int) {
+	{"strings", func(c *respclient.Conn, i int) { c.Do("SET", fmt.Sprint("g", i), mega) }},
+	{"short keys", func(c *respclient.Conn, i int) {
 		pipeline(c, 500, func(j int) []string { return []string{"SET", fmt.Sprint("g", i, ":", j), "x"} })
 	}},
-	{"append", func(c *bench.Conn, i int) { c.Do("APPEND", fmt.Sprint("g", i/8), mega) }},
-	{"gaps", func(c *bench.Conn, i int) { c.Do("SETRANGE", fmt.Sprint("g", i), "8000000", "x") }},
-	{"copies", func(c *bench.Conn, i int) { c.Do("SET", "g", mega); c.Do("COPY", "g", fmt.Sprint("g", i)) }},
-	{"long names", func(c *bench.Conn, i int) { c.Do("SET", "g", "x"); c.Do("RENAME", "g", fmt.Sprint(i, mega)) }},
-	{"one list", func(c *bench.Conn, i int) { c.Do("RPUSH", "g", mega, mega) }},
-	{"one hash", func(c *bench.Conn, i int) { c.Do("HSET", "g", fmt.Sprint(i), mega) }},
-	{"sorted set stored", func(c *bench.Conn, i int) {
+	{"append", func(c *respclient.Conn, i int) { c.Do("APPEND", fmt.Sprint("g", i/8), mega) }},
+	{"gaps", func(c *respclient.Conn, i int) { c.Do("SETRANGE", fmt.Sprint("g", i), "8000000", "x") }},
+	{"copies", func(c *respclient.Conn, i int) { c.Do("SET", "g", mega); c.Do("COPY", "g", fmt.Sprint("g", i)) }},
+	{"long names", func(c *respclient.Conn, i int) { c.Do("SET", "g", "x"); c.Do("RENAME", "g", fmt.Sprint(i, mega)) }},
+	{"one list", func(c *respclient.Conn, i int) { c.Do("RPUSH", "g", mega, mega) }},
+	{"one hash", func(c *respclient.Conn, i int) { c.Do("HSET", "g", fmt.Sprint(i), mega) }},
+	{"sorted set stored", func(c *respclient.Conn, i int) {
 		c.Do("ZADD", "g", "1", fmt.Sprint(i, mega))
 		c.Do("ZUNIONSTORE", fmt.Sprint("g", i), "1", "g")
 	}},
-	{"a script that has written", func(c *bench.Conn, i int) {
+	{"a script that has written", func(c *respclient.Conn, i int) {
 		c.Do("EVAL", "redis.call('del','x') for i=1,20 do redis.call('set',KEYS[1]..i,string.rep('x',1e6)) end", "1", fmt.Sprint("g", i))
 	}},
-	{"allow-oom", func(c *bench.Conn, i int) {
+	{"allow-oom", func(c *respclient.Conn, i int) {
 		c.Do("EVAL", "#!lua flags=allow-oom\nredis.call('set',KEYS[1],string.rep('x',2e6))", "1", fmt.Sprint("g", i))
 	}},
-	{"scripts", func(c *bench.Conn, i int) { c.Do("SCRIPT", "LOAD", fmt.Sprint("return ", i, " --", mega)) }},
-	{"scripts of EVAL", func(c *bench.Conn, i int) { c.Do("EVAL", fmt.Sprint("return ", i, " --", mega), "0") }},
-	{"messages", func(c *bench.Conn, i int) {
+	{"scripts", func(c *respclient.Conn, i int) { c.Do("SCRIPT", "LOAD", fmt.Sprint("return ", i, " --", mega)) }},
+	{"scripts of EVAL", func(c *respclient.Conn, i int) { c.Do("EVAL", fmt.Sprint("return ", i, " --", mega), "0") }},
+	{"messages", func(c *respclient.Conn, i int) {
 		c.Do("EVAL", "local s=string.rep('x',1e6) for i=1,1000 do redis.call('publish','c',s) end", "0")
 	}},
-	{"random members", func(c *bench.Conn, i int) {
+	{"random members", func(c *respclient.Conn, i int) {
 		c.Do("ZADD", "g", "1", "a")
 		c.Do("ZRANDMEMBER", "g", "-1000000", "WITHSCORES")
 	}},
-	{"the same key", func(c *bench.Conn, i int) {
+	{"the same key", func(c *respclient.Conn, i int) {
 		c.Do("SET", "g", mega)
 		c.Do(append([]string{"MGET"}, slices.Repeat([]string{"g"}, 1000)...)...)
 	}},
-	{"a pipeline of reads", func(c *bench.Conn, i int) {
+	{"a pipeline of reads", func(c *respclient.Conn, i int) {
 		c.Do("SET", "g", mega)
 		pipeline(c, 200, func(int) []string { return []string{"GET", "g"} })
 	}},
-	{"a transaction", func(c *bench.Conn, i int) {
+	{"a transaction", func(c *respclient.Conn, i int) {
 		c.Do("MULTI")
 		pipeline(c, 20, func(j int) []string { return []string{"SET", fmt.Sprint("g", j), mega} })
 		c.Do("EXEC")
 	}},
-	{"functions", func(c *bench.Conn, i int) {
+	{"functions", func(c *respclient.Conn, i int) {
 		c.Do("FUNCTION", "LOAD", fmt.Sprint("#!lua name=g", i, "\nredis.register_function('g", i, "',function() return 1 end) --", mega))
 	}},
-	{"watched keys", func(c *bench.Conn, i int) {
+	{"watched keys", func(c *respclient.Conn, i int) {
 		pipeline(c, 50, func(j int) []string {
 			keys := []string{"WATCH"}
 			for k := range 200 {
@@ -76,7 +76,7 @@ var kinds = []struct {
 			return keys
 		})
 	}},
-	{"tracked keys", func(c *bench.Conn, i int) {
+	{"tracked keys", func(c *respclient.Conn, i int) {
 		id, _ := c.Do("CLIENT", "ID")
 		c.Do("CLIENT", "TRACKING", "ON", "REDIRECT", fmt.Sprint(id))
 		pipeline(c, 50, func(j int) []string {
@@ -87,15 +87,15 @@ var kinds = []struct {
 			return keys
 		})
 	}},
-	{"patterns", func(c *bench.Conn, i int) {
+	{"patterns", func(c *respclient.Conn, i int) {
 		patterns := []string{"PSUBSCRIBE"}
 		for j := range 2000 {
 			patterns = append(patterns, fmt.Sprint("g*", j, mega[:2000]))
 		}
 		c.Do(patterns...) // it has more replies
 	}},
-	{"messages that nobody reads", func(c *bench.Conn, i int) {
-		deaf, err := bench.Dial(attacked, 5*time.Second)
+	{"messages that nobody reads", func(c *respclient.Conn, i int) {
+		deaf, err := respclient.Dial(attacked, 5*time.Second)
 		if err != nil {
 			return
 		}
@@ -103,15 +103,15 @@ var kinds = []struct {
 		deaf.Do("SUBSCRIBE", "g")
 		pipeline(c, 100, func(int) []string { return []string{"PUBLISH", "g", mega} })
 	}},
-	{"names that are refused", func(c *bench.Conn, i int) {
+	{"names that are refused", func(c *respclient.Conn, i int) {
 		pipeline(c, 20, func(j int) []string { return []string{"AUTH", fmt.Sprint("g", i, ":", j, mega), "wrong"} })
 	}},
-	{"the slow log", func(c *bench.Conn, i int) {
+	{"the slow log", func(c *respclient.Conn, i int) {
 		c.Do("CONFIG", "SET", "slowlog-log-slower-than", "0", "slowlog-max-len", "1000000")
 		pipeline(c, 500, func(j int) []string { return slices.Repeat([]string{"ECHO", mega[:1000]}, 30) })
 		c.Do("CONFIG", "SET", "slowlog-log-slower-than", "10000", "slowlog-max-len", "128")
 	}},
-	{"one set many times", func(c *bench.Conn, i int) {
+	{"one set many times", func(c *respclient.Conn, i int) {
 		c.Do("SADD", "g", fmt.Sprint("m", i))
 		for _, command := range []string{"SUNION", "SINTER", "SDIFF"} {
 			c.Do(append([]string{command}, slices.Repeat([]string{"g"}, 5000)...)...)
@@ -119,20 +119,20 @@ var kinds = []struct {
 		c.Do("SET", "b", mega)
 		c.Do(append([]string{"BITOP", "XOR", "d"}, slices.Repeat([]string{"b"}, 50)...)...)
 	}},
-	{"a script that takes all memory", func(c *bench.Conn, i int) {
+	{"a script that takes all memory", func(c *respclient.Conn, i int) {
 		c.Do("EVAL", "local t={} while true do t[#t+1]=string.rep('x',1e5)..#t end", "0")
 	}},
-	{"state of functions", func(c *bench.Conn, i int) {
+	{"state of functions", func(c *respclient.Conn, i int) {
 		c.Do("FUNCTION", "LOAD", "REPLACE", "#!lua name=s\nlocal t={} redis.register_function('s',function() t[#t+1]=string.rep('x',1e6)..#t return #t end)")
 		pipeline(c, 50, func(int) []string { return []string{"FCALL", "s", "0"} })
 	}},
-	{"what is said of commands", func(c *bench.Conn, i int) {
+	{"what is said of commands", func(c *respclient.Conn, i int) {
 		for _, command := range [][]string{{"COMMAND", "INFO"}, {"COMMAND", "DOCS"}, {"COMMAND", "GETKEYS", "DEL"}, {"COMMAND", "GETKEYSANDFLAGS", "DEL"},
 			{"PUBSUB", "NUMSUB"}, {"CONFIG", "GET"}, {"LATENCY", "HISTOGRAM"}} {
 			c.Do(append(command, slices.Repeat([]string{"get"}, 200_000)...)...)
 		}
 	}},
-	{"channels by one command", func(c *bench.Conn, i int) {
+	{"channels by one command", func(c *respclient.Conn, i int) {
 		for _, command := range []string{"SUBSCRIBE", "SSUBSCRIBE"} {
 			channels := []string{command}
 			for j := range 400_000 {
@@ -141,21 +141,21 @@ var kinds = []struct {
 			c.Do(channels...) // it has more replies
 		}
 	}},
-	{"keys that are waited for", func(*bench.Conn, int) {
+	{"keys that are waited for", func(*respclient.Conn, int) {
 		keys := []string{"BLPOP"}
 		for j := range 5000 {
 			keys = append(keys, fmt.Sprint("g", j))
 		}
 		keys = append(keys, "0.2")
-		beside(40, func(c *bench.Conn) { c.Do(keys...) })
+		beside(40, func(c *respclient.Conn) { c.Do(keys...) })
 	}},
-	{"large values at once", func(*bench.Conn, int) {
+	{"large values at once", func(*respclient.Conn, int) {
 		value := strings.Repeat(mega, 7)
-		beside(40, func(c *bench.Conn) { c.Do("SET", "g", value) })
+		beside(40, func(c *respclient.Conn) { c.Do("SET", "g", value) })
 	}},
-	{"replies that nobody reads", func(c *bench.Conn, i int) {
+	{"replies that nobody reads", func(c *respclient.Conn, i int) {
 		c.Do("SET", "g", strings.Repeat(mega, 7))
-		beside(40, func(c *bench.Conn) {
+		beside(40, func(c *respclient.Conn) {
 			for range 20 {
 				if c.Send("GET", "g") != nil {
 					return
@@ -164,7 +164,7 @@ var kinds = []struct {
 			time.Sleep(100 * time.Millisecond)
 		})
 	}},
-	{"commands without an end", func(*bench.Conn, int) {
+	{"commands without an end", func(*respclient.Conn, int) {
 		var open []net.Conn
 		for range 500 {
 			c, err := net.DialTimeout("tcp", attacked, 5*time.Second)
@@ -181,7 +181,7 @@ var kinds = []struct {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}},
-	{"names of clients", func(c *bench.Conn, i int) {
+	{"names of clients", func(c *respclient.Conn, i int) {
 		c.Do("CLIENT", "SETNAME", mega)
 		c.Do("CLIENT", "SETINFO", "LIB-NAME", mega)
 		c.Do("CLIENT", "NO-EVICT", "ON")
@@ -199,7 +199,7 @@ var (
 )
 
 // pipeline sends n commands at once and reads what comes.
-func pipeline(c *bench.Conn, n int, command func(int) []string) {
+func pipeline(c *respclient.Conn, n int, command func(int) []string) {
 	var sent sync.WaitGroup
 	sent.Go(func() {
 		for i := range n {
@@ -218,11 +218,11 @@ func pipeline(c *bench.Conn, n int, command func(int) []string) {
 }
 
 // beside has connections of their own do something at once.
-func beside(n int, do func(*bench.Conn)) {
+func beside(n int, do func(*respclient.Conn)) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			c, err := bench.Dial(attacked, 5*time.Second)
+			c, err := respclient.Dial(attacked, 5*time.Second)
 			if err != nil {
 				return
 			}
@@ -263,7 +263,7 @@ func TestAttacker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, j := time.Now(), 0; time.Since(from) < each; j++ {
-		c, err := bench.Dial(attacked, 5*time.Second)
+		c, err := respclient.Dial(attacked, 5*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestAttacker(t *testing.T) {
 }
 
 // grow finds a kind by its name.
-func grow(t *testing.T, name string) func(*bench.Conn, int) {
+func grow(t *testing.T, name string) func(*respclient.Conn, int) {
 	for _, kind := range kinds {
 		if kind.name == name {
 			return kind.grow
@@ -287,7 +287,7 @@ func grow(t *testing.T, name string) func(*bench.Conn, int) {
 	}
 	for _, kind := range besideData {
 		if kind.name == name {
-			return func(_ *bench.Conn, i int) { kind.grow(i) }
+			return func(_ *respclient.Conn, i int) { kind.grow(i) }
 		}
 	}
 	t.Fatalf("no kind %q", name)
@@ -329,7 +329,7 @@ func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time
 		defer close(done)
 		during()
 	}()
-	c, err := bench.Dial(list[len(list)-1].Addr, 20*time.Second)
+	c, err := respclient.Dial(list[len(list)-1].Addr, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/server/respclient"
 )
 
 // besideData are ways to take memory, or to make garbage, where the data leaves little room.
@@ -16,23 +16,23 @@ var besideData = []struct {
 	grow func(i int)
 }{
 	{"strings of scripts", func(int) {
-		beside(6, func(c *bench.Conn) { c.Do("EVAL", "return string.rep('x',20000000)", "0") })
+		beside(6, func(c *respclient.Conn) { c.Do("EVAL", "return string.rep('x',20000000)", "0") })
 	}},
 	{"tables of scripts", func(int) {
-		beside(6, func(c *bench.Conn) {
+		beside(6, func(c *respclient.Conn) {
 			c.Do("EVAL", "for i=1,30 do local t={} for j=1,100000 do t[j]=j..'x' end end", "0")
 		})
 	}},
 	{"published megabytes", func(int) {
 		message := strings.Repeat(mega, 7)
-		beside(4, func(c *bench.Conn) { c.Do("PUBLISH", "c", message) })
+		beside(4, func(c *respclient.Conn) { c.Do("PUBLISH", "c", message) })
 	}},
 	{"megabytes for scripts", func(int) {
 		argument := strings.Repeat(mega, 7)
-		beside(6, func(c *bench.Conn) { c.Do("EVAL", "return 1", "0", argument) })
+		beside(6, func(c *respclient.Conn) { c.Do("EVAL", "return 1", "0", argument) })
 	}},
 	{"transactions of large reads", func(int) {
-		beside(12, func(c *bench.Conn) {
+		beside(12, func(c *respclient.Conn) {
 			c.Do("MULTI")
 			for j := range 13 {
 				c.Do("GET", fmt.Sprint("big", j%bigValues))
@@ -41,14 +41,14 @@ var besideData = []struct {
 		})
 	}},
 	{"little written to large values", func(i int) {
-		beside(1, func(c *bench.Conn) {
+		beside(1, func(c *respclient.Conn) {
 			for j := range 200 {
 				c.Do("SETRANGE", fmt.Sprint("big", j%bigValues), fmt.Sprint((i*200+j)*997%1000000), "yyyyyyyy")
 			}
 		})
 	}},
 	{"large values that nobody reads", func(int) {
-		beside(40, func(c *bench.Conn) {
+		beside(40, func(c *respclient.Conn) {
 			for j := range 20 {
 				if c.Send("GET", fmt.Sprint("big", j%bigValues)) != nil {
 					return

@@ -1,4 +1,5 @@
-package bench
+// Package respclient is a small RESP2 client: the command line and the process tests speak it with servers.
+package respclient
 
 import (
 	"bufio"

@@ -1,6 +1,8 @@
-package bench
+package respclient
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Pairs sends a command whose reply is a list of names and values.
 func (c *Conn) Pairs(args ...string) (map[string]string, error) {
