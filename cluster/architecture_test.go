@@ -203,6 +203,10 @@ var rooms = map[string][]string{
 	"cluster/internal/raftnode": {"cluster/brake", "cluster/internal/datadir", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/roster", "raftfsm", "store/codec"},
 	"cluster/internal/roster":   nil,
 
+	"store/codec":           nil,
+	"store/internal/packed": {"store/redistext"},
+	"store/redistext":       nil,
+
 	"luavm/internal/auxlib":  {"luavm/internal/clib"},
 	"luavm/internal/clib":    {"store"},
 	"luavm/internal/compile": {"luavm/internal/clib", "luavm/internal/interp"},

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/raftfsm"
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // renewCommand is the script by which owners renew: renew key owner ms.
@@ -17,7 +18,7 @@ var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Ru
 	if e == nil || e.Str() != c.Arg(2) {
 		return store.Int(0)
 	}
-	ms, _ := store.ParseInt(c.Args[3])
+	ms, _ := redistext.ParseInt(c.Args[3])
 	c.SetDeadline(0, c.Args[1], c.DeadlineIn(ms))
 	return store.Int(1)
 }}
@@ -25,7 +26,7 @@ var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Ru
 // enterCommand takes a lock that is free or the caller's own: enter key owner
 // ms. It answers how it found it.
 var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
-	ms, _ := store.ParseInt(c.Args[3])
+	ms, _ := redistext.ParseInt(c.Args[3])
 	e := c.LookupWrite(0, c.Args[1])
 	switch {
 	case e == nil:

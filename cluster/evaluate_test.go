@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // together queues pipelines behind an entry in flight, so that they are
@@ -48,13 +49,13 @@ var badCommands = []store.Command{
 	}},
 	// fill key megabytes
 	{Name: "fill", Arity: 3, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
-		n, _ := store.ParseInt(c.Args[2])
+		n, _ := redistext.ParseInt(c.Args[2])
 		c.SetString(0, c.Args[1], strings.Repeat("x", int(n)<<20), 0)
 		return store.OK
 	}},
 	// undo megabytes, as a script does that is refused
 	{Name: "undo", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
-		n, _ := store.ParseInt(c.Args[1])
+		n, _ := redistext.ParseInt(c.Args[1])
 		before := c.Savepoint()
 		c.SetString(0, []byte("undone"), strings.Repeat("x", int(n)<<20), 0)
 		c.Rollback(before)
@@ -124,7 +125,7 @@ func TestMassExpiryDoesNotStarveRequests(t *testing.T) {
 var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
 	d, err := time.ParseDuration(c.Arg(1))
 	if err != nil {
-		n, _ := store.ParseInt(c.Args[1])
+		n, _ := redistext.ParseInt(c.Args[1])
 		d = time.Duration(n) * time.Second
 	}
 	if c.StopAfter > 0 && d > c.StopAfter {

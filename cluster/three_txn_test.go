@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // exec submits a transaction to a node.
@@ -121,8 +122,8 @@ func moveWatched(t *testing.T, n *Node, from, to string) (done bool) {
 	w := watch(t, n, from, to)
 	calls := []Call{callOf(t, n, "GET "+from), callOf(t, n, "GET "+to)}
 	r := n.Submit(calls, nil)
-	a, okA := store.ParseInt([]byte(r[0].Str))
-	b, okB := store.ParseInt([]byte(r[1].Str))
+	a, okA := redistext.ParseInt([]byte(r[0].Str))
+	b, okB := redistext.ParseInt([]byte(r[1].Str))
 	if !okA || !okB {
 		t.Errorf("balances %q", text(r))
 		return false
@@ -138,7 +139,7 @@ func checkSum(t *testing.T, n *Node, want int64) {
 	r := n.Submit([]Call{{Cmd: execCall, RESP: 2, Txn: txn}}, nil)[0]
 	got := int64(0)
 	for _, e := range r.Elems {
-		balance, ok := store.ParseInt([]byte(e.Str))
+		balance, ok := redistext.ParseInt([]byte(e.Str))
 		if !ok {
 			t.Errorf("a balance of %q", e.Str)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // Commands returns the rows of the scripting commands.
@@ -91,7 +92,7 @@ func (e *Engine) scriptCommands() []store.Command {
 // keysAndArgs splits the arguments behind numkeys into keys and args; bad is the error if
 // numkeys is not a number.
 func keysAndArgs(c *store.Ctx, bad store.Error) (keys, args [][]byte, err store.Error) {
-	n, ok := store.ParseInt(c.Args[2])
+	n, ok := redistext.ParseInt(c.Args[2])
 	switch {
 	case !ok:
 		return nil, nil, bad

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // callCommands returns the rows of FCALL, FCALL_RO and FUNCTION.
@@ -99,7 +100,7 @@ func functionList(c *store.Ctx) store.Reply {
 	}
 	r := store.Reply{Kind: store.Array}
 	for _, lib := range c.Libraries() {
-		if filtered && !store.MatchFold(pattern, lib.Name) {
+		if filtered && !redistext.MatchFold(pattern, lib.Name) {
 			continue
 		}
 		fields := []store.Reply{

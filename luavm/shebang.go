@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // scriptFlags holds the flags that the first line of a script declares. The flags besides
@@ -30,7 +31,7 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	if !ok {
 		return flags, 0, errShebang
 	}
-	words, ok := store.SplitArgs([]byte(line))
+	words, ok := redistext.SplitArgs([]byte(line))
 	if !ok {
 		return flags, 0, errShebangWords
 	}
@@ -68,7 +69,7 @@ func parseLibrary(code string) (name string, skip int, err store.Error) {
 	if !ok {
 		return "", 0, errMetadata
 	}
-	words, ok := store.SplitArgs([]byte(line))
+	words, ok := redistext.SplitArgs([]byte(line))
 	if !ok {
 		return "", 0, errMetadata
 	}

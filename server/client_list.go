@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 func sortSessions(list []*session) {
@@ -66,7 +67,7 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 	case option == "id" && len(opts) > 1:
 		f.ids = []int64{}
 		for _, arg := range opts[1:] {
-			id, ok := store.ParseInt(arg)
+			id, ok := redistext.ParseInt(arg)
 			if !ok {
 				return errListID
 			}

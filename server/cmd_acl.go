@@ -7,6 +7,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands
@@ -81,7 +82,7 @@ func doGenPass(_ *session, args [][]byte) store.Reply {
 		return store.Err(errSubcommandArgs("acl", args[1]))
 	}
 	if len(args) == 3 {
-		n, ok := store.ParseInt(args[2])
+		n, ok := redistext.ParseInt(args[2])
 		switch {
 		case !ok:
 			return store.Err(store.ErrNotInteger)
@@ -106,7 +107,7 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 		s.srv.aclLog.reset()
 		return store.OK
 	case len(args) == 3:
-		n, ok := store.ParseInt(args[2])
+		n, ok := redistext.ParseInt(args[2])
 		if !ok {
 			return store.Err(store.ErrNotInteger)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 func clientRows() []row {
@@ -215,7 +216,7 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 		value := opts[i+1]
 		switch strings.ToLower(string(opts[i])) {
 		case "id":
-			id, ok := store.ParseInt(value)
+			id, ok := redistext.ParseInt(value)
 			if !ok || id < 1 {
 				return nil, errClientID
 			}

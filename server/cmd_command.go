@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 func commandRows() []row {
@@ -123,7 +124,7 @@ func doCommandList(s *session, args [][]byte) store.Reply {
 		want := string(args[4])
 		switch strings.ToLower(string(args[3])) {
 		case "pattern":
-			keep = func(c *store.Command) bool { return store.MatchFold(want, c.FullName()) }
+			keep = func(c *store.Command) bool { return redistext.MatchFold(want, c.FullName()) }
 		case "aclcat":
 			keep = func(c *store.Command) bool { return slices.Contains(c.ACLCategories(), strings.ToLower(want)) }
 		case "module":

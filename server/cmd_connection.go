@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 func connectionRows() []row {
@@ -88,7 +89,7 @@ func doAuth(s *session, args [][]byte) store.Reply {
 func doHello(s *session, args [][]byte) store.Reply {
 	resp := s.protocol()
 	if len(args) > 1 {
-		n, ok := store.ParseInt(args[1])
+		n, ok := redistext.ParseInt(args[1])
 		switch {
 		case !ok:
 			return store.Err(errProtoInteger)
@@ -165,7 +166,7 @@ func doSelect(s *session, args [][]byte) store.Reply {
 
 // parseDB parses the number of a database.
 func parseDB(arg []byte) (int, store.Error) {
-	n, ok := store.ParseInt(arg)
+	n, ok := redistext.ParseInt(arg)
 	switch {
 	case !ok:
 		return 0, store.ErrNotInteger

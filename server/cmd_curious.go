@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // curiousRows are LOLWUT, MODULE and MIGRATE: they answer clients that ask, but do no work.
@@ -69,7 +70,7 @@ func lolwut(args [][]byte) store.Reply {
 	}
 	size := []int64{0, 60, 8}
 	for i, arg := range args[2:min(len(args), 5)] {
-		n, ok := store.ParseInt(arg)
+		n, ok := redistext.ParseInt(arg)
 		if !ok {
 			return store.Err(store.ErrNotInteger)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // debugCommand is a subcommand of DEBUG. least and most bound the number of arguments, which includes
@@ -83,7 +84,7 @@ func doDebugInScripts(s *session, args [][]byte) store.Reply {
 
 // doDebugSleep delays only this connection.
 func doDebugSleep(s *session, args [][]byte) store.Reply {
-	secs, ok := store.ParseFloat(args[2])
+	secs, ok := redistext.ParseFloat(args[2])
 	if !ok {
 		secs = 0 // as C's strtod does
 	}
@@ -183,7 +184,7 @@ func debugObject(c *store.Ctx) store.Reply {
 const populateStep = 1024
 
 func doDebugPopulate(s *session, args [][]byte) store.Reply {
-	n, ok := store.ParseInt(args[2])
+	n, ok := redistext.ParseInt(args[2])
 	if !ok || n < 0 {
 		return store.Err(errNotPositive)
 	}
@@ -192,7 +193,7 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 		prefix = string(args[3])
 	}
 	if len(args) > 4 {
-		if size, ok = store.ParseInt(args[4]); !ok || size < 0 {
+		if size, ok = redistext.ParseInt(args[4]); !ok || size < 0 {
 			return store.Err(errNotPositive)
 		}
 	}
@@ -210,7 +211,7 @@ func debugPopulate(c *store.Ctx) store.Reply {
 	var n [3]int64
 	for i, at := range []int{2, 3, 5} {
 		var ok bool
-		if n[i], ok = store.ParseInt(c.Args[at]); !ok {
+		if n[i], ok = redistext.ParseInt(c.Args[at]); !ok {
 			return store.Err(store.ErrNotInteger)
 		}
 	}

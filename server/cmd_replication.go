@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // replicationRows are the commands that manage replicas in Redis. Here Raft replicates. Commands with a
@@ -44,7 +45,7 @@ func replicationRows() []row {
 
 // waitTimeout parses the timeout of WAIT and WAITAOF.
 func waitTimeout(arg []byte) (time.Duration, store.Error) {
-	ms, ok := store.ParseInt(arg)
+	ms, ok := redistext.ParseInt(arg)
 	switch {
 	case !ok:
 		return 0, errTimeout
@@ -90,7 +91,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 
 // doWait seldom waits: the server replies only when a majority has the writes on disk.
 func doWait(s *session, args [][]byte) store.Reply {
-	others, ok := store.ParseInt(args[1])
+	others, ok := redistext.ParseInt(args[1])
 	if !ok {
 		return store.Err(store.ErrNotInteger)
 	}
@@ -104,14 +105,14 @@ func doWait(s *session, args [][]byte) store.Reply {
 
 // doWaitAOF is a command of Redis 7.2, but clients use it already.
 func doWaitAOF(s *session, args [][]byte) store.Reply {
-	here, ok := store.ParseInt(args[1])
+	here, ok := redistext.ParseInt(args[1])
 	switch {
 	case !ok:
 		return store.Err(store.ErrNotInteger)
 	case here < 0 || here > 1:
 		return store.Err(store.ErrIntRange(0, 1))
 	}
-	others, ok := store.ParseInt(args[2])
+	others, ok := redistext.ParseInt(args[2])
 	switch {
 	case !ok:
 		return store.Err(store.ErrNotInteger)
@@ -140,7 +141,7 @@ func doReplicaOf(s *session, args [][]byte) store.Reply {
 		}
 		return store.Err(errNoPromotion)
 	}
-	if port, ok := store.ParseInt(args[2]); !ok || port < 0 || port > 65535 {
+	if port, ok := redistext.ParseInt(args[2]); !ok || port < 0 || port > 65535 {
 		return store.Err(errMasterPort)
 	}
 	return store.Err(errNoReplicaOf)
@@ -189,7 +190,7 @@ func parseFailover(args [][]byte) (f failover, refusal store.Error) {
 			f.abort = true
 		case option == "timeout" && i+1 < len(args) && !f.timed:
 			i++
-			switch ms, ok := store.ParseInt(args[i]); {
+			switch ms, ok := redistext.ParseInt(args[i]); {
 			case !ok:
 				return f, store.ErrNotInteger
 			case ms <= 0:
@@ -197,7 +198,7 @@ func parseFailover(args [][]byte) (f failover, refusal store.Error) {
 			}
 			f.timed = true
 		case option == "to" && i+2 < len(args) && f.host == "":
-			port, ok := store.ParseInt(args[i+2])
+			port, ok := redistext.ParseInt(args[i+2])
 			if !ok {
 				return f, store.ErrNotInteger
 			}

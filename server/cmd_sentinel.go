@@ -8,6 +8,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // sentinelRows are the commands that only a Sentinel has, or that it answers differently.
@@ -250,8 +251,8 @@ func doSentinelFailover(s *session, w watched, _ [][]byte) store.Reply {
 }
 
 func doIsMasterDown(s *session, args [][]byte) store.Reply {
-	port, ok := store.ParseInt(args[3])
-	_, ok2 := store.ParseInt(args[4])
+	port, ok := redistext.ParseInt(args[3])
+	_, ok2 := redistext.ParseInt(args[4])
 	if !ok || !ok2 {
 		return store.Err(store.ErrNotInteger)
 	}
@@ -269,7 +270,7 @@ func doIsMasterDown(s *session, args [][]byte) store.Reply {
 
 func doSentinelReset(s *session, args [][]byte) store.Reply {
 	w := s.watched()
-	if w.master == nil || !store.Match(string(args[2]), s.srv.watch.name) {
+	if w.master == nil || !redistext.Match(string(args[2]), s.srv.watch.name) {
 		return store.Zero
 	}
 	s.srv.event("+reset-master", "master %s %s %d", s.srv.watch.name, w.at.host, w.at.port)
@@ -279,8 +280,8 @@ func doSentinelReset(s *session, args [][]byte) store.Reply {
 func doSentinelFixed(*session, watched, [][]byte) store.Reply { return store.Err(errFixedSentinel) }
 
 func doSentinelMonitor(s *session, args [][]byte) store.Reply {
-	quorum, ok := store.ParseInt(args[5])
-	port, ok2 := store.ParseInt(args[4])
+	quorum, ok := redistext.ParseInt(args[5])
+	port, ok2 := redistext.ParseInt(args[4])
 	switch {
 	case !ok:
 		return store.Err(errMonitorQuorum)
@@ -331,7 +332,7 @@ func doSentinelConfig(s *session, args [][]byte) store.Reply {
 	case what == "get" && len(args) == 4:
 		r := store.MapOf()
 		for _, kv := range s.sentinelConfig() {
-			if store.Match(strings.ToLower(string(args[3])), kv[0]) {
+			if redistext.Match(strings.ToLower(string(args[3])), kv[0]) {
 				r.Elems = append(r.Elems, store.Str(kv[0]), store.Str(kv[1]))
 			}
 		}
@@ -372,7 +373,7 @@ func doSentinelDebug(_ *session, args [][]byte) store.Reply {
 		if !known || i+1 == len(args) {
 			return store.Err(errSentinelOption("DEBUG", args[i]))
 		}
-		if n, ok := store.ParseInt(args[i+1]); !ok || n <= 0 {
+		if n, ok := redistext.ParseInt(args[i+1]); !ok || n <= 0 {
 			return store.Err(errf("ERR Invalid argument '%s' for SENTINEL DEBUG '%s'", cString(args[i+1], len(args[i+1])), cString(args[i], len(args[i]))))
 		}
 	}

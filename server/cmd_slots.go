@@ -9,6 +9,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // clusterRows are the commands of Redis Cluster. The plain listener answers them as a Redis without
@@ -155,7 +156,7 @@ func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
 	}
-	slot, ok := store.ParseInt(c.Args[2])
+	slot, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return store.Err(store.ErrNotInteger)
 	}
@@ -169,7 +170,7 @@ func runKeysInSlot(c *store.Ctx) store.Reply {
 }
 
 func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
-	slot, ok := store.ParseInt(args[2])
+	slot, ok := redistext.ParseInt(args[2])
 	switch {
 	case !ok:
 		return store.Err(store.ErrNotInteger)
@@ -184,8 +185,8 @@ func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
 }
 
 func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
-	slot, ok := store.ParseInt(args[2])
-	count, ok2 := store.ParseInt(args[3])
+	slot, ok := redistext.ParseInt(args[2])
+	count, ok2 := redistext.ParseInt(args[3])
 	switch {
 	case !ok || !ok2:
 		return store.Err(store.ErrNotInteger)

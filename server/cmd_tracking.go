@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // trackingOptions are the arguments of CLIENT TRACKING.
@@ -23,7 +24,7 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if o.redirect != 0 {
 				return nil, errOneRedirect
 			}
-			id, ok := store.ParseInt(words[i])
+			id, ok := redistext.ParseInt(words[i])
 			if !ok {
 				return nil, store.ErrNotInteger
 			}

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // digest is Redis's hash of one value or of all keys: two servers with the same keys have the same
@@ -103,7 +104,7 @@ func digestText(typ string, r store.Reply) []byte {
 	}
 	score := r.Float()
 	if r.Kind == store.Bulk {
-		score, _ = store.ParseFloat([]byte(r.Str))
+		score, _ = redistext.ParseFloat([]byte(r.Str))
 	}
 	return bytes.TrimPrefix(bytes.ToLower(strconv.AppendFloat(nil, score, 'g', 17, 64)), []byte("+")) // "+Inf"
 }

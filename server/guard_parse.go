@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // parse turns input into commands until the input is used up. It stops early at a fault that must wait
@@ -176,7 +176,7 @@ func (g *guard) fault(text string) bool {
 }
 
 func (g *guard) arrayHeader(line []byte) bool {
-	n, valid := store.ParseInt(line[1:])
+	n, valid := redistext.ParseInt(line[1:])
 	switch {
 	case !valid || n > maxArgs:
 		return g.fault("invalid multibulk length")
@@ -199,7 +199,7 @@ func (g *guard) bulkHeader(line []byte) bool {
 		}
 		return g.fault("expected '$', got '" + got + "'")
 	}
-	n, valid := store.ParseInt(line[1:])
+	n, valid := redistext.ParseInt(line[1:])
 	switch {
 	case !valid || n < 0 || n > g.policy.maxBulk():
 		return g.fault("invalid bulk length")
@@ -312,7 +312,7 @@ func (g *guard) inline(line []byte) bool {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
-	args, ok := store.SplitArgs(line)
+	args, ok := redistext.SplitArgs(line)
 	if !ok {
 		return g.fault("unbalanced quotes in request")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // Hub delivers published messages to the subscribers of this node. Log entries publish into it as they
@@ -108,7 +109,7 @@ func (h *Hub) matches(channel string, do func(pattern string, subs subscribers))
 		if cut && subs.over() {
 			continue
 		}
-		ok, n := store.MatchSteps(pattern, channel)
+		ok, n := redistext.MatchSteps(pattern, channel)
 		steps += n + 1
 		if ok {
 			do(pattern, subs)
@@ -306,7 +307,7 @@ func (h *Hub) names(kind subKind, pattern *string) []string {
 	defer h.mu.RUnlock()
 	list := []string{}
 	for name := range h.byKind(kind) {
-		if pattern == nil || store.Match(*pattern, name) {
+		if pattern == nil || redistext.Match(*pattern, name) {
 			list = append(list, name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // params are the parameters of CONFIG. Each value is stored as text, as CONFIG GET prints it; values
@@ -125,7 +126,7 @@ func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]
 			continue
 		}
 		for _, name := range p.names {
-			if !p.defs[name].hidden && store.MatchFold(pattern, name) {
+			if !p.defs[name].hidden && redistext.MatchFold(pattern, name) {
 				add(name, name)
 			}
 		}
@@ -201,7 +202,7 @@ func (p *params) value(name string) string {
 func (d *paramDef) parse(value, old string) (canonical, fault string) {
 	switch d.kind {
 	case intParam:
-		n, ok := store.ParseInt([]byte(value))
+		n, ok := redistext.ParseInt([]byte(value))
 		if !ok {
 			return "", faultNoInteger
 		}
@@ -290,6 +291,6 @@ func (p *params) applyLimits(value string) {
 
 // number parses a value that has been checked.
 func number(canonical string) int64 {
-	n, _ := store.ParseInt([]byte(canonical))
+	n, _ := redistext.ParseInt([]byte(canonical))
 	return n
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // flag, num, mem and text return parameters of one kind: name is the name in Redis 7.0, and alias the
@@ -147,7 +147,7 @@ func checkScores(value string) (canonical, fault string) {
 		return "", "wrong number of arguments"
 	}
 	for _, w := range words {
-		if n, ok := store.ParseInt([]byte(w)); !ok || n < -2000 || n > 2000 {
+		if n, ok := redistext.ParseInt([]byte(w)); !ok || n < -2000 || n > 2000 {
 			return "", "Invalid oom-score-adj-values, elements must be between -2000 and 2000."
 		}
 	}

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // checkHz accepts any number that is not negative, and brings it into Redis's range.
 func checkHz(value string) (canonical, fault string) {
-	n, ok := store.ParseInt([]byte(value))
+	n, ok := redistext.ParseInt([]byte(value))
 	switch {
 	case !ok:
 		return "", faultNoInteger

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // table lists the parameters. The first group has an effect; the others exist because clients and tools
@@ -22,7 +23,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "maxmemory-clients", value: strconv.FormatInt(cfg.MaxMemoryClients, 10),
 			check: func(v string) (canonical, fault string) {
 				share, percent := strings.CutSuffix(v, "%")
-				if n, ok := store.ParseInt([]byte(share)); percent && ok && n > 100 {
+				if n, ok := redistext.ParseInt([]byte(share)); percent && ok && n > 100 {
 					return "", "percentage argument must be less or equal to 100"
 				}
 				if _, ok := parseClientLimit(v, 0); !ok {
@@ -182,7 +183,7 @@ func checkSave(value string) (canonical, fault string) {
 		return "", "Invalid save parameters"
 	}
 	for i, w := range words {
-		if n, ok := store.ParseInt([]byte(w)); !ok || i%2 == 0 && n < 1 || n < 0 {
+		if n, ok := redistext.ParseInt([]byte(w)); !ok || i%2 == 0 && n < 1 || n < 0 {
 			return "", "Invalid save parameters"
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // pauseMode is the kind of commands that CLIENT PAUSE holds back.
@@ -191,7 +192,7 @@ func doClientPause(s *session, args [][]byte) store.Reply {
 	case len(args) == 4 && !strings.EqualFold(string(args[3]), "all"):
 		return store.Err(errPauseMode)
 	}
-	ms, ok := store.ParseInt(args[2])
+	ms, ok := redistext.ParseInt(args[2])
 	if !ok {
 		return store.Err(errTimeout)
 	}
@@ -219,7 +220,7 @@ func doClientUnblock(s *session, args [][]byte) store.Reply {
 	case len(args) == 4 && !strings.EqualFold(string(args[3]), "timeout"):
 		return store.Err(errUnblockReason)
 	}
-	id, ok := store.ParseInt(args[2])
+	id, ok := redistext.ParseInt(args[2])
 	if !ok {
 		return store.Err(store.ErrNotInteger)
 	}

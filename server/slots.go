@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // slots is how many hash slots a Redis Cluster has.
@@ -50,7 +51,7 @@ func slotOf(key []byte) int {
 // the command waits for the next leader inside the server.
 func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	if cmd.Name == "select" {
-		if n, ok := store.ParseInt(args[1]); ok && n != 0 {
+		if n, ok := redistext.ParseInt(args[1]); ok && n != 0 {
 			return errSelectCluster
 		}
 	}
@@ -137,7 +138,7 @@ func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 		return errSwapCluster
 	case "copy":
 		for i := 3; i+1 < len(args); i++ {
-			if n, ok := store.ParseInt(args[i+1]); ok && n != 0 && strings.EqualFold(string(args[i]), "db") {
+			if n, ok := redistext.ParseInt(args[i+1]); ok && n != 0 && strings.EqualFold(string(args[i]), "db") {
 				return errCopyCluster
 			}
 		}

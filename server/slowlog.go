@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // The slow log of a node has the commands of its own clients. Redis measures only the execution; this
@@ -223,7 +224,7 @@ func doSlowlogGet(s *session, args [][]byte) store.Reply {
 		return store.Err(errSubcommandArgs("slowlog", args[1]))
 	case len(args) == 3:
 		var ok bool
-		if n, ok = store.ParseInt(args[2]); !ok || n < -1 {
+		if n, ok = redistext.ParseInt(args[2]); !ok || n < -1 {
 			return store.Err(errSlowlogCount)
 		}
 		if n == -1 {

@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"strings"
+
+	"lockstep/store/redistext"
 )
 
 // DenyReason says why a command is not allowed. If several selectors refuse a command, the greatest
@@ -92,7 +94,7 @@ func (s *selector) keyAllowed(key string, flags KeyFlags) bool {
 		need |= keyWrites
 	}
 	return s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool {
-		return k.access&need == need && Match(k.pattern, key)
+		return k.access&need == need && redistext.Match(k.pattern, key)
 	})
 }
 
@@ -100,7 +102,7 @@ func (s *selector) keyAllowed(key string, flags KeyFlags) bool {
 // itself a pattern, it must be equal to one of them.
 func channelAllowed(allowed []string, channel string, pattern bool) bool {
 	return slices.ContainsFunc(allowed, func(p string) bool {
-		return pattern && p == channel || !pattern && Match(p, channel)
+		return pattern && p == channel || !pattern && redistext.Match(p, channel)
 	})
 }
 

@@ -1,6 +1,10 @@
 package store
 
-import "strings"
+import (
+	"strings"
+
+	"lockstep/store/redistext"
+)
 
 // places maps a name to its index in a list that rules extend. A user may have as many names as fit
 // into a command, so a linear search per rule would be too slow. find fills the map at the first
@@ -23,7 +27,7 @@ func (p *places) find(name string, n int, nth func(i int) string) (at int, known
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
-		b[i] = lower(c, true)
+		b[i] = redistext.Lower(c, true)
 	}
 	return string(b)
 }

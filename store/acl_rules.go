@@ -2,6 +2,8 @@ package store
 
 import (
 	"strings"
+
+	"lockstep/store/redistext"
 )
 
 // Errors in a rule of ACL SETUSER.
@@ -85,7 +87,7 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 		s := newSelector(u.table, allChannels)
 		// As in Redis, unbalanced quotes give an empty selector, and the text after a NUL is
 		// ignored.
-		words, _ := SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
+		words, _ := redistext.SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
 		for _, w := range words {
 			if fault := s.apply(u.table.acl, string(w)); fault != "" {
 				return fault

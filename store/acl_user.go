@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"lockstep/store/redistext"
 )
 
 // Users follow Redis's acl.c: a user has passwords and a list of selectors. The first selector, the
@@ -196,5 +198,5 @@ func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool
 // HasSpaces reports whether a name or pattern contains a character that a line of rules cannot
 // contain.
 func HasSpaces(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r == 0 || r < 0x80 && isBlank(byte(r)) })
+	return strings.ContainsFunc(s, func(r rune) bool { return r == 0 || r < 0x80 && redistext.IsBlank(byte(r)) })
 }

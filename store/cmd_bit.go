@@ -1,6 +1,10 @@
 package store
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"lockstep/store/redistext"
+)
 
 // bitCommands are the commands on single bits of strings. Bit 0 is the highest bit of the first
 // byte.
@@ -47,7 +51,7 @@ func parseBitOffset(arg []byte, width int64) (offset int64, fault *Reply) {
 	if hash {
 		arg = arg[1:]
 	}
-	offset, ok := ParseInt(arg)
+	offset, ok := redistext.ParseInt(arg)
 	if hash && offset <= maxBitOffset {
 		offset *= width
 	}
@@ -76,7 +80,7 @@ func cmdSetBit(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	bit, ok := ParseInt(c.Args[3])
+	bit, ok := redistext.ParseInt(c.Args[3])
 	if !ok || bit != 0 && bit != 1 {
 		return badBit
 	}
@@ -236,7 +240,7 @@ func countBits(s string, from, to int64) int64 {
 }
 
 func cmdBitPos(c *Ctx) Reply {
-	bit, ok := ParseInt(c.Args[2])
+	bit, ok := redistext.ParseInt(c.Args[2])
 	switch {
 	case !ok:
 		return notInteger
@@ -276,7 +280,7 @@ func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 	if len(c.Args) > 6 {
 		return 0, 0, &syntaxError
 	}
-	start, ok := ParseInt(c.Args[3])
+	start, ok := redistext.ParseInt(c.Args[3])
 	if !ok {
 		return 0, 0, &notInteger
 	}
@@ -287,7 +291,7 @@ func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 		}
 	}
 	if len(c.Args) > 4 {
-		if end, ok = ParseInt(c.Args[4]); !ok {
+		if end, ok = redistext.ParseInt(c.Args[4]); !ok {
 			return 0, 0, &notInteger
 		}
 	}

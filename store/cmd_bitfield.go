@@ -1,6 +1,10 @@
 package store
 
-import "math"
+import (
+	"math"
+
+	"lockstep/store/redistext"
+)
 
 // bitFieldCommands are the commands on integers inside strings.
 var bitFieldCommands = []Command{
@@ -91,7 +95,7 @@ func parseBitOp(args [][]byte) (op bitOp, used int, fault *Reply) {
 	}
 	if op.kind != 'g' {
 		var ok bool
-		if op.value, ok = ParseInt(args[3]); !ok {
+		if op.value, ok = redistext.ParseInt(args[3]); !ok {
 			return op, 0, &notInteger
 		}
 	}
@@ -103,7 +107,7 @@ func (op *bitOp) parseType(arg []byte) *Reply {
 		return &badBitType
 	}
 	op.signed = arg[0] == 'i'
-	n, ok := ParseInt(arg[1:])
+	n, ok := redistext.ParseInt(arg[1:])
 	if !ok || n < 1 || n > 64 || n == 64 && !op.signed {
 		return &badBitType
 	}

@@ -1,6 +1,10 @@
 package store
 
-import "strconv"
+import (
+	"strconv"
+
+	"lockstep/store/redistext"
+)
 
 // counterCommands are the commands on strings that hold numbers.
 var counterCommands = []Command{
@@ -41,7 +45,7 @@ func cmdIncr(c *Ctx) Reply { return c.addInt(1) }
 func cmdDecr(c *Ctx) Reply { return c.addInt(-1) }
 
 func cmdIncrBy(c *Ctx) Reply {
-	n, ok := ParseInt(c.Args[2])
+	n, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}
@@ -49,7 +53,7 @@ func cmdIncrBy(c *Ctx) Reply {
 }
 
 func cmdDecrBy(c *Ctx) Reply {
-	n, ok := ParseInt(c.Args[2])
+	n, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}
@@ -66,7 +70,7 @@ func (c *Ctx) addInt(by int64) Reply {
 	}
 	var n int64
 	if e != nil {
-		if n, ok = ParseInt(stringBytes(e.str)); !ok {
+		if n, ok = redistext.ParseInt(stringBytes(e.str)); !ok {
 			return notInteger
 		}
 	}
@@ -93,19 +97,19 @@ func cmdIncrByFloat(c *Ctx) Reply {
 	if e != nil {
 		old = e.str
 	}
-	n, ok := parseLongDouble(old)
+	n, ok := redistext.ParseLongDouble(old)
 	if !ok {
 		return Err(ErrNotFloat)
 	}
-	by, ok := parseLongDouble(bytesToString(c.Args[2]))
+	by, ok := redistext.ParseLongDouble(bytesToString(c.Args[2]))
 	if !ok {
 		return Err(ErrNotFloat)
 	}
-	sum, ok := addLongDoubles(n, by)
+	sum, ok := redistext.AddLongDoubles(n, by)
 	if !ok {
 		return Err(ErrNaNOrInf)
 	}
-	text := formatLongDouble(sum)
+	text := redistext.FormatLongDouble(sum)
 	c.KeepString(c.DB, c.Args[1], text)
 	c.Reform(c.DB, c.Args[1], formText)
 	c.eventOn(eventString, "incrbyfloat")

@@ -1,6 +1,10 @@
 package store
 
-import "math"
+import (
+	"math"
+
+	"lockstep/store/redistext"
+)
 
 // dumpCommands transfer values from one server to another.
 var dumpCommands = []Command{
@@ -39,7 +43,7 @@ func (o *restoreOptions) parse(args [][]byte) *Reply {
 		case equalFold(word, "absttl"):
 			o.absTTL = true
 		case equalFold(word, "idletime") && len(args) > 1 && !o.freq:
-			n, ok := ParseInt(args[1])
+			n, ok := redistext.ParseInt(args[1])
 			if !ok {
 				return &notInteger
 			}
@@ -49,7 +53,7 @@ func (o *restoreOptions) parse(args [][]byte) *Reply {
 			o.idle = true
 			args = args[1:]
 		case equalFold(word, "freq") && len(args) > 1 && !o.idle:
-			n, ok := ParseInt(args[1])
+			n, ok := redistext.ParseInt(args[1])
 			if !ok {
 				return &notInteger
 			}
@@ -79,7 +83,7 @@ func cmdRestore(c *Ctx) Reply {
 	if !o.replace && c.LookupWrite(c.DB, key) != nil {
 		return Err(ErrBusyKey)
 	}
-	ttl, ok := ParseInt(c.Args[2])
+	ttl, ok := redistext.ParseInt(c.Args[2])
 	switch {
 	case !ok:
 		return notInteger

@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // expireCommands are the commands on deadlines.
 var expireCommands = []Command{
 	{
@@ -112,7 +116,7 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			return Err(e)
 		}
 	}
-	n, ok := ParseInt(c.Args[2])
+	n, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}

@@ -1,6 +1,10 @@
 package store
 
-import "strconv"
+import (
+	"strconv"
+
+	"lockstep/store/redistext"
+)
 
 // hashCounterCommands are the commands on hash fields that hold numbers.
 var hashCounterCommands = []Command{
@@ -19,7 +23,7 @@ var hashCounterCommands = []Command{
 }
 
 func cmdHIncrBy(c *Ctx) Reply {
-	by, ok := ParseInt(c.Args[3])
+	by, ok := redistext.ParseInt(c.Args[3])
 	if !ok {
 		return notInteger
 	}
@@ -30,7 +34,7 @@ func cmdHIncrBy(c *Ctx) Reply {
 	n := int64(0)
 	if e != nil {
 		if value, exists := e.Fields().Get(bytesToString(c.Args[2])); exists {
-			if n, ok = ParseInt(stringBytes(value)); !ok {
+			if n, ok = redistext.ParseInt(stringBytes(value)); !ok {
 				return Err(ErrHashNotInteger)
 			}
 		}
@@ -44,7 +48,7 @@ func cmdHIncrBy(c *Ctx) Reply {
 }
 
 func cmdHIncrByFloat(c *Ctx) Reply {
-	by, ok := parseLongDouble(bytesToString(c.Args[3]))
+	by, ok := redistext.ParseLongDouble(bytesToString(c.Args[3]))
 	if !ok {
 		return Err(ErrNotFloat)
 	}
@@ -61,15 +65,15 @@ func cmdHIncrByFloat(c *Ctx) Reply {
 			old = value
 		}
 	}
-	n, ok := parseLongDouble(old)
+	n, ok := redistext.ParseLongDouble(old)
 	if !ok {
 		return Err(ErrHashNotFloat)
 	}
-	sum, ok := addLongDoubles(n, by)
+	sum, ok := redistext.AddLongDoubles(n, by)
 	if !ok {
 		return Err(ErrNaNOrInf)
 	}
-	text := formatLongDouble(sum)
+	text := redistext.FormatLongDouble(sum)
 	c.HashSet(c.DB, c.Args[1], bytesToString(c.Args[2]), text)
 	c.eventOn(eventHash, "hincrbyfloat")
 	return Str(text)

@@ -1,6 +1,10 @@
 package store
 
-import "math"
+import (
+	"math"
+
+	"lockstep/store/redistext"
+)
 
 // hashRandomCommands are the commands that pick fields at random.
 var hashRandomCommands = []Command{
@@ -60,7 +64,7 @@ var (
 )
 
 func parseRandomCount(arg []byte) (count int64, fault *Reply) {
-	count, ok := ParseInt(arg)
+	count, ok := redistext.ParseInt(arg)
 	switch {
 	case !ok:
 		return 0, &notInteger

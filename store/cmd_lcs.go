@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // lcsCommands are the commands that compare strings.
 var lcsCommands = []Command{
 	{
@@ -30,7 +34,7 @@ func parseLCSOptions(args [][]byte) (o lcsOptions, fault *Reply) {
 			o.matchLength = true
 		case equalFold(arg, "minmatchlen") && i+1 < len(args):
 			i++
-			n, ok := ParseInt(args[i])
+			n, ok := redistext.ParseInt(args[i])
 			if !ok {
 				return o, &notInteger
 			}

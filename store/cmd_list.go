@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // listCommands are the commands on lists as a whole and by index.
 var listCommands = []Command{
 	{
@@ -115,7 +119,7 @@ func cmdLIndex(c *Ctx) Reply {
 	case e == nil:
 		return Nil
 	}
-	n, ok := ParseInt(c.Args[2])
+	n, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}
@@ -134,7 +138,7 @@ func cmdLSet(c *Ctx) Reply {
 	case e == nil:
 		return Err(ErrNoSuchKey)
 	}
-	n, ok := ParseInt(c.Args[2])
+	n, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}
@@ -149,8 +153,8 @@ func cmdLSet(c *Ctx) Reply {
 
 // indexRange parses two inclusive indexes, at Args[i] and Args[i+1].
 func (c *Ctx) indexRange(i int) (start, end int64, fault *Reply) {
-	start, ok := ParseInt(c.Args[i])
-	end, ok2 := ParseInt(c.Args[i+1])
+	start, ok := redistext.ParseInt(c.Args[i])
+	end, ok2 := redistext.ParseInt(c.Args[i+1])
 	if !ok || !ok2 {
 		return 0, 0, &notInteger
 	}

@@ -1,6 +1,10 @@
 package store
 
-import "bytes"
+import (
+	"bytes"
+
+	"lockstep/store/redistext"
+)
 
 // listPopCommands are the commands that take elements from the ends of lists.
 var listPopCommands = []Command{
@@ -48,7 +52,7 @@ func (c *Ctx) pop(head bool) Reply {
 	count, missing := int64(1), Nil
 	if len(c.Args) == 3 {
 		var ok bool
-		if count, ok = ParseInt(c.Args[2]); !ok || count < 0 {
+		if count, ok = redistext.ParseInt(c.Args[2]); !ok || count < 0 {
 			return notPositive
 		}
 		missing = Reply{Kind: NullArray}
@@ -113,7 +117,7 @@ type mpop struct {
 // parseMPop parses the arguments from the number of keys on. first and last are the words for the
 // two ends.
 func parseMPop(args [][]byte, first, last string) (m mpop, fault *Reply) {
-	n, ok := ParseInt(args[0])
+	n, ok := redistext.ParseInt(args[0])
 	if !ok || n <= 0 {
 		return m, &badNumKeys
 	}
@@ -131,7 +135,7 @@ func parseMPop(args [][]byte, first, last string) (m mpop, fault *Reply) {
 	case len(args) < 2 || !equalFold(args[0], "count"):
 		return m, &syntaxError
 	default:
-		if m.count, ok = ParseInt(args[1]); !ok || m.count <= 0 {
+		if m.count, ok = redistext.ParseInt(args[1]); !ok || m.count <= 0 {
 			return m, &badCount
 		}
 		if len(args) > 2 {

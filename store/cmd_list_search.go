@@ -1,6 +1,10 @@
 package store
 
-import "math"
+import (
+	"math"
+
+	"lockstep/store/redistext"
+)
 
 // listSearchCommands are the commands that look for elements of lists.
 var listSearchCommands = []Command{
@@ -55,7 +59,7 @@ func cmdLInsert(c *Ctx) Reply {
 
 // cmdLRem removes from the tail if the count is negative, and all matches if it is 0.
 func cmdLRem(c *Ctx) Reply {
-	count, ok := ParseInt(c.Args[2])
+	count, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}
@@ -117,7 +121,7 @@ func parseLPos(args [][]byte) (o lposOptions, fault *Reply) {
 		if len(args) < 2 {
 			return o, &syntaxError
 		}
-		n, ok := ParseInt(args[1])
+		n, ok := redistext.ParseInt(args[1])
 		refuse := func(e Error) (lposOptions, *Reply) {
 			r := Err(e)
 			return o, &r

@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // MemoryUsage implements MEMORY USAGE. The reply is the size that counts against maxmemory
 // (size.go), so SAMPLES makes no difference.
 func MemoryUsage(c *Ctx) Reply {
@@ -7,7 +11,7 @@ func MemoryUsage(c *Ctx) Reply {
 		if !equalFold(c.Args[i], "samples") || i+1 == len(c.Args) {
 			return Err(ErrSyntax)
 		}
-		n, ok := ParseInt(c.Args[i+1])
+		n, ok := redistext.ParseInt(c.Args[i+1])
 		switch {
 		case !ok:
 			return notInteger

@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // objectCommands are the commands that report how a value is stored.
 var objectCommands = []Command{
 	{
@@ -80,7 +84,7 @@ func (e *Entry) shownInt() (n int64, ok bool) {
 	if e.typ != TypeString || e.form != formByValue {
 		return 0, false
 	}
-	return ParseInt(stringBytes(e.str))
+	return redistext.ParseInt(stringBytes(e.str))
 }
 
 func formName(compact bool, small, large string) string {

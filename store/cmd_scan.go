@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"lockstep/store/redistext"
 )
 
 // scanPart is about the largest number of bytes that one call of SCAN, HSCAN, SSCAN or ZSCAN
@@ -85,7 +87,7 @@ func parseScanOptions(args [][]byte, types bool) (o scanOptions, fault *Reply) {
 		case len(args) < 2:
 			return o, &syntaxError
 		case equalFold(args[0], "count"):
-			n, ok := ParseInt(args[1])
+			n, ok := redistext.ParseInt(args[1])
 			if !ok {
 				return o, &notInteger
 			}
@@ -111,7 +113,7 @@ func (o *scanOptions) matches(c *Ctx, name string) bool { return o.all || c.matc
 
 func (c *Ctx) match(pattern, name string) bool {
 	c.work(1 + len(name))
-	return Match(pattern, name)
+	return redistext.Match(pattern, name)
 }
 
 // scanWalk decides when a call has visited enough elements. The cursor is the hash at which the
@@ -260,7 +262,7 @@ func parseCursor(arg []byte) (uint64, bool) {
 	if neg || s[0] == '+' {
 		s = s[1:]
 	}
-	if s == "" || digitsOf(s, decimalDigit) != s {
+	if s == "" || redistext.Digits(s, redistext.IsDecimal) != s {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(s, 10, 64)

@@ -3,6 +3,8 @@ package store
 import (
 	"math"
 	"slices"
+
+	"lockstep/store/redistext"
 )
 
 // setAlgebraCommands are the commands that combine sets.
@@ -139,7 +141,7 @@ func cmdSInter(c *Ctx) Reply {
 }
 
 func cmdSInterCard(c *Ctx) Reply {
-	n, ok := ParseInt(c.Args[1])
+	n, ok := redistext.ParseInt(c.Args[1])
 	switch {
 	case !ok || n <= 0:
 		return badNumKeys
@@ -152,7 +154,7 @@ func cmdSInterCard(c *Ctx) Reply {
 		if len(args) < 2 || !equalFold(args[0], "limit") {
 			return Err(ErrSyntax)
 		}
-		if limit, ok = ParseInt(args[1]); !ok || limit < 0 {
+		if limit, ok = redistext.ParseInt(args[1]); !ok || limit < 0 {
 			return Err(ErrLimitNegative)
 		}
 	}

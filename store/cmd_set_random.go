@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // setRandomCommands are the commands that pick members of sets at random.
 var setRandomCommands = []Command{
 	{
@@ -25,7 +29,7 @@ func cmdSPop(c *Ctx) Reply {
 		return Err(ErrSyntax)
 	case len(c.Args) == 3:
 		var ok bool
-		if count, ok = ParseInt(c.Args[2]); !ok || count < 0 {
+		if count, ok = redistext.ParseInt(c.Args[2]); !ok || count < 0 {
 			return notPositive
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"lockstep/store/redistext"
 )
 
 // sortCommands are SORT and its read-only form SORT_RO.
@@ -69,8 +71,8 @@ func (s *sortCall) parse(args [][]byte, readonly bool) *Reply {
 			s.alpha = true
 		case equalFold(word, "limit") && len(args) > 2:
 			var ok, ok2 bool
-			s.offset, ok = ParseInt(args[1])
-			s.limit, ok2 = ParseInt(args[2])
+			s.offset, ok = redistext.ParseInt(args[1])
+			s.limit, ok2 = redistext.ParseInt(args[2])
 			if !ok || !ok2 {
 				return &notInteger
 			}
@@ -233,8 +235,8 @@ func sortScore(text string) (float64, bool) {
 	if size := math.Abs(score); !ok || leastNormal <= size && size <= math.MaxFloat64 {
 		return score, ok
 	}
-	n, isNumber := scanNumber(strings.TrimLeft(cString(text), cSpace))
-	return score, !isNumber || n.inf || n.digits == "" || n.hex && score != 0
+	n, isNumber := redistext.ScanNumber(strings.TrimLeft(cString(text), cSpace))
+	return score, !isNumber || n.Inf || n.Digits == "" || n.Hex && score != 0
 }
 
 // byPattern returns the value that a BY or GET pattern names for an element. The element replaces

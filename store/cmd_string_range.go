@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // stringRangeCommands are the commands on parts of strings.
 var stringRangeCommands = []Command{
 	{
@@ -84,7 +88,7 @@ func cmdStrLen(c *Ctx) Reply {
 }
 
 func cmdSetRange(c *Ctx) Reply {
-	offset, ok := ParseInt(c.Args[2])
+	offset, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
 		return notInteger
 	}
@@ -112,8 +116,8 @@ func cmdSetRange(c *Ctx) Reply {
 }
 
 func cmdGetRange(c *Ctx) Reply {
-	start, ok := ParseInt(c.Args[2])
-	end, ok2 := ParseInt(c.Args[3])
+	start, ok := redistext.ParseInt(c.Args[2])
+	end, ok2 := redistext.ParseInt(c.Args[3])
 	if !ok || !ok2 {
 		return notInteger
 	}

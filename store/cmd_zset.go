@@ -1,6 +1,10 @@
 package store
 
-import "math"
+import (
+	"math"
+
+	"lockstep/store/redistext"
+)
 
 // sortedSetCommands are the commands on members of sorted sets.
 var sortedSetCommands = []Command{
@@ -108,7 +112,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 	scores := make([]float64, len(pairs)/2)
 	for i := range scores {
 		var ok bool
-		if scores[i], ok = ParseFloat(pairs[2*i]); !ok {
+		if scores[i], ok = redistext.ParseFloat(pairs[2*i]); !ok {
 			return Err(ErrNotFloat)
 		}
 	}

@@ -3,6 +3,8 @@ package store
 import (
 	"math"
 	"slices"
+
+	"lockstep/store/redistext"
 )
 
 // sortedSetAlgebraCommands are the commands that combine sorted sets. They also take sets, whose
@@ -129,7 +131,7 @@ type combineWords struct{ weights, scores, limit bool }
 
 // parseCombination parses the arguments from the number of keys on.
 func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination, fault *Reply) {
-	n, ok := ParseInt(args[0])
+	n, ok := redistext.ParseInt(args[0])
 	refuse := func(e Error) (combination, *Reply) {
 		r := Err(e)
 		return k, &r
@@ -170,7 +172,7 @@ func (k *combination) option(args [][]byte, words combineWords) (used int, e Err
 	case words.weights && len(args) > n && equalFold(args[0], "weights"):
 		for i := range k.inputs {
 			var ok bool
-			if k.inputs[i].weight, ok = ParseFloat(args[1+i]); !ok {
+			if k.inputs[i].weight, ok = redistext.ParseFloat(args[1+i]); !ok {
 				return 0, ErrWeight
 			}
 		}
@@ -192,7 +194,7 @@ func (k *combination) option(args [][]byte, words combineWords) (used int, e Err
 		return 1, ""
 	case words.limit && len(args) >= 2 && equalFold(args[0], "limit"):
 		var ok bool
-		if k.limit, ok = ParseInt(args[1]); !ok || k.limit < 0 {
+		if k.limit, ok = redistext.ParseInt(args[1]); !ok || k.limit < 0 {
 			return 0, ErrLimitNegative
 		}
 		return 2, ""

@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // sortedSetPopCommands are the commands that pop members from the ends of sorted sets or pick
 // members at random.
 var sortedSetPopCommands = []Command{
@@ -42,7 +46,7 @@ func (c *Ctx) zpop(lowest bool) Reply {
 	count := int64(1)
 	if len(c.Args) == 3 {
 		var ok bool
-		if count, ok = ParseInt(c.Args[2]); !ok || count < 0 {
+		if count, ok = redistext.ParseInt(c.Args[2]); !ok || count < 0 {
 			return notPositive
 		}
 	}

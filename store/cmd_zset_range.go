@@ -3,6 +3,8 @@ package store
 import (
 	"math"
 	"slices"
+
+	"lockstep/store/redistext"
 )
 
 // sortedSetRangeCommands are the commands that return ranges of sorted sets.
@@ -86,8 +88,8 @@ func (z *zrangeCall) parse(args [][]byte, store bool) *Reply {
 			z.scores = true
 		case equalFold(word, "limit") && len(args) >= 3:
 			var ok, ok2 bool
-			z.offset, ok = ParseInt(args[1])
-			z.limit, ok2 = ParseInt(args[2])
+			z.offset, ok = redistext.ParseInt(args[1])
+			z.limit, ok2 = redistext.ParseInt(args[2])
 			if !ok || !ok2 {
 				return &notInteger
 			}

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"lockstep/store/redistext"
 )
 
 // Flags say how a command may be called and where it runs. Everything known about a command, apart
@@ -313,7 +315,7 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 		if ks.NumKeys >= len(args) {
 			return nil, false
 		}
-		n, valid := ParseInt(args[ks.NumKeys])
+		n, valid := redistext.ParseInt(args[ks.NumKeys])
 		if !valid || n < 0 || n > int64(len(args)-ks.NumKeys-1) {
 			return nil, false
 		}

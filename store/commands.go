@@ -1,5 +1,9 @@
 package store
 
+import (
+	"lockstep/store/redistext"
+)
+
 // Commands returns the rows of all data commands. Each group's table is at the top of the file with
 // its handlers.
 func Commands() []Command {
@@ -54,7 +58,7 @@ func (c *Ctx) write(t Type) (e *Entry, ok bool) {
 
 // parseInt32 parses an argument that Redis parses as a C int.
 func parseInt32(arg []byte) (int, *Reply) {
-	n, ok := ParseInt(arg)
+	n, ok := redistext.ParseInt(arg)
 	if !ok {
 		return 0, &notInteger
 	}

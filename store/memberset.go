@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"lockstep/store/redistext"
 )
 
 // MemberSet is the value of a set key. While all members are integers and few, it is a sorted
@@ -63,7 +65,7 @@ func (s *MemberSet) Has(name string) bool {
 		_, ok := s.tree.Get(member{hashOf(name), name})
 		return ok
 	}
-	n, ok := ParseInt(stringBytes(name))
+	n, ok := redistext.ParseInt(stringBytes(name))
 	if ok {
 		_, ok = slices.BinarySearch(s.ints, n)
 	}
@@ -100,7 +102,7 @@ func (s *MemberSet) at(i int) string {
 // add adds a member; it copies the name if the member is new.
 func (s *MemberSet) add(name string, form *forms) {
 	if s.tree == nil {
-		n, ok := ParseInt(stringBytes(name))
+		n, ok := redistext.ParseInt(stringBytes(name))
 		if ok {
 			i, had := slices.BinarySearch(s.ints, n)
 			if had {
@@ -141,7 +143,7 @@ func (s *MemberSet) remove(name string) {
 		}
 		return
 	}
-	if n, ok := ParseInt(stringBytes(name)); ok {
+	if n, ok := redistext.ParseInt(stringBytes(name)); ok {
 		if i, had := slices.BinarySearch(s.ints, n); had {
 			s.ints = slices.Delete(s.ints, i, i+1)
 		}

@@ -1,6 +1,10 @@
 package store
 
-import "math"
+import (
+	"math"
+
+	"lockstep/store/redistext"
+)
 
 // optionFlags are the option words of SET and GETEX.
 type optionFlags uint16
@@ -104,7 +108,7 @@ func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) 
 	if arg == nil {
 		return 0, true, ""
 	}
-	n, ok := ParseInt(arg)
+	n, ok := redistext.ParseInt(arg)
 	if !ok {
 		return 0, false, ErrNotInteger
 	}

@@ -5,6 +5,9 @@ import (
 	"hash/crc64"
 	"math"
 	"strings"
+
+	"lockstep/store/internal/packed"
+	"lockstep/store/redistext"
 )
 
 // The serialized form of a value, as DUMP returns it: a type byte, the value
@@ -56,7 +59,7 @@ func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTabl
 // rdbWriter builds a serialized value.
 type rdbWriter struct {
 	b     []byte
-	table *lzfTable // allocated at the first use
+	table *packed.Table // allocated at the first use
 }
 
 func (w *rdbWriter) length(n int) {
@@ -73,7 +76,7 @@ func (w *rdbWriter) length(n int) {
 }
 
 func (w *rdbWriter) string(s string) {
-	if n, ok := ParseInt(stringBytes(s)); ok && n == int64(int32(n)) {
+	if n, ok := redistext.ParseInt(stringBytes(s)); ok && n == int64(int32(n)) {
 		switch {
 		case n == int64(int8(n)):
 			w.b = append(w.b, rdbEncodedInt8, byte(n))
@@ -86,9 +89,9 @@ func (w *rdbWriter) string(s string) {
 	}
 	if len(s) >= rdbCompressFrom {
 		if w.table == nil {
-			w.table = new(lzfTable)
+			w.table = new(packed.Table)
 		}
-		if packed, ok := lzfCompress(stringBytes(s), w.table); ok {
+		if packed, ok := packed.Compress(stringBytes(s), w.table); ok {
 			w.b = append(w.b, rdbEncodedLZF)
 			w.length(len(packed))
 			w.length(len(s))
@@ -100,7 +103,7 @@ func (w *rdbWriter) string(s string) {
 	w.b = append(w.b, s...)
 }
 
-func (w *rdbWriter) pack(p *listpack) { w.string(bytesToString(p.bytes())) }
+func (w *rdbWriter) pack(p *packed.List) { w.string(bytesToString(p.Bytes())) }
 
 // dump returns the serialized form of a key's value.
 func (e *Entry) dump() string {
@@ -124,10 +127,10 @@ func (e *Entry) dump() string {
 
 func (w *rdbWriter) hash(h *Hash) {
 	if h.Compact() {
-		p := newListpack()
+		p := packed.NewList()
 		h.Each(func(f Field) bool {
-			p.add(f.Name)
-			p.add(f.Value)
+			p.Add(f.Name)
+			p.Add(f.Value)
 			return true
 		})
 		w.b = append(w.b, rdbHashPack)
@@ -145,14 +148,14 @@ func (w *rdbWriter) hash(h *Hash) {
 
 // list fills nodes as Redis does when all elements are pushed at the tail.
 func (w *rdbWriter) list(l *Deque) {
-	var nodes []*listpack
+	var nodes []*packed.List
 	l.Each(0, func(value string) bool {
 		last := len(nodes) - 1
-		if last < 0 || nodes[last].size()+len(value)+quicklistPadding > quicklistNode {
-			nodes = append(nodes, newListpack())
+		if last < 0 || nodes[last].Size()+len(value)+quicklistPadding > quicklistNode {
+			nodes = append(nodes, packed.NewList())
 			last++
 		}
-		nodes[last].add(value)
+		nodes[last].Add(value)
 		return true
 	})
 	w.b = append(w.b, rdbQuicklist2)
@@ -202,10 +205,10 @@ func intset(ints []int64) []byte {
 // sortedSet writes a large set with the highest score first, as Redis does.
 func (w *rdbWriter) sortedSet(z *SortedSet) {
 	if z.Compact() {
-		p := newListpack()
+		p := packed.NewList()
 		z.Each(0, func(m Scored) bool {
-			p.add(m.Member)
-			p.add(compactScore(m.Score))
+			p.Add(m.Member)
+			p.Add(compactScore(m.Score))
 			return true
 		})
 		w.b = append(w.b, rdbSortedPack)

@@ -186,24 +186,6 @@ func FuzzRestoreValue(f *testing.F) {
 	})
 }
 
-func FuzzLZF(f *testing.F) {
-	f.Add([]byte("aaaaaaaaaaaaaaaaaaaaaaaaaaaabcabcabcabcabcabc"))
-	f.Add(bytes.Repeat([]byte("0123456789"), 900))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		lzfExpand(b, 3*len(b))
-		if len(b) <= 4 {
-			return
-		}
-		packed, ok := lzfCompress(b, new(lzfTable))
-		if !ok {
-			return
-		}
-		if out, ok := lzfExpand(packed, len(b)); !ok || !bytes.Equal(out, b) || len(packed) > len(b)-4 {
-			t.Fatalf("%d bytes became %d and %v", len(b), len(packed), ok)
-		}
-	})
-}
-
 // What unpacks to more than one command may write is refused before it is unpacked.
 func TestRestoreUnpacksNoBombs(t *testing.T) {
 	length := func(n int) string { return "\x80" + string(binary.BigEndian.AppendUint32(nil, uint32(n))) }

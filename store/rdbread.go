@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"lockstep/store/internal/packed"
+	"lockstep/store/redistext"
 )
 
 // rdbValue is a deserialized value: its type, and the field for this type.
@@ -97,10 +100,10 @@ func (r *rdbReader) string() string {
 	case rdbEncodedInt32:
 		return strconv.Itoa(int(int32(binary.LittleEndian.Uint32(r.take(4)))))
 	case rdbEncodedLZF:
-		packed, e1 := r.length()
+		compressed, e1 := r.length()
 		size, e2 := r.length()
-		if e1 == 0 && e2 == 0 && size <= packed*lzfMaxMatch && r.spend(0, size) { // one byte expands to at most lzfMaxMatch bytes
-			if s, ok := lzfExpand(r.take(packed), size); ok {
+		if e1 == 0 && e2 == 0 && size <= compressed*packed.MaxMatch && r.spend(0, size) { // one byte expands to at most MaxMatch bytes
+			if s, ok := packed.Expand(r.take(compressed), size); ok {
 				return bytesToString(s)
 			}
 		}
@@ -122,7 +125,7 @@ func (r *rdbReader) strings(n int) []string {
 
 func (r *rdbReader) pack() []string {
 	b := stringBytes(r.string())
-	list, ok := readListpack(b, int(r.room/stringRoom))
+	list, ok := packed.ReadList(b, int(r.room/stringRoom))
 	r.spend(len(list), 0)
 	r.bad = r.bad || !ok || len(list) == 0
 	return list
@@ -139,7 +142,7 @@ func (r *rdbReader) asciiDouble() float64 {
 	case 253:
 		return math.NaN()
 	default:
-		f, ok := ParseFloat(r.take(int(n)))
+		f, ok := redistext.ParseFloat(r.take(int(n)))
 		r.bad = r.bad || !ok
 		return f
 	}
@@ -273,7 +276,7 @@ func (r *rdbReader) packedScores() []Scored {
 	}
 	var list []Scored
 	for ; len(pairs) > 0; pairs = pairs[2:] {
-		score, ok := ParseFloat(stringBytes(pairs[1]))
+		score, ok := redistext.ParseFloat(stringBytes(pairs[1]))
 		r.bad = r.bad || !ok
 		list = append(list, Scored{pairs[0], score})
 	}

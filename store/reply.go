@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"unsafe"
+
+	"lockstep/store/redistext"
 )
 
 // Kind is the RESP type of a Reply. If RESP2 lacks the type, the encoder sends the form that Redis
@@ -175,7 +177,7 @@ func FormatG(f float64, prec int) string {
 		}
 	}
 	if exp < -4 || exp >= prec {
-		mant = trimZeros(mant)
+		mant = redistext.TrimZeros(mant)
 		sign := "+"
 		if exp < 0 {
 			sign, exp = "-", -exp
@@ -186,28 +188,7 @@ func FormatG(f float64, prec int) string {
 		}
 		return mant + "e" + sign + digits
 	}
-	return trimZeros(strconv.FormatFloat(f, 'f', prec-1-exp, 64))
-}
-
-func trimZeros(s string) string {
-	dot := -1
-	for i := 0; i < len(s); i++ {
-		if s[i] == '.' {
-			dot = i
-			break
-		}
-	}
-	if dot < 0 {
-		return s
-	}
-	end := len(s)
-	for end > dot+1 && s[end-1] == '0' {
-		end--
-	}
-	if end == dot+1 {
-		end = dot
-	}
-	return s[:end]
+	return redistext.TrimZeros(strconv.FormatFloat(f, 'f', prec-1-exp, 64))
 }
 
 // replySize is the memory of a reply without its bytes.

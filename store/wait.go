@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"math/big"
+
+	"lockstep/store/redistext"
 )
 
 // How a command waits. Run never blocks. A blocking command that finds nothing sets Ctx.Wait and
@@ -80,14 +82,14 @@ var thousand = new(big.Float).SetInt64(1000)
 
 // parseTimeout parses a number of seconds and rounds it up to milliseconds.
 func parseTimeout(arg []byte) (ms int64, fault *Reply) {
-	seconds, ok := parseLongDouble(bytesToString(arg))
+	seconds, ok := redistext.ParseLongDouble(bytesToString(arg))
 	if !ok {
 		return 0, &timeoutNotFloat
 	}
 	if seconds.IsInf() {
 		return 0, &timeoutNegative
 	}
-	exact := new(big.Float).SetPrec(longDoublePrec).Mul(seconds, thousand)
+	exact := new(big.Float).SetPrec(redistext.LongDoublePrec).Mul(seconds, thousand)
 	ms, accuracy := exact.Int64()
 	if ms == math.MaxInt64 || ms == math.MinInt64 {
 		return 0, &timeoutNegative // as in Redis, where the conversion to an integer overflows

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"lockstep/store/redistext"
 )
 
 // Ranges of sorted sets by rank, score or member. Each is converted to a range of ranks [from, to)
@@ -107,8 +109,8 @@ func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
 }
 
 func parseRankSpan(min, max []byte) (zrange, *Reply) {
-	start, ok := ParseInt(min)
-	end, ok2 := ParseInt(max)
+	start, ok := redistext.ParseInt(min)
+	end, ok2 := redistext.ParseInt(max)
 	if !ok || !ok2 {
 		return nil, &notInteger
 	}
@@ -141,14 +143,14 @@ func parseCDouble(s string) (float64, bool) {
 		return 0, true
 	}
 	s = strings.TrimLeft(s, cSpace) // blanks alone are not a number
-	n, ok := scanNumber(s)
+	n, ok := redistext.ScanNumber(s)
 	switch {
 	case !ok:
 		return 0, false
-	case n.inf:
-		return math.Inf(1 - 2*int(Flag(n.neg).Int)), true
+	case n.Inf:
+		return math.Inf(1 - 2*int(Flag(n.Neg).Int)), true
 	}
-	if n.hex && !strings.ContainsAny(s, "pP") {
+	if n.Hex && !strings.ContainsAny(s, "pP") {
 		s += "p0" // Go requires the exponent that C makes optional
 	}
 	// As in C, a number out of range becomes infinite or zero.

@@ -1,4 +1,5 @@
-package store
+// Package packed has the packed forms of Redis's dump format: LZF for long strings, and listpacks for short collections.
+package packed
 
 // LZF, the compression of long strings in Redis's dump format. Compressed data
 // is a row of runs:
@@ -13,7 +14,7 @@ package store
 const (
 	lzfHashBits   = 16
 	lzfMaxOffset  = 1 << 13
-	lzfMaxMatch   = 1<<8 + 1<<3
+	MaxMatch      = 1<<8 + 1<<3
 	lzfMaxLiteral = 1 << 5
 )
 
@@ -66,7 +67,7 @@ func (w *lzfWriter) copy(offset, length int) {
 // stops two bytes before the end. As in the original, the first sixteen steps check the end only
 // once and may go beyond that.
 func lzfMatch(ref, in []byte) int {
-	longest := min(len(in)-2, lzfMaxMatch)
+	longest := min(len(in)-2, MaxMatch)
 	length := 3
 	if longest > 16 {
 		for ; length < 19; length++ {
@@ -81,13 +82,13 @@ func lzfMatch(ref, in []byte) int {
 	return length
 }
 
-// lzfTable maps the hash of three bytes to the index where they were last seen.
-type lzfTable [1 << lzfHashBits]int32
+// Table maps the hash of three bytes to the index where they were last seen.
+type Table [1 << lzfHashBits]int32
 
-// lzfCompress compresses in; ok is false if that saves less than four bytes. It resets table, which
+// Compress compresses in; ok is false if that saves less than four bytes. It resets table, which
 // the caller may reuse.
-func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
-	*table = lzfTable{}
+func Compress(in []byte, table *Table) ([]byte, bool) {
+	*table = Table{}
 	limit := len(in) - 4
 	w := lzfWriter{out: make([]byte, 0, len(in)+8)}
 	w.beginRun()
@@ -128,8 +129,8 @@ func lzfCompress(in []byte, table *lzfTable) ([]byte, bool) {
 	return w.out, true
 }
 
-// lzfExpand is the inverse of lzfCompress; size is the length of the result.
-func lzfExpand(in []byte, size int) (out []byte, ok bool) {
+// Expand is the inverse of Compress; size is the length of the result.
+func Expand(in []byte, size int) (out []byte, ok bool) {
 	out = make([]byte, 0, size)
 	for len(in) > 0 {
 		c := int(in[0])

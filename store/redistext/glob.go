@@ -1,4 +1,5 @@
-package store
+// Package redistext reads and writes text as Redis does: patterns, numbers, and lines of arguments.
+package redistext
 
 import "strings"
 
@@ -93,7 +94,7 @@ func globByte(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 			p++
 		}
 	}
-	return p + 1, lower(pattern[p], fold) == lower(c, fold)
+	return p + 1, Lower(pattern[p], fold) == Lower(c, fold)
 }
 
 // globClass matches a class whose opening bracket is just before p.
@@ -111,7 +112,7 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 			ok = ok || globRange(pattern[p], pattern[p+2], c, fold)
 			p += 2
 		default:
-			ok = ok || lower(pattern[p], fold) == lower(c, fold)
+			ok = ok || Lower(pattern[p], fold) == Lower(c, fold)
 		}
 	}
 	return min(p+1, len(pattern)), ok != negated
@@ -123,11 +124,11 @@ func globRange(a, b, c byte, fold bool) bool {
 	if int8(a) > int8(b) {
 		a, b = b, a
 	}
-	a, b, c = lower(a, fold), lower(b, fold), lower(c, fold)
+	a, b, c = Lower(a, fold), Lower(b, fold), Lower(c, fold)
 	return int8(a) <= int8(c) && int8(c) <= int8(b)
 }
 
-func lower(c byte, fold bool) byte {
+func Lower(c byte, fold bool) byte {
 	if fold && 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
 	}

@@ -1,4 +1,4 @@
-package store
+package redistext
 
 // SplitArgs splits a line (an inline request, the first line of a script) as Redis's sdssplitargs
 // does. Blanks separate arguments. In "…" the escapes \n \r \t \b \a \xHH have their meaning, and any
@@ -6,7 +6,7 @@ package store
 // a closing quote.
 func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	for i := 0; ; {
-		for i < len(line) && isBlank(line[i]) {
+		for i < len(line) && IsBlank(line[i]) {
 			i++
 		}
 		if i == len(line) {
@@ -37,7 +37,7 @@ func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 		i++
 		switch {
 		case c == quote:
-			if i < len(line) && !isBlank(line[i]) {
+			if i < len(line) && !IsBlank(line[i]) {
 				return arg, -1
 			}
 			return arg, i
@@ -89,4 +89,5 @@ func hexValue(c byte) byte {
 // endsWord reports whether c ends a word outside of quotes. As in Redis, some blanks do not.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+// IsBlank reports whether c separates arguments.
+func IsBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

@@ -1,4 +1,4 @@
-package store
+package redistext
 
 import "math/big"
 
@@ -9,7 +9,7 @@ import "math/big"
 // numbers that are not subnormal; subnormal numbers are far below 17 decimals. Only the ends of the
 // exponent range need a check.
 const (
-	longDoublePrec   = 64
+	LongDoublePrec   = 64
 	longDoubleMaxExp = 16384  // finite numbers are below 2^16384
 	longDoubleMinExp = -16446 // numbers up to 2^-16446 round to zero
 	longDoubleMaxLen = 5119   // size of Redis's buffer for a number as text
@@ -17,37 +17,37 @@ const (
 	longDoubleMaxDigits = 5000 // no number has more digits before or after the point
 )
 
-// parseLongDouble parses a number as strtold does. It rejects a number that is too large or too
+// ParseLongDouble parses a number as strtold does. It rejects a number that is too large or too
 // small for the type; infinity is allowed.
-func parseLongDouble(s string) (*big.Float, bool) {
+func ParseLongDouble(s string) (*big.Float, bool) {
 	if len(s) > longDoubleMaxLen {
 		return nil, false
 	}
-	n, ok := scanNumber(s)
+	n, ok := ScanNumber(s)
 	if !ok {
 		return nil, false
 	}
-	f := new(big.Float).SetPrec(longDoublePrec)
+	f := new(big.Float).SetPrec(LongDoublePrec)
 	switch {
-	case n.inf:
-		return f.SetInf(n.neg), true
-	case n.digits == "":
-		return signed(f, n.neg), true
+	case n.Inf:
+		return f.SetInf(n.Neg), true
+	case n.Digits == "":
+		return signed(f, n.Neg), true
 	}
 	// Reject a number that cannot fit before the conversion: its power of ten could take all
 	// memory.
-	base, magnitude, limit := 10, len(n.digits)+n.exp, longDoubleMaxDigits
-	if n.hex {
-		base, magnitude, limit = 16, 4*len(n.digits)+n.exp, 2*longDoubleMaxExp
+	base, magnitude, limit := 10, len(n.Digits)+n.exp, longDoubleMaxDigits
+	if n.Hex {
+		base, magnitude, limit = 16, 4*len(n.Digits)+n.exp, 2*longDoubleMaxExp
 	}
 	if magnitude > limit || magnitude < -limit {
 		return nil, false
 	}
-	mant, ok := new(big.Int).SetString(n.digits, base)
+	mant, ok := new(big.Int).SetString(n.Digits, base)
 	if !ok {
 		return nil, false
 	}
-	if n.hex {
+	if n.Hex {
 		f.SetMantExp(f.SetInt(mant), n.exp)
 	} else {
 		setDecimal(f, mant, n.exp)
@@ -55,7 +55,7 @@ func parseLongDouble(s string) (*big.Float, bool) {
 	if f.MantExp(nil) > longDoubleMaxExp || f.Cmp(longDoubleTiny) <= 0 {
 		return nil, false
 	}
-	return signed(f, n.neg), true
+	return signed(f, n.Neg), true
 }
 
 // longDoubleTiny is the largest number that rounds to zero.
@@ -79,18 +79,18 @@ func signed(f *big.Float, neg bool) *big.Float {
 	return f
 }
 
-// addLongDoubles adds; ok is false if the sum is not finite.
-func addLongDoubles(a, b *big.Float) (sum *big.Float, ok bool) {
+// AddLongDoubles adds; ok is false if the sum is not finite.
+func AddLongDoubles(a, b *big.Float) (sum *big.Float, ok bool) {
 	if a.IsInf() || b.IsInf() {
 		return nil, false
 	}
-	sum = new(big.Float).SetPrec(longDoublePrec).Add(a, b)
+	sum = new(big.Float).SetPrec(LongDoublePrec).Add(a, b)
 	return sum, sum.MantExp(nil) <= longDoubleMaxExp
 }
 
-// formatLongDouble formats f with up to 17 decimals, never in exponential form.
-func formatLongDouble(f *big.Float) string {
-	s := trimZeros(f.Text('f', 17))
+// FormatLongDouble formats f with up to 17 decimals, never in exponential form.
+func FormatLongDouble(f *big.Float) string {
+	s := TrimZeros(f.Text('f', 17))
 	if s == "-0" {
 		return "0"
 	}

@@ -1,8 +1,11 @@
-package store
+package packed
 
 import (
 	"encoding/binary"
 	"strconv"
+	"unsafe"
+
+	"lockstep/store/redistext"
 )
 
 // A listpack is Redis's compact row of strings and integers:
@@ -32,29 +35,29 @@ const (
 	packInt64    = 0xf4
 )
 
-// listpack builds a listpack.
-type listpack struct {
+// List builds a listpack.
+type List struct {
 	b []byte
 	n int
 }
 
-func newListpack() *listpack { return &listpack{b: make([]byte, packHead)} }
+func NewList() *List { return &List{b: make([]byte, packHead)} }
 
-// size returns the length of the result of bytes.
-func (p *listpack) size() int { return len(p.b) + 1 }
+// Size returns the length of the result of bytes.
+func (p *List) Size() int { return len(p.b) + 1 }
 
-// bytes completes the listpack and returns it.
-func (p *listpack) bytes() []byte {
+// Bytes completes the listpack and returns it.
+func (p *List) Bytes() []byte {
 	b := append(p.b, packEnd)
 	binary.LittleEndian.PutUint32(b, uint32(len(b)))
 	binary.LittleEndian.PutUint16(b[4:], uint16(min(p.n, 65535)))
 	return b
 }
 
-// add appends a string, encoded as an integer if possible.
-func (p *listpack) add(s string) {
+// Add appends a string, encoded as an integer if possible.
+func (p *List) Add(s string) {
 	from := len(p.b)
-	if n, ok := ParseInt(stringBytes(s)); ok {
+	if n, ok := redistext.ParseInt(unsafe.Slice(unsafe.StringData(s), len(s))); ok {
 		p.b = appendPackInt(p.b, n)
 	} else {
 		switch l := len(s); {
@@ -114,9 +117,9 @@ func appendBackLen(b []byte, l int) []byte {
 	return b
 }
 
-// readListpack returns the entries of a listpack. ok is false if it is corrupt or has more than
+// ReadList returns the entries of a listpack. ok is false if it is corrupt or has more than
 // most entries.
-func readListpack(b []byte, most int) (list []string, ok bool) {
+func ReadList(b []byte, most int) (list []string, ok bool) {
 	if len(b) < packHead+1 || binary.LittleEndian.Uint32(b) != uint32(len(b)) || b[len(b)-1] != packEnd {
 		return nil, false
 	}
