@@ -20,6 +20,8 @@ type alone struct {
 	fsm  *raftfsm.FSM
 	log  *Node
 	peer string // id of one of the others
+
+	close func() // before the test ends
 }
 
 func startAlone(t *testing.T, change ...func(*Config)) *alone {
@@ -35,8 +37,8 @@ func startAlone(t *testing.T, change ...func(*Config)) *alone {
 	for _, fn := range change {
 		fn(cfg)
 	}
-	r, fsm := openMember(t, cfg)
-	return &alone{t, fsm, r, "n2"}
+	r, fsm, closeEarly := openMember(t, cfg)
+	return &alone{t, fsm, r, "n2", closeEarly}
 }
 
 func (a *alone) header() raft.RPCHeader {

@@ -37,10 +37,11 @@ func memberConfig(t testing.TB, dir string) *Config {
 	return cfg
 }
 
-// openMember opens a member, and closes it at the end of the test unless the test does.
-func openMember(t testing.TB, cfg *Config) (*Node, *raftfsm.FSM) {
+// openMember opens a member. It is closed at the end of the test, unless the test closes it before.
+func openMember(t testing.TB, cfg *Config) (r *Node, fsm *raftfsm.FSM, closeEarly func()) {
 	t.Helper()
-	fsm, leads := raftfsm.New(nil), make(chan Leadership)
+	fsm = raftfsm.New(nil)
+	leads := make(chan Leadership)
 	r, err := Open(cfg, fsm, Hooks{
 		Applied: func(raftfsm.Outcome) {}, Restored: func(uint64, int64) {}, Members: func() {},
 		Vouched: func(string) bool { return false }, Leads: leads,
@@ -58,24 +59,12 @@ func openMember(t testing.TB, cfg *Config) (*Node, *raftfsm.FSM) {
 			}
 		}
 	}()
-	var once sync.Once
-	closeMember := func() {
-		once.Do(func() {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
-			close(done)
-		})
-	}
-	t.Cleanup(closeMember)
-	closers.Store(r, closeMember)
-	return r, fsm
-}
-
-var closers sync.Map // by *Node
-
-// closeEarly closes a member before the test ends.
-func closeEarly(r *Node) {
-	fn, _ := closers.Load(r)
-	fn.(func())()
+	closeEarly = sync.OnceFunc(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		close(done)
+	})
+	t.Cleanup(closeEarly)
+	return r, fsm, closeEarly
 }

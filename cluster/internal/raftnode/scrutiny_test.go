@@ -374,7 +374,7 @@ func TestCommittedEntriesAreNotCut(t *testing.T) {
 		}
 	}
 	check("Raft runs", a.log.dir.Log, 3+2*settledEvery-1)
-	closeEarly(a.log)
+	a.close()
 	dir, err := openDirectory(a.log.cfg, a.log.cfg.Data, hclog.NewNullLogger(), datadir.Hooks{})
 	if err != nil {
 		t.Fatal(err)

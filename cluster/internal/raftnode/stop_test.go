@@ -10,7 +10,7 @@ import (
 // A new leader's heartbeat may still be on its way when a node closes its disk.
 // It must not be told of a term that can no longer be written down.
 func TestHeartbeatOfTheNextLeader(t *testing.T) {
-	r, _ := openMember(t, memberConfig(t, t.TempDir()))
+	r, _, closeEarly := openMember(t, memberConfig(t, t.TempDir()))
 	answer := make(chan raft.RPCResponse, 1)
 	beat := raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{Term: 100,
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n2"), Addr: []byte("n2:1")}}}
@@ -18,7 +18,7 @@ func TestHeartbeatOfTheNextLeader(t *testing.T) {
 		t.Error("Raft is asked")
 		rpc.Respond(nil, nil)
 	}
-	closeEarly(r)
+	closeEarly()
 	r.trans.heartbeat(beat, handle)
 	if got := <-answer; !errors.Is(got.Error, raft.ErrRaftShutdown) {
 		t.Errorf("got %v", got.Error)
