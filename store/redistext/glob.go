@@ -128,6 +128,7 @@ func globRange(a, b, c byte, fold bool) bool {
 	return int8(a) <= int8(c) && int8(c) <= int8(b)
 }
 
+// Lower returns c in lower case, if fold says so.
 func Lower(c byte, fold bool) byte {
 	if fold && 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'

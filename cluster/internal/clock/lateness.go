@@ -13,6 +13,7 @@ type Lateness struct {
 
 const latenessBlock = 1 << 10
 
+// Reset forgets everything; next is the first write set of the present leader.
 func (l *Lateness) Reset(next uint64) { *l = Lateness{first: next, last: next} }
 
 // Record notes that write set seq was acknowledged late by ms milliseconds.

@@ -44,6 +44,7 @@ type Lease struct {
 	lately     time.Duration // … and in the last election
 }
 
+// NewLease returns the clock of a follower, at 1 ms.
 func NewLease(src Source) *Lease {
 	now := src.Monotonic()
 	return &Lease{src: src, base: 1, at: now, stamp: 1, stampAt: now}

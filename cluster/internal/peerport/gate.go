@@ -80,6 +80,7 @@ func (p *TLS) byCert() bool   { return p.CertFile != "" || p.KeyFile != "" || p.
 // On reports whether the nodes prove that they are peers.
 func (p *TLS) On() bool { return p.bySecret() || p.byCert() }
 
+// Validate calls fault for each contradiction.
 func (p *TLS) Validate(fault func(string, ...any)) {
 	switch {
 	case p.Secret != "" && p.SecretFile != "":

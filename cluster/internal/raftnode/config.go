@@ -52,7 +52,9 @@ type Config struct {
 
 // TimeSource is where time comes from.
 type TimeSource interface {
+	// Monotonic never runs back and does not follow the wall clock.
 	Monotonic() time.Duration
+	// Wall is the time of day.
 	Wall() time.Time
 	// At converts a time that this process has read to the monotonic clock.
 	At(time.Time) time.Duration
@@ -73,8 +75,7 @@ type Facts struct {
 	DirectoryQuota int64 // Config.DataQuota
 }
 
-// Leadership is a change that consensus reports: who leads now, nobody if id
-// is empty.
+// Leadership is a change that a Node reports: who leads now, nobody if ID is empty.
 type Leadership struct {
 	ID   string
 	Addr string // peer address

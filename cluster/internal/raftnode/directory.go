@@ -31,16 +31,17 @@ import (
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
 
-// Directory implements consensus.
+// Directory returns the name of the data directory.
 func (r *Node) Directory() string { return r.dir.Name() }
 
-// Blank implements consensus: this process made the directory, or the log holds nothing but the first
+// Blank reports whether this node is a first member, by --peers, that is just beginning: this process made the directory,
+// or the log holds nothing but the first
 // configuration.
 func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
-// Meet implements consensus.
+// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
 func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
 
 // meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the

@@ -10,7 +10,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Everything implements consensus. A node that has been started again and
+// Everything returns the state after the last entry of the log, committed or not, and its index. A node that has been started again and
 // has no leader does not know how much of its log is committed, and has applied nothing after its last
 // snapshot. But that part of the log may hold what the node has acknowledged.
 func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
@@ -50,7 +50,7 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 	return fsm.Snapshot(), last, nil
 }
 
-// Holds implements consensus.
+// Holds reports whether the state holds every entry up to an index.
 func (r *Node) Holds(index uint64) bool {
 	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
 		var l raft.Log

@@ -66,6 +66,7 @@ const (
 	applyTimeout = 5 * time.Second
 )
 
+// Open opens the data directory and the peer port, and starts Raft on what the disk holds.
 func Open(cfg *Config, fsm *raftfsm.FSM, hooks Hooks) (*Node, error) {
 	r := &Node{cfg: cfg, fsm: fsm, stop: make(chan struct{})}
 	if err := r.open(hooks); err != nil {
@@ -299,6 +300,8 @@ func (r *Node) comparePeers() error {
 	return nil
 }
 
+// Propose appends an entry and returns when this node has applied it. ErrNotExecuted: it was not appended and never will
+// be. ErrUnknown: it may be applied later, here and everywhere, or never.
 func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	if !r.proposals.enter() {
 		return raftfsm.Outcome{}, ErrNotExecuted
@@ -318,6 +321,7 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", ErrUnknown, f.Response())
 }
 
+// Barrier returns when every entry of earlier leaders has been applied.
 func (r *Node) Barrier() error {
 	if !r.proposals.enter() {
 		return ErrTransferring
@@ -332,6 +336,7 @@ func (r *Node) Campaign() error {
 	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}, &raft.TimeoutNowResponse{})
 }
 
+// Members lists the members of the configuration.
 func (r *Node) Members() ([]Member, error) {
 	f := r.raft.GetConfiguration()
 	if err := f.Error(); err != nil {
@@ -346,7 +351,7 @@ func (r *Node) Members() ([]Member, error) {
 	return members, nil
 }
 
-// Facts implements consensus.
+// Facts tells what Raft and the data directory know about this node.
 func (r *Node) Facts() Facts {
 	log := r.dir.Log
 	return Facts{Term: r.raft.CurrentTerm(),
@@ -362,14 +367,16 @@ func (r *Node) Snapshot() error {
 	return nil
 }
 
+// Trouble says why the log accepts no entries at present; "" if it does.
 func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 
+// LastContact returns when this node last heard from a leader, and whether it has since it was started.
 func (r *Node) LastContact() (time.Duration, bool) {
 	last := r.raft.LastContact()
 	return r.cfg.Time.At(last), !last.IsZero()
 }
 
-// Quit implements consensus.
+// Quit gives up all proposals. Close follows.
 func (r *Node) Quit() {
 	r.quit.Do(func() {
 		close(r.stop)
@@ -378,6 +385,7 @@ func (r *Node) Quit() {
 	})
 }
 
+// Close stops the member.
 func (r *Node) Close() error {
 	r.Quit()
 	err := r.down.Error()

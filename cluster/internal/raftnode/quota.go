@@ -25,7 +25,7 @@ type quota struct {
 	full atomic.Bool
 }
 
-// Full implements consensus.
+// Full reports whether the data directory is at its quota.
 func (r *Node) Full() bool { return r.quota.full.Load() }
 
 // watchDirectory measures the data directory, and shortens the log while the directory is too

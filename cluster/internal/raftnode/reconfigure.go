@@ -30,10 +30,13 @@ type Change struct {
 // ErrNoChange is the error of decide if the configuration needs no change.
 var ErrNoChange = errors.New("cluster: nothing to change")
 
-// Fixed implements consensus.
+// Fixed reports that the members cannot change: they can.
 func (r *Node) Fixed() bool { return false }
 
-// Reconfigure implements consensus.
+// Reconfigure changes the membership. decide gets the present configuration and returns the change; no other change can
+// come between. Reconfigure returns when the change is committed. ErrNotExecuted means that the change was not made and
+// never will be, ErrUnknown that it may still be made. Reconfigure returns other errors of decide, and nil for
+// ErrNoChange.
 func (r *Node) Reconfigure(ctx context.Context, decide func([]Member) (Change, error)) error {
 	if !r.proposals.enter() {
 		return ErrNotExecuted
@@ -100,11 +103,11 @@ func (r *Node) within(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// Cluster implements consensus.
+// Cluster returns the name of the cluster that this node belongs to; "" if it does not know or belongs to none.
 func (r *Node) Cluster() string { return r.dir.Cluster() }
 
-// Joining implements consensus.
+// Joining reports whether this node has yet to become a member.
 func (r *Node) Joining() bool { return r.dir.Joining() }
 
-// Joined implements consensus.
+// Joined notes that this node has become a member.
 func (r *Node) Joined(cluster string) error { return r.dir.SetCluster(cluster) }

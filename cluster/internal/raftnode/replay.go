@@ -156,10 +156,10 @@ func turnAway(rpc raft.RPC, why error) {
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
-// Led implements consensus.
+// Led notes that another node leads, perhaps for the second time.
 func (r *Node) Led() { r.trans.progress.reset() }
 
-// CaughtUp implements consensus.
+// CaughtUp reports whether this node has applied all entries up to the commit index of the present leader.
 func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
 
 // applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as

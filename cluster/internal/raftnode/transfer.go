@@ -77,6 +77,7 @@ func (p *proposals) none() bool {
 	return p.shut && p.n == 0
 }
 
+// Transfer hands leadership to another voter.
 func (r *Node) Transfer(id string) error {
 	members, err := r.Members()
 	if err != nil {

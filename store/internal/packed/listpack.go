@@ -41,6 +41,7 @@ type List struct {
 	n int
 }
 
+// NewList returns an empty list.
 func NewList() *List { return &List{b: make([]byte, packHead)} }
 
 // Size returns the length of the result of bytes.
