@@ -1,6 +1,9 @@
 package server
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Clients that have not authenticated are served a share of a loop's time, one after the other: a few hundred
 // connections of a stranger that send as fast as they can would have all other clients of the loop wait for a turn of
@@ -22,6 +25,7 @@ type strangers struct {
 	due   time.Time   // when the next ones may be served
 	since time.Time   // when the present round began to serve some; zero: it has not
 	timer *time.Timer // wakes the loop when they are due
+	late  atomic.Bool // the timer has fired: they are due, whatever the clock says
 }
 
 func (s *strangers) stop() {
@@ -46,9 +50,11 @@ func (l *loop) turn(c *loopConn) {
 // serveStrangers serves as many strangers as have time in this round.
 func (l *loop) serveStrangers() {
 	s := &l.strangers
-	if len(s.queue) == 0 || l.now.Before(s.due) {
+	if len(s.queue) == 0 || l.now.Before(s.due) && !s.late.Load() {
 		return
 	}
+	s.stop()
+	s.late.Store(false)
 	s.since = l.now
 	served := 0
 	for _, c := range s.queue {
@@ -85,14 +91,15 @@ func (l *loop) awaitStrangers() bool {
 	if len(s.queue) == 0 {
 		return true
 	}
-	left := s.due.Sub(l.srv.cfg.Clock())
+	left := min(s.due.Sub(l.srv.cfg.Clock()), strangersWait)
 	switch {
-	case left <= 0:
+	case left <= 0 || s.late.Load():
 		return false
 	case s.timer == nil:
 		s.timer = time.AfterFunc(left, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			s.late.Store(true)
 			if !l.ended {
 				l.ring()
 			}
