@@ -49,7 +49,7 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 		behind = nil
 	}
 	s.startTurn(s.turn.user)
-	s.scriptStarts(r, behind)
+	s.scriptStarts(r, behind, s.turn.since)
 	defer func() { *refused = s.scriptEnds() || *refused }()
 	return s.evaluateScript(ctx)
 }
@@ -87,7 +87,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			if *refused {
 				behind = nil
 			}
-			s.scriptStarts(r, behind)
+			s.scriptStarts(r, behind, s.node.cfg.Time.Monotonic())
 		}
 		reply := s.evaluateScript(ctx)
 		s.ctx.StoppedForNow = ctx.StoppedForNow
@@ -110,13 +110,13 @@ func (s *sequencer) stopAfter() time.Duration {
 // runsAfter is how long a script runs before the leader tells the node that has sent it, see submit.go.
 const runsAfter = 100 * time.Millisecond
 
-// scriptStarts notes that a script runs, which requests of the batch stand behind its own, and what to
+// scriptStarts notes that a script runs from now on, which requests of the batch stand behind its own, and what to
 // call if it runs for long.
-func (s *sequencer) scriptStarts(r *request, behind []*request) {
+func (s *sequencer) scriptStarts(r *request, behind []*request, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script++
-	s.scriptSince = s.node.cfg.Time.Monotonic()
+	s.scriptSince = now
 	if r.tried {
 		s.scriptSince -= companyTime // others have waited that long already
 	}
@@ -126,7 +126,7 @@ func (s *sequencer) scriptStarts(r *request, behind []*request) {
 		after = min(after, runsAfter)
 	}
 	// A timer that was set for an earlier script will do: setBusy sets it again.
-	if now := s.node.cfg.Time.Monotonic(); s.busyDue <= now || s.busyDue > s.scriptSince+after {
+	if s.busyDue <= now || s.busyDue > s.scriptSince+after {
 		s.watchScript(s.scriptSince + after - now)
 	}
 }
@@ -144,8 +144,9 @@ func (s *sequencer) watchScript(after time.Duration) {
 // scriptEnds notes that the script has ended, and returns whether the requests behind it were refused.
 // Those may be in use again by now, so the caller must not look at them.
 func (s *sequencer) scriptEnds() (refused bool) {
+	s.turn.ended = s.node.cfg.Time.Monotonic()
 	s.mu.Lock()
-	if !s.busy && s.node.cfg.Time.Monotonic()-s.scriptSince >= s.node.busyThreshold() {
+	if !s.busy && s.turn.ended-s.scriptSince >= s.node.busyThreshold() {
 		s.refuseWaiting() // the script has reached the threshold and ended before the timer fired
 		s.mu.Lock()
 	}

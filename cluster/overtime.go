@@ -116,6 +116,7 @@ type turn struct {
 	full  time.Duration // limit of users whose work was not stopped
 	over  bool          // stopped by watch
 	noted bool          // it has halved the limit of its user
+	ended time.Duration // when its last script ended; 0: it ran none
 }
 
 // startTurn starts to count the time of a command or script of a user.
@@ -189,7 +190,10 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
 		return // nothing has read the clock, so it was short
 	}
-	now := s.node.cfg.Time.Monotonic()
+	now := s.turn.ended
+	if now == 0 {
+		now = s.node.cfg.Time.Monotonic()
+	}
 	beyond := now - s.turn.since - graceTime
 	if beyond > 0 && (refused || s.users.anyLight(behind, now) || s.lightWaits(now)) {
 		s.overruns.spend(s.turn.user, beyond, s.turn.full, now)
