@@ -16,12 +16,7 @@ func (n *Node) Reaches() bool {
 // stop another node now without stopping the service.
 func (n *Node) Ready() bool {
 	rt := n.routes.get()
-	return (rt.seq != nil || rt.link != nil && n.caughtUp()) && n.Membership() == Voter && n.Trouble() == ""
-}
-
-// caughtUp reports whether this node has applied the entries that the leader has committed.
-func (n *Node) caughtUp() bool {
-	return n.cons.CaughtUp()
+	return (rt.seq != nil || rt.link != nil && n.cons.CaughtUp()) && n.Membership() == Voter && n.Trouble() == ""
 }
 
 // readyTick is how often WaitReady checks.

@@ -191,7 +191,7 @@ func (n *Node) meet(f facts) bool {
 
 // disowned stops this node if it is a first member that is just beginning (Blank), and another node,
 // which has applied at least as much, has met it with another directory: that directory is lost. (A node
-// with a log is the one that was replaced; see removed.go.)
+// with a log is the one that was replaced: see the head of this file.)
 func (n *Node) disowned(by facts) {
 	if by.you != asOther || !n.cons.Blank() || by.applied < n.facts().applied {
 		return

@@ -435,8 +435,9 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	} else {
 		proposed, bytes := s.node.cfg.Time.Monotonic(), len(entry)
 		leads = s.propose(b, entry, started)
-		now := s.node.cfg.Time.Monotonic()
-		s.users.noteCommit(b.large, bytes, now-proposed, now)
+		if now := s.node.cfg.Time.Monotonic(); leads {
+			s.users.noteCommit(b.large, bytes, now-proposed, now)
+		}
 	}
 	if leads {
 		s.sleepers.settle()

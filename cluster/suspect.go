@@ -101,7 +101,7 @@ func (n *Node) silent(ctx context.Context, leader raftnode.Leadership, patience 
 		if l := n.leading(); l.ID != "" && l != leader {
 			return false
 		}
-		if now >= due && n.caughtUp() {
+		if now >= due && n.cons.CaughtUp() {
 			return true
 		}
 		select {

@@ -103,7 +103,7 @@ func (c *three) start(list ...int) {
 		n := c.nodes[i]
 		c.until(n.cfg.ID+" to serve", func() bool {
 			rt := n.routes.get()
-			return rt.seq != nil || rt.link != nil && n.caughtUp()
+			return rt.seq != nil || rt.link != nil && n.cons.CaughtUp()
 		})
 	}
 }

@@ -229,10 +229,11 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 	return slices.Concat(heavy, front, back)
 }
 
-// refuseGone returns the requests whose clients have not been cut off, and refuses the others.
+// refuseGone refuses the large requests whose clients have been cut off, and returns the others. Small ones, such as a
+// release, are run: they hold little.
 func refuseGone(q []*request) []*request {
 	return slices.DeleteFunc(q, func(r *request) bool {
-		gone := r.client.isGone()
+		gone := r.client.isGone() && sizeExceeds(r.calls, HeavyBytes)
 		if gone {
 			r.refuse(errClientGone)
 		}

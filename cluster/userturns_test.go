@@ -372,3 +372,25 @@ func TestUsersTurnsEnd(t *testing.T) {
 		t.Errorf("%d users and %d kinds of work are known", len(u.used), len(u.kinds))
 	}
 }
+
+// TestOnlyLargeRequestsEndWithTheirClients: a release of a client that was cut off is run, as one of a client whose
+// connection was lost is; what holds much memory is not.
+func TestOnlyLargeRequestsEndWithTheirClients(t *testing.T) {
+	var told []string
+	waits := func(name string, bytes int, gone bool) *request {
+		c := &Client{}
+		if gone {
+			c.Gone()
+		}
+		return &request{client: c, calls: []Call{{Args: [][]byte{[]byte(name), make([]byte, bytes)}}}, finish: func(r *request) {
+			told = append(told, name+" "+r.replies[0].Str)
+		}}
+	}
+	q := refuseGone([]*request{waits("release", 10, true), waits("large", HeavyBytes+1, true), waits("stays", HeavyBytes+1, false)})
+	if len(q) != 2 || string(q[0].calls[0].Args[0]) != "release" || string(q[1].calls[0].Args[0]) != "stays" {
+		t.Errorf("%d requests are left", len(q))
+	}
+	if want := "[large " + string(errClientGone) + "]"; fmt.Sprint(told) != want {
+		t.Errorf("told %q, want %q", fmt.Sprint(told), want)
+	}
+}

@@ -49,7 +49,10 @@ func (l *listener) Accept() (net.Conn, error) {
 func (srv *Server) prepare(c *net.TCPConn) {
 	srv.keepAlive(c)
 	if err := errors.Join(limitUnsent(c), limitInput(c, srv.hub.accounts.open.Load())); err != nil {
-		srv.cfg.Log.Warn("cannot limit what the operating system keeps for a client", "error", err)
+		// Once: where the system does not know an option, that is so for every client.
+		srv.saidNoLimit.Do(func() {
+			srv.cfg.Log.Warn("cannot limit what the operating system keeps for clients", "error", err)
+		})
 	}
 }
 

@@ -18,7 +18,7 @@ type outbox struct {
 	sent   *atomic.Int64 // bytes written, over all sessions
 	cutOff *atomic.Int64 // clients cut off at their limit
 	memory *clientMemory // for all clients; nil: memory is not counted
-	gone   func()        // called once, when the connection is given up; nil: nobody asks
+	gone   func()        // called when the server cuts the client off; nil: nobody asks
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -96,7 +96,7 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 	o.count()
 	if o.exceeds(l, now) {
 		o.cutOff.Add(1)
-		o.fail()
+		o.cutOffNow()
 		return
 	}
 	switch {
@@ -292,9 +292,6 @@ func (o *outbox) fail() {
 	if !o.failed && o.pending.len()+o.late.len()+o.writing > 0 {
 		resetAtClose(o.conn)
 	}
-	if !o.failed && o.gone != nil {
-		o.gone()
-	}
 	o.failed = true
 	o.pending, o.spare, o.late = chunks{}, nil, chunks{}
 	o.count()
@@ -328,8 +325,17 @@ func (o *outbox) abort() {
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.failed {
-		resetAtClose(o.conn)
+	o.cutOffNow()
+}
+
+// cutOffNow is cut for a caller that holds mu.
+func (o *outbox) cutOffNow() {
+	if o.failed {
+		return
+	}
+	resetAtClose(o.conn)
+	if o.gone != nil {
+		o.gone()
 	}
 	o.fail()
 }

@@ -120,3 +120,33 @@ func TestMessagesAreShared(t *testing.T) {
 		}
 	}
 }
+
+// TestLostConnectionsAreNotCutOff: what a client has sent is run although its connection is lost or closed. Only the server
+// itself cuts off, to save memory.
+func TestLostConnectionsAreNotCutOff(t *testing.T) {
+	for name, end := range map[string]func(o *outbox, far net.Conn){
+		"closed": func(o *outbox, _ net.Conn) { o.abort() },
+		"lost": func(o *outbox, far net.Conn) {
+			far.Close()
+			o.push([]byte("message"), limit{}, time.Time{})
+			o.flush()
+		},
+		"cut off":   func(o *outbox, _ net.Conn) { o.cut() },
+		"its limit": func(o *outbox, _ net.Conn) { o.push([]byte("message"), limit{hard: 1}, time.Time{}) },
+	} {
+		near, far := net.Pipe()
+		o, gone := newOutbox(near, new(atomic.Int64), new(atomic.Int64)), 0
+		o.gone = func() { gone++ }
+		end(o, far)
+		o.abort()
+		o.cut()
+		want := 0
+		if name == "cut off" || name == "its limit" {
+			want = 1
+		}
+		if gone != want || !o.isOver() {
+			t.Errorf("%s: told %d times that the client was cut off, want %d", name, gone, want)
+		}
+		far.Close()
+	}
+}

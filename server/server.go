@@ -50,6 +50,7 @@ type Server struct {
 	hands *handshakes
 
 	saidNoUring sync.Once // logs once why each reply needs a system call
+	saidNoLimit sync.Once // the line about limits that the operating system does not know
 
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool

@@ -35,8 +35,7 @@ var errOtherCluster = errors.New("cluster: this node belongs to another cluster"
 func (r *Node) Directory() string { return r.dir.Name() }
 
 // Blank reports whether this node is a first member, by --peers, that is just beginning: this process made the directory,
-// or the log holds nothing but the first
-// configuration.
+// or the log holds nothing but the first configuration.
 func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }

@@ -3,10 +3,8 @@
 package raftnode
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -17,7 +15,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/raftfsm"
@@ -404,114 +401,6 @@ func (r *Node) closeParts() {
 		r.dir.Close()
 	}
 }
-
-// machine adapts the FSM to the interface of hashicorp/raft.
-type machine struct {
-	log   *Node
-	fsm   *raftfsm.FSM
-	hooks Hooks
-	fatal func(error)
-}
-
-var (
-	_ raft.FSM                = (*machine)(nil)
-	_ raft.ConfigurationStore = (*machine)(nil)
-)
-
-// Apply applies a committed entry. Raft calls it on every node, from one goroutine.
-func (m *machine) Apply(l *raft.Log) any {
-	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
-		return err // the process ends
-	}
-	brake.Bring(2 * len(l.Data)) // the entry was read, and its values are made now; Load counts long entries
-	own := *l                    // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
-	l = &own
-	if err := m.log.dir.Log.Load(l); err != nil {
-		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
-		return err
-	}
-	out, err := m.fsm.Apply(l.Index, l.Data)
-	if err != nil {
-		// Later entries were evaluated on the effect of this one, so compare-and-append rejects them while the
-		// process ends.
-		advice := ": " + datadir.AdviceRejoin
-		if errors.Is(err, raftfsm.ErrNewer) {
-			advice = "" // the error itself says what to do
-		}
-		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
-		return err
-	}
-	m.log.trans.progress.done.Store(l.Index)
-	m.hooks.Applied(out)
-	if out.Messages {
-		m.log.trans.announce(matched{l.Term, l.Index})
-	}
-	return out
-}
-
-func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
-	// After a failure a snapshot would hide the damaged entry from the next start, or claim entries that
-	// it does not contain: Raft counts an entry as applied whenever Apply returns.
-	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
-		return nil, err
-	}
-	return persister{m.fsm.Snapshot()}, nil
-}
-
-func (m *machine) Restore(in io.ReadCloser) error {
-	defer in.Close()
-	var from io.Reader = brakedReader{in}
-	if m.log.started.Load() { // a peer sent the snapshot; at the start nothing else needs the processor, so there is no pace
-		from = m.log.dir.Paced(from)
-	}
-	if err := m.fsm.Restore(from); err != nil {
-		return err
-	}
-	seq, lease := m.fsm.Position()
-	m.hooks.Restored(seq, lease)
-	m.log.trans.progress.done.Store(m.log.dir.Snapshots.Newest().Index)
-	at := m.log.dir.SnapshotConfiguration()
-	m.log.configured.Store(at)
-	if err := m.log.dir.ForgetBefore(at); err != nil {
-		return err
-	}
-	m.hooks.Members()
-	return nil
-}
-
-// brakedReader delays the reader of a snapshot while memory is scarce.
-type brakedReader struct{ in io.Reader }
-
-func (r brakedReader) Read(p []byte) (int, error) {
-	brake.Bring(2 * len(p)) // the bytes, and the keys and values made of them
-	return r.in.Read(p)
-}
-
-// StoreConfiguration notes a configuration that has been committed.
-func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
-	var members []string
-	for _, s := range conf.Servers {
-		members = append(members, string(s.ID))
-	}
-	if err := m.log.dir.ForgetRemoved(index, members); err != nil {
-		// The next start reads this configuration again, and then forgets the removed members.
-		m.log.cfg.Logger.Error("who is a member no more could not be noted", "error", err)
-	}
-	m.log.configured.Store(index)
-	m.log.trans.progress.done.Store(index)
-	m.hooks.Members()
-}
-
-type persister struct{ s *raftfsm.Snapshot }
-
-func (p persister) Persist(sink raft.SnapshotSink) error {
-	if err := p.s.Encode(datadir.OwnState(sink)); err != nil {
-		return errors.Join(err, sink.Cancel())
-	}
-	return sink.Close()
-}
-
-func (persister) Release() {}
 
 // Parts is what the tests of package cluster see of a member.
 type Parts struct {

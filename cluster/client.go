@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// Client is what a node remembers of the connection of a client.
+type Client struct {
+	addr   netip.Addr
+	node   *inHand                            // large replies in hand of the node …
+	inHand atomic.Int64                       // … and the bytes of this client among them
+	heavy  atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
+	own    atomic.Bool                        // it counts as heavy by its own work, not only by its address
+	owes   atomic.Int64                       // cost of the work whose replies have to be held; 0: none
+	since  atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
+	gone   atomic.Bool                        // the server has cut it off
+	leave  atomic.Pointer[context.CancelFunc] // ends what its request waits for; nil: its request does not wait
+	light  atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
+}
+
+// NewClient returns the Client for a connection from an address.
+func (n *Node) NewClient(addr netip.Addr) *Client {
+	c := &Client{addr: addr, node: &n.inHand}
+	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
+	return c
+}
+
+// Gone tells that the server has cut the client off to save memory. A large request of it that waits for its turn is not
+// run any more: nobody counts the memory that it holds. The loss of a connection is no reason: what was sent is run.
+func (c *Client) Gone() {
+	if c == nil {
+		return
+	}
+	c.gone.Store(true)
+	if leave := c.leave.Load(); leave != nil {
+		(*leave)()
+	}
+}
+
+// isGone reports whether the client has been cut off. No client is nil.
+func (c *Client) isGone() bool { return c != nil && c.gone.Load() }
+
+// until returns a context that ends with ctx, or when the client is cut off.
+func (c *Client) until(ctx context.Context) (_ context.Context, end context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.leave.Store(&cancel)
+	if c.gone.Load() {
+		cancel()
+	}
+	return ctx, func() {
+		c.leave.Store(nil)
+		cancel()
+	}
+}
+
+// lightSince returns the value of Client.light for an era, with no requests if the last one came in an earlier era.
+func (c *Client) lightSince(era uint32) uint64 {
+	if n := c.light.Load(); uint32(n>>32) == era {
+		return n
+	}
+	return uint64(era) << 32
+}
+
+// isHeavy reports whether the client counts as heavy now.
+func (c *Client) isHeavy(n *Node) bool {
+	until := c.heavy.Load()
+	if until == 0 {
+		return false
+	}
+	if now := n.cfg.Time.Monotonic(); now < time.Duration(until) {
+		c.since.CompareAndSwap(0, int64(now))
+		return true
+	}
+	c.heavy.CompareAndSwap(until, 0)
+	return false
+}
