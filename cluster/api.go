@@ -3,28 +3,19 @@ package cluster
 import (
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
-// Call is one command as a session submits it.
-type Call struct {
-	Cmd  *store.Command
-	Args [][]byte // must not be changed after submission
-	DB   int
-	RESP int // protocol version of the client; scripts shape replies by it
+// What a session submits.
+type (
+	Call        = call.Call
+	Transaction = call.Transaction
+	Watched     = call.Watched
+)
 
-	Txn *Transaction // WATCH or EXEC instead of Cmd's handler
-	// Origin names the client to the write set, if it does not want to hear of
-	// its own changes; else 0.
-	Origin uint64
-
-	// User is the user whose rights apply: a name, "" for the default user, or store.SystemUser.
-	User string
-	// Users is the version of the user list by which the client's node knows this user. If the user has
-	// been deleted since, the call must not get the rights of a new user of the same name. 0: the version
-	// is unknown.
-	Users uint64
-}
+// HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy.
+const HeavyBytes = call.HeavyBytes
 
 // Role is the role of a node in Raft.
 type Role string

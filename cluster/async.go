@@ -1,6 +1,9 @@
 package cluster
 
-import "lockstep/store"
+import (
+	"lockstep/cluster/internal/call"
+	"lockstep/store"
+)
 
 // Submission is a Submit without a goroutine that waits for it. A session uses it again and again, for
 // one pipeline at a time; between SubmitAsync and Done it belongs to the node.
@@ -77,7 +80,7 @@ func (n *Node) finished(p *Submission, r *request) {
 	default:
 		// The batch may still hold the request, so it is not used again.
 		p.req = nil
-		if readOnly(p.Calls) {
+		if call.ReadOnly(p.Calls) {
 			go n.submitBlocking(p, n.line.join(p.number))
 			return
 		}

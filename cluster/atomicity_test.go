@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 	"lockstep/store/redistext"
 )
@@ -28,7 +29,7 @@ func execOn(t testing.TB, n *Node, watched []Watched, lines ...string) string {
 	for _, line := range lines {
 		txn.Calls = append(txn.Calls, callOf(t, n, line))
 	}
-	return execText(n.Submit([]Call{{Cmd: execCall, RESP: 2, Txn: txn}}, nil))
+	return execText(n.Submit([]Call{{Cmd: call.Exec, RESP: 2, Txn: txn}}, nil))
 }
 
 func (c *three) expectExec(i int, want string, watched []Watched, lines ...string) {
@@ -136,7 +137,7 @@ func checkSum(t *testing.T, n *Node, want int64) {
 	for i := range 3 {
 		txn.Calls = append(txn.Calls, callOf(t, n, fmt.Sprintf("GET account:%d", i)))
 	}
-	r := n.Submit([]Call{{Cmd: execCall, RESP: 2, Txn: txn}}, nil)[0]
+	r := n.Submit([]Call{{Cmd: call.Exec, RESP: 2, Txn: txn}}, nil)[0]
 	got := int64(0)
 	for _, e := range r.Elems {
 		balance, ok := redistext.ParseInt([]byte(e.Str))

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -18,7 +19,7 @@ func appendBlock(buf []byte, boot, id, token uint64, c *Call, minor byte) []byte
 	buf = binary.BigEndian.AppendUint64(buf, boot)
 	buf = binary.BigEndian.AppendUint64(buf, id)
 	buf = binary.BigEndian.AppendUint64(buf, token)
-	return appendCalls(buf, []Call{*c}, minor)
+	return call.Append(buf, []Call{*c}, minor)
 }
 
 func appendClaim(buf []byte, boot, token uint64) []byte {
@@ -129,11 +130,11 @@ func (p *peerConn) waits(call uint64) {
 }
 
 // serveBlock queues a blocking command.
-func (p *peerConn) serveBlock(call uint64, body []byte) error {
+func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	if len(body) < 24 {
 		return frame.ErrMalformed
 	}
-	calls, err := readCalls(body[24:], p.n.cfg.Table)
+	calls, err := call.Read(body[24:], p.n.cfg.Table)
 	if err != nil {
 		return err
 	}
@@ -141,25 +142,25 @@ func (p *peerConn) serveBlock(call uint64, body []byte) error {
 		return frame.ErrMalformed
 	}
 	w := &sleeper{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
-	w.joined = func() { p.waits(call) }
-	finish := p.answer(call)
+	w.joined = func() { p.waits(number) }
+	finish := p.answer(number)
 	w.req = &request{calls: calls, sleeper: w, finish: func(r *request) {
 		p.mu.Lock()
-		delete(p.sleepers, call)
+		delete(p.sleepers, number)
 		p.mu.Unlock()
 		p.n.guests.left(w)
 		finish(r)
 	}}
 	refused, at := p.n.guests.arrive(w)
 	if !at {
-		p.answer(call)(&request{replies: []store.Reply{store.Err(ErrBlockedMemory)}})
+		p.answer(number)(&request{replies: []store.Reply{store.Err(ErrBlockedMemory)}})
 		return nil
 	}
 	p.mu.Lock()
 	if p.sleepers == nil {
 		p.sleepers = map[uint64]*sleeper{}
 	}
-	p.sleepers[call] = w
+	p.sleepers[number] = w
 	if p.watch == nil {
 		p.last = p.heard.Load()
 		p.watch = time.AfterFunc(aliveTimeout, p.checkAlive)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/call"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -303,7 +304,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	if r.from.id != 0 && s.decided(txn, r) {
 		return false, nil
 	}
-	if r.calls[0].Cmd == confirmCommand {
+	if r.calls[0].Cmd == call.Confirm {
 		r.confirm(txn)
 		return false, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 	"lockstep/store/codec"
@@ -102,8 +103,8 @@ func messages(t *testing.T) []message {
 		}}
 	}
 	watched := []Watched{{DB: 1, Key: []byte("k"), Version: 1 << 50}}
-	transaction := []Call{{Cmd: execCall, DB: 3, RESP: 3, Origin: 9, Txn: &Transaction{Watched: watched, Calls: calls(t, 3, 3, "", "SET k v", "GET k")}}}
-	watch := []Call{{Cmd: execCall, RESP: 2, Txn: &Transaction{Watched: watched, Observe: true}}}
+	transaction := []Call{{Cmd: call.Exec, DB: 3, RESP: 3, Origin: 9, Txn: &Transaction{Watched: watched, Calls: calls(t, 3, 3, "", "SET k v", "GET k")}}}
+	watch := []Call{{Cmd: call.Exec, RESP: 2, Txn: &Transaction{Watched: watched, Observe: true}}}
 	block := calls(t, 0, 2, "", "BLPOP list 0")
 	known := calls(t, 0, 2, "alice", "DEL lock")
 	known[0].Users = 300
@@ -128,7 +129,7 @@ func messages(t *testing.T) []message {
 			if err := want("block", b[:24], nil, []byte{7: 1, 15: 2, 23: 3}); err != nil {
 				return err
 			}
-			got, err := readCalls(b[24:], wireTable)
+			got, err := call.Read(b[24:], wireTable)
 			return want("block", got, err, block)
 		}),
 		bytesMessage(frameClaim, "claim", appendClaim(nil, 1<<63, 7)),

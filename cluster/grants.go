@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 	"lockstep/store/codec"
@@ -132,12 +133,6 @@ func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply) {
 	}
 }
 
-// confirmCommand lets the leases of a request that has been executed begin now. No client can call it:
-// only nodes resolve its name.
-var confirmCommand = &store.Command{Name: confirmName, Flags: store.Write}
-
-const confirmName = "\x00confirm"
-
 // confirm runs confirmCommand. The reply has OK or an error for each call up to
 // the last with a lease.
 func (r *request) confirm(txn *store.Txn) {
@@ -164,7 +159,7 @@ func (r *request) confirm(txn *store.Txn) {
 // replies to that request. since is the monotonic time of its evaluation.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
-	calls := []Call{{Cmd: confirmCommand, Args: [][]byte{[]byte(confirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
+	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
 	said := n.submitWithin(left, nil, n.line.number(), nil, calls, nil)[0].Elems
 	for _, x := range g.list {
 		if x.call >= len(said) || said[x.call].IsError() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -110,7 +111,7 @@ func TestBlockedSize(t *testing.T) {
 				args = append(args, []byte(a))
 			}
 			cmd, _ := table.Resolve(args)
-			calls, err := readCalls(appendCalls(nil, []Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, wireMinor), table)
+			calls, err := call.Read(call.Append(nil, []Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, wireMinor), table)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"lockstep/cluster/brake"
-	"lockstep/store"
+	"lockstep/cluster/internal/call"
 )
 
 // Reads that take time in proportion to the data (long reads) go behind everything else that waits: a
@@ -29,19 +29,7 @@ type longReads struct {
 
 // isLongRead reports whether a request only reads, and may take long or have a large reply.
 func isLongRead(r *request) bool {
-	return r.large || r.sleeper == nil && r.claim == nil && areLongReads(r.calls)
-}
-
-func areLongReads(calls []Call) bool {
-	long := false
-	for i := range calls {
-		c := &calls[i]
-		if c.Txn != nil || !c.Cmd.Is(store.ReadOnly) || c.Cmd == confirmCommand {
-			return false
-		}
-		long = long || !c.Cmd.Is(store.Fast)
-	}
-	return long
+	return r.large || r.sleeper == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
 // inTurn returns the next requests to be evaluated, in order: those of q, behind them those of users who

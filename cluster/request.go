@@ -88,17 +88,6 @@ func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 	return dst
 }
 
-// readOnly reports whether all calls only read, so that it does no harm to run them twice.
-func readOnly(calls []Call) bool {
-	for i := range calls {
-		c := &calls[i]
-		if c.Txn != nil && !readOnly(c.Txn.Calls) || c.Txn == nil && !c.Cmd.Is(store.ReadOnly) {
-			return false
-		}
-	}
-	return true
-}
-
 // batch is a group of requests that are evaluated together and become one entry of the log.
 type batch struct {
 	number   uint64

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -403,9 +404,9 @@ func (op *simOp) command() Call {
 	case opPop:
 		return simCall("BLPOP", op.key, op.arg)
 	case opWatch:
-		return Call{Cmd: execCall, Txn: &Transaction{Observe: true, Watched: []Watched{{Key: []byte(op.key)}}}, RESP: 2}
+		return Call{Cmd: call.Exec, Txn: &Transaction{Observe: true, Watched: []Watched{{Key: []byte(op.key)}}}, RESP: 2}
 	case opExec:
-		return Call{Cmd: execCall, RESP: 2, Txn: &Transaction{Watched: []Watched{{Key: []byte(op.key), Version: op.version}},
+		return Call{Cmd: call.Exec, RESP: 2, Txn: &Transaction{Watched: []Watched{{Key: []byte(op.key), Version: op.version}},
 			Calls: []Call{simCall("SET", op.key, op.arg)}}}
 	}
 	panic(op.verb)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -108,7 +109,7 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 		if err == nil {
 			return replies
 		}
-		if err != errNotExecuted && !readOnly(calls) {
+		if err != errNotExecuted && !call.ReadOnly(calls) {
 			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
 		}
 	}
@@ -179,7 +180,7 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 	c := &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
 	defer func() { c.cancel() }()
-	if !readOnly(calls) {
+	if !call.ReadOnly(calls) {
 		c.from = ticket{origin: n.boot, id: n.tickets.begin()}
 		defer n.tickets.end(c.from.id)
 	}
@@ -273,7 +274,7 @@ func (c *carried) putOff() {
 // there are any, long reads go one after the other.
 func (c *carried) hasRoom() bool {
 	h := &c.n.inHand
-	if h.bytes.Load() == 0 || !areLongReads(c.calls) {
+	if h.bytes.Load() == 0 || !call.AreLongReads(c.calls) {
 		return true
 	}
 	c.putOff()

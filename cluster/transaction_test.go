@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -14,7 +15,7 @@ import (
 // txn makes the call of an EXEC.
 func (n *testNode) txn(watched []Watched, lines ...string) []Call {
 	n.t.Helper()
-	return []Call{{Cmd: execCall, RESP: 2, Txn: &Transaction{Watched: watched, Calls: n.call(lines...)}}}
+	return []Call{{Cmd: call.Exec, RESP: 2, Txn: &Transaction{Watched: watched, Calls: n.call(lines...)}}}
 }
 
 // watchCall makes the call of a WATCH.
@@ -23,7 +24,7 @@ func watchCall(keys ...string) []Call {
 	for _, k := range keys {
 		t.Watched = append(t.Watched, Watched{Key: []byte(k)})
 	}
-	return []Call{{Cmd: execCall, Txn: t}}
+	return []Call{{Cmd: call.Exec, Txn: t}}
 }
 
 // seen is what a WATCH has learned.
@@ -118,7 +119,7 @@ func TestWatchBetweenWritesOfOneBatch(t *testing.T) {
 		w := seen(t, calls, <-watching)
 		<-before
 		<-after
-		if got := w[0].Version; got == 0 || got == neverWatched {
+		if got := w[0].Version; got == 0 || got == call.NeverWatched {
 			t.Errorf("version %d", got)
 		}
 		// The write behind the WATCH may have been in its batch, or in the next.
@@ -203,21 +204,21 @@ func TestTransactionOfUnknownFate(t *testing.T) {
 
 func sampleTransactions(t testing.TB) []Call {
 	return []Call{
-		{Cmd: execCall, DB: 3, RESP: 3, Txn: &Transaction{Watched: []Watched{{DB: 15, Key: []byte("k"), Version: 1<<64 - 1}, {Key: []byte{}}}, Calls: sampleCalls(t)}},
-		{Cmd: execCall, Txn: &Transaction{Watched: []Watched{{DB: 1, Key: []byte("k")}}, Observe: true}},
-		{Cmd: execCall, Txn: &Transaction{}},
+		{Cmd: call.Exec, DB: 3, RESP: 3, Txn: &Transaction{Watched: []Watched{{DB: 15, Key: []byte("k"), Version: 1<<64 - 1}, {Key: []byte{}}}, Calls: sampleCalls(t)}},
+		{Cmd: call.Exec, Txn: &Transaction{Watched: []Watched{{DB: 1, Key: []byte("k")}}, Observe: true}},
+		{Cmd: call.Exec, Txn: &Transaction{}},
 	}
 }
 
 func TestTransactionsOnTheWire(t *testing.T) {
 	want := append(sampleCalls(t), sampleTransactions(t)...)
-	whole := appendCalls(nil, want, wireMinor)
-	got, err := readCalls(whole, wireTable)
+	whole := call.Append(nil, want, wireMinor)
+	got, err := call.Read(whole, wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for n := range whole {
-		if calls, err := readCalls(whole[:n], wireTable); err == nil {
+		if calls, err := call.Read(whole[:n], wireTable); err == nil {
 			t.Fatalf("cut to %d of %d bytes: %v", n, len(whole), calls)
 		}
 	}
@@ -227,12 +228,12 @@ func TestTransactionsOnTheWire(t *testing.T) {
 		"database 16":          {Txn: &Transaction{Watched: []Watched{{DB: 16}}}},
 		"WATCH with commands":  {Txn: &Transaction{Observe: true, Calls: sampleCalls(t)}},
 	} {
-		if calls, err := readCalls(appendCalls(nil, []Call{c}, wireMinor), wireTable); !errors.Is(err, frame.ErrMalformed) {
+		if calls, err := call.Read(call.Append(nil, []Call{c}, wireMinor), wireTable); !errors.Is(err, frame.ErrMalformed) {
 			t.Errorf("%s: %v, %v", name, calls, err)
 		}
 	}
 	unknown := Call{Txn: &Transaction{Calls: []Call{{Args: [][]byte{[]byte("XYZ")}}}}}
-	if _, err := readCalls(appendCalls(nil, []Call{unknown}, wireMinor), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
+	if _, err := call.Read(call.Append(nil, []Call{unknown}, wireMinor), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("an unknown command inside: %v", err)
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -233,7 +233,7 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 // release, are run: they hold little.
 func refuseGone(q []*request) []*request {
 	return slices.DeleteFunc(q, func(r *request) bool {
-		gone := r.client.isGone() && sizeExceeds(r.calls, HeavyBytes)
+		gone := r.client.isGone() && call.Exceeds(r.calls, HeavyBytes)
 		if gone {
 			r.refuse(errClientGone)
 		}
@@ -324,39 +324,6 @@ func firstAlone(heavy, front, back []*request) int {
 	})
 }
 
-// kind is what a request runs: the name of its first command, within a transaction too, whether its arguments are large,
-// and what tells a script from others.
-func (r *request) kind() string {
-	if sizeExceeds(r.calls, HeavyBytes) {
-		return r.named() + " with large arguments"
-	}
-	return r.named()
-}
+func (r *request) kind() string { return call.Kind(r.calls) }
 
-func (r *request) named() string {
-	c := &r.calls[0]
-	switch {
-	case c.Txn != nil && len(c.Txn.Calls) > 0:
-		inner := request{calls: c.Txn.Calls[:1]}
-		return "exec " + inner.named()
-	case c.Txn != nil:
-		return "watch"
-	}
-	name := c.Cmd.FullName()
-	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {
-		script := c.Args[1]
-		return name + " " + strconv.Itoa(len(script)) + " " + string(script[:min(len(script), 40)])
-	}
-	return name
-}
-
-// user is whose request it is; none for what nodes ask one another.
-func (r *request) user() (name string, any bool) {
-	if len(r.calls) == 0 || r.calls[0].User == store.SystemUser {
-		return "", false
-	}
-	if name = r.calls[0].User; name == store.Anonymous {
-		name = "" // its clients are the default user's, when the node knows them
-	}
-	return name, true
-}
+func (r *request) user() (name string, any bool) { return call.User(r.calls) }

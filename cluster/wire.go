@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"encoding/binary"
-	"fmt"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 	"lockstep/store/codec"
@@ -15,7 +15,7 @@ import (
 //	greeting:  greeting.go
 //	frame:     internal/frame
 //
-//	kind 1  submit    ticket, n, n times call
+//	kind 1  submit    ticket, calls
 //	kind 2  result    status (1 byte), for status 0: n, n times reply; then, if it was heavy
 //	                  work, 1 and its cost in ns; older versions skip the rest
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
@@ -38,11 +38,7 @@ import (
 //	                  node knows the log to be committed, and so has it
 //
 //	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
-//	call:         db | resp | origin | argc | argc times str; resp plus 4 if a str user
-//	              follows it (absent for the default user), plus 8 if then a uvarint
-//	              follows, the version of the users (Call.Users)
-//	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
-//	              version) | n, n times call
+//	calls:        internal/call/codec.go
 //
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
 // as in store/replycodec.go.
@@ -59,9 +55,6 @@ const (
 	frameAdmin    = 10
 	framePosition = 20
 
-	wireUser  = 4
-	wireUsers = 8 // from minor version 1 on
-
 	statusDone        = 0
 	statusNotExecuted = 1
 	statusUnknown     = 2
@@ -72,14 +65,6 @@ const (
 	saysHeavy = 1
 )
 
-const (
-	// asksVersion is the only command of the table that a node may send in its own name: it asks for the version
-	// of the users. All other commands count as commands of a client.
-	asksVersion = "acl|load"
-	// noUser replaces a user name that a peer must not claim. No user can have this name, because it has a blank.
-	noUser = "another node"
-)
-
 func appendSubmit(buf []byte, from ticket, token uint64, calls []Call, minor byte) []byte {
 	buf = binary.AppendUvarint(buf, from.id)
 	if from.id != 0 {
@@ -87,7 +72,7 @@ func appendSubmit(buf []byte, from ticket, token uint64, calls []Call, minor byt
 		buf = append(buf, byte(store.Flag(from.again).Int))
 		buf = binary.BigEndian.AppendUint64(buf, token)
 	}
-	return appendCalls(buf, calls, minor)
+	return call.Append(buf, calls, minor)
 }
 
 // readSubmit decodes a submit frame. The frame does not contain the origin.
@@ -101,101 +86,8 @@ func readSubmit(body []byte, table *store.Table) (*request, error) {
 		return nil, frame.ErrMalformed
 	}
 	var err error
-	req.calls, err = readCalls(r.B, table)
+	req.calls, err = call.Read(r.B, table)
 	return req, err
-}
-
-// appendCalls encodes calls for a peer with a minor version of the protocol.
-func appendCalls(buf []byte, calls []Call, minor byte) []byte {
-	buf = binary.AppendUvarint(buf, uint64(len(calls)))
-	for i := range calls {
-		c := &calls[i]
-		buf = binary.AppendUvarint(buf, uint64(c.DB))
-		resp := c.RESP
-		if c.User != "" {
-			resp |= wireUser
-		}
-		users := c.User != "" && c.Users > 0 && minor >= 1
-		if users {
-			resp |= wireUsers
-		}
-		buf = binary.AppendUvarint(buf, uint64(resp))
-		if c.User != "" {
-			buf = codec.AppendStr(buf, c.User)
-		}
-		if users {
-			buf = binary.AppendUvarint(buf, c.Users)
-		}
-		buf = binary.AppendUvarint(buf, c.Origin)
-		if c.Txn != nil {
-			buf = c.Txn.append(append(buf, 0), minor)
-			continue
-		}
-		buf = binary.AppendUvarint(buf, uint64(len(c.Args)))
-		for _, a := range c.Args {
-			buf = codec.AppendStr(buf, a)
-		}
-	}
-	return buf
-}
-
-// readCalls decodes calls; their arguments point into body.
-func readCalls(body []byte, table *store.Table) ([]Call, error) {
-	r := codec.Reader{B: body}
-	calls := make([]Call, 0, 4)
-	for n := r.Count(1); n > 0 && !r.Bad; n-- {
-		c, err := readCall(&r, table)
-		if err != nil {
-			return nil, err
-		}
-		calls = append(calls, c)
-	}
-	if r.Bad || len(calls) == 0 {
-		return nil, frame.ErrMalformed
-	}
-	return calls, nil
-}
-
-func readCall(r *codec.Reader, table *store.Table) (Call, error) {
-	c := Call{DB: r.Int(), RESP: r.Int()}
-	if c.RESP&wireUser != 0 {
-		c.RESP &^= wireUser
-		c.User = string(r.Bytes())
-	}
-	if c.RESP&wireUsers != 0 {
-		c.RESP &^= wireUsers
-		c.Users = r.Uvarint()
-	}
-	c.Origin = r.Uvarint()
-	argc := r.Count(1)
-	if r.Bad || c.DB >= store.Databases {
-		return Call{}, frame.ErrMalformed
-	}
-	var err error
-	if argc == 0 {
-		c.Cmd = execCall
-		c.Txn, err = readTransaction(r, table)
-		return c, err
-	}
-	c.Args = make([][]byte, argc)
-	for i := range c.Args {
-		c.Args[i] = r.Bytes()
-	}
-	if r.Bad {
-		return Call{}, frame.ErrMalformed
-	}
-	if string(c.Args[0]) == confirmName && argc == 2 {
-		c.Cmd = confirmCommand
-		return c, nil
-	}
-	var ok bool
-	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
-		return Call{}, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
-	}
-	if c.User == store.SystemUser && (c.Cmd.FullName() != asksVersion || len(c.Args) < 3 || string(c.Args[2]) != "version") {
-		c.User = noUser
-	}
-	return c, nil
 }
 
 func appendReplies(buf []byte, replies []store.Reply) []byte {

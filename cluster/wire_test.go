@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -48,13 +49,13 @@ func sampleCalls(t testing.TB) []Call {
 
 func TestCallsRoundTrip(t *testing.T) {
 	want := sampleCalls(t)
-	got, err := readCalls(appendCalls(nil, want, wireMinor), wireTable)
+	got, err := call.Read(call.Append(nil, want, wireMinor), wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	// A peer of minor version 0 does not know the version of the users.
 	want[1].Users = 0
-	got, err = readCalls(appendCalls(nil, sampleCalls(t), 0), wireTable)
+	got, err = call.Read(call.Append(nil, sampleCalls(t), 0), wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("for minor version 0: got %v, %v", got, err)
 	}
@@ -67,8 +68,8 @@ func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 	for i := range calls {
 		calls[i].User = store.SystemUser
 	}
-	calls = append(calls, Call{Cmd: execCall, Txn: &Transaction{Calls: slices.Clone(calls)}})
-	got, err := readCalls(appendCalls(nil, calls, wireMinor), wireTable)
+	calls = append(calls, Call{Cmd: call.Exec, Txn: &Transaction{Calls: slices.Clone(calls)}})
+	got, err := call.Read(call.Append(nil, calls, wireMinor), wireTable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +82,9 @@ func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 }
 
 func TestBadCallsAreRefused(t *testing.T) {
-	whole := appendCalls(nil, sampleCalls(t), wireMinor)
+	whole := call.Append(nil, sampleCalls(t), wireMinor)
 	for n := range whole {
-		if calls, err := readCalls(whole[:n], wireTable); err == nil {
+		if calls, err := call.Read(whole[:n], wireTable); err == nil {
 			t.Fatalf("cut to %d of %d bytes: %v", n, len(whole), calls)
 		}
 	}
@@ -96,7 +97,7 @@ func TestBadCallsAreRefused(t *testing.T) {
 		"a huge count":     binary.AppendUvarint(nil, 1<<40),
 		"an endless count": bytes.Repeat([]byte{255}, 20),
 	} {
-		if calls, err := readCalls(body, wireTable); err == nil {
+		if calls, err := call.Read(body, wireTable); err == nil {
 			t.Errorf("%s: %v", name, calls)
 		}
 	}
@@ -202,8 +203,8 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 // Whatever a peer sends is understood or refused; what is understood survives
 // being sent on.
 func FuzzWire(f *testing.F) {
-	f.Add(oneFrame(frameSubmit, 7, appendCalls(nil, sampleCalls(f), wireMinor)))
-	f.Add(oneFrame(frameSubmit, 8, appendCalls(nil, sampleTransactions(f), wireMinor)))
+	f.Add(oneFrame(frameSubmit, 7, call.Append(nil, sampleCalls(f), wireMinor)))
+	f.Add(oneFrame(frameSubmit, 8, call.Append(nil, sampleTransactions(f), wireMinor)))
 	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(store.AppendReply(nil, store.List(store.Str("a"), store.List(store.MapOf(store.OK, store.Float(1))))))
 	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
@@ -222,8 +223,8 @@ func FuzzWire(f *testing.F) {
 			}
 			body = fr.Body
 		}
-		if calls, err := readCalls(body, wireTable); err == nil {
-			again, err := readCalls(appendCalls(nil, calls, wireMinor), wireTable)
+		if calls, err := call.Read(body, wireTable); err == nil {
+			again, err := call.Read(call.Append(nil, calls, wireMinor), wireTable)
 			if err != nil || !reflect.DeepEqual(again, calls) {
 				t.Errorf("calls %v became %v, %v", calls, again, err)
 			}

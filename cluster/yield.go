@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
 
@@ -25,9 +26,7 @@ import (
 // (holdReplies), and the client sends nothing until then.
 
 const (
-	// HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy …
-	HeavyBytes = 64 << 10
-	// … and heavyTime is the time above which its evaluation is.
+	// heavyTime is the time above which the evaluation of a command is heavy.
 	heavyTime = 4 * time.Millisecond
 	// longTime is the time above which even the first heavy work of a client delays its replies.
 	longTime = 100 * time.Millisecond
@@ -159,12 +158,12 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 		c.since.Store(0) // set by an earlier request
 	}
 	switch {
-	case anyLarge(calls):
+	case call.AnyLarge(calls):
 		return true, yieldLate
-	case c.isHeavy(n) && !keepsPlace(calls):
+	case c.isHeavy(n) && !call.KeepsPlace(calls):
 		return true, yieldSoon
 	case c.isHeavy(n) && c.own.Load():
-		if !readOnly(calls) {
+		if !call.ReadOnly(calls) {
 			n.yields.exempt.Add(1)
 		}
 		return false, 0
@@ -173,77 +172,6 @@ func (n *Node) isHeavy(c *Client, calls []Call) (heavy bool, patience time.Durat
 	c.light.Store(c.lightSince(n.yields.era.Load()) + 1)
 	return false, 0
 }
-
-// anyLarge reports whether one of the calls has large arguments. Many small ones, such as the
-// renewals of a pipeline, are not heavy.
-func anyLarge(calls []Call) bool {
-	for i := range calls {
-		if sizeExceeds(calls[i:i+1], HeavyBytes) {
-			return true
-		}
-	}
-	return false
-}
-
-// size returns the bytes of all arguments of calls.
-func size(calls []Call) (bytes int) {
-	for i := range calls {
-		for _, arg := range calls[i].Args {
-			bytes += len(arg)
-		}
-		if t := calls[i].Txn; t != nil {
-			bytes += size(t.Calls)
-		}
-	}
-	return bytes
-}
-
-// sizeExceeds reports whether size(calls) is more than limit. It looks at no more arguments than that takes.
-func sizeExceeds(calls []Call, limit int) bool {
-	return sizeLeft(calls, limit) < 0
-}
-
-// sizeLeft returns limit without the bytes of all arguments of calls; less than 0 as soon as they are more.
-func sizeLeft(calls []Call, limit int) int {
-	for i := range calls {
-		for _, arg := range calls[i].Args {
-			if limit -= len(arg); limit < 0 {
-				return limit
-			}
-		}
-		if t := calls[i].Txn; t != nil {
-			if limit = sizeLeft(t.Calls, limit); limit < 0 {
-				return limit
-			}
-		}
-	}
-	return limit
-}
-
-// arguments returns the number of all arguments of calls.
-func arguments(calls []Call) (n int) {
-	for i := range calls {
-		n += len(calls[i].Args)
-		if t := calls[i].Txn; t != nil {
-			n += arguments(t.Calls)
-		}
-	}
-	return n
-}
-
-// keepsPlace reports whether calls without large arguments keep their place because locks are made of them: scripts,
-// transactions, and writes that take the same time whatever the data is.
-func keepsPlace(calls []Call) bool {
-	for i := range calls {
-		c := &calls[i]
-		if c.Txn == nil && !c.Cmd.Is(store.Scripting) && !(c.Cmd.Is(store.Write) && (c.Cmd.Is(store.Fast) || setsOrDeletes[c.Cmd.Name])) {
-			return false
-		}
-	}
-	return true
-}
-
-var setsOrDeletes = map[string]bool{"set": true, "del": true}
 
 // GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
 // them: to read them is work, too. It returns at once if they are few.
@@ -260,12 +188,12 @@ func (n *Node) GiveWay(c *Client, bytes int) {
 
 // submitGivingWay is submitPart for heavy work.
 func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
-	bytes := size(calls)
+	bytes := call.Size(calls)
 	ctx, end := client.until(n.ctx)
 	defer end()
 	done := n.giveWay(ctx, client, calls, bytes, patience)
 	defer n.yields.admit(ctx, calls, bytes)()
-	if client.isGone() && anyLarge(calls) {
+	if client.isGone() && call.AnyLarge(calls) {
 		done(0)
 		return errorReplies(dst[:0], len(calls), errClientGone)
 	}
@@ -278,7 +206,7 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 // admit waits until a request with large arguments may be under way (largeAtOnce), or until ctx ends. leave must be called
 // at its end.
 func (y *yields) admit(ctx context.Context, calls []Call, bytes int) (leave func()) {
-	n := int64(min(bytes+argumentWeight*arguments(calls), largeAtOnce))
+	n := int64(min(bytes+argumentWeight*call.Arguments(calls), largeAtOnce))
 	if bytes <= HeavyBytes || y.large.Acquire(ctx, n) != nil { // the node closes, or the client is gone
 		return func() {}
 	}
@@ -370,7 +298,7 @@ func (n *Node) members() int {
 // giveWay waits for the turn of a piece of heavy work, for no longer than patience, or until ctx ends. The caller ends the piece
 // with done, and passes the number of bytes that were read and replied.
 func (n *Node) giveWay(ctx context.Context, c *Client, calls []Call, bytes int, patience time.Duration) (done func(moved int)) {
-	y, writes := n.yields, !readOnly(calls)
+	y, writes := n.yields, !call.ReadOnly(calls)
 	late := n.cfg.Time.Monotonic() + patience
 	defer y.held.Add(-int64(bytes))
 	if y.held.Add(int64(bytes)) > yieldHeld {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -510,7 +511,7 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 			n.routes.get().seq.mu.Lock()
 			defer n.routes.get().seq.mu.Unlock()
 			for _, r := range n.routes.get().seq.queue {
-				sum += size(r.calls) + argumentWeight*arguments(r.calls)
+				sum += call.Size(r.calls) + argumentWeight*call.Arguments(r.calls)
 			}
 			return sum
 		}

@@ -1,4 +1,4 @@
-package cluster
+package call
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ import (
 //
 // A version is the number of the write set that last changed the key. Two writes of one batch give a
 // key the same version, so a WATCH of a key that its own batch has written waits for the next batch
-// (tooEarly). store/version.go describes the versions of absent keys, and when they are forgotten.
+// (cluster, tooEarly). store/version.go describes the versions of absent keys, and when they are forgotten.
 //
 // The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of
 // the entry. The node runs them after the answer of the leader, each at its place among the replies, because
@@ -39,8 +39,8 @@ type Watched struct {
 	Version uint64 // store.Txn.Version
 }
 
-// neverWatched is a version that no key ever has, so EXEC always fails on it.
-const neverWatched = 0
+// NeverWatched is a version that no key ever has, so EXEC always fails on it.
+const NeverWatched = 0
 
 // Run evaluates the transaction and calls run for each of its commands. overrun is set if the transaction
 // may not take place: it has written too much, or one of its scripts was stopped.
@@ -107,17 +107,14 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 		if !settled {
 			// tooEarly did not delay this WATCH, so writes precede it in its own request: make EXEC fail rather
 			// than miss a change.
-			v = neverWatched
+			v = NeverWatched
 		}
 		r.Elems = append(r.Elems, store.Int(int64(v)))
 	}
 	return r
 }
 
-// execCall stands for EXEC on the leader: only the session of the client knows the real command.
-var execCall = &store.Command{Name: "exec"}
-
-// append encodes a transaction for a peer with a minor version of the protocol; see wire.go.
+// append encodes a transaction for a peer with a minor version of the protocol.
 func (t *Transaction) append(buf []byte, minor byte) []byte {
 	buf = append(buf, byte(store.Flag(t.Observe).Int))
 	buf = binary.AppendUvarint(buf, uint64(len(t.Watched)))
@@ -127,7 +124,7 @@ func (t *Transaction) append(buf []byte, minor byte) []byte {
 		buf = codec.AppendStr(buf, w.Key)
 		buf = binary.AppendUvarint(buf, w.Version)
 	}
-	return appendCalls(buf, t.Calls, minor)
+	return Append(buf, t.Calls, minor)
 }
 
 // readTransaction decodes a transaction.

@@ -1,0 +1,34 @@
+// Package call is what a session submits to the leader: commands and transactions, how they are coded between nodes, and what
+// can be told of their cost before they are run.
+package call
+
+import "lockstep/store"
+
+// Call is one command as a session submits it.
+type Call struct {
+	Cmd  *store.Command
+	Args [][]byte // must not be changed after submission
+	DB   int
+	RESP int // protocol version of the client; scripts shape replies by it
+
+	Txn *Transaction // WATCH or EXEC instead of Cmd's handler
+	// Origin names the client to the write set, if it does not want to hear of
+	// its own changes; else 0.
+	Origin uint64
+
+	// User is the user whose rights apply: a name, "" for the default user, or store.SystemUser.
+	User string
+	// Users is the version of the user list by which the client's node knows this user. If the user has
+	// been deleted since, the call must not get the rights of a new user of the same name. 0: the version
+	// is unknown.
+	Users uint64
+}
+
+// Confirm lets the leases of a request that has been executed begin now. No client can call it:
+// only nodes resolve its name.
+var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
+
+const ConfirmName = "\x00confirm"
+
+// Exec stands for EXEC on the leader: only the session of the client knows the real command.
+var Exec = &store.Command{Name: "exec"}

@@ -1,0 +1,140 @@
+package call
+
+import (
+	"strconv"
+
+	"lockstep/store"
+)
+
+// HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy.
+const HeavyBytes = 64 << 10
+
+// AnyLarge reports whether one of the calls has large arguments. Many small ones, such as the
+// renewals of a pipeline, are not heavy.
+func AnyLarge(calls []Call) bool {
+	for i := range calls {
+		if Exceeds(calls[i:i+1], HeavyBytes) {
+			return true
+		}
+	}
+	return false
+}
+
+// Size returns the bytes of all arguments of calls.
+func Size(calls []Call) (bytes int) {
+	for i := range calls {
+		for _, arg := range calls[i].Args {
+			bytes += len(arg)
+		}
+		if t := calls[i].Txn; t != nil {
+			bytes += Size(t.Calls)
+		}
+	}
+	return bytes
+}
+
+// Exceeds reports whether Size(calls) is more than limit. It looks at no more arguments than that takes.
+func Exceeds(calls []Call, limit int) bool {
+	return sizeLeft(calls, limit) < 0
+}
+
+// sizeLeft returns limit without the bytes of all arguments of calls; less than 0 as soon as they are more.
+func sizeLeft(calls []Call, limit int) int {
+	for i := range calls {
+		for _, arg := range calls[i].Args {
+			if limit -= len(arg); limit < 0 {
+				return limit
+			}
+		}
+		if t := calls[i].Txn; t != nil {
+			if limit = sizeLeft(t.Calls, limit); limit < 0 {
+				return limit
+			}
+		}
+	}
+	return limit
+}
+
+// Arguments returns the number of all arguments of calls.
+func Arguments(calls []Call) (n int) {
+	for i := range calls {
+		n += len(calls[i].Args)
+		if t := calls[i].Txn; t != nil {
+			n += Arguments(t.Calls)
+		}
+	}
+	return n
+}
+
+// KeepsPlace reports whether calls without large arguments keep their place because locks are made of them: scripts,
+// transactions, and writes that take the same time whatever the data is.
+func KeepsPlace(calls []Call) bool {
+	for i := range calls {
+		c := &calls[i]
+		if c.Txn == nil && !c.Cmd.Is(store.Scripting) && !(c.Cmd.Is(store.Write) && (c.Cmd.Is(store.Fast) || setsOrDeletes[c.Cmd.Name])) {
+			return false
+		}
+	}
+	return true
+}
+
+var setsOrDeletes = map[string]bool{"set": true, "del": true}
+
+// ReadOnly reports whether all calls only read, so that it does no harm to run them twice.
+func ReadOnly(calls []Call) bool {
+	for i := range calls {
+		c := &calls[i]
+		if c.Txn != nil && !ReadOnly(c.Txn.Calls) || c.Txn == nil && !c.Cmd.Is(store.ReadOnly) {
+			return false
+		}
+	}
+	return true
+}
+
+func AreLongReads(calls []Call) bool {
+	long := false
+	for i := range calls {
+		c := &calls[i]
+		if c.Txn != nil || !c.Cmd.Is(store.ReadOnly) || c.Cmd == Confirm {
+			return false
+		}
+		long = long || !c.Cmd.Is(store.Fast)
+	}
+	return long
+}
+
+// Kind names what calls run: the first command, within a transaction too, whether its arguments are large, and what
+// tells a script from others.
+func Kind(calls []Call) string {
+	if Exceeds(calls, HeavyBytes) {
+		return named(calls) + " with large arguments"
+	}
+	return named(calls)
+}
+
+func named(calls []Call) string {
+	c := &calls[0]
+	switch {
+	case c.Txn != nil && len(c.Txn.Calls) > 0:
+		return "exec " + named(c.Txn.Calls)
+	case c.Txn != nil:
+		return "watch"
+	}
+	name := c.Cmd.FullName()
+	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {
+		script := c.Args[1]
+		return name + " " + strconv.Itoa(len(script)) + " " + string(script[:min(len(script), 40)])
+	}
+	return name
+}
+
+// User returns whose calls these are; any is false for what nodes ask one another.
+func User(calls []Call) (name string, any bool) {
+	if len(calls) == 0 || calls[0].User == store.SystemUser {
+		return "", false
+	}
+	if name = calls[0].User; name == store.Anonymous {
+		name = "" // its clients are the default user's, when the node knows them
+	}
+	return name, true
+}
