@@ -8,6 +8,7 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -87,11 +88,11 @@ func (s *sequencer) noteUse(q []*request) {
 		brake.Look() // so long an evaluation may have allocated much more than its replies and writes
 	}
 	now := s.node.cfg.Time.Monotonic()
-	if all < leastUse && !s.users.counts(now) {
+	if all < leastUse && !s.users.Counts(now) {
 		return
 	}
 	for _, r := range q {
-		s.users.note(r, r.used, now)
+		s.users.Note(r, r.used, now)
 	}
 }
 
@@ -99,7 +100,7 @@ func (s *sequencer) noteUse(q []*request) {
 // again without what the request did.
 func (s *sequencer) noteVain(r *request) {
 	if used := r.takes(s.node.clock.Now()); used >= leastUse {
-		s.users.note(r, used, s.node.cfg.Time.Monotonic())
+		s.users.Note(r, used, s.node.cfg.Time.Monotonic())
 	}
 }
 
@@ -190,7 +191,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			r.refuse(r.overrun)
 			return without(q, i), nil, true
 		}
-		if err == errOverrun && r.takes(s.node.clock.Now()) >= heavyPiece {
+		if err == errOverrun && r.takes(s.node.clock.Now()) >= fair.HeavyPiece {
 			return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
 		}
 		if err == errOverrun {

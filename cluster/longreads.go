@@ -43,7 +43,7 @@ func (s *sequencer) inTurn(q []*request) []*request {
 		light, long = splitLong(q)
 		l.waiting = append(l.waiting, long...)
 	}
-	light = s.users.order(light, s.node.cfg.Time.Monotonic())
+	light = s.users.Order(light, s.node.cfg.Time.Monotonic())
 	if len(l.waiting) == 0 || !s.hasRoom() {
 		return light
 	}
@@ -72,14 +72,14 @@ func splitLong(q []*request) (light, long []*request) {
 // are left that go behind others, it returns none: other requests may have come meanwhile.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
-	if l.tried == 0 && s.users.tried == 0 && len(s.users.waiting) == 0 && !s.users.counts(s.node.cfg.Time.Monotonic()) {
+	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {
 		return rest
 	}
 	light, long := splitLong(rest)
 	if l.tried > 0 {
 		l.passed = len(long) >= l.tried && len(light) < l.light
 	}
-	if light = s.users.leftOver(light, s.node.cfg.Time.Monotonic()); len(light) > 0 {
+	if light = s.users.LeftOver(light, s.node.cfg.Time.Monotonic()); len(light) > 0 {
 		return append(light, long...)
 	}
 	l.waiting = append(long, l.waiting...)

@@ -1,10 +1,10 @@
 package cluster
 
 import (
-	"maps"
 	"time"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/fair"
 	"lockstep/store"
 )
 
@@ -12,101 +12,8 @@ import (
 // many steps may run for the time limit of scripts; then the leader stops it without a trace. Each time the
 // limit of its user is halved, or a few clients that run such work in turn would keep all others out for ever.
 // For the same reason work that ends by itself shortens the limit of its user, too, if lighter work waits
-// meanwhile: by what it took beyond graceTime. Short work is never stopped, whoever sends it. userturns.go decides the
+// meanwhile: by what it took beyond fair.GraceTime. Short work is never stopped, whoever sends it. Package fair decides the
 // order of the work.
-
-const (
-	// leastTime is the smallest limit of a user whose work has been stopped many times …
-	leastTime = 50 * time.Millisecond
-	// … and rushTime the smallest one while such work arrives without a break from many connections. It does not
-	// apply to scripts that do little (luavm): locks are made of those.
-	rushTime = time.Millisecond
-	// rushMemory is the time after which a limit below leastTime doubles again.
-	rushMemory = time.Second
-	// overrunMemory is the time after which any other halved limit doubles again.
-	overrunMemory = time.Minute
-	// graceTime is how long work may take without shortening its user's limit. It is the least that is left of a limit
-	// which such work has shortened.
-	graceTime = 500 * time.Millisecond
-	// graceMemory is the time in which a whole limit comes back.
-	graceMemory = 5 * time.Minute
-	// overrunUsers is the number of users from which on note deletes the old ones.
-	overrunUsers = 1000
-)
-
-// overruns holds the users whose work was stopped lately.
-type overruns map[string]overrun
-
-type overrun struct {
-	halvings int
-	rush     int           // halvings below leastTime
-	last     time.Duration // monotonic time of the last halving
-
-	spent time.Duration // how much shorter the limit was …
-	at    time.Duration // … at this monotonic time
-}
-
-// halvings returns how often the time limit of a user is halved now.
-func (o overruns) halvings(user string, now time.Duration) int {
-	u := o[user]
-	return max(u.halvings-int((now-u.last)/overrunMemory), 0)
-}
-
-// rush returns how often the time limit of a user is halved below leastTime now.
-func (o overruns) rush(user string, now time.Duration) int {
-	u := o[user]
-	return max(u.rush-int((now-u.last)/rushMemory), 0)
-}
-
-// spent returns how much shorter the time limit of a user is now, because its work kept others waiting.
-func (o overruns) spent(user string, full, now time.Duration) time.Duration {
-	u := o[user]
-	back := time.Duration(float64(full) * float64(now-u.at) / float64(graceMemory))
-	return max(u.spent-back, 0)
-}
-
-// limit returns the part of the full time limit that a user has now.
-func (o overruns) limit(user string, full, now time.Duration) time.Duration {
-	left := full >> o.halvings(user, now)
-	if left > leastTime {
-		return min(left, max(full-o.spent(user, full, now), graceTime))
-	}
-	return min(full, max(leastTime>>o.rush(user, now), rushTime))
-}
-
-// note halves the time limit of a user; below leastTime only if stopped work takes a quarter of all time. first
-// reports whether the user had the full limit until now.
-func (o overruns) note(user string, full, now time.Duration) (first bool) {
-	o.forget(full, now)
-	u := o[user]
-	u.halvings, u.rush, u.last = o.halvings(user, now), o.rush(user, now), now
-	first = u.halvings == 0
-	switch left := o.limit(user, full, now); {
-	case full>>u.halvings > leastTime:
-		u.halvings++
-	case left > rushTime && now-o[user].last < 4*left:
-		u.rush++
-	}
-	o[user] = u
-	return first
-}
-
-// spend shortens the time limit of a user whose work kept others waiting for longer than graceTime.
-func (o overruns) spend(user string, beyond, full, now time.Duration) {
-	o.forget(full, now)
-	u := o[user]
-	u.spent, u.at = min(o.spent(user, full, now)+beyond, full), now
-	o[user] = u
-}
-
-// forget deletes the users that have the full limit again, if there are many.
-func (o overruns) forget(full, now time.Duration) {
-	if len(o) >= overrunUsers {
-		maps.DeleteFunc(o, func(user string, _ overrun) bool {
-			return o.halvings(user, now) == 0 && o.spent(user, full, now) == 0
-		})
-	}
-}
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
@@ -126,7 +33,7 @@ func (s *sequencer) startTurn(user string) {
 		return
 	}
 	s.turn.full = s.node.cfg.Scripts.TimeLimit()
-	s.turn.limit = s.overruns.limit(user, s.turn.full, s.turn.since)
+	s.turn.limit = s.overruns.Limit(user, s.turn.full, s.turn.since)
 }
 
 // ran returns how long the present turn has run.
@@ -178,9 +85,9 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 	now := s.node.cfg.Time.Monotonic()
 	s.turn.noted = true
-	if s.overruns.note(s.turn.user, s.turn.full, now) {
+	if s.overruns.Note(s.turn.user, s.turn.full, now) {
 		s.log.Warn("a script or command was stopped by its time limit (script-time-limit) or for its memory, and nobody was served meanwhile; its user has half as much time for a minute, and half of that after the next",
-			"user", s.turn.user, "left", s.overruns.limit(s.turn.user, s.turn.full, now))
+			"user", s.turn.user, "left", s.overruns.Limit(s.turn.user, s.turn.full, now))
 	}
 }
 
@@ -194,9 +101,9 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if now == 0 {
 		now = s.node.cfg.Time.Monotonic()
 	}
-	beyond := now - s.turn.since - graceTime
-	if beyond > 0 && (refused || s.users.anyLight(behind, now) || s.lightWaits(now)) {
-		s.overruns.spend(s.turn.user, beyond, s.turn.full, now)
+	beyond := now - s.turn.since - fair.GraceTime
+	if beyond > 0 && (refused || s.users.AnyLight(behind, now) || s.lightWaits(now)) {
+		s.overruns.Spend(s.turn.user, beyond, s.turn.full, now)
 	}
 }
 
@@ -204,5 +111,5 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 func (s *sequencer) lightWaits(now time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.users.anyLight(s.queue, now)
+	return s.users.AnyLight(s.queue, now)
 }

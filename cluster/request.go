@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -44,6 +46,21 @@ type request struct {
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
 	finished atomic.Bool
+}
+
+// User and Kind say whose request it is and what it runs (fair.Work).
+func (r *request) User() (name string, any bool) { return call.User(r.calls) }
+
+func (r *request) Kind() string { return call.Kind(r.calls) }
+
+// EndIfGone refuses a large request whose client has been cut off, and reports whether it did. A small one, such as a
+// release, is run: it holds little.
+func (r *request) EndIfGone() bool {
+	gone := r.client.isGone() && call.Exceeds(r.calls, HeavyBytes)
+	if gone {
+		r.refuse(errClientGone)
+	}
+	return gone
 }
 
 // complete ends the request. If several parties call it (the batch, its watchdog, a loss of leadership), the
@@ -93,10 +110,10 @@ type batch struct {
 	number   uint64
 	prev     uint64 // sequence number of the state that it was evaluated on
 	requests []*request
-	answers  []raftfsm.Answer // replies that the entry keeps, to writes of other nodes
-	recorded int              // bytes of those replies
-	replied  int              // about how many bytes the replies to all requests have
-	large    []largeWrite     // requests that have written much
+	answers  []raftfsm.Answer  // replies that the entry keeps, to writes of other nodes
+	recorded int               // bytes of those replies
+	replied  int               // about how many bytes the replies to all requests have
+	large    []fair.LargeWrite // requests that have written much
 	finished atomic.Bool
 
 	from      int64         // lease time at which its evaluation began …
@@ -109,8 +126,8 @@ type batch struct {
 
 // writesMuch notes a request that has written much.
 func (b *batch) writesMuch(r *request, bytes int) {
-	if user, any := r.user(); any {
-		b.large = append(b.large, largeWrite{user, r.kind(), bytes})
+	if user, any := r.User(); any {
+		b.large = append(b.large, fair.LargeWrite{User: user, Kind: r.Kind(), Bytes: bytes})
 	}
 }
 

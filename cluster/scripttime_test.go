@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/store"
 )
 
@@ -233,7 +234,7 @@ func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 			if w := <-worst; w > l.limit+l.limit/2+l.limit/4+l.limit/8+ms {
 				t.Errorf("%s: others waited for %v", work, w)
 			}
-			if took := run(); took > 2*leastTime {
+			if took := run(); took > 2*fair.LeastTime {
 				t.Errorf("%s: then it was stopped after %v", work, took)
 			}
 			other := n.call("RUN 2s")
@@ -241,7 +242,7 @@ func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 			if got := text(n.Submit(other, nil)); got != "OK" {
 				t.Errorf("%s: another user has %q", work, got)
 			}
-			time.Sleep(10 * overrunMemory)
+			time.Sleep(10 * fair.OverrunMemory)
 			if took := run(); took < l.limit {
 				t.Errorf("%s: ten minutes later it was stopped after %v", work, took)
 			}
@@ -267,9 +268,9 @@ func TestEndlessWorkOfManyClients(t *testing.T) {
 			if n.Submit(n.call(work), nil); time.Since(start) > 2*ms {
 				t.Errorf("then it was stopped after %v", time.Since(start))
 			}
-			time.Sleep(10 * rushMemory)
+			time.Sleep(10 * fair.RushMemory)
 			start = time.Now()
-			if n.Submit(n.call(work), nil); time.Since(start) < leastTime {
+			if n.Submit(n.call(work), nil); time.Since(start) < fair.LeastTime {
 				t.Errorf("when nothing had been stopped for long it was stopped after %v", time.Since(start))
 			}
 		})
@@ -311,7 +312,7 @@ func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
 				return ran, got
 			}
 			for range 20 {
-				if took, got := kept(graceTime - ms); took < graceTime-ms || strings.HasPrefix(got, "-") {
+				if took, got := kept(fair.GraceTime - ms); took < fair.GraceTime-ms || strings.HasPrefix(got, "-") {
 					t.Fatalf("%s: stopped after %v: %s", work, took, got)
 				}
 			}
@@ -321,10 +322,10 @@ func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
 				total += took
 				time.Sleep(10 * time.Second)
 			}
-			if most := l.limit + l.limit + 20*(graceTime+10*ms); total > most {
+			if most := l.limit + l.limit + 20*(fair.GraceTime+10*ms); total > most {
 				t.Errorf("%s: 20 times took %v, want at most %v", work, total, most)
 			}
-			time.Sleep(2 * graceMemory)
+			time.Sleep(2 * fair.GraceMemory)
 			if took, got := long(2 * time.Second); took < 2*time.Second || strings.HasPrefix(got, "-") {
 				t.Errorf("%s: long afterwards it was stopped after %v: %s", work, took, got)
 			}

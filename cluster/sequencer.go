@@ -9,6 +9,7 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -77,13 +78,13 @@ type sequencer struct {
 	stamped     time.Duration // monotonic time of the last entry
 
 	long  longReads
-	users userTurns
+	users fair.Turns[*request]
 
 	txn       *store.Txn  // reused for every batch
 	ahead     store.Ahead // reused likewise
 	ctx       store.Ctx   // reused for every command
 	turn      turn        // the command or script that runs now
-	overruns  overruns
+	overruns  fair.Limits
 	watches   func()        // the method watch, bound once
 	busyTimer *time.Timer   // runs setBusy …
 	busyDue   time.Duration // … at this monotonic time; 0: never; guarded by mu
@@ -115,7 +116,7 @@ type sequencer struct {
 func newSequencer(n *Node) *sequencer {
 	// On an ephemeral node submitters may run batches after lead has run the first one.
 	s := &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
-		sleepers: newSleepers(), overruns: overruns{}, running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+		sleepers: newSleepers(), overruns: fair.Limits{}, running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
 	s.watches = s.watch
 	return s
 }
@@ -223,7 +224,7 @@ func (s *sequencer) putBack(q []*request) {
 func (s *sequencer) release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) > 0 || len(s.long.waiting) > 0 || len(s.users.waiting) > 0 {
+	if len(s.queue) > 0 || len(s.long.waiting) > 0 || s.users.Waiting() > 0 {
 		return false
 	}
 	s.running = false
@@ -290,9 +291,9 @@ func (s *sequencer) close() {
 	for s.node.cfg.Ephemeral && !s.acquire() {
 		time.Sleep(retryPause)
 	}
-	s.giveBack(s.users.waiting)
+	s.giveBack(s.users.Drain())
 	s.giveBack(s.long.waiting)
-	s.users.waiting, s.long.waiting = nil, nil
+	s.long.waiting = nil
 	s.sleepers.drop(everySleeper)
 }
 
@@ -370,13 +371,13 @@ func (s *sequencer) assist(ctx context.Context) {
 
 // due reports whether requests that go behind others may run now.
 func (s *sequencer) due() bool {
-	return len(s.users.waiting) > 0 && s.users.holds(s.node.cfg.Time.Monotonic()) <= 0 || len(s.long.waiting) > 0 && s.hasRoom()
+	return s.users.Due(s.node.cfg.Time.Monotonic()) || len(s.long.waiting) > 0 && s.hasRoom()
 }
 
 // idle returns how long the sequencer may wait if no requests come.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
-	if len(s.long.waiting) > 0 || len(s.users.waiting) > 0 {
+	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 {
 		return longPause
 	}
 	s.node.fsm.View(func(st *store.Store, _ uint64) {
@@ -436,7 +437,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		proposed, bytes := s.node.cfg.Time.Monotonic(), len(entry)
 		leads = s.propose(b, entry, started)
 		if now := s.node.cfg.Time.Monotonic(); leads {
-			s.users.noteCommit(b.large, bytes, now-proposed, now)
+			s.users.NoteCommit(b.large, bytes, now-proposed, now)
 		}
 	}
 	if leads {

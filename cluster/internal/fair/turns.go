@@ -1,4 +1,5 @@
-package cluster
+// Package fair decides in which order the leader runs what users have sent, and for how long their work may run.
+package fair
 
 import (
 	"maps"
@@ -6,9 +7,18 @@ import (
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/call"
 	"lockstep/store"
 )
+
+// Work is a request that waits for its turn.
+type Work interface {
+	// User returns whose work it is; any is false for what the cluster does itself.
+	User() (name string, any bool)
+	// Kind names what is run.
+	Kind() string
+	// EndIfGone ends the work if nobody waits for it any more and it holds much memory, and reports whether it did.
+	EndIfGone() bool
+}
 
 // Users take turns. Whoever sends work of some time each by many connections would have all others wait for all of it,
 // though none of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
@@ -25,8 +35,8 @@ const (
 	turnShare = 50 * time.Millisecond
 	// turnMemory is after how long half of it is forgotten.
 	turnMemory = 10 * time.Second
-	// heavyPiece is from how long on, in the mean, the work of a user or of a kind is heavy.
-	heavyPiece = 20 * time.Millisecond
+	// HeavyPiece is from how long on, in the mean, the work of a user or of a kind is heavy.
+	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
 	// restFor is how lately others must have sent a request for that.
@@ -37,15 +47,15 @@ const (
 	turnNames = 1000
 )
 
-// userTurns is who has worked how much, and who waits for that.
-type userTurns struct {
-	used    uses       // by users
-	kinds   uses       // by what was run
-	waiting []*request // of those who go behind, in order
-	tried   int        // how many of them the present batch has …
-	front   int        // … behind others
-	passed  bool       // the last one has run others, and none of them
-	ready   int        // how many of waiting are not heavy
+// Turns is who has worked how much, and who waits for that.
+type Turns[W Work] struct {
+	used    uses // by users
+	kinds   uses // by what was run
+	waiting []W  // of those who go behind, in order
+	tried   int  // how many of them the present batch has …
+	front   int  // … behind others
+	passed  bool // the last one has run others, and none of them
+	ready   int  // how many of waiting are not heavy
 
 	overtaken bool // heavy work has been passed over for a batch
 
@@ -63,9 +73,9 @@ type lightUse struct {
 }
 
 // sees notes requests that are not heavy.
-func (t *userTurns) sees(q []*request, now time.Duration) {
+func (t *Turns[W]) sees(q []W, now time.Duration) {
 	for _, r := range q {
-		user, any := r.user()
+		user, any := r.User()
 		if any && user != t.others[0].user {
 			t.others[1] = t.others[0]
 		}
@@ -91,7 +101,7 @@ func (u use) now(now time.Duration) use {
 }
 
 func (u use) isHeavy() bool {
-	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(heavyPiece))
+	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(HeavyPiece))
 }
 
 // note counts a piece of work.
@@ -105,15 +115,15 @@ func (t uses) note(name string, cost, now time.Duration) {
 	}
 }
 
-// note counts the work of a request.
-func (t *userTurns) note(r *request, cost, now time.Duration) {
-	if user, any := r.user(); any {
-		t.noteWork(user, r.kind(), cost, now)
+// Note counts the work of a request.
+func (t *Turns[W]) Note(r W, cost, now time.Duration) {
+	if user, any := r.User(); any {
+		t.noteWork(user, r.Kind(), cost, now)
 	}
 }
 
 // noteWork counts work of a kind for a user.
-func (t *userTurns) noteWork(user, kind string, cost, now time.Duration) {
+func (t *Turns[W]) noteWork(user, kind string, cost, now time.Duration) {
 	if cost <= 0 {
 		return
 	}
@@ -121,24 +131,24 @@ func (t *userTurns) noteWork(user, kind string, cost, now time.Duration) {
 		t.used, t.kinds = uses{}, uses{}
 	}
 	t.used.note(user, cost, now)
-	if cost >= heavyPiece || t.kinds[kind].pieces > 0 {
+	if cost >= HeavyPiece || t.kinds[kind].pieces > 0 {
 		t.kinds.note(kind, cost, now)
 	}
-	if cost >= heavyPiece {
+	if cost >= HeavyPiece {
 		t.rest = max(t.rest, now+min(cost, turnRest))
 		t.heavy = now + heavyMemory
 	}
 }
 
-// largeWrite is a request that has written much.
-type largeWrite struct {
-	user, kind string
-	bytes      int
+// LargeWrite is a request that has written much.
+type LargeWrite struct {
+	User, Kind string
+	Bytes      int
 }
 
-// noteCommit counts how much longer an entry took to be committed than one without large writes does, for the requests that
+// NoteCommit counts how much longer an entry took to be committed than one without large writes does, for the requests that
 // have written most of it.
-func (t *userTurns) noteCommit(large []largeWrite, entry int, took, now time.Duration) {
+func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	if len(large) == 0 {
 		if t.small == 0 {
 			t.small = took
@@ -147,44 +157,41 @@ func (t *userTurns) noteCommit(large []largeWrite, entry int, took, now time.Dur
 		return
 	}
 	for _, w := range large {
-		share := float64(w.bytes) / float64(max(entry, w.bytes))
-		t.noteWork(w.user, w.kind, time.Duration(float64(took-t.small)*share), now)
+		share := float64(w.Bytes) / float64(max(entry, w.Bytes))
+		t.noteWork(w.User, w.Kind, time.Duration(float64(took-t.small)*share), now)
 	}
 }
 
-// counts reports whether light work counts, too: there was heavy work lately, and it matters of how much else.
-func (t *userTurns) counts(now time.Duration) bool { return now < t.heavy }
+// Counts reports whether light work counts, too: there was heavy work lately, and it matters of how much else.
+func (t *Turns[W]) Counts(now time.Duration) bool { return now < t.heavy }
 
 // usesMuch reports whether a user's requests go behind those of others.
-func (t *userTurns) usesMuch(user string, now time.Duration) bool {
+func (t *Turns[W]) usesMuch(user string, now time.Duration) bool {
 	return t.used[user].now(now).took > turnShare
 }
 
 // isHeavy reports whether a request's work will be heavy, by what its user's, or that of its kind, was lately.
-func (t *userTurns) isHeavy(r *request, user string, now time.Duration) bool {
-	return t.counts(now) && (t.used[user].now(now).isHeavy() || t.kinds[r.kind()].now(now).isHeavy())
+func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
+	return t.Counts(now) && (t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// anyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
-func (t *userTurns) anyLight(q []*request, now time.Duration) bool {
-	return slices.ContainsFunc(q, func(r *request) bool {
-		_, any := r.user()
-		return any && !t.kinds[r.kind()].now(now).isHeavy()
+// AnyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
+func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
+	return slices.ContainsFunc(q, func(r W) bool {
+		_, any := r.User()
+		return any && !t.kinds[r.Kind()].now(now).isHeavy()
 	})
 }
 
-// holds is for how long what waits is held back.
-func (t *userTurns) holds(now time.Duration) time.Duration {
-	if t.ready > 0 || len(t.waiting) == 0 {
-		return 0
-	}
-	return t.holdsOf(t.waiting[0], now)
+// Due reports whether requests that go behind others may run now.
+func (t *Turns[W]) Due(now time.Duration) bool {
+	return t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0
 }
 
 // holdsOf is for how long a request of heavy work is held back: others are those who are not its user.
-func (t *userTurns) holdsOf(r *request, now time.Duration) time.Duration {
+func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	last := &t.others[0]
-	if user, _ := r.user(); last.at == 0 || last.user == user {
+	if user, _ := r.User(); last.at == 0 || last.user == user {
 		last = &t.others[1]
 	}
 	if last.at == 0 {
@@ -193,15 +200,15 @@ func (t *userTurns) holdsOf(r *request, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// order returns the requests that are next: those of users who have used little, and behind them those of others. Heavy
+// Order returns the requests that are next: those of users who have used little, and behind them those of others. Heavy
 // work waits if there is anything else, but not twice, and for its rest.
-func (t *userTurns) order(q []*request, now time.Duration) []*request {
+func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {
 		return q
 	}
 	if len(t.waiting) > 0 {
-		q = slices.Concat(refuseGone(t.waiting), q) // they came before
+		q = slices.Concat(slices.DeleteFunc(t.waiting, W.EndIfGone), q) // they came before
 		t.waiting, t.ready = nil, 0
 	}
 	if t.allLight(q, now) {
@@ -229,26 +236,14 @@ func (t *userTurns) order(q []*request, now time.Duration) []*request {
 	return slices.Concat(heavy, front, back)
 }
 
-// refuseGone refuses the large requests whose clients have been cut off, and returns the others. Small ones, such as a
-// release, are run: they hold little.
-func refuseGone(q []*request) []*request {
-	return slices.DeleteFunc(q, func(r *request) bool {
-		gone := r.client.isGone() && call.Exceeds(r.calls, HeavyBytes)
-		if gone {
-			r.refuse(errClientGone)
-		}
-		return gone
-	})
-}
-
 // allLight reports whether all requests keep their places.
-func (t *userTurns) allLight(q []*request, now time.Duration) bool {
-	if t.counts(now) {
+func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
+	if t.Counts(now) {
 		return false
 	}
 	last := store.SystemUser // many requests of one user follow one another
 	for _, r := range q {
-		if user, any := r.user(); any && user != last {
+		if user, any := r.User(); any && user != last {
 			if last = user; t.usesMuch(user, now) {
 				return false
 			}
@@ -259,12 +254,12 @@ func (t *userTurns) allLight(q []*request, now time.Duration) bool {
 
 // part says which requests keep their places, which go behind those, and which are heavy. What a user has sent after
 // one of its requests is not before it.
-func (t *userTurns) part(q []*request, now time.Duration) (front, back, heavy []*request) {
-	front = make([]*request, 0, len(q))
+func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
+	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // have heavy work waiting
 	last, much := store.SystemUser, false // many requests of one user follow one another
 	for _, r := range q {
-		user, any := r.user()
+		user, any := r.User()
 		if !any {
 			front = append(front, r)
 			continue
@@ -290,10 +285,25 @@ func (t *userTurns) part(q []*request, now time.Duration) (front, back, heavy []
 	return front, back, heavy
 }
 
-// leftOver takes what a batch has left over of what order returned, if all of it goes behind others: requests may have
+// Idle reports whether LeftOver would return all that it gets, because nothing goes behind others.
+func (t *Turns[W]) Idle(now time.Duration) bool {
+	return t.tried == 0 && len(t.waiting) == 0 && !t.Counts(now)
+}
+
+// Waiting returns how many requests go behind others.
+func (t *Turns[W]) Waiting() int { return len(t.waiting) }
+
+// Drain returns the requests that go behind others. They wait no more.
+func (t *Turns[W]) Drain() []W {
+	waiting := t.waiting
+	t.waiting, t.ready = nil, 0
+	return waiting
+}
+
+// LeftOver takes what a batch has left over of what order returned, if all of it goes behind others: requests may have
 // come meanwhile. Otherwise it returns that, and what waits, for the next batch.
-func (t *userTurns) leftOver(rest []*request, now time.Duration) []*request {
-	if t.tried == 0 && len(t.waiting) == 0 && !t.counts(now) {
+func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
+	if t.Idle(now) {
 		return rest
 	}
 	front, back, heavy := t.part(rest, now)
@@ -311,19 +321,15 @@ func (t *userTurns) leftOver(rest []*request, now time.Duration) []*request {
 }
 
 // firstAlone returns the index of the first heavy request whose user has no other request before it; -1: there is none.
-func firstAlone(heavy, front, back []*request) int {
+func firstAlone[W Work](heavy, front, back []W) int {
 	users := map[string]bool{}
 	for _, r := range slices.Concat(front, back) {
-		if user, any := r.user(); any {
+		if user, any := r.User(); any {
 			users[user] = true
 		}
 	}
-	return slices.IndexFunc(heavy, func(r *request) bool {
-		user, _ := r.user()
+	return slices.IndexFunc(heavy, func(r W) bool {
+		user, _ := r.User()
 		return !users[user]
 	})
 }
-
-func (r *request) kind() string { return call.Kind(r.calls) }
-
-func (r *request) user() (name string, any bool) { return call.User(r.calls) }

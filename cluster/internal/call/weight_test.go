@@ -1,0 +1,52 @@
+package call
+
+import (
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+func line(cmd *store.Command, args ...string) Call {
+	c := Call{Cmd: cmd}
+	for _, arg := range args {
+		c.Args = append(c.Args, []byte(arg))
+	}
+	return c
+}
+
+// TestKind: work of one kind takes about as long; a script and a large argument make a kind of their own.
+func TestKind(t *testing.T) {
+	get, union := &store.Command{Name: "get"}, &store.Command{Name: "zunionstore"}
+	eval := &store.Command{Name: "eval", Flags: store.Scripting}
+	exec := func(calls ...Call) Call { return Call{Cmd: Exec, Txn: &Transaction{Calls: calls}} }
+	long := strings.Repeat("x", 50)
+	for _, tt := range []struct {
+		call Call
+		want string
+	}{
+		{line(get, "GET", "k"), "get"},
+		{line(get, "GET", strings.Repeat("k", HeavyBytes)), "get with large arguments"},
+		{line(eval, "EVAL", "return 1"), "eval 8 return 1"},
+		{line(eval, "EVAL", long), "eval 50 " + long[:40]},
+		{exec(line(union, "ZUNIONSTORE", "z"), line(get, "GET", "k")), "exec zunionstore"},
+		{exec(line(get, "GET", "k"), line(union, "ZUNIONSTORE", "z")), "exec get"},
+		{Call{Cmd: Exec, Txn: &Transaction{Observe: true}}, "watch"},
+	} {
+		if got := Kind([]Call{tt.call}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestUser: who has not said who it is counts as the default user; what nodes ask is nobody's.
+func TestUser(t *testing.T) {
+	for name, want := range map[string]string{"": "", "app": "app", store.Anonymous: ""} {
+		if got, any := User([]Call{{User: name}}); got != want || !any {
+			t.Errorf("%q is %q, %v", name, got, any)
+		}
+	}
+	if _, any := User([]Call{{User: store.SystemUser}}); any {
+		t.Error("a question of a node has a user")
+	}
+}

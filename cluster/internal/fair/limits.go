@@ -1,0 +1,99 @@
+package fair
+
+import (
+	"maps"
+	"time"
+)
+
+const (
+	// LeastTime is the smallest limit of a user whose work has been stopped many times …
+	LeastTime = 50 * time.Millisecond
+	// … and rushTime the smallest one while such work arrives without a break from many connections. It does not
+	// apply to scripts that do little (luavm): locks are made of those.
+	rushTime = time.Millisecond
+	// RushMemory is the time after which a limit below LeastTime doubles again.
+	RushMemory = time.Second
+	// OverrunMemory is the time after which any other halved limit doubles again.
+	OverrunMemory = time.Minute
+	// GraceTime is how long work may take without shortening its user's limit. It is the least that is left of a limit
+	// which such work has shortened.
+	GraceTime = 500 * time.Millisecond
+	// GraceMemory is the time in which a whole limit comes back.
+	GraceMemory = 5 * time.Minute
+	// overrunUsers is the number of users from which on note deletes the old ones.
+	overrunUsers = 1000
+)
+
+// Limits holds the users whose work was stopped, or kept others waiting, lately.
+type Limits map[string]overrun
+
+type overrun struct {
+	halvings int
+	rush     int           // halvings below LeastTime
+	last     time.Duration // monotonic time of the last halving
+
+	spent time.Duration // how much shorter the limit was …
+	at    time.Duration // … at this monotonic time
+}
+
+// halvings returns how often the time limit of a user is halved now.
+func (l Limits) halvings(user string, now time.Duration) int {
+	u := l[user]
+	return max(u.halvings-int((now-u.last)/OverrunMemory), 0)
+}
+
+// rush returns how often the time limit of a user is halved below LeastTime now.
+func (l Limits) rush(user string, now time.Duration) int {
+	u := l[user]
+	return max(u.rush-int((now-u.last)/RushMemory), 0)
+}
+
+// spent returns how much shorter the time limit of a user is now, because its work kept others waiting.
+func (l Limits) spent(user string, full, now time.Duration) time.Duration {
+	u := l[user]
+	back := time.Duration(float64(full) * float64(now-u.at) / float64(GraceMemory))
+	return max(u.spent-back, 0)
+}
+
+// Limit returns the part of the full time limit that a user has now.
+func (l Limits) Limit(user string, full, now time.Duration) time.Duration {
+	left := full >> l.halvings(user, now)
+	if left > LeastTime {
+		return min(left, max(full-l.spent(user, full, now), GraceTime))
+	}
+	return min(full, max(LeastTime>>l.rush(user, now), rushTime))
+}
+
+// Note halves the time limit of a user; below LeastTime only if stopped work takes a quarter of all time. first
+// reports whether the user had the full limit until now.
+func (l Limits) Note(user string, full, now time.Duration) (first bool) {
+	l.forget(full, now)
+	u := l[user]
+	u.halvings, u.rush, u.last = l.halvings(user, now), l.rush(user, now), now
+	first = u.halvings == 0
+	switch left := l.Limit(user, full, now); {
+	case full>>u.halvings > LeastTime:
+		u.halvings++
+	case left > rushTime && now-l[user].last < 4*left:
+		u.rush++
+	}
+	l[user] = u
+	return first
+}
+
+// Spend shortens the time limit of a user whose work kept others waiting for longer than GraceTime.
+func (l Limits) Spend(user string, beyond, full, now time.Duration) {
+	l.forget(full, now)
+	u := l[user]
+	u.spent, u.at = min(l.spent(user, full, now)+beyond, full), now
+	l[user] = u
+}
+
+// forget deletes the users that have the full limit again, if there are many.
+func (l Limits) forget(full, now time.Duration) {
+	if len(l) >= overrunUsers {
+		maps.DeleteFunc(l, func(user string, _ overrun) bool {
+			return l.halvings(user, now) == 0 && l.spent(user, full, now) == 0
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package fair
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// work is what a user has sent.
+type work struct {
+	user, line string
+	gone       bool
+}
+
+func (w *work) User() (name string, any bool) { return w.user, true }
+
+func (w *work) Kind() string {
+	name, _, _ := strings.Cut(w.line, " ")
+	return name
+}
+
+func (w *work) EndIfGone() bool { return w.gone }
+
+func ask(user, line string) *work { return &work{user: user, line: line} }
+
+// TestLargeWritesOnASlowDisk: where every entry takes long, those of large writes are not heavy for that.
+func TestLargeWritesOnASlowDisk(t *testing.T) {
+	var turns Turns[*work]
+	now := time.Second
+	large := []LargeWrite{{"user", "set with large arguments", 100 << 10}}
+	for range 100 {
+		now += 40 * ms
+		turns.NoteCommit(nil, 100, 30*ms, now)
+		turns.NoteCommit(large, 101<<10, 33*ms, now)
+	}
+	if u := turns.used["user"].now(now); u.isHeavy() {
+		t.Errorf("%v in %v pieces count as heavy", u.took, u.pieces)
+	}
+	for range 3 {
+		turns.NoteCommit(large, 101<<10, 300*ms, now)
+	}
+	if u := turns.kinds["set with large arguments"].now(now); !u.isHeavy() {
+		t.Errorf("%v in %v pieces are not heavy", u.took, u.pieces)
+	}
+}
+
+// Heavy work is known by its kind and by its user, and so is light work that came beside.
+func TestHeavyWorkIsKnown(t *testing.T) {
+	var u Turns[*work]
+	now := time.Second
+	show := func(q []*work) (text string) {
+		for _, r := range q {
+			text += r.user + ":" + r.Kind() + " "
+		}
+		return text
+	}
+	check := func(what string, want string, q ...*work) {
+		t.Helper()
+		if got := show(u.Order(q, now)); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	u.Note(ask("a", "ZUNIONSTORE z 1 y"), 500*ms, now)
+	check("another user's work of that kind", "c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("b", "GET k"), ask("c", "GET k"))
+	now += 600 * ms
+	check("it has been passed over once", "b:ZUNIONSTORE c:GET ", ask("c", "GET k"))
+	check("what its user has sent after it", "b:GET ")
+	u.Note(ask("a", "DEL k"), 500*ms, now)
+	for range 1000 {
+		u.Note(ask("c", "DEL k"), ms/10, now)
+	}
+	check("one long DEL among many", "c:DEL ", ask("c", "DEL k"), ask("a", "DEL k"))
+	now += heavyMemory
+	check("it is forgotten", "a:DEL b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
+}
+
+// What a user sends before heavy work is run before it, also where a batch has left it over, and where the heavy work's
+// turn has come: a release must not be overtaken by what its client has sent later.
+func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
+	for _, overtaken := range []bool{false, true} {
+		u := Turns[*work]{overtaken: overtaken}
+		now := time.Second
+		u.Note(ask("z", "ZUNIONSTORE z 1 y"), 500*ms, now)
+		now += 600 * ms
+		release, heavy, take := ask("x", "DEL lock"), ask("x", "ZUNIONSTORE z 1 y"), ask("x", "SET lock x")
+		rest := []*work{ask("o", "GET k"), release, heavy, take}
+		var ran []*work
+		for range 20 {
+			// A batch runs one request of those that are next.
+			if next := u.Order(rest, now); len(next) > 0 {
+				ran = append(ran, next[0])
+				rest = u.LeftOver(next[1:], now)
+			} else {
+				rest = nil
+			}
+			now += 10 * ms
+		}
+		at := func(r *work) int { return slices.Index(ran, r) }
+		if len(ran) != 4 || at(release) > at(heavy) || at(heavy) > at(take) {
+			t.Errorf("overtaken %v: %d were run, the release as number %d, the heavy work %d, the lock %d", overtaken, len(ran), at(release), at(heavy), at(take))
+		}
+	}
+}
+
+// What a user does is forgotten, and what waited until then goes before what comes.
+func TestUsersTurnsEnd(t *testing.T) {
+	order := func(q []*work) (text string) {
+		for _, r := range q {
+			text += r.line + " "
+		}
+		return text
+	}
+	var u Turns[*work]
+	now := time.Second
+	check := func(what string, q []*work, want string) {
+		t.Helper()
+		if got := order(q); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("nobody has done anything", u.Order([]*work{ask("hog", "a"), ask("", "b")}, now), "a b ")
+	for range 2 * turnShare / ms {
+		u.Note(ask("hog", "hog"), ms, now)
+	}
+	q := u.Order([]*work{ask("hog", "a"), ask("", "b"), ask("hog", "c"), ask("x", "d")}, now)
+	check("one has done much", q, "b d a c ")
+	if rest := u.LeftOver(q[2:], now); len(rest) > 0 {
+		t.Errorf("%q is left over", order(rest))
+	}
+	check("the last batch had none of its", u.Order([]*work{ask("", "e"), ask("hog", "f")}, now), "a e c f ")
+	u.LeftOver(q[3:], now)
+	u.waiting = q[3:]
+	now += 2 * turnMemory
+	check("it is forgotten", u.Order([]*work{ask("", "g"), ask("hog", "h")}, now), "c g h ")
+	if u.waiting != nil {
+		t.Errorf("%q waits", order(u.waiting))
+	}
+	for i := range 2 * turnNames {
+		u.Note(ask(string(rune(i+1)), strconv.Itoa(i/2)), HeavyPiece, now)
+	}
+	if len(u.used) > turnNames || len(u.kinds) > turnNames {
+		t.Errorf("%d users and %d kinds of work are known", len(u.used), len(u.kinds))
+	}
+}
