@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 	"lockstep/store"
 )
 
@@ -13,6 +14,9 @@ type (
 	Transaction = call.Transaction
 	Watched     = call.Watched
 )
+
+// Client is what a node remembers of the connection of a client.
+type Client = fair.Client
 
 // HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy.
 const HeavyBytes = call.HeavyBytes

@@ -199,7 +199,7 @@ func TestDesignNamesEveryFile(t *testing.T) {
 var rooms = map[string][]string{
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},
-	"cluster/internal/fair":     {"store"},
+	"cluster/internal/fair":     {"cluster/internal/call", "store"},
 	"cluster/internal/frame":    {"cluster/brake"},
 	"cluster/internal/peerport": {"cluster/internal/frame", "cluster/turns"},
 	"cluster/internal/raftnode": {"cluster/brake", "cluster/internal/datadir", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/roster", "raftfsm", "store/codec"},

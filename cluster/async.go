@@ -20,7 +20,7 @@ type Submission struct {
 // SubmitAsync begins to run the calls, as SubmitPart does. Flush must follow; in
 // between, more submissions can be collected.
 func (n *Node) SubmitAsync(p *Submission) {
-	if heavy, patience := n.isHeavy(p.Client, p.Calls); heavy {
+	if heavy, patience := n.gate.Heavy(p.Client, p.Calls); heavy {
 		go func() {
 			p.Replies = n.submitGivingWay(p.Client, p.Calls, p.Replies[:0], patience)
 			p.Done()
@@ -59,9 +59,9 @@ func (n *Node) finished(p *Submission, r *request) {
 	switch r.err {
 	case nil:
 		p.Replies = r.replies
-		if n.remember(p.Client, r.cost) {
+		if n.gate.Remember(p.Client, r.cost) {
 			go func() {
-				n.holdReplies(p.Client, p.Replies)
+				n.gate.HoldReplies(p.Client, p.Replies)
 				p.Done()
 			}()
 			return
@@ -91,6 +91,6 @@ func (n *Node) finished(p *Submission, r *request) {
 
 func (n *Node) submitBlocking(p *Submission, place *standing) {
 	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
-	n.holdReplies(p.Client, p.Replies)
+	n.gate.HoldReplies(p.Client, p.Replies)
 	p.Done()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
 )
 
@@ -22,7 +23,7 @@ func TestCutOffClientsStopWaiting(t *testing.T) {
 			}
 			return commit
 		})
-		const many, bytes = 20, largeAtOnce / 2
+		const many, bytes = 20, fair.LargeAtOnce / 2
 		var clients []*Client
 		var waiting atomic.Int32
 		for i := range many {

@@ -210,7 +210,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			// It may fit into an entry of its own: the others go first.
 			return s.evaluateAgain(ctx, txn, q, i, b)
 		}
-		r.extent, r.wrote = extent(r.replies), txn.Writes().Len() > before
+		r.extent, r.wrote = fair.Extent(r.replies), txn.Writes().Len() > before
 		if s.putAside(r) {
 			r.ran(s.node.clock.Now())
 			q = without(q, i)
@@ -332,7 +332,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		if i+1 == len(r.calls) {
 			break
 		}
-		replied += extent(r.replies[i:])
+		replied += fair.Extent(r.replies[i:])
 		if s.whole(r) && replied <= maxWholeBytes {
 			continue
 		}

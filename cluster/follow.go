@@ -73,7 +73,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 func (n *Node) use(ctx context.Context, l *link, r *bufio.Reader) (ended <-chan struct{}) {
 	over := make(chan struct{})
 	go func() {
-		l.room = func() { n.inHand.awaitRoom(ctx) }
+		l.room = func() { n.gate.InHand.AwaitRoom(ctx) }
 		l.read(r)
 		close(over)
 	}()

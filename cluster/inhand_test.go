@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -51,9 +52,9 @@ func TestLargeRepliesInHand(t *testing.T) {
 					}
 					time.Sleep(20 * ms) // for batches that wait for more
 					synctest.Wait()
-					limit := repliesInHand
+					limit := fair.RepliesInHand
 					if c.remote {
-						limit = beyondInHand // its leader knows nothing of what is in hand here
+						limit = fair.BeyondInHand // its leader knows nothing of what is in hand here
 					}
 					atOnce := int32((limit+maxReplyBytes)>>20 + 2)
 					if got := answered.Load(); got < 4 || got > atOnce {
@@ -63,7 +64,7 @@ func TestLargeRepliesInHand(t *testing.T) {
 					by.run(by.NewClient(lightHost), c.async, "SET lock me")
 					took, most := time.Since(begin), 2*longPause
 					if c.remote {
-						most = inHandPatience * (maxPeerOutput>>20 + 1)
+						most = fair.InHandPatience * (maxPeerOutput>>20 + 1)
 					}
 					if took > most {
 						t.Errorf("a lock took %v, want up to %v", took, most)
@@ -71,10 +72,10 @@ func TestLargeRepliesInHand(t *testing.T) {
 					begin = time.Now()
 					close(goOn)
 					all.Wait()
-					if took = time.Since(begin); took >= inHandPatience {
+					if took = time.Since(begin); took >= fair.InHandPatience {
 						t.Errorf("the others waited for %v", took)
 					}
-					if left := by.inHand.bytes.Load(); left != 0 {
+					if left := by.RepliesInHand(); left != 0 {
 						t.Errorf("%d bytes are in hand when all have been encoded", left)
 					}
 				})
@@ -93,7 +94,7 @@ func TestLargeRepliesForgotten(t *testing.T) {
 		}
 		begin := time.Now()
 		n.expect("OK", "SET lock me")
-		if took := time.Since(begin); took > inHandPatience {
+		if took := time.Since(begin); took > fair.InHandPatience {
 			t.Errorf("a lock took %v", took)
 		}
 	})
@@ -187,7 +188,7 @@ func TestFollowersRepliesStayPacked(t *testing.T) {
 				if got.Kind != store.Packed || !reflect.DeepEqual(unpacked(&got), array) {
 					t.Errorf("%s: the client gets kind %d with %d elements", name, got.Kind, len(got.Elems))
 				}
-				if held := int(n.RepliesInHand()); held < size || held > size+smallReply {
+				if held := int(n.RepliesInHand()); held < size || held > size+fair.SmallReply {
 					t.Errorf("%s: %d bytes are in hand, want %d", name, held, size)
 				}
 				client.Encoded()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/frame"
 )
 
@@ -36,9 +37,8 @@ const (
 	// to grow.
 	pieceSize = 256 << 10
 	// maxPeerOutput is how many bytes may wait before the leader puts off replies to reads that are
-	// larger than smallReply: all of them would stand in memory at once.
+	// larger than fair.SmallReply: all of them would stand in memory at once.
 	maxPeerOutput = 4 << 20
-	smallReply    = 64 << 10
 )
 
 var errSlowPeer = errors.New("cluster: a peer does not read what is sent to it")
@@ -234,7 +234,7 @@ func (l *link) resolve(id uint64, body []byte, err error) {
 	last := l.retired && len(l.waiting) == 0
 	l.mu.Unlock()
 	if f != nil {
-		f.client.holds(len(body))
+		f.client.Holds(len(body))
 		f.done(body, err)
 	}
 	if last {
@@ -275,7 +275,7 @@ func (l *link) readNext(r *bufio.Reader) (frame.Frame, error) {
 	if err != nil {
 		return frame.Frame{}, err
 	}
-	if n > smallReply && l.room != nil {
+	if n > fair.SmallReply && l.room != nil {
 		l.room()
 	}
 	return frame.ReadRest(r, n)

@@ -6,6 +6,7 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 )
 
 // Reads that take time in proportion to the data (long reads) go behind everything else that waits: a
@@ -89,7 +90,7 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 // putAside lets a request wait as a long read does, and reports whether it did. It does so if the request
 // has written nothing and there is no room for its large reply. The request is evaluated again once.
 func (s *sequencer) putAside(r *request) bool {
-	if r.large || r.wrote || r.held || r.sleeper != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.inHand.isFull() && !brake.Short(r.extent) {
+	if r.large || r.wrote || r.held || r.sleeper != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false
 	}
 	clear(r.replies)
@@ -102,7 +103,7 @@ func (s *sequencer) putAside(r *request) bool {
 // none for so long that a client must have failed to say that its replies have been encoded.
 func (s *sequencer) hasRoom() bool {
 	l := &s.long
-	if !s.node.inHand.isFull() && !brake.Short(2*repliesInHand) {
+	if !s.node.gate.InHand.IsFull() && !brake.Short(2*fair.RepliesInHand) {
 		l.full = 0
 		return true
 	}
@@ -110,5 +111,5 @@ func (s *sequencer) hasRoom() bool {
 	if l.full == 0 {
 		l.full = max(now, 1)
 	}
-	return now-l.full >= inHandPatience
+	return now-l.full >= fair.InHandPatience
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
@@ -32,8 +34,7 @@ type Node struct {
 	pending pendingBatches
 	tickets tickets
 	line    line
-	yields  *yields
-	inHand  inHand
+	gate    *fair.Gate
 	asking  *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
 	keeper  *keeper             // keeps the blocked clients of this node
 	guests  guests
@@ -116,9 +117,10 @@ func newNode(cfg Config) (_ *Node, err error) {
 	if cfg.dial != nil {
 		cfg.peers.Network = cfg.dial
 	}
-	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), yields: newYields(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
 	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.gate = fair.NewGate(n.ctx, cfg.Time, n.members)
 	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = clock.NewLease(cfg.Time)
@@ -455,3 +457,22 @@ func (n *Node) ReloadPeerTLS() error {
 
 // Strangers returns how many callers the peer port has turned away.
 func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
+
+// NewClient returns the Client for a connection from an address.
+func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
+
+// GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
+// them: to read them is work, too. It returns at once if they are few.
+func (n *Node) GiveWay(c *Client, bytes int) { n.gate.GiveWay(c, bytes) }
+
+// RepliesInHand returns how many bytes of large replies are in hand.
+func (n *Node) RepliesInHand() int64 { return n.gate.InHand.Bytes() }
+
+// members returns the number of members of the cluster, at least one.
+func (n *Node) members() int {
+	list, err := n.cons.Members()
+	if err != nil {
+		return 1 // the node ends
+	}
+	return max(len(list), 1)
+}

@@ -79,7 +79,7 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 // its memory and the time of heavy work.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
-	large := ctx.TookAll && s.turn.full > 0 && s.ran() > heavyTime
+	large := ctx.TookAll && s.turn.full > 0 && s.ran() > fair.HeavyTime
 	if !late && !large {
 		return
 	}

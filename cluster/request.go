@@ -28,7 +28,7 @@ type request struct {
 	sleeper *sleeper      // set for a blocking command, which is alone
 	claim   *claim        // set for a request that is no command
 	held    bool          // the present batch must not answer it
-	cost    time.Duration // time that its evaluation took, or counts for, if it was heavy work (yield.go)
+	cost    time.Duration // time that its evaluation took, or counts for, if it was heavy work (package fair)
 
 	tried   bool          // one of its scripts has been stopped for now: the request goes first in a later batch
 	overran int           // number of the call that writes too much, from 1; 0: none is known …
@@ -56,7 +56,7 @@ func (r *request) Kind() string { return call.Kind(r.calls) }
 // EndIfGone refuses a large request whose client has been cut off, and reports whether it did. A small one, such as a
 // release, is run: it holds little.
 func (r *request) EndIfGone() bool {
-	gone := r.client.isGone() && call.Exceeds(r.calls, HeavyBytes)
+	gone := r.client.IsGone() && call.Exceeds(r.calls, HeavyBytes)
 	if gone {
 		r.refuse(errClientGone)
 	}
@@ -69,7 +69,7 @@ func (r *request) complete(err error) {
 	if r.finished.CompareAndSwap(false, true) {
 		r.err = err
 		if err == nil {
-			r.client.holds(r.extent)
+			r.client.Holds(r.extent)
 		}
 		r.finish(r)
 	}
@@ -167,7 +167,30 @@ func (r *request) completeLate(seq uint64, b *batch) {
 		r.complete(errUnknown) // its origin asks the next leader
 	case r.finished.CompareAndSwap(false, true):
 		r.due, r.since, r.err = due, b.began, errLate
-		r.client.holds(r.extent)
+		r.client.Holds(r.extent)
 		r.finish(r)
 	}
 }
+
+// took adds the bytes that an evaluation has written, including undone writes, and replied to the cost of a request.
+func (r *request) took(bytes int) {
+	if bytes > HeavyBytes {
+		r.cost += time.Duration(bytes) * fair.ByteTakes
+	}
+}
+
+// ran notes that the evaluation of a request has ended.
+func (r *request) ran(now store.Time) {
+	if d := time.Duration(now.Lease-r.at) * time.Millisecond; d > fair.HeavyTime {
+		r.cost += d
+	}
+	r.used = r.takes(now)
+}
+
+// takes returns how long the evaluation of the request has taken so far.
+func (r *request) takes(now store.Time) time.Duration {
+	return min(max(time.Duration(now.Wall-r.began)*time.Microsecond, 0), mostUse)
+}
+
+// mostUse bounds the measured time of an evaluation, because the wall clock may be set meanwhile.
+const mostUse = 10 * time.Second

@@ -194,7 +194,7 @@ const inlineRounds = 4
 func (s *sequencer) runInline() {
 	for range inlineRounds {
 		rest, first := s.take(), true
-		for ; (first || len(rest) > 0) && !s.node.inHand.isBeyond(); first = false {
+		for ; (first || len(rest) > 0) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)
 		}
@@ -411,7 +411,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0; first = false {
 		if len(q) > 0 {
-			s.node.inHand.await(ctx)
+			s.node.gate.InHand.Await(ctx)
 		}
 		if q, leads = s.runBatch(ctx, s.inTurn(q), stamp && first); !leads {
 			return false
@@ -540,7 +540,7 @@ func (n *Node) applied(out raftfsm.Outcome) {
 		brake.Bring(out.Copied) // a restarted node applies such entries as fast as it can
 	}
 	if out.Accepted {
-		n.yields.applied.Add(1)
+		n.gate.Applied()
 		n.clock.Applied(out.Lease)
 	}
 	since := n.cfg.Time.Monotonic()

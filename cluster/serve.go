@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/store"
@@ -116,7 +117,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
 	if len(f.Body) <= HeavyBytes { // a larger one has given way on its own node
-		n.yields.light.Add(1)
+		n.gate.Light()
 	}
 	n.serveRequest(r)
 	return nil
@@ -125,7 +126,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 // answer returns the function that sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
-		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > smallReply && !p.hasRoom(r.extent) {
+		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
 			r.err = errReplyLater // the request wrote nothing, so the peer can send it again
 			if p.n.disc.older.Load() {
 				r.err = errNotExecuted // peers of earlier versions do not know errReplyLater
@@ -135,8 +136,8 @@ func (p *peerConn) answer(id uint64) func(*request) {
 		_ = p.out.send(frameResult, id, func(b []byte) []byte {
 			switch r.err {
 			case nil:
-				if r.extent > smallReply {
-					b = slices.Grow(b, store.EncodedSize(r.replies)+smallReply) // append would use several times as much memory
+				if r.extent > fair.SmallReply {
+					b = slices.Grow(b, store.EncodedSize(r.replies)+fair.SmallReply) // append would use several times as much memory
 				}
 				b = appendReplies(b, r.replies)
 				if r.cost > 0 {

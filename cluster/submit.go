@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 	"lockstep/store"
 )
 
@@ -90,14 +91,26 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 
 // SubmitPart is Submit, but may run only the first of the calls if their replies or writes are large
 // (maxPartBytes). It returns one reply for each call that was run, and at least one. The caller submits the
-// others when it has room for their replies. SubmitPart delays clients that do heavy work (yield.go); a nil
+// others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
 // client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
-	if heavy, patience := n.isHeavy(client, calls); heavy {
+	if heavy, patience := n.gate.Heavy(client, calls); heavy {
 		return n.submitGivingWay(client, calls, dst, patience)
 	}
 	dst = n.submitPart(client, calls, dst)
-	n.holdReplies(client, dst)
+	n.gate.HoldReplies(client, dst)
+	return dst
+}
+
+// submitGivingWay is submitPart for heavy work.
+func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
+	ran := n.gate.Pass(client, calls, patience, func() int {
+		dst = n.submitPart(client, calls, dst)
+		return fair.Extent(dst)
+	})
+	if !ran {
+		return errorReplies(dst[:0], len(calls), errClientGone)
+	}
 	return dst
 }
 
@@ -140,7 +153,7 @@ func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []st
 		// The batch may still use the request, so it must not be reused.
 		return dst, err
 	}
-	n.remember(client, w.req.cost)
+	n.gate.Remember(client, w.req.cost)
 	w.req.calls, w.req.replies, w.req.client = nil, nil, nil
 	waiters.Put(w)
 	return replies, err
@@ -273,12 +286,12 @@ func (c *carried) putOff() {
 // hasRoom reports whether a request may be sent to the leader in view of the large replies in hand here. While
 // there are any, long reads go one after the other.
 func (c *carried) hasRoom() bool {
-	h := &c.n.inHand
-	if h.bytes.Load() == 0 || !call.AreLongReads(c.calls) {
+	h := &c.n.gate.InHand
+	if h.Bytes() == 0 || !call.AreLongReads(c.calls) {
 		return true
 	}
 	c.putOff()
-	return !h.isFull()
+	return !h.IsFull()
 }
 
 // asked lets the next put-off request ask the leader.
@@ -392,7 +405,7 @@ type forwardResult struct {
 
 // read decodes the body of a result. Large replies stay packed until they are encoded for the client.
 func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err error) {
-	if c.client == nil || len(body) <= smallReply {
+	if c.client == nil || len(body) <= fair.SmallReply {
 		return readReplies(body, c.dst[:0], store.ReadReply)
 	}
 	call := 0
@@ -415,9 +428,9 @@ func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
 	replies, rest, err := c.read(r.body)
 	if len(rest) > 0 && rest[0] == saysHeavy {
 		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
-		c.n.remember(c.client, max(time.Duration(min(cost, uint64(yieldMost))), heavyTime))
+		c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
 	}
-	c.client.holds(extent(replies))
+	c.client.Holds(fair.Extent(replies))
 	switch {
 	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown, err == errReplyLater:
 		return replies, err

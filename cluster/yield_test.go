@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -67,7 +67,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 					t.Errorf("alone it was done %d times in 4 s, want 39", got)
 				}
 				// One who looks in now and then is given way to, not nine times as much.
-				time.Sleep(2 * yieldMemory)
+				time.Sleep(2 * fair.YieldMemory)
 				stop := make(chan struct{})
 				var both sync.WaitGroup
 				both.Go(func() { n.locks(lightHost, 500*ms, stop) })
@@ -76,7 +76,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 				}
 				close(stop)
 				both.Wait()
-				time.Sleep(2 * yieldMemory)
+				time.Sleep(2 * fair.YieldMemory)
 				var locks, slow int
 				stop = make(chan struct{})
 				both.Go(func() { locks, slow = n.locks(lightHost, 5*ms, stop) })
@@ -289,62 +289,6 @@ func (n *testNode) locks(host netip.Addr, every time.Duration, stop chan struct{
 	}
 }
 
-// Whoever has done heavy work takes, releases and renews locks in their order all the same; others of
-// its commands wait for a second, large arguments for five, however much others of their kind do.
-func TestHeavyWorkWaitsNotForEver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newTestNode(t, append(badCommands, script)...)
-		n.lead()
-		n.log.decides(time.Second, func(e raftfsm.Entry) verdict {
-			if len(e.Writes) > HeavyBytes {
-				return commitSlowly
-			}
-			return commit
-		})
-		c := n.NewClient(heavyHost)
-		n.run(c, false, "FILL k 1")
-		for line, most := range map[string]time.Duration{"SET lock me NX PX 100": 0, "PEXPIRE lock 200": 0, "DEL lock": 0, "RELEASE lock": 0, "LPUSH l x": 0,
-			"GET lock": yieldSoon, "SET k " + strings.Repeat("x", 1<<20): yieldLate + time.Second} {
-			n.remember(c, heavyTime)
-			c.owes.Store(0)
-			n.yields.mu.Lock()
-			n.yields.next, n.yields.pause = n.cfg.Time.Monotonic()+time.Hour, time.Hour
-			n.yields.mu.Unlock()
-			n.run(n.NewClient(lightHost), false, "SET other lock")
-			begin := time.Now()
-			n.run(c, false, line)
-			if took := time.Since(begin); took != most {
-				t.Errorf("%.30s took %v, want %v", line, took, most)
-			}
-		}
-		renewals := slices.Repeat([]string{"PEXPIRE " + strings.Repeat("x", 200) + " 1000"}, 1000)
-		before := time.Now()
-		n.run(c, false, renewals...)
-		if took := time.Since(before); took != 0 {
-			t.Errorf("1,000 renewals in a pipeline waited for %v", took)
-		}
-		c.owes.Store(int64(time.Hour))
-		n.run(n.NewClient(lightHost), false, "SET other lock")
-		begin := time.Now()
-		if n.holdReplies(c, []store.Reply{store.Str(strings.Repeat("x", yieldHeld/2))}); time.Since(begin) != yieldSoon {
-			t.Errorf("a large reply was held for %v, want %v", time.Since(begin), yieldSoon)
-		}
-		c.Encoded()
-		n.yields.held.Store(yieldHeld)
-		c.owes.Store(int64(time.Hour))
-		n.run(n.NewClient(lightHost), false, "SET other lock")
-		begin = time.Now()
-		if n.holdReplies(c, []store.Reply{store.Str("x")}); time.Since(begin) != 0 {
-			t.Errorf("with much that is held already, a reply was held for %v", time.Since(begin))
-		}
-		begin = time.Now()
-		n.run(c, false, "SET k "+strings.Repeat("x", 1<<20))
-		if took := time.Since(begin); took != time.Second {
-			t.Errorf("with much that waits already, it took %v, want a second", took)
-		}
-	})
-}
-
 // script releases a lock.
 var script = store.Command{Name: "release", Arity: 2, Flags: store.Scripting | store.Write, Run: func(c *store.Ctx) store.Reply {
 	if c.Lookup(0, c.Args[1]) == nil {
@@ -446,54 +390,6 @@ func TestLargeQueriesGiveWay(t *testing.T) {
 	})
 }
 
-// A node remembers a bounded number of addresses, and none for long.
-func TestHeavyAddressesAreForgotten(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newTestNode(t)
-		addr := netip.MustParseAddr("2001:db8::")
-		for i := range 3 * yieldAddrs {
-			if addr = addr.Next(); i == 2*yieldAddrs {
-				time.Sleep(yieldMemory)
-			}
-			n.remember(n.NewClient(addr), heavyTime)
-		}
-		if got := len(n.yields.lately); got != yieldAddrs {
-			t.Errorf("%d addresses are remembered, want %d", got, yieldAddrs)
-		}
-		if !n.NewClient(addr).isHeavy(n.Node) {
-			t.Error("a new connection of the last of them does not count as heavy")
-		}
-		c := n.NewClient(addr)
-		time.Sleep(yieldMemory)
-		if c.isHeavy(n.Node) || n.NewClient(addr).isHeavy(n.Node) {
-			t.Error("it still does after a second")
-		}
-	})
-}
-
-// What was not heavy is not held up, and heavy work ends with its node.
-func TestHeavyWorkEndsWithTheNode(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		n := newTestNode(t)
-		n.lead()
-		n.yields.light.Add(1)
-		n.yields.next = time.Hour
-		begin := time.Now()
-		done := make(chan struct{})
-		n.yields.pause = time.Hour
-		go func() {
-			defer close(done)
-			n.giveWay(n.ctx, n.NewClient(heavyHost), nil, 0, time.Minute)(0)
-		}()
-		synctest.Wait()
-		n.cancel()
-		<-done
-		if took := time.Since(begin); took != 0 {
-			t.Errorf("it waited for %v", took)
-		}
-	})
-}
-
 // linger is a command that takes 100 ms.
 var linger = store.Command{Name: "linger", Flags: store.Write, Run: func(*store.Ctx) store.Reply {
 	time.Sleep(100 * ms)
@@ -511,7 +407,7 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 			n.routes.get().seq.mu.Lock()
 			defer n.routes.get().seq.mu.Unlock()
 			for _, r := range n.routes.get().seq.queue {
-				sum += call.Size(r.calls) + argumentWeight*call.Arguments(r.calls)
+				sum += call.Size(r.calls) + fair.ArgumentWeight*call.Arguments(r.calls)
 			}
 			return sum
 		}
@@ -521,13 +417,13 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 				n.run(n.NewClient(heavyHost), i%2 == 0, fmt.Sprint("SET k", i, " ", strings.Repeat("x", 3<<20)))
 			})
 		}
-		all.Go(func() { n.run(n.NewClient(heavyHost), false, "SET k "+strings.Repeat("x", largeAtOnce-100)) })
+		all.Go(func() { n.run(n.NewClient(heavyHost), false, "SET k "+strings.Repeat("x", fair.LargeAtOnce-100)) })
 		for range 20 {
 			all.Go(func() { n.run(n.NewClient(heavyHost), false, "EXISTS"+strings.Repeat(" k", 100_000)) })
 		}
 		for range 100 {
 			time.Sleep(ms)
-			if got := waits(); got > largeAtOnce+1<<10 {
+			if got := waits(); got > fair.LargeAtOnce+1<<10 {
 				t.Errorf("%d bytes wait", got)
 			}
 		}
@@ -561,7 +457,7 @@ func TestWhatIsRolledBackIsNotTheWorkOfOthers(t *testing.T) {
 		both.Go(func() { n.run(n.NewClient(heavyHost), false, "AGAIN") })
 		<-blocker
 		both.Wait()
-		if light.isHeavy(n.Node) {
+		if n.gate.IsHeavy(light) {
 			t.Error("a client that counts is held for another one's script")
 		}
 	})

@@ -1,4 +1,4 @@
-package cluster
+package fair
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // Client is what a node remembers of the connection of a client.
 type Client struct {
 	addr   netip.Addr
-	node   *inHand                            // large replies in hand of the node …
+	node   *InHand                            // large replies in hand of the node …
 	inHand atomic.Int64                       // … and the bytes of this client among them
 	heavy  atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
 	own    atomic.Bool                        // it counts as heavy by its own work, not only by its address
@@ -22,9 +22,9 @@ type Client struct {
 }
 
 // NewClient returns the Client for a connection from an address.
-func (n *Node) NewClient(addr netip.Addr) *Client {
-	c := &Client{addr: addr, node: &n.inHand}
-	c.heavy.Store(int64(n.yields.known(addr, n.cfg.Time.Monotonic())))
+func (g *Gate) NewClient(addr netip.Addr) *Client {
+	c := &Client{addr: addr, node: &g.InHand}
+	c.heavy.Store(int64(g.known(addr, g.clock.Monotonic())))
 	return c
 }
 
@@ -40,8 +40,8 @@ func (c *Client) Gone() {
 	}
 }
 
-// isGone reports whether the client has been cut off. No client is nil.
-func (c *Client) isGone() bool { return c != nil && c.gone.Load() }
+// IsGone reports whether the client has been cut off. No client is nil.
+func (c *Client) IsGone() bool { return c != nil && c.gone.Load() }
 
 // until returns a context that ends with ctx, or when the client is cut off.
 func (c *Client) until(ctx context.Context) (_ context.Context, end context.CancelFunc) {
@@ -64,13 +64,13 @@ func (c *Client) lightSince(era uint32) uint64 {
 	return uint64(era) << 32
 }
 
-// isHeavy reports whether the client counts as heavy now.
-func (c *Client) isHeavy(n *Node) bool {
+// IsHeavy reports whether the client counts as heavy now.
+func (g *Gate) IsHeavy(c *Client) bool {
 	until := c.heavy.Load()
 	if until == 0 {
 		return false
 	}
-	if now := n.cfg.Time.Monotonic(); now < time.Duration(until) {
+	if now := g.clock.Monotonic(); now < time.Duration(until) {
 		c.since.CompareAndSwap(0, int64(now))
 		return true
 	}

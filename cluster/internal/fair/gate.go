@@ -1,0 +1,415 @@
+package fair
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"lockstep/cluster/internal/call"
+	"lockstep/store"
+)
+
+// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list
+// costs tens of milliseconds, in which all other requests wait. So heavy work gives way while others do light
+// work: after one piece of heavy work, the next piece of this node's clients waits yieldTimes as long as the
+// last one took, or until the others are idle. Heavy work does not wait if no other client is active.
+//
+// A node recognizes heavy work by large arguments at once, and other heavy work only after it has been done.
+// From then on the client counts as heavy for YieldMemory, and so does each new connection from its address,
+// because a client may connect anew for each command. The commands of which locks are made keep their places
+// all the same (call.KeepsPlace): a client that gives up a release and takes the lock again, by another connection,
+// counts on the order of arrival. If such a request turns out to be heavy, the node delays its reply instead
+// (HoldReplies), and the client sends nothing until then.
+
+const (
+	// HeavyTime is the time above which the evaluation of a command is heavy.
+	HeavyTime = 4 * time.Millisecond
+	// longTime is the time above which even the first heavy work of a client delays its replies.
+	longTime = 100 * time.Millisecond
+
+	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
+	// the piece took.
+	yieldTimes = 9
+	// YieldMost bounds that time.
+	YieldMost = 2 * time.Second
+	// ByteTakes is the time to read or send a byte.
+	ByteTakes = 10 * time.Nanosecond
+	// yieldLook is the shortest wait in which light work of others would be seen.
+	yieldLook = 10 * time.Millisecond
+	// YieldMemory is how long a client counts as heavy after heavy work.
+	YieldMemory = time.Second
+	// yieldSoon bounds the wait of a request without large arguments …
+	yieldSoon = time.Second
+	// … yieldCrowd bounds the delay of a reply where many clients do heavy work …
+	yieldCrowd = 30 * time.Second
+	// … and yieldLate bounds the wait of a request with large arguments.
+	yieldLate = 5 * time.Second
+	// yieldHeld bounds the bytes of waiting arguments and replies, beyond what the clients hold. Requests and
+	// replies above it do not wait.
+	yieldHeld = 16 << 20
+	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
+	// may have gone.
+	heldReply = 16 << 10
+	// LargeAtOnce bounds the bytes of large arguments that the clients of a node have under way at once, except
+	// that one larger request may go alone. Such a request is in memory several times: to be evaluated, logged,
+	// sent and applied.
+	LargeAtOnce = 8 << 20
+	// ArgumentWeight is the memory of an argument beside its bytes: its place in a list, and the place of its reply.
+	ArgumentWeight = 64
+	// yieldAddrs bounds the number of remembered addresses.
+	yieldAddrs = 1024
+)
+
+// Gate makes heavy work of this node's clients give way.
+type Gate struct {
+	InHand InHand // large replies of the node
+
+	ctx     context.Context
+	clock   Clock
+	members func() int
+
+	light   atomic.Uint64 // number of requests so far of clients that do no heavy work
+	era     atomic.Uint32 // how often was has been set
+	exempt  atomic.Uint64 // number of requests so far of heavy clients that may have written and kept their place
+	held    atomic.Int64  // bytes of waiting arguments and replies
+	applied atomic.Uint64 // number of entries applied so far
+	addrs   atomic.Int32  // len(lately), readable without mu
+	large   *semaphore.Weighted
+
+	mu      sync.Mutex
+	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
+	running int                          // pieces of heavy work in progress
+	next    time.Duration                // when the next piece may begin, monotonic
+	holding int                          // number of held replies
+	seen    tally                        // the work of others at the last look …
+	changes time.Duration                // … and the time at which it was last seen to change, monotonic
+	crowd   time.Duration                // end of the last slot that owe has given to a held reply, monotonic
+	pause   time.Duration                // how long the others must be idle for the next piece to begin before next
+	was     tally                        // the work of others when the present pieces began, or the last ones
+	wrote   uint64                       // how many of these pieces may have written
+	changed chan struct{}                // closed when a piece ends
+}
+
+// tally counts what others have done or submitted so far.
+type tally struct {
+	light, applied uint64
+	known          bool
+}
+
+// Clock measures time.
+type Clock interface {
+	// Monotonic never runs back.
+	Monotonic() time.Duration
+}
+
+// NewGate returns the Gate of a node. Every wait ends with ctx; members returns the number of members of the cluster.
+func NewGate(ctx context.Context, clock Clock, members func() int) *Gate {
+	return &Gate{ctx: ctx, clock: clock, members: members, lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{}), large: semaphore.NewWeighted(LargeAtOnce)}
+}
+
+// Light counts a light request that another node has forwarded.
+func (g *Gate) Light() { g.light.Add(1) }
+
+// Applied counts an entry that has been applied.
+func (g *Gate) Applied() { g.applied.Add(1) }
+
+// known returns until when the clients of an address count as heavy; 0 if they do not.
+func (g *Gate) known(addr netip.Addr, now time.Duration) time.Duration {
+	if g.addrs.Load() == 0 {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if until := g.lately[addr]; until > now {
+		return until
+	}
+	return 0
+}
+
+// Remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies have to
+// be held for that. The first heavy request of a client delays no reply unless it is very long: it may be long
+// by chance.
+func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
+	if c == nil || cost == 0 {
+		return false
+	}
+	now := g.clock.Monotonic()
+	holds = cost > longTime || g.IsHeavy(c)
+	if holds {
+		c.owes.Store(int64(cost))
+		now += min(yieldTimes*cost, yieldSoon) // when it is answered
+	}
+	g.mark(c, now)
+	return holds
+}
+
+// mark makes a client and its address count as heavy for YieldMemory from now on.
+func (g *Gate) mark(c *Client, now time.Duration) {
+	until := now + YieldMemory
+	c.heavy.Store(int64(until))
+	c.own.Store(true)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.lately) >= yieldAddrs {
+		for addr, until := range g.lately {
+			if until <= now {
+				delete(g.lately, addr)
+			}
+		}
+	}
+	if _, there := g.lately[c.addr]; there || len(g.lately) < yieldAddrs {
+		g.lately[c.addr] = until
+	}
+	g.addrs.Store(int32(len(g.lately)))
+}
+
+// Heavy reports whether a request has to give way, and for how long at most. It also counts the light requests, for
+// which heavy work gives way.
+func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Duration) {
+	if c == nil {
+		return false, 0
+	}
+	if c.since.Load() != 0 {
+		c.since.Store(0) // set by an earlier request
+	}
+	switch {
+	case call.AnyLarge(calls):
+		return true, yieldLate
+	case g.IsHeavy(c) && !call.KeepsPlace(calls):
+		return true, yieldSoon
+	case g.IsHeavy(c) && c.own.Load():
+		if !call.ReadOnly(calls) {
+			g.exempt.Add(1)
+		}
+		return false, 0
+	}
+	g.light.Add(1)
+	c.light.Store(c.lightSince(g.era.Load()) + 1)
+	return false, 0
+}
+
+// GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
+// them: to read them is tally, too. It returns at once if they are few.
+func (g *Gate) GiveWay(c *Client, bytes int) {
+	if c == nil || bytes <= call.HeavyBytes {
+		return
+	}
+	ctx, end := c.until(g.ctx)
+	defer end()
+	g.enter(ctx, c, nil, bytes, yieldLate)
+	now := g.clock.Monotonic()
+	g.end(now-time.Duration(bytes)*ByteTakes, now)
+}
+
+// Pass runs heavy work with the calls of a client when its turn has come. run returns the number of bytes of its
+// replies. If the client has been cut off meanwhile, and the calls have large arguments, Pass runs nothing and
+// returns false.
+func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run func() (replied int)) (ran bool) {
+	bytes := call.Size(calls)
+	ctx, end := c.until(g.ctx)
+	defer end()
+	done := g.enter(ctx, c, calls, bytes, patience)
+	defer g.admit(ctx, calls, bytes)()
+	if c.IsGone() && call.AnyLarge(calls) {
+		done(0)
+		return false
+	}
+	done(bytes + run())
+	c.owes.Store(0) // the request has given way already
+	return true
+}
+
+// admit waits until a request with large arguments may be under way (LargeAtOnce), or until ctx ends. leave must be called
+// at its end.
+func (g *Gate) admit(ctx context.Context, calls []call.Call, bytes int) (leave func()) {
+	n := int64(min(bytes+ArgumentWeight*call.Arguments(calls), LargeAtOnce))
+	if bytes <= call.HeavyBytes || g.large.Acquire(ctx, n) != nil { // the node closes, or the client is gone
+		return func() {}
+	}
+	return func() { g.large.Release(n) }
+}
+
+// HoldReplies delays the replies to heavy work that kept its place, until the others have had the time that
+// they get after heavy work. The commands themselves have run in order of arrival. If many clients do such
+// work, HoldReplies answers them one by one, far enough apart that the leader has time left even if the clients
+// of every node do such work. So a client that takes a lock waits for one of these commands, not for all of
+// them.
+func (g *Gate) HoldReplies(c *Client, replies []store.Reply) {
+	if c == nil {
+		return
+	}
+	cost := time.Duration(c.owes.Swap(0))
+	if cost == 0 {
+		return
+	}
+	now := g.clock.Monotonic()
+	took := time.Duration(0) // time since the request came, with its wait for others; 0: not known
+	if since := time.Duration(c.since.Swap(0)); since > 0 {
+		took = now - since
+	}
+	before, slot := g.owe(cost, now, 1+g.members())
+	defer g.look(before)
+	bytes := Extent(replies)
+	defer g.held.Add(-int64(bytes + heldReply))
+	if g.held.Add(int64(bytes+heldReply)) > yieldHeld {
+		g.enter(g.ctx, c, nil, 0, 0)(0)
+		return
+	}
+	c.Holds(0) // the replies count in g.held from now on
+	switch {
+	case slot > now+yieldSoon:
+		g.awaitSlot(c, slot, max(2*cost, took))
+	case took > 2*cost+longTime:
+		g.awaitSlot(c, now+yieldSoon, took)
+	default:
+		g.enter(g.ctx, c, nil, 0, yieldSoon)(0)
+	}
+	if bytes > SmallReply {
+		g.InHand.take(g.ctx, c, bytes)
+	}
+}
+
+// awaitSlot waits until slot, or until the others have been idle for so long that no request of theirs can be waiting
+// behind heavy work.
+func (g *Gate) awaitSlot(c *Client, slot, idle time.Duration) {
+	idle += idle / 4
+	for {
+		now := g.clock.Monotonic()
+		left := min(slot-now, idle-g.idleFor(now))
+		if left <= 0 {
+			g.mark(c, now) // the wait may have outlasted YieldMemory
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-g.ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// idleFor returns how long the others have been idle, as far as its calls have seen.
+func (g *Gate) idleFor(now time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if is := g.present(); is != g.seen {
+		g.seen, g.changes = is, now
+	}
+	return now - g.changes
+}
+
+// enter waits for the turn of a piece of heavy work, for no longer than patience, or until ctx ends. The caller ends the piece
+// with done, and passes the number of bytes that were read and replied.
+func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes int, patience time.Duration) (done func(moved int)) {
+	writes := !call.ReadOnly(calls)
+	late := g.clock.Monotonic() + patience
+	defer g.held.Add(-int64(bytes))
+	if g.held.Add(int64(bytes)) > yieldHeld {
+		late = 0
+	}
+	var seen tally
+	for {
+		now := g.clock.Monotonic()
+		wait, changed := g.begin(c, now, late, &seen, writes)
+		if wait <= 0 {
+			return func(moved int) { g.end(now-time.Duration(moved)*ByteTakes, g.clock.Monotonic()) }
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+			seen = tally{} // the wait was too short to see the others idle
+		case <-ctx.Done():
+			late = now
+		}
+		timer.Stop()
+	}
+}
+
+// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise it returns how long to
+// wait, unless changed is closed before. seen is the work of others before the last wait; zero if there was
+// none.
+func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes bool) (wait time.Duration, changed chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// A follower sees only the entries of clients of other nodes, not their waiting requests. So there a second
+	// piece may begin before the follower sees any of their work.
+	is := g.present()
+	own := c.lightSince(g.era.Load()) & (1<<32 - 1)
+	alone := is.light-g.was.light <= own && int64(is.applied-g.was.applied) <= int64(g.wrote+own)
+	switch {
+	case alone || now >= late:
+	case g.running > 0:
+		return late - now, g.changed
+	case now < g.next && is != *seen:
+		*seen = is
+		return min(late, g.next, now+g.pause) - now, g.changed
+	}
+	if g.running == 0 && (now >= g.next || is == *seen) {
+		// Enough time has passed to see the work of others. After a short piece it has not, so was stays.
+		g.since(is)
+	}
+	g.running++
+	if writes {
+		g.wrote++
+	}
+	return 0, nil
+}
+
+// end ends a piece of heavy work that was begun at a given time.
+func (g *Gate) end(began, now time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	g.leave(now-began, now)
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// owe accounts for a piece that did not wait for its turn. It returns the work of others until now, and the
+// time until which to hold the reply: behind the held replies before it, each of which takes a slot of times
+// its cost.
+func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holding == 0 {
+		g.crowd = now
+	}
+	g.holding++
+	slot = min(max(g.crowd, now), now+yieldCrowd)
+	g.crowd = max(g.crowd, now) + time.Duration(times)*took
+	g.leave(took, now)
+	return g.present(), slot
+}
+
+// look ends what owe began. From then on the next piece counts the work of others since from. It allows for one more
+// entry, because a follower may apply the writes of the last piece later.
+func (g *Gate) look(from tally) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding--
+	g.since(from)
+	g.wrote = 1
+}
+
+// since makes the next piece count the work of others from is on; mu is held.
+func (g *Gate) since(is tally) {
+	g.was, g.wrote = is, 0
+	g.era.Add(1)
+}
+
+func (g *Gate) present() tally {
+	return tally{g.light.Load(), g.applied.Load() - g.exempt.Load(), true}
+}
+
+// leave gives the others their time after a piece; mu is held.
+func (g *Gate) leave(took, now time.Duration) {
+	g.next = max(g.next, now+min(yieldTimes*took, YieldMost))
+	g.pause = min(max(took/2, yieldLook), YieldMost)
+}

@@ -1,0 +1,158 @@
+package fair
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/clock"
+	"lockstep/store"
+)
+
+var (
+	heavyHost = netip.MustParseAddr("192.0.2.1")
+	lightHost = netip.MustParseAddr("192.0.2.2")
+)
+
+func newGate(t *testing.T) (g *Gate, end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	return NewGate(ctx, clock.NewSystem(), func() int { return 1 }), cancel
+}
+
+// does has a client do light work.
+func (g *Gate) does(t *testing.T, c *Client) {
+	t.Helper()
+	if heavy, _ := g.Heavy(c, calls("SET other lock")); heavy {
+		t.Error("a client that has only set a lock does heavy work")
+	}
+}
+
+// closed makes the next piece of heavy work wait for an hour.
+func (g *Gate) closed(t *testing.T) {
+	t.Helper()
+	g.mu.Lock()
+	g.next, g.pause = g.clock.Monotonic()+time.Hour, time.Hour
+	g.mu.Unlock()
+	g.does(t, g.NewClient(lightHost))
+}
+
+var (
+	table  = store.NewTable(store.Commands())
+	script = &store.Command{Name: "eval", Flags: store.Scripting}
+)
+
+func calls(lines ...string) (list []call.Call) {
+	for _, line := range lines {
+		var c call.Call
+		for _, word := range strings.Fields(line) {
+			c.Args = append(c.Args, []byte(word))
+		}
+		var known bool
+		if c.Cmd, known = table.Resolve(c.Args); !known {
+			c.Cmd = script
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// Whoever has done heavy work takes, releases and renews locks in their order all the same; others of
+// its commands wait for a second, large arguments for five, however much others of their kind do.
+func TestHeavyWorkWaitsNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, end := newGate(t)
+		defer end()
+		c := g.NewClient(heavyHost)
+		g.Remember(c, HeavyTime)
+		for line, most := range map[string]time.Duration{"SET lock me NX PX 100": 0, "PEXPIRE lock 200": 0, "DEL lock": 0, "EVAL release": 0, "LPUSH l x": 0,
+			"GET lock": yieldSoon, "SET k " + strings.Repeat("x", 1<<20): yieldLate} {
+			g.Remember(c, HeavyTime)
+			c.owes.Store(0)
+			g.closed(t)
+			begin := time.Now()
+			if heavy, patience := g.Heavy(c, calls(line)); heavy {
+				g.Pass(c, calls(line), patience, func() int { return 0 })
+			}
+			if took := time.Since(begin); took != most {
+				t.Errorf("%.30s waited for %v, want %v", line, took, most)
+			}
+		}
+		if heavy, _ := g.Heavy(c, slices.Repeat(calls("PEXPIRE "+strings.Repeat("x", 200)+" 1000"), 1000)); heavy {
+			t.Error("1,000 renewals in a pipeline are heavy")
+		}
+		hold := func(reply string) time.Duration {
+			c.owes.Store(int64(time.Hour))
+			g.does(t, g.NewClient(lightHost))
+			begin := time.Now()
+			g.HoldReplies(c, []store.Reply{store.Str(reply)})
+			return time.Since(begin)
+		}
+		if took := hold(strings.Repeat("x", yieldHeld/2)); took != yieldSoon {
+			t.Errorf("a large reply was held for %v, want %v", took, yieldSoon)
+		}
+		c.Encoded()
+		g.held.Store(yieldHeld)
+		if took := hold("x"); took != 0 {
+			t.Errorf("with much that is held already, a reply was held for %v", took)
+		}
+		g.closed(t)
+		begin := time.Now()
+		g.Pass(c, calls("SET k "+strings.Repeat("x", 1<<20)), yieldLate, func() int { return 0 })
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("with much that waits already, it waited for %v", took)
+		}
+	})
+}
+
+// A node remembers a bounded number of addresses, and none for long.
+func TestHeavyAddressesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, end := newGate(t)
+		defer end()
+		addr := netip.MustParseAddr("2001:db8::")
+		for i := range 3 * yieldAddrs {
+			if addr = addr.Next(); i == 2*yieldAddrs {
+				time.Sleep(YieldMemory)
+			}
+			g.Remember(g.NewClient(addr), HeavyTime)
+		}
+		if got := len(g.lately); got != yieldAddrs {
+			t.Errorf("%d addresses are remembered, want %d", got, yieldAddrs)
+		}
+		if !g.IsHeavy(g.NewClient(addr)) {
+			t.Error("a new connection of the last of them does not count as heavy")
+		}
+		c := g.NewClient(addr)
+		time.Sleep(YieldMemory)
+		if g.IsHeavy(c) || g.IsHeavy(g.NewClient(addr)) {
+			t.Error("it still does after a second")
+		}
+	})
+}
+
+// Heavy work that waits goes on when its node ends.
+func TestHeavyWorkEndsWithTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, end := newGate(t)
+		g.closed(t)
+		begin := time.Now()
+		ran := make(chan bool)
+		go func() { ran <- g.Pass(g.NewClient(heavyHost), calls("GET k"), time.Minute, func() int { return 0 }) }()
+		synctest.Wait()
+		select {
+		case <-ran:
+			t.Error("it did not wait")
+		default:
+			end()
+			<-ran
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it waited for %v", took)
+		}
+	})
+}

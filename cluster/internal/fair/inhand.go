@@ -1,0 +1,122 @@
+package fair
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/store"
+)
+
+// A large reply is in hand from its evaluation until it is encoded for the client. Meanwhile it takes
+// several times as much memory as on the wire; on a follower it stays as the leader has sent it until it
+// is encoded. A client that does not read cannot make that last, but many clients at once would have as
+// much in hand as each of them may ask for. So a node that makes or receives such replies waits until
+// earlier ones have been encoded: the sequencer before it runs more long reads, and a follower before it
+// reads a large result from its leader.
+
+const (
+	// RepliesInHand is how many bytes of large replies a node has in hand before it waits.
+	RepliesInHand = 8 << 20
+	// BeyondInHand is how many bytes a leader has in hand before all requests wait, not only long reads.
+	BeyondInHand = 3 * RepliesInHand
+	// InHandPatience bounds a wait. Sessions encode within that time, unless the processors are overloaded.
+	InHandPatience = time.Second
+	// SmallReply is the size up to which the replies to a request are not counted.
+	SmallReply = 64 << 10
+	// countReplies is the size beyond which the bytes of replies are no longer counted.
+	countReplies = 64 << 20
+)
+
+// InHand counts the large replies that a node has in hand.
+type InHand struct {
+	bytes atomic.Int64
+
+	mu    sync.Mutex
+	freed chan struct{} // closed when there is room again; nil: nobody waits
+}
+
+// Bytes returns how many bytes of large replies are in hand.
+func (h *InHand) Bytes() int64 { return h.bytes.Load() }
+
+// IsFull reports whether long reads have to wait.
+func (h *InHand) IsFull() bool { return h.bytes.Load() > RepliesInHand }
+
+// IsBeyond reports whether all requests have to wait.
+func (h *InHand) IsBeyond() bool { return h.bytes.Load() > BeyondInHand }
+
+func (h *InHand) add(n int64) {
+	if h.bytes.Add(n); n > 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.freed != nil && !h.IsFull() {
+		close(h.freed)
+		h.freed = nil
+	}
+}
+
+// Await waits for room if far too much is in hand (IsBeyond).
+func (h *InHand) Await(ctx context.Context) {
+	if h.IsBeyond() {
+		h.take(ctx, nil, 0)
+	}
+}
+
+// AwaitRoom waits until there is room.
+func (h *InHand) AwaitRoom(ctx context.Context) {
+	if h.IsFull() {
+		h.take(ctx, nil, 0)
+	}
+}
+
+// take waits until there is room, and takes it for a client. It waits no longer than InHandPatience.
+func (h *InHand) take(ctx context.Context, c *Client, bytes int) {
+	patience := time.NewTimer(InHandPatience)
+	defer patience.Stop()
+	for late := false; ; {
+		h.mu.Lock()
+		if late || !h.IsFull() {
+			c.Holds(bytes)
+			h.mu.Unlock()
+			return
+		}
+		if h.freed == nil {
+			h.freed = make(chan struct{})
+		}
+		freed := h.freed
+		h.mu.Unlock()
+		select {
+		case <-freed:
+		case <-patience.C:
+			late = true
+		case <-ctx.Done():
+			late = true
+		}
+	}
+}
+
+// Holds sets how many bytes of replies to the client are in hand now. Small replies are not counted.
+func (c *Client) Holds(bytes int) {
+	if c == nil || c.node == nil {
+		return
+	}
+	if bytes <= SmallReply {
+		if c.inHand.Load() == 0 {
+			return
+		}
+		bytes = 0
+	}
+	if was := c.inHand.Swap(int64(bytes)); was != int64(bytes) {
+		c.node.add(int64(bytes) - was)
+	}
+}
+
+// Encoded says that the replies to the client's last submission are in hand no more: they have been
+// encoded, or the session counts them as memory of the client.
+func (c *Client) Encoded() { c.Holds(0) }
+
+// Extent returns how many bytes replies take while they are in hand.
+func Extent(replies []store.Reply) int { return store.Extent(replies, countReplies) }
