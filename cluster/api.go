@@ -5,6 +5,7 @@ import (
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/peers"
 	"lockstep/store"
 )
 
@@ -13,6 +14,13 @@ type (
 	Call        = call.Call
 	Transaction = call.Transaction
 	Watched     = call.Watched
+)
+
+// What a node knows of the others.
+type (
+	Addresses = peers.Addresses
+	Topology  = peers.Topology
+	Sighting  = peers.Sighting
 )
 
 // Client is what a node remembers of the connection of a client.

@@ -197,7 +197,7 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	}
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
 	p.origin = c.origin
-	if c.token == 0 && !p.n.hasMember(p.id) {
+	if c.token == 0 && !p.n.peers.HasMember(p.id) {
 		// The peer was away when it was removed, and the last entries that Raft sent it made it believe
 		// that it has a leader.
 		if !p.stranger {

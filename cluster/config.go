@@ -11,6 +11,7 @@ import (
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -320,4 +321,18 @@ func (c *Config) listenPeers() (ln net.Listener, err error) {
 		return nil, fmt.Errorf("--peer-listen %s: %w; give an address of this machine and a port that no other process has", c.PeerListen, err)
 	}
 	return ln, nil
+}
+
+// watcher returns the part of the configuration of a node that concerns the other members.
+func (c *Config) watcher(n *Node) peers.Config {
+	return peers.Config{
+		ID: c.ID, RunID: c.RunID, Data: c.Data, PeerAddr: c.peerAddr(), Addresses: c.addresses(), DownAfter: c.DownAfter,
+		Clock: c.Time, Logger: c.Logger, Dialer: c.peers, Opened: n.opened,
+		Raft: func() peers.Raft { return n.cons }, Leader: n.leading, Members: n.dismiss, Fatal: c.Fatal,
+		Removed: func() {
+			if keys, ok := c.Sink.(store.KeySink); ok {
+				keys.Missed()
+			}
+		},
+	}
 }

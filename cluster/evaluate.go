@@ -119,7 +119,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 func (s *sequencer) begin(st *store.Store) *store.Txn {
 	if s.txn == nil || !s.txn.On(st) {
 		s.txn = st.Begin(store.Time{}, 0, store.Env{Grace: s.late.Of, Receivers: s.receivers, ACL: s.node.cfg.ACL, Limits: s.node.cfg.Limits,
-			Older: s.node.disc.older.Load, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn, DiskFull: s.node.diskFull()})
+			Older: s.node.peers.Older, SameOwnerNX: s.node.cfg.SameOwnerNX, FoundOwn: s.foundOwn, DiskFull: s.node.diskFull()})
 	}
 	return s.txn
 }
@@ -345,7 +345,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 
 // whole reports whether a request must not be answered in parts: it may come from a member of an earlier
 // version, which would ask for all of it again.
-func (s *sequencer) whole(r *request) bool { return r.runs != nil && s.node.disc.older.Load() }
+func (s *sequencer) whole(r *request) bool { return r.runs != nil && s.node.peers.Older() }
 
 // evaluateCall runs one command of a request. If the command has written too much, overrun is its error:
 // the batch is evaluated again without the command, which then gets this error.

@@ -56,7 +56,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 			continue
 		}
 		linked = true
-		n.learn(l.peer)
+		n.peers.LearnClient(l.peer.id, l.peer.client)
 		ended := n.use(ctx, l, r)
 		select {
 		case <-ended:

@@ -15,7 +15,7 @@ import (
 
 // sayings are what peers say on the protocols of this package, the first byte included.
 func sayings(from string) (list [][]byte) {
-	list = append(list, append([]byte{peerport.ProtoFacts}, sampleFacts.append(nil)...))
+	list = append(list, append([]byte{peerport.ProtoFacts}, sampleFacts.Append(nil)...))
 	join := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
 	list = append(list, append([]byte{peerport.ProtoJoin}, frame.End(join, 0)...))
 	forward := greeting{speaks: current, id: from, client: "host:1"}.append([]byte{peerport.ProtoForward})

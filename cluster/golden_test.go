@@ -13,6 +13,7 @@ import (
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/peers"
 	"lockstep/store"
 	"lockstep/store/codec"
 )
@@ -141,12 +142,12 @@ func messages(t *testing.T) []message {
 		resultMessage("not executed", []byte{statusNotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{statusUnknown}, nil, errUnknown),
 		resultMessage("cancelled", []byte{statusCancelled}, nil, errCancelled), resultMessage("stale", []byte{statusStale}, nil, errStale),
 		resultMessage("no room", []byte{statusReplyLater}, nil, errReplyLater),
-		{"facts", earlyFacts.append(nil), func(b []byte) error {
-			got, err := readFacts(reader(b))
+		{"facts", earlyFacts.Append(nil), func(b []byte) error {
+			got, err := peers.Read(reader(b))
 			return want("facts", got, err, earlyFacts)
 		}},
-		{"facts and members", sampleFacts.append(nil), func(b []byte) error {
-			got, err := readFacts(reader(b))
+		{"facts and members", sampleFacts.Append(nil), func(b []byte) error {
+			got, err := peers.Read(reader(b))
 			return want("facts and members", got, err, sampleFacts)
 		}},
 		inFrame(frameJoin, 0, "join", codec.AppendStr(codec.AppendStr(nil, "n4"), "host:7379"), func(b []byte) error {

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 	"lockstep/store/codec"
 )
 
@@ -50,7 +51,7 @@ func (n *Node) serveJoin(conn net.Conn) {
 	case <-n.ctx.Done():
 		return
 	}
-	f, err := frame.ReadShort(newFactsReader(conn))
+	f, err := frame.ReadShort(peers.NewReader(conn))
 	if err != nil || f.Kind != frameJoin {
 		return
 	}
@@ -134,7 +135,7 @@ func (n *Node) askToJoin(addr string) error {
 	if _, err := conn.Write(frame.End(body, 0)); err != nil {
 		return fmt.Errorf("%w: %w", errNoPeerPort, err)
 	}
-	return readJoinAnswer(newFactsReader(conn))
+	return readJoinAnswer(peers.NewReader(conn))
 }
 
 // errNoPeerPort is the error for an address where nobody answers as a member would.

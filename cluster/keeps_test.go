@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // keepers write a string and keep its deadline, and what that counts from: how late
@@ -69,41 +67,4 @@ func TestRealRaftWriteKeepsTheLease(t *testing.T) {
 			c.expect(leader, "1", "DEL lock")
 		}
 	}, withLua)
-}
-
-// TestOlderMembers: a leader counts a member as one of version 0.1.0 until it has said
-// whom it knows, which 0.1.0 does not, and again when it comes back without that.
-func TestOlderMembers(t *testing.T) {
-	inBubble(t, func(c *bubbled) {
-		leader := c.nodes[c.leader()]
-		time.Sleep(3 * beatPeriod)
-		if leader.disc.older.Load() {
-			t.Error("three nodes of this version, and one counts as older")
-		}
-		// says has a member say whom it knows, or not.
-		says := func(id string, says bool) {
-			leader.disc.mu.Lock()
-			leader.disc.heard[id].facts.toldMembers = says
-			leader.disc.mu.Unlock()
-			leader.census()
-		}
-		for _, n := range c.nodes {
-			if n == leader {
-				continue
-			}
-			says(n.cfg.ID, false)
-			if !leader.disc.older.Load() {
-				t.Errorf("%s does not say whom it knows, and does not count as older", n.cfg.ID)
-			}
-			for _, other := range c.nodes {
-				if at := raft.ServerAddress(other.cfg.PeerListen); other != leader && leader.disc.mayBeOlder(string(at)) != (other == n) {
-					t.Errorf("%s does not say whom it knows; entries go to %s in the wrong form", n.cfg.ID, other.cfg.ID)
-				}
-			}
-			says(n.cfg.ID, true)
-		}
-		if leader.disc.older.Load() {
-			t.Error("all have said whom they know, and one counts as older")
-		}
-	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/frame"
-	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
@@ -212,11 +211,11 @@ func (n *Node) administerHere(ctx context.Context, a adminRequest) error {
 
 // addHere makes a node a member without a vote, or changes the address of a member.
 func (n *Node) addHere(ctx context.Context, a adminRequest) error {
-	found, reached := n.visit(a.addr)
+	found, reached := n.peers.Visit(a.addr)
 	switch {
-	case reached && found.id != a.id:
-		return contradicts("at %s there is %s, not %s: give the address under which the other nodes reach %s (--peer-advertise)", a.addr, found.id, a.id, a.id)
-	case reached && found.cluster != "" && n.cons.Cluster() != "" && found.cluster != n.cons.Cluster():
+	case reached && found.ID != a.id:
+		return contradicts("at %s there is %s, not %s: give the address under which the other nodes reach %s (--peer-advertise)", a.addr, found.ID, a.id, a.id)
+	case reached && found.Cluster != "" && n.cons.Cluster() != "" && found.Cluster != n.cons.Cluster():
 		return contradicts("%s at %s is a member of another cluster: start it with an empty data directory and --join", a.id, a.addr)
 	case !reached && a.kind == adminJoin:
 		return fmt.Errorf("the leader, %s, cannot reach %s at %s: that must be the address under which the other nodes reach it (--peer-advertise)", n.cfg.ID, a.id, a.addr)
@@ -247,24 +246,6 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// visit asks the node at a peer address for its facts.
-func (n *Node) visit(addr string) (facts, bool) {
-	if addr == n.cfg.peerAddr() {
-		return n.facts(), true
-	}
-	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout)
-	if err != nil {
-		return facts{}, false
-	}
-	defer conn.Close()
-	timer := time.AfterFunc(beatTimeout, func() { conn.Close() })
-	defer timer.Stop()
-	own := n.facts()
-	own.directory = "" // the address may belong to a stranger, which must not learn it
-	f, err := exchange(conn, newFactsReader(conn), own)
-	return f, err == nil
-}
-
 // removeHere removes a member. If the member is this node, it transfers its leadership and leaves the removal
 // to its successor.
 func (n *Node) removeHere(ctx context.Context, id string) error {
@@ -272,7 +253,7 @@ func (n *Node) removeHere(ctx context.Context, id string) error {
 	if err != nil {
 		return errNotExecuted
 	}
-	up := n.roll(members)
+	up := n.peers.Answering(members)
 	if id == n.cfg.ID {
 		if _, err := removal(members, up, id); err != nil {
 			return err
@@ -283,33 +264,6 @@ func (n *Node) removeHere(ctx context.Context, id string) error {
 		return errNotExecuted
 	}
 	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) { return removal(members, up, id) })
-}
-
-// roll connects to all members and returns those that answer. The last news of them may be a second old, and a
-// member that has died since would count as up.
-func (n *Node) roll(members []raftnode.Member) map[string]bool {
-	up := map[string]bool{n.cfg.ID: true}
-	answers := make(chan string, len(members))
-	calls := 0
-	for _, m := range members {
-		if m.ID == n.cfg.ID {
-			continue
-		}
-		calls++
-		go func() {
-			if f, ok := n.visit(m.PeerAddr); ok && f.id == m.ID {
-				answers <- m.ID
-				return
-			}
-			answers <- ""
-		}()
-	}
-	for range calls {
-		if id := <-answers; id != "" {
-			up[id] = true
-		}
-	}
-	return up
 }
 
 // removal decides whether a member may be removed. A majority of the remaining voters must be up, or
@@ -343,15 +297,6 @@ func removal(members []raftnode.Member, alive map[string]bool, id string) (raftn
 	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
-// alive reports whether this node has heard from another member within Config.DownAfter.
-func (n *Node) alive(id string) bool {
-	now := n.cfg.Time.Monotonic()
-	n.disc.mu.Lock()
-	defer n.disc.mu.Unlock()
-	h := n.disc.heard[id]
-	return h != nil && h.told && now-h.seen < n.cfg.DownAfter
-}
-
 // transferHere transfers leadership from this node to a voter. If id is empty, the voter that has applied most
 // gets it.
 func (n *Node) transferHere(id string) error {
@@ -372,9 +317,9 @@ func (n *Node) transferHere(id string) error {
 		return ErrNoSuchMember
 	}
 	heir, most := "", uint64(0)
-	for answers := n.roll(heirs); len(heirs) > 0; heirs = heirs[1:] {
+	for answers := n.peers.Answering(heirs); len(heirs) > 0; heirs = heirs[1:] {
 		m := heirs[0]
-		if applied := n.heardApplied(m.ID); answers[m.ID] && (heir == "" || applied > most) {
+		if applied := n.peers.Applied(m.ID); answers[m.ID] && (heir == "" || applied > most) {
 			heir, most = m.ID, applied
 		}
 	}
@@ -394,15 +339,6 @@ func (n *Node) transferHere(id string) error {
 	return ErrNoHeir
 }
 
-func (n *Node) heardApplied(id string) uint64 {
-	n.disc.mu.Lock()
-	defer n.disc.mu.Unlock()
-	if h := n.disc.heard[id]; h != nil {
-		return h.facts.applied
-	}
-	return 0
-}
-
 // Membership is the role of a node in its cluster.
 type Membership string
 
@@ -414,7 +350,7 @@ const (
 )
 
 // Removed reports whether this node has been removed from its cluster, as far as it knows.
-func (n *Node) Removed() bool { return n.removed.Load() }
+func (n *Node) Removed() bool { return n.peers.Removed() }
 
 // Membership returns the role of this node in its cluster, as far as it knows.
 func (n *Node) Membership() Membership {
@@ -424,7 +360,7 @@ func (n *Node) Membership() Membership {
 	members, err := n.cons.Members()
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == n.cfg.ID })
 	switch {
-	case err == nil && at < 0 && n.joining():
+	case err == nil && at < 0 && n.cons.Joining():
 		return Joining
 	case at >= 0 && !members[at].Voter:
 		return NonVoter

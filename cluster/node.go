@@ -17,6 +17,7 @@ import (
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -50,12 +51,10 @@ type Node struct {
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: peers may connect earlier
 
-	disc    discovery
-	removed atomic.Bool // this node has been removed from the cluster
+	peers *peers.Watcher
 
 	mu        sync.Mutex
 	leader    raftnode.Leadership
-	clients   map[string]string // RESP addresses of the nodes, by id
 	unfollow  context.CancelFunc
 	elections uint64
 
@@ -76,8 +75,8 @@ func Open(cfg Config) (*Node, error) {
 		n.cons = &localLog{diskless: diskless{n.fsm}, id: cfg.ID, after: n.applied}
 		close(n.opened)
 		n.setLeader(raftnode.Leadership{ID: cfg.ID, Self: true})
-		n.census()
-		n.look()
+		n.peers.Update()
+		n.peers.Look()
 		n.clock.Lead(0, 0)
 		n.work.Add(1)
 		go func() {
@@ -87,21 +86,21 @@ func Open(cfg Config) (*Node, error) {
 		return n, nil
 	}
 	leads := make(chan raftnode.Leadership)
-	cons, err := raftnode.Open(n.cfg.raft(n.disc.mayBeOlder), n.fsm, raftnode.Hooks{
-		Serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.serveFacts, peerport.ProtoJoin: n.serveJoin},
-		Applied: n.applied, Restored: n.restored, Members: n.reconfigured, Vouched: n.vouched, Leads: leads,
+	cons, err := raftnode.Open(n.cfg.raft(n.peers.MayBeOlder), n.fsm, raftnode.Hooks{
+		Serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.peers.Serve, peerport.ProtoJoin: n.serveJoin},
+		Applied: n.applied, Restored: n.restored, Members: n.peers.Moved, Vouched: n.peers.Vouched, Leads: leads,
 	})
 	if err != nil {
 		n.cancel()
 		return nil, err
 	}
 	n.cons = cons
-	n.census()
-	n.look()
+	n.peers.Update()
+	n.peers.Look()
 	close(n.opened)
-	n.work.Add(3)
+	n.work.Add(2)
 	go n.watch(leads)
-	go n.discover()
+	n.work.Go(n.peers.Run)
 	go n.join()
 	return n, nil
 }
@@ -117,9 +116,9 @@ func newNode(cfg Config) (_ *Node, err error) {
 	if cfg.dial != nil {
 		cfg.peers.Network = cfg.dial
 	}
-	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), asking: semaphore.NewWeighted(1), opened: make(chan struct{}), clients: map[string]string{cfg.ID: cfg.addresses().told(false).Plain}}
-	n.disc.heard, n.disc.moved = map[string]*heard{}, make(chan struct{}, 1)
+	n := &Node{cfg: cfg, boot: cfg.random(), routes: newRouter(), asking: semaphore.NewWeighted(1), opened: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.peers = peers.NewWatcher(n.ctx, cfg.watcher(n))
 	n.gate = fair.NewGate(n.ctx, cfg.Time, n.members)
 	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
@@ -159,7 +158,7 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 			endTerm()
 			endTerm = func() {}
 			n.setLeader(l)
-			n.look()
+			n.peers.Look()
 			if l.Self {
 				endTerm = n.startTerm()
 			}
@@ -343,14 +342,12 @@ func (n *Node) Members() ([]Member, error) {
 		m := &members[i]
 		*m = Member{ID: k.ID, PeerAddr: k.PeerAddr, Leader: k.Leader, Voter: k.Voter}
 		if m.ID == n.cfg.ID {
-			m.Up, m.Applied = true, n.facts().applied
+			m.Up, m.Applied = true, n.peers.Own().Applied
 		} else {
-			m.Up, m.Applied = n.alive(m.ID), n.heardApplied(m.ID)
+			m.Up, m.Applied = n.peers.Alive(m.ID), n.peers.Applied(m.ID)
 		}
 		m.Behind = commit - min(m.Applied, commit)
-		n.mu.Lock()
-		m.Client = n.clients[m.ID]
-		n.mu.Unlock()
+		m.Client = n.peers.Client(m.ID)
 	}
 	return members, err
 }
@@ -358,20 +355,12 @@ func (n *Node) Members() ([]Member, error) {
 // LeaderClient returns the id and RESP address of the leader. Both are empty without a leader; the address
 // is empty if the leader has not told it yet.
 func (n *Node) LeaderClient() (id, addr string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leader.ID, n.clients[n.leader.ID]
-}
-
-// learn notes the RESP address in the greeting of the leader.
-func (n *Node) learn(g greeting) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.clients[g.id] = g.client
+	id = n.leading().ID
+	return id, n.peers.Client(id)
 }
 
 func (n *Node) greeting() greeting {
-	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.addresses().told(false).Plain}
+	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.addresses().For(false).Plain}
 }
 
 // Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
@@ -476,3 +465,10 @@ func (n *Node) members() int {
 	}
 	return max(len(list), 1)
 }
+
+// Topology returns what this node knows of the cluster. It costs one load.
+func (n *Node) Topology() *Topology { return n.peers.Topology() }
+
+// Misplaced returns the peer address at which the members look for this node, if that is not its own address,
+// and "" otherwise.
+func (n *Node) Misplaced() string { return n.peers.Misplaced() }

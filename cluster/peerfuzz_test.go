@@ -12,6 +12,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 	"lockstep/store/codec"
 )
 
@@ -23,7 +24,7 @@ func FuzzPeerPort(f *testing.F) {
 	for _, seed := range [][]byte{
 		nil, []byte("R\x00"), []byte("A"), []byte("D"), []byte("J"), []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), []byte("*1\r\n$4\r\nPING\r\n"), []byte("GET / HTTP/1.1\r\n\r\n"),
 		hello, append(hello[:len(hello):len(hello)], oneFrame(frameKill, 1, nil)...), append(hello[:len(hello):len(hello)], 0x3f, 0xff, 0xff, 0xff, frameSubmit),
-		facts{id: "n2", runID: "r"}.append([]byte{peerport.ProtoFacts}), append([]byte{peerport.ProtoJoin}, oneFrame(frameJoin, 0, codec.AppendStr(codec.AppendStr(nil, "n4"), "host:1"))...),
+		peers.Status{ID: "n2", RunID: "r"}.Append([]byte{peerport.ProtoFacts}), append([]byte{peerport.ProtoJoin}, oneFrame(frameJoin, 0, codec.AppendStr(codec.AppendStr(nil, "n4"), "host:1"))...),
 		clientHello(f),
 	} {
 		f.Add(seed)
@@ -34,7 +35,7 @@ func FuzzPeerPort(f *testing.F) {
 			return func(conn net.Conn) {
 				defer conn.Close()
 				got <- proto
-				in := newFactsReader(conn)
+				in := peers.NewReader(conn)
 				switch proto {
 				case peerport.ProtoForward:
 					if _, err := current.read(in); err != nil {
@@ -50,7 +51,7 @@ func FuzzPeerPort(f *testing.F) {
 					}
 				case peerport.ProtoFacts:
 					for {
-						if _, err := readFacts(in); err != nil {
+						if _, err := peers.Read(in); err != nil {
 							return
 						}
 					}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 )
 
@@ -17,8 +18,8 @@ import (
 // that is needed, and uses the facts that the nodes exchange anyway.
 
 // keepUp is how far a member may be behind in time: it must have applied by now what was committed
-// that long ago. The applied index in its facts may be a beatPeriod old.
-const keepUp = 3 * beatPeriod
+// that long ago. The applied index in its status may be a peers.Period old.
+const keepUp = 3 * peers.Period
 
 // commitAt is how far the log was committed at a time.
 type commitAt struct {
@@ -36,7 +37,7 @@ type promoter struct {
 // promote gives votes to new members until ctx, the context of a term, ends.
 func (n *Node) promote(ctx context.Context) {
 	p := &promoter{n: n, since: map[string]time.Duration{}}
-	beat := time.NewTicker(beatPeriod)
+	beat := time.NewTicker(peers.Period)
 	defer beat.Stop()
 	for {
 		select {
@@ -84,7 +85,7 @@ func (p *promoter) look(now time.Duration) (due string) {
 			continue
 		}
 		waiting[m.ID] = true
-		if now-goal.at < keepUp || !n.alive(m.ID) || n.heardApplied(m.ID) < goal.index {
+		if now-goal.at < keepUp || !n.peers.Alive(m.ID) || n.peers.Applied(m.ID) < goal.index {
 			delete(p.since, m.ID)
 			continue
 		}

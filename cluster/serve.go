@@ -7,11 +7,14 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"time"
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 	"lockstep/store/codec"
 )
@@ -128,7 +131,7 @@ func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
 		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
 			r.err = errReplyLater // the request wrote nothing, so the peer can send it again
-			if p.n.disc.older.Load() {
+			if p.n.peers.Older() {
 				r.err = errNotExecuted // peers of earlier versions do not know errReplyLater
 			}
 		}
@@ -207,4 +210,26 @@ func (n *Node) ask(ctx context.Context, l *link, kind byte, body []byte) (store.
 
 func transferBody(id string) []byte {
 	return append(binary.AppendUvarint(nil, uint64(len(id))), id...)
+}
+
+// dismiss ends the links of removed members: from then on the leader executes nothing for their clients, and
+// serveClaim refuses them new links. The connection itself stays open a little longer, because the request for
+// the removal may have come by it.
+func (n *Node) dismiss(members []raftnode.Member) {
+	if len(members) == 0 {
+		return
+	}
+	n.mu.Lock()
+	var gone []*peerConn
+	for p := range n.callers {
+		if p.claimed.Load() && !slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.ID == p.id }) {
+			gone = append(gone, p)
+		}
+	}
+	n.mu.Unlock()
+	for _, p := range gone {
+		if !p.dismissed.Swap(true) {
+			time.AfterFunc(peers.Period, func() { p.conn.Close() })
+		}
+	}
 }

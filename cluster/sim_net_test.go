@@ -170,7 +170,7 @@ func (s *simulation) connect(from, to *simNode, proto byte) *simConn {
 	if proto == peerport.ProtoForward {
 		go to.n.serveForward(p.ends[1])
 	} else {
-		go to.n.serveFacts(p.ends[1])
+		go to.n.peers.Serve(p.ends[1])
 	}
 	return p.ends[0]
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/luavm"
 	"lockstep/store"
@@ -50,7 +51,7 @@ type simNode struct {
 // out reports whether the node may have believed since a time that it was no
 // member. It looks again at its next beat.
 func (n *simNode) out(since time.Duration) bool {
-	return n.removed || n.returned > 0 && n.returned+2*beatPeriod > since
+	return n.removed || n.returned > 0 && n.returned+2*peers.Period > since
 }
 
 // back notes that the node believes to be a member.
@@ -173,14 +174,13 @@ func (s *simulation) boot(n *simNode) {
 		n.n.restored(seq, lease)
 	}
 	n.n.fsm.Replay(uint64(len(s.log.entries)))
-	n.n.look()
+	n.n.peers.Look()
 	close(n.n.opened)
 	n.leads = make(chan raftnode.Leadership, 1<<10)
 	n.n.work.Add(1)
 	go n.n.watch(n.leads)
 	if s.plan.discovery {
-		n.n.work.Add(1)
-		go n.n.discover()
+		n.n.work.Go(n.n.peers.Run)
 	}
 	s.note("%s starts with %d entries", n.id, n.m.applied)
 	s.follow(n)

@@ -106,7 +106,7 @@ func (n *Node) majority() bool {
 		return false // Raft has been stopped
 	}
 	voters := slices.DeleteFunc(members, func(m raftnode.Member) bool { return !m.Voter })
-	answers, up := n.roll(voters), 0
+	answers, up := n.peers.Answering(voters), 0
 	for _, m := range voters {
 		if answers[m.ID] {
 			up++

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"lockstep/cluster/internal/peers"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -21,10 +22,10 @@ func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 				return
 			}
 			for {
-				if _, err := readFacts(r); err != nil {
+				if _, err := peers.Read(r); err != nil {
 					return
 				}
-				if _, err := far.Write(facts{id: id}.append(nil)); err != nil {
+				if _, err := far.Write(peers.Status{ID: id}.Append(nil)); err != nil {
 					return
 				}
 			}
@@ -111,7 +112,7 @@ func TestLastNodeDoesNotWait(t *testing.T) {
 				if took := time.Since(start); took > 1200*ms {
 					t.Errorf("they were told after %v", took)
 				}
-				time.Sleep(beatTimeout) // until it has given up calling the others
+				time.Sleep(peers.Timeout) // until it has given up calling the others
 			})
 		})
 	}

@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"bytes"
-	"encoding/hex"
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 )
 
 // discoverable has the three nodes say where they are.
@@ -131,101 +129,27 @@ func TestTopologyOfEphemeralNode(t *testing.T) {
 }
 
 var (
-	earlyFacts  = facts{id: "n1", addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5"}
-	sampleFacts = facts{id: "n1", addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5", toldMembers: true, members: []string{"n1", "n2"}}
-	secretFacts = facts{id: "n1", addrs: Addresses{"a:1", "b:2", "c:3", "d:4", "", "e:5"}, runID: "0123", applied: 300, cluster: "blue", you: asStranger, peer: "p:4", directory: "D5", toldMembers: true, members: []string{"n1", "n2"}}
+	earlyFacts  = peers.Status{ID: "n1", Addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, RunID: "0123", Applied: 300, Cluster: "blue", You: peers.Stranger, Peer: "p:4", Directory: "D5"}
+	sampleFacts = peers.Status{ID: "n1", Addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, RunID: "0123", Applied: 300, Cluster: "blue", You: peers.Stranger, Peer: "p:4", Directory: "D5", ToldMembers: true, Members: []string{"n1", "n2"}}
 )
-
-// TestFactsGolden holds the bytes still.
-func TestFactsGolden(t *testing.T) {
-	const want = "00000035" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435" +
-		"02" + "026e31" + "026e32" + "03643a34" + "00" + "03653a35"
-	if got := hex.EncodeToString(secretFacts.append(nil)); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestFactsRoundTrip(t *testing.T) {
-	whole := secretFacts.append(nil)
-	same := func(got, want facts) bool { return reflect.DeepEqual(got, want) }
-	if got, err := readFacts(reader(whole)); err != nil || !same(got, secretFacts) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	// A later version may say more.
-	body := append(bytes.Clone(whole[6:]), "more"...)
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body))); err != nil || !same(got, secretFacts) {
-		t.Errorf("with more behind: %+v, %v", got, err)
-	}
-	// Earlier ones say less.
-	size, early := len(whole)-6, secretFacts
-	early.addrs.TLSPlain, early.addrs.TLSCluster = "", ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-9]))); err != nil || !same(got, early) {
-		t.Errorf("without TLS: %+v, %v", got, err)
-	}
-	early.members, early.toldMembers = nil, false
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-16]))); err != nil || !same(got, early) {
-		t.Errorf("without members: %+v, %v", got, err)
-	}
-	early.directory = ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-19]))); err != nil || !same(got, early) {
-		t.Errorf("without a directory: %+v, %v", got, err)
-	}
-	early.cluster, early.you, early.peer = "", asUnknown, ""
-	if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:size-29]))); err != nil || !same(got, early) {
-		t.Errorf("with less: %+v, %v", got, err)
-	}
-	for n := range body[:size] {
-		if n == size-9 || n == size-16 || n == size-19 || n == size-29 {
-			continue
-		}
-		if got, err := readFacts(reader(oneFrame(frameFacts, 0, body[:n]))); err == nil {
-			t.Errorf("cut to %d bytes: %+v", n, got)
-		}
-	}
-	if got, err := readFacts(reader(oneFrame(frameSubmit+1, 0, body))); err == nil {
-		t.Errorf("of another kind: %+v", got)
-	}
-}
-
-// TestTold: a client is told the address of its own kind, and the other one if there is
-// none.
-func TestTold(t *testing.T) {
-	top := &Topology{Nodes: []Sighting{{ID: "n1", Addresses: Addresses{Plain: "p1", TLSPlain: "t1", Cluster: "c1"}}, {ID: "n2", Addresses: Addresses{Plain: "p2"}}, {ID: "n3", Addresses: Addresses{TLSPlain: "t3", TLSCluster: "u3"}}}}
-	for secret, want := range map[bool][]Addresses{
-		false: {{Plain: "p1", Cluster: "c1"}, {Plain: "p2"}, {Plain: "t3", Cluster: "u3"}},
-		true:  {{Plain: "t1", Cluster: "c1"}, {Plain: "p2"}, {Plain: "t3", Cluster: "u3"}},
-	} {
-		for i, n := range top.Told(secret).Nodes {
-			if n.Addresses != want[i] {
-				t.Errorf("%s, TLS %v: %+v, want %+v", n.ID, secret, n.Addresses, want[i])
-			}
-		}
-	}
-	if top.Nodes[0].TLSPlain != "t1" {
-		t.Error("the topology itself was changed")
-	}
-	plain := &Topology{Nodes: []Sighting{{ID: "n2", Addresses: Addresses{Plain: "p2"}}}}
-	if plain.Told(true) != plain {
-		t.Error("a copy without need")
-	}
-}
 
 // TestFactsFromStrangers: what a node says that is no member changes nothing.
 func TestFactsFromStrangers(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)
 	c.seen("all members on all nodes", func(_ int, top *Topology) bool { return len(top.Nodes) == 3 })
+	c.until("that no member counts as one of version 0.1.0", func() bool { return !c.nodes[0].peers.Older() })
 	conn, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(c.cfg[0].PeerListen, peerport.ProtoFacts, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	stranger := sampleFacts
-	stranger.id = "stranger"
-	if _, err := conn.Write(stranger.append(nil)); err != nil {
+	stranger.ID = "stranger"
+	if _, err := conn.Write(stranger.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := readFacts(reader(mustRead(t, conn))); err != nil || f.id != "n1" {
+	if f, err := peers.Read(reader(mustRead(t, conn))); err != nil || f.ID != "n1" {
 		t.Errorf("answer %+v, %v", f, err)
 	}
 	if top := c.nodes[0].Topology(); top.Node("stranger") != nil || top.Members != 3 {

@@ -1,4 +1,4 @@
-package cluster
+package peers
 
 import (
 	"slices"
@@ -16,25 +16,24 @@ type health struct {
 	told       bool          // the log says that there is no leader
 }
 
-// tellHealth logs what has changed since its last call; the caller holds discovery.mu.
-func (n *Node) tellHealth(now time.Duration, led bool) {
-	d := &n.disc
-	h := &d.health
+// tellHealth logs what has changed since its last call; the caller holds mu.
+func (w *Watcher) tellHealth(now time.Duration, led bool) {
+	h := &w.health
 	if h.down == nil {
 		h.down = map[string]bool{}
 	}
 	voters, up := 0, 0
-	if d.voter {
+	if w.voter {
 		voters, up = 1, 1
 	}
 	var silent []string
-	for id, m := range d.heard {
-		is := now-m.seen >= n.cfg.DownAfter
+	for id, m := range w.heard {
+		is := now-m.seen >= w.cfg.DownAfter
 		switch {
 		case is && !h.down[id]:
-			n.cfg.Logger.Warn("A member is down: nothing is heard of it", "id", id, "peer", m.addr, "since", n.cfg.Time.Wall().Add(m.seen-now).UTC().Format(time.RFC3339))
+			w.cfg.Logger.Warn("A member is down: nothing is heard of it", "id", id, "peer", m.addr, "since", w.cfg.Clock.Wall().Add(m.seen-now).UTC().Format(time.RFC3339))
 		case !is && h.down[id] && m.told:
-			n.cfg.Logger.Info("A member is up again", "id", id, "peer", m.addr)
+			w.cfg.Logger.Info("A member is up again", "id", id, "peer", m.addr)
 		case !is && h.down[id]:
 			is = true // it has not been heard itself, so it stays down
 		}
@@ -49,7 +48,7 @@ func (n *Node) tellHealth(now time.Duration, led bool) {
 		}
 	}
 	for id := range h.down {
-		if d.heard[id] == nil {
+		if w.heard[id] == nil {
 			delete(h.down, id)
 		}
 	}
@@ -57,31 +56,31 @@ func (n *Node) tellHealth(now time.Duration, led bool) {
 	none := up <= voters/2 && voters > 0
 	switch {
 	case none && !h.noMajority:
-		n.cfg.Logger.Error("No majority: too many members are silent, and no command is executed until one of them is back", "silent", strings.Join(silent, ", "), "voters", voters)
+		w.cfg.Logger.Error("No majority: too many members are silent, and no command is executed until one of them is back", "silent", strings.Join(silent, ", "), "voters", voters)
 	case !none && h.noMajority:
-		n.cfg.Logger.Info("There is a majority again")
+		w.cfg.Logger.Info("There is a majority again")
 	}
 	h.noMajority = none
-	n.tellLeader(now, led)
+	w.tellLeader(now, led)
 }
 
 // tellLeader logs that there has been no leader for a while, and why if this node knows.
-func (n *Node) tellLeader(now time.Duration, led bool) {
-	h := &n.disc.health
+func (w *Watcher) tellLeader(now time.Duration, led bool) {
+	h := &w.health
 	switch {
 	case led && h.told:
-		n.cfg.Logger.Info("There is a leader again")
+		w.cfg.Logger.Info("There is a leader again")
 		fallthrough
 	case led:
 		h.leaderless, h.told = 0, false
 	case h.leaderless == 0:
 		h.leaderless = max(now, 1)
-	case !h.told && now-h.leaderless >= n.cfg.DownAfter && n.disc.voter:
+	case !h.told && now-h.leaderless >= w.cfg.DownAfter && w.voter:
 		h.told = true
-		args := []any{"since", n.cfg.Time.Wall().Add(h.leaderless - now).UTC().Format(time.RFC3339)}
-		if why := n.Trouble(); why != "" {
+		args := []any{"since", w.cfg.Clock.Wall().Add(h.leaderless - now).UTC().Format(time.RFC3339)}
+		if why := w.cfg.Raft().Trouble(); why != "" {
 			args = append(args, "error", why)
 		}
-		n.cfg.Logger.Warn("No leader", args...)
+		w.cfg.Logger.Warn("No leader", args...)
 	}
 }

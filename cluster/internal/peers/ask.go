@@ -1,0 +1,184 @@
+package peers
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
+)
+
+// Serve answers a peer that asks how this node is.
+func (w *Watcher) Serve(conn net.Conn) {
+	defer conn.Close()
+	select {
+	case <-w.cfg.Opened:
+	case <-w.ctx.Done():
+		return
+	}
+	r := NewReader(conn)
+	for w.ctx.Err() == nil {
+		// A peer that says nothing for so long uses another connection by now.
+		idle := time.AfterFunc(2*Timeout, func() { conn.Close() })
+		f, err := Read(r)
+		if err == nil {
+			peerport.Greets(conn)
+			w.record(f, false)
+			_, err = conn.Write(w.answerTo(f).Append(nil))
+		}
+		if !idle.Stop() || err != nil {
+			return
+		}
+	}
+}
+
+// answerTo returns what this node tells a node that has sent its status f.
+func (w *Watcher) answerTo(f Status) Status {
+	answer := w.Own()
+	if answer.You = w.standing(f); answer.You != Member || f.Directory == "" {
+		answer.Directory = ""
+	}
+	answer.Members, answer.ToldMembers = w.memberIDs(), true
+	return answer
+}
+
+// memberIDs returns the ids of the members that this node knows.
+func (w *Watcher) memberIDs() (ids []string) {
+	members, err := w.cfg.Raft().Members()
+	if err != nil {
+		return nil
+	}
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+// Run keeps an eye on the other members until the node closes.
+func (w *Watcher) Run() {
+	defer w.work.Wait()
+	asked := map[string]askedPeer{}
+	period := time.NewTicker(Period)
+	defer period.Stop()
+	for {
+		w.attend(asked)
+		w.Look()
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-period.C:
+		case <-w.moved:
+		}
+	}
+}
+
+// askedPeer is a member that is being asked.
+type askedPeer struct {
+	addr string
+	stop context.CancelFunc
+}
+
+// attend starts asking new members and stops asking former ones.
+func (w *Watcher) attend(asked map[string]askedPeer) {
+	known := w.Update()
+	if known == nil {
+		return // Raft is being stopped
+	}
+	for id, p := range asked {
+		if known[id] != p.addr {
+			p.stop()
+			delete(asked, id)
+		}
+	}
+	for id, addr := range known {
+		if _, is := asked[id]; is {
+			continue
+		}
+		ctx, cancel := context.WithCancel(w.ctx)
+		asked[id] = askedPeer{addr: addr, stop: cancel}
+		w.work.Go(func() { w.askPeer(ctx, addr) })
+	}
+}
+
+// askPeer asks one member until ctx ends.
+func (w *Watcher) askPeer(ctx context.Context, addr string) {
+	for ctx.Err() == nil {
+		if conn, err := w.cfg.Dialer.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout); err == nil {
+			w.askOn(ctx, conn)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(Period):
+		}
+	}
+}
+
+// askOn asks on one connection until it fails.
+func (w *Watcher) askOn(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	period := time.NewTicker(Period)
+	defer period.Stop()
+	r := NewReader(conn)
+	for {
+		timer := time.AfterFunc(Timeout, func() { conn.Close() })
+		f, err := Exchange(conn, r, w.Own())
+		timer.Stop()
+		if err != nil {
+			return
+		}
+		w.record(f, true)
+		w.disown(f)
+		select {
+		case <-ctx.Done():
+			return
+		case <-period.C:
+		}
+	}
+}
+
+// Visit asks the node at a peer address for its status.
+func (w *Watcher) Visit(addr string) (Status, bool) {
+	if addr == w.cfg.PeerAddr {
+		return w.Own(), true
+	}
+	conn, err := w.cfg.Dialer.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout)
+	if err != nil {
+		return Status{}, false
+	}
+	defer conn.Close()
+	timer := time.AfterFunc(Timeout, func() { conn.Close() })
+	defer timer.Stop()
+	own := w.Own()
+	own.Directory = "" // the address may belong to a stranger, which must not learn it
+	f, err := Exchange(conn, NewReader(conn), own)
+	return f, err == nil
+}
+
+// Answering connects to all members and returns those that answer. The last news of them may be a second old, and a
+// member that has died since would count as up.
+func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
+	up := map[string]bool{w.cfg.ID: true}
+	answers := make(chan string, len(members))
+	calls := 0
+	for _, m := range members {
+		if m.ID == w.cfg.ID {
+			continue
+		}
+		calls++
+		go func() {
+			if f, ok := w.Visit(m.PeerAddr); ok && f.ID == m.ID {
+				answers <- m.ID
+				return
+			}
+			answers <- ""
+		}()
+	}
+	for range calls {
+		if id := <-answers; id != "" {
+			up[id] = true
+		}
+	}
+	return up
+}

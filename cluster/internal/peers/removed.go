@@ -1,0 +1,171 @@
+package peers
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"lockstep/cluster/internal/raftnode"
+)
+
+// How a node learns that it has been removed.
+//
+// A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
+// also to the node that is no longer in it. A node that was away at that time gets no messages any more: the
+// members refuse it their votes, and that is all. So it learns it by the questions that it always asks
+// (ask.go): a member that has applied at least as much answers that the node is a stranger, or that the
+// member with its id has another data directory. In both cases the removed node serves no client. Late entries
+// may make it believe that it has a leader; that leader refuses to serve it.
+
+// standing returns what this node thinks of another. A node that has the id of a member and another address is
+// either that member, which has moved, or a former one whose place has been taken. In the second case the
+// present member answers at its address.
+func (w *Watcher) standing(f Status) Standing {
+	members, err := w.cfg.Raft().Members()
+	if err != nil || len(members) == 0 {
+		return Unknown
+	}
+	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == f.ID })
+	switch {
+	case at < 0:
+		return Stranger
+	case !w.sameDirectory(f):
+		return Other
+	case f.Peer == "" || f.Peer == members[at].PeerAddr:
+		return Member
+	case f.ID == w.cfg.ID || w.Alive(f.ID):
+		return Stranger
+	}
+	return Unknown
+}
+
+// HasMember reports whether a node is in the configuration that this node knows.
+func (w *Watcher) HasMember(id string) bool {
+	members, err := w.cfg.Raft().Members()
+	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.ID == id })
+}
+
+// judge decides whether this node has been removed, from the configuration that it knows and the answers of the
+// others. A node with a leader has not been removed: a new member that copies the log reads configurations that
+// do not contain it yet.
+func (w *Watcher) judge(members []raftnode.Member) {
+	led := w.cfg.Leader().ID != ""
+	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == w.cfg.ID })
+	w.mu.Lock()
+	w.member = at >= 0
+	w.mu.Unlock()
+	settled := at < 0 || w.compareAddress(members[at].PeerAddr)
+	removed := !led && len(members) > 0 && !w.cfg.Raft().Joining() && (at < 0 || settled && w.outcast())
+	switch was := w.removed.Swap(removed); {
+	case removed && !was:
+		w.cfg.Logger.Warn("This node has been removed from the cluster and serves nobody; stop it, or have it join again with an empty data directory", "id", w.cfg.ID)
+		w.cfg.Removed()
+	case was && !removed:
+		w.cfg.Logger.Info("This node is a member again", "id", w.cfg.ID)
+	}
+}
+
+// misplaced says that the configuration has another address for this node than its own.
+type misplaced struct {
+	known string        // address in the configuration; "": its own
+	since time.Duration // when this node found the difference
+	told  bool          // it has been logged
+}
+
+// compareAddress compares the address of this node in the configuration with its own, and logs a lasting
+// difference. It returns false while the difference may be temporary: the other members may still remember this
+// node at its old address, and take it for a stranger at the new one; or this node has yet to read the entry
+// with its new address.
+func (w *Watcher) compareAddress(known string) (settled bool) {
+	now, own := w.cfg.Clock.Monotonic(), w.cfg.PeerAddr
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := &w.misplaced
+	switch {
+	case known == own || known == "":
+		*m = misplaced{}
+	case m.known != known:
+		*m = misplaced{known: known, since: now}
+	}
+	settled = m.known == "" || now-m.since >= 2*w.cfg.DownAfter
+	if settled && m.known != "" && !m.told {
+		m.told = true
+		w.cfg.Logger.Warn("The members look for this node at another peer address than its own; correct --peer-listen, --peer-advertise or --peers, or, if it has moved, tell them: lockstep add "+w.cfg.ID+" "+own,
+			"looked_for_at", known, "own", own)
+	}
+	return settled
+}
+
+// Misplaced returns the peer address at which the members look for this node, if that is not its own address,
+// and "" otherwise.
+func (w *Watcher) Misplaced() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m := w.misplaced; m.told {
+		return m.known
+	}
+	return ""
+}
+
+// outcast reports whether another node that has applied at least as much as this one calls this one a stranger,
+// or knows it with another data directory.
+func (w *Watcher) outcast() bool {
+	own := w.Own()
+	now := w.cfg.Clock.Monotonic()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.heard {
+		if own.Cluster != "" && h.status.Cluster != "" && own.Cluster != h.status.Cluster {
+			continue // in another cluster this node is a stranger anyway
+		}
+		if h.told && now-h.seen < w.cfg.DownAfter && (h.status.You == Stranger || h.status.You == Other) && h.status.Applied >= own.Applied {
+			return true
+		}
+	}
+	return false
+}
+
+// Moved wakes Run after a change of the configuration.
+func (w *Watcher) Moved() {
+	select {
+	case w.moved <- struct{}{}:
+	default:
+	}
+}
+
+// adopt notes that this node is a member, and the name of the cluster in the status of another member;
+// mu is held. The name is "" if all members run a version without cluster names.
+func (w *Watcher) adopt(f Status) {
+	if !w.member {
+		return
+	}
+	switch own := w.cfg.Raft().Cluster(); {
+	case own == f.Cluster && !w.cfg.Raft().Joining():
+	case own == "" || own == f.Cluster:
+		if err := w.cfg.Raft().Joined(f.Cluster); err != nil {
+			w.cfg.Logger.Error("that this node is a member could not be noted", "error", err)
+		}
+	case f.Cluster != "" && !w.heard[f.ID].foreign:
+		w.heard[f.ID].foreign = true
+		w.cfg.Logger.Error("A peer address of this cluster belongs to a node of another one, which does not follow this node; if this one is to become a member there, start it with an empty directory and --join, without --peers", "peer", f.ID, "peer_addr", f.Peer)
+	}
+}
+
+// sameDirectory reports whether another node names the directory with which this node has met it. It remembers the
+// directory of a member that was not met before.
+func (w *Watcher) sameDirectory(f Status) bool {
+	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
+}
+
+// disown stops this node if it is a first member that is just beginning (Blank), and another node,
+// which has applied at least as much, has met it with another directory: that directory is lost. (A node
+// with a log is the one that was replaced: see the head of this file.)
+func (w *Watcher) disown(by Status) {
+	if by.You != Other || !w.cfg.Raft().Blank() || by.Applied < w.Own().Applied {
+		return
+	}
+	w.disowned.Do(func() {
+		w.cfg.Fatal(fmt.Errorf("data directory %s is not the one that %s has met node %s with: that one, and what this node had acknowledged, is lost; remove the node from the cluster (lockstep remove %s), then start it with an empty directory and --join",
+			w.cfg.Data, by.ID, w.cfg.ID, w.cfg.ID))
+	})
+}

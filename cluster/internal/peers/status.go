@@ -1,0 +1,159 @@
+package peers
+
+import (
+	"bufio"
+	"encoding/binary"
+	"net"
+	"time"
+
+	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/roster"
+	"lockstep/store/codec"
+)
+
+// Every node asks every other node, once in Period, how it is, on a connection of its own to the peer
+// port. Raft would tell about the leader only. A client that asks a follower for the other nodes wants to
+// know all of them, and which of them are up.
+//
+// Such a connection begins with 'D'. Then the asking node sends a frame with its status and gets one with
+// the other node's, as often as it likes.
+//
+//	kind 1  status  str id | str plain | str sentinel | str cluster |
+//	                str run id | uvarint applied | str name of the cluster |
+//	                you | str peer address of the sender | str data directory |
+//	                n, n times str id of a member |
+//	                str plain with TLS | str sentinel with TLS | str cluster with TLS
+//
+// you is what the answering node thinks of the asking one: 0 nothing, 1 it is a member, 2 it is none, 3
+// it has the id of a member and another data directory. Frames, integers and str are as in cluster/wire.go. A
+// reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
+// the data directory or the members, so that versions can differ in what they say. A node tells its data
+// directory to members only: another node that names it would pass for this node. A frame that is longer
+// than frame.MaxShort is refused. A status changes nothing unless it comes from a member, with the data directory
+// that the member was met with.
+const (
+	FrameStatus = 1
+
+	Period = 250 * time.Millisecond
+	// Timeout is how long a peer may take to answer before it is asked on a new connection.
+	Timeout = time.Second
+)
+
+// Status is what a node tells the others of itself.
+type Status struct {
+	ID      string
+	Addrs   Addresses
+	RunID   string
+	Applied uint64
+	Cluster string   // name of the cluster it belongs to; "" if it does not know
+	You     Standing // what it thinks of the node that asks
+	Peer    string   // its peer address; "" if it does not say
+
+	Directory string // the name of its data directory; "" if it does not say
+
+	// Members are the ids of the members that it knows; ToldMembers is false if it does not say.
+	Members     []string
+	ToldMembers bool
+}
+
+// Standing is what a node thinks of another.
+type Standing uint64
+
+const (
+	Unknown  Standing = 0
+	Member   Standing = 1
+	Stranger Standing = 2
+	Other    Standing = 3 // with another data directory than it was met with
+)
+
+func (f Status) Append(buf []byte) []byte {
+	start := len(buf)
+	buf = frame.Begin(buf, FrameStatus, 0)
+	for _, s := range []string{f.ID, f.Addrs.Plain, f.Addrs.Sentinel, f.Addrs.Cluster, f.RunID} {
+		buf = codec.AppendStr(buf, s)
+	}
+	buf = codec.AppendStr(binary.AppendUvarint(buf, f.Applied), f.Cluster)
+	buf = codec.AppendStr(binary.AppendUvarint(buf, uint64(f.You)), f.Peer)
+	buf = codec.AppendStr(buf, f.Directory)
+	if f.ToldMembers {
+		buf = binary.AppendUvarint(buf, uint64(len(f.Members)))
+		for _, id := range f.Members {
+			buf = codec.AppendStr(buf, id)
+		}
+		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" {
+			for _, s := range []string{f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster} {
+				buf = codec.AppendStr(buf, s)
+			}
+		}
+	}
+	return frame.End(buf, start)
+}
+
+func Read(r *bufio.Reader) (Status, error) {
+	fr, err := frame.ReadShort(r)
+	if err != nil {
+		return Status{}, err
+	}
+	var f Status
+	in := codec.Reader{B: fr.Body}
+	for _, s := range []*string{&f.ID, &f.Addrs.Plain, &f.Addrs.Sentinel, &f.Addrs.Cluster, &f.RunID} {
+		*s = string(in.Bytes())
+	}
+	applied, size := binary.Uvarint(in.B)
+	if fr.Kind != FrameStatus || in.Bad || size <= 0 || f.ID == "" {
+		return Status{}, frame.ErrMalformed
+	}
+	f.Applied = applied
+	if in.B = in.B[size:]; len(in.B) > 0 {
+		f.Cluster, f.You, f.Peer = string(in.Bytes()), Standing(in.Uvarint()), string(in.Bytes())
+	}
+	if len(in.B) > 0 {
+		f.Directory = string(in.Bytes())
+	}
+	if len(in.B) > 0 {
+		f.ToldMembers = true
+		for n := in.Count(1); n > 0 && !in.Bad; n-- {
+			f.Members = append(f.Members, string(in.Bytes()))
+		}
+	}
+	if len(in.B) > 0 {
+		f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster = string(in.Bytes()), string(in.Bytes()), string(in.Bytes())
+	}
+	if in.Bad || !f.sane() {
+		return Status{}, frame.ErrMalformed
+	}
+	return f, nil
+}
+
+// sane reports whether a status can come from a node. It clears client addresses that cannot be addresses:
+// clients are sent there, and Sentinel's texts name them, where a blank ends a word.
+func (f *Status) sane() bool {
+	for _, addr := range []*string{&f.Addrs.Plain, &f.Addrs.Sentinel, &f.Addrs.Cluster, &f.Addrs.TLSPlain, &f.Addrs.TLSSentinel, &f.Addrs.TLSCluster} {
+		if roster.CheckAddress(*addr) != nil {
+			*addr = ""
+		}
+	}
+	if f.Peer != "" && roster.CheckAddress(f.Peer) != nil {
+		return false
+	}
+	for _, id := range f.Members {
+		if roster.CheckID(id) != nil {
+			return false
+		}
+	}
+	for _, word := range []string{f.RunID, f.Cluster, f.Directory} {
+		if word != "" && roster.CheckID(word) != nil {
+			return false
+		}
+	}
+	return roster.CheckID(f.ID) == nil && f.Applied < roster.Highest && len(f.Members) <= roster.MaxMembers
+}
+
+func NewReader(conn net.Conn) *bufio.Reader { return bufio.NewReaderSize(conn, 512) }
+
+func Exchange(conn net.Conn, r *bufio.Reader, own Status) (Status, error) {
+	if _, err := conn.Write(own.Append(nil)); err != nil {
+		return Status{}, err
+	}
+	return Read(r)
+}

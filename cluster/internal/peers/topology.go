@@ -1,0 +1,101 @@
+// Package peers watches the other members of a cluster: each node asks every other one how it is. The answers tell a node
+// who is up, at which addresses clients find the others, and whether it has been removed itself.
+package peers
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
+// all of them (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
+// (ask.go). A Topology combines the answers with what Raft says. It is an immutable value that costs one load
+// to read; a channel closes when it is out of date. Raft alone says who leads. The answers only tell addresses
+// and silence (Config.DownAfter), so no vote among these questions ever sends a client anywhere.
+
+// Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
+type Addresses struct {
+	Plain    string // Redis without Sentinel or Cluster
+	Sentinel string
+	Cluster  string
+
+	// The same for clients that speak TLS.
+	TLSPlain, TLSSentinel, TLSCluster string
+}
+
+// For returns the addresses for clients with TLS (secret) or without, in the first three fields. If a node has
+// no address of that kind, the other one takes its place: a client without TLS may learn the address of a TLS
+// port.
+func (a Addresses) For(secret bool) Addresses {
+	if secret {
+		return Addresses{Plain: cmp.Or(a.TLSPlain, a.Plain), Sentinel: cmp.Or(a.TLSSentinel, a.Sentinel), Cluster: cmp.Or(a.TLSCluster, a.Cluster)}
+	}
+	return Addresses{Plain: cmp.Or(a.Plain, a.TLSPlain), Sentinel: cmp.Or(a.Sentinel, a.TLSSentinel), Cluster: cmp.Or(a.Cluster, a.TLSCluster)}
+}
+
+// Told returns the topology with the addresses for clients that speak TLS (secret) or for clients that do
+// not.
+func (t *Topology) Told(secret bool) *Topology {
+	if !slices.ContainsFunc(t.Nodes, func(n Sighting) bool { return n.TLSPlain != "" || n.TLSSentinel != "" || n.TLSCluster != "" }) {
+		return t
+	}
+	told := *t
+	told.Nodes = slices.Clone(t.Nodes)
+	for i := range told.Nodes {
+		told.Nodes[i].Addresses = told.Nodes[i].For(secret)
+	}
+	return &told
+}
+
+// Topology is what a node knows of the cluster at one instant. It never changes: a new one replaces it.
+type Topology struct {
+	Self   string
+	Leader string // id of the leader; "" while no leader is known
+	Last   string // id of the leader or, without a leader, of the last one
+	Term   uint64
+	Nodes  []Sighting // this node and the voters with known addresses, by id
+	// Members is the number of voters, with known addresses or not. Members without a vote do not
+	// count for a majority, and clients are not sent to them.
+	Members int
+	// DownAfter is how long a member may be silent before it counts as down.
+	DownAfter time.Duration
+	// Changed is closed when this topology is out of date.
+	Changed <-chan struct{}
+}
+
+// Sighting is what a node knows of a member, itself included.
+type Sighting struct {
+	ID string
+	// NoVote is true for this node while it is no member, or a member without a vote.
+	NoVote bool
+	Addresses
+	RunID   string // run id of its present process
+	Applied uint64 // Raft index of the last entry that it applied
+	Up      bool
+	Silence time.Duration // time since its last message
+	Known   time.Duration // time since this node began to look for it
+}
+
+// Node returns what is known of a member; nil if the member is not in Nodes.
+func (t *Topology) Node(id string) *Sighting {
+	for i := range t.Nodes {
+		if t.Nodes[i].ID == id {
+			return &t.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Up returns how many voters are up, as far as this node can see.
+func (t *Topology) Up() (n int) {
+	for i := range t.Nodes {
+		if t.Nodes[i].Up && !t.Nodes[i].NoVote {
+			n++
+		}
+	}
+	return n
+}
+
+// Quorum returns how many voters make a majority.
+func (t *Topology) Quorum() int { return t.Members/2 + 1 }

@@ -1,0 +1,296 @@
+package peers
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/raftnode"
+)
+
+// Config says what a Watcher watches for.
+type Config struct {
+	ID, RunID string
+	Data      string // the node's data directory, for messages
+	PeerAddr  string // the node's own
+	Addresses Addresses
+	DownAfter time.Duration // how long a member may be silent before it counts as down
+	Clock     clock.Source
+	Logger    *slog.Logger
+	Dialer    *peerport.Dialer
+
+	Opened  <-chan struct{}                 // closed when Raft may be called
+	Raft    func() Raft                     // what Raft knows
+	Leader  func() raftnode.Leadership      // the leader as the node knows it
+	Members func(members []raftnode.Member) // is called with the members that Raft knows, in every Period
+	Removed func()                          // is called when the node finds that it has been removed
+	Fatal   func(error)                     // ends the node
+}
+
+// Raft is what Raft and the data directory know.
+type Raft interface {
+	Members() ([]raftnode.Member, error)
+	Facts() raftnode.Facts
+	// Cluster returns the name of the cluster; "" if it is not known.
+	Cluster() string
+	// Joining reports whether the node has yet to become a member, and Joined notes that it has become one.
+	Joining() bool
+	Joined(cluster string) error
+	// Directory returns the name of the data directory; "" if there is none.
+	Directory() string
+	// Meet notes a member's directory, or fails if the member has been met with another one.
+	Meet(id, directory string) error
+	// Blank reports whether the node is a first member that is just beginning.
+	Blank() bool
+	// Trouble says why the log accepts no entries; "" if it does.
+	Trouble() string
+}
+
+// Watcher is what a node has learned from the others. Lock order: mu, then what Config.Leader locks.
+type Watcher struct {
+	cfg  Config
+	ctx  context.Context
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	heard  map[string]*heard
+	last   string        // the last known leader
+	voter  bool          // this node is a voter
+	member bool          // ... or at least a member
+	moved  chan struct{} // has room for one: the configuration has changed
+
+	misplaced misplaced
+	health    health
+
+	// older is true while some member may run version 0.1.0. A member may run it until its status
+	// contains a list of members, which version 0.1.0 does not send.
+	older   atomic.Bool
+	removed atomic.Bool // this node has been removed from the cluster
+
+	disowned sync.Once // another node knows this one with another data directory
+
+	current atomic.Pointer[Topology]
+	changed chan struct{} // Changed of current; closed and replaced with mu held
+
+	clientsMu sync.Mutex
+	clients   map[string]string // addresses for clients, by id
+}
+
+// NewWatcher returns a Watcher whose questions end with ctx.
+func NewWatcher(ctx context.Context, cfg Config) *Watcher {
+	return &Watcher{cfg: cfg, ctx: ctx, heard: map[string]*heard{}, moved: make(chan struct{}, 1),
+		clients: map[string]string{cfg.ID: cfg.Addresses.For(false).Plain}}
+}
+
+// Older reports whether some member may run version 0.1.0.
+func (w *Watcher) Older() bool { return w.older.Load() }
+
+// Removed reports whether this node has been removed from its cluster, as far as it knows.
+func (w *Watcher) Removed() bool { return w.removed.Load() }
+
+// Client returns the address of a member for clients; "" if it is not known.
+func (w *Watcher) Client(id string) string {
+	w.clientsMu.Lock()
+	defer w.clientsMu.Unlock()
+	return w.clients[id]
+}
+
+// LearnClient notes the address of a member for clients.
+func (w *Watcher) LearnClient(id, addr string) {
+	w.clientsMu.Lock()
+	defer w.clientsMu.Unlock()
+	w.clients[id] = addr
+}
+
+// Alive reports whether this node has heard from another member within Config.DownAfter.
+func (w *Watcher) Alive(id string) bool {
+	now := w.cfg.Clock.Monotonic()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.heard[id]
+	return h != nil && h.told && now-h.seen < w.cfg.DownAfter
+}
+
+// Applied returns the Raft index that a member has applied, as far as this node has heard.
+func (w *Watcher) Applied(id string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.heard[id]; h != nil {
+		return h.status.Applied
+	}
+	return 0
+}
+
+// heard is the latest news of a member.
+type heard struct {
+	status Status
+	addr   string // its peer address
+	told   bool   // the member has sent its status
+	asked  bool   // ... in answer to a question at its address
+	voter  bool
+	first  time.Duration // when this node began to look for it
+	seen   time.Duration // when its last status came
+
+	foreign bool // the node there belongs to another cluster, and this has been logged
+}
+
+// MayBeOlder reports whether the member at a peer address may run version 0.1.0: its status has not shown otherwise.
+func (w *Watcher) MayBeOlder(addr string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.heard {
+		if h.addr == addr {
+			return !h.status.ToldMembers
+		}
+	}
+	return true
+}
+
+// Topology returns what this node knows of the cluster. It costs one load.
+func (w *Watcher) Topology() *Topology { return w.current.Load() }
+
+// Own returns the status that this node tells the others.
+func (w *Watcher) Own() Status {
+	return Status{
+		ID:      w.cfg.ID,
+		Addrs:   w.cfg.Addresses,
+		RunID:   w.cfg.RunID,
+		Applied: w.cfg.Raft().Facts().Applied,
+		Cluster: w.cfg.Raft().Cluster(),
+		Peer:    w.cfg.PeerAddr,
+
+		Directory: w.cfg.Raft().Directory(),
+	}
+}
+
+// record stores the status of a member. asked is true if they are the answer to a question at its address.
+func (w *Watcher) record(f Status, asked bool) {
+	now := w.cfg.Clock.Monotonic()
+	if own := w.cfg.Raft().Cluster(); !asked && (f.Directory == "" || own != "" && f.Cluster != "" && f.Cluster != own) {
+		return // a member names its data directory, and belongs to this cluster
+	}
+	known := w.sameDirectory(f)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := w.heard[f.ID]
+	if h == nil || !known || f.Peer != "" && f.Peer != h.addr {
+		return // not a member, or not any more
+	}
+	if !asked { // a list of members counts only from a member that was found at its address
+		f.Members, f.ToldMembers = h.status.Members, h.status.ToldMembers
+		// Only answers have the TLS addresses.
+		f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster = h.status.Addrs.TLSPlain, h.status.Addrs.TLSSentinel, h.status.Addrs.TLSCluster
+	}
+	h.asked = h.asked || asked
+	news := !h.told || h.status.Addrs != f.Addrs || h.status.RunID != f.RunID
+	h.status, h.told, h.seen = f, true, now
+	w.LearnClient(f.ID, f.Addrs.For(false).Plain)
+	if news {
+		w.renew(now)
+	}
+	w.adopt(f)
+}
+
+// Vouched reports whether a member that has been heard lately counts a node as a member. This node needs that if it
+// was away and knows only old configurations. A version that sends no list of members may know the node.
+func (w *Watcher) Vouched(id string) bool {
+	now := w.cfg.Clock.Monotonic()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.heard {
+		if h.asked && now-h.seen < w.cfg.DownAfter && (!h.status.ToldMembers || slices.Contains(h.status.Members, id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Look renews the topology and the health, as time makes members silent.
+func (w *Watcher) Look() {
+	led := w.cfg.Leader().ID != ""
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.cfg.Clock.Monotonic()
+	w.renew(now)
+	w.tellHealth(now, led)
+}
+
+// renew replaces the topology; mu is held. It runs in every Period, so silence is known to within one.
+func (w *Watcher) renew(now time.Duration) {
+	leader := w.cfg.Leader()
+	if leader.ID != "" {
+		w.last = leader.ID
+	}
+	t := &Topology{Self: w.cfg.ID, Leader: leader.ID, Last: w.last, Term: w.cfg.Raft().Facts().Term, DownAfter: w.cfg.DownAfter}
+	own := w.Own()
+	t.Nodes = append(t.Nodes, Sighting{ID: own.ID, Addresses: own.Addrs, RunID: own.RunID, Applied: own.Applied, Up: true, Known: now, NoVote: !w.voter})
+	if w.voter {
+		t.Members++
+	}
+	for id, h := range w.heard {
+		if !h.voter {
+			continue
+		}
+		t.Members++
+		if !h.told {
+			continue
+		}
+		silence := now - h.seen
+		// Raft hears from the leader, even if its status does not arrive.
+		up := silence < w.cfg.DownAfter || id == leader.ID
+		t.Nodes = append(t.Nodes, Sighting{ID: id, Addresses: h.status.Addrs, RunID: h.status.RunID, Applied: h.status.Applied,
+			Up: up, Silence: silence, Known: now - h.first})
+	}
+	slices.SortFunc(t.Nodes, func(a, b Sighting) int { return strings.Compare(a.ID, b.ID) })
+	outdated := w.changed
+	w.changed = make(chan struct{})
+	t.Changed = w.changed
+	w.current.Store(t)
+	if outdated != nil {
+		close(outdated)
+	}
+}
+
+// Update adjusts the Watcher to the members that Raft knows, and returns the peer addresses of the other members.
+// It returns nil if Raft is being stopped.
+func (w *Watcher) Update() map[string]string {
+	list, err := w.cfg.Raft().Members()
+	if err != nil {
+		return nil
+	}
+	now := w.cfg.Clock.Monotonic()
+	addrs := map[string]string{}
+	w.mu.Lock()
+	w.voter = false
+	for _, m := range list {
+		if m.ID == w.cfg.ID {
+			w.voter = m.Voter
+			continue
+		}
+		addrs[m.ID] = m.PeerAddr
+		if w.heard[m.ID] == nil {
+			w.heard[m.ID] = &heard{first: now, seen: now}
+		}
+		w.heard[m.ID].voter, w.heard[m.ID].addr = m.Voter, m.PeerAddr
+	}
+	for id := range w.heard {
+		if _, still := addrs[id]; !still {
+			delete(w.heard, id)
+		}
+	}
+	older := false
+	for _, h := range w.heard {
+		older = older || !h.status.ToldMembers
+	}
+	w.older.Store(older)
+	w.mu.Unlock()
+	w.judge(list)
+	w.cfg.Members(list)
+	return addrs
+}

@@ -1,0 +1,62 @@
+package peers
+
+import (
+	"log/slog"
+	"testing"
+
+	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/raftnode"
+)
+
+// threeMembers is a Raft that knows n1, n2 and n3.
+type threeMembers struct{}
+
+func (threeMembers) Members() ([]raftnode.Member, error) {
+	return []raftnode.Member{{ID: "n1", PeerAddr: "h:1", Voter: true}, {ID: "n2", PeerAddr: "h:2", Voter: true}, {ID: "n3", PeerAddr: "h:3", Voter: true}}, nil
+}
+func (threeMembers) Facts() raftnode.Facts     { return raftnode.Facts{} }
+func (threeMembers) Cluster() string           { return "blue" }
+func (threeMembers) Joining() bool             { return false }
+func (threeMembers) Joined(string) error       { return nil }
+func (threeMembers) Directory() string         { return "D1" }
+func (threeMembers) Meet(string, string) error { return nil }
+func (threeMembers) Blank() bool               { return false }
+func (threeMembers) Trouble() string           { return "" }
+
+// TestOlderMembers: a node counts a member as one of version 0.1.0 until it has said whom it knows, which 0.1.0 does
+// not, and again when it comes back without that.
+func TestOlderMembers(t *testing.T) {
+	w := NewWatcher(t.Context(), Config{ID: "n1", Clock: clock.NewSystem(), Logger: slog.New(slog.DiscardHandler),
+		Raft: func() Raft { return threeMembers{} }, Leader: func() raftnode.Leadership { return raftnode.Leadership{ID: "n1"} },
+		Members: func([]raftnode.Member) {}})
+	w.Update()
+	says := func(id, addr string, members bool) {
+		w.record(Status{ID: id, Peer: addr, Directory: "D", Cluster: "blue", Members: []string{"n1", "n2", "n3"}, ToldMembers: members}, true)
+		w.Update()
+	}
+	check := func(what string, older bool, addrs ...string) {
+		t.Helper()
+		if w.Older() != older {
+			t.Errorf("%s: a member counts as older: %v", what, w.Older())
+		}
+		for _, addr := range []string{"h:2", "h:3"} {
+			want := false
+			for _, a := range addrs {
+				want = want || a == addr
+			}
+			if got := w.MayBeOlder(addr); got != want {
+				t.Errorf("%s: the member at %s may be older: %v", what, addr, got)
+			}
+		}
+	}
+	check("nobody has said anything", true, "h:2", "h:3")
+	says("n2", "h:2", true)
+	check("n2 has said whom it knows", true, "h:3")
+	says("n3", "h:3", true)
+	check("all have", false)
+	says("n2", "h:2", false)
+	check("n2 is back without that", true, "h:2")
+	if !w.MayBeOlder("h:4") {
+		t.Error("a member that nobody knows is not older")
+	}
+}
