@@ -58,7 +58,7 @@ func (a *adversary) connect() {
 		select {
 		case <-ended:
 		case <-a.b.ctx.Done():
-			l.fail()
+			l.Fail()
 			<-ended
 		}
 		a.b.routes.drop(nil, l)
@@ -77,7 +77,7 @@ func (a *adversary) disturb(stop <-chan struct{}) {
 		switch a.intN(3) {
 		case 0:
 			if l := a.b.routes.get().link; a.cut && l != nil {
-				l.fail()
+				l.Fail()
 			}
 		default:
 			a.n.depose()

@@ -200,6 +200,7 @@ var rooms = map[string][]string{
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},
 	"cluster/internal/fair":     {"cluster/internal/call", "store"},
+	"cluster/internal/forward":  {"cluster/internal/call", "cluster/internal/fair", "cluster/internal/frame", "cluster/internal/raftnode", "cluster/internal/roster", "store", "store/codec"},
 	"cluster/internal/frame":    {"cluster/brake"},
 	"cluster/internal/peers":    {"cluster/internal/clock", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/raftnode", "cluster/internal/roster", "store/codec"},
 	"cluster/internal/peerport": {"cluster/internal/frame", "cluster/turns"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -70,9 +71,9 @@ type Blocked struct {
 	blind    bool  // a snapshot has jumped over entries since it was sent
 	quit     *quit // how it ends if it is not served; nil: nobody has asked to end it
 
-	sleeper *sleeper // sent: on this node, the leader …
-	link    *link    // … or by this link …
-	call    uint64   // … as this call, 0 if the call is about to be made
+	sleeper *sleeper      // sent: on this node, the leader …
+	link    *forward.Link // … or by this link …
+	call    uint64        // … as this call, 0 if the call is about to be made
 }
 
 type blockState uint8
@@ -193,7 +194,7 @@ func (k *keeper) cancelling(b *Blocked, how int32) func() {
 	case w != nil:
 		return func() { w.cancel(how) }
 	case call != 0:
-		return func() { l.cancel(call, how) }
+		return func() { l.Cancel(call, how) }
 	}
 	return func() {} // sendThere cancels when it has made the call
 }
@@ -240,20 +241,20 @@ func (k *keeper) sending(b *Blocked, rt route) func() {
 	return func() { rt.seq.enqueue(w.req) }
 }
 
-func (k *keeper) sendThere(b *Blocked, l *link, attempt int) {
-	call := l.start(frameBlock,
+func (k *keeper) sendThere(b *Blocked, l *forward.Link, attempt int) {
+	call := l.Start(forward.Block,
 		func(buf []byte) []byte {
-			return appendBlock(buf, k.n.boot, b.id, l.token, &b.Call, l.peer.speaks.minor)
+			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, &b.Call, l.Peer.Speaks.Minor)
 		},
-		&forwarded{
-			done: func(body []byte, err error) {
+		&forward.Forwarded{
+			Done: func(body []byte, err error) {
 				var reply store.Reply
 				if err == nil {
-					reply, err = readOneReply(body)
+					reply, err = forward.ReadOneReply(body)
 				}
 				k.result(b, attempt, reply, err)
 			},
-			waits: func() { k.waiting(b, attempt) },
+			Waits: func() { k.waiting(b, attempt) },
 		})
 	if call == 0 {
 		return // start has called result
@@ -271,7 +272,7 @@ func (k *keeper) sendThere(b *Blocked, l *link, attempt int) {
 	}
 	k.mu.Unlock()
 	if how != 0 {
-		l.cancel(call, how)
+		l.Cancel(call, how)
 	}
 }
 
@@ -297,14 +298,14 @@ func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	case err == nil:
 		after = k.finish(b, reply, false)
 	case attempt != b.attempt || b.state != blockSent:
-	case err == errCancelled && b.quit != nil:
+	case err == forward.ErrCancelled && b.quit != nil:
 		after = k.finish(b, b.quit.reply, true)
-	case err == errCancelled || err == errNotExecuted || err == errStale:
+	case err == forward.ErrCancelled || err == errNotExecuted || err == forward.ErrStale:
 		after = k.requeue(b)
-		if err == errStale {
+		if err == forward.ErrStale {
 			// The leader has lost and won an election on this link.
 			l, requeued := b.link, after
-			after = func() { requeued(); l.fail() }
+			after = func() { requeued(); l.Fail() }
 		}
 		k.notBefore = k.n.cfg.Time.Monotonic() + retryPause
 		k.signal()

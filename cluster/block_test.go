@@ -63,7 +63,7 @@ func (p *pair) attach(near, far net.Conn) {
 // cut breaks the link.
 func (p *pair) cut() {
 	if l := p.b.routes.get().link; l != nil {
-		l.fail()
+		l.Fail()
 	}
 }
 

@@ -9,42 +9,19 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
 // The frames of claims and blocking commands, and how the leader serves them.
 
-func appendBlock(buf []byte, boot, id, token uint64, c *Call, minor byte) []byte {
-	buf = binary.BigEndian.AppendUint64(buf, boot)
-	buf = binary.BigEndian.AppendUint64(buf, id)
-	buf = binary.BigEndian.AppendUint64(buf, token)
-	return call.Append(buf, []Call{*c}, minor)
-}
-
-func appendClaim(buf []byte, boot, token uint64) []byte {
-	buf = binary.BigEndian.AppendUint64(buf, boot)
-	return binary.BigEndian.AppendUint64(buf, token)
-}
-
-// readOneReply decodes a result that is one reply.
-func readOneReply(body []byte) (store.Reply, error) {
-	replies, err := readResult(body, nil)
-	if err != nil {
-		return store.Reply{}, err
-	}
-	if len(replies) != 1 {
-		return store.Reply{}, frame.ErrMalformed
-	}
-	return replies[0], nil
-}
-
 // peerConn is a peer that forwards to this node.
 type peerConn struct {
 	n    *Node
 	id   string
 	conn net.Conn
-	out  *outbox
+	out  *forward.Outbox
 
 	// Only read uses these.
 	origin   uint64 // boot number of the peer, from its claim
@@ -126,7 +103,7 @@ func (p *peerConn) checkAlive() {
 // or a script runs for long.
 func (p *peerConn) waits(call uint64) {
 	// If the link is gone, the peer finds out by itself.
-	_ = p.out.send(frameWaits, call, func(b []byte) []byte { return b })
+	_ = p.out.Send(forward.Waits, call, func(b []byte) []byte { return b })
 }
 
 // serveBlock queues a blocking command.
@@ -204,16 +181,16 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 			p.n.cfg.Logger.Warn("a node that is no member of this cluster is not served", "id", p.id, "remote", p.conn.RemoteAddr().String())
 		}
 		p.stranger = true
-		return p.out.send(frameResult, call, func(b []byte) []byte { return append(b, statusNotExecuted) })
+		return p.out.Send(forward.Result, call, func(b []byte) []byte { return append(b, forward.NotExecuted) })
 	}
 	p.claimed.Store(true)
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
 		// If the link is gone, the peer finds out by itself.
-		_ = p.out.send(frameResult, call, func(b []byte) []byte {
+		_ = p.out.Send(forward.Result, call, func(b []byte) []byte {
 			if err != nil {
-				return append(b, statusNotExecuted)
+				return append(b, forward.NotExecuted)
 			}
-			return appendReplies(b, []store.Reply{store.Int(int64(position)), store.Int(int64(c.token))})
+			return forward.AppendReplies(b, []store.Reply{store.Int(int64(position)), store.Int(int64(c.token))})
 		})
 	}))
 	return nil

@@ -2,13 +2,14 @@ package cluster
 
 import (
 	"io"
+	"lockstep/cluster/internal/forward"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 // mute gives a node a link to a leader that takes requests and says nothing.
-func mute(n *Node) *link {
+func mute(n *Node) *forward.Link {
 	l, far := testLink()
 	go func() { _, _ = io.Copy(io.Discard, far) }()
 	n.routes.set(n.ctx, nil, l)
@@ -20,15 +21,15 @@ func mute(n *Node) *link {
 // leader like any other.
 func TestBudgetBeginsWithTheLossOfTheLeader(t *testing.T) {
 	for _, line := range []string{"INCR counter", "EXISTS counter"} {
-		for name, lose := range map[string]func(*Node, *link){
-			"replaced":  func(b *Node, l *link) { b.routes.drop(nil, l) },
-			"link lost": func(b *Node, l *link) { l.fail(); b.routes.drop(nil, l) },
+		for name, lose := range map[string]func(*Node, *forward.Link){
+			"replaced":  func(b *Node, l *forward.Link) { b.routes.drop(nil, l) },
+			"link lost": func(b *Node, l *forward.Link) { l.Fail(); b.routes.drop(nil, l) },
 		} {
 			t.Run(line+", "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					n, b := newTestNode(t), newTestNode(t)
 					l := mute(b.Node)
-					defer l.fail()
+					defer l.Fail()
 					reply := startOn(n, b.Node, line, true)
 					wait := n.cfg.FailoverWait
 					time.Sleep(2 * wait)
@@ -52,7 +53,7 @@ func TestBudgetLeavesTheNextLeaderItsTime(t *testing.T) {
 		l := mute(b.Node)
 		reply := startOn(n, b.Node, "INCR counter", false)
 		synctest.Wait()
-		l.fail()
+		l.Fail()
 		b.routes.drop(nil, l)
 		time.Sleep(n.cfg.FailoverWait - 100*ms)
 		n.log.decides(time.Second, once(commitSlowly))
@@ -74,13 +75,13 @@ func TestBudgetIsBounded(t *testing.T) {
 		time.Sleep(2 * wait)
 		lost := time.Now()
 		for range 3 {
-			l.fail()
+			l.Fail()
 			b.routes.drop(nil, l)
 			time.Sleep(wait / 5)
 			l = mute(b.Node)
 			time.Sleep(wait / 5)
 		}
-		l.fail()
+		l.Fail()
 		b.routes.drop(nil, l)
 		if got := <-reply; got != "-INDETERMINATE" {
 			t.Errorf("told %q", got)
@@ -116,10 +117,10 @@ func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
 				time.Sleep(2 * n.cfg.FailoverWait)
 				old := l
 				l = mute(b.Node)
-				old.fail()
+				old.Fail()
 				synctest.Wait()
 			}
-			defer l.fail()
+			defer l.Fail()
 			select {
 			case got := <-reply:
 				if got != "-INDETERMINATE" {
@@ -144,7 +145,7 @@ func TestBudgetOfABlockingCommand(t *testing.T) {
 		_, done := p.block(p.b, "BLPOP list 60")
 		wait := p.cfg.FailoverWait
 		time.Sleep(2 * wait)
-		l.fail()
+		l.Fail()
 		p.b.routes.drop(nil, l)
 		time.Sleep(wait - 200*ms)
 		p.connect()

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
@@ -161,7 +162,7 @@ type Config struct {
 	// disk is the disk that holds the data directory.
 	disk datadir.Disk
 	// speaks is the version of the peer protocol that the node speaks.
-	speaks wireSpeaks
+	speaks forward.Version
 }
 
 // Default returns a configuration for one durable node.
@@ -182,7 +183,7 @@ func Default() Config {
 		TrailingLogs:      10_000,
 		SnapshotBytes:     64 << 20,
 		disk:              datadir.SystemDisk(),
-		speaks:            wireSpeaks{wireVersion, wireMinor},
+		speaks:            forward.Version{Major: forward.Major, Minor: forward.Minor},
 	}
 }
 

@@ -22,12 +22,6 @@ import (
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown
-	// errCancelled: a blocking command that was cancelled; it had no effect.
-	errCancelled = errors.New("cluster: cancelled")
-	// errStale: not executed, and the node has to claim the link anew before it sends again.
-	errStale = errors.New("cluster: the link is not the one for blocking commands")
-	// errReplyLater: it had no effect, and the leader has no room for so large a reply now.
-	errReplyLater = errors.New("cluster: no room for the reply")
 	// errOverTime: a command has used up its time. It is the value of a panic that does not leave
 	// runCommand.
 	errOverTime = errors.New("cluster: the time is over")

@@ -227,7 +227,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			if bytes := txn.Writes().Size() - size; bytes > HeavyBytes {
 				b.writesMuch(r, bytes)
 			}
-			if r.from.id != 0 && r.wrote {
+			if r.from.ID != 0 && r.wrote {
 				b.record(r, txn.Writes().Bytes())
 			}
 		}
@@ -302,7 +302,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		s.evaluateSpecial(txn, r)
 		return false, nil
 	}
-	if r.from.id != 0 && s.decided(txn, r) {
+	if r.from.ID != 0 && s.decided(txn, r) {
 		return false, nil
 	}
 	if r.calls[0].Cmd == call.Confirm {

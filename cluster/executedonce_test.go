@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -258,11 +259,11 @@ func TestJ10OneHistory(t *testing.T) {
 			n.lead()
 			old := n.carried(b.Node)
 			now := n.carried(b.Node)
-			if got := n.carry(now, ticket{id: 1, low: 1, again: true}, "RPUSH list a"); got != "1" {
+			if got := n.carry(now, forward.Ticket{ID: 1, Low: 1, Again: true}, "RPUSH list a"); got != "1" {
 				t.Errorf("sent again: %q", got)
 			}
 			// What the earlier link still had on its way comes only now.
-			if got := n.carry(old, ticket{id: 1, low: 1}, "RPUSH list a"); got != errStale.Error() {
+			if got := n.carry(old, forward.Ticket{ID: 1, Low: 1}, "RPUSH list a"); got != forward.ErrStale.Error() {
 				t.Errorf("by the earlier link: %q", got)
 			}
 			n.expect("[a]", "LRANGE list 0 -1")

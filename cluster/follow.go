@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/raftnode"
@@ -32,9 +33,9 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	linked := false // there was a link to this leader, and no suspicion since
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.Addr)
-		if err == nil && l.peer.id != leader.ID {
-			l.fail()
-			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.peer.id), leader.ID)
+		if err == nil && l.Peer.ID != leader.ID {
+			l.Fail()
+			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.Peer.ID), leader.ID)
 		}
 		if err != nil {
 			if linked && refused(err) {
@@ -43,7 +44,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 			}
 			n.cfg.Logger.Debug("no link to the leader", "leader", leader.ID, "error", err)
 			pause := redialPause
-			if errors.Is(err, errPeerVersion) {
+			if errors.Is(err, forward.ErrVersion) {
 				if pause = strangePause; !warned {
 					n.cfg.Logger.Warn("commands cannot be carried to the leader", "leader", leader.ID, "error", err)
 				}
@@ -56,7 +57,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 			continue
 		}
 		linked = true
-		n.peers.LearnClient(l.peer.id, l.peer.client)
+		n.peers.LearnClient(l.Peer.ID, l.Peer.Client)
 		ended := n.use(ctx, l, r)
 		select {
 		case <-ended:
@@ -70,11 +71,11 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 
 // use makes a link the route to the leader as soon as the leader has accepted
 // it. ended is closed when the link has ended.
-func (n *Node) use(ctx context.Context, l *link, r *bufio.Reader) (ended <-chan struct{}) {
+func (n *Node) use(ctx context.Context, l *forward.Link, r *bufio.Reader) (ended <-chan struct{}) {
 	over := make(chan struct{})
 	go func() {
-		l.room = func() { n.gate.InHand.AwaitRoom(ctx) }
-		l.read(r)
+		l.Room = func() { n.gate.InHand.AwaitRoom(ctx) }
+		l.Read(r)
 		close(over)
 	}()
 	if n.claim(ctx, l, over) {
@@ -85,12 +86,12 @@ func (n *Node) use(ctx context.Context, l *link, r *bufio.Reader) (ended <-chan 
 
 // claim makes a link the one that the leader takes this node's writes from. It
 // returns when the leader has accepted it; false if ctx or the link has ended.
-func (n *Node) claim(ctx context.Context, l *link, ended <-chan struct{}) bool {
+func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}) bool {
 	answers := make(chan error, 1)
 	for {
 		n.sendClaim(l, 0, func(_, token uint64, err error) {
 			if err == nil {
-				l.token = token
+				l.Token = token
 			}
 			answers <- err
 		})
@@ -114,13 +115,13 @@ func (n *Node) claim(ctx context.Context, l *link, ended <-chan struct{}) bool {
 }
 
 // sendClaim sends a claim; done gets the position that the log has reached, and the token of the link.
-func (n *Node) sendClaim(l *link, token uint64, done func(position, token uint64, err error)) {
-	l.start(frameClaim,
-		func(buf []byte) []byte { return appendClaim(buf, n.boot, token) },
-		&forwarded{done: func(body []byte, err error) {
+func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, token uint64, err error)) {
+	l.Start(forward.Claim,
+		func(buf []byte) []byte { return forward.AppendClaim(buf, n.boot, token) },
+		&forward.Forwarded{Done: func(body []byte, err error) {
 			var replies []store.Reply
 			if err == nil {
-				replies, err = readResult(body, nil)
+				replies, err = forward.ReadResult(body, nil)
 			}
 			if err == nil && len(replies) != 2 {
 				err = frame.ErrMalformed
@@ -135,9 +136,9 @@ func (n *Node) sendClaim(l *link, token uint64, done func(position, token uint64
 
 // retire ends a link to a peer that does not lead any more. Before that the peer has time to say what
 // became of the requests that it still has.
-func (n *Node) retire(l *link, ended <-chan struct{}) {
+func (n *Node) retire(l *forward.Link, ended <-chan struct{}) {
 	n.routes.drop(nil, l)
-	l.retire()
+	l.Retire()
 	n.work.Add(1)
 	go func() {
 		defer n.work.Done()
@@ -146,13 +147,13 @@ func (n *Node) retire(l *link, ended <-chan struct{}) {
 		case <-n.ctx.Done():
 		case <-time.After(2 * n.cfg.FailoverWait):
 		}
-		l.fail()
+		l.Fail()
 		<-ended
 	}()
 }
 
 // connect opens a forwarding connection and exchanges greetings.
-func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
+func (n *Node) connect(addr string) (*forward.Link, *bufio.Reader, error) {
 	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoForward, peerport.DialTimeout)
 	if err != nil {
 		return nil, nil, err
@@ -161,20 +162,20 @@ func (n *Node) connect(addr string) (*link, *bufio.Reader, error) {
 }
 
 // greet exchanges greetings on a new connection and makes it a link.
-func (n *Node) greet(conn net.Conn) (*link, *bufio.Reader, error) {
+func (n *Node) greet(conn net.Conn) (*forward.Link, *bufio.Reader, error) {
 	timer := time.AfterFunc(peerport.DialTimeout, func() { conn.Close() })
 	defer timer.Stop()
-	if _, err := conn.Write(n.greeting().append(nil)); err != nil {
+	if _, err := conn.Write(n.greeting().Append(nil)); err != nil {
 		conn.Close()
 		return nil, nil, err
 	}
 	r := bufio.NewReaderSize(conn, 1<<16)
-	peer, err := n.cfg.speaks.read(r)
+	peer, err := n.cfg.speaks.Read(r)
 	if err != nil {
 		conn.Close()
 		return nil, nil, err
 	}
-	l := newLink(conn, peer)
-	go l.out.run()
+	l := forward.NewLink(conn, peer)
+	go l.Out.Run()
 	return l, r, nil
 }

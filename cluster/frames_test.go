@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/store/codec"
@@ -18,10 +19,10 @@ func sayings(from string) (list [][]byte) {
 	list = append(list, append([]byte{peerport.ProtoFacts}, sampleFacts.Append(nil)...))
 	join := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
 	list = append(list, append([]byte{peerport.ProtoJoin}, frame.End(join, 0)...))
-	forward := greeting{speaks: current, id: from, client: "host:1"}.append([]byte{peerport.ProtoForward})
-	for kind := byte(1); kind <= framePosition; kind++ {
+	hello := forward.Greeting{Speaks: current, ID: from, Client: "host:1"}.Append([]byte{peerport.ProtoForward})
+	for kind := byte(1); kind <= forward.Position; kind++ {
 		body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 7), 7)
-		list = append(list, append(bytes.Clone(forward), frame.End(append(frame.Begin(nil, kind, uint64(kind)), body...), 0)...))
+		list = append(list, append(bytes.Clone(hello), frame.End(append(frame.Begin(nil, kind, uint64(kind)), body...), 0)...))
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peers"
 	"lockstep/store"
@@ -67,16 +68,16 @@ func inFrame(kind byte, id uint64, name string, body []byte, read func(body []by
 	}}
 }
 
-func submitMessage(name string, from ticket, token uint64, list []Call) message {
-	return inFrame(frameSubmit, 300, name, appendSubmit(nil, from, token, list, wireMinor), func(body []byte) error {
-		r, err := readSubmit(body, wireTable)
+func submitMessage(name string, from forward.Ticket, token uint64, list []Call) message {
+	return inFrame(forward.Submit, 300, name, forward.AppendSubmit(nil, from, token, list, forward.Minor), func(body []byte) error {
+		gotFrom, gotToken, calls, err := forward.ReadSubmit(body, wireTable)
 		if err != nil {
 			return err
 		}
-		if r.from != from || r.token != token {
-			return fmt.Errorf("%s: ticket %+v, token %d", name, r.from, r.token)
+		if gotFrom != from || gotToken != token {
+			return fmt.Errorf("%s: ticket %+v, token %d", name, gotFrom, gotToken)
 		}
-		return want(name, r.calls, nil, list)
+		return want(name, calls, nil, list)
 	})
 }
 
@@ -85,8 +86,8 @@ func bytesMessage(kind byte, name string, body []byte) message {
 }
 
 func resultMessage(name string, body []byte, replies []store.Reply, outcome error) message {
-	return inFrame(frameResult, 300, name, body, func(got []byte) error {
-		list, err := readResult(got, nil)
+	return inFrame(forward.Result, 300, name, body, func(got []byte) error {
+		list, err := forward.ReadResult(got, nil)
 		if err != outcome {
 			return fmt.Errorf("%s: %v, want %v", name, err, outcome)
 		}
@@ -95,11 +96,11 @@ func resultMessage(name string, body []byte, replies []store.Reply, outcome erro
 }
 
 func messages(t *testing.T) []message {
-	hello := greeting{speaks: wireSpeaks{5, 0}, id: "n1", client: "host:6379"}
-	later := greeting{speaks: wireSpeaks{5, 7}, id: "n2", client: "host:6380", more: "what minor 7 says"}
-	greet := func(name string, g greeting) message {
-		return message{name, g.append(nil), func(b []byte) error {
-			got, err := wireSpeaks{5, 0}.read(reader(b))
+	hello := forward.Greeting{Speaks: forward.Version{Major: 5, Minor: 0}, ID: "n1", Client: "host:6379"}
+	later := forward.Greeting{Speaks: forward.Version{Major: 5, Minor: 7}, ID: "n2", Client: "host:6380", More: "what minor 7 says"}
+	greet := func(name string, g forward.Greeting) message {
+		return message{name, g.Append(nil), func(b []byte) error {
+			got, err := forward.Version{Major: 5, Minor: 0}.Read(reader(b))
 			return want(name, got, err, g)
 		}}
 	}
@@ -113,35 +114,35 @@ func messages(t *testing.T) []message {
 	remove := adminRequest{kind: adminRemove, id: "n3"}
 	add := adminRequest{kind: adminAdd, id: "n4", addr: "host:7379"}
 	admin := func(name string, a adminRequest) message {
-		return inFrame(frameAdmin, 6, name, a.append(nil), func(b []byte) error {
+		return inFrame(forward.Admin, 6, name, a.append(nil), func(b []byte) error {
 			got, err := readAdmin(b)
 			return want(name, got, err, a)
 		})
 	}
 	return []message{
 		greet("greeting", hello), greet("greeting of a later minor", later),
-		submitMessage("submit", ticket{}, 0, calls(t, 0, 2, "", "SET lock owner NX PX 30000", "GET lock")),
-		submitMessage("submit by a user", ticket{}, 0, calls(t, 15, 3, "alice", "DEL lock")),
-		submitMessage("submit by a user who is known by a version", ticket{}, 0, known),
-		submitMessage("submit with a ticket", ticket{id: 301, low: 299}, 1<<64-1, calls(t, 0, 2, "", "DEL lock")),
-		submitMessage("submit again", ticket{id: 301, low: 299, again: true}, 7, calls(t, 0, 2, "", "DEL lock")),
-		submitMessage("transaction", ticket{}, 0, transaction), submitMessage("watch", ticket{}, 0, watch),
-		inFrame(frameBlock, 8, "block", appendBlock(nil, 1, 2, 3, &block[0], wireMinor), func(b []byte) error {
+		submitMessage("submit", forward.Ticket{}, 0, calls(t, 0, 2, "", "SET lock owner NX PX 30000", "GET lock")),
+		submitMessage("submit by a user", forward.Ticket{}, 0, calls(t, 15, 3, "alice", "DEL lock")),
+		submitMessage("submit by a user who is known by a version", forward.Ticket{}, 0, known),
+		submitMessage("submit with a ticket", forward.Ticket{ID: 301, Low: 299}, 1<<64-1, calls(t, 0, 2, "", "DEL lock")),
+		submitMessage("submit again", forward.Ticket{ID: 301, Low: 299, Again: true}, 7, calls(t, 0, 2, "", "DEL lock")),
+		submitMessage("transaction", forward.Ticket{}, 0, transaction), submitMessage("watch", forward.Ticket{}, 0, watch),
+		inFrame(forward.Block, 8, "block", forward.AppendBlock(nil, 1, 2, 3, &block[0], forward.Minor), func(b []byte) error {
 			if err := want("block", b[:24], nil, []byte{7: 1, 15: 2, 23: 3}); err != nil {
 				return err
 			}
 			got, err := call.Read(b[24:], wireTable)
 			return want("block", got, err, block)
 		}),
-		bytesMessage(frameClaim, "claim", appendClaim(nil, 1<<63, 7)),
-		bytesMessage(frameCancel, "cancel", []byte{2}), bytesMessage(frameWaits, "waits", nil), bytesMessage(frameAlive, "alive", nil),
-		bytesMessage(frameKill, "script kill", []byte(killScript)), bytesMessage(frameKill, "function kill", []byte(killFunction)),
-		bytesMessage(frameKill, "function stats", []byte(runningFunction)), bytesMessage(framePosition, "position", nil),
-		bytesMessage(frameTransfer, "transfer", transferBody("n2")), admin("remove", remove), admin("add", add),
-		resultMessage("result", appendReplies(nil, replies), replies, nil),
-		resultMessage("not executed", []byte{statusNotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{statusUnknown}, nil, errUnknown),
-		resultMessage("cancelled", []byte{statusCancelled}, nil, errCancelled), resultMessage("stale", []byte{statusStale}, nil, errStale),
-		resultMessage("no room", []byte{statusReplyLater}, nil, errReplyLater),
+		bytesMessage(forward.Claim, "claim", forward.AppendClaim(nil, 1<<63, 7)),
+		bytesMessage(forward.Cancel, "cancel", []byte{2}), bytesMessage(forward.Waits, "waits", nil), bytesMessage(forward.Alive, "alive", nil),
+		bytesMessage(forward.Kill, "script kill", []byte(killScript)), bytesMessage(forward.Kill, "function kill", []byte(killFunction)),
+		bytesMessage(forward.Kill, "function stats", []byte(runningFunction)), bytesMessage(forward.Position, "position", nil),
+		bytesMessage(forward.Transfer, "transfer", transferBody("n2")), admin("remove", remove), admin("add", add),
+		resultMessage("result", forward.AppendReplies(nil, replies), replies, nil),
+		resultMessage("not executed", []byte{forward.NotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{forward.Unknown}, nil, errUnknown),
+		resultMessage("cancelled", []byte{forward.Cancelled}, nil, forward.ErrCancelled), resultMessage("stale", []byte{forward.Stale}, nil, forward.ErrStale),
+		resultMessage("no room", []byte{forward.ReplyLater}, nil, forward.ErrReplyLater),
 		{"facts", earlyFacts.Append(nil), func(b []byte) error {
 			got, err := peers.Read(reader(b))
 			return want("facts", got, err, earlyFacts)
@@ -166,7 +167,7 @@ func messages(t *testing.T) []message {
 func TestGoldenWire(t *testing.T) {
 	list, path := messages(t), filepath.Join("testdata", "wire.golden")
 	var now strings.Builder
-	fmt.Fprintf(&now, "version: %d\n", wireVersion)
+	fmt.Fprintf(&now, "version: %d\n", forward.Major)
 	for _, m := range list {
 		fmt.Fprintf(&now, "%s: %x\n", m.name, m.b)
 	}
@@ -180,8 +181,8 @@ func TestGoldenWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(recorded)), "\n")
-	if len(lines) != len(list)+1 || lines[0] != fmt.Sprintf("version: %d", wireVersion) {
-		t.Fatalf("%d messages of %q are recorded, there are %d of version %d", len(lines)-1, lines[0], len(list), wireVersion)
+	if len(lines) != len(list)+1 || lines[0] != fmt.Sprintf("version: %d", forward.Major) {
+		t.Fatalf("%d messages of %q are recorded, there are %d of version %d", len(lines)-1, lines[0], len(list), forward.Major)
 	}
 	for i, m := range list {
 		name, digits, _ := strings.Cut(lines[i+1], ": ")

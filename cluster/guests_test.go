@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -111,7 +112,7 @@ func TestBlockedSize(t *testing.T) {
 				args = append(args, []byte(a))
 			}
 			cmd, _ := table.Resolve(args)
-			calls, err := call.Read(call.Append(nil, []Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, wireMinor), table)
+			calls, err := call.Read(call.Append(nil, []Call{{Cmd: cmd, Args: args, RESP: 2, User: store.SystemUser}}, forward.Minor), table)
 			if err != nil {
 				t.Fatal(err)
 			}

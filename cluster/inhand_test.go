@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -64,7 +65,7 @@ func TestLargeRepliesInHand(t *testing.T) {
 					by.run(by.NewClient(lightHost), c.async, "SET lock me")
 					took, most := time.Since(begin), 2*longPause
 					if c.remote {
-						most = fair.InHandPatience * (maxPeerOutput>>20 + 1)
+						most = fair.InHandPatience * (forward.MaxPeerOutput>>20 + 1)
 					}
 					if took > most {
 						t.Errorf("a lock took %v, want up to %v", took, most)
@@ -106,7 +107,7 @@ func TestLargeRepliesPutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		l, far := testLink()
-		defer l.fail()
+		defer l.Fail()
 		n.routes.set(n.ctx, nil, l)
 		room := atomic.Bool{}
 		var asked atomic.Int32
@@ -171,9 +172,9 @@ func TestFollowersRepliesStayPacked(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			n := newTestNode(t)
 			l, far := testLink()
-			defer l.fail()
+			defer l.Fail()
 			n.routes.set(n.ctx, nil, l)
-			go leaderSaying(far, func([]byte) []byte { return appendReplies(nil, []store.Reply{c.reply}) })
+			go leaderSaying(far, func([]byte) []byte { return forward.AppendReplies(nil, []store.Reply{c.reply}) })
 			calls := n.call("GET large")
 			if c.txn {
 				calls = n.txn(nil, "GET small", "GET large")
@@ -204,9 +205,9 @@ func TestFollowersRepliesStayPacked(t *testing.T) {
 func leaderWithout(conn net.Conn, room func(large bool) bool) {
 	leaderSaying(conn, func(request []byte) []byte {
 		if !room(bytes.Contains(request, []byte("large"))) {
-			return []byte{statusReplyLater}
+			return []byte{forward.ReplyLater}
 		}
-		return appendReplies(nil, []store.Reply{store.OK})
+		return forward.AppendReplies(nil, []store.Reply{store.OK})
 	})
 }
 
@@ -218,7 +219,7 @@ func leaderSaying(conn net.Conn, say func(request []byte) []byte) {
 		if err != nil {
 			return
 		}
-		if _, err := conn.Write(oneFrame(frameResult, f.ID, say(f.Body))); err != nil {
+		if _, err := conn.Write(oneFrame(forward.Result, f.ID, say(f.Body))); err != nil {
 			return
 		}
 	}

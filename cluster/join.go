@@ -22,7 +22,7 @@ import (
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
-// Frames and str are as in wire.go. The member asks the leader to add the new node, and the leader calls
+// Frames and str are as in internal/forward/wire.go. The member asks the leader to add the new node, and the leader calls
 // the node at the address that it has given. Then the leader adds it and sends it the log.
 const (
 	frameJoin       = 1

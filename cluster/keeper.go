@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -28,7 +29,7 @@ type keeper struct {
 
 	// The route that claims belong to.
 	seq   *sequencer
-	link  *link
+	link  *forward.Link
 	ask   *claimAsk
 	alive time.Duration // when the leader was last told that we live
 }
@@ -150,7 +151,7 @@ func (k *keeper) recall(rt route) (after []func()) {
 	inOrder(list)
 	for _, b := range list {
 		l, call := b.link, b.call
-		after = append(after, func() { l.resolve(call, nil, errUnknown) })
+		after = append(after, func() { l.Resolve(call, nil, errUnknown) })
 	}
 	return after
 }
@@ -202,7 +203,7 @@ func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
 			rt.seq.submit(k.n.claimRequest(&claim{origin: k.n.boot}, func(position uint64, err error) { answer(position, 0, err) }))
 		})
 	}
-	return append(after, func() { k.n.sendClaim(rt.link, rt.link.token, answer) })
+	return append(after, func() { k.n.sendClaim(rt.link, rt.link.Token, answer) })
 }
 
 // claimRequest makes a request of a claim. answer gets the position of the state that the claim was
@@ -296,7 +297,7 @@ func (k *keeper) tellAlive(now time.Duration) (after []func()) {
 	}
 	k.alive = now
 	// If the link is broken, its reader notices.
-	return append(after, func() { _ = l.out.send(frameAlive, 0, func(b []byte) []byte { return b }) })
+	return append(after, func() { _ = l.Out.Send(forward.Alive, 0, func(b []byte) []byte { return b }) })
 }
 
 // noted reads a note in the log, and ends the command that it is for.

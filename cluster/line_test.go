@@ -66,7 +66,7 @@ func TestLostRequestGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
 		l, far := testLink() // to a leader that says nothing
-		defer l.fail()
+		defer l.Fail()
 		go func() {
 			buf := make([]byte, 1<<16)
 			for {

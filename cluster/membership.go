@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/cluster/internal/roster"
@@ -138,7 +139,7 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	if rt.seq != nil {
 		return n.administerHere(ctx, a)
 	}
-	reply, err := n.ask(ctx, rt.link, frameAdmin, a.append(nil))
+	reply, err := n.ask(ctx, rt.link, forward.Admin, a.append(nil))
 	if err != nil {
 		return err
 	}
@@ -179,20 +180,20 @@ func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
 			err = n.administerHere(ctx, a)
 		}
 		// If the link is lost, the asking node asks again.
-		_ = p.out.send(frameResult, f.ID, func(b []byte) []byte {
+		_ = p.out.Send(forward.Result, f.ID, func(b []byte) []byte {
 			switch {
 			case err == nil:
-				return appendReplies(b, []store.Reply{store.OK})
+				return forward.AppendReplies(b, []store.Reply{store.OK})
 			case errors.Is(err, errNotExecuted):
-				return append(b, statusNotExecuted)
+				return append(b, forward.NotExecuted)
 			case errors.Is(err, errUnknown):
-				return append(b, statusUnknown)
+				return append(b, forward.Unknown)
 			}
 			code := "ERR "
 			if _, is := errors.AsType[refusal](err); is {
 				code = refusalCode
 			}
-			return appendReplies(b, []store.Reply{store.Err(store.Error(code + err.Error()))})
+			return forward.AppendReplies(b, []store.Reply{store.Err(store.Error(code + err.Error()))})
 		})
 	}()
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
@@ -33,7 +34,7 @@ type Node struct {
 	clock   *clock.Lease
 	routes  *router
 	pending pendingBatches
-	tickets tickets
+	tickets forward.Tickets
 	line    line
 	gate    *fair.Gate
 	asking  *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
@@ -359,8 +360,8 @@ func (n *Node) LeaderClient() (id, addr string) {
 	return id, n.peers.Client(id)
 }
 
-func (n *Node) greeting() greeting {
-	return greeting{speaks: n.cfg.speaks, id: n.cfg.ID, client: n.cfg.addresses().For(false).Plain}
+func (n *Node) greeting() forward.Greeting {
+	return forward.Greeting{Speaks: n.cfg.speaks, ID: n.cfg.ID, Client: n.cfg.addresses().For(false).Plain}
 }
 
 // Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
@@ -419,7 +420,7 @@ func (n *Node) transferBy(ctx context.Context, rt route, id string) error {
 	case rt.link == nil:
 		return ErrNoLeader
 	}
-	reply, err := n.ask(ctx, rt.link, frameTransfer, transferBody(id))
+	reply, err := n.ask(ctx, rt.link, forward.Transfer, transferBody(id))
 	if err != nil {
 		return fmt.Errorf("the leader did not answer: %w", err)
 	}

@@ -1,8 +1,7 @@
 package cluster
 
 import (
-	"sync"
-
+	"lockstep/cluster/internal/forward"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -32,68 +31,20 @@ import (
 // executed (raftfsm.Answers.Forgotten), so an origin that was suspended together with its clock learns that
 // the reply is lost.
 
-// ticket identifies a write of another node, or a write of this node that an earlier leader may have received.
-type ticket struct {
-	origin uint64 // boot number of the node that forwards the write
-	id     uint64 // number of the write on that node; 0: the request may be executed twice
-	low    uint64 // the origin waits for no write with a smaller number
-	again  bool   // the write may have been executed already
-}
-
-// tickets hands out the numbers of the writes that this node forwards.
-type tickets struct {
-	mu   sync.Mutex
-	next uint64
-	low  uint64              // all smaller numbers have ended
-	over map[uint64]struct{} // ended numbers from low on
-}
-
-// begin returns a new number.
-func (t *tickets) begin() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.next == 0 {
-		t.next, t.low, t.over = 1, 1, map[uint64]struct{}{}
-	}
-	id := t.next
-	t.next++
-	return id
-}
-
-// end notes that no client waits for the write with this number any more.
-func (t *tickets) end(id uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over[id] = struct{}{}
-	for {
-		if _, ok := t.over[t.low]; !ok {
-			return
-		}
-		delete(t.over, t.low)
-		t.low++
-	}
-}
-
-func (t *tickets) lowest() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.low
-}
-
 // decided reports whether a numbered request must not be executed, because it has been executed
 // already or its link is no longer valid. It sets the replies or the error then.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
-	if r.from.origin != s.node.boot && (r.token == 0 || s.sleepers.tokens[r.from.origin] != r.token) {
+	if r.from.Origin != s.node.boot && (r.token == 0 || s.sleepers.tokens[r.from.Origin] != r.token) {
 		r.held = true
-		r.complete(errStale)
+		r.complete(forward.ErrStale)
 		return true
 	}
 	r.crowded = s.done.Size() > maxKept
-	if !r.from.again {
+	if !r.from.Again {
 		return false
 	}
-	replies, executed := s.done.Lookup(r.from.origin, r.from.id)
-	if !executed && s.done.Forgotten(r.from.origin, r.from.id) {
+	replies, executed := s.done.Lookup(r.from.Origin, r.from.ID)
+	if !executed && s.done.Forgotten(r.from.Origin, r.from.ID) {
 		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
 		return true
 	}
@@ -102,7 +53,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	}
 	var err error
 	var given grants
-	if r.replies, replies, err = readReplies(replies, r.replies, store.ReadReply); err == nil {
+	if r.replies, replies, err = forward.ReadReplies(replies, r.replies, store.ReadReply); err == nil {
 		given, err = readGrants(replies)
 	}
 	if err != nil || len(r.replies) == 0 || len(r.replies) > len(r.calls) {
@@ -128,14 +79,14 @@ const (
 
 // record adds the replies to r, which has written something, to the entry.
 func (b *batch) record(r *request, writes []byte) {
-	replies := appendReplies(nil, r.replies)
+	replies := forward.AppendReplies(nil, r.replies)
 	if g := r.granted(b.prev+1, writes); len(g.list) > 0 {
 		replies = appendGrants(replies, g)
 	}
 	if len(replies) > maxRecorded || r.crowded && len(replies) > smallRecord {
-		replies = appendReplies(nil, errorReplies(nil, len(r.replies), ErrReplyLost))
+		replies = forward.AppendReplies(nil, errorReplies(nil, len(r.replies), ErrReplyLost))
 	}
-	b.answers = append(b.answers, raftfsm.Answer{Origin: r.from.origin, ID: r.from.id, Low: r.from.low, Replies: replies})
+	b.answers = append(b.answers, raftfsm.Answer{Origin: r.from.Origin, ID: r.from.ID, Low: r.from.Low, Replies: replies})
 	b.recorded += len(replies)
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -27,13 +28,13 @@ func TestPartOfAPipeline(t *testing.T) {
 		}
 		l := n.carried(b.Node)
 		for _, again := range []bool{false, true} {
-			if got := n.carry(l, ticket{id: 1, low: 1, again: again}, writes...); got != "OK 2 OK" {
+			if got := n.carry(l, forward.Ticket{ID: 1, Low: 1, Again: again}, writes...); got != "OK 2 OK" {
 				t.Errorf("by a link: %q", got)
 			}
 		}
 		n.expect("2", "GET d")
 		n.peers.Update() // n2 may be of an earlier version, which asks again for all of them
-		if got := n.carry(l, ticket{id: 2, low: 1}, writes...); got != "OK 3 OK 4 OK" {
+		if got := n.carry(l, forward.Ticket{ID: 2, Low: 1}, writes...); got != "OK 3 OK 4 OK" {
 			t.Errorf("by a link of an older member: %q", got)
 		}
 	})
@@ -77,25 +78,22 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
-	p := &peerConn{n: newTestNode(t).Node, out: newOutbox(near)}
+	p := &peerConn{n: newTestNode(t).Node, out: forward.NewOutbox(near)}
 	large := strings.Repeat("x", 1<<20)
 	get, set := store.Command{Name: "get", Flags: store.ReadOnly}, store.Command{Name: "getset", Flags: store.Write}
 	answer := func(cmd *store.Command, reply string) (grown int) {
-		before := p.out.size()
+		before := p.out.Size()
 		p.answer(1)(&request{calls: []Call{{Cmd: cmd}}, replies: []store.Reply{store.Str(reply)}, extent: len(reply), wrote: cmd == &set})
-		return p.out.size() - before
+		return p.out.Size() - before
 	}
-	for p.out.size() <= maxPeerOutput {
+	for p.out.Size() <= forward.MaxPeerOutput {
 		if answer(&get, large) < len(large) {
 			t.Fatal("a reply is put off although little waits")
 		}
 	}
-	room := cap(p.out.buf)
-	for _, piece := range p.out.full {
-		room += cap(piece)
-	}
-	if size := p.out.size(); room > size+size/4 {
-		t.Errorf("%d bytes wait in %d", size, room)
+	read := &request{replies: []store.Reply{store.Str(large)}, extent: len(large)}
+	if b := read.appendResult(nil); cap(b) > len(b)+len(b)/4 {
+		t.Errorf("%d bytes wait in %d", len(b), cap(b))
 	}
 	if n := answer(&get, large); n > 100 {
 		t.Errorf("a large reply to a read was stored: %d bytes", n)
@@ -115,7 +113,7 @@ func TestPipelineOfAnOlderMemberWritesTooMuch(t *testing.T) {
 		n, b := newTestNode(t, badCommands...), newTestNode(t, badCommands...)
 		n.lead()
 		n.peers.Update() // n2 has not said anything, and may be older
-		if got := n.carry(n.carried(b.Node), ticket{id: 1, low: 1}, "SET a 1", "FILL b 9", "FILL c 9", "SET d 1"); got != "-ERR -ERR -ERR -ERR" {
+		if got := n.carry(n.carried(b.Node), forward.Ticket{ID: 1, Low: 1}, "SET a 1", "FILL b 9", "FILL c 9", "SET d 1"); got != "-ERR -ERR -ERR -ERR" {
 			t.Errorf("%q", got)
 		}
 		n.expect("nil nil", "GET a", "GET d")

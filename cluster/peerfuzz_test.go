@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
@@ -20,10 +21,10 @@ import (
 // alert of TLS comes back; what a port without proof makes of the bytes, no protocol of it panics or
 // takes memory that they only announce; and afterwards a peer reaches both.
 func FuzzPeerPort(f *testing.F) {
-	hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{peerport.ProtoForward})
+	hello := forward.Greeting{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
 	for _, seed := range [][]byte{
 		nil, []byte("R\x00"), []byte("A"), []byte("D"), []byte("J"), []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), []byte("*1\r\n$4\r\nPING\r\n"), []byte("GET / HTTP/1.1\r\n\r\n"),
-		hello, append(hello[:len(hello):len(hello)], oneFrame(frameKill, 1, nil)...), append(hello[:len(hello):len(hello)], 0x3f, 0xff, 0xff, 0xff, frameSubmit),
+		hello, append(hello[:len(hello):len(hello)], oneFrame(forward.Kill, 1, nil)...), append(hello[:len(hello):len(hello)], 0x3f, 0xff, 0xff, 0xff, forward.Submit),
 		peers.Status{ID: "n2", RunID: "r"}.Append([]byte{peerport.ProtoFacts}), append([]byte{peerport.ProtoJoin}, oneFrame(frameJoin, 0, codec.AppendStr(codec.AppendStr(nil, "n4"), "host:1"))...),
 		clientHello(f),
 	} {
@@ -38,7 +39,7 @@ func FuzzPeerPort(f *testing.F) {
 				in := peers.NewReader(conn)
 				switch proto {
 				case peerport.ProtoForward:
-					if _, err := current.read(in); err != nil {
+					if _, err := current.Read(in); err != nil {
 						return
 					}
 					for {
@@ -46,7 +47,7 @@ func FuzzPeerPort(f *testing.F) {
 						if err != nil {
 							return
 						}
-						_, _ = readSubmit(fr.Body, wireTable)
+						_, _, _, _ = forward.ReadSubmit(fr.Body, wireTable)
 						_, _ = readAdmin(fr.Body)
 					}
 				case peerport.ProtoFacts:

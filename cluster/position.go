@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
@@ -81,7 +82,7 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	if rt.link == nil {
 		return n.position(), rt.seq != nil
 	}
-	reply, err := n.ask(ctx, rt.link, framePosition, nil)
+	reply, err := n.ask(ctx, rt.link, forward.Position, nil)
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
@@ -120,14 +121,14 @@ func (n *Node) peerReaches(ctx context.Context, m raftnode.Member, target uint64
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		l.read(r)
+		l.Read(r)
 	}()
 	defer func() {
-		l.fail()
+		l.Fail()
 		<-ended
 	}()
 	for {
-		reply, err := n.ask(ctx, l, framePosition, nil)
+		reply, err := n.ask(ctx, l, forward.Position, nil)
 		if err != nil || reply.IsError() {
 			return false
 		}
@@ -143,8 +144,8 @@ func (n *Node) peerReaches(ctx context.Context, m raftnode.Member, target uint64
 }
 
 // servePosition answers a peer that asks for the commit index of this node.
-func (n *Node) servePosition(id uint64, out *outbox) error {
-	return out.send(frameResult, id, func(b []byte) []byte {
-		return appendReplies(b, []store.Reply{store.Int(int64(n.position()))})
+func (n *Node) servePosition(id uint64, out *forward.Outbox) error {
+	return out.Send(forward.Result, id, func(b []byte) []byte {
+		return forward.AppendReplies(b, []store.Reply{store.Int(int64(n.position()))})
 	})
 }

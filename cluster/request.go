@@ -6,6 +6,7 @@ import (
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/forward"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -21,9 +22,9 @@ type request struct {
 	client  *Client // the client of this node that sent it; nil: none
 	err     error   // errNotExecuted or errUnknown instead of replies
 
-	from    ticket // number of a write that may be sent again
-	token   uint64 // token of the link that it came by
-	crowded bool   // many replies are kept already: a long reply to this request is not kept
+	from    forward.Ticket // number of a write that may be sent again
+	token   uint64         // token of the link that it came by
+	crowded bool           // many replies are kept already: a long reply to this request is not kept
 
 	sleeper *sleeper      // set for a blocking command, which is alone
 	claim   *claim        // set for a request that is no command
@@ -91,7 +92,7 @@ func (r *request) refuse(e store.Error) {
 // refuseBusy is refuse for a request that has not been evaluated. A request that is sent again may have been
 // executed the first time, so its sender has to try again instead.
 func (r *request) refuseBusy(e store.Error) {
-	if r.from.again {
+	if r.from.Again {
 		r.complete(errNotExecuted)
 		return
 	}
@@ -163,7 +164,7 @@ func (r *request) completeLate(seq uint64, b *batch) {
 	switch {
 	case len(due.list) == 0:
 		r.complete(nil)
-	case r.from.id != 0:
+	case r.from.ID != 0:
 		r.complete(errUnknown) // its origin asks the next leader
 	case r.finished.CompareAndSwap(false, true):
 		r.due, r.since, r.err = due, b.began, errLate

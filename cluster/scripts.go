@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -31,7 +32,7 @@ func (n *Node) askScripts(q scriptQuestion) store.Reply {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
-	reply, err := n.ask(ctx, rt.link, frameKill, []byte(q))
+	reply, err := n.ask(ctx, rt.link, forward.Kill, []byte(q))
 	if err != nil {
 		return store.Err(ErrClusterDown)
 	}

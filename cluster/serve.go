@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
@@ -28,58 +29,58 @@ func (n *Node) serveForward(conn net.Conn) {
 		return
 	}
 	r := bufio.NewReaderSize(conn, 1<<16)
-	peer, err := n.cfg.speaks.read(r)
+	peer, err := n.cfg.speaks.Read(r)
 	if err != nil {
 		why := peerport.NotGreeted
-		version, other := errors.AsType[versionError](err)
+		version, other := errors.AsType[forward.VersionError](err)
 		if other {
 			why = peerport.NewerPeer
-			if version.older() {
+			if version.Older() {
 				why = peerport.OlderPeer
 			}
 		}
 		n.cfg.peers.Strangers.Note(why, conn.RemoteAddr().String(), err)
 		if other {
 			// The peer learns the reason from this greeting. An error means that the peer has gone.
-			_, _ = conn.Write(n.greeting().append(nil))
+			_, _ = conn.Write(n.greeting().Append(nil))
 		}
 		return
 	}
-	if _, err := conn.Write(n.greeting().append(nil)); err != nil {
+	if _, err := conn.Write(n.greeting().Append(nil)); err != nil {
 		return
 	}
 	peerport.Greets(conn)
 	n.served.Add(1)
 	defer n.served.Add(-1)
-	out := newOutbox(conn)
-	go out.run()
-	defer out.close()
-	p := &peerConn{n: n, id: peer.id, conn: conn, out: out}
+	out := forward.NewOutbox(conn)
+	go out.Run()
+	defer out.Close()
+	p := &peerConn{n: n, id: peer.ID, conn: conn, out: out}
 	p.read(r)
 }
 
 func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 	out := p.out
-	if p.dismissed.Load() && (f.Kind == frameSubmit || f.Kind == frameBlock || f.Kind == frameClaim) {
-		return out.send(frameResult, f.ID, func(b []byte) []byte { return append(b, statusNotExecuted) })
+	if p.dismissed.Load() && (f.Kind == forward.Submit || f.Kind == forward.Block || f.Kind == forward.Claim) {
+		return out.Send(forward.Result, f.ID, func(b []byte) []byte { return append(b, forward.NotExecuted) })
 	}
 	switch f.Kind {
-	case frameSubmit:
+	case forward.Submit:
 		return n.serveSubmit(f, p)
-	case frameBlock:
+	case forward.Block:
 		return p.serveBlock(f.ID, f.Body)
-	case frameCancel:
+	case forward.Cancel:
 		return p.serveCancel(f.ID, f.Body)
-	case frameClaim:
+	case forward.Claim:
 		return p.serveClaim(f.ID, f.Body)
-	case frameAlive:
+	case forward.Alive:
 		// The frame only shows that the peer lives.
-	case frameKill:
+	case forward.Kill:
 		reply := n.scriptsHere(scriptQuestion(f.Body))
-		return out.send(frameResult, f.ID, func(b []byte) []byte {
-			return appendReplies(b, []store.Reply{reply})
+		return out.Send(forward.Result, f.ID, func(b []byte) []byte {
+			return forward.AppendReplies(b, []store.Reply{reply})
 		})
-	case frameTransfer:
+	case forward.Transfer:
 		r := codec.Reader{B: f.Body}
 		id := string(r.Bytes())
 		if r.Bad {
@@ -95,13 +96,13 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 				reply = store.Err(store.Error("ERR " + err.Error()))
 			}
 			// If the link is lost, the asking node sees it.
-			_ = out.send(frameResult, f.ID, func(b []byte) []byte {
-				return appendReplies(b, []store.Reply{reply})
+			_ = out.Send(forward.Result, f.ID, func(b []byte) []byte {
+				return forward.AppendReplies(b, []store.Reply{reply})
 			})
 		}()
-	case frameAdmin:
+	case forward.Admin:
 		return n.serveAdmin(f, p)
-	case framePosition:
+	case forward.Position:
 		return n.servePosition(f.ID, out)
 	default:
 		return frame.ErrMalformed
@@ -112,11 +113,12 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 // serveSubmit queues a forwarded request. No goroutine waits for it: the goroutine that completes the request
 // puts the result into the outbox.
 func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
-	r, err := readSubmit(f.Body, n.cfg.Table)
+	from, token, calls, err := forward.ReadSubmit(f.Body, n.cfg.Table)
 	if err != nil {
 		return err
 	}
-	r.from.origin = p.origin
+	from.Origin = p.origin
+	r := &request{calls: calls, from: from, token: token}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
 	if len(f.Body) <= HeavyBytes { // a larger one has given way on its own node
@@ -130,45 +132,48 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
 		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
-			r.err = errReplyLater // the request wrote nothing, so the peer can send it again
+			r.err = forward.ErrReplyLater // the request wrote nothing, so the peer can send it again
 			if p.n.peers.Older() {
-				r.err = errNotExecuted // peers of earlier versions do not know errReplyLater
+				r.err = errNotExecuted // peers of earlier versions do not know forward.ErrReplyLater
 			}
 		}
 		// If the link is lost, the peer counts the outcome of the request as unknown.
-		_ = p.out.send(frameResult, id, func(b []byte) []byte {
-			switch r.err {
-			case nil:
-				if r.extent > fair.SmallReply {
-					b = slices.Grow(b, store.EncodedSize(r.replies)+fair.SmallReply) // append would use several times as much memory
-				}
-				b = appendReplies(b, r.replies)
-				if r.cost > 0 {
-					b = binary.AppendUvarint(append(b, saysHeavy), uint64(r.cost))
-				}
-				return b
-			case errNotExecuted:
-				return append(b, statusNotExecuted)
-			case errCancelled:
-				return append(b, statusCancelled)
-			case errStale:
-				return append(b, statusStale)
-			case errReplyLater:
-				return append(b, statusReplyLater)
-			default:
-				return append(b, statusUnknown)
-			}
-		})
+		_ = p.out.Send(forward.Result, id, r.appendResult)
 		if r.err == nil && r.sleeper == nil { // any other request may still be read, or evaluated later
 			r.calls, r.replies = nil, nil // free the memory: the queue still refers to the request for a while
 		}
 	}
 }
 
+// appendResult encodes the result of a request for the peer that has sent it.
+func (r *request) appendResult(b []byte) []byte {
+	switch r.err {
+	case nil:
+		if r.extent > fair.SmallReply {
+			b = slices.Grow(b, store.EncodedSize(r.replies)+fair.SmallReply) // append would use several times as much memory
+		}
+		b = forward.AppendReplies(b, r.replies)
+		if r.cost > 0 {
+			b = binary.AppendUvarint(append(b, forward.SaysHeavy), uint64(r.cost))
+		}
+		return b
+	case errNotExecuted:
+		return append(b, forward.NotExecuted)
+	case forward.ErrCancelled:
+		return append(b, forward.Cancelled)
+	case forward.ErrStale:
+		return append(b, forward.Stale)
+	case forward.ErrReplyLater:
+		return append(b, forward.ReplyLater)
+	default:
+		return append(b, forward.Unknown)
+	}
+}
+
 // hasRoom reports whether this node may write large replies to the peer now: the peer has read most of its
 // output, and memory is not scarce.
 func (p *peerConn) hasRoom(extent int) bool {
-	return p.out.size() <= maxPeerOutput && !brake.Scarce(extent)
+	return p.out.Size() <= forward.MaxPeerOutput && !brake.Scarce(extent)
 }
 
 // serveRequest queues a peer's request if this node leads.
@@ -181,13 +186,13 @@ func (n *Node) serveRequest(r *request) {
 }
 
 // ask sends a control frame to the leader and waits for its reply.
-func (n *Node) ask(ctx context.Context, l *link, kind byte, body []byte) (store.Reply, error) {
+func (n *Node) ask(ctx context.Context, l *forward.Link, kind byte, body []byte) (store.Reply, error) {
 	type result struct {
 		body []byte
 		err  error
 	}
 	results := make(chan result, 1)
-	giveUp := l.call(kind, func(b []byte) []byte { return append(b, body...) },
+	giveUp := l.Call(kind, func(b []byte) []byte { return append(b, body...) },
 		func(body []byte, err error) { results <- result{body, err} })
 	select {
 	case <-ctx.Done():
@@ -197,7 +202,7 @@ func (n *Node) ask(ctx context.Context, l *link, kind byte, body []byte) (store.
 		if r.err != nil {
 			return store.Reply{}, r.err
 		}
-		replies, err := readResult(r.body, nil)
+		replies, err := forward.ReadResult(r.body, nil)
 		if err != nil {
 			return store.Reply{}, err
 		}

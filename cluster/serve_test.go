@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/forward"
 	"net"
 	"testing"
 )
@@ -9,13 +10,13 @@ import (
 // A peer that greets wrongly, or sends what is no request, loses its
 // connection; the node goes on.
 func TestServeForwardRefusesNonsense(t *testing.T) {
-	hello := greeting{speaks: current, id: "n2", client: "client:1"}.append(nil)
+	hello := forward.Greeting{Speaks: current, ID: "n2", Client: "client:1"}.Append(nil)
 	for name, b := range map[string][]byte{
 		"not a greeting":     []byte("GET / HTTP/1.1\r\n"),
 		"unknown kind":       append(hello[:len(hello):len(hello)], oneFrame(99, 1, nil)...),
-		"a result":           append(hello[:len(hello):len(hello)], oneFrame(frameResult, 1, nil)...),
-		"malformed calls":    append(hello[:len(hello):len(hello)], oneFrame(frameSubmit, 1, []byte{1, 2})...),
-		"malformed transfer": append(hello[:len(hello):len(hello)], oneFrame(frameTransfer, 1, []byte{9})...),
+		"a result":           append(hello[:len(hello):len(hello)], oneFrame(forward.Result, 1, nil)...),
+		"malformed calls":    append(hello[:len(hello):len(hello)], oneFrame(forward.Submit, 1, []byte{1, 2})...),
+		"malformed transfer": append(hello[:len(hello):len(hello)], oneFrame(forward.Transfer, 1, []byte{9})...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

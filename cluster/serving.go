@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -20,7 +21,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
 		// The command came by a link that its origin has given up since, or in an earlier term of leadership.
 		w.state.Store(sleeperCancelled)
-		r.complete(errStale)
+		r.complete(forward.ErrStale)
 		return false
 	case w.quit.Load() >= quitNow:
 		w.state.Store(sleeperCancelled)

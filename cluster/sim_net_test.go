@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/store"
 )
@@ -220,14 +221,14 @@ func (st *simStream) take(out []byte, proto byte) {
 		st.partial = st.partial[n:]
 	}
 	slices.SortStableFunc(list, func(a, b []byte) int {
-		return cmp.Compare(store.Flag(a[4] != frameSubmit).Int, store.Flag(b[4] != frameSubmit).Int)
+		return cmp.Compare(store.Flag(a[4] != forward.Submit).Int, store.Flag(b[4] != forward.Submit).Int)
 	})
 	st.frames = append(st.frames, list...)
 }
 
 // about says what a frame is, but for its number: two goroutines number theirs.
 func about(f []byte) string {
-	if string(f[:4]) == wireMagic {
+	if string(f[:4]) == forward.Magic {
 		return "a greeting"
 	}
 	_, size := binary.Uvarint(f[5:])

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -53,7 +54,7 @@ const (
 	sleeperTaken                  // being evaluated, or served by the present batch
 	sleeperJoining                // in the queues since the present batch
 	sleeperWaiting                // in the queues
-	sleeperCancelled              // answered with errCancelled
+	sleeperCancelled              // answered with forward.ErrCancelled
 )
 
 const (
@@ -62,7 +63,7 @@ const (
 	quitRefused
 )
 
-// cancel answers the sleeper with errCancelled, or refuses it, unless it is served before. With quitSoon the
+// cancel answers the sleeper with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
 // sleeper is evaluated once before that, and the result counts only after its batch has been committed: if the
 // batch fails, the elements that another request of it has popped are still there; and a leader that has been
 // replaced may find no element where there is one.
@@ -84,7 +85,7 @@ func (w *sleeper) cancelled() {
 		w.req.refuse(ErrBlockedMemory)
 		return
 	}
-	w.req.complete(errCancelled)
+	w.req.complete(forward.ErrCancelled)
 }
 
 // release makes a taken sleeper wait again.

@@ -62,7 +62,7 @@ func TestHandOverWaitsForThePeers(t *testing.T) {
 		synctest.Wait()
 		n.depose()
 		peer.routes.drop(nil, l)
-		l.retire()
+		l.Retire()
 		time.Sleep(300 * ms)
 		n.log.set(func(l *fakeLog) { l.settle() }) // the next leader's entries arrive
 		if took := <-handed; took < 300*ms || took > 310*ms {

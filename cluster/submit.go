@@ -9,6 +9,7 @@ import (
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
@@ -26,7 +27,7 @@ import (
 // route says where submissions go at present.
 type route struct {
 	seq     *sequencer    // set if this node leads
-	link    *link         // set if another node leads: the link to it
+	link    *forward.Link // set if another node leads: the link to it
 	changed chan struct{} // closed when the route changes
 }
 
@@ -46,7 +47,7 @@ func (r *router) get() route {
 
 // set changes the route, unless ctx has ended: a late route to a replaced leader must not hide the route to its
 // successor.
-func (r *router) set(ctx context.Context, seq *sequencer, l *link) {
+func (r *router) set(ctx context.Context, seq *sequencer, l *forward.Link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ctx.Err() != nil {
@@ -57,7 +58,7 @@ func (r *router) set(ctx context.Context, seq *sequencer, l *link) {
 }
 
 // drop ends a route if it is still the present one.
-func (r *router) drop(seq *sequencer, l *link) {
+func (r *router) drop(seq *sequencer, l *forward.Link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cur.seq == seq && r.cur.link == l {
@@ -118,7 +119,7 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 	number := n.line.number()
 	if seq := n.routes.get().seq; seq != nil && n.line.empty() {
 		// The usual case, without a timer.
-		replies, err := n.submitHere(seq, client, calls, dst, ticket{}, nil)
+		replies, err := n.submitHere(seq, client, calls, dst, forward.Ticket{}, nil)
 		if err == nil {
 			return replies
 		}
@@ -131,7 +132,7 @@ func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []sto
 
 // submitHere runs the calls on the sequencer of this node. It calls sent, if not nil, when the calls are
 // queued.
-func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from ticket, sent func()) ([]store.Reply, error) {
+func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from forward.Ticket, sent func()) ([]store.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
 	w.req.client = client
@@ -176,7 +177,7 @@ type carried struct {
 	runs   atomic.Bool   // the leader has said that one of its scripts runs for long
 	calls  []Call
 	dst    []store.Reply
-	from   ticket
+	from   forward.Ticket
 	number uint64    // number of its arrival
 	place  *standing // its place in the line; nil: none
 }
@@ -194,8 +195,8 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
 	defer func() { c.cancel() }()
 	if !call.ReadOnly(calls) {
-		c.from = ticket{origin: n.boot, id: n.tickets.begin()}
-		defer n.tickets.end(c.from.id)
+		c.from = forward.Ticket{Origin: n.boot, ID: n.tickets.Begin()}
+		defer n.tickets.End(c.from.ID)
 	}
 	defer c.sent()
 	defer c.asked()
@@ -220,11 +221,11 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 				return replies
 			}
 			pause = time.After(retryPause)
-			if err == errReplyLater {
+			if err == forward.ErrReplyLater {
 				c.putOff()
 				break
 			}
-			c.from.again = c.from.again || err != errNotExecuted
+			c.from.Again = c.from.Again || err != errNotExecuted
 			if c.suspect(err) {
 				return errorReplies(c.dst[:0], len(c.calls), ErrIndeterminate)
 			}
@@ -315,7 +316,7 @@ func (n *Node) silence() time.Duration {
 
 // refused gives up. The error is why if the request certainly had no effect, and ErrIndeterminate otherwise.
 func (c *carried) refused(why store.Error) []store.Reply {
-	if c.from.again && c.from.id != 0 {
+	if c.from.Again && c.from.ID != 0 {
 		why = ErrIndeterminate
 	}
 	return errorReplies(c.dst[:0], len(c.calls), why)
@@ -346,7 +347,7 @@ func (c *carried) turn() bool {
 }
 
 func (c *carried) try(rt route) ([]store.Reply, error) {
-	c.from.low = c.n.tickets.lowest()
+	c.from.Low = c.n.tickets.Lowest()
 	if rt.seq != nil {
 		return c.n.submitHere(rt.seq, c.client, c.calls, c.dst, c.from, c.sent)
 	}
@@ -359,14 +360,14 @@ func (c *carried) try(rt route) ([]store.Reply, error) {
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
-	giveUp := rt.link.callWaiting(frameSubmit,
+	giveUp := rt.link.CallWaiting(forward.Submit,
 		func(buf []byte) []byte {
-			return appendSubmit(buf, c.from, rt.link.token, c.calls, rt.link.peer.speaks.minor)
+			return forward.AppendSubmit(buf, c.from, rt.link.Token, c.calls, rt.link.Peer.Speaks.Minor)
 		},
-		&forwarded{
-			client: c.client,
-			done:   func(body []byte, err error) { results <- forwardResult{body, err} },
-			waits:  func() { c.runs.Store(true) },
+		&forward.Forwarded{
+			Client: c.client,
+			Done:   func(body []byte, err error) { results <- forwardResult{body, err} },
+			Waits:  func() { c.runs.Store(true) },
 		})
 	c.sent()
 	changed := rt.changed
@@ -406,10 +407,10 @@ type forwardResult struct {
 // read decodes the body of a result. Large replies stay packed until they are encoded for the client.
 func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err error) {
 	if c.client == nil || len(body) <= fair.SmallReply {
-		return readReplies(body, c.dst[:0], store.ReadReply)
+		return forward.ReadReplies(body, c.dst[:0], store.ReadReply)
 	}
 	call := 0
-	return readReplies(body, c.dst[:0], func(b []byte) (store.Reply, []byte, error) {
+	return forward.ReadReplies(body, c.dst[:0], func(b []byte) (store.Reply, []byte, error) {
 		levels := 0
 		if call < len(c.calls) && c.calls[call].Txn != nil {
 			levels = 1 // the session answers each command of a transaction
@@ -420,26 +421,26 @@ func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err err
 }
 
 // received decodes a result.
-func (c *carried) received(l *link, r forwardResult) ([]store.Reply, error) {
+func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, error) {
 	if r.err != nil {
 		c.leaderLost() // or the link was lost, which has the same effect
 		return c.dst, r.err
 	}
 	replies, rest, err := c.read(r.body)
-	if len(rest) > 0 && rest[0] == saysHeavy {
+	if len(rest) > 0 && rest[0] == forward.SaysHeavy {
 		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
 		c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
 	}
 	c.client.Holds(fair.Extent(replies))
 	switch {
-	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown, err == errReplyLater:
+	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown, err == forward.ErrReplyLater:
 		return replies, err
-	case err == errStale:
+	case err == forward.ErrStale:
 		// The leader has lost and won an election on this link.
-		l.fail()
+		l.Fail()
 		return c.dst, errNotExecuted
 	}
-	l.fail() // the peer breaks the protocol: end the link
+	l.Fail() // the peer breaks the protocol: end the link
 	return c.dst, errUnknown
 }
 

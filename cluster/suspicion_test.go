@@ -3,11 +3,13 @@ package cluster
 import (
 	"bufio"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 )
 
@@ -24,9 +26,11 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 				n := newTestNode(t)
 				var reply <-chan string
 				for i := 0; i < len(c.leaders); i++ {
-					l, far := testLink()
+					near, far := net.Pipe()
+					l := forward.NewLink(near, forward.Greeting{ID: "peer"})
+					go l.Out.Run()
 					go func() {
-						l.read(bufio.NewReader(l.out.conn))
+						l.Read(bufio.NewReader(near))
 						n.routes.drop(nil, l)
 					}()
 					n.routes.set(n.ctx, nil, l)
@@ -40,7 +44,7 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 					}
 					go func() { _, _ = io.Copy(io.Discard, r) }()
 					if c.leaders[i] == told {
-						if _, err := far.Write(oneFrame(frameWaits, f.ID, nil)); err != nil {
+						if _, err := far.Write(oneFrame(forward.Waits, f.ID, nil)); err != nil {
 							t.Fatal(err)
 						}
 						synctest.Wait()
@@ -49,7 +53,7 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 					if c.leaders[i] == died {
 						_ = far.Close()
 					} else {
-						l.fail()
+						l.Fail()
 					}
 					synctest.Wait()
 				}
@@ -75,11 +79,11 @@ func TestNodeIsToldOfALongScript(t *testing.T) {
 		send := func(name string, calls []Call) {
 			told, done := time.Duration(0), make(chan string, 1)
 			pending = append(pending, done)
-			l.start(frameSubmit, func(buf []byte) []byte {
-				return appendSubmit(buf, ticket{id: uint64(len(pending)), low: 1}, l.token, calls, wireMinor)
-			}, &forwarded{
-				waits: func() { told = time.Since(start) },
-				done: func([]byte, error) {
+			l.Start(forward.Submit, func(buf []byte) []byte {
+				return forward.AppendSubmit(buf, forward.Ticket{ID: uint64(len(pending)), Low: 1}, l.Token, calls, forward.Minor)
+			}, &forward.Forwarded{
+				Waits: func() { told = time.Since(start) },
+				Done: func([]byte, error) {
 					if told == 0 {
 						done <- name
 						return

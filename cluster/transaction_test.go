@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -212,7 +213,7 @@ func sampleTransactions(t testing.TB) []Call {
 
 func TestTransactionsOnTheWire(t *testing.T) {
 	want := append(sampleCalls(t), sampleTransactions(t)...)
-	whole := call.Append(nil, want, wireMinor)
+	whole := call.Append(nil, want, forward.Minor)
 	got, err := call.Read(whole, wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
@@ -228,12 +229,12 @@ func TestTransactionsOnTheWire(t *testing.T) {
 		"database 16":          {Txn: &Transaction{Watched: []Watched{{DB: 16}}}},
 		"WATCH with commands":  {Txn: &Transaction{Observe: true, Calls: sampleCalls(t)}},
 	} {
-		if calls, err := call.Read(call.Append(nil, []Call{c}, wireMinor), wireTable); !errors.Is(err, frame.ErrMalformed) {
+		if calls, err := call.Read(call.Append(nil, []Call{c}, forward.Minor), wireTable); !errors.Is(err, frame.ErrMalformed) {
 			t.Errorf("%s: %v, %v", name, calls, err)
 		}
 	}
 	unknown := Call{Txn: &Transaction{Calls: []Call{{Args: [][]byte{[]byte("XYZ")}}}}}
-	if _, err := call.Read(call.Append(nil, []Call{unknown}, wireMinor), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
+	if _, err := call.Read(call.Append(nil, []Call{unknown}, forward.Minor), wireTable); err == nil || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("an unknown command inside: %v", err)
 	}
 }

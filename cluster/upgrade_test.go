@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/forward"
 )
 
 // heldLocks takes locks through all nodes and returns what checks that each is
@@ -28,7 +29,7 @@ func (c *three) heldLocks(count int) (check func(through ...int)) {
 }
 
 // upgrade stops a node as SIGTERM does and gives it another program.
-func (c *three) upgrade(i int, speaks wireSpeaks) {
+func (c *three) upgrade(i int, speaks forward.Version) {
 	c.nodes[i].HandOver()
 	c.stop(i)
 	c.cfg[i].speaks = speaks
@@ -45,7 +46,7 @@ func TestUpgradeOfAMinorVersion(t *testing.T) {
 	for _, i := range []int{(first + 1) % 3, (first + 2) % 3, first} {
 		load := c.startLoad((i+1)%3, (i+2)%3)
 		load.more(50)
-		c.upgrade(i, wireSpeaks{wireVersion, wireMinor + 1})
+		c.upgrade(i, forward.Version{Major: forward.Major, Minor: forward.Minor + 1})
 		load.more(50)
 		c.start(i)
 		c.leader()
@@ -71,7 +72,7 @@ func TestUpgradeOfAMajorVersion(t *testing.T) {
 	check := c.heldLocks(10)
 	leader := c.leader()
 	new, other := (leader+1)%3, (leader+2)%3
-	later := wireSpeaks{wireVersion + 1, 0}
+	later := forward.Version{Major: forward.Major + 1, Minor: 0}
 	load := c.startLoad(leader, other)
 
 	c.upgrade(new, later)

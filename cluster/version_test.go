@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/peerport"
 )
 
@@ -26,31 +27,31 @@ func TestPeerOfAnotherVersion(t *testing.T) {
 	for _, test := range []struct {
 		version byte
 		want    string
-	}{{wireVersion + 1, "upgrade this node"}, {wireVersion - 1, "upgrade the other node"}} {
+	}{{forward.Major + 1, "upgrade this node"}, {forward.Major - 1, "upgrade the other node"}} {
 		conn, err := net.Dial("tcp", listening())
 		if err != nil {
 			t.Fatal(err)
 		}
-		hello := greeting{speaks: current, id: "n2", client: "c:1"}.append([]byte{peerport.ProtoForward})
-		hello[1+len(wireMagic)] = test.version
+		hello := forward.Greeting{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
+		hello[1+len(forward.Magic)] = test.version
 		if _, err := conn.Write(hello); err != nil {
 			t.Fatal(err)
 		}
 		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if g, err := current.read(bufio.NewReader(conn)); err != nil || g.id != "n1" {
+		if g, err := current.Read(bufio.NewReader(conn)); err != nil || g.ID != "n1" {
 			t.Errorf("version %d is answered %+v, %v", test.version, g, err)
 		}
 		conn.Close()
 		if !strings.Contains(log.String(), test.want) {
 			t.Errorf("version %d: the log does not say %q:\n%s", test.version, test.want, log.String())
 		}
-		if _, err := current.read(bufio.NewReader(bytes.NewReader(hello[1:]))); !errors.Is(err, errPeerVersion) {
+		if _, err := current.Read(bufio.NewReader(bytes.NewReader(hello[1:]))); !errors.Is(err, forward.ErrVersion) {
 			t.Error(err)
 		}
 	}
 }
 
 // current is what this program speaks.
-var current = wireSpeaks{wireVersion, wireMinor}
+var current = forward.Version{Major: forward.Major, Minor: forward.Minor}

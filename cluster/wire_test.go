@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
@@ -49,7 +50,7 @@ func sampleCalls(t testing.TB) []Call {
 
 func TestCallsRoundTrip(t *testing.T) {
 	want := sampleCalls(t)
-	got, err := call.Read(call.Append(nil, want, wireMinor), wireTable)
+	got, err := call.Read(call.Append(nil, want, forward.Minor), wireTable)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -69,7 +70,7 @@ func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 		calls[i].User = store.SystemUser
 	}
 	calls = append(calls, Call{Cmd: call.Exec, Txn: &Transaction{Calls: slices.Clone(calls)}})
-	got, err := call.Read(call.Append(nil, calls, wireMinor), wireTable)
+	got, err := call.Read(call.Append(nil, calls, forward.Minor), wireTable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 }
 
 func TestBadCallsAreRefused(t *testing.T) {
-	whole := call.Append(nil, sampleCalls(t), wireMinor)
+	whole := call.Append(nil, sampleCalls(t), forward.Minor)
 	for n := range whole {
 		if calls, err := call.Read(whole[:n], wireTable); err == nil {
 			t.Fatalf("cut to %d of %d bytes: %v", n, len(whole), calls)
@@ -106,47 +107,47 @@ func TestBadCallsAreRefused(t *testing.T) {
 func TestResultRoundTrip(t *testing.T) {
 	want := []store.Reply{store.OK, store.Nil, store.Int(-5), store.Err("BUSY x"), store.List(store.Str("a"), store.Strs("b", ""))}
 	dst := make([]store.Reply, 0, 8)
-	got, err := readResult(appendReplies(nil, want), dst)
+	got, err := forward.ReadResult(forward.AppendReplies(nil, want), dst)
 	if err != nil || !reflect.DeepEqual(got, want) || &got[0] != &dst[:1][0] {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := readResult([]byte{statusNotExecuted}, nil); err != errNotExecuted {
+	if _, err := forward.ReadResult([]byte{forward.NotExecuted}, nil); err != errNotExecuted {
 		t.Errorf("not executed: %v", err)
 	}
-	if _, err := readResult([]byte{statusUnknown}, nil); err != errUnknown {
+	if _, err := forward.ReadResult([]byte{forward.Unknown}, nil); err != errUnknown {
 		t.Errorf("unknown: %v", err)
 	}
 	// Only a peer that says so has not executed a request.
-	whole := appendReplies(nil, want)
+	whole := forward.AppendReplies(nil, want)
 	for n := range whole {
-		if _, err := readResult(whole[:n], nil); err == nil || errors.Is(err, errNotExecuted) {
+		if _, err := forward.ReadResult(whole[:n], nil); err == nil || errors.Is(err, errNotExecuted) {
 			t.Fatalf("cut to %d bytes: %v", n, err)
 		}
 	}
 	for status := 2; status < 256; status++ {
-		if _, err := readResult([]byte{byte(status)}, nil); err == nil || errors.Is(err, errNotExecuted) {
+		if _, err := forward.ReadResult([]byte{byte(status)}, nil); err == nil || errors.Is(err, errNotExecuted) {
 			t.Errorf("status %d: %v", status, err)
 		}
 	}
 }
 
 func TestGreetingRoundTrip(t *testing.T) {
-	want := greeting{speaks: current, id: "n1", client: "host:6379", more: "later"}
-	b := want.append(nil)
-	if got, err := current.read(reader(b)); err != nil || got != want {
+	want := forward.Greeting{Speaks: current, ID: "n1", Client: "host:6379", More: "later"}
+	b := want.Append(nil)
+	if got, err := current.Read(reader(b)); err != nil || got != want {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for n := range b {
-		if g, err := current.read(reader(b[:n])); err == nil {
+		if g, err := current.Read(reader(b[:n])); err == nil {
 			t.Fatalf("cut to %d bytes: %v", n, g)
 		}
 	}
-	b[len(wireMagic)]++
-	if _, err := current.read(reader(b)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", wireVersion+1)) {
+	b[len(forward.Magic)]++
+	if _, err := current.Read(reader(b)); err == nil || !strings.Contains(err.Error(), fmt.Sprint("version ", forward.Major+1)) {
 		t.Errorf("another version: %v", err)
 	}
-	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", wireMagic + "\x02\xff\xff\xff\x7f"} {
-		if g, err := current.read(reader([]byte(bad))); err == nil {
+	for _, bad := range []string{"GET / HTTP/1.1\r\n\r\n", forward.Magic + "\x02\xff\xff\xff\x7f"} {
+		if g, err := current.Read(reader([]byte(bad))); err == nil {
 			t.Errorf("%q: %v", bad, g)
 		}
 	}
@@ -154,11 +155,11 @@ func TestGreetingRoundTrip(t *testing.T) {
 
 func TestFrames(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), 3<<16+1) // more than one step of memory
-	stream := oneFrame(frameSubmit, 1, []byte("body"))
-	stream = append(stream, oneFrame(frameResult, 1<<63, nil)...)
-	stream = append(stream, oneFrame(frameKill, 300, big)...)
+	stream := oneFrame(forward.Submit, 1, []byte("body"))
+	stream = append(stream, oneFrame(forward.Result, 1<<63, nil)...)
+	stream = append(stream, oneFrame(forward.Kill, 300, big)...)
 	r := reader(stream)
-	for i, want := range []frame.Frame{{Kind: frameSubmit, ID: 1, Body: []byte("body")}, {Kind: frameResult, ID: 1 << 63}, {Kind: frameKill, ID: 300, Body: big}} {
+	for i, want := range []frame.Frame{{Kind: forward.Submit, ID: 1, Body: []byte("body")}, {Kind: forward.Result, ID: 1 << 63}, {Kind: forward.Kill, ID: 300, Body: big}} {
 		f, err := frame.Read(r)
 		if err != nil || f.Kind != want.Kind || f.ID != want.ID || !bytes.Equal(f.Body, want.Body) {
 			t.Errorf("frame %d: kind %d, id %d, %d bytes, %v", i, f.Kind, f.ID, len(f.Body), err)
@@ -167,7 +168,7 @@ func TestFrames(t *testing.T) {
 	if _, err := frame.Read(r); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
-	whole := oneFrame(frameSubmit, 1<<40, []byte("body"))
+	whole := oneFrame(forward.Submit, 1<<40, []byte("body"))
 	for n := 1; n < len(whole); n++ {
 		if f, err := frame.Read(reader(whole[:n])); err == nil {
 			t.Fatalf("cut to %d bytes: %v", n, f)
@@ -203,15 +204,15 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 // Whatever a peer sends is understood or refused; what is understood survives
 // being sent on.
 func FuzzWire(f *testing.F) {
-	f.Add(oneFrame(frameSubmit, 7, call.Append(nil, sampleCalls(f), wireMinor)))
-	f.Add(oneFrame(frameSubmit, 8, call.Append(nil, sampleTransactions(f), wireMinor)))
-	f.Add(oneFrame(frameResult, 7, appendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
+	f.Add(oneFrame(forward.Submit, 7, call.Append(nil, sampleCalls(f), forward.Minor)))
+	f.Add(oneFrame(forward.Submit, 8, call.Append(nil, sampleTransactions(f), forward.Minor)))
+	f.Add(oneFrame(forward.Result, 7, forward.AppendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(store.AppendReply(nil, store.List(store.Str("a"), store.List(store.MapOf(store.OK, store.Float(1))))))
-	f.Add(oneFrame(frameTransfer, 1, transferBody("n2")))
-	f.Add(greeting{speaks: current, id: "n1", client: "host:1"}.append(nil))
+	f.Add(oneFrame(forward.Transfer, 1, transferBody("n2")))
+	f.Add(forward.Greeting{Speaks: current, ID: "n1", Client: "host:1"}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if g, err := current.read(reader(b)); err == nil {
-			if again, err := current.read(reader(g.append(nil))); err != nil || again != g {
+		if g, err := current.Read(reader(b)); err == nil {
+			if again, err := current.Read(reader(g.Append(nil))); err != nil || again != g {
 				t.Errorf("greeting %v became %v, %v", g, again, err)
 			}
 		}
@@ -224,13 +225,13 @@ func FuzzWire(f *testing.F) {
 			body = fr.Body
 		}
 		if calls, err := call.Read(body, wireTable); err == nil {
-			again, err := call.Read(call.Append(nil, calls, wireMinor), wireTable)
+			again, err := call.Read(call.Append(nil, calls, forward.Minor), wireTable)
 			if err != nil || !reflect.DeepEqual(again, calls) {
 				t.Errorf("calls %v became %v, %v", calls, again, err)
 			}
 		}
-		if replies, err := readResult(body, nil); err == nil {
-			again, err := readResult(appendReplies(nil, replies), nil)
+		if replies, err := forward.ReadResult(body, nil); err == nil {
+			again, err := forward.ReadResult(forward.AppendReplies(nil, replies), nil)
 			if err != nil || !reflect.DeepEqual(again, replies) {
 				t.Errorf("replies %v became %v, %v", replies, again, err)
 			}

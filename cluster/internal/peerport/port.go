@@ -16,7 +16,7 @@ import (
 const (
 	ProtoRaft    = 'R' // hashicorp/raft's own transport
 	ProtoAppend  = 'A' // entries and heartbeats: raftnode/append.go
-	ProtoForward = 'F' // requests to the leader: cluster/wire.go
+	ProtoForward = 'F' // requests to the leader: cluster/internal/forward/wire.go
 	ProtoFacts   = 'D' // the facts that the nodes exchange: cluster/facts.go
 	ProtoJoin    = 'J' // a node that wants to become a member: cluster/join.go
 )

@@ -25,7 +25,7 @@ import (
 //	                str plain with TLS | str sentinel with TLS | str cluster with TLS
 //
 // you is what the answering node thinks of the asking one: 0 nothing, 1 it is a member, 2 it is none, 3
-// it has the id of a member and another data directory. Frames, integers and str are as in cluster/wire.go. A
+// it has the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
 // reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
 // the data directory or the members, so that versions can differ in what they say. A node tells its data
 // directory to members only: another node that names it would pass for this node. A frame that is longer

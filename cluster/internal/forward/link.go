@@ -1,4 +1,4 @@
-package cluster
+package forward
 
 import (
 	"bufio"
@@ -11,12 +11,13 @@ import (
 
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/raftnode"
 )
 
-// outbox writes frames to a connection from a goroutine of its own, because
+// Outbox writes frames to a connection from a goroutine of its own, because
 // the sequencer must never wait for a peer. Frames that are queued together
 // leave together.
-type outbox struct {
+type Outbox struct {
 	conn net.Conn
 
 	mu      sync.Mutex
@@ -36,20 +37,20 @@ const (
 	// pieceSize is the size from which on a buffer takes no more frames: a large buffer would be copied
 	// to grow.
 	pieceSize = 256 << 10
-	// maxPeerOutput is how many bytes may wait before the leader puts off replies to reads that are
+	// MaxPeerOutput is how many bytes may wait before the leader puts off replies to reads that are
 	// larger than fair.SmallReply: all of them would stand in memory at once.
-	maxPeerOutput = 4 << 20
+	MaxPeerOutput = 4 << 20
 )
 
 var errSlowPeer = errors.New("cluster: a peer does not read what is sent to it")
 
-func newOutbox(conn net.Conn) *outbox {
-	return &outbox{conn: conn, ready: make(chan struct{}, 1)}
+func NewOutbox(conn net.Conn) *Outbox {
+	return &Outbox{conn: conn, ready: make(chan struct{}, 1)}
 }
 
-// send appends a frame built by fill. An error means that the frame will not
+// Send appends a frame built by fill. An error means that the frame will not
 // be sent.
-func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
+func (o *Outbox) Send(kind byte, id uint64, fill func([]byte) []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil && o.waiting+len(o.buf) > maxOutbox {
@@ -69,14 +70,14 @@ func (o *outbox) send(kind byte, id uint64, fill func([]byte) []byte) error {
 	return nil
 }
 
-// size returns how many bytes wait to be written.
-func (o *outbox) size() int {
+// Size returns how many bytes wait to be written.
+func (o *Outbox) Size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.waiting + len(o.buf) + o.writing
 }
 
-func (o *outbox) signal() {
+func (o *Outbox) signal() {
 	select {
 	case o.ready <- struct{}{}:
 	default:
@@ -84,7 +85,7 @@ func (o *outbox) signal() {
 }
 
 // end stops the outbox; the caller holds mu.
-func (o *outbox) end(err error) {
+func (o *Outbox) end(err error) {
 	if o.err == nil {
 		o.err = err
 	}
@@ -92,15 +93,15 @@ func (o *outbox) end(err error) {
 	o.signal()
 }
 
-// close stops the outbox and its goroutine.
-func (o *outbox) close() {
+// Close stops the outbox and its goroutine.
+func (o *Outbox) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.end(net.ErrClosed)
 }
 
-// run writes until the outbox ends.
-func (o *outbox) run() {
+// Run writes until the outbox ends.
+func (o *Outbox) Run() {
 	var spare []byte
 	for range o.ready {
 		pieces, ok := o.take(spare)
@@ -120,7 +121,7 @@ func (o *outbox) run() {
 }
 
 // take returns what is to be written, in order; false if the outbox has ended.
-func (o *outbox) take(spare []byte) (pieces [][]byte, ok bool) {
+func (o *Outbox) take(spare []byte) (pieces [][]byte, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil || o.waiting+len(o.buf) == 0 {
@@ -133,7 +134,7 @@ func (o *outbox) take(spare []byte) (pieces [][]byte, ok bool) {
 }
 
 // write writes a piece, and reports whether it could.
-func (o *outbox) write(out []byte) bool {
+func (o *Outbox) write(out []byte) bool {
 	stalled := time.AfterFunc(peerWriteTimeout, func() { o.conn.Close() })
 	_, err := o.conn.Write(out)
 	stalled.Stop()
@@ -146,56 +147,56 @@ func (o *outbox) write(out []byte) bool {
 	return o.err == nil
 }
 
-// forwarded is a request that was sent to a peer and waits for its result.
-type forwarded struct {
-	client *Client                      // that has sent it; nil: none
-	done   func(body []byte, err error) // called once
-	waits  func()                       // if not nil: called when the peer says that it waits, or runs for long
+// Forwarded is a request that was sent to a peer and waits for its result.
+type Forwarded struct {
+	Client *fair.Client                 // that has sent it; nil: none
+	Done   func(body []byte, err error) // called once
+	Waits  func()                       // if not nil: called when the peer says that it waits, or runs for long
 }
 
-// link is a connection to a peer for forwarding to it.
-type link struct {
-	peer  greeting
-	out   *outbox
-	token uint64 // by which the leader knows the requests of this link; set before it becomes a route
-	room  func() // if not nil: waits until there is room for a large result
+// Link is a connection to a peer for forwarding to it.
+type Link struct {
+	Peer  Greeting
+	Out   *Outbox
+	Token uint64 // by which the leader knows the requests of this link; set before it becomes a route
+	Room  func() // if not nil: waits until there is room for a large result
 
 	mu      sync.Mutex
 	next    uint64
-	waiting map[uint64]*forwarded
+	waiting map[uint64]*Forwarded
 	retired bool // takes no more calls and ends with the last result
 	broken  bool
 }
 
-func newLink(conn net.Conn, peer greeting) *link {
-	return &link{peer: peer, out: newOutbox(conn), waiting: map[uint64]*forwarded{}}
+func NewLink(conn net.Conn, peer Greeting) *Link {
+	return &Link{Peer: peer, Out: NewOutbox(conn), waiting: map[uint64]*Forwarded{}}
 }
 
-// call sends a frame; done is called with the result, or with errNotExecuted
-// if the frame was certainly not sent, or with errUnknown. It returns a
+// Call sends a frame; done is called with the result, or with raftnode.ErrNotExecuted
+// if the frame was certainly not sent, or with raftnode.ErrUnknown. It returns a
 // function that gives the call up.
-func (l *link) call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
-	return l.callWaiting(kind, fill, &forwarded{done: done})
+func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
+	return l.CallWaiting(kind, fill, &Forwarded{Done: done})
 }
 
-// callWaiting is call for a request whose sender also hears when the peer says that it takes long
-// (f.waits).
-func (l *link) callWaiting(kind byte, fill func([]byte) []byte, f *forwarded) (giveUp func()) {
-	id := l.start(kind, fill, f)
+// CallWaiting is Call for a request whose sender also hears when the peer says that it takes long
+// (f.Waits).
+func (l *Link) CallWaiting(kind byte, fill func([]byte) []byte, f *Forwarded) (giveUp func()) {
+	id := l.Start(kind, fill, f)
 	if id == 0 {
 		return func() {}
 	}
-	return func() { l.resolve(id, nil, errUnknown) }
+	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
 }
 
-// start is call without the function that gives up. It returns the number of the call; 0 if done has been
+// Start is CallWaiting without the function that gives up. It returns the number of the call; 0 if done has been
 // called.
-func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint64) {
+func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint64) {
 	l.mu.Lock()
 	var err error
 	if !l.broken && !l.retired {
-		// mu is held, so fail finds the call in waiting if it has been sent.
-		if err = l.out.send(kind, l.next+1, fill); err == nil {
+		// mu is held, so Fail finds the call in waiting if it has been sent.
+		if err = l.Out.Send(kind, l.next+1, fill); err == nil {
 			l.next++
 			id = l.next
 			l.waiting[id] = f
@@ -203,65 +204,66 @@ func (l *link) start(kind byte, fill func([]byte) []byte, f *forwarded) (id uint
 	}
 	l.mu.Unlock()
 	if id == 0 {
-		f.done(nil, errNotExecuted)
+		f.Done(nil, raftnode.ErrNotExecuted)
 	}
 	if err != nil {
-		l.fail()
+		l.Fail()
 	}
 	return id
 }
 
-// cancel asks the peer to cancel a blocking command; the result of the call tells whether it did.
-func (l *link) cancel(call uint64, how int32) {
-	// If the link is broken, fail ends the call.
-	_ = l.out.send(frameCancel, call, func(b []byte) []byte { return append(b, byte(how)) })
+// Cancel asks the peer to cancel a blocking command; the result of the call tells whether it did.
+func (l *Link) Cancel(call uint64, how int32) {
+	// If the link is broken, Fail ends the call.
+	_ = l.Out.Send(Cancel, call, func(b []byte) []byte { return append(b, byte(how)) })
 }
 
 // progress is called when the peer says that a call waits, or runs for long.
-func (l *link) progress(id uint64) {
+func (l *Link) progress(id uint64) {
 	l.mu.Lock()
 	f := l.waiting[id]
 	l.mu.Unlock()
-	if f != nil && f.waits != nil {
-		f.waits()
+	if f != nil && f.Waits != nil {
+		f.Waits()
 	}
 }
 
-func (l *link) resolve(id uint64, body []byte, err error) {
+// Resolve ends a call with its result, or with an error.
+func (l *Link) Resolve(id uint64, body []byte, err error) {
 	l.mu.Lock()
 	f := l.waiting[id]
 	delete(l.waiting, id)
 	last := l.retired && len(l.waiting) == 0
 	l.mu.Unlock()
 	if f != nil {
-		f.client.Holds(len(body))
-		f.done(body, err)
+		f.Client.Holds(len(body))
+		f.Done(body, err)
 	}
 	if last {
-		l.fail()
+		l.Fail()
 	}
 }
 
-// retire ends the link as soon as every call has its result.
-func (l *link) retire() {
+// Retire ends the link as soon as every call has its result.
+func (l *Link) Retire() {
 	l.mu.Lock()
 	l.retired = true
 	last := len(l.waiting) == 0
 	l.mu.Unlock()
 	if last {
-		l.fail()
+		l.Fail()
 	}
 }
 
-// read delivers results until the connection ends.
-func (l *link) read(r *bufio.Reader) {
-	defer l.fail()
+// Read delivers results until the connection ends.
+func (l *Link) Read(r *bufio.Reader) {
+	defer l.Fail()
 	for {
 		f, err := l.readNext(r)
 		switch {
-		case err == nil && f.Kind == frameResult:
-			l.resolve(f.ID, f.Body, nil)
-		case err == nil && f.Kind == frameWaits:
+		case err == nil && f.Kind == Result:
+			l.Resolve(f.ID, f.Body, nil)
+		case err == nil && f.Kind == Waits:
 			l.progress(f.ID)
 		default:
 			return
@@ -270,26 +272,26 @@ func (l *link) read(r *bufio.Reader) {
 }
 
 // readNext reads a frame. Before it reads a large one it waits for room.
-func (l *link) readNext(r *bufio.Reader) (frame.Frame, error) {
+func (l *Link) readNext(r *bufio.Reader) (frame.Frame, error) {
 	n, err := frame.ReadLength(r, frame.MaxLength)
 	if err != nil {
 		return frame.Frame{}, err
 	}
-	if n > fair.SmallReply && l.room != nil {
-		l.room()
+	if n > fair.SmallReply && l.Room != nil {
+		l.Room()
 	}
 	return frame.ReadRest(r, n)
 }
 
-// fail ends the link. The calls that are still waiting have an unknown outcome.
-func (l *link) fail() {
-	l.out.close()
+// Fail ends the link. The calls that are still waiting have an unknown outcome.
+func (l *Link) Fail() {
+	l.Out.Close()
 	l.mu.Lock()
 	l.broken = true
 	waiting := l.waiting
-	l.waiting = map[uint64]*forwarded{}
+	l.waiting = map[uint64]*Forwarded{}
 	l.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(waiting)) {
-		waiting[id].done(nil, errUnknown)
+		waiting[id].Done(nil, raftnode.ErrUnknown)
 	}
 }

@@ -1,0 +1,99 @@
+package forward
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/roster"
+	"lockstep/store/codec"
+)
+
+// A forwarding connection begins with a greeting in each direction:
+//
+//	+--------+---------+--------+--------+--------------------+----------+
+//	| "LKST" | version | minor  | str id | str client address | str more |
+//	|        | 1 byte  | 1 byte |        |                    |          |
+//	+--------+---------+--------+--------+--------------------+----------+
+//
+// Nodes of different versions do not forward to each other: their frames may not mean the same. A minor
+// version adds what a node of an earlier minor can do without. That may be fields in "more": a node skips
+// the fields that it does not know. Or it may be frames: a node does not send them to a peer of an
+// earlier minor. So a cluster whose nodes are upgraded one after the other serves all clients all the
+// while, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
+const (
+	Magic = "LKST"
+	Major = 5
+	Minor = 1 // a call says by which version of the user list its node knows the user
+)
+
+// ErrVersion: two nodes run versions that cannot forward to each other. Raft
+// goes on between them; commands wait until the leader is of this version.
+var ErrVersion = errors.New("cluster: a peer runs another version of lockstep")
+
+// VersionError is ErrVersion in detail.
+type VersionError struct{ theirs, own byte }
+
+func (v VersionError) Older() bool   { return v.theirs < v.own }
+func (v VersionError) Unwrap() error { return ErrVersion }
+
+func (v VersionError) Error() string {
+	which := "this node"
+	if v.Older() {
+		which = "the other node"
+	}
+	return fmt.Sprintf("%v: it speaks version %d, this program version %d; upgrade %s", ErrVersion, v.theirs, v.own, which)
+}
+
+// Version is the version of the protocol that a node speaks. A test may let a node speak a later one.
+type Version struct{ Major, Minor byte }
+
+// Greeting is what two nodes tell each other first.
+type Greeting struct {
+	Speaks Version
+	ID     string
+	Client string // RESP address for clients
+	More   string // fields of later minor versions
+}
+
+func (g Greeting) Append(buf []byte) []byte {
+	buf = append(buf, Magic...)
+	buf = append(buf, g.Speaks.Major, g.Speaks.Minor)
+	buf = codec.AppendStr(buf, g.ID)
+	buf = codec.AppendStr(buf, g.Client)
+	return codec.AppendStr(buf, g.More)
+}
+
+// Read reads the greeting of a peer to a node that speaks own.
+func (own Version) Read(r *bufio.Reader) (Greeting, error) {
+	var head [len(Magic) + 1]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return Greeting{}, err
+	}
+	if string(head[:len(Magic)]) != Magic {
+		return Greeting{}, frame.ErrMalformed
+	}
+	g := Greeting{Speaks: Version{Major: head[len(Magic)]}}
+	if v := g.Speaks.Major; v != own.Major {
+		return Greeting{}, VersionError{v, own.Major}
+	}
+	var err error
+	if g.Speaks.Minor, err = r.ReadByte(); err != nil {
+		return Greeting{}, err
+	}
+	for _, s := range []*string{&g.ID, &g.Client, &g.More} {
+		n, err := binary.ReadUvarint(r)
+		if err != nil || n > roster.MaxText {
+			return Greeting{}, frame.ErrMalformed
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return Greeting{}, err
+		}
+		*s = string(b)
+	}
+	return g, nil
+}

@@ -1,0 +1,22 @@
+package forward
+
+import (
+	"testing"
+)
+
+func TestTickets(t *testing.T) {
+	var k Tickets
+	for want := uint64(1); want < 6; want++ {
+		if id := k.Begin(); id != want {
+			t.Fatalf("ticket %d, want %d", id, want)
+		}
+	}
+	for _, step := range []struct{ end, low uint64 }{{2, 1}, {3, 1}, {1, 4}, {5, 4}, {4, 6}} {
+		if k.End(step.end); k.Lowest() != step.low {
+			t.Errorf("after %d: lowest %d, want %d", step.end, k.Lowest(), step.low)
+		}
+	}
+	if len(k.over) > 0 {
+		t.Errorf("kept %v", k.over)
+	}
+}

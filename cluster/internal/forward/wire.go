@@ -1,0 +1,179 @@
+// Package forward is the protocol by which nodes carry the commands of their clients to the leader: greetings, frames, the
+// links that they travel on, and what the leader may answer.
+package forward
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/frame"
+	"lockstep/cluster/internal/raftnode"
+	"lockstep/store"
+	"lockstep/store/codec"
+)
+
+// A forwarding connection begins with a greeting in each direction. Then it carries frames, requests one way
+// and results the other, many at a time.
+//
+//	greeting:  greeting.go
+//	frame:     internal/frame
+//
+//	kind 1  submit    ticket, calls
+//	kind 2  result    status (1 byte), for status 0: n, n times reply; then, if it was heavy
+//	                  work, 1 and its cost in ns; older versions skip the rest
+//	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
+//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
+//	kind 4  transfer  str id of the member to lead; the result is a status
+//	                  reply or an error reply
+//	kind 5  block     boot of the sender, its number of the command, token of
+//	                  the link, then n=1 and a call: a blocking command
+//	kind 6  cancel    how (1 byte): cancel the block frame with this id
+//	kind 7  claim     boot of the sender, token of the link: this connection is
+//	                  the one for its writes and blocking commands; the result
+//	                  is how far the log has come, and the token, a new one
+//	                  unless the given one is valid
+//	kind 8  waits     to the sender of a block: the command waits; to the sender of a
+//	                  submit: a script of it runs for long. No body
+//	kind 9  alive     the sender has blocked clients and lives. No body
+//	kind 10 admin     what (1 byte) | str id | str peer address: a change of
+//	                  membership; the result is a status reply or an error reply
+//	kind 20 position  no body; the result is the index up to which the asked
+//	                  node knows the log to be committed, and so has it
+//
+//	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
+//	calls:        internal/call/codec.go
+//
+// Integers are uvarints, str is a uvarint length and bytes, replies are coded
+// as in store/replycodec.go.
+const (
+	Submit   = 1
+	Result   = 2
+	Kill     = 3
+	Transfer = 4
+	Block    = 5
+	Cancel   = 6
+	Claim    = 7
+	Waits    = 8
+	Alive    = 9
+	Admin    = 10
+	Position = 20
+
+	Done        = 0
+	NotExecuted = 1
+	Unknown     = 2
+	Cancelled   = 3
+	Stale       = 4
+	ReplyLater  = 5
+
+	SaysHeavy = 1
+)
+
+func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, minor byte) []byte {
+	buf = binary.AppendUvarint(buf, from.ID)
+	if from.ID != 0 {
+		buf = binary.AppendUvarint(buf, from.Low)
+		buf = append(buf, byte(store.Flag(from.Again).Int))
+		buf = binary.BigEndian.AppendUint64(buf, token)
+	}
+	return call.Append(buf, calls, minor)
+}
+
+// ReadSubmit decodes a submit frame. The frame does not contain the origin.
+func ReadSubmit(body []byte, table *store.Table) (from Ticket, token uint64, calls []call.Call, err error) {
+	r := codec.Reader{B: body}
+	if from.ID = r.Uvarint(); from.ID != 0 {
+		from.Low, from.Again, token = r.Uvarint(), r.Uvarint() != 0, r.Fixed()
+		r.Bad = r.Bad || from.Low == 0 || from.Low > from.ID
+	}
+	if r.Bad {
+		return Ticket{}, 0, nil, frame.ErrMalformed
+	}
+	calls, err = call.Read(r.B, table)
+	return from, token, calls, err
+}
+
+func AppendReplies(buf []byte, replies []store.Reply) []byte {
+	buf = append(buf, Done)
+	buf = binary.AppendUvarint(buf, uint64(len(replies)))
+	for _, r := range replies {
+		buf = store.AppendReply(buf, r)
+	}
+	return buf
+}
+
+// ReadResult decodes the body of a result into dst.
+func ReadResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
+	dst, _, err := ReadReplies(body, dst, store.ReadReply)
+	return dst, err
+}
+
+// ReadReplies is ReadResult that also returns the bytes behind the replies. read decodes one reply.
+func ReadReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply, []byte, error)) (replies []store.Reply, rest []byte, err error) {
+	if len(body) == 0 {
+		return dst, nil, frame.ErrMalformed
+	}
+	switch body[0] {
+	case Done:
+	case NotExecuted:
+		return dst, nil, raftnode.ErrNotExecuted
+	case Cancelled:
+		return dst, nil, ErrCancelled
+	case Stale:
+		return dst, nil, ErrStale
+	case ReplyLater:
+		return dst, nil, ErrReplyLater
+	case Unknown:
+		return dst, nil, raftnode.ErrUnknown
+	default:
+		return dst, nil, frame.ErrMalformed
+	}
+	r := codec.Reader{B: body[1:]}
+	n := r.Count(1)
+	if r.Bad {
+		return dst, nil, frame.ErrMalformed
+	}
+	rest = r.B
+	for range n {
+		reply, after, err := read(rest)
+		if err != nil {
+			return dst, nil, err
+		}
+		dst, rest = append(dst, reply), after
+	}
+	return dst, rest, nil
+}
+
+// What can become of a request that was forwarded, besides a reply and the errors of raftnode.
+var (
+	// ErrCancelled: a blocking command that was cancelled; it had no effect.
+	ErrCancelled = errors.New("cluster: cancelled")
+	// ErrStale: not executed, and the node has to claim the link anew before it sends again.
+	ErrStale = errors.New("cluster: the link is not the one for blocking commands")
+	// ErrReplyLater: it had no effect, and the leader has no room for so large a reply now.
+	ErrReplyLater = errors.New("cluster: no room for the reply")
+)
+
+func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, minor byte) []byte {
+	buf = binary.BigEndian.AppendUint64(buf, boot)
+	buf = binary.BigEndian.AppendUint64(buf, id)
+	buf = binary.BigEndian.AppendUint64(buf, token)
+	return call.Append(buf, []call.Call{*c}, minor)
+}
+
+func AppendClaim(buf []byte, boot, token uint64) []byte {
+	buf = binary.BigEndian.AppendUint64(buf, boot)
+	return binary.BigEndian.AppendUint64(buf, token)
+}
+
+// ReadOneReply decodes a result that is one reply.
+func ReadOneReply(body []byte) (store.Reply, error) {
+	replies, err := ReadResult(body, nil)
+	if err != nil {
+		return store.Reply{}, err
+	}
+	if len(replies) != 1 {
+		return store.Reply{}, frame.ErrMalformed
+	}
+	return replies[0], nil
+}
