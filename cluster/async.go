@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
 	"lockstep/store"
 )
 
@@ -31,9 +32,9 @@ func (n *Node) SubmitAsync(p *Submission) {
 }
 
 func (n *Node) submitAsync(p *Submission) {
-	p.number = n.line.number()
+	p.number = n.queue.Number()
 	seq := n.routes.get().seq
-	if seq == nil || !n.line.empty() {
+	if seq == nil || !n.queue.Empty() {
 		go n.submitBlocking(p, nil)
 		return
 	}
@@ -67,9 +68,9 @@ func (n *Node) finished(p *Submission, r *request) {
 			return
 		}
 	case errNotExecuted:
-		// There may be another leader by now, or soon. finished itself takes the place in the line: the
+		// There may be another leader by now, or soon. finished itself takes the place in the queue: the
 		// goroutines of a refused batch start in any order.
-		go n.submitBlocking(p, n.line.join(p.number))
+		go n.submitBlocking(p, n.queue.Join(p.number))
 		return
 	case errLate:
 		go func() {
@@ -81,7 +82,7 @@ func (n *Node) finished(p *Submission, r *request) {
 		// The batch may still hold the request, so it is not used again.
 		p.req = nil
 		if call.ReadOnly(p.Calls) {
-			go n.submitBlocking(p, n.line.join(p.number))
+			go n.submitBlocking(p, n.queue.Join(p.number))
 			return
 		}
 		p.Replies = errorReplies(p.Replies[:0], len(p.Calls), ErrIndeterminate)
@@ -89,7 +90,7 @@ func (n *Node) finished(p *Submission, r *request) {
 	p.Done()
 }
 
-func (n *Node) submitBlocking(p *Submission, place *standing) {
+func (n *Node) submitBlocking(p *Submission, place *fair.Place) {
 	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
 	n.gate.HoldReplies(p.Client, p.Replies)
 	p.Done()

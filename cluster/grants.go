@@ -160,7 +160,7 @@ func (r *request) confirm(txn *store.Txn) {
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
-	said := n.submitWithin(left, nil, n.line.number(), nil, calls, nil)[0].Elems
+	said := n.submitWithin(left, nil, n.queue.Number(), nil, calls, nil)[0].Elems
 	for _, x := range g.list {
 		if x.call >= len(said) || said[x.call].IsError() {
 			replies[x.call] = store.Err(ErrReplyLost)

@@ -35,7 +35,7 @@ type Node struct {
 	routes  *router
 	pending pendingBatches
 	tickets forward.Tickets
-	line    line
+	queue   fair.WaitQueue
 	gate    *fair.Gate
 	asking  *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
 	keeper  *keeper             // keeps the blocked clients of this node
@@ -181,7 +181,8 @@ func (n *Node) startTerm() (end func()) {
 		n.work.Add(1)
 		go func() {
 			defer n.work.Done()
-			n.promote(ctx)
+			p := peers.Promoter{Watcher: n.peers, After: n.cfg.PromoteAfter, Position: n.position, Reconfigure: n.cons.Reconfigure}
+			p.Run(ctx)
 		}()
 	}
 	done := make(chan struct{})

@@ -401,8 +401,8 @@ func (s *simulation) finish() {
 		if left := n.n.pending.len(); left > 0 && s.violation == "" {
 			s.violate("%d batches of %s are still pending", left, n.id)
 		}
-		if !n.n.line.empty() {
-			s.violate("somebody still stands in the line of %s", n.id)
+		if !n.n.queue.Empty() {
+			s.violate("somebody still waits in the queue of %s", n.id)
 		}
 	}
 	for _, kind := range simKinds {

@@ -199,7 +199,7 @@ func (s *simulation) sent(c *simConn) {
 
 // take cuts bytes into frames; a greeting comes alone. Two goroutines of a node
 // send by one link, each in an order of its own: one for what blocks, and whoever's
-// turn it is in the line. Which of them comes first at one instant is not left to the
+// turn it is in the queue. Which of them comes first at one instant is not left to the
 // scheduler.
 func (st *simStream) take(out []byte, proto byte) {
 	if len(out) == 0 {

@@ -116,8 +116,8 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 }
 
 func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
-	number := n.line.number()
-	if seq := n.routes.get().seq; seq != nil && n.line.empty() {
+	number := n.queue.Number()
+	if seq := n.routes.get().seq; seq != nil && n.queue.Empty() {
 		// The usual case, without a timer.
 		replies, err := n.submitHere(seq, client, calls, dst, forward.Ticket{}, nil)
 		if err == nil {
@@ -178,17 +178,17 @@ type carried struct {
 	calls  []Call
 	dst    []store.Reply
 	from   forward.Ticket
-	number uint64    // number of its arrival
-	place  *standing // its place in the line; nil: none
+	number uint64      // number of its arrival
+	place  *fair.Place // its place in the queue; nil: none
 }
 
 // submitWaiting is Submit through an election. It sends a write again to each new leader, which knows whether
-// the write has been executed. place is nil if the submission has no place in the line yet.
-func (n *Node) submitWaiting(client *Client, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+// the write has been executed. place is nil if the submission has no place in the queue yet.
+func (n *Node) submitWaiting(client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) []store.Reply {
 	return n.submitWithin(n.cfg.FailoverWait, client, number, place, calls, dst)
 }
 
-func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, place *standing, calls []Call, dst []store.Reply) []store.Reply {
+func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) []store.Reply {
 	// Submissions of one instant give up in order of arrival.
 	wait += time.Duration(number % 1024)
 	c := &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
@@ -212,7 +212,7 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 			}
 			c.queue()
 		case !c.turn():
-			first, changed = c.place.first, nil
+			first, changed = c.place.First, nil
 		case rt.link != nil && !c.hasRoom():
 			pause = time.After(retryPause)
 		default:
@@ -271,7 +271,7 @@ func (c *carried) leaderLost() {
 const putOffMost = 10 * time.Second
 
 // putOff delays a request because there is no room for its reply now, at the leader or here. The request leaves
-// the line, so that later ones need not wait for it. Only one such request at a time asks the leader again, so
+// the queue, so that later ones need not wait for it. Only one such request at a time asks the leader again, so
 // that the leader does not evaluate all of them in vain.
 func (c *carried) putOff() {
 	if c.later {
@@ -322,28 +322,28 @@ func (c *carried) refused(why store.Error) []store.Reply {
 	return errorReplies(c.dst[:0], len(c.calls), why)
 }
 
-// queue takes the place of the submission in the line.
+// queue takes the place of the submission in the queue.
 func (c *carried) queue() {
 	if c.place == nil {
-		c.place = c.n.line.join(c.number)
+		c.place = c.n.queue.Join(c.number)
 	}
 }
 
-// sent gives up the place in the line: the submission is on its way, so the next one may follow.
+// sent gives up the place in the queue: the submission is on its way, so the next one may follow.
 func (c *carried) sent() {
 	if c.place != nil {
-		c.n.line.leave(c.place)
+		c.n.queue.Leave(c.place)
 		c.place = nil
 	}
 }
 
-// turn reports whether all earlier submissions in the line have been sent.
+// turn reports whether all earlier submissions in the queue have been sent.
 func (c *carried) turn() bool {
-	if c.place == nil && c.n.line.empty() {
+	if c.place == nil && c.n.queue.Empty() {
 		return true
 	}
 	c.queue()
-	return c.n.line.isFirst(c.place)
+	return c.n.queue.IsFirst(c.place)
 }
 
 func (c *carried) try(rt route) ([]store.Reply, error) {

@@ -1,11 +1,10 @@
-package cluster
+package peers
 
 import (
 	"context"
 	"slices"
 	"time"
 
-	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 )
 
@@ -15,11 +14,11 @@ import (
 //
 // hashicorp/raft-autopilot does this, too. It also removes dead servers, which we do not want; it reads
 // the clock of the machine; and it brings a mock library into the build. This file has only the part
-// that is needed, and uses the facts that the nodes exchange anyway.
+// that is needed, and uses what the nodes tell each other anyway.
 
 // keepUp is how far a member may be behind in time: it must have applied by now what was committed
-// that long ago. The applied index in its status may be a peers.Period old.
-const keepUp = 3 * peers.Period
+// that long ago. The applied index in its status may be a Period old.
+const keepUp = 3 * Period
 
 // commitAt is how far the log was committed at a time.
 type commitAt struct {
@@ -27,31 +26,39 @@ type commitAt struct {
 	index uint64
 }
 
-// promoter gives new members their vote while this node leads.
-type promoter struct {
-	n       *Node
+// Promoter gives new members their vote while this node leads.
+type Promoter struct {
+	Watcher *Watcher
+	// After is how long a member must have kept up before it gets its vote.
+	After time.Duration
+	// Position returns the index up to which this node knows the log to be committed.
+	Position func() uint64
+	// Reconfigure changes the membership.
+	Reconfigure func(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
+
 	commits []commitAt               // the commit index during the last keepUp
 	since   map[string]time.Duration // since when each non-voter keeps up
 }
 
-// promote gives votes to new members until ctx, the context of a term, ends.
-func (n *Node) promote(ctx context.Context) {
-	p := &promoter{n: n, since: map[string]time.Duration{}}
-	beat := time.NewTicker(peers.Period)
-	defer beat.Stop()
+// Run gives votes to new members until ctx, the context of a term, ends.
+func (p *Promoter) Run(ctx context.Context) {
+	w := p.Watcher
+	p.since = map[string]time.Duration{}
+	period := time.NewTicker(Period)
+	defer period.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-beat.C:
+		case <-period.C:
 		}
-		id := p.look(n.cfg.Time.Monotonic())
+		id := p.look(w.cfg.Clock.Monotonic())
 		if id == "" {
 			continue
 		}
 		delete(p.since, id) // if it fails, it has to prove itself again
-		if err := n.cons.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
-			n.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
+		if err := p.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
+			w.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
 		}
 	}
 }
@@ -67,15 +74,15 @@ func vote(id string) func([]raftnode.Member) (raftnode.Change, error) {
 	}
 }
 
-// look notes which members without a vote keep up. It returns one that has kept up for Config.PromoteAfter, or "".
-func (p *promoter) look(now time.Duration) (due string) {
-	n := p.n
-	p.commits = append(p.commits, commitAt{now, n.position()})
+// look notes which members without a vote keep up. It returns one that has kept up for Promoter.After, or "".
+func (p *Promoter) look(now time.Duration) (due string) {
+	w := p.Watcher
+	p.commits = append(p.commits, commitAt{now, p.Position()})
 	for len(p.commits) > 1 && p.commits[1].at <= now-keepUp {
 		p.commits = p.commits[1:]
 	}
 	goal := p.commits[0]
-	members, err := n.cons.Members()
+	members, err := w.cfg.Raft().Members()
 	if err != nil {
 		return ""
 	}
@@ -85,14 +92,14 @@ func (p *promoter) look(now time.Duration) (due string) {
 			continue
 		}
 		waiting[m.ID] = true
-		if now-goal.at < keepUp || !n.peers.Alive(m.ID) || n.peers.Applied(m.ID) < goal.index {
+		if now-goal.at < keepUp || !w.Alive(m.ID) || w.Applied(m.ID) < goal.index {
 			delete(p.since, m.ID)
 			continue
 		}
 		if _, known := p.since[m.ID]; !known {
 			p.since[m.ID] = now
 		}
-		if now-p.since[m.ID] >= n.cfg.PromoteAfter && due == "" {
+		if now-p.since[m.ID] >= p.After && due == "" {
 			due = m.ID
 		}
 	}

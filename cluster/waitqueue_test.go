@@ -39,7 +39,7 @@ func TestWaitingInOrder(t *testing.T) {
 					}
 				}
 				n.expect("["+strings.Join(want, " ")+"]", "LRANGE list 0 -1")
-				if !node.line.empty() {
+				if !node.queue.Empty() {
 					t.Error("somebody still waits")
 				}
 			})
@@ -91,7 +91,7 @@ func TestLostRequestGoesFirst(t *testing.T) {
 }
 
 // Who gives up lets the next one go on.
-func TestGivingUpInTheLine(t *testing.T) {
+func TestGivingUpInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		first := n.start("INCR c")

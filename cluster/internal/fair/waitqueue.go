@@ -1,0 +1,73 @@
+package fair
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// WaitQueue holds the submissions that wait for a leader. They go on in order of arrival, and clients count on
+// that: redsync sends a release of a lock that it has given up, and then takes the lock again by another
+// connection, with the same token. A release that came last would end a lock that its owner believes to
+// hold. The order is the same for all connections of the node; submissions that had been sent to an
+// earlier leader go first.
+type WaitQueue struct {
+	arrived atomic.Uint64 // submissions so far
+	length  atomic.Int32
+
+	mu   sync.Mutex
+	list []*Place // by number
+}
+
+// Place is a submission's place in the queue.
+type Place struct {
+	number uint64
+	First  chan struct{} // has room for one: there may be no submission before it now
+}
+
+// Number returns the number of a submission that has just arrived.
+func (l *WaitQueue) Number() uint64 { return l.arrived.Add(1) }
+
+// Empty reports whether no submission waits.
+func (l *WaitQueue) Empty() bool { return l.length.Load() == 0 }
+
+// Join takes the place that belongs to a number.
+func (l *WaitQueue) Join(number uint64) *Place {
+	p := &Place{number: number, First: make(chan struct{}, 1)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, _ := slices.BinarySearchFunc(l.list, number, func(x *Place, n uint64) int {
+		if x.number < n {
+			return -1
+		}
+		return 1
+	})
+	l.list = slices.Insert(l.list, at, p)
+	l.length.Store(int32(len(l.list)))
+	return p
+}
+
+// IsFirst reports whether no submission is before p. If one is, p.First tells when to ask again.
+func (l *WaitQueue) IsFirst(p *Place) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list) > 0 && l.list[0] == p
+}
+
+// Leave gives up a place; a second call does nothing.
+func (l *WaitQueue) Leave(p *Place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.Index(l.list, p)
+	if at < 0 {
+		return
+	}
+	l.list = slices.Delete(l.list, at, at+1)
+	l.length.Store(int32(len(l.list)))
+	if at == 0 && len(l.list) > 0 {
+		select {
+		case l.list[0].First <- struct{}{}:
+		default:
+		}
+	}
+}
