@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"time"
 
 	"lockstep/store"
@@ -49,7 +48,7 @@ func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, ref
 		behind = nil
 	}
 	s.startTurn(s.turn.user)
-	s.scriptStarts(r, behind, s.turn.since)
+	s.script.starts(r, behind, s.turn.since)
 	defer func() { *refused = s.scriptEnds() || *refused }()
 	return s.evaluateScript(ctx)
 }
@@ -87,7 +86,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			if *refused {
 				behind = nil
 			}
-			s.scriptStarts(r, behind, s.node.cfg.Time.Monotonic())
+			s.script.starts(r, behind, s.node.cfg.Time.Monotonic())
 		}
 		reply := s.evaluateScript(ctx)
 		s.ctx.StoppedForNow = ctx.StoppedForNow
@@ -107,98 +106,8 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// runsAfter is how long a script runs before the leader tells the node that has sent it, see submit.go.
-const runsAfter = 100 * time.Millisecond
-
-// scriptStarts notes that a script runs from now on, which requests of the batch stand behind its own, and what to
-// call if it runs for long.
-func (s *sequencer) scriptStarts(r *request, behind []*request, now time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.script++
-	s.scriptSince = now
-	if r.tried {
-		s.scriptSince -= companyTime // others have waited that long already
-	}
-	s.behind, s.runs = behind, r.runs
-	after := s.node.busyThreshold()
-	if s.runs != nil {
-		after = min(after, runsAfter)
-	}
-	// A timer that was set for an earlier script will do: setBusy sets it again.
-	if s.busyDue <= now || s.busyDue > s.scriptSince+after {
-		s.watchScript(s.scriptSince + after - now)
-	}
-}
-
-// watchScript sets the timer that runs setBusy; the caller holds mu.
-func (s *sequencer) watchScript(after time.Duration) {
-	s.busyDue = s.node.cfg.Time.Monotonic() + after
-	if s.busyTimer == nil {
-		s.busyTimer = time.AfterFunc(after, s.setBusy)
-	} else {
-		s.busyTimer.Reset(after)
-	}
-}
-
-// scriptEnds notes that the script has ended, and returns whether the requests behind it were refused.
-// Those may be in use again by now, so the caller must not look at them.
+// scriptEnds notes that the script of the present turn has ended, and returns whether the requests behind it were refused.
 func (s *sequencer) scriptEnds() (refused bool) {
 	s.turn.ended = s.node.cfg.Time.Monotonic()
-	s.mu.Lock()
-	if !s.busy && s.turn.ended-s.scriptSince >= s.node.busyThreshold() {
-		s.refuseWaiting() // the script has reached the threshold and ended before the timer fired
-		s.mu.Lock()
-	}
-	defer s.mu.Unlock()
-	refused = s.busy
-	s.script++
-	s.behind, s.runs, s.busy = nil, nil, false
-	return refused
-}
-
-// setBusy answers BUSY to all requests that wait behind a script that has run for too long, and has all
-// that come until the script ends answered BUSY, too.
-func (s *sequencer) setBusy() {
-	s.mu.Lock()
-	s.busyDue = 0
-	if s.script%2 == 0 {
-		s.mu.Unlock()
-		return
-	}
-	ran := s.node.cfg.Time.Monotonic() - s.scriptSince
-	if s.runs != nil && ran >= runsAfter {
-		s.runs()
-		s.runs = nil
-	}
-	left := s.node.busyThreshold() - ran
-	if s.runs != nil {
-		left = min(left, runsAfter-ran)
-	}
-	// The timer may have been set for a script that has ended meanwhile, or only to call runs.
-	if left > 0 {
-		s.watchScript(max(left, time.Millisecond))
-		s.mu.Unlock()
-		return
-	}
-	s.refuseWaiting()
-}
-
-// refuseWaiting answers BUSY to the requests that wait behind the script. The caller holds mu;
-// refuseWaiting releases it.
-func (s *sequencer) refuseWaiting() {
-	s.busy = true
-	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
-	q := slices.Concat(s.behind, s.queue)
-	s.queue, s.behind = nil, nil
-	s.mu.Unlock()
-	for _, r := range q {
-		r.refuseBusy(s.node.BusyError())
-	}
-}
-
-func (s *sequencer) isBusy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.busy
+	return s.script.ends(s.turn.ended)
 }

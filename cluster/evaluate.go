@@ -27,7 +27,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	// The state is not held while waiting.
 	for len(rest) == 0 {
 		from := len(q)
-		if q = s.more(ctx, q); len(q) == from {
+		if q = s.gather.more(ctx, q); len(q) == from {
 			break
 		}
 		n.fsm.ViewAnswers(func(st *store.Store, seq uint64, _ *raftfsm.Answers) {
@@ -38,7 +38,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 			q, rest = s.evaluateFrom(ctx, s.txn, q, from, b, now)
 		})
 	}
-	s.gathered()
+	s.gather.gathered()
 	s.ctx = store.Ctx{} // do not keep the last client's arguments
 	txn := s.txn
 	if txn.Writes().Len() == 0 && !stamp {
@@ -110,9 +110,20 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	txn.Restart(now, b.prev+1)
 	s.sleepers.rollback()
-	s.told = 0
+	s.gather.told = 0
 	s.moveDeadlines(txn)
 	txn.ExpireDue(expireLimit)
+}
+
+// receivers returns how many subscribers a message reaches. gather then expects a request of each of
+// them.
+func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
+	n := 0
+	if count := s.node.cfg.Receivers; count != nil {
+		n = count(kind, channel)
+	}
+	s.gather.told += n
+	return n
 }
 
 // begin returns a transaction on st. As long as the store is not replaced, it is the same transaction.

@@ -253,7 +253,7 @@ func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 		stands(0, "first")
 		stands(1, "second")
 		stands(2, "third")
-		s.scriptStarts(&request{}, behind, s.node.cfg.Time.Monotonic())
+		s.script.starts(&request{}, behind, s.node.cfg.Time.Monotonic())
 		time.Sleep(n.busyThreshold())
 		synctest.Wait()
 		for _, name := range []string{"first", "second", "third"} {

@@ -2,9 +2,8 @@ package cluster
 
 import (
 	"context"
+	"lockstep/cluster/internal/clock"
 	"time"
-
-	"lockstep/store"
 )
 
 // After a batch has been answered its clients send again. A subscriber that the batch has woken tries
@@ -24,6 +23,20 @@ const gatherLimit = time.Millisecond
 // fewer waits failed to pay lately, the sooner it waits again.
 const gatherRetry = 32
 
+// gatherer decides how long a batch waits, and for how many requests.
+type gatherer struct {
+	in    *inbox
+	clock clock.Source
+
+	present  gathering     // how the present batch waits
+	expected int           // requests to come if every answered client sends again
+	told     int           // subscribers that get messages of the present batch
+	answered time.Duration // when the last batch was answered
+	lastTook time.Duration // how long the last batch took
+	pause    int           // number of batches for which gather does not wait
+	vain     int           // length of the next pause: it grows when a wait does not pay, and shrinks when it does
+}
+
 // gathering is how a batch waits for more requests.
 type gathering struct {
 	missing int           // requests that are still expected; 0: the batch does not wait
@@ -39,99 +52,65 @@ type gathering struct {
 // that a lock is free. A short wait for them, at most twice as long as that batch took, makes one full
 // batch instead of two, each with a disk write of its own. The requests that are there are evaluated
 // meanwhile (more).
-func (s *sequencer) gather() []*request {
-	if ready := s.node.cfg.ready; ready != nil {
-		ready(s)
-	}
-	q := s.take()
-	now := s.node.cfg.Time.Monotonic()
-	patience := min(2*s.lastTook, gatherLimit) - (now - s.answered)
+func (g *gatherer) gather() []*request {
+	q := g.in.take()
+	now := g.clock.Monotonic()
+	patience := min(2*g.lastTook, gatherLimit) - (now - g.answered)
 	switch {
-	case len(q) == 0 || len(q) >= s.expected || patience <= 0:
-	case s.gatherPause > 0:
-		s.gatherPause--
+	case len(q) == 0 || len(q) >= g.expected || patience <= 0:
+	case g.pause > 0:
+		g.pause--
 	default:
-		s.gathering = gathering{missing: s.expected - len(q), waited: len(q), start: now, until: now + patience}
+		g.present = gathering{missing: g.expected - len(q), waited: len(q), start: now, until: now + patience}
 	}
 	return q
 }
 
 // more waits for some of the requests that the present batch expects, and returns q with them added. It
 // returns q unchanged when the wait is over.
-func (s *sequencer) more(ctx context.Context, q []*request) []*request {
-	g := &s.gathering
-	for g.missing > 0 {
+func (g *gatherer) more(ctx context.Context, q []*request) []*request {
+	p := &g.present
+	for p.missing > 0 {
 		n := len(q)
-		if q = s.takeMore(q); len(q) > n {
-			g.came += len(q) - n
-			g.missing -= len(q) - n
+		if q = g.in.takeMore(q); len(q) > n {
+			p.came += len(q) - n
+			p.missing -= len(q) - n
 			break
 		}
-		left := g.until - s.node.cfg.Time.Monotonic()
+		left := p.until - g.clock.Monotonic()
 		if left <= 0 || ctx.Err() != nil {
 			break
 		}
-		s.await(ctx, (3*g.missing+3)/4, left) // to be woken for each request would cost more than it saves
+		g.in.await(ctx, (3*p.missing+3)/4, left) // to be woken for each request would cost more than it saves
 	}
 	return q
 }
 
-// await returns when so many requests are queued, when patience has passed, or when ctx ends.
-func (s *sequencer) await(ctx context.Context, requests int, patience time.Duration) {
-	s.mu.Lock()
-	enough := len(s.queue) >= requests
-	if !enough {
-		s.want = requests
-	}
-	s.mu.Unlock()
-	if enough {
-		return
-	}
-	s.patience.Reset(patience)
-	select {
-	case <-s.full:
-	case <-s.patience.C:
-	case <-ctx.Done():
-	}
-	s.patience.Stop()
-}
-
 // gathered ends the waiting of the present batch.
-func (s *sequencer) gathered() {
-	if g := s.gathering; g.waited > 0 {
-		s.gathering = gathering{ended: s.node.cfg.Time.Monotonic()}
-		s.learn(g.waited, g.came, s.gathering.ended-g.start)
+func (g *gatherer) gathered() {
+	if p := g.present; p.waited > 0 {
+		g.present = gathering{ended: g.clock.Monotonic()}
+		g.learn(p.waited, p.came, g.present.ended-p.start)
 	}
 }
 
 // learn decides how soon the sequencer waits again after a wait. The wait did not pay if less than a
 // quarter of the expected requests came. Nor did it if it cost the requests that waited more time than it
 // saved those that came, each of which would have waited for a batch.
-func (s *sequencer) learn(waited, came int, took time.Duration) {
-	if came*4 >= s.expected-waited && time.Duration(came)*s.lastTook >= time.Duration(waited)*took {
-		s.vain /= 2
+func (g *gatherer) learn(waited, came int, took time.Duration) {
+	if came*4 >= g.expected-waited && time.Duration(came)*g.lastTook >= time.Duration(waited)*took {
+		g.vain /= 2
 		return
 	}
-	s.vain = min(2*s.vain+1, gatherRetry)
-	s.gatherPause = s.vain
+	g.vain = min(2*g.vain+1, gatherRetry)
+	g.pause = g.vain
 }
 
 // note remembers what the next gather needs to know of a batch that has just
 // been answered.
-func (s *sequencer) note(b *batch, started time.Duration) {
-	s.answered = s.node.cfg.Time.Monotonic()
-	s.lastTook = s.answered - max(started, s.gathering.ended)
-	s.expected = s.waiting() + len(b.requests) + s.told
-	s.told = 0
-}
-
-// receivers returns how many subscribers a message reaches. gather then expects a request of each of
-// them.
-func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
-	n := 0
-	if count := s.node.cfg.Receivers; count != nil {
-		n = count(kind, channel)
-	}
-	s.told += n
-	return n
+func (g *gatherer) note(b *batch, started time.Duration) {
+	g.answered = g.clock.Monotonic()
+	g.lastTook = g.answered - max(started, g.present.ended)
+	g.expected = g.in.waiting() + len(b.requests) + g.told
+	g.told = 0
 }

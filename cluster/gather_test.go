@@ -221,18 +221,18 @@ func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
 func TestWaitingForThoseWhoAreThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSequencer(newTestNode(t).Node)
-		s.queue = []*request{{}, {}}
+		s.in.queue = []*request{{}, {}}
 		start := time.Now()
-		s.await(t.Context(), 2, time.Hour)
-		if took := time.Since(start); took != 0 || s.want != 0 {
-			t.Errorf("both are there, and %d were waited for %v", s.want, took)
+		s.in.await(t.Context(), 2, time.Hour)
+		if took := time.Since(start); took != 0 || s.in.want != 0 {
+			t.Errorf("both are there, and %d were waited for %v", s.in.want, took)
 		}
 	})
 }
 
 // What waiting has cost and saved decides how soon it is tried again.
 func TestWaitingIsWeighed(t *testing.T) {
-	s := sequencer{expected: 50, lastTook: ms}
+	g := gatherer{expected: 50, lastTook: ms}
 	for _, x := range []struct {
 		waited, came int
 		took         time.Duration
@@ -248,10 +248,10 @@ func TestWaitingIsWeighed(t *testing.T) {
 		{10, 40, ms, 0},
 		{30, 15, 3 * ms, 3},
 	} {
-		s.gatherPause = 0
-		s.learn(x.waited, x.came, x.took)
-		if s.gatherPause != x.pause {
-			t.Errorf("%+v: the next %d batches wait for nobody", x, s.gatherPause)
+		g.pause = 0
+		g.learn(x.waited, x.came, x.took)
+		if g.pause != x.pause {
+			t.Errorf("%+v: the next %d batches wait for nobody", x, g.pause)
 		}
 	}
 }

@@ -373,7 +373,7 @@ func (n *Node) Trouble() string { return n.cons.Trouble() }
 // than the busy threshold.
 func (n *Node) Busy() bool {
 	seq := n.routes.get().seq
-	return seq != nil && seq.isBusy()
+	return seq != nil && seq.in.isBusy()
 }
 
 // SetBusyThreshold changes how long a script may run before other clients get the reply that the server is

@@ -108,8 +108,7 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 }
 
 // lightWaits reports whether any of the requests that wait for the next batch is not heavy.
-func (s *sequencer) lightWaits(now time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.users.AnyLight(s.queue, now)
+func (s *sequencer) lightWaits(now time.Duration) (any bool) {
+	s.in.look(func(q []*request) { any = s.users.AnyLight(q, now) })
+	return any
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"lockstep/cluster/brake"
@@ -34,7 +33,7 @@ import (
 // Requests are evaluated in the order of their arrival, scripts included. Clients count on it: a client
 // that gives up waiting for a release takes the lock again by another connection.
 //
-// Lock order: FSM before sequencer.mu; neither is held while proposing.
+// Lock order: FSM before inbox.mu; neither is held while proposing.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
@@ -62,69 +61,44 @@ type sequencer struct {
 	node *Node
 	log  *slog.Logger
 
-	mu          sync.Mutex
-	queue       []*request
-	running     bool          // ephemeral: a goroutine runs batches …
-	handed      bool          // … and wants the goroutine of lead to take over
-	spare       []*request    // memory for the next queue
-	company     bool          // evaluated requests of the batch wait for the present one; used by the evaluating goroutine only
-	behind      []*request    // requests of the present batch behind the running script
-	script      uint64        // odd while a script runs …
-	scriptSince time.Duration // … since this monotonic time
-	runs        func()        // to call when the script has run for runsAfter; may be nil
-	busy        bool          // the script has run for longer than the busy threshold
-	closed      bool
-	wake        chan struct{} // has room for one: there is work
-	stamped     time.Duration // monotonic time of the last entry
-
-	long  longReads
-	users fair.Turns[*request]
-
-	txn       *store.Txn  // reused for every batch
-	ahead     store.Ahead // reused likewise
-	ctx       store.Ctx   // reused for every command
-	turn      turn        // the command or script that runs now
-	overruns  fair.Limits
-	watches   func()        // the method watch, bound once
-	busyTimer *time.Timer   // runs setBusy …
-	busyDue   time.Duration // … at this monotonic time; 0: never; guarded by mu
-
-	sleepers *sleepers        // blocked clients that wait for an element
-	done     *raftfsm.Answers // valid while a batch is evaluated and the FSM held
-
 	term uint64 // Raft term in which the sequencer began
-	late clock.Lateness
+
+	in         inbox                // requests that come
+	gather     gatherer             // how long a batch waits for more of them
+	users      fair.Turns[*request] // those that go behind others, by their users …
+	long       longReads            // … or because they are long reads
+	script     longScript           // the script that runs
+	evaluation                      // of the present batch
+	overruns   fair.Limits          // how long the work of a user may run
+	sleepers   *sleepers            // blocked clients that wait for an element
+
+	stamped time.Duration  // monotonic time of the last entry
+	late    clock.Lateness // how late replies were
+	overdue *overdue       // the batch that waits until its leases have been lengthened
+	shift   shift          // the change to earlier leases in the next entry
 
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
+}
 
-	overdue *overdue // the batch that waits until its leases have been lengthened
-	shift   shift    // the change to earlier leases in the next entry
-
-	// State of gather.
-	full        chan struct{} // has room for one: want has been reached
-	want        int           // number of requests that await waits for; guarded by mu
-	patience    *time.Timer
-	gathering   gathering     // how the present batch waits for more requests
-	expected    int           // requests to come if every answered client sends again
-	told        int           // subscribers that get messages of the present batch
-	answered    time.Duration // when the last batch was answered
-	lastTook    time.Duration // how long the last batch took
-	gatherPause int           // number of batches for which gather does not wait
-	vain        int           // length of the next gatherPause: it grows when a wait does not pay, and shrinks when it does
+// evaluation is what the evaluation of one batch uses. The next one uses its memory again.
+type evaluation struct {
+	txn     *store.Txn
+	ahead   store.Ahead
+	ctx     store.Ctx        // of the present command
+	turn    turn             // the command or script that runs now
+	watches func()           // the method watch, bound once
+	company bool             // evaluated requests of the batch wait for the present one
+	done    *raftfsm.Answers // valid while the FSM is held
 }
 
 func newSequencer(n *Node) *sequencer {
+	s := &sequencer{node: n, log: n.cfg.Logger, in: newInbox(), sleepers: newSleepers(), overruns: fair.Limits{}}
 	// On an ephemeral node submitters may run batches after lead has run the first one.
-	s := &sequencer{node: n, log: n.cfg.Logger, wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: newStoppedTimer(),
-		sleepers: newSleepers(), overruns: fair.Limits{}, running: n.cfg.Ephemeral, handed: n.cfg.Ephemeral}
+	s.in.running, s.in.handed = n.cfg.Ephemeral, n.cfg.Ephemeral
+	s.script.node, s.script.in = n, &s.in
+	s.gather.in, s.gather.clock = &s.in, n.cfg.Time
 	s.watches = s.watch
 	return s
-}
-
-func newStoppedTimer() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
 }
 
 // submit queues a request. If this node does not lead any more, submit completes the request with
@@ -137,52 +111,28 @@ func (s *sequencer) submit(r *request) {
 
 // enqueue queues a request; flush has to follow. It returns false if it has completed the request instead.
 func (s *sequencer) enqueue(r *request) bool {
-	s.mu.Lock()
-	switch {
-	case s.closed:
-		s.mu.Unlock()
+	switch closed, busy := s.in.add(r); {
+	case closed:
 		r.complete(errNotExecuted)
 		return false
-	case s.busy:
-		s.mu.Unlock()
+	case busy:
 		r.refuseBusy(s.node.BusyError())
 		return false
 	}
-	s.queue = append(s.queue, r)
-	s.mu.Unlock()
 	return true
 }
 
 // flush makes sure that a goroutine runs the queued requests.
 func (s *sequencer) flush() {
-	s.mu.Lock()
-	work := len(s.queue) > 0
-	enough := s.want > 0 && len(s.queue) >= s.want
-	if enough {
-		s.want = 0
-	}
-	mine := work && s.node.cfg.Ephemeral && !s.running
-	s.running = s.running || mine
-	s.mu.Unlock()
-	switch {
-	case mine:
+	switch run, enough, any := s.in.begin(s.node.cfg.Ephemeral); {
+	case run:
 		// An ephemeral node waits for no disk or peer, so passing the requests to another goroutine would cost
 		// more than running them here.
 		s.runInline()
 	case enough:
-		select {
-		case s.full <- struct{}{}:
-		default:
-		}
-	case work:
-		s.signal()
-	}
-}
-
-func (s *sequencer) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+		s.in.signalFull()
+	case any:
+		s.in.signal()
 	}
 }
 
@@ -193,102 +143,34 @@ const inlineRounds = 4
 // for room for replies, because the same goroutine may have to make that room.
 func (s *sequencer) runInline() {
 	for range inlineRounds {
-		rest, first := s.take(), true
+		rest, first := s.in.take(), true
 		for ; (first || len(rest) > 0) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)
 		}
 		if len(rest) > 0 || first {
-			s.putBack(rest)
+			s.in.putBack(rest)
 			break
 		}
 		if s.release() {
 			return
 		}
 	}
-	s.mu.Lock()
-	s.handed = true
-	s.mu.Unlock()
-	s.signal()
+	s.in.handOver()
 }
 
-// putBack puts requests back at the front of the queue.
-func (s *sequencer) putBack(q []*request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queue = append(q, s.queue...)
-	s.spare = nil // q may use its memory
-}
-
-// release clears running unless requests wait, and reports whether it did.
+// release lets others run requests unless some wait, and reports whether it did.
 func (s *sequencer) release() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) > 0 || len(s.long.waiting) > 0 || s.users.Waiting() > 0 {
-		return false
-	}
-	s.running = false
-	return true
-}
-
-// acquire sets running, or takes it over from a submitter. It returns false if a submitter is running batches.
-func (s *sequencer) acquire() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running && !s.handed {
-		return false
-	}
-	s.running, s.handed = true, false
-	return true
-}
-
-// take returns the waiting requests.
-func (s *sequencer) take() []*request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q := s.queue
-	s.queue, s.spare = s.spare[:0], q
-	s.wantNone()
-	return q
-}
-
-// takeMore returns q with the waiting requests added.
-func (s *sequencer) takeMore(q []*request) []*request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	q = append(q, s.queue...)
-	s.queue = s.queue[:0]
-	s.wantNone()
-	return q
-}
-
-// wantNone ends the wait for full; mu is held.
-func (s *sequencer) wantNone() {
-	s.want = 0
-	select {
-	case <-s.full:
-	default:
-	}
-}
-
-func (s *sequencer) waiting() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue)
+	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && s.in.release()
 }
 
 // close refuses the waiting requests and all later ones.
 func (s *sequencer) close() {
-	s.mu.Lock()
-	s.closed = true
-	q := s.queue
-	s.queue = nil
-	s.mu.Unlock()
-	for _, r := range q {
+	for _, r := range s.in.shut(true) {
 		r.complete(errNotExecuted)
 	}
 	// A submitter may still be running a batch.
-	for s.node.cfg.Ephemeral && !s.acquire() {
+	for s.node.cfg.Ephemeral && !s.in.acquire() {
 		time.Sleep(retryPause)
 	}
 	s.giveBack(s.users.Drain())
@@ -316,13 +198,13 @@ func (s *sequencer) lead(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		q := s.gather()
+		q := s.gatherRequests()
 		if len(q) == 0 && !s.due() {
 			timer.Reset(s.idle())
 			select {
 			case <-ctx.Done():
 				return
-			case <-s.wake:
+			case <-s.in.wake:
 				continue
 			case <-timer.C:
 			}
@@ -337,6 +219,14 @@ func (s *sequencer) lead(ctx context.Context) {
 	}
 }
 
+// gatherRequests returns the requests of the next batch.
+func (s *sequencer) gatherRequests() []*request {
+	if ready := s.node.cfg.ready; ready != nil {
+		ready(s)
+	}
+	return s.gather.gather()
+}
+
 // assistInterval is how often an ephemeral node looks for expired keys while no requests come.
 const assistInterval = 50 * time.Millisecond
 
@@ -348,20 +238,20 @@ func (s *sequencer) assist(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wake:
+		case <-s.in.wake:
 		case <-tick.C:
 		}
-		if !s.acquire() {
+		if !s.in.acquire() {
 			continue
 		}
 		for {
-			s.run(ctx, s.take(), false)
+			s.run(ctx, s.in.take(), false)
 			if s.release() {
 				break
 			}
 			if !s.due() {
 				select {
-				case <-s.wake:
+				case <-s.in.wake:
 				case <-time.After(longPause):
 				}
 			}
@@ -448,7 +338,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(rest)
 		return nil, false
 	}
-	s.note(b, began)
+	s.gather.note(b, began)
 	return rest, true
 }
 

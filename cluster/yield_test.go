@@ -404,9 +404,9 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 		n.lead()
 		n.log.decides(10*ms, always(commitSlowly))
 		waits := func() (sum int) {
-			n.routes.get().seq.mu.Lock()
-			defer n.routes.get().seq.mu.Unlock()
-			for _, r := range n.routes.get().seq.queue {
+			n.routes.get().seq.in.mu.Lock()
+			defer n.routes.get().seq.in.mu.Unlock()
+			for _, r := range n.routes.get().seq.in.queue {
 				sum += call.Size(r.calls) + fair.ArgumentWeight*call.Arguments(r.calls)
 			}
 			return sum

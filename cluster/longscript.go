@@ -1,0 +1,109 @@
+package cluster
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// longScript is the script that runs, as far as others are concerned: after a while the node of its client is told, and
+// later all that waits is answered BUSY. Lock order: mu, inbox.mu.
+type longScript struct {
+	node *Node
+	in   *inbox
+
+	mu     sync.Mutex
+	number uint64        // odd while a script runs …
+	since  time.Duration // … since this monotonic time
+	behind []*request    // requests of the present batch behind it
+	runs   func()        // to call when it has run for runsAfter; may be nil
+	timer  *time.Timer   // runs check …
+	due    time.Duration // … at this monotonic time; 0: never
+}
+
+// runsAfter is how long a script runs before the leader tells the node that has sent it, see submit.go.
+const runsAfter = 100 * time.Millisecond
+
+// starts notes that a script runs from now on, which requests of the batch stand behind its own, and what to
+// call if it runs for long.
+func (l *longScript) starts(r *request, behind []*request, now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.number++
+	l.since = now
+	if r.tried {
+		l.since -= companyTime // others have waited that long already
+	}
+	l.behind, l.runs = behind, r.runs
+	after := l.node.busyThreshold()
+	if l.runs != nil {
+		after = min(after, runsAfter)
+	}
+	// A timer that was set for an earlier script will do: check sets it again.
+	if l.due <= now || l.due > l.since+after {
+		l.checkIn(l.since + after - now)
+	}
+}
+
+// checkIn sets the timer; mu is held.
+func (l *longScript) checkIn(after time.Duration) {
+	l.due = l.node.cfg.Time.Monotonic() + after
+	if l.timer == nil {
+		l.timer = time.AfterFunc(after, l.check)
+	} else {
+		l.timer.Reset(after)
+	}
+}
+
+// ends notes that the script has ended, at a time, and returns whether the requests behind it were refused.
+// Those may be in use again by now, so the caller must not look at them.
+func (l *longScript) ends(at time.Duration) (refused bool) {
+	l.mu.Lock()
+	if at-l.since >= l.node.busyThreshold() && !l.in.isBusy() {
+		l.refuseWaiting() // the script has reached the threshold and ended before the timer fired
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	l.number++
+	l.behind, l.runs = nil, nil
+	return l.in.open()
+}
+
+// check tells the node of a script's client that the script runs for long, or answers BUSY to all requests that wait
+// behind it, and has all that come until the script ends answered BUSY, too.
+func (l *longScript) check() {
+	l.mu.Lock()
+	l.due = 0
+	if l.number%2 == 0 {
+		l.mu.Unlock()
+		return
+	}
+	ran := l.node.cfg.Time.Monotonic() - l.since
+	if l.runs != nil && ran >= runsAfter {
+		l.runs()
+		l.runs = nil
+	}
+	left := l.node.busyThreshold() - ran
+	if l.runs != nil {
+		left = min(left, runsAfter-ran)
+	}
+	// The timer may have been set for a script that has ended meanwhile, or only to call runs.
+	if left > 0 {
+		l.checkIn(max(left, time.Millisecond))
+		l.mu.Unlock()
+		return
+	}
+	l.refuseWaiting()
+}
+
+// refuseWaiting answers BUSY to the requests that wait behind the script. The caller holds mu;
+// refuseWaiting releases it.
+func (l *longScript) refuseWaiting() {
+	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
+	q := slices.Concat(l.behind, l.in.shut(false))
+	l.behind = nil
+	l.mu.Unlock()
+	for _, r := range q {
+		r.refuseBusy(l.node.BusyError())
+	}
+}
