@@ -11,6 +11,7 @@ import (
 	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store"
@@ -38,7 +39,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.Peer.ID), leader.ID)
 		}
 		if err != nil {
-			if linked && refused(err) {
+			if linked && peers.Refused(err) {
 				linked = false
 				n.suspect(leader)
 			}
@@ -67,6 +68,16 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 			return
 		}
 	}
+}
+
+// suspect has this node stand for election if the leader, whose process seems to be gone, stays silent. It returns at once.
+func (n *Node) suspect(leader raftnode.Leadership) {
+	if n.cons.Fixed() {
+		return
+	}
+	s := peers.Suspicion{ID: n.cfg.ID, Heartbeat: n.cfg.HeartbeatTimeout, Election: n.cfg.ElectionTimeout,
+		Clock: n.cfg.Time, Logger: n.cfg.Logger, Raft: n.cons, Leader: n.leading}
+	n.work.Go(func() { s.Stand(n.ctx, leader) })
 }
 
 // use makes a link the route to the leader as soon as the leader has accepted

@@ -474,3 +474,10 @@ func (n *Node) Topology() *Topology { return n.peers.Topology() }
 // Misplaced returns the peer address at which the members look for this node, if that is not its own address,
 // and "" otherwise.
 func (n *Node) Misplaced() string { return n.peers.Misplaced() }
+
+// leading returns the leader as this node knows it.
+func (n *Node) leading() raftnode.Leadership {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leader
+}

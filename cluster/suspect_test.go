@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/peerport"
+	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
 )
 
@@ -68,7 +69,7 @@ func TestSuspectedLeader(t *testing.T) {
 		stood := suspicion(t, id, nil)
 		switch {
 		case want == 0 && len(stood) == 0:
-		case len(stood) == 1 && stood[0] >= want && stood[0] < want+2*suspectTick:
+		case len(stood) == 1 && stood[0] >= want && stood[0] < want+2*peers.SuspectTick:
 		default:
 			t.Errorf("%s stood for election at %v, want %v", id, stood, want)
 		}
@@ -115,7 +116,7 @@ func TestSuspectHasACandidate(t *testing.T) {
 				n.log.set(func(l *fakeLog) { l.contact = time.Now() })
 			}
 		})
-		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*suspectTick {
+		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*peers.SuspectTick {
 			t.Errorf("stood for election at %v, want %v", stood, want)
 		}
 	}
@@ -133,7 +134,7 @@ func TestSuspectHasItsLogToApply(t *testing.T) {
 		if want == 0 && len(stood) == 0 {
 			continue
 		}
-		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*suspectTick {
+		if len(stood) != 1 || stood[0] < want || stood[0] > want+2*peers.SuspectTick {
 			t.Errorf("stood for election at %v, want %v", stood, want)
 		}
 	}
@@ -185,11 +186,11 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	if _, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(ln.Addr().String(), peerport.ProtoForward, peerport.DialTimeout); !refused(err) {
+	if _, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(ln.Addr().String(), peerport.ProtoForward, peerport.DialTimeout); !peers.Refused(err) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	for _, err := range []error{nil, io.EOF, &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}, &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}} {
-		if refused(err) {
+		if peers.Refused(err) {
 			t.Errorf("%v does not say that the process is gone", err)
 		}
 	}

@@ -1,12 +1,14 @@
-package cluster
+package peers
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"syscall"
 	"time"
 
+	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/raftnode"
 )
 
@@ -24,8 +26,8 @@ import (
 // silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50 to 100 ms. If a machine or a
 // network falls silent, Raft's timers start the election.
 
-// suspectTick is how often silent checks for signs of life of the leader.
-const suspectTick = 5 * time.Millisecond
+// SuspectTick is how often silent checks for signs of life of the leader.
+const SuspectTick = 5 * time.Millisecond
 
 // firstTurn is how long the first member waits for a leader whose process seems to be gone. A living leader
 // sends a heartbeat every tenth to fifth part of the heartbeat timeout, and entries far more often.
@@ -35,38 +37,54 @@ func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 // time the member before it wins, even with a busy disk.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
-// refused reports whether the machine at an address refused a connection, because no process listens there.
-func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// Refused reports whether the machine at an address refused a connection, because no process listens there.
+func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// suspect starts to wait for the silence of a leader whose process seems to be gone, and then stands for
-// election, unless another node leads by then. It returns at once. A node that has not caught up keeps waiting,
-// because it could not lead at once.
-func (n *Node) suspect(leader raftnode.Leadership) {
-	turn := n.turnAfter(leader.ID)
-	beat := n.cfg.HeartbeatTimeout
-	patience := firstTurn(beat) + time.Duration(turn)*nextTurn(beat)
-	if n.cons.Fixed() || turn < 0 || patience >= beat {
+// Suspicion is that the process of a leader is gone.
+type Suspicion struct {
+	ID                  string // of this node
+	Heartbeat, Election time.Duration
+	Clock               clock.Source
+	Logger              *slog.Logger
+	Raft                Elector
+	Leader              func() raftnode.Leadership // the leader as the node knows it
+}
+
+// Elector is what Raft knows of leaders, and how a node stands for election.
+type Elector interface {
+	Members() ([]raftnode.Member, error)
+	Facts() raftnode.Facts
+	// LastContact returns when this node last heard from a leader.
+	LastContact() (at time.Duration, known bool)
+	// CaughtUp reports whether this node has applied all that the leader has committed.
+	CaughtUp() bool
+	// Campaign makes this node stand for election now.
+	Campaign() error
+}
+
+// Stand waits for the silence of the suspected leader, and then has this node stand for election, unless another node
+// leads by then, or ctx ends. A node that has not caught up keeps waiting, because it could not lead at once.
+func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
+	turn := s.turnAfter(leader.ID)
+	patience := firstTurn(s.Heartbeat) + time.Duration(turn)*nextTurn(s.Heartbeat)
+	if turn < 0 || patience >= s.Heartbeat {
 		return // Raft's own timers come first
 	}
-	n.work.Add(1)
-	go func() {
-		defer n.work.Done()
-		ctx, cancel := context.WithTimeout(n.ctx, 2*n.cfg.ElectionTimeout)
-		defer cancel()
-		if !n.silent(ctx, leader, patience) {
-			return
-		}
-		n.cfg.Logger.Info("the leader's process is gone: standing for election", "leader", leader.ID)
-		if err := n.cons.Campaign(); err != nil {
-			n.cfg.Logger.Warn("cannot stand for election", "error", err)
-		}
-	}()
+	ctx, cancel := context.WithTimeout(ctx, 2*s.Election)
+	defer cancel()
+	if !s.silent(ctx, leader, patience) {
+		return
+	}
+	s.Logger.Info("the leader's process is gone: standing for election", "leader", leader.ID)
+	if err := s.Raft.Campaign(); err != nil {
+		s.Logger.Warn("cannot stand for election", "error", err)
+	}
 }
 
 // turnAfter returns the place of this node among the members that may take over from a leader; less than 0 if
 // this node may not.
-func (n *Node) turnAfter(leader string) int {
-	members, err := n.cons.Members()
+func (s *Suspicion) turnAfter(leader string) int {
+	members, err := s.Raft.Members()
 	if err != nil {
 		return -1
 	}
@@ -77,31 +95,31 @@ func (n *Node) turnAfter(leader string) int {
 		}
 	}
 	slices.Sort(ids)
-	return slices.Index(ids, n.cfg.ID)
+	return slices.Index(ids, s.ID)
 }
 
 // silent waits until the leader has been silent for long enough and this node has caught up. It returns false
 // if there is another leader, or if ctx ends before.
-func (n *Node) silent(ctx context.Context, leader raftnode.Leadership, patience time.Duration) bool {
-	tick := time.NewTicker(suspectTick)
+func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, patience time.Duration) bool {
+	tick := time.NewTicker(SuspectTick)
 	defer tick.Stop()
-	term := n.term()
-	heard, _ := n.cons.LastContact()
+	term := s.Raft.Facts().Term
+	heard, _ := s.Raft.LastContact()
 	due := heard + patience
 	for {
-		now := n.cfg.Time.Monotonic()
-		if t := n.term(); t != term {
+		now := s.Clock.Monotonic()
+		if t := s.Raft.Facts().Term; t != term {
 			// Another member stands already, and may win. If its log is too short, it does not even get the
 			// vote of this node.
-			term, due = t, now+firstTurn(n.cfg.HeartbeatTimeout)
+			term, due = t, now+firstTurn(s.Heartbeat)
 		}
-		if contact, _ := n.cons.LastContact(); contact > heard {
+		if contact, _ := s.Raft.LastContact(); contact > heard {
 			heard, due = contact, contact+patience // also after a vote
 		}
-		if l := n.leading(); l.ID != "" && l != leader {
+		if l := s.Leader(); l.ID != "" && l != leader {
 			return false
 		}
-		if now >= due && n.cons.CaughtUp() {
+		if now >= due && s.Raft.CaughtUp() {
 			return true
 		}
 		select {
@@ -110,11 +128,4 @@ func (n *Node) silent(ctx context.Context, leader raftnode.Leadership, patience 
 		case <-tick.C:
 		}
 	}
-}
-
-// leading returns the leader as this node knows it.
-func (n *Node) leading() raftnode.Leadership {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.leader
 }
