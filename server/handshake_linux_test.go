@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/cluster/turns"
+)
+
+// TestHandshakeAtItsLimit: a handshake ends well at the moment in which its time is over. The connection is a
+// session's then, and what has noticed the time must leave it alone.
+func TestHandshakeAtItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept, client := testCertificates(t)
+		near, far := net.Pipe()
+		w := &wire{}
+		ctx, end := context.WithCancelCause(t.Context())
+		w.ctx, w.end = ctx, func(why error) {
+			time.Sleep(2 * time.Millisecond) // the processor is not free
+			end(why)
+		}
+		w.Conn = turns.New(1, false).Conn(ctx, far, nil, netip.Addr{}, false, time.Now)
+		w.tls = tls.Server(w, kept.Config())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			time.Sleep(handshakeTime + time.Millisecond)
+			c := tls.Client(near, client)
+			_ = c.Handshake()
+			_, _ = io.Copy(io.Discard, c)
+		})
+		if err := w.shake(); err != nil {
+			t.Fatal(err)
+		}
+		w.Conn.Conn = under{} // as secure does
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		_ = far.Close()
+	})
+}
