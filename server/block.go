@@ -132,9 +132,3 @@ func (s *session) park(resume func()) bool {
 	}
 	return true
 }
-
-// yields reports whether the session must leave a command to the loop, because the command may wait.
-func (s *session) yields(args [][]byte) bool {
-	cmd, ok := s.srv.table.Resolve(args)
-	return ok && (s.srv.blocks(cmd) && !s.queues(cmd) || s.paused(cmd, args))
-}

@@ -2,40 +2,44 @@ package server
 
 import "lockstep/store"
 
-// blocks begins a command that may have to wait, and reports whether cmd is such a command. All earlier
-// commands of the client have been answered.
-func (l *loop) blocks(c *loopConn, cmd *store.Command, args [][]byte) bool {
-	switch {
-	case c.s.paused(cmd, args):
-		if !c.s.park(func() { l.tell(c, newsResumed) }) {
-			return l.blocks(c, cmd, args) // the pause has just ended
-		}
-		c.state = connBlocked
-	case l.srv.blocks(cmd) && !c.s.queues(cmd):
-		c.state = connBlocked
-		c.next++
-		if c.s.block(cmd, args, func(r store.Reply) {
-			c.reply = r
-			l.tell(c, newsUnblocked)
-		}) == nil {
-			c.state = connRunning
-			l.answered = append(l.answered, c)
-			return true
-		}
-		l.submitted = true
-	default:
+// pause lets a connection wait for the end of CLIENT PAUSE. It returns false if the pause has just ended.
+func (l *loop) pause(c *loopConn) bool {
+	if !c.s.park(func() { l.tell(c, newsResumed) }) {
 		return false
 	}
-	c.s.out.sendPushed() // the replies of earlier commands
-	if c.hungUp {
-		// The client may still read its replies, but must not wait.
-		if c.s.parked.Load() {
-			c.s.out.abort()
-		} else {
-			c.s.unblock()
-		}
-	}
+	c.state = connBlocked
+	l.waits(c)
 	return true
+}
+
+// block begins a command that may have to wait. All earlier commands of the client have been answered.
+func (l *loop) block(c *loopConn, cmd *store.Command, args [][]byte) {
+	c.state = connBlocked
+	c.next++
+	if c.s.block(cmd, args, func(r store.Reply) {
+		c.reply = r
+		l.tell(c, newsUnblocked)
+	}) == nil {
+		c.state = connRunning
+		l.answered = append(l.answered, c)
+		return
+	}
+	l.submitted = true
+	l.waits(c)
+}
+
+// waits begins the time in which a client waits.
+func (l *loop) waits(c *loopConn) {
+	c.s.out.sendPushed() // the replies of earlier commands
+	if !c.hungUp {
+		return
+	}
+	// The client may still read its replies, but must not wait.
+	if c.s.parked.Load() {
+		c.s.out.abort()
+	} else {
+		c.s.unblock()
+	}
 }
 
 // hearBlocked handles the news about a connection that waits.

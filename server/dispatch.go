@@ -36,58 +36,104 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	}
 }
 
-// dispatch runs one command, or collects it for the next submission.
-func (s *session) dispatch(args [][]byte) {
+// action is what a session does with a command.
+type action uint8
+
+const (
+	actHTTP    action = iota // a web page has made a browser send it: end the connection
+	actRefuse                // answer it with an error
+	actQueue                 // put it into the queue of MULTI
+	actBlock                 // have the leader answer it, which may take long
+	actCollect               // have the leader answer it, together with those before and after it
+	actHere                  // answer it on this node
+)
+
+// decision is what to do with a command.
+type decision struct {
+	action  action
+	cmd     *store.Command
+	refusal store.Error // of actRefuse
+	do      handler     // of actHere
+	paused  bool        // CLIENT PAUSE holds the command back for now
+}
+
+// decide says what to do with a command. It does not wait, and changes nothing. Sessions with a goroutine of their
+// own (handle) and event loops (loop.step) both go by it.
+func (s *session) decide(args [][]byte) decision {
 	if isHTTP(args[0]) {
-		// A web page has made a browser send this request: send nothing, not even the finished replies.
-		s.srv.cfg.Log.Warn("closed a connection that speaks HTTP", "addr", s.addr)
-		s.submit()
-		s.out.abort()
-		s.closeAfterReply()
-		return
+		return decision{action: actHTTP}
 	}
 	cmd, refusal := s.admit(args)
-	if refusal == "" && s.unsure != "" {
-		refusal = s.sure(cmd)
-	}
 	if refusal != "" {
-		s.reject(cmd, args, refusal)
-		return
+		return decision{action: actRefuse, cmd: cmd, refusal: refusal}
+	}
+	d := decision{action: actHere, cmd: cmd, do: s.srv.handlers[cmd], paused: s.paused(cmd, args)}
+	switch {
+	case s.queues(cmd):
+		d.action = actQueue
+	case s.srv.blocks(cmd):
+		d.action = actBlock
+	case d.do == nil:
+		d.action = actCollect
+	}
+	return d
+}
+
+// dispatch runs one command, or collects it for the next submission. It may wait.
+func (s *session) dispatch(args [][]byte) { s.handle(s.decide(args), args) }
+
+// handle does what decide has said.
+func (s *session) handle(d decision, args [][]byte) {
+	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
+		if refusal := s.sure(d.cmd); refusal != "" {
+			s.reject(d.cmd, args, refusal)
+			return
+		}
+		d = s.decide(args) // time has passed
 	}
 	// A loop has checked for a pause already, and does not wait here.
-	if !s.onLoop && s.paused(cmd, args) {
+	if d.paused && !s.onLoop {
 		if s.parkHere() {
 			s.dispatch(args)
 		}
 		return
 	}
-	s.command.Store(cmd)
-	if s.multi != nil && s.queues(cmd) {
+	switch d.action {
+	case actHTTP:
+		// Send nothing, not even the finished replies.
+		s.srv.cfg.Log.Warn("closed a connection that speaks HTTP", "addr", s.addr)
+		s.submit()
+		s.out.abort()
+		s.closeAfterReply()
+	case actRefuse:
+		s.reject(d.cmd, args, d.refusal)
+	case actQueue:
+		s.command.Store(d.cmd)
 		s.giveWay(args)
-		s.reply(nil, s.enqueue(cmd, args))
+		s.reply(nil, s.enqueue(d.cmd, args))
 		s.finish()
-		return
-	}
-	do := s.srv.handlers[cmd]
-	if do == nil && cmd.Is(store.Blocking) {
-		s.blockHere(cmd, args)
-		return
-	}
-	if do == nil {
-		s.display(cmd, args)
-		s.collect(cmd, args)
+	case actBlock:
+		s.blockHere(d.cmd, args)
+	case actCollect:
+		s.collect(d.cmd, args)
 		if len(s.calls) >= maxCalls {
 			s.submit()
 		}
-		return
-	}
-	s.submit()
-	if t := s.ask(cmd, args); t != nil {
-		s.calls = append(s.calls, s.transaction(cmd, args, t))
+	case actHere:
+		s.command.Store(d.cmd)
 		s.submit()
-		return
+		if t := s.ask(d.cmd, args); t != nil {
+			s.calls = append(s.calls, s.transaction(d.cmd, args, t))
+			s.submit()
+			return
+		}
+		s.giveWay(args)
+		s.answerHere(d.cmd, d.do, args)
 	}
-	s.giveWay(args)
+}
+
+// answerHere answers a command on this node.
+func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
 	start := s.srv.cfg.Clock()
 	r := s.runHere(cmd, do, args)
 	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
@@ -132,6 +178,8 @@ func (s *session) giveWay(args [][]byte) {
 
 // collect keeps a command for the next submission.
 func (s *session) collect(cmd *store.Command, args [][]byte) {
+	s.command.Store(cmd)
+	s.display(cmd, args)
 	s.calls = append(s.calls, s.call(cmd, args))
 	if s.tracking.Load() != nil {
 		s.track(&s.calls[len(s.calls)-1])

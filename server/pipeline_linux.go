@@ -120,63 +120,65 @@ func (l *loop) begin(c *loopConn) {
 	l.step(c)
 }
 
-// step runs commands until the pipeline is done or has to wait. Consecutive
-// commands for the log become one submission, as in dispatch.
+// step runs commands until the pipeline is done or has to wait. It does what session.handle does, but never waits: what may
+// have to wait is left to a goroutine, and comes back.
 func (l *loop) step(c *loopConn) {
 	c.state = connRunning
 	s, g := c.s, c.guard
 	for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 		args := g.command(c.next)
-		if !isHTTP(args[0]) {
-			cmd, refusal := s.admit(args)
-			if s.unsure != "" && len(s.calls) == 0 && (refusal != "" || !s.paused(cmd, args)) {
-				l.sendAway(c, func() {}) // sure may have to ask the leader
+		d := s.decide(args)
+		if d.action == actCollect && !d.paused && s.unsure == "" {
+			s.collect(d.cmd, args)
+			if len(s.calls) >= maxCalls {
+				c.next++
+				l.submit(c)
 				return
 			}
-			do := s.srv.handlers[cmd]
-			if refusal == "" && len(s.calls) == 0 && l.blocks(c, cmd, args) {
-				return
-			}
-			if refusal == "" && do == nil && s.multi == nil && !l.srv.blocks(cmd) && !s.paused(cmd, args) {
-				s.command.Store(cmd)
-				s.display(cmd, args)
-				s.collect(cmd, args)
-				if len(s.calls) >= maxCalls {
-					c.next++
-					l.submit(c)
-					return
-				}
-				continue
-			}
-			if len(s.calls) == 0 && queuedSize(args) > cluster.HeavyBytes && !s.yields(args) {
-				l.sendAway(c, func() {}) // giveWay may have to wait
-				return
-			}
-			if refusal == "" && len(s.calls) == 0 && !s.queues(cmd) {
-				if !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && s.multi.waits(l.srv) {
-					l.sendAway(c, func() {})
-					return
-				}
-				if t := s.ask(cmd, args); t != nil {
-					s.command.Store(cmd)
-					s.calls = append(s.calls, s.transaction(cmd, args, t))
-					c.next++
-					l.submit(c)
-					return
-				}
-			}
+			continue
 		}
 		if len(s.calls) > 0 {
-			l.submit(c)
+			l.submit(c) // what comes is for later
 			return
 		}
-		s.dispatch(args)
+		for d.paused {
+			if l.pause(c) {
+				return
+			}
+			d = s.decide(args)
+		}
+		switch {
+		case d.action == actHTTP:
+		case s.unsure != "" || d.action == actHere && l.mayWait(c, d.cmd):
+			l.sendAway(c, func() {})
+			return
+		case d.action == actBlock:
+			l.block(c, d.cmd, args)
+			return
+		case queuedSize(args) > cluster.HeavyBytes:
+			l.sendAway(c, func() {}) // giveWay may have to wait
+			return
+		case d.action == actHere:
+			if t := s.ask(d.cmd, args); t != nil {
+				s.command.Store(d.cmd)
+				s.calls = append(s.calls, s.transaction(d.cmd, args, t))
+				c.next++
+				l.submit(c)
+				return
+			}
+		}
+		s.handle(d, args)
 	}
 	if len(s.calls) > 0 {
 		l.submit(c)
 		return
 	}
 	l.answered = append(l.answered, c)
+}
+
+// mayWait reports whether a command that this node answers itself may have to wait for something.
+func (l *loop) mayWait(c *loopConn, cmd *store.Command) bool {
+	return !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && c.s.multi.waits(l.srv)
 }
 
 // submit passes the collected commands to the backend; the loop flushes the backend when all
@@ -225,18 +227,17 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 		s, g := c.s, c.guard
 		for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 			args := g.command(c.next)
-			if !s.yields(args) {
-				s.dispatch(args)
-				continue
+			d := s.decide(args)
+			if d.action == actBlock && !d.paused {
+				if refusal := s.sure(d.cmd); refusal != "" {
+					s.reject(d.cmd, args, refusal)
+					continue
+				}
 			}
-			cmd, refusal := s.admit(args)
-			if refusal == "" && !s.paused(cmd, args) {
-				refusal = s.sure(cmd)
-			}
-			if refusal == "" {
+			if d.action == actBlock || d.paused {
 				break // the loop can wait without a goroutine
 			}
-			s.reject(cmd, args, refusal)
+			s.handle(d, args)
 		}
 		s.submit()
 		s.out.flush()
