@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,6 +241,41 @@ func TestLateGrantOutlivesItsLeader(t *testing.T) {
 			r.elect(1)
 			r.ends(1, "lock", "me", granted, 2*time.Second, -60*ms)
 		})
+	}
+}
+
+// A late lease outlives its leader under whatever name its key has by then: it was renamed, copied or moved in the batch
+// that granted it, by the same client or by another one.
+func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
+	for _, move := range []string{"RENAME held lock", "COPY held lock", "RENAME held mid; RENAME mid lock", "RENAME held lock; INCR n"} {
+		for _, slow := range []time.Duration{60 * ms, 300 * ms} {
+			for _, another := range []bool{false, true} {
+				bubble(t, func(t *testing.T) {
+					r := newRing(t, ringClocks(), nil)
+					r.nodes[0].stopsNext()
+					var replies []<-chan string
+					lines := append([]string{"SET held me NX PX 2000"}, strings.Split(move, "; ")...)
+					if another {
+						replies = r.together(0, lines...)
+					} else {
+						replies = append(replies, r.start(0, lines...))
+					}
+					time.Sleep(slow)
+					r.nodes[0].resume()
+					for _, reply := range replies {
+						if got := <-reply; strings.Contains(got, "-") {
+							t.Fatalf("%s: told %q", move, got)
+						}
+					}
+					granted := time.Now()
+					r.mu.Lock()
+					r.nodes[1].contact = granted // heard of until now
+					r.mu.Unlock()
+					r.elect(1)
+					r.ends(1, "lock", "me", granted, 2*time.Second, -60*ms)
+				})
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"lockstep/cluster/internal/call"
@@ -70,6 +71,23 @@ func (r *request) granted(seq uint64, writes []byte) grants {
 		}
 	}
 	return g
+}
+
+// leased returns the keys that have leases from the batch. A lease may have gone to another key in the same batch, by whatever
+// request.
+func (b *batch) leased() []store.LeasedKey {
+	var spans []store.Span
+	var anew []store.LeasedKey
+	for _, r := range b.requests {
+		for _, s := range r.spans {
+			spans = append(spans, store.Span{From: s.begin, To: s.end})
+		}
+		for _, x := range r.anew {
+			anew = append(anew, x.key)
+		}
+	}
+	slices.SortFunc(spans, func(a, b store.Span) int { return a.From.Compare(b.From) })
+	return store.Leased(b.writes, spans, anew)
 }
 
 // promptly is how soon after its evaluation a write is answered without another check that this node
@@ -198,12 +216,7 @@ func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer)
 	if late <= latenessKept {
 		return false
 	}
-	o := &overdue{batch: b, watchdog: watchdog, seq: b.accepted, at: started.Lease}
-	for _, r := range b.requests {
-		for _, x := range r.granted(b.accepted, b.writes).list {
-			o.keys = append(o.keys, x.key)
-		}
-	}
+	o := &overdue{batch: b, watchdog: watchdog, seq: b.accepted, at: started.Lease, keys: b.leased()}
 	if len(o.keys) == 0 {
 		return false
 	}

@@ -159,7 +159,25 @@ func (r *ring) do(i int, lines ...string) string { return <-r.start(i, lines...)
 
 func (r *ring) start(i int, lines ...string) <-chan string {
 	done := make(chan string, 1)
-	var calls []Call
+	calls := r.calls(lines...)
+	go func() { done <- text(r.nodes[i].Submit(calls, nil)) }()
+	return done
+}
+
+// together submits commands on a node at once, each by another client.
+func (r *ring) together(i int, lines ...string) (replies []<-chan string) {
+	for _, line := range lines {
+		done := make(chan string, 1)
+		replies = append(replies, done)
+		p := &Submission{Calls: r.calls(line)}
+		p.Done = func() { done <- text(p.Replies) }
+		r.nodes[i].SubmitAsync(p)
+	}
+	r.nodes[i].Flush()
+	return replies
+}
+
+func (r *ring) calls(lines ...string) (calls []Call) {
 	for _, line := range lines {
 		var args [][]byte
 		for _, word := range strings.Fields(line) {
@@ -171,8 +189,7 @@ func (r *ring) start(i int, lines ...string) <-chan string {
 		}
 		calls = append(calls, Call{Cmd: cmd, Args: args, RESP: 2})
 	}
-	go func() { done <- text(r.nodes[i].Submit(calls, nil)) }()
-	return done
+	return calls
 }
 
 func (r *ring) expect(i int, want string, lines ...string) {

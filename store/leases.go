@@ -1,5 +1,10 @@
 package store
 
+import (
+	"cmp"
+	"slices"
+)
+
 // LeasedKey is a key that got a deadline from a write set.
 type LeasedKey struct {
 	DB       int
@@ -9,6 +14,9 @@ type LeasedKey struct {
 
 // Mark is a position in a write set.
 type Mark struct{ at, db int }
+
+// Compare orders positions.
+func (m Mark) Compare(n Mark) int { return cmp.Compare(m.at, n.at) }
 
 // Mark returns the position of the next write.
 func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
@@ -41,6 +49,75 @@ func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
 				if k.DB == db && k.Key == key {
 					list = append(list, LeasedKey{to, name, k.Deadline})
 				}
+			}
+		case opSwap:
+			a, b := d.db(), d.db()
+			for i := range list {
+				switch list[i].DB {
+				case a:
+					list[i].DB = b
+				case b:
+					list[i].DB = a
+				}
+			}
+		default:
+			if !o.known() {
+				return list
+			}
+			d.skip(shapes[o])
+		}
+	}
+	return list
+}
+
+// Span is a part of a write set.
+type Span struct{ From, To Mark }
+
+// Leased lists the keys that have a lease from an encoded write set when all of it has been applied: a deadline that was
+// set within one of the spans, or one of those in anew. A lease goes with its key to another name, copy or database, whatever
+// command moved it. The spans are in order. The keys point into writes.
+func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
+	var list []LeasedKey
+	drop := func(db int, key string) {
+		list = slices.DeleteFunc(list, func(k LeasedKey) bool { return k.DB == db && k.Key == key })
+	}
+	db := 0
+	d := newDecoder(writes)
+	sets := func(at int, key string, deadline int64) {
+		drop(db, key)
+		for len(spans) > 0 && at >= spans[0].To.at {
+			spans = spans[1:]
+		}
+		k := LeasedKey{db, key, deadline}
+		if deadline != 0 && (len(spans) > 0 && at >= spans[0].From.at || slices.Contains(anew, k)) {
+			list = append(list, k)
+		}
+	}
+	for len(d.B) > 0 && !d.Bad {
+		at := len(writes) - len(d.B)
+		o := d.op()
+		switch o {
+		case opDB:
+			db = d.db()
+		case opSet:
+			key := d.Str()
+			d.Str()
+			sets(at, key, d.int())
+		case opDeadline:
+			key := d.Str()
+			sets(at, key, d.int())
+		case opMove, opCopy:
+			to, key, name := d.db(), d.Str(), d.Str()
+			from := slices.IndexFunc(list, func(k LeasedKey) bool { return k.DB == db && k.Key == key })
+			moved := LeasedKey{DB: to, Key: name}
+			if from >= 0 {
+				moved.Deadline = list[from].Deadline
+			}
+			if drop(to, name); from >= 0 {
+				list = append(list, moved)
+			}
+			if o == opMove {
+				drop(db, key)
 			}
 		case opSwap:
 			a, b := d.db(), d.db()

@@ -27,6 +27,50 @@ func TestLeasedBetween(t *testing.T) {
 	}
 }
 
+// TestLeased: a lease is found where its key is in the end, whoever moved it; deadlines that are no leases are not.
+func TestLeased(t *testing.T) {
+	key := func(s string) []byte { return []byte(s) }
+	for name, tt := range map[string]struct {
+		lease func(t *Txn) // within a span
+		later func(t *Txn) // behind it
+		anew  []LeasedKey
+		want  []LeasedKey
+	}{
+		"stays":              {want: []LeasedKey{{0, "k", 100}}},
+		"renamed":            {later: func(t *Txn) { t.Move(0, key("k"), 0, key("k2")) }, want: []LeasedKey{{0, "k2", 100}}},
+		"renamed twice":      {later: func(t *Txn) { t.Move(0, key("k"), 0, key("k2")); t.Move(0, key("k2"), 3, key("k3")) }, want: []LeasedKey{{3, "k3", 100}}},
+		"copied":             {later: func(t *Txn) { t.Copy(0, key("k"), 4, key("k")) }, want: []LeasedKey{{0, "k", 100}, {4, "k", 100}}},
+		"swapped":            {later: func(t *Txn) { t.Swap(0, 7) }, want: []LeasedKey{{7, "k", 100}}},
+		"given a Unix time":  {later: func(t *Txn) { t.SetDeadline(0, key("k"), 90) }},
+		"made to last":       {later: func(t *Txn) { t.SetDeadline(0, key("k"), 0) }},
+		"overwritten":        {later: func(t *Txn) { t.SetString(0, key("k"), "v", 80) }},
+		"overwritten by one": {later: func(t *Txn) { t.SetString(0, key("o"), "v", 80); t.Move(0, key("o"), 0, key("k")) }},
+		"begun anew":         {later: func(t *Txn) { t.SetDeadline(0, key("old"), 300); t.Move(0, key("old"), 0, key("new")) }, anew: []LeasedKey{{0, "old", 300}}, want: []LeasedKey{{0, "k", 100}, {0, "new", 300}}},
+		"two spans":          {lease: func(t *Txn) { t.SetString(2, key("k"), "v", 200) }, want: []LeasedKey{{0, "k", 100}, {2, "k", 200}}},
+	} {
+		txn := newTestDB(t).begin()
+		txn.SetString(0, key("old"), "v", 50)
+		txn.SetString(3, key("before"), "v", 50)
+		var spans []Span
+		within := func(write func(t *Txn)) {
+			from := txn.Writes().Mark()
+			write(txn)
+			spans = append(spans, Span{from, txn.Writes().Mark()})
+		}
+		within(func(t *Txn) { t.SetString(0, key("k"), "v", 100) })
+		txn.SetString(5, key("between"), "v", 60)
+		if tt.lease != nil {
+			within(tt.lease)
+		}
+		if tt.later != nil {
+			tt.later(txn)
+		}
+		if got := Leased(txn.Writes().Bytes(), spans, tt.anew); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // TestRenew: a lease begins anew unless it is over, another has the key, or it was
 // made shorter on purpose.
 func TestRenew(t *testing.T) {
