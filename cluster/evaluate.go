@@ -25,7 +25,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		q, rest = s.evaluateFrom(ctx, s.begin(st), q, 0, b, now)
 	})
 	// The state is not held while waiting.
-	for len(rest) == 0 {
+	for len(rest) == 0 && !s.serveTurns.alone {
 		from := len(q)
 		if q = s.gather.more(ctx, q); len(q) == from {
 			break
@@ -113,6 +113,29 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	s.gather.told = 0
 	s.moveDeadlines(txn)
 	txn.ExpireDue(expireLimit)
+	s.serveTurns.alone = false
+	if b.served = !s.correcting && s.serves(); !b.served && !s.sleepers.pending() {
+		s.serveTurns.since = 0
+	}
+	if b.served {
+		s.serve(txn)
+		s.addAnswered(b)
+	}
+}
+
+// addAnswered adds the sleepers that have been served to the batch.
+func (s *sequencer) addAnswered(b *batch) {
+	ws := s.sleepers
+	for _, a := range ws.answered {
+		a.spans, a.anew = a.spans[:0], nil // they belong to the batch in which it began to wait
+		a.extent = fair.Extent(a.replies)
+		b.replied += a.extent
+		if a.wroteBytes > HeavyBytes {
+			b.writesMuch(a, a.wroteBytes)
+		}
+	}
+	b.requests = append(b.requests, ws.answered...)
+	ws.answered = ws.answered[:0]
 }
 
 // receivers returns how many subscribers a message reaches. gather then expects a request of each of
@@ -158,6 +181,9 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	ahead := from // requests whose keys have been read ahead
 	told := from  // requests whose cost has been noted
 	for i := from; i < len(q); i++ {
+		if s.serveTurns.alone {
+			return q[:i], q[i:], false
+		}
 		// The first request is taken even if expired keys fill the batch.
 		if ctx.Err() != nil || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
 			return q[:i], q[i:], false
@@ -242,13 +268,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				b.record(r, txn.Writes().Bytes())
 			}
 		}
-		if ws := s.sleepers; len(ws.answered) > 0 {
-			for _, a := range ws.answered {
-				a.spans, a.anew = a.spans[:0], nil // they belong to the batch in which it began to wait
-			}
-			b.requests = append(b.requests, ws.answered...)
-			ws.answered = ws.answered[:0]
-		}
+		s.addAnswered(b)
 	}
 	return q, nil, false
 }
@@ -345,9 +365,12 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		}
 		replied += fair.Extent(r.replies[i:])
 		if s.whole(r) && replied <= maxWholeBytes {
+			for s.sleepers.pending() {
+				s.serve(txn)
+			}
 			continue
 		}
-		if r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes || s.tookLong(r, i) {
+		if s.serveTurns.alone || r.overran == i+1 || replied > maxPartBytes || txn.Writes().Size()-written > maxPartBytes || s.tookLong(r, i) {
 			break
 		}
 	}

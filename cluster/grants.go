@@ -243,7 +243,9 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 			break
 		}
 		s.shift = shift{o.keys, o.seq, started.Lease - o.at + margin}
+		s.correcting = true
 		b, entry, _ := s.evaluate(ctx, nil, started, true)
+		s.correcting = false
 		b.began = began
 		leads := s.propose(b, entry, started)
 		if !leads || b.accepted == 0 {

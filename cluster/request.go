@@ -14,13 +14,14 @@ import (
 // request is a submission on its way through the leader: the commands of one
 // pipeline, evaluated together and answered together.
 type request struct {
-	calls   []Call
-	replies []store.Reply
-	extent  int     // bytes that the replies take
-	wrote   bool    // it wrote something
-	large   bool    // it has been put aside because its reply is large
-	client  *Client // the client of this node that sent it; nil: none
-	err     error   // errNotExecuted or errUnknown instead of replies
+	calls      []Call
+	replies    []store.Reply
+	extent     int     // bytes that the replies take
+	wrote      bool    // it wrote something …
+	wroteBytes int     // … and how much, if it is a blocked command that has been served
+	large      bool    // it has been put aside because its reply is large
+	client     *Client // the client of this node that sent it; nil: none
+	err        error   // errNotExecuted or errUnknown instead of replies
 
 	from    forward.Ticket // number of a write that may be sent again
 	token   uint64         // token of the link that it came by
@@ -116,6 +117,7 @@ type batch struct {
 	replied  int               // about how many bytes the replies to all requests have
 	large    []fair.LargeWrite // requests that have written much
 	finished atomic.Bool
+	served   bool // it began with sleepers that were pending
 
 	from      int64         // lease time at which its evaluation began …
 	began     time.Duration // … and the monotonic time

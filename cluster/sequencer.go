@@ -70,12 +70,14 @@ type sequencer struct {
 	script     longScript           // the script that runs
 	evaluation                      // of the present batch
 	overruns   fair.Limits          // how long the work of a user may run
-	sleepers   *sleepers            // blocked clients that wait for an element
+	sleepers   *sleepers            // blocked clients that wait for an element …
+	serveTurns serveTurns           // … and when those are served that are pending
 
-	stamped time.Duration  // monotonic time of the last entry
-	late    clock.Lateness // how late replies were
-	overdue *overdue       // the batch that waits until its leases have been lengthened
-	shift   shift          // the change to earlier leases in the next entry
+	stamped    time.Duration  // monotonic time of the last entry
+	late       clock.Lateness // how late replies were
+	overdue    *overdue       // the batch that waits until its leases have been lengthened
+	correcting bool           // the present batch only lengthens leases
+	shift      shift          // the change to earlier leases in the next entry
 
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
 }
@@ -144,7 +146,7 @@ const inlineRounds = 4
 func (s *sequencer) runInline() {
 	for range inlineRounds {
 		rest, first := s.in.take(), true
-		for ; (first || len(rest) > 0) && !s.node.gate.InHand.IsBeyond(); first = false {
+		for ; (first || len(rest) > 0 || s.serves()) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)
 		}
@@ -161,7 +163,7 @@ func (s *sequencer) runInline() {
 
 // release lets others run requests unless some wait, and reports whether it did.
 func (s *sequencer) release() bool {
-	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && s.in.release()
+	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.sleepers.pending() && s.in.release()
 }
 
 // close refuses the waiting requests and all later ones.
@@ -261,13 +263,13 @@ func (s *sequencer) assist(ctx context.Context) {
 
 // due reports whether requests that go behind others may run now.
 func (s *sequencer) due() bool {
-	return s.users.Due(s.node.cfg.Time.Monotonic()) || len(s.long.waiting) > 0 && s.hasRoom()
+	return s.serves() || s.users.Due(s.node.cfg.Time.Monotonic()) || len(s.long.waiting) > 0 && s.hasRoom()
 }
 
 // idle returns how long the sequencer may wait if no requests come.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
-	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 {
+	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 || s.sleepers.pending() {
 		return longPause
 	}
 	s.node.fsm.View(func(st *store.Store, _ uint64) {
@@ -299,7 +301,10 @@ func (s *sequencer) stampDue() bool {
 // if nothing was written. It returns false when leadership is lost.
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
-	for first, leads := true, true; first || len(q) > 0; first = false {
+	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
+		if s.sleepers.pending() {
+			q = s.in.takeMore(q)
+		}
 		if len(q) > 0 {
 			s.node.gate.InHand.Await(ctx)
 		}
@@ -337,6 +342,12 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	if !leads {
 		s.giveBack(rest)
 		return nil, false
+	}
+	if now := s.node.cfg.Time.Monotonic(); b.served {
+		s.serveTurns.served(now-began, now)
+	}
+	if len(q) > 0 {
+		s.serveTurns.came = began
 	}
 	s.gather.note(b, began)
 	return rest, true

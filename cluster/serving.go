@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"encoding/binary"
+	"runtime/debug"
 	"slices"
+	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
@@ -43,22 +46,41 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 }
 
 // tryServe runs the command of a sleeper: for the first time, or again for a key that has become ready. wait is
-// set if the command found no element.
+// set if the command found no element. A command that would write or answer too much, or that takes too long, has no
+// effect and is answered with an error, as any other command is.
 func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
+	// The rights may have changed since it began to wait.
+	if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
+		return txn.AttachDenials(refusal), nil
+	}
 	if ready == nil {
-		// A client that waits already was authorized at the first run.
-		if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
-			return txn.AttachDenials(refusal), nil
-		}
 		if refusal, denied := ctx.NoRoom(); denied {
 			return refusal, nil
 		}
 	}
-	before := txn.Writes().Len()
+	s.turn, s.company = turn{user: c.User}, false // it cannot be put off
+	defer func() { s.turnEnds(nil, false) }()
+	before, sp := txn.Writes().Len(), txn.Savepoint()
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("a blocked command failed inside the server; it had no effect", "error", p, "stack", string(debug.Stack()))
+			txn.Rollback(sp)
+			reply, wait = store.Err(ErrInternal), nil
+		}
+	}()
 	txn.SetOrigin(c.Origin)
-	reply = c.Cmd.Run(&ctx)
+	txn.BeginCall()
+	reply, overrun := settled(&ctx, s.runCommand(&ctx, ErrCommandTime))
+	if overrun != "" || ctx.Stopped != "" {
+		txn.Rollback(sp)
+		if overrun != "" {
+			reply = store.Err(overrun)
+		}
+		return reply, nil
+	}
+	txn.Release(sp)
 	if ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
 		// If the leader or the link is lost now, only the log tells the origin the reply.
 		txn.Note(noteName(w.origin), string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply)))
@@ -85,24 +107,106 @@ func (s *sequencer) sendAway(users []string) {
 	}
 }
 
+// Serving is part of the command that made the keys ready: no other command comes between. But many sleepers may wait for
+// large elements, or hand one to the next, so one entry serves as many as it has room and time for, and the next batch begins
+// with the others. If that goes on for longer than servePatience, other commands are run between, for as long as a batch that
+// serves takes.
+const (
+	serveBytes    = maxPartBytes
+	serveTime     = maxPartTime * time.Millisecond
+	servePatience = 100 * time.Millisecond
+	// serveFor is how lately other commands must have come for serving to give way.
+	serveFor = 100 * time.Millisecond
+)
+
+// serveTurns is when sleepers that are pending are served.
+type serveTurns struct {
+	since time.Duration // since when there are any, monotonic; 0: there are none
+	rest  time.Duration // until when other commands have their time
+	came  time.Duration // when the last other command came
+	alone bool          // no other command may be run in the present batch from here on
+}
+
+// pend notes whether sleepers are pending now.
+func (t *serveTurns) pend(pending bool, now time.Duration) {
+	switch {
+	case !pending:
+		t.since, t.alone = 0, false
+	case t.since == 0:
+		t.since = max(now, 1)
+		t.alone = true
+	default:
+		t.alone = now-t.since < servePatience
+	}
+}
+
+// served gives other commands their time after a batch that has served.
+func (t *serveTurns) served(took, now time.Duration) { t.rest = now + took }
+
+// serves reports whether the next batch serves pending sleepers.
+func (s *sequencer) serves() bool {
+	if !s.sleepers.pending() {
+		return false
+	}
+	now := s.node.cfg.Time.Monotonic()
+	t := &s.serveTurns
+	return t.since == 0 || now-t.since < servePatience || now >= t.rest || now-t.came > serveFor
+}
+
 // serveReady serves the sleepers of keys that the last command has made ready, in the order of Redis's
 // handleClientsBlockedOnKeys: key by key as the keys became ready, and for each key in order of arrival; then
 // the keys that serving made ready.
 func (s *sequencer) serveReady(txn *store.Txn) {
 	s.sleepers.sweep()
 	s.sendAway(txn.TakeDeletedUsers())
-	var l readyList
+	l, t := &s.sleepers.ready, s.serveTurns
+	pending := l.keys
+	*l = readyList{}
 	l.add(s.sleepers, txn)
-	for len(l.keys) > 0 {
-		k := l.keys[0]
-		l.keys = l.keys[1:]
-		delete(l.listed, k)
-		s.serveKey(txn, k, &l)
+	s.serve(txn)
+	if len(pending) == 0 {
+		return
+	}
+	// Sleepers of an earlier command have been pending for long. They have their turn behind those of this one.
+	for _, k := range pending {
+		l.put(s.sleepers, k)
+	}
+	if s.serveTurns = t; !s.sleepers.pending() {
+		s.serveTurns.since = 0
 	}
 }
 
+// serve serves the sleepers of ready keys, up to serveBytes and for serveTime. Those that are left are pending.
+func (s *sequencer) serve(txn *store.Txn) {
+	l := &s.sleepers.ready
+	if len(l.keys) == 0 {
+		return
+	}
+	room := serving{bytes: serveBytes, until: s.node.cfg.Time.Monotonic() + serveTime}
+	for len(l.keys) > 0 && !room.over {
+		s.serveKey(txn, l.take(), &room)
+	}
+	s.serveTurns.pend(len(l.keys) > 0, s.node.cfg.Time.Monotonic())
+}
+
+// serving is what one entry has left for serving sleepers.
+type serving struct {
+	bytes int
+	until time.Duration
+	over  bool
+}
+
+// served notes that a sleeper has been served.
+func (s *sequencer) served(w *sleeper, reply store.Reply, wrote int, began time.Duration, room *serving) {
+	now := s.node.cfg.Time.Monotonic()
+	s.users.Note(w.req, now-began, now)
+	w.req.wroteBytes = wrote
+	room.bytes -= wrote + fair.Extent([]store.Reply{reply})
+	room.over = room.bytes <= 0 || now >= room.until
+}
+
 // serveKey serves the sleepers of one key while the key has elements.
-func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
+func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 	ws := s.sleepers
 	q := ws.queues[k]
 	if q == nil {
@@ -110,6 +214,10 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 	}
 	key := []byte(k.key)
 	for n := q.n; n > 0 && q.head != nil; n-- {
+		if room.over {
+			ws.ready.putBack(k)
+			return
+		}
 		e := txn.LookupWrite(k.db, key)
 		if e == nil || e.Type() != store.TypeList && e.Type() != store.TypeSortedSet {
 			return
@@ -127,13 +235,15 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, l *readyList) {
 		if !ws.take(w) {
 			continue
 		}
+		began, size := s.node.cfg.Time.Monotonic(), txn.Writes().Size()
 		reply, wait := s.tryServe(txn, w, key)
 		if wait != nil {
 			w.release()
 			return
 		}
 		ws.answer(w, reply)
-		l.add(ws, txn)
+		ws.ready.add(ws, txn)
+		s.served(w, reply, txn.Writes().Size()-size, began, room)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -188,6 +189,9 @@ type sleepers struct {
 	tokens map[uint64]uint64 // token of the present link of each origin
 	order  uint64
 
+	ready  readyList // the keys whose sleepers have to be served before any other command is run …
+	before readyList // … and those when the present batch began
+
 	// The changes by the present batch, for rollback.
 	served   []*sleeper
 	joined   []*sleeper
@@ -203,6 +207,9 @@ func newSleepers() *sleepers {
 }
 
 func (ws *sleepers) any() bool { return len(ws.all) > 0 }
+
+// pending reports whether sleepers have to be served before any other command is run.
+func (ws *sleepers) pending() bool { return len(ws.ready.keys) > 0 }
 
 // queue returns the queue of a key, a new one if there is none.
 func (ws *sleepers) queue(k waitKey) *waitQueue {
@@ -284,6 +291,7 @@ func (ws *sleepers) rollback() {
 		ws.all[w] = struct{}{}
 		w.release()
 	}
+	ws.ready = ws.before.clone()
 	ws.clear()
 }
 
@@ -293,6 +301,7 @@ func (ws *sleepers) settle() {
 	for _, w := range ws.joined {
 		w.confirm()
 	}
+	ws.before = ws.ready.clone()
 	ws.clear()
 }
 
@@ -359,6 +368,36 @@ type readyList struct {
 	listed map[waitKey]bool
 }
 
+// take removes the first key, and returns it.
+func (l *readyList) take() waitKey {
+	k := l.keys[0]
+	l.keys = l.keys[1:]
+	delete(l.listed, k)
+	return k
+}
+
+// putBack makes a key the first one, unless it is listed again.
+func (l *readyList) putBack(k waitKey) {
+	if !l.listed[k] {
+		l.keys = slices.Insert(l.keys, 0, k)
+		l.list(k)
+	}
+}
+
+func (l *readyList) list(k waitKey) {
+	if l.listed == nil {
+		l.listed = map[waitKey]bool{}
+	}
+	l.listed[k] = true
+}
+
+func (l *readyList) clone() readyList {
+	if len(l.keys) == 0 {
+		return readyList{}
+	}
+	return readyList{slices.Clone(l.keys), maps.Clone(l.listed)}
+}
+
 // add adds the keys that have become ready and have sleepers.
 func (l *readyList) add(ws *sleepers, txn *store.Txn) {
 	keys, all := txn.TakeReady()
@@ -385,9 +424,6 @@ func (l *readyList) put(ws *sleepers, k waitKey) {
 	if ws.queues[k] == nil || l.listed[k] {
 		return
 	}
-	if l.listed == nil {
-		l.listed = map[waitKey]bool{}
-	}
-	l.listed[k] = true
+	l.list(k)
 	l.keys = append(l.keys, k)
 }

@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/raftfsm"
+	"lockstep/store"
+)
+
+// writes has the log note how large its entries are.
+func (p *pair) writes() func() (largest int) {
+	var mu sync.Mutex
+	largest := 0
+	p.log.decides(0, func(e raftfsm.Entry) verdict {
+		mu.Lock()
+		defer mu.Unlock()
+		largest = max(largest, len(e.Writes))
+		return commit
+	})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return largest
+	}
+}
+
+// Many clients wait for a large element that each of them hands on, or for large elements of their own. One entry serves as
+// many as it has room for; all are served, in order, before any other command.
+func TestServingLargeElements(t *testing.T) {
+	const clients, size = 30, 900 << 10
+	for name, tt := range map[string]struct {
+		waits func(i int) string
+		push  []string // in one pipeline, or one transaction
+		left  string   // LLEN of the keys afterwards
+	}{
+		"rotated":   {func(int) string { return "BLMOVE k k LEFT RIGHT 0" }, []string{"RPUSH k " + strings.Repeat("x", size)}, "1"},
+		"handed on": {func(i int) string { return fmt.Sprintf("BLMOVE k%d k%d LEFT RIGHT 0", i, i+1) }, []string{"RPUSH k0 " + strings.Repeat("x", size)}, "0"},
+		"taken":     {func(int) string { return "BLPOP k 0" }, slices.Repeat([]string{"RPUSH k " + strings.Repeat("x", size)}, 8), "0"},
+	} {
+		for _, remote := range []bool{false, true} {
+			bubble(t, func(t *testing.T) {
+				p := newPair(t)
+				largest := p.writes()
+				node := p.Node
+				if remote {
+					node = p.b
+				}
+				var served []<-chan string
+				for i := range clients {
+					_, done := p.wait(node, tt.waits(i))
+					served = append(served, done)
+				}
+				newcomer := make(chan string, 1)
+				go func() {
+					p.Submit(p.call(tt.push[0]), nil)
+					for _, line := range tt.push[1:] {
+						p.Submit(p.call(line), nil)
+					}
+				}()
+				go func() { newcomer <- p.do("LLEN k") }()
+				synctest.Wait()
+				all := clients
+				if name == "taken" {
+					all = len(tt.push)
+				}
+				for i, done := range served {
+					select {
+					case got := <-done:
+						if i >= all || len(got) < size {
+							t.Errorf("%s: client %d got %.20q of %d bytes", name, i, got, len(got))
+						}
+					default:
+						if i < all {
+							t.Errorf("%s: client %d is not served", name, i)
+						}
+					}
+				}
+				if got := <-newcomer; got != tt.left && got != "0" {
+					t.Errorf("%s: who came behind found %s elements", name, got)
+				}
+				if got := largest(); got > serveBytes+4*size {
+					t.Errorf("%s: an entry has %d bytes of writes", name, got)
+				}
+			})
+		}
+	}
+}
+
+// Serving goes on in the next batch, and what was sent behind the push is run behind the serving: it finds no element that
+// belongs to somebody who waits.
+func TestNobodyComesBetweenServing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.log.decides(10*ms, always(commitSlowly))
+		const clients = 12
+		var served []<-chan string
+		for range clients {
+			_, done := p.wait(p.b, "BLPOP l 0")
+			served = append(served, done)
+		}
+		large := strings.Repeat("x", 300<<10)
+		push := "RPUSH l" + strings.Repeat(" "+large, clients)
+		pushed, took := p.start(push), p.start("LPOP l")
+		time.Sleep(time.Second)
+		if got := <-took; got != "nil" {
+			t.Errorf("who came behind the push got an element of %d bytes", len(got))
+		}
+		if got := <-pushed; got != fmt.Sprint(clients) {
+			t.Errorf("the push was told %q", got)
+		}
+		for i, done := range served {
+			select {
+			case got := <-done:
+				if len(got) < len(large) {
+					t.Errorf("client %d got %q", i, got)
+				}
+			default:
+				t.Errorf("client %d is not served", i)
+			}
+		}
+		if proposals, _ := p.log.count(); proposals < 3 {
+			t.Errorf("%d entries: all was served at once", proposals)
+		}
+		p.expect("0", "LLEN l")
+	})
+}
+
+// Serving that goes on for long lets other commands between, and comes to its end all the same.
+func TestLongServingGivesWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.log.decides(50*ms, always(commitSlowly))
+		const clients, size = 60, 900 << 10
+		var served []<-chan string
+		for range clients {
+			_, done := p.wait(p.b, "BLMOVE k k LEFT RIGHT 0")
+			served = append(served, done)
+		}
+		go p.do("RPUSH k " + strings.Repeat("x", size))
+		time.Sleep(100 * ms)
+		begin := time.Now()
+		for i := range 20 {
+			at := time.Now()
+			p.expect(fmt.Sprint(i+1), "INCR lock")
+			if took := time.Since(at); took > servePatience+200*ms {
+				t.Errorf("a lock took %v", took)
+			}
+			time.Sleep(5 * ms)
+		}
+		if took := time.Since(begin); took > 4*time.Second {
+			t.Errorf("20 locks took %v", took)
+		}
+		time.Sleep(time.Duration(clients) * 200 * ms)
+		for i, done := range served {
+			select {
+			case got := <-done:
+				if len(got) < size {
+					t.Errorf("client %d got %.30q", i, got)
+				}
+			default:
+				t.Errorf("client %d is not served", i)
+			}
+		}
+	})
+}
+
+// Who waits for more than a reply or an entry may hold is told so, and takes nothing; the next one is served.
+func TestServingWhatIsTooMuch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.cfg.Limits.Reply = 1 << 20
+		p.routes.get().seq.txn = nil // the next batch goes by the limit
+		_, all := p.wait(p.b, "BLMPOP 0 1 l LEFT COUNT 100")
+		_, one := p.wait(p.Node, "BLPOP l 0")
+		large := strings.Repeat("x", 100<<10)
+		p.expect("40", "RPUSH l"+strings.Repeat(" "+large, 40))
+		p.got(all, "-ERR")
+		p.got(one, "[l "+large+"]")
+		p.expect("39", "LLEN l")
+	})
+}
+
+// A blocked command takes no element that its user has lost the right to, on whatever node its client is.
+func TestBlockedLosesItsRights(t *testing.T) {
+	restrict := store.Command{Name: "restrict", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		u, wrong := store.NewUser(c.Cmd.Table(), string(c.Args[1]), true).WithRules([]string{"on", "nopass", "+@all", "resetkeys", "~other:*"}, true)
+		if wrong != "" {
+			return store.Err(wrong)
+		}
+		c.Txn.SetUser(u)
+		return store.OK
+	}}
+	for _, remote := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			p := newPair(t, makeUser, restrict)
+			node := p.Node
+			if remote {
+				node = p.b
+			}
+			p.expect("OK", "MAKEUSER u")
+			var waits []<-chan string
+			for _, line := range []string{"BLPOP l 0", "BLMOVE m n LEFT RIGHT 0"} {
+				done := make(chan string, 1)
+				call := p.call(line)[0]
+				call.User = "u"
+				node.Block(&Blocked{Call: call, Done: func(r store.Reply) {
+					if r.Kind == store.Noted { // and denials for the ACL log
+						r = r.Elems[0]
+					}
+					done <- text([]store.Reply{r})
+				}})
+				node.Flush()
+				synctest.Wait()
+				waits = append(waits, done)
+			}
+			p.expect("OK", "RESTRICT u")
+			p.expect("1 1", "RPUSH l secret", "RPUSH m secret")
+			for _, done := range waits {
+				synctest.Wait()
+				select {
+				case got := <-done:
+					if !strings.HasPrefix(got, "-NOPERM") {
+						t.Errorf("who has lost the right got %q", got)
+					}
+				default:
+					t.Error("who has lost the right waits on")
+				}
+			}
+			p.expect("1 1 0", "LLEN l", "LLEN m", "LLEN n")
+		})
+	}
+}
