@@ -31,19 +31,20 @@ type Node struct {
 	fsm  *raftfsm.FSM
 	cons consensus
 
-	clock   *clock.Lease
-	routes  *router
-	pending pendingBatches
-	tickets forward.Tickets
-	queue   fair.WaitQueue
-	gate    *fair.Gate
-	asking  *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
-	keeper  *keeper             // keeps the blocked clients of this node
-	guests  guests
-	batches atomic.Uint64
-	busy    atomic.Int64 // busy threshold, ns
-	served  atomic.Int64 // number of peers that forward to this node
-	handing atomic.Bool  // this node transfers, or has transferred, its leadership
+	clock     *clock.Lease
+	routes    *router
+	pending   pendingBatches
+	tickets   forward.Tickets
+	queue     fair.WaitQueue
+	gate      *fair.Gate
+	asking    *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
+	keeper    *keeper             // keeps the blocked clients of this node
+	guests    guests
+	positions positions
+	batches   atomic.Uint64
+	busy      atomic.Int64 // busy threshold, ns
+	served    atomic.Int64 // number of peers that forward to this node
+	handing   atomic.Bool  // this node transfers, or has transferred, its leadership
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"lockstep/cluster/internal/forward"
@@ -12,9 +13,110 @@ import (
 // The reply to WAIT. An acknowledged write is in the logs of a majority, but Raft does not tell which members
 // these are. If a majority is not enough, this node asks the members for their commit indexes. A member has all
 // entries up to its commit index on disk, because it cannot know of a commit beyond its own log.
+//
+// However many clients wait, the node asks each member on one connection, one question at a time: a connection is a
+// handshake for the member, which has few of them a second.
 
-// positionPause is the pause between two questions to a member that is behind.
-const positionPause = 10 * time.Millisecond
+const (
+	// positionPause is the pause between two questions to a member that is behind …
+	positionPause = 10 * time.Millisecond
+	// … and positionRedial the one before a member is called again that could not be reached.
+	positionRedial = 50 * time.Millisecond
+	// positionIdle is how long a connection stays open when no client waits.
+	positionIdle = 5 * time.Second
+)
+
+// positions is how far the log of each member has come, as far as members have told.
+type positions struct {
+	mu      sync.Mutex
+	known   map[string]uint64        // by id
+	asked   map[string]chan struct{} // members that are being asked, by id and address; the channels wake those who ask
+	waiting int                      // clients that wait …
+	want    uint64                   // … and the highest index that one of them has waited for
+	changed chan struct{}            // closed when known changes; nil: nobody waits for that
+}
+
+// heard notes a position.
+func (p *positions) heard(id string, index uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil {
+		p.known = map[string]uint64{}
+	}
+	if index <= p.known[id] {
+		return
+	}
+	p.known[id] = index
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// reached counts the members, but for one, that have come so far. changed is closed when there may be more.
+func (p *positions) reached(target uint64, members []raftnode.Member, self string) (n int, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range members {
+		if m.ID != self && p.known[m.ID] >= target {
+			n++
+		}
+	}
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return n, p.changed
+}
+
+// ask has members asked until they have come so far.
+func (p *positions) ask(n *Node, target uint64, members []raftnode.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.want = max(p.want, target)
+	if p.asked == nil {
+		p.asked = map[string]chan struct{}{}
+	}
+	for _, m := range members {
+		if m.ID == n.cfg.ID || p.known[m.ID] >= target {
+			continue
+		}
+		key := m.ID + " " + m.PeerAddr
+		wake, is := p.asked[key]
+		if !is {
+			wake = make(chan struct{}, 1)
+			p.asked[key] = wake
+			go func() {
+				n.askPosition(m, wake)
+				p.mu.Lock()
+				delete(p.asked, key)
+				p.mu.Unlock()
+			}()
+		}
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// begin notes that a client waits, and end that it does not any more.
+func (p *positions) begin() (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waiting--
+	}
+}
+
+// wants reports whether a member has not told yet that it has come as far as a client waits for.
+func (p *positions) wants(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting > 0 && p.known[id] < p.want
+}
 
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node
 // has. It waits until there are enough, or until ctx ends. The numbers are certain, but may be too low then.
@@ -37,42 +139,35 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	defer cancel()
 	stop := context.AfterFunc(n.ctx, cancel)
 	defer stop()
+	defer n.positions.begin()()
+	tick := time.NewTicker(positionPause)
+	defer tick.Stop()
 	target, ok := n.acknowledged(ctx)
 	for !ok { // there is no leader at present
 		select {
 		case <-ctx.Done():
 			return known, false
-		case <-time.After(positionPause):
+		case <-tick.C:
 		}
 		target, ok = n.acknowledged(ctx)
 	}
-	arrived := make(chan string, len(members))
-	for _, m := range members {
-		go func() {
-			if n.reaches(ctx, m, target) {
-				arrived <- m.ID
-			}
-		}()
-	}
-	return n.gather(ctx, arrived, others, here, known)
-}
-
-// gather counts the members that arrive until there are enough.
-func (n *Node) gather(ctx context.Context, arrived <-chan string, others int, here bool, known int) (int, bool) {
-	count, self := 0, false
-	for max(count, known) < others || here && !self {
+	for {
+		count, changed := n.positions.reached(target, members, n.cfg.ID)
+		count = max(count, known)
+		self := n.position() >= target
+		if count >= others && (self || !here) {
+			return count, self
+		}
+		if count < others {
+			n.positions.ask(n, target, members)
+		}
 		select {
-		case id := <-arrived:
-			if id == n.cfg.ID {
-				self = true
-			} else {
-				count++
-			}
 		case <-ctx.Done():
-			return max(count, known), self
+			return count, self
+		case <-changed:
+		case <-tick.C: // this node may have come so far
 		}
 	}
-	return max(count, known), self
 }
 
 // acknowledged returns an index that covers all acknowledged writes: the commit index of the leader,
@@ -91,32 +186,23 @@ func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
 }
 
-// reaches waits until a member knows that the entry target is committed. It returns false if ctx ends first.
-func (n *Node) reaches(ctx context.Context, m raftnode.Member, target uint64) bool {
-	tick := time.NewTicker(positionPause)
-	defer tick.Stop()
-	for {
-		if m.ID == n.cfg.ID {
-			if n.position() >= target {
-				return true
-			}
-		} else if n.peerReaches(ctx, m, target, tick.C) {
-			return true
-		}
+// askPosition asks a member for its position whenever a client waits for it, until none has for positionIdle.
+func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
+	for n.askPositionOn(m, wake) {
 		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		case <-time.After(positionRedial):
 		}
 	}
 }
 
-// peerReaches asks another member on one connection until the member has reached target. It returns false if the
-// connection fails or ctx ends.
-func (n *Node) peerReaches(ctx context.Context, m raftnode.Member, target uint64, tick <-chan time.Time) bool {
+// askPositionOn is askPosition on one connection. It returns true if the connection could not be made, or has failed, while
+// a client waits.
+func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again bool) {
 	l, r, err := n.connect(m.PeerAddr)
 	if err != nil {
-		return false // reaches tries again until ctx ends
+		return n.positions.wants(m.ID)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -128,17 +214,23 @@ func (n *Node) peerReaches(ctx context.Context, m raftnode.Member, target uint64
 		<-ended
 	}()
 	for {
-		reply, err := n.ask(ctx, l, forward.Position, nil)
+		reply, err := n.ask(n.ctx, l, forward.Position, nil)
 		if err != nil || reply.IsError() {
-			return false
+			return n.positions.wants(m.ID)
 		}
-		if uint64(reply.Int) >= target {
-			return true
+		n.positions.heard(m.ID, uint64(reply.Int))
+		pause := positionIdle
+		if n.positions.wants(m.ID) {
+			pause = positionPause
 		}
 		select {
-		case <-ctx.Done():
+		case <-n.ctx.Done():
 			return false
-		case <-tick:
+		case <-wake:
+		case <-time.After(pause):
+			if pause == positionIdle {
+				return false
+			}
 		}
 	}
 }

@@ -2,6 +2,10 @@ package cluster
 
 import (
 	"context"
+	"lockstep/cluster/internal/peerport"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -41,6 +45,40 @@ func TestReplicated(t *testing.T) {
 	c.start(gone)
 	if others := <-answer; others != 2 {
 		t.Errorf("with n%d back: %d others, want 2", gone+1, others)
+	}
+}
+
+// TestManyWaitByOneConnection: however many clients ask how many members have their writes, each member is called once.
+func TestManyWaitByOneConnection(t *testing.T) {
+	var calls atomic.Int32
+	c := startThree(t, func(cfg *Config) {
+		cfg.dial = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+			if proto == peerport.ProtoForward {
+				calls.Add(1)
+			}
+			return peerport.DialTCP(addr, proto, timeout)
+		}
+	})
+	c.start(0, 1, 2)
+	before := calls.Load()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var clients sync.WaitGroup
+	const nodes, each, times = 3, 20, 10
+	for _, n := range c.nodes {
+		for range each {
+			clients.Go(func() {
+				for range times {
+					if others, here := n.Replicated(ctx, 2, true); others != 2 || !here {
+						t.Errorf("%d others, here %v", others, here)
+					}
+				}
+			})
+		}
+	}
+	clients.Wait()
+	if made := calls.Load() - before; made > nodes*(nodes-1) {
+		t.Errorf("%d connections for %d questions", made, nodes*each*times)
 	}
 }
 
