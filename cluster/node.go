@@ -37,6 +37,7 @@ type Node struct {
 	tickets   forward.Tickets
 	queue     fair.WaitQueue
 	gate      *fair.Gate
+	own       *fair.Gate          // for what this node does by itself
 	asking    *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
 	keeper    *keeper             // keeps the blocked clients of this node
 	guests    guests
@@ -122,6 +123,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers = peers.NewWatcher(n.ctx, cfg.watcher(n))
 	n.gate = fair.NewGate(n.ctx, cfg.Time, n.members)
+	n.own = n.gate.Beside()
 	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = clock.NewLease(cfg.Time)
@@ -456,6 +458,9 @@ func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr
 // GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
 // them: to read them is work, too. It returns at once if they are few.
 func (n *Node) GiveWay(c *Client, bytes int) { n.gate.GiveWay(c, bytes) }
+
+// Rest waits for the turn of a client for which this node has done work by itself that has taken some time.
+func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
 // RepliesInHand returns how many bytes of large replies are in hand.
 func (n *Node) RepliesInHand() int64 { return n.gate.InHand.Bytes() }

@@ -122,6 +122,7 @@ func (s *session) handle(d decision, args [][]byte) {
 	case actHere:
 		s.command.Store(d.cmd)
 		s.submit()
+		s.rest(d.cmd)
 		if t := s.ask(d.cmd, args); t != nil {
 			s.calls = append(s.calls, s.transaction(d.cmd, args, t))
 			s.submit()
@@ -134,10 +135,12 @@ func (s *session) handle(d decision, args [][]byte) {
 
 // answerHere answers a command on this node.
 func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
-	start := s.srv.cfg.Clock()
+	start, size := s.srv.cfg.Clock(), s.out.size()
 	r := s.runHere(cmd, do, args)
-	s.ran(cmd, args, s.srv.cfg.Clock().Sub(start))
+	end := s.srv.cfg.Clock()
+	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
+	s.own.add(cmd, end, end.Sub(start), s.out.size()-size)
 	s.flushMuch()
 	s.display(cmd, args)
 	s.used(cmd)

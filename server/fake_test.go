@@ -45,6 +45,7 @@ type fakeBackend struct {
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 	parts     atomic.Int64
+	rested    atomic.Int64      // ns
 	gaveWay   atomic.Int64      // bytes
 	whole     atomic.Bool       // SubmitPart runs all
 	slow      atomic.Bool       // it runs one, in a second
@@ -131,6 +132,8 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	f.serveWaiting()
 	return replies
 }
+
+func (f *fakeBackend) Rest(_ *cluster.Client, took time.Duration) { f.rested.Add(int64(took)) }
 
 func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes int) { f.gaveWay.Add(int64(bytes)) }
 

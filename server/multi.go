@@ -414,8 +414,10 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			answers = answers[1:]
 			continue
 		}
-		r, ran := s.runQueued(q)
+		size := s.out.size()
+		r, ran, took := s.runQueued(q)
 		s.reply(q.cmd, r)
+		s.own.add(q.cmd, s.srv.cfg.Clock(), took, s.out.size()-size)
 		if ran {
 			s.display(q.cmd, q.args)
 		}
@@ -427,24 +429,25 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 
 // runEarly runs a queued command before the transaction.
 func (s *session) runEarly(q *queued) {
-	if r, ran := s.runQueued(q); ran {
+	if r, ran, _ := s.runQueued(q); ran {
 		q.done = &r
 	}
 }
 
 // runQueued runs a queued command on this node, or returns why it may not run.
-func (s *session) runQueued(q *queued) (r store.Reply, ran bool) {
+func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Duration) {
 	if q.done != nil {
-		return *q.done, true
+		return *q.done, true, 0
 	}
 	if refusal := s.checkOperator(q.cmd); refusal != "" {
-		return store.Err(refusal), false
+		return store.Err(refusal), false, 0
 	}
 	if refusal := s.mayRunAtExec(q); refusal != "" {
-		return store.Err(refusal), false
+		return store.Err(refusal), false, 0
 	}
 	start := s.srv.cfg.Clock()
 	r = s.run(q.do, q.args)
-	s.ran(q.cmd, q.args, s.srv.cfg.Clock().Sub(start))
-	return r, true
+	took = s.srv.cfg.Clock().Sub(start)
+	s.ran(q.cmd, q.args, took)
+	return r, true, took
 }

@@ -44,6 +44,7 @@ type session struct {
 		since time.Time
 		count int // commands of an unauthenticated client since then
 	}
+	own     ownWork
 	caching bool // CLIENT CACHING has been called for the next command
 	holding bool // tracker messages wait for replies
 

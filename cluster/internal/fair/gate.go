@@ -34,6 +34,12 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
+	// ownTimes is the same for work that the node does by itself. The next piece is being done meanwhile, so such work has a
+	// quarter of the time.
+	ownTimes = 4
+	// ownIdle is how long the others must have been idle for such work not to give way. Requests that wait for a processor
+	// do not show, so that is long.
+	ownIdle = time.Second
 	// YieldMost bounds that time.
 	YieldMost = 2 * time.Second
 	// ByteTakes is the time to read or send a byte.
@@ -72,13 +78,14 @@ type Gate struct {
 	clock   Clock
 	members func() int
 
-	light   atomic.Uint64 // number of requests so far of clients that do no heavy work
-	era     atomic.Uint32 // how often was has been set
-	exempt  atomic.Uint64 // number of requests so far of heavy clients that may have written and kept their place
-	held    atomic.Int64  // bytes of waiting arguments and replies
-	applied atomic.Uint64 // number of entries applied so far
-	addrs   atomic.Int32  // len(lately), readable without mu
-	large   *semaphore.Weighted
+	times time.Duration // the time that the others get after a piece of heavy work, as a multiple of what the piece took
+	idle  time.Duration // how long the others must have been idle for a piece not to wait; 0: as begin sees them
+	*activity
+
+	era   atomic.Uint32 // how often was has been set
+	held  atomic.Int64  // bytes of waiting arguments and replies
+	addrs atomic.Int32  // len(lately), readable without mu
+	large *semaphore.Weighted
 
 	mu      sync.Mutex
 	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
@@ -92,6 +99,13 @@ type Gate struct {
 	was     tally                        // the work of others when the present pieces began, or the last ones
 	wrote   uint64                       // how many of these pieces may have written
 	changed chan struct{}                // closed when a piece ends
+}
+
+// activity counts what clients do.
+type activity struct {
+	light   atomic.Uint64 // number of requests so far of clients that do no heavy work
+	exempt  atomic.Uint64 // number of requests so far of heavy clients that may have written and kept their place
+	applied atomic.Uint64 // number of entries applied so far
 }
 
 // tally counts what others have done or submitted so far.
@@ -108,7 +122,32 @@ type Clock interface {
 
 // NewGate returns the Gate of a node. Every wait ends with ctx; members returns the number of members of the cluster.
 func NewGate(ctx context.Context, clock Clock, members func() int) *Gate {
-	return &Gate{ctx: ctx, clock: clock, members: members, lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{}), large: semaphore.NewWeighted(LargeAtOnce)}
+	return newGate(ctx, clock, members, yieldTimes, &activity{})
+}
+
+func newGate(ctx context.Context, clock Clock, members func() int, times time.Duration, a *activity) *Gate {
+	return &Gate{ctx: ctx, clock: clock, members: members, times: times, activity: a, lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{}), large: semaphore.NewWeighted(LargeAtOnce)}
+}
+
+// Beside returns a Gate for work that the node does by itself for its clients, such as COMMAND DOCS. That work gives way to
+// the same requests, and has a quarter of the time while there are any.
+func (g *Gate) Beside() *Gate {
+	own := newGate(g.ctx, g.clock, g.members, ownTimes, g.activity)
+	own.idle = ownIdle
+	return own
+}
+
+// Rest has a client give way for work that the node has done for it by itself, and that has taken some time: the next piece
+// of such work begins when Rest returns.
+func (g *Gate) Rest(c *Client, took time.Duration) {
+	if c == nil {
+		return
+	}
+	ctx, end := c.until(g.ctx)
+	defer end()
+	g.enter(ctx, c, nil, 0, yieldLate)
+	now := g.clock.Monotonic()
+	g.end(now-took, now)
 }
 
 // Light counts a light request that another node has forwarded.
@@ -298,7 +337,12 @@ func (g *Gate) awaitSlot(c *Client, slot, idle time.Duration) {
 func (g *Gate) idleFor(now time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if is := g.present(); is != g.seen {
+	return g.quiet(g.present(), now)
+}
+
+// quiet is idleFor with mu held.
+func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
+	if is != g.seen {
 		g.seen, g.changes = is, now
 	}
 	return now - g.changes
@@ -343,11 +387,14 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 	is := g.present()
 	own := c.lightSince(g.era.Load()) & (1<<32 - 1)
 	alone := is.light-g.was.light <= own && int64(is.applied-g.was.applied) <= int64(g.wrote+own)
+	if g.idle > 0 {
+		alone = g.quiet(is, now) >= g.idle
+	}
 	switch {
 	case alone || now >= late:
 	case g.running > 0:
 		return late - now, g.changed
-	case now < g.next && is != *seen:
+	case now < g.next && (is != *seen || g.idle > 0):
 		*seen = is
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
@@ -410,6 +457,6 @@ func (g *Gate) present() tally {
 
 // leave gives the others their time after a piece; mu is held.
 func (g *Gate) leave(took, now time.Duration) {
-	g.next = max(g.next, now+min(yieldTimes*took, YieldMost))
+	g.next = max(g.next, now+min(g.times*took, YieldMost))
 	g.pause = min(max(took/2, yieldLook), YieldMost)
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,7 @@ var (
 	lightHost = netip.MustParseAddr("192.0.2.2")
 )
 
-func newGate(t *testing.T) (g *Gate, end func()) {
+func testGate(t *testing.T) (g *Gate, end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	return NewGate(ctx, clock.NewSystem(), func() int { return 1 }), cancel
 }
@@ -65,7 +67,7 @@ func calls(lines ...string) (list []call.Call) {
 // its commands wait for a second, large arguments for five, however much others of their kind do.
 func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, end := newGate(t)
+		g, end := testGate(t)
 		defer end()
 		c := g.NewClient(heavyHost)
 		g.Remember(c, HeavyTime)
@@ -112,7 +114,7 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 // A node remembers a bounded number of addresses, and none for long.
 func TestHeavyAddressesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, end := newGate(t)
+		g, end := testGate(t)
 		defer end()
 		addr := netip.MustParseAddr("2001:db8::")
 		for i := range 3 * yieldAddrs {
@@ -138,7 +140,7 @@ func TestHeavyAddressesAreForgotten(t *testing.T) {
 // Heavy work that waits goes on when its node ends.
 func TestHeavyWorkEndsWithTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, end := newGate(t)
+		g, end := testGate(t)
 		g.closed(t)
 		begin := time.Now()
 		ran := make(chan bool)
@@ -153,6 +155,62 @@ func TestHeavyWorkEndsWithTheNode(t *testing.T) {
 		}
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("it waited for %v", took)
+		}
+	})
+}
+
+// Work that a node does by itself has a quarter of the time while others do something, however little of that shows, and all
+// of it when nobody has done anything for a second.
+func TestOwnWorkHasAQuarter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, piece = 30, 2 * time.Millisecond
+		for _, tt := range []struct {
+			others      time.Duration // between two requests of others; 0: there are none
+			least, most int           // pieces in four seconds
+		}{{500 * time.Millisecond, 450, 550}, {time.Millisecond, 450, 550}, {0, clients * 1450, clients * 2100}} {
+			g, end := testGate(t)
+			own := g.Beside()
+			light := g.NewClient(lightHost)
+			g.does(t, light)
+			time.Sleep(2 * ownIdle)
+			var done atomic.Int32
+			over := make(chan struct{})
+			var all sync.WaitGroup
+			if tt.others > 0 {
+				g.does(t, light)
+				all.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						case <-time.After(tt.others):
+							g.does(t, light)
+						}
+					}
+				})
+			}
+			for range clients {
+				all.Go(func() {
+					c := own.NewClient(heavyHost)
+					for {
+						select {
+						case <-over:
+							return
+						default:
+							time.Sleep(piece)
+							own.Rest(c, piece)
+							done.Add(1)
+						}
+					}
+				})
+			}
+			time.Sleep(4 * time.Second)
+			if got := int(done.Load()); got < tt.least || got > tt.most {
+				t.Errorf("others every %v: %d pieces of %v in four seconds, want %d to %d", tt.others, got, piece, tt.least, tt.most)
+			}
+			close(over)
+			end()
+			all.Wait()
 		}
 	})
 }
