@@ -30,8 +30,9 @@ const (
 	httpWriteTime   = 70 * time.Second // enough for a profile of one minute
 	httpIdleTime    = 30 * time.Second
 	httpConnections = 128
-	httpRate        = 100 // requests per second …
-	httpBurst       = 200 // … after a burst of this many
+	httpRate        = 100  // requests per second …
+	httpBurst       = 200  // … after a burst of this many
+	probeRate       = 1000 // the same for /healthz and /readyz, which cost little: a supervisor must not take a flood for a fault
 )
 
 // guardian decides which clients may see a page.
@@ -88,25 +89,31 @@ func pages(o options, p *parts) http.Handler {
 	if o.http.guardMetrics {
 		metrics = g.only("info", metrics)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	probes := http.NewServeMux()
+	probes.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	probes.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := unready(p.node); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	mux.HandleFunc("GET /metrics", metrics)
-	mux.HandleFunc("GET /debug/pprof/", g.only("debug", pprof.Index))
-	mux.HandleFunc("GET /debug/pprof/profile", g.only("debug", pprof.Profile))
-	return paced(mux)
+	mux := http.NewServeMux()
+	quick := paced(probes, probeRate, probeRate)
+	mux.Handle("GET /healthz", quick)
+	mux.Handle("GET /readyz", quick)
+	slow := http.NewServeMux()
+	slow.HandleFunc("GET /metrics", metrics)
+	slow.HandleFunc("GET /debug/pprof/", g.only("debug", pprof.Index))
+	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", pprof.Profile))
+	mux.Handle("/", paced(slow, httpRate, httpBurst))
+	return mux
 }
 
 // paced makes requests wait that come faster than probes and scrapers ask: strangers decide how many
 // requests there are, and answering them takes time from clients.
-func paced(pages http.Handler) http.HandlerFunc {
-	pace := rate.NewLimiter(httpRate, httpBurst)
+func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
+	pace := rate.NewLimiter(limit, burst)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := pace.Wait(r.Context()); err == nil { // otherwise the client has gone
 			pages.ServeHTTP(w, r)

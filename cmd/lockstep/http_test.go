@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -168,11 +169,45 @@ func TestHTTPLimits(t *testing.T) {
 	}
 }
 
+// TestProbesAreAnsweredInAFlood: a hundred connections that ask for figures as fast as they can do not make a probe wait.
+func TestProbesAreAnsweredInAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pages := pages(options{}, &parts{})
+		ask := func(page string) {
+			r := httptest.NewRequest("GET", page, nil)
+			r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+			pages.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		over := make(chan struct{})
+		var flood sync.WaitGroup
+		for range 120 {
+			flood.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+						ask("/nothing")
+						ask("/healthz")
+					}
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		if ask("/healthz"); time.Since(start) > 300*time.Millisecond {
+			t.Errorf("a probe took %v", time.Since(start))
+		}
+		close(over)
+		flood.Wait()
+	})
+}
+
 // TestHTTPIsPaced: whoever asks on and on waits; who has gone is not answered.
 func TestHTTPIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := 0
-		pages := paced(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered++ }))
+		pages := paced(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered++ }), httpRate, httpBurst)
 		ask := func() { pages(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)) }
 		start := time.Now()
 		for range httpBurst {
