@@ -205,7 +205,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
-		r.began, r.used = txn.Now().Wall, 0
+		r.began, r.used, r.spread = txn.Now().Wall, 0, 0
+		heard := s.gather.told
 		before, size := txn.Writes().Len(), txn.Writes().Size()
 		txn.TakeUndone() // left by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
@@ -261,6 +262,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				brake.Bring(takes)
 			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
+			r.reached(s.gather.told-heard, s.node.members)
 			if bytes := txn.Writes().Size() - size; bytes > HeavyBytes {
 				b.writesMuch(r, bytes)
 			}

@@ -38,7 +38,8 @@ type request struct {
 	spans   []span        // writes of the calls that have asked for a lease
 	at      int64         // lease time of its evaluation
 	began   int64         // wall time of its evaluation, in µs …
-	used    time.Duration // … and how long the evaluation took
+	used    time.Duration // … and how long the evaluation took, and handing on its messages takes
+	spread  time.Duration // the part for the messages
 	anew    []grant       // earlier leases that begin anew now
 	due     grants        // with errLate: leases that have to begin anew …
 	since   time.Duration // … and the monotonic time at which its batch began
@@ -182,12 +183,27 @@ func (r *request) took(bytes int) {
 	}
 }
 
+// fewMessages is up to how many subscribers a request may reach on one node without being charged for it.
+const fewMessages = 1000
+
+// reached adds what it costs to hand the messages of a request to so many subscribers of this node, and to as many of each
+// other one, which this node does not know.
+func (r *request) reached(subscribers int, members func() int) {
+	if subscribers <= fewMessages {
+		return
+	}
+	r.spread = time.Duration(subscribers*members()) * fair.MessageTakes
+	if r.spread > fair.HeavyTime {
+		r.cost += r.spread
+	}
+}
+
 // ran notes that the evaluation of a request has ended.
 func (r *request) ran(now store.Time) {
 	if d := time.Duration(now.Lease-r.at) * time.Millisecond; d > fair.HeavyTime {
 		r.cost += d
 	}
-	r.used = r.takes(now)
+	r.used = r.takes(now) + r.spread
 }
 
 // takes returns how long the evaluation of the request has taken so far.

@@ -240,3 +240,19 @@ func TestOnlyLargeRequestsEndWithTheirClients(t *testing.T) {
 		t.Errorf("told %q, want %q", fmt.Sprint(told), want)
 	}
 }
+
+// What it takes to hand a message to many subscribers counts for who has sent it.
+func TestMessagesToManyCount(t *testing.T) {
+	for receivers, heavy := range map[int]bool{fewMessages: false, 100_000: true} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t)
+			n.cfg.Receivers = func(store.PublishKind, string) int { return receivers }
+			n.lead()
+			c := n.NewClient(heavyHost)
+			n.run(c, false, "PUBLISH channel message")
+			if got := n.gate.IsHeavy(c); got != heavy {
+				t.Errorf("who has sent a message to %d subscribers counts as heavy: %v", receivers, got)
+			}
+		})
+	}
+}

@@ -44,6 +44,8 @@ const (
 	YieldMost = 2 * time.Second
 	// ByteTakes is the time to read or send a byte.
 	ByteTakes = 10 * time.Nanosecond
+	// MessageTakes is the time to hand a message to a subscriber.
+	MessageTakes = 60 * time.Nanosecond
 	// yieldLook is the shortest wait in which light work of others would be seen.
 	yieldLook = 10 * time.Millisecond
 	// YieldMemory is how long a client counts as heavy after heavy work.
