@@ -20,8 +20,12 @@ import (
 const (
 	// positionPause is the pause between two questions to a member that is behind …
 	positionPause = 10 * time.Millisecond
-	// … and positionRedial the one before a member is called again that could not be reached.
+	// … positionMost bounds the pause after which a client that waits looks again by itself …
+	positionMost = time.Second
+	// … and positionRedial is the one before a member is called again that could not be reached.
 	positionRedial = 50 * time.Millisecond
+	// positionTimeout is how long a member may take to answer before it is called anew.
+	positionTimeout = 2 * time.Second
 	// positionIdle is how long a connection stays open when no client waits.
 	positionIdle = 5 * time.Second
 )
@@ -43,11 +47,12 @@ func (p *positions) heard(id string, index uint64) {
 	if p.known == nil {
 		p.known = map[string]uint64{}
 	}
-	if index <= p.known[id] {
+	old := p.known[id]
+	if index <= old {
 		return
 	}
 	p.known[id] = index
-	if p.changed != nil {
+	if p.changed != nil && old < p.want { // or nobody waits for it
 		close(p.changed)
 		p.changed = nil
 	}
@@ -140,7 +145,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	stop := context.AfterFunc(n.ctx, cancel)
 	defer stop()
 	defer n.positions.begin()()
-	tick := time.NewTicker(positionPause)
+	tick := time.NewTimer(positionPause)
 	defer tick.Stop()
 	target, ok := n.acknowledged(ctx)
 	for !ok { // there is no leader at present
@@ -148,10 +153,11 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 		case <-ctx.Done():
 			return known, false
 		case <-tick.C:
+			tick.Reset(positionPause)
 		}
 		target, ok = n.acknowledged(ctx)
 	}
-	for {
+	for pause := positionPause; ; {
 		count, changed := n.positions.reached(target, members, n.cfg.ID)
 		count = max(count, known)
 		self := n.position() >= target
@@ -166,6 +172,8 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			return count, self
 		case <-changed:
 		case <-tick.C: // this node may have come so far
+			pause = min(2*pause, positionMost) // thousands may wait for a member that is down
+			tick.Reset(pause)
 		}
 	}
 }
@@ -214,7 +222,9 @@ func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again boo
 		<-ended
 	}()
 	for {
-		reply, err := n.ask(n.ctx, l, forward.Position, nil)
+		ctx, cancel := context.WithTimeout(n.ctx, positionTimeout)
+		reply, err := n.ask(ctx, l, forward.Position, nil)
+		cancel()
 		if err != nil || reply.IsError() {
 			return n.positions.wants(m.ID)
 		}
