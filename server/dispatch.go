@@ -106,7 +106,12 @@ func (s *session) handle(d decision, args [][]byte) {
 		s.out.abort()
 		s.closeAfterReply()
 	case actRefuse:
+		s.submit()
+		s.rest(d.cmd)
+		start, size := s.srv.cfg.Clock(), s.out.size()
 		s.reject(d.cmd, args, d.refusal)
+		end := s.srv.cfg.Clock()
+		s.own.add(nil, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
 	case actQueue:
 		s.command.Store(d.cmd)
 		s.giveWay(args)
@@ -135,12 +140,15 @@ func (s *session) handle(d decision, args [][]byte) {
 
 // answerHere answers a command on this node.
 func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
-	start, size := s.srv.cfg.Clock(), s.out.size()
+	start, size, dropped := s.srv.cfg.Clock(), s.out.size(), 0
+	if s.multi != nil && cmd.Name == "discard" {
+		dropped = len(s.multi.commands)
+	}
 	r := s.runHere(cmd, do, args)
 	end := s.srv.cfg.Clock()
 	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
-	s.own.add(cmd, end, end.Sub(start), s.out.size()-size)
+	s.own.add(cmd, end, end.Sub(start)+time.Duration(dropped)*queueTakes, argumentBytes(args)+s.out.size()-size)
 	s.flushMuch()
 	s.display(cmd, args)
 	s.used(cmd)

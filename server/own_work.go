@@ -1,7 +1,6 @@
 package server
 
 import (
-	"slices"
 	"time"
 
 	"lockstep/store"
@@ -18,8 +17,14 @@ const (
 	ownSlice = time.Millisecond
 	// … and ownMemory is after how long that begins anew.
 	ownMemory = time.Second
-	// outputTakes is the time that encoding and sending a byte takes.
-	outputTakes = 10 * time.Nanosecond
+	// queueTakes is the time that a command takes that MULTI has queued for nothing.
+	queueTakes = 500 * time.Nanosecond
+	// plumbingTakes is the time that a command takes of those that isPlumbing names, whatever the clock says, and
+	// plumbingShare the part of it that counts.
+	plumbingTakes = time.Microsecond
+	plumbingShare = 10
+	// byteTakes is the time that reading, or encoding and sending, a byte takes.
+	byteTakes = 10 * time.Nanosecond
 )
 
 // ownWork is what a node has done by itself for a client.
@@ -28,30 +33,45 @@ type ownWork struct {
 	since time.Time
 }
 
-// add counts a command that ended now and added bytes to the output.
+// add counts a command that ended now, and had so many bytes of arguments and reply; cmd is nil if there is none of that name.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
+	if now.Sub(w.since) > ownMemory {
+		w.took, w.since = 0, now
+	}
+	cost := time.Duration(max(bytes, 0)) * byteTakes
 	if isPlumbing(cmd) {
+		w.took += (plumbingTakes + cost) / plumbingShare
 		return
 	}
-	if now.Sub(w.since) > ownMemory {
-		*w = ownWork{since: now}
-	}
-	w.took += took + time.Duration(max(bytes, 0))*outputTakes
+	w.took += took + cost
 }
 
-// isPlumbing reports whether a command belongs to what locks are made of: notifications and transactions. It does not count,
-// and waits for no turn.
-func isPlumbing(cmd *store.Command) bool { return cmd.Is(store.PubSub) || cmd.Group == "transactions" }
-
-// mustRest reports whether the client has to give way before this node runs a command for it.
-func (s *session) mustRest(cmd *store.Command) bool {
-	switch {
-	case s.own.took <= ownSlice || s.needsAuth():
-		return false
-	case cmd == s.srv.execCmd && s.multi != nil:
-		return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return q.do != nil && !isPlumbing(q.cmd) })
+func argumentBytes(args [][]byte) (n int) {
+	for _, arg := range args {
+		n += len(arg)
 	}
-	return !isPlumbing(cmd)
+	return n
+}
+
+// isPlumbing reports whether a command belongs to what locks are made of: subscriptions and transactions. It counts for a
+// tenth of what it costs, and waits for a turn only if that is much: a flood of them.
+func isPlumbing(cmd *store.Command) bool {
+	if cmd == nil {
+		return false
+	}
+	switch cmd.FullName() {
+	case "subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "multi", "exec", "watch":
+		return true
+	}
+	return false
+}
+
+// mustRest reports whether the client has to give way before this node answers a command for it by itself.
+func (s *session) mustRest(cmd *store.Command) bool {
+	if isPlumbing(cmd) {
+		return s.own.took > plumbingShare*ownSlice
+	}
+	return s.own.took > ownSlice && !s.needsAuth()
 }
 
 // rest gives way if the client has to. A loop hands such a client to a goroutine first.
@@ -61,6 +81,6 @@ func (s *session) rest(cmd *store.Command) {
 	}
 	s.out.flush() // earlier replies need not wait
 	took := s.own.took
-	s.own = ownWork{since: s.srv.cfg.Clock()}
+	s.own.took, s.own.since = 0, s.srv.cfg.Clock()
 	s.srv.backend.Rest(s.client, took)
 }

@@ -2,12 +2,13 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 )
 
 // What a node answers itself counts: who has had much of it gives way before the next such command, also within EXEC.
-// Notifications and transactions, of which locks are made, never wait.
+// Subscriptions and transactions, of which locks are made, wait only if they are a flood.
 func TestOwnWorkRests(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -31,14 +32,28 @@ func TestOwnWorkRests(t *testing.T) {
 		if n := ts.fake.rested.Load(); n < 4_000_000 {
 			t.Errorf("a client with 400 KB of replies has given way for %d ns", n)
 		}
+		for what, command := range map[string]string{"unknown commands": array(strings.Repeat("x", 100)), "subscriptions": array("SUBSCRIBE", strings.Repeat("x", 4000))} {
+			before := ts.fake.rested.Load()
+			c := ts.dial(t)
+			go func() { // it reads meanwhile
+				_, _ = io.WriteString(c.conn, strings.Repeat(command, 3000)+"QUIT\r\n")
+			}()
+			if _, err := io.ReadAll(c.conn); err != nil {
+				t.Error(err)
+			}
+			if n := ts.fake.rested.Load() - before; n < 2_000_000 {
+				t.Errorf("a client that pipelines %s has given way for %d ns", what, n)
+			}
+		}
 		c = ts.dial(t)
 		before := ts.fake.rested.Load()
+		value = strings.Repeat("x", 1_500_000)
 		for range 2 {
 			c.send("MULTI\r\n" + array("ECHO", value) + "EXEC\r\n")
 			c.expect("+OK\r\n+QUEUED\r\n*1\r\n" + bulk(value))
 		}
-		if n := ts.fake.rested.Load() - before; n < 2_000_000 {
-			t.Errorf("a client whose transactions have 400 KB of replies has given way for %d ns", n)
+		if n := ts.fake.rested.Load() - before; n < 15_000_000 {
+			t.Errorf("a client whose transactions have 3 MB of replies has given way for %d ns", n)
 		}
 	})
 }

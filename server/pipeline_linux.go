@@ -149,7 +149,7 @@ func (l *loop) step(c *loopConn) {
 		}
 		switch {
 		case d.action == actHTTP:
-		case s.unsure != "" || d.action == actHere && (l.mayWait(c, d.cmd) || s.mustRest(d.cmd)):
+		case s.unsure != "" || d.action == actHere && l.mayWait(c, d.cmd) || (d.action == actHere || d.action == actRefuse) && s.mustRest(d.cmd):
 			l.sendAway(c, func() {})
 			return
 		case d.action == actBlock:
