@@ -127,7 +127,10 @@ func (s *session) handle(d decision, args [][]byte) {
 	case actHere:
 		s.command.Store(d.cmd)
 		s.submit()
-		s.rest(d.cmd)
+		if s.rest(d.cmd) {
+			s.dispatch(args) // time has passed
+			return
+		}
 		if t := s.ask(d.cmd, args); t != nil {
 			s.calls = append(s.calls, s.transaction(d.cmd, args, t))
 			s.submit()

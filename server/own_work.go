@@ -74,13 +74,14 @@ func (s *session) mustRest(cmd *store.Command) bool {
 	return s.own.took > ownSlice && !s.needsAuth()
 }
 
-// rest gives way if the client has to. A loop hands such a client to a goroutine first.
-func (s *session) rest(cmd *store.Command) {
+// rest gives way if the client has to, and reports whether it did. A loop hands such a client to a goroutine first.
+func (s *session) rest(cmd *store.Command) (waited bool) {
 	if !s.mustRest(cmd) || !s.mayWait() {
-		return
+		return false
 	}
 	s.out.flush() // earlier replies need not wait
 	took := s.own.took
 	s.own.took, s.own.since = 0, s.srv.cfg.Clock()
 	s.srv.backend.Rest(s.client, took)
+	return true
 }
