@@ -14,7 +14,7 @@ import (
 )
 
 // evaluate runs requests on a transaction until the batch is full. If the batch waits for more requests
-// (gather.go), evaluate runs those, too. It returns the batch, the entry to propose (nil if nothing was
+// (fair.Gatherer), evaluate runs those, too. It returns the batch, the entry to propose (nil if nothing was
 // written and stamp is false), and the requests left over.
 func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, stamp bool) (*batch, []byte, []*request) {
 	n := s.node
@@ -27,7 +27,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	// The state is not held while waiting.
 	for len(rest) == 0 && !s.serveTurns.alone {
 		from := len(q)
-		if q = s.gather.more(ctx, q); len(q) == from {
+		if q = s.gather.More(ctx, q); len(q) == from {
 			break
 		}
 		n.fsm.ViewAnswers(func(st *store.Store, seq uint64, _ *raftfsm.Answers) {
@@ -38,7 +38,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 			q, rest = s.evaluateFrom(ctx, s.txn, q, from, b, now)
 		})
 	}
-	s.gather.gathered()
+	s.gather.Gathered()
 	s.ctx = store.Ctx{} // do not keep the last client's arguments
 	txn := s.txn
 	if txn.Writes().Len() == 0 && !stamp {
@@ -110,7 +110,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	txn.Restart(now, b.prev+1)
 	s.sleepers.rollback()
-	s.gather.told = 0
+	s.gather.Told = 0
 	s.moveDeadlines(txn)
 	txn.ExpireDue(expireLimit)
 	s.serveTurns.alone = false
@@ -138,14 +138,14 @@ func (s *sequencer) addAnswered(b *batch) {
 	ws.answered = ws.answered[:0]
 }
 
-// receivers returns how many subscribers a message reaches. gather then expects a request of each of
+// receivers returns how many subscribers a message reaches. The gatherer then expects a request of each of
 // them.
 func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 	n := 0
 	if count := s.node.cfg.Receivers; count != nil {
 		n = count(kind, channel)
 	}
-	s.gather.told += n
+	s.gather.Told += n
 	return n
 }
 
@@ -206,7 +206,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
 		r.began, r.used, r.spread = txn.Now().Wall, 0, 0
-		heard := s.gather.told
+		heard := s.gather.Told
 		before, size := txn.Writes().Len(), txn.Writes().Size()
 		txn.TakeUndone() // left by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
@@ -262,7 +262,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 				brake.Bring(takes)
 			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
-			r.reached(s.gather.told-heard, s.node.members)
+			r.reached(s.gather.Told-heard, s.node.members)
 			if bytes := txn.Writes().Size() - size; bytes > HeavyBytes {
 				b.writesMuch(r, bytes)
 			}

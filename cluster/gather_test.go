@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/store"
 )
 
@@ -82,12 +83,12 @@ func TestBatchWaitsInVain(t *testing.T) {
 		n.lead()
 		n.log.decides(10*ms, always(commitSlowly))
 		waits := func() (waits int) {
-			for range gatherRetry {
+			for range fair.GatherRetry {
 				n.expect("10", "PUBLISH news text")
 				start := time.Now()
 				n.expect("OK", "SET k v")
 				switch took := time.Since(start); {
-				case took > 10*ms+gatherLimit:
+				case took > 10*ms+fair.GatherLimit:
 					t.Errorf("a write took %v", took)
 				case took > 10*ms:
 					waits++
@@ -96,11 +97,11 @@ func TestBatchWaitsInVain(t *testing.T) {
 			return waits
 		}
 		if first := waits(); first == 0 || first > 5 {
-			t.Errorf("of the first %d writes %d waited for others", gatherRetry, first)
+			t.Errorf("of the first %d writes %d waited for others", fair.GatherRetry, first)
 		}
 		waits() // it learns that it was not by chance
 		if later := waits() + waits() + waits(); later == 0 || later > 3 {
-			t.Errorf("of %d writes %d waited for others", 3*gatherRetry, later)
+			t.Errorf("of %d writes %d waited for others", 3*fair.GatherRetry, later)
 		}
 	})
 }
@@ -214,44 +215,5 @@ func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Who came just before the wait is not waited for.
-func TestWaitingForThoseWhoAreThere(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newSequencer(newTestNode(t).Node)
-		s.in.queue = []*request{{}, {}}
-		start := time.Now()
-		s.in.await(t.Context(), 2, time.Hour)
-		if took := time.Since(start); took != 0 || s.in.want != 0 {
-			t.Errorf("both are there, and %d were waited for %v", s.in.want, took)
-		}
-	})
-}
-
-// What waiting has cost and saved decides how soon it is tried again.
-func TestWaitingIsWeighed(t *testing.T) {
-	g := gatherer{expected: 50, lastTook: ms}
-	for _, x := range []struct {
-		waited, came int
-		took         time.Duration
-		pause        int
-	}{
-		{10, 40, ms, 0},
-		{10, 9, ms / 2, 1},  // less than a quarter of those who were expected
-		{30, 15, 3 * ms, 3}, // it saved 15 a batch, and cost 30 three
-		{30, 15, ms / 4, 0},
-		{30, 15, 3 * ms, 3},
-		{30, 15, 3 * ms, 7},
-		{10, 40, ms, 0},
-		{10, 40, ms, 0},
-		{30, 15, 3 * ms, 3},
-	} {
-		g.pause = 0
-		g.learn(x.waited, x.came, x.took)
-		if g.pause != x.pause {
-			t.Errorf("%+v: the next %d batches wait for nobody", x, g.pause)
-		}
 	}
 }

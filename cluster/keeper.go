@@ -70,7 +70,8 @@ func (k *keeper) signal() {
 func (k *keeper) run() {
 	defer k.n.work.Done()
 	defer k.close()
-	timer := newStoppedTimer()
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
 	defer timer.Stop()
 	for {
 		rt := k.n.routes.get()

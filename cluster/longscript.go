@@ -1,16 +1,17 @@
 package cluster
 
 import (
+	"lockstep/cluster/internal/fair"
 	"slices"
 	"sync"
 	"time"
 )
 
 // longScript is the script that runs, as far as others are concerned: after a while the node of its client is told, and
-// later all that waits is answered BUSY. Lock order: mu, inbox.mu.
+// later all that waits is answered BUSY. Lock order: mu, fair.Inbox.
 type longScript struct {
 	node *Node
-	in   *inbox
+	in   *fair.Inbox[*request]
 
 	mu     sync.Mutex
 	number uint64        // odd while a script runs …
@@ -59,14 +60,14 @@ func (l *longScript) checkIn(after time.Duration) {
 // Those may be in use again by now, so the caller must not look at them.
 func (l *longScript) ends(at time.Duration) (refused bool) {
 	l.mu.Lock()
-	if at-l.since >= l.node.busyThreshold() && !l.in.isBusy() {
+	if at-l.since >= l.node.busyThreshold() && !l.in.IsBusy() {
 		l.refuseWaiting() // the script has reached the threshold and ended before the timer fired
 		l.mu.Lock()
 	}
 	defer l.mu.Unlock()
 	l.number++
 	l.behind, l.runs = nil, nil
-	return l.in.open()
+	return l.in.Open()
 }
 
 // check tells the node of a script's client that the script runs for long, or answers BUSY to all requests that wait
@@ -100,7 +101,7 @@ func (l *longScript) check() {
 // refuseWaiting releases it.
 func (l *longScript) refuseWaiting() {
 	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
-	q := slices.Concat(l.behind, l.in.shut(false))
+	q := slices.Concat(l.behind, l.in.Shut(false))
 	l.behind = nil
 	l.mu.Unlock()
 	for _, r := range q {

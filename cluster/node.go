@@ -41,7 +41,7 @@ type Node struct {
 	asking    *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
 	keeper    *keeper             // keeps the blocked clients of this node
 	guests    guests
-	positions positions
+	positions peers.Positions
 	batches   atomic.Uint64
 	busy      atomic.Int64 // busy threshold, ns
 	served    atomic.Int64 // number of peers that forward to this node
@@ -376,7 +376,7 @@ func (n *Node) Trouble() string { return n.cons.Trouble() }
 // than the busy threshold.
 func (n *Node) Busy() bool {
 	seq := n.routes.get().seq
-	return seq != nil && seq.in.isBusy()
+	return seq != nil && seq.in.IsBusy()
 }
 
 // SetBusyThreshold changes how long a script may run before other clients get the reply that the server is

@@ -109,6 +109,6 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 
 // lightWaits reports whether any of the requests that wait for the next batch is not heavy.
 func (s *sequencer) lightWaits(now time.Duration) (any bool) {
-	s.in.look(func(q []*request) { any = s.users.AnyLight(q, now) })
+	s.in.Look(func(q []*request) { any = s.users.AnyLight(q, now) })
 	return any
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/fair"
 )
 
 // The seams between this package and the real hashicorp/raft, in virtual time (see
@@ -26,7 +28,7 @@ func TestRealRaftLeaderCutOff(t *testing.T) {
 		before, cut := c.lengthened(), time.Now()
 		c.alone(old)
 		carried, lost := c.ask(via, "INCR carried"), c.ask(old, "INCR lost")
-		time.Sleep(2 * gatherLimit) // else the next ones are in its batch
+		time.Sleep(2 * fair.GatherLimit) // else the next ones are in its batch
 		behind, read := c.ask(old, "INCR behind"), c.ask(old, "GET long")
 		c.mustTell(carried, "a write through a follower", "1", cut, 0, c.cfg[via].FailoverWait)
 		leaderless := time.Since(cut)
@@ -241,7 +243,7 @@ func (c *bubbled) minority(nobody bool, through int, command, want string) {
 		c.alone((old + 1) % 3)
 	}
 	first := c.ask(i, command)
-	time.Sleep(2 * gatherLimit) // else they are one batch
+	time.Sleep(2 * fair.GatherLimit) // else they are one batch
 	second := c.ask(i, "INCR second")
 	time.Sleep(ms)
 	third := c.ask(i, "GET second", "INCR third")

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"lockstep/cluster/internal/forward"
@@ -30,99 +29,6 @@ const (
 	positionIdle = 5 * time.Second
 )
 
-// positions is how far the log of each member has come, as far as members have told.
-type positions struct {
-	mu      sync.Mutex
-	known   map[string]uint64        // by id
-	asked   map[string]chan struct{} // members that are being asked, by id and address; the channels wake those who ask
-	waiting int                      // clients that wait …
-	want    uint64                   // … and the highest index that one of them has waited for
-	changed chan struct{}            // closed when known changes; nil: nobody waits for that
-}
-
-// heard notes a position.
-func (p *positions) heard(id string, index uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known == nil {
-		p.known = map[string]uint64{}
-	}
-	old := p.known[id]
-	if index <= old {
-		return
-	}
-	p.known[id] = index
-	if p.changed != nil && old < p.want { // or nobody waits for it
-		close(p.changed)
-		p.changed = nil
-	}
-}
-
-// reached counts the members, but for one, that have come so far. changed is closed when there may be more.
-func (p *positions) reached(target uint64, members []raftnode.Member, self string) (n int, changed <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range members {
-		if m.ID != self && p.known[m.ID] >= target {
-			n++
-		}
-	}
-	if p.changed == nil {
-		p.changed = make(chan struct{})
-	}
-	return n, p.changed
-}
-
-// ask has members asked until they have come so far.
-func (p *positions) ask(n *Node, target uint64, members []raftnode.Member) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.want = max(p.want, target)
-	if p.asked == nil {
-		p.asked = map[string]chan struct{}{}
-	}
-	for _, m := range members {
-		if m.ID == n.cfg.ID || p.known[m.ID] >= target {
-			continue
-		}
-		key := m.ID + " " + m.PeerAddr
-		wake, is := p.asked[key]
-		if !is {
-			wake = make(chan struct{}, 1)
-			p.asked[key] = wake
-			go func() {
-				n.askPosition(m, wake)
-				p.mu.Lock()
-				delete(p.asked, key)
-				p.mu.Unlock()
-			}()
-		}
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// begin notes that a client waits, and end that it does not any more.
-func (p *positions) begin() (end func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting++
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.waiting--
-	}
-}
-
-// wants reports whether a member has not told yet that it has come as far as a client waits for.
-func (p *positions) wants(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waiting > 0 && p.known[id] < p.want
-}
-
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node
 // has. It waits until there are enough, or until ctx ends. The numbers are certain, but may be too low then.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
@@ -144,7 +50,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	defer cancel()
 	stop := context.AfterFunc(n.ctx, cancel)
 	defer stop()
-	defer n.positions.begin()()
+	defer n.positions.Begin()()
 	tick := time.NewTimer(positionPause)
 	defer tick.Stop()
 	target, ok := n.acknowledged(ctx)
@@ -158,14 +64,14 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 		target, ok = n.acknowledged(ctx)
 	}
 	for pause := positionPause; ; {
-		count, changed := n.positions.reached(target, members, n.cfg.ID)
+		count, changed := n.positions.Reached(target, members, n.cfg.ID)
 		count = max(count, known)
 		self := n.position() >= target
 		if count >= others && (self || !here) {
 			return count, self
 		}
 		if count < others {
-			n.positions.ask(n, target, members)
+			n.positions.Ask(target, members, n.cfg.ID, n.askPosition)
 		}
 		select {
 		case <-ctx.Done():
@@ -210,7 +116,7 @@ func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again bool) {
 	l, r, err := n.connect(m.PeerAddr)
 	if err != nil {
-		return n.positions.wants(m.ID)
+		return n.positions.Wants(m.ID)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -226,11 +132,11 @@ func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again boo
 		reply, err := n.ask(ctx, l, forward.Position, nil)
 		cancel()
 		if err != nil || reply.IsError() {
-			return n.positions.wants(m.ID)
+			return n.positions.Wants(m.ID)
 		}
-		n.positions.heard(m.ID, uint64(reply.Int))
+		n.positions.Heard(m.ID, uint64(reply.Int))
 		pause := positionIdle
-		if n.positions.wants(m.ID) {
+		if n.positions.Wants(m.ID) {
 			pause = positionPause
 		}
 		select {

@@ -33,7 +33,7 @@ import (
 // Requests are evaluated in the order of their arrival, scripts included. Clients count on it: a client
 // that gives up waiting for a release takes the lock again by another connection.
 //
-// Lock order: FSM before inbox.mu; neither is held while proposing.
+// Lock order: FSM before fair.Inbox; neither is held while proposing.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
@@ -63,15 +63,15 @@ type sequencer struct {
 
 	term uint64 // Raft term in which the sequencer began
 
-	in         inbox                // requests that come
-	gather     gatherer             // how long a batch waits for more of them
-	users      fair.Turns[*request] // those that go behind others, by their users …
-	long       longReads            // … or because they are long reads
-	script     longScript           // the script that runs
-	evaluation                      // of the present batch
-	overruns   fair.Limits          // how long the work of a user may run
-	sleepers   *sleepers            // blocked clients that wait for an element …
-	serveTurns serveTurns           // … and when those are served that are pending
+	in         fair.Inbox[*request]    // requests that come
+	gather     fair.Gatherer[*request] // how long a batch waits for more of them
+	users      fair.Turns[*request]    // those that go behind others, by their users …
+	long       longReads               // … or because they are long reads
+	script     longScript              // the script that runs
+	evaluation                         // of the present batch
+	overruns   fair.Limits             // how long the work of a user may run
+	sleepers   *sleepers               // blocked clients that wait for an element …
+	serveTurns serveTurns              // … and when those are served that are pending
 
 	stamped    time.Duration  // monotonic time of the last entry
 	late       clock.Lateness // how late replies were
@@ -94,11 +94,13 @@ type evaluation struct {
 }
 
 func newSequencer(n *Node) *sequencer {
-	s := &sequencer{node: n, log: n.cfg.Logger, in: newInbox(), sleepers: newSleepers(), overruns: fair.Limits{}}
+	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), sleepers: newSleepers(), overruns: fair.Limits{}}
 	// On an ephemeral node submitters may run batches after lead has run the first one.
-	s.in.running, s.in.handed = n.cfg.Ephemeral, n.cfg.Ephemeral
+	if n.cfg.Ephemeral {
+		s.in.Hand()
+	}
 	s.script.node, s.script.in = n, &s.in
-	s.gather.in, s.gather.clock = &s.in, n.cfg.Time
+	s.gather = fair.NewGatherer(&s.in, n.cfg.Time)
 	s.watches = s.watch
 	return s
 }
@@ -113,7 +115,7 @@ func (s *sequencer) submit(r *request) {
 
 // enqueue queues a request; flush has to follow. It returns false if it has completed the request instead.
 func (s *sequencer) enqueue(r *request) bool {
-	switch closed, busy := s.in.add(r); {
+	switch closed, busy := s.in.Add(r); {
 	case closed:
 		r.complete(errNotExecuted)
 		return false
@@ -126,15 +128,15 @@ func (s *sequencer) enqueue(r *request) bool {
 
 // flush makes sure that a goroutine runs the queued requests.
 func (s *sequencer) flush() {
-	switch run, enough, any := s.in.begin(s.node.cfg.Ephemeral); {
+	switch run, enough, any := s.in.Begin(s.node.cfg.Ephemeral); {
 	case run:
 		// An ephemeral node waits for no disk or peer, so passing the requests to another goroutine would cost
 		// more than running them here.
 		s.runInline()
 	case enough:
-		s.in.signalFull()
+		s.in.SignalFull()
 	case any:
-		s.in.signal()
+		s.in.Signal()
 	}
 }
 
@@ -145,34 +147,34 @@ const inlineRounds = 4
 // for room for replies, because the same goroutine may have to make that room.
 func (s *sequencer) runInline() {
 	for range inlineRounds {
-		rest, first := s.in.take(), true
+		rest, first := s.in.Take(), true
 		for ; (first || len(rest) > 0 || s.serves()) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)
 		}
 		if len(rest) > 0 || first {
-			s.in.putBack(rest)
+			s.in.PutBack(rest)
 			break
 		}
 		if s.release() {
 			return
 		}
 	}
-	s.in.handOver()
+	s.in.HandOver()
 }
 
 // release lets others run requests unless some wait, and reports whether it did.
 func (s *sequencer) release() bool {
-	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.sleepers.pending() && s.in.release()
+	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.sleepers.pending() && s.in.Release()
 }
 
 // close refuses the waiting requests and all later ones.
 func (s *sequencer) close() {
-	for _, r := range s.in.shut(true) {
+	for _, r := range s.in.Shut(true) {
 		r.complete(errNotExecuted)
 	}
 	// A submitter may still be running a batch.
-	for s.node.cfg.Ephemeral && !s.in.acquire() {
+	for s.node.cfg.Ephemeral && !s.in.Acquire() {
 		time.Sleep(retryPause)
 	}
 	s.giveBack(s.users.Drain())
@@ -206,7 +208,7 @@ func (s *sequencer) lead(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-s.in.wake:
+			case <-s.in.Wake:
 				continue
 			case <-timer.C:
 			}
@@ -226,7 +228,7 @@ func (s *sequencer) gatherRequests() []*request {
 	if ready := s.node.cfg.ready; ready != nil {
 		ready(s)
 	}
-	return s.gather.gather()
+	return s.gather.Gather()
 }
 
 // assistInterval is how often an ephemeral node looks for expired keys while no requests come.
@@ -240,20 +242,20 @@ func (s *sequencer) assist(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.in.wake:
+		case <-s.in.Wake:
 		case <-tick.C:
 		}
-		if !s.in.acquire() {
+		if !s.in.Acquire() {
 			continue
 		}
 		for {
-			s.run(ctx, s.in.take(), false)
+			s.run(ctx, s.in.Take(), false)
 			if s.release() {
 				break
 			}
 			if !s.due() {
 				select {
-				case <-s.in.wake:
+				case <-s.in.Wake:
 				case <-time.After(longPause):
 				}
 			}
@@ -303,7 +305,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
 		if s.sleepers.pending() {
-			q = s.in.takeMore(q)
+			q = s.in.TakeMore(q)
 		}
 		if len(q) > 0 {
 			s.node.gate.InHand.Await(ctx)
@@ -349,7 +351,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	if len(q) > 0 {
 		s.serveTurns.came = began
 	}
-	s.gather.note(b, began)
+	s.gather.Note(len(b.requests), began)
 	return rest, true
 }
 

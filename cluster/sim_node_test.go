@@ -191,11 +191,11 @@ func (s *simulation) boot(n *simNode) {
 func (s *simulation) ready(n *simNode, boot int, q *sequencer) {
 	done := make(chan struct{})
 	s.arrive(n.i, arriveBatch, boot, func() {
-		q.in.mu.Lock()
-		slices.SortStableFunc(q.in.queue, func(a, b *request) int {
-			return cmp.Compare(store.Flag(a.sleeper != nil).Int, store.Flag(b.sleeper != nil).Int)
+		q.in.Look(func(waiting []*request) {
+			slices.SortStableFunc(waiting, func(a, b *request) int {
+				return cmp.Compare(store.Flag(a.sleeper != nil).Int, store.Flag(b.sleeper != nil).Int)
+			})
 		})
-		q.in.mu.Unlock()
 		close(done)
 	})
 	<-done

@@ -352,3 +352,9 @@ func (s *simulation) run() {
 	s.stopNodes()
 	s.stats.entries = len(s.log.entries)
 }
+
+func newStoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}

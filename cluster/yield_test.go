@@ -404,11 +404,11 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 		n.lead()
 		n.log.decides(10*ms, always(commitSlowly))
 		waits := func() (sum int) {
-			n.routes.get().seq.in.mu.Lock()
-			defer n.routes.get().seq.in.mu.Unlock()
-			for _, r := range n.routes.get().seq.in.queue {
-				sum += call.Size(r.calls) + fair.ArgumentWeight*call.Arguments(r.calls)
-			}
+			n.routes.get().seq.in.Look(func(q []*request) {
+				for _, r := range q {
+					sum += call.Size(r.calls) + fair.ArgumentWeight*call.Arguments(r.calls)
+				}
+			})
 			return sum
 		}
 		var all sync.WaitGroup

@@ -1,8 +1,7 @@
-package cluster
+package fair
 
 import (
 	"context"
-	"lockstep/cluster/internal/clock"
 	"time"
 )
 
@@ -16,25 +15,30 @@ import (
 // instead of batches of 39 made a sixth more cycles per second; with one lock for all, the wait made a
 // tenth fewer hand-offs.
 
-// gatherLimit bounds how long a batch waits for more requests.
-const gatherLimit = time.Millisecond
+// GatherLimit bounds how long a batch waits for more requests.
+const GatherLimit = time.Millisecond
 
-// gatherRetry bounds for how many batches the sequencer does not wait after a wait that did not pay. The
+// GatherRetry bounds for how many batches the sequencer does not wait after a wait that did not pay. The
 // fewer waits failed to pay lately, the sooner it waits again.
-const gatherRetry = 32
+const GatherRetry = 32
 
-// gatherer decides how long a batch waits, and for how many requests.
-type gatherer struct {
-	in    *inbox
-	clock clock.Source
+// Gatherer decides how long a batch waits, and for how many requests.
+type Gatherer[R any] struct {
+	in    *Inbox[R]
+	clock Clock
 
 	present  gathering     // how the present batch waits
 	expected int           // requests to come if every answered client sends again
-	told     int           // subscribers that get messages of the present batch
+	Told     int           // subscribers that get messages of the present batch
 	answered time.Duration // when the last batch was answered
 	lastTook time.Duration // how long the last batch took
 	pause    int           // number of batches for which gather does not wait
 	vain     int           // length of the next pause: it grows when a wait does not pay, and shrinks when it does
+}
+
+// NewGatherer returns a Gatherer that takes requests out of an Inbox.
+func NewGatherer[R any](in *Inbox[R], clock Clock) Gatherer[R] {
+	return Gatherer[R]{in: in, clock: clock}
 }
 
 // gathering is how a batch waits for more requests.
@@ -47,15 +51,15 @@ type gathering struct {
 	ended   time.Duration
 }
 
-// gather takes the waiting requests, and decides whether the batch waits for more. When a batch has just
+// Gather takes the waiting requests, and decides whether the batch waits for more. When a batch has just
 // been answered, its clients are about to send again, and so are subscribers that its messages have told
 // that a lock is free. A short wait for them, at most twice as long as that batch took, makes one full
 // batch instead of two, each with a disk write of its own. The requests that are there are evaluated
-// meanwhile (more).
-func (g *gatherer) gather() []*request {
-	q := g.in.take()
+// meanwhile (More).
+func (g *Gatherer[R]) Gather() []R {
+	q := g.in.Take()
 	now := g.clock.Monotonic()
-	patience := min(2*g.lastTook, gatherLimit) - (now - g.answered)
+	patience := min(2*g.lastTook, GatherLimit) - (now - g.answered)
 	switch {
 	case len(q) == 0 || len(q) >= g.expected || patience <= 0:
 	case g.pause > 0:
@@ -66,13 +70,13 @@ func (g *gatherer) gather() []*request {
 	return q
 }
 
-// more waits for some of the requests that the present batch expects, and returns q with them added. It
+// More waits for some of the requests that the present batch expects, and returns q with them added. It
 // returns q unchanged when the wait is over.
-func (g *gatherer) more(ctx context.Context, q []*request) []*request {
+func (g *Gatherer[R]) More(ctx context.Context, q []R) []R {
 	p := &g.present
 	for p.missing > 0 {
 		n := len(q)
-		if q = g.in.takeMore(q); len(q) > n {
+		if q = g.in.TakeMore(q); len(q) > n {
 			p.came += len(q) - n
 			p.missing -= len(q) - n
 			break
@@ -81,13 +85,13 @@ func (g *gatherer) more(ctx context.Context, q []*request) []*request {
 		if left <= 0 || ctx.Err() != nil {
 			break
 		}
-		g.in.await(ctx, (3*p.missing+3)/4, left) // to be woken for each request would cost more than it saves
+		g.in.Await(ctx, (3*p.missing+3)/4, left) // to be woken for each request would cost more than it saves
 	}
 	return q
 }
 
-// gathered ends the waiting of the present batch.
-func (g *gatherer) gathered() {
+// Gathered ends the waiting of the present batch.
+func (g *Gatherer[R]) Gathered() {
 	if p := g.present; p.waited > 0 {
 		g.present = gathering{ended: g.clock.Monotonic()}
 		g.learn(p.waited, p.came, g.present.ended-p.start)
@@ -97,20 +101,20 @@ func (g *gatherer) gathered() {
 // learn decides how soon the sequencer waits again after a wait. The wait did not pay if less than a
 // quarter of the expected requests came. Nor did it if it cost the requests that waited more time than it
 // saved those that came, each of which would have waited for a batch.
-func (g *gatherer) learn(waited, came int, took time.Duration) {
+func (g *Gatherer[R]) learn(waited, came int, took time.Duration) {
 	if came*4 >= g.expected-waited && time.Duration(came)*g.lastTook >= time.Duration(waited)*took {
 		g.vain /= 2
 		return
 	}
-	g.vain = min(2*g.vain+1, gatherRetry)
+	g.vain = min(2*g.vain+1, GatherRetry)
 	g.pause = g.vain
 }
 
-// note remembers what the next gather needs to know of a batch that has just
+// Note remembers what the next Gather needs to know of a batch with so many requests that began at some time and has just
 // been answered.
-func (g *gatherer) note(b *batch, started time.Duration) {
+func (g *Gatherer[R]) Note(requests int, started time.Duration) {
 	g.answered = g.clock.Monotonic()
 	g.lastTook = g.answered - max(started, g.present.ended)
-	g.expected = g.in.waiting() + len(b.requests) + g.told
-	g.told = 0
+	g.expected = g.in.Waiting() + requests + g.Told
+	g.Told = 0
 }

@@ -1,0 +1,46 @@
+package fair
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who came just before the wait is not waited for.
+func TestWaitingForThoseWhoAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := NewInbox[int]()
+		i.queue = []int{1, 2}
+		start := time.Now()
+		i.Await(t.Context(), 2, time.Hour)
+		if took := time.Since(start); took != 0 || i.want != 0 {
+			t.Errorf("both are there, and %d were waited for %v", i.want, took)
+		}
+	})
+}
+
+// What waiting has cost and saved decides how soon it is tried again.
+func TestWaitingIsWeighed(t *testing.T) {
+	g := Gatherer[int]{expected: 50, lastTook: ms}
+	for _, x := range []struct {
+		waited, came int
+		took         time.Duration
+		pause        int
+	}{
+		{10, 40, ms, 0},
+		{10, 9, ms / 2, 1},  // less than a quarter of those who were expected
+		{30, 15, 3 * ms, 3}, // it saved 15 a batch, and cost 30 three
+		{30, 15, ms / 4, 0},
+		{30, 15, 3 * ms, 3},
+		{30, 15, 3 * ms, 7},
+		{10, 40, ms, 0},
+		{10, 40, ms, 0},
+		{30, 15, 3 * ms, 3},
+	} {
+		g.pause = 0
+		g.learn(x.waited, x.came, x.took)
+		if g.pause != x.pause {
+			t.Errorf("%+v: the next %d batches wait for nobody", x, g.pause)
+		}
+	}
+}
