@@ -46,6 +46,11 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	w.took += took + cost
 }
 
+// exceeds reports whether the work has taken more than limit, and was done lately. It reads the clock only if it has to.
+func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
+	return w.took > limit && clock().Sub(w.since) <= ownMemory
+}
+
 func argumentBytes(args [][]byte) (n int) {
 	for _, arg := range args {
 		n += len(arg)
@@ -68,10 +73,11 @@ func isPlumbing(cmd *store.Command) bool {
 
 // mustRest reports whether the client has to give way before this node answers a command for it by itself.
 func (s *session) mustRest(cmd *store.Command) bool {
+	limit := ownSlice
 	if isPlumbing(cmd) {
-		return s.own.took > plumbingShare*ownSlice
+		limit *= plumbingShare
 	}
-	return s.own.took > ownSlice && !s.needsAuth()
+	return s.own.exceeds(limit, s.srv.cfg.Clock) && !s.needsAuth()
 }
 
 // rest gives way if the client has to, and reports whether it did. A loop hands such a client to a goroutine first.

@@ -3,8 +3,10 @@ package server
 import (
 	"fmt"
 	"io"
+	"lockstep/store"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What a node answers itself counts: who has had much of it gives way before the next such command, also within EXEC.
@@ -56,4 +58,29 @@ func TestOwnWorkRests(t *testing.T) {
 			t.Errorf("a client whose transactions have 3 MB of replies has given way for %d ns", n)
 		}
 	})
+}
+
+// What a client had long ago does not count: a monitor that asks for INFO every few seconds never waits.
+func TestOwnWorkIsForgotten(t *testing.T) {
+	now := time.Unix(1000, 0)
+	clock := func() time.Time { return now }
+	info := &store.Command{Name: "info"}
+	var w ownWork
+	for range 5 {
+		if w.exceeds(ownSlice, clock) {
+			t.Error("work of two seconds ago counts")
+		}
+		w.add(info, now, 2*ownSlice, 5000)
+		if !w.exceeds(ownSlice, clock) {
+			t.Error("work of now does not count")
+		}
+		now = now.Add(2 * ownMemory)
+	}
+	for range 20 {
+		w.add(info, now, ownSlice/100, 0)
+		now = now.Add(ownMemory / 10)
+	}
+	if w.exceeds(ownSlice, clock) {
+		t.Error("a little, again and again, counts as much")
+	}
 }
