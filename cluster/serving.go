@@ -60,8 +60,12 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 			return refusal, nil
 		}
 	}
+	present, company := s.turn, s.company         // of the command that made the key ready
 	s.turn, s.company = turn{user: c.User}, false // it cannot be put off
-	defer func() { s.turnEnds(nil, false) }()
+	defer func() {
+		s.turnEnds(nil, false)
+		s.turn, s.company = present, company
+	}()
 	before, sp := txn.Writes().Len(), txn.Savepoint()
 	defer func() {
 		if p := recover(); p != nil {
@@ -80,11 +84,11 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 		}
 		return reply, nil
 	}
-	txn.Release(sp)
 	if ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
 		// If the leader or the link is lost now, only the log tells the origin the reply.
 		txn.Note(noteName(w.origin), string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply)))
 	}
+	txn.Release(sp)
 	return reply, ctx.Wait
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -21,37 +22,62 @@ func (m Mark) Compare(n Mark) int { return cmp.Compare(m.at, n.at) }
 // Mark returns the position of the next write.
 func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between two
-// positions. Later writes may remove a deadline again. The keys point into writes.
-func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
-	var list []LeasedKey
+// deadlineVisitor is told what the writes of a write set do to deadlines.
+type deadlineVisitor struct {
+	set  func(at, db int, key string, deadline int64) // at: where the write begins; 0: the key has no deadline any more
+	move func(db int, key string, to int, name string, copies bool)
+	swap func(a, b int)
+}
+
+// visitDeadlines goes through an encoded write set between two positions.
+func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	db := from.db
 	d := newDecoder(writes[from.at:to.at])
 	for len(d.B) > 0 && !d.Bad {
-		o := d.op()
-		switch o {
+		at := to.at - len(d.B)
+		switch o := d.op(); o {
 		case opDB:
 			db = d.db()
 		case opSet:
 			key := d.Str()
 			d.Str()
-			if at := d.int(); at != 0 {
-				list = append(list, LeasedKey{db, key, at})
-			}
+			v.set(at, db, key, d.int())
 		case opDeadline:
 			key := d.Str()
-			if at := d.int(); at != 0 {
-				list = append(list, LeasedKey{db, key, at})
-			}
+			v.set(at, db, key, d.int())
 		case opMove, opCopy:
 			to, key, name := d.db(), d.Str(), d.Str()
+			v.move(db, key, to, name, o == opCopy)
+		case opSwap:
+			a, b := d.db(), d.db()
+			v.swap(a, b)
+		default:
+			if !o.known() {
+				return
+			}
+			d.skip(shapes[o])
+		}
+	}
+}
+
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between two
+// positions. Later writes may remove a deadline again. The keys point into writes.
+func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
+	var list []LeasedKey
+	visitDeadlines(writes, from, to, deadlineVisitor{
+		set: func(_, db int, key string, deadline int64) {
+			if deadline != 0 {
+				list = append(list, LeasedKey{db, key, deadline})
+			}
+		},
+		move: func(db int, key string, to int, name string, _ bool) {
 			for _, k := range list {
 				if k.DB == db && k.Key == key {
 					list = append(list, LeasedKey{to, name, k.Deadline})
 				}
 			}
-		case opSwap:
-			a, b := d.db(), d.db()
+		},
+		swap: func(a, b int) {
 			for i := range list {
 				switch list[i].DB {
 				case a:
@@ -60,13 +86,8 @@ func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
 					list[i].DB = a
 				}
 			}
-		default:
-			if !o.known() {
-				return list
-			}
-			d.skip(shapes[o])
-		}
-	}
+		},
+	})
 	return list
 }
 
@@ -75,65 +96,45 @@ type Span struct{ From, To Mark }
 
 // Leased lists the keys that have a lease from an encoded write set when all of it has been applied: a deadline that was
 // set within one of the spans, or one of those in anew. A lease goes with its key to another name, copy or database, whatever
-// command moved it. The spans are in order. The keys point into writes.
+// command moved it. The spans are in order, and so are the keys, which point into writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
+	renewed := map[LeasedKey]bool{}
+	for _, k := range anew {
+		renewed[k] = true
+	}
+	var dbs [Databases]map[string]int64 // deadlines of the leases
+	put := func(db int, key string, deadline int64) {
+		if dbs[db] == nil {
+			dbs[db] = map[string]int64{}
+		}
+		if deadline == 0 {
+			delete(dbs[db], key)
+		} else {
+			dbs[db][key] = deadline
+		}
+	}
+	visitDeadlines(writes, Mark{}, Mark{at: len(writes)}, deadlineVisitor{
+		set: func(at, db int, key string, deadline int64) {
+			for len(spans) > 0 && at >= spans[0].To.at {
+				spans = spans[1:]
+			}
+			if within := len(spans) > 0 && at >= spans[0].From.at; !within && !renewed[LeasedKey{db, key, deadline}] {
+				deadline = 0
+			}
+			put(db, key, deadline)
+		},
+		move: func(db int, key string, to int, name string, copies bool) {
+			put(to, name, dbs[db][key])
+			if !copies {
+				put(db, key, 0)
+			}
+		},
+		swap: func(a, b int) { dbs[a], dbs[b] = dbs[b], dbs[a] },
+	})
 	var list []LeasedKey
-	drop := func(db int, key string) {
-		list = slices.DeleteFunc(list, func(k LeasedKey) bool { return k.DB == db && k.Key == key })
-	}
-	db := 0
-	d := newDecoder(writes)
-	sets := func(at int, key string, deadline int64) {
-		drop(db, key)
-		for len(spans) > 0 && at >= spans[0].To.at {
-			spans = spans[1:]
-		}
-		k := LeasedKey{db, key, deadline}
-		if deadline != 0 && (len(spans) > 0 && at >= spans[0].From.at || slices.Contains(anew, k)) {
-			list = append(list, k)
-		}
-	}
-	for len(d.B) > 0 && !d.Bad {
-		at := len(writes) - len(d.B)
-		o := d.op()
-		switch o {
-		case opDB:
-			db = d.db()
-		case opSet:
-			key := d.Str()
-			d.Str()
-			sets(at, key, d.int())
-		case opDeadline:
-			key := d.Str()
-			sets(at, key, d.int())
-		case opMove, opCopy:
-			to, key, name := d.db(), d.Str(), d.Str()
-			from := slices.IndexFunc(list, func(k LeasedKey) bool { return k.DB == db && k.Key == key })
-			moved := LeasedKey{DB: to, Key: name}
-			if from >= 0 {
-				moved.Deadline = list[from].Deadline
-			}
-			if drop(to, name); from >= 0 {
-				list = append(list, moved)
-			}
-			if o == opMove {
-				drop(db, key)
-			}
-		case opSwap:
-			a, b := d.db(), d.db()
-			for i := range list {
-				switch list[i].DB {
-				case a:
-					list[i].DB = b
-				case b:
-					list[i].DB = a
-				}
-			}
-		default:
-			if !o.known() {
-				return list
-			}
-			d.skip(shapes[o])
+	for db, keys := range dbs {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			list = append(list, LeasedKey{db, key, keys[key]})
 		}
 	}
 	return list
