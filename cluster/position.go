@@ -64,10 +64,11 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 		target, ok = n.acknowledged(ctx)
 	}
 	for pause := positionPause; ; {
-		count, changed := n.positions.Reached(target, members, n.cfg.ID)
+		count, arrived, forget := n.positions.Reached(target, members, n.cfg.ID)
 		count = max(count, known)
 		self := n.position() >= target
 		if count >= others && (self || !here) {
+			forget()
 			return count, self
 		}
 		if count < others {
@@ -75,12 +76,14 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 		}
 		select {
 		case <-ctx.Done():
+			forget()
 			return count, self
-		case <-changed:
+		case <-arrived:
 		case <-tick.C: // this node may have come so far
 			pause = min(2*pause, positionMost) // thousands may wait for a member that is down
 			tick.Reset(pause)
 		}
+		forget()
 	}
 }
 

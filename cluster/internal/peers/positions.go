@@ -13,7 +13,7 @@ type Positions struct {
 	asked   map[string]chan struct{} // members that are being asked, by id and address; the channels wake those who ask
 	waiting int                      // clients that wait …
 	want    uint64                   // … and the highest index that one of them has waited for
-	changed chan struct{}            // closed when known changes; nil: nobody waits for that
+	waits   map[chan struct{}]uint64 // what clients wait for; a channel is closed when another member has come so far
 }
 
 // Heard notes a position.
@@ -28,14 +28,17 @@ func (p *Positions) Heard(id string, index uint64) {
 		return
 	}
 	p.known[id] = index
-	if p.changed != nil && old < p.want { // or nobody waits for it
-		close(p.changed)
-		p.changed = nil
+	for arrived, target := range p.waits {
+		if old < target && target <= index {
+			close(arrived)
+			delete(p.waits, arrived)
+		}
 	}
 }
 
-// Reached counts the members, but for one, that have come so far. changed is closed when there may be more.
-func (p *Positions) Reached(target uint64, members []raftnode.Member, self string) (n int, changed <-chan struct{}) {
+// Reached counts the members, but for one, that have come so far. arrived is closed when there is another one; forget follows
+// when nobody waits for that any more.
+func (p *Positions) Reached(target uint64, members []raftnode.Member, self string) (n int, arrived <-chan struct{}, forget func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range members {
@@ -43,10 +46,16 @@ func (p *Positions) Reached(target uint64, members []raftnode.Member, self strin
 			n++
 		}
 	}
-	if p.changed == nil {
-		p.changed = make(chan struct{})
+	if p.waits == nil {
+		p.waits = map[chan struct{}]uint64{}
 	}
-	return n, p.changed
+	wait := make(chan struct{})
+	p.waits[wait] = target
+	return n, wait, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.waits, wait)
+	}
 }
 
 // Ask has other members asked until they have come so far: ask is called for each one that is not being asked, on a goroutine
