@@ -60,35 +60,58 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	}
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between two
-// positions. Later writes may remove a deadline again. The keys point into writes.
-func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
-	var list []LeasedKey
+// leases are the deadlines of keys, by database.
+type leases [Databases]map[string]int64
+
+// put notes the deadline of a key. Without a deadline the key is forgotten.
+func (l *leases) put(db int, key string, deadline int64) {
+	switch {
+	case deadline == 0:
+		delete(l[db], key)
+	case l[db] == nil:
+		l[db] = map[string]int64{key: deadline}
+	default:
+		l[db][key] = deadline
+	}
+}
+
+// follow goes through an encoded write set between two positions, and notes deadlines where their keys are in the end. counts
+// says of a write that begins at a position whether its deadline is noted.
+func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
-		set: func(_, db int, key string, deadline int64) {
-			if deadline != 0 {
-				list = append(list, LeasedKey{db, key, deadline})
+		set: func(at, db int, key string, deadline int64) {
+			if !counts(at, LeasedKey{db, key, deadline}) {
+				deadline = 0
+			}
+			l.put(db, key, deadline)
+		},
+		move: func(db int, key string, to int, name string, copies bool) {
+			l.put(to, name, l[db][key])
+			if !copies {
+				l.put(db, key, 0)
 			}
 		},
-		move: func(db int, key string, to int, name string, _ bool) {
-			for _, k := range list {
-				if k.DB == db && k.Key == key {
-					list = append(list, LeasedKey{to, name, k.Deadline})
-				}
-			}
-		},
-		swap: func(a, b int) {
-			for i := range list {
-				switch list[i].DB {
-				case a:
-					list[i].DB = b
-				case b:
-					list[i].DB = a
-				}
-			}
-		},
+		swap: func(a, b int) { l[a], l[b] = l[b], l[a] },
 	})
+}
+
+// list returns the keys in order.
+func (l *leases) list() []LeasedKey {
+	var list []LeasedKey
+	for db, keys := range l {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			list = append(list, LeasedKey{db, key, keys[key]})
+		}
+	}
 	return list
+}
+
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between two positions, in order. The keys point
+// into writes.
+func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
+	var l leases
+	l.follow(writes, from, to, func(int, LeasedKey) bool { return true })
+	return l.list()
 }
 
 // Span is a part of a write set.
@@ -102,42 +125,14 @@ func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	for _, k := range anew {
 		renewed[k] = true
 	}
-	var dbs [Databases]map[string]int64 // deadlines of the leases
-	put := func(db int, key string, deadline int64) {
-		if dbs[db] == nil {
-			dbs[db] = map[string]int64{}
+	var l leases
+	l.follow(writes, Mark{}, Mark{at: len(writes)}, func(at int, k LeasedKey) bool {
+		for len(spans) > 0 && at >= spans[0].To.at {
+			spans = spans[1:]
 		}
-		if deadline == 0 {
-			delete(dbs[db], key)
-		} else {
-			dbs[db][key] = deadline
-		}
-	}
-	visitDeadlines(writes, Mark{}, Mark{at: len(writes)}, deadlineVisitor{
-		set: func(at, db int, key string, deadline int64) {
-			for len(spans) > 0 && at >= spans[0].To.at {
-				spans = spans[1:]
-			}
-			if within := len(spans) > 0 && at >= spans[0].From.at; !within && !renewed[LeasedKey{db, key, deadline}] {
-				deadline = 0
-			}
-			put(db, key, deadline)
-		},
-		move: func(db int, key string, to int, name string, copies bool) {
-			put(to, name, dbs[db][key])
-			if !copies {
-				put(db, key, 0)
-			}
-		},
-		swap: func(a, b int) { dbs[a], dbs[b] = dbs[b], dbs[a] },
+		return len(spans) > 0 && at >= spans[0].From.at || renewed[k]
 	})
-	var list []LeasedKey
-	for db, keys := range dbs {
-		for _, key := range slices.Sorted(maps.Keys(keys)) {
-			list = append(list, LeasedKey{db, key, keys[key]})
-		}
-	}
-	return list
+	return l.list()
 }
 
 // skip decodes arguments and ignores them.
