@@ -147,10 +147,16 @@ func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 		"[2 OK 3]": func(n *testNode) []Call {
 			return n.txn(nil, "INCR counter", "SCRIPT 2", "INCR counter")
 		},
+		// The push serves a blocked client first.
+		"1 OK 2": func(n *testNode) []Call { return n.call("RPUSH queue job", "SCRIPT 2", "INCR counter") },
 	} {
 		bubble(t, func(t *testing.T) {
 			n := newTestNode(t, scriptCommand)
 			n.lead()
+			served := make(chan string, 1)
+			n.Block(&Blocked{Call: n.call("BLPOP queue 0")[0], Done: func(r store.Reply) { served <- text([]store.Reply{r}) }})
+			n.Flush()
+			synctest.Wait()
 			n.log.decides(10*ms, once(commitSlowly))
 			blocker := n.start("SET a b")
 			synctest.Wait()
@@ -180,6 +186,9 @@ func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 			}
 			if got := <-behind; got != "2" {
 				t.Errorf("behind %s: %s", want, got)
+			}
+			if want == "1 OK 2" && <-served != "[queue job]" {
+				t.Error("the blocked client is not served")
 			}
 		})
 	}
