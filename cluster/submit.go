@@ -67,97 +67,24 @@ func (r *router) drop(seq *sequencer, l *forward.Link) {
 	}
 }
 
-// waiter is one Submit in progress.
-type waiter struct {
-	req  request
-	done chan struct{}
-}
-
-var waiters = sync.Pool{New: func() any {
-	w := &waiter{done: make(chan struct{}, 1)}
-	w.req.finish = func(*request) { w.done <- struct{}{} }
-	return w
-}}
-
-// Submit runs the calls in order on the leader, whichever node that is, and returns when the
-// outcome is known. dst is reused for the replies. Submit tries a command that certainly had no effect
-// again until FailoverWait has passed.
-func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
-	dst = n.SubmitPart(nil, calls, dst)
-	for len(dst) < len(calls) {
-		dst = append(dst, n.SubmitPart(nil, calls[len(dst):], nil)...)
-	}
-	return dst
-}
-
-// SubmitPart is Submit, but may run only the first of the calls if their replies or writes are large
-// (maxPartBytes). It returns one reply for each call that was run, and at least one. The caller submits the
-// others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
-// client stands for the node itself.
-func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
-	if heavy, patience := n.gate.Heavy(client, calls); heavy {
-		return n.submitGivingWay(client, calls, dst, patience)
-	}
-	dst = n.submitPart(client, calls, dst)
-	n.gate.HoldReplies(client, dst)
-	return dst
-}
-
-// submitGivingWay is submitPart for heavy work.
-func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
-	ran := n.gate.Pass(client, calls, patience, func() int {
-		dst = n.submitPart(client, calls, dst)
-		return fair.Extent(dst)
-	})
-	if !ran {
-		return errorReplies(dst[:0], len(calls), errClientGone)
-	}
-	return dst
-}
-
-func (n *Node) submitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
-	number := n.queue.Number()
-	if seq := n.routes.get().seq; seq != nil && n.queue.Empty() {
-		// The usual case, without a timer.
-		replies, err := n.submitHere(seq, client, calls, dst, forward.Ticket{}, nil)
-		if err == nil {
-			return replies
-		}
-		if err != errNotExecuted && !call.ReadOnly(calls) {
-			return errorReplies(dst[:0], len(calls), ErrIndeterminate)
-		}
-	}
-	return n.submitWaiting(client, number, nil, calls, dst)
-}
-
-// submitHere runs the calls on the sequencer of this node. It calls sent, if not nil, when the calls are
-// queued.
+// submitHere runs the calls on the sequencer of this node. It calls sent when the calls are queued.
 func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from forward.Ticket, sent func()) ([]store.Reply, error) {
-	w := waiters.Get().(*waiter)
-	w.req.calls, w.req.replies, w.req.err, w.req.from = calls, dst[:0], nil, from
-	w.req.client = client
-	w.req.overran, w.req.cost, w.req.tried, w.req.large = 0, 0, false, false
-	w.req.finished.Store(false)
-	queued := seq.enqueue(&w.req)
-	if sent != nil {
-		sent()
-	}
+	done := make(chan struct{}, 1)
+	r := &request{client: client, calls: calls, replies: dst[:0], from: from, finish: func(*request) { done <- struct{}{} }}
+	queued := seq.enqueue(r)
+	sent()
 	if queued {
 		seq.flush()
 	}
-	<-w.done
-	replies, err := w.req.replies, w.req.err
-	if err == errLate {
-		replies, err = n.confirm(w.req.due, w.req.since, replies), nil
+	<-done
+	switch r.err {
+	case errLate:
+		return n.confirm(r.due, r.since, r.replies), nil
+	case errUnknown:
+		return dst, r.err // the batch may still use the replies
 	}
-	if err == errUnknown {
-		// The batch may still use the request, so it must not be reused.
-		return dst, err
-	}
-	n.gate.Remember(client, w.req.cost)
-	w.req.calls, w.req.replies, w.req.client = nil, nil, nil
-	waiters.Put(w)
-	return replies, err
+	n.gate.Remember(client, r.cost)
+	return r.replies, r.err
 }
 
 // retryPause is the pause before the next try of a submission that was refused at once.

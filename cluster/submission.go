@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/fair"
+	"lockstep/store"
+)
+
+// Submission is a pipeline of commands on its way through the cluster. A session uses it again and again, for one pipeline at
+// a time; between SubmitAsync and Done it belongs to the node.
+type Submission struct {
+	Client  *Client // that submits the calls; nil: the node itself
+	Calls   []Call
+	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); the node reuses its memory
+	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
+
+	req    *request
+	number uint64 // in the order of arrival
+	passed bool   // the gate of heavy work has let it pass, and holds none of its replies
+}
+
+// Submit runs the calls in order on the leader, whichever node that is, and returns when the
+// outcome is known. dst is reused for the replies. Submit tries a command that certainly had no effect
+// again until FailoverWait has passed.
+func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
+	dst = n.SubmitPart(nil, calls, dst)
+	for len(dst) < len(calls) {
+		dst = append(dst, n.SubmitPart(nil, calls[len(dst):], nil)...)
+	}
+	return dst
+}
+
+// SubmitPart is Submit, but may run only the first of the calls if their replies or writes are large
+// (maxPartBytes). It returns one reply for each call that was run, and at least one. The caller submits the
+// others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
+// client stands for the node itself.
+func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
+	if heavy, patience := n.gate.Heavy(client, calls); heavy {
+		return n.submitGivingWay(client, calls, dst, patience)
+	}
+	return n.submitAndWait(client, calls, dst, false)
+}
+
+// SubmitAsync is SubmitPart that does not wait. Flush must follow; in between, more submissions can be collected.
+func (n *Node) SubmitAsync(p *Submission) {
+	if heavy, patience := n.gate.Heavy(p.Client, p.Calls); heavy {
+		go func() {
+			p.Replies = n.submitGivingWay(p.Client, p.Calls, p.Replies, patience)
+			p.Done()
+		}()
+		return
+	}
+	if !n.begin(p) {
+		go n.carry(p, nil)
+	}
+}
+
+// Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine; then
+// Flush takes as long as a script does.
+func (n *Node) Flush() {
+	if seq := n.routes.get().seq; seq != nil {
+		seq.flush()
+	}
+}
+
+// submitGivingWay submits heavy work when it is its turn.
+func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
+	ran := n.gate.Pass(client, calls, patience, func() int {
+		dst = n.submitAndWait(client, calls, dst, true)
+		return fair.Extent(dst)
+	})
+	if !ran {
+		return errorReplies(dst[:0], len(calls), errClientGone)
+	}
+	return dst
+}
+
+// waiter is a submission that a goroutine waits for.
+type waiter struct {
+	Submission
+	done chan struct{}
+}
+
+var waiters = sync.Pool{New: func() any {
+	w := &waiter{done: make(chan struct{}, 1)}
+	w.Done = func() { w.done <- struct{}{} }
+	return w
+}}
+
+func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, passed bool) []store.Reply {
+	w := waiters.Get().(*waiter)
+	w.Client, w.Calls, w.Replies, w.passed = client, calls, dst, passed
+	if n.begin(&w.Submission) {
+		n.Flush()
+	} else {
+		n.carry(&w.Submission, nil)
+	}
+	<-w.done
+	dst = w.Replies
+	w.Client, w.Calls, w.Replies = nil, nil, nil
+	if r := w.req; r != nil {
+		r.client, r.calls, r.replies = nil, nil, nil
+	}
+	waiters.Put(w)
+	return dst
+}
+
+// begin gives the submission to the sequencer of this node, without a goroutine or a timer. If there is none, or others wait for
+// a leader, the submission has to be carried.
+func (n *Node) begin(p *Submission) (begun bool) {
+	p.number = n.queue.Number()
+	seq := n.routes.get().seq
+	if seq == nil || !n.queue.Empty() {
+		return false
+	}
+	if p.req == nil {
+		p.req = &request{finish: func(r *request) { n.finished(p, r) }}
+	}
+	p.req.calls, p.req.replies, p.req.err, p.req.overran = p.Calls, p.Replies[:0], nil, 0
+	p.req.client = p.Client
+	p.req.cost, p.req.tried, p.req.large = 0, false, false
+	p.req.finished.Store(false)
+	seq.enqueue(p.req)
+	return true
+}
+
+// finished is told the outcome at the sequencer of this node.
+func (n *Node) finished(p *Submission, r *request) {
+	switch r.err {
+	case nil:
+		p.Replies = r.replies
+		if n.gate.Remember(p.Client, r.cost) && !p.passed {
+			go func() {
+				n.gate.HoldReplies(p.Client, p.Replies)
+				p.Done()
+			}()
+			return
+		}
+	case errNotExecuted:
+		// There may be another leader by now, or soon. finished itself takes the place in the queue: the
+		// goroutines of a refused batch start in any order.
+		go n.carry(p, n.queue.Join(p.number))
+		return
+	case errLate:
+		go func() {
+			p.Replies = n.confirm(r.due, r.since, r.replies)
+			p.Done()
+		}()
+		return
+	default:
+		// The batch may still hold the request, so it is not used again.
+		p.req = nil
+		if call.ReadOnly(p.Calls) {
+			go n.carry(p, n.queue.Join(p.number))
+			return
+		}
+		p.Replies = errorReplies(p.Replies[:0], len(p.Calls), ErrIndeterminate)
+	}
+	p.Done()
+}
+
+// carry takes the submission to the leader, through an election if need be.
+func (n *Node) carry(p *Submission, place *fair.Place) {
+	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
+	if !p.passed {
+		n.gate.HoldReplies(p.Client, p.Replies)
+	}
+	p.Done()
+}
