@@ -60,19 +60,19 @@ func TestAddressOfAnotherCluster(t *testing.T) {
 	t.Cleanup(w.heal)
 	other.start(0, 1, 2)
 	other.allMet()
-	for range 3 { // the later term is believed
+	for range 10 { // the later term is believed; this cluster's own elections do not come so far
 		from := other.leader()
 		other.transfer(other.nodes[from], (from+1)%2)
 	}
 	other.stop(2)
-	term := c.nodes[2].Status().Term
+	term := other.nodes[0].Status().Term
 	w.leadTo(peers[2].Addr, c.cfg[2].PeerListen)
 	for i := range 10 {
 		other.expect(0, fmt.Sprint(i+1), "INCR there")
 		c.expect(0, fmt.Sprint(i+1), "INCR here")
 		time.Sleep(100 * ms)
-		if s := c.nodes[2].Status(); s.Term != term || !slices.Contains([]string{"n1", "n2", "n3"}, s.LeaderID) {
-			t.Fatalf("n3 follows %q in term %d, its cluster is in term %d", s.LeaderID, s.Term, term)
+		if s := c.nodes[2].Status(); s.Term >= term || !slices.Contains([]string{"n1", "n2", "n3", ""}, s.LeaderID) {
+			t.Fatalf("n3 follows %q in term %d, the other cluster is in term %d", s.LeaderID, s.Term, term)
 		}
 	}
 	c.same()
