@@ -212,6 +212,9 @@ func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	case e == nil:
 		return emptyList
 	}
+	if refusal, refused := c.tooMany(int64(per) * int64(e.Fields().Len())); refused {
+		return refusal
+	}
 	elems := make([]Reply, 0, per*e.Fields().Len())
 	e.Fields().Each(func(f Field) bool {
 		elems = add(f, elems)

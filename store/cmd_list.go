@@ -190,6 +190,9 @@ func cmdLRange(c *Ctx) Reply {
 		return emptyList
 	}
 	from, to := rankRange(start, end, e.List().Len())
+	if refusal, refused := c.tooMany(int64(to - from)); refused {
+		return refusal
+	}
 	return List(listSlice(e.List(), from, to)...)
 }
 

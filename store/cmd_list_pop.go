@@ -64,6 +64,9 @@ func (c *Ctx) pop(head bool) Reply {
 	case e == nil:
 		return missing
 	}
+	if refusal, refused := c.tooMany(min(count, int64(e.List().Len()))); refused {
+		return refusal
+	}
 	elems := c.take(c.Args[1], e.List(), head, count)
 	if len(c.Args) == 3 {
 		return List(elems...)
@@ -167,6 +170,9 @@ func (c *Ctx) popFirst(m mpop) (r Reply, found bool) {
 		return wrongType, true
 	case e == nil:
 		return Reply{Kind: NullArray}, false
+	}
+	if refusal, refused := c.tooMany(min(m.count, int64(e.List().Len()))); refused {
+		return refusal, true
 	}
 	return List(Str(string(key)), List(c.take(key, e.List(), m.first, m.count)...)), true
 }

@@ -43,6 +43,7 @@ func cmdLInsert(c *Ctx) Reply {
 	l, pivot, at := e.List(), bytesToString(c.Args[3]), 0
 	found := false
 	l.Each(0, func(value string) bool {
+		c.work(1)
 		if found = value == pivot; !found || after {
 			at++
 		}
@@ -74,6 +75,7 @@ func cmdLRem(c *Ctx) Reply {
 	limit := max(count, -max(count, -math.MaxInt64))
 	var found []int
 	eachIndex(e.List(), back, func(i int, value string) bool {
+		c.work(1)
 		if value == bytesToString(c.Args[3]) {
 			found = append(found, i)
 		}
@@ -163,7 +165,10 @@ func cmdLPos(c *Ctx) Reply {
 	}
 	found := []Reply{}
 	if e != nil {
-		found = o.search(e.List(), bytesToString(c.Args[2]))
+		found = o.search(c, e.List(), bytesToString(c.Args[2]))
+	}
+	if refusal, refused := c.tooMany(int64(len(found))); refused {
+		return refusal
 	}
 	switch {
 	case o.count >= 0:
@@ -174,8 +179,8 @@ func cmdLPos(c *Ctx) Reply {
 	return found[0]
 }
 
-// search returns the indexes that LPOS asks for.
-func (o *lposOptions) search(l *Deque, want string) []Reply {
+// search returns the indexes that LPOS asks for, and ends when they are too many for a reply.
+func (o *lposOptions) search(c *Ctx, l *Deque, want string) []Reply {
 	found := []Reply{}
 	limit := o.count
 	if limit < 0 {
@@ -185,9 +190,10 @@ func (o *lposOptions) search(l *Deque, want string) []Reply {
 	if o.rank < 0 {
 		skip = -uint64(o.rank) - 1
 	}
-	visited := int64(0)
+	visited, most := int64(0), c.MaxReply()/int64(replySize)
 	eachIndex(l, o.rank < 0, func(i int, value string) bool {
 		visited++
+		c.work(1)
 		if value == want {
 			if skip > 0 {
 				skip--
@@ -195,7 +201,7 @@ func (o *lposOptions) search(l *Deque, want string) []Reply {
 				found = append(found, Int(int64(i)))
 			}
 		}
-		return (o.maxlen == 0 || visited < o.maxlen) && (limit == 0 || int64(len(found)) < limit)
+		return (o.maxlen == 0 || visited < o.maxlen) && (limit == 0 || int64(len(found)) < limit) && int64(len(found)) <= most
 	})
 	return found
 }

@@ -120,10 +120,13 @@ func cmdSMembers(c *Ctx) Reply {
 	case e == nil:
 		return Reply{Kind: Set}
 	}
-	return setReply(e.Members())
+	return c.setReply(e.Members())
 }
 
-func setReply(s *MemberSet) Reply {
+func (c *Ctx) setReply(s *MemberSet) Reply {
+	if refusal, refused := c.tooMany(int64(s.Len())); refused {
+		return refusal
+	}
 	elems := make([]Reply, 0, s.Len())
 	s.Each(func(name string) bool {
 		elems = append(elems, Str(name))

@@ -184,7 +184,7 @@ func (c *Ctx) combine(fn func([]*MemberSet) *MemberSet) Reply {
 	if !ok {
 		return wrongType
 	}
-	return setReply(fn(sets))
+	return c.setReply(fn(sets))
 }
 
 func cmdSUnionStore(c *Ctx) Reply { return c.combineStore("sunionstore", c.unite) }

@@ -46,6 +46,9 @@ func cmdSPop(c *Ctx) Reply {
 	if count < 0 {
 		pick = 1
 	}
+	if refusal, refused := c.tooMany(min(pick, int64(e.Members().Len()))); refused {
+		return refusal
+	}
 	picked := []Reply{}
 	for _, i := range randomIndexes(e.Members().Len(), pick) {
 		picked = append(picked, Str(e.Members().at(i)))

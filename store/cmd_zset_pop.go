@@ -57,6 +57,9 @@ func (c *Ctx) zpop(lowest bool) Reply {
 	case e == nil:
 		return emptyList
 	}
+	if refusal, refused := c.tooMany(int64(max(c.RESP, 2)) * min(count, int64(e.Scores().Len()))); refused {
+		return refusal
+	}
 	popped := c.takeScores(c.Args[1], e.Scores(), lowest, count)
 	if len(c.Args) == 2 {
 		return List(Str(popped[0].Member), Float(popped[0].Score))
@@ -111,6 +114,9 @@ func (c *Ctx) popFirstScores(m mpop) (r Reply, found bool) {
 		return wrongType, true
 	case e == nil:
 		return Reply{Kind: NullArray}, false
+	}
+	if refusal, refused := c.tooMany(3 * min(m.count, int64(e.Scores().Len()))); refused {
+		return refusal, true
 	}
 	pairs := []Reply{}
 	for _, s := range c.takeScores(key, e.Scores(), m.first, m.count) {

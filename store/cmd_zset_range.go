@@ -194,7 +194,14 @@ func (c *Ctx) zrange(z zrangeCall) Reply {
 
 // scoredReply lists members. With scores it lists pairs, which RESP2 flattens.
 func (c *Ctx) scoredReply(list []Scored, scores bool) Reply {
-	elems := make([]Reply, 0, 2*len(list))
+	per := 1
+	if scores {
+		per = max(c.RESP, 2) // RESP3 has a list for each pair
+	}
+	if refusal, refused := c.tooMany(int64(per) * int64(len(list))); refused {
+		return refusal
+	}
+	elems := make([]Reply, 0, min(per, 2)*len(list))
 	for _, m := range list {
 		switch {
 		case !scores:
