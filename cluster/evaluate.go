@@ -112,7 +112,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	s.sleepers.rollback()
 	s.gather.Told = 0
 	s.moveDeadlines(txn)
-	txn.ExpireDue(expireLimit)
+	txn.ExpireDue(expireLimit, maxBatchBytes)
 	s.serveTurns.alone = false
 	if b.served = !s.correcting && s.serves(); !b.served && !s.sleepers.pending() {
 		s.serveTurns.since = 0

@@ -77,16 +77,21 @@ func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply st
 	txn.SetOrigin(c.Origin)
 	txn.BeginCall()
 	reply, overrun := settled(&ctx, s.runCommand(&ctx, ErrCommandTime))
+	if overrun == "" && ctx.Stopped == "" && ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
+		// If the leader or the link is lost now, only the log tells the origin the reply.
+		note := string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply))
+		if txn.HasRoom(len(note)) {
+			txn.Note(noteName(w.origin), note)
+		} else {
+			overrun = txn.ErrTooBig()
+		}
+	}
 	if overrun != "" || ctx.Stopped != "" {
 		txn.Rollback(sp)
 		if overrun != "" {
 			reply = store.Err(overrun)
 		}
 		return reply, nil
-	}
-	if ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
-		// If the leader or the link is lost now, only the log tells the origin the reply.
-		txn.Note(noteName(w.origin), string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply)))
 	}
 	txn.Release(sp)
 	return reply, ctx.Wait

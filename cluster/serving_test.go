@@ -186,6 +186,34 @@ func TestServingWhatIsTooMuch(t *testing.T) {
 	})
 }
 
+// The log keeps the reply to a blocked client until its node has it. A reply that an entry has no room for is refused, and the
+// entry stays small.
+func TestServingWhatNoEntryHolds(t *testing.T) {
+	for _, remote := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			p := newPair(t)
+			p.cfg.Limits.Entry = 1 << 20
+			p.routes.get().seq.txn = nil // the next batch goes by the limit
+			largest := p.writes()
+			node := p.Node
+			if remote {
+				node = p.b
+			}
+			large := strings.Repeat("x", 100<<10)
+			p.expect("8 16 24", slices.Repeat([]string{"RPUSH big" + strings.Repeat(" "+large, 8)}, 3)...)
+			_, all := p.wait(node, "BLMPOP 0 1 l LEFT COUNT 100")
+			_, one := p.wait(node, "BLPOP l 0")
+			p.expect("OK", "RENAME big l")
+			p.got(all, "-ERR")
+			p.got(one, "[l "+large+"]")
+			p.expect("23", "LLEN l")
+			if got := largest(); got > 2<<20 {
+				t.Errorf("an entry has %d bytes of writes", got)
+			}
+		})
+	}
+}
+
 // A blocked command takes no element that its user has lost the right to, on whatever node its client is.
 func TestBlockedLosesItsRights(t *testing.T) {
 	restrict := store.Command{Name: "restrict", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {

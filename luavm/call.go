@@ -58,7 +58,7 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	if run == nil || cmd.Is(store.NoScript) {
 		run = e.opts.Local
 	}
-	r := run(&e.call)
+	r := e.call.Call(run)
 	if overrun := e.call.Overrun(); overrun != "" {
 		e.halt(strings.TrimPrefix(string(overrun), "ERR "))
 	}

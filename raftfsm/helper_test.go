@@ -3,6 +3,7 @@ package raftfsm
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func restored(t testing.TB, snapshot []byte) *FSM {
 // randomWrite is one evaluation that may write anything there is to write.
 func randomWrite(r *rand.Rand, lease int64) func(*store.Txn) {
 	return func(t *store.Txn) {
-		t.ExpireDue(10)
+		t.ExpireDue(10, math.MaxInt)
 		if r.IntN(10) == 0 {
 			t.SetConfig(fmt.Sprint("p", r.IntN(3)), fmt.Sprint(r.IntN(5)))
 		}

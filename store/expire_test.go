@@ -124,12 +124,12 @@ func TestGrace(t *testing.T) {
 		DBSIZE => :3
 	`)
 	txn := d.begin()
-	if n := txn.ExpireDue(10); n != 0 {
+	if n := txn.ExpireDue(10, math.MaxInt); n != 0 {
 		t.Errorf("%d keys were deleted within their grace", n)
 	}
 	d.advance(1)
 	txn = d.begin()
-	if n := txn.ExpireDue(10); n != 2 {
+	if n := txn.ExpireDue(10, math.MaxInt); n != 2 {
 		t.Errorf("%d keys were deleted after their grace, want 2", n)
 	}
 	if !asked[2] || !asked[4] || len(asked) != 2 {
@@ -173,7 +173,7 @@ func TestExpireDue(t *testing.T) {
 	d.advance(101)
 	for _, want := range []int{4, 4, 3, 0} {
 		txn := d.begin()
-		if n := txn.ExpireDue(4); n != want {
+		if n := txn.ExpireDue(4, math.MaxInt); n != want {
 			t.Fatalf("deleted %d, want %d", n, want)
 		}
 		d.apply(txn)

@@ -120,7 +120,10 @@ func (t *Txn) remove(db int, key string) {
 
 func (t *Txn) grow(_ int, by int64) { t.size += by }
 
-func (t *Txn) copied(bytes int) { t.copies += bytes }
+func (t *Txn) copied(bytes int) {
+	t.copies += bytes
+	t.moved += int64(bytes)
+}
 
 // TakeCopied returns the number of bytes of values that were copied for a change since the last
 // call. These bytes become garbage.

@@ -40,6 +40,9 @@ const (
 	MinEntry = 64 << 10
 )
 
+// copiesPerEntry is how many bytes may be copied for changes, as a multiple of the limit for writes.
+const copiesPerEntry = 64
+
 // reserveShare is the divisor that gives the reserve beyond the limit: see Overrun.
 const reserveShare = 16
 
@@ -167,7 +170,7 @@ func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
 
 // BeginCall marks the start of a command, script or transaction. Its writes count against MaxEntry
 // together.
-func (t *Txn) BeginCall() { t.from = extent{t.ws.Size(), t.size} }
+func (t *Txn) BeginCall() { t.from, t.moved = extent{t.ws.Size(), t.size}, 0 }
 
 // extent is the size of the writes and the size of the data.
 type extent struct {
@@ -177,10 +180,29 @@ type extent struct {
 
 // tooBig reports whether the current command, script or transaction has exceeded its limit. It
 // counts the bytes in the log and the growth of the data, because COPY and SETRANGE write much data
-// with few bytes.
+// with few bytes. It also counts the bytes of large values that are copied for small changes: every node copies them again.
 func (t *Txn) tooBig() bool {
 	limit := t.MaxEntry() + entryRoom
-	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit
+	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved > copiesPerEntry*limit
+}
+
+// Call runs a command. It ends a command that writes too much, as each element of a list repeats the name of its key; Overrun
+// then gives the error.
+func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
+	w := &c.ws
+	w.most = c.from.writes + int(c.MaxEntry()+entryRoom)
+	defer func() {
+		if w.most = 0; w.full {
+			recover()
+			w.full, r = false, Err(c.ErrTooBig())
+		}
+	}()
+	return run(c)
+}
+
+// HasRoom reports whether the current command, script or transaction may write so many more bytes.
+func (t *Txn) HasRoom(bytes int) bool {
+	return int64(t.ws.Size()-t.from.writes+bytes) <= t.MaxEntry()+entryRoom
 }
 
 // ErrTooBig returns the error for a call that exceeds its limit.

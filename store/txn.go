@@ -67,18 +67,19 @@ type Txn struct {
 	deleted []string // users that this transaction deleted …
 	told    int      // … and how many of them TakeDeletedUsers has returned
 
-	swappedDBs uint16      // databases that were swapped, as bits …
-	lapsed     []lapsedKey // … and expired keys: see Version
-	config     config      // pending, or the store's
-	events     eventClass  // keyspace notifications in force
+	swappedDBs uint16                 // databases that were swapped, as bits …
+	lapsed     map[lapsedKey]struct{} // … and expired keys: see Version
+	config     config                 // pending, or the store's
+	events     eventClass             // keyspace notifications in force
 
 	leases bool // a deadline was set relative to now
 
 	generation uint32 // of the latest savepoint
 	saved      int    // number of savepoints; the journal is kept while it is > 0
 	journal    []func()
-	undone     int // see TakeUndone
-	copies     int // see TakeCopied
+	undone     int   // see TakeUndone
+	copies     int   // see TakeCopied …
+	moved      int64 // … and those bytes since BeginCall
 }
 
 // Begin starts a transaction on the committed state. seq is the future sequence number of its write
@@ -117,11 +118,10 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
 	t.users, t.deleted, t.told, t.denied = nil, nil, 0, nil
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
-	if cap(t.lapsed) > keepPending {
+	if len(t.lapsed) > keepPending {
 		t.lapsed = nil
 	}
 	clear(t.lapsed)
-	t.lapsed = t.lapsed[:0]
 	t.config, t.events = t.s.config, t.s.config.events
 	if cap(t.journal) > keepPending {
 		t.journal = nil
@@ -221,19 +221,20 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// ExpireDue deletes at most limit keys whose deadline has passed, and returns the number of deleted
-// keys.
-func (t *Txn) ExpireDue(limit int) int {
+// ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once their names have so many bytes. It
+// returns the number of deleted keys.
+func (t *Txn) ExpireDue(limit, bytes int) int {
 	var due []*Entry
 	for db := range t.views {
 		ks := t.views[db].base
-		if ks == nil || len(due) >= limit {
+		if ks == nil || len(due) >= limit || bytes <= 0 {
 			continue
 		}
 		from := len(due)
 		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
 			due = append(due, e)
-			return len(due) < limit
+			bytes -= len(e.key)
+			return len(due) < limit && bytes > 0
 		})
 		kept := due[:from]
 		for _, x := range due[from:] {

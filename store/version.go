@@ -1,7 +1,5 @@
 package store
 
-import "slices"
-
 // The version of a key, which WATCH compares. For an existing key it is the number of the write set
 // that last changed the key or swapped its database (SWAPDB). For a missing key it is the write set
 // since which the key is known to be missing.
@@ -45,7 +43,11 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 // removedHere reports whether this transaction has removed a key, other than by expiry.
 func (t *Txn) removedHere(db int, key []byte) bool {
 	e, pending := t.views[db].over[string(key)]
-	return pending && e == nil && !slices.Contains(t.lapsed, lapsedKey{db, string(key)})
+	if !pending || e != nil {
+		return false
+	}
+	_, lapsed := t.lapsed[lapsedKey{db, string(key)}]
+	return !lapsed
 }
 
 // swappedAway reports whether a missing key may have left its database by a SWAPDB of this
@@ -70,7 +72,7 @@ type lapsedKey struct {
 
 // lapse records that a key has expired in this write set.
 func (t *Txn) lapse(x lapsedKey) {
-	t.lapsed = append(t.lapsed, x)
+	t.noteLapsed(x)
 	if t.saved > 0 {
 		t.undo(func() { t.forget(x) })
 	}
@@ -81,16 +83,22 @@ func (t *Txn) lapse(x lapsedKey) {
 func (t *Txn) revive(db int, key string) {
 	x := lapsedKey{db, key}
 	if t.forget(x) {
-		t.undo(func() { t.lapsed = append(t.lapsed, x) })
+		t.undo(func() { t.noteLapsed(x) })
 	}
 }
 
-func (t *Txn) forget(x lapsedKey) bool {
-	i := slices.Index(t.lapsed, x)
-	if i >= 0 {
-		t.lapsed = slices.Delete(t.lapsed, i, i+1)
+func (t *Txn) noteLapsed(x lapsedKey) {
+	if t.lapsed == nil {
+		t.lapsed = map[lapsedKey]struct{}{}
 	}
-	return i >= 0
+	t.lapsed[x] = struct{}{}
+}
+
+// forget removes the record and reports whether there was one.
+func (t *Txn) forget(x lapsedKey) bool {
+	_, any := t.lapsed[x]
+	delete(t.lapsed, x)
+	return any
 }
 
 // removals maps the hash of a key's name to the write set that removed the key. Of the keys with

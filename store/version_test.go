@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"math"
 	"testing"
 )
 
@@ -148,7 +149,7 @@ func TestVersionOfAKeyThatComesBack(t *testing.T) {
 		d.advance(11)
 		gone := d.version("k")
 		txn := d.begin()
-		txn.ExpireDue(10)
+		txn.ExpireDue(10, math.MaxInt)
 		for _, write := range c.writes {
 			write(txn)
 		}

@@ -119,7 +119,13 @@ type WriteSet struct {
 	author uint64 // origin of the next write
 
 	newer bool // version 0.1.0 does not know a write, or applies it differently
+
+	most int  // the size beyond which a write ends the command that makes it; 0: none
+	full bool // a write has ended its command
 }
+
+// errFull is the panic that ends a command which writes too much (Ctx.Call).
+var errFull = errors.New("store: the command writes too much")
 
 // Version returns the entry version that these writes need. It is the lowest possible one, so that
 // nodes with an older program continue until an entry has a write that they do not know.
@@ -143,6 +149,10 @@ func (w *WriteSet) Bytes() []byte { return w.buf }
 func (w *WriteSet) Reset() { *w = WriteSet{buf: w.buf[:0]} }
 
 func (w *WriteSet) begin(o op, db int) {
+	if w.most > 0 && len(w.buf) > w.most {
+		w.full = true
+		panic(errFull)
+	}
 	if db != w.db {
 		w.buf = append(w.buf, byte(opDB))
 		w.int(int64(db))

@@ -300,6 +300,10 @@ func (r *Node) comparePeers() error {
 // Propose appends an entry and returns when this node has applied it. ErrNotExecuted: it was not appended and never will
 // be. ErrUnknown: it may be applied later, here and everywhere, or never.
 func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
+	if len(entry) > maxEntry {
+		r.cfg.Logger.Error("An entry is larger than the log can hold, and is not written; report this", "bytes", len(entry))
+		return raftfsm.Outcome{}, ErrNotExecuted
+	}
 	if !r.proposals.enter() {
 		return raftfsm.Outcome{}, ErrNotExecuted
 	}

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestExpiryIsBoundedInBytes: an entry deletes as many expired keys as it has room for. Without a bound for the bytes, 70 keys
+// with names of a megabyte made an entry that the log of no node could hold.
+func TestExpiryIsBoundedInBytes(t *testing.T) {
+	const keys, name, most = 40, 10_000, 35_000
+	d := newTestDB(t)
+	for i := range keys {
+		d.do("SET", fmt.Sprint(i, strings.Repeat("x", name)), "v", "PX", "100")
+	}
+	d.advance(200)
+	rounds := 0
+	for n := 1; n > 0; rounds++ {
+		txn := d.begin()
+		n = txn.ExpireDue(500, most)
+		if size := txn.Writes().Size(); size > most+2*name {
+			t.Fatalf("an entry has %d bytes", size)
+		}
+		d.apply(txn)
+	}
+	if all, _ := d.s.Keys(0); all != 0 || rounds > keys {
+		t.Errorf("%d keys are left after %d rounds", all, rounds)
+	}
+}
+
+// TestManyKeysExpireInOneWriteSet: rolling back, WATCH and SET cost the same for each of them. A search for each would take
+// most of a minute.
+func TestManyKeysExpireInOneWriteSet(t *testing.T) {
+	const keys = 100_000
+	d := newTestDB(t)
+	key := func(i int) []byte { return strconv.AppendInt(nil, int64(i), 10) }
+	txn := d.begin()
+	for i := range keys {
+		txn.SetString(0, key(i), "v", d.now.Lease+100)
+	}
+	d.apply(txn)
+	d.advance(200)
+	txn = d.begin()
+	sp := txn.Savepoint()
+	for i := range keys {
+		if txn.LookupWrite(0, key(i)) != nil {
+			t.Fatalf("key %d has not expired", i)
+		}
+	}
+	for i := range keys {
+		if _, settled := txn.Version(0, key(i)); !settled {
+			t.Fatalf("the expiry of key %d counts as a change", i)
+		}
+	}
+	for i := range keys {
+		txn.SetString(0, key(keys-1-i), "v", 0)
+	}
+	txn.Rollback(sp)
+	if txn.Writes().Len() != 0 {
+		t.Errorf("%d writes are left", txn.Writes().Len())
+	}
+}
+
+// TestLongKeyWithManyElements: each element repeats the name of the key in the log. A command that would write too much ends
+// on its way, not when it has written gigabytes.
+func TestLongKeyWithManyElements(t *testing.T) {
+	const elements = 3000
+	long := strings.Repeat("k", 20_000)
+	list := func(each func(i int) []string) (args []string) {
+		for i := range elements {
+			args = append(args, each(i)...)
+		}
+		return args
+	}
+	one := list(func(i int) []string { return []string{fmt.Sprint("m", i)} })
+	pairs := list(func(i int) []string { return []string{fmt.Sprint(i), fmt.Sprint("m", i)} })
+	for name, c := range map[string]struct{ before, call []string }{
+		"RPUSH":       {nil, append([]string{"RPUSH", long}, one...)},
+		"SADD":        {nil, append([]string{"SADD", long}, one...)},
+		"ZADD":        {nil, append([]string{"ZADD", long}, pairs...)},
+		"HSET":        {nil, append([]string{"HSET", long}, pairs...)},
+		"SUNIONSTORE": {append([]string{"SADD", "s"}, one...), []string{"SUNIONSTORE", long, "s"}},
+		"SORT":        {append([]string{"SADD", "s"}, one...), []string{"SORT", "s", "ALPHA", "STORE", long}},
+		"ZRANGESTORE": {append([]string{"ZADD", "z"}, pairs...), []string{"ZRANGESTORE", long, "z", "0", "-1"}},
+	} {
+		d := newTestDB(t)
+		d.env.Limits = Limits{Entry: 1 << 20}
+		if c.before != nil {
+			d.do(c.before...)
+		}
+		txn := d.begin()
+		ctx := d.ctx(txn, c.call...)
+		r := ctx.Call(ctx.Cmd.Run)
+		if want := ErrEntryTooBig(1 << 20); Error(r.Str) != want || ctx.Overrun() != want {
+			t.Errorf("%s: %.40s, %.40q", name, render(r), ctx.Overrun())
+		}
+		if size := txn.Writes().Size(); size > 1<<20+entryRoom+2*len(long) {
+			t.Errorf("%s: it wrote %d bytes", name, size)
+		}
+	}
+}
+
+// TestCommandsWithinTheirRoom: what is no command, such as an expiry, has no such end, and the next command has its own.
+func TestCommandsWithinTheirRoom(t *testing.T) {
+	d := newTestDB(t)
+	d.env.Limits = Limits{Entry: MinEntry}
+	value := strings.Repeat("v", 60_000)
+	txn := d.begin()
+	for i := range 20 {
+		txn.BeginCall()
+		ctx := d.ctx(txn, "SET", fmt.Sprint("k", i), value)
+		if r := ctx.Call(ctx.Cmd.Run); r.IsError() || ctx.Overrun() != "" {
+			t.Fatalf("command %d: %s, %q", i, render(r), ctx.Overrun())
+		}
+		txn.SetString(1, []byte(fmt.Sprint("k", i)), value, 0)
+	}
+	if !txn.HasRoom(1) || txn.HasRoom(MinEntry+entryRoom) {
+		t.Error("the room of the last command is measured wrongly")
+	}
+}
+
+// TestCopiesOfALargeValue: many small changes to a large value are too much for one transaction, since every node copies the
+// value for each.
+func TestCopiesOfALargeValue(t *testing.T) {
+	d := newTestDB(t)
+	d.env.Limits = Limits{Entry: MinEntry}
+	d.do("SETRANGE", "s", "59999", "x")
+	txn := d.begin()
+	txn.BeginCall()
+	ctx := d.ctx(txn, "SETRANGE", "s", "0", "y")
+	changes := 0
+	for ; ctx.Overrun() == "" && changes < 1000; changes++ {
+		ctx.Call(ctx.Cmd.Run)
+	}
+	if changes < copiesPerEntry || changes > 4*copiesPerEntry {
+		t.Errorf("refused after %d changes", changes)
+	}
+	if txn.BeginCall(); ctx.Overrun() != "" {
+		t.Errorf("the next command is refused: %s", ctx.Overrun())
+	}
+}
+
+// TestLongRepliesAreNotBuilt: a command refuses a reply of too many elements before it builds the reply, and takes nothing.
+func TestLongRepliesAreNotBuilt(t *testing.T) {
+	const n = 2000
+	d := newTestDB(t)
+	d.env.Limits = Limits{Reply: n / 2 * int64(replySize)}
+	for i := range n {
+		d.do("RPUSH", "l", "x")
+		d.do("SADD", "s", fmt.Sprint("m", i))
+		d.do("ZADD", "z", "1", fmt.Sprint("m", i))
+		d.do("HSET", "h", fmt.Sprint("m", i), "v")
+	}
+	for _, call := range []string{
+		"LRANGE l 0 -1", "LPOS l x COUNT 0", "LPOP l 2000", "LMPOP 1 l LEFT COUNT 2000", "SMEMBERS s", "SUNION s nothing", "SPOP s 2000",
+		"ZRANGE z 0 -1", "ZRANGE z 0 600 WITHSCORES", "ZPOPMIN z 2000", "ZMPOP 1 z MIN COUNT 2000", "HGETALL h", "HKEYS h", "HVALS h",
+	} {
+		txn := d.begin()
+		ctx := d.ctx(txn, strings.Fields(call)...)
+		if r := ctx.Call(ctx.Cmd.Run); Error(r.Str) != txn.ErrReply() {
+			t.Errorf("%s: %.60s", call, render(r))
+		}
+		if txn.Writes().Len() != 0 {
+			t.Errorf("%s: wrote, and was refused", call)
+		}
+	}
+	for _, call := range []string{"LRANGE l 0 900", "LPOS l x COUNT 900", "LPOP l 900", "ZRANGE z 0 900", "ZPOPMIN z 400", "SPOP s 900"} {
+		if got := d.do(strings.Fields(call)...); strings.HasPrefix(got, "-") {
+			t.Errorf("%s: %.60s", call, got)
+		}
+	}
+}
