@@ -67,7 +67,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	if len(t.Calls) > 0 {
 		s.startTurn(t.Calls[0].User)
 	}
-	began := false
+	began, commands := false, 0
 	defer func() {
 		if began {
 			*refused = s.scriptEnds() || *refused
@@ -76,6 +76,14 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
 		switch {
 		case !ctx.Cmd.Is(store.Scripting):
+			// A command of some milliseconds does not look at the clock itself, and there may be thousands.
+			if commands++; commands%commandsPerLook == 0 {
+				if stop, forNow := s.mustStop(); stop {
+					ctx.Stopped, ctx.StoppedForNow, s.ctx.StoppedForNow = ErrTransactionTime, forNow, forNow
+					s.wasStopped(ctx)
+					return store.Err(ErrTransactionTime)
+				}
+			}
 			return s.runCommand(ctx, ErrTransactionTime)
 		case began && s.overTime():
 			ctx.Stopped = ErrTransactionTime
@@ -93,6 +101,9 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 		return reply
 	})
 }
+
+// commandsPerLook is after how many commands a transaction looks at the clock.
+const commandsPerLook = 16
 
 // companyTime is how long a script may run while requests before it in its batch wait: they have been
 // evaluated, and are answered when the batch is committed.

@@ -53,11 +53,15 @@ func (s *sequencer) watch() {
 		s.startTurn(s.turn.user)
 		return
 	}
-	forNow := s.company && s.ran() > companyTime
-	if s.turn.over = forNow || s.overTime(); s.turn.over {
-		s.ctx.StoppedForNow = forNow
+	if s.turn.over, s.ctx.StoppedForNow = s.mustStop(); s.turn.over {
 		panic(errOverTime)
 	}
+}
+
+// mustStop reports whether the present turn has run for too long; forNow: because others of its batch wait.
+func (s *sequencer) mustStop() (stop, forNow bool) {
+	forNow = s.company && s.ran() > companyTime
+	return forNow || s.overTime(), forNow
 }
 
 // runCommand runs a command that is no script. stopped is the error for a command that watch stops.
@@ -72,7 +76,7 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 			s.wasStopped(ctx)
 		}
 	}()
-	return ctx.Cmd.Run(ctx)
+	return ctx.Call(ctx.Cmd.Run)
 }
 
 // wasStopped notes the user whose work was stopped, if the work reached its time limit, or if it took all of

@@ -333,6 +333,45 @@ func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
 	}
 }
 
+// A transaction of many commands that do not look at the clock themselves has the time limit of a script, and gives way to
+// those before it in its batch.
+func TestTransactionOfManyCommandsIsStopped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		nap := store.Command{Name: "nap", Arity: 1, Flags: store.ReadOnly, Run: func(c *store.Ctx) store.Reply {
+			time.Sleep(5 * ms)
+			return store.OK
+		}}
+		n, l := newLimited(t, nap)
+		naps := func(count int) []Call {
+			return n.txn(nil, append(slices.Repeat([]string{"NAP"}, count), "SET done x")...)
+		}
+		start := time.Now()
+		if got := text(n.Submit(naps(3000), nil)); got != "-EXECABORT" {
+			t.Errorf("%.80s", got)
+		}
+		if took := time.Since(start); took > l.limit+commandsPerLook*5*ms {
+			t.Errorf("it held everybody for %v", took)
+		}
+		n.expect("0", "EXISTS done")
+		n.log.decides(10*ms, once(commitSlowly))
+		blocker := n.start("SET a b")
+		synctest.Wait()
+		start = time.Now()
+		before := n.start("INCR counter")
+		synctest.Wait()
+		long := make(chan string, 1)
+		go func() { long <- text(n.Submit(naps(200), nil)) }()
+		<-blocker
+		if got, took := <-before, time.Since(start); got != "1" || took > 20*ms+companyTime+commandsPerLook*5*ms {
+			t.Errorf("%s after %v", got, took)
+		}
+		if got := <-long; strings.HasPrefix(got, "-") {
+			t.Errorf("%.80s", got)
+		}
+		n.expect("1", "EXISTS done")
+	})
+}
+
 // Work that is stopped for its memory after a second counts as well; the next has less time.
 func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
