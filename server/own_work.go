@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"time"
 
 	"lockstep/store"
@@ -12,43 +13,82 @@ import (
 // gives way before the next one: such work has a quarter of the time while others have requests (fair.Gate.Rest), and all of
 // it otherwise.
 
+// Many clients that each stay below ownSlice would have all processors, too. So once a node has worked for ownAtOnce within
+// a second, for whomever, each client has a tenth of ownSlice for the rest of that second.
+
 const (
 	// ownSlice is how long a node works for a client before the client gives way …
 	ownSlice = time.Millisecond
 	// … and ownMemory is after how long that begins anew.
 	ownMemory = time.Second
+	// ownAtOnce is how long a node works for all clients in a second before they have less each: ownSlice/ownCrowd.
+	ownAtOnce = 100 * time.Millisecond
+	ownCrowd  = 10
+	// ownStep is how much of a client's work is told to the node at once.
+	ownStep = 20 * time.Microsecond
 	// queueTakes is the time that a command takes that MULTI has queued for nothing.
 	queueTakes = 500 * time.Nanosecond
 	// plumbingTakes is the time that a command takes of those that isPlumbing names, whatever the clock says, and
-	// plumbingShare the part of it that counts.
-	plumbingTakes = time.Microsecond
-	plumbingShare = 10
+	// plumbingSlices how many times ownSlice a client has for them.
+	plumbingTakes  = time.Microsecond
+	plumbingSlices = 5
 	// byteTakes is the time that reading, or encoding and sending, a byte takes.
 	byteTakes = 10 * time.Nanosecond
 )
 
 // ownWork is what a node has done by itself for a client.
 type ownWork struct {
+	all   *allOwnWork
 	took  time.Duration
+	told  time.Duration // the part of it that all has
 	since time.Time
 }
+
+// allOwnWork is what a node has done by itself for all its clients in this second.
+type allOwnWork struct {
+	took  atomic.Int64
+	since atomic.Int64 // Unix time in ns
+}
+
+func (w *allOwnWork) add(now time.Time, took time.Duration) {
+	if since := w.since.Load(); now.UnixNano()-since > int64(ownMemory) && w.since.CompareAndSwap(since, now.UnixNano()) {
+		w.took.Store(0)
+	}
+	w.took.Add(int64(took))
+}
+
+// isMuch reports whether it is so much that each client has less.
+func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
 // add counts a command that ended now, and had so many bytes of arguments and reply; cmd is nil if there is none of that name.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
-		w.took, w.since = 0, now
+		w.took, w.told, w.since = 0, 0, now
 	}
-	cost := time.Duration(max(bytes, 0)) * byteTakes
 	if isPlumbing(cmd) {
-		w.took += (plumbingTakes + cost) / plumbingShare
-		return
+		took = plumbingTakes
 	}
-	w.took += took + cost
+	w.took += took + time.Duration(max(bytes, 0))*byteTakes
+	if untold := w.took - w.told; untold > ownStep {
+		w.all.add(now, untold)
+		w.told = w.took
+	}
 }
 
-// exceeds reports whether the work has taken more than limit, and was done lately. It reads the clock only if it has to.
+// rested begins anew, after the client has given way, and returns what the work has taken.
+func (w *ownWork) rested(now time.Time) (took time.Duration) {
+	took = w.took
+	w.took, w.told, w.since = 0, 0, now
+	return took
+}
+
+// exceeds reports whether the work has taken more than limit, or a part of limit if the node works much for all its clients,
+// and was done lately. It reads the clock only if it has to.
 func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
-	return w.took > limit && clock().Sub(w.since) <= ownMemory
+	if w.took <= limit/ownCrowd || w.took <= limit && !w.all.isMuch() {
+		return false
+	}
+	return clock().Sub(w.since) <= ownMemory
 }
 
 func argumentBytes(args [][]byte) (n int) {
@@ -58,8 +98,8 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether a command belongs to what locks are made of: subscriptions and transactions. It counts for a
-// tenth of what it costs, and waits for a turn only if that is much: a flood of them.
+// isPlumbing reports whether a command belongs to what locks are made of: subscriptions and transactions. A client has some
+// thousand of them in a second before it gives way.
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false
@@ -75,7 +115,7 @@ func isPlumbing(cmd *store.Command) bool {
 func (s *session) mustRest(cmd *store.Command) bool {
 	limit := ownSlice
 	if isPlumbing(cmd) {
-		limit *= plumbingShare
+		limit *= plumbingSlices
 	}
 	return s.own.exceeds(limit, s.srv.cfg.Clock) && !s.needsAuth()
 }
@@ -86,8 +126,6 @@ func (s *session) rest(cmd *store.Command) (waited bool) {
 		return false
 	}
 	s.out.flush() // earlier replies need not wait
-	took := s.own.took
-	s.own.took, s.own.since = 0, s.srv.cfg.Clock()
-	s.srv.backend.Rest(s.client, took)
+	s.srv.backend.Rest(s.client, s.own.rested(s.srv.cfg.Clock()))
 	return true
 }

@@ -65,7 +65,7 @@ func TestOwnWorkIsForgotten(t *testing.T) {
 	now := time.Unix(1000, 0)
 	clock := func() time.Time { return now }
 	info := &store.Command{Name: "info"}
-	var w ownWork
+	w := ownWork{all: &allOwnWork{}}
 	for range 5 {
 		if w.exceeds(ownSlice, clock) {
 			t.Error("work of two seconds ago counts")
@@ -82,5 +82,45 @@ func TestOwnWorkIsForgotten(t *testing.T) {
 	}
 	if w.exceeds(ownSlice, clock) {
 		t.Error("a little, again and again, counts as much")
+	}
+}
+
+// Many clients that each take less than they may have less each, once all of them have taken much; in the next second they
+// begin anew.
+func TestOwnWorkOfManyClients(t *testing.T) {
+	now := time.Unix(1000, 0)
+	clock := func() time.Time { return now }
+	info := &store.Command{Name: "info"}
+	var all allOwnWork
+	clients := make([]ownWork, 200)
+	for i := range clients {
+		clients[i].all = &all
+	}
+	for round := range 3 {
+		rest := 0
+		for range 8 {
+			for i := range clients {
+				w := &clients[i]
+				if w.exceeds(ownSlice, clock) {
+					rest++
+					continue
+				}
+				w.add(info, now, ownSlice/10-1, 0)
+			}
+		}
+		if all.took.Load() > int64(ownAtOnce+time.Duration(len(clients))*ownSlice/ownCrowd) {
+			t.Errorf("round %d: the node worked for %v", round, time.Duration(all.took.Load()))
+		}
+		if rest == 0 {
+			t.Errorf("round %d: nobody gives way", round)
+		}
+		one := ownWork{all: &all}
+		for range 10 {
+			one.add(info, now, ownSlice/1000, 0)
+		}
+		if one.exceeds(ownSlice, clock) {
+			t.Errorf("round %d: who asks for little has to give way", round)
+		}
+		now = now.Add(ownMemory + time.Millisecond)
 	}
 }

@@ -19,6 +19,7 @@ import (
 // asked.
 func TestStrangersShareTheirQuestions(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass = "secret" })
+	ts.patience = time.Minute // a process that was held up would ask, and give up, for each of them
 	const strangers = 50
 	release := ts.fake.holdBack()
 	var wg sync.WaitGroup

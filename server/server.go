@@ -32,6 +32,7 @@ type Server struct {
 	aclLog   aclLog
 
 	clientMemory clientMemory
+	ownWork      allOwnWork
 	learning     sync.Once
 	learned      chan struct{} // closed when this node knows the users, or when it stops
 	docs         *commandDocs
@@ -59,12 +60,15 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
-	strangers list.List // of *session: sessions that may not have authenticated, the oldest first
+	strangers list.List // of *session: sessions that may not have authenticated; who is cut off first comes first
+	cutOff    int       // strangers that have been cut off, and are still among the sessions
+	waiting   int       // newcomers that wait for room
 	listeners map[net.Listener]struct{}
 	closing   bool
 
 	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
 	empty                   *sync.Cond    // signalled when a session ends; on mu
+	left                    chan struct{} // so is this, for one that waits for room
 	drained                 chan struct{} // closed when the connections may be cut
 	stop                    chan struct{} // closed when Shutdown begins
 }
@@ -99,7 +103,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.hub.tracker.setMaxSize(func() int64 { return srv.params.clientLimit.Load() / 2 })
 	srv.hands = newHandshakes(cfg.TLS, cfg.Log)
 	srv.pause = newPause(cfg.Clock, srv.backend, srv.stop)
-	srv.empty = sync.NewCond(&srv.mu)
+	srv.empty, srv.left = sync.NewCond(&srv.mu), make(chan struct{}, 1)
 	srv.lastSave.Store(srv.started.Unix())
 	srv.noteMemory(srv.readMemory())
 	srv.handlers = bindHandlers(table)
@@ -193,16 +197,15 @@ func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	return s, refusal, in
 }
 
-// register adds a session, unless there are too many or the server is closing. At the limit it cuts off
-// a stranger to make room, because strangers could otherwise keep clients out; cutting takes a moment,
-// so there may briefly be more sessions than allowed.
+// register adds a session, unless there are too many or the server is closing.
 func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if srv.closing {
+	room := srv.makeRoom()
+	switch {
+	case srv.closing:
 		return "", false
-	}
-	if n, limit := int64(len(srv.sessions)), srv.params.maxClients.Load(); n >= limit && (n > limit+limit/8 || !srv.cutStranger()) {
+	case !room:
 		return errMaxClients, false
 	}
 	srv.sessions[s.id] = s
@@ -210,18 +213,73 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	return "", true
 }
 
-// cutStranger cuts off the oldest client that has not authenticated, if there is one. The caller holds
-// mu.
+// roomPatience is how long a new client waits until a stranger that has been cut off is gone.
+const roomPatience = time.Second
+
+// makeRoom reports whether there is room for one more session. At the limit it cuts off a stranger, because strangers could
+// otherwise keep clients out. Cutting takes a moment, so there may briefly be more sessions than allowed. Strangers who come
+// faster than others end have to wait, and so does the client behind them: it is not refused for their sake. The caller holds
+// mu, which makeRoom lets go while it waits.
+func (srv *Server) makeRoom() bool {
+	var patience <-chan time.Time
+	defer func() {
+		if patience != nil {
+			srv.waiting--
+			srv.signalLeft() // there may be room for another that waits
+		}
+	}()
+	for {
+		n, limit := int64(len(srv.sessions)), srv.params.maxClients.Load()
+		switch {
+		case srv.closing || n < limit:
+			return true
+		case n <= limit+limit/8 && srv.cutStranger():
+			return true
+		case srv.cutOff == 0:
+			return false
+		case patience == nil:
+			timer := time.NewTimer(roomPatience)
+			defer timer.Stop()
+			patience = timer.C
+			srv.waiting++
+		}
+		srv.mu.Unlock()
+		late := false
+		select {
+		case <-srv.left:
+		case <-patience:
+			late = true
+		}
+		srv.mu.Lock()
+		if late {
+			return false
+		}
+	}
+}
+
+// cutStranger cuts off a client that has not authenticated, if there is one: who has hung up, else the oldest. The caller
+// holds mu.
 func (srv *Server) cutStranger() bool {
 	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
 		s := srv.strangers.Remove(e).(*session)
 		if s.needsAuth() {
 			srv.stats.refused.Add(1)
+			s.cutOff = true
+			srv.cutOff++
 			go s.out.cut()
 			return true
 		}
 	}
 	return false
+}
+
+// hungUp makes a stranger that sends no more the first to be cut off. What it has sent is answered if there is time.
+func (srv *Server) hungUp(s *session) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if s.stranger != nil && !s.cutOff {
+		srv.strangers.MoveToFront(s.stranger)
+	}
 }
 
 func (srv *Server) unregister(s *session) {
@@ -236,7 +294,22 @@ func (srv *Server) unregister(s *session) {
 	if s.stranger != nil {
 		srv.strangers.Remove(s.stranger)
 	}
+	if s.cutOff {
+		srv.cutOff--
+	}
+	srv.signalLeft()
 	srv.empty.Broadcast()
+}
+
+// signalLeft wakes a newcomer that waits for room. The caller holds mu.
+func (srv *Server) signalLeft() {
+	if srv.waiting == 0 {
+		return
+	}
+	select {
+	case srv.left <- struct{}{}:
+	default:
+	}
 }
 
 // gone is redcon's notice that a connection has ended. The error does not matter: the client left, or

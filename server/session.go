@@ -73,7 +73,8 @@ type session struct {
 	parked  atomic.Bool  // held back by CLIENT PAUSE
 	left    atomic.Bool  // the client left while a goroutine ran its commands
 
-	stranger *list.Element // its place in Server.strangers; guarded by Server.mu
+	stranger *list.Element // its place in Server.strangers; guarded by Server.mu …
+	cutOff   bool          // … and so is this: it was cut off for a newcomer
 
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
@@ -97,6 +98,7 @@ func (srv *Server) newSession(c *guard) *session {
 	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face, secret: c.secret}
 	s.out = newOutbox(c.Conn, &srv.stats.netOut, &srv.stats.outputLimit)
 	s.out.memory, c.memory = &srv.clientMemory, &srv.clientMemory
+	s.own.all = &srv.ownWork
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
 	s.client = srv.backend.NewClient(turns.Origin(c))
