@@ -255,7 +255,7 @@ func (s *session) enter(name string, password []byte) bool {
 // known marks the session as authenticated.
 func (s *session) known() {
 	if !s.authed.Swap(true) {
-		hasAuthenticated(s.conn.Conn)
+		widenInput(s.conn.Conn, s.srv.inputOf(true))
 	}
 }
 

@@ -89,7 +89,8 @@ func TestTheSystemKeepsLittleForClients(t *testing.T) {
 	})
 }
 
-// TestStrangersSendLittleAhead: the operating system keeps little of what a stranger sends ahead.
+// TestStrangersSendLittleAhead: the operating system keeps little of what a stranger sends ahead, and no more for all clients
+// together than they may hold in this process.
 func TestStrangersSendLittleAhead(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
@@ -101,6 +102,11 @@ func TestStrangersSendLittleAhead(t *testing.T) {
 		c.do("AUTH secret", "+OK\r\n")
 		if n := ts.option(t, unix.SO_RCVBUF); n != 2*clientsInput {
 			t.Errorf("%d bytes for a client", n)
+		}
+		small := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.MaxMemoryClients, c.MaxClients = 300<<20, 10_000 })
+		small.dial(t).do("PING", "+PONG\r\n")
+		if n := small.option(t, unix.SO_RCVBUF); n > 2*300<<20/10_000 || n < 2*strangersInput {
+			t.Errorf("%d bytes for a client where there is little memory", n)
 		}
 	})
 }

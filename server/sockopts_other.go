@@ -5,6 +5,6 @@ package server
 import "net"
 
 // What the operating system keeps for clients is its own matter here.
-func limitUnsent(*net.TCPConn) error      { return nil }
-func limitInput(*net.TCPConn, bool) error { return nil }
-func hasAuthenticated(net.Conn)           {}
+func limitUnsent(*net.TCPConn) error     { return nil }
+func limitInput(*net.TCPConn, int) error { return nil }
+func widenInput(net.Conn, int)           {}
