@@ -91,7 +91,11 @@ func namesOf(kind subKind) handler {
 			p := string(args[2])
 			pattern = &p
 		}
-		return s.strs(s.srv.hub.names(kind, pattern))
+		names, ok := s.srv.hub.names(kind, pattern)
+		if !ok {
+			return store.Err(errLongPattern)
+		}
+		return s.strs(names)
 	}
 }
 

@@ -19,7 +19,7 @@ type Hub struct {
 	shards   map[string]subscribers
 	patterns map[string]subscribers
 	matching matching
-	warned   atomic.Int64 // Unix time of the last log line of cutOffMostPatterns
+	warned   atomic.Int64 // Unix time of the last log line of cutOff
 	heard    atomic.Int64 // how many names of all kinds have subscribers; readable without mu
 
 	tracker *tracker
@@ -88,28 +88,42 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	})
 }
 
-// matchSteps is how many steps matching the patterns with one message may take, some milliseconds,
-// before the client with the most patterns is cut off.
-const matchSteps = 1 << 20
+// Every node matches every message before it applies the next entry, so no client may make that slow. After
+// matchSteps steps for one message, some milliseconds, the client with the most patterns is cut off. When that
+// has happened matchCuts times, the message comes to fewSteps for each of the other patterns, and to no client
+// of a pattern that takes more: that client is cut off, too.
+const (
+	matchSteps = 1 << 20
+	matchCuts  = 3
+	fewSteps   = 256
+)
 
-// matches calls do for the patterns that match a channel. Every node matches every message before it
-// applies the next entry, so no client may make that slow. The caller holds mu for reading.
+// matches calls do for the patterns that match a channel. The caller holds mu for reading.
 func (h *Hub) matches(channel string, do func(pattern string, subs subscribers)) {
 	if len(h.patterns) > manyPatterns {
 		clock := h.clock()
 		began := clock()
 		defer func() { h.matched(began, clock()) }()
 	}
-	steps, cut := 0, false
+	steps, cuts, most := 0, 0, matchSteps
 	for pattern, subs := range h.patterns {
 		if steps > matchSteps {
-			h.cutOffMostPatterns(cut)
-			steps, cut = 0, true
+			if cuts < matchCuts {
+				h.cutOffMostPatterns(cuts > 0)
+			}
+			steps, cuts = 0, cuts+1
 		}
-		if cut && subs.over() {
+		if cuts > 0 && subs.over() {
 			continue
 		}
-		ok, n := redistext.MatchSteps(pattern, channel)
+		if cuts >= matchCuts {
+			most = fewSteps
+		}
+		ok, n := redistext.MatchWithin(pattern, channel, most)
+		if !ok && n > most {
+			h.cutOff(slices.Collect(maps.Keys(subs))...)
+			n, cuts = 0, cuts+1
+		}
 		steps += n + 1
 		if ok {
 			do(pattern, subs)
@@ -155,12 +169,14 @@ func (h *Hub) matched(began, now time.Time) {
 		return
 	}
 	m.took = 0
-	for left := len(h.patterns) / 2; left > 0; {
-		n := h.cutOffMostPatterns(true)
-		if n == 0 {
+	sessions, _ := h.byPatterns()
+	left := len(h.patterns) / 2
+	for _, s := range sessions {
+		if left <= 0 {
 			return
 		}
-		left -= n
+		h.cutOff(s)
+		left -= len(s.subs[subPattern])
 	}
 }
 
@@ -174,33 +190,46 @@ func (subs subscribers) over() bool {
 	return true
 }
 
-// cutOffMostPatterns cuts off the client with the most patterns and returns their number. If there are
-// still patterns of clients cut off earlier and matching did not skip them (leftOut is false), it does
-// nothing, because those patterns may have taken the time. The caller holds mu for reading.
-func (h *Hub) cutOffMostPatterns(leftOut bool) (patterns int) {
-	var most *session
+// cutOffMostPatterns cuts off the client with the most patterns. If there are still patterns of clients cut
+// off earlier and matching did not skip them (leftOut is false), it does nothing, because those patterns may
+// have taken the time. The caller holds mu for reading.
+func (h *Hub) cutOffMostPatterns(leftOut bool) {
+	if sessions, others := h.byPatterns(); len(sessions) > 0 && (leftOut || !others) {
+		h.cutOff(sessions[0])
+	}
+}
+
+// byPatterns returns the sessions with patterns, those with the most first, without those that have been cut
+// off; others reports whether there are such. The caller holds mu for reading.
+func (h *Hub) byPatterns() (sessions []*session, others bool) {
+	seen := map[*session]struct{}{}
 	for _, subs := range h.patterns {
 		for s := range subs {
-			switch {
-			case !s.out.isOver():
-				if most == nil || len(s.subs[subPattern]) > len(most.subs[subPattern]) {
-					most = s
-				}
-			case !leftOut:
-				return 0
+			if _, again := seen[s]; again {
+				continue
+			}
+			seen[s] = struct{}{}
+			if s.out.isOver() {
+				others = true
+			} else {
+				sessions = append(sessions, s)
 			}
 		}
 	}
-	if most == nil {
-		return 0
+	slices.SortFunc(sessions, func(a, b *session) int { return len(b.subs[subPattern]) - len(a.subs[subPattern]) })
+	return sessions, others
+}
+
+// cutOff cuts off clients because of their patterns. The caller holds mu for reading.
+func (h *Hub) cutOff(sessions ...*session) {
+	for _, s := range sessions {
+		s.out.cut()
+		now := s.srv.cfg.Clock().Unix()
+		if last := h.warned.Load(); now-last >= 10 && h.warned.CompareAndSwap(last, now) {
+			s.srv.cfg.Log.Warn("a client was cut off: to look for a message among its patterns takes too long",
+				"client", s.conn.RemoteAddr(), "patterns", len(s.subs[subPattern]))
+		}
 	}
-	most.out.cut()
-	now := most.srv.cfg.Clock().Unix()
-	if last := h.warned.Load(); now-last >= 10 && h.warned.CompareAndSwap(last, now) {
-		most.srv.cfg.Log.Warn("a client was cut off: to look for a message among its patterns takes too long",
-			"client", most.conn.RemoteAddr(), "patterns", len(most.subs[subPattern]))
-	}
-	return len(most.subs[subPattern])
 }
 
 // Missed implements store.KeySink: any key may have changed, and messages may have been published. A
@@ -300,19 +329,36 @@ func (h *Hub) confirmNone(s *session, kind subKind) {
 	s.confirm(subWords[kind].unsubscribe, store.Nil, s.subscriptions(kind))
 }
 
+// nameSteps and stepsPerName bound how long PUBSUB CHANNELS looks for a pattern among the names, about a
+// millisecond and what comes to the names: it runs where other clients wait, and a script is not stopped within it.
+const (
+	nameSteps    = 1 << 17
+	stepsPerName = 32
+)
+
 // names returns the channels or shard channels that have subscribers and match a pattern (nil: all),
-// sorted.
-func (h *Hub) names(kind subKind, pattern *string) []string {
+// sorted; ok is false if that takes too long. Messages and subscriptions do not wait for the matching.
+func (h *Hub) names(kind subKind, pattern *string) (list []string, ok bool) {
 	h.mu.RLock()
-	defer h.mu.RUnlock()
-	list := []string{}
-	for name := range h.byKind(kind) {
-		if pattern == nil || redistext.Match(*pattern, name) {
+	all := slices.Collect(maps.Keys(h.byKind(kind)))
+	h.mu.RUnlock()
+	if pattern == nil {
+		slices.Sort(all)
+		return all, true
+	}
+	list = []string{}
+	left := nameSteps + stepsPerName*len(all)
+	for _, name := range all {
+		matches, n := redistext.MatchWithin(*pattern, name, left)
+		if left -= n; left < 0 {
+			return nil, false
+		}
+		if matches {
 			list = append(list, name)
 		}
 	}
 	slices.Sort(list)
-	return list
+	return list, true
 }
 
 // count returns how many sessions have subscribed to a name.

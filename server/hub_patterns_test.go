@@ -2,9 +2,13 @@ package server
 
 import (
 	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"lockstep/store"
 )
 
 // TestPatternsThatTakeLong: who has many patterns that take long is cut off by the first message for which they do.
@@ -63,5 +67,92 @@ func TestMessagesThatTakeLongTogether(t *testing.T) {
 		many.expectClosed()
 		some.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 		few.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+	})
+}
+
+// TestManyClientsOfPatternsAreCutOffAtOnce: to find half of the patterns takes one look at all of them. With one for each
+// client this test takes minutes.
+func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
+	ts := newTestServer(t, nil)
+	const clients, each = 5000, 40
+	var many []*session
+	few := ts.subscriberTo(each/2, "few")
+	for i := range clients {
+		many = append(many, ts.subscriberTo(each, fmt.Sprint(i)))
+	}
+	ts.hub.mu.RLock()
+	defer ts.hub.mu.RUnlock()
+	ts.hub.matched(epoch, epoch.Add(matchTime))
+	cut := 0
+	for _, s := range many {
+		if s.out.isOver() {
+			cut++
+		}
+	}
+	if cut != clients/2+1 || few.out.isOver() {
+		t.Errorf("%d of %d clients with %d patterns are cut off; of the one with fewer that is %v", cut, clients, each, few.out.isOver())
+	}
+}
+
+// TestMessageThatTakesLongWithManyClients: after a few clients with many patterns, all those are cut off that have one which takes
+// long with this message, before it has taken long. With a million steps for each of them this test takes minutes.
+func TestMessageThatTakesLongWithManyClients(t *testing.T) {
+	ts := newTestServer(t, nil)
+	evil := strings.Repeat("*[ac]", 20) + "*[bd]"
+	var many []*session
+	for i := range 1000 {
+		many = append(many, ts.subscriberTo(2, fmt.Sprint(evil, i)))
+	}
+	one, other := ts.subscriberTo(1, "a*"), ts.subscriberTo(1, "b*")
+	ts.hub.Publish(store.Channel, strings.Repeat("a", 1_000_000)+"b", "m")
+	for i, s := range many {
+		if !s.out.isOver() {
+			t.Fatalf("client %d is not cut off", i)
+		}
+	}
+	if one.out.isOver() || other.out.isOver() || one.out.size() == 0 || other.out.size() != 0 {
+		t.Errorf("%d and %d bytes wait for the others", one.out.size(), other.out.size())
+	}
+}
+
+// subscriberTo connects a session that reads nothing, with n patterns that begin with a text.
+func (ts *testServer) subscriberTo(n int, text string) *session {
+	conn, _ := net.Pipe()
+	s := &session{srv: ts.Server, conn: &guard{Conn: conn}}
+	s.out = newOutbox(conn, new(atomic.Int64), new(atomic.Int64))
+	s.out.setOnPush(func() {}) // nobody takes what waits
+	s.subs[subPattern] = map[string]struct{}{}
+	ts.hub.mu.Lock()
+	defer ts.hub.mu.Unlock()
+	for i := range n {
+		pattern := text + strings.Repeat("*", min(i, 1)) + strings.Repeat("x", max(i-1, 0))
+		s.subs[subPattern][pattern] = struct{}{}
+		ts.hub.patterns[pattern] = subscribers{s: {}}
+	}
+	return s
+}
+
+// TestPatternForChannelNamesIsBounded: PUBSUB CHANNELS with a pattern that takes long is refused. Without the
+// bound this test takes minutes.
+func TestPatternForChannelNamesIsBounded(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		for _, kind := range []subKind{subChannel, subShard} {
+			ts.hub.mu.Lock()
+			for i := range 100 {
+				ts.hub.byKind(kind)[fmt.Sprint(strings.Repeat("ab", 500_000), i)] = subscribers{}
+			}
+			ts.hub.byKind(kind)["short"] = subscribers{}
+			ts.hub.mu.Unlock()
+		}
+		refused := "-" + string(errLongPattern) + "\r\n"
+		for _, word := range []string{"CHANNELS", "SHARDCHANNELS"} {
+			c.send(array("PUBSUB", word, "*"+strings.Repeat("[ab]", 70)+"c"))
+			c.expect(refused)
+			c.send(array("PUBSUB", word, "*h*t"))
+			c.expect("*1\r\n" + bulk("short"))
+			c.send(array("PUBSUB", word, "sh?rt"))
+			c.expect("*1\r\n" + bulk("short"))
+		}
 	})
 }

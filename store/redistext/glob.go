@@ -1,7 +1,10 @@
 // Package redistext reads and writes text as Redis does: patterns, numbers, and lines of arguments.
 package redistext
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // Match reports whether s matches a glob pattern, with Redis's rules. A star matches any run of
 // bytes, a question mark one byte, [a-z] a byte of the class, [^a-z] a byte outside the class. A
@@ -12,12 +15,19 @@ func Match(pattern, s string) bool {
 	return ok
 }
 
+// MatchWithin is MatchSteps, but gives up after limit steps: it returns false and more steps than limit then.
+func MatchWithin(pattern, s string, limit int) (ok bool, steps int) {
+	return globMatch(pattern, s, false, limit)
+}
+
 // MatchSteps is Match, but also returns the number of steps. A step takes a few nanoseconds.
-func MatchSteps(pattern, s string) (ok bool, steps int) { return globMatch(pattern, s, false) }
+func MatchSteps(pattern, s string) (ok bool, steps int) {
+	return MatchWithin(pattern, s, math.MaxInt)
+}
 
 // MatchFold is Match, but ignores the case of ASCII letters.
 func MatchFold(pattern, s string) bool {
-	ok, _ := globMatch(pattern, s, true)
+	ok, _ := globMatch(pattern, s, true, math.MaxInt)
 	return ok
 }
 
@@ -27,11 +37,11 @@ const globSteps = 64
 
 // globMatch backtracks to the last star only: a longer run of an earlier star can never match more
 // than one of the last star. It searches for the literal text behind a star as a whole. A match
-// that needs more than globSteps steps per byte fails.
-func globMatch(pattern, s string, fold bool) (ok bool, steps int) {
+// that needs more than globSteps steps per byte, or more than limit, fails.
+func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	p, i := 0, 0
 	star, from, text := -1, 0, "" // the pattern after the last star, the end of the star's run, the literal text after the star
-	most := globSteps * (len(s) + globSteps)
+	most := min(globSteps*(len(s)+globSteps), limit)
 	for ; i < len(s); steps++ {
 		if p < len(pattern) && pattern[p] == '*' {
 			for p < len(pattern) && pattern[p] == '*' {
