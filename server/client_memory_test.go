@@ -225,7 +225,7 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	tracked.mu.Lock()
 	s.waiting = true
 	for range 100 {
-		tracked.send(s, []string{strings.Repeat("k", 30_000)}, false)
+		tracked.send(s, about(strings.Repeat("k", 30_000), someone))
 	}
 	late, lists := s.lateSize, len(s.late)
 	tracked.mu.Unlock()

@@ -64,33 +64,41 @@ func (o *trackingOptions) fit(old *tracking) store.Error {
 	case old != nil && (o.optin && old.optout || o.optout && old.optin):
 		return errSwitchOpt
 	}
-	all := o.given
-	if old != nil {
-		all = slices.Concat(old.prefixes, o.given)
-	}
-	return o.firstOverlap(all, len(all)-len(o.given))
+	return o.firstOverlap(old.listens())
 }
 
-// firstOverlap returns an error for the first given prefix that overlaps another one. all has the
-// session's old prefixes first, then the given ones. One command may hold very many prefixes, so
-// overlapping finds the candidates without comparing every pair.
-func (o *trackingOptions) firstOverlap(all []string, old int) store.Error {
-	meets := overlapping(all)
+// firstOverlap returns an error for the first given prefix that overlaps an old one of the session, which are
+// sorted, or another given one. One command may hold very many prefixes, and a session may have many, so
+// no search compares every pair.
+func (o *trackingOptions) firstOverlap(old []string) store.Error {
+	meets := overlapping(o.given)
 	for i, prefix := range o.given {
-		if !meets[old+i] {
+		if other, is := firstMet(old, prefix); is {
+			return errPrefixExists(prefix, other)
+		}
+		if !meets[i] {
 			continue
 		}
-		for j, other := range all {
-			switch {
-			case j == old+i || !overlap(prefix, other):
-			case j < old:
-				return errPrefixExists(prefix, other)
-			default:
+		for j, other := range o.given {
+			if j != i && overlap(prefix, other) {
 				return errPrefixTwice(prefix, other)
 			}
 		}
 	}
 	return ""
+}
+
+// firstMet returns the first of a session's sorted prefixes that overlaps another prefix. They do not overlap
+// each other, but for "" (all keys): so one that is a prefix of the other stands directly before its place, and
+// one that begins with it directly behind.
+func firstMet(old []string, prefix string) (other string, is bool) {
+	at, _ := slices.BinarySearch(old, prefix)
+	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {
+		if overlap(other, prefix) {
+			return other, true
+		}
+	}
+	return "", false
 }
 
 // overlapping reports for each prefix whether it overlaps another one. In sorted order, the strings
@@ -115,6 +123,22 @@ func overlapping(prefixes []string) []bool {
 }
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
+
+// merged returns the strings of two sorted lists, sorted and each once.
+func merged(a, b []string) []string {
+	all := make([]string, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if b[0] < a[0] {
+			a, b = b, a
+		}
+		all, a = append(all, a[0]), a[1:]
+	}
+	return slices.Compact(append(append(all, a...), b...))
+}
+
+// maxPrefixes is how many short prefixes one client may listen to, or as much memory in long ones: a client that
+// has many must not make its next small command long.
+const maxPrefixes = 10_000
 
 func doClientTracking(s *session, args [][]byte) store.Reply {
 	o, refusal := s.trackingOptions(args[3:])
@@ -143,11 +167,11 @@ func doClientTracking(s *session, args [][]byte) store.Reply {
 		if !s.mayHold(sizeOf(how.prefixes)) {
 			return answered // the server has cut the client off
 		}
-		if old != nil {
-			how.prefixes = append(how.prefixes, old.prefixes...)
-		}
 		slices.Sort(how.prefixes)
-		how.prefixes = slices.Compact(how.prefixes)
+		how.prefixes = merged(how.prefixes, old.listens())
+		if sizeOf(how.prefixes) > maxPrefixes*prefixCost {
+			return store.Err(errManyPrefixes)
+		}
 	}
 	s.srv.hub.tracker.enable(s, how)
 	return store.OK

@@ -79,9 +79,8 @@ type session struct {
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
 	waiting    bool                     // for replies, so messages go to late; guarded by tracker.mu
-	late       [][]string               // messages to send after the replies; guarded by tracker.mu
+	late       []*notice                // messages to send after the replies; guarded by tracker.mu
 	lateSize   int                      // bytes of late; guarded by tracker.mu
-	prefixSize int64                    // bytes of its prefixes; guarded by tracker.mu
 
 	subs [3]map[string]struct{} // guarded by Hub.mu
 

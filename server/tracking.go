@@ -1,10 +1,7 @@
 package server
 
 import (
-	"maps"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -49,15 +46,14 @@ type tracker struct {
 
 	// Lock order: the FSM's lock, then mu, then a server's and an outbox's.
 	mu       sync.Mutex
-	sessions map[int64]*session               // sessions that track
-	keys     map[string]map[int64]struct{}    // the sessions that have read a key
-	items    int                              // pairs in keys
-	size     int64                            // bytes of keys
-	prefixes map[string]map[*session]struct{} // the sessions that listen to a prefix
-	lengths  map[int]int                      // how many prefixes have a length
+	sessions map[int64]*session            // sessions that track
+	keys     map[string]map[int64]struct{} // the sessions that have read a key
+	items    int                           // pairs in keys
+	size     int64                         // bytes of keys
+	prefixes prefix                        // the root of the tree of prefixes that sessions listen to
+	listed   int                           // how many prefixes there are
 
-	changed map[string]map[string]uint64 // keys of the present write set by prefix, with the origin of the change
-	emptied bool                         // the last change was to all keys
+	changes changes // of the present write set
 }
 
 // These are the costs of a remembered key, without its bytes, and of each reader.
@@ -75,8 +71,6 @@ func newTracker() *tracker {
 		base:     rand.Uint64() &^ (1<<32 - 1),
 		sessions: map[int64]*session{},
 		keys:     map[string]map[int64]struct{}{},
-		prefixes: map[string]map[*session]struct{}{}, lengths: map[int]int{},
-		changed: map[string]map[string]uint64{},
 	}
 }
 
@@ -94,15 +88,17 @@ func (t *tracker) origin(s *session) uint64 { return t.base + uint64(s.id) }
 
 // enable starts tracking or changes how a session tracks.
 func (t *tracker) enable(s *session, how *tracking) {
+	old := s.tracking.Load()
+	ended, added := old.prefixesBeyond(how), how.prefixesBeyond(old)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, again := t.sessions[s.id]; !again {
 		t.sessions[s.id] = s
 		t.clients.Add(1)
 	}
-	t.list(s, how)
+	t.unlist(s, ended)
+	t.list(s, added)
 	s.tracking.Store(how)
-	s.countPrefixes(how)
 }
 
 // disable ends tracking. The keys that the session has read stay until they change, as in Redis, unless
@@ -121,8 +117,7 @@ func (t *tracker) disable(s *session) {
 	}
 	delete(t.sessions, s.id)
 	t.clients.Add(-1)
-	t.unlist(s, how)
-	s.countPrefixes(nil)
+	t.unlist(s, how.prefixes)
 	if len(t.sessions) == 0 {
 		clear(t.keys)
 		t.items, t.size = 0, 0
@@ -136,35 +131,54 @@ func (t *tracker) restore(s *session, before *tracking) {
 	case before == nil:
 		t.disable(s)
 	default:
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.unlist(s, now)
-		t.list(s, before)
-		s.tracking.Store(before)
-		s.countPrefixes(before)
+		t.enable(s, before)
 	}
 }
 
-// list makes a session listen to the prefixes of its tracking. The caller holds mu.
-func (t *tracker) list(s *session, how *tracking) {
+// prefixesBeyond returns the prefixes that other does not have; both may be nil.
+func (how *tracking) prefixesBeyond(other *tracking) []string {
+	if how == nil || other == nil || len(other.prefixes) == 0 {
+		return how.listens()
+	}
+	var beyond []string
+	left := other.prefixes
 	for _, prefix := range how.prefixes {
-		if t.prefixes[prefix] == nil {
-			t.prefixes[prefix] = map[*session]struct{}{}
-			t.lengths[len(prefix)]++
+		for len(left) > 0 && left[0] < prefix {
+			left = left[1:]
 		}
-		t.prefixes[prefix][s] = struct{}{}
+		if len(left) == 0 || left[0] != prefix {
+			beyond = append(beyond, prefix)
+		}
 	}
+	return beyond
 }
 
-// countPrefixes counts the memory of the prefixes that a session listens to from now on. The caller
-// holds mu.
-func (s *session) countPrefixes(how *tracking) {
-	size := int64(0)
-	if how != nil {
-		size = sizeOf(how.prefixes)
+// listens returns the prefixes that a session with this tracking listens to; how may be nil.
+func (how *tracking) listens() []string {
+	if how == nil {
+		return nil
 	}
-	s.holds(size - s.prefixSize)
-	s.prefixSize = size
+	return how.prefixes
+}
+
+// list makes a session listen to prefixes, and counts their memory. The caller holds mu.
+func (t *tracker) list(s *session, prefixes []string) {
+	for _, prefix := range prefixes {
+		if t.prefixes.add(prefix, s) {
+			t.listed++
+		}
+	}
+	s.holds(sizeOf(prefixes))
+}
+
+// unlist reverses list.
+func (t *tracker) unlist(s *session, prefixes []string) {
+	for _, prefix := range prefixes {
+		if t.prefixes.remove(prefix, s) {
+			t.listed--
+		}
+	}
+	s.holds(-sizeOf(prefixes))
 }
 
 // sizeOf returns the memory that prefixes count as.
@@ -174,19 +188,6 @@ func sizeOf(prefixes []string) int64 {
 		size += prefixCost + int64(len(prefix))
 	}
 	return size
-}
-
-// unlist reverses list.
-func (t *tracker) unlist(s *session, how *tracking) {
-	for _, prefix := range how.prefixes {
-		delete(t.prefixes[prefix], s)
-		if len(t.prefixes[prefix]) == 0 {
-			delete(t.prefixes, prefix)
-			if t.lengths[len(prefix)]--; t.lengths[len(prefix)] == 0 {
-				delete(t.lengths, len(prefix))
-			}
-		}
-	}
 }
 
 // track prepares a call of a tracking session before it is submitted.
@@ -224,6 +225,7 @@ func mayRead(cmd *store.Command) bool {
 func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.changes = changes{}
 	s.waiting = hold
 	for _, key := range keys {
 		ids := t.keys[string(key)]
@@ -257,6 +259,7 @@ func (t *tracker) evict() {
 func (t *tracker) setMaxKeys(limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.changes = changes{}
 	t.maxKeys.Store(limit)
 	t.evict()
 }
@@ -275,189 +278,14 @@ func (t *tracker) release(s *session) {
 	s.waiting = false
 	late := s.late
 	s.dropLate()
-	for _, keys := range late {
-		t.deliver(s, keys)
+	for _, m := range late {
+		t.deliver(s, m)
 	}
-}
-
-// Applied implements store.KeySink.
-func (h *Hub) Applied(writes []byte) {
-	t := h.tracker
-	if t.clients.Load() == 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.emptied = false
-	store.EachTouched(writes, t)
-	t.broadcast()
-}
-
-// touchAll is TouchAll for callers outside a write set.
-func (t *tracker) touchAll() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.emptied = false
-	t.TouchAll()
-}
-
-// Touch implements store.Toucher. The caller holds mu.
-func (t *tracker) Touch(key string, origin uint64) {
-	t.emptied = false
-	if ids := t.keys[key]; ids != nil {
-		t.invalidate(strings.Clone(key), ids, origin)
-	}
-	for n := range t.lengths {
-		if n > len(key) {
-			continue
-		}
-		prefix := key[:n]
-		if t.prefixes[prefix] == nil {
-			continue
-		}
-		prefix = strings.Clone(prefix)
-		keys := t.changed[prefix]
-		if keys == nil {
-			keys = map[string]uint64{}
-			t.changed[prefix] = keys
-		}
-		if by, again := keys[key]; again && by != origin {
-			keys[key] = someone
-		} else if !again {
-			keys[strings.Clone(key)] = origin
-		}
-	}
-}
-
-// TouchAll implements store.Toucher. The caller holds mu. FLUSHALL empties many databases, but clients
-// get one message.
-func (t *tracker) TouchAll() {
-	if t.emptied {
-		return
-	}
-	t.emptied = true
-	clear(t.keys)
-	t.items, t.size = 0, 0
-	for _, s := range t.sessions {
-		t.send(s, nil, false)
-	}
-}
-
-// invalidate tells the sessions that have read a key about its change, and forgets them.
-func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
-	for id := range ids {
-		s := t.sessions[id]
-		if s != nil {
-			how := s.tracking.Load()
-			if how.noloop && origin == t.origin(s) {
-				continue
-			}
-			if !how.bcast {
-				t.send(s, []string{key}, origin == t.origin(s))
-			}
-		}
-		delete(ids, id)
-		t.items--
-		t.size -= readerCost
-	}
-	if len(ids) == 0 {
-		t.size -= trackedCost + int64(len(key))
-		delete(t.keys, key)
-	}
-}
-
-// broadcast tells the listeners of prefixes which keys a write set has changed.
-func (t *tracker) broadcast() {
-	for _, prefix := range slices.Sorted(maps.Keys(t.changed)) { // in Redis's order
-		changed := t.changed[prefix]
-		keys := slices.Sorted(maps.Keys(changed))
-		for s := range t.prefixes[prefix] {
-			mine, me := keys, t.origin(s)
-			if s.tracking.Load().noloop {
-				mine = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return changed[key] == me })
-			}
-			if len(mine) > 0 {
-				t.send(s, mine, changed[mine[0]] == me)
-			}
-		}
-	}
-	clear(t.changed)
-}
-
-// maxHeld and maxLateSize bound the messages that are held back for a session that waits for replies.
-// Beyond these limits the session gets one message that all keys may have changed.
-const (
-	maxHeld     = 4096
-	maxLateSize = 1 << 20 // bytes of held messages
-	lateCost    = 24      // a list of keys, or a key without its bytes
-)
-
-// dropLate forgets the messages that were held back. The caller holds mu.
-func (s *session) dropLate() {
-	s.holds(-int64(s.lateSize))
-	s.late, s.lateSize = nil, 0
-}
-
-// send delivers a message, or holds it back; keys is nil for all keys. own means that the session's
-// blocking command may have made the change.
-func (t *tracker) send(s *session, keys []string, own bool) {
-	if s.waiting || own && s.blocked.Load() != nil {
-		s.late = append(s.late, keys)
-		size := s.lateSize + lateCost
-		for _, key := range keys {
-			size += lateCost + len(key)
-		}
-		if len(s.late) > maxHeld || size > maxLateSize {
-			s.late, size = [][]string{nil}, lateCost // one message for all keys
-		}
-		s.holds(int64(size - s.lateSize))
-		s.lateSize = size
-		return
-	}
-	t.deliver(s, keys)
-}
-
-// invalidateChannel is the channel on which RESP2 clients get their messages.
-const invalidateChannel = "__redis__:invalidate"
-
-// deliver sends a message to the session or to its redirection. A RESP2 target gets it only if it has a
-// subscription; there is no other way to send it.
-func (t *tracker) deliver(s *session, keys []string) {
-	how := s.tracking.Load()
-	if how == nil {
-		return
-	}
-	target := s
-	if how.redirect != 0 {
-		if target = s.srv.session(how.redirect); target == nil || target.out.isOver() {
-			how.broken.Store(true)
-			if s.protocol() > 2 {
-				s.push(store.Str("tracking-redir-broken"), store.Int(how.redirect))
-			}
-			return
-		}
-	}
-	list := store.Nil
-	if keys != nil {
-		list = store.Strs(keys...)
-	}
-	switch {
-	case target.protocol() > 2:
-		target.push(store.Str("invalidate"), list)
-	case target != s && target.subscriber():
-		target.push(store.Str("message"), store.Str(invalidateChannel), list)
-	}
-}
-
-// push sends a message that is not a reply.
-func (s *session) push(elems ...store.Reply) {
-	r := store.Reply{Kind: store.Push, Elems: elems}
-	s.out.push(appendReply(nil, &r, s.protocol()), s.srv.params.limitOf(s.class()), s.srv.cfg.Clock())
 }
 
 // sizes returns the numbers for INFO.
 func (t *tracker) sizes() (keys, items, prefixes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.keys), t.items, len(t.prefixes)
+	return len(t.keys), t.items, t.listed
 }

@@ -263,7 +263,7 @@ func TestRedirectionToWhoHasBeenCutOff(t *testing.T) {
 		ts.await(func() bool { return ts.fake.held.Load() == 1 })
 		to.out.abort()
 		for _, s := range ts.each() {
-			ts.hub.tracker.deliver(s, []string{"k"})
+			ts.hub.tracker.deliver(s, about("k", someone))
 		}
 		c.expect(fmt.Sprintf(">2\r\n$21\r\ntracking-redir-broken\r\n:%d\r\n", to.id))
 	})

@@ -1,0 +1,384 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"lockstep/store"
+)
+
+// This file tells the clients that track which keys a write set has changed. A node does this while it applies
+// the write set, before the next one. So what one write set costs is bounded: each changed key is kept once, each
+// message is encoded once however many clients get it, and beyond the limits below clients are told that all keys
+// may have changed.
+
+const (
+	// maxChangedSize is how many bytes the keys of one write set may take in messages to the listeners of
+	// prefixes; a key counts for each of its prefixes. Beyond it the listeners of further ones are told "all keys".
+	maxChangedSize = 1 << 20
+	// maxTold is how many messages about one write set are sent one by one. After them each client that is
+	// concerned gets one message for all keys.
+	maxTold = 1 << 16
+	// maxForgotten is how many readers of changed keys a write set makes the node look up. Beyond it the node
+	// forgets all that clients have read, and tells them so.
+	maxForgotten = 1 << 20
+)
+
+// changes are what one write set has changed, as far as clients listen.
+type changes struct {
+	list     []changedKey
+	index    map[string]int // places in list
+	nodes    []*prefix      // prefixes of the keys of list
+	prefixes []*prefix      // the prefixes of all changed keys, each once
+	size     int            // see maxChangedSize
+
+	writers   map[uint64]struct{} // the origins in list
+	own       int                 // bytes of lists that one session gets, because it has made some of the changes itself
+	told      int                 // messages …
+	sent      int64               // … and their bytes
+	forgotten int
+	overrun   map[*session]struct{} // sessions that have been told "all keys" instead of more messages
+	emptied   bool                  // the last change was to all keys …
+	flooded   bool                  // … and there have been so many of these that all sessions are in overrun
+}
+
+// changedKey is a key that the write set has changed.
+type changedKey struct {
+	key      string
+	by       uint64 // the origin of the change
+	from, to int    // the key's prefixes in changes.nodes
+}
+
+// Applied implements store.KeySink.
+func (h *Hub) Applied(writes []byte) {
+	t := h.tracker
+	if t.clients.Load() == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes = changes{}
+	store.EachTouched(writes, t)
+	t.broadcast()
+	t.changes = changes{} // it may be large
+}
+
+// touchAll is TouchAll for callers outside a write set.
+func (t *tracker) touchAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changes = changes{}
+	t.TouchAll()
+}
+
+// Touch implements store.Toucher. The caller holds mu.
+func (t *tracker) Touch(key string, origin uint64) {
+	t.changes.emptied = false
+	if ids := t.keys[key]; ids != nil {
+		t.invalidate(strings.Clone(key), ids, origin)
+	}
+	if t.listed > 0 {
+		t.changes.note(&t.prefixes, key, origin)
+	}
+}
+
+// TouchAll implements store.Toucher. The caller holds mu. FLUSHALL empties many databases, but clients
+// get one message.
+func (t *tracker) TouchAll() {
+	c := &t.changes
+	if c.emptied || c.flooded {
+		return
+	}
+	c.emptied, c.flooded = true, c.told > maxTold
+	t.forgetKeys()
+	for _, s := range t.sessions {
+		t.tell(s, allKeys)
+	}
+}
+
+// forgetKeys forgets all keys that sessions have read.
+func (t *tracker) forgetKeys() {
+	if len(t.keys) > 0 {
+		t.keys = map[string]map[int64]struct{}{}
+	}
+	t.items, t.size = 0, 0
+}
+
+// invalidate tells the sessions that have read a key about its change, and forgets them.
+func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
+	if t.changes.forgotten += len(ids); t.changes.forgotten > maxForgotten {
+		t.invalidateAll()
+		return
+	}
+	m := about(key, origin)
+	for id := range ids {
+		s := t.sessions[id]
+		if s != nil {
+			how := s.tracking.Load()
+			if how.noloop && origin == t.origin(s) {
+				continue
+			}
+			if !how.bcast {
+				t.tell(s, m)
+			}
+		}
+		delete(ids, id)
+		t.items--
+		t.size -= readerCost
+	}
+	if len(ids) == 0 {
+		t.size -= trackedCost + int64(len(key))
+		delete(t.keys, key)
+	}
+}
+
+// invalidateAll forgets all keys that sessions have read, and tells them so.
+func (t *tracker) invalidateAll() {
+	t.forgetKeys()
+	for _, s := range t.sessions {
+		if !s.tracking.Load().bcast {
+			t.tellAll(s)
+		}
+	}
+}
+
+// note records a changed key for the listeners of its prefixes.
+func (c *changes) note(root *prefix, key string, origin uint64) {
+	if i, again := c.index[key]; again {
+		if c.list[i].by != origin {
+			c.list[i].by = someone
+		}
+		return
+	}
+	from := len(c.nodes)
+	root.of(key, func(p *prefix) {
+		if !p.marked {
+			p.marked = true
+			c.prefixes = append(c.prefixes, p)
+		}
+		if p.every {
+			return
+		}
+		if c.size += lateCost + len(key); c.size > maxChangedSize {
+			p.every = true
+			return
+		}
+		c.nodes = append(c.nodes, p)
+	})
+	if len(c.nodes) == from {
+		return
+	}
+	if c.index == nil {
+		c.index = map[string]int{}
+	}
+	key = strings.Clone(key)
+	c.index[key] = len(c.list)
+	c.list = append(c.list, changedKey{key, origin, from, len(c.nodes)})
+}
+
+// broadcast tells the listeners of prefixes which keys a write set has changed.
+func (t *tracker) broadcast() {
+	c := &t.changes
+	if len(c.prefixes) == 0 {
+		return
+	}
+	slices.SortFunc(c.list, func(a, b changedKey) int { return strings.Compare(a.key, b.key) })
+	c.writers = map[uint64]struct{}{}
+	for i, changed := range c.list {
+		c.writers[changed.by] = struct{}{}
+		for _, p := range c.nodes[changed.from:changed.to] {
+			p.keys = append(p.keys, int32(i))
+		}
+	}
+	slices.SortFunc(c.prefixes, func(a, b *prefix) int { return strings.Compare(a.text, b.text) }) // Redis's order
+	for _, p := range c.prefixes {
+		if p.every {
+			for s := range p.sessions {
+				t.tellAll(s)
+			}
+		} else {
+			t.tellKeys(p)
+		}
+		p.keys, p.marked, p.every = nil, false, false
+	}
+}
+
+// tellKeys tells the listeners of a prefix which of its keys have changed.
+func (t *tracker) tellKeys(p *prefix) {
+	m := t.changes.message(p, someone)
+	for s := range p.sessions {
+		if mine := t.messageFor(s, p, m); len(mine.keys) > 0 {
+			t.tell(s, mine)
+		}
+	}
+}
+
+// messageFor returns what a session is told of a prefix when all others are told m. A NOLOOP session gets a list
+// without its own changes; only if such lists are too large together, it gets the list that all get.
+func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
+	c, me := &t.changes, t.origin(s)
+	_, wrote := c.writers[me]
+	if !wrote || !s.tracking.Load().noloop || c.own+m.size() > maxChangedSize {
+		return m
+	}
+	c.own += m.size()
+	return c.message(p, me)
+}
+
+// message returns the message about the changes to a prefix, without those by one origin.
+func (c *changes) message(p *prefix, without uint64) *notice {
+	m := &notice{keys: make([]string, 0, len(p.keys))}
+	for _, i := range p.keys {
+		if by := c.list[i].by; by == someone || by != without {
+			m.add(c.list[i].key, by)
+		}
+	}
+	return m
+}
+
+// tell sends a message about the present write set, or one for all keys if the messages have become too many or
+// too large.
+func (t *tracker) tell(s *session, m *notice) {
+	c := &t.changes
+	if _, over := c.overrun[s]; over {
+		return
+	}
+	c.told++
+	c.sent += int64(m.size())
+	if limit := t.maxSize(); c.told > maxTold || limit > 0 && c.sent > limit {
+		t.tellAll(s)
+		return
+	}
+	t.send(s, m)
+}
+
+// tellAll tells a session that all keys may have changed. The session gets no other message about the present
+// write set.
+func (t *tracker) tellAll(s *session) {
+	c := &t.changes
+	if _, over := c.overrun[s]; over {
+		return
+	}
+	if c.overrun == nil {
+		c.overrun = map[*session]struct{}{}
+	}
+	c.overrun[s] = struct{}{}
+	t.send(s, allKeys)
+}
+
+// notice is the message that keys have changed. Many sessions share one.
+type notice struct {
+	keys   []string // nil: all keys
+	bytes  int      // of keys
+	by     uint64   // the origin of the first key's change
+	frames [4][]byte
+}
+
+// allKeys is the message for all keys. It is encoded already, because trackers share it.
+var allKeys = func() *notice {
+	m := &notice{}
+	m.frame(2)
+	m.frame(3)
+	return m
+}()
+
+// about returns the message that one key has changed.
+func about(key string, by uint64) *notice {
+	m := &notice{}
+	m.add(key, by)
+	return m
+}
+
+// add appends a key.
+func (m *notice) add(key string, by uint64) {
+	if len(m.keys) == 0 {
+		m.by = by
+	}
+	m.keys = append(m.keys, key)
+	m.bytes += len(key)
+}
+
+// size returns the memory that a message counts as.
+func (m *notice) size() int { return lateCost + lateCost*len(m.keys) + m.bytes }
+
+// frame returns the message for a protocol version; it encodes the message once. The caller holds the tracker's mu.
+func (m *notice) frame(resp int) []byte {
+	if m.frames[resp] == nil {
+		list := store.Nil
+		if m.keys != nil {
+			list = store.Strs(m.keys...)
+		}
+		push := store.Reply{Kind: store.Push, Elems: []store.Reply{store.Str("invalidate"), list}}
+		if resp < 3 {
+			push.Elems = []store.Reply{store.Str("message"), store.Str(invalidateChannel), list}
+		}
+		m.frames[resp] = appendReply(nil, &push, resp)
+	}
+	return m.frames[resp]
+}
+
+// maxHeld and maxLateSize bound the messages that are held back for a session that waits for replies.
+// Beyond these limits the session gets one message that all keys may have changed.
+const (
+	maxHeld     = 4096
+	maxLateSize = 1 << 20 // bytes of held messages
+	lateCost    = 24      // a list of keys, or a key without its bytes
+)
+
+// dropLate forgets the messages that were held back. The caller holds mu.
+func (s *session) dropLate() {
+	s.holds(-int64(s.lateSize))
+	s.late, s.lateSize = nil, 0
+}
+
+// send delivers a message, or holds it back. A change that the session's blocking command may have made follows
+// the reply.
+func (t *tracker) send(s *session, m *notice) {
+	own := m.by != someone && m.by == t.origin(s)
+	if s.waiting || own && s.blocked.Load() != nil {
+		s.late = append(s.late, m)
+		size := s.lateSize + m.size()
+		if len(s.late) > maxHeld || size > maxLateSize {
+			s.late, size = []*notice{allKeys}, lateCost
+		}
+		s.holds(int64(size - s.lateSize))
+		s.lateSize = size
+		return
+	}
+	t.deliver(s, m)
+}
+
+// invalidateChannel is the channel on which RESP2 clients get their messages.
+const invalidateChannel = "__redis__:invalidate"
+
+// deliver sends a message to the session or to its redirection. A RESP2 target gets it only if it has a
+// subscription; there is no other way to send it.
+func (t *tracker) deliver(s *session, m *notice) {
+	how := s.tracking.Load()
+	if how == nil {
+		return
+	}
+	target := s
+	if how.redirect != 0 {
+		if target = s.srv.session(how.redirect); target == nil || target.out.isOver() {
+			how.broken.Store(true)
+			if s.protocol() > 2 {
+				s.push(store.Str("tracking-redir-broken"), store.Int(how.redirect))
+			}
+			return
+		}
+	}
+	if resp := target.protocol(); resp > 2 || target != s && target.subscriber() {
+		target.pushFrame(m.frame(resp))
+	}
+}
+
+// push sends a message that is not a reply.
+func (s *session) push(elems ...store.Reply) {
+	r := store.Reply{Kind: store.Push, Elems: elems}
+	s.pushFrame(appendReply(nil, &r, s.protocol()))
+}
+
+func (s *session) pushFrame(frame []byte) {
+	s.out.push(frame, s.srv.params.limitOf(s.class()), s.srv.cfg.Clock())
+}

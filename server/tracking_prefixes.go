@@ -1,0 +1,114 @@
+package server
+
+import (
+	"slices"
+	"strings"
+)
+
+// prefix is a node of the tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). A
+// path through the tree spells a prefix, and a node without sessions has several children. So finding the
+// prefixes of a key takes no more steps than the key has bytes, and than there are prefixes on its path.
+type prefix struct {
+	edge     string    // what the node adds to its parent's text
+	text     string    // the whole prefix, if sessions listen to it
+	children []*prefix // sorted by the first bytes of their edges, which differ
+	sessions map[*session]struct{}
+
+	// These are about the present write set, and empty between two.
+	keys   []int32 // changed keys: indexes of changes.list
+	marked bool    // changes.prefixes has the node
+	every  bool    // too much has changed: the sessions are told that every key may have
+}
+
+// child returns the place of the child whose edge begins with a byte, and whether there is one.
+func (p *prefix) child(first byte) (i int, is bool) {
+	return slices.BinarySearchFunc(p.children, first, func(c *prefix, b byte) int { return int(c.edge[0]) - int(b) })
+}
+
+// add makes a session listen to a prefix below p, and reports whether it is the first one.
+func (p *prefix) add(text string, s *session) (first bool) {
+	for rest := text; rest != ""; rest = rest[len(p.edge):] {
+		i, is := p.child(rest[0])
+		if !is {
+			p.children = slices.Insert(p.children, i, &prefix{edge: rest})
+		} else if n := common(p.children[i].edge, rest); n < len(p.children[i].edge) {
+			p.children[i] = p.children[i].split(n)
+		}
+		p = p.children[i]
+	}
+	if first = p.sessions == nil; first {
+		p.text, p.sessions = text, map[*session]struct{}{}
+	}
+	p.sessions[s] = struct{}{}
+	return first
+}
+
+// common returns how many bytes two strings have in common at their beginning.
+func common(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// split puts a node for the first n bytes of the edge above p. It copies them, because the other bytes of a
+// long prefix must not stay in memory when nobody listens to it any more.
+func (p *prefix) split(n int) *prefix {
+	above := &prefix{edge: strings.Clone(p.edge[:n]), children: []*prefix{p}}
+	p.edge = p.edge[n:]
+	return above
+}
+
+// remove reverses add, and reports whether nobody listens to the prefix any more.
+func (p *prefix) remove(text string, s *session) (last bool) {
+	path := []*prefix{p}
+	for text != "" {
+		i, is := p.child(text[0])
+		if !is || !strings.HasPrefix(text, p.children[i].edge) {
+			return false
+		}
+		p = p.children[i]
+		path, text = append(path, p), text[len(p.edge):]
+	}
+	delete(p.sessions, s)
+	if p.sessions == nil || len(p.sessions) > 0 {
+		return false
+	}
+	p.text, p.sessions = "", nil
+	// A node that has lost its only reason goes, and then its parent may have.
+	for n := len(path) - 1; n > 0 && path[n].sessions == nil && len(path[n].children) < 2; n-- {
+		path[n-1].replace(path[n])
+	}
+	return true
+}
+
+// replace puts the only child of a child in the child's place, or removes a child that has none.
+func (p *prefix) replace(c *prefix) {
+	i, _ := p.child(c.edge[0])
+	if len(c.children) == 0 {
+		p.children = slices.Delete(p.children, i, i+1)
+		return
+	}
+	only := c.children[0]
+	only.edge = c.edge + only.edge
+	p.children[i] = only
+}
+
+// of calls do for each node below p, and p itself, whose sessions listen to a prefix of a key.
+func (p *prefix) of(key string, do func(*prefix)) {
+	for {
+		if p.sessions != nil {
+			do(p)
+		}
+		if key == "" {
+			return
+		}
+		i, is := p.child(key[0])
+		if !is || !strings.HasPrefix(key, p.children[i].edge) {
+			return
+		}
+		p = p.children[i]
+		key = key[len(p.edge):]
+	}
+}
