@@ -28,7 +28,8 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if !ok {
 				return nil, store.ErrNotInteger
 			}
-			if s.srv.session(id) == nil {
+			// Messages in great number would cut another user's client off.
+			if target := s.srv.session(id); target == nil || target.userName() != s.userName() {
 				return nil, errNoRedirect
 			}
 			o.redirect = id

@@ -77,3 +77,26 @@ func TestFirstMet(t *testing.T) {
 		}
 	}
 }
+
+// TestRedirectionToAnotherUser is refused like one to a client that is not there: messages in great number would cut the other
+// user's client off.
+func TestRedirectionToAnotherUser(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		admin, victim, mate := ts.dial(t), ts.dial(t), ts.dial(t)
+		for _, user := range []string{"app", "good"} {
+			admin.send(array("ACL", "SETUSER", user, "on", ">pw", "~*", "+@all"))
+			admin.expect("+OK\r\n")
+		}
+		id := func(c *client) int64 {
+			sessions := ts.each()
+			return sessions[slices.IndexFunc(sessions, func(s *session) bool { return s.addr == c.conn.LocalAddr().String() })].id
+		}
+		victim.do("AUTH good pw", "+OK\r\n")
+		mate.do("AUTH app pw", "+OK\r\n")
+		c := ts.dial(t)
+		c.do("AUTH app pw", "+OK\r\n")
+		c.do(fmt.Sprint("CLIENT TRACKING ON BCAST REDIRECT ", id(victim)), "-"+string(errNoRedirect)+"\r\n")
+		c.do(fmt.Sprint("CLIENT TRACKING ON BCAST REDIRECT ", id(admin)), "-"+string(errNoRedirect)+"\r\n")
+		c.do(fmt.Sprint("CLIENT TRACKING ON BCAST REDIRECT ", id(mate)), "+OK\r\n")
+	})
+}
