@@ -68,12 +68,12 @@ func subscribeTo(kind subKind) handler {
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {
-			eachName(s, args[1:], func(name string) { s.srv.hub.unsubscribe(s, kind, name, false) })
+			eachName(s, args[1:], func(name string) { s.srv.hub.unsubscribe(s, kind, name) })
 			return answered
 		}
 		names := s.srv.hub.of(s, kind)
 		slices.Sort(names)
-		eachName(s, names, func(name string) { s.srv.hub.unsubscribe(s, kind, name, false) })
+		eachName(s, names, func(name string) { s.srv.hub.unsubscribe(s, kind, name) })
 		if len(names) == 0 {
 			s.srv.hub.confirmNone(s, kind)
 		}

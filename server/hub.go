@@ -170,14 +170,11 @@ func (h *Hub) matched(began, now time.Time) {
 	}
 	m.took = 0
 	sessions, _ := h.byPatterns()
-	left := len(h.patterns) / 2
-	for _, s := range sessions {
-		if left <= 0 {
-			return
-		}
-		h.cutOff(s)
-		left -= len(s.subs[subPattern])
+	n := 0
+	for left := len(h.patterns) / 2; n < len(sessions) && left > 0; n++ {
+		left -= len(sessions[n].subs[subPattern])
 	}
+	h.cutOff(sessions[:n]...)
 }
 
 // over reports whether all subscribers have been cut off.
@@ -220,8 +217,10 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns. The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns, and does not wait until each of them has ended to get rid of
+// these. The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
+	go h.drop(sessions)
 	for _, s := range sessions {
 		s.out.cut()
 		now := s.srv.cfg.Clock().Unix()
@@ -302,24 +301,56 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
 }
 
-// unsubscribe removes a subscription; quiet omits the confirmation.
-func (h *Hub) unsubscribe(s *session, kind subKind, name string, quiet bool) {
+// unsubscribe removes a subscription and confirms it.
+func (h *Hub) unsubscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, is := s.subs[kind][name]; is {
-		all := h.byKind(kind)
-		delete(all[name], s)
-		if len(all[name]) == 0 {
-			h.heard.Add(-1)
-			delete(all, name)
+		h.remove(s, kind, name)
+	}
+	s.confirm(subWords[kind].unsubscribe, store.Str(name), s.subscriptions(kind))
+}
+
+// remove removes a subscription that exists. The caller holds mu.
+func (h *Hub) remove(s *session, kind subKind, name string) {
+	all := h.byKind(kind)
+	delete(all[name], s)
+	if len(all[name]) == 0 {
+		h.heard.Add(-1)
+		delete(all, name)
+	}
+	delete(s.subs[kind], name)
+	s.holds(-subscriptionCost - int64(len(name)))
+}
+
+// drop ends all subscriptions of sessions without confirmations. It takes the lock for many names at once: each
+// time it may wait until a message has been matched, and messages meanwhile are matched with what is left.
+func (h *Hub) drop(sessions []*session) {
+	for len(sessions) > 0 {
+		sessions = h.dropSome(sessions)
+	}
+}
+
+// dropAtOnce is how many names drop removes before it lets others have the lock.
+const dropAtOnce = 4096
+
+// dropSome ends many subscriptions, and returns the sessions that have more.
+func (h *Hub) dropSome(sessions []*session) []*session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := dropAtOnce
+	for i, s := range sessions {
+		for kind, names := range s.subs {
+			for name := range names {
+				if left--; left < 0 {
+					return sessions[i:]
+				}
+				h.remove(s, subKind(kind), name)
+			}
 		}
-		delete(s.subs[kind], name)
-		s.holds(-subscriptionCost - int64(len(name)))
+		s.subscriptions(subChannel)
 	}
-	n := s.subscriptions(kind)
-	if !quiet {
-		s.confirm(subWords[kind].unsubscribe, store.Str(name), n)
-	}
+	return nil
 }
 
 // confirmNone replies to a request to end all subscriptions when there are none.

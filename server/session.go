@@ -300,13 +300,8 @@ func (s *session) reset() {
 
 // dropSubscriptions ends all subscriptions without confirmations.
 func (s *session) dropSubscriptions() {
-	if !s.subscriber() {
-		return
-	}
-	for kind := range s.subs {
-		for _, name := range s.srv.hub.of(s, subKind(kind)) {
-			s.srv.hub.unsubscribe(s, subKind(kind), name, true)
-		}
+	if s.subscriber() {
+		s.srv.hub.drop([]*session{s})
 	}
 }
 

@@ -110,7 +110,7 @@ func TestManyPrefixesOfOneClient(t *testing.T) {
 	}
 	s := ts.deaf(t, &tracking{bcast: true, prefixes: prefixes})
 	writes := changesOf(numbered(50_000, "app:%d"), 0)
-	for range 100 {
+	for range 20 {
 		ts.hub.Applied(writes)
 	}
 	if got := received(s); got != "" {
@@ -252,7 +252,7 @@ func TestPrefixTree(t *testing.T) {
 		s    *session
 	}
 	there, count, root := map[entry]bool{}, map[string]int{}, &prefix{}
-	for range 20_000 {
+	for range 4000 {
 		e := entry{word(), sessions[random.IntN(len(sessions))]}
 		if random.IntN(2) == 0 {
 			if !there[e] {
