@@ -114,7 +114,7 @@ func (e *Engine) evalBody(c *store.Ctx, readOnly bool) store.Reply {
 	chunk := e.byBody[string(c.Args[1])]
 	if chunk == nil {
 		var fail *store.Reply
-		if chunk, fail = e.chunkOf(c.Arg(1)); fail != nil {
+		if chunk, fail = e.chunkOf(c, c.Arg(1)); fail != nil {
 			return *fail
 		}
 	}
@@ -146,7 +146,7 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 	}
 	if chunk == nil {
 		var fail *store.Reply
-		if chunk, fail = e.chunkOf(body); fail != nil {
+		if chunk, fail = e.chunkOf(c, body); fail != nil {
 			return *fail
 		}
 	}
@@ -154,7 +154,7 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 }
 
 func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
-	chunk, fail := e.chunkOf(c.Arg(2))
+	chunk, fail := e.chunkOf(c, c.Arg(2))
 	if fail != nil {
 		return *fail
 	}

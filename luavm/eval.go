@@ -7,7 +7,6 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/compile"
 	"lockstep/luavm/internal/interp"
 	"lockstep/store"
 )
@@ -31,8 +30,8 @@ const maxChunks = 1000
 // compiled scripts. A compiled script takes up to twenty times its text.
 const compiledShare = 2
 
-// chunkOf returns the compiled form of a body.
-func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
+// chunkOf returns the compiled form of a body. The time that it takes to compile it belongs to the time of the script.
+func (e *Engine) chunkOf(ctx *store.Ctx, body string) (*chunk, *store.Reply) {
 	if c := e.byBody[body]; c != nil {
 		return c, nil
 	}
@@ -43,7 +42,12 @@ func (e *Engine) chunkOf(body string) (*chunk, *store.Reply) {
 	}
 	// The shebang is cut off but its newline stays, so that line numbers count
 	// the shebang line.
-	proto, cerr := compile.Chunk(body[skip:], "@user_script", 0)
+	proto, took, cerr := e.compile(ctx, body[skip:], "@user_script", stateRunning)
+	ctx.ScriptTime += took
+	if e.stop != "" {
+		r := e.stopped(ctx)
+		return nil, &r
+	}
 	if cerr != nil {
 		r := store.Err(errCompile(cerr.Error()))
 		return nil, &r
@@ -138,6 +142,11 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 		return reply
 	}
 	ctx.Rollback(save)
+	return e.stopped(ctx)
+}
+
+// stopped returns the reply for a script that was stopped.
+func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	text := e.stop
 	if text != string(store.ErrOutOfMemory) {
 		text = "ERR " + text

@@ -2,11 +2,13 @@ package luavm
 
 import (
 	"strings"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/compile"
+	"lockstep/store"
 )
 
 func (e *Engine) baseLoadString(L *lua.LState) int {
@@ -50,7 +52,7 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	// Compiling takes many times the memory of the text.
 	e.charge(int64(len(source)) * 50)
 	e.work(len(source) * 4)
-	proto, err := compile.Chunk(source, name, e.depth)
+	proto, err := compile.Chunk(source, name, e.depth, e.watchCompiler)
 	if err != nil {
 		L.Push(lua.LNil)
 		L.Push(lua.LString(err.Error()))
@@ -63,3 +65,23 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	L.Push(L.NewFunctionFromProto(proto))
 	return 1
 }
+
+// compile compiles the text of a script or a library, which is then running in the given state: its time is limited, and
+// it can be killed. took is the time that it took, 0 if that was short. If it was stopped, e.stop is set.
+func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (proto *lua.FunctionProto, took time.Duration, err error) {
+	e.begin(ctx, "", true)
+	e.start(state, ctx.ScriptTime)
+	defer func() {
+		if e.started.Load() >= 0 {
+			took = e.now() - time.Duration(e.started.Load())
+		}
+		e.state.Store(0)
+		e.call, e.dirty = store.Ctx{}, false // no Lua has run
+	}()
+	defer ignoreStop()
+	proto, err = compile.Chunk(source, name, 0, e.watchCompiler)
+	return proto, 0, err
+}
+
+// watchCompiler looks at the limits while a text is compiled.
+func (e *Engine) watchCompiler() { e.work(compile.WatchSteps) }

@@ -7,7 +7,6 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/luavm/internal/auxlib"
-	"lockstep/luavm/internal/compile"
 	"lockstep/store"
 )
 
@@ -80,7 +79,11 @@ func (e *Engine) openFunctions() {
 // loadLibrary runs the code of a library, and returns the functions that it registered.
 // The first line, of skip bytes, has been read already.
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
-	proto, fault := compile.Chunk(code[skip:], "@user_function", 0)
+	proto, took, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
+	if e.stop != "" {
+		e.stop = msgLoad
+		return nil, errRegister("ERR " + e.stop)
+	}
 	if fault != nil {
 		return nil, errLibraryCompile(fault.Error())
 	}
@@ -89,7 +92,7 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 		fns: map[string]*lua.LFunction{},
 	}
 	e.begin(&store.Ctx{}, "", true)
-	e.start(0, before)
+	e.start(0, before+took)
 	e.loading, e.keeps = l, true
 	e.libMeta.RawSetString("__index", e.libLoad)
 	text := e.register(proto)

@@ -27,9 +27,23 @@ const (
 	itemsPerFlush = 50 // items that one SETLIST stores
 )
 
+// place is where a local variable is while it is in scope.
+type place struct {
+	f        *function
+	register int
+}
+
+// local is a local variable in scope.
+type local struct {
+	*lua.DbgLocalInfo
+	block *block // the innermost around it; nil in the outermost of a function
+	hides place  // the variable of the same name that is not seen meanwhile; without a function: none
+}
+
 // upvalue says where a closure finds a variable of an enclosing function.
 type upvalue struct {
 	name    string
+	of      place
 	inFrame bool // true: a local of the enclosing function; false: one of its upvalues
 	index   int
 }
@@ -59,7 +73,7 @@ type function struct {
 	vararg     uint8
 	upvalues   []upvalue
 	variables  []*lua.DbgLocalInfo // in the order of declaration
-	active     []*lua.DbgLocalInfo // in scope, by register
+	active     []local             // in scope, by register
 	pending    []*lua.DbgLocalInfo // declared, not yet in scope
 	block      *block
 	here       int // list of jumps to the next instruction
@@ -142,6 +156,7 @@ func (f *function) control(pc int) *uint32 {
 // needsValue reports whether some jump of a list leaves no value in a register.
 func (f *function) needsValue(list int) bool {
 	for ; list != noJump; list = f.follow(list) {
+		f.p.work(1)
 		if interp.OpOf(*f.control(list)) != lua.OP_TESTSET {
 			return true
 		}
@@ -166,6 +181,7 @@ func (f *function) patchTest(pc, reg int) bool {
 
 func (f *function) dropValues(list int) {
 	for ; list != noJump; list = f.follow(list) {
+		f.p.work(1)
 		f.patchTest(list, noReg)
 	}
 }
@@ -174,6 +190,7 @@ func (f *function) dropValues(list int) {
 // in reg, without for the others.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
+		f.p.work(1)
 		next := f.follow(list)
 		if f.patchTest(list, reg) {
 			f.fixJump(list, withValue)
@@ -208,10 +225,8 @@ func (f *function) join(to *int, list int) {
 	}
 	last := *to
 	for next := f.follow(last); next != noJump; next = f.follow(last) {
+		f.p.work(1)
 		last = next
-		if f.p.steps++; f.p.steps > maxSteps {
-			f.p.syntax("function or expression too complex")
-		}
 	}
 	f.fixJump(last, list)
 }
@@ -287,14 +302,22 @@ func (f *function) activate(n int) {
 	for _, v := range f.pending[:n] {
 		v.StartPc = f.pc()
 		f.variables = append(f.variables, v)
-		f.active = append(f.active, v)
+		hides := f.p.scope[v.Name]
+		f.p.scope[v.Name] = place{f, len(f.active)}
+		f.active = append(f.active, local{v, f.block, hides})
 	}
 	f.pending = f.pending[n:]
 }
 
 func (f *function) deactivate(to int) {
-	for _, v := range f.active[to:] {
+	for i := len(f.active) - 1; i >= to; i-- {
+		v := f.active[i]
 		v.EndPc = f.pc()
+		if v.hides.f != nil {
+			f.p.scope[v.Name] = v.hides
+		} else {
+			delete(f.p.scope, v.Name)
+		}
 	}
 	f.active = f.active[:to]
 }
@@ -316,42 +339,42 @@ func (f *function) leave() {
 	f.patchHere(b.breaks)
 }
 
-// find returns the variable that a name means in a function.
-func (f *function) find(name string, here bool) exp {
-	for i := len(f.active) - 1; i >= 0; i-- {
-		if f.active[i].Name == name {
-			if !here {
-				b := f.block
-				for b != nil && b.active > i {
-					b = b.previous
-				}
-				if b != nil {
-					b.captured = true
-				}
-			}
-			return newExp(expLocal, i)
-		}
-	}
-	if f.parent == nil {
+// find returns the variable that a name means.
+func (f *function) find(name string) exp {
+	switch at := f.p.scope[name]; at.f {
+	case nil:
 		return newExp(expGlobal, noReg)
+	case f:
+		return newExp(expLocal, at.register)
+	default:
+		return newExp(expUpvalue, f.upvalue(name, at))
 	}
-	outer := f.parent.find(name, false)
-	if outer.kind == expGlobal {
-		return outer
-	}
-	return newExp(expUpvalue, f.upvalue(name, outer))
 }
 
-func (f *function) upvalue(name string, outer exp) int {
-	u := upvalue{name: name, inFrame: outer.kind == expLocal, index: outer.info}
-	for i, have := range f.upvalues {
-		if have.inFrame == u.inFrame && have.index == u.index {
+// upvalue returns the index of the upvalue for a variable of an enclosing function. All functions between get one, too.
+func (f *function) upvalue(name string, of place) int {
+	f.p.work(1 + len(f.upvalues)/comparedInStep)
+	for i := range f.upvalues {
+		if f.upvalues[i].of == of {
 			return i
 		}
+	}
+	u := upvalue{name: name, of: of, inFrame: of.f == f.parent, index: of.register}
+	if u.inFrame {
+		f.parent.capture(of.register)
+	} else {
+		u.index = f.parent.upvalue(name, of)
 	}
 	f.limit(len(f.upvalues)+1, maxUpvalues, "upvalues")
 	f.upvalues = append(f.upvalues, u)
 	return len(f.upvalues) - 1
+}
+
+// capture notes that a closure uses a local variable: its block has to close it.
+func (f *function) capture(register int) {
+	if b := f.active[register].block; b != nil {
+		b.captured = true
+	}
 }
 
 // finish ends a function and returns its prototype for gopher-lua.

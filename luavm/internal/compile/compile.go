@@ -10,7 +10,9 @@ import (
 // file name, "=" before a name to be shown unchanged, otherwise the source.
 // nested is how many calls are nested in the script that compiles the chunk: C Lua
 // counts nested calls and levels of syntax together. The text of an error is C Lua's.
-func Chunk(source, name string, nested int) (proto *lua.FunctionProto, err error) {
+// watch is called after every WatchSteps steps; it may end the compiling by a panic, which Chunk
+// passes on.
+func Chunk(source, name string, nested int, watch func()) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
 	if len(source) > maxSourceBytes {
 		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")
@@ -27,7 +29,7 @@ func Chunk(source, name string, nested int) (proto *lua.FunctionProto, err error
 			err = fault
 		}
 	}()
-	return parse(source, chunkID(name, syntaxIDSize), shown, nested), nil
+	return parse(source, chunkID(name, syntaxIDSize), shown, nested, watch), nil
 }
 
 // These bound the part of a source's name in error messages: LUA_IDSIZE at run time,

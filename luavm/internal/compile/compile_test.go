@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -27,16 +28,59 @@ func TestLimits(t *testing.T) {
 		{strings.Repeat("local function f() ", 3e4), "too many syntax levels"},
 		{strings.Repeat("x", maxSourceBytes+1), "longer than"},
 	} {
-		if _, err := Chunk(c[0], "@x", 0); err == nil || !strings.Contains(err.Error(), c[1]) {
+		if _, err := Chunk(c[0], "@x", 0, func() {}); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%.100s\n got %v\nwant an error with %q", c[0], err, c[1])
 		}
 	}
 	const deep = "do do do end end end"
 	for nested, fits := range map[int]bool{0: true, maxLevels - 4: true, maxLevels - 3: false} {
-		if _, err := Chunk(deep, "@x", nested); (err == nil) != fits {
+		if _, err := Chunk(deep, "@x", nested, func() {}); (err == nil) != fits {
 			t.Errorf("within %d calls: %v", nested, err)
 		}
 	}
+}
+
+// TestWorkGrowsWithTheText: sources that make the compiler look far up take a few steps for each token, and watch is called
+// for all of them. Where each use of a name compared it with all variables in scope, the first took ten seconds.
+func TestWorkGrowsWithTheText(t *testing.T) {
+	var names []string
+	for i := range maxLocals - maxUpvalues - 5 {
+		names = append(names, fmt.Sprintf("v%03d", i))
+	}
+	many := "local " + strings.Join(names, ",") + " local f=function() "
+	few := "local " + strings.Join(names[:maxUpvalues-1], ",") + " "
+	uses := strings.Join(names[:maxUpvalues-1], "=1 ") + "=1 "
+	for _, c := range []struct {
+		head, body, tail string
+		nested           int
+	}{
+		{many, "w=w ", "end ", 90},
+		{"local function f() ", "v=v ", "end ", 190},
+		{"do ", "f(function() v=1 end)", "end ", 190},
+		{"do ", "function f() " + uses + "end ", "end ", 1},
+	} {
+		head, tail := few+"local v "+strings.Repeat(c.head, c.nested), strings.Repeat(c.tail, c.nested)
+		n := (maxSourceBytes - len(head) - len(tail)) / len(c.body)
+		source := head + strings.Repeat(c.body, n) + tail
+		calls := 0
+		if _, err := Chunk(source, "@x", 0, func() { calls++ }); err != nil {
+			t.Errorf("%.50s: %v", c.body, err)
+		}
+		if steps := calls * WatchSteps; steps < len(source)/5 || steps > 2*len(source) {
+			t.Errorf("%.50s: %d steps for %d bytes", c.body, steps, len(source))
+		}
+	}
+}
+
+// TestWatchEndsTheCompiling: Chunk passes on the panic of watch.
+func TestWatchEndsTheCompiling(t *testing.T) {
+	defer func() {
+		if p := recover(); p != "enough" {
+			t.Errorf("%v", p)
+		}
+	}()
+	_, err := Chunk(strings.Repeat("a=1 ", WatchSteps), "@x", 0, func() { panic("enough") })
+	t.Errorf("went on: %v", err)
 }
 
 // TestNames: errors name a source as C Lua does.
@@ -51,7 +95,7 @@ func TestNames(t *testing.T) {
 		"=" + long:            long[:syntaxIDSize-1] + ":1: ",
 		long + " and further": `[string "` + long[:syntaxIDSize-len(` [string "..."] `)-1] + `..."]:1: `,
 	} {
-		if _, err := Chunk("x =", name, 0); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Chunk("x =", name, 0, func() {}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
 	}
@@ -75,7 +119,7 @@ func FuzzChunk(f *testing.F) {
 		f.Add(source)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		p, err := Chunk(source, "@x", 0)
+		p, err := Chunk(source, "@x", 0, func() {})
 		if err != nil {
 			if line, rest, ok := strings.Cut(strings.TrimPrefix(err.Error(), "x:"), ": "); !ok || line == "" || strings.Trim(line, "0123456789") != "" || rest == "" {
 				t.Errorf("%q", err)

@@ -8,13 +8,19 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// These are limits of C Lua (luaconf.h), and maxSteps, a bound on the time of compiling.
+// These are limits of C Lua (luaconf.h).
 const (
 	maxLevels      = 200
 	maxLocals      = 200
 	maxUpvalues    = 60
 	maxSourceBytes = 1 << 20
-	maxSteps       = 20_000_000 // steps through lists of jumps, which grow with every "or" of a chain
+)
+
+// These bound the time of compiling. A step is a token, or one element of a list that is gone through.
+const (
+	maxSteps       = 20_000_000 // lists of jumps grow with every "or" of a chain
+	WatchSteps     = 4096       // steps between two calls of Chunk's watch
+	comparedInStep = 8          // how many variables are compared in the time of a step
 )
 
 // parser reads a chunk by recursive descent, and calls the code generator.
@@ -26,11 +32,15 @@ type parser struct {
 	f        *function
 	level    int
 	steps    int
-	shown    string // name of the source in errors at run time
+	look     int              // value of steps for the next look
+	watch    func()           // see Chunk
+	scope    map[string]place // the innermost local variable of a name
+	shown    string           // name of the source in errors at run time
 }
 
-func parse(source, name, shown string, level int) *lua.FunctionProto {
+func parse(source, name, shown string, level int, watch func()) *lua.FunctionProto {
 	p := &parser{x: &lexer{src: source, name: name, line: 1}, lastLine: 1, shown: shown, level: level}
+	p.look, p.watch, p.scope = WatchSteps, watch, map[string]place{}
 	p.f = newFunction(p, nil, 0)
 	p.f.vararg = lua.VarArgIsVarArg
 	p.advance()
@@ -39,7 +49,24 @@ func parse(source, name, shown string, level int) *lua.FunctionProto {
 	return p.f.finish()
 }
 
+// work counts steps.
+func (p *parser) work(steps int) {
+	if p.steps += steps; p.steps >= p.look {
+		p.lookAround()
+	}
+}
+
+// lookAround is a function of its own so that the compiler inlines work.
+func (p *parser) lookAround() {
+	if p.steps > maxSteps {
+		p.syntax("function or expression too complex")
+	}
+	p.look = min(p.steps+WatchSteps, maxSteps+1)
+	p.watch()
+}
+
 func (p *parser) advance() {
+	p.work(1)
 	p.lastLine = p.x.line
 	if p.ahead != nil {
 		p.t, p.ahead = *p.ahead, nil
@@ -252,6 +279,7 @@ func (p *parser) breakLoop() {
 	captured := false
 	b := p.f.block
 	for b != nil && !b.breakable {
+		p.work(1)
 		captured = captured || b.captured
 		b = b.previous
 	}

@@ -59,6 +59,7 @@ func (p *parser) keepIndexes(t *target, v *exp) {
 	f := p.f
 	extra, conflict := f.free, false
 	for ; t != nil; t = t.previous {
+		p.work(1)
 		if t.v.kind != expIndexed {
 			continue
 		}
@@ -109,7 +110,7 @@ func (p *parser) exprList() (n int, e exp) {
 }
 
 func (p *parser) variable(name string) exp {
-	v := p.f.find(name, true)
+	v := p.f.find(name)
 	if v.kind == expGlobal {
 		v.info = p.f.stringConst(name)
 	}
