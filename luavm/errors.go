@@ -117,6 +117,10 @@ func errRegister(msg string) store.Error {
 	return store.Error("ERR Error registering functions: " + oneLine(msg))
 }
 
+func errTooManyFunctions() store.Error {
+	return errRegister(fmt.Sprintf("ERR a library may have at most %d functions", maxFunctions))
+}
+
 func errMetadataValue(word string) store.Error {
 	return store.Error("ERR Invalid metadata value given: " + oneLine(word))
 }

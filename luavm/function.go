@@ -129,8 +129,8 @@ type restored struct {
 	functions map[string]bool // by function name in lower case
 }
 
-// load reads the first line of a library, checks that its name is free, and runs the
-// code. That is the order of Redis's checks. took is the time that c has taken so far.
+// load reads the first line of a library, checks that its name is free, runs the
+// code, and counts the functions. That is the order of Redis's checks. took is the time that c has taken so far.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
@@ -143,6 +143,9 @@ func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration
 	if err != "" {
 		c.TookAll = e.stop == msgLoad
 		return nil, err
+	}
+	if len(l.lib.Functions) > maxFunctions {
+		return nil, errTooManyFunctions()
 	}
 	return l, s.add(l)
 }

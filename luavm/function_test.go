@@ -396,3 +396,31 @@ func FuzzFunctionRestore(f *testing.F) {
 		}
 	})
 }
+
+// A library that comes new has a limited number of functions; one that is there already works on.
+func TestTooManyFunctions(t *testing.T) {
+	code := func(n int) string {
+		return fmt.Sprintf("#!lua name=l\nfor i=1,%d do redis.register_function('f'..i,function() return i end) end", n)
+	}
+	w := newWorld(t, Options{})
+	mayHave := "at most 10000 functions"
+	if r := w.do(2, "FUNCTION", "LOAD", code(maxFunctions+1)); !strings.Contains(r.Str, mayHave) {
+		t.Errorf("%d functions: %q", maxFunctions+1, r.Str)
+	}
+	if r := w.do(2, "FUNCTION", "LOAD", code(maxFunctions)); r.Str != "l" {
+		t.Errorf("%d functions: %q", maxFunctions, r.Str)
+	}
+	old := &store.Library{Name: "l", Code: code(maxFunctions + 1)}
+	for i := range maxFunctions + 1 {
+		old.Functions = append(old.Functions, store.Function{Name: fmt.Sprint("f", i+1)})
+	}
+	w.txn.LoadLibrary(old)
+	w.e.forget()
+	if r := w.do(2, "FCALL", fmt.Sprint("f", maxFunctions+1), "0"); r.Int != maxFunctions+1 {
+		t.Errorf("a library of an older version: %q", r.Str)
+	}
+	dump := w.do(2, "FUNCTION", "DUMP").Str
+	if r := w.do(2, "FUNCTION", "RESTORE", dump, "FLUSH"); !strings.Contains(r.Str, mayHave) {
+		t.Errorf("restored: %q", r.Str)
+	}
+}

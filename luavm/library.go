@@ -13,6 +13,10 @@ import (
 // libraryEngine is the only engine of functions.
 const libraryEngine = "LUA"
 
+// maxFunctions is how many functions a library that comes new may register. Every node puts them in order when it applies
+// the library.
+const maxFunctions = 10_000
+
 // loadedLibrary is a library whose code has run in the present Lua state. The
 // store has the code and the registered names and flags. The functions themselves exist
 // only in the Lua state: the engine loads them when one is called first, and they

@@ -33,10 +33,9 @@ func (c *Catalogue) Script(sha string) (body string, ok bool) {
 
 // FunctionFlags returns the flags that a function declares; name may be in any case.
 func (c *Catalogue) FunctionFlags(name string) (flags FunctionFlags, ok bool) {
-	i, ok := c.libs.findFunction(strings.ToLower(name))
-	if !ok {
+	_, f := c.libs.function(strings.ToLower(name))
+	if f == nil {
 		return 0, false
 	}
-	p := c.libs.functions[i]
-	return p.lib.Functions[p.at].Flags, true
+	return f.Flags, true
 }

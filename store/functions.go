@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/tidwall/btree"
 )
 
 // FunctionFlags are the flags that a function declares.
@@ -56,11 +59,12 @@ type Library struct {
 
 // librarySet holds the function libraries. It is part of the replicated state, so functions exist
 // on every node, after a change of leader and after a restart. A set is immutable: a change makes a
-// copy, which is cheap enough for so rare a change and keeps snapshots simple.
+// copy, which shares what has not changed.
 type librarySet struct {
-	libs      []*Library // by name
-	functions []functionPlace
-	bytes     int64 // see size
+	libs      *btree.BTreeG[*Library]
+	functions *btree.BTreeG[functionPlace]
+	list      func() []*Library // libs, by name
+	bytes     int64             // see size
 }
 
 // functionPlace is the index entry of a function by its name in lower case, because FCALL ignores
@@ -71,7 +75,25 @@ type functionPlace struct {
 	at   int
 }
 
-var noLibraries = &librarySet{}
+var noLibraries = newLibrarySet()
+
+func newLibrarySet() *librarySet {
+	return librariesOf(
+		btree.NewBTreeGOptions(func(a, b *Library) bool { return a.Name < b.Name }, treeOptions),
+		btree.NewBTreeGOptions(func(a, b functionPlace) bool { return a.name < b.name }, treeOptions), 0)
+}
+
+func librariesOf(libs *btree.BTreeG[*Library], functions *btree.BTreeG[functionPlace], bytes int64) *librarySet {
+	return &librarySet{libs: libs, functions: functions, list: sync.OnceValue(libs.Items), bytes: bytes}
+}
+
+// copy returns a copy that may be changed until somebody else sees it.
+func (s *librarySet) copy() *librarySet {
+	if s.libs.Len() == 0 {
+		return newLibrarySet() // all stores share noLibraries, and Copy marks what it copies
+	}
+	return librariesOf(s.libs.Copy(), s.functions.Copy(), s.bytes)
+}
 
 // size returns the estimated memory of the libraries.
 func (s *librarySet) size() int64 { return s.bytes }
@@ -86,38 +108,56 @@ func (l *Library) size() int64 {
 	return n
 }
 
-func (s *librarySet) find(name string) (i int, ok bool) {
-	return slices.BinarySearchFunc(s.libs, name, func(l *Library, name string) int { return strings.Compare(l.Name, name) })
+// find returns the library of a name; nil if there is none.
+func (s *librarySet) find(name string) *Library {
+	lib, _ := s.libs.Get(&Library{Name: name})
+	return lib
 }
 
-func (s *librarySet) findFunction(lower string) (i int, ok bool) {
-	return slices.BinarySearchFunc(s.functions, lower, func(p functionPlace, name string) int { return strings.Compare(p.name, name) })
+// function finds a function by its name in lower case, or returns nil.
+func (s *librarySet) function(lower string) (*Library, *Function) {
+	p, ok := s.functions.Get(functionPlace{name: lower})
+	if !ok {
+		return nil, nil
+	}
+	return p.lib, &p.lib.Functions[p.at]
 }
 
 // without returns a copy of the set without a library.
 func (s *librarySet) without(name string) *librarySet {
-	i, ok := s.find(name)
-	if !ok {
+	gone := s.find(name)
+	if gone == nil {
 		return s
 	}
-	gone := s.libs[i]
-	return &librarySet{
-		bytes:     s.bytes - gone.size(),
-		libs:      slices.Delete(slices.Clone(s.libs), i, i+1),
-		functions: slices.DeleteFunc(slices.Clone(s.functions), func(p functionPlace) bool { return p.lib == gone }),
+	next := s.copy()
+	next.remove(gone)
+	return next
+}
+
+func (s *librarySet) remove(gone *Library) {
+	s.libs.Delete(gone)
+	s.bytes -= gone.size()
+	for at := range gone.Functions {
+		place := functionPlace{name: strings.ToLower(gone.Functions[at].Name)}
+		if p, ok := s.functions.Get(place); ok && p.lib == gone {
+			s.functions.Delete(place)
+		}
 	}
 }
 
 // with returns a copy of the set with a library, which replaces one of the same name. If the names
 // of two functions differ only in case, lookups find the first one.
 func (s *librarySet) with(lib *Library) *librarySet {
-	base := s.without(lib.Name)
-	i, _ := base.find(lib.Name)
-	next := &librarySet{bytes: base.bytes + lib.size(), libs: slices.Insert(slices.Clone(base.libs), i, lib), functions: slices.Clone(base.functions)}
+	next := s.copy()
+	if old := s.find(lib.Name); old != nil {
+		next.remove(old)
+	}
+	next.libs.Set(lib)
+	next.bytes += lib.size()
 	for at := range lib.Functions {
-		name := strings.ToLower(lib.Functions[at].Name)
-		if i, taken := next.findFunction(name); !taken {
-			next.functions = slices.Insert(next.functions, i, functionPlace{name, lib, at})
+		place := functionPlace{strings.ToLower(lib.Functions[at].Name), lib, at}
+		if _, taken := next.functions.Get(place); !taken {
+			next.functions.Set(place)
 		}
 	}
 	return next
@@ -125,7 +165,7 @@ func (s *librarySet) with(lib *Library) *librarySet {
 
 // Libraries returns the number of function libraries and the number of functions.
 func (s *Store) Libraries() (libraries, functions int) {
-	return len(s.libs.libs), CountFunctions(s.libs.libs)
+	return s.libs.libs.Len(), CountFunctions(s.libs.list())
 }
 
 // CountFunctions returns the number of functions in libraries.
@@ -137,26 +177,14 @@ func CountFunctions(libs []*Library) (n int) {
 }
 
 // Libraries returns the function libraries, sorted by name. The caller must not change the list.
-func (t *Txn) Libraries() []*Library { return t.libraries().libs }
+func (t *Txn) Libraries() []*Library { return t.libraries().list() }
 
 // Library returns a function library by name, or nil.
-func (t *Txn) Library(name string) *Library {
-	set := t.libraries()
-	if i, ok := set.find(name); ok {
-		return set.libs[i]
-	}
-	return nil
-}
+func (t *Txn) Library(name string) *Library { return t.libraries().find(name) }
 
 // Function finds a function by its name, in any case, or returns nil.
 func (t *Txn) Function(name string) (*Library, *Function) {
-	set := t.libraries()
-	i, ok := set.findFunction(strings.ToLower(name))
-	if !ok {
-		return nil, nil
-	}
-	p := set.functions[i]
-	return p.lib, &p.lib.Functions[p.at]
+	return t.libraries().function(strings.ToLower(name))
 }
 
 func (t *Txn) libraries() *librarySet {
@@ -190,7 +218,7 @@ func (t *Txn) DeleteLibrary(name string) {
 
 // FlushLibraries deletes all function libraries.
 func (t *Txn) FlushLibraries() {
-	if len(t.libraries().libs) == 0 {
+	if t.libraries().libs.Len() == 0 {
 		return
 	}
 	t.ws.begin(opLibraryFlush, t.ws.db)

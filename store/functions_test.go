@@ -84,6 +84,35 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+// TestManyFunctions: a library of many functions, whose names come in descending order, and many libraries are loaded and
+// applied at once. Where each function moved the ones behind it, this took minutes.
+func TestManyFunctions(t *testing.T) {
+	const many, libraries = 50_000, 8_000
+	large := &Library{Name: "large", Code: "code"}
+	for i := range many {
+		large.Functions = append(large.Functions, Function{Name: fmt.Sprint("F", 2*many-i)})
+	}
+	d := newTestDB(t)
+	txn := d.begin()
+	txn.LoadLibrary(large)
+	for i := range libraries {
+		txn.LoadLibrary(library(fmt.Sprint("l", libraries-i), fmt.Sprint("g", i)))
+	}
+	d.apply(txn)
+	txn = d.begin()
+	if lib, fn := txn.Function(fmt.Sprint("f", many+1)); lib == nil || lib.Name != "large" || fn.Name != fmt.Sprint("F", many+1) {
+		t.Error("a function is not found")
+	}
+	for i := range libraries {
+		txn.DeleteLibrary(fmt.Sprint("l", i+1))
+	}
+	txn.DeleteLibrary("large")
+	d.apply(txn)
+	if libs, functions := d.s.Libraries(); libs != 0 || functions != 0 || d.s.libs.functions.Len() != 0 {
+		t.Errorf("%d libraries with %d functions are left", libs, functions)
+	}
+}
+
 // TestLibrariesReplicate changes libraries at random, by some of the writes
 // only in a part that is rolled back, and compares a replica that applies the
 // writes, and a store restored from a snapshot, to the byte.

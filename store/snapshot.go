@@ -127,7 +127,7 @@ func (sn *Snapshot) Encode(out io.Writer) error {
 		w.str(sn.config.values[name])
 	}
 	w.accounts(sn.accounts)
-	for _, lib := range sn.libs.libs {
+	for _, lib := range sn.libs.list() {
 		w.WriteByte(recLibrary)
 		w.str(bytesToString(appendLibrary(nil, lib)))
 	}
