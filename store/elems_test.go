@@ -51,6 +51,78 @@ func TestDequeGaps(t *testing.T) {
 	}
 }
 
+// TestInsertionMovesFew: an insertion where there is no gap assigns few positions anew, however long the list is. Where it
+// assigned all of them, the insertions into the long list took a minute.
+func TestInsertionMovesFew(t *testing.T) {
+	for name, at := range map[string]func(n int) int{
+		"behind the first":  func(int) int { return 1 },
+		"before the last":   func(n int) int { return n - 1 },
+		"in the middle":     func(n int) int { return n / 2 },
+		"always one behind": func(n int) int { return n - 600 },
+	} {
+		l, moved := newList(), 0
+		for range 1000 {
+			l.push(false, "x")
+		}
+		for range 1000 {
+			before := positions(l)
+			i := at(l.Len())
+			l.insert(i, "y")
+			if l.At(i) != "y" {
+				t.Fatalf("%s: inserted elsewhere", name)
+			}
+			for j, p := range slices.Delete(positions(l), i, i+1) {
+				if p != before[j] {
+					moved++
+				}
+			}
+		}
+		if moved > 1000*40 {
+			t.Errorf("%s: %d elements moved for each insertion", name, moved/1000)
+		}
+	}
+	long := newList()
+	for range 200_000 {
+		long.push(false, "x")
+	}
+	for range 10_000 {
+		long.insert(1, "y")
+	}
+	if n := long.Len(); n != 210_000 || long.At(10_000) != "y" || long.At(10_001) != "x" {
+		t.Errorf("%d elements, or in another order", n)
+	}
+}
+
+func positions(l *Deque) (list []int64) {
+	l.tree.Scan(func(e listElem) bool {
+		list = append(list, e.at)
+		return true
+	})
+	return list
+}
+
+// TestWiden: whatever the positions around are, there is a gap afterwards, and the order stays.
+func TestWiden(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		l, at, n := newList(), []int64{0, -20, math.MinInt64, math.MaxInt64 - 80}[rng.IntN(4)], 2+rng.IntN(30)
+		for i := range n {
+			l.tree.Set(listElem{at, fmt.Sprint(i)})
+			at += 1 + rng.Int64N(2)*rng.Int64N(2)
+		}
+		i := 1 + rng.IntN(n-1)
+		l.widen(i)
+		if _, ok := l.gap(i); !ok {
+			t.Fatalf("no gap before %d: %v", i, positions(l))
+		}
+		for j := range n {
+			if l.At(j) != fmt.Sprint(j) {
+				t.Fatalf("another order: %v", positions(l))
+			}
+		}
+	}
+}
+
 func TestFormsOfCollections(t *testing.T) {
 	d := newTestDB(t)
 	encoding := func(key, want string) {

@@ -8,8 +8,9 @@ import (
 
 // Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions.
 // Positions are numbers with gaps between them. A push takes a position beyond the end; an
-// insertion takes the middle between its neighbours. If there is no gap, all positions are assigned
-// anew. So access to both ends and to any index takes O(log n), and a copy O(1).
+// insertion takes the middle between its neighbours. If there is no gap, positions around are
+// assigned anew. So access to both ends and to any index takes O(log n), and a copy O(1).
+// No other node sees positions: writes name indexes, and a snapshot has the elements in order.
 type Deque struct {
 	tree  *btree.BTreeG[listElem]
 	bytes int64 // see size
@@ -44,15 +45,18 @@ func (l *Deque) At(i int) string {
 
 // Each calls fn for the elements from an index on until fn returns false.
 func (l *Deque) Each(from int, fn func(value string) bool) {
-	if first, ok := l.tree.GetAt(from); ok {
-		l.tree.Ascend(first, func(e listElem) bool { return fn(e.value) })
-	}
+	l.eachFrom(l.tree.Ascend, from, func(e listElem) bool { return fn(e.value) })
 }
 
 // eachBack is Each in the direction of the head.
 func (l *Deque) eachBack(from int, fn func(value string) bool) {
+	l.eachFrom(l.tree.Descend, from, func(e listElem) bool { return fn(e.value) })
+}
+
+// eachFrom calls fn for the elements in the order of walk, from an index on, until fn returns false.
+func (l *Deque) eachFrom(walk func(from listElem, fn func(listElem) bool), from int, fn func(listElem) bool) {
 	if first, ok := l.tree.GetAt(from); ok {
-		l.tree.Descend(first, func(e listElem) bool { return fn(e.value) })
+		walk(first, fn)
 	}
 }
 
@@ -78,7 +82,7 @@ func (l *Deque) set(i int, value string) {
 func (l *Deque) insert(i int, value string) {
 	at, ok := l.gap(i)
 	if !ok {
-		l.spread()
+		l.widen(i)
 		at, _ = l.gap(i)
 	}
 	e := listElem{at, value}
@@ -103,6 +107,61 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	before, _ := l.tree.GetAt(i - 1)
 	half := uint64(after.at-before.at) / 2
 	return before.at + int64(half), half > 0
+}
+
+// widen makes a gap before index i. It assigns positions anew in the smallest range around that has room enough: 2^k
+// positions for (4/3)^k elements. So it moves a few elements for each insertion, O(log n) in the long run.
+func (l *Deque) widen(i int) {
+	if i == 0 || i == l.Len() {
+		l.spread()
+		return
+	}
+	pivot, _ := l.tree.GetAt(i - 1)
+	from, to := i-1, i
+	may := 1.0
+	for k := 1; k < 63; k++ {
+		may *= 4. / 3
+		first := pivot.at &^ (1<<k - 1)
+		last := first + (1<<k - 1)
+		if from, to = l.reach(from, to, first, last); float64(to-from) <= may {
+			l.place(from, to, first, (1<<k)/int64(to-from))
+			return
+		}
+	}
+	l.spread()
+}
+
+// reach extends a range of indexes by the elements around it that have positions from first to last.
+func (l *Deque) reach(from, to int, first, last int64) (int, int) {
+	if from > 0 {
+		l.eachFrom(l.tree.Descend, from-1, func(e listElem) bool {
+			if e.at >= first {
+				from--
+			}
+			return e.at >= first
+		})
+	}
+	l.eachFrom(l.tree.Ascend, to, func(e listElem) bool {
+		if e.at <= last {
+			to++
+		}
+		return e.at <= last
+	})
+	return from, to
+}
+
+// place gives the elements from an index up to another one positions from at on, with a distance.
+func (l *Deque) place(from, to int, at, distance int64) {
+	moved := make([]listElem, 0, to-from)
+	for range to - from {
+		e, _ := l.tree.DeleteAt(from)
+		moved = append(moved, e)
+	}
+	for _, e := range moved {
+		e.at = at
+		l.tree.Set(e)
+		at += distance
+	}
 }
 
 // spread assigns all positions anew, with gaps.
