@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/luavm"
 	"lockstep/store"
 )
 
@@ -210,4 +211,32 @@ func TestTooManyRules(t *testing.T) {
 	c.send(array(words...))
 	c.expect("-" + string(store.ErrEntryTooBig(store.DefaultMaxEntry)) + "\r\n")
 	c.do("ACL GETUSER u", "$-1\r\n")
+}
+
+// TestCheckOfAnyArguments: a script may ask for the rights to a command with any number of arguments.
+func TestCheckOfAnyArguments(t *testing.T) {
+	table := store.NewTable(store.Commands(), luavm.New(luavm.Options{}).Commands(), Commands())
+	u, refusal := store.NewUser(table, "u", false).WithRules([]string{"+@all", "~k*", "&c*"}, false)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	for _, top := range table.All() {
+		for i := range max(len(top.Sub), 1) {
+			cmd, args := top, [][]byte{[]byte(top.Name)}
+			if len(top.Sub) > 0 {
+				cmd, args = &top.Sub[i], append(args, []byte(top.Sub[i].Name))
+			}
+			for _, word := range []string{"", "x", "1", "STREAMS", "STORE", "KEYS", "GET", "x", "x", "x"} {
+				u.Check(cmd, args)
+				args = append(args, []byte(word))
+			}
+		}
+	}
+	publish := table.Lookup([]byte("publish"))
+	if why, _ := u.Check(publish, [][]byte{[]byte("publish")}); why != store.Allowed {
+		t.Errorf("PUBLISH without a channel: %v", why)
+	}
+	if why, _ := u.Check(publish, [][]byte{[]byte("publish"), []byte("x")}); why != store.DeniedChannel {
+		t.Errorf("PUBLISH to a channel of others: %v", why)
+	}
 }

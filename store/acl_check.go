@@ -115,14 +115,14 @@ func (u *User) MayListen(channel string, pattern bool) bool {
 }
 
 // channels returns the range of arguments that are channels which the command publishes or
-// subscribes to; there are none if last < first.
+// subscribes to; there are none if last < first, as where the arguments are too few.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	if c.parent != nil || !c.Is(PubSub) {
 		return 1, 0, false
 	}
 	switch c.Name {
 	case "publish", "spublish":
-		return 1, 1, false
+		return 1, min(1, len(args)-1), false
 	case "subscribe", "ssubscribe":
 		return 1, len(args) - 1, false
 	case "psubscribe":
@@ -170,7 +170,7 @@ func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	switch {
 	case c.Name == "set" && !has(3, "get"):
 		return KeyOW | KeyUpdate
-	case c.Name == "bitfield" && onlyGets(args[2:]):
+	case c.Name == "bitfield" && onlyGets(args[min(2, len(args)):]):
 		return KeyRO | KeyAccess
 	}
 	return KeyRW | KeyAccess | KeyUpdate
