@@ -54,9 +54,11 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 
 // callerAfter returns the caller of the commands after a queued AUTH or HELLO: the leader runs those
 // commands before this node runs the AUTH or HELLO.
-func (s *session) callerAfter(caller string, q *queued) string {
+func (s *session) callerAfter(caller string, q *queued, known func() knowledge) string {
 	for _, words := range credentials(q) {
-		caller = s.callerAs(caller, words[0], words[1])
+		if known() == knowsAll {
+			caller = s.callerAs(caller, words[0], words[1])
+		}
 	}
 	return caller
 }
@@ -92,9 +94,6 @@ func credentials(q *queued) (list [][2]string) {
 }
 
 func (s *session) callerAs(caller, name, password string) string {
-	if s.srv.upToDate(0, s.srv.patience) != knowsAll {
-		return caller
-	}
 	acc := s.srv.hub.accounts.get(name)
 	switch {
 	case acc == nil || !s.srv.hub.accounts.admits(acc, []byte(password)):
@@ -219,10 +218,8 @@ func (s *session) settle(r store.Reply) store.Reply {
 }
 
 // login checks a user name and password and authenticates the connection, or returns why not. command
-// is the command name as the client wrote it.
-func (s *session) login(command, name, password []byte) (refusal store.Error) {
-	// Another node may have changed the user's passwords.
-	known := s.srv.upToDate(0, s.srv.patience)
+// is the command name as the client wrote it, known what this node knows of passwords.
+func (s *session) login(known knowledge, command, name, password []byte) (refusal store.Error) {
 	if s.enter(string(name), password) {
 		s.unsure = ""
 		if known != knowsAll {

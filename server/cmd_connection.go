@@ -78,14 +78,14 @@ func doAuth(s *session, args [][]byte) store.Reply {
 	case s.srv.needsNoPassword():
 		return store.Err(errNoPassword)
 	}
-	if refusal := s.login(args[0], user, password); refusal != "" {
+	if refusal := s.login(s.srv.asksOnce()(), args[0], user, password); refusal != "" {
 		return store.Err(refusal)
 	}
 	return store.OK
 }
 
 // doHello executes its options one by one: options before an error keep their effect. The protocol
-// changes only at the end.
+// changes only at the end. It asks the leader once, however many users and passwords it gets.
 func doHello(s *session, args [][]byte) store.Reply {
 	resp := s.protocol()
 	if len(args) > 1 {
@@ -98,11 +98,11 @@ func doHello(s *session, args [][]byte) store.Reply {
 		}
 		resp = int(n)
 	}
-	var name []byte
+	known := s.srv.asksOnce()
 	for i := 2; i < len(args); {
 		switch opt := strings.ToLower(string(args[i])); {
 		case opt == "auth" && i+2 < len(args):
-			if refusal := s.login(args[0], args[i+1], args[i+2]); refusal != "" {
+			if refusal := s.login(known(), args[0], args[i+1], args[i+2]); refusal != "" {
 				return store.Err(refusal)
 			}
 			i += 3
@@ -110,8 +110,7 @@ func doHello(s *session, args [][]byte) store.Reply {
 			if !validName(args[i+1]) {
 				return store.Err(errClientName)
 			}
-			name = args[i+1]
-			s.setName(string(name))
+			s.setName(string(args[i+1]))
 			i += 2
 		default:
 			return store.Err(errHelloOption(args[i]))

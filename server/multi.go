@@ -303,7 +303,7 @@ func (s *session) askExec() *cluster.Transaction {
 	db, resp := int(s.db.Load()), s.protocol()
 	user, users := s.caller()
 	t.before = s.tracking.Load()
-	early := true
+	early, known := true, s.srv.asksOnce()
 	for i := range t.commands {
 		q := &t.commands[i]
 		if q.do == nil {
@@ -326,10 +326,10 @@ func (s *session) askExec() *cluster.Transaction {
 			}
 		case "auth":
 			early = false
-			user = s.callerAfter(user, q)
+			user = s.callerAfter(user, q, known)
 		case "hello":
 			early = false
-			user = s.callerAfter(user, q)
+			user = s.callerAfter(user, q, known)
 			if len(q.args) > 1 && (string(q.args[1]) == "2" || string(q.args[1]) == "3") {
 				resp = int(q.args[1][0] - '0')
 			}

@@ -80,6 +80,12 @@ const (
 	clusterTimes = 5
 )
 
+// asksOnce returns a function that says what this node knows of the passwords, which another node may have changed. It asks
+// the leader when it is called first.
+func (srv *Server) asksOnce() func() knowledge {
+	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience) })
+}
+
 // upToDate makes this node learn what the leader knows of the users. It searches for a leader for the
 // time search, and waits for its answer for the time patience. A node that was stopped for a while
 // searches longer, because it may find its leader or its link to the leader in a moment.

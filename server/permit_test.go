@@ -38,6 +38,34 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 	}
 }
 
+// TestHelloAsksOnce: a HELLO of many users and passwords, at once or in a transaction, checks each but asks the leader once.
+func TestHelloAsksOnce(t *testing.T) {
+	ts := newTestServer(t, nil)
+	<-ts.learned
+	ts.elsewhere("ACL SETUSER a on >p +@all ~*")
+	ts.elsewhere("ACL SETUSER b on >q +@all ~*")
+	pairs := strings.Fields(strings.Repeat("AUTH a p SETNAME x AUTH b q SETNAME y ", 1000))
+	hello := array(append([]string{"HELLO", "2"}, pairs...)...)
+	asked := func(most int, c *client, send string, whoami string) {
+		t.Helper()
+		ts.fake.mu.Lock()
+		ts.fake.batch = nil
+		ts.fake.mu.Unlock()
+		c.send(send)
+		c.until(whoami)
+		ts.fake.mu.Lock()
+		defer ts.fake.mu.Unlock()
+		if n := len(ts.fake.batch); n == 0 || n > most {
+			t.Errorf("the leader was asked %d times", n)
+		}
+	}
+	asked(3, ts.dial(t), hello+array("ACL", "WHOAMI")+array("CLIENT", "GETNAME"), "$1\r\nb\r\n$1\r\ny\r\n")
+	asked(6, ts.dial(t), array("MULTI")+hello+array("ACL", "WHOAMI")+array("SET", "k", "v")+array("EXEC"), "$1\r\nb\r\n+OK\r\n")
+	// What comes before a wrong password keeps its effect.
+	wrong := array("HELLO", "2", "AUTH", "a", "p", "SETNAME", "z", "AUTH", "b", "wrong", "SETNAME", "n")
+	asked(3, ts.dial(t), wrong+array("ACL", "WHOAMI")+array("CLIENT", "GETNAME"), "-"+string(errWrongPass)+"\r\n$1\r\na\r\n$1\r\nz\r\n")
+}
+
 // TestRightsTakenElsewhere: a node that has not heard yet that a user has lost a right does not run a command for
 // operators by it.
 func TestRightsTakenElsewhere(t *testing.T) {
