@@ -424,3 +424,16 @@ func TestTooManyFunctions(t *testing.T) {
 		t.Errorf("restored: %q", r.Str)
 	}
 }
+
+// The flags of a function may be any number of words, and those of one list count for each function.
+func TestFlagsAreWork(t *testing.T) {
+	w := newWorld(t, Options{Now: tick()})
+	flags := "local flags={" + strings.Repeat("'no-writes',", 10_000) + "}"
+	register := "redis.register_function{function_name='f'..i,callback=function() end,flags=flags,FLAGS=flags}"
+	if r := w.do(2, "FUNCTION", "LOAD", "#!lua name=l\n"+flags+" for i=1,2 do "+register+" end"); r.IsError() {
+		t.Errorf("two functions: %s", r.Str)
+	}
+	if r := w.do(2, "FUNCTION", "LOAD", "#!lua name=m\n"+flags+" for i=1,100 do "+register+" end"); !strings.Contains(r.Str, msgLoad) {
+		t.Errorf("a hundred functions: %q", r.Str)
+	}
+}

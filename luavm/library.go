@@ -173,7 +173,7 @@ func (e *Engine) redisRegister(L *lua.LState) int {
 	var fault string
 	switch L.GetTop() {
 	case 1:
-		fault = r.readNamed(L.Get(1))
+		fault = r.readNamed(e, L.Get(1))
 	case 2:
 		fault = r.readPositional(L.Get(1), L.Get(2))
 	default:
@@ -207,7 +207,7 @@ func (r *registration) readPositional(name, callback lua.LValue) (fault string) 
 	return ""
 }
 
-func (r *registration) readNamed(v lua.LValue) (fault string) {
+func (r *registration) readNamed(e *Engine, v lua.LValue) (fault string) {
 	t, ok := v.(*lua.LTable)
 	if !ok {
 		return msgRegisterTable
@@ -217,7 +217,7 @@ func (r *registration) readNamed(v lua.LValue) (fault string) {
 		if !ok {
 			return msgRegisterKey
 		}
-		if fault := r.readArgument(strings.ToLower(name), v); fault != "" {
+		if fault := r.readArgument(e, strings.ToLower(name), v); fault != "" {
 			return fault
 		}
 	}
@@ -230,7 +230,7 @@ func (r *registration) readNamed(v lua.LValue) (fault string) {
 	return ""
 }
 
-func (r *registration) readArgument(name string, v lua.LValue) (fault string) {
+func (r *registration) readArgument(e *Engine, name string, v lua.LValue) (fault string) {
 	ok := false
 	switch name {
 	case "function_name":
@@ -250,15 +250,16 @@ func (r *registration) readArgument(name string, v lua.LValue) (fault string) {
 		if !ok {
 			return msgRegisterFlags
 		}
-		return r.readFlags(t)
+		return r.readFlags(e, t)
 	default:
 		return msgRegisterUnknown
 	}
 	return ""
 }
 
-func (r *registration) readFlags(t *lua.LTable) (fault string) {
+func (r *registration) readFlags(e *Engine, t *lua.LTable) (fault string) {
 	for i := 1; ; i++ {
+		e.work(1)
 		v := t.RawGetInt(i)
 		if v == lua.LNil {
 			return ""
