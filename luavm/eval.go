@@ -185,10 +185,8 @@ const keepRegisters = 1 << 13
 // ignoreStop recovers from the panic of a stopped script; functions that run Lua defer
 // it. The reason of the stop is in e.stop.
 func ignoreStop() {
-	if p := recover(); p != nil {
-		if _, ours := p.(stopped); !ours {
-			panic(p)
-		}
+	if p := recover(); p != nil && !isStopped(p) {
+		panic(p)
 	}
 }
 

@@ -162,7 +162,7 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 		clear(regs)
 		clear(e.args[:cap(e.args)])
 		if p := recover(); p != nil {
-			if _, limit := p.(stopped); !limit {
+			if !isStopped(p) {
 				e.log(logWarning, fmt.Sprintf("luavm: %v", p))
 			}
 			ok = false

@@ -186,15 +186,10 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	}
 	handler, handled := L.Get(2), false
 	L.SetTop(1)
-	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewFunction(func(L *lua.LState) int {
-		L.Panic = e.onError
-		e.depth-- // C Lua has no frame for this function
-		v := e.call1(L, handler, L.Get(1))
-		e.depth++
-		handled = true
-		L.Push(v)
+	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewClosure(func(L *lua.LState) int {
+		handled = e.handle(L, handler)
 		return 1
-	}))
+	}, e.guard)) // as an upvalue, so that isHandler knows it
 	if ok {
 		L.Insert(lua.LTrue, 1)
 		return L.GetTop()
@@ -206,6 +201,37 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	L.Push(lua.LFalse)
 	L.Push(failure)
 	return 2
+}
+
+// isHandler reports whether a function calls the handler of an error.
+func (e *Engine) isHandler(fn *lua.LFunction) bool {
+	return fn.IsG && len(fn.Upvalues) == 1 && fn.Upvalues[0].Value() == lua.LValue(e.guard)
+}
+
+// handle calls the handler of an error with the error, and leaves its result on the stack; ok is false if the handler
+// fails. gopher-lua would make a trace of the failure as of a script that must stop (see panicStopped), unless the panic
+// value is not its own.
+func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
+	defer func() {
+		if p := recover(); isStopped(p) {
+			panic(stopped{})
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	if e.stop != "" {
+		panicStopped()
+	}
+	L.Panic = e.onError
+	e.depth-- // C Lua has no frame for this function
+	failure := L.Get(1)
+	L.Push(handler)
+	L.Push(failure)
+	if failure, ok = e.protectedCall(L, 1, 1, nil); !ok {
+		L.Push(failure)
+	}
+	e.depth++
+	return ok
 }
 
 func (e *Engine) baseRawEqual(L *lua.LState) int {

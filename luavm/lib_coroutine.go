@@ -107,7 +107,7 @@ func (e *Engine) resume(L *lua.LState) int {
 	e.depth = depth
 	L.G.CurrentThread = L
 	if e.stop != "" {
-		panic(stopped{})
+		panicStopped()
 	}
 	return n
 }

@@ -45,10 +45,25 @@ const (
 // variable for that.
 var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
 
-// stopped is the panic value that ends a script which must stop.
+// stopped ends a script which must stop: it is the cause of the panic value.
 type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
+
+// panicStopped panics with what a protected call of gopher-lua passes on as it is. For an error without a trace it would
+// make one, in steps that grow with the square of the calls on the stack, and so would each protected call below.
+func panicStopped() {
+	panic(&lua.ApiError{Type: lua.ApiErrorPanic, Object: lua.LString(stopped{}.Error()), StackTrace: "-", Cause: stopped{}})
+}
+
+// isStopped reports whether a panic value ends a script which must stop.
+func isStopped(p any) bool {
+	if api, ok := p.(*lua.ApiError); ok {
+		p = api.Cause
+	}
+	_, ok := p.(stopped)
+	return ok
+}
 
 // halt stops the script. No pcall of the script can catch that: every protected
 // call passes the panic on.
@@ -67,7 +82,7 @@ func (e *Engine) halt(why string) {
 			f.TailCall = 0 // gopher-lua need not list them
 		}
 	}
-	panic(stopped{})
+	panicStopped()
 }
 
 // running returns the state that runs now: a coroutine's or the main one.

@@ -40,9 +40,15 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 	}
 }
 
+// noRoomForHandler is the panic value for a handler of an error that cannot be called any more. As it is no error of
+// gopher-lua's, no trace is made (see panicStopped).
+const noRoomForHandler = "no room for the handler"
+
 // tooDeep raises the errors that luaD_call raises for too many nested calls.
 func (e *Engine) tooDeep(L *lua.LState) {
 	switch {
+	case e.isHandler(interp.TopFrame(L).Fn) && (e.depth == maxNesting || e.depth >= errorNesting):
+		panic(noRoomForHandler) // the failure of a handler has no text
 	case e.depth >= errorNesting:
 		e.leaveCallee(L)
 		e.throwValue(L, lua.LString("error in error handling"))

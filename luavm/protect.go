@@ -34,10 +34,10 @@ func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFun
 	// A coroutine that failed may still be set as the current thread.
 	L.G.CurrentThread = L
 	if e.stop != "" {
-		panic(stopped{})
+		panicStopped()
 	}
 	api, isAPI := err.(*lua.ApiError)
-	if !isAPI || api.Type == lua.ApiErrorPanic {
+	if !isAPI || api.Type == lua.ApiErrorPanic && api.Object != lua.LString(noRoomForHandler) {
 		e.log(logWarning, "luavm: "+firstLine(err.Error()))
 		e.halt(msgFault)
 	}
