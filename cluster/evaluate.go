@@ -112,10 +112,15 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	s.sleepers.rollback()
 	s.gather.Told = 0
 	s.moveDeadlines(txn)
-	txn.ExpireDue(expireLimit, maxBatchBytes)
+	if txn.Writes().Size() < maxBatchBytes {
+		txn.ExpireDue(expireLimit, maxBatchBytes)
+	}
 	s.serveTurns.alone = false
 	if b.served = !s.correcting && s.serves(); !b.served && !s.sleepers.pending() {
 		s.serveTurns.since = 0
+	}
+	if b.served && txn.Writes().Size() > maxBatchBytes {
+		b.served, s.serveTurns.alone = false, true // in the next batch, before anything else
 	}
 	if b.served {
 		s.serve(txn)
@@ -184,8 +189,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if s.serveTurns.alone {
 			return q[:i], q[i:], false
 		}
-		// The first request is taken even if expired keys fill the batch.
-		if ctx.Err() != nil || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
+		// The first request is taken even if expired keys fill the batch, unless there may be no room for it.
+		if ctx.Err() != nil || i == 0 && txn.Writes().Size() > maxBeforeFirst || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
 			return q[:i], q[i:], false
 		}
 		if i == ahead {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,4 +320,37 @@ func TestHugeTTL(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Two keys with names of the greatest length expire, and a command that writes as much comes at once: no entry is larger than
+// the log can hold, and the command is run.
+func TestExpiryOfVeryLongNames(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.cfg.Limits.Entry = store.MaxEntry
+		n.lead()
+		largest := 0
+		n.log.decides(0, func(e raftfsm.Entry) verdict {
+			largest = max(largest, len(e.Writes))
+			return commit
+		})
+		long := strings.Repeat("x", store.MaxEntry+30_000)
+		n.expect("OK", "SET a"+long+" v PX 100")
+		n.expect("OK", "SET b"+long+" v PX 100")
+		n.log.decides(200*ms, once(commitSlowly))
+		blocker := n.start("SET a b")
+		synctest.Wait()
+		n.log.decides(0, func(e raftfsm.Entry) verdict {
+			largest = max(largest, len(e.Writes))
+			return commit
+		})
+		if got := n.do("SET c" + long + " v"); got != "OK" {
+			t.Errorf("who comes then is told %.200s", got)
+		}
+		<-blocker
+		if largest > maxEntryBytes {
+			t.Errorf("an entry has %d bytes", largest)
+		}
+		n.expect("0", "EXISTS a"+long)
+	})
 }

@@ -12,6 +12,7 @@ import (
 func TestExpiryIsBoundedInBytes(t *testing.T) {
 	const keys, name, most = 40, 10_000, 35_000
 	d := newTestDB(t)
+	d.setEvents("KEx") // each name is written three times
 	for i := range keys {
 		d.do("SET", fmt.Sprint(i, strings.Repeat("x", name)), "v", "PX", "100")
 	}
@@ -20,13 +21,38 @@ func TestExpiryIsBoundedInBytes(t *testing.T) {
 	for n := 1; n > 0; rounds++ {
 		txn := d.begin()
 		n = txn.ExpireDue(500, most)
-		if size := txn.Writes().Size(); size > most+2*name {
+		if size := txn.Writes().Size(); size > most+4*name {
 			t.Fatalf("an entry has %d bytes", size)
 		}
 		d.apply(txn)
 	}
 	if all, _ := d.s.Keys(0); all != 0 || rounds > keys {
 		t.Errorf("%d keys are left after %d rounds", all, rounds)
+	}
+	d.do("SET", strings.Repeat("x", maxEventKey+1), "v", "PX", "100")
+	d.advance(200)
+	txn := d.begin()
+	if txn.ExpireDue(500, most); txn.Writes().Len() != 1 {
+		t.Errorf("the expiry of a key with a very long name is %d writes", txn.Writes().Len())
+	}
+}
+
+// TestEventsAfterACommandThatWritesTooMuch are those that there were before it.
+func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
+	d := newTestDB(t)
+	d.env.Limits = Limits{Entry: MinEntry}
+	d.setEvents("KEn")
+	long := strings.Repeat("k", 30_000)
+	d.do("SET", long, "v")
+	d.do("SADD", "s", "a", "b", "c", "d", "e", "f", "g", "h", "i")
+	txn := d.begin()
+	txn.BeginCall()
+	ctx := d.ctx(txn, "SUNIONSTORE", long, "s")
+	if ctx.Call(ctx.Cmd.Run); ctx.Overrun() == "" {
+		t.Fatal("it did not write too much")
+	}
+	if txn.events&eventNew == 0 {
+		t.Error("the events of new keys are lost for those behind it")
 	}
 }
 

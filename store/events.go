@@ -92,7 +92,14 @@ func (t *Txn) notify(class eventClass, event string, db int, key string) {
 	}
 }
 
+// maxEventKey is the longest key with events. An event repeats the name, and more of it than the log can hold if the name is
+// very long.
+const maxEventKey = 1 << 20
+
 func (t *Txn) publishEvent(event string, db int, key string) {
+	if len(key) > maxEventKey {
+		return
+	}
 	if t.events&eventKeyspace != 0 {
 		t.message(Channel, "__keyspace@"+strconv.Itoa(db)+"__:"+key, event)
 	}
@@ -149,8 +156,8 @@ func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	if existed = c.discard(key); existed {
 		c.events &^= eventNew
 	}
+	defer func() { c.events = wanted }() // write may end by a panic (Call)
 	write()
-	c.events = wanted
 	if existed {
 		c.ready = c.ready[:ready]
 	}

@@ -221,31 +221,32 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once their names have so many bytes. It
+// ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once it has written so many bytes. It
 // returns the number of deleted keys.
-func (t *Txn) ExpireDue(limit, bytes int) int {
+func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
+	from := t.ws.Size()
 	var due []*Entry
 	for db := range t.views {
 		ks := t.views[db].base
-		if ks == nil || len(due) >= limit || bytes <= 0 {
+		if ks == nil || deleted >= limit {
 			continue
 		}
-		from := len(due)
+		due = due[:0]
 		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
 			due = append(due, e)
-			bytes -= len(e.key)
-			return len(due) < limit && bytes > 0
+			return deleted+len(due) < limit
 		})
-		kept := due[:from]
-		for _, x := range due[from:] {
+		for _, x := range due {
+			if t.ws.Size()-from >= bytes {
+				return deleted
+			}
 			if e := t.peek(db, x.key); e != nil && t.dead(e) {
 				t.expire(db, x.key)
-				kept = append(kept, x)
+				deleted++
 			}
 		}
-		due = kept
 	}
-	return len(due)
+	return deleted
 }
 
 // Older reports whether some node may run version 0.1.0, as Env.Older says.
@@ -274,7 +275,7 @@ func (t *Txn) KeepString(db int, key []byte, value string) {
 		// The grace becomes part of the deadline: a late expiry is safe.
 		at := e.deadline
 		if t.env.Grace != nil {
-			at += t.env.Grace(e.leased)
+			at = addSaturating(at, t.env.Grace(e.leased))
 		}
 		t.SetString(db, key, value, at)
 		return
