@@ -112,8 +112,9 @@ var syntaxError = Err(ErrSyntax)
 func (o *scanOptions) matches(c *Ctx, name string) bool { return o.all || c.match(o.pattern, name) }
 
 func (c *Ctx) match(pattern, name string) bool {
-	c.work(1 + len(name))
-	return redistext.Match(pattern, name)
+	ok, steps := redistext.MatchSteps(pattern, name)
+	c.work(1 + len(name) + steps)
+	return ok
 }
 
 // scanWalk decides when a call has visited enough elements. The cursor is the hash at which the

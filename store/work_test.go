@@ -60,3 +60,33 @@ func TestLongCommandsAreWatched(t *testing.T) {
 		}
 	}
 }
+
+// What is read of a pattern for each name is work, even if it is far longer than the names.
+func TestLongPatternsAreWatched(t *testing.T) {
+	d := newTestDB(t)
+	for i := range 100 {
+		d.do("SET", fmt.Sprint("n", i), "1")
+		d.do("HSET", "h", fmt.Sprint("n", i), strings.Repeat("v", 100))
+	}
+	long := "[" + strings.Repeat("x", 1<<20)
+	for _, args := range [][]string{
+		{"KEYS", long}, {"SCAN", "0", "COUNT", "1000", "MATCH", long}, {"HSCAN", "h", "0", "COUNT", "1000", "MATCH", "*" + long},
+	} {
+		if n := d.watched(args...); n < 100 {
+			t.Errorf("%.20q was watched %d times", args, n)
+		}
+	}
+}
+
+// watched runs a command and returns how often it was watched.
+func (d *testDB) watched(args ...string) (n int) {
+	raw := make([][]byte, len(args))
+	for i := range args {
+		raw[i] = []byte(args[i])
+	}
+	cmd, _ := d.table.Resolve(raw)
+	if r := cmd.Run(&Ctx{Txn: d.begin(), Cmd: cmd, Args: raw, RESP: 2, Watch: func() { n++ }}); r.IsError() {
+		d.t.Errorf("%.40q: %s", args, r.Str)
+	}
+	return n
+}

@@ -31,33 +31,54 @@ func MatchFold(pattern, s string) bool {
 	return ok
 }
 
-// globSteps is the largest number of steps per byte of s. Only patterns with long runs of question
-// marks or classes need more, and only an attacker writes such patterns.
+// globSteps is the largest number of steps per byte of s, and for s as a whole as if it had globSteps
+// more. Only patterns with long runs of question marks or classes need more, and only an attacker
+// writes such patterns.
 const globSteps = 64
+
+// globMost is the largest number of steps of one match, beyond one for each byte of s: some 20 ms.
+const globMost = 4 << 20
+
+// globLook is the number of bytes of a class, of stars, or of literal text that are read in one step.
+// globSearch is the number of bytes of literal text that are searched for in one step.
+const (
+	globLook   = 4
+	globSearch = 16
+)
 
 // globMatch backtracks to the last star only: a longer run of an earlier star can never match more
 // than one of the last star. It searches for the literal text behind a star as a whole. A match
-// that needs more than globSteps steps per byte, or more than limit, fails.
+// that needs more steps than its name allows, or more than limit, fails.
 func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	p, i := 0, 0
 	star, from, text := -1, 0, "" // the pattern after the last star, the end of the star's run, the literal text after the star
-	most := min(globSteps*(len(s)+globSteps), limit)
+	most := min(globSteps*(len(s)+globSteps), len(s)+globMost, limit)
 	for ; i < len(s); steps++ {
+		near := globNear(pattern, p, most-steps)
 		if p < len(pattern) && pattern[p] == '*' {
-			for p < len(pattern) && pattern[p] == '*' {
-				p++
+			star, from = globStars(near, p), i
+			steps += (star - p) / globLook
+			if p = star; p == len(near) && p < len(pattern) {
+				return false, steps
 			}
-			star, from = p, i
-			if text = ""; !fold {
-				text = globText(pattern[p:])
+			text = ""
+			if !fold {
+				text = globText(pattern[p:], len(s)-i)
+				steps += len(text) / globLook
 			}
-			if p+len(text) == len(pattern) {
+			switch {
+			case len(text) > len(s)-i:
+				return false, steps
+			case p+len(text) == len(pattern):
 				return strings.HasSuffix(s[i:], text), steps
 			}
 		} else {
 			if p < len(pattern) {
-				next, ok := globByte(pattern, p, s[i], fold)
-				steps += (next - p) / 8 // a long class
+				next, ok := globByte(near, p, s[i], fold)
+				steps += (next - p) / globLook // a long class
+				if next == len(near) && next < len(pattern) {
+					return false, steps
+				}
 				if ok {
 					p = next
 					i++
@@ -67,7 +88,7 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 			from++
 		}
 		at := strings.Index(s[min(from, len(s)):], text)
-		steps += len(text) / globSteps
+		steps += len(text) / globSearch
 		if star < 0 || at < 0 || steps > most {
 			return false, steps
 		}
@@ -77,14 +98,27 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	if len(s) == 0 {
 		return len(pattern) == 0, steps
 	}
+	end := globStars(globNear(pattern, p, most-steps), p)
+	return end == len(pattern), steps + (end-p)/globLook
+}
+
+// globNear returns the part of a pattern that can be read from p on in the steps that are left, and
+// in one more: who reads all of it has made too many.
+func globNear(pattern string, p, left int) string {
+	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
+}
+
+// globStars returns the index of the first byte from p on that is not a star.
+func globStars(pattern string, p int) int {
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
-	return p == len(pattern), steps
+	return p
 }
 
-// globText returns the literal text at the start of a pattern.
-func globText(pattern string) string {
+// globText returns the literal text at the start of a pattern, or more than most bytes of it.
+func globText(pattern string, most int) string {
+	pattern = pattern[:min(len(pattern), most+1)]
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		return pattern[:i]
 	}

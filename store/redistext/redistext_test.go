@@ -74,6 +74,40 @@ func TestMatchIsBounded(t *testing.T) {
 	}
 }
 
+// One match makes a few million steps at most, and what is read of a pattern counts.
+func TestMatchIsBoundedAbsolutely(t *testing.T) {
+	name := strings.Repeat("a", 8<<20)
+	if ok, steps := MatchSteps("*"+strings.Repeat("[a-cf-hi-kx]", 60)+"y", name); ok || steps > len(name)+globMost+globSteps {
+		t.Errorf("%d steps in a long name", steps)
+	}
+	for _, end := range []string{"", "b", "*", "?"} {
+		if Match(strings.Repeat("?", len(name)-len(end))+end, name) == (end == "b") {
+			t.Errorf("a pattern as long as the name, with %q at the end", end)
+		}
+	}
+}
+
+// TestLongPatternIsReadInPart would take minutes if all of the pattern was read for each name.
+func TestLongPatternIsReadInPart(t *testing.T) {
+	long := 8 << 20
+	for _, pattern := range []string{
+		"[" + strings.Repeat("n", long), "[" + strings.Repeat("n", long) + "]ame", "*[" + strings.Repeat("n", long) + "]ame",
+		strings.Repeat("*", long), "name" + strings.Repeat("*", long), "*" + strings.Repeat("n", long), "n*" + strings.Repeat("n", long) + "*",
+	} {
+		for range 1000 {
+			if ok, steps := MatchSteps(pattern, "name"); ok || steps > globSteps*(4+globSteps)+globSteps {
+				t.Fatalf("%.9q…: %v after %d steps", pattern, ok, steps)
+			}
+			MatchFold(pattern, "name")
+		}
+	}
+	for _, pattern := range []string{"[" + strings.Repeat("n", 10000) + "]ame", "na" + strings.Repeat("*", 10000) + "e", "name" + strings.Repeat("*", 10000)} {
+		if !Match(pattern, "name") || !MatchFold(pattern, "NAME") {
+			t.Errorf("%.9q… does not match", pattern)
+		}
+	}
+}
+
 // TestMatchIsFast would not end if a star made the matcher start over for each
 // star before it.
 func TestMatchIsFast(t *testing.T) {
