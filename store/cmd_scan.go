@@ -55,11 +55,18 @@ var scanCommands = []Command{
 	},
 }
 
+// Ascend is that of Txn, but counts each key that it passes as work, also those that have expired.
+func (c *Ctx) Ascend(db int, from uint64, fn func(*Entry) bool) {
+	c.ascend(db, from, func(e *Entry) bool {
+		c.work(1)
+		return c.dead(e) || fn(e)
+	})
+}
+
 func cmdKeys(c *Ctx) Reply {
 	pattern := c.Arg(1)
 	elems, size := []Reply{}, int64(0)
 	c.Ascend(c.DB, 0, func(e *Entry) bool {
-		c.work(1)
 		if pattern == "*" || c.match(pattern, e.key) {
 			elems = append(elems, Str(e.key))
 			size += int64(replySize + len(e.key))
@@ -164,7 +171,7 @@ func cmdScan(c *Ctx) Reply {
 		if !walk.visit(e.hash()) {
 			return false
 		}
-		if o.matches(c, e.key) && (o.typ == nil || equalFold(o.typ, e.typ.String())) {
+		if (o.typ == nil || equalFold(o.typ, e.typ.String())) && o.matches(c, e.key) {
 			elems = append(elems, walk.found(e.key))
 		}
 		return true

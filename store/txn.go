@@ -450,9 +450,13 @@ func (t *Txn) Size(db int) int {
 // Ascend calls fn for the keys of a database that have not expired, from a position in the
 // iteration order on, until fn returns false.
 func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
+	t.ascend(db, from, func(e *Entry) bool { return t.dead(e) || fn(e) })
+}
+
+// ascend is Ascend, but calls visit for the keys that have expired, too.
+func (t *Txn) ascend(db int, from uint64, visit func(*Entry) bool) {
 	v := &t.views[db]
 	pending := v.pending(from)
-	visit := func(e *Entry) bool { return t.dead(e) || fn(e) }
 	goOn := true
 	if v.base != nil {
 		v.base.keys.ascend(from, func(s slot) bool {

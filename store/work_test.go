@@ -78,6 +78,24 @@ func TestLongPatternsAreWatched(t *testing.T) {
 	}
 }
 
+// Each key that a scan passes is work, if it replies with none of them, too.
+func TestPassedKeysAreWatched(t *testing.T) {
+	d := newTestDB(t)
+	for i := range 2 * workLook {
+		d.do("SET", fmt.Sprint(i), "1", "PX", "1000")
+	}
+	scan := []string{"SCAN", "0", "COUNT", "9223372036854775807", "TYPE", "nosuch"}
+	if n := d.watched(scan...); n != 2 {
+		t.Errorf("SCAN for a type was watched %d times", n)
+	}
+	d.now.Lease += 10000
+	for _, args := range [][]string{scan, {"SCAN", "0"}, {"KEYS", "*"}, {"RANDOMKEY"}} {
+		if n := d.watched(args...); n < 2 {
+			t.Errorf("%q was watched %d times among expired keys", args, n)
+		}
+	}
+}
+
 // watched runs a command and returns how often it was watched.
 func (d *testDB) watched(args ...string) (n int) {
 	raw := make([][]byte, len(args))
