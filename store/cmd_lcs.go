@@ -18,6 +18,9 @@ var lcsCommands = []Command{
 // many cells takes about 50 ms, in which the node serves nothing else.
 const maxLCSCells = 16 << 20
 
+// lcsCells is the number of cells that are filled in the time of one step of work.
+const lcsCells = 16
+
 type lcsOptions struct {
 	length, index, matchLength bool
 	minMatch                   int64
@@ -72,7 +75,7 @@ func cmdLCS(c *Ctx) Reply {
 	if (len(a)+1)*(len(b)+1) > maxLCSCells {
 		return Err(ErrLCSMemory)
 	}
-	table := newLCSTable(a, b)
+	table := newLCSTable(a, b, c.work)
 	length := int64(table.length)
 	switch {
 	case o.length:
@@ -104,26 +107,46 @@ type lcsTable struct {
 	length int // of the longest common subsequence
 }
 
-func newLCSTable(a, b string) lcsTable {
+// newLCSTable fills a table row by row along the shorter string, because two rows are kept as numbers.
+// It calls work for each row.
+func newLCSTable(a, b string, work func(steps int)) lcsTable {
+	if a == "" || b == "" {
+		return lcsTable{}
+	}
 	t := lcsTable{first: make([]uint64, (len(a)*len(b)+63)/64), width: len(b)}
-	above, row := make([]uint32, len(b)+1), make([]uint32, len(b)+1) // lengths for all prefixes of b, of two rows
-	for i := range len(a) {
-		for j := range len(b) {
+	if len(a) < len(b) {
+		t.fill(b, a, true, work)
+	} else {
+		t.fill(a, b, false, work)
+	}
+	return t
+}
+
+// fill fills the table with a row for each byte of long. If swapped is set, short is the first string.
+func (t *lcsTable) fill(long, short string, swapped bool, work func(steps int)) {
+	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // lengths for all prefixes of short, of two rows
+	for i := range len(long) {
+		for j := range len(short) {
+			first, second := above[j+1], row[j] // the lengths if the first or the second prefix is shortened
+			cell := i*t.width + j
+			if swapped {
+				first, second = second, first
+				cell = j*t.width + i
+			}
 			switch {
-			case a[i] == b[j]:
+			case long[i] == short[j]:
 				row[j+1] = above[j] + 1
-			case above[j+1] > row[j]:
-				row[j+1] = above[j+1]
-				cell := i*t.width + j
+			case first > second:
+				row[j+1] = first
 				t.first[cell/64] |= 1 << (cell % 64)
 			default:
-				row[j+1] = row[j]
+				row[j+1] = second
 			}
 		}
 		above, row = row, above
+		work(1 + len(short)/lcsCells)
 	}
-	t.length = int(above[len(b)])
-	return t
+	t.length = int(above[len(short)])
 }
 
 func (t lcsTable) shortensFirst(i, j int) bool {

@@ -3,6 +3,7 @@ package store
 import (
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -66,7 +67,7 @@ func TestLCSTakesBits(t *testing.T) {
 				j--
 			}
 		}
-		table := newLCSTable(a, b)
+		table := newLCSTable(a, b, func(int) {})
 		if got := table.common(a, b, int64(table.length)); got != string(want) {
 			t.Fatalf("LCS %q %q: %q, want %q", a, b, got, want)
 		}
@@ -74,8 +75,29 @@ func TestLCSTakesBits(t *testing.T) {
 	a, b := text(4000), text(4000)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	newLCSTable(a, b)
+	newLCSTable(a, b, func(int) {})
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 3<<20 {
 		t.Errorf("LCS of 4000 bytes each takes %d KB", (after.TotalAlloc-before.TotalAlloc)>>10)
+	}
+}
+
+// LCS keeps two rows of lengths along the shorter string, whichever comes first, and none for an empty one.
+func TestLCSKeepsShortRows(t *testing.T) {
+	d := newTestDB(t)
+	long := strings.Repeat("ab", 1<<20)
+	d.do("SET", "long", long)
+	d.do("SET", "short", "b")
+	for args, want := range map[[2]string]string{{"long", "short"}: `"b"`, {"short", "long"}: `"b"`, {"long", "none"}: `""`, {"none", "long"}: `""`} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if got := d.do("LCS", args[0], args[1]); got != want {
+			t.Errorf("LCS %v: %.20q", args, got)
+		}
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 1<<20 {
+			t.Errorf("LCS %v takes %d KB", args, (after.TotalAlloc-before.TotalAlloc)>>10)
+		}
+	}
+	if n := d.watched("LCS", "long", "short"); n < 100 {
+		t.Errorf("LCS was watched %d times", n)
 	}
 }
