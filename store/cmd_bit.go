@@ -88,9 +88,11 @@ func cmdSetBit(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	old := bitAt(bytesToString(s.b), offset)
+	at := int(offset >> 3)
+	b := s.at(at)
+	old := b >> (7 - offset&7) & 1
 	if int64(old) != bit {
-		s.b[offset>>3] ^= 0x80 >> (offset & 7)
+		s.set(at, b^0x80>>(offset&7))
 	}
 	c.writeString(s)
 	if int64(old) != bit || s.grown() {
@@ -99,15 +101,44 @@ func cmdSetBit(c *Ctx) Reply {
 	return Int(int64(old))
 }
 
-// bitString is a string that a command modifies.
+// bitString is a string that a command modifies. It holds the bytes that were set apart, so that to change
+// few of a long string is little work.
 type bitString struct {
-	old string
-	b   []byte
+	old    string
+	length int
+	bytes  map[int]byte // that differ from those of old; beyond its end there are zeros
 }
 
-func (s *bitString) grown() bool { return len(s.b) > len(s.old) }
+func (s *bitString) grown() bool { return s.length > len(s.old) }
 
-// growString returns a copy of the string at Args[1] that is long enough for the bit at offset.
+// oldAt returns a byte of the string as it was, 0 beyond its end.
+func (s *bitString) oldAt(i int) byte {
+	if i < len(s.old) {
+		return s.old[i]
+	}
+	return 0
+}
+
+// at returns a byte of the string as it is now.
+func (s *bitString) at(i int) byte {
+	if b, ok := s.bytes[i]; ok {
+		return b
+	}
+	return s.oldAt(i)
+}
+
+func (s *bitString) set(i int, b byte) {
+	switch {
+	case b == s.oldAt(i):
+		delete(s.bytes, i)
+	case s.bytes == nil:
+		s.bytes = map[int]byte{i: b}
+	default:
+		s.bytes[i] = b
+	}
+}
+
+// growString returns the string at Args[1], long enough for the bit at offset.
 func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 	e, ok := c.write(TypeString)
 	if !ok {
@@ -123,31 +154,29 @@ func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 			return nil, fault
 		}
 	}
-	s.b = make([]byte, max(length, len(s.old)))
-	copy(s.b, s.old)
+	s.length = max(length, len(s.old))
 	return s, nil
 }
 
 // writeString writes the changed part of the string at Args[1].
 func (c *Ctx) writeString(s *bitString) {
-	from, to := 0, len(s.b)
-	for from < len(s.old) && s.b[from] == s.old[from] {
-		from++
-	}
+	from, to := s.length, 0
 	if s.grown() {
-		for from >= len(s.old) && from < to-1 && s.b[from] == 0 {
-			from++ // Patch fills a gap with zeros
-		}
-	} else {
-		for to > from && s.b[to-1] == s.old[to-1] {
-			to--
-		}
+		from, to = s.length-1, s.length // Patch fills a gap with zeros
 	}
-	if from < to {
-		c.Patch(c.DB, c.Args[1], int64(from), bytesToString(s.b[from:to]))
-	} else {
+	for i := range s.bytes {
+		from, to = min(from, i), max(to, i+1)
+	}
+	if from >= to {
 		c.Reform(c.DB, c.Args[1], formRaw) // the same as after a change
+		return
 	}
+	patch := make([]byte, to-from)
+	copy(patch, s.old[min(from, len(s.old)):])
+	for i, b := range s.bytes {
+		patch[i-from] = b
+	}
+	c.Patch(c.DB, c.Args[1], int64(from), bytesToString(patch))
 }
 
 func cmdGetBit(c *Ctx) Reply {
@@ -222,6 +251,7 @@ func cmdBitCount(c *Ctx) Reply {
 	default:
 		return Err(ErrSyntax)
 	}
+	c.work(int(to-from) / (8 * 64))
 	return Int(countBits(e.str, from, to))
 }
 
@@ -262,6 +292,7 @@ func cmdBitPos(c *Ctx) Reply {
 	if from >= to {
 		return Int(-1)
 	}
+	c.work(int(to-from) / (8 * 64))
 	i := findBit(e.str, byte(bit), from, to)
 	switch {
 	case i < to:
@@ -353,9 +384,7 @@ func cmdBitOp(c *Ctx) Reply {
 	copy(result, sources[0])
 	for _, s := range sources[1:] {
 		for i := range result {
-			if i%(64<<10) == 0 {
-				c.work(min(len(result)-i, 64<<10) / 64)
-			}
+			c.bitOpWork(i, longest)
 			b := byte(0)
 			if i < len(s) {
 				b = s[i]
@@ -365,6 +394,7 @@ func cmdBitOp(c *Ctx) Reply {
 	}
 	if op == nil {
 		for i := range result {
+			c.bitOpWork(i, longest)
 			result[i] = ^result[i]
 		}
 	}
@@ -372,4 +402,11 @@ func cmdBitOp(c *Ctx) Reply {
 	c.Reform(c.DB, c.Args[2], formRaw)
 	c.event(eventString, "set", c.Args[2])
 	return Int(int64(longest))
+}
+
+// bitOpWork counts the next bytes of n as work, now and then.
+func (c *Ctx) bitOpWork(i, n int) {
+	if i%(64<<10) == 0 {
+		c.work(min(n-i, 64<<10) / 64)
+	}
 }

@@ -133,7 +133,7 @@ func (c *Ctx) bitField(readonly bool) Reply {
 			return wrongType
 		}
 		if e != nil {
-			s.b = stringBytes(e.str) // only read
+			s.old = e.str // only read
 		}
 	case readonly:
 		return Err(ErrBitFieldRO)
@@ -145,10 +145,11 @@ func (c *Ctx) bitField(readonly bool) Reply {
 	elems := make([]Reply, len(ops))
 	changes := false
 	for i := range ops {
-		old := ops[i].load(bytesToString(s.b))
+		c.work(1)
+		old := ops[i].load(s)
 		elems[i] = ops[i].run(s)
 		wrote := ops[i].kind != 'g' && elems[i].Kind != Null
-		changes = changes || wrote && (s.grown() || ops[i].load(bytesToString(s.b)) != old)
+		changes = changes || wrote && (s.grown() || ops[i].load(s) != old)
 	}
 	if highest >= 0 {
 		c.writeString(s)
@@ -160,7 +161,7 @@ func (c *Ctx) bitField(readonly bool) Reply {
 }
 
 func (op *bitOp) run(s *bitString) Reply {
-	old := op.load(bytesToString(s.b))
+	old := op.load(s)
 	if op.kind == 'g' {
 		return Int(old)
 	}
@@ -180,10 +181,12 @@ func (op *bitOp) run(s *bitString) Reply {
 }
 
 // load reads the integer; bits beyond the end of the string are zero.
-func (op *bitOp) load(s string) int64 {
+func (op *bitOp) load(s *bitString) int64 {
 	v := uint64(0)
-	for i := range op.width {
-		v = v<<1 | uint64(bitAt(s, op.offset+i))
+	for at := op.offset; at < op.offset+op.width; {
+		b, n := op.next(s, at)
+		v = v<<n | uint64(b)
+		at += n
 	}
 	if op.signed {
 		return int64(v) << (64 - op.width) >> (64 - op.width)
@@ -191,14 +194,20 @@ func (op *bitOp) load(s string) int64 {
 	return int64(v)
 }
 
+// next returns those n bits of the integer from bit at on that are in one byte.
+func (op *bitOp) next(s *bitString, at int64) (bits byte, n int64) {
+	n = min(8-at&7, op.offset+op.width-at)
+	return s.at(int(at>>3)) << (at & 7) >> (8 - n), n
+}
+
 func (op *bitOp) save(s *bitString, value int64) {
-	for i := range op.width {
-		at := op.offset + i
-		mask := byte(0x80 >> (at & 7))
-		set := value>>(op.width-1-i)&1 != 0
-		if s.b[at>>3]&mask != 0 != set {
-			s.b[at>>3] ^= mask
-		}
+	end := op.offset + op.width
+	for at := op.offset; at < end; {
+		old, n := op.next(s, at)
+		at += n
+		changed := byte(value>>(end-at))&(1<<n-1) ^ old
+		i := int((at - 1) >> 3)
+		s.set(i, s.at(i)^changed<<(7-(at-1)&7))
 	}
 }
 

@@ -104,7 +104,7 @@ func (d *testDB) watched(args ...string) (n int) {
 	}
 	cmd, _ := d.table.Resolve(raw)
 	if r := cmd.Run(&Ctx{Txn: d.begin(), Cmd: cmd, Args: raw, RESP: 2, Watch: func() { n++ }}); r.IsError() {
-		d.t.Errorf("%.40q: %s", args, r.Str)
+		d.t.Errorf("%.40q: %s", args[0], r.Str)
 	}
 	return n
 }
