@@ -67,7 +67,13 @@ func (e *Engine) functionDelete(c *store.Ctx) store.Reply {
 	return store.OK
 }
 
-func functionDump(c *store.Ctx) store.Reply { return store.Str(c.DumpLibraries()) }
+func functionDump(c *store.Ctx) store.Reply {
+	dump, ok := c.DumpLibraries()
+	if !ok {
+		return store.Err(c.ErrReply())
+	}
+	return store.Str(dump)
+}
 
 func (e *Engine) functionFlush(c *store.Ctx) store.Reply {
 	if len(c.Args) > 3 {

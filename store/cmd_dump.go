@@ -28,7 +28,11 @@ func cmdDump(c *Ctx) Reply {
 	if e == nil {
 		return Nil
 	}
-	return Str(e.dump())
+	dump, ok := e.dump(c)
+	if !ok {
+		return Err(c.ErrReply())
+	}
+	return Str(dump)
 }
 
 // restoreOptions are the options of RESTORE. IDLETIME and FREQ are checked and ignored, because

@@ -214,7 +214,7 @@ func FuzzReadLibraries(f *testing.F) {
 	txn := d.begin()
 	txn.LoadLibrary(library("a", "f"))
 	txn.LoadLibrary(&Library{Name: "long", Code: "#!lua name=long\n" + strings.Repeat("abc ", 40), Functions: []Function{{Name: "l"}}})
-	dump := txn.DumpLibraries()
+	dump, _ := (&Ctx{Txn: txn}).DumpLibraries()
 	f.Add([]byte(dump[:len(dump)-rdbFooter]))
 	f.Add([]byte("\xf6\x01x\x03LUA\x00\x04code"))
 	f.Add([]byte("\xf6\x01x\x03LUA\x01\x04desc\x04code"))
@@ -223,7 +223,7 @@ func FuzzReadLibraries(f *testing.F) {
 		if err != "" {
 			t.Fatal(err)
 		}
-		w := &rdbWriter{}
+		w := &rdbWriter{c: &Ctx{Txn: txn}}
 		var codes []string
 		for {
 			code, more, err := r.Next()

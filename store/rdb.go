@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc64"
 	"math"
@@ -47,6 +48,9 @@ const (
 	rdbCompressFrom  = 21   // bytes
 	quicklistNode    = 8192 // bytes in a node of a list
 	quicklistPadding = 8    // what Redis adds per element
+
+	rdbListHead     = 10  // the most bytes that stand before the first node of a list
+	rdbCompressWork = 128 // steps (see Ctx.work) that the search for matches takes for any string
 )
 
 // crcTable is the table of Jones's CRC-64, which Redis uses.
@@ -56,10 +60,44 @@ var crcTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 // both, so they are undone here.
 func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTable, b) }
 
-// rdbWriter builds a serialized value.
+// rdbWriter builds a serialized value, as long as it is no larger than a reply may be.
 type rdbWriter struct {
+	c     *Ctx
 	b     []byte
+	skip  int           // the unused bytes at the beginning of b
+	over  bool          // a string had no room
 	table *packed.Table // allocated at the first use
+}
+
+// newRDBWriter returns a writer with one buffer for what takes so much memory: to enlarge a buffer takes both for a while.
+func newRDBWriter(c *Ctx, size int64) *rdbWriter {
+	return &rdbWriter{c: c, b: make([]byte, 0, min(size, c.MaxReply())+64)}
+}
+
+// room returns how many bytes may follow; the result is certainly too large for a reply if it is negative.
+func (w *rdbWriter) room() int { return int(w.c.MaxReply()) + rdbListHead - len(w.b) }
+
+// full reports whether the result is too large for a reply.
+func (w *rdbWriter) full() bool { return w.over || w.room() < 0 }
+
+// bytes appends a string without its length, unless it has no room.
+func (w *rdbWriter) bytes(s string) {
+	if w.over = w.over || len(s) > w.room(); !w.over {
+		w.b = append(w.b, s...)
+	}
+}
+
+// finish appends version and checksum. ok is false if the result is too large for a reply.
+func (w *rdbWriter) finish() (dump string, ok bool) {
+	b := binary.LittleEndian.AppendUint16(w.b[w.skip:], rdbVersion)
+	if w.full() || int64(len(b)+8) > w.c.MaxReply() {
+		return "", false
+	}
+	b = binary.LittleEndian.AppendUint64(b, rdbChecksum(b))
+	if cap(b) > 2*len(b) { // it has been compressed
+		b = bytes.Clone(b)
+	}
+	return bytesToString(b), true
 }
 
 func (w *rdbWriter) length(n int) {
@@ -76,6 +114,7 @@ func (w *rdbWriter) length(n int) {
 }
 
 func (w *rdbWriter) string(s string) {
+	w.c.work(stepsOf(s))
 	if n, ok := redistext.ParseInt(stringBytes(s)); ok && n == int64(int32(n)) {
 		switch {
 		case n == int64(int8(n)):
@@ -91,23 +130,24 @@ func (w *rdbWriter) string(s string) {
 		if w.table == nil {
 			w.table = new(packed.Table)
 		}
-		if packed, ok := packed.Compress(stringBytes(s), w.table); ok {
+		w.c.work(rdbCompressWork)
+		if packed, ok := packed.Compress(stringBytes(s), w.table, max(w.room(), 0)); ok {
 			w.b = append(w.b, rdbEncodedLZF)
 			w.length(len(packed))
 			w.length(len(s))
-			w.b = append(w.b, packed...)
+			w.bytes(bytesToString(packed))
 			return
 		}
 	}
 	w.length(len(s))
-	w.b = append(w.b, s...)
+	w.bytes(s)
 }
 
 func (w *rdbWriter) pack(p *packed.List) { w.string(bytesToString(p.Bytes())) }
 
-// dump returns the serialized form of a key's value.
-func (e *Entry) dump() string {
-	w := &rdbWriter{}
+// dump returns the serialized form of a key's value. ok is false if it is too large for a reply.
+func (e *Entry) dump(c *Ctx) (dump string, ok bool) {
+	w := newRDBWriter(c, e.size())
 	switch v := e.collection().(type) {
 	case *Hash:
 		w.hash(v)
@@ -121,14 +161,14 @@ func (e *Entry) dump() string {
 		w.b = append(w.b, rdbString)
 		w.string(e.str)
 	}
-	w.b = binary.LittleEndian.AppendUint16(w.b, rdbVersion)
-	return bytesToString(binary.LittleEndian.AppendUint64(w.b, rdbChecksum(w.b)))
+	return w.finish()
 }
 
 func (w *rdbWriter) hash(h *Hash) {
 	if h.Compact() {
 		p := packed.NewList()
 		h.Each(func(f Field) bool {
+			w.c.work(stepsOf(f.Name) + stepsOf(f.Value))
 			p.Add(f.Name)
 			p.Add(f.Value)
 			return true
@@ -142,28 +182,34 @@ func (w *rdbWriter) hash(h *Hash) {
 	h.Each(func(f Field) bool {
 		w.string(f.Name)
 		w.string(f.Value)
-		return true
+		return !w.full()
 	})
 }
 
-// list fills nodes as Redis does when all elements are pushed at the tail.
+// list fills nodes as Redis does when all elements are pushed at the tail. It writes each when it is full, and what stands
+// before the nodes, among it their number, at last.
 func (w *rdbWriter) list(l *Deque) {
-	var nodes []*packed.List
-	l.Each(0, func(value string) bool {
-		last := len(nodes) - 1
-		if last < 0 || nodes[last].Size()+len(value)+quicklistPadding > quicklistNode {
-			nodes = append(nodes, packed.NewList())
-			last++
-		}
-		nodes[last].Add(value)
-		return true
-	})
-	w.b = append(w.b, rdbQuicklist2)
-	w.length(len(nodes))
-	for _, p := range nodes {
+	w.b = append(w.b, make([]byte, rdbListHead)...)
+	nodes, p := 0, packed.NewList()
+	end := func() {
+		nodes++
 		w.length(rdbPackedNode)
 		w.pack(p)
+		p.Reset()
 	}
+	l.Each(0, func(value string) bool {
+		w.c.work(stepsOf(value))
+		if p.Len() > 0 && p.Size()+len(value)+quicklistPadding > quicklistNode {
+			end()
+		}
+		p.Add(value)
+		return !w.full()
+	})
+	end()
+	head := rdbWriter{b: []byte{rdbQuicklist2}}
+	head.length(nodes)
+	w.skip = rdbListHead - len(head.b)
+	copy(w.b[w.skip:], head.b)
 }
 
 func (w *rdbWriter) set(s *MemberSet) {
@@ -176,7 +222,7 @@ func (w *rdbWriter) set(s *MemberSet) {
 	w.length(s.Len())
 	s.Each(func(name string) bool {
 		w.string(name)
-		return true
+		return !w.full()
 	})
 }
 
@@ -207,6 +253,7 @@ func (w *rdbWriter) sortedSet(z *SortedSet) {
 	if z.Compact() {
 		p := packed.NewList()
 		z.Each(0, func(m Scored) bool {
+			w.c.work(stepsOf(m.Member))
 			p.Add(m.Member)
 			p.Add(compactScore(m.Score))
 			return true
@@ -220,7 +267,7 @@ func (w *rdbWriter) sortedSet(z *SortedSet) {
 	z.eachBack(z.Len()-1, func(m Scored) bool {
 		w.string(m.Member)
 		w.b = binary.LittleEndian.AppendUint64(w.b, math.Float64bits(m.Score))
-		return true
+		return !w.full()
 	})
 }
 

@@ -1,7 +1,5 @@
 package store
 
-import "encoding/binary"
-
 // The serialized form of the function libraries, as FUNCTION DUMP returns it: for each library a
 // byte and its code as a string, then version and checksum as for a value (rdb.go). Before the
 // release of Redis 7.0, name, engine and description were separate from the code; this reader
@@ -11,15 +9,21 @@ const (
 	rdbOldLibrary = 246
 )
 
-// DumpLibraries returns the serialized form of all function libraries.
-func (t *Txn) DumpLibraries() string {
-	w := &rdbWriter{}
-	for _, lib := range t.Libraries() {
+// DumpLibraries returns the serialized form of all function libraries. ok is false if it is too large for a reply.
+func (c *Ctx) DumpLibraries() (dump string, ok bool) {
+	libs, size := c.Libraries(), int64(0)
+	for _, lib := range libs {
+		size += int64(len(lib.Code))
+	}
+	w := newRDBWriter(c, size)
+	for _, lib := range libs {
+		if w.full() {
+			break
+		}
 		w.b = append(w.b, rdbLibrary)
 		w.string(lib.Code)
 	}
-	w.b = binary.LittleEndian.AppendUint16(w.b, rdbVersion)
-	return bytesToString(binary.LittleEndian.AppendUint64(w.b, rdbChecksum(w.b)))
+	return w.finish()
 }
 
 // LibraryReader reads the code of the libraries in a serialized form, one after the other.

@@ -44,6 +44,12 @@ type List struct {
 // NewList returns an empty list.
 func NewList() *List { return &List{b: make([]byte, packHead)} }
 
+// Reset empties the list for reuse; what Bytes returned is invalid then.
+func (p *List) Reset() { p.b, p.n = p.b[:packHead], 0 }
+
+// Len returns the number of entries.
+func (p *List) Len() int { return p.n }
+
 // Size returns the length of the result of bytes.
 func (p *List) Size() int { return len(p.b) + 1 }
 

@@ -85,12 +85,12 @@ func lzfMatch(ref, in []byte) int {
 // Table maps the hash of three bytes to the index where they were last seen.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses in; ok is false if that saves less than four bytes. It resets table, which
+// Compress compresses in; ok is false if that saves less than four bytes or takes more than most bytes. It resets table, which
 // the caller may reuse.
-func Compress(in []byte, table *Table) ([]byte, bool) {
+func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
-	limit := len(in) - 4
-	w := lzfWriter{out: make([]byte, 0, len(in)+8)}
+	limit := min(len(in)-4, most)
+	w := lzfWriter{out: make([]byte, 0, min(len(in), most)+8)}
 	w.beginRun()
 	i := 0
 	for i < len(in)-2 {

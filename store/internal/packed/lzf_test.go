@@ -13,7 +13,7 @@ func FuzzLZF(f *testing.F) {
 		if len(b) <= 4 {
 			return
 		}
-		small, ok := Compress(b, new(Table))
+		small, ok := Compress(b, new(Table), len(b))
 		if !ok {
 			return
 		}
