@@ -119,7 +119,7 @@ func TestLongKeyWithManyElements(t *testing.T) {
 		txn := d.begin()
 		ctx := d.ctx(txn, c.call...)
 		r := ctx.Call(ctx.Cmd.Run)
-		if want := ErrEntryTooBig(1 << 20); Error(r.Str) != want || ctx.Overrun() != want {
+		if want := ErrEntryTooBig(1 << 20); Error(r.Str) != want || ctx.Overrun() != want && txn.Wrote() {
 			t.Errorf("%s: %.40s, %.40q", name, render(r), ctx.Overrun())
 		}
 		if size := txn.Writes().Size(); size > 1<<20+entryRoom+2*len(long) {

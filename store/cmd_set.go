@@ -129,6 +129,7 @@ func (c *Ctx) setReply(s *MemberSet) Reply {
 	}
 	elems := make([]Reply, 0, s.Len())
 	s.Each(func(name string) bool {
+		c.work(stepsOf(name))
 		elems = append(elems, Str(name))
 		return true
 	})

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"math"
 	"slices"
 
 	"lockstep/store/redistext"
@@ -76,13 +75,12 @@ func (c *Ctx) sets(keys [][]byte) (list []*MemberSet, ok bool) {
 // stepsOf returns the cost of a member lookup in steps (see Ctx.work).
 func stepsOf(name string) int { return 1 + len(name)/64 }
 
-// intersect returns up to limit members that all sets have, in the order of the smallest set.
-func (c *Ctx) intersect(sets []*MemberSet, limit int) []string {
+// intersect calls fn for the members that all sets have, in the order of the smallest set, until fn returns false.
+func (c *Ctx) intersect(sets []*MemberSet, fn func(name string) bool) {
 	if slices.Contains(sets, nil) {
-		return nil
+		return
 	}
 	slices.SortStableFunc(sets, func(a, b *MemberSet) int { return a.Len() - b.Len() })
-	var common []string
 	sets[0].Each(func(name string) bool {
 		for _, s := range sets[1:] {
 			c.work(stepsOf(name))
@@ -90,29 +88,38 @@ func (c *Ctx) intersect(sets []*MemberSet, limit int) []string {
 				return true
 			}
 		}
-		common = append(common, name)
-		return len(common) < limit
+		return fn(name)
 	})
-	return common
+}
+
+// common lists the members that all sets have, in the order of the smallest set.
+func (c *Ctx) common(sets []*MemberSet, room *resultRoom) (names []string) {
+	c.intersect(sets, func(name string) bool {
+		names = append(names, name)
+		return room.add(name)
+	})
+	return names
 }
 
 // unite returns the members of all sets.
-func (c *Ctx) unite(sets []*MemberSet) *MemberSet {
+func (c *Ctx) unite(sets []*MemberSet, room *resultRoom) *MemberSet {
 	all := &MemberSet{}
 	for _, s := range sets {
-		if s != nil {
-			s.Each(func(name string) bool {
-				c.work(stepsOf(name))
-				all.add(name, &defaultForms)
-				return true
-			})
+		if s == nil || room.full() {
+			continue
 		}
+		s.Each(func(name string) bool {
+			c.work(stepsOf(name))
+			before := all.Len()
+			all.add(name, &defaultForms)
+			return all.Len() == before || room.add(name)
+		})
 	}
 	return all
 }
 
 // subtract returns the members of the first set that no other set has.
-func (c *Ctx) subtract(sets []*MemberSet) *MemberSet {
+func (c *Ctx) subtract(sets []*MemberSet, room *resultRoom) *MemberSet {
 	rest := &MemberSet{}
 	if sets[0] == nil {
 		return rest
@@ -125,7 +132,7 @@ func (c *Ctx) subtract(sets []*MemberSet) *MemberSet {
 			}
 		}
 		rest.add(name, &defaultForms)
-		return true
+		return room.add(name)
 	})
 	return rest
 }
@@ -135,7 +142,12 @@ func cmdSInter(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	r := Strs(c.intersect(sets, math.MaxInt)...)
+	room := c.replyRoom(1)
+	names := c.common(sets, room)
+	if room.full() {
+		return room.refuse()
+	}
+	r := Strs(names...)
 	r.Kind = Set
 	return r
 }
@@ -162,10 +174,12 @@ func cmdSInterCard(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	if limit == 0 {
-		limit = math.MaxInt64
-	}
-	return Int(int64(len(c.intersect(sets, int(limit)))))
+	found := int64(0)
+	c.intersect(sets, func(string) bool {
+		found++
+		return found != limit // there is none if it is 0
+	})
+	return Int(found)
 }
 
 func cmdSInterStore(c *Ctx) Reply {
@@ -173,30 +187,46 @@ func cmdSInterStore(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	return c.storeSet("sinterstore", c.intersect(sets, math.MaxInt))
+	room := c.storeRoom(c.form().setEntries, treeMemberSize)
+	names := c.common(sets, room)
+	if room.full() {
+		return room.refuse()
+	}
+	return c.storeSet("sinterstore", names)
 }
 
 func cmdSUnion(c *Ctx) Reply { return c.combine(c.unite) }
 func cmdSDiff(c *Ctx) Reply  { return c.combine(c.subtract) }
 
-func (c *Ctx) combine(fn func([]*MemberSet) *MemberSet) Reply {
+func (c *Ctx) combine(fn func([]*MemberSet, *resultRoom) *MemberSet) Reply {
 	sets, ok := c.sets(c.Args[1:])
 	if !ok {
 		return wrongType
 	}
-	return c.setReply(fn(sets))
+	room := c.replyRoom(1)
+	result := fn(sets, room)
+	if room.full() {
+		return room.refuse()
+	}
+	return c.setReply(result)
 }
 
 func cmdSUnionStore(c *Ctx) Reply { return c.combineStore("sunionstore", c.unite) }
 func cmdSDiffStore(c *Ctx) Reply  { return c.combineStore("sdiffstore", c.subtract) }
 
-func (c *Ctx) combineStore(event string, fn func([]*MemberSet) *MemberSet) Reply {
+func (c *Ctx) combineStore(event string, fn func([]*MemberSet, *resultRoom) *MemberSet) Reply {
 	sets, ok := c.sets(c.Args[2:])
 	if !ok {
 		return wrongType
 	}
-	names := []string{}
-	fn(sets).Each(func(name string) bool {
+	room := c.storeRoom(c.form().setEntries, treeMemberSize)
+	result := fn(sets, room)
+	if room.full() {
+		return room.refuse()
+	}
+	names := make([]string, 0, result.Len())
+	result.Each(func(name string) bool {
+		c.work(stepsOf(name))
 		names = append(names, name)
 		return true
 	})

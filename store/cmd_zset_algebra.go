@@ -216,9 +216,9 @@ func newResult() *SortedSet {
 	return z
 }
 
-func (k *combination) inter(c *Ctx) *SortedSet {
+// eachCommon calls fn for the members that all inputs have, with their scores, until fn returns false.
+func (k *combination) eachCommon(c *Ctx, fn func(m Scored) bool) {
 	k.bySize()
-	result := newResult()
 	k.inputs[0].each(func(m Scored) bool {
 		score := k.inputs[0].weigh(m.Score)
 		for i := 1; i < len(k.inputs); i++ {
@@ -229,13 +229,20 @@ func (k *combination) inter(c *Ctx) *SortedSet {
 			}
 			score = k.aggregate(score, other*k.inputs[i].weight)
 		}
-		result.set(m.Member, score, &defaultForms)
-		return k.limit == 0 || int64(result.Len()) < k.limit
+		return fn(Scored{m.Member, score})
+	})
+}
+
+func (k *combination) inter(c *Ctx, room *resultRoom) *SortedSet {
+	result := newResult()
+	k.eachCommon(c, func(m Scored) bool {
+		result.set(m.Member, m.Score, &defaultForms)
+		return room.add(m.Member)
 	})
 	return result
 }
 
-func (k *combination) union(c *Ctx) *SortedSet {
+func (k *combination) union(c *Ctx, room *resultRoom) *SortedSet {
 	k.bySize()
 	totals := map[string]float64{}
 	for i := range k.inputs {
@@ -243,21 +250,26 @@ func (k *combination) union(c *Ctx) *SortedSet {
 		in.each(func(m Scored) bool {
 			c.work(stepsOf(m.Member))
 			score := in.weigh(m.Score)
-			if old, had := totals[m.Member]; had {
+			old, had := totals[m.Member]
+			if had {
 				score = k.aggregate(old, score)
 			}
 			totals[m.Member] = score
-			return true
+			return had || room.add(m.Member)
 		})
+		if room.full() {
+			return nil
+		}
 	}
 	result := newResult()
 	for name, score := range totals {
+		c.work(stepsOf(name))
 		result.set(name, score, &defaultForms)
 	}
 	return result
 }
 
-func (k *combination) diff(c *Ctx) *SortedSet {
+func (k *combination) diff(c *Ctx, room *resultRoom) *SortedSet {
 	result := newResult()
 	k.inputs[0].each(func(m Scored) bool {
 		for i := 1; i < len(k.inputs); i++ {
@@ -267,26 +279,35 @@ func (k *combination) diff(c *Ctx) *SortedSet {
 			}
 		}
 		result.set(m.Member, m.Score, &defaultForms)
-		return true
+		return room.add(m.Member)
 	})
 	return result
 }
+
+// combine computes a result. If it fills the room, the result is incomplete.
+type combine = func(*combination, *Ctx, *resultRoom) *SortedSet
 
 func cmdZInter(c *Ctx) Reply { return c.combineScores(true, (*combination).inter) }
 func cmdZUnion(c *Ctx) Reply { return c.combineScores(true, (*combination).union) }
 func cmdZDiff(c *Ctx) Reply  { return c.combineScores(false, (*combination).diff) }
 
-func (c *Ctx) combineScores(weights bool, fn func(*combination, *Ctx) *SortedSet) Reply {
+func (c *Ctx) combineScores(weights bool, fn combine) Reply {
 	k, fault := c.parseCombination(c.Args[1:], combineWords{weights: weights, scores: true})
 	if fault != nil {
 		return *fault
 	}
-	return c.scoredReply(listScores(fn(&k, c)), k.scores)
+	room := c.replyRoom(c.repliesPer(k.scores))
+	result := fn(&k, c, room)
+	if room.full() {
+		return room.refuse()
+	}
+	return c.scoredReply(c.listScores(result), k.scores)
 }
 
-func listScores(z *SortedSet) []Scored {
+func (c *Ctx) listScores(z *SortedSet) []Scored {
 	list := make([]Scored, 0, z.Len())
 	z.Each(0, func(m Scored) bool {
+		c.work(stepsOf(m.Member))
 		list = append(list, m)
 		return true
 	})
@@ -303,12 +324,17 @@ func cmdZDiffStore(c *Ctx) Reply {
 	return c.combineScoresStore("zdiffstore", false, (*combination).diff)
 }
 
-func (c *Ctx) combineScoresStore(event string, weights bool, fn func(*combination, *Ctx) *SortedSet) Reply {
+func (c *Ctx) combineScoresStore(event string, weights bool, fn combine) Reply {
 	k, fault := c.parseCombination(c.Args[2:], combineWords{weights: weights})
 	if fault != nil {
 		return *fault
 	}
-	return c.storeScores(event, listScores(fn(&k, c)))
+	room := c.storeRoom(c.form().scoreEntries, treeScoredSize)
+	result := fn(&k, c, room)
+	if room.full() {
+		return room.refuse()
+	}
+	return c.storeScores(event, c.listScores(result))
 }
 
 func cmdZInterCard(c *Ctx) Reply {
@@ -316,5 +342,10 @@ func cmdZInterCard(c *Ctx) Reply {
 	if fault != nil {
 		return *fault
 	}
-	return Int(int64(k.inter(c).Len()))
+	found := int64(0)
+	k.eachCommon(c, func(Scored) bool {
+		found++
+		return found != k.limit // there is none if it is 0
+	})
+	return Int(found)
 }

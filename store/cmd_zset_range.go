@@ -192,12 +192,17 @@ func (c *Ctx) zrange(z zrangeCall) Reply {
 	return c.scoredReply(z.of(e.Scores()), z.scores)
 }
 
+// repliesPer returns the number of replies for a member in the reply of scoredReply.
+func (c *Ctx) repliesPer(scores bool) int {
+	if scores {
+		return max(c.RESP, 2) // RESP3 has a list for each pair
+	}
+	return 1
+}
+
 // scoredReply lists members. With scores it lists pairs, which RESP2 flattens.
 func (c *Ctx) scoredReply(list []Scored, scores bool) Reply {
-	per := 1
-	if scores {
-		per = max(c.RESP, 2) // RESP3 has a list for each pair
-	}
+	per := c.repliesPer(scores)
 	if refusal, refused := c.tooMany(int64(per) * int64(len(list))); refused {
 		return refusal
 	}

@@ -1,0 +1,46 @@
+package store
+
+import "math"
+
+// resultRoom is what a command that combines sets may still add to its result. Beyond that, the reply or the writes would be
+// refused when the result is complete; integers take many times more memory in a result than in their sets.
+type resultRoom struct {
+	c       *Ctx
+	members int64
+	bytes   int64
+	each    int64 // bytes that a member takes besides its name
+	refusal Error
+}
+
+// replyRoom is the room for a result that is replied, with so many replies per member.
+func (c *Ctx) replyRoom(per int) *resultRoom {
+	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * replySize), c.ErrReply()}
+}
+
+// storeRoom is the room for a result that is stored at Args[1]. It foresees the fewest bytes in the log, and the fewest in memory:
+// a result of more members than compact takes memberSize for each of them.
+func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
+	limit := c.MaxEntry() + entryRoom
+	grown := c.size - c.from.size
+	if old := c.peek(c.DB, bytesToString(c.Args[1])); old != nil {
+		grown -= old.size() // it makes room
+	}
+	written := int64(c.ws.Size() - c.from.writes)
+	return &resultRoom{c, int64(compact) + max(limit-grown, 0)/memberSize, limit - written, int64(len(c.Args[1])) + writeHead, c.ErrTooBig()}
+}
+
+// writeHead is the least that a write to a collection takes besides its key and member: its kind and their lengths.
+const writeHead = 3
+
+// add makes a member part of the result; it returns false if the result is too large.
+func (r *resultRoom) add(name string) bool {
+	r.c.work(stepsOf(name))
+	r.members--
+	r.bytes -= r.each + int64(len(name))
+	return !r.full()
+}
+
+// full reports whether the result is too large.
+func (r *resultRoom) full() bool { return r.members < 0 || r.bytes < 0 }
+
+func (r *resultRoom) refuse() Reply { return Err(r.refusal) }
