@@ -84,6 +84,7 @@ func (c *Ctx) take(key []byte, l *Deque, head bool, count int64) []Reply {
 	from := 0
 	elems := make([]Reply, 0, n)
 	visit := func(value string) bool {
+		c.work(1)
 		elems = append(elems, Str(value))
 		return len(elems) < n
 	}

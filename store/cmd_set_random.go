@@ -51,6 +51,7 @@ func cmdSPop(c *Ctx) Reply {
 	}
 	picked := []Reply{}
 	for _, i := range randomIndexes(e.Members().Len(), pick) {
+		c.work(1)
 		picked = append(picked, Str(e.Members().at(i)))
 	}
 	for _, r := range picked {

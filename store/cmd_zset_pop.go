@@ -73,6 +73,7 @@ func (c *Ctx) takeScores(key []byte, z *SortedSet, lowest bool, count int64) []S
 	n := int(min(count, int64(z.Len())))
 	popped := make([]Scored, 0, n)
 	visit := func(m Scored) bool {
+		c.work(stepsOf(m.Member))
 		popped = append(popped, m)
 		return len(popped) < n
 	}

@@ -73,6 +73,7 @@ func (c *Ctx) removeSpan(parse func(min, max []byte) (zrange, *Reply)) Reply {
 	names := make([]string, 0, to-from)
 	if from < to {
 		e.Scores().Each(from, func(m Scored) bool {
+			c.work(stepsOf(m.Member))
 			names = append(names, m.Member)
 			return len(names) < to-from
 		})

@@ -178,6 +178,11 @@ func (l *Deque) spread() {
 
 // remove removes n elements from index i on. They must exist.
 func (l *Deque) remove(i, n int) {
+	if n == l.Len() { // at once, as DEL
+		l.tree.Clear()
+		l.bytes = 0
+		return
+	}
 	for ; n > 0; n-- {
 		var gone listElem
 		switch i {
