@@ -44,10 +44,10 @@ func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
 	d.setEvents("KEn")
 	long := strings.Repeat("k", 30_000)
 	d.do("SET", long, "v")
-	d.do("SADD", "s", "a", "b", "c", "d", "e", "f", "g", "h", "i")
+	d.do("ZADD", "z", "1", "a", "2", "b", "3", "c", "4", "d", "5", "e", "6", "f", "7", "g", "8", "h")
 	txn := d.begin()
 	txn.BeginCall()
-	ctx := d.ctx(txn, "SUNIONSTORE", long, "s")
+	ctx := d.ctx(txn, "ZRANGESTORE", long, "z", "0", "-1")
 	if ctx.Call(ctx.Cmd.Run); ctx.Overrun() == "" {
 		t.Fatal("it did not write too much")
 	}
