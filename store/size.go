@@ -40,8 +40,9 @@ const (
 	MinEntry = 64 << 10
 )
 
-// copiesPerEntry is how many bytes may be copied for changes, as a multiple of the limit for writes.
-const copiesPerEntry = 64
+// copiesPerEntry is how many bytes may be copied for changes, as a multiple of the limit for writes: 2 GB by default, which take a
+// node some tenths of a second.
+const copiesPerEntry = 256
 
 // reserveShare is the divisor that gives the reserve beyond the limit: see Overrun.
 const reserveShare = 16
