@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,12 +15,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/metadb"
 
 	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
-	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
 
@@ -331,33 +328,6 @@ func spoiled(t *testing.T, whole string, size int64, spoil func(dir string, at i
 	}
 }
 
-func TestLogCutAnywhere(t *testing.T) {
-	eachLogStore(t, func(t *testing.T, logStore string) {
-		whole := filled(t, logStore)
-		file, size := logEnd(t, whole, logStore)
-		spoiled(t, whole, size, func(dir string, at int64) {
-			truncate(t, filepath.Join(dir, file), at)
-		})
-	})
-}
-
-// A log that lost a page in its middle is not taken for one that a crash has
-// torn.
-func TestLogPageLost(t *testing.T) {
-	whole := filled(t, LogWAL)
-	file, size := logEnd(t, whole, LogWAL)
-	spoiled(t, whole, size, func(dir string, at int64) {
-		f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = f.WriteAt(make([]byte, 4096), at)
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // logEnd returns the file of a log, from its directory on, and how much of it
 // is in use.
 func logEnd(t *testing.T, dir, logStore string) (file string, size int64) {
@@ -476,55 +446,5 @@ func TestInterruptedFirstStart(t *testing.T) {
 			}
 			closeNode(t, n)
 		})
-	}
-}
-
-// A damaged entry ends the process, and no snapshot hides it from the next
-// start.
-func TestDamagedEntryIsFatal(t *testing.T) {
-	dir := t.TempDir()
-	cfg := dataConfig(t, dir)
-	fatal := make(chan error, 100)
-	cfg.Fatal = func(err error) { fatal <- err }
-	n := openNode(t, cfg)
-	if got := lines(t, n, "SET k v"); got != "OK" {
-		t.Error(got)
-	}
-	if _, err := n.cons.Propose([]byte("not an entry")); !errors.Is(err, errUnknown) {
-		t.Errorf("propose: %v", err)
-	}
-	if err := <-fatal; !strings.Contains(err.Error(), "log entry") || !strings.Contains(err.Error(), "backup") {
-		t.Error(err)
-	}
-	if err := n.Snapshot(); err == nil {
-		t.Error("a snapshot was taken of a state that has lost an entry")
-	}
-	closeNode(t, n)
-	n, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeNode(t, n)
-	select {
-	case <-fatal:
-	case <-time.After(10 * time.Second):
-		t.Error("the next start went past the damaged entry")
-	}
-}
-
-// TestTermBehindTheLog: a term of before the last entry, or one that no cluster reaches.
-func TestTermBehindTheLog(t *testing.T) {
-	for _, term := range []uint64{1, 1 << 40, roster.Highest} {
-		cfg := dataConfig(t, t.TempDir())
-		dir := openStopped(t, &cfg)
-		entry := func(index, term uint64) *raft.Log {
-			return &raft.Log{Index: index, Term: term, Type: raft.LogNoop}
-		}
-		if err := errors.Join(dir.Stable.SetUint64([]byte("CurrentTerm"), 7), dir.Log.StoreLogs([]*raft.Log{entry(1, 1), entry(2, 2)}), dir.Finish("C", false),
-			dir.Stable.SetUint64([]byte("CurrentTerm"), term)); err != nil {
-			t.Fatal(err)
-		}
-		dir.Close()
-		mustNotOpen(t, cfg.Data, fmt.Sprintf("raft.db holds term %d", term), "lockstep remove")
 	}
 }
