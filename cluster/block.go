@@ -12,7 +12,7 @@ import (
 
 // Blocking commands, on the node that the client is connected to.
 //
-// This node sends a Blocked to the leader, where it waits in the queues (sleepers.go); this node's keeper
+// This node sends a Blocked to the leader, where it waits in the queues (blocked_clients.go); this node's registry
 // holds it until it has its reply. The leader serves it; this node decides everything else:
 //
 //   - The timeout runs here, by this node's clock, so a change of leader does
@@ -21,7 +21,7 @@ import (
 //   - When the client leaves, or another one unblocks it, this node asks the same.
 //   - When the leader or the link to it is lost, the command queues again. The
 //     leader may say for certain that it has not executed the command; else the log
-//     decides, see settle in keeper.go.
+//     decides, see settle in block_registry.go.
 //
 //	       ┌── not executed ──┐
 //	       ▼                  │
@@ -30,7 +30,7 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its sleepers back as not executed. They queue again at the next leader
+// A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader
 // and lose their places, because the next leader cannot know the order of arrival. The client does not
 // notice.
 //
@@ -59,21 +59,21 @@ type Blocked struct {
 	// wait. After Abandon it is not called.
 	Done func(store.Reply)
 
-	// The rest is guarded by keeper.mu.
+	// The rest is guarded by blockRegistry.mu.
 	id       uint64
 	state    blockState
 	attempt  int           // counts the sendings
 	began    time.Duration // by the monotonic clock
 	lost     time.Duration // when the first leader that had the command was lost; 0: none was
 	deadline time.Duration
-	index    int   // in keeper.timers; -1: not there
+	index    int   // in blockRegistry.timers; -1: not there
 	waits    bool  // a leader has found no element for it
 	blind    bool  // a snapshot has jumped over entries since it was sent
 	quit     *quit // how it ends if it is not served; nil: nobody has asked to end it
 
-	sleeper *sleeper      // sent: on this node, the leader …
-	link    *forward.Link // … or by this link …
-	call    uint64        // … as this call, 0 if the call is about to be made
+	blockedClient *blockedClient // sent: on this node, the leader …
+	link          *forward.Link  // … or by this link …
+	call          uint64         // … as this call, 0 if the call is about to be made
 }
 
 type blockState uint8
@@ -95,7 +95,7 @@ type quit struct {
 
 // Block begins to run a blocking command. Flush must follow.
 func (n *Node) Block(b *Blocked) {
-	k := n.keeper
+	k := n.blockRegistry
 	now := n.cfg.Time.Monotonic()
 	b.began, b.index = now, -1
 	rt := n.routes.get()
@@ -135,13 +135,13 @@ const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 // Unblock ends a Blocked with a reply, unless it is served before. ended is told, perhaps before Unblock
 // returns, whether this call has ended it.
 func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
-	n.keeper.end(b, &quit{reply: reply, ended: ended})
+	n.blockRegistry.end(b, &quit{reply: reply, ended: ended})
 }
 
 // Abandon ends a Blocked whose client has gone. An element that is being served to it at this moment is
 // lost, as is what Redis writes to a connection that has ended.
 func (n *Node) Abandon(b *Blocked) {
-	k := n.keeper
+	k := n.blockRegistry
 	k.mu.Lock()
 	if b.state == blockDone {
 		k.mu.Unlock()
@@ -156,7 +156,7 @@ func (n *Node) Abandon(b *Blocked) {
 }
 
 // end asks to end b by q, unless b is done or has a quit already.
-func (k *keeper) end(b *Blocked, q *quit) {
+func (k *blockRegistry) end(b *Blocked, q *quit) {
 	q.at = k.n.cfg.Time.Monotonic()
 	k.mu.Lock()
 	if b.state == blockDone || b.quit != nil {
@@ -172,7 +172,7 @@ func (k *keeper) end(b *Blocked, q *quit) {
 }
 
 // endLocked is end with mu held. It returns what to do when mu is free.
-func (k *keeper) endLocked(b *Blocked, q *quit) (after func()) {
+func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
 	if b.index >= 0 {
 		heap.Remove(&k.timers, b.index)
@@ -187,8 +187,8 @@ func (k *keeper) endLocked(b *Blocked, q *quit) (after func()) {
 }
 
 // cancelling returns a function that asks the leader to cancel b.
-func (k *keeper) cancelling(b *Blocked, how int32) func() {
-	w, l, call := b.sleeper, b.link, b.call
+func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
+	w, l, call := b.blockedClient, b.link, b.call
 	switch {
 	case b.state != blockSent:
 	case w != nil:
@@ -201,7 +201,7 @@ func (k *keeper) cancelling(b *Blocked, how int32) func() {
 
 // finish ends b and returns a function that delivers the reply and answers b's quit. quitted says that b
 // ends by its quit.
-func (k *keeper) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
+func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
 	delete(k.all, b.id)
 	if b.index >= 0 {
@@ -217,31 +217,31 @@ func (k *keeper) finish(b *Blocked, reply store.Reply, quitted bool) (after func
 }
 
 // sending marks b as sent and returns a function that sends it.
-func (k *keeper) sending(b *Blocked, rt route) func() {
+func (k *blockRegistry) sending(b *Blocked, rt route) func() {
 	b.state, b.blind = blockSent, false
 	b.attempt++
-	b.sleeper, b.link, b.call = nil, nil, 0
+	b.blockedClient, b.link, b.call = nil, nil, 0
 	attempt, id := b.attempt, b.id
 	if rt.seq == nil {
 		b.link = rt.link
 		return func() { k.sendThere(b, rt.link, attempt) }
 	}
-	w := &sleeper{origin: k.n.boot, id: id, joined: func() { k.waiting(b, attempt) }}
-	w.req = &request{calls: []Call{b.Call}, sleeper: w, finish: func(r *request) {
+	w := &blockedClient{origin: k.n.boot, id: id, joined: func() { k.waiting(b, attempt) }}
+	w.req = &request{calls: []Call{b.Call}, blockedClient: w, finish: func(r *request) {
 		var reply store.Reply
 		if r.err == nil {
 			reply = r.replies[0]
 		}
 		k.result(b, attempt, reply, r.err)
 	}}
-	b.sleeper = w
+	b.blockedClient = w
 	if b.quit != nil {
 		w.quit.Store(quitSoon)
 	}
 	return func() { rt.seq.enqueue(w.req) }
 }
 
-func (k *keeper) sendThere(b *Blocked, l *forward.Link, attempt int) {
+func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int) {
 	call := l.Start(forward.Block,
 		func(buf []byte) []byte {
 			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, &b.Call, l.Peer.Speaks.Minor)
@@ -277,7 +277,7 @@ func (k *keeper) sendThere(b *Blocked, l *forward.Link, attempt int) {
 }
 
 // waiting is called when a leader has found no element for b.
-func (k *keeper) waiting(b *Blocked, attempt int) {
+func (k *blockRegistry) waiting(b *Blocked, attempt int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if b.attempt == attempt {
@@ -287,7 +287,7 @@ func (k *keeper) waiting(b *Blocked, attempt int) {
 
 // result handles the outcome of one sending. A reply counts even if it answers an earlier sending: the
 // command has been executed.
-func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
+func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	k.mu.Lock()
 	after := func() {}
 	if err != nil && b.lost == 0 {
@@ -319,7 +319,7 @@ func (k *keeper) result(b *Blocked, attempt int, reply store.Reply, err error) {
 }
 
 // requeue has b, which was certainly not executed, sent again, unless its quit can end it.
-func (k *keeper) requeue(b *Blocked) (after func()) {
+func (k *blockRegistry) requeue(b *Blocked) (after func()) {
 	b.state = blockUnsent
 	if b.quit != nil && (b.waits || !b.quit.timeout) {
 		return k.finish(b, b.quit.reply, true)

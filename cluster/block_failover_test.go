@@ -120,10 +120,10 @@ func TestSilentPeerSwallowsNothing(t *testing.T) {
 		_, there := p.wait(p.b, "BLPOP l 0")
 		time.Sleep(3 * aliveTimeout)
 		seq := p.routes.get().seq
-		if !seq.sleepers.any() {
+		if !seq.blockedClients.any() {
 			t.Fatal("a live peer's client was let go")
 		}
-		p.b.cancel() // its keeper says nothing any more
+		p.b.cancel() // its registry says nothing any more
 		p.b.work.Wait()
 		p.got(there, "-INDETERMINATE")
 		time.Sleep(3 * aliveTimeout)

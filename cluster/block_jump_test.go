@@ -8,7 +8,7 @@ import (
 
 // A node that is far behind gets a snapshot while a blocking command of its
 // client is in doubt. Whether the command was served is in an entry that the
-// snapshot jumps over. The keeper may look at the log's position before it has
+// snapshot jumps over. The registry may look at the log's position before it has
 // been told of the jump: it must not take the command for not executed then.
 func TestBlockedInDoubtSeesNoPositionBeforeTheJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func TestBlockedTimeout(t *testing.T) {
 			}
 		}
 		p.expect("1 a", "RPUSH l a", "LPOP l")
-		if n := len(p.b.keeper.timers) + len(p.keeper.timers) + len(p.b.keeper.all); n != 0 {
+		if n := len(p.b.blockRegistry.timers) + len(p.blockRegistry.timers) + len(p.b.blockRegistry.all); n != 0 {
 			t.Errorf("%d left behind", n)
 		}
 	})
@@ -247,7 +247,7 @@ func TestBlockedThatEnds(t *testing.T) {
 			}
 		}
 		p.expect("0", "EXISTS l")
-		if seq := p.routes.get().seq; seq.sleepers.any() || len(seq.sleepers.queues) > 0 {
+		if seq := p.routes.get().seq; seq.blockedClients.any() || len(seq.blockedClients.queues) > 0 {
 			t.Error("somebody is still in the queues")
 		}
 	})

@@ -32,11 +32,11 @@ type peerConn struct {
 
 	dismissed atomic.Bool // the peer is no member any more
 
-	mu       sync.Mutex
-	ended    bool
-	sleepers map[uint64]*sleeper // its blocking commands here, by call
-	watch    *time.Timer         // runs checkAlive; nil: nothing to watch
-	last     uint64              // the value of heard when checkAlive last ran
+	mu             sync.Mutex
+	ended          bool
+	blockedClients map[uint64]*blockedClient // its blocking commands here, by call
+	watch          *time.Timer               // runs checkAlive; nil: nothing to watch
+	last           uint64                    // the value of heard when checkAlive last ran
 }
 
 // read serves frames until the connection ends.
@@ -70,13 +70,13 @@ func (p *peerConn) read(r *bufio.Reader) {
 func (p *peerConn) end() {
 	p.mu.Lock()
 	p.ended = true
-	sleepers := p.sleepers
-	p.sleepers = nil
+	blockedClients := p.blockedClients
+	p.blockedClients = nil
 	if p.watch != nil {
 		p.watch.Stop()
 	}
 	p.mu.Unlock()
-	for _, w := range sleepers {
+	for _, w := range blockedClients {
 		w.cancel(quitNow)
 	}
 }
@@ -88,7 +88,7 @@ func (p *peerConn) checkAlive() {
 	defer p.mu.Unlock()
 	heard := p.heard.Load()
 	switch {
-	case p.ended || len(p.sleepers) == 0:
+	case p.ended || len(p.blockedClients) == 0:
 		p.watch = nil
 	case heard == p.last && p.n.routes.get().seq != nil:
 		p.n.cfg.Logger.Warn("a peer with blocked clients is silent", "peer", p.id)
@@ -118,12 +118,12 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	if len(calls) != 1 || !calls[0].Cmd.Is(store.Blocking) {
 		return frame.ErrMalformed
 	}
-	w := &sleeper{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
+	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
 	w.joined = func() { p.waits(number) }
 	finish := p.answer(number)
-	w.req = &request{calls: calls, sleeper: w, finish: func(r *request) {
+	w.req = &request{calls: calls, blockedClient: w, finish: func(r *request) {
 		p.mu.Lock()
-		delete(p.sleepers, number)
+		delete(p.blockedClients, number)
 		p.mu.Unlock()
 		p.n.guests.left(w)
 		finish(r)
@@ -134,10 +134,10 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 		return nil
 	}
 	p.mu.Lock()
-	if p.sleepers == nil {
-		p.sleepers = map[uint64]*sleeper{}
+	if p.blockedClients == nil {
+		p.blockedClients = map[uint64]*blockedClient{}
 	}
-	p.sleepers[number] = w
+	p.blockedClients[number] = w
 	if p.watch == nil {
 		p.last = p.heard.Load()
 		p.watch = time.AfterFunc(aliveTimeout, p.checkAlive)
@@ -146,7 +146,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	for _, other := range refused {
 		other.cancel(quitRefused)
 	}
-	if w.state.Load() != sleeperCancelled {
+	if w.state.Load() != blockedCancelled {
 		p.n.serveRequest(w.req)
 	}
 	return nil
@@ -158,7 +158,7 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 		return frame.ErrMalformed
 	}
 	p.mu.Lock()
-	w := p.sleepers[call]
+	w := p.blockedClients[call]
 	p.mu.Unlock()
 	if w != nil {
 		w.cancel(min(int32(body[0]), quitNow))

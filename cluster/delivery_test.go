@@ -157,8 +157,8 @@ func TestBlockedBehindASilentLeader(t *testing.T) {
 		n.Block(b)
 		n.Flush()
 		c.until("it to wait", func() bool {
-			n.keeper.mu.Lock()
-			defer n.keeper.mu.Unlock()
+			n.blockRegistry.mu.Lock()
+			defer n.blockRegistry.mu.Unlock()
 			return b.waits
 		})
 	}
@@ -200,7 +200,7 @@ func (m *many) block(count int) {
 	m.c.until("all to wait", func() bool {
 		waiting := 0
 		for i, b := range m.list {
-			k := m.c.nodes[i%3].keeper
+			k := m.c.nodes[i%3].blockRegistry
 			k.mu.Lock()
 			if b.waits {
 				waiting++

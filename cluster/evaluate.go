@@ -109,14 +109,14 @@ func (s *sequencer) noteVain(r *request) {
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	txn.Restart(now, b.prev+1)
-	s.sleepers.rollback()
+	s.blockedClients.rollback()
 	s.gather.Told = 0
 	s.moveDeadlines(txn)
 	if txn.Writes().Size() < maxBatchBytes {
 		txn.ExpireDue(expireLimit, maxBatchBytes)
 	}
 	s.serveTurns.alone = false
-	if b.served = !s.correcting && s.serves(); !b.served && !s.sleepers.pending() {
+	if b.served = !s.correcting && s.serves(); !b.served && !s.blockedClients.pending() {
 		s.serveTurns.since = 0
 	}
 	if b.served && txn.Writes().Size() > maxBatchBytes {
@@ -128,9 +128,9 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	}
 }
 
-// addAnswered adds the sleepers that have been served to the batch.
+// addAnswered adds the blocked clients that have been served to the batch.
 func (s *sequencer) addAnswered(b *batch) {
-	ws := s.sleepers
+	ws := s.blockedClients
 	for _, a := range ws.answered {
 		a.spans, a.anew = a.spans[:0], nil // they belong to the batch in which it began to wait
 		a.extent = fair.Extent(a.replies)
@@ -309,7 +309,7 @@ func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 			n = i
 			break
 		}
-		if r.sleeper != nil || r.claim != nil {
+		if r.blockedClient != nil || r.claim != nil {
 			continue // a blocking command may be cancelled at any moment, and must not be touched then
 		}
 		for i := range r.calls {
@@ -336,7 +336,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	if r.sleeper != nil || r.claim != nil {
+	if r.blockedClient != nil || r.claim != nil {
 		s.evaluateSpecial(txn, r)
 		return false, nil
 	}
@@ -364,7 +364,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			r.spans = append(r.spans, span{i, begin, txn.Writes().Mark()})
 		}
 		// After the whole command, script or transaction.
-		if s.sleepers.any() {
+		if s.blockedClients.any() {
 			s.serveReady(txn)
 		}
 		if i+1 == len(r.calls) {
@@ -372,7 +372,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		}
 		replied += fair.Extent(r.replies[i:])
 		if s.whole(r) && replied <= maxWholeBytes {
-			for s.sleepers.pending() {
+			for s.blockedClients.pending() {
 				s.serve(txn)
 			}
 			continue
@@ -440,7 +440,7 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 		return
 	}
 	r.held = !s.evaluateBlocking(txn, r)
-	if s.sleepers.any() {
+	if s.blockedClients.any() {
 		s.serveReady(txn) // BLMOVE has pushed
 	}
 }

@@ -8,13 +8,13 @@ import (
 // Bytes that a blocking command takes where it waits, apart from the bytes of its keys (TestBlockedSize
 // measures them).
 const (
-	sleeperCost = 1 << 10 // itself, its request, and what answers it
+	blockedCost = 1 << 10 // itself, its request, and what answers it
 	placeCost   = 256     // a key: an argument, its place, a queue and its entry in their map
 )
 
 // BlockedSize returns about how many bytes a blocking command takes on the leader while it waits.
 func BlockedSize(args [][]byte) int64 {
-	n := int64(sleeperCost)
+	n := int64(blockedCost)
 	for _, arg := range args {
 		n += placeCost + 2*int64(len(arg)) // as the argument, and as the key
 	}
@@ -36,10 +36,10 @@ type guests struct {
 	all  int64 // … and of refused commands that have not left yet
 }
 
-// arrive adds a sleeper. The caller then queues it, and calls left when it has been answered. refused are
-// sleepers that the caller has to refuse, which may include this one. at is false if the caller must not
-// queue it, because refused sleepers that have not left take too much.
-func (g *guests) arrive(w *sleeper) (refused []*sleeper, at bool) {
+// arrive adds a blocked client. The caller then queues it, and calls left when it has been answered. refused are
+// blocked clients that the caller has to refuse, which may include this one. at is false if the caller must not
+// queue it, because refused blocked clients that have not left take too much.
+func (g *guests) arrive(w *blockedClient) (refused []*blockedClient, at bool) {
 	w.size = BlockedSize(w.req.calls[0].Args)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,15 +53,15 @@ func (g *guests) arrive(w *sleeper) (refused []*sleeper, at bool) {
 	g.size += w.size
 	heap.Push(&g.list, w)
 	for g.limit > 0 && g.size > g.limit {
-		largest := heap.Pop(&g.list).(*sleeper)
+		largest := heap.Pop(&g.list).(*blockedClient)
 		g.size -= largest.size
 		refused = append(refused, largest)
 	}
 	return refused, true
 }
 
-// left removes a sleeper that has been answered.
-func (g *guests) left(w *sleeper) {
+// left removes a blocked client that has been answered.
+func (g *guests) left(w *blockedClient) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.all -= w.size
@@ -71,8 +71,8 @@ func (g *guests) left(w *sleeper) {
 	}
 }
 
-// guestHeap orders sleepers by size, the largest first, of equal ones the latest.
-type guestHeap []*sleeper
+// guestHeap orders blocked clients by size, the largest first, of equal ones the latest.
+type guestHeap []*blockedClient
 
 func (h guestHeap) Len() int { return len(h) }
 func (h guestHeap) Less(i, j int) bool {
@@ -88,7 +88,7 @@ func (h guestHeap) Swap(i, j int) {
 }
 
 func (h *guestHeap) Push(x any) {
-	w := x.(*sleeper)
+	w := x.(*blockedClient)
 	w.index = len(*h)
 	*h = append(*h, w)
 }

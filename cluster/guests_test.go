@@ -70,10 +70,10 @@ func TestGuestsOfAStalledLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
 		p.guests.limit = 1 << 20
-		var w []*sleeper
+		var w []*blockedClient
 		refused, turnedAway := 0, 0
 		for i := range 100 {
-			s := &sleeper{req: &request{calls: p.call(waitLine(fmt.Sprint(i), 300))}}
+			s := &blockedClient{req: &request{calls: p.call(waitLine(fmt.Sprint(i), 300))}}
 			out, at := p.guests.arrive(s)
 			refused += len(out)
 			if !at {
@@ -104,7 +104,7 @@ func TestBlockedSize(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return int64(m.HeapAlloc)
 		}
-		ws, counted, before := newSleepers(), int64(0), heap()
+		ws, counted, before := newBlockedClients(), int64(0), heap()
 		for i := range many {
 			line := waitLine(fmt.Sprintf("name-of-a-queue-%d", i), keys)
 			var args [][]byte
@@ -117,7 +117,7 @@ func TestBlockedSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			counted += BlockedSize(args)
-			w := &sleeper{req: &request{calls: calls}}
+			w := &blockedClient{req: &request{calls: calls}}
 			wait := &store.Wait{Type: store.TypeList}
 			for _, a := range calls[0].Args[1 : keys+1] {
 				wait.Keys = append(wait.Keys, string(a))

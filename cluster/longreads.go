@@ -30,7 +30,7 @@ type longReads struct {
 
 // isLongRead reports whether a request only reads, and may take long or have a large reply.
 func isLongRead(r *request) bool {
-	return r.large || r.sleeper == nil && r.claim == nil && call.AreLongReads(r.calls)
+	return r.large || r.blockedClient == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
 // inTurn returns the next requests to be evaluated, in order: those of q, behind them those of users who
@@ -90,7 +90,7 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 // putAside lets a request wait as a long read does, and reports whether it did. It does so if the request
 // has written nothing and there is no room for its large reply. The request is evaluated again once.
 func (s *sequencer) putAside(r *request) bool {
-	if r.large || r.wrote || r.held || r.sleeper != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
+	if r.large || r.wrote || r.held || r.blockedClient != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false
 	}
 	clear(r.replies)

@@ -31,21 +31,21 @@ type Node struct {
 	fsm  *raftfsm.FSM
 	cons consensus
 
-	clock     *clock.Lease
-	routes    *router
-	pending   pendingBatches
-	tickets   forward.Tickets
-	queue     fair.WaitQueue
-	gate      *fair.Gate
-	own       *fair.Gate          // for what this node does by itself
-	asking    *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
-	keeper    *keeper             // keeps the blocked clients of this node
-	guests    guests
-	positions peers.Positions
-	batches   atomic.Uint64
-	busy      atomic.Int64 // busy threshold, ns
-	served    atomic.Int64 // number of peers that forward to this node
-	handing   atomic.Bool  // this node transfers, or has transferred, its leadership
+	clock         *clock.Lease
+	routes        *router
+	pending       pendingBatches
+	tickets       forward.Tickets
+	queue         fair.WaitQueue
+	gate          *fair.Gate
+	own           *fair.Gate          // for what this node does by itself
+	asking        *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
+	blockRegistry *blockRegistry      // keeps the blocked clients of this node
+	guests        guests
+	positions     peers.Positions
+	batches       atomic.Uint64
+	busy          atomic.Int64 // busy threshold, ns
+	served        atomic.Int64 // number of peers that forward to this node
+	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
@@ -135,10 +135,10 @@ func newNode(cfg Config) (_ *Node, err error) {
 	if keys, ok := cfg.Sink.(store.KeySink); ok {
 		n.fsm.Show(keys)
 	}
-	n.keeper = newKeeper(n)
+	n.blockRegistry = newBlockRegistry(n)
 	n.guests.limit = cfg.BlockedMemory
 	n.work.Add(1)
-	go n.keeper.run()
+	go n.blockRegistry.run()
 	return n, nil
 }
 
@@ -146,7 +146,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 func (n *Node) restored(seq uint64, lease int64) {
 	n.clock.Applied(lease)
 	n.pending.giveUp(seq)
-	n.keeper.jumped()
+	n.blockRegistry.jumped()
 }
 
 // watch follows the changes of leadership.

@@ -34,7 +34,7 @@ import (
 // decided reports whether a numbered request must not be executed, because it has been executed
 // already or its link is no longer valid. It sets the replies or the error then.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
-	if r.from.Origin != s.node.boot && (r.token == 0 || s.sleepers.tokens[r.from.Origin] != r.token) {
+	if r.from.Origin != s.node.boot && (r.token == 0 || s.blockedClients.tokens[r.from.Origin] != r.token) {
 		r.held = true
 		r.complete(forward.ErrStale)
 		return true

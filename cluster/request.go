@@ -27,10 +27,10 @@ type request struct {
 	token   uint64         // token of the link that it came by
 	crowded bool           // many replies are kept already: a long reply to this request is not kept
 
-	sleeper *sleeper      // set for a blocking command, which is alone
-	claim   *claim        // set for a request that is no command
-	held    bool          // the present batch must not answer it
-	cost    time.Duration // time that its evaluation took, or counts for, if it was heavy work (package fair)
+	blockedClient *blockedClient // set for a blocking command, which is alone
+	claim         *claim         // set for a request that is no command
+	held          bool           // the present batch must not answer it
+	cost          time.Duration  // time that its evaluation took, or counts for, if it was heavy work (package fair)
 
 	tried   bool          // one of its scripts has been stopped for now: the request goes first in a later batch
 	overran int           // number of the call that writes too much, from 1; 0: none is known …
@@ -118,7 +118,7 @@ type batch struct {
 	replied  int               // about how many bytes the replies to all requests have
 	large    []fair.LargeWrite // requests that have written much
 	finished atomic.Bool
-	served   bool // it began with sleepers that were pending
+	served   bool // it began with blocked clients that were pending
 
 	from      int64         // lease time at which its evaluation began …
 	began     time.Duration // … and the monotonic time

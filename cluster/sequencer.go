@@ -65,15 +65,15 @@ type sequencer struct {
 
 	term uint64 // Raft term in which the sequencer began
 
-	in         fair.Inbox[*request]    // requests that come
-	gather     fair.Gatherer[*request] // how long a batch waits for more of them
-	users      fair.Turns[*request]    // those that go behind others, by their users …
-	long       longReads               // … or because they are long reads
-	script     longScript              // the script that runs
-	evaluation                         // of the present batch
-	overruns   fair.Limits             // how long the work of a user may run
-	sleepers   *sleepers               // blocked clients that wait for an element …
-	serveTurns serveTurns              // … and when those are served that are pending
+	in             fair.Inbox[*request]    // requests that come
+	gather         fair.Gatherer[*request] // how long a batch waits for more of them
+	users          fair.Turns[*request]    // those that go behind others, by their users …
+	long           longReads               // … or because they are long reads
+	script         longScript              // the script that runs
+	evaluation                             // of the present batch
+	overruns       fair.Limits             // how long the work of a user may run
+	blockedClients *blockedClients         // blocked clients that wait for an element …
+	serveTurns     serveTurns              // … and when those are served that are pending
 
 	stamped    time.Duration  // monotonic time of the last entry
 	late       clock.Lateness // how late replies were
@@ -96,7 +96,7 @@ type evaluation struct {
 }
 
 func newSequencer(n *Node) *sequencer {
-	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), sleepers: newSleepers(), overruns: fair.Limits{}}
+	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), blockedClients: newBlockedClients(), overruns: fair.Limits{}}
 	// On an ephemeral node submitters may run batches after lead has run the first one.
 	if n.cfg.Ephemeral {
 		s.in.Hand()
@@ -167,7 +167,7 @@ func (s *sequencer) runInline() {
 
 // release lets others run requests unless some wait, and reports whether it did.
 func (s *sequencer) release() bool {
-	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.sleepers.pending() && s.in.Release()
+	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.blockedClients.pending() && s.in.Release()
 }
 
 // close refuses the waiting requests and all later ones.
@@ -182,7 +182,7 @@ func (s *sequencer) close() {
 	s.giveBack(s.users.Drain())
 	s.giveBack(s.long.waiting)
 	s.long.waiting = nil
-	s.sleepers.drop(everySleeper)
+	s.blockedClients.drop(everyBlockedClient)
 }
 
 // lead runs the sequencer until leadership is lost. The caller makes sure before that every entry of earlier
@@ -273,7 +273,7 @@ func (s *sequencer) due() bool {
 // idle returns how long the sequencer may wait if no requests come.
 func (s *sequencer) idle() time.Duration {
 	wait := time.Hour
-	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 || s.sleepers.pending() {
+	if len(s.long.waiting) > 0 || s.users.Waiting() > 0 || s.blockedClients.pending() {
 		return longPause
 	}
 	s.node.fsm.View(func(st *store.Store, _ uint64) {
@@ -306,7 +306,7 @@ func (s *sequencer) stampDue() bool {
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
-		if s.sleepers.pending() {
+		if s.blockedClients.pending() {
 			q = s.in.TakeMore(q)
 		}
 		if len(q) > 0 {
@@ -340,7 +340,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		}
 	}
 	if leads {
-		s.sleepers.settle()
+		s.blockedClients.settle()
 		leads = s.makeUp(ctx)
 	}
 	if !leads {
@@ -360,7 +360,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 // answerReads answers a batch that wrote nothing. The reads are linearizable because this node still led
 // after the evaluation: no other leader can have acknowledged a write before that.
 func (s *sequencer) answerReads(b *batch) bool {
-	if len(b.requests) == 0 && !s.sleepers.unsure() {
+	if len(b.requests) == 0 && !s.blockedClients.unsure() {
 		return true
 	}
 	if !s.stillLeads() {
@@ -415,7 +415,7 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		s.node.pending.remove(b)
 		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
 		// The earlier proposal may have made any key ready.
-		s.sleepers.drop(everySleeper)
+		s.blockedClients.drop(everyBlockedClient)
 		b.finish(errNotExecuted)
 		return true
 	case errors.Is(err, errNotExecuted):

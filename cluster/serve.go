@@ -131,7 +131,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 // answer returns the function that sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
-		if r.err == nil && !r.wrote && r.sleeper == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
+		if r.err == nil && !r.wrote && r.blockedClient == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
 			r.err = forward.ErrReplyLater // the request wrote nothing, so the peer can send it again
 			if p.n.peers.Older() {
 				r.err = errNotExecuted // peers of earlier versions do not know forward.ErrReplyLater
@@ -139,7 +139,7 @@ func (p *peerConn) answer(id uint64) func(*request) {
 		}
 		// If the link is lost, the peer counts the outcome of the request as unknown.
 		_ = p.out.Send(forward.Result, id, r.appendResult)
-		if r.err == nil && r.sleeper == nil { // any other request may still be read, or evaluated later
+		if r.err == nil && r.blockedClient == nil { // any other request may still be read, or evaluated later
 			r.calls, r.replies = nil, nil // free the memory: the queue still refers to the request for a while
 		}
 	}

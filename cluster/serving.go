@@ -13,9 +13,9 @@ import (
 
 // evaluateBlocking runs a blocking command for the first time. It reports whether there is a reply.
 func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
-	w, ws := r.sleeper, s.sleepers
+	w, ws := r.blockedClient, s.blockedClients
 	ws.sweep()
-	if !w.state.CompareAndSwap(sleeperAsked, sleeperTaken) {
+	if !w.state.CompareAndSwap(blockedAsked, blockedTaken) {
 		return false // cancelled on its way
 	}
 	// rollback needs it if the batch is evaluated again.
@@ -23,11 +23,11 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	switch {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
 		// The command came by a link that its origin has given up since, or in an earlier term of leadership.
-		w.state.Store(sleeperCancelled)
+		w.state.Store(blockedCancelled)
 		r.complete(forward.ErrStale)
 		return false
 	case w.quit.Load() >= quitNow:
-		w.state.Store(sleeperCancelled)
+		w.state.Store(blockedCancelled)
 		w.cancelled()
 		return false
 	}
@@ -45,10 +45,10 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a sleeper: for the first time, or again for a key that has become ready. wait is
+// tryServe runs the command of a blocked client: for the first time, or again for a key that has become ready. wait is
 // set if the command found no element. A command that would write or answer too much, or that takes too long, has no
 // effect and is answered with an error, as any other command is.
-func (s *sequencer) tryServe(txn *store.Txn, w *sleeper, ready []byte) (reply store.Reply, wait *store.Wait) {
+func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
 	// The rights may have changed since it began to wait.
@@ -107,8 +107,8 @@ func (s *sequencer) sendAway(users []string) {
 	if len(users) == 0 {
 		return
 	}
-	ws := s.sleepers
-	for _, w := range ws.inOrder(func(w *sleeper) bool { return slices.Contains(users, w.req.calls[0].User) }) {
+	ws := s.blockedClients
+	for _, w := range ws.inOrder(func(w *blockedClient) bool { return slices.Contains(users, w.req.calls[0].User) }) {
 		if ws.take(w) {
 			refusal := store.ErrNoPermCommand(w.req.calls[0].Cmd.FullName())
 			ws.answer(w, store.Err(refusal))
@@ -116,7 +116,7 @@ func (s *sequencer) sendAway(users []string) {
 	}
 }
 
-// Serving is part of the command that made the keys ready: no other command comes between. But many sleepers may wait for
+// Serving is part of the command that made the keys ready: no other command comes between. But many blocked clients may wait for
 // large elements, or hand one to the next, so one entry serves as many as it has room and time for, and the next batch begins
 // with the others. If that goes on for longer than servePatience, other commands are run between, for as long as a batch that
 // serves takes.
@@ -128,7 +128,7 @@ const (
 	serveFor = 100 * time.Millisecond
 )
 
-// serveTurns is when sleepers that are pending are served.
+// serveTurns is when blocked clients that are pending are served.
 type serveTurns struct {
 	since time.Duration // since when there are any, monotonic; 0: there are none
 	rest  time.Duration // until when other commands have their time
@@ -136,7 +136,7 @@ type serveTurns struct {
 	alone bool          // no other command may be run in the present batch from here on
 }
 
-// pend notes whether sleepers are pending now.
+// pend notes whether blocked clients are pending now.
 func (t *serveTurns) pend(pending bool, now time.Duration) {
 	switch {
 	case !pending:
@@ -152,9 +152,9 @@ func (t *serveTurns) pend(pending bool, now time.Duration) {
 // served gives other commands their time after a batch that has served.
 func (t *serveTurns) served(took, now time.Duration) { t.rest = now + took }
 
-// serves reports whether the next batch serves pending sleepers.
+// serves reports whether the next batch serves pending blocked clients.
 func (s *sequencer) serves() bool {
-	if !s.sleepers.pending() {
+	if !s.blockedClients.pending() {
 		return false
 	}
 	now := s.node.cfg.Time.Monotonic()
@@ -162,32 +162,32 @@ func (s *sequencer) serves() bool {
 	return t.since == 0 || now-t.since < servePatience || now >= t.rest || now-t.came > serveFor
 }
 
-// serveReady serves the sleepers of keys that the last command has made ready, in the order of Redis's
+// serveReady serves the blocked clients of keys that the last command has made ready, in the order of Redis's
 // handleClientsBlockedOnKeys: key by key as the keys became ready, and for each key in order of arrival; then
 // the keys that serving made ready.
 func (s *sequencer) serveReady(txn *store.Txn) {
-	s.sleepers.sweep()
+	s.blockedClients.sweep()
 	s.sendAway(txn.TakeDeletedUsers())
-	l, t := &s.sleepers.ready, s.serveTurns
+	l, t := &s.blockedClients.ready, s.serveTurns
 	pending := l.keys
 	*l = readyList{}
-	l.add(s.sleepers, txn)
+	l.add(s.blockedClients, txn)
 	s.serve(txn)
 	if len(pending) == 0 {
 		return
 	}
-	// Sleepers of an earlier command have been pending for long. They have their turn behind those of this one.
+	// Blocked clients of an earlier command have been pending for long. They have their turn behind those of this one.
 	for _, k := range pending {
-		l.put(s.sleepers, k)
+		l.put(s.blockedClients, k)
 	}
-	if s.serveTurns = t; !s.sleepers.pending() {
+	if s.serveTurns = t; !s.blockedClients.pending() {
 		s.serveTurns.since = 0
 	}
 }
 
-// serve serves the sleepers of ready keys, up to serveBytes and for serveTime. Those that are left are pending.
+// serve serves the blocked clients of ready keys, up to serveBytes and for serveTime. Those that are left are pending.
 func (s *sequencer) serve(txn *store.Txn) {
-	l := &s.sleepers.ready
+	l := &s.blockedClients.ready
 	if len(l.keys) == 0 {
 		return
 	}
@@ -198,15 +198,15 @@ func (s *sequencer) serve(txn *store.Txn) {
 	s.serveTurns.pend(len(l.keys) > 0, s.node.cfg.Time.Monotonic())
 }
 
-// serving is what one entry has left for serving sleepers.
+// serving is what one entry has left for serving blocked clients.
 type serving struct {
 	bytes int
 	until time.Duration
 	over  bool
 }
 
-// served notes that a sleeper has been served.
-func (s *sequencer) served(w *sleeper, reply store.Reply, wrote int, began time.Duration, room *serving) {
+// served notes that a blocked client has been served.
+func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
 	s.users.Note(w.req, now-began, now)
 	w.req.wroteBytes = wrote
@@ -214,9 +214,9 @@ func (s *sequencer) served(w *sleeper, reply store.Reply, wrote int, began time.
 	room.over = room.bytes <= 0 || now >= room.until
 }
 
-// serveKey serves the sleepers of one key while the key has elements.
+// serveKey serves the blocked clients of one key while the key has elements.
 func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
-	ws := s.sleepers
+	ws := s.blockedClients
 	q := ws.queues[k]
 	if q == nil {
 		return // other keys have served them
@@ -234,7 +234,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 		p := q.head
 		w := p.w
 		if w.wait.Type != e.Type() {
-			// As in Redis, a sleeper that waits for another type loses its place.
+			// As in Redis, a blocked client that waits for another type loses its place.
 			q.remove(p)
 			ws.order++
 			p.order = ws.order
@@ -271,9 +271,9 @@ func (s *sequencer) evaluateClaim(c *claim) {
 	if c.origin == s.node.boot {
 		return
 	}
-	if c.token == 0 || s.sleepers.tokens[c.origin] != c.token {
+	if c.token == 0 || s.blockedClients.tokens[c.origin] != c.token {
 		c.token = s.node.cfg.random() | 1
 	}
-	s.sleepers.tokens[c.origin] = c.token
-	s.sleepers.drop(func(w *sleeper) bool { return w.origin == c.origin && w.token != c.token })
+	s.blockedClients.tokens[c.origin] = c.token
+	s.blockedClients.drop(func(w *blockedClient) bool { return w.origin == c.origin && w.token != c.token })
 }

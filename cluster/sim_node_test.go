@@ -193,7 +193,7 @@ func (s *simulation) ready(n *simNode, boot int, q *sequencer) {
 	s.arrive(n.i, arriveBatch, boot, func() {
 		q.in.Look(func(waiting []*request) {
 			slices.SortStableFunc(waiting, func(a, b *request) int {
-				return cmp.Compare(store.Flag(a.sleeper != nil).Int, store.Flag(b.sleeper != nil).Int)
+				return cmp.Compare(store.Flag(a.blockedClient != nil).Int, store.Flag(b.blockedClient != nil).Int)
 			})
 		})
 		close(done)

@@ -92,7 +92,7 @@ func (n *Node) hope() {
 				continue
 			}
 			n.alone()
-			n.keeper.close()
+			n.blockRegistry.close()
 		}
 		// This node may still lead, without having noticed the loss of the majority, and begin a batch.
 		n.pending.giveUp(math.MaxUint64)

@@ -11,29 +11,29 @@ import (
 	"lockstep/store"
 )
 
-// Blocked clients on the leader. A sleeper is a request whose command found no element. It stands in a wait
+// Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait
 // queue for each of its keys, in order of arrival over all nodes. The leader answers it in the batch of the
-// command that gave its key an element, so no other command comes between. block.go describes where sleepers
+// command that gave its key an element, so no other command comes between. block.go describes where blocked clients
 // come from and how they survive a change of leader.
 //
 // After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
-// or sorted sets, and the leader looks only at the sleepers of these keys. A sleeper costs no
+// or sorted sets, and the leader looks only at the blocked clients of these keys. A blocked client costs no
 // goroutine and no timer. The order is that of Redis's handleClientsBlockedOnKeys, with its oddity: a
 // client that waits for another type goes to the end of the queue. A blocking command in a script or a
-// transaction never becomes a sleeper: the reply of its handler is the answer, and store.Ctx.Wait is
+// transaction never becomes a blocked client: the reply of its handler is the answer, and store.Ctx.Wait is
 // ignored.
 //
 // Before a batch is evaluated again (a panic, a write set that is too large), rollback restores the queues.
-// If a batch is refused, all sleepers go back to their origins: another entry has changed the state,
+// If a batch is refused, all blocked clients go back to their origins: another entry has changed the state,
 // and the leader does not know which keys became ready in it.
 
-// sleeper is a blocking command on the leader.
-type sleeper struct {
+// blockedClient is a blocking command on the leader.
+type blockedClient struct {
 	req   *request
 	wait  *store.Wait // nil until its command has found no element
 	state atomic.Int32
 	quit  atomic.Int32 // quitSoon: it must not wait; quitNow: nor run; quitRefused: there is no memory for it
-	// joined is called when the sleeper waits for certain; it may be nil.
+	// joined is called when the blocked client waits for certain; it may be nil.
 	joined func()
 
 	origin uint64 // boot number of the node that its client is connected to …
@@ -44,18 +44,18 @@ type sleeper struct {
 	number uint64 // … its number there, in order of arrival …
 	index  int    // … and its place in the heap; -1: none
 
-	all    *sleepers // set when it joins them
-	places []place   // one for each key
-	fresh  bool      // it has joined in the present batch
+	all    *blockedClients // set when it joins them
+	places []place         // one for each key
+	fresh  bool            // it has joined in the present batch
 }
 
-// States of a sleeper. The goroutine that moves it out of asked or waiting has to answer it.
+// States of a blocked client. The goroutine that moves it out of asked or waiting has to answer it.
 const (
-	sleeperAsked     int32 = iota // not evaluated yet
-	sleeperTaken                  // being evaluated, or served by the present batch
-	sleeperJoining                // in the queues since the present batch
-	sleeperWaiting                // in the queues
-	sleeperCancelled              // answered with forward.ErrCancelled
+	blockedAsked     int32 = iota // not evaluated yet
+	blockedTaken                  // being evaluated, or served by the present batch
+	blockedJoining                // in the queues since the present batch
+	blockedWaiting                // in the queues
+	blockedCancelled              // answered with forward.ErrCancelled
 )
 
 const (
@@ -64,24 +64,24 @@ const (
 	quitRefused
 )
 
-// cancel answers the sleeper with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// sleeper is evaluated once before that, and the result counts only after its batch has been committed: if the
+// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
+// client is evaluated once before that, and the result counts only after its batch has been committed: if the
 // batch fails, the elements that another request of it has popped are still there; and a leader that has been
 // replaced may find no element where there is one.
-func (w *sleeper) cancel(how int32) {
+func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
 	switch {
-	case w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled):
+	case w.state.CompareAndSwap(blockedWaiting, blockedCancelled):
 		w.all.bury(w)
 		w.cancelled()
-	case how >= quitNow && w.state.CompareAndSwap(sleeperAsked, sleeperCancelled):
+	case how >= quitNow && w.state.CompareAndSwap(blockedAsked, blockedCancelled):
 		w.cancelled()
 	}
 }
 
-// cancelled answers a cancelled sleeper, which has had no effect.
-func (w *sleeper) cancelled() {
+// cancelled answers a cancelled blocked client, which has had no effect.
+func (w *blockedClient) cancelled() {
 	if w.quit.Load() == quitRefused {
 		w.req.refuse(ErrBlockedMemory)
 		return
@@ -89,27 +89,27 @@ func (w *sleeper) cancelled() {
 	w.req.complete(forward.ErrCancelled)
 }
 
-// release makes a taken sleeper wait again.
-func (w *sleeper) release() {
+// release makes a taken blocked client wait again.
+func (w *blockedClient) release() {
 	if w.fresh {
-		w.state.Store(sleeperJoining)
+		w.state.Store(blockedJoining)
 		return
 	}
-	w.state.Store(sleeperWaiting)
+	w.state.Store(blockedWaiting)
 	w.heed()
 }
 
-// heed carries out a cancel that came while the sleeper was taken, or before it was confirmed.
-func (w *sleeper) heed() {
+// heed carries out a cancel that came while the blocked client was taken, or before it was confirmed.
+func (w *blockedClient) heed() {
 	if how := w.quit.Load(); how != 0 {
 		w.cancel(how)
 	}
 }
 
-// confirm notes that the sleeper waits for certain: its batch has been committed.
-func (w *sleeper) confirm() {
+// confirm notes that the blocked client waits for certain: its batch has been committed.
+func (w *blockedClient) confirm() {
 	w.fresh = false
-	if !w.state.CompareAndSwap(sleeperJoining, sleeperWaiting) {
+	if !w.state.CompareAndSwap(blockedJoining, blockedWaiting) {
 		return // it has been served or cancelled since
 	}
 	if w.joined != nil {
@@ -118,22 +118,22 @@ func (w *sleeper) confirm() {
 	w.heed()
 }
 
-// waitKey names a key that sleepers wait for.
+// waitKey names a key that blocked clients wait for.
 type waitKey struct {
 	db  int
 	key string
 }
 
-// place is a sleeper's place in the queue of one key.
+// place is a blocked client's place in the queue of one key.
 type place struct {
-	w          *sleeper
+	w          *blockedClient
 	queue      *waitQueue
 	order      uint64 // grows from head to tail
 	prev, next *place
 	listed     bool
 }
 
-// waitQueue is the list of sleepers that wait for one key.
+// waitQueue is the list of blocked clients that wait for one key.
 type waitQueue struct {
 	key        waitKey
 	head, tail *place
@@ -182,37 +182,37 @@ func (q *waitQueue) restore(p *place) {
 	q.insert(p, after)
 }
 
-// sleepers holds all waiting sleepers. Only the evaluating goroutine uses it, except for bury.
-type sleepers struct {
+// blockedClients holds all blocked clients that wait. Only the evaluating goroutine uses it, except for bury.
+type blockedClients struct {
 	queues map[waitKey]*waitQueue
-	all    map[*sleeper]struct{}
+	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
 	order  uint64
 
-	ready  readyList // the keys whose sleepers have to be served before any other command is run …
+	ready  readyList // the keys whose blocked clients have to be served before any other command is run …
 	before readyList // … and those when the present batch began
 
 	// The changes by the present batch, for rollback.
-	served   []*sleeper
-	joined   []*sleeper
+	served   []*blockedClient
+	joined   []*blockedClient
 	answered []*request // served, and not in the batch yet
 
 	buried atomic.Int32 // length of dead
 	mu     sync.Mutex
-	dead   []*sleeper // cancelled, but still in the queues
+	dead   []*blockedClient // cancelled, but still in the queues
 }
 
-func newSleepers() *sleepers {
-	return &sleepers{queues: map[waitKey]*waitQueue{}, all: map[*sleeper]struct{}{}, tokens: map[uint64]uint64{}}
+func newBlockedClients() *blockedClients {
+	return &blockedClients{queues: map[waitKey]*waitQueue{}, all: map[*blockedClient]struct{}{}, tokens: map[uint64]uint64{}}
 }
 
-func (ws *sleepers) any() bool { return len(ws.all) > 0 }
+func (ws *blockedClients) any() bool { return len(ws.all) > 0 }
 
-// pending reports whether sleepers have to be served before any other command is run.
-func (ws *sleepers) pending() bool { return len(ws.ready.keys) > 0 }
+// pending reports whether blocked clients have to be served before any other command is run.
+func (ws *blockedClients) pending() bool { return len(ws.ready.keys) > 0 }
 
 // queue returns the queue of a key, a new one if there is none.
-func (ws *sleepers) queue(k waitKey) *waitQueue {
+func (ws *blockedClients) queue(k waitKey) *waitQueue {
 	q := ws.queues[k]
 	if q == nil {
 		q = &waitQueue{key: k}
@@ -221,8 +221,8 @@ func (ws *sleepers) queue(k waitKey) *waitQueue {
 	return q
 }
 
-// join adds a sleeper behind all others.
-func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
+// join adds a blocked client behind all others.
+func (ws *blockedClients) join(w *blockedClient, wait *store.Wait) {
 	w.wait, w.all, w.places, w.fresh = wait, ws, make([]place, 0, len(wait.Keys)), true
 	for _, key := range wait.Keys {
 		q := ws.queue(waitKey{wait.DB, key})
@@ -236,8 +236,8 @@ func (ws *sleepers) join(w *sleeper, wait *store.Wait) {
 	ws.all[w] = struct{}{}
 }
 
-// leave removes a sleeper from its queues. Its places keep their order, for restore.
-func (ws *sleepers) leave(w *sleeper) {
+// leave removes a blocked client from its queues. Its places keep their order, for restore.
+func (ws *blockedClients) leave(w *blockedClient) {
 	for i := range w.places {
 		p := &w.places[i]
 		if !p.listed {
@@ -251,18 +251,18 @@ func (ws *sleepers) leave(w *sleeper) {
 	delete(ws.all, w)
 }
 
-// take makes the caller the only one that may answer a sleeper. It returns false, and removes the sleeper from its
-// queues, if the sleeper has been cancelled.
-func (ws *sleepers) take(w *sleeper) bool {
-	if w.state.CompareAndSwap(sleeperWaiting, sleeperTaken) || w.state.CompareAndSwap(sleeperJoining, sleeperTaken) {
+// take makes the caller the only one that may answer a blocked client. It returns false, and removes the blocked client from its
+// queues, if the blocked client has been cancelled.
+func (ws *blockedClients) take(w *blockedClient) bool {
+	if w.state.CompareAndSwap(blockedWaiting, blockedTaken) || w.state.CompareAndSwap(blockedJoining, blockedTaken) {
 		return true
 	}
 	ws.leave(w)
 	return false
 }
 
-// answer ends the wait of a taken sleeper. The client gets the reply with the present batch.
-func (ws *sleepers) answer(w *sleeper, reply store.Reply) {
+// answer ends the wait of a taken blocked client. The client gets the reply with the present batch.
+func (ws *blockedClients) answer(w *blockedClient, reply store.Reply) {
 	w.req.replies = append(w.req.replies[:0], reply)
 	ws.leave(w)
 	ws.served = append(ws.served, w)
@@ -270,13 +270,13 @@ func (ws *sleepers) answer(w *sleeper, reply store.Reply) {
 }
 
 // rollback undoes the changes by the present batch, before its requests are evaluated again.
-func (ws *sleepers) rollback() {
+func (ws *blockedClients) rollback() {
 	for _, w := range ws.joined {
 		ws.leave(w)
 		w.wait, w.fresh = nil, false
-		// A sleeper that was cancelled meanwhile stays so.
-		if !w.state.CompareAndSwap(sleeperJoining, sleeperAsked) {
-			w.state.CompareAndSwap(sleeperTaken, sleeperAsked)
+		// A blocked client that was cancelled meanwhile stays so.
+		if !w.state.CompareAndSwap(blockedJoining, blockedAsked) {
+			w.state.CompareAndSwap(blockedTaken, blockedAsked)
 		}
 	}
 	for _, w := range ws.served {
@@ -295,9 +295,9 @@ func (ws *sleepers) rollback() {
 	ws.clear()
 }
 
-// settle ends the present batch and confirms the sleepers that joined in it and have not been
+// settle ends the present batch and confirms the blocked clients that joined in it and have not been
 // dropped.
-func (ws *sleepers) settle() {
+func (ws *blockedClients) settle() {
 	for _, w := range ws.joined {
 		w.confirm()
 	}
@@ -305,26 +305,26 @@ func (ws *sleepers) settle() {
 	ws.clear()
 }
 
-// unsure reports whether a sleeper has come in the present batch. It may wait only if this node still leads.
-func (ws *sleepers) unsure() bool { return len(ws.joined) > 0 }
+// unsure reports whether a blocked client has come in the present batch. It may wait only if this node still leads.
+func (ws *blockedClients) unsure() bool { return len(ws.joined) > 0 }
 
-func (ws *sleepers) clear() {
+func (ws *blockedClients) clear() {
 	clear(ws.served)
 	clear(ws.joined)
 	clear(ws.answered)
 	ws.served, ws.joined, ws.answered = ws.served[:0], ws.joined[:0], ws.answered[:0]
 }
 
-// bury makes the next sweep remove a cancelled sleeper from the queues. Any goroutine may call it.
-func (ws *sleepers) bury(w *sleeper) {
+// bury makes the next sweep remove a cancelled blocked client from the queues. Any goroutine may call it.
+func (ws *blockedClients) bury(w *blockedClient) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.dead = append(ws.dead, w)
 	ws.buried.Store(int32(len(ws.dead)))
 }
 
-// sweep removes the cancelled sleepers from the queues.
-func (ws *sleepers) sweep() {
+// sweep removes the cancelled blocked clients from the queues.
+func (ws *blockedClients) sweep() {
 	if ws.buried.Load() == 0 {
 		return
 	}
@@ -338,31 +338,31 @@ func (ws *sleepers) sweep() {
 	}
 }
 
-// drop sends sleepers back to their origins in order of arrival. The origins send them again.
-func (ws *sleepers) drop(which func(*sleeper) bool) {
+// drop sends blocked clients back to their origins in order of arrival. The origins send them again.
+func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
 		ws.leave(w)
-		if w.state.CompareAndSwap(sleeperWaiting, sleeperCancelled) || w.state.CompareAndSwap(sleeperJoining, sleeperCancelled) {
+		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {
 			w.req.complete(errNotExecuted)
 		}
 	}
 }
 
-func everySleeper(*sleeper) bool { return true }
+func everyBlockedClient(*blockedClient) bool { return true }
 
-// inOrder returns some of the sleepers in order of arrival.
-func (ws *sleepers) inOrder(which func(*sleeper) bool) []*sleeper {
-	var list []*sleeper
+// inOrder returns some of the blocked clients in order of arrival.
+func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedClient {
+	var list []*blockedClient
 	for w := range ws.all {
 		if which(w) {
 			list = append(list, w)
 		}
 	}
-	slices.SortFunc(list, func(a, b *sleeper) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
+	slices.SortFunc(list, func(a, b *blockedClient) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
 	return list
 }
 
-// readyList lists the keys whose sleepers have to be served, each key once.
+// readyList lists the keys whose blocked clients have to be served, each key once.
 type readyList struct {
 	keys   []waitKey
 	listed map[waitKey]bool
@@ -398,8 +398,8 @@ func (l *readyList) clone() readyList {
 	return readyList{slices.Clone(l.keys), maps.Clone(l.listed)}
 }
 
-// add adds the keys that have become ready and have sleepers.
-func (l *readyList) add(ws *sleepers, txn *store.Txn) {
+// add adds the keys that have become ready and have blocked clients.
+func (l *readyList) add(ws *blockedClients, txn *store.Txn) {
 	keys, all := txn.TakeReady()
 	for _, k := range keys {
 		l.put(ws, waitKey{k.DB, k.Key})
@@ -420,7 +420,7 @@ func (l *readyList) add(ws *sleepers, txn *store.Txn) {
 	}
 }
 
-func (l *readyList) put(ws *sleepers, k waitKey) {
+func (l *readyList) put(ws *blockedClients, k waitKey) {
 	if ws.queues[k] == nil || l.listed[k] {
 		return
 	}

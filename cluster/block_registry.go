@@ -9,10 +9,10 @@ import (
 	"lockstep/store"
 )
 
-// keeper looks after the blocking commands of this node's clients: their
+// blockRegistry looks after the blocking commands of this node's clients: their
 // timeouts, and what the loss of a leader means for them. One goroutine does
 // it for all of them.
-type keeper struct {
+type blockRegistry struct {
 	n    *Node
 	wake chan struct{} // has room for one
 
@@ -43,10 +43,10 @@ type claimAsk struct {
 }
 
 const (
-	// keeperPoll bounds how late a timeout is noticed when the clock does not
+	// registryPoll bounds how late a timeout is noticed when the clock does not
 	// run evenly, as in tests that move it.
-	keeperPoll = 50 * time.Millisecond
-	// settlePoll is how often the keeper looks whether it can go on.
+	registryPoll = 50 * time.Millisecond
+	// settlePoll is how often the registry looks whether it can go on.
 	settlePoll = 2 * time.Millisecond
 	// aliveInterval is how often a node that has blocked clients tells the
 	// leader that it is there …
@@ -55,11 +55,11 @@ const (
 	aliveTimeout = 4 * aliveInterval
 )
 
-func newKeeper(n *Node) *keeper {
-	return &keeper{n: n, wake: make(chan struct{}, 1), all: map[uint64]*Blocked{}}
+func newBlockRegistry(n *Node) *blockRegistry {
+	return &blockRegistry{n: n, wake: make(chan struct{}, 1), all: map[uint64]*Blocked{}}
 }
 
-func (k *keeper) signal() {
+func (k *blockRegistry) signal() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -67,7 +67,7 @@ func (k *keeper) signal() {
 }
 
 // run works until the node closes.
-func (k *keeper) run() {
+func (k *blockRegistry) run() {
 	defer k.n.work.Done()
 	defer k.close()
 	timer := time.NewTimer(time.Hour)
@@ -87,7 +87,7 @@ func (k *keeper) run() {
 }
 
 // close ends the commands that are still in progress when the node closes.
-func (k *keeper) close() {
+func (k *blockRegistry) close() {
 	k.mu.Lock()
 	k.closed = true
 	var after []func()
@@ -105,7 +105,7 @@ func (k *keeper) close() {
 }
 
 // step does what is due and returns when it wants to be called again.
-func (k *keeper) step(rt route) time.Duration {
+func (k *blockRegistry) step(rt route) time.Duration {
 	now := k.n.cfg.Time.Monotonic()
 	position, jumps := k.n.fsm.Progress()
 	var after []func()
@@ -139,7 +139,7 @@ func (k *keeper) step(rt route) time.Duration {
 
 // recall gives up the calls to an earlier leader as soon as there is another leader to ask: the earlier
 // one may be silent for as long as its link is kept (follow.go).
-func (k *keeper) recall(rt route) (after []func()) {
+func (k *blockRegistry) recall(rt route) (after []func()) {
 	if rt.seq == nil && rt.link == nil {
 		return nil
 	}
@@ -157,26 +157,26 @@ func (k *keeper) recall(rt route) (after []func()) {
 	return after
 }
 
-// idle returns for how long the keeper has nothing to do.
-func (k *keeper) idle(rt route, now time.Duration) time.Duration {
+// idle returns for how long the registry has nothing to do.
+func (k *blockRegistry) idle(rt route, now time.Duration) time.Duration {
 	wait := time.Hour
 	if rt.link != nil && len(k.all) > 0 {
 		wait = max(k.alive+aliveInterval-now, time.Millisecond)
 	}
 	if len(k.timers) > 0 {
-		wait = min(wait, keeperPoll, max(k.timers[0].deadline-now, 100*time.Microsecond))
+		wait = min(wait, registryPoll, max(k.timers[0].deadline-now, 100*time.Microsecond))
 	}
 	switch routed := rt.seq != nil || rt.link != nil; {
 	case routed && (k.ask != nil || len(k.unsent) > 0 || len(k.doubt) > 0):
 		wait = min(wait, settlePoll)
 	case len(k.unsent) > 0 || len(k.doubt) > 0:
-		wait = min(wait, keeperPoll)
+		wait = min(wait, registryPoll)
 	}
 	return wait
 }
 
 // expire ends the commands whose timeout is over.
-func (k *keeper) expire(now time.Duration) (after []func()) {
+func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	for len(k.timers) > 0 && k.timers[0].deadline <= now {
 		after = append(after, k.endLocked(k.timers[0], &quit{reply: store.WaitTimedOut, timeout: true, at: now}))
 	}
@@ -187,7 +187,7 @@ func (k *keeper) expire(now time.Duration) (after []func()) {
 // claim, it has refused or served everything that this node sent by other links, and the entries of
 // earlier leaders come before its own. So a command that is not served in the log up to that position was
 // not served, and will not be.
-func (k *keeper) claim(rt route, now time.Duration) (after []func()) {
+func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 
 // settle decides about the commands in doubt when the claim has been answered, and this node has applied
 // the log up to the position in the answer.
-func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
+func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func()) {
 	ask := k.ask
 	if ask == nil || !ask.answered {
 		return nil
@@ -250,7 +250,7 @@ func (k *keeper) settle(position uint64, now time.Duration) (after []func()) {
 
 // giveUp ends commands that nobody can decide: those that no leader has looked at within FailoverWait,
 // and those in doubt that were to end FailoverWait ago.
-func (k *keeper) giveUp(now time.Duration) (after []func()) {
+func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	check := func(list []*Blocked) []*Blocked {
 		kept := list[:0]
@@ -276,7 +276,7 @@ func (k *keeper) giveUp(now time.Duration) (after []func()) {
 }
 
 // resend sends the commands that have not been sent, in the order in which they came.
-func (k *keeper) resend(rt route, now time.Duration) (after []func()) {
+func (k *blockRegistry) resend(rt route, now time.Duration) (after []func()) {
 	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (k *keeper) resend(rt route, now time.Duration) (after []func()) {
 	return after
 }
 
-func (k *keeper) tellAlive(now time.Duration) (after []func()) {
+func (k *blockRegistry) tellAlive(now time.Duration) (after []func()) {
 	l := k.link
 	if l == nil || len(k.all) == 0 || now-k.alive < aliveInterval {
 		return nil
@@ -302,7 +302,7 @@ func (k *keeper) tellAlive(now time.Duration) (after []func()) {
 }
 
 // noted reads a note in the log, and ends the command that it is for.
-func (k *keeper) noted(note string) {
+func (k *blockRegistry) noted(note string) {
 	id, size := binary.Uvarint([]byte(note))
 	if size <= 0 {
 		return
@@ -322,7 +322,7 @@ func (k *keeper) noted(note string) {
 }
 
 // jumped is called when a snapshot has replaced the state. It may have jumped over notes.
-func (k *keeper) jumped() {
+func (k *blockRegistry) jumped() {
 	_, jumps := k.n.fsm.Progress()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -331,7 +331,7 @@ func (k *keeper) jumped() {
 
 // blind marks the commands that have been sent: they may have been served without this node having seen
 // the note. The caller holds mu.
-func (k *keeper) blind(jumps uint64) {
+func (k *blockRegistry) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {
 		b.blind = b.blind || b.state != blockUnsent
@@ -351,6 +351,6 @@ func (s noteSink) Publish(kind store.PublishKind, channel, message string) {
 			s.n.cfg.Sink.Publish(kind, channel, message)
 		}
 	case channel == noteName(s.n.boot):
-		s.n.keeper.noted(message)
+		s.n.blockRegistry.noted(message)
 	}
 }
