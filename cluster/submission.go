@@ -17,9 +17,20 @@ type Submission struct {
 	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); the node reuses its memory
 	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
 
+	node   *Node // that it was submitted to
 	req    *request
-	number uint64 // in the order of arrival
-	passed bool   // the gate of heavy work has let it pass, and holds none of its replies
+	number uint64        // in the order of arrival
+	passed bool          // the gate of heavy work has let it pass, and holds none of its replies
+	done   chan struct{} // of a waiter: told instead of Done
+}
+
+// end tells the submitter that the outcome is there.
+func (p *Submission) end() {
+	if p.done != nil {
+		p.done <- struct{}{}
+		return
+	}
+	p.Done()
 }
 
 // Submit runs the calls in order on the leader, whichever node that is, and returns when the
@@ -78,15 +89,16 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 	return dst
 }
 
-// waiter is a submission that a goroutine waits for.
+// waiter is a submission that a goroutine waits for. It may serve one node after the other.
 type waiter struct {
 	Submission
-	done chan struct{}
+	first request
 }
 
 var waiters = sync.Pool{New: func() any {
-	w := &waiter{done: make(chan struct{}, 1)}
-	w.Done = func() { w.done <- struct{}{} }
+	w := &waiter{}
+	w.done, w.req = make(chan struct{}, 1), &w.first
+	w.first.finish = w.finished
 	return w
 }}
 
@@ -100,7 +112,7 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 	}
 	<-w.done
 	dst = w.Replies
-	w.Client, w.Calls, w.Replies = nil, nil, nil
+	w.Client, w.Calls, w.Replies, w.node = nil, nil, nil, nil
 	if r := w.req; r != nil {
 		r.client, r.calls, r.replies = nil, nil, nil
 	}
@@ -111,13 +123,13 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 // begin gives the submission to the sequencer of this node, without a goroutine or a timer. If there is none, or others wait for
 // a leader, the submission has to be carried.
 func (n *Node) begin(p *Submission) (begun bool) {
-	p.number = n.queue.Number()
+	p.node, p.number = n, n.queue.Number()
 	seq := n.routes.get().seq
 	if seq == nil || !n.queue.Empty() {
 		return false
 	}
 	if p.req == nil {
-		p.req = &request{finish: func(r *request) { n.finished(p, r) }}
+		p.req = &request{finish: p.finished}
 	}
 	p.req.calls, p.req.replies, p.req.err, p.req.overran = p.Calls, p.Replies[:0], nil, 0
 	p.req.client = p.Client
@@ -127,15 +139,16 @@ func (n *Node) begin(p *Submission) (begun bool) {
 	return true
 }
 
-// finished is told the outcome at the sequencer of this node.
-func (n *Node) finished(p *Submission, r *request) {
+// finished is told the outcome at the sequencer of the node.
+func (p *Submission) finished(r *request) {
+	n := p.node
 	switch r.err {
 	case nil:
 		p.Replies = r.replies
 		if n.gate.Remember(p.Client, r.cost) && !p.passed {
 			go func() {
 				n.gate.HoldReplies(p.Client, p.Replies)
-				p.Done()
+				p.end()
 			}()
 			return
 		}
@@ -147,7 +160,7 @@ func (n *Node) finished(p *Submission, r *request) {
 	case errLate:
 		go func() {
 			p.Replies = n.confirm(r.due, r.since, r.replies)
-			p.Done()
+			p.end()
 		}()
 		return
 	default:
@@ -159,7 +172,7 @@ func (n *Node) finished(p *Submission, r *request) {
 		}
 		p.Replies = errorReplies(p.Replies[:0], len(p.Calls), ErrIndeterminate)
 	}
-	p.Done()
+	p.end()
 }
 
 // carry takes the submission to the leader, through an election if need be.
@@ -168,5 +181,5 @@ func (n *Node) carry(p *Submission, place *fair.Place) {
 	if !p.passed {
 		n.gate.HoldReplies(p.Client, p.Replies)
 	}
-	p.Done()
+	p.end()
 }
