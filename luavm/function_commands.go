@@ -105,6 +105,8 @@ func functionList(c *store.Ctx) store.Reply {
 		}
 	}
 	r := store.Reply{Kind: store.Array}
+	limit := int(c.MaxReply())
+	left := limit
 	for _, lib := range c.Libraries() {
 		if filtered && !redistext.MatchFold(pattern, lib.Name) {
 			continue
@@ -118,6 +120,9 @@ func functionList(c *store.Ctx) store.Reply {
 			fields = append(fields, store.Str("library_code"), store.Str(lib.Code))
 		}
 		r.Elems = append(r.Elems, store.MapOf(fields...))
+		if left -= store.Extent(r.Elems[len(r.Elems)-1:], limit); left < 0 {
+			return store.Err(c.ErrReply())
+		}
 	}
 	return r
 }

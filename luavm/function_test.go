@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc64"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -435,5 +436,32 @@ func TestFlagsAreWork(t *testing.T) {
 	}
 	if r := w.do(2, "FUNCTION", "LOAD", "#!lua name=m\n"+flags+" for i=1,100 do "+register+" end"); !strings.Contains(r.Str, msgLoad) {
 		t.Errorf("a hundred functions: %q", r.Str)
+	}
+}
+
+// TestFunctionListStopsAtTheLimit: a list that is too long for a reply is not made to its end.
+func TestFunctionListStopsAtTheLimit(t *testing.T) {
+	txn := store.New().Begin(store.Time{}, 1, store.Env{Limits: store.Limits{Reply: 64 << 10}})
+	for i := range 200 {
+		lib := &store.Library{Name: fmt.Sprint("lib", i), Code: "x"}
+		for j := range 100 {
+			lib.Functions = append(lib.Functions, store.Function{Name: fmt.Sprint("f", i, "_", j)})
+		}
+		txn.LoadLibrary(lib)
+	}
+	c := &store.Ctx{Txn: txn, Args: [][]byte{[]byte("FUNCTION"), []byte("LIST")}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r := functionList(c)
+	runtime.ReadMemStats(&after)
+	if store.Error(r.Str) != txn.ErrReply() {
+		t.Errorf("%.80v", r)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("it took %d bytes", took)
+	}
+	c.Args = append(c.Args, []byte("LIBRARYNAME"), []byte("lib7"))
+	if r := functionList(c); len(r.Elems) != 1 {
+		t.Errorf("%.80v", r)
 	}
 }

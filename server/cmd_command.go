@@ -126,7 +126,9 @@ func doCommandList(s *session, args [][]byte) store.Reply {
 		case "pattern":
 			keep = func(c *store.Command) bool { return redistext.MatchFold(want, c.FullName()) }
 		case "aclcat":
-			keep = func(c *store.Command) bool { return slices.Contains(c.ACLCategories(), strings.ToLower(want)) }
+			keep = func(c *store.Command) bool {
+				return slices.ContainsFunc(c.ACLCategories(), func(category string) bool { return strings.EqualFold(category, want) })
+			}
 		case "module":
 			keep = func(*store.Command) bool { return false }
 		default:

@@ -49,7 +49,8 @@ type Config struct {
 	// LibraryMemory returns how many bytes function libraries keep between calls on this node; nil:
 	// nothing.
 	LibraryMemory func() int64
-	noUring       bool // act as if the kernel did not allow io_uring
+	noUring       bool          // act as if the kernel did not allow io_uring
+	patience      time.Duration // see Server; 0: catchUpTimeout
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

@@ -322,7 +322,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	cfg := Default()
 	fake := newFake(cfg.Hub)
 	cfg.Clock = fake.clock
-	cfg.Durable = false
+	cfg.Durable, cfg.patience = false, 50*time.Millisecond
 	var secret *tls.Config
 	if overTLS {
 		cfg.TLS, secret = testCertificates(t)
@@ -343,7 +343,6 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	table := store.NewTable(store.Commands(), scripts.Commands(), Commands())
 	scripts.Bind(table)
 	srv = New(cfg, fake, table)
-	srv.patience = 50 * time.Millisecond
 	srv.catchUp()
 	fake.batch = nil // tests look at those of their own
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

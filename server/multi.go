@@ -414,6 +414,7 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			answers = answers[1:]
 			continue
 		}
+		s.rest(q.cmd)
 		size := s.out.size()
 		r, ran, took := s.runQueued(q)
 		s.reply(q.cmd, r)

@@ -60,6 +60,21 @@ func TestOwnWorkRests(t *testing.T) {
 	})
 }
 
+// So it does within one EXEC: a transaction of such commands is not all of them at once.
+func TestOwnWorkRestsWithinExec(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		value := strings.Repeat("x", 200_000)
+		c := ts.dial(t)
+		go func() { // it reads meanwhile
+			_, _ = io.WriteString(c.conn, "MULTI\r\n"+strings.Repeat(array("ECHO", value), 20)+"EXEC\r\n")
+		}()
+		c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 20) + "*20\r\n" + strings.Repeat(bulk(value), 20))
+		if n := ts.fake.rested.Load(); n < 20_000_000 {
+			t.Errorf("a client with 4 MB of replies in one EXEC has given way for %d ns", n)
+		}
+	})
+}
+
 // What a client had long ago does not count: a monitor that asks for INFO every few seconds never waits.
 func TestOwnWorkIsForgotten(t *testing.T) {
 	now := time.Unix(1000, 0)

@@ -18,8 +18,8 @@ import (
 // TestStrangersShareTheirQuestions: clients with wrong passwords do not each have the leader
 // asked.
 func TestStrangersShareTheirQuestions(t *testing.T) {
-	ts := newTestServer(t, func(c *Config) { c.RequirePass = "secret" })
-	ts.patience = time.Minute // a process that was held up would ask, and give up, for each of them
+	// A process that was held up would ask, and give up, for each of them.
+	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.patience = "secret", time.Minute })
 	const strangers = 50
 	release := ts.fake.holdBack()
 	var wg sync.WaitGroup

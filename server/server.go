@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -96,7 +97,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
 		learned:   make(chan struct{}),
-		patience:  catchUpTimeout,
+		patience:  cmp.Or(cfg.patience, catchUpTimeout),
 	}
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients

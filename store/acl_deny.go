@@ -71,8 +71,18 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
+// maxDenied is how many refusals of one command, script or transaction reach the ACL log, as many as it shows, and maxObject how
+// many bytes of their objects.
+const (
+	maxDenied = 128
+	maxObject = 64 << 10
+)
+
 // Deny records a refusal for the ACL log.
 func (c *Ctx) Deny(u *User, cmd *Command, args [][]byte, why DenyReason, arg int) {
+	if len(c.denied) >= maxDenied {
+		return
+	}
 	context := AtTopLevel
 	switch {
 	case c.InScript:
@@ -88,7 +98,7 @@ func DeniedObject(cmd *Command, args [][]byte, why DenyReason, arg int) string {
 	if why == DeniedCommand {
 		return cmd.FullName()
 	}
-	return string(args[arg])
+	return string(args[arg][:min(len(args[arg]), maxObject)])
 }
 
 // Refusal returns the error reply to a command that is not allowed.

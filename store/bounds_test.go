@@ -198,3 +198,22 @@ func TestLongRepliesAreNotBuilt(t *testing.T) {
 		}
 	}
 }
+
+// TestDenialsOfOneScript: a script that is refused again and again brings as many refusals to the ACL log as that can show, and
+// no more of a key than helps to recognize it.
+func TestDenialsOfOneScript(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	ctx := d.ctx(txn, "GET", strings.Repeat("k", 10*maxObject))
+	u := NewUser(d.table, "u", true)
+	for range 100 * maxDenied {
+		ctx.Deny(u, ctx.Cmd, ctx.Args, DeniedKey, 1)
+	}
+	r := txn.AttachDenials(OK)
+	if len(r.Elems) != 1+maxDenied {
+		t.Errorf("%d refusals", len(r.Elems)-1)
+	}
+	if n := Extent(r.Elems, 1<<30); n > 2*maxDenied*maxObject {
+		t.Errorf("they take %d bytes", n)
+	}
+}
