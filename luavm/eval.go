@@ -114,6 +114,10 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 func (e *Engine) start(state uint32, before time.Duration) {
 	e.before = int64(before)
 	e.started.Store(-1)
+	if e.killed && state == stateRunning {
+		state |= stateKilled
+	}
+	e.killed = false
 	e.state.Store(state)
 }
 

@@ -70,12 +70,13 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 // it can be killed. took is the time that it took, 0 if that was short. If it was stopped, e.stop is set.
 func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (proto *lua.FunctionProto, took time.Duration, err error) {
 	e.begin(ctx, "", true)
+	e.killed = false
 	e.start(state, ctx.ScriptTime)
 	defer func() {
 		if e.started.Load() >= 0 {
 			took = e.now() - time.Duration(e.started.Load())
 		}
-		e.state.Store(0)
+		e.killed = e.state.Swap(0)&stateKilled != 0
 		e.call, e.dirty = store.Ctx{}, false // no Lua has run
 	}()
 	defer ignoreStop()

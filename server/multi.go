@@ -227,13 +227,22 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// waits reports whether EXEC will run a command on this node that may take time.
+// fewInPlace is how many commands that take no time a loop runs at once.
+const fewInPlace = 100
+
+// waits reports whether EXEC will run commands on this node that may take time: one of them, or many that take little.
 func (t *transaction) waits(srv *Server) bool {
 	if t == nil {
 		return false
 	}
+	here, bytes := 0, 0
 	for i := range t.commands {
-		if q := &t.commands[i]; q.do != nil && !srv.inPlace[q.cmd] {
+		q := &t.commands[i]
+		if q.do == nil {
+			continue
+		}
+		here, bytes = here+1, bytes+queuedSize(q.args)
+		if !srv.inPlace[q.cmd] || here > fewInPlace || bytes > cluster.HeavyBytes {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"lockstep/store"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,22 @@ func TestOwnWorkRestsWithinExec(t *testing.T) {
 			t.Errorf("a client with 4 MB of replies in one EXEC has given way for %d ns", n)
 		}
 	})
+}
+
+// A loop runs few commands of a transaction by itself: many that each take little are left to a goroutine.
+func TestLargeTransactionsLeaveTheLoop(t *testing.T) {
+	ts := newTestServer(t, nil)
+	ping, do := ts.table.Lookup([]byte("ping")), ts.handlers[ts.table.Lookup([]byte("ping"))]
+	for _, c := range []struct {
+		count, bytes int
+		want         bool
+	}{{1, 10, false}, {fewInPlace, 10, false}, {fewInPlace + 1, 10, true}, {2, 60_000, true}} {
+		q := queued{cmd: ping, do: do, args: [][]byte{[]byte("ping"), make([]byte, c.bytes)}}
+		tr := &transaction{commands: slices.Repeat([]queued{q}, c.count)}
+		if got := tr.waits(ts.Server); got != c.want {
+			t.Errorf("%d commands of %d bytes: %v", c.count, c.bytes, got)
+		}
+	}
 }
 
 // What a client had long ago does not count: a monitor that asks for INFO every few seconds never waits.
