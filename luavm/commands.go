@@ -155,6 +155,7 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 
 func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
 	chunk, fail := e.chunkOf(c, c.Arg(2))
+	e.killed = false // there is nothing left to kill
 	if fail != nil {
 		return *fail
 	}
