@@ -79,7 +79,6 @@ type Engine struct {
 	present         presentCall
 
 	state   atomic.Uint32 // bits: stateRunning and so on
-	killed  bool          // SCRIPT KILL came at the end of compiling the script: it is killed when it begins
 	started atomic.Int64  // when the running script began, by Now; -1: the clock was not read yet
 	before  int64         // how much of its time limit was used up then (store.Ctx.ScriptTime)
 

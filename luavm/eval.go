@@ -30,33 +30,37 @@ const maxChunks = 1000
 // compiled scripts. A compiled script takes up to twenty times its text.
 const compiledShare = 2
 
-// chunkOf returns the compiled form of a body. The time that it takes to compile it belongs to the time of the script.
-func (e *Engine) chunkOf(ctx *store.Ctx, body string) (*chunk, *store.Reply) {
+// chunkOf returns the compiled form of a body. The time that it takes to compile it belongs to the time of the script. state is
+// how the script begins to run: a kill that came too late to end the compiling ends the script.
+func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, state uint32, fail *store.Reply) {
 	if c := e.byBody[body]; c != nil {
-		return c, nil
+		return c, stateRunning, nil
 	}
 	flags, skip, err := parseShebang(body)
 	if err != "" {
 		r := store.Err(err)
-		return nil, &r
+		return nil, 0, &r
 	}
 	// The shebang is cut off but its newline stays, so that line numbers count
 	// the shebang line.
-	proto, took, cerr := e.compile(ctx, body[skip:], "@user_script", stateRunning)
-	ctx.ScriptTime += took
+	done, cerr := e.compile(ctx, body[skip:], "@user_script", stateRunning)
+	ctx.ScriptTime += done.took
 	if e.stop != "" {
 		r := e.stopped(ctx)
-		return nil, &r
+		return nil, 0, &r
 	}
 	if cerr != nil {
 		r := store.Err(errCompile(cerr.Error()))
-		return nil, &r
+		return nil, 0, &r
+	}
+	if state = stateRunning; done.killed {
+		state |= stateKilled
 	}
 	body = strings.Clone(body)
-	c := &chunk{sha: scriptSHA(body), body: body, proto: proto, plain: isPlain(proto), flags: flags}
-	size, limit := int64(len(body))+2*compiledSize(proto), e.opts.MemoryLimit/compiledShare // twice: link makes a second form
+	c = &chunk{sha: scriptSHA(body), body: body, proto: done.proto, plain: isPlain(done.proto), flags: flags}
+	size, limit := int64(len(body))+2*compiledSize(done.proto), e.opts.MemoryLimit/compiledShare // twice: link makes a second form
 	if size > limit {
-		return c, nil // too large for the cache: it is compiled again the next time
+		return c, state, nil // too large for the cache: it is compiled again the next time
 	}
 	if e.compiled += size; len(e.bySHA) >= maxChunks || e.compiled > limit {
 		clear(e.bySHA)
@@ -64,13 +68,13 @@ func (e *Engine) chunkOf(ctx *store.Ctx, body string) (*chunk, *store.Reply) {
 		e.compiled = size
 	}
 	e.bySHA[c.sha], e.byBody[body] = c, c
-	return c, nil
+	return c, state, nil
 }
 
 // eval runs a script on a transaction. If the script is stopped, all of its writes are
 // rolled back; if it ends with an error of its own, they stay, as in Redis. cached means
 // that the transaction has the script already.
-func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
+func (e *Engine) eval(ctx *store.Ctx, c *chunk, state uint32, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
 	}
@@ -84,7 +88,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, c
 			c.fast = e.fast(linked)
 		}
 	}
-	e.start(stateRunning, ctx.ScriptTime)
+	e.start(state, ctx.ScriptTime)
 	if c.fast != nil {
 		if reply, ok := e.evalFast(ctx, c, keys, args, readOnly, cached); ok {
 			return reply
@@ -114,10 +118,6 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 func (e *Engine) start(state uint32, before time.Duration) {
 	e.before = int64(before)
 	e.started.Store(-1)
-	if e.killed && state == stateRunning {
-		state |= stateKilled
-	}
-	e.killed = false
 	e.state.Store(state)
 }
 

@@ -211,7 +211,7 @@ func (t *twin) run(tb testing.TB, before [][]string, command []string) (fast boo
 		for _, cmd := range before {
 			w.do(2, cmd...)
 		}
-		if c, err := w.e.chunkOf(&store.Ctx{}, command[1]); err == nil {
+		if c, _, err := w.e.chunkOf(&store.Ctx{}, command[1]); err == nil {
 			c.fn, c.fast = nil, nil
 			if i == 1 {
 				c.fn = w.e.L.NewFunctionFromProto(w.e.link(c.proto)) // and no more, as eval would

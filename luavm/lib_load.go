@@ -66,22 +66,28 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	return 1
 }
 
+// compiled is what compile returns.
+type compiled struct {
+	proto  *lua.FunctionProto
+	took   time.Duration // 0 if it was short
+	killed bool          // SCRIPT KILL has been answered OK meanwhile
+}
+
 // compile compiles the text of a script or a library, which is then running in the given state: its time is limited, and
-// it can be killed. took is the time that it took, 0 if that was short. If it was stopped, e.stop is set.
-func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (proto *lua.FunctionProto, took time.Duration, err error) {
+// it can be killed. If it was stopped, e.stop is set.
+func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c compiled, err error) {
 	e.begin(ctx, "", true)
-	e.killed = false
 	e.start(state, ctx.ScriptTime)
 	defer func() {
 		if e.started.Load() >= 0 {
-			took = e.now() - time.Duration(e.started.Load())
+			c.took = e.now() - time.Duration(e.started.Load())
 		}
-		e.killed = e.state.Swap(0)&stateKilled != 0
+		c.killed = e.state.Swap(0)&stateKilled != 0
 		e.call, e.dirty = store.Ctx{}, false // no Lua has run
 	}()
 	defer ignoreStop()
-	proto, err = compile.Chunk(source, name, 0, e.watchCompiler)
-	return proto, 0, err
+	c.proto, err = compile.Chunk(source, name, 0, e.watchCompiler)
+	return c, err
 }
 
 // watchCompiler looks at the limits while a text is compiled.

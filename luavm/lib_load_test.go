@@ -42,14 +42,22 @@ func TestCompilingIsTimeOfTheScript(t *testing.T) {
 	// What compiling took is gone when the script runs, …
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
 	used := &store.Ctx{Txn: w.txn, RESP: 2}
-	if _, fail := w.e.chunkOf(used, long); fail != nil || used.ScriptTime < 20*time.Millisecond {
+	if _, _, fail := w.e.chunkOf(used, long); fail != nil || used.ScriptTime < 20*time.Millisecond {
 		t.Errorf("%v is counted: %v", used.ScriptTime, fail)
 	}
 	// … and a script can be killed or stopped for now meanwhile.
 	looks := tick()
+	w.do(2, "EVAL", "return redis.call('set','k','v')", "0")
 	w.e.opts.Now = func() time.Duration { w.e.Kill(); return looks() }
 	if r := w.do(2, "SCRIPT", "LOAD", long+" "); !strings.Contains(r.Str, msgKilled) {
 		t.Errorf("killed: %q", r.Str)
+	}
+	if w.do(2, "EVAL", long+"   ", "0"); w.e.Running() {
+		t.Error("a script that was killed while it was compiled counts as running")
+	}
+	w.e.opts.Now = looks
+	if r := w.do(2, "EVAL", "return redis.call('set','k','v')", "0"); r.Str != "OK" {
+		t.Errorf("the next script is killed in its place: %q", r.Str)
 	}
 	w.e.opts.Now, w.stopAfter = looks, 5*time.Millisecond
 	if w.do(2, "SCRIPT", "LOAD", long+"  "); !w.forNow {

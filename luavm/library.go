@@ -83,7 +83,7 @@ func (e *Engine) openFunctions() {
 // loadLibrary runs the code of a library, and returns the functions that it registered.
 // The first line, of skip bytes, has been read already.
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
-	proto, took, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
+	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
 		e.stop = msgLoad
 		return nil, errRegister("ERR " + e.stop)
@@ -96,10 +96,10 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 		fns: map[string]*lua.LFunction{},
 	}
 	e.begin(&store.Ctx{}, "", true)
-	e.start(0, before+took)
+	e.start(0, before+done.took)
 	e.loading, e.keeps = l, true
 	e.libMeta.RawSetString("__index", e.libLoad)
-	text := e.register(proto)
+	text := e.register(done.proto)
 	e.libMeta.RawSetString("__index", e.libRun)
 	if e.keepsTooMuch(l) && e.stop == "" {
 		e.stop = msgKept
