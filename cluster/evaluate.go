@@ -119,7 +119,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	if b.served = !s.correcting && s.serves(); !b.served && !s.blockedClients.pending() {
 		s.serveTurns.since = 0
 	}
-	if b.served && txn.Writes().Size() > maxBatchBytes {
+	if b.served && txn.Writes().Size() > maxBeforeFirst {
 		b.served, s.serveTurns.alone = false, true // in the next batch, before anything else
 	}
 	if b.served {

@@ -170,6 +170,30 @@ func TestLongServingGivesWay(t *testing.T) {
 	})
 }
 
+// Serving that goes on for long, while keys with long names expire in one entry after the other, lets other commands between.
+func TestServingBesideExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		for i := range 4000 {
+			p.expect("OK", fmt.Sprintf("SET %d%s v PX 1000", i, strings.Repeat("x", 4000)))
+		}
+		p.log.decides(50*ms, always(commitSlowly))
+		for range 60 {
+			p.wait(p.b, "BLMOVE k k LEFT RIGHT 0")
+		}
+		time.Sleep(time.Second)
+		go p.do("RPUSH k " + strings.Repeat("x", 900<<10))
+		time.Sleep(100 * ms)
+		for i := range 10 {
+			at := time.Now()
+			p.expect(fmt.Sprint(i+1), "INCR lock")
+			if took := time.Since(at); took > 300*ms {
+				t.Errorf("a lock took %v", took)
+			}
+		}
+	})
+}
+
 // Who waits for more than a reply or an entry may hold is told so, and takes nothing; the next one is served.
 func TestServingWhatIsTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -301,7 +301,7 @@ func (r *Node) comparePeers() error {
 // be. ErrUnknown: it may be applied later, here and everywhere, or never.
 func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	if len(entry) > maxEntry {
-		r.cfg.Logger.Error("An entry is larger than the log can hold, and is not written; report this", "bytes", len(entry))
+		r.trans.refused.sayAt(slog.LevelError, "entry too long", "An entry is larger than the log can hold, and is not written; report this", "bytes", len(entry))
 		return raftfsm.Outcome{}, ErrNotExecuted
 	}
 	if !r.proposals.enter() {
