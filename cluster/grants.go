@@ -190,11 +190,10 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []s
 // overdue is a batch that was accepted so late that its leases have to be
 // lengthened before it is answered.
 type overdue struct {
-	batch    *batch
-	watchdog *time.Timer
-	keys     []store.LeasedKey
-	seq      uint64 // the write set that has set their deadlines …
-	at       int64  // … to be counted from this lease time
+	batch *batch
+	keys  []store.LeasedKey
+	seq   uint64 // the write set that has set their deadlines …
+	at    int64  // … to be counted from this lease time
 }
 
 // shift moves the deadlines that a write set has set, by ms.
@@ -206,9 +205,9 @@ type shift struct {
 
 // postpone records how late a batch has been accepted, and reports whether it is too late to be answered
 // now.
-func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer) bool {
+func (s *sequencer) postpone(b *batch, started store.Time) bool {
 	late := s.node.clock.Now().Lease - started.Lease
-	if b.finished.Load() {
+	if b.answered.Load() {
 		// It was answered promptly, or its watchdog has told its clients that the outcome is unknown.
 		late = min(late, latenessKept)
 	}
@@ -216,7 +215,7 @@ func (s *sequencer) postpone(b *batch, started store.Time, watchdog *time.Timer)
 	if late <= latenessKept {
 		return false
 	}
-	o := &overdue{batch: b, watchdog: watchdog, seq: b.accepted, at: started.Lease, keys: b.leased()}
+	o := &overdue{batch: b, seq: b.accepted, at: started.Lease, keys: b.leased()}
 	if len(o.keys) == 0 {
 		return false
 	}
@@ -234,12 +233,11 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		return true
 	}
 	s.overdue = nil
-	defer o.watchdog.Stop()
 	margin := int64(0)
-	for late := s.node.clock.Now().Lease - o.at; !o.batch.finished.Load(); {
+	for late := s.node.clock.Now().Lease - o.at; !o.batch.answered.Load(); {
 		began, started := s.node.cfg.Time.Monotonic(), s.node.clock.Now()
 		if began-o.batch.began+time.Duration(margin)*time.Millisecond > s.node.cfg.FailoverWait {
-			o.batch.finishLate(o.batch.accepted) // another try would not be over in time
+			o.batch.answer(errLate) // another try would not be over in time
 			break
 		}
 		s.shift = shift{o.keys, o.seq, started.Lease - o.at + margin}
@@ -250,12 +248,12 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		leads := s.propose(b, entry, started)
 		if !leads || b.accepted == 0 {
 			s.shift = shift{}
-			o.batch.finishLate(o.batch.accepted)
+			o.batch.answer(errLate)
 			return leads
 		}
 		took := s.node.clock.Now().Lease - started.Lease
 		if took <= margin+latenessKept {
-			o.batch.finish(nil)
+			o.batch.answer(nil)
 		}
 		s.late.Record(b.accepted, took-margin)
 		if took < margin {

@@ -11,16 +11,29 @@ import (
 // proposal in flight, compare-and-append settles the fate: of all entries evaluated on one state only the first
 // in the log takes effect, so the next accepted entry is either this batch or proof that the batch never takes
 // effect.
+//
+// One party at a time may answer a batch. While the sequencer waits for Raft, the log answers it if it was applied
+// promptly, and else leaves the answer to the sequencer, which looks at the clock. After the sequencer has lost its
+// leadership, the log alone answers. The watchdog answers what has waited for too long.
 type pendingBatches struct {
 	mu   sync.Mutex
 	list []*batch
 }
 
-func (p *pendingBatches) add(b *batch) {
+// begin adds a batch that the sequencer proposes. Its clients wait no longer than patience: a stalled disk or a lost
+// majority must not hold them for ever.
+func (p *pendingBatches) begin(b *batch, patience time.Duration) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	b.proposing = true
+	b.watchdog = time.AfterFunc(patience, func() { b.end(errUnknown) })
 	p.list = append(p.list, b)
-	p.mu.Unlock()
+}
+
+// settle answers a batch that had no effect, as Raft has told the sequencer.
+func (p *pendingBatches) settle(b *batch) {
+	p.remove(b)
+	b.answer(errNotExecuted)
 }
 
 // leave notes that the sequencer no longer waits for b, because it no longer leads. If b was accepted
@@ -28,11 +41,11 @@ func (p *pendingBatches) add(b *batch) {
 func (p *pendingBatches) leave(b *batch) {
 	p.mu.Lock()
 	b.proposing = false
-	seq := b.committed
+	accepted := b.accepted != 0
 	p.mu.Unlock()
-	if seq != 0 {
+	if accepted {
 		p.remove(b)
-		b.finishLate(seq)
+		b.answer(errLate)
 	}
 }
 
@@ -62,13 +75,16 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 	kept := p.list[:0]
 	for _, b := range p.list {
 		mine := out.Proposer == boot && out.Batch == b.number
+		accepted := mine && out.Accepted
+		if accepted {
+			b.accepted = out.Sequence
+		}
 		switch {
-		case mine && out.Accepted && !b.proposing:
+		case accepted && !b.proposing:
 			late = b
-		case mine && out.Accepted && b.began < since:
-			b.committed = out.Sequence
+		case accepted && b.began < since:
 			kept = append(kept, b)
-		case mine && out.Accepted:
+		case accepted:
 			done = b
 		case mine || out.Accepted && out.Prev == b.prev:
 			void = append(void, b)
@@ -79,13 +95,13 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 	p.list = kept
 	p.mu.Unlock()
 	if done != nil {
-		done.finish(nil)
+		done.answer(nil)
 	}
 	if late != nil {
-		late.finishLate(out.Sequence)
+		late.answer(errLate)
 	}
 	for _, b := range void {
-		b.finish(errNotExecuted)
+		b.answer(errNotExecuted)
 	}
 }
 
@@ -105,6 +121,6 @@ func (p *pendingBatches) giveUp(seq uint64) {
 	p.list = kept
 	p.mu.Unlock()
 	for _, b := range lost {
-		b.finish(errUnknown)
+		b.answer(errUnknown)
 	}
 }

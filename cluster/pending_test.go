@@ -3,6 +3,7 @@ package cluster
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"lockstep/raftfsm"
 )
@@ -14,7 +15,7 @@ func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
 	told := map[uint64]error{}
 	for _, prev := range []uint64{4, 5, 6} {
 		r := &request{finish: func(r *request) { told[prev] = r.err }}
-		p.add(&batch{number: prev, prev: prev, requests: []*request{r}})
+		p.begin(&batch{number: prev, prev: prev, requests: []*request{r}}, time.Hour)
 	}
 	p.giveUp(6)
 	if len(told) != 2 || told[4] != errUnknown || told[5] != errUnknown {
@@ -36,7 +37,7 @@ func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 	var p pendingBatches
 	var told []error
 	r := &request{finish: func(r *request) { told = append(told, r.err) }}
-	p.add(&batch{number: 1, prev: 9, requests: []*request{r}})
+	p.begin(&batch{number: 1, prev: 9, requests: []*request{r}}, time.Hour)
 	p.applied(2, raftfsm.Outcome{Prev: 9, Accepted: true, Proposer: 1, Batch: 1}, 0)
 	if !slices.Equal(told, []error{errNotExecuted}) {
 		t.Errorf("told %v", told)

@@ -117,15 +117,15 @@ type batch struct {
 	recorded int               // bytes of those replies
 	replied  int               // about how many bytes the replies to all requests have
 	large    []fair.LargeWrite // requests that have written much
-	finished atomic.Bool
-	served   bool // it began with blocked clients that were pending
+	answered atomic.Bool
+	watchdog *time.Timer // answers a proposed batch that has waited for too long
+	served   bool        // it began with blocked clients that were pending
 
 	from      int64         // lease time at which its evaluation began …
 	began     time.Duration // … and the monotonic time
 	writes    []byte        // an encoded store.WriteSet
-	accepted  uint64        // its sequence number, for the sequencer
+	accepted  uint64        // its sequence number; 0: the log has not accepted it, or not yet
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
-	committed uint64        // its sequence number if it was accepted late; guarded likewise
 }
 
 // writesMuch notes a request that has written much.
@@ -140,30 +140,32 @@ func (b *batch) reset() {
 	b.requests, b.answers, b.large, b.recorded, b.replied = b.requests[:0], b.answers[:0], b.large[:0], 0, 0
 }
 
-// finish completes every request of the batch. Only the first call counts, because the requests may be in use
-// again at a second call.
-func (b *batch) finish(err error) {
-	if !b.finished.CompareAndSwap(false, true) {
+// answer completes every request of the batch. errLate stands for a batch that the log has accepted, maybe long ago
+// and under another leader: the leases in it have to begin anew before their owners get the replies.
+func (b *batch) answer(err error) {
+	if b.watchdog != nil {
+		b.watchdog.Stop()
+	}
+	b.end(err)
+}
+
+// end is answer for the watchdog itself. Only the first call counts, because the requests may be in use again at a
+// second call.
+func (b *batch) end(err error) {
+	if !b.answered.CompareAndSwap(false, true) {
 		return
 	}
 	for _, r := range b.requests {
-		r.complete(err)
+		if err == errLate {
+			r.completeLate(b)
+		} else {
+			r.complete(err)
+		}
 	}
 }
 
-// finishLate completes the requests of a batch that has been accepted as write set seq, maybe long ago and
-// under another leader. So the leases in it have to begin anew before their owners get the replies.
-func (b *batch) finishLate(seq uint64) {
-	if !b.finished.CompareAndSwap(false, true) {
-		return
-	}
-	for _, r := range b.requests {
-		r.completeLate(seq, b)
-	}
-}
-
-func (r *request) completeLate(seq uint64, b *batch) {
-	due := r.granted(seq, b.writes)
+func (r *request) completeLate(b *batch) {
+	due := r.granted(b.accepted, b.writes)
 	switch {
 	case len(due.list) == 0:
 		r.complete(nil)

@@ -364,10 +364,10 @@ func (s *sequencer) answerReads(b *batch) bool {
 		return true
 	}
 	if !s.stillLeads() {
-		b.finish(errNotExecuted) // nothing was written, so the requests had no effect
+		b.answer(errNotExecuted) // nothing was written, so the requests had no effect
 		return false
 	}
-	b.finish(nil)
+	b.answer(nil)
 	return true
 }
 
@@ -384,12 +384,10 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		// The local log applies the entry at once, so its fate is never unknown.
 		_, err := s.node.cons.Propose(entry)
 		s.stamped = s.node.cfg.Time.Monotonic()
-		b.finish(err)
+		b.answer(err)
 		return err == nil
 	}
-	s.node.pending.add(b)
-	// A stalled disk or a lost majority must not hold clients for ever.
-	watchdog := time.AfterFunc(s.node.cfg.FailoverWait, func() { b.finish(errUnknown) })
+	s.node.pending.begin(b, s.node.cfg.FailoverWait)
 	out, err := s.node.cons.Propose(entry)
 	s.stamped = s.node.cfg.Time.Monotonic()
 	switch {
@@ -398,30 +396,23 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		b.accepted, s.shift = out.Sequence, shift{}
 		// A batch that took long has not been answered yet (applied). If another leader has begun meanwhile,
 		// its clock does not know how late the batch is.
-		leads := b.finished.Load() || s.stillLeads()
-		if leads && s.postpone(b, started, watchdog) {
-			return true
-		}
-		watchdog.Stop()
-		if leads {
-			b.finish(nil)
-		} else {
-			b.finishLate(out.Sequence)
+		leads := b.answered.Load() || s.stillLeads()
+		switch {
+		case !leads:
+			b.answer(errLate)
+		case !s.postpone(b, started):
+			b.answer(nil)
 		}
 		return leads
 	case err == nil:
 		// An earlier proposal has changed the state on which the batch was evaluated.
-		watchdog.Stop()
-		s.node.pending.remove(b)
 		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
 		// The earlier proposal may have made any key ready.
 		s.blockedClients.drop(everyBlockedClient)
-		b.finish(errNotExecuted)
+		s.node.pending.settle(b)
 		return true
 	case errors.Is(err, errNotExecuted):
-		watchdog.Stop()
-		s.node.pending.remove(b)
-		b.finish(errNotExecuted)
+		s.node.pending.settle(b)
 		return false
 	default:
 		// The fate is unknown: the next entry that is applied here settles it (pending.go), or the watchdog
