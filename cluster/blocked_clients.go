@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -136,6 +135,7 @@ type place struct {
 // waitQueue is the list of blocked clients that wait for one key.
 type waitQueue struct {
 	key        waitKey
+	number     uint64 // its place in line
 	head, tail *place
 	n          int
 }
@@ -185,6 +185,7 @@ func (q *waitQueue) restore(p *place) {
 // blockedClients holds all blocked clients that wait. Only the evaluating goroutine uses it, except for bury.
 type blockedClients struct {
 	queues map[waitKey]*waitQueue
+	inLine line // queues, in the order in which they began
 	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
 	order  uint64
@@ -217,8 +218,20 @@ func (ws *blockedClients) queue(k waitKey) *waitQueue {
 	if q == nil {
 		q = &waitQueue{key: k}
 		ws.queues[k] = q
+		ws.inLine.add(q)
 	}
 	return q
+}
+
+// reopen is queue for a key whose queue may have ended in the present batch: it has its old place in line, which a round may
+// be on its way to.
+func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
+	if q := ws.queues[ended.key]; q != nil {
+		return q
+	}
+	ws.queues[ended.key] = ended
+	ws.inLine.ended--
+	return ended
 }
 
 // join adds a blocked client behind all others.
@@ -246,6 +259,7 @@ func (ws *blockedClients) leave(w *blockedClient) {
 		p.queue.remove(p)
 		if p.queue.n == 0 {
 			delete(ws.queues, p.queue.key)
+			ws.inLine.ended++
 		}
 	}
 	delete(ws.all, w)
@@ -285,7 +299,7 @@ func (ws *blockedClients) rollback() {
 		}
 		for i := range w.places {
 			p := &w.places[i]
-			p.queue = ws.queue(p.queue.key)
+			p.queue = ws.reopen(p.queue)
 			p.queue.restore(p)
 		}
 		ws.all[w] = struct{}{}
@@ -302,6 +316,7 @@ func (ws *blockedClients) settle() {
 		w.confirm()
 	}
 	ws.before = ws.ready.clone()
+	ws.inLine.tidy()
 	ws.clear()
 }
 
@@ -360,70 +375,4 @@ func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedCli
 	}
 	slices.SortFunc(list, func(a, b *blockedClient) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
 	return list
-}
-
-// readyList lists the keys whose blocked clients have to be served, each key once.
-type readyList struct {
-	keys   []waitKey
-	listed map[waitKey]bool
-}
-
-// take removes the first key, and returns it.
-func (l *readyList) take() waitKey {
-	k := l.keys[0]
-	l.keys = l.keys[1:]
-	delete(l.listed, k)
-	return k
-}
-
-// putBack makes a key the first one, unless it is listed again.
-func (l *readyList) putBack(k waitKey) {
-	if !l.listed[k] {
-		l.keys = slices.Insert(l.keys, 0, k)
-		l.list(k)
-	}
-}
-
-func (l *readyList) list(k waitKey) {
-	if l.listed == nil {
-		l.listed = map[waitKey]bool{}
-	}
-	l.listed[k] = true
-}
-
-func (l *readyList) clone() readyList {
-	if len(l.keys) == 0 {
-		return readyList{}
-	}
-	return readyList{slices.Clone(l.keys), maps.Clone(l.listed)}
-}
-
-// add adds the keys that have become ready and have blocked clients.
-func (l *readyList) add(ws *blockedClients, txn *store.Txn) {
-	keys, all := txn.TakeReady()
-	for _, k := range keys {
-		l.put(ws, waitKey{k.DB, k.Key})
-	}
-	if !all {
-		return
-	}
-	// Databases were swapped: any key may be ready.
-	var waited []waitKey
-	for k := range ws.queues {
-		waited = append(waited, k)
-	}
-	slices.SortFunc(waited, func(a, b waitKey) int {
-		return cmp.Compare(ws.queues[a].head.order, ws.queues[b].head.order)
-	})
-	for _, k := range waited {
-		l.put(ws, k)
-	}
-}
-
-func (l *readyList) put(ws *blockedClients, k waitKey) {
-	if ws.queues[k] == nil || l.listed[k] {
-		return
-	}
-	l.list(k)
-	l.keys = append(l.keys, k)
 }

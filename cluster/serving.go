@@ -123,6 +123,7 @@ func (s *sequencer) sendAway(users []string) {
 const (
 	serveBytes    = maxPartBytes
 	serveTime     = maxPartTime * time.Millisecond
+	serveKeys     = 5000 // that are looked at: after SWAPDB most may have no elements
 	servePatience = 100 * time.Millisecond
 	// serveFor is how lately other commands must have come for serving to give way.
 	serveFor = 100 * time.Millisecond
@@ -168,32 +169,39 @@ func (s *sequencer) serves() bool {
 func (s *sequencer) serveReady(txn *store.Txn) {
 	s.blockedClients.sweep()
 	s.sendAway(txn.TakeDeletedUsers())
+	keys, swapped := txn.TakeReady()
+	if len(keys) == 0 && !swapped {
+		return
+	}
 	l, t := &s.blockedClients.ready, s.serveTurns
-	pending := l.keys
+	pending := *l
 	*l = readyList{}
-	l.add(s.blockedClients, txn)
+	if swapped && pending.listed[anyKey] {
+		swapped, pending.round.again = false, true // a round that began anew each time would never reach the last keys
+	}
+	l.add(s.blockedClients, keys, swapped)
 	s.serve(txn)
-	if len(pending) == 0 {
+	if len(pending.keys) == 0 {
 		return
 	}
 	// Blocked clients of an earlier command have been pending for long. They have their turn behind those of this one.
-	for _, k := range pending {
-		l.put(s.blockedClients, k)
-	}
+	l.follow(s.blockedClients, pending)
 	if s.serveTurns = t; !s.blockedClients.pending() {
 		s.serveTurns.since = 0
 	}
 }
 
-// serve serves the blocked clients of ready keys, up to serveBytes and for serveTime. Those that are left are pending.
+// serve serves the blocked clients of ready keys, up to serveBytes and serveKeys and for serveTime. Those that are left are pending.
 func (s *sequencer) serve(txn *store.Txn) {
 	l := &s.blockedClients.ready
 	if len(l.keys) == 0 {
 		return
 	}
-	room := serving{bytes: serveBytes, until: s.node.cfg.Time.Monotonic() + serveTime}
-	for len(l.keys) > 0 && !room.over {
-		s.serveKey(txn, l.take(), &room)
+	room := serving{bytes: serveBytes, keys: serveKeys, until: s.node.cfg.Time.Monotonic() + serveTime}
+	for ; len(l.keys) > 0 && !room.over && room.keys > 0; room.keys-- {
+		if k, ok := l.take(s.blockedClients); ok {
+			s.serveKey(txn, k, &room)
+		}
 	}
 	s.serveTurns.pend(len(l.keys) > 0, s.node.cfg.Time.Monotonic())
 }
@@ -201,6 +209,7 @@ func (s *sequencer) serve(txn *store.Txn) {
 // serving is what one entry has left for serving blocked clients.
 type serving struct {
 	bytes int
+	keys  int
 	until time.Duration
 	over  bool
 }
@@ -251,7 +260,8 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 			return
 		}
 		ws.answer(w, reply)
-		ws.ready.add(ws, txn)
+		keys, _ := txn.TakeReady()
+		ws.ready.add(ws, keys, false)
 		s.served(w, reply, txn.Writes().Size()-size, began, room)
 	}
 }

@@ -288,3 +288,73 @@ func TestBlockedLosesItsRights(t *testing.T) {
 		})
 	}
 }
+
+// SWAPDB makes any key ready, and clients may wait for very many: one entry looks at some of them, and the next ones at the
+// others. Who waits for one of the last keys is served, also if databases are swapped again meanwhile.
+func TestSwappedDatabasesAreServedInParts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		const parts = 4
+		many := strings.Builder{}
+		for i := range parts * serveKeys {
+			fmt.Fprintf(&many, " k%d", i)
+		}
+		p.wait(p.b, "BLPOP"+many.String()+" 0")
+		_, behind := p.wait(p.b, "BLPOP l 0")
+		p.expect("1 1", "RPUSH m x", "COPY m l DB 1")
+		p.silent(behind)
+
+		before := p.batches.Load()
+		swapped := p.start("SWAPDB 0 1")
+		p.got(behind, "[l x]")
+		p.got(swapped, "OK")
+		if got := p.batches.Load() - before; got < parts {
+			t.Errorf("%d keys were looked at in %d batches", parts*serveKeys, got)
+		}
+		if ws := p.routes.get().seq.blockedClients; ws.pending() || len(ws.inLine.queues)-ws.inLine.ended != len(ws.queues) {
+			t.Errorf("pending: %v; %d queues, in line %d without %d", ws.pending(), len(ws.queues), len(ws.inLine.queues), ws.inLine.ended)
+		}
+	})
+}
+
+// A round in which databases are swapped again goes on to its end before the next one begins.
+func TestRoundsGoToTheirEnd(t *testing.T) {
+	ws := newBlockedClients()
+	for i := range 3 {
+		ws.queue(waitKey{0, fmt.Sprint(i)}).n = 1
+	}
+	l := &ws.ready
+	l.add(ws, nil, true)
+	var seen []string
+	for i := 0; ws.pending() && i < 20; i++ {
+		k, ok := l.take(ws)
+		if seen = append(seen, k.key); !ok {
+			seen[len(seen)-1] = "end"
+		}
+		if i == 1 {
+			ws.queue(waitKey{0, "new"}).n = 1
+			l.add(ws, nil, true)
+		}
+	}
+	if got, want := strings.Join(seen, " "), "0 1 2 end 0 1 2 new end"; got != want {
+		t.Errorf("looked at %s, want %s", got, want)
+	}
+}
+
+// Who is served in a batch that is evaluated again has its old place in line, for the round that is evaluated again.
+func TestRoundsSurviveARollback(t *testing.T) {
+	ws := newBlockedClients()
+	w := &blockedClient{req: &request{}}
+	ws.join(w, &store.Wait{Keys: []string{"k"}})
+	w.fresh = false
+	w.state.Store(blockedWaiting)
+	ws.ready.add(ws, nil, true)
+	ws.settle()
+	for _, again := range []bool{false, true} {
+		if k, ok := ws.ready.take(ws); !ok || k.key != "k" || !ws.take(w) {
+			t.Fatalf("again %v: the round came to %q", again, k.key)
+		}
+		ws.answer(w, store.OK)
+		ws.rollback()
+	}
+}

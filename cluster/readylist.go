@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"lockstep/store"
+)
+
+// readyList lists the keys whose blocked clients have to be served, each key once.
+//
+// After SWAPDB any key may be ready, and clients may wait for very many. So the list then has one mark for all of them
+// (anyKey), and a round looks at these keys in the order in which they were first waited for, as many in each entry as
+// serving has time for.
+type readyList struct {
+	keys   []waitKey
+	listed map[waitKey]bool
+	round  round
+}
+
+// round is how far the look at all keys that clients wait for has come.
+type round struct {
+	next, last uint64 // numbers of the queues to look at
+	again      bool   // databases were swapped meanwhile, so another round has to follow
+}
+
+// line has the queues by number. Those that are empty have ended. They stay for as long as a rollback may need them, and
+// until they are more than the others.
+type line struct {
+	queues []*waitQueue
+	last   uint64 // number of the latest queue
+	ended  int
+}
+
+// add puts a queue that has nobody yet at the end of the line.
+func (l *line) add(q *waitQueue) {
+	l.last++
+	q.number = l.last
+	l.queues = append(l.queues, q)
+}
+
+// tidy forgets queues that have ended.
+func (l *line) tidy() {
+	if 2*l.ended > len(l.queues) {
+		l.queues = slices.DeleteFunc(l.queues, func(q *waitQueue) bool { return q.n == 0 })
+		l.ended = 0
+	}
+}
+
+// from returns the first queue with at least a number; nil if there is none.
+func (l *line) from(number uint64) *waitQueue {
+	i, _ := slices.BinarySearchFunc(l.queues, number, func(q *waitQueue, number uint64) int { return cmp.Compare(q.number, number) })
+	for ; i < len(l.queues); i++ {
+		if l.queues[i].n > 0 {
+			return l.queues[i]
+		}
+	}
+	return nil
+}
+
+// anyKey stands for all keys that clients wait for; no database has its number.
+var anyKey = waitKey{db: -1}
+
+// take removes the first key, and returns it. ok is false if that was the end of a round.
+func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
+	if k = l.keys[0]; k != anyKey {
+		l.drop()
+		return k, true
+	}
+	if q := ws.inLine.from(l.round.next); q != nil && q.number <= l.round.last {
+		l.round.next = q.number + 1
+		return q.key, true
+	}
+	l.drop()
+	if l.round.again {
+		l.putAll(ws)
+	}
+	return k, false
+}
+
+// drop removes the first key.
+func (l *readyList) drop() {
+	delete(l.listed, l.keys[0])
+	l.keys = l.keys[1:]
+}
+
+// putBack makes a key the first one, unless it is listed again.
+func (l *readyList) putBack(k waitKey) {
+	if !l.listed[k] {
+		l.keys = slices.Insert(l.keys, 0, k)
+		l.list(k)
+	}
+}
+
+func (l *readyList) list(k waitKey) {
+	if l.listed == nil {
+		l.listed = map[waitKey]bool{}
+	}
+	l.listed[k] = true
+}
+
+func (l *readyList) clone() readyList {
+	if len(l.keys) == 0 {
+		return readyList{}
+	}
+	return readyList{slices.Clone(l.keys), maps.Clone(l.listed), l.round}
+}
+
+// add adds the keys that have become ready and have blocked clients; all says that any key may be ready.
+func (l *readyList) add(ws *blockedClients, keys []store.ReadyKey, all bool) {
+	for _, k := range keys {
+		l.put(ws, waitKey{k.DB, k.Key})
+	}
+	if all {
+		l.putAll(ws)
+	}
+}
+
+func (l *readyList) put(ws *blockedClients, k waitKey) {
+	if ws.queues[k] == nil || l.listed[k] {
+		return
+	}
+	l.list(k)
+	l.keys = append(l.keys, k)
+}
+
+// putAll adds all keys that clients wait for now.
+func (l *readyList) putAll(ws *blockedClients) {
+	if l.listed[anyKey] {
+		l.round.again = true // those that the round has passed may be ready now
+		return
+	}
+	l.round = round{next: 1, last: ws.inLine.last}
+	l.list(anyKey)
+	l.keys = append(l.keys, anyKey)
+}
+
+// follow adds the keys of another list behind those of this one, which has no round.
+func (l *readyList) follow(ws *blockedClients, other readyList) {
+	for _, k := range other.keys {
+		if k != anyKey {
+			l.put(ws, k)
+			continue
+		}
+		l.round = other.round
+		l.list(k)
+		l.keys = append(l.keys, k)
+	}
+}
