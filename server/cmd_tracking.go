@@ -141,6 +141,8 @@ func merged(a, b []string) []string {
 // has many must not make its next small command long.
 const maxPrefixes = 10_000
 
+var errManyPrefixes = errf("ERR The client would listen to too many prefixes: it may have %d short ones, fewer if they are long", maxPrefixes)
+
 func doClientTracking(s *session, args [][]byte) store.Reply {
 	o, refusal := s.trackingOptions(args[3:])
 	if refusal != "" {

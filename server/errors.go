@@ -172,7 +172,6 @@ func errPubSubContext(name string) store.Error {
 const (
 	errOneRedirect   = store.Error("ERR A client can only redirect to a single other client")
 	errNoRedirect    = store.Error("ERR The client ID you want redirect to does not exist")
-	errManyPrefixes  = store.Error("ERR The client would listen to too many prefixes: it may have 10000 short ones, fewer if they are long")
 	errPrefixNoBcast = store.Error("ERR PREFIX option requires BCAST mode to be enabled")
 	errSwitchBcast   = store.Error("ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.")
 	errOptBcast      = store.Error("ERR OPTIN and OPTOUT are not compatible with BCAST")
