@@ -193,11 +193,11 @@ func (o *outbox) sendPushed() {
 }
 
 // lend returns the pending output for the caller to write; the caller then calls settle. It returns nil
-// if there is no output, or too much, or if another goroutine writes.
+// if there is no output, or too much, if a part of a large message goes before it, or if another goroutine writes.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if n := o.pending.len(); o.failed || o.busy || n == 0 || n > lendLimit {
+	if n := len(o.pending.last); o.failed || o.busy || o.pending.size > 0 || n == 0 || n > lendLimit {
 		return nil
 	}
 	out := o.pending.last

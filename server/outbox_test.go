@@ -64,12 +64,14 @@ func TestMessagesAreShared(t *testing.T) {
 				}
 			default:
 				i := random.IntN(clients)
-				switch random.IntN(6) {
+				switch random.IntN(7) {
 				case 0:
 					outs[i].add(func(b []byte) []byte { return fmt.Appendf(b, "reply %d,", step) })
 					want[i] = fmt.Appendf(want[i], "reply %d,", step)
 				case 1:
 					outs[i].flush()
+				case 4:
+					outs[i].flushNow() // as a loop does: the rest is for a goroutine that begins later
 				case 2:
 					outs[i].hold()
 					m := bytes.Repeat([]byte("held"), 1+random.IntN(keepOutput))
