@@ -206,11 +206,11 @@ func (f *TLSFiles) certificate() (tls.Certificate, error) {
 	if f.KeyFile == "" {
 		return tls.Certificate{}, errors.New("tls-cert-file needs tls-key-file")
 	}
-	cert, err := os.ReadFile(f.CertFile)
+	cert, err := turns.ReadFile(f.CertFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls-cert-file: %w", err)
 	}
-	key, err := os.ReadFile(f.KeyFile)
+	key, err := turns.ReadFile(f.KeyFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls-key-file: %w", err)
 	}
@@ -255,7 +255,7 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 	}
 	pool, found := x509.NewCertPool(), false
 	if f.CACertFile != "" {
-		text, err := os.ReadFile(f.CACertFile)
+		text, err := turns.ReadFile(f.CACertFile)
 		if err != nil {
 			return nil, fmt.Errorf("tls-ca-cert-file: %w", err)
 		}
@@ -276,7 +276,7 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			continue // such as the links to directories in a Kubernetes volume
 		}
-		text, err := os.ReadFile(path)
+		text, err := turns.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("tls-ca-cert-dir: %w", err)
 		}

@@ -10,6 +10,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,5 +90,30 @@ func TestHandshakeIsBoundedByBytes(t *testing.T) {
 	}
 	if !turns.Idle(1) {
 		t.Error("a turn is left over")
+	}
+}
+
+// TestFilesThatDoNotEnd: a setting that names a device, a pipe or a huge file costs neither memory nor time.
+func TestFilesThatDoNotEnd(t *testing.T) {
+	dir := t.TempDir()
+	pipe, huge, good := filepath.Join(dir, "pipe"), filepath.Join(dir, "huge"), filepath.Join(dir, "good")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, size := range map[string]int64{huge: 1 << 40, good: 1 << 20} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{pipe, huge, dir, "/dev/zero"} {
+		if b, err := ReadFile(path); err == nil || len(b) > maxFile+1 || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %d bytes, %v", path, len(b), err)
+		}
+	}
+	if b, err := ReadFile(good); err != nil || len(b) != 1<<20 {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }

@@ -57,8 +57,6 @@ const (
 
 	// peerReloadPeriod is how often the gate reads the files.
 	peerReloadPeriod = 3 * time.Second
-	// maxPeerFile bounds the size of each file.
-	maxPeerFile = 1 << 20
 )
 
 // TLS says how nodes prove to each other that they are peers. The zero value asks for no proof.
@@ -172,7 +170,7 @@ func (g *peerGate) reload() error {
 func (g *peerGate) load() error {
 	content := make([][]byte, 0, 3)
 	for _, f := range g.files() {
-		b, err := readSmall(f)
+		b, err := turns.ReadFile(f)
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.cfg.flagOf(f), err)
 		}
@@ -226,20 +224,6 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 		return nil, fmt.Errorf("--peer-tls-cert-file %s: the peers will refuse it: %w", g.cfg.CertFile, err)
 	}
 	return k, nil
-}
-
-// readSmall reads a file and fails if it is larger than maxPeerFile.
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxPeerFile+1))
-	if err == nil && len(b) > maxPeerFile {
-		err = fmt.Errorf("%s is longer than %d bytes: it is none of what it is said to be", path, maxPeerFile)
-	}
-	return b, err
 }
 
 // watch loads the files again when they have changed, until stop is closed. It may read a file that
