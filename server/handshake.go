@@ -22,12 +22,16 @@ const (
 	// address: an honest client needs milliseconds. Beyond that, each new handshake ends an old one.
 	maxHandshakes = 512
 	maxFromOne    = maxHandshakes / 2
+	// maxQuiet is how many bytes a client may send without data in them: the largest record (18 KB), and room for
+	// new keys before it.
+	maxQuiet = 20 << 10
 	// logSilence is the time between two log lines about events that strangers cause.
 	logSilence = 10 * time.Second
 )
 
 var (
 	errHandshakeTime = fmt.Errorf("the handshake was not over after %v", handshakeTime)
+	errQuiet         = fmt.Errorf("it has sent %d bytes without any data in them", maxQuiet)
 	errHandshakeMany = errors.New("it was cut off: too many clients of its address are at the handshake")
 )
 
@@ -65,6 +69,7 @@ type wire struct {
 	from  netip.Addr
 	place int // in handshakes.open; -1: none
 	ctx   context.Context
+	quiet int // after the handshake: bytes from the socket since the last data; -1: the handshake goes on
 	// end makes the handshake fail. Only the goroutine of the handshake closes the connection: a call
 	// of end may come late, when the connection already belongs to a session.
 	end context.CancelCauseFunc
@@ -73,7 +78,7 @@ type wire struct {
 // begin does the handshake with a client on a new goroutine and then passes the connection to then. It
 // does not wait. config is nil if there is no certificate.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
-	w := &wire{from: turns.Origin(conn)}
+	w := &wire{from: turns.Origin(conn), quiet: -1}
 	w.ctx, w.end = context.WithCancelCause(context.Background())
 	w.Conn = h.turns.Conn(w.ctx, conn, nil, w.from, false, now)
 	if config == nil || !h.enter(w) {
@@ -101,8 +106,27 @@ func (w *wire) shake() error {
 	late := time.AfterFunc(handshakeTime, func() { w.end(errHandshakeTime) })
 	defer late.Stop()
 	defer w.Done()
-	return w.tls.HandshakeContext(w.ctx)
+	err := w.tls.HandshakeContext(w.ctx)
+	w.quiet = 0
+	return err
 }
+
+// Read bounds what crypto/tls keeps for a client after the handshake. A message of the handshake may still begin then,
+// and crypto/tls would collect up to 256 KiB of it.
+func (w *wire) Read(p []byte) (int, error) {
+	if w.quiet < 0 {
+		return w.Conn.Read(p) // package turns bounds the handshake
+	}
+	if w.quiet >= maxQuiet {
+		return 0, errQuiet
+	}
+	n, err := w.Conn.Read(p[:min(len(p), maxQuiet-w.quiet)])
+	w.quiet += n
+	return n, err
+}
+
+// hears notes that crypto/tls has given data to its reader.
+func (w *wire) hears() { w.quiet = 0 }
 
 func (h *handshakes) enter(w *wire) bool {
 	h.mu.Lock()

@@ -21,6 +21,7 @@ type tlsConn struct {
 	*fdConn
 	raw  rawConn
 	tls  *tls.Conn
+	wire *wire
 	more bool // crypto/tls may hold input that has left the socket; only the loop uses this field
 
 	// taken is how many of the next bytes to be written are already encrypted in sealed. Only the
@@ -69,7 +70,7 @@ type under struct {
 // secure makes a connection for loops after the handshake. It replaces the socket below crypto/tls,
 // which may hold input already.
 func secure(c *fdConn, w *wire) *tlsConn {
-	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, more: true}
+	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, wire: w, more: true}
 	w.Conn.Conn = under{c: t}
 	return t
 }
@@ -101,7 +102,9 @@ func (under) SetWriteDeadline(time.Time) error { return nil }
 // Read returns 0 and no error if there is no input.
 func (t *tlsConn) Read(p []byte) (int, error) {
 	n, err := t.tls.Read(p)
-	t.more = n > 0
+	if t.more = n > 0; t.more {
+		t.wire.hears()
+	}
 	if _, owes := t.send(); owes != nil && err == nil {
 		err = owes
 	}

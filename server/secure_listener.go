@@ -18,7 +18,18 @@ type secureListener struct {
 
 // secureConn is a TLS connection with a quick Close: crypto/tls would try for seconds to send its alert
 // to a client that does not read, and the caller of Close must not wait.
-type secureConn struct{ *tls.Conn }
+type secureConn struct {
+	*tls.Conn
+	wire *wire
+}
+
+func (c secureConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.wire.hears()
+	}
+	return n, err
+}
 
 func (c secureConn) Close() error {
 	defer time.AfterFunc(10*time.Millisecond, func() { _ = c.NetConn().Close() }).Stop()
@@ -60,7 +71,7 @@ func (l *secureListener) run() {
 		}
 		l.srv.hands.begin(c, l.config(), l.srv.cfg.Clock, func(w *wire) {
 			select {
-			case l.ready <- secureConn{w.tls}:
+			case l.ready <- secureConn{w.tls, w}:
 			case <-l.srv.drained:
 				_ = w.Conn.Close()
 			}
