@@ -66,7 +66,7 @@ func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cu
 	wg.Wait()
 	mem.shaken = true
 	socket := new(cutSocket)
-	sc := &tlsConn{raw: socket, tls: w.tls, wire: &wire{}, more: true}
+	sc := &tlsConn{raw: socket, tls: w.tls, wire: w, more: true}
 	w.Conn.Conn = under{c: sc}
 	return sc, socket, c, mem
 }
