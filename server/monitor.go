@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,36 +70,63 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	}
 }
 
-// appendMonitorLine appends the line that MONITOR prints for a command.
+// A command is shown before the next one runs, so what of it is shown is bounded: so many bytes of one argument, and of all
+// arguments, of which each counts for monitorArgument bytes more.
+const (
+	monitorBytes    = 256 << 10
+	monitorArgBytes = 64 << 10
+	monitorArgument = 4
+)
+
+// appendMonitorLine appends the line that MONITOR prints for a command. It says what it leaves out as SLOWLOG does.
 func appendMonitorLine(b []byte, now time.Time, db int, from string, args [][]byte) []byte {
 	us := now.UnixMicro()
 	b = fmt.Appendf(b, "+%d.%06d [%d %s]", us/1e6, us%1e6, db, from)
-	for _, arg := range args {
-		b = append(b, ' ')
-		b = appendQuoted(b, arg)
+	room := monitorBytes
+	for i, arg := range args {
+		if room < monitorArgument {
+			b = fmt.Appendf(b, ` "... (%d more arguments)"`, len(args)-i)
+			break
+		}
+		room -= monitorArgument
+		shown := min(len(arg), room, monitorArgBytes)
+		room -= shown
+		b = appendEscaped(append(b, ' ', '"'), arg[:shown])
+		if more := len(arg) - shown; more > 0 {
+			b = fmt.Appendf(b, "... (%d more bytes)", more)
+		}
+		b = append(b, '"')
 	}
 	return append(b, '\r', '\n')
 }
 
-// appendQuoted quotes an argument as Redis's sdscatrepr does.
-func appendQuoted(b, arg []byte) []byte {
-	const escapes = "\nn\rr\tt\aa\bb\\\\\"\""
-	b = append(b, '"')
-next:
-	for _, c := range arg {
-		for i := 0; i < len(escapes); i += 2 {
-			if c == escapes[i] {
-				b = append(b, '\\', escapes[i+1])
-				continue next
-			}
-		}
-		if c >= ' ' && c <= '~' {
-			b = append(b, c)
-		} else {
-			b = fmt.Appendf(b, `\x%02x`, c)
+// escapes are what MONITOR prints for each byte, as Redis's sdscatrepr does; "" for the byte itself.
+var escapes = func() (list [256]string) {
+	for c := range list {
+		if c < ' ' || c > '~' {
+			list[c] = fmt.Sprintf(`\x%02x`, c)
 		}
 	}
-	return append(b, '"')
+	for c, letter := range map[byte]string{'\n': "n", '\r': "r", '\t': "t", '\a': "a", '\b': "b", '\\': `\`, '"': `"`} {
+		list[c] = `\` + letter
+	}
+	return list
+}()
+
+func appendEscaped(b, arg []byte) []byte {
+	size := 0
+	for _, c := range arg {
+		size += max(1, len(escapes[c]))
+	}
+	b = slices.Grow(b, size+1)
+	from := 0 // what is before it has been appended
+	for i, c := range arg {
+		if escape := escapes[c]; escape != "" {
+			b = append(append(b, arg[from:i]...), escape...)
+			from = i + 1
+		}
+	}
+	return append(b, arg[from:]...)
 }
 
 // doMonitor does not reply to a client that is a monitor already; neither does Redis.
