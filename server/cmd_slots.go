@@ -2,9 +2,9 @@ package server
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	"lockstep/cluster"
@@ -137,36 +137,40 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// keysInSlot asks the leader for the keys of a slot, because the store does not know slots. name is the
-// command that the client called.
-func (s *session) keysInSlot(name string, slot int64) (keys []store.Reply, failure *store.Reply) {
-	words := []string{"cluster", name, strconv.FormatInt(slot, 10)}
-	if name == "getkeysinslot" {
-		words = append(words, "0")
-	}
-	r := s.onLeader(words...)
-	if r.IsError() {
-		return nil, &r
-	}
-	return r.Elems, nil
-}
-
-// runKeysInSlot returns all keys of a slot, on the leader.
+// runKeysInSlot answers for the leader, because the store does not know slots. An older follower counts the names itself: it
+// asks for all of them by the count 0.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
 	}
-	slot, ok := redistext.ParseInt(c.Args[2])
-	if !ok {
-		return store.Err(store.ErrNotInteger)
-	}
-	found := store.List()
-	for _, key := range runAs(c, "keys", "*").Elems {
-		if int64(slotOf([]byte(key.Str))) == slot {
-			found.Elems = append(found.Elems, key)
+	var n [2]int64 // the slot, and how many names
+	for i, arg := range c.Args[2:] {
+		var ok bool
+		if n[i], ok = redistext.ParseInt(arg); !ok {
+			return store.Err(store.ErrNotInteger)
 		}
 	}
-	return found
+	slot, most := n[0], n[1]
+	count, size, names := int64(0), int64(0), store.List()
+	c.Ascend(c.DB, 0, func(e *store.Entry) bool {
+		if int64(slotOf([]byte(e.Key()))) != slot {
+			return true
+		}
+		if count++; len(c.Args) == 3 {
+			return true
+		}
+		name := store.Str(e.Key())
+		names.Elems = append(names.Elems, name)
+		size += int64(store.Extent([]store.Reply{name}, math.MaxInt))
+		return count != most && size <= c.MaxReply()
+	})
+	switch {
+	case len(c.Args) == 3:
+		return store.Int(count)
+	case size > c.MaxReply():
+		return store.Err(c.ErrReply())
+	}
+	return names
 }
 
 func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
@@ -177,11 +181,11 @@ func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
 	case slot < 0 || slot >= slots:
 		return store.Err(errSlot)
 	}
-	keys, failure := s.keysInSlot("countkeysinslot", slot)
-	if failure != nil {
-		return *failure
+	r := s.onLeader("cluster", "countkeysinslot", string(args[2]))
+	if r.Kind == store.Array { // the leader is older
+		return store.Int(int64(len(r.Elems)))
 	}
-	return store.Int(int64(len(keys)))
+	return r
 }
 
 func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
@@ -192,12 +196,14 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 		return store.Err(store.ErrNotInteger)
 	case slot < 0 || slot >= slots || count < 0:
 		return store.Err(errSlotOrCount)
+	case count == 0:
+		return store.List()
 	}
-	keys, failure := s.keysInSlot("getkeysinslot", slot)
-	if failure != nil {
-		return *failure
+	r := s.onLeader("cluster", "getkeysinslot", string(args[2]), string(args[3]))
+	if r.Kind == store.Array && int64(len(r.Elems)) > count { // the leader is older
+		r.Elems = r.Elems[:count]
 	}
-	return store.List(keys[:min(int64(len(keys)), count)]...)
+	return r
 }
 
 // shard is the cluster as clients see it: one shard, with the owner of all slots as the first node.

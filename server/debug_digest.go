@@ -63,16 +63,25 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
 }
 
-// mixValue adds the value of a key to the digest; nothing if the key does not exist.
-func (s *session) mixValue(d *digest, db int, key string) {
-	typ := s.plain(db, "type", key).Str
+// mixValue adds the value of a key to the digest, and reports an error of what it reads; it adds nothing if the key does not exist.
+func (s *session) mixValue(d *digest, db int, key string) (failure store.Reply, failed bool) {
+	typ := s.plain(db, "type", key)
+	if typ.IsError() {
+		return typ, true
+	}
 	for i, t := range digestTypes {
-		if t.name != typ {
+		if t.name != typ.Str {
 			continue
 		}
 		d.mixNumber(i)
-		r := s.plain(db, append([]string{t.read[0], key}, t.read[1:]...)...)
-		switch typ {
+		r, ttl := s.plain(db, append([]string{t.read[0], key}, t.read[1:]...)...), s.plain(db, "pttl", key)
+		switch {
+		case r.IsError():
+			return r, true
+		case ttl.IsError():
+			return ttl, true
+		}
+		switch t.name {
 		case "string":
 			d.mix([]byte(r.Str))
 		case "list":
@@ -87,14 +96,15 @@ func (s *session) mixValue(d *digest, db int, key string) {
 			for i := 0; i+1 < len(r.Elems); i += 2 {
 				var pair digest
 				pair.mix([]byte(r.Elems[i].Str))
-				pair.mix(digestText(typ, r.Elems[i+1]))
+				pair.mix(digestText(t.name, r.Elems[i+1]))
 				d.xor(pair[:])
 			}
 		}
-		if s.plain(db, "pttl", key).Int >= 0 {
+		if ttl.Int >= 0 {
 			d.xor([]byte("!!expire!!"))
 		}
 	}
+	return store.Reply{}, false
 }
 
 // digestText returns the second half of a pair; Redis prints a score with %.17g.
@@ -113,7 +123,9 @@ func doDebugDigestValue(s *session, args [][]byte) store.Reply {
 	r := store.List()
 	for _, key := range args[2:] {
 		var d digest
-		s.mixValue(&d, int(s.db.Load()), string(key))
+		if failure, failed := s.mixValue(&d, int(s.db.Load()), string(key)); failed {
+			return failure
+		}
 		r.Elems = append(r.Elems, store.Status(d.String()))
 	}
 	return r
@@ -122,15 +134,20 @@ func doDebugDigestValue(s *session, args [][]byte) store.Reply {
 func doDebugDigest(s *session, _ [][]byte) store.Reply {
 	var all digest
 	for db := range store.Databases {
-		keys := s.plain(db, "keys", "*").Elems
-		if len(keys) == 0 {
+		keys := s.plain(db, "keys", "*")
+		switch {
+		case keys.IsError():
+			return keys
+		case len(keys.Elems) == 0:
 			continue
 		}
 		all.mixNumber(db)
-		for _, key := range keys {
+		for _, key := range keys.Elems {
 			var d digest
 			d.mix([]byte(key.Str))
-			s.mixValue(&d, db, key.Str)
+			if failure, failed := s.mixValue(&d, db, key.Str); failed {
+				return failure
+			}
 			all.xor(d[:])
 		}
 	}
