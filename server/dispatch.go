@@ -143,15 +143,12 @@ func (s *session) handle(d decision, args [][]byte) {
 
 // answerHere answers a command on this node.
 func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
-	start, size, dropped := s.srv.cfg.Clock(), s.out.size(), 0
-	if s.multi != nil && cmd.Name == "discard" {
-		dropped = len(s.multi.commands)
-	}
+	start, size := s.srv.cfg.Clock(), s.out.size()
 	r := s.runHere(cmd, do, args)
 	end := s.srv.cfg.Clock()
 	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
-	s.own.add(cmd, end, end.Sub(start)+time.Duration(dropped)*queueTakes, argumentBytes(args)+s.out.size()-size)
+	s.own.add(cmd, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
 	s.flushMuch()
 	s.display(cmd, args)
 	s.used(cmd)

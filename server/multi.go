@@ -36,6 +36,7 @@ const (
 type transaction struct {
 	commands []queued
 	size     int
+	asked    int       // commands that were answered QUEUED, also those that are not kept any more
 	aborted  bool      // a command was refused, so EXEC will fail
 	before   *tracking // the session's tracking before the transaction
 }
@@ -105,9 +106,17 @@ func doUnwatch(s *session, _ [][]byte) store.Reply {
 
 // discard ends the transaction and forgets the watched keys.
 func (s *session) discard() {
+	s.queuedInVain(s.multi)
 	s.multi = nil
 	s.unwatch()
 	s.queued.Store(-1)
+}
+
+// queuedInVain counts what queueing has taken for a transaction that does not take place: nothing else does.
+func (s *session) queuedInVain(t *transaction) {
+	if t != nil && t.asked > 0 {
+		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(t.asked)*queueTakes, 0)
+	}
 }
 
 func (s *session) unwatch() {
@@ -174,6 +183,7 @@ func queuedSize(args [][]byte) int {
 // overwrites their memory.
 func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 	t := s.multi
+	t.asked++
 	if t.aborted {
 		return queuedReply
 	}
@@ -386,6 +396,7 @@ func (s *session) answerTransaction(c *cluster.Call, r store.Reply, took time.Du
 		s.answerExec(c.Cmd, s.executing, r.Elems, took)
 		s.endExec()
 	default:
+		s.queuedInVain(s.executing)
 		s.srv.hub.tracker.restore(s, s.executing.before)
 		s.reply(c.Cmd, r)
 		s.endExec()

@@ -76,6 +76,29 @@ func TestOwnWorkRestsWithinExec(t *testing.T) {
 	})
 }
 
+// What MULTI queues and nobody runs counts, however the transaction ends.
+func TestQueuesInVainCount(t *testing.T) {
+	for how, end := range map[string][2]string{
+		"DISCARD": {"DISCARD\r\n", "+OK\r\n"}, "RESET": {"RESET\r\n", "+RESET\r\n"},
+		"a refused command": {"NOSUCH\r\nPING\r\nEXEC\r\n", "-ERR unknown command 'NOSUCH', with args beginning with: \r\n+QUEUED\r\n-" + string(errExecAborted) + "\r\n"},
+		"a refused EXEC":    {"EXEC x\r\n", "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n"},
+	} {
+		t.Run(how, func(t *testing.T) {
+			bothPaths(t, func(t *testing.T, ts *testServer) {
+				c := ts.dial(t)
+				const queued = 4000
+				go func() { // it reads meanwhile
+					_, _ = io.WriteString(c.conn, "MULTI\r\n"+strings.Repeat("GET k\r\n", queued)+end[0]+"ECHO x\r\n")
+				}()
+				c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", queued) + end[1] + bulk("x"))
+				if n := ts.fake.rested.Load(); n < int64(queued*queueTakes) {
+					t.Errorf("a client that queued %d commands in vain has given way for %d ns", queued, n)
+				}
+			})
+		})
+	}
+}
+
 // A loop runs few commands of a transaction by itself: many that each take little are left to a goroutine.
 func TestLargeTransactionsLeaveTheLoop(t *testing.T) {
 	ts := newTestServer(t, nil)
