@@ -180,8 +180,12 @@ func debugObject(c *store.Ctx) store.Reply {
 	return store.List(encoding, store.Int(int64(len(dump.Str)-dumpFrame)))
 }
 
-// populateStep is how many keys one log entry creates.
-const populateStep = 1024
+// populateStep is how many keys one log entry creates at most, and populateKey what a key takes at least besides its name and
+// its value.
+const (
+	populateStep = 1024
+	populateKey  = 64
+)
 
 func doDebugPopulate(s *session, args [][]byte) store.Reply {
 	n, ok := redistext.ParseInt(args[2])
@@ -197,8 +201,19 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 			return store.Err(errNotPositive)
 		}
 	}
-	for from := int64(0); from < n; from += populateStep {
-		to := min(from+populateStep, n)
+	limit := s.srv.backend.MaxEntry()
+	each := max(size, 0) + int64(len(prefix)) + populateKey
+	if size > limit || each > limit {
+		return store.Err(store.ErrEntryTooBig(limit))
+	}
+	step := min(max(limit/2/each, 1), populateStep)
+	for from := int64(0); from < n && s.goesOn(); from += step {
+		select {
+		case <-s.srv.stop:
+			return store.Err(errStopping)
+		default:
+		}
+		to := min(from+step, n)
 		if r := s.onLeader("debug", "populate", strconv.FormatInt(from, 10), strconv.FormatInt(to, 10), prefix, strconv.FormatInt(size, 10)); r.IsError() {
 			return r
 		}
@@ -216,7 +231,16 @@ func debugPopulate(c *store.Ctx) store.Reply {
 		}
 	}
 	from, to, size := n[0], min(n[1], n[0]+populateStep), n[2]
+	if size > c.MaxEntry() {
+		return store.Err(c.ErrTooBig())
+	}
 	for i := from; i < to; i++ {
+		switch {
+		case c.OutOfMemory():
+			return store.Err(c.ErrNoRoom())
+		case c.Overrun() != "":
+			return store.Err(c.Overrun())
+		}
 		value := "value:" + strconv.FormatInt(i, 10)
 		if size >= 0 {
 			sized := make([]byte, size)

@@ -50,6 +50,7 @@ const (
 	errACLOlder       store.Error = "ERR the leader runs an older version, which has no ACL files: upgrade it first"
 	errNoACLFile      store.Error = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
 	errNoConfigFile   store.Error = "ERR The server is running without a config file"
+	errStopping       store.Error = "ERR this node is stopping"
 	errBadCommand     store.Error = "ERR Invalid command specified"
 	errBadCommandArgs store.Error = "ERR Invalid arguments specified for command"
 	errBadCommandLen  store.Error = "ERR Invalid number of arguments specified for command"
