@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"lockstep/cluster"
 	"lockstep/store"
@@ -187,9 +188,35 @@ func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
 	return store.Text("What looks unusual about this node's memory:\n\n" + strings.Join(found, "\n") + "\n")
 }
 
-// doMemoryPurge takes as long as a garbage collection; other commands run meanwhile.
-func doMemoryPurge(*session, [][]byte) store.Reply {
-	debug.FreeOSMemory()
+// purgePause is how often a node returns memory to the system: that is a whole garbage collection.
+const purgePause = time.Second
+
+// purging returns memory to the system, once in purgePause and one at a time.
+type purging struct {
+	mu   sync.Mutex
+	last time.Time
+	do   func() // debug.FreeOSMemory
+}
+
+func (p *purging) purge(now time.Time) {
+	if !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
+	if now.Sub(p.last) >= purgePause {
+		p.do()
+		p.last = now
+	}
+}
+
+// doMemoryPurge takes as long as a garbage collection; other commands run meanwhile. A script does not wait for it, because
+// everybody waits for the script.
+func doMemoryPurge(s *session, _ [][]byte) store.Reply {
+	if s.script != nil {
+		go s.srv.purging.purge(s.srv.cfg.Clock())
+		return store.OK
+	}
+	s.srv.purging.purge(s.srv.cfg.Clock())
 	return store.OK
 }
 

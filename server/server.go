@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,7 @@ type Server struct {
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool
 	backups  backups
+	purging  purging
 	rates    struct{ commands, in, out rate }
 
 	mu        sync.Mutex
@@ -111,6 +113,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.docs = newCommandDocs(table)
+	srv.purging.do = debug.FreeOSMemory
 	srv.hub.accounts.bind(srv)
 	if table.Lookup([]byte("acl")) == nil {
 		srv.hub.accounts.setCurrent() // a Sentinel has no users that could change
