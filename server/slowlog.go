@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strings"
@@ -146,14 +147,11 @@ func secretsAfterAuth(args [][]byte) (hide []int) {
 	hello := strings.EqualFold(string(args[0]), "hello")
 	for i := 1; i < len(args); i++ {
 		n := 0
-		switch strings.ToLower(string(args[i])) {
-		case "auth":
-			n = 1
-			if hello {
-				n = 2
-			}
-		case "auth2":
+		switch arg := args[i]; { // EqualFold reads no more of a long argument than it has to
+		case bytes.EqualFold(arg, []byte("auth2")), hello && bytes.EqualFold(arg, []byte("auth")):
 			n = 2
+		case bytes.EqualFold(arg, []byte("auth")):
+			n = 1
 		}
 		for ; n > 0 && i+1 < len(args); n-- {
 			i++
