@@ -1,14 +1,13 @@
 package main
 
 import (
-	"container/list"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -32,6 +31,8 @@ const (
 	httpConnections = 128
 	httpRate        = 100  // requests per second …
 	httpBurst       = 200  // … after a burst of this many
+	figuresRate     = 4    // times per second that /metrics is computed …
+	figuresBurst    = 8    // … after so many; other requests get what was computed last
 	probeRate       = 1000 // the same for /healthz and /readyz, which cost little: a supervisor must not take a flood for a fault
 )
 
@@ -82,10 +83,11 @@ func nearHost(host string) bool {
 // pages returns the handler of all pages.
 func pages(o options, p *parts) http.Handler {
 	g := guardian{p.server, o.protected == "yes"}
-	metrics := func(w http.ResponseWriter, _ *http.Request) {
+	figures := rendering{render: func(w io.Writer) {
 		writeMetrics(w, p.node, p.server)
 		writeClientMemory(w, p.server)
-	}
+	}, pace: rate.NewLimiter(figuresRate, figuresBurst), clock: time.Now}
+	metrics := figures.serve
 	if o.http.guardMetrics {
 		metrics = g.only("info", metrics)
 	}
@@ -108,17 +110,6 @@ func pages(o options, p *parts) http.Handler {
 	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", pprof.Profile))
 	mux.Handle("/", paced(slow, httpRate, httpBurst))
 	return mux
-}
-
-// paced makes requests wait that come faster than probes and scrapers ask: strangers decide how many
-// requests there are, and answering them takes time from clients.
-func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
-	pace := rate.NewLimiter(limit, burst)
-	return func(w http.ResponseWriter, r *http.Request) {
-		if err := pace.Wait(r.Context()); err == nil { // otherwise the client has gone
-			pages.ServeHTTP(w, r)
-		}
-	}
 }
 
 // serveHTTP serves /healthz, /readyz, /metrics and /debug/pprof; it returns nil without --http-listen.
@@ -144,44 +135,9 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 
 // newHTTPServer makes a server with limits, so that clients cannot make it take much memory.
 func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
-	few := connectionCap{conns: map[net.Conn]*list.Element{}}
+	few := newConnectionCap()
 	return &http.Server{Handler: pages, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
-		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note,
+		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note, ConnContext: few.context,
 		// Strangers would decide how many lines there are.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
-}
-
-// connectionCap limits the number of connections: one too many closes the connection that has been
-// without a request for longest, or is closed itself if all others are active.
-type connectionCap struct {
-	mu    sync.Mutex
-	quiet list.List // of net.Conn, the longest quiet first
-	conns map[net.Conn]*list.Element
-}
-
-func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	place, known := c.conns[conn]
-	if place != nil {
-		c.quiet.Remove(place)
-		c.conns[conn] = nil
-	}
-	switch state {
-	case http.StateNew, http.StateIdle:
-		if !known && len(c.conns) >= httpConnections {
-			oldest := c.quiet.Front()
-			if oldest == nil {
-				_ = conn.Close()
-				return
-			}
-			delete(c.conns, oldest.Value.(net.Conn))
-			_ = c.quiet.Remove(oldest).(net.Conn).Close()
-		}
-		c.conns[conn] = c.quiet.PushBack(conn)
-	case http.StateActive:
-		c.conns[conn] = nil
-	default:
-		delete(c.conns, conn)
-	}
 }

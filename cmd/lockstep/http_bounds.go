@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// connectionCap limits the number of connections. When there is one too many, one of the address that has most is closed, so
+// that a supervisor comes in beside strangers, however many they are and whatever they ask for.
+type connectionCap struct {
+	mu      sync.Mutex
+	conns   map[net.Conn]*httpConnection
+	changes int
+}
+
+// httpConnection is a connection; end ends the wait of its request, because net/http does not notice that a connection is
+// closed while more requests of it are there.
+type httpConnection struct {
+	end    context.CancelFunc
+	from   netip.Addr // an IPv6 network of 64 bits counts as one
+	active bool       // it has sent a request that is not answered
+	since  int        // the number of the change to that
+}
+
+func newConnectionCap() *connectionCap {
+	return &connectionCap{conns: map[net.Conn]*httpConnection{}}
+}
+
+// context returns the context of a new connection's requests. The connection counts from here on.
+func (c *connectionCap) context(ctx context.Context, conn net.Conn) context.Context {
+	ctx, end := context.WithCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.conns[conn] = &httpConnection{end: end, from: network(conn.RemoteAddr()), since: c.changes}
+	if len(c.conns) > httpConnections {
+		gone := c.leastWanted(conn)
+		c.forget(gone)
+		_ = gone.Close()
+	}
+	return ctx
+}
+
+// forget ends what is known of a connection. The caller holds mu.
+func (c *connectionCap) forget(conn net.Conn) {
+	if known := c.conns[conn]; known != nil { // one that has been cut off may still change
+		known.end()
+		delete(c.conns, conn)
+	}
+}
+
+// note is told of each change of a connection.
+func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	known := c.conns[conn]
+	switch {
+	case state == http.StateClosed || state == http.StateHijacked:
+		c.forget(conn)
+	case known != nil:
+		known.active, known.since = state == http.StateActive, c.changes
+	}
+}
+
+// leastWanted returns the connection to close, but never the newest: of the address that has most, the one that has been
+// without a request for longest, or else the one whose request has waited for longest.
+func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
+	count := map[netip.Addr]int{}
+	for _, one := range c.conns {
+		count[one.from]++
+	}
+	var least *httpConnection
+	for conn, one := range c.conns {
+		if conn != newest && (least == nil || one.wantedLess(least, count)) {
+			gone, least = conn, one
+		}
+	}
+	return gone
+}
+
+func (h *httpConnection) wantedLess(other *httpConnection, count map[netip.Addr]int) bool {
+	switch {
+	case count[h.from] != count[other.from]:
+		return count[h.from] > count[other.from]
+	case h.active != other.active:
+		return other.active
+	}
+	return h.since < other.since
+}
+
+// network returns the address of a client, or its network of 64 bits: who has one such address has all of them.
+func network(a net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := at.Addr().Unmap()
+	if addr.Is6() {
+		if net, err := addr.Prefix(64); err == nil {
+			return net.Addr()
+		}
+	}
+	return addr
+}
+
+// rendering is a page that is computed so many times at most; who asks more often gets what was computed last.
+type rendering struct {
+	render func(io.Writer)
+	pace   *rate.Limiter
+	clock  func() time.Time
+
+	mu   sync.Mutex
+	last []byte
+}
+
+func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write(r.page()) // it fails for a client that has gone
+}
+
+// page returns the page. Who waits for one that is being computed takes a new one only if there may be one.
+func (r *rendering) page() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pace.AllowN(r.clock(), 1) || r.last == nil {
+		var b bytes.Buffer
+		r.render(&b)
+		r.last = b.Bytes()
+	}
+	return r.last
+}
+
+// paced makes requests wait that come faster than probes and scrapers ask: strangers decide how many
+// requests there are, and answering them takes time from clients.
+func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
+	pace := rate.NewLimiter(limit, burst)
+	first := make(chan struct{}, 1) // of one that goes when it has waited: the limiter holds places for those who have left
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case first <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		err := pace.Wait(r.Context())
+		<-first
+		if err == nil { // otherwise the client has gone
+			pages.ServeHTTP(w, r)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// fakeHTTPConn is a connection from an address.
+type fakeHTTPConn struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (c *fakeHTTPConn) RemoteAddr() net.Addr {
+	a, err := net.ResolveTCPAddr("tcp", c.from)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+func (c *fakeHTTPConn) Close() error {
+	c.closed = true
+	return nil
+}
+
+// A probe comes in beside strangers that keep all their connections busy, and is not cut off for them; of their connections
+// the one goes first that asks for nothing, then the one that has waited for longest.
+func TestProbesComeInBesideBusyConnections(t *testing.T) {
+	for _, from := range []string{"192.0.2.1:%d", "[2001:db8::%x]:9"} {
+		c := newConnectionCap()
+		open := func(from string, busy bool) *fakeHTTPConn {
+			conn := &fakeHTTPConn{from: from}
+			c.context(t.Context(), conn)
+			c.note(conn, http.StateNew)
+			if busy && !conn.closed {
+				c.note(conn, http.StateActive)
+			}
+			return conn
+		}
+		probe, other := open("198.51.100.1:7", true), open("198.51.100.1:8", false)
+		var flood []*fakeHTTPConn
+		for i := range 3 * httpConnections {
+			flood = append(flood, open(fmt.Sprintf(from, i+1), true))
+		}
+		late := open("198.51.100.9:7", true)
+		for i, conn := range flood {
+			if gone := i < len(flood)-(httpConnections-3); conn.closed != gone {
+				t.Errorf(from+" is closed: %v", i, conn.closed)
+			}
+		}
+		if probe.closed || other.closed || late.closed {
+			t.Errorf("closed for strangers: %v, %v, %v", probe.closed, other.closed, late.closed)
+		}
+		quiet := flood[len(flood)-1]
+		c.note(quiet, http.StateIdle)
+		open("203.0.113.5:1", false)
+		if !quiet.closed || len(c.conns) != httpConnections {
+			t.Errorf("the one that asks for nothing is closed: %v, there are %d", quiet.closed, len(c.conns))
+		}
+		c.note(flood[0], http.StateIdle) // net/http has not noticed yet
+		c.note(flood[0], http.StateClosed)
+		if len(c.conns) != httpConnections {
+			t.Errorf("%d connections, not %d", len(c.conns), httpConnections)
+		}
+	}
+}
+
+// So does one from the strangers' own address, through the server itself.
+func TestProbeFromTheAddressOfAFlood(t *testing.T) {
+	held := make(chan struct{})
+	begun, ended := make(chan struct{}, 2*httpConnections), make(chan struct{}, 2*httpConnections)
+	srv := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			begun <- struct{}{}
+			select {
+			case <-held:
+			case <-r.Context().Done():
+				ended <- struct{}{}
+			}
+		}
+		fmt.Fprint(w, "here")
+	}), slog.New(slog.DiscardHandler))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(ln)
+	t.Cleanup(func() { srv.Close() })
+	defer close(held)
+	for range httpConnections {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 200)); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+	}
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for range 3 {
+		resp, err := client.Get("http://" + ln.Addr().String() + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request of a connection that was closed goes on")
+	}
+}
+
+// Those who leave while they wait hold nobody up.
+func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page := paced(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), httpRate, httpBurst)
+		for range httpBurst {
+			page(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+		}
+		gone, leave := context.WithCancel(t.Context())
+		var flood sync.WaitGroup
+		for range 5000 {
+			flood.Go(func() { page(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil).WithContext(gone)) })
+		}
+		synctest.Wait()
+		leave()
+		flood.Wait()
+		start := time.Now()
+		page(httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil))
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v after a flood that has left", took)
+		}
+	})
+}
+
+// A flood does not decide how often the figures are computed; who asks seldom gets those of the moment.
+func TestFiguresAreComputedSeldom(t *testing.T) {
+	now, computed := time.Unix(1000, 0), 0
+	r := rendering{render: func(w io.Writer) { computed++; fmt.Fprint(w, computed) }, pace: rate.NewLimiter(figuresRate, figuresBurst),
+		clock: func() time.Time { return now }}
+	ask := func() string {
+		w := httptest.NewRecorder()
+		r.serve(w, nil)
+		return w.Body.String()
+	}
+	for range 1000 {
+		ask()
+		now = now.Add(time.Millisecond)
+	}
+	if computed < figuresBurst || computed > figuresBurst+figuresRate {
+		t.Errorf("computed %d times for 1000 requests in a second", computed)
+	}
+	now = now.Add(time.Second)
+	for range 3 {
+		before := computed
+		if got := ask(); got != fmt.Sprint(before+1) {
+			t.Errorf("%s is old", got)
+		}
+		now = now.Add(time.Second)
+	}
+}
