@@ -2,6 +2,7 @@ package luavm
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unsafe"
 
@@ -15,11 +16,17 @@ import (
 // sum, besides the limit on the memory of one running script.
 //
 // The engine knows roughly how much calls allocate (charge). When calls have allocated
-// enough, a walk over the kept values measures them. If they are too large, the largest
-// library begins anew from its code, as every library does when a script is stopped.
+// enough, a walk over the kept values measures them. It enters only libraries that may have grown
+// since the last one: nothing else reaches their values. It is part of the time of the function that
+// was called. If the values are too large, the largest library begins anew from its code, as every
+// library does when a script is stopped.
 
 // keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
 const keptShare = 2
+
+// grownShare is the divisor of a library's size that says how much its calls allocate before it is measured again, unless
+// the limit may be near.
+const grownShare = 8
 
 // mayKeep returns how many bytes all libraries together may keep.
 func (e *Engine) mayKeep() int64 { return e.opts.MemoryLimit / keptShare }
@@ -29,7 +36,7 @@ type keeping struct {
 	since int64 // bytes that calls have allocated since the last measurement
 	next  int64 // value of since for the next measurement
 
-	objects int // objects that the last measurement found
+	walked int // values that the walks have met since the engine began
 }
 
 // Kept returns how many bytes libraries keep from call to call, by the last measurement. It
@@ -40,20 +47,30 @@ func (e *Engine) Kept() int64 { return e.kept.Load() }
 func (e *Engine) forget() {
 	clear(e.libs)
 	e.kept.Store(0)
-	e.keeping = keeping{next: e.mayKeep() / 8}
+	e.keeping = keeping{next: e.mayKeep() / 8, walked: e.walked}
 }
 
-// keepsTooMuch runs after code of library l. When a measurement is due, it measures all
-// libraries and restarts some until the rest is below the limit. It reports whether it has
-// restarted l: that needs a total above the limit and more than half of the limit in l, or
-// more than the whole limit in l while l is being loaded.
+// keepsTooMuch runs after code of library l. When a measurement is due, it measures the
+// libraries that may have grown, and restarts some until the rest is below the limit. It reports
+// whether it has restarted l: that needs a total above the limit and more than half of the limit in l,
+// or more than the whole limit in l while l is being loaded. If the script's time is over before l is
+// measured, e.stop is set.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
-	e.since += e.spent + int64(e.pace-e.budget)*instructionCost
+	if e.stop != "" || e.dirty {
+		return false // finish drops all that is kept
+	}
+	defer ignoreStop()
+	by := e.spent + int64(e.pace-e.budget)*instructionCost
+	e.since += by
+	l.since += by
 	if e.since < e.next {
 		return false
 	}
 	limit := e.mayKeep()
-	total := e.measure(l)
+	total := e.measure(l, grownShare)
+	if total > limit {
+		total = e.measure(l, math.MaxInt64)
+	}
 	if is = total > limit && (l.size > limit || e.loading == nil && l.size > limit/2); is {
 		total -= e.restart(l)
 	}
@@ -82,31 +99,37 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	return kept
 }
 
-// measure sets the size of every library and of l, which may still be loading, and returns the total.
-func (e *Engine) measure(l *loadedLibrary) (total int64) {
-	w := walk{e: e, seen: make(map[unsafe.Pointer]bool, e.objects)}
+// measure sets the size of l, which may still be loading, and of every other library whose calls have allocated more than
+// size/share since it was measured. It returns an upper bound of the total.
+func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
+	w := walk{e: e, seen: map[unsafe.Pointer]bool{}}
 	visit := func(l *loadedLibrary) {
-		from := w.size
-		for _, fn := range l.fns {
-			w.add(fn)
+		if l.since > l.size/share {
+			from := w.size
+			for _, fn := range l.fns {
+				w.add(fn)
+			}
+			w.run()
+			l.size, l.since = w.size-from, 0
 		}
-		w.run()
-		l.size = w.size - from
+		total += l.size + l.since
 	}
+	w.work = e.work
+	visit(l)
+	w.work = nil // the rest is not the work of l
 	for _, other := range e.libs {
 		if other != l {
 			visit(other)
 		}
 	}
-	visit(l)
-	e.objects = len(w.seen)
-	return w.size
+	return total
 }
 
 // walk adds up the memory of all values that can be reached. It does not enter values that the
 // engine shares with all scripts.
 type walk struct {
 	e    *Engine
+	work func(steps int) // may be nil
 	seen map[unsafe.Pointer]bool
 	todo []lua.LValue
 	size int64
@@ -166,6 +189,7 @@ func (w *walk) text(s string) {
 
 func (w *walk) run() {
 	for len(w.todo) > 0 {
+		w.count(walkSteps)
 		v := w.todo[len(w.todo)-1]
 		w.todo = w.todo[:len(w.todo)-1]
 		switch v := v.(type) {
@@ -179,18 +203,31 @@ func (w *walk) run() {
 	}
 }
 
+// walkSteps is how many instructions take as long as the visit of one object.
+const walkSteps = 4
+
+// count counts the steps of the walk as those of the function that was called.
+func (w *walk) count(steps int) {
+	w.e.walked++
+	if w.work != nil {
+		w.work(steps)
+	}
+}
+
 func (w *walk) table(t *lua.LTable) {
 	if mt, ok := t.Metatable.(*lua.LTable); ok {
 		w.add(mt)
 	}
 	array := interp.ArrayPart(t)
 	w.size += int64(cap(array)) * boxSize
+	w.count(cap(array) / 4)
 	for _, v := range array[:cap(array)] {
 		w.add(v)
 	}
 	// gopher-lua keeps a key after its value was set to nil.
 	keys := interp.HashKeys(t)
 	w.size += int64(cap(keys)) * pairSize
+	w.count(len(keys) * walkSteps)
 	for _, k := range keys {
 		w.add(k)
 		w.add(t.RawGet(k))

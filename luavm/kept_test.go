@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/luavm/internal/interp"
 )
@@ -108,6 +109,59 @@ func TestSmallStateIsKept(t *testing.T) {
 	if anew < 2 {
 		t.Error("nothing has begun anew")
 	}
+}
+
+const largeLibrary = `#!lua name=large
+local t = {}
+redis.register_function('fill', function() for i = 1, 100000 do t[#t+1] = {i} end return #t end)
+redis.register_function('walk', function() for i = 1, 200000 do end return #t end)`
+
+// TestOnlyWhatMayHaveGrownIsMeasured: the calls of one library cost no walk over what another one keeps, and calls that do
+// little cost none at all.
+func TestOnlyWhatMayHaveGrownIsMeasured(t *testing.T) {
+	w := newWorld(t, Options{MemoryLimit: 128 << 20})
+	w.mustLoad(t, largeLibrary)
+	w.mustLoad(t, counterLibrary)
+	w.mustLoad(t, "#!lua name=small\nredis.register_function('other',function() for i=1,200000 do end return 1 end)")
+	w.do(2, "fcall", "fill", "0")
+	for range 5 {
+		w.do(2, "fcall", "other", "0")
+	}
+	if w.e.walked < 100000 {
+		t.Fatalf("%d values were met: it tests nothing", w.e.walked)
+	}
+	for fn, calls := range map[string]int{"other": 20, "count": 1000} {
+		before := w.e.walked
+		for range calls {
+			if r := w.do(2, "fcall", fn, "0"); r.IsError() {
+				t.Fatal(r)
+			}
+		}
+		if n := w.e.walked - before; n > 1000 {
+			t.Errorf("%d calls of %s met %d values", calls, fn, n)
+		}
+	}
+}
+
+// TestMeasuringIsTimeOfTheScript: whoever keeps much pays for the walk.
+func TestMeasuringIsTimeOfTheScript(t *testing.T) {
+	w := newWorld(t, Options{MemoryLimit: 128 << 20, Now: tick()})
+	w.mustLoad(t, largeLibrary)
+	w.do(2, "fcall", "fill", "0")
+	w.do(2, "fcall", "fill", "0")
+	w.e.SetTimeLimit(1500 * time.Millisecond) // a call of walk alone has some 800 looks at the clock, a millisecond apart
+	for range 5 {
+		if r := w.do(2, "fcall", "walk", "0"); r.IsError() {
+			if !strings.Contains(r.Str, "time limit") || w.e.Kept() != 0 {
+				t.Error(r.Str, w.e.Kept())
+			}
+			if r := w.do(2, "fcall", "walk", "0"); r.IsError() || r.Int != 0 {
+				t.Errorf("afterwards: %d %s", r.Int, r.Str)
+			}
+			return
+		}
+	}
+	t.Error("no walk took any time")
 }
 
 // TestManyLibrariesAreBounded: each may keep something as it is loaded, all together no

@@ -25,7 +25,8 @@ type loadedLibrary struct {
 	lib *store.Library
 	fns map[string]*lua.LFunction // by registered name
 
-	size int64 // bytes that it keeps, by the last measurement
+	size  int64 // bytes that it keeps, by the last measurement
+	since int64 // bytes that its calls have allocated since then
 }
 
 // notInFunctions has the globals of scripts that functions do not have,
