@@ -101,3 +101,14 @@ func TestSettings(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The size that a format asks for is no reason to take memory, unless there is a string of that size.
+func TestPackTakesWhatItPacks(t *testing.T) {
+	L, _, host := open(t)
+	if got := result(L, "return struct.pack('c30000000', 'x')"); got != "argument 3: string too short" || host.bytes > 1<<10 {
+		t.Errorf("%s, and %d bytes are charged", got, host.bytes)
+	}
+	if got := result(L, "return struct.pack('!32bi32c3', 1, 2, 'abc'):len()"); got != "67" {
+		t.Errorf("%s bytes", got)
+	}
+}

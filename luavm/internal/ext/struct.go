@@ -121,7 +121,7 @@ func (lib *Libraries) structPack(L *lua.LState) int {
 	for l.more() {
 		kind, size := l.option()
 		pad := l.padding(kind, size)
-		o.Room(pad + max(size, 8) + 1)
+		o.Room(pad + maxIntSize)
 		o.B = append(o.B, make([]byte, pad)...)
 		before := len(o.B)
 		switch kind {
