@@ -3,7 +3,6 @@ package luavm
 import (
 	lua "github.com/yuin/gopher-lua"
 
-	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
 	"lockstep/luavm/internal/interp"
 )
@@ -26,8 +25,8 @@ func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) f
 	if event == "__unm" {
 		b = a
 	}
-	x, aOK := auxlib.ToNumber(a)
-	y, bOK := auxlib.ToNumber(b)
+	x, aOK := e.arg.ToNumber(a)
+	y, bOK := e.arg.ToNumber(b)
 	if aOK && bOK {
 		L.Push(lua.LNumber(op(float64(x), float64(y))))
 		return 1

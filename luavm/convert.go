@@ -200,6 +200,7 @@ func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 
 func (e *Engine) pairsToReply(t *lua.LTable, kind store.Kind, depth int) store.Reply {
 	r := store.Reply{Kind: kind}
+	e.workSlots(t)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 		if kind == store.Map {
 			r.Elems = append(r.Elems, e.toReply(k, depth+keySlot), e.toReply(v, depth+memberSlot))

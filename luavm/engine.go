@@ -142,7 +142,7 @@ func New(opts Options) *Engine {
 	e.timeLimit.Store(int64(opts.TimeLimit))
 	e.watches = e.commandWorks
 	e.random.seed(0)
-	e.arg = auxlib.Args{Errors: host{e}}
+	e.arg = auxlib.Args{Errors: host{e}, Steps: host{e}}
 	e.rebuild()
 	return e
 }

@@ -296,7 +296,7 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	case v.kind == kindNumber:
 		return *v, true
 	case v.isString():
-		n, ok := clib.ParseNumber(v.text)
+		n, ok := e.arg.ParseNumber(v.text)
 		if !ok {
 			return value{}, true
 		}

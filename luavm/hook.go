@@ -132,8 +132,8 @@ func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
 			return
 		}
 	}
-	if n, ok := key.(lua.LNumber); ok && n > 64 && n < lua.LNumber(lua.MaxArrayIndex) {
-		e.chargeGrowth(t, int(n))
+	if n, ok := key.(lua.LNumber); ok {
+		e.chargeGrowth(t, n)
 	}
 }
 
@@ -161,9 +161,13 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 	return nil
 }
 
-// chargeGrowth charges for the growth of t that setting t[n] causes.
-func (e *Engine) chargeGrowth(t *lua.LTable, n int) {
-	if gap := n - len(interp.ArrayPart(t)); gap > 64 {
+// chargeGrowth charges for the growth of t that setting t[key] causes: gopher-lua fills the array up to a whole number.
+func (e *Engine) chargeGrowth(t *lua.LTable, key lua.LNumber) {
+	if key <= 64 || key >= lua.LNumber(lua.MaxArrayIndex) {
+		return
+	}
+	n := int(key)
+	if gap := n - len(interp.ArrayPart(t)); gap > 64 && lua.LNumber(n) == key {
 		e.charge(int64(n) * 32)
 		e.work(gap / 8)
 	}
@@ -240,7 +244,7 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 		switch v := L.Get(a + 1 + i).(type) {
 		case lua.LNumber:
 		default:
-			n, ok := auxlib.ToNumber(v)
+			n, ok := e.arg.ToNumber(v)
 			if !ok {
 				e.throwHere(L, "'for' "+what+" must be a number")
 			}

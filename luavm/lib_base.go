@@ -134,8 +134,21 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	return 2
 }
 
-// workNext charges for the nil elements that next skips between two keys.
+// slotsInStep is how many elements or keys are passed in the time of an instruction.
+const slotsInStep = 16
+
+// workSlots charges for a walk over a table: it meets elements and keys that were set to nil, too.
+func (e *Engine) workSlots(t *lua.LTable) { e.work(interp.Slots(t) / slotsInStep) }
+
+// workNext charges for the elements and keys without a value that next skips between two keys.
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
+	if interp.DeadKeys(t) > slotsInStep {
+		end := interp.PlaceOf(t, to)
+		if to == lua.LNil {
+			end = len(interp.HashKeys(t))
+		}
+		e.work(max(end-interp.PlaceOf(t, from), 0) / slotsInStep)
+	}
 	a, _ := from.(lua.LNumber)
 	b, ok := to.(lua.LNumber)
 	if size := lua.LNumber(len(interp.ArrayPart(t))); !ok || b > size {
@@ -263,9 +276,7 @@ func (e *Engine) setRaw(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
 		if k != k {
 			e.throwHere(L, "table index is NaN")
 		}
-		if k > 64 && k < lua.LNumber(lua.MaxArrayIndex) {
-			e.chargeGrowth(t, int(k))
-		}
+		e.chargeGrowth(t, k)
 	}
 	t.RawSet(key, value)
 }
@@ -291,18 +302,16 @@ func (e *Engine) baseSelect(L *lua.LState) int {
 
 func (e *Engine) baseToNumber(L *lua.LState) int {
 	base := e.arg.OptCInt(L, 2, 10)
-	if s, ok := L.Get(1).(lua.LString); ok {
-		e.work(len(s) / 16)
-	}
 	var n lua.LNumber
 	var ok bool
 	if base == 10 {
-		n, ok = auxlib.ToNumber(e.arg.Any(L, 1))
+		n, ok = e.arg.ToNumber(e.arg.Any(L, 1))
 	} else {
 		s := e.arg.String(L, 1)
 		if base < 2 || base > 36 {
 			e.argError(L, 2, "base out of range")
 		}
+		e.work(len(s) / 16)
 		n, ok = clib.ParseBase(s, base)
 	}
 	if !ok {

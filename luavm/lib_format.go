@@ -21,13 +21,15 @@ func (e *Engine) stringFormat(L *lua.LState) int {
 	out := e.buffer()
 	arg := 1
 	for i := 0; i < len(format); i++ {
-		c := format[i]
-		if c != '%' {
-			out.Byte(c)
-			continue
+		plain := strings.IndexByte(format[i:], '%')
+		if plain < 0 {
+			out.Str(format[i:])
+			break
 		}
-		i++
+		out.Str(format[i : i+plain])
+		i += plain + 1
 		if i < len(format) && format[i] == '%' {
+			e.work(1)
 			out.Byte('%')
 			continue
 		}
@@ -246,11 +248,17 @@ func formatFloatG(x float64, prec int, alt bool) string {
 	return s
 }
 
+// quotedInStep is how many bytes are quoted in the time of an instruction.
+const quotedInStep = 8
+
 // quoted formats with %q: it returns a literal that the Lua parser reads as s.
 func (e *Engine) quoted(s string) string {
 	b := e.buffer()
 	b.Byte('"')
 	for i := range len(s) {
+		if i%quotedInStep == 0 {
+			e.work(1)
+		}
 		switch c := s[i]; c {
 		case '"', '\\', '\n':
 			b.Byte('\\')

@@ -35,14 +35,14 @@ func (e *Engine) tableSetn(L *lua.LState) int {
 
 func (e *Engine) tableMaxn(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
-	e.work(len(interp.ArrayPart(t)) / 16)
+	e.workSlots(t)
 	m := lua.LNumber(t.MaxN())
-	t.ForEach(func(k, _ lua.LValue) {
+	for _, k := range interp.HashKeys(t) {
 		e.work(1)
-		if n, ok := k.(lua.LNumber); ok && n > m {
+		if n, ok := k.(lua.LNumber); ok && n > m && t.RawGet(k) != lua.LNil {
 			m = n
 		}
-	})
+	}
 	L.Push(m)
 	return 1
 }
@@ -79,7 +79,9 @@ func (e *Engine) tableConcat(L *lua.LState) int {
 
 func (e *Engine) tableForeach(L *lua.LState) int {
 	t, fn := e.arg.Table(L, 1), e.arg.Function(L, 2)
+	e.workSlots(t)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		e.work(4)
 		if r := e.call1(L, fn, k, v); r != lua.LNil {
 			L.Push(r)
 			return 1
@@ -92,6 +94,7 @@ func (e *Engine) tableForeachi(L *lua.LState) int {
 	t, fn := e.arg.Table(L, 1), e.arg.Function(L, 2)
 	n := e.length(t)
 	for i := 1; i <= n; i++ {
+		e.work(4)
 		if r := e.call1(L, fn, lua.LNumber(i), t.RawGetInt(i)); r != lua.LNil {
 			L.Push(r)
 			return 1

@@ -213,6 +213,7 @@ func (r *registration) readNamed(e *Engine, v lua.LValue) (fault string) {
 	if !ok {
 		return msgRegisterTable
 	}
+	e.workSlots(t)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
 		name, ok := auxlib.ToString(k)
 		if !ok {

@@ -284,6 +284,41 @@ func TestAddressesDoNotLeak(t *testing.T) {
 	}
 }
 
+// TestStepsCountWhatIsRead: what takes longer the more it reads counts for as many steps, in one call of a function, too.
+func TestStepsCountWhatIsRead(t *testing.T) {
+	const million = "string.rep('1',1e6)"
+	const dead = "local t={} for i=1,1e4 do t[i+0.5]=1 end for k in pairs(t) do t[k]=nil end local a={} for i=1,500 do a[i]={map=t} end "
+	for script, least := range map[string]int64{
+		"local p='['.." + million + "..']' return string.find(string.rep('y',20),p)":             2e6,
+		"local p='['.." + million + "..']*z' return string.match(string.rep('y',20),p)":          2e6,
+		"local p='[^'.." + million + "..']' return string.gsub(string.rep('y',20),p,'')":         2e6,
+		"local p='[^'.." + million + "..']' for x in string.gmatch(string.rep('y',20),p) do end": 2e6,
+		"local p='%f['.." + million + "..']' return string.find(string.rep('y',20),p)":           2e6,
+		"local s=" + million + " return s+1":                                                     5e4,
+		"local s=" + million + " for i=s,1 do end":                                               5e4,
+		"local s=" + million + " return math.max(s,s,s,s)":                                       2e5,
+		"local s=" + million + " return bit.band(s,s,s,s)":                                       2e5,
+		"local s=" + million + " return string.format('%d%d%d%d',s,s,s,s)":                       2e5,
+		"local s=" + million + " return pcall(redis.setresp,s)":                                  5e4,
+		"local s=" + million + " return pcall(function() return s+{} end)":                       5e4,
+		"return tonumber(ARGV[1])":                                                               5e4,
+		"return #string.format(string.rep('%%',1e6))":                                            9e5,
+		"return #string.format('%q'," + million + ")":                                            1e5,
+		"local t={} for i=1,1e5 do t[i]=1 end table.foreach(t,math.randomseed)":                  5e5,
+		"local t={} for i=1,1e5 do t[i]=1 end table.foreachi(t,math.randomseed)":                 5e5,
+		dead + "for i=1,500 do next(t) end":                                                      3e5,
+		dead + "for i=1,500 do cjson.encode(t) end":                                              6e5,
+		dead + "for i=1,500 do cmsgpack.pack(t) end":                                             6e5,
+		dead + "for i=1,500 do table.maxn(t) end":                                                5e6,
+		dead + "return a": 3e5,
+	} {
+		w := newWorld(t, Options{})
+		if w.do(2, "eval", script, "0", strings.Repeat("1", 1e6)); w.e.steps < least {
+			t.Errorf("%s\n%d steps, want %d at least", script, w.e.steps, least)
+		}
+	}
+}
+
 // TestSlowSteps: a script whose single steps are slow is stopped soon after its time, by a
 // clock that goes as the steps do.
 func TestSlowSteps(t *testing.T) {

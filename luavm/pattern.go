@@ -32,7 +32,7 @@ func (m *matcher) fail(msg string) { m.e.throw(m.L, msg) }
 
 // classEnd returns the index after the single-character class at p.
 func (m *matcher) classEnd(p int) int {
-	c := m.p[p]
+	from, c := p, m.p[p]
 	p++
 	switch c {
 	case '%':
@@ -54,9 +54,20 @@ func (m *matcher) classEnd(p int) int {
 				p++ // skips escapes such as %]
 			}
 		}
+		m.read(p - from)
 		return p + 1
 	}
 	return p
+}
+
+// inStep is how many bytes of a set are read in the time of an instruction.
+const inStep = 16
+
+// read counts the bytes of a set that were read. Most sets are short.
+func (m *matcher) read(n int) {
+	if n >= inStep {
+		m.e.work(n / inStep)
+	}
 }
 
 // single reports whether one character matches the class at p, which ends at ep.
@@ -76,6 +87,7 @@ func (m *matcher) single(c byte, p, ep int) bool {
 // index of its closing bracket.
 func (m *matcher) matchSet(c byte, p, end int) bool {
 	found := true
+	m.read(end - p)
 	if m.p[p+1] == '^' {
 		found = false
 		p++

@@ -148,7 +148,7 @@ func (e *Engine) redisLog(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		e.raise(L, msgLogArgs)
 	}
-	n, ok := auxlib.ToNumber(L.Get(1))
+	n, ok := e.arg.ToNumber(L.Get(1))
 	if !ok {
 		e.raise(L, msgLogLevelType)
 	}
@@ -165,7 +165,7 @@ func (e *Engine) redisSetResp(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetrespArgs)
 	}
-	n, _ := auxlib.ToNumber(L.Get(1))
+	n, _ := e.arg.ToNumber(L.Get(1))
 	if v := clib.ToInt(n); v != 2 && v != 3 {
 		e.raise(L, msgSetrespVersion)
 	}
@@ -179,7 +179,7 @@ func (e *Engine) redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetReplArgs)
 	}
-	n, _ := auxlib.ToNumber(L.Get(1))
+	n, _ := e.arg.ToNumber(L.Get(1))
 	if clib.ToInt(n)&^3 != 0 {
 		e.raise(L, msgSetReplFlags)
 	}

@@ -29,7 +29,7 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	case strings.HasPrefix(text, "cannot perform concat"):
 		return pos + concatError(L, f)
 	case strings.HasPrefix(text, "cannot perform "), text == "__unm undefined":
-		return pos + arithError(L, f)
+		return pos + e.arithError(L, f)
 	case text == "__len undefined":
 		b := interp.ArgB(f.Inst())
 		return pos + typeError(f, b, f.Operand(L, b), "get length of")
@@ -91,12 +91,12 @@ func callError(L *lua.LState, f *interp.Frame) string {
 	return "attempt to call a nil value"
 }
 
-func arithError(L *lua.LState, f *interp.Frame) string {
+func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
 	if interp.OpOf(inst) != lua.OP_UNM {
 		// If the first operand is a number, the second one is wrong.
-		if _, ok := auxlib.ToNumber(f.Operand(L, reg)); ok {
+		if _, ok := e.arg.ToNumber(f.Operand(L, reg)); ok {
 			reg = interp.ArgC(inst)
 		}
 	}

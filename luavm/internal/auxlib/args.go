@@ -12,9 +12,18 @@ type Errors interface {
 	ArgError(L *lua.LState, n int, why string)
 }
 
+// Steps counts the work of the running script.
+type Steps interface {
+	// Work counts work that takes as long as so many instructions. It may end the running script.
+	Work(steps int)
+}
+
 // Args reads the arguments of the running function, and ends the function if an argument
 // has the wrong type. Arguments count from one.
-type Args struct{ Errors Errors }
+type Args struct {
+	Errors Errors
+	Steps  Steps
+}
 
 func (a Args) mismatch(L *lua.LState, n int, want string) {
 	got := "no value"
@@ -52,9 +61,31 @@ func (a Args) OptString(L *lua.LState, n int, def string) string {
 	return a.String(L, n)
 }
 
+// digitsInStep is how many bytes of a number are read in the time of an instruction.
+const digitsInStep = 16
+
+// ParseNumber is clib.ParseNumber, but counts the work: the text may have megabytes.
+func (a Args) ParseNumber(s string) (lua.LNumber, bool) {
+	if len(s) >= digitsInStep {
+		a.Steps.Work(len(s) / digitsInStep)
+	}
+	return clib.ParseNumber(s)
+}
+
+// ToNumber converts a value as lua_tonumber does.
+func (a Args) ToNumber(v lua.LValue) (lua.LNumber, bool) {
+	switch v := v.(type) {
+	case lua.LNumber:
+		return v, true
+	case lua.LString:
+		return a.ParseNumber(string(v))
+	}
+	return 0, false
+}
+
 // Number returns argument n, a number or a numeric string.
 func (a Args) Number(L *lua.LState, n int) lua.LNumber {
-	v, ok := ToNumber(L.Get(n))
+	v, ok := a.ToNumber(L.Get(n))
 	if !ok {
 		a.mismatch(L, n, "number")
 	}

@@ -9,17 +9,6 @@ import (
 // MaxStack is C Lua's LUAI_MAXCSTACK.
 const MaxStack = 8000
 
-// ToNumber converts a value as lua_tonumber does.
-func ToNumber(v lua.LValue) (lua.LNumber, bool) {
-	switch v := v.(type) {
-	case lua.LNumber:
-		return v, true
-	case lua.LString:
-		return clib.ParseNumber(string(v))
-	}
-	return 0, false
-}
-
 // ToString converts a value as lua_tostring does: only strings and numbers.
 func ToString(v lua.LValue) (string, bool) {
 	switch v := v.(type) {

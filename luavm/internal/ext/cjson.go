@@ -290,7 +290,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 // and -1 for an object.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0
-	j.host.Work(len(interp.ArrayPart(t)) / 16)
+	j.host.Work(interp.Slots(t) / 8) // the table is walked twice
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		n, ok := k.(lua.LNumber)
 		if !ok || n != lua.LNumber(math.Floor(float64(n))) || n < 1 {

@@ -122,7 +122,7 @@ func packInt(b []byte, n int64) []byte {
 // its elements.
 func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	highest, array := 0, true
-	lib.host.Work(len(interp.ArrayPart(t)) / 16)
+	lib.host.Work(interp.Slots(t) / 8) // the table is walked twice
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		lib.host.Work(1)
 		n++

@@ -11,8 +11,7 @@ import (
 type Host interface {
 	auxlib.Memory
 	auxlib.Errors
-	// Work counts work that takes as long as so many instructions.
-	Work(steps int)
+	auxlib.Steps
 	// Throw does what luaL_error does.
 	Throw(L *lua.LState, msg string)
 	// Own returns a part of a larger string. If a library keeps the part, it does not keep
@@ -37,7 +36,7 @@ type library map[string]func(*Libraries, *lua.LState) int
 
 // Open makes the libraries. Their tables belong to the caller.
 func Open(host Host, L *lua.LState) *Libraries {
-	lib := &Libraries{Null: L.NewUserData(), JSON: defaultJSON, host: host, arg: auxlib.Args{Errors: host}}
+	lib := &Libraries{Null: L.NewUserData(), JSON: defaultJSON, host: host, arg: auxlib.Args{Errors: host, Steps: host}}
 	lib.Tables = map[string]*lua.LTable{
 		"bit":      lib.table(L, bitLibrary),
 		"struct":   lib.table(L, structLibrary),

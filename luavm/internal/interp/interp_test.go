@@ -73,6 +73,14 @@ func TestLayout(t *testing.T) {
 	if got := HashKeys(table); !slices.Equal(got, []lua.LValue{lua.LString("k")}) {
 		t.Errorf("keys %v", got)
 	}
+	table.RawSetH(lua.LNumber(0.5), lua.LTrue)
+	table.RawSetString("k", lua.LNil)
+	if slots, dead := Slots(table), DeadKeys(table); slots != 4 || dead != 1 {
+		t.Errorf("%d slots, %d dead keys", slots, dead)
+	}
+	if k, n, none := PlaceOf(table, lua.LString("k")), PlaceOf(table, lua.LNumber(0.5)), PlaceOf(table, lua.LNil); k != 0 || n != 1 || none != -1 {
+		t.Errorf("places %d %d %d", k, n, none)
+	}
 	SetArrayPart(table, []lua.LValue{lua.LNumber(7)})
 	if table.RawGetInt(1) != lua.LNumber(7) || table.RawGetInt(2) != lua.LNil {
 		t.Error("the array part was not replaced")

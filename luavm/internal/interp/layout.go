@@ -14,6 +14,9 @@ import (
 var (
 	arrayOffset           = checkedOffset[lua.LTable, []lua.LValue]("array")
 	keysOffset            = checkedOffset[lua.LTable, []lua.LValue]("keys")
+	placesOffset          = checkedOffset[lua.LTable, map[lua.LValue]int]("k2i")
+	stringsOffset         = checkedOffset[lua.LTable, map[string]lua.LValue]("strdict")
+	othersOffset          = checkedOffset[lua.LTable, map[lua.LValue]lua.LValue]("dict")
 	stringConstantsOffset = checkedOffset[lua.FunctionProto, []string]("stringConstants")
 	registryOffset        = checkedRegistryOffset()
 	loopOffset            = checkedLoopOffset()
@@ -65,6 +68,27 @@ func SetArrayPart(t *lua.LTable, elems []lua.LValue) {
 // nil. The caller must not keep it.
 func HashKeys(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), keysOffset))
+}
+
+// Slots returns how many elements and keys a table has, with those that were set to nil: a walk over the table meets them all.
+func Slots(t *lua.LTable) int { return len(ArrayPart(t)) + len(HashKeys(t)) }
+
+// DeadKeys returns how many keys of the hash part have no value.
+func DeadKeys(t *lua.LTable) int {
+	alive := len(part[map[string]lua.LValue](t, stringsOffset)) + len(part[map[lua.LValue]lua.LValue](t, othersOffset))
+	return len(HashKeys(t)) - alive
+}
+
+// PlaceOf returns the place of a key among HashKeys, -1 if it is none of them.
+func PlaceOf(t *lua.LTable, key lua.LValue) int {
+	if i, ok := part[map[lua.LValue]int](t, placesOffset)[key]; ok {
+		return i
+	}
+	return -1
+}
+
+func part[T any](t *lua.LTable, offset uintptr) T {
+	return *(*T)(unsafe.Add(unsafe.Pointer(t), offset))
 }
 
 // StringConstants returns the constants of a function as strings, "" for a constant of
