@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/binary"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"lockstep/cluster/internal/fair"
@@ -107,8 +106,11 @@ func (s *sequencer) sendAway(users []string) {
 	if len(users) == 0 {
 		return
 	}
-	ws := s.blockedClients
-	for _, w := range ws.inOrder(func(w *blockedClient) bool { return slices.Contains(users, w.req.calls[0].User) }) {
+	ws, gone := s.blockedClients, make(map[string]bool, len(users))
+	for _, name := range users {
+		gone[name] = true
+	}
+	for _, w := range ws.inOrder(func(w *blockedClient) bool { return gone[w.req.calls[0].User] }) {
 		if ws.take(w) {
 			refusal := store.ErrNoPermCommand(w.req.calls[0].Cmd.FullName())
 			ws.answer(w, store.Err(refusal))

@@ -358,3 +358,27 @@ func TestRoundsSurviveARollback(t *testing.T) {
 		ws.rollback()
 	}
 }
+
+// The blocked clients of all users that one command deletes are looked at once: to compare each with each user would take minutes.
+func TestBlockedClientsOfManyDeletedUsers(t *testing.T) {
+	const users, clients = 1_000_000, 30_000
+	s := &sequencer{blockedClients: newBlockedClients()}
+	ws := s.blockedClients
+	cmd := store.NewTable(store.Commands()).Lookup([]byte("blpop"))
+	for i := range clients {
+		w := &blockedClient{req: &request{calls: []Call{{Cmd: cmd, User: fmt.Sprint("stays", i)}}}}
+		ws.join(w, &store.Wait{Keys: []string{fmt.Sprint(i)}})
+		w.state.Store(blockedWaiting)
+		if i == 0 {
+			w.req.calls[0].User = "user0"
+		}
+	}
+	gone := make([]string, users)
+	for i := range gone {
+		gone[i] = fmt.Sprint("user", i)
+	}
+	s.sendAway(gone)
+	if len(ws.answered) != 1 || ws.answered[0].calls[0].User != "user0" || len(ws.all) != clients-1 {
+		t.Errorf("%d are answered, %d wait", len(ws.answered), len(ws.all))
+	}
+}

@@ -82,6 +82,7 @@ func (a *accounts) update() {
 	for _, acc := range a.latest.List {
 		named[acc.Name] = acc.User(a.srv.table)
 	}
+	lost := losses{}
 	for name, u := range named {
 		acc := a.byName[name]
 		if acc == nil {
@@ -89,7 +90,7 @@ func (a *accounts) update() {
 			a.byName[name] = acc
 		}
 		if old := acc.user.Swap(u); old != nil && old != u {
-			a.dropListeners(acc, old, u)
+			lost.channels(a.srv.hub, acc, old, u)
 		}
 	}
 	a.comparePassword()
@@ -102,9 +103,10 @@ func (a *accounts) update() {
 			delete(a.byName, name)
 			acc.gone.Store(true)
 			acc.user.Store(store.NewUser(a.srv.table, name, false))
-			a.eachOf(acc, (*session).expel)
+			lost[acc] = everySession
 		}
 	}
+	a.expel(lost)
 	a.version.Store(a.latest.Version)
 	close(a.moved)
 	a.moved = make(chan struct{})
@@ -176,18 +178,29 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// dropListeners closes the connections of subscribers that have lost the right to one of their
-// channels.
-func (a *accounts) dropListeners(acc *account, old, now *store.User) {
-	keeps, lost := old.LostChannels(now)
-	if !lost {
+// losses are the accounts that have lost rights, and which of their sessions must end. One command may delete thousands of
+// users, so the sessions are looked at once for all of them.
+type losses map[*account]func(*session) bool
+
+func everySession(*session) bool { return true }
+
+// channels notes the subscribers that have lost the right to one of their channels.
+func (l losses) channels(hub *Hub, acc *account, old, now *store.User) {
+	if keeps, lost := old.LostChannels(now); lost {
+		l[acc] = func(s *session) bool { return hub.listensElsewhere(s, keeps) }
+	}
+}
+
+// expel closes the connections of sessions that must end.
+func (a *accounts) expel(lost losses) {
+	if len(lost) == 0 {
 		return
 	}
-	a.eachOf(acc, func(s *session) {
-		if a.srv.hub.listensElsewhere(s, keeps) {
+	for _, s := range a.srv.each() {
+		if ends := lost[s.account.Load()]; ends != nil && ends(s) {
 			s.expel()
 		}
-	})
+	}
 }
 
 // listensElsewhere reports whether a session has a subscription that keeps does not permit.

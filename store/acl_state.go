@@ -127,7 +127,7 @@ const maxDeletions = 1000
 // means that this node no longer knows.
 func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	a := &t.s.accounts
-	if slices.Contains(t.deleted, name) || a.deleted[name] > version {
+	if t.gone[name] || a.deleted[name] > version {
 		return false, false
 	}
 	return version >= a.forgotten, version < a.forgotten
@@ -269,9 +269,16 @@ func (t *Txn) DeleteUser(name string) {
 	t.ws.begin(opUserDelete, t.ws.db)
 	t.ws.str(name)
 	t.putAccount(name, nil)
-	n := len(t.deleted)
-	t.undo(func() { t.deleted, t.told = t.deleted[:n], min(t.told, n) })
+	n, before := len(t.deleted), t.gone[name]
+	t.undo(func() {
+		t.deleted, t.told = t.deleted[:n], min(t.told, n)
+		t.gone[name] = before
+	})
 	t.deleted = append(t.deleted, name)
+	if t.gone == nil {
+		t.gone = map[string]bool{}
+	}
+	t.gone[name] = true
 }
 
 // TakeDeletedUsers returns the users that were deleted since its last call.

@@ -278,6 +278,52 @@ func TestEstablishPassword(t *testing.T) {
 	}
 }
 
+// TestSameUserAfterRollback: a name stands for its user as long as the deletion counts.
+func TestSameUserAfterRollback(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	txn.SetUser(userWith(t, d.table, "on"))
+	d.apply(txn)
+	txn = d.begin()
+	same := func(when string, want bool) {
+		t.Helper()
+		if got, _ := txn.sameUser("u", d.s.AccountsVersion()); got != want {
+			t.Errorf("%s: the same user: %v", when, got)
+		}
+	}
+	same("before", true)
+	before := txn.Savepoint()
+	txn.DeleteUser("u")
+	same("deleted", false)
+	txn.SetUser(userWith(t, d.table, "on"))
+	again := txn.Savepoint()
+	txn.DeleteUser("u")
+	txn.Rollback(again)
+	same("the second deletion undone", false)
+	txn.Rollback(before)
+	same("undone", true)
+	txn.DeleteUser("u")
+	same("deleted again", false)
+	txn.Restart(Time{}, 9)
+	same("in the next transaction", true)
+}
+
+// TestCallsBesideManyDeletedUsers: to tell whether a call's user is deleted takes no look at each user that the transaction has
+// deleted. That would take minutes.
+func TestCallsBesideManyDeletedUsers(t *testing.T) {
+	d := newTestDB(t)
+	txn := d.begin()
+	txn.SetUser(userWith(t, d.table, "on"))
+	for i := range 300_000 {
+		txn.DeleteUser(fmt.Sprint(i))
+	}
+	for range 300_000 {
+		if same, _ := txn.sameUser("u", 1); !same {
+			t.Fatal("it is deleted")
+		}
+	}
+}
+
 // TestUsersCount: users and their rules count as data, as much as they take; a transaction
 // foresees it, a snapshot restores it, and who is deleted takes nothing.
 func TestUsersCount(t *testing.T) {

@@ -64,8 +64,9 @@ type Txn struct {
 
 	ready   []ReadyKey // see TakeReady
 	swapped bool
-	deleted []string // users that this transaction deleted …
-	told    int      // … and how many of them TakeDeletedUsers has returned
+	deleted []string        // users that this transaction deleted …
+	told    int             // … and how many of them TakeDeletedUsers has returned
+	gone    map[string]bool // those of them that a rollback has not brought back
 
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … and expired keys: see Version
@@ -116,7 +117,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		t.ws.buf = nil
 	}
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
-	t.users, t.deleted, t.told, t.denied = nil, nil, 0, nil
+	t.users, t.deleted, t.gone, t.told, t.denied = nil, nil, nil, 0, nil
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
 	if len(t.lapsed) > keepPending {
 		t.lapsed = nil
