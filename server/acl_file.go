@@ -145,8 +145,15 @@ func doACLSave(s *session, args [][]byte) store.Reply {
 		return store.Err(refusal)
 	}
 	text, wrong, ok := store.FormatACLFile(s.srv.table, s.srv.hub.accounts.users())
-	err := faultUntold(wrong)
-	if ok {
+	var err error
+	switch {
+	case !ok && wrong != "":
+		err = faultUntold(wrong)
+	case !ok:
+		return store.Err(errACLFileUsers)
+	case len(text) > maxACLFile:
+		return store.Err(errACLFileSize(len(text)))
+	default:
 		err = replaceFile(path, text)
 	}
 	if err != nil {

@@ -47,6 +47,7 @@ const (
 	errSimulation     store.Error = "ERR Unknown failure simulation specified"
 	errDebugOff       store.Error = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
 	errACLSave        store.Error = "ERR There was an error trying to save the ACLs. Please check the server logs for more information"
+	errACLFileUsers   store.Error = "ERR there are more users than a node reads of an ACL file, 10000: the file stays as it was. Delete users and save again"
 	errACLOlder       store.Error = "ERR the leader runs an older version, which has no ACL files: upgrade it first"
 	errNoACLFile      store.Error = "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
 	errNoConfigFile   store.Error = "ERR The server is running without a config file"
@@ -268,6 +269,10 @@ func faultOpening(path, why string) error {
 }
 
 func faultLonger(limit int) error { return fmt.Errorf("it has more than %d bytes", limit) }
+
+func errACLFileSize(size int) store.Error {
+	return store.Error(fmt.Sprintf("ERR the users would make an ACL file of %d bytes, and no node reads one of more than %d: the file stays as it was. Delete users or rules and save again", size, maxACLFile))
+}
 
 func faultUntold(user string) error {
 	return fmt.Errorf("the rules of the user %q cannot be told in a file: they hold spaces, quotes or parentheses", user)
