@@ -111,11 +111,8 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	if u.Unrestricted() {
 		return
 	}
-	for _, name := range names {
-		if !u.MayListen(string(name), kind == subPattern) {
-			s.expel()
-			return
-		}
+	if !u.MayListenToAll(names, kind == subPattern) {
+		s.expel()
 	}
 }
 
@@ -202,6 +199,9 @@ func (s *session) userName() string {
 
 // denied records a refusal in the ACL log of this node.
 func (s *session) denied(d store.Denial) {
+	if d.Reason == store.Undecided {
+		return
+	}
 	s.srv.stats.denied(d.Reason)
 	s.srv.aclLog.add(s.srv.cfg.Clock(), int(s.srv.params.aclLogMax.Load()), aclLogEntry{
 		reason: d.Reason, context: d.Context, object: d.Object, user: d.User,

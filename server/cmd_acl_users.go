@@ -95,6 +95,8 @@ func runDryRun(c *store.Ctx) store.Reply {
 		return store.Str("This user has no permissions to access the '" + object + "' key")
 	case store.DeniedChannel:
 		return store.Str("This user has no permissions to access the '" + object + "' channel")
+	case store.Undecided:
+		return store.Err(why.Refusal(cmd))
 	}
 	return store.Str("This user has no permissions to run the '" + cmd.FullName() + "' command")
 }

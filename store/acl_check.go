@@ -3,8 +3,6 @@ package store
 import (
 	"slices"
 	"strings"
-
-	"lockstep/store/redistext"
 )
 
 // DenyReason says why a command is not allowed. If several selectors refuse a command, the greatest
@@ -22,6 +20,8 @@ const (
 	DeniedAuth
 	// DeniedChannel means that the user may not use a channel.
 	DeniedChannel
+	// Undecided means that the check took too many steps. The command is refused, and the ACL log does not name it.
+	Undecided
 )
 
 // String returns the reason as ACL LOG writes it.
@@ -39,17 +39,25 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
+// maxCheckSteps is the number of steps of one check: a name that is looked for among the patterns, a pattern that must be tried by
+// itself, or a step of redistext.MatchSteps. It is some 0.1 s.
+const maxCheckSteps = 10_000_000
+
 // Check returns Allowed if the user may run the command with these arguments, else the reason and
 // the index of the argument that caused it.
 func (u *User) Check(cmd *Command, args [][]byte) (why DenyReason, arg int) {
 	if u.free {
 		return Allowed, 0
 	}
+	left := maxCheckSteps
 	why = DeniedCommand
 	for _, s := range u.selectors {
-		reason, at := s.check(cmd, args)
-		if reason == Allowed {
+		reason, at := s.check(cmd, args, &left)
+		switch {
+		case reason == Allowed:
 			return Allowed, 0
+		case left <= 0:
+			return Undecided, at
 		}
 		if reason > why || reason == why && at > arg {
 			why, arg = reason, at
@@ -58,20 +66,25 @@ func (u *User) Check(cmd *Command, args [][]byte) (why DenyReason, arg int) {
 	return why, arg
 }
 
-func (s *selector) check(cmd *Command, args [][]byte) (why DenyReason, arg int) {
+// check is Check for one selector. It takes its steps from left: if none are left, what it returns does not count unless it is
+// Allowed.
+func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args) {
 		return DeniedCommand, 0
 	}
 	if !s.allKeys && len(cmd.Keys) > 0 {
-		for _, use := range cmd.keyUses(args) {
-			if !s.keyAllowed(string(args[use.arg]), use.flags) {
-				return DeniedKey, use.arg
+		var few [4]keyUse
+		for _, use := range cmd.keyUses(few[:0], args) {
+			for i := range use.places {
+				if !s.keySet.matches(bytesToString(args[i]), use.flags.access(), left) {
+					return DeniedKey, i
+				}
 			}
 		}
 	}
 	if first, last, pattern := cmd.channels(args); !s.allChannels {
 		for i := first; i <= last; i++ {
-			if !channelAllowed(s.channels, string(args[i]), pattern) {
+			if !s.channelAllowed(bytesToString(args[i]), pattern, left) {
 				return DeniedChannel, i
 			}
 		}
@@ -85,33 +98,42 @@ func (s *selector) firstArgAllowed(cmd *Command, args [][]byte) bool {
 	})
 }
 
-func (s *selector) keyAllowed(key string, flags KeyFlags) bool {
-	var need keyAccess
-	if flags&KeyAccess != 0 {
+// access returns what a user must be allowed to do with a key that a command uses so.
+func (f KeyFlags) access() (need keyAccess) {
+	if f&KeyAccess != 0 {
 		need |= keyReads
 	}
-	if flags&(KeyInsert|KeyDelete|KeyUpdate) != 0 {
+	if f&(KeyInsert|KeyDelete|KeyUpdate) != 0 {
 		need |= keyWrites
 	}
-	return s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool {
-		return k.access&need == need && redistext.Match(k.pattern, key)
-	})
+	return need
 }
 
-// channelAllowed reports whether a user with the allowed patterns may use a channel. If channel is
-// itself a pattern, it must be equal to one of them.
-func channelAllowed(allowed []string, channel string, pattern bool) bool {
-	return slices.ContainsFunc(allowed, func(p string) bool {
-		return pattern && p == channel || !pattern && redistext.Match(p, channel)
-	})
+// channelAllowed reports whether a selector allows a channel. If channel is itself a pattern, it must be equal to one of the
+// selector's.
+func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool {
+	if s.allChannels || !pattern {
+		return s.allChannels || s.channelSet.matches(channel, 0, left)
+	}
+	*left--
+	return s.channelSet.find(channel) != nil
 }
 
 // MayListen reports whether one selector allows a channel. A pattern must be equal to an allowed
 // pattern.
 func (u *User) MayListen(channel string, pattern bool) bool {
-	return slices.ContainsFunc(u.selectors, func(s *selector) bool {
-		return s.allChannels || channelAllowed(s.channels, channel, pattern)
-	})
+	return u.MayListenToAll([][]byte{stringBytes(channel)}, pattern)
+}
+
+// MayListenToAll is MayListen for many channels, with the steps of one check.
+func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
+	left := maxCheckSteps
+	for _, channel := range channels {
+		if !slices.ContainsFunc(u.selectors, func(s *selector) bool { return s.channelAllowed(bytesToString(channel), pattern, &left) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // channels returns the range of arguments that are channels which the command publishes or
@@ -131,27 +153,37 @@ func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	return 1, 0, false
 }
 
-// keyUse is an argument that is a key, and how the command uses it.
+// keyUse says which arguments are keys, and how the command uses them.
 type keyUse struct {
-	arg   int
+	span  keySpan
+	found []int // of a spec that has to look for them
 	flags KeyFlags
 }
 
-// keyUses finds the keys of a command line. As in Redis, it finds none if the arguments are
+// places yields the indices of the keys.
+func (u *keyUse) places(yield func(int) bool) {
+	for _, i := range u.found {
+		if !yield(i) {
+			return
+		}
+	}
+	for i := u.span.first; i <= u.span.last && yield(i); i += u.span.step {
+	}
+}
+
+// keyUses appends what a command line uses as keys. As in Redis, it finds no keys if the arguments are
 // malformed: the command itself then reports the error.
-func (c *Command) keyUses(args [][]byte) []keyUse {
-	var uses []keyUse
-	for _, spec := range c.Keys {
+func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
+	for i := range c.Keys {
+		spec := &c.Keys[i]
 		if spec.Flags&KeyNotKey != 0 {
 			continue
 		}
-		at, ok := spec.places(args)
-		if !ok || spec.NumKeys > 0 && len(at) == 0 {
+		span, found, ok := spec.find(args)
+		if !ok || spec.NumKeys > 0 && span.last < span.first {
 			return nil
 		}
-		for _, i := range at {
-			uses = append(uses, keyUse{i, c.KeyFlags(spec, args)})
-		}
+		uses = append(uses, keyUse{span, found, c.KeyFlags(*spec, args)})
 	}
 	return uses
 }
@@ -196,8 +228,9 @@ func onlyGets(ops [][]byte) bool {
 // this for its patterns.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
 	return u == nil || u.free || slices.ContainsFunc(u.selectors, func(s *selector) bool {
-		why, _ := s.check(cmd, args)
-		return why == Allowed && (s.allKeys || slices.ContainsFunc(s.keys, func(k keyPattern) bool {
+		left := maxCheckSteps
+		why, _ := s.check(cmd, args, &left)
+		return why == Allowed && (s.allKeys || slices.ContainsFunc(s.keys, func(k namePattern) bool {
 			return k.pattern == "*" && k.access&keyReads != 0
 		}))
 	})

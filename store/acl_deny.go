@@ -80,7 +80,7 @@ const (
 
 // Deny records a refusal for the ACL log.
 func (c *Ctx) Deny(u *User, cmd *Command, args [][]byte, why DenyReason, arg int) {
-	if len(c.denied) >= maxDenied {
+	if len(c.denied) >= maxDenied || why == Undecided {
 		return
 	}
 	context := AtTopLevel
@@ -108,6 +108,8 @@ func (r DenyReason) Refusal(cmd *Command) Error {
 		return ErrNoPermKey
 	case DeniedChannel:
 		return ErrNoPermChannel
+	case Undecided:
+		return ErrUndecided
 	}
 	return ErrNoPermCommand(cmd.FullName())
 }
@@ -120,6 +122,8 @@ func (r DenyReason) RefusalAtExec() Error {
 		return ErrExecPerm("no permission to touch the specified keys")
 	case DeniedChannel:
 		return ErrExecPerm("no permission to access one of the channels used as arguments")
+	case Undecided:
+		return ErrUndecided
 	}
 	return ErrExecPerm("no permission to execute the command or subcommand")
 }

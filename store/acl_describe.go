@@ -140,7 +140,7 @@ func (s *selector) channelRules() []string {
 	}
 	list := []string{}
 	for _, c := range s.channels {
-		list = append(list, "&"+c)
+		list = append(list, "&"+c.pattern)
 	}
 	return list
 }

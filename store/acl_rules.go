@@ -195,7 +195,7 @@ func (s *selector) applyKeys(rule string) (fault string) {
 	at, known := s.keyAt.find(pattern, len(s.keys), func(i int) string { return s.keys[i].pattern })
 	if !known {
 		s.keyAt[pattern] = len(s.keys)
-		s.keys = append(s.keys, keyPattern{pattern, access})
+		s.keys = append(s.keys, namePattern{pattern, access})
 	} else {
 		s.keys[at].access |= access
 	}
@@ -209,9 +209,9 @@ func (s *selector) applyChannel(pattern string) (fault string) {
 	case HasSpaces(pattern):
 		return faultSyntax
 	}
-	if _, known := s.channelAt.find(pattern, len(s.channels), func(i int) string { return s.channels[i] }); !known {
+	if _, known := s.channelAt.find(pattern, len(s.channels), func(i int) string { return s.channels[i].pattern }); !known {
 		s.channelAt[pattern] = len(s.channels)
-		s.channels = append(s.channels, pattern)
+		s.channels = append(s.channels, namePattern{pattern, keyReads | keyWrites})
 	}
 	return ""
 }

@@ -57,8 +57,10 @@ type selector struct {
 	future      bool // also allows commands that do not exist yet: +@all
 	commands    bitmap
 	firstArgs   map[int][]string // by command bit: the command is allowed only with one of these
-	keys        []keyPattern
-	channels    []string
+	keys        []namePattern
+	channels    []namePattern
+	keySet      *patternSet // of keys, once seal has completed the user …
+	channelSet  *patternSet // … and of channels
 
 	// While rules are applied:
 	keyAt, channelAt places
@@ -72,11 +74,6 @@ const (
 	keyReads keyAccess = 1 << iota
 	keyWrites
 )
-
-type keyPattern struct {
-	pattern string
-	access  keyAccess
-}
 
 // NewUser returns a user without rights, the starting point of ACL SETUSER. allChannels is the
 // setting acl-pubsub-default.
@@ -120,8 +117,8 @@ func (u *User) clone() *User {
 	return &c
 }
 
-// seal completes a user after rules were applied. It records whether the user may do anything, for
-// the fast path.
+// seal completes a user after rules were applied. It makes the checks fast: it records whether the user may do anything, and
+// sorts the patterns.
 func (u *User) seal() *User {
 	if u.passwordAt != nil {
 		u.Passwords = slices.DeleteFunc(u.Passwords, func(hash string) bool { return hash == "" })
@@ -129,6 +126,7 @@ func (u *User) seal() *User {
 	}
 	for _, s := range u.selectors {
 		s.keyAt, s.channelAt, s.wordAt = nil, nil, nil
+		s.keySet, s.channelSet = newPatternSet(s.keys), newPatternSet(s.channels)
 	}
 	u.free = slices.ContainsFunc(u.selectors, func(s *selector) bool {
 		if !s.allKeys || !s.allChannels || !s.future {
@@ -179,20 +177,19 @@ func (u *User) HasPassword(hashed string) bool {
 // next may use every channel that u may use. Otherwise keeps reports whether next may use a channel
 // or, with pattern set, a literal pattern.
 func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool) bool, lost bool) {
-	upcoming, stays := []string{}, map[string]bool{}
+	stays := map[string]bool{}
 	for _, s := range next.selectors {
 		if s.allChannels {
 			return nil, false
 		}
-		upcoming = append(upcoming, s.channels...)
 		for _, c := range s.channels {
-			stays[c] = true
+			stays[c.pattern] = true
 		}
 	}
 	lost = slices.ContainsFunc(u.selectors, func(s *selector) bool {
-		return s.allChannels || slices.ContainsFunc(s.channels, func(c string) bool { return !stays[c] })
+		return s.allChannels || slices.ContainsFunc(s.channels, func(c namePattern) bool { return !stays[c.pattern] })
 	})
-	return func(channel string, pattern bool) bool { return channelAllowed(upcoming, channel, pattern) }, lost
+	return next.MayListen, lost
 }
 
 // HasSpaces reports whether a name or pattern contains a character that a line of rules cannot

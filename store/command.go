@@ -298,36 +298,45 @@ func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	return keys, true
 }
 
-// places returns the indexes of the arguments that a key spec describes. ok is false if the
-// arguments do not match it.
+// places returns the indices of the key arguments. ok is false if there are too few arguments.
 func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
+	span, at, ok := ks.find(args)
+	for i := span.first; i <= span.last; i += span.step {
+		at = append(at, i)
+	}
+	return at, ok
+}
+
+// keySpan is a row of arguments from first to last; it is empty if last < first.
+type keySpan struct{ first, last, step int }
+
+// find is places, but does not list the keys one by one that follow each other.
+func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
+	none := keySpan{1, 0, 1}
 	if ks.Unknown() {
 		if ks.Find != nil {
-			at = ks.Find(args)
+			others = ks.Find(args)
 		}
-		return at, true
+		return none, others, true
 	}
-	first, last, step := ks.Begin, ks.Begin+ks.Last, max(ks.Step, 1)
+	span = keySpan{ks.Begin, ks.Begin + ks.Last, max(ks.Step, 1)}
 	if ks.Last < 0 {
-		last = len(args) + ks.Last
+		span.last = len(args) + ks.Last
 	}
 	if ks.NumKeys > 0 {
 		if ks.NumKeys >= len(args) {
-			return nil, false
+			return none, nil, false
 		}
 		n, valid := redistext.ParseInt(args[ks.NumKeys])
 		if !valid || n < 0 || n > int64(len(args)-ks.NumKeys-1) {
-			return nil, false
+			return none, nil, false
 		}
-		first, last = ks.NumKeys+1, ks.NumKeys+int(n)
+		span.first, span.last = ks.NumKeys+1, ks.NumKeys+int(n)
 	}
-	for i := first; i <= last; i += step {
-		if i >= len(args) {
-			return nil, false
-		}
-		at = append(at, i)
+	if n := span.last - span.first; n >= 0 && span.last-n%span.step >= len(args) {
+		return none, nil, false
 	}
-	return at, true
+	return span, nil, true
 }
 
 // randIntN is the source of randomness for commands. Only the leader evaluates a command, so

@@ -90,6 +90,7 @@ const (
 	ErrNoAuth          Error = "NOAUTH Authentication required."
 	ErrNoPermKey       Error = "NOPERM this user has no permissions to access one of the keys used as arguments"
 	ErrNoPermChannel   Error = "NOPERM this user has no permissions to access one of the channels used as arguments"
+	ErrUndecided       Error = "ERR the rights to so many keys or channels take too long to check: name fewer of them, or let the user's patterns be names or end with their only star"
 	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
 	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
 	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"slices"
+	"strings"
+
+	"lockstep/store/redistext"
+)
+
+// namePattern is a pattern of keys or channels that a selector allows.
+type namePattern struct {
+	pattern string
+	access  keyAccess // of keys
+}
+
+// patternSet finds out whether one of many patterns matches a name. Most patterns are names or end with their only star: a search
+// finds those, so a command with many keys takes no longer for a user with many patterns.
+type patternSet struct {
+	list   []namePattern
+	sorted []int32    // all patterns, by text
+	heads  [4][]int32 // by access: the patterns that end with their only star, by text; none begins with another
+	globs  []int32    // the patterns that must be tried one by one
+}
+
+// newPatternSet returns the set of some patterns, or nil for none.
+func newPatternSet(list []namePattern) *patternSet {
+	if len(list) == 0 {
+		return nil
+	}
+	s := &patternSet{list: list, sorted: make([]int32, 0, len(list))}
+	var heads []int32
+	for i := range list {
+		s.sorted = append(s.sorted, int32(i))
+		switch at := strings.IndexAny(list[i].pattern, `*?[\`); {
+		case at < 0:
+		case at == len(list[i].pattern)-1 && list[i].pattern[at] == '*':
+			heads = append(heads, int32(i))
+		default:
+			s.globs = append(s.globs, int32(i))
+		}
+	}
+	slices.SortFunc(s.sorted, func(a, b int32) int { return strings.Compare(list[a].pattern, list[b].pattern) })
+	slices.SortFunc(heads, func(a, b int32) int { return strings.Compare(s.head(a), s.head(b)) })
+	for need := range s.heads {
+		s.heads[need] = s.shortest(heads, keyAccess(need))
+	}
+	return s
+}
+
+// head returns the text before the star of a pattern.
+func (s *patternSet) head(i int32) string { return s.list[i].pattern[:len(s.list[i].pattern)-1] }
+
+// shortest returns those of the sorted heads that give the needed access and do not begin with another.
+func (s *patternSet) shortest(heads []int32, need keyAccess) (list []int32) {
+	if all := s.heads[0]; need > 0 && !slices.ContainsFunc(heads, func(i int32) bool { return s.list[i].access&need != need }) {
+		return all
+	}
+	for _, i := range heads {
+		if s.list[i].access&need == need && (len(list) == 0 || !strings.HasPrefix(s.head(i), s.head(list[len(list)-1]))) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// matches reports whether a pattern that gives the needed access matches a name. It takes its steps from left, and gives up when
+// none are left.
+func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
+	*left--
+	if s == nil {
+		return false
+	}
+	if s.begins(name, need) {
+		return true
+	}
+	if p := s.find(name); p != nil && p.access&need == need && !strings.ContainsAny(p.pattern, `*?[\`) {
+		return true
+	}
+	for _, i := range s.globs {
+		if *left--; *left <= 0 {
+			return false
+		}
+		if p := &s.list[i]; p.access&need == need {
+			ok, steps := redistext.MatchWithin(p.pattern, name, *left)
+			if *left -= steps; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// begins reports whether a name begins with a head. The greatest head that is not greater than the name is the only one that can
+// be: all texts between a head and a name that begins with it begin with it too.
+func (s *patternSet) begins(name string, need keyAccess) bool {
+	heads := s.heads[need]
+	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })
+	if !same {
+		at--
+	}
+	return name != "" && at >= 0 && strings.HasPrefix(name, s.head(heads[at])) // not even a star matches an empty name
+}
+
+// find returns the pattern with a text, or nil.
+func (s *patternSet) find(text string) *namePattern {
+	if s == nil {
+		return nil
+	}
+	at, known := slices.BinarySearchFunc(s.sorted, text, func(i int32, text string) int { return strings.Compare(s.list[i].pattern, text) })
+	if !known {
+		return nil
+	}
+	return &s.list[s.sorted[at]]
+}
