@@ -180,7 +180,7 @@ func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 			continue
 		}
 		span, found, ok := spec.find(args)
-		if !ok || spec.NumKeys > 0 && span.last < span.first {
+		if !ok || spec.NumKeys > 0 && span.last < span.first && len(found) == 0 {
 			return nil
 		}
 		uses = append(uses, keyUse{span, found, c.KeyFlags(*spec, args)})
