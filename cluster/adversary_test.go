@@ -49,7 +49,7 @@ func (a *adversary) connect() {
 	for a.b.ctx.Err() == nil {
 		near, far := net.Pipe()
 		go a.n.serveForward(far)
-		l, r, err := a.b.greet(near)
+		l, r, err := a.b.connectOver(near)
 		if err != nil {
 			a.t.Error(err)
 			return

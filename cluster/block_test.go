@@ -48,7 +48,7 @@ func (p *pair) connectBy(near, far net.Conn) {
 func (p *pair) attach(near, far net.Conn) {
 	p.t.Helper()
 	go p.serveForward(far)
-	l, r, err := p.b.greet(near)
+	l, r, err := p.b.connectOver(near)
 	if err != nil {
 		p.t.Error(err)
 		return

@@ -104,7 +104,7 @@ type Config struct {
 	LeaderLease      time.Duration
 
 	// LeaseReads lets a leader answer reads for a while without asking its followers, if they have been
-	// started with it, too (raftnode/promise.go).
+	// started with it, too (raftnode/read_lease.go).
 	LeaseReads bool
 
 	// SameOwnerNX is what store.Env has by that name. The leader's setting counts.

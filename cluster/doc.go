@@ -3,4 +3,16 @@
 // they wrote, and answers when a majority has it on disk.
 //
 // What a node keeps on its disk is the work of package datadir (internal/datadir).
+//
+// # Lock order
+//
+// Most locks guard one structure, and no other lock is taken under them. These are nested, the left one first:
+//
+//	raftfsm.FSM → fair.Inbox          the evaluation looks at who waits
+//	raftfsm.FSM → blockRegistry.mu    a note of a served command is read while its entry is applied
+//	raftfsm.FSM → locks of server     package server tells the order of its own (its doc.go)
+//	longScript.mu → fair.Inbox        what waits behind a long script is answered BUSY
+//	peers.Watcher.mu → Node.mu        the watcher asks who leads
+//
+// A goroutine holds none of them while it proposes an entry or waits for a disk or a peer.
 package cluster

@@ -163,20 +163,20 @@ func (n *Node) retire(l *forward.Link, ended <-chan struct{}) {
 	}()
 }
 
-// connect opens a forwarding connection and exchanges greetings.
+// connect opens a forwarding connection and exchanges handshakes.
 func (n *Node) connect(addr string) (*forward.Link, *bufio.Reader, error) {
 	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoForward, peerport.DialTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
-	return n.greet(conn)
+	return n.connectOver(conn)
 }
 
-// greet exchanges greetings on a new connection and makes it a link.
-func (n *Node) greet(conn net.Conn) (*forward.Link, *bufio.Reader, error) {
+// connectOver exchanges handshakes on a new connection and makes it a link.
+func (n *Node) connectOver(conn net.Conn) (*forward.Link, *bufio.Reader, error) {
 	timer := time.AfterFunc(peerport.DialTimeout, func() { conn.Close() })
 	defer timer.Stop()
-	if _, err := conn.Write(n.greeting().Append(nil)); err != nil {
+	if _, err := conn.Write(n.handshake().Append(nil)); err != nil {
 		conn.Close()
 		return nil, nil, err
 	}

@@ -19,7 +19,7 @@ func sayings(from string) (list [][]byte) {
 	list = append(list, append([]byte{peerport.ProtoFacts}, sampleFacts.Append(nil)...))
 	join := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
 	list = append(list, append([]byte{peerport.ProtoJoin}, frame.End(join, 0)...))
-	hello := forward.Greeting{Speaks: current, ID: from, Client: "host:1"}.Append([]byte{peerport.ProtoForward})
+	hello := forward.Handshake{Speaks: current, ID: from, Client: "host:1"}.Append([]byte{peerport.ProtoForward})
 	for kind := byte(1); kind <= forward.Position; kind++ {
 		body := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 7), 7)
 		list = append(list, append(bytes.Clone(hello), frame.End(append(frame.Begin(nil, kind, uint64(kind)), body...), 0)...))

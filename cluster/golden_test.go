@@ -96,9 +96,9 @@ func resultMessage(name string, body []byte, replies []store.Reply, outcome erro
 }
 
 func messages(t *testing.T) []message {
-	hello := forward.Greeting{Speaks: forward.Version{Major: 5, Minor: 0}, ID: "n1", Client: "host:6379"}
-	later := forward.Greeting{Speaks: forward.Version{Major: 5, Minor: 7}, ID: "n2", Client: "host:6380", More: "what minor 7 says"}
-	greet := func(name string, g forward.Greeting) message {
+	hello := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: 0}, ID: "n1", Client: "host:6379"}
+	later := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: 7}, ID: "n2", Client: "host:6380", More: "what minor 7 says"}
+	greet := func(name string, g forward.Handshake) message {
 		return message{name, g.Append(nil), func(b []byte) error {
 			got, err := forward.Version{Major: 5, Minor: 0}.Read(reader(b))
 			return want(name, got, err, g)

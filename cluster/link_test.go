@@ -115,7 +115,7 @@ func TestStaleRouteIsNotSet(t *testing.T) {
 // testLink returns a link and the far end of its connection.
 func testLink() (*forward.Link, net.Conn) {
 	near, far := net.Pipe()
-	l := forward.NewLink(near, forward.Greeting{ID: "peer"})
+	l := forward.NewLink(near, forward.Handshake{ID: "peer"})
 	go l.Out.Run()
 	go l.Read(bufio.NewReader(near))
 	return l, far

@@ -8,7 +8,7 @@ import (
 )
 
 // longScript is the script that runs, as far as others are concerned: after a while the node of its client is told, and
-// later all that waits is answered BUSY. Lock order: mu, fair.Inbox.
+// later all that waits is answered BUSY.
 type longScript struct {
 	node *Node
 	in   *fair.Inbox[*request]

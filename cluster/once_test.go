@@ -16,7 +16,7 @@ func (n *testNode) carried(b *Node) *forward.Link {
 	n.t.Helper()
 	near, far := net.Pipe()
 	go n.serveForward(far)
-	l, r, err := b.greet(near)
+	l, r, err := b.connectOver(near)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // alert of TLS comes back; what a port without proof makes of the bytes, no protocol of it panics or
 // takes memory that they only announce; and afterwards a peer reaches both.
 func FuzzPeerPort(f *testing.F) {
-	hello := forward.Greeting{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
+	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
 	for _, seed := range [][]byte{
 		nil, []byte("R\x00"), []byte("A"), []byte("D"), []byte("J"), []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"), []byte("*1\r\n$4\r\nPING\r\n"), []byte("GET / HTTP/1.1\r\n\r\n"),
 		hello, append(hello[:len(hello):len(hello)], oneFrame(forward.Kill, 1, nil)...), append(hello[:len(hello):len(hello)], 0x3f, 0xff, 0xff, 0xff, forward.Submit),

@@ -32,8 +32,6 @@ import (
 //
 // Requests are evaluated in the order of their arrival, scripts included. Clients count on it: a client
 // that gives up waiting for a release takes the lock again by another connection.
-//
-// Lock order: FSM before fair.Inbox; neither is held while proposing.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.

@@ -41,12 +41,12 @@ func (n *Node) serveForward(conn net.Conn) {
 		}
 		n.cfg.peers.Strangers.Note(why, conn.RemoteAddr().String(), err)
 		if other {
-			// The peer learns the reason from this greeting. An error means that the peer has gone.
-			_, _ = conn.Write(n.greeting().Append(nil))
+			// The peer learns the reason from this handshake. An error means that the peer has gone.
+			_, _ = conn.Write(n.handshake().Append(nil))
 		}
 		return
 	}
-	if _, err := conn.Write(n.greeting().Append(nil)); err != nil {
+	if _, err := conn.Write(n.handshake().Append(nil)); err != nil {
 		return
 	}
 	peerport.Greets(conn)

@@ -10,9 +10,9 @@ import (
 // A peer that greets wrongly, or sends what is no request, loses its
 // connection; the node goes on.
 func TestServeForwardRefusesNonsense(t *testing.T) {
-	hello := forward.Greeting{Speaks: current, ID: "n2", Client: "client:1"}.Append(nil)
+	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "client:1"}.Append(nil)
 	for name, b := range map[string][]byte{
-		"not a greeting":     []byte("GET / HTTP/1.1\r\n"),
+		"not a handshake":    []byte("GET / HTTP/1.1\r\n"),
 		"unknown kind":       append(hello[:len(hello):len(hello)], oneFrame(99, 1, nil)...),
 		"a result":           append(hello[:len(hello):len(hello)], oneFrame(forward.Result, 1, nil)...),
 		"malformed calls":    append(hello[:len(hello):len(hello)], oneFrame(forward.Submit, 1, []byte{1, 2})...),

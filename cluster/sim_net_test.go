@@ -197,7 +197,7 @@ func (s *simulation) sent(c *simConn) {
 	s.pump(p, c.side)
 }
 
-// take cuts bytes into frames; a greeting comes alone. Two goroutines of a node
+// take cuts bytes into frames; a handshake comes alone. Two goroutines of a node
 // send by one link, each in an order of its own: one for what blocks, and whoever's
 // turn it is in the queue. Which of them comes first at one instant is not left to the
 // scheduler.
@@ -229,7 +229,7 @@ func (st *simStream) take(out []byte, proto byte) {
 // about says what a frame is, but for its number: two goroutines number theirs.
 func about(f []byte) string {
 	if string(f[:4]) == forward.Magic {
-		return "a greeting"
+		return "a handshake"
 	}
 	_, size := binary.Uvarint(f[5:])
 	return fmt.Sprintf("a frame of kind %d, %d bytes,", f[4], len(f)-5-size)

@@ -44,7 +44,7 @@ func TestHandOverWaitsForThePeers(t *testing.T) {
 		near, far := net.Pipe()
 		go n.serveForward(far)
 		peer := newTestNode(t)
-		l, r, err := peer.greet(near)
+		l, r, err := peer.connectOver(near)
 		if err != nil {
 			t.Fatal(err)
 		}

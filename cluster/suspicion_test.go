@@ -27,7 +27,7 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 				var reply <-chan string
 				for i := 0; i < len(c.leaders); i++ {
 					near, far := net.Pipe()
-					l := forward.NewLink(near, forward.Greeting{ID: "peer"})
+					l := forward.NewLink(near, forward.Handshake{ID: "peer"})
 					go l.Out.Run()
 					go func() {
 						l.Read(bufio.NewReader(near))

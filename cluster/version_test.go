@@ -32,7 +32,7 @@ func TestPeerOfAnotherVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hello := forward.Greeting{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
+		hello := forward.Handshake{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
 		hello[1+len(forward.Magic)] = test.version
 		if _, err := conn.Write(hello); err != nil {
 			t.Fatal(err)

@@ -132,7 +132,7 @@ func TestResultRoundTrip(t *testing.T) {
 }
 
 func TestGreetingRoundTrip(t *testing.T) {
-	want := forward.Greeting{Speaks: current, ID: "n1", Client: "host:6379", More: "later"}
+	want := forward.Handshake{Speaks: current, ID: "n1", Client: "host:6379", More: "later"}
 	b := want.Append(nil)
 	if got, err := current.Read(reader(b)); err != nil || got != want {
 		t.Errorf("got %v, %v", got, err)
@@ -209,11 +209,11 @@ func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(forward.Result, 7, forward.AppendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(store.AppendReply(nil, store.List(store.Str("a"), store.List(store.MapOf(store.OK, store.Float(1))))))
 	f.Add(oneFrame(forward.Transfer, 1, transferBody("n2")))
-	f.Add(forward.Greeting{Speaks: current, ID: "n1", Client: "host:1"}.Append(nil))
+	f.Add(forward.Handshake{Speaks: current, ID: "n1", Client: "host:1"}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if g, err := current.Read(reader(b)); err == nil {
 			if again, err := current.Read(reader(g.Append(nil))); err != nil || again != g {
-				t.Errorf("greeting %v became %v, %v", g, again, err)
+				t.Errorf("handshake %v became %v, %v", g, again, err)
 			}
 		}
 		body := b

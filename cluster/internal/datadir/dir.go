@@ -103,6 +103,9 @@ func (d *Dir) acquire() error {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("data directory %s cannot be locked: %w; it needs a file system with flock(2), so name one on a local disk with --data", d.path, err)
+		}
 		return fmt.Errorf("data directory %s is in use by another lockstep process: stop that one, or name another directory with --data", d.path)
 	}
 	d.lock = f

@@ -156,7 +156,7 @@ type Forwarded struct {
 
 // Link is a connection to a peer for forwarding to it.
 type Link struct {
-	Peer  Greeting
+	Peer  Handshake
 	Out   *Outbox
 	Token uint64 // by which the leader knows the requests of this link; set before it becomes a route
 	Room  func() // if not nil: waits until there is room for a large result
@@ -168,7 +168,7 @@ type Link struct {
 	broken  bool
 }
 
-func NewLink(conn net.Conn, peer Greeting) *Link {
+func NewLink(conn net.Conn, peer Handshake) *Link {
 	return &Link{Peer: peer, Out: NewOutbox(conn), waiting: map[uint64]*Forwarded{}}
 }
 

@@ -18,7 +18,7 @@ import (
 // testLink returns a Link and the far end of its connection.
 func testLink() (*Link, net.Conn) {
 	near, far := net.Pipe()
-	l := NewLink(near, Greeting{ID: "peer"})
+	l := NewLink(near, Handshake{ID: "peer"})
 	go l.Out.Run()
 	go l.Read(bufio.NewReader(near))
 	return l, far

@@ -1,4 +1,4 @@
-// Package forward is the protocol by which nodes carry the commands of their clients to the leader: greetings, frames, the
+// Package forward is the protocol by which nodes carry the commands of their clients to the leader: handshakes, frames, the
 // links that they travel on, and what the leader may answer.
 package forward
 
@@ -13,10 +13,10 @@ import (
 	"lockstep/store/codec"
 )
 
-// A forwarding connection begins with a greeting in each direction. Then it carries frames, requests one way
+// A forwarding connection begins with a handshake in each direction. Then it carries frames, requests one way
 // and results the other, many at a time.
 //
-//	greeting:  greeting.go
+//	handshake:  handshake.go
 //	frame:     internal/frame
 //
 //	kind 1  submit    ticket, calls

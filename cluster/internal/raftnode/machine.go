@@ -52,7 +52,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.Applied(out)
 	if out.Messages {
-		m.log.trans.announce(matched{l.Term, l.Index})
+		m.log.trans.notifyCommit(matched{l.Term, l.Index})
 	}
 	return out
 }

@@ -10,7 +10,7 @@ import (
 // vote for it (pre-vote). They refuse as long as they still believe in that leader: until their own timers
 // fire, half a second to a second and a half after its last message. So the follower that asks first is
 // refused, and the one that asks last is elected. But if the last one has a shorter log, as a delayed follower
-// may have (linger.go), it is refused, too, and the first one has to wait for an election timeout before it
+// may have (delayed_append.go), it is refused, too, and the first one has to wait for an election timeout before it
 // asks again.
 //
 // So a follower that has heard nothing from its leader for a while holds the request of a candidate with a
@@ -19,7 +19,7 @@ import (
 // candidate wins: if both could win, they would split the votes.
 //
 // Measured in virtual time, over 120 elections of three busy nodes whose leader fell silent: a new leader was
-// there after 1.05 s on average without delayed followers (linger.go), after 1.22 s with delayed followers, and
+// there after 1.05 s on average without delayed followers (delayed_append.go), after 1.22 s with delayed followers, and
 // after 0.94 s with held pre-votes, too.
 
 // holdTick is how often hold checks whether a held request can be answered.

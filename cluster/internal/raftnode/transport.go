@@ -49,7 +49,7 @@ type transport struct {
 
 	time     TimeSource
 	held     *heldVotes
-	promises bool // this node makes promises to leaders (promise.go)
+	promises bool // this node makes promises to leaders (read_lease.go)
 	listens  func() bool
 
 	closing sync.RWMutex // held for reading while a heartbeat is answered

@@ -19,7 +19,7 @@ type ack struct {
 	term uint64 // term of that leader
 	sent uint64 // step at which the request was sent
 
-	promised bool          // see promise.go
+	promised bool          // see read_lease.go
 	at       time.Duration // monotonic time of the request
 	wall     time.Time     // wall time of the request, without a monotonic part
 }
@@ -137,7 +137,7 @@ func (r *Node) leads(term uint64) bool {
 	return r.raft.State() == raft.Leader && r.raft.CurrentTerm() == term
 }
 
-// holdsLease reports whether no other node can have been elected yet (promise.go).
+// holdsLease reports whether no other node can have been elected yet (read_lease.go).
 func (r *Node) holdsLease(term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	return conf.Error() == nil && r.trans.leased(raft.ServerID(r.cfg.ID), conf.Configuration(), term) && r.leads(term)

@@ -98,7 +98,7 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 // These words follow the name of the directory in a message of Raft, each after another seam.
 var (
 	promises = []byte("promises") // the node makes promises
-	listens  = []byte("listens")  // the node has subscribers (announce.go)
+	listens  = []byte("listens")  // the node has subscribers (commit_notification.go)
 	named    = []byte("cluster=") // prefix of the name of its cluster
 )
 

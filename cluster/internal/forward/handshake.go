@@ -12,7 +12,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// A forwarding connection begins with a greeting in each direction:
+// A forwarding connection begins with a handshake in each direction:
 //
 //	+--------+---------+--------+--------+--------------------+----------+
 //	| "LKST" | version | minor  | str id | str client address | str more |
@@ -51,15 +51,15 @@ func (v VersionError) Error() string {
 // Version is the version of the protocol that a node speaks. A test may let a node speak a later one.
 type Version struct{ Major, Minor byte }
 
-// Greeting is what two nodes tell each other first.
-type Greeting struct {
+// Handshake is what two nodes tell each other first.
+type Handshake struct {
 	Speaks Version
 	ID     string
 	Client string // RESP address for clients
 	More   string // fields of later minor versions
 }
 
-func (g Greeting) Append(buf []byte) []byte {
+func (g Handshake) Append(buf []byte) []byte {
 	buf = append(buf, Magic...)
 	buf = append(buf, g.Speaks.Major, g.Speaks.Minor)
 	buf = codec.AppendStr(buf, g.ID)
@@ -67,31 +67,31 @@ func (g Greeting) Append(buf []byte) []byte {
 	return codec.AppendStr(buf, g.More)
 }
 
-// Read reads the greeting of a peer to a node that speaks own.
-func (own Version) Read(r *bufio.Reader) (Greeting, error) {
+// Read reads the handshake of a peer to a node that speaks own.
+func (own Version) Read(r *bufio.Reader) (Handshake, error) {
 	var head [len(Magic) + 1]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return Greeting{}, err
+		return Handshake{}, err
 	}
 	if string(head[:len(Magic)]) != Magic {
-		return Greeting{}, frame.ErrMalformed
+		return Handshake{}, frame.ErrMalformed
 	}
-	g := Greeting{Speaks: Version{Major: head[len(Magic)]}}
+	g := Handshake{Speaks: Version{Major: head[len(Magic)]}}
 	if v := g.Speaks.Major; v != own.Major {
-		return Greeting{}, VersionError{v, own.Major}
+		return Handshake{}, VersionError{v, own.Major}
 	}
 	var err error
 	if g.Speaks.Minor, err = r.ReadByte(); err != nil {
-		return Greeting{}, err
+		return Handshake{}, err
 	}
 	for _, s := range []*string{&g.ID, &g.Client, &g.More} {
 		n, err := binary.ReadUvarint(r)
 		if err != nil || n > roster.MaxText {
-			return Greeting{}, frame.ErrMalformed
+			return Handshake{}, frame.ErrMalformed
 		}
 		b := make([]byte, n)
 		if _, err := io.ReadFull(r, b); err != nil {
-			return Greeting{}, err
+			return Handshake{}, err
 		}
 		*s = string(b)
 	}

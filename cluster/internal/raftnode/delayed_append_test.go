@@ -79,7 +79,7 @@ func TestAnswersAtOnce(t *testing.T) {
 	for what, ask := range map[string]struct {
 		entries int
 		listens bool
-	}{"listens": {1, true}, "is behind": {lingeringEntries + 1, false}, "was told of a commit": {0, false}} {
+	}{"listens": {1, true}, "is behind": {delayedEntries + 1, false}, "was told of a commit": {0, false}} {
 		req := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 43 - uint64(ask.entries), Entries: make([]*raft.Log, ask.entries)}
 		if tr.take(conf, "e", "", req, ask.listens) {
 			t.Errorf("one that %s is left alone", what)

@@ -16,13 +16,13 @@ type listener struct {
 	to      raft.ServerAddress
 	listens bool
 	told    uint64 // a commit index that the follower knows
-	tried   uint64 // the last entry that the leader has announced to it, or tried to
-	asking  bool   // an announcement to it is under way
+	tried   uint64 // the last entry that the leader has notified it of, or tried to
+	asking  bool   // a notification of it is under way
 }
 
-// announce tells the listening followers that an entry with messages is committed, if this node leads in
+// notifyCommit tells the listening followers that an entry with messages is committed, if this node leads in
 // the term of that entry.
-func (t *transport) announce(entry matched) {
+func (t *transport) notifyCommit(entry matched) {
 	// While Raft starts, it applies entries already, and t.raft is nil.
 	if r := t.raft.Load(); r == nil || r.State() != raft.Leader || r.CurrentTerm() != entry.term {
 		return
@@ -47,7 +47,7 @@ func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool
 	t.tell(id)
 }
 
-// tell starts to announce the last news to a member that listens, has the entry, and does not know that
+// tell starts to notify a member of the last commit, if it listens, has the entry, and does not know that
 // it is committed. The caller holds t.mu.
 func (t *transport) tell(id raft.ServerID) {
 	l, m := t.audience[id], t.matches[id]

@@ -15,7 +15,7 @@ import (
 //
 // The leader decides anew at each answer of a follower: it delays the next entries to that follower if
 // a majority has these entries without it. When another follower is slow or gone, the delayed one is
-// late once, by at most lingering. From then on no majority exists without it when it answers, so it
+// late once, by at most appendDelay. From then on no majority exists without it when it answers, so it
 // is not delayed. Only WAIT for more than a majority waits for a delayed follower.
 //
 // Some followers are never delayed. Those that would stand for election first (turnAfter), as many as the
@@ -29,12 +29,12 @@ import (
 // A delayed follower has a shorter log and can ask for votes in vain; prevote.go makes up for that.
 
 const (
-	// lingering is how long a follower is left alone.
-	lingering = 10 * time.Millisecond
-	// lingeringEntries is the most entries that a follower may have accepted at once for the leader to
+	// appendDelay is how long a follower is left alone.
+	appendDelay = 10 * time.Millisecond
+	// delayedEntries is the most entries that a follower may have accepted at once for the leader to
 	// leave it alone. If it has accepted more, it has more to catch up with than came while it was left
 	// alone.
-	lingeringEntries = 16
+	delayedEntries = 16
 )
 
 // accept notes that a member has taken args, and whether its clients listen. If the member was not needed
@@ -49,7 +49,7 @@ func (t *transport) accept(id raft.ServerID, to raft.ServerAddress, args *raft.A
 	if !t.take(conf, id, to, args, listens) {
 		return
 	}
-	timer := time.NewTimer(lingering)
+	timer := time.NewTimer(appendDelay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -63,7 +63,7 @@ func (t *transport) take(conf raft.Configuration, id raft.ServerID, to raft.Serv
 	n := len(args.Entries)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	spare := !listens && 0 < n && n <= lingeringEntries && t.spare(conf, id, args)
+	spare := !listens && 0 < n && n <= delayedEntries && t.spare(conf, id, args)
 	t.match(id, args)
 	t.attend(id, to, listens, args)
 	return spare

@@ -9,8 +9,8 @@ import (
 // lastIndex is how far the log of a node reaches.
 func (c *bubbled) lastIndex(i int) uint64 { return raftOf(c.nodes[i]).Raft.LastIndex() }
 
-// lingers is how long raftnode leaves a follower alone.
-const lingers = 10 * ms
+// appendDelay is how long raftnode leaves a follower alone.
+const appendDelay = 10 * ms
 
 // Of two followers the one that would stand last gets what it was not needed for a moment
 // later. It is needed, and has everything at once, when the other is gone.
@@ -32,7 +32,7 @@ func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 			has := int(c.lastIndex(spare) - first)
 			if has <= i {
 				lacked++
-				if late := time.Since(at[has]); late > lingers+soon {
+				if late := time.Since(at[has]); late > appendDelay+soon {
 					t.Errorf("the other one has not got an entry after %v", late)
 				}
 			}
@@ -40,7 +40,7 @@ func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 		if lacked < writes*3/4 || behind > writes/10 {
 			t.Errorf("of %d times the follower that is not needed lacked the last entry %d times, and the one that is %d times", writes, lacked, behind)
 		}
-		time.Sleep(lingers + soon)
+		time.Sleep(appendDelay + soon)
 		if got, want := c.lastIndex(spare), c.lastIndex(leader); got != want {
 			t.Errorf("the other one has %d of %d entries after it was left alone", got, want)
 		}
