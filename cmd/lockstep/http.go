@@ -86,7 +86,7 @@ func pages(o options, p *parts) http.Handler {
 	figures := rendering{render: func(w io.Writer) {
 		writeMetrics(w, p.node, p.server)
 		writeClientMemory(w, p.server)
-	}, pace: rate.NewLimiter(figuresRate, figuresBurst), clock: time.Now}
+	}, pace: rate.NewLimiter(figuresRate, figuresBurst)}
 	metrics := figures.serve
 	if o.http.guardMetrics {
 		metrics = g.only("info", metrics)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
-	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -116,7 +115,6 @@ func network(a net.Addr) netip.Addr {
 type rendering struct {
 	render func(io.Writer)
 	pace   *rate.Limiter
-	clock  func() time.Time
 
 	mu   sync.Mutex
 	last []byte
@@ -130,7 +128,7 @@ func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
 func (r *rendering) page() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.pace.AllowN(r.clock(), 1) || r.last == nil {
+	if r.pace.Allow() || r.last == nil {
 		var b bytes.Buffer
 		r.render(&b)
 		r.last = b.Bytes()

@@ -152,27 +152,27 @@ func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
 
 // A flood does not decide how often the figures are computed; who asks seldom gets those of the moment.
 func TestFiguresAreComputedSeldom(t *testing.T) {
-	now, computed := time.Unix(1000, 0), 0
-	r := rendering{render: func(w io.Writer) { computed++; fmt.Fprint(w, computed) }, pace: rate.NewLimiter(figuresRate, figuresBurst),
-		clock: func() time.Time { return now }}
-	ask := func() string {
-		w := httptest.NewRecorder()
-		r.serve(w, nil)
-		return w.Body.String()
-	}
-	for range 1000 {
-		ask()
-		now = now.Add(time.Millisecond)
-	}
-	if computed < figuresBurst || computed > figuresBurst+figuresRate {
-		t.Errorf("computed %d times for 1000 requests in a second", computed)
-	}
-	now = now.Add(time.Second)
-	for range 3 {
-		before := computed
-		if got := ask(); got != fmt.Sprint(before+1) {
-			t.Errorf("%s is old", got)
+	synctest.Test(t, func(t *testing.T) {
+		computed := 0
+		r := rendering{render: func(w io.Writer) { computed++; fmt.Fprint(w, computed) }, pace: rate.NewLimiter(figuresRate, figuresBurst)}
+		ask := func() string {
+			w := httptest.NewRecorder()
+			r.serve(w, nil)
+			return w.Body.String()
 		}
-		now = now.Add(time.Second)
-	}
+		for range 1000 {
+			ask()
+			time.Sleep(time.Millisecond)
+		}
+		if computed < figuresBurst || computed > figuresBurst+figuresRate {
+			t.Errorf("computed %d times for 1000 requests in a second", computed)
+		}
+		for range 3 {
+			time.Sleep(time.Second)
+			before := computed
+			if got := ask(); got != fmt.Sprint(before+1) {
+				t.Errorf("%s is old", got)
+			}
+		}
+	})
 }
