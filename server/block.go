@@ -46,6 +46,9 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
 	s.srv.stats.called(cmd, 0) // its duration is waiting time
+	if reply.Kind == store.None {
+		s.closeAfterReply() // a client would take the next command's reply for this one's
+	}
 	s.reply(cmd, s.settle(reply))
 	if s.tracking.Load() != nil {
 		s.srv.hub.tracker.release(s)
