@@ -119,7 +119,6 @@ func doHello(s *session, args [][]byte) store.Reply {
 	if s.needsAuth() {
 		return store.Err(errHelloNoAuth)
 	}
-	s.resp.Store(int32(resp))
 	r := store.MapOf(
 		store.Str("server"), store.Str("redis"),
 		store.Str("version"), store.Str(store.RedisVersion),
@@ -135,7 +134,13 @@ func doHello(s *session, args [][]byte) store.Reply {
 		r.Elems = append(r.Elems, store.Str("role"), store.Str(role))
 	}
 	r.Elems = append(r.Elems, store.Str("modules"), store.List())
-	return r
+	// Under the hub's lock: a message is in the old protocol and before the reply, or in the new one and behind it.
+	h := s.srv.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.resp.Store(int32(resp))
+	s.reply(nil, r)
+	return answered
 }
 
 // leads reports whether this node is the leader.

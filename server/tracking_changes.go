@@ -368,6 +368,10 @@ func (t *tracker) deliver(s *session, m *notice) {
 			return
 		}
 	}
+	// Under the hub's lock the target stays a subscriber until the message is in its output.
+	h := s.srv.hub
+	h.mu.RLock()
+	defer h.mu.RUnlock()
 	if resp := target.protocol(); resp > 2 || target != s && target.subscriber() {
 		target.pushFrame(m.frame(resp))
 	}
