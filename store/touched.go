@@ -54,6 +54,10 @@ func EachTouched(writes []byte, t Toucher) {
 			return
 		case o == opFlush:
 			t.TouchAll()
+		case o == opSwap: // every key of two databases, and Touch does not distinguish them
+			d.int()
+			d.int()
+			t.TouchAll()
 		case o == opExpire:
 			t.Touch(d.Str(), 0) // no client caused an expiry
 		default:

@@ -26,7 +26,7 @@ func TestEachWriteHasAShape(t *testing.T) {
 	got := &touches{}
 	EachTouched(txn.Writes().Bytes(), got)
 	want := []string{"lock by 0", "plain by 0", "plain by 0", "plain by 0", "hash by 0", "hash by 0", "hash by 0", "large by 0",
-		"copy by 0", "plain by 0", "moved by 0", "gone by 0", "gone by 0", "flushed by 0", "all"}
+		"copy by 0", "plain by 0", "moved by 0", "gone by 0", "gone by 0", "flushed by 0", "all", "all"}
 	if !slices.Equal(got.list, want) {
 		t.Errorf("got  %q\nwant %q", got.list, want)
 	}
