@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,18 +55,15 @@ func infoSentinel(srv *Server, f *facts) {
 // doInfoCache returns the part of each member's INFO that this node knows, with the leader first.
 func doInfoCache(s *session, args [][]byte) store.Reply {
 	w := s.watched()
-	r := store.List()
-	for _, name := range args[2:] {
-		if string(name) != s.srv.watch.name || w.master == nil {
-			continue
-		}
-		entries := store.List(cachedInfo(w, w.master))
-		for _, n := range w.replicas() {
-			entries.Elems = append(entries.Elems, cachedInfo(w, n))
-		}
-		r.Elems = append(r.Elems, store.Str(s.srv.watch.name), entries)
+	// As in Redis, a name that is given twice is answered once.
+	if w.master == nil || !slices.ContainsFunc(args[2:], func(name []byte) bool { return string(name) == s.srv.watch.name }) {
+		return store.List()
 	}
-	return r
+	entries := store.List(cachedInfo(w, w.master))
+	for _, n := range w.replicas() {
+		entries.Elems = append(entries.Elems, cachedInfo(w, n))
+	}
+	return store.List(store.Str(s.srv.watch.name), entries)
 }
 
 func cachedInfo(w watched, n *cluster.Sighting) store.Reply {
