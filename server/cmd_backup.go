@@ -19,20 +19,22 @@ const (
 	backupPiece = 1 << 20
 	// backupIdle is how long a backup stays open for a reader that asks for no piece.
 	backupIdle = time.Minute
-	// maxBackups is how many backups may be open at once.
-	maxBackups = 4
+	// backupMost is how long it stays open in all: as long as it is open, the node keeps what has been overwritten since.
+	backupMost = time.Hour
 )
 
 // backups holds the backups that clients are reading.
 type backups struct {
-	mu   sync.Mutex
-	last int
-	open map[string]*openBackup
+	mu      sync.Mutex
+	last    int
+	open    map[string]*openBackup
+	opening bool
 }
 
 type openBackup struct {
 	io.ReadCloser
 	idle *time.Timer
+	most *time.Timer
 	mu   sync.Mutex // held while a piece is read
 }
 
@@ -52,23 +54,26 @@ func doBackup(s *session, args [][]byte) store.Reply {
 func (srv *Server) beginBackup() store.Reply {
 	b := &srv.backups
 	b.mu.Lock()
-	full := len(b.open) >= maxBackups
-	b.mu.Unlock()
-	if full {
+	if b.opening || len(b.open) > 0 {
+		b.mu.Unlock()
 		return store.Err(errBackups)
 	}
+	b.opening = true
+	b.mu.Unlock()
 	r, complete, err := srv.backend.Backup()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.opening = false
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.open == nil {
 		b.open = map[string]*openBackup{}
 	}
 	b.last++
 	name := strconv.Itoa(b.last)
-	b.open[name] = &openBackup{ReadCloser: r, idle: time.AfterFunc(backupIdle, func() { srv.endBackup(name) })}
+	end := func() { srv.endBackup(name) }
+	b.open[name] = &openBackup{ReadCloser: r, idle: time.AfterFunc(backupIdle, end), most: time.AfterFunc(backupMost, end)}
 	return store.List(store.Str(name), store.Flag(complete))
 }
 
@@ -105,6 +110,7 @@ func (srv *Server) endBackup(name string) {
 	b.mu.Unlock()
 	if open != nil {
 		open.idle.Stop()
+		open.most.Stop()
 		_ = open.Close() // the reading end of a pipe
 	}
 }

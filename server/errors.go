@@ -60,7 +60,7 @@ const (
 	errTimeoutSign    store.Error = "ERR timeout is negative"
 	errSlowlogCount   store.Error = "ERR count should be greater than or equal to -1"
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
-	errBackups        store.Error = "ERR too many backups are being read: try again when one of them is complete"
+	errBackups        store.Error = "ERR another backup is being read: try again when it is complete"
 	errNoBackup       store.Error = "ERR no such backup: it was given up because nobody read on; begin again"
 	errSaving         store.Error = "ERR Background save already in progress"
 	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
