@@ -341,22 +341,24 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// beyondLimits refuses commands that the leader would refuse, too: a command that is too long to send
-// to the leader, and a command for a transaction that needs memory when there is none. Redis then
+// beyondLimits refuses commands that the leader would refuse, too, and commands that are too long to send
+// to the leader: one read of 500 MB would hold up what everybody else sends to it, and a command for a transaction that needs memory when there is none. Redis then
 // queues no command at all; here a transaction can still release a key.
 func (s *session) beyondLimits(cmd *store.Command, args [][]byte) store.Error {
 	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
 		return store.ErrOutOfMemory
-	}
-	if cmd.Is(store.ReadOnly) {
-		return ""
 	}
 	n := 0
 	for _, arg := range args {
 		n += len(arg)
 	}
 	if n > store.MinEntry {
-		if limit := s.srv.backend.MaxEntry(); int64(n) > limit+store.MinEntry {
+		limit := s.srv.backend.MaxEntry()
+		switch {
+		case int64(n) <= limit+store.MinEntry:
+		case cmd.Is(store.ReadOnly):
+			return store.ErrArgumentsTooBig(limit)
+		default:
 			return store.ErrEntryTooBig(limit)
 		}
 	}
