@@ -90,8 +90,12 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
+	// A file or a link that somebody has put there would keep its place and its rights, and the backup has all values in clear.
 	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
