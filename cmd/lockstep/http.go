@@ -136,7 +136,7 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 // newHTTPServer makes a server with limits, so that clients cannot make it take much memory.
 func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
 	few := newConnectionCap()
-	return &http.Server{Handler: pages, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
+	return &http.Server{Handler: withoutBody(pages), MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note, ConnContext: few.context,
 		// Strangers would decide how many lines there are.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}

@@ -176,3 +176,29 @@ func TestFiguresAreComputedSeldom(t *testing.T) {
 		}
 	})
 }
+
+// A request with a body is answered before the body has come, and its connection ends: net/http would read on.
+func TestBodiesAreNotRead(t *testing.T) {
+	served := false
+	srv := newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }), slog.New(slog.DiscardHandler))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(ln)
+	t.Cleanup(func() { srv.Close() })
+	for _, head := range []string{"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"} {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, head); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c) // ends although the body does not
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 413 ") || served {
+			t.Errorf("%q, %v; served: %v", got, err, served)
+		}
+	}
+}
