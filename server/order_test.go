@@ -3,7 +3,9 @@ package server
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -172,4 +174,30 @@ func TestInfoCacheAnswersEachNameOnce(t *testing.T) {
 	if len(one.Elems) != 2 || len(many.Elems) != 2 {
 		t.Errorf("%d elements for a name, %d for the same name a thousand times", len(one.Elems), len(many.Elems))
 	}
+}
+
+// TestMessagesAfterQuit: a client gets all its replies, though messages for it come after its QUIT.
+func TestMessagesAfterQuit(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c, other := ts.dial(t), ts.dial(t)
+		readLittle(t, c.conn, 64<<10)
+		large := strings.Repeat("x", 100_000)
+		other.ask("SET", "large", large)
+		c.send("HELLO 3\r\nSUBSCRIBE c\r\n")
+		c.until("subscribe\r\n$1\r\nc\r\n:1\r\n")
+		for range 6 {
+			ts.hub.Publish(store.Channel, "c", large)
+		}
+		c.send("GET large\r\nQUIT\r\n")
+		ts.await(func() bool {
+			return slices.ContainsFunc(ts.each(), func(s *session) bool { return s.isClosing() })
+		})
+		for range 3 {
+			ts.hub.Publish(store.Channel, "c", large)
+		}
+		got, err := io.ReadAll(c.conn)
+		if want := "$100000\r\n" + large + "\r\n+OK\r\n"; err != nil || !strings.HasSuffix(string(got), want) {
+			t.Errorf("%d bytes, %v; the last are %q", len(got), err, got[max(0, len(got)-40):])
+		}
+	})
 }

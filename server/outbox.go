@@ -31,6 +31,7 @@ type outbox struct {
 	counted int    // bytes reported to memory
 	held    bool   // messages wait in late: a reply is being written in pieces
 	late    chunks
+	closing bool      // only replies may come: the connection ends after them
 	failed  bool      // the connection is gone or given up: drop everything
 	over    time.Time // the time since which the soft limit is exceeded
 }
@@ -85,7 +86,7 @@ func (o *outbox) add(frames func(b []byte) []byte) int {
 func (o *outbox) push(message []byte, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failed {
+	if o.failed || o.closing {
 		return
 	}
 	if o.held {
@@ -108,6 +109,14 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 		o.busy = true
 		go o.start()
 	}
+}
+
+// closeToMessages drops the messages that come from now on. The connection ends when the replies have been sent, and what
+// waited behind them would make the end a reset, by which the client would lose replies.
+func (o *outbox) closeToMessages() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closing = true
 }
 
 // hold keeps messages out of the session's output until release; the caller of release flushes.

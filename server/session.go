@@ -134,8 +134,9 @@ func (s *session) end() bool {
 // not run.
 func (s *session) closeAfterReply() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closing = true
+	s.mu.Unlock()
+	s.out.closeToMessages()
 }
 
 func (s *session) isClosing() bool {
