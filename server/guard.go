@@ -99,6 +99,7 @@ type guard struct {
 	memory *clientMemory // for all clients; nil: memory is not counted
 	held   atomic.Int64  // bytes of large arguments that have arrived
 
+	vain    int          // lines since the last parse that made no command
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel

@@ -183,7 +183,9 @@ func (g *guard) arrayHeader(line []byte) bool {
 	case n > unauthArgs && g.policy.needsAuth():
 		return g.fault("unauthenticated multibulk length")
 	}
-	if n > 0 {
+	if n <= 0 {
+		g.vain++
+	} else {
 		g.left = n
 		g.addHeader('*', n)
 		g.grew(int64(len(line)) + 2)
@@ -317,6 +319,7 @@ func (g *guard) inline(line []byte) bool {
 		return g.fault("unbalanced quotes in request")
 	}
 	if len(args) == 0 {
+		g.vain += 1 + len(line)/emptyBytes
 		return true
 	}
 	if len(line) > largeCommand {

@@ -18,8 +18,8 @@ const (
 	strangersWait = 50 * time.Millisecond
 )
 
-// strangers are the idle connections with unread input whose clients have not authenticated. The owner of the loop uses
-// it.
+// strangers are the idle connections with unread input whose clients have not authenticated, or send lines that make no
+// command. The owner of the loop uses it.
 type strangers struct {
 	queue []*loopConn // the one that has waited longest first
 	due   time.Time   // when the next ones may be served
@@ -39,7 +39,7 @@ func (l *loop) turn(c *loopConn) {
 	switch {
 	case c.state != connIdle:
 		c.ready = false
-	case c.s.needsAuth():
+	case c.s.needsAuth() || c.vain:
 		l.strangers.queue = append(l.strangers.queue, c)
 	default:
 		c.ready = false

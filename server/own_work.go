@@ -28,6 +28,9 @@ const (
 	ownStep = 20 * time.Microsecond
 	// queueTakes is the time that a command takes that MULTI has queued for nothing.
 	queueTakes = 500 * time.Nanosecond
+	// emptyTakes is the time that a line takes that makes no command; emptyBytes of spaces count as another line.
+	emptyTakes = 50 * time.Nanosecond
+	emptyBytes = 64
 	// plumbingTakes is the time that a command takes of those that isPlumbing names, whatever the clock says, and
 	// plumbingSlices how many times ownSlice a client has for them.
 	plumbingTakes  = time.Microsecond

@@ -24,6 +24,7 @@ type loopConn struct {
 	guard *guard
 	state connState
 	ready bool // in loop.ready
+	vain  bool // the client has sent many lines lately that made no command
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the submission began
@@ -71,6 +72,7 @@ func (l *loop) advance(c *loopConn) {
 			return
 		}
 		g.parse()
+		vain := l.inVain(c)
 		switch {
 		case len(g.ends) > 0:
 			l.begin(c)
@@ -83,10 +85,25 @@ func (l *loop) advance(c *loopConn) {
 			return
 		case !c.hasInput():
 			return
+		case vain:
+			l.again(c) // it has its turn among strangers
+			return
 		}
 		g.fill()
 	}
 	l.again(c)
+}
+
+// inVain counts the lines of a client that made no command, and reports whether it has sent many lately. Nothing else would
+// count them, and a few such clients would have all of the loop's time.
+func (l *loop) inVain(c *loopConn) bool {
+	if n := c.guard.vain; n > 0 {
+		c.guard.vain = 0
+		c.s.own.add(nil, l.srv.cfg.Clock(), time.Duration(n)*emptyTakes, 0)
+		c.vain = true
+	}
+	c.vain = c.vain && c.s.own.exceeds(ownSlice, l.srv.cfg.Clock)
+	return c.vain
 }
 
 // hasInput reports whether a read may return input.

@@ -226,3 +226,41 @@ func TestStrangersTakeAShare(t *testing.T) {
 	}
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
+
+// TestEmptyLinesTakeAShare: clients that send lines without a command, as fast as they can, are read as strangers are.
+func TestEmptyLinesTakeAShare(t *testing.T) {
+	for name, line := range map[string]string{"empty": "\r\n", "spaces": strings.Repeat(" ", 40) + "\r\n", "array of none": "*0\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			var ticks atomic.Int64
+			ts := newTestServer(t, func(c *Config) {
+				c.Loops = 1
+				start := c.Clock()
+				c.Clock = func() time.Time { return start.Add(time.Duration(ticks.Add(1)) * 100 * time.Microsecond) }
+			})
+			c := ts.dial(t)
+			const many = 20
+			flood := []byte(strings.Repeat(line, 1<<20/len(line)))
+			for range many {
+				s := ts.dial(t)
+				go func() {
+					for { // until the server ends
+						if _, err := s.conn.Write(flood); err != nil {
+							return
+						}
+					}
+				}()
+			}
+			until(t, "the flood to be there", func() bool { return ts.stats.netIn.Load() > 1<<20 })
+			before := ts.stats.netIn.Load()
+			const pings = 100
+			for range pings {
+				c.do("PING", "+PONG\r\n")
+			}
+			n := ts.stats.netIn.Load() - before
+			t.Logf("%d bytes of lines, %d commands of a client", n, pings)
+			if n > pings*many*inputBuffer {
+				t.Errorf("%d bytes of lines were read between %d commands of a client", n, pings)
+			}
+		})
+	}
+}
