@@ -17,7 +17,6 @@ func TestPopulateIsBounded(t *testing.T) {
 		c.do("DEBUG POPULATE 1 k "+size, tooBig)
 	}
 	c.do("DEBUG POPULATE 0 k 5", "+OK\r\n")
-	ts.fake.batch = nil
 	c.do("DEBUG POPULATE 20 large 1000000", "+OK\r\n") // more than one entry holds
 	c.do("DBSIZE", ":20\r\n")
 	c.do("DEBUG POPULATE 3000 small 0", "+OK\r\n")

@@ -85,7 +85,7 @@ func TestChaos(t *testing.T) {
 // acknowledges a write before it is replicated.
 func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
 	finds(t, "not linearizable", "leader alone",
-		edit{"cluster/sequencer.go", "\ts.node.pending.add(b)\n", "\ts.node.pending.add(b)\n\tb.finish(nil)\n"})
+		edit{"cluster/sequencer.go", "\ts.node.pending.begin(b, s.node.cfg.FailoverWait)\n", "\ts.node.pending.begin(b, s.node.cfg.FailoverWait)\n\tb.answer(nil)\n"})
 }
 
 // TestChaosFindsLostMessages leaves subscribers connected when a snapshot has
