@@ -341,9 +341,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// beyondLimits refuses commands that the leader would refuse, too, and commands that are too long to send
-// to the leader: one read of 500 MB would hold up what everybody else sends to it, and a command for a transaction that needs memory when there is none. Redis then
-// queues no command at all; here a transaction can still release a key.
+// beyondLimits refuses what the leader would refuse, too: a command that is too long to send to it, because one read of
+// 500 MB would hold up what everybody else sends, and a command for a transaction that needs memory when there is none.
+// Redis then queues no command at all; here a transaction can still release a key.
 func (s *session) beyondLimits(cmd *store.Command, args [][]byte) store.Error {
 	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
 		return store.ErrOutOfMemory
