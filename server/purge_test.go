@@ -9,7 +9,12 @@ import (
 func TestPurgesAreFew(t *testing.T) {
 	ts := newTestServer(t, nil)
 	purged := make(chan struct{}, 1000)
-	ts.purging.do = func() { purged <- struct{}{} }
+	instead := func(do func()) {
+		ts.purging.mu.Lock()
+		defer ts.purging.mu.Unlock()
+		ts.purging.do = do
+	}
+	instead(func() { purged <- struct{}{} })
 	c := ts.dial(t)
 	for range 100 {
 		c.do("MEMORY PURGE", "+OK\r\n")
@@ -24,7 +29,7 @@ func TestPurgesAreFew(t *testing.T) {
 	}
 	ts.fake.advance(purgePause)
 	gate, begun := make(chan struct{}), make(chan struct{})
-	ts.purging.do = func() { close(begun); <-gate }
+	instead(func() { close(begun); <-gate })
 	c.do(`EVAL "for i = 1, 100 do redis.call('memory', 'purge') end return redis.status_reply('went on')" 0`, "+went on\r\n")
 	<-begun
 	ts.fake.advance(time.Hour)
