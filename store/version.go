@@ -103,7 +103,7 @@ func (t *Txn) forget(x lapsedKey) bool {
 
 // removals maps the hash of a key's name to the write set that removed the key. Of the keys with
 // the same place it keeps the latest removals.
-type removals [4096][4]struct{ name, seq uint64 }
+type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
 const capacity = len(removals{}) * len(removals{}[0])
