@@ -172,6 +172,8 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 		text = msgDeniedKey
 	case store.DeniedChannel:
 		text = msgDeniedChannel
+	case store.Undecided:
+		return string(store.ErrUndecided)
 	default:
 		text = msgDeniedCommand
 	}
