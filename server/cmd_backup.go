@@ -23,16 +23,17 @@ const (
 	backupMost = time.Hour
 )
 
-// backups holds the backups that clients are reading.
+// backups holds the backup that a client is reading.
 type backups struct {
 	mu      sync.Mutex
 	last    int
-	open    map[string]*openBackup
+	open    *openBackup // nil: none
 	opening bool
 }
 
 type openBackup struct {
 	io.ReadCloser
+	name string
 	idle *time.Timer
 	most *time.Timer
 	mu   sync.Mutex // held while a piece is read
@@ -54,7 +55,7 @@ func doBackup(s *session, args [][]byte) store.Reply {
 func (srv *Server) beginBackup() store.Reply {
 	b := &srv.backups
 	b.mu.Lock()
-	if b.opening || len(b.open) > 0 {
+	if b.opening || b.open != nil {
 		b.mu.Unlock()
 		return store.Err(errBackups)
 	}
@@ -67,22 +68,20 @@ func (srv *Server) beginBackup() store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	if b.open == nil {
-		b.open = map[string]*openBackup{}
-	}
 	b.last++
-	name := strconv.Itoa(b.last)
-	end := func() { srv.endBackup(name) }
-	b.open[name] = &openBackup{ReadCloser: r, idle: time.AfterFunc(backupIdle, end), most: time.AfterFunc(backupMost, end)}
-	return store.List(store.Str(name), store.Flag(complete))
+	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last)}
+	end := func() { srv.endBackup(open) }
+	open.idle, open.most = time.AfterFunc(backupIdle, end), time.AfterFunc(backupMost, end)
+	b.open = open
+	return store.List(store.Str(open.name), store.Flag(complete))
 }
 
 func (srv *Server) readBackup(name string) store.Reply {
 	b := &srv.backups
 	b.mu.Lock()
-	open := b.open[name]
+	open := b.open
 	b.mu.Unlock()
-	if open == nil {
+	if open == nil || open.name != name {
 		return store.Err(errNoBackup)
 	}
 	open.mu.Lock()
@@ -92,7 +91,7 @@ func (srv *Server) readBackup(name string) store.Reply {
 	n, err := io.ReadFull(open, piece)
 	if err != nil {
 		if n == 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
-			srv.endBackup(name)
+			srv.endBackup(open)
 		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return store.Err(errf("ERR %v", err))
@@ -101,16 +100,16 @@ func (srv *Server) readBackup(name string) store.Reply {
 	return store.Str(string(piece[:n]))
 }
 
-// endBackup closes and forgets a backup.
-func (srv *Server) endBackup(name string) {
+// endBackup closes and forgets a backup. It may be called more than once: by a reader and by the timers.
+func (srv *Server) endBackup(open *openBackup) {
 	b := &srv.backups
 	b.mu.Lock()
-	open := b.open[name]
-	delete(b.open, name)
-	b.mu.Unlock()
-	if open != nil {
-		open.idle.Stop()
-		open.most.Stop()
-		_ = open.Close() // the reading end of a pipe
+	defer b.mu.Unlock()
+	if b.open != open {
+		return
 	}
+	b.open = nil
+	open.idle.Stop()
+	open.most.Stop()
+	_ = open.Close() // the reading end of a pipe
 }

@@ -44,7 +44,7 @@ type tracker struct {
 	maxSize func() int64 // bytes of keys that may be remembered; 0: no limit
 	base    uint64       // the first origin of this node's sessions
 
-	// Lock order: the FSM's lock, then mu, then a server's and an outbox's.
+	// Lock order: the FSM's lock, then mu, Server.mu, Hub.mu and an outbox's.
 	mu       sync.Mutex
 	sessions map[int64]*session            // sessions that track
 	keys     map[string]map[int64]struct{} // the sessions that have read a key
