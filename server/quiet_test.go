@@ -87,23 +87,30 @@ func (s *recordSealer) record(content []byte, kind byte) []byte {
 	return s.aead.Seal(head, nonce, inner, head)
 }
 
+// sealedConn connects to a server over TLS 1.3, and returns what seals the client's records.
+func sealedConn(t *testing.T, loops int) (*tls.Conn, *recordSealer) {
+	t.Helper()
+	ts, _, _, good := secretServer(t, loops)
+	var keyLog bytes.Buffer
+	config := good.Clone()
+	config.MinVersion, config.KeyLogWriter = tls.VersionTLS13, &keyLog
+	conn, err := tls.Dial("tcp", ts.addr, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if suite := conn.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
+		t.Skipf("crypto/tls prefers %s where the processor has no instructions for AES", tls.CipherSuiteName(suite))
+	}
+	return conn, newRecordSealer(t, keyLog.String())
+}
+
 // TestMessagesOfTheHandshakeAfterIt: a client that begins a large message of the handshake after it is cut off, before it
 // has passwords to show. crypto/tls would keep 256 KiB for each such client.
 func TestMessagesOfTheHandshakeAfterIt(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
-		ts, _, _, good := secretServer(t, loops)
-		var keyLog bytes.Buffer
-		config := good.Clone()
-		config.MinVersion, config.KeyLogWriter = tls.VersionTLS13, &keyLog
-		conn, err := tls.Dial("tcp", ts.addr, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if suite := conn.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
-			t.Skipf("crypto/tls prefers %s where the processor has no instructions for AES", tls.CipherSuiteName(suite))
-		}
-		s, raw := newRecordSealer(t, keyLog.String()), conn.NetConn()
+		conn, s := sealedConn(t, loops)
+		raw := conn.NetConn()
 		// A certificate of 256 KiB begins. An error of a write means that the server has cut the client off already.
 		for message := append([]byte{11, 3, 0xff, 0xff}, make([]byte, 60<<10)...); len(message) > 0; {
 			n := min(len(message), 16<<10)
@@ -111,7 +118,7 @@ func TestMessagesOfTheHandshakeAfterIt(t *testing.T) {
 			message = message[n:]
 		}
 		_ = raw.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err = io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Error("the server waits for the rest of it")
 		}
 	})
@@ -120,19 +127,8 @@ func TestMessagesOfTheHandshakeAfterIt(t *testing.T) {
 // TestNewKeysAndData: a client may ask for new keys, and send many large records, for as long as it likes.
 func TestNewKeysAndData(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
-		ts, _, _, good := secretServer(t, loops)
-		var keyLog bytes.Buffer
-		config := good.Clone()
-		config.MinVersion, config.KeyLogWriter = tls.VersionTLS13, &keyLog
-		conn, err := tls.Dial("tcp", ts.addr, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if suite := conn.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
-			t.Skipf("crypto/tls prefers %s where the processor has no instructions for AES", tls.CipherSuiteName(suite))
-		}
-		s, raw := newRecordSealer(t, keyLog.String()), conn.NetConn()
+		conn, s := sealedConn(t, loops)
+		raw := conn.NetConn()
 		for range 8 {
 			value := bytes.Repeat([]byte("v"), 16000)
 			_, err := raw.Write(s.record(fmt.Appendf(nil, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(value), value), 23))

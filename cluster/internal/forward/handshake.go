@@ -59,12 +59,12 @@ type Handshake struct {
 	More   string // fields of later minor versions
 }
 
-func (g Handshake) Append(buf []byte) []byte {
+func (h Handshake) Append(buf []byte) []byte {
 	buf = append(buf, Magic...)
-	buf = append(buf, g.Speaks.Major, g.Speaks.Minor)
-	buf = codec.AppendStr(buf, g.ID)
-	buf = codec.AppendStr(buf, g.Client)
-	return codec.AppendStr(buf, g.More)
+	buf = append(buf, h.Speaks.Major, h.Speaks.Minor)
+	buf = codec.AppendStr(buf, h.ID)
+	buf = codec.AppendStr(buf, h.Client)
+	return codec.AppendStr(buf, h.More)
 }
 
 // Read reads the handshake of a peer to a node that speaks own.
@@ -76,15 +76,15 @@ func (own Version) Read(r *bufio.Reader) (Handshake, error) {
 	if string(head[:len(Magic)]) != Magic {
 		return Handshake{}, frame.ErrMalformed
 	}
-	g := Handshake{Speaks: Version{Major: head[len(Magic)]}}
-	if v := g.Speaks.Major; v != own.Major {
+	h := Handshake{Speaks: Version{Major: head[len(Magic)]}}
+	if v := h.Speaks.Major; v != own.Major {
 		return Handshake{}, VersionError{v, own.Major}
 	}
 	var err error
-	if g.Speaks.Minor, err = r.ReadByte(); err != nil {
+	if h.Speaks.Minor, err = r.ReadByte(); err != nil {
 		return Handshake{}, err
 	}
-	for _, s := range []*string{&g.ID, &g.Client, &g.More} {
+	for _, s := range []*string{&h.ID, &h.Client, &h.More} {
 		n, err := binary.ReadUvarint(r)
 		if err != nil || n > roster.MaxText {
 			return Handshake{}, frame.ErrMalformed
@@ -95,5 +95,5 @@ func (own Version) Read(r *bufio.Reader) (Handshake, error) {
 		}
 		*s = string(b)
 	}
-	return g, nil
+	return h, nil
 }
