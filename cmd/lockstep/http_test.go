@@ -83,11 +83,15 @@ func TestPagesAndRights(t *testing.T) {
 	if got := ask(t, c, "CONFIG", "GET", "maxmemory-clients"); !regexp.MustCompile(`[1-9][0-9]{5,}`).MatchString(got) {
 		t.Errorf("what clients hold has no limit: %q", got)
 	}
-	resp, err := client.Post("https://"+n.HTTPAddr+"/debug/pprof/", "text/plain", strings.NewReader("x"))
-	if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %v, %v", resp, err)
+	for body, want := range map[string]int{"": http.StatusMethodNotAllowed, "x": http.StatusRequestEntityTooLarge} {
+		resp, err := client.Post("https://"+n.HTTPAddr+"/debug/pprof/", "text/plain", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != want {
+			t.Errorf("POST of %q: %s, want %d", body, resp.Status, want)
+		}
 	}
-	resp.Body.Close()
 	checkHealth(t, []string{"--http-listen", n.HTTPAddr, "--http-tls"}, exitOK, "ready\n")
 	checkHealth(t, []string{"--http-listen", n.HTTPAddr}, exitRuntime, "")
 }
