@@ -78,7 +78,7 @@ func doAuth(s *session, args [][]byte) store.Reply {
 	case s.srv.needsNoPassword():
 		return store.Err(errNoPassword)
 	}
-	if refusal := s.login(s.srv.asksOnce()(), args[0], user, password); refusal != "" {
+	if refusal := s.login(s.asksOnce()(), args[0], user, password); refusal != "" {
 		return store.Err(refusal)
 	}
 	return store.OK
@@ -98,7 +98,7 @@ func doHello(s *session, args [][]byte) store.Reply {
 		}
 		resp = int(n)
 	}
-	known := s.srv.asksOnce()
+	known := s.asksOnce()
 	for i := 2; i < len(args); {
 		switch opt := strings.ToLower(string(args[i])); {
 		case opt == "auth" && i+2 < len(args):

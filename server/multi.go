@@ -36,9 +36,10 @@ const (
 type transaction struct {
 	commands []queued
 	size     int
-	asked    int       // commands that were answered QUEUED, also those that are not kept any more
-	aborted  bool      // a command was refused, so EXEC will fail
-	before   *tracking // the session's tracking before the transaction
+	asked    int              // commands that were answered QUEUED, also those that are not kept any more
+	aborted  bool             // a command was refused, so EXEC will fail
+	before   *tracking        // the session's tracking before the transaction
+	known    func() knowledge // what this node knows of the passwords, for each AUTH and HELLO in answerExec
 }
 
 // queued is a command in a transaction.
@@ -418,6 +419,7 @@ func (s *session) watch(w cluster.Watched) {
 // message may come between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
+	t.known = s.srv.asksOnce() // anew: the leader's part may have changed a password
 	s.out.hold()
 	defer s.out.release()
 	if !s.muted() {

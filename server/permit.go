@@ -86,6 +86,14 @@ func (srv *Server) asksOnce() func() knowledge {
 	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience) })
 }
 
+// asksOnce is the server's, but that all commands of a transaction share one question.
+func (s *session) asksOnce() func() knowledge {
+	if s.executing != nil {
+		return s.executing.known
+	}
+	return s.srv.asksOnce()
+}
+
 // upToDate makes this node learn what the leader knows of the users. It searches for a leader for the
 // time search, and waits for its answer for the time patience. A node that was stopped for a while
 // searches longer, because it may find its leader or its link to the leader in a moment.

@@ -38,7 +38,8 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 	}
 }
 
-// TestHelloAsksOnce: a HELLO of many users and passwords, at once or in a transaction, checks each but asks the leader once.
+// TestHelloAsksOnce: a HELLO of many users and passwords, at once or in a transaction, checks each but asks the leader
+// once; so does a transaction of many AUTHs and HELLOs.
 func TestHelloAsksOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned
@@ -61,6 +62,9 @@ func TestHelloAsksOnce(t *testing.T) {
 	}
 	asked(3, ts.dial(t), hello+array("ACL", "WHOAMI")+array("CLIENT", "GETNAME"), "$1\r\nb\r\n$1\r\ny\r\n")
 	asked(6, ts.dial(t), array("MULTI")+hello+array("ACL", "WHOAMI")+array("SET", "k", "v")+array("EXEC"), "$1\r\nb\r\n+OK\r\n")
+	logins := strings.Repeat(array("AUTH", "a", "p")+array("HELLO", "2", "AUTH", "b", "q")+array("AUTH", "a", "wrong"), 100)
+	asked(6, ts.dial(t), array("MULTI")+logins+array("ACL", "WHOAMI")+array("EXEC"), "$1\r\nb\r\n")
+	asked(6, ts.dial(t), array("MULTI")+logins+array("ACL", "WHOAMI")+array("SET", "k", "v")+array("EXEC"), "$1\r\nb\r\n+OK\r\n")
 	// What comes before a wrong password keeps its effect.
 	wrong := array("HELLO", "2", "AUTH", "a", "p", "SETNAME", "z", "AUTH", "b", "wrong", "SETNAME", "n")
 	asked(3, ts.dial(t), wrong+array("ACL", "WHOAMI")+array("CLIENT", "GETNAME"), "-"+string(errWrongPass)+"\r\n$1\r\na\r\n$1\r\nz\r\n")
