@@ -95,11 +95,11 @@ func (w *blockedClient) release() {
 		return
 	}
 	w.state.Store(blockedWaiting)
-	w.heed()
+	w.finishCancel()
 }
 
-// heed carries out a cancel that came while the blocked client was taken, or before it was confirmed.
-func (w *blockedClient) heed() {
+// finishCancel carries out a cancel that came while the blocked client was taken, or before it was confirmed.
+func (w *blockedClient) finishCancel() {
 	if how := w.quit.Load(); how != 0 {
 		w.cancel(how)
 	}
@@ -114,7 +114,7 @@ func (w *blockedClient) confirm() {
 	if w.joined != nil {
 		w.joined()
 	}
-	w.heed()
+	w.finishCancel()
 }
 
 // waitKey names a key that blocked clients wait for.

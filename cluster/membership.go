@@ -104,7 +104,7 @@ func (n *Node) administer(a adminRequest) error {
 		rt := n.routes.get()
 		if rt.seq != nil || rt.link != nil {
 			err := n.administerBy(ctx, rt, a)
-			if err == nil || again && a.kind == adminRemove && isNoMember(err) {
+			if err == nil || again && a.kind == adminRemove && errors.Is(err, ErrNoMember) {
 				return nil
 			}
 			if !errors.Is(err, errNotExecuted) && !errors.Is(err, errUnknown) {
@@ -146,6 +146,9 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	if why, is := strings.CutPrefix(reply.Str, refusalCode); is && reply.IsError() {
 		return refusal(why)
 	}
+	if why, is := strings.CutPrefix(reply.Str, noMemberCode); is && reply.IsError() {
+		return fmt.Errorf("%w%s", ErrNoMember, strings.TrimPrefix(why, ErrNoMember.Error()))
+	}
 	if reply.IsError() {
 		return errors.New(strings.TrimPrefix(reply.Str, "ERR "))
 	}
@@ -160,11 +163,11 @@ func (r refusal) Error() string { return string(r) }
 
 func contradicts(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// refusalCode is the prefix of a refusal in a reply to another node.
-const refusalCode = "REFUSED "
-
-// isNoMember reports whether err is ErrNoMember. Another node may have sent the error as text.
-func isNoMember(err error) bool { return strings.HasPrefix(err.Error(), ErrNoMember.Error()) }
+// These codes begin an error in a reply to another node which that node has to recognize.
+const (
+	refusalCode  = "REFUSED "
+	noMemberCode = "NOMEMBER " // ErrNoMember
+)
 
 // serveAdmin makes a change that another node forwards to this one.
 func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
@@ -192,6 +195,8 @@ func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
 			code := "ERR "
 			if _, is := errors.AsType[refusal](err); is {
 				code = refusalCode
+			} else if errors.Is(err, ErrNoMember) {
+				code = noMemberCode
 			}
 			return forward.AppendReplies(b, []store.Reply{store.Err(store.Error(code + err.Error()))})
 		})

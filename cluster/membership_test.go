@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -322,6 +323,9 @@ func TestMembershipRefusals(t *testing.T) {
 			if refused.err == nil || !strings.Contains(refused.err.Error(), refused.want) {
 				t.Errorf("n%d: %s: %v", i+1, what, refused.err)
 			}
+		}
+		if err := n.Remove("n7"); !errors.Is(err, ErrNoMember) || strings.Count(err.Error(), ErrNoMember.Error()) != 1 {
+			t.Errorf("n%d: a member that there is not: %v", i+1, err)
 		}
 		if err := n.Add("n2", c.cfg[1].PeerListen); err != nil {
 			t.Errorf("n%d: what is so already: %v", i+1, err)

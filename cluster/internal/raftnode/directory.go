@@ -73,9 +73,9 @@ func (r *Node) meet(id, directory []byte) error {
 	return r.dir.Remember(string(id), string(directory), r.configured.Load())
 }
 
-// seam separates a node's address from its directory in Raft's requests. Versions that know no directory
+// separator separates a node's address from its directory in Raft's requests. Versions that know no directory
 // take the whole for the address, which they only show: they do not forward to this version.
-var seam = []byte{0}
+var separator = []byte{0}
 
 // EncodePeer adds to this node's own address the names of its directory and cluster, and whether it makes
 // promises and has listeners.
@@ -84,22 +84,22 @@ func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte
 	if string(id) != t.self {
 		return b
 	}
-	b = append(append(b, seam...), t.directory...)
+	b = append(append(b, separator...), t.directory...)
 	if t.promises {
-		b = append(append(b, seam...), promises...)
+		b = append(append(b, separator...), promises...)
 	}
 	if name := t.cluster(); name != "" {
-		b = append(append(append(b, seam...), named...), name...)
+		b = append(append(append(b, separator...), named...), name...)
 	}
 	if t.listens == nil || t.listens() {
-		b = append(append(b, seam...), listens...)
+		b = append(append(b, separator...), listens...)
 	}
 	return b
 }
 
 // DecodePeer returns the address without what EncodePeer has added.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
-	addr, _, _ := bytes.Cut(b, seam)
+	addr, _, _ := bytes.Cut(b, separator)
 	return t.NetworkTransport.DecodePeer(addr)
 }
 

@@ -95,7 +95,7 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	return inner
 }
 
-// These words follow the name of the directory in a message of Raft, each after another seam.
+// These words follow the name of the directory in a message of Raft, each after another separator.
 var (
 	promises = []byte("promises") // the node makes promises
 	listens  = []byte("listens")  // the node has subscribers (commit_notification.go)
@@ -110,11 +110,11 @@ type selfReport struct {
 
 // saidBy decodes the report in a header. It skips words of later versions.
 func saidBy(by raft.RPCHeader) (s selfReport) {
-	_, rest, _ := bytes.Cut(by.Addr, seam)
-	s.directory, rest, _ = bytes.Cut(rest, seam)
+	_, rest, _ := bytes.Cut(by.Addr, separator)
+	s.directory, rest, _ = bytes.Cut(rest, separator)
 	for len(rest) > 0 {
 		var word []byte
-		word, rest, _ = bytes.Cut(rest, seam)
+		word, rest, _ = bytes.Cut(rest, separator)
 		s.promises = s.promises || bytes.Equal(word, promises)
 		s.listens = s.listens || bytes.Equal(word, listens)
 		if name, is := bytes.CutPrefix(word, named); is {

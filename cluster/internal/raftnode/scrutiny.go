@@ -99,7 +99,7 @@ func (s *asSeen) lookAtHeader(h raft.RPCHeader) error {
 	case len(h.Addr) > 4*roster.MaxText:
 		return absurd("an address of %d bytes", len(h.Addr))
 	}
-	addr, _, _ := bytes.Cut(h.Addr, seam)
+	addr, _, _ := bytes.Cut(h.Addr, separator)
 	if err := cmp.Or(roster.CheckID(string(h.ID)), roster.CheckAddress(string(addr))); err != nil {
 		return absurd("it is of %v", err)
 	}

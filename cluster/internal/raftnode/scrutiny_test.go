@@ -78,11 +78,11 @@ const tooFar = 5 + roster.TermReach + 1
 // data directory, and the third one that of the cluster.
 func (a *alone) headers() map[string]raft.RPCHeader {
 	h, self := a.header(), a.log.cfg.ID
-	parts := strings.Split(string(h.Addr), string(seam))
+	parts := strings.Split(string(h.Addr), string(separator))
 	with := func(change func(h *raft.RPCHeader, parts []string)) raft.RPCHeader {
 		h, parts := a.header(), append([]string(nil), parts...)
 		change(&h, parts)
-		h.Addr = []byte(strings.Join(parts, string(seam)))
+		h.Addr = []byte(strings.Join(parts, string(separator)))
 		return h
 	}
 	id := func(id string) raft.RPCHeader {
