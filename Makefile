@@ -14,6 +14,7 @@ FROM     ?= 1
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
+	CGO_ENABLED=0 $(GO) -C bench build -trimpath -o ../lockstep-bench ./lockstep-bench
 
 test: check race seeds fuzz conformance
 
@@ -22,16 +23,18 @@ check:
 	$(GO) vet ./...
 	CGO_ENABLED=0 GOOS=darwin $(GO) vet ./...
 	cd conformance/go && $(GO) vet .
-	cd bench/lockloss && $(GO) vet . && $(GO) test .
+	$(GO) -C bench vet ./...
+	CGO_ENABLED=0 GOOS=darwin $(GO) -C bench vet ./...
 	$(GO) tool staticcheck ./...
-	cd bench/lockloss && "$$($(GO) -C ../.. tool -n staticcheck)" .
+	cd bench && "$$($(GO) -C .. tool -n staticcheck)" ./...
 
 # The race detector needs a C compiler. `check` has vetted everything, tests too.
 race:
 	@if command -v $${CC:-gcc} >/dev/null; then \
-	  CGO_ENABLED=1 GORACE=halt_on_error=1 $(GO) test -vet=off -race -timeout 15m ./...; \
+	  CGO_ENABLED=1 GORACE=halt_on_error=1 $(GO) test -vet=off -race -timeout 15m ./... && \
+	  CGO_ENABLED=1 GORACE=halt_on_error=1 $(GO) -C bench test -vet=off -race -timeout 15m ./...; \
 	elif [ "$$CI" = true ]; then echo "gcc is not installed: CI runs the race detector"; exit 1; \
-	else echo "gcc is not installed: skipping the race detector"; $(GO) test -timeout 15m ./...; fi
+	else echo "gcc is not installed: skipping the race detector"; $(GO) test -timeout 15m ./... && $(GO) -C bench test -timeout 15m ./...; fi
 
 # The simulation once more without the race detector, which it is too slow for.
 seeds:
@@ -167,7 +170,7 @@ performance: build
 # The locks that Redis loses, and those that lockstep does not: docs/lock-loss.md.
 LOCKLOSS ?=
 lockloss: build
-	cd bench/lockloss && $(GO) run . -lockstep ../../lockstep $(LOCKLOSS)
+	$(GO) -C bench run ./lockloss -lockstep ../lockstep $(LOCKLOSS)
 
 clean:
-	rm -rf lockstep lockstep-data conformance/java/target conformance/java/*/target
+	rm -rf lockstep lockstep-bench lockstep-data conformance/java/target conformance/java/*/target

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 )
 
 // Each certificate that a stranger sends is tried with the keys of all others, and kept until that is done.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 )
 
 // overTLS has newTestServer serve TLS and its clients speak it. Only TestOverTLS sets it.

@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 	"lockstep/server/respclient"
 )
 
@@ -80,7 +80,7 @@ func (p *plan) run() (*result, error) {
 	if p.server == "" {
 		return nil, errors.New("-server is missing: build cmd/lockstep first")
 	}
-	if err := bench.RaiseFiles(uint64(p.idle + p.busy + 100)); err != nil {
+	if err := environ.RaiseFiles(uint64(p.idle + p.busy + 100)); err != nil {
 		return nil, err
 	}
 	data, err := os.MkdirTemp("", "connections")

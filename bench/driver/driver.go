@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/bench/load"
 	"lockstep/bench/peers"
 	"lockstep/bench/report"
+	"lockstep/conformance/environ"
 )
 
 // Run measures and reports. Progress goes to progress, the table to w. A
@@ -32,7 +32,7 @@ func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := bench.RaiseFiles(p.files()); err != nil {
+	if err := environ.RaiseFiles(p.files()); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp(p.Dir, "lockstep-bench")

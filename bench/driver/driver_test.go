@@ -23,13 +23,13 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// options are those of a command line.
+// options are those of a command line that measures no lockstep, or the one that args name.
 func options(t *testing.T, args ...string) *Options {
 	t.Helper()
 	var o Options
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	o.Define(fs)
-	if err := fs.Parse(args); err != nil {
+	if err := fs.Parse(append([]string{"-lockstep", os.Args[0]}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	return &o

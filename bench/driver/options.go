@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,7 +36,7 @@ type Options struct {
 
 // Define declares the flags with their defaults.
 func (o *Options) Define(fs *flag.FlagSet) {
-	fs.StringVar(&o.Lockstep, "lockstep", "", "the lockstep `program` that is measured (default: this one)")
+	fs.StringVar(&o.Lockstep, "lockstep", "", "the lockstep `program` that is measured (default: the one beside this program, or else the one in PATH)")
 	fs.StringVar(&o.Peers, "peers", strings.Join(peers.Names(), ","), "what is measured; what is not installed is left out")
 	fs.StringVar(&o.Workloads, "workloads", "", "of "+strings.Join(workloadNames(), ", ")+" (default: cycle; with --check, those that it needs)")
 	fs.StringVar(&o.Clients, "clients", "50", "`numbers` of clients, each a measurement")
@@ -242,7 +243,16 @@ func prefixed(flag string, err error) error {
 // program is the path of what is measured; servers run in other directories.
 func program(name string) (string, error) {
 	if name == "" {
-		return os.Executable()
+		own, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		name = filepath.Join(filepath.Dir(own), "lockstep")
+		if _, err := os.Stat(name); err != nil {
+			if name, err = exec.LookPath("lockstep"); err != nil {
+				return "", fmt.Errorf("there is no lockstep in %s and none in PATH: `make build` builds both", filepath.Dir(own))
+			}
+		}
 	}
 	path, err := filepath.Abs(name)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 )
 
 // Site is where servers are started.
@@ -68,7 +68,7 @@ func (s *Site) launch(name string, env []string, command ...string) (*process, e
 	}
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, log, log
-	p.cmd.Env = append(bench.Environ(), env...)
+	p.cmd.Env = append(environ.Environ(), env...)
 	// What a terminal sends to who measures does not end what is measured.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := startTied(p.cmd); err != nil {

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench/certs"
 	"lockstep/bench/load"
 	"lockstep/bench/wire"
+	"lockstep/conformance/certs"
 )
 
 // lease is that of a lock while it is in use, holdLease that of one that is

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"lockstep/bench/certs"
 	"lockstep/bench/wire"
+	"lockstep/conformance/certs"
 	"lockstep/server/respclient"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 	"lockstep/server/respclient"
 )
 
@@ -86,7 +86,7 @@ func (n *node) start() error {
 	}
 	defer log.Close()
 	n.cmd = exec.Command(n.bin, n.args...)
-	n.cmd.Stdout, n.cmd.Stderr, n.cmd.Env = log, log, bench.Environ()
+	n.cmd.Stdout, n.cmd.Stderr, n.cmd.Env = log, log, environ.Environ()
 	return n.cmd.Start()
 }
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 )
 
 func parsed(t *testing.T, text []byte) *x509.Certificate {

@@ -1,61 +1,31 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"strings"
+	"os/exec"
+	"path/filepath"
 	"syscall"
-
-	"lockstep/bench/driver"
-	"lockstep/bench/load"
-	"lockstep/bench/peers"
 )
 
-// benchmark measures this program and other servers.
-func benchmark(args []string, stdout, stderr io.Writer) error {
-	var o driver.Options
-	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	o.Define(fs)
-	if err := parseFlags(fs, args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, benchText())
-		}
-		return err
-	}
-	if fs.NArg() > 0 {
-		return usageError{fmt.Errorf("bench: unexpected argument %q", fs.Arg(0))}
-	}
-	if err := o.Check(); err != nil {
-		return usageError{fmt.Errorf("bench: %w", err)}
-	}
-	o.Command = strings.Join(append([]string{"lockstep", "bench"}, args...), " ")
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return o.Run(ctx, stdout, stderr)
-}
+// benchProgram measures lockstep beside other servers. It is a program of its own, of the module in bench/, because
+// no node needs what it links in.
+const benchProgram = "lockstep-bench"
 
-// benchText returns the text of `lockstep bench --help`. `lockstep help` does not have it, because that
-// is for operators of nodes.
-func benchText() string {
-	var b bytes.Buffer
-	b.WriteString("lockstep bench starts lockstep, Redis, etcd and ZooKeeper on this machine and\nmeasures them in turn with the same clients.\n\n" +
-		"On Linux the servers end with it even if it is killed, which then leaves their\ndata; elsewhere end it with an interrupt.\n\nPeers:\n")
-	for _, k := range peers.Kinds {
-		fmt.Fprintf(&b, "  %-20s %s\n", k.Name, k.About)
+// benchmark becomes the program that measures: the one beside this program, or else the one in PATH.
+func benchmark(args []string) error {
+	own, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("bench: where is this program? %w", err)
 	}
-	b.WriteString("\nWorkloads:\n")
-	for _, w := range load.Workloads {
-		fmt.Fprintf(&b, "  %-20s %s\n", w.Name, w.About)
+	path, err := exec.LookPath(filepath.Join(filepath.Dir(own), benchProgram))
+	if err != nil {
+		if path, err = exec.LookPath(benchProgram); err != nil {
+			return fmt.Errorf("bench: %s is neither in %s nor in PATH: `make build` builds it beside lockstep", benchProgram, filepath.Dir(own))
+		}
 	}
-	b.WriteString("\nFlags:\n")
-	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	new(driver.Options).Define(fs)
-	writeFlags(&b, fs)
-	return b.String()
+	if err := syscall.Exec(path, append([]string{path}, args...), os.Environ()); err != nil {
+		return fmt.Errorf("bench: %s: %w", path, err)
+	}
+	return nil
 }

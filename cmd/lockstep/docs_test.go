@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"lockstep/bench/driver"
 )
 
 // root is that of the repository.
@@ -31,7 +29,7 @@ var namedSection = regexp.MustCompile(`([\w./-]+\.md)\)?(?:,? \(?| 的 )["“]([
 // documents; and docs/README.md lists all of docs.
 func TestDocumentsAreTrue(t *testing.T) {
 	var flags []string
-	for _, group := range append(flagGroups(), flagGroup{"bench", benchFlags()}) {
+	for _, group := range flagGroups() {
 		group.flags.VisitAll(func(f *flag.Flag) { flags = append(flags, f.Name) })
 	}
 	tests, goFlags := testsAndFlags(t)
@@ -114,17 +112,11 @@ func checkSections(t *testing.T, path, doc string) {
 	}
 }
 
-func benchFlags() *flag.FlagSet {
-	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	new(driver.Options).Define(fs)
-	return fs
-}
-
 // testsAndFlags are the tests of this repository, and the flags that its other programs
-// declare by package flag.
+// declare.
 func testsAndFlags(t *testing.T) (tests map[string]bool, flags []string) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	declared := regexp.MustCompile(`flag\.\w+\((?:&[\w.]+, )?"([a-z][a-z0-9-]*)"`)
+	declared := regexp.MustCompile(`(?:flag|fs)\.\w+\((?:&[\w.]+, )?"([a-z][a-z0-9-]*)"`)
 	tests = make(map[string]bool)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") {

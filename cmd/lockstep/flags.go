@@ -244,8 +244,9 @@ granted survives the death of any minority of its nodes.
                         make DIR the data of a new cluster of one node
   lockstep secret FILE  make a secret for --peer-secret-file, by which nodes
                         know each other; a FILE that exists stays as it is
-  lockstep bench        measure this program beside Redis, Redlock, etcd and
-                        ZooKeeper, those that are installed; see bench --help
+  lockstep bench        measure lockstep beside Redis, Redlock, etcd and
+                        ZooKeeper, those that are installed; starts the
+                        program lockstep-bench; see bench --help
   lockstep version      the version, the commit and the compiler; also --version
   lockstep help
 

@@ -53,7 +53,7 @@ func helpOf(command string) string {
 		}
 	}
 	if command == "bench" {
-		b.WriteString("\nIts flags: lockstep bench --help\n")
+		b.WriteString("\nIt starts " + benchProgram + ", which has to stand beside lockstep or in PATH. Its flags: lockstep bench --help\n")
 	}
 	return b.String()
 }

@@ -100,7 +100,7 @@ func dispatch(name string, args []string, stdout, stderr io.Writer) error {
 	case "secret":
 		return secret(args, stdout)
 	case "bench":
-		return benchmark(args, stdout, stderr)
+		return benchmark(args)
 	case "version":
 		if len(args) > 0 {
 			return usageError{fmt.Errorf("version: unexpected argument %q", args[0])}

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 )
 
 // TestMain keeps the variables that the tests were started with from the commands that
 // they run in this process.
 func TestMain(m *testing.M) {
-	own := bench.Environ()
+	own := environ.Environ()
 	os.Clearenv()
 	for _, v := range own {
 		name, value, _ := strings.Cut(v, "=")

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 	"lockstep/conformance/nodes"
 	"lockstep/server/respclient"
 )

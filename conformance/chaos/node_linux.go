@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench"
 	"lockstep/conformance/chaos/network"
+	"lockstep/conformance/environ"
 	"lockstep/server/respclient"
 )
 
@@ -68,7 +68,7 @@ func (n *node) start() error {
 	defer log.Close()
 	cmd := exec.Command(n.f.binary, n.args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(bench.Environ(), clockVariable+"="+n.clockPath())
+	cmd.Env = append(environ.Environ(), clockVariable+"="+n.clockPath())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := n.host.Do(cmd.Start); err != nil {
 		return fmt.Errorf("%s: %w", n.id, err)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 	"lockstep/conformance/compatibility"
 	"lockstep/conformance/nodes"
 )

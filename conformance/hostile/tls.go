@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 )
 
 // Certificates that a caller may show.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 )
 
 // Newcomer returns the place of a node that joins a running cluster through some
@@ -31,7 +31,7 @@ func (n *Node) Admin(command string, args ...string) (int, string) {
 	n.t.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command(Binary(n.t), append([]string{command, "--addr", n.Addr}, args...)...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, bench.Environ()
+	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, environ.Environ()
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		n.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 	"lockstep/server/respclient"
 )
 
@@ -48,7 +48,13 @@ func Binary(t testing.TB) string {
 			return
 		}
 		built.path = filepath.Join(dir, "lockstep")
-		build := exec.Command("go", "build", "-o", built.path, "lockstep/cmd/lockstep")
+		// The benchmark is another module, whose dependencies may have other versions.
+		tree, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockstep").Output()
+		if err != nil {
+			built.err = fmt.Errorf("where is the source? %w", err)
+			return
+		}
+		build := exec.Command("go", "-C", strings.TrimSpace(string(tree)), "build", "-o", built.path, "./cmd/lockstep")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
 		out, err := build.CombinedOutput()
 		if err != nil {
@@ -165,7 +171,7 @@ func (n *Node) Run() {
 	}
 	command := append(append(slices.Clone(n.within), Binary(n.t)), n.args...)
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, bench.Environ()
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, environ.Environ()
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"crypto/tls"
 	"testing"
 
-	"lockstep/bench/certs"
+	"lockstep/conformance/certs"
 	"lockstep/server/respclient"
 )
 

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"lockstep/bench"
+	"lockstep/conformance/environ"
 )
 
 // settings are those that matter here; to a server that keeps nothing the others mean nothing.
@@ -84,7 +84,7 @@ func run(s settings) error {
 		return err
 	}
 	child := exec.Command(os.Getenv("LOCKSTEP_BINARY"), "serve", "--ephemeral", "--listen", addr, "--http-listen", "")
-	child.Stderr, child.Env = os.Stderr, bench.Environ()
+	child.Stderr, child.Env = os.Stderr, environ.Environ()
 	endWithParent(child)
 	if err := child.Start(); err != nil {
 		return err

@@ -1,4 +1,5 @@
-package bench
+// Package environ is what a lockstep that a test or a tool starts gets from the process that starts it.
+package environ
 
 import (
 	"os"
