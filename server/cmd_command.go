@@ -171,9 +171,6 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 	if !cmd.ArityOK(len(args)) {
 		return nil, errBadCommandLen
 	}
-	if cmd.Name == "migrate" {
-		return migrated(cmd.Keys[0].Flags, args)
-	}
 	var uses []keyUse
 	for _, spec := range cmd.Keys {
 		if spec.Flags&store.KeyNotKey != 0 {
@@ -189,28 +186,11 @@ func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 		}
 		uses = slices.Grow(uses, len(keys))
 		for _, k := range keys {
-			uses = append(uses, keyUse{k, cmd.KeyFlags(spec, args)})
+			uses = append(uses, keyUse{k, cmd.KeyFlags(spec, args) &^ store.KeyIncomplete})
 		}
 	}
-	return uses, ""
-}
-
-// migrated finds the keys of MIGRATE: its one key, or the keys after the word KEYS.
-func migrated(flags store.KeyFlags, args [][]byte) ([]keyUse, store.Error) {
-	keys := args[3:4]
-	for i := 6; i < len(args); i++ {
-		if !strings.EqualFold(string(args[i]), "keys") {
-			continue
-		}
-		if len(args[3]) > 0 {
-			return nil, errBadCommandArgs
-		}
-		keys = args[i+1:]
-		break
-	}
-	var uses []keyUse
-	for _, k := range keys {
-		uses = append(uses, keyUse{k, flags})
+	if len(uses) == 0 && !cmd.Is(store.NoMandatoryKeys) {
+		return nil, errBadCommandArgs
 	}
 	return uses, ""
 }

@@ -33,7 +33,7 @@ func curiousRows() []row {
 		{Command: store.Command{
 			Name: "migrate", Arity: -6, Flags: store.Write | store.MovableKeys | store.Dangerous, Group: "generic", Since: "2.6.0",
 			Keys: []store.KeySpec{
-				{Begin: 3, Step: 1, Flags: moved},
+				{Begin: 3, Step: 1, Flags: moved, Find: keyToMigrate},
 				{Flags: moved | store.KeyIncomplete, Find: keysToMigrate},
 			},
 			Summary: "Carries keys to another Redis; refused.", Tips: []string{"nondeterministic_output"},
@@ -43,16 +43,39 @@ func curiousRows() []row {
 	}
 }
 
+// keyToMigrate returns the place of the one key that MIGRATE names before its options.
+func keyToMigrate(args [][]byte) (places []int) {
+	if wordKeys(args) == 0 && len(args) > 3 {
+		places = []int{3}
+	}
+	return places
+}
+
+// keysToMigrate returns the places of the keys behind the word KEYS. As in Redis there are none if the one key is named, too:
+// MIGRATE refuses that.
 func keysToMigrate(args [][]byte) (places []int) {
-	for i := 6; i < len(args); i++ {
-		if strings.EqualFold(string(args[i]), "keys") && len(args[3]) == 0 {
-			for j := i + 1; j < len(args); j++ {
-				places = append(places, j)
-			}
-			break
+	if at := wordKeys(args); at > 0 && len(args[3]) == 0 {
+		for i := at + 1; i < len(args); i++ {
+			places = append(places, i)
 		}
 	}
 	return places
+}
+
+// wordKeys returns the place of the word KEYS among the options of MIGRATE; 0 if there is none that a key follows. A password
+// or a user may be called like an option.
+func wordKeys(args [][]byte) int {
+	for i := 6; i+1 < len(args); i++ {
+		switch strings.ToLower(string(args[i])) {
+		case "keys":
+			return i
+		case "auth":
+			i++
+		case "auth2":
+			i += 2
+		}
+	}
+	return 0
 }
 
 func doEmptyList(*session, [][]byte) store.Reply { return store.List() }

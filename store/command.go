@@ -89,7 +89,7 @@ const (
 // KeySpec says where a command's keys are. With Begin, keys are at Begin, Begin+Step, … up to
 // Begin+Last; a negative Last counts from the end. With NumKeys, the argument at NumKeys is the
 // number of keys, and the keys follow it. With neither, the positions depend on the other
-// arguments; Find, if set, returns them.
+// arguments. Find, if set, returns the positions; the others are for COMMAND INFO then.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -313,11 +313,11 @@ type keySpan struct{ first, last, step int }
 // find is places, but does not list the keys one by one that follow each other.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
-	if ks.Unknown() {
-		if ks.Find != nil {
-			others = ks.Find(args)
-		}
-		return none, others, true
+	switch {
+	case ks.Find != nil:
+		return none, ks.Find(args), true
+	case ks.Unknown():
+		return none, nil, true
 	}
 	span = keySpan{ks.Begin, ks.Begin + ks.Last, max(ks.Step, 1)}
 	if ks.Last < 0 {
