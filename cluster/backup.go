@@ -22,7 +22,7 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	head := raftfsm.BackupHead{Wall: n.cfg.Time.Wall().UnixMicro(), Node: n.cfg.ID}
 	var snap *raftfsm.Snapshot
 	if !n.cfg.Ephemeral {
-		target, ok := n.acknowledged(ctx)
+		target, ok := n.confirmed(ctx)
 		complete = ok && n.hasApplied(ctx, target)
 	} else {
 		complete = true

@@ -234,6 +234,7 @@ func (n *Node) late() (late time.Duration) {
 // leadTerm runs a sequencer until the sequencer or ctx ends.
 func (n *Node) leadTerm(ctx context.Context) {
 	seq := newSequencer(n)
+	seq.term = n.term() // before others can find the sequencer
 	n.routes.set(ctx, seq, nil)
 	seq.lead(ctx)
 	n.routes.drop(seq, nil)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/forward"
+	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
@@ -98,6 +99,30 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
+// leaderPosition is the body of a question for the position of a leader, which makes sure first that it leads. A leader of
+// 0.1.0 does not look at it.
+var leaderPosition = []byte{1}
+
+// confirmed is acknowledged that also finds out whether the leader still led after the call began. A leader that has been
+// replaced without knowing does not know what its successor has acknowledged.
+func (n *Node) confirmed(ctx context.Context) (index uint64, ok bool) {
+	rt := n.routes.get()
+	if rt.link == nil {
+		return n.confirmedHere()
+	}
+	reply, err := n.ask(ctx, rt.link, forward.Position, leaderPosition)
+	return uint64(reply.Int), err == nil && !reply.IsError()
+}
+
+// confirmedHere is confirmed if this node leads; otherwise ok is false.
+func (n *Node) confirmedHere() (index uint64, ok bool) {
+	seq := n.routes.get().seq
+	if seq == nil || !seq.stillLeads() {
+		return 0, false
+	}
+	return n.position(), true
+}
+
 // position returns the commit index as this node knows it.
 func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
@@ -154,9 +179,20 @@ func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again boo
 	}
 }
 
-// servePosition answers a peer that asks for the commit index of this node.
-func (n *Node) servePosition(id uint64, out *forward.Outbox) error {
-	return out.Send(forward.Result, id, func(b []byte) []byte {
-		return forward.AppendReplies(b, []store.Reply{store.Int(int64(n.position()))})
-	})
+// servePosition answers a peer that asks for the commit index of this node, or of this node as the leader.
+func (n *Node) servePosition(f frame.Frame, out *forward.Outbox) error {
+	answer := func(reply store.Reply) error {
+		return out.Send(forward.Result, f.ID, func(b []byte) []byte { return forward.AppendReplies(b, []store.Reply{reply}) })
+	}
+	if len(f.Body) == 0 {
+		return answer(store.Int(int64(n.position())))
+	}
+	go func() { // the followers have to answer first
+		reply := store.Err(store.Error("ERR " + ErrNoLeader.Error()))
+		if index, ok := n.confirmedHere(); ok {
+			reply = store.Int(int64(index))
+		}
+		_ = answer(reply) // if the link is lost, the asking node sees it
+	}()
+	return nil
 }

@@ -187,7 +187,6 @@ func (s *sequencer) close() {
 // leaders is applied.
 func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
-	s.term = s.node.term()
 	seq, _ := s.node.fsm.Position()
 	s.late.Reset(seq + 1)
 	// The first entry of a new leader tells its followers which earlier proposals are void, and carries the

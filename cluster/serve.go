@@ -103,7 +103,7 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 	case forward.Admin:
 		return n.serveAdmin(f, p)
 	case forward.Position:
-		return n.servePosition(f.ID, out)
+		return n.servePosition(f, out)
 	default:
 		return frame.ErrMalformed
 	}

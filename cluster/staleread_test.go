@@ -160,3 +160,40 @@ func TestJ16NoStaleReadAfterPause(t *testing.T) {
 		n.expect("new-owner", "GET lock")
 	})
 }
+
+// A leader that had been replaced, and did not know it, called a backup complete that lacked what its successor had
+// acknowledged. It need not be deposed any more when it looks: it may have been elected again.
+func TestBackupOfADeposedLeaderIsNotComplete(t *testing.T) {
+	for what, verify := range map[string]func(*fakeLog) error{
+		"deposed":       func(*fakeLog) error { return errDeposed },
+		"elected again": func(l *fakeLog) error { l.set(func(l *fakeLog) { l.term += 2 }); return nil },
+	} {
+		for _, asked := range []string{"the leader", "a follower"} {
+			t.Run(what+", "+asked+" is asked", func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					p := newLinked(t)
+					node := p.Node
+					if asked == "a follower" {
+						node = p.b
+					}
+					p.expect("OK", "SET lock owner")
+					whole := func() bool {
+						r, complete, err := node.Backup()
+						if err != nil {
+							t.Fatal(err)
+						}
+						r.Close()
+						return complete
+					}
+					if !whole() {
+						t.Error("the backup of a leader is not complete")
+					}
+					p.log.set(func(l *fakeLog) { l.verify = func() error { return verify(l) } })
+					if whole() {
+						t.Error("the backup is called complete")
+					}
+				})
+			})
+		}
+	}
+}
