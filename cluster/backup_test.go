@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,6 +123,38 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 		refuse("cut to", n, whole[:n])
 	}
 	refuse("a byte more", 0, append(bytes.Clone(whole), 0))
+}
+
+// A log goes on behind the largest index that a backup may have. Beyond that a backup is refused, and nothing is made: near 2^64 the
+// next entry would have a number that no log takes.
+func TestIndexOfABackup(t *testing.T) {
+	backup := func(index uint64) (cfg Config, err error) {
+		var out bytes.Buffer
+		if err := raftfsm.New(nil).Snapshot().WriteBackup(&out, raftfsm.BackupHead{Index: index, Node: "n1"}); err != nil {
+			t.Fatal(err)
+		}
+		cfg = dataConfig(t, filepath.Join(t.TempDir(), "new"))
+		_, err = Restore(cfg, bytes.NewReader(out.Bytes()))
+		return cfg, err
+	}
+	cfg, err := backup(1 << 62)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		n := openNode(t, cfg)
+		if got := lines(t, n, "SET k v", "GET k"); got != "OK v" {
+			t.Error(got)
+		}
+		closeNode(t, n)
+	}
+	cfg, err = backup(math.MaxUint64)
+	if !errors.Is(err, raftfsm.ErrImpossible) || !strings.Contains(err.Error(), "log index is 18446744073709551615") {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(cfg.Data); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was made: %v", err)
+	}
 }
 
 // The power may fail at any step of a restore: there is a whole directory then

@@ -39,6 +39,46 @@ type BackupHead struct {
 // ErrNotBackup is the error for a file that is not a complete backup.
 var ErrNotBackup = errors.New("not a whole lockstep backup")
 
+// ErrImpossible is the error for a backup that has the right hash and numbers that no cluster comes to. A node would not start with
+// them, or count on from zero.
+var ErrImpossible = errors.New("no node has written this backup")
+
+const (
+	// maxIndex is far beyond every log and every number of write sets, and leaves room to count on.
+	maxIndex = 1 << 62
+	// maxLease is the largest lease time, some 285,000 years in ms: deadlines are sums of it.
+	maxLease = 1 << 53
+	// maxWall is the largest Unix time in µs: the end of the year 9999.
+	maxWall = 253_402_300_799_999_999
+)
+
+// check returns ErrImpossible, and which number is wrong, if no cluster comes to the numbers of a backup. wall is the time of the
+// snapshot in it.
+func (f *BackupFacts) check(wall int64) error {
+	for _, n := range []struct {
+		what        string
+		value       int64
+		least, most int64
+	}{
+		{"time of day", f.Wall, -maxWall, maxWall},
+		{"lease clock", f.Lease, 0, maxLease},
+		{"last entry's time of day", wall, -maxWall, maxWall},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return fmt.Errorf("%w: its %s is %d, and can be from %d to %d", ErrImpossible, n.what, n.value, n.least, n.most)
+		}
+	}
+	for _, n := range []struct {
+		what  string
+		value uint64
+	}{{"log index", f.Index}, {"number of write sets", f.Sequence}} {
+		if n.value > maxIndex {
+			return fmt.Errorf("%w: its %s is %d, and can be %d at most", ErrImpossible, n.what, n.value, uint64(maxIndex))
+		}
+	}
+	return nil
+}
+
 // notBackup wraps the error of a file that is not a backup; err may be nil.
 func notBackup(err error) error {
 	switch {
@@ -123,7 +163,7 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 		total, _ := next.store.Keys(db)
 		facts.Keys += total
 	}
-	return facts, nil
+	return facts, facts.check(next.wall)
 }
 
 // hashed reads a backup without the hash at its end.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,37 @@ func TestNewerBackupSaysUpgrade(t *testing.T) {
 	b[len(b)-1]++
 	if _, err := ReadBackup(bytes.NewReader(b), &bytes.Buffer{}); !errors.Is(err, ErrNotBackup) || errors.Is(err, ErrNewer) {
 		t.Errorf("newer and damaged: %v", err)
+	}
+}
+
+// A backup with the right hash is refused if its numbers are beyond what any cluster comes to: a node counts on from them.
+func TestImpossibleBackupsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		fault  string // "" if there is none
+		change func(*BackupHead, *Snapshot)
+	}{
+		{"", func(*BackupHead, *Snapshot) {}},
+		{"", func(h *BackupHead, s *Snapshot) { h.Index, s.seq, s.lease, h.Wall, s.wall = maxIndex, maxIndex, maxLease, maxWall, maxWall }},
+		{"", func(h *BackupHead, s *Snapshot) { h.Wall, s.wall = -1, -1 }},
+		{"log index is 4611686018427387905", func(h *BackupHead, _ *Snapshot) { h.Index = maxIndex + 1 }},
+		{"log index is 18446744073709551615", func(h *BackupHead, _ *Snapshot) { h.Index = math.MaxUint64 }},
+		{"number of write sets", func(_ *BackupHead, s *Snapshot) { s.seq = math.MaxUint64 }},
+		{"lease clock", func(_ *BackupHead, s *Snapshot) { s.lease = maxLease + 1 }},
+		{"lease clock", func(_ *BackupHead, s *Snapshot) { s.lease = -1 }},
+		{"its time of day", func(h *BackupHead, _ *Snapshot) { h.Wall = math.MaxInt64 }},
+		{"its time of day", func(h *BackupHead, _ *Snapshot) { h.Wall = math.MinInt64 }},
+		{"last entry's time of day", func(_ *BackupHead, s *Snapshot) { s.wall = maxWall + 1 }},
+	} {
+		head, snap := BackupHead{Node: "n1"}, New(nil).Snapshot()
+		c.change(&head, snap)
+		var out bytes.Buffer
+		if err := snap.WriteBackup(&out, head); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadBackup(&out, io.Discard)
+		if refused := errors.Is(err, ErrImpossible) && strings.Contains(err.Error(), c.fault); refused != (c.fault != "") || err != nil && !refused {
+			t.Errorf("%q: %v", c.fault, err)
+		}
 	}
 }
 
