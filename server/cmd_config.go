@@ -35,7 +35,11 @@ func configRows() []row {
 }
 
 func doConfigGet(s *session, args [][]byte) store.Reply {
-	return store.MapOf(s.srv.params.get(args[2:], s.paramElsewhere)...)
+	list, ok := s.srv.params.get(args[2:], s.paramElsewhere)
+	if !ok {
+		return store.Err(errManyPatterns)
+	}
+	return store.MapOf(list...)
 }
 
 func doConfigSet(s *session, args [][]byte) store.Reply {

@@ -93,30 +93,47 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 // pubsubLimit is limitOf("pubsub"), used for every message.
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// get returns names and values for CONFIG GET; elsewhere returns the values that p does not hold. A
-// name without wildcards is printed as the client spelled it.
-func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) []store.Reply {
-	list, others := p.find(patterns)
-	// elsewhere may take a while, so the caller does not hold mu.
-	for i, def := range others {
-		list[i] = store.Str(elsewhere(def))
+// paramSteps is how many steps of redistext.MatchFoldWithin CONFIG GET makes to look for patterns among the names, some
+// milliseconds. A name that is tried counts for triedSteps more: some 400 patterns are looked for, of which a client has one.
+const (
+	paramSteps = 1 << 20
+	triedSteps = 8
+)
+
+// get returns names and values for CONFIG GET; elsewhere returns the values that p does not hold. ok is false if the patterns take
+// too long.
+func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list []store.Reply, ok bool) {
+	found, ok := p.find(patterns)
+	if !ok {
+		return nil, false
 	}
-	return list
+	list = make([]store.Reply, 0, 2*len(found))
+	p.mu.Lock()
+	for _, f := range found {
+		list = append(list, store.Str(f.shown), store.Str(p.values[f.def]))
+	}
+	p.mu.Unlock()
+	for i, f := range found { // this may take a while
+		if f.def.shared || f.def.faced {
+			list[2*i+1] = store.Str(elsewhere(f.def))
+		}
+	}
+	return list, true
 }
 
-// find is get without the values from elsewhere; it returns the places of those in the list.
-func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]*paramDef) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	seen := map[string]bool{}
-	list, elsewhere = []store.Reply{}, map[int]*paramDef{}
+// foundParam is a parameter that CONFIG GET shows under a name.
+type foundParam struct {
+	def   *paramDef
+	shown string
+}
+
+// find looks for the parameters that CONFIG GET names. A name without wildcards is shown as the client spelled it.
+func (p *params) find(patterns [][]byte) (list []foundParam, ok bool) {
+	seen, left := map[string]bool{}, paramSteps
 	add := func(name, shown string) {
 		if def := p.defs[name]; def != nil && !seen[name] {
 			seen[name] = true
-			list = append(list, store.Str(shown), store.Str(p.values[def]))
-			if def.shared || def.faced {
-				elsewhere[len(list)-1] = def
-			}
+			list = append(list, foundParam{def, shown})
 		}
 	}
 	for _, arg := range patterns {
@@ -126,12 +143,16 @@ func (p *params) find(patterns [][]byte) (list []store.Reply, elsewhere map[int]
 			continue
 		}
 		for _, name := range p.names {
-			if !p.defs[name].hidden && redistext.MatchFold(pattern, name) {
+			matches, steps := redistext.MatchFoldWithin(pattern, name, left)
+			if left -= triedSteps + steps; left < 0 {
+				return nil, false
+			}
+			if matches && !p.defs[name].hidden {
 				add(name, name)
 			}
 		}
 	}
-	return list, elsewhere
+	return list, true
 }
 
 // change is a valid CONFIG SET.

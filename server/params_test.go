@@ -2,6 +2,7 @@ package server
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,4 +46,28 @@ func TestFormsWaitForOlderNodes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPatternsForParametersAreBounded would take minutes if each pattern was looked for. Names need no looking for.
+func TestPatternsForParametersAreBounded(t *testing.T) {
+	ts := newTestServer(t, nil)
+	get := func(pattern string, times int) (values []store.Reply, ok bool) {
+		return ts.params.get(slices.Repeat([][]byte{[]byte(pattern)}, times), func(*paramDef) string { return "" })
+	}
+	for _, pattern := range []string{"x*", "*" + strings.Repeat("[a-z]", 30) + "*" + strings.Repeat("?", 8) + "_"} {
+		if _, ok := get(pattern, 1_000_000); ok {
+			t.Errorf("a million patterns %s are looked for", pattern)
+		}
+	}
+	for _, pattern := range []string{"maxmemory", "maxmemor?", "MAXMEMOR[y]"} {
+		if values, ok := get(pattern, 100); !ok || len(values) != 2 {
+			t.Errorf("a hundred times %s: %v, %v", pattern, values, ok)
+		}
+	}
+	if values, ok := get("timeout", 100_000); !ok || len(values) != 2 {
+		t.Errorf("a name that is given 100,000 times: %v, %v", values, ok)
+	}
+	c := ts.dial(t)
+	c.send(array(append([]string{"CONFIG", "GET"}, slices.Repeat([]string{"x*"}, 10_000)...)...))
+	c.expect("-" + string(errManyPatterns) + "\r\n")
 }

@@ -27,8 +27,13 @@ func MatchSteps(pattern, s string) (ok bool, steps int) {
 
 // MatchFold is Match, but ignores the case of ASCII letters.
 func MatchFold(pattern, s string) bool {
-	ok, _ := globMatch(pattern, s, true, math.MaxInt)
+	ok, _ := MatchFoldWithin(pattern, s, math.MaxInt)
 	return ok
+}
+
+// MatchFoldWithin is MatchWithin, but ignores the case of ASCII letters.
+func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
+	return globMatch(pattern, s, true, limit)
 }
 
 // globSteps is the largest number of steps per byte of s, and for s as a whole as if it had globSteps
