@@ -228,21 +228,20 @@ func doCkQuorum(_ *session, w watched, _ [][]byte) store.Reply {
 		" Not enough available Sentinels to reach the majority and authorize a failover", usable))
 }
 
-// doSentinelFailover replies when the failover has begun, as redis-sentinel does.
+// doSentinelFailover replies when the failover has begun, as redis-sentinel does. A failover counts as in progress for a while after it.
 func doSentinelFailover(s *session, w watched, _ [][]byte) store.Reply {
 	fit := false
 	for _, n := range w.replicas() {
 		fit = fit || n.Up
 	}
-	if !s.srv.watch.promoting.CompareAndSwap(false, true) {
-		return store.Err(errFailoverBusy)
-	}
 	if !fit {
-		s.srv.watch.promoting.Store(false)
 		return store.Err(errNoGoodReplica)
 	}
+	if !s.srv.watch.failovers.begin(s.srv.cfg.Clock()) {
+		return store.Err(errFailoverBusy)
+	}
 	go func() {
-		defer s.srv.watch.promoting.Store(false)
+		defer func() { s.srv.watch.failovers.end(s.srv.cfg.Clock()) }()
 		if err := s.srv.backend.Transfer(""); err != nil {
 			s.srv.cfg.Log.Warn("SENTINEL FAILOVER: leadership was not handed over", "error", err)
 		}

@@ -377,3 +377,37 @@ func TestClusterWithoutLoops(t *testing.T) {
 	c.do("GET foo", "-MOVED 12182 127.0.0.1:7002\r\n")
 	ts.dial(t).do("SET foo 1", "+OK\r\n")
 }
+
+// TestFailoversAreFew: whoever may talk to a Sentinel may ask for failovers, one after the other. One begins, and the next some time
+// after it has ended. One that another Sentinel has begun counts, too.
+func TestFailoversAreFew(t *testing.T) {
+	ts := newTestServer(t, nil)
+	srv := NewSentinel(ts.cfg, ts.fake, "mymaster", false)
+	c, f := dialTo(t, ts.face(t, srv, FacePlain)), &srv.watch.failovers
+	reads := func(is func() bool) func() bool {
+		return func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return is()
+		}
+	}
+	mayNot := func() {
+		t.Helper()
+		for range 20 {
+			c.do("SENTINEL FAILOVER mymaster", "-"+string(errFailoverBusy)+"\r\n")
+		}
+	}
+	for range 2 {
+		c.do("SENTINEL FAILOVER mymaster", "+OK\r\n")
+		until(t, "its end", reads(func() bool { return !f.runs }))
+		mayNot()
+		ts.fake.advance(failoverPause)
+	}
+	next := fakeTopology("n2")
+	next.Term++
+	ts.fake.become(next)
+	until(t, "the new master", reads(func() bool { return f.ended.Equal(ts.cfg.Clock()) }))
+	mayNot()
+	ts.fake.advance(failoverPause)
+	c.do("SENTINEL FAILOVER mymaster", "+OK\r\n")
+}

@@ -2,7 +2,8 @@ package server
 
 import (
 	"fmt"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"lockstep/cluster"
 	"lockstep/store"
@@ -14,8 +15,45 @@ import (
 
 // watcher is the part of a Server that makes it a Sentinel.
 type watcher struct {
-	name      string      // the name of the master for clients
-	promoting atomic.Bool // SENTINEL FAILOVER is in progress
+	name      string // the name of the master for clients
+	failovers failovers
+}
+
+// failoverPause is how long after a failover SENTINEL FAILOVER begins no other: with --sentinel-auth no anybody may ask for one, and
+// each is a short pause for all clients.
+const failoverPause = 10 * time.Second
+
+// failovers are the failovers that a Sentinel has begun, or has seen.
+type failovers struct {
+	mu    sync.Mutex
+	runs  bool      // SENTINEL FAILOVER is in progress
+	ended time.Time // when the last one ended, or was seen; zero: never
+}
+
+// begin reports whether a failover may begin, and notes it.
+func (f *failovers) begin(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	since := now.Sub(f.ended)
+	if f.runs || since >= 0 && since < failoverPause { // the clock may have been set back
+		return false
+	}
+	f.runs = true
+	return true
+}
+
+// end notes that the failover has ended that began.
+func (f *failovers) end(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.runs, f.ended = false, now
+}
+
+// seen notes a failover that another Sentinel, or nobody, has begun.
+func (f *failovers) seen(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = now
 }
 
 // aside is a backend that is never busy: a Sentinel answers while a script runs.
@@ -153,6 +191,7 @@ func (srv *Server) tell(before, now watched) {
 	}
 	switched := now.master != nil && before.master != nil && (now.id != before.id || now.at != before.at)
 	if switched {
+		srv.watch.failovers.seen(srv.cfg.Clock())
 		srv.tellSwitch(before, now)
 	}
 	if now.master == nil {
