@@ -59,7 +59,30 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 		return r
 	}
 	s.srv.params.commit(change)
+	for i, def := range change.defs {
+		if def.name == store.ParamMaxMemory {
+			s.srv.WarnOfMaxMemory(number(change.values[i]))
+		}
+	}
 	return store.OK
+}
+
+// WarnOfMaxMemory warns in the log of a maxmemory that the node's memory cannot hold.
+func (srv *Server) WarnOfMaxMemory(limit int64) {
+	if has := srv.cfg.Memory; has > 0 && limit > has {
+		srv.cfg.Log.Warn("maxmemory is more than the memory of the machine or the container: the kernel may end the node before the limit is reached",
+			"maxmemory", limit, "memory", has)
+	}
+}
+
+// MaxMemory returns the maxmemory that counts as far as this node knows; 0: no limit.
+func (srv *Server) MaxMemory() int64 {
+	if value, known := srv.backend.Config(store.ParamMaxMemory); known {
+		if n, ok := store.ParseMemory(value); ok {
+			return n
+		}
+	}
+	return srv.cfg.Limits.Memory
 }
 
 func doConfigResetStat(s *session, _ [][]byte) store.Reply {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -70,4 +71,22 @@ func TestPatternsForParametersAreBounded(t *testing.T) {
 	c := ts.dial(t)
 	c.send(array(append([]string{"CONFIG", "GET"}, slices.Repeat([]string{"x*"}, 10_000)...)...))
 	c.expect("-" + string(errManyPatterns) + "\r\n")
+}
+
+// TestMaxMemoryBeyondTheMachineIsWarnedOf: the kernel would end the nodes before a write is refused.
+func TestMaxMemoryBeyondTheMachineIsWarnedOf(t *testing.T) {
+	for _, has := range []int64{0, 1 << 30} {
+		log := new(lines)
+		ts := newTestServer(t, func(c *Config) { c.Memory, c.Log = has, slog.New(slog.NewTextHandler(log, nil)) })
+		c := ts.dial(t)
+		c.do("CONFIG SET maxmemory 1gb timeout 5", "+OK\r\n")
+		ts.WarnOfMaxMemory(ts.MaxMemory())
+		if log.count("maxmemory") > 0 {
+			t.Error("what the machine has is called too much")
+		}
+		c.do("CONFIG SET timeout 0 maxmemory 1073741825", "+OK\r\n")
+		if n := log.count("maxmemory=1073741825 memory=1073741824"); n != min(int(has), 1) {
+			t.Errorf("memory %d: %d warnings", has, n)
+		}
+	}
 }

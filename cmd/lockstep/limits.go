@@ -29,6 +29,7 @@ type memoryPlan struct {
 	reply  int64 // the reply of one command
 	client int64 // maxmemory-clients
 	count  int   // maxclients; 0: as in Redis
+	all    int64 // what the machine has, or the container
 }
 
 // perClient is how much memory a container must have for each client. An idle connection takes up to 13
@@ -59,6 +60,16 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if all, err := memory(); err == nil && all <= math.MaxInt64 {
 		p.client = int64(all) / 8
 	}
+}
+
+// memoryOf returns the least of several amounts of memory; 0 if none is known.
+func memoryOf(providers ...memlimit.Provider) (least int64) {
+	for _, memory := range providers {
+		if n, err := memory(); err == nil && n > 0 && n < math.MaxInt64 && (least == 0 || int64(n) < least) {
+			least = int64(n)
+		}
+	}
+	return least
 }
 
 // limitMemory gives the garbage collector the memory limit of the container or service in which the

@@ -4,11 +4,18 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+
+	"lockstep/cluster"
+	"lockstep/conformance/nodes"
 )
 
 func TestLimitMemory(t *testing.T) {
@@ -41,6 +48,74 @@ func TestLimitMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMemoryOf(t *testing.T) {
+	unknown := func() (uint64, error) { return 0, memlimit.ErrNoLimit }
+	for want, providers := range map[int64][]memlimit.Provider{
+		0:   {unknown, memlimit.Limit(math.MaxUint64)},
+		5e8: {memlimit.Limit(5e8), memlimit.Limit(8e9)},
+		8e9: {unknown, memlimit.Limit(8e9)},
+		7e9: {memlimit.Limit(math.MaxInt64 / 4096 * 4096), memlimit.Limit(7e9)}, // a cgroup of version 1 without a limit
+	} {
+		if got := memoryOf(providers...); got != want {
+			t.Errorf("memory %d, want %d", got, want)
+		}
+	}
+}
+
+// TestMaxMemoryIsComparedAtTheStart: the flag, or what the cluster has been told, may be more than the machine has.
+func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
+	addrs := nodes.FreeAddrs(t, 2)
+	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,
+		failoverWait: time.Second, scriptLimit: time.Second}
+	cfg, err := o.clusterConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Limits.Memory = 2e9
+	text := &logged{}
+	log := slog.New(slog.NewTextHandler(text, nil))
+	p, err := assemble(o, cfg, memoryPlan{all: 1e9}, cluster.NewSystemTime(), log, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := p.serve()
+	announce(t.Context(), p, o, log)
+	for _, limit := range []string{"3000000000", "1000"} {
+		if got := speak(t, o.listen).ask("CONFIG SET maxmemory " + limit); got != "+OK" {
+			t.Error(got)
+		}
+	}
+	announce(t.Context(), p, o, log) // as at the next start
+	(&member{parts: p}).stop(t)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := strings.Join(regexp.MustCompile(`maxmemory=\d+ memory=\d+`).FindAllString(text.String(), -1), ", "); got !=
+		"maxmemory=2000000000 memory=1000000000, maxmemory=3000000000 memory=1000000000" {
+		t.Errorf("warned of %s", got)
+	}
+}
+
+// logged is a log that goroutines write.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func TestLimitProcessors(t *testing.T) {

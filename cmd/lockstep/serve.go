@@ -121,6 +121,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.LibraryMemory = engine.Kept
 	sc.OnShutdown, sc.Limits, sc.MaxMemoryClients = shutdown, cfg.Limits, plan.client
+	sc.Memory = plan.all
 	sc.MaxClients = cmp.Or(o.maxClients, plan.count, sc.MaxClients)
 	sc.Port, sc.TLSPort, sc.TLS, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), certificates, hostOf(ls.plain, ls.tlsPlain)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
@@ -151,6 +152,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
+	plan.all = memoryOf(memlimit.FromCgroup, memlimit.FromSystem)
 	if !o.ephemeral {
 		limitProcessors()
 	}
@@ -168,7 +170,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	}
 	failed := p.serve()
 	go reloadOn(stop, hangups, p.reload, log)
-	go announce(stop, p.node, o, log)
+	go announce(stop, p, o, log)
 
 	select {
 	case <-stop.Done():
@@ -196,12 +198,13 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 }
 
 // announce logs when the node can serve.
-func announce(ctx context.Context, node *cluster.Node, o options, log *slog.Logger) {
-	if node.WaitReady(ctx) == nil {
+func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
+	if p.node.WaitReady(ctx) == nil {
+		p.server.WarnOfMaxMemory(p.server.MaxMemory()) // by now the node knows what the cluster has set
 		where := []any{"id", o.id}
-		for _, p := range o.clientPorts() {
-			if *p.addr != "" {
-				where = append(where, p.flag, *p.addr)
+		for _, port := range o.clientPorts() {
+			if *port.addr != "" {
+				where = append(where, port.flag, *port.addr)
 			}
 		}
 		log.Info("Ready to accept connections", where...)
