@@ -70,7 +70,9 @@ func TestImpossibleBackupsAreRefused(t *testing.T) {
 		change func(*BackupHead, *Snapshot)
 	}{
 		{"", func(*BackupHead, *Snapshot) {}},
-		{"", func(h *BackupHead, s *Snapshot) { h.Index, s.seq, s.lease, h.Wall, s.wall = maxIndex, maxIndex, maxLease, maxWall, maxWall }},
+		{"", func(h *BackupHead, s *Snapshot) {
+			h.Index, s.seq, s.lease, h.Wall, s.wall = maxIndex, maxIndex, maxLease, maxWall, maxWall
+		}},
 		{"", func(h *BackupHead, s *Snapshot) { h.Wall, s.wall = -1, -1 }},
 		{"log index is 4611686018427387905", func(h *BackupHead, _ *Snapshot) { h.Index = maxIndex + 1 }},
 		{"log index is 18446744073709551615", func(h *BackupHead, _ *Snapshot) { h.Index = math.MaxUint64 }},
