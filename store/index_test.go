@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/hex"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand"
 	"slices"
@@ -128,5 +130,39 @@ func TestIndexIsFlat(t *testing.T) {
 	}
 	if room > keys*3/2 || places > keys/8 {
 		t.Errorf("%d slots and %d places for %d keys", room, places, keys)
+	}
+}
+
+// TestNamesOfOnePositionCannotBeChosen: names that are made to have one FNV-1a hash, a thousand out of ten pairs of blocks, are spread
+// as all others are.
+func TestNamesOfOnePositionCannotBeChosen(t *testing.T) {
+	blocks := [][2]string{
+		{"4045766f2a6f60fa1471", "a854532628b72a437f6a"},
+		{"e13cab313e7b06c729a5", "391d560a302310c840a0"},
+		{"bbe489bc5971889c6b13", "d39792c7e9116eb90e16"},
+		{"90e30325142a7e01a637", "b8d004e82edc300a4d38"},
+		{"8d38e62711855d25dfdd", "f5199b3e0569552864a2"},
+		{"b382400830ba6109bb8c", "eb93490f029c35029e89"},
+		{"c40f01055e38629ae0b8", "fc2e080aac5a28bb5fbf"},
+		{"df5e1b7f699a76db851a", "f77de416f5a40c7a6e11"},
+		{"f883cc8531d32c7bb5a2", "00b0cf8a21730a1a9ea9"},
+		{"6907778968830cb96b7b", "4116128206637a928e7e"},
+	}
+	alike, positions := map[uint64]bool{}, map[uint64]bool{}
+	for n := range 1 << len(blocks) {
+		name := ""
+		for i, pair := range blocks {
+			block, err := hex.DecodeString(pair[n>>i&1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			name += string(block)
+		}
+		h := fnv.New64a()
+		h.Write([]byte(name))
+		alike[h.Sum64()], positions[hashOf(name)] = true, true
+	}
+	if len(alike) != 1 || len(positions) != 1<<len(blocks) {
+		t.Errorf("%d hashes of FNV-1a, %d positions", len(alike), len(positions))
 	}
 }

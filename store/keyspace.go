@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -145,17 +147,12 @@ func (e *Entry) clone() *Entry {
 	return &c
 }
 
-// hashOf returns the position of a name in the iteration order. It is FNV-1a with a final mix, not
-// a per-process hash, because every node must iterate in the same order.
-func hashOf(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := 0; i < len(s); i++ {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	h ^= h >> 33
-	return h & hashMask
+// hashOf returns the position of a name in the iteration order, which is the same on every node: the first bits of its SHA-256.
+// With a simpler function a client could choose a million names of one position: they would fill one leaf of the index, and go
+// into one call of SCAN. Here already two names of one position take some 17 million attempts.
+func hashOf(name string) uint64 {
+	sum := sha256.Sum256(stringBytes(name))
+	return binary.BigEndian.Uint64(sum[:]) >> (64 - hashBits)
 }
 
 // hash returns the position of the key in the iteration order.

@@ -332,3 +332,35 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
+
+// TestSnapshotsInAnotherOrder: snapshots of version 0.1.0 have their keys in the order of another hash function, and mean the same.
+func TestSnapshotsInAnotherOrder(t *testing.T) {
+	for _, name := range []string{"snapshot", "snapshot-forms", "snapshot-elements"} {
+		older, now := dumped(t, name+"-fnv.golden"), dumped(t, name+".golden")
+		s, err := Restore(bytes.NewReader(older))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := encode(t, s); bytes.Equal(older, now) || !bytes.Equal(got, now) {
+			t.Errorf("%s: got\n%s", name, hex.Dump(got))
+		}
+	}
+}
+
+// dumped returns the bytes of a hex dump in testdata.
+func dumped(t *testing.T, name string) (b []byte) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		digits, _, _ := strings.Cut(line[10:], "|")
+		part, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = append(b, part...)
+	}
+	return b
+}
