@@ -30,8 +30,9 @@ type Outbox struct {
 }
 
 const (
-	// peerWriteTimeout ends a link whose other side does not read …
+	// peerWriteTimeout ends a link whose other side has not read writeSize bytes for so long …
 	peerWriteTimeout = 10 * time.Second
+	writeSize        = 256 << 10
 	// … and maxOutbox is how many bytes may wait to be written before the link ends, too.
 	maxOutbox = 512 << 20
 	// pieceSize is the size from which on a buffer takes no more frames: a large buffer would be copied
@@ -133,10 +134,15 @@ func (o *Outbox) take(spare []byte) (pieces [][]byte, ok bool) {
 	return pieces, true
 }
 
-// write writes a piece, and reports whether it could.
+// write writes a piece, and reports whether it could. A long piece over a slow connection may take as long as it does, while
+// the peer reads.
 func (o *Outbox) write(out []byte) bool {
 	stalled := time.AfterFunc(peerWriteTimeout, func() { o.conn.Close() })
-	_, err := o.conn.Write(out)
+	_, err := o.conn.Write(out[:min(len(out), writeSize)])
+	for from := writeSize; from < len(out) && err == nil; from += writeSize {
+		stalled.Reset(peerWriteTimeout)
+		_, err = o.conn.Write(out[from:min(len(out), from+writeSize)])
+	}
 	stalled.Stop()
 	o.mu.Lock()
 	defer o.mu.Unlock()
