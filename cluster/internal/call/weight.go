@@ -20,7 +20,7 @@ func AnyLarge(calls []Call) bool {
 	return false
 }
 
-// Size returns the bytes of all arguments of calls.
+// Size returns the bytes of all arguments of calls, and of the keys that their transactions have watched.
 func Size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
@@ -28,6 +28,9 @@ func Size(calls []Call) (bytes int) {
 		}
 		if t := calls[i].Txn; t != nil {
 			bytes += Size(t.Calls)
+			for i := range t.compared() {
+				bytes += len(t.Watched[i].Key)
+			}
 		}
 	}
 	return bytes
@@ -38,7 +41,7 @@ func Exceeds(calls []Call, limit int) bool {
 	return sizeLeft(calls, limit) < 0
 }
 
-// sizeLeft returns limit without the bytes of all arguments of calls; less than 0 as soon as they are more.
+// sizeLeft returns limit without Size(calls); less than 0 as soon as that is more.
 func sizeLeft(calls []Call, limit int) int {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
@@ -50,17 +53,30 @@ func sizeLeft(calls []Call, limit int) int {
 			if limit = sizeLeft(t.Calls, limit); limit < 0 {
 				return limit
 			}
+			for i := range t.compared() {
+				if limit -= len(t.Watched[i].Key); limit < 0 {
+					return limit
+				}
+			}
 		}
 	}
 	return limit
 }
 
-// Arguments returns the number of all arguments of calls.
+// compared returns the keys that EXEC compares. Those of WATCH are its arguments.
+func (t *Transaction) compared() []Watched {
+	if t.Observe {
+		return nil
+	}
+	return t.Watched
+}
+
+// Arguments returns the number of all arguments of calls, and of the keys that their transactions have watched.
 func Arguments(calls []Call) (n int) {
 	for i := range calls {
 		n += len(calls[i].Args)
 		if t := calls[i].Txn; t != nil {
-			n += Arguments(t.Calls)
+			n += Arguments(t.Calls) + len(t.compared())
 		}
 	}
 	return n

@@ -50,3 +50,18 @@ func TestUser(t *testing.T) {
 		t.Error("a question of a node has a user")
 	}
 }
+
+// TestWatchedKeysCount: EXEC carries the keys that its client has watched, so they are arguments; WATCH has them twice.
+func TestWatchedKeysCount(t *testing.T) {
+	keys := []Watched{{Key: make([]byte, HeavyBytes)}, {Key: make([]byte, 1)}}
+	get := &store.Command{Name: "get"}
+	exec := []Call{{Cmd: Exec, Txn: &Transaction{Watched: keys, Calls: []Call{line(get, "GET", "k")}}}}
+	if got, n := Size(exec), Arguments(exec); got != HeavyBytes+5 || n != 4 || !AnyLarge(exec) {
+		t.Errorf("EXEC: %d bytes in %d arguments, large: %v", got, n, AnyLarge(exec))
+	}
+	watch := line(Exec, "WATCH", "k")
+	watch.Txn = &Transaction{Observe: true, Watched: []Watched{{Key: []byte("k")}}}
+	if got, n := Size([]Call{watch}), Arguments([]Call{watch}); got != 6 || n != 2 {
+		t.Errorf("WATCH: %d bytes in %d arguments", got, n)
+	}
+}
