@@ -55,6 +55,7 @@ const (
 	ErrRemoved         store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
 	ErrIndeterminate   store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
 	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
+	ErrReplyLeftOut    store.Error = "INDETERMINATE The command was executed, but its reply is too large to be sent to this node at present"
 	ErrTransactionTime store.Error = "ERR The transaction exceeded the time limit (script-time-limit) and was stopped. Nothing of it was kept."
 	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."
 	ErrBlockedMemory   store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"

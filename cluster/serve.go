@@ -137,12 +137,33 @@ func (p *peerConn) answer(id uint64) func(*request) {
 				r.err = errNotExecuted // peers of earlier versions do not know forward.ErrReplyLater
 			}
 		}
-		// If the link is lost, the peer counts the outcome of the request as unknown.
-		_ = p.out.Send(forward.Result, id, r.appendResult)
+		if r.err == nil && r.extent > fair.SmallReply && !p.out.Takes(r.extent) {
+			r.leaveOut() // else the link would end, for all clients of the peer
+		}
+		if p.out.Send(forward.Result, id, r.appendResult) == forward.ErrTooLong {
+			r.leaveOut()
+			// If the link is lost, the peer counts the outcome of the request as unknown.
+			_ = p.out.Send(forward.Result, id, r.appendResult)
+		}
 		if r.err == nil && r.blockedClient == nil { // any other request may still be read, or evaluated later
 			r.calls, r.replies = nil, nil // free the memory: the queue still refers to the request for a while
 		}
 	}
+}
+
+// leaveOut replaces the large replies to a request, which cannot be sent, by errors.
+func (r *request) leaveOut() {
+	why := ErrReplyLeftOut
+	if !r.wrote && r.blockedClient == nil {
+		why = store.ErrReplyTooBig(frame.MaxLength)
+	}
+	r.replies = slices.Clone(r.replies)
+	for i := range r.replies {
+		if fair.Extent(r.replies[i:i+1]) > fair.SmallReply {
+			r.replies[i] = store.Err(why)
+		}
+	}
+	r.extent = fair.Extent(r.replies)
 }
 
 // appendResult encodes the result of a request for the peer that has sent it.

@@ -18,6 +18,8 @@ import (
 // the sequencer must never wait for a peer. Frames that are queued together
 // leave together.
 type Outbox struct {
+	Longest int // bytes of a frame; less than frame.MaxLength in tests
+
 	conn net.Conn
 
 	mu      sync.Mutex
@@ -46,11 +48,11 @@ const (
 var errSlowPeer = errors.New("cluster: a peer does not read what is sent to it")
 
 func NewOutbox(conn net.Conn) *Outbox {
-	return &Outbox{conn: conn, ready: make(chan struct{}, 1)}
+	return &Outbox{Longest: frame.MaxLength, conn: conn, ready: make(chan struct{}, 1)}
 }
 
 // Send appends a frame built by fill. An error means that the frame will not
-// be sent.
+// be sent; with ErrTooLong the outbox goes on.
 func (o *Outbox) Send(kind byte, id uint64, fill func([]byte) []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,12 +66,19 @@ func (o *Outbox) Send(kind byte, id uint64, fill func([]byte) []byte) error {
 		o.full, o.buf, o.waiting = append(o.full, o.buf), nil, o.waiting+len(o.buf)
 	}
 	start := len(o.buf)
-	o.buf = frame.End(fill(frame.Begin(o.buf, kind, id)), start)
+	buf := fill(frame.Begin(o.buf, kind, id))
+	if len(buf)-start > o.Longest {
+		return ErrTooLong // o.buf still ends where the frame begins, in memory of its usual size
+	}
+	o.buf = frame.End(buf, start)
 	if start == 0 {
 		o.signal()
 	}
 	return nil
 }
+
+// Takes reports whether so many more bytes may wait to be written.
+func (o *Outbox) Takes(bytes int) bool { return o.Size()+bytes <= maxOutbox }
 
 // Size returns how many bytes wait to be written.
 func (o *Outbox) Size() int {
@@ -179,8 +188,8 @@ func NewLink(conn net.Conn, peer Handshake) *Link {
 }
 
 // Call sends a frame; done is called with the result, or with raftnode.ErrNotExecuted
-// if the frame was certainly not sent, or with raftnode.ErrUnknown. It returns a
-// function that gives the call up.
+// or ErrTooLong if the frame was certainly not sent, or with raftnode.ErrUnknown. It
+// returns a function that gives the call up.
 func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
 	return l.CallWaiting(kind, fill, &Forwarded{Done: done})
 }
@@ -209,11 +218,14 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 		}
 	}
 	l.mu.Unlock()
-	if id == 0 {
+	switch {
+	case err == ErrTooLong:
+		f.Done(nil, err)
+	case id == 0:
 		f.Done(nil, raftnode.ErrNotExecuted)
-	}
-	if err != nil {
-		l.Fail()
+		if err != nil {
+			l.Fail()
+		}
 	}
 	return id
 }

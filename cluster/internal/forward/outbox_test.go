@@ -1,13 +1,49 @@
 package forward
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/internal/frame"
 )
+
+// TestFrameThatIsTooLong: what no peer would read costs its own call an error, and leaves nothing behind.
+func TestFrameThatIsTooLong(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		l := NewLink(near, Handshake{ID: "peer"})
+		defer l.Fail()
+		l.Out.Longest = 1000
+		var a answers
+		long := strings.Repeat("x", 1000)
+		l.Call(Submit, body(long), a.done("alone"))
+		l.Call(Submit, body("first"), a.done("first"))
+		size := l.Out.Size()
+		l.Call(Submit, body(long), a.done("behind"))
+		if got := l.Out.Size(); got != size {
+			t.Errorf("%d bytes wait, %d before the call that was refused", got, size)
+		}
+		l.Call(Submit, body("last"), a.done("last"))
+		go l.Out.Run()
+		go l.Read(bufio.NewReader(near))
+		r := bufio.NewReader(far)
+		for _, want := range []string{"first", "last"} {
+			f, err := frame.Read(r)
+			if err != nil || string(f.Body) != want {
+				t.Fatalf("%.20q, %v, want %s", f.Body, err, want)
+			}
+			if _, err := far.Write(oneFrame(Result, f.ID, []byte("done"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expectAnswers(t, &a, "alone "+ErrTooLong.Error()+", behind "+ErrTooLong.Error()+", first=done, last=done")
+	})
+}
 
 // TestSlowLink: a peer that reads slowly gets a long frame whole, however long it takes; one that stops reads no more.
 func TestSlowLink(t *testing.T) {

@@ -152,6 +152,8 @@ var (
 	ErrStale = errors.New("cluster: the link is not the one for blocking commands")
 	// ErrReplyLater: it had no effect, and the leader has no room for so large a reply now.
 	ErrReplyLater = errors.New("cluster: no room for the reply")
+	// ErrTooLong: not sent, because its frame would be too long for any peer.
+	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
 func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, minor byte) []byte {

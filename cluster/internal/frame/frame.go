@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"slices"
 
 	"lockstep/cluster/brake"
@@ -32,9 +33,13 @@ func Begin(buf []byte, kind byte, id uint64) []byte {
 
 // End fills in the length of the frame that begins at start.
 func End(buf []byte, start int) []byte {
-	binary.BigEndian.PutUint32(buf[start:], uint32(len(buf)-start-4))
+	binary.BigEndian.PutUint32(buf[start:], lengthField(len(buf)-start-4))
 	return buf
 }
+
+// lengthField returns what stands for a length: one that the field cannot hold must not look like a short one, and no reader
+// takes a frame beyond MaxLength.
+func lengthField(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // Frame is a received frame. No other frame shares the memory of Body.
 type Frame struct {
