@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
@@ -95,6 +96,10 @@ type quit struct {
 
 // Block begins to run a blocking command. Flush must follow.
 func (n *Node) Block(b *Blocked) {
+	if call.Fitting([]Call{b.Call}) == 0 {
+		b.Done(call.TooLong(&b.Call, n.MaxEntry()))
+		return
+	}
 	k := n.blockRegistry
 	now := n.cfg.Time.Monotonic()
 	b.began, b.index = now, -1
@@ -188,13 +193,13 @@ func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 
 // cancelling returns a function that asks the leader to cancel b.
 func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
-	w, l, call := b.blockedClient, b.link, b.call
+	w, l, number := b.blockedClient, b.link, b.call
 	switch {
 	case b.state != blockSent:
 	case w != nil:
 		return func() { w.cancel(how) }
-	case call != 0:
-		return func() { l.Cancel(call, how) }
+	case number != 0:
+		return func() { l.Cancel(number, how) }
 	}
 	return func() {} // sendThere cancels when it has made the call
 }
@@ -242,7 +247,7 @@ func (k *blockRegistry) sending(b *Blocked, rt route) func() {
 }
 
 func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int) {
-	call := l.Start(forward.Block,
+	number := l.Start(forward.Block,
 		func(buf []byte) []byte {
 			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, &b.Call, l.Peer.Speaks.Minor)
 		},
@@ -256,13 +261,13 @@ func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int) {
 			},
 			Waits: func() { k.waiting(b, attempt) },
 		})
-	if call == 0 {
+	if number == 0 {
 		return // start has called result
 	}
 	how := int32(0)
 	k.mu.Lock()
 	if b.attempt == attempt {
-		b.call = call
+		b.call = number
 		switch {
 		case b.state == blockDone:
 			how = quitNow
@@ -272,7 +277,7 @@ func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int) {
 	}
 	k.mu.Unlock()
 	if how != 0 {
-		l.Cancel(call, how)
+		l.Cancel(number, how)
 	}
 }
 
@@ -298,6 +303,8 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	case err == nil:
 		after = k.finish(b, reply, false)
 	case attempt != b.attempt || b.state != blockSent:
+	case err == forward.ErrTooLong:
+		after = k.finish(b, call.TooLong(&b.Call, k.n.MaxEntry()), false)
 	case err == forward.ErrCancelled && b.quit != nil:
 		after = k.finish(b, b.quit.reply, true)
 	case err == forward.ErrCancelled || err == errNotExecuted || err == forward.ErrStale:

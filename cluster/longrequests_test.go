@@ -3,14 +3,108 @@ package cluster
 import (
 	"bufio"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
+
+// longCall is a call that is too long for a request, though it takes little memory here, and the reply to it.
+type longCall struct {
+	name string
+	Call
+	want store.Error
+}
+
+func (n *testNode) longCalls() []longCall {
+	long := func(line string) Call {
+		c := n.call(line)[0]
+		c.Args = append(c.Args, slices.Repeat(c.Args[1:], call.MaxRequest/len(c.Args[1]))...)
+		return c
+	}
+	key := strings.Repeat("k", 1<<20)
+	watch := watchCall(key)[0]
+	watch.Txn.Watched = slices.Repeat(watch.Txn.Watched, call.MaxRequest/len(key))
+	exec := Call{Cmd: call.Exec, Txn: &Transaction{Calls: []Call{long("DEL " + key)}}}
+	write, read := store.ErrEntryTooBig(n.MaxEntry()), store.ErrArgumentsTooBig(n.MaxEntry())
+	return []longCall{{"DEL", long("DEL " + key), write}, {"EXISTS", long("EXISTS " + key), read}, {"WATCH", watch, read}, {"EXEC", exec, store.ErrExecAbort(write)}}
+}
+
+// block runs a blocking command through a node and returns its reply.
+func block(n *Node, c Call) string {
+	done := make(chan string, 1)
+	n.Block(&Blocked{Call: c, Done: func(r store.Reply) { done <- r.Str }})
+	n.Flush()
+	return <-done
+}
+
+// TestLongRequestsAreRefused: a request that is too long is refused to its client before it is encoded, on the leader as on
+// another node.
+func TestLongRequestsAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		link := p.b.routes.get().link
+		for name, n := range map[string]*Node{"the leader": p.Node, "a follower": p.b} {
+			for _, c := range p.longCalls() {
+				if got := n.SubmitPart(nil, []Call{c.Call, c.Call}, nil); len(got) != 1 || got[0].Str != string(c.want) {
+					t.Errorf("%s, %s: %d replies, the first is %.200q", name, c.name, len(got), got[0].Str)
+				}
+				done := make(chan struct{})
+				async := &Submission{Calls: []Call{c.Call}, Done: func() { close(done) }}
+				n.SubmitAsync(async)
+				n.Flush()
+				if <-done; async.Replies[0].Str != string(c.want) {
+					t.Errorf("%s, %s, asynchronously: %.200q", name, c.name, async.Replies[0].Str)
+				}
+			}
+			blocking := p.call("BLPOP " + strings.Repeat("k", 1<<20) + " 1")[0]
+			blocking.Args = slices.Insert(blocking.Args, 1, slices.Repeat(blocking.Args[1:2], call.MaxRequest>>20)...)
+			if got, want := block(n, blocking), string(store.ErrEntryTooBig(n.MaxEntry())); got != want {
+				t.Errorf("%s, BLPOP: %.200q", name, got)
+			}
+		}
+		// A pipeline is split instead: each of its commands is short enough.
+		some := p.call("EXISTS " + strings.Repeat("k", call.MaxRequest/4))
+		if got := p.SubmitPart(nil, slices.Repeat(some, 5), nil); len(got) != 3 {
+			t.Errorf("%d of 5 commands were run at once", len(got))
+		}
+		if got := text(p.Submit(slices.Repeat(some, 5), nil)); got != "0 0 0 0 0" {
+			t.Errorf("all commands of a pipeline: %q", got)
+		}
+		if got := p.doOn(p.b, "INCR c"); got != "1" || p.b.routes.get().link != link {
+			t.Errorf("afterwards: %q, by the same link: %v", got, p.b.routes.get().link == link)
+		}
+	})
+}
+
+// TestFrameBeyondTheLimit: if the frame of a request or of a result is too long after all, that client alone is told, and the
+// link goes on.
+func TestFrameBeyondTheLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		link, long := p.b.routes.get().link, strings.Repeat("x", 2000)
+		link.Out.Longest = 1000
+		for line, want := range map[string]string{"SET k " + long: "-ERR", "EXISTS " + long: "-ERR", "SET k 1": "OK"} {
+			if got := p.doOn(p.b, line); got != want {
+				t.Errorf("%.10s: %q, want %q", line, got, want)
+			}
+		}
+		if got := text(p.b.Submit(p.txn(nil, "GET k", "SET k "+long), nil)); got != "-EXECABORT" {
+			t.Errorf("EXEC: %q", got)
+		}
+		if got := block(p.b, p.call("BLPOP " + long + " 1")[0]); !strings.HasPrefix(got, "ERR one command") {
+			t.Errorf("BLPOP: %q", got)
+		}
+		if got := p.doOn(p.b, "GET k"); got != "1" || p.b.routes.get().link != link {
+			t.Errorf("afterwards: %q, by the same link: %v", got, p.b.routes.get().link == link)
+		}
+	})
+}
 
 // TestLongResults: a reply that cannot be sent to the peer is replaced by an error that tells whether the command was executed;
 // the short replies beside it and the link stay.

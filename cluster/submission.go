@@ -45,10 +45,15 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 }
 
 // SubmitPart is Submit, but may run only the first of the calls if their replies or writes are large
-// (maxPartBytes). It returns one reply for each call that was run, and at least one. The caller submits the
+// (maxPartBytes), or all of them too long for one request. It returns one reply for each call that was run, and at least one. The caller submits the
 // others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
 // client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
+	fit := call.Fitting(calls)
+	if fit == 0 {
+		return n.refuseLong(calls[:1], dst)
+	}
+	calls = calls[:fit]
 	if heavy, patience := n.gate.Heavy(client, calls); heavy {
 		return n.submitGivingWay(client, calls, dst, patience)
 	}
@@ -57,6 +62,13 @@ func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []sto
 
 // SubmitAsync is SubmitPart that does not wait. Flush must follow; in between, more submissions can be collected.
 func (n *Node) SubmitAsync(p *Submission) {
+	fit := call.Fitting(p.Calls)
+	if fit == 0 {
+		p.Replies = n.refuseLong(p.Calls[:1], p.Replies)
+		p.Done()
+		return
+	}
+	p.Calls = p.Calls[:fit]
 	if heavy, patience := n.gate.Heavy(p.Client, p.Calls); heavy {
 		go func() {
 			p.Replies = n.submitGivingWay(p.Client, p.Calls, p.Replies, patience)
@@ -67,6 +79,15 @@ func (n *Node) SubmitAsync(p *Submission) {
 	if !n.begin(p) {
 		go n.carry(p, nil)
 	}
+}
+
+// refuseLong answers calls that are too long for one request.
+func (n *Node) refuseLong(calls []Call, dst []store.Reply) []store.Reply {
+	dst = dst[:0]
+	for i := range calls {
+		dst = append(dst, call.TooLong(&calls[i], n.MaxEntry()))
+	}
+	return dst
 }
 
 // Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine; then

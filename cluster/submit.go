@@ -152,6 +152,9 @@ func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, p
 				c.putOff()
 				break
 			}
+			if err == forward.ErrTooLong && !c.from.Again {
+				return n.refuseLong(c.calls, c.dst)
+			}
 			c.from.Again = c.from.Again || err != errNotExecuted
 			if c.suspect(err) {
 				return errorReplies(c.dst[:0], len(c.calls), ErrIndeterminate)

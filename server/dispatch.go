@@ -353,13 +353,8 @@ func (s *session) beyondLimits(cmd *store.Command, args [][]byte) store.Error {
 		n += len(arg)
 	}
 	if n > store.MinEntry {
-		limit := s.srv.backend.MaxEntry()
-		switch {
-		case int64(n) <= limit+store.MinEntry:
-		case cmd.Is(store.ReadOnly):
-			return store.ErrArgumentsTooBig(limit)
-		default:
-			return store.ErrEntryTooBig(limit)
+		if limit := s.srv.backend.MaxEntry(); int64(n) > limit+store.MinEntry {
+			return cmd.ErrTooLong(limit)
 		}
 	}
 	return ""

@@ -112,6 +112,14 @@ func ErrEntryTooBig(limit int64) Error {
 		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
+// ErrTooLong is the reply to a command that is too long to be sent to the leader.
+func (c *Command) ErrTooLong(limit int64) Error {
+	if c.Is(ReadOnly) {
+		return ErrArgumentsTooBig(limit)
+	}
+	return ErrEntryTooBig(limit)
+}
+
 // ErrReplyTooBig is the reply to a command whose reply would exceed the limit.
 func ErrReplyTooBig(limit int64) Error {
 	return Error("ERR the reply would be larger than " + strconv.FormatInt(limit, 10) + " bytes: ask for less at once (a range, COUNT, SCAN)")

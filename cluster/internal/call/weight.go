@@ -9,6 +9,57 @@ import (
 // HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy.
 const HeavyBytes = 64 << 10
 
+// MaxRequest bounds what the calls of one request take at the leader: arguments, their places in memory, and with each
+// command the name of its user. A session sends less: a transaction and the keys that it watches may each take
+// store.MaxEntry and a little more. A link carries several times as much (frame.MaxLength).
+const MaxRequest = 128 << 20
+
+// callTakes and argumentTakes are what a call and an argument take without their bytes, in memory; on the way they take less.
+const (
+	callTakes     = 64
+	argumentTakes = 24
+)
+
+// Fitting returns how many of the first calls one request may have. If that is none, the first is too long by itself.
+func Fitting(calls []Call) int {
+	left := MaxRequest
+	for i := range calls {
+		if left = roomLeft(&calls[i], left); left < 0 {
+			return i
+		}
+	}
+	return len(calls)
+}
+
+// roomLeft returns left without what a call takes; less than 0 as soon as it takes more.
+func roomLeft(c *Call, left int) int {
+	left -= callTakes + len(c.User)
+	for i := 0; i < len(c.Args) && left >= 0; i++ {
+		left -= argumentTakes + len(c.Args[i])
+	}
+	if c.Txn == nil {
+		return left
+	}
+	for i := 0; i < len(c.Txn.Watched) && left >= 0; i++ {
+		left -= argumentTakes + len(c.Txn.Watched[i].Key)
+	}
+	for i := 0; i < len(c.Txn.Calls) && left >= 0; i++ {
+		left = roomLeft(&c.Txn.Calls[i], left)
+	}
+	return left
+}
+
+// TooLong is the reply to a call that is too long for a request; limit is what a command may write.
+func TooLong(c *Call, limit int64) store.Reply {
+	switch {
+	case c.Txn == nil:
+		return store.Err(c.Cmd.ErrTooLong(limit))
+	case c.Txn.Observe:
+		return store.Err(store.ErrArgumentsTooBig(limit))
+	}
+	return store.Err(store.ErrExecAbort(store.ErrEntryTooBig(limit)))
+}
+
 // AnyLarge reports whether one of the calls has large arguments. Many small ones, such as the
 // renewals of a pipeline, are not heavy.
 func AnyLarge(calls []Call) bool {

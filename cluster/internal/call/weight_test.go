@@ -65,3 +65,55 @@ func TestWatchedKeysCount(t *testing.T) {
 		t.Errorf("WATCH: %d bytes in %d arguments", got, n)
 	}
 }
+
+// TestFitting: a request has as many calls as fit, whatever makes them long.
+func TestFitting(t *testing.T) {
+	const piece = MaxRequest / 64
+	get, name := &store.Command{Name: "get"}, strings.Repeat("n", piece)
+	long, user := line(get, "GET", name), Call{Cmd: get, User: name}
+	fill := func(c Call, n int) (calls []Call) {
+		for range n {
+			calls = append(calls, c)
+		}
+		return calls
+	}
+	exec := func(watched int, calls []Call) Call {
+		t := &Transaction{Calls: calls}
+		for range watched {
+			t.Watched = append(t.Watched, Watched{Key: long.Args[1]})
+		}
+		return Call{Cmd: Exec, Txn: t}
+	}
+	many := Call{Cmd: get, Args: make([][]byte, MaxRequest/argumentTakes)}
+	for what, tt := range map[string]struct {
+		calls []Call
+		want  int
+	}{
+		"a few":                    {fill(long, 63), 63},
+		"too many":                 {fill(long, 100), 63},
+		"names of users":           {fill(user, 64), 63},
+		"empty arguments":          {[]Call{many}, 0},
+		"one behind others":        {[]Call{long, many, long}, 1},
+		"EXEC":                     {[]Call{exec(31, fill(long, 32))}, 1},
+		"EXEC of more":             {[]Call{exec(32, fill(long, 32))}, 0},
+		"EXEC, by names of users":  {[]Call{exec(0, fill(user, 64))}, 0},
+		"EXEC, by keys it watched": {[]Call{exec(64, nil)}, 0},
+	} {
+		if got := Fitting(tt.calls); got != tt.want {
+			t.Errorf("%s: %d calls fit, want %d", what, got, tt.want)
+		}
+	}
+}
+
+// TestRequestsFitFrames: what Fitting lets through is no longer than a frame.
+func TestRequestsFitFrames(t *testing.T) {
+	key := []byte(strings.Repeat("k", 200))
+	c := Call{Cmd: &store.Command{Name: "get"}, Args: [][]byte{key, {}}, DB: 15, RESP: 3, Origin: 1 << 63, User: strings.Repeat("u", 200), Users: 1 << 63}
+	txn := Call{Cmd: Exec, DB: 15, RESP: 3, Origin: 1 << 63, User: c.User, Users: 1 << 63,
+		Txn: &Transaction{Watched: []Watched{{DB: 15, Key: key, Version: 1 << 63}}, Calls: []Call{c}}}
+	for _, c := range []Call{c, txn} {
+		if encoded, counted := len(Append(nil, []Call{c}, 255))-1, MaxRequest-roomLeft(&c, MaxRequest); encoded > counted {
+			t.Errorf("%d bytes are counted as %d", encoded, counted)
+		}
+	}
+}
