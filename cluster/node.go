@@ -463,6 +463,12 @@ func (n *Node) GiveWay(c *Client, bytes int) { n.gate.GiveWay(c, bytes) }
 // Rest waits for the turn of a client for which this node has done work by itself that has taken some time.
 func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
+// KeptReplies returns how many bytes of replies this node keeps in case that their writes are sent again.
+func (n *Node) KeptReplies() (bytes int) {
+	n.fsm.ViewAnswers(func(_ *store.Store, _ uint64, done *raftfsm.Answers) { bytes = done.Size() })
+	return bytes
+}
+
 // RepliesInHand returns how many bytes of large replies are in hand.
 func (n *Node) RepliesInHand() int64 { return n.gate.InHand.Bytes() }
 

@@ -27,9 +27,9 @@ import (
 // A node numbers only the writes that it forwards to another node. While it leads, its own clients need
 // no numbers: if it is deposed, the next accepted entry settles the fate of their writes; if it dies, their
 // connections die with it. Replies above maxRecorded are not kept, and neither are replies to an origin
-// that was silent for ten minutes. The state still knows which requests of that origin have been
-// executed (raftfsm.Answers.Forgotten), so an origin that was suspended together with its clock learns that
-// the reply is lost.
+// that was silent for ten minutes, or the oldest ones when there are too many (raftfsm.MaxOrigin). The state
+// still knows which requests those may be (raftfsm.Answers.Forgotten), so the outcome of one that is sent
+// again is unknown: an origin may have been suspended together with its clock.
 
 // decided reports whether a numbered request must not be executed, because it has been executed
 // already or its link is no longer valid. It sets the replies or the error then.
@@ -40,12 +40,13 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 		return true
 	}
 	r.crowded = s.done.Size() > maxKept
+	r.from.Low = max(r.from.Low, s.done.Due(r.from.Origin))
 	if !r.from.Again {
 		return false
 	}
 	replies, executed := s.done.Lookup(r.from.Origin, r.from.ID)
 	if !executed && s.done.Forgotten(r.from.Origin, r.from.ID) {
-		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
+		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrIndeterminate)
 		return true
 	}
 	if !executed {

@@ -130,3 +130,42 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestRequestThatWaitsKeepsNoOthers: while one request of a link waits for long, the replies to the later ones are bounded, small as
+// they are. If it is sent again then, nobody knows whether it has been executed.
+func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		n.lead()
+		l := n.carried(b.Node)
+		size := func() (bytes int) {
+			n.fsm.ViewAnswers(func(_ *store.Store, _ uint64, done *raftfsm.Answers) { bytes = done.Size() })
+			return bytes
+		}
+		value := strings.Repeat("x", smallRecord-50)
+		n.expect("OK", "SET k "+value)
+		last := uint64(1)
+		for range raftfsm.MaxOrigin / smallRecord * 5 / 4 {
+			last++
+			if got := n.carry(l, forward.Ticket{ID: last, Low: 1}, "SET k "+value+" GET"); got != value {
+				t.Fatalf("%d: got %.30q", last, got)
+			}
+		}
+		if got := size(); got > raftfsm.MaxOrigin {
+			t.Errorf("%d bytes of replies are kept", got)
+		}
+		for _, c := range []struct {
+			from       forward.Ticket
+			want, line string
+		}{
+			{forward.Ticket{ID: last, Low: 1, Again: true}, value, "SET k x GET"},
+			{forward.Ticket{ID: 1, Low: 1, Again: true}, "-INDETERMINATE", "SET lock me NX"},
+			{forward.Ticket{ID: 1, Low: 1}, "OK", "SET lock me NX"}, // its turn has come
+			{forward.Ticket{ID: 1, Low: 1, Again: true}, "-INDETERMINATE", "SET lock me NX"},
+		} {
+			if got := n.carry(l, c.from, c.line); got != c.want {
+				t.Errorf("%v %s: got %.30q, want %.30q", c.from, c.line, got, c.want)
+			}
+		}
+	})
+}

@@ -42,41 +42,56 @@ const OriginLifetime = 10 * 60 * 1000
 // nodes know up to which number its replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
+// MaxOrigin is how much memory the answers to one origin may take. Beyond it the leader has the oldest half dropped (Due). Without
+// that a single request which waits for long would keep those of all later requests: its origin reports the lowest number only.
+const MaxOrigin = 8 << 20
+
+// answerTakes is about how much memory an answer takes besides its bytes.
+const answerTakes = 128
+
 // AppendAnswers encodes the requests section of an entry.
 func AppendAnswers(buf []byte, list []Answer) []byte {
 	if len(list) == 0 {
 		return buf
 	}
-	var origins []Answer // the first answer of each origin
-	index := func(origin uint64) int {
-		return slices.IndexFunc(origins, func(a Answer) bool { return a.Origin == origin })
+	var groups []answerGroup
+	index := func(a Answer) int {
+		return slices.IndexFunc(groups, func(g answerGroup) bool { return g.origin == a.Origin && g.late == (a.ID < a.Low) })
 	}
 	for _, a := range list {
-		if i := index(a.Origin); i < 0 {
-			origins = append(origins, a)
+		if i := index(a); i < 0 {
+			groups = append(groups, answerGroup{a.Origin, a.ID < a.Low, a.Low})
 		} else {
-			origins[i].Low = max(origins[i].Low, a.Low)
+			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// IDs are encoded relative to Low, so Low must not exceed any ID of this entry. A larger Low
+	// IDs are encoded relative to low, so low must not exceed any ID of its group. A larger one
 	// comes with a later request, at which the origin no longer waited for the earlier one.
 	for _, a := range list {
-		at := &origins[index(a.Origin)]
-		at.Low = min(at.Low, a.ID)
+		g := &groups[index(a)]
+		g.low = min(g.low, a.ID)
 	}
-	buf = binary.AppendUvarint(buf, uint64(len(origins)))
-	for _, o := range origins {
-		buf = binary.BigEndian.AppendUint64(buf, o.Origin)
-		buf = binary.AppendUvarint(buf, o.Low)
+	buf = binary.AppendUvarint(buf, uint64(len(groups)))
+	for _, g := range groups {
+		buf = binary.BigEndian.AppendUint64(buf, g.origin)
+		buf = binary.AppendUvarint(buf, g.low)
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(list)))
 	for _, a := range list {
-		i := index(a.Origin)
+		i := index(a)
 		buf = binary.AppendUvarint(buf, uint64(i))
-		buf = binary.AppendUvarint(buf, a.ID-origins[i].Low)
+		buf = binary.AppendUvarint(buf, a.ID-groups[i].low)
 		buf = codec.AppendStr(buf, a.Replies)
 	}
 	return buf
+}
+
+// answerGroup is what answers of one origin share in an entry. Those below their Low, which Due has raised, have a group of their
+// own: they must not keep the Low of the others down.
+type answerGroup struct {
+	origin uint64
+	late   bool
+	low    uint64
 }
 
 // readAnswers decodes the requests section. The replies point into b.
@@ -122,6 +137,48 @@ type origin struct {
 	low     uint64
 	last    int64 // lease stamp of the origin's last answer
 	replies map[uint64][]byte
+	bytes   int    // of all replies
+	due     uint64 // the leader has the answers below this number dropped; computed from the others
+}
+
+// takes returns about how much memory the answers take.
+func (o *origin) takes() int { return o.bytes + answerTakes*len(o.replies) }
+
+// keep stores an answer.
+func (t *Answers) keep(o *origin, id uint64, reply []byte) {
+	more := len(reply) - len(o.replies[id])
+	o.replies[id] = reply
+	o.bytes += more
+	t.size += more
+}
+
+// drop removes an answer.
+func (t *Answers) drop(o *origin, id uint64) {
+	t.keep(o, id, nil)
+	delete(o.replies, id)
+}
+
+// tooMany sets due if the answers take more than MaxOrigin: without those below it they take half of that.
+func (o *origin) tooMany() {
+	if o.takes() <= MaxOrigin || o.due > o.low {
+		return
+	}
+	left := o.takes()
+	for _, id := range slices.Sorted(maps.Keys(o.replies)) {
+		if o.due = id; left <= MaxOrigin/2 {
+			return
+		}
+		left -= answerTakes + len(o.replies[id])
+	}
+}
+
+// Due returns the number below which the leader has the answers to an origin dropped: as the Low of an answer. A request with a
+// smaller number counts as forgotten then, also one that has not been executed yet.
+func (t *Answers) Due(from uint64) uint64 {
+	if o := t.origins[from]; o != nil {
+		return o.due
+	}
+	return 0
 }
 
 // Size returns the total bytes of the kept replies.
@@ -163,16 +220,16 @@ func (t *Answers) add(list []Answer, lease int64) {
 		if a.ID < o.low {
 			continue // its origin no longer waits for it
 		}
-		t.size += len(a.Replies) - len(o.replies[a.ID])
 		if len(a.Replies) > largeAnswer {
-			o.replies[a.ID] = bytes.Clone(a.Replies)
+			t.keep(o, a.ID, bytes.Clone(a.Replies))
 			continue
 		}
 		from := len(kept)
 		kept = append(kept, a.Replies...)
-		o.replies[a.ID] = kept[from:len(kept):len(kept)]
+		t.keep(o, a.ID, kept[from:len(kept):len(kept)])
 	}
 	for _, o := range t.origins {
+		o.tooMany()
 		if lease-o.last > OriginLifetime && len(o.replies) > 0 {
 			t.forget(o, slices.Max(slices.Collect(maps.Keys(o.replies)))+1)
 		}
@@ -181,7 +238,8 @@ func (t *Answers) add(list []Answer, lease int64) {
 }
 
 // Forgotten reports whether the replies to a request may already be dropped. The request may have
-// been executed long ago; its origin asks late, for example after its machine was suspended.
+// been executed long ago; its origin asks late, for example after its machine was suspended. Or it has waited
+// while the answers to later requests became too many (Due).
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low
@@ -193,19 +251,28 @@ func (t *Answers) forget(o *origin, low uint64) {
 		return
 	}
 	if low-o.low > uint64(len(o.replies)) {
-		maps.DeleteFunc(o.replies, func(id uint64, r []byte) bool {
+		for id := range o.replies {
 			if id < low {
-				t.size -= len(r)
+				t.drop(o, id)
 			}
-			return id < low
-		})
+		}
 	} else {
 		for id := o.low; id < low; id++ {
-			t.size -= len(o.replies[id])
-			delete(o.replies, id)
+			t.drop(o, id)
 		}
 	}
 	o.low = low
+}
+
+// clone returns a copy that stays as it is while t changes.
+func (t *Answers) clone() *Answers {
+	c := &Answers{origins: make(map[uint64]*origin, len(t.origins)), size: t.size}
+	for name, o := range t.origins {
+		same := *o
+		same.replies = maps.Clone(o.replies)
+		c.origins[name] = &same
+	}
+	return c
 }
 
 // append encodes the answers for a snapshot:
@@ -237,9 +304,9 @@ func (t *Answers) read(r *codec.Stream) {
 		o := &origin{low: r.Uvarint(), last: int64(r.Uvarint()), replies: map[uint64][]byte{}}
 		for m := r.Uvarint(); m > 0 && r.Err == nil; m-- {
 			id := r.Uvarint()
-			o.replies[id] = r.Bytes()
-			t.size += len(o.replies[id])
+			t.keep(o, id, r.Bytes())
 		}
+		o.tooMany()
 		t.origins[name] = o
 	}
 }

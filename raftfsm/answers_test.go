@@ -77,6 +77,42 @@ func TestAnswers(t *testing.T) {
 	f.expectAnswers(t, 9, map[uint64]string{10: large})
 }
 
+// TestAnswersOfOneOriginAreBounded: a request that waits for long, and so the lowest number, does not keep the answers to all later
+// ones. The leader has the oldest dropped, and a request among them counts as forgotten, executed or not.
+func TestAnswersOfOneOriginAreBounded(t *testing.T) {
+	f := New(nil)
+	const waits, each = 1, 100
+	id, most := uint64(waits), 0
+	for range 3 * MaxOrigin / answerTakes / each {
+		var list []Answer
+		low := max(waits, f.done.Due(7))
+		for range each {
+			id++
+			list = append(list, Answer{7, id, low, []byte("OK")})
+		}
+		// One that has waited for long, too, must not keep the others.
+		list = append(list, Answer{7, waits + id%each, low, []byte("late")})
+		apply(t, f, f.index+1, answering(f, 1000, list...))
+		most = max(most, f.done.origins[7].takes())
+	}
+	if most > MaxOrigin+2*each*answerTakes || most < MaxOrigin {
+		t.Errorf("the answers took %d bytes", most)
+	}
+	low := f.done.origins[7].low
+	for got, want := range map[bool]bool{f.done.Forgotten(7, waits): true, f.done.Forgotten(7, low): false, low > id-2*MaxOrigin/answerTakes: true} {
+		if got != want {
+			t.Errorf("the lowest is %d of %d", low, id)
+		}
+	}
+	if got, ok := f.lookup(7, id); !ok || got != "OK" {
+		t.Errorf("the last one: %q %v", got, ok)
+	}
+	restored := New(nil)
+	if err := restored.Restore(bytes.NewReader(encode(t, f))); err != nil || !bytes.Equal(encode(t, f), encode(t, restored)) {
+		t.Errorf("the restored state is another: %v", err)
+	}
+}
+
 // TestAnswersOfTheDead: an origin that executes nothing is forgotten.
 func TestAnswersOfTheDead(t *testing.T) {
 	f := New(nil)

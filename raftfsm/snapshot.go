@@ -28,14 +28,14 @@ const (
 	snapshotVersion = 2
 )
 
-// Snapshot is the state at one instant. To take it is O(1), and it may be written while the FSM
-// continues.
+// Snapshot is the state at one instant. To take it copies only the table of answers, which is small; it may be written while the
+// FSM continues.
 type Snapshot struct {
 	store *store.Snapshot
 	seq   uint64
 	lease int64
 	wall  int64
-	done  []byte // the answers, encoded
+	done  *Answers
 	index uint64
 }
 
@@ -43,7 +43,7 @@ type Snapshot struct {
 func (f *FSM) Snapshot() *Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &Snapshot{store: f.store.Snapshot(), seq: f.seq, lease: f.lease, wall: f.wall, done: f.done.append(nil), index: f.index}
+	return &Snapshot{store: f.store.Snapshot(), seq: f.seq, lease: f.lease, wall: f.wall, done: f.done.clone(), index: f.index}
 }
 
 // Index returns the log index of the last entry in the snapshot.
@@ -60,7 +60,7 @@ func (s *Snapshot) Encode(w io.Writer) error {
 	head = binary.AppendUvarint(head, s.seq)
 	head = binary.AppendUvarint(head, uint64(s.lease))
 	head = binary.AppendUvarint(head, uint64(s.wall))
-	head = append(head, s.done...)
+	head = s.done.append(head)
 	if _, err := out.Write(head); err != nil {
 		return err
 	}

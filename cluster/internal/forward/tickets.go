@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"container/list"
 	"sync"
 )
 
@@ -12,42 +13,43 @@ type Ticket struct {
 	Again  bool   // the write may have been executed already
 }
 
-// Tickets hands out the numbers of the writes that this node forwards.
+// Tickets hands out the numbers of the writes that this node forwards. It remembers those only for which a client waits: one that
+// waits for long must not cost memory for all later ones.
 type Tickets struct {
-	mu   sync.Mutex
-	next uint64
-	low  uint64              // all smaller numbers have ended
-	over map[uint64]struct{} // ended numbers from low on
+	mu    sync.Mutex
+	last  uint64
+	open  list.List // numbers that have not ended, in order
+	where map[uint64]*list.Element
 }
 
 // Begin returns a new number.
 func (t *Tickets) Begin() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.next == 0 {
-		t.next, t.low, t.over = 1, 1, map[uint64]struct{}{}
+	if t.where == nil {
+		t.where = map[uint64]*list.Element{}
 	}
-	id := t.next
-	t.next++
-	return id
+	t.last++
+	t.where[t.last] = t.open.PushBack(t.last)
+	return t.last
 }
 
 // End notes that no client waits for the write with this number any more.
 func (t *Tickets) End(id uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.over[id] = struct{}{}
-	for {
-		if _, ok := t.over[t.low]; !ok {
-			return
-		}
-		delete(t.over, t.low)
-		t.low++
+	if e := t.where[id]; e != nil {
+		t.open.Remove(e)
+		delete(t.where, id)
 	}
 }
 
+// Lowest returns the lowest number for which a client waits, or else the next one.
 func (t *Tickets) Lowest() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.low
+	if e := t.open.Front(); e != nil {
+		return e.Value.(uint64)
+	}
+	return t.last + 1
 }

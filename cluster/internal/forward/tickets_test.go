@@ -16,7 +16,15 @@ func TestTickets(t *testing.T) {
 			t.Errorf("after %d: lowest %d, want %d", step.end, k.Lowest(), step.low)
 		}
 	}
-	if len(k.over) > 0 {
-		t.Errorf("kept %v", k.over)
+	if k.open.Len()+len(k.where) > 0 {
+		t.Errorf("kept %v", k.where)
+	}
+	// One that waits for long keeps no memory of those that have ended meanwhile.
+	waits := k.Begin()
+	for range 1000 {
+		k.End(k.Begin())
+	}
+	if k.Lowest() != waits || k.open.Len() != 1 || len(k.where) != 1 {
+		t.Errorf("lowest %d of %d numbers, want %d alone", k.Lowest(), len(k.where), waits)
 	}
 }
