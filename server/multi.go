@@ -32,6 +32,16 @@ const (
 	argumentCost = 24
 )
 
+// transacting is what a session keeps from MULTI or WATCH until EXEC is answered. Only the session's own goroutine uses it.
+type transacting struct {
+	multi     *transaction // the open transaction; nil outside MULTI
+	executing *transaction // the transaction of an unanswered EXEC
+	watchList []cluster.Watched
+	watching  map[watchedKey]bool // the keys of watchList
+	watchSize int
+	kept      int // bytes of queued and running transactions and watched keys
+}
+
 // transaction is the list of commands that a session has queued since MULTI.
 type transaction struct {
 	commands []queued

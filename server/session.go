@@ -16,8 +16,9 @@ import (
 	"lockstep/store"
 )
 
-// session is one connection and its state.
+// session is one connection and its state, in parts by who uses them and for how long they live.
 type session struct {
+	// These are set once, but for onLoop and away.
 	srv     *Server
 	id      int64
 	client  *cluster.Client
@@ -28,12 +29,22 @@ type session struct {
 	face    Face
 	secret  bool // the client speaks TLS
 	created time.Time
+	onLoop  bool       // an event loop serves the connection …
+	away    bool       // … but a goroutine runs its commands now, because they may wait
+	script  *store.Ctx // set if there is no client: see RunInScript
 
-	onLoop bool       // an event loop serves the connection …
-	away   bool       // … but a goroutine runs its commands now, because they may wait
-	script *store.Ctx // set if there is no client: see RunInScript
+	answering
+	transacting
+	observed
+	messaging
+	lifecycle
 
-	// Only the session's own goroutine uses these.
+	stranger *list.Element // its place in Server.strangers; guarded by Server.mu …
+	cutOff   bool          // … and so is this: it was cut off for a newcomer
+}
+
+// answering is what the commands of a session change and need. Only the session's own goroutine uses it.
+type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
 	unsure  string // hash of the login's password, if the leader could not confirm it
@@ -45,46 +56,43 @@ type session struct {
 		count int // commands of an unauthenticated client since then
 	}
 	own     ownWork
-	caching bool // CLIENT CACHING has been called for the next command
-	holding bool // tracker messages wait for replies
+	caching bool  // CLIENT CACHING has been called for the next command
+	holding bool  // tracker messages wait for replies
+	built   int64 // bytes of the reply under construction
+}
 
-	multi     *transaction // the open transaction; nil outside MULTI
-	executing *transaction // the transaction of an unanswered EXEC
-	watchList []cluster.Watched
-	watching  map[watchedKey]bool // the keys of watchList
-	watchSize int
-	kept      int   // bytes of queued and running transactions and watched keys
-	built     int64 // bytes of the reply under construction
-
-	// Other goroutines read these, for CLIENT LIST and messages.
-	db      atomic.Int32
-	resp    atomic.Int32
-	authed  atomic.Bool
-	account atomic.Pointer[account] // nil if there is no client
-	noEvict atomic.Bool
-	noTouch atomic.Bool
-	active  atomic.Int64 // Unix ms of the last pipeline
-	command atomic.Pointer[store.Command]
-	subbed  atomic.Int32 // subscriptions of all kinds
-	queued  atomic.Int32 // commands queued since MULTI; -1 without one
-	held    holdings
-	blocked atomic.Pointer[cluster.Blocked]
-	blocks  atomic.Int64 // bytes of the blocked command
-	parked  atomic.Bool  // held back by CLIENT PAUSE
-	left    atomic.Bool  // the client left while a goroutine ran its commands
-
-	stranger *list.Element // its place in Server.strangers; guarded by Server.mu …
-	cutOff   bool          // … and so is this: it was cut off for a newcomer
-
+// observed is what other goroutines read, for CLIENT LIST and messages.
+type observed struct {
+	db         atomic.Int32
+	resp       atomic.Int32
+	authed     atomic.Bool
+	account    atomic.Pointer[account] // nil if there is no client
+	noEvict    atomic.Bool
+	noTouch    atomic.Bool
+	active     atomic.Int64 // Unix ms of the last pipeline
+	command    atomic.Pointer[store.Command]
+	subbed     atomic.Int32 // subscriptions of all kinds
+	queued     atomic.Int32 // commands queued since MULTI; -1 without one
+	held       holdings
+	blocked    atomic.Pointer[cluster.Blocked]
+	blocks     atomic.Int64 // bytes of the blocked command
+	parked     atomic.Bool  // held back by CLIENT PAUSE
+	left       atomic.Bool  // the client left while a goroutine ran its commands
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
-	waiting    bool                     // for replies, so messages go to late; guarded by tracker.mu
-	late       []*notice                // messages to send after the replies; guarded by tracker.mu
-	lateSize   int                      // bytes of late; guarded by tracker.mu
+}
 
-	subs [3]map[string]struct{} // guarded by Hub.mu
+// messaging is what a session is sent without asking each time.
+type messaging struct {
+	subs     [3]map[string]struct{} // guarded by Hub.mu
+	waiting  bool                   // for replies, so messages go to late; guarded by tracker.mu
+	late     []*notice              // messages to send after the replies; guarded by tracker.mu
+	lateSize int                    // bytes of late; guarded by tracker.mu
+}
 
-	mu       sync.Mutex
+// lifecycle is how far a session has come, and how its client calls itself.
+type lifecycle struct {
+	mu       sync.Mutex // guards the others
 	name     string
 	libName  string
 	libVer   string
@@ -115,19 +123,19 @@ func (srv *Server) newSession(c *guard) *session {
 }
 
 // begin marks the session as running a pipeline; it reports false if the session may not start one.
-func (s *session) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = !s.draining && !s.closing
-	return s.running
+func (l *lifecycle) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = !l.draining && !l.closing
+	return l.running
 }
 
 // end marks the pipeline as done, and reports whether to close the connection now.
-func (s *session) end() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = false
-	return s.closing || s.draining
+func (l *lifecycle) end() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+	return l.closing || l.draining
 }
 
 // closeAfterReply closes the connection after the replies of the current pipeline; later commands are
@@ -139,17 +147,17 @@ func (s *session) closeAfterReply() {
 	s.out.closeToMessages()
 }
 
-func (s *session) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
+func (l *lifecycle) isClosing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closing
 }
 
 // isRunning reports whether the session runs a pipeline.
-func (s *session) isRunning() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.running
+func (l *lifecycle) isRunning() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
 }
 
 // drain closes an idle session now and a running one when its pipeline is done; it ends the session's
@@ -166,10 +174,10 @@ func (s *session) drain() {
 	s.unblock()
 }
 
-func (s *session) isDraining() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.draining
+func (l *lifecycle) isDraining() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draining
 }
 
 // These methods implement the guard's policy.
