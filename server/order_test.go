@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -185,13 +184,15 @@ func TestMessagesAfterQuit(t *testing.T) {
 		other.ask("SET", "large", large)
 		c.send("HELLO 3\r\nSUBSCRIBE c\r\n")
 		c.until("subscribe\r\n$1\r\nc\r\n:1\r\n")
+		// Whoever still runs SUBSCRIBE would wait until the client reads what follows, and not see QUIT.
+		s := ts.each()[0]
+		ts.await(func() bool { return !s.isRunning() })
 		for range 6 {
 			ts.hub.Publish(store.Channel, "c", large)
 		}
 		c.send("GET large\r\nQUIT\r\n")
 		ts.await(func() bool { // it may have gone already: the kernel has taken all
-			list := ts.each()
-			return len(list) == 1 || slices.ContainsFunc(list, (*session).isClosing)
+			return s.isClosing() || len(ts.each()) == 1
 		})
 		for range 3 {
 			ts.hub.Publish(store.Channel, "c", large)
