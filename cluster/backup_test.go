@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
@@ -160,6 +161,7 @@ func TestIndexOfABackup(t *testing.T) {
 // The power may fail at any step of a restore: there is a whole directory then
 // or none, and restoring again succeeds.
 func TestRestoreStoppedAtEveryStep(t *testing.T) {
+	clustertest.Slow(t)
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	lines(t, n, "SET s v")
 	file := backupOf(t, n)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/crashdisk"
 )
 
@@ -14,6 +15,7 @@ import (
 // steps while clients write and snapshots are taken. What was acknowledged is
 // there at the next start.
 func TestJ18SingleNodeLosesNothing(t *testing.T) {
+	clustertest.Slow(t)
 	const last = 200
 	for at := 17; at < last; at += 9 {
 		d := crashdisk.New(t.TempDir(), at)

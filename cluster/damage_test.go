@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"lockstep/cluster/internal/roster"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/clustertest"
+	"lockstep/cluster/internal/roster"
 )
 
 // flip changes a bit in the middle of a file.
@@ -28,6 +30,7 @@ func flip(t *testing.T, path string) {
 
 // If the newest snapshot is damaged, the one before it and the log make it good.
 func TestDamagedSnapshotFallsBack(t *testing.T) {
+	clustertest.Slow(t)
 	eachLogStore(t, func(t *testing.T, logStore string) {
 		whole := filled(t, logStore)
 		for name, spoil := range map[string]func(dir string){
@@ -110,6 +113,7 @@ func shortly(t *testing.T, d time.Duration) context.Context {
 }
 
 func TestLogCutAnywhere(t *testing.T) {
+	clustertest.Slow(t)
 	eachLogStore(t, func(t *testing.T, logStore string) {
 		whole := filled(t, logStore)
 		file, size := logEnd(t, whole, logStore)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // Of five members one, n2, has another address, and its old one is n4's now. What n4 says
@@ -149,6 +151,7 @@ func TestMessagesInThePlaceOfACutTail(t *testing.T) {
 // A leader stops although what it has proposed is not committed, and its followers, whose
 // disks are full, answer its heartbeats.
 func TestCloseOfALeaderThatCommitsNothing(t *testing.T) {
+	clustertest.Slow(t)
 	full := map[string]*atomic.Bool{}
 	c, _ := wired(t, func(cfg *Config) {
 		full[cfg.ID] = new(atomic.Bool)

@@ -3,6 +3,8 @@ package cluster
 import (
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // promised is for how long a member of raftnode promises to send no vote.
@@ -26,6 +28,7 @@ func (c *bubbled) readsFor(i int, d time.Duration, want string) (reads, asked in
 
 // A leader asks its followers once in a while, and without the option for each read.
 func TestLeaseReads(t *testing.T) {
+	clustertest.Slow(t)
 	for what, c := range map[string]struct {
 		with  []string // ids
 		asked func(asked, reads int) bool

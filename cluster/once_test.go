@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/forward"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -134,6 +135,7 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 // TestRequestThatWaitsKeepsNoOthers: while one request of a link waits for long, the replies to the later ones are bounded, small as
 // they are. If it is sent again then, nobody knows whether it has been executed.
 func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
+	clustertest.Slow(t)
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
 		n.lead()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/fair"
 )
 
@@ -89,6 +90,7 @@ func TestRealRaftWriteInFlightOfDeposedLeader(t *testing.T) {
 // the write is executed once, its client is told so, and the lease that it gave is
 // whole from that reply.
 func TestRealRaftCutAtAnyInstantOfAWrite(t *testing.T) {
+	clustertest.Slow(t)
 	const last = 6 * bubbleDelay
 	step := bubbleDelay / 2
 	if underRace {
@@ -146,6 +148,7 @@ func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 // the leadership goes round and all nodes' clients count. No renewal is
 // lost, nobody else gets the lock, and the count is exact.
 func TestRealRaftWatchdogThroughTransfers(t *testing.T) {
+	clustertest.Slow(t)
 	transfers, every := 60, 10*time.Second
 	if underRace {
 		transfers = 12
@@ -207,6 +210,7 @@ func (c *bubbled) burst(counted, each int) int {
 // INDETERMINATE for a write whose fate nobody knows, and no sooner than after
 // FailoverWait.
 func TestRealRaftMinority(t *testing.T) {
+	clustertest.Slow(t)
 	const leader, follower = 0, 1
 	down, unknown := "-CLUSTERDOWN", "-INDETERMINATE"
 	for _, c := range []struct {

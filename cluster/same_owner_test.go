@@ -13,6 +13,7 @@ import (
 // so in the log, once; with the option it has its lock, for the whole time from its last
 // OK on, and nobody else has.
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
+	clustertest.Slow(t)
 	const take = "SET lock 0123456789abcdef NX PX 1000"
 	for _, sameOwner := range []bool{false, true} {
 		log := &clustertest.Buffer{}

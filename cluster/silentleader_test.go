@@ -4,11 +4,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // The leader of a busy cluster falls silent. One of the others lacks what it was not needed
 // for, and cannot win; the one that can is not refused for long.
 func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
+	clustertest.Slow(t)
 	runs := 40
 	if underRace {
 		runs = 10

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/store"
 )
 
@@ -30,6 +31,7 @@ func environment(t *testing.T, name string, otherwise uint64) uint64 {
 // LOCKSTEP_SEEDS and LOCKSTEP_FROM. LOCKSTEP_SEED=n plays one and prints what
 // happens.
 func TestSimulation(t *testing.T) {
+	clustertest.Slow(t)
 	if os.Getenv("LOCKSTEP_SEED") != "" {
 		seed := environment(t, "LOCKSTEP_SEED", 0)
 		res := simulate(t, seed, func(line string) { t.Log(line) })
@@ -112,6 +114,7 @@ func TestSimulationSeeds(t *testing.T) {
 
 // A seed is a run: the same events, to the byte.
 func TestSimulationIsDeterministic(t *testing.T) {
+	clustertest.Slow(t)
 	if underRace {
 		t.Skip("the race detector has goroutines run in random order")
 	}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // storm is a cluster in a bubble in which something goes wrong all the time, and
@@ -110,6 +112,7 @@ func (s *storm) strike() string {
 // what Raft draws by lot, so a run cannot be repeated exactly. $LOCKSTEP_STORMS is how
 // many seeds are played.
 func TestRealRaftStorm(t *testing.T) {
+	clustertest.Slow(t)
 	seeds := uint64(3)
 	if underRace {
 		seeds = 1

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
 )
@@ -63,6 +64,7 @@ func startThree(t *testing.T, change ...func(*Config)) *three {
 
 // newThree is a cluster at given addresses.
 func newThree(t *testing.T, peers []Peer, change ...func(*Config)) *three {
+	clustertest.Slow(t)
 	t.Helper()
 	c := &three{t: t, cfg: make([]Config, 3), nodes: make([]*Node, 3), sinks: make([]*notes, 3)}
 	dir, table := t.TempDir(), store.NewTable(store.Commands(), badCommands)

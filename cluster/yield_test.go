@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/call"
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -24,6 +25,7 @@ var (
 // Heavy work takes 100 ms here. Where others take locks it leaves them nine tenths of the time, however it is
 // submitted; where nobody else is it never waits.
 func TestHeavyWorkGivesWay(t *testing.T) {
+	clustertest.Slow(t)
 	mega := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
 		work   []string
@@ -98,6 +100,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 // What a script or a transaction does is done in its turn, however heavy it is; but its reply is held until others
 // have had their time. Where nobody else is nothing is held, and what is light is never.
 func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
+	clustertest.Slow(t)
 	stuff, burn := badCommands[1], linger
 	stuff.Name, stuff.Flags = "stuff", store.Write|store.Scripting
 	burn.Name, burn.Flags = "burn", store.Scripting

@@ -78,6 +78,7 @@ func TestTheSystemKeepsLittleForClients(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		c := ts.dial(t)
+		c.do("PING", "+PONG\r\n")
 		go c.conn.Write([]byte(strings.Repeat(array("ECHO", strings.Repeat("x", 1<<20)), 16))) // 4 MiB are usual
 		until(t, "output to be kept here", func() bool { return ts.each()[0].out.size() > 1<<20 })
 		if n := ts.queue(t, unsentBytes); n > unsentLimit+1<<20 {

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 )
@@ -197,6 +198,7 @@ func (p *promise) kept(dir string) error {
 // member's life, and starts from all that may be found then. Nothing that was
 // promised is missing, and the start needs no help.
 func TestJ12PowerFailureAtEveryStep(t *testing.T) {
+	clustertest.Slow(t)
 	whole := crashdisk.New(t.TempDir(), 0)
 	if p, err := live(whole); err != nil {
 		t.Fatal(err)
@@ -301,6 +303,7 @@ func liveLeading(d *crashdisk.Disk) (p *promise, late int, err error) {
 // Whenever the power fails while a leader writes behind Raft's back: what was said to be
 // on the disk is there.
 func TestPowerFailureWhileALeaderWrites(t *testing.T) {
+	clustertest.Slow(t)
 	whole := crashdisk.New(t.TempDir(), 0)
 	p, late, err := liveLeading(whole)
 	if err == nil {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // newDirect returns an empty segment with room, which is past the cache where the
@@ -57,6 +59,7 @@ func (f *directFile) mustAppend(t testing.TB, p []byte, at int) {
 // TestDirectFile: whatever is appended, written again, reserved and opened again, the
 // file holds what a plain one would.
 func TestDirectFile(t *testing.T) {
+	clustertest.Slow(t)
 	const files, appends = 8, 200
 	rnd := rand.New(rand.NewSource(1))
 	past := 0
@@ -265,6 +268,7 @@ func TestDirectFileAfterACorrection(t *testing.T) {
 
 // TestDirectFileWithReaders: what was synced is read while more is appended to the same block.
 func TestDirectFileWithReaders(t *testing.T) {
+	clustertest.Slow(t)
 	f := newDirect(t)
 	const records, size = 3000, 80
 	record := func(i int) []byte { return bytes.Repeat([]byte{byte(1 + i%250)}, size) }

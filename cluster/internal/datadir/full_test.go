@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // fullDisk is the machine's disk with a log in many files, and with no room
@@ -201,6 +203,7 @@ func TestFullDiskAtTheEndOfASegment(t *testing.T) {
 // A segment has room for more of what it takes before that comes, so that a leader need
 // not write it before it sends it; on a full disk the log goes on until that is used up.
 func TestRoomIsTakenAhead(t *testing.T) {
+	clustertest.Slow(t)
 	for _, size := range []int{300, roomStep / 5, 2*roomStep + 1} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			on := &fullDisk{}

@@ -9,11 +9,14 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // The power fails in the write that fills a segment. Whatever part of it is on the Disk,
 // the entries before it are there, and the log goes on.
 func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
+	clustertest.Slow(t)
 	base := t.TempDir()
 	open := func(dir string) *Dir {
 		t.Helper()
@@ -87,6 +90,7 @@ func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
 // the disk. What an earlier one has left behind must not make a later one look whole: each
 // entry that the log holds is one that was written.
 func TestPowerFailuresInOneSegment(t *testing.T) {
+	clustertest.Slow(t)
 	base := t.TempDir()
 	name := filepath.Join(base, walDir, "00000000000000000001-0000000000000000.wal")
 	// Wherever reading goes on in such an entry, it finds entries.

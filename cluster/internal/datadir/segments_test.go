@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // lengths are those at which the log does something else, and others.
@@ -137,6 +139,7 @@ func TestLeadersDiskFull(t *testing.T) {
 // A power failure in the middle of a write, however long: any of its sectors may be
 // missing. Nothing else is, and the log goes on.
 func TestPowerFailsInALongWrite(t *testing.T) {
+	clustertest.Slow(t)
 	whole, none := 0, 0
 	for seed := range int64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -268,6 +271,7 @@ func (f *roomFile) WriteAt(p []byte, at int64) (int, error) {
 
 // Short entries find room filled with zeros also where it was taken for long ones.
 func TestShortEntriesFindFilledRoom(t *testing.T) {
+	clustertest.Slow(t)
 	on := &roomDisk{}
 	d := SystemDisk()
 	d.Files = on
@@ -289,6 +293,7 @@ func TestShortEntriesFindFilledRoom(t *testing.T) {
 
 // A disk that has no more room is asked for it once, not by every write.
 func TestFullDiskIsAskedOnce(t *testing.T) {
+	clustertest.Slow(t)
 	on := &roomDisk{}
 	d := SystemDisk()
 	d.Files = on

@@ -15,6 +15,7 @@ import (
 // Thousands who call and say nothing, or half of something, are gone after a while, are never more
 // than a few at once, and keep no peer out; the log says so in a line of each kind.
 func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
+	clustertest.Slow(t)
 	for name, say := range map[string]string{
 		"nothing":          "",
 		"forward":          "F",

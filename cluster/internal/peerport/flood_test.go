@@ -82,6 +82,7 @@ func (helloOnly) Read([]byte) (int, error) { return 0, io.EOF }
 // at once if none of them is at its address, or if they are everywhere and it has been seen before; and in a while
 // if it is told from them by nothing.
 func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
+	clustertest.Slow(t)
 	one := func(int) string { return "198.51.100.7:1" }
 	each := func(i int) string { return fmt.Sprintf("198.51.%d.%d:1", i>>8&255, i&255) }
 	for name, tc := range map[string]struct {
