@@ -62,13 +62,15 @@ func (f *function) setReturns(e *exp, n int) {
 	}
 }
 
+// oneReturn makes an open call or vararg give one result. The target of a vararg is never left open, as that of C Lua's is:
+// gopher-lua clears all registers above the target, so it must not be a variable below others.
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:
 		e.become(expReg, interp.ArgA(f.code[e.info]))
 	case expVararg:
-		interp.SetB(&f.code[e.info], 2)
-		e.kind = expReloc
+		f.setReturns(e, 1)
+		e.become(expReg, f.free-1)
 	}
 }
 

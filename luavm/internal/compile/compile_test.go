@@ -113,6 +113,7 @@ func FuzzChunk(f *testing.F) {
 		"while a and (b or c) do a = b == c and a ~= nil or b < c end",
 		"function a.b:c(x, ...) local arg = {...} return self, x, select('#', ...) end",
 		"return ('x'):rep(3) .. 1 .. [[\nlong]] .. \"\\065\\n\", 0x10, 1e3, 2 ^ 3 ^ 2",
+		"local a, b = 1, 2 a = ... local c = (...) a, b = b, ... return a, ..., b % c ^ a",
 		"local a <", "x = ]]", "--[==[ open", "return '\\300'", "goto = 1 return goto", "\x1bLua", "x\x00y",
 		"return {" + strings.Repeat("f(),", 60) + "...}",
 	} {
@@ -127,6 +128,9 @@ func FuzzChunk(f *testing.F) {
 			return
 		}
 		checkFunction(t, p)
+		for fault := range checkRegisters(p) {
+			t.Error(fault)
+		}
 	})
 }
 
