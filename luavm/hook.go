@@ -22,6 +22,9 @@ type hook struct {
 	L     *lua.LState
 	frame **interp.Frame
 	armed bool // L.Panic is set to onError
+	// returns says that L is a coroutine whose function returns the results of the yield in which it waits: gopher-lua has no
+	// frame of it any more.
+	returns bool
 }
 
 var _ context.Context = (*hook)(nil)

@@ -99,6 +99,12 @@ func (e *Engine) resume(L *lua.LState) int {
 	if e.active == nil {
 		e.active = map[*lua.LState]bool{}
 	}
+	if th.Context().(*hook).returns {
+		th.Dead = true
+		L.Insert(lua.LTrue, 2)
+		return L.GetTop() - 1
+	}
+	fillResults(L, th)
 	depth := e.depth
 	e.resuming = true
 	e.active[L] = true
@@ -110,6 +116,20 @@ func (e *Engine) resume(L *lua.LState) int {
 		panicStopped()
 	}
 	return n
+}
+
+// fillResults pushes a nil for each result that the call of yield in th wants beyond the arguments of the resume: gopher-lua
+// would leave a register without any value.
+func fillResults(L, th *lua.LState) {
+	f := interp.TopFrame(th)
+	if f == nil {
+		return // it begins
+	}
+	if inst := f.Inst(); interp.OpOf(inst) == lua.OP_CALL {
+		for n := L.GetTop() - 1; n < interp.ArgC(inst)-1; n++ {
+			L.Push(lua.LNil)
+		}
+	}
 }
 
 func (e *Engine) coResume(L *lua.LState) int {
@@ -141,6 +161,9 @@ func (e *Engine) coWrap(L *lua.LState) int {
 func (e *Engine) coYield(L *lua.LState) int {
 	if L == e.L || !yieldable(interp.TopFrame(L)) {
 		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
+	}
+	if caller := interp.TopFrame(L).Parent; caller.Parent == nil && interp.OpOf(caller.Inst()) == lua.OP_TAILCALL {
+		L.Context().(*hook).returns = true
 	}
 	return -1
 }
