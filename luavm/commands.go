@@ -111,14 +111,14 @@ func (e *Engine) evalBody(c *store.Ctx, readOnly bool) store.Reply {
 	}
 	// A lookup with the converted bytes copies nothing, so a known script costs
 	// no copy of its text.
-	chunk, state := e.byBody[string(c.Args[1])], uint32(stateRunning)
+	chunk, from := e.byBody[string(c.Args[1])], known
 	if chunk == nil {
 		var fail *store.Reply
-		if chunk, state, fail = e.chunkOf(c, c.Arg(1)); fail != nil {
+		if chunk, from, fail = e.chunkOf(c, c.Arg(1)); fail != nil {
 			return *fail
 		}
 	}
-	return e.eval(c, chunk, state, keys, args, readOnly, false)
+	return e.eval(c, chunk, from, keys, args, readOnly, false)
 }
 
 const shaSize = 40
@@ -144,14 +144,14 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 	if !ok {
 		return store.Err(errNoScript)
 	}
-	state := uint32(stateRunning)
+	from := known
 	if chunk == nil {
 		var fail *store.Reply
-		if chunk, state, fail = e.chunkOf(c, body); fail != nil {
+		if chunk, from, fail = e.chunkOf(c, body); fail != nil {
 			return *fail
 		}
 	}
-	return e.eval(c, chunk, state, keys, args, readOnly, true)
+	return e.eval(c, chunk, from, keys, args, readOnly, true)
 }
 
 func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {

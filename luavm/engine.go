@@ -118,10 +118,7 @@ type run struct {
 	pace      int    // value that the last look gave budget
 	looked    int64  // time of the last look
 	steps     int64  // instructions run until the last look
-	spent     int64  // bytes that the script allocated, roughly
-	nextHeap  int64  // value of spent at which to look at the heap
-	heapBase  int64
-	had       int64                // bytes that the process had allocated at the last call of Bring
+	allocated
 	depth     int                  // calls nested on Go's stack, see nesting.go
 	resuming  bool                 // the next nested call is a coroutine
 	sources   map[string]string    // full names of loaded chunks by their short names
@@ -131,6 +128,14 @@ type run struct {
 	errLine   int
 	replySize int64 // bytes of the strings in the reply
 	ours      bool  // the error being raised is worded already
+}
+
+// allocated says what a script has allocated since its text was compiled.
+type allocated struct {
+	spent    int64 // bytes, roughly
+	nextHeap int64 // value of spent at which to look at the heap
+	heapBase int64 // size of the heap without the script; 0: not known yet
+	had      int64 // bytes that the process had allocated at the last call of Bring
 }
 
 // New returns an engine. Bind must be called before the first evaluation.

@@ -109,6 +109,10 @@ func errShebangOption(option string) store.Error {
 	return store.Error("ERR Unknown lua shebang option: " + option)
 }
 
+func errCompiledSize(size, limit int64) store.Error {
+	return store.Error(fmt.Sprintf("ERR Error compiling script: its compiled forms take %d bytes, more than the %d that they may", size, limit))
+}
+
 func errLibraryCompile(msg string) store.Error {
 	return store.Error("ERR Error compiling function: " + oneLine(msg))
 }

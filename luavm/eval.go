@@ -27,54 +27,63 @@ type chunk struct {
 const maxChunks = 1000
 
 // compiledShare is the divisor of a script's memory limit that bounds the memory of all
-// compiled scripts. A compiled script takes up to twenty times its text.
+// compiled scripts, and so of each.
 const compiledShare = 2
 
-// chunkOf returns the compiled form of a body. The time that it takes to compile it belongs to the time of the script. state is
-// how the script begins to run: a kill that came too late to end the compiling ends the script.
-func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, state uint32, fail *store.Reply) {
+// beginning is how a script begins to run.
+type beginning struct {
+	state uint32    // with a kill that came too late to end the compiling: it ends the script
+	used  allocated // by compiling; zero if the script was compiled before
+}
+
+// known is how a script begins that was compiled before.
+var known = beginning{state: stateRunning}
+
+// chunkOf returns the compiled form of a body. The time and the memory that it takes to compile it belong to those of the script.
+func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning, fail *store.Reply) {
 	if c := e.byBody[body]; c != nil {
-		return c, stateRunning, nil
+		return c, known, nil
 	}
+	refused := func(r store.Reply) (*chunk, beginning, *store.Reply) { return nil, beginning{}, &r }
 	flags, skip, err := parseShebang(body)
 	if err != "" {
-		r := store.Err(err)
-		return nil, 0, &r
+		return refused(store.Err(err))
 	}
 	// The shebang is cut off but its newline stays, so that line numbers count
 	// the shebang line.
 	done, cerr := e.compile(ctx, body[skip:], "@user_script", stateRunning)
 	ctx.ScriptTime += done.took
 	if e.stop != "" {
-		r := e.stopped(ctx)
-		return nil, 0, &r
+		return refused(e.stopped(ctx))
 	}
 	if cerr != nil {
-		r := store.Err(errCompile(cerr.Error()))
-		return nil, 0, &r
+		return refused(store.Err(errCompile(cerr.Error())))
 	}
-	if state = stateRunning; done.killed {
-		state |= stateKilled
+	forms := 2 * compiledSize(done.proto) // link makes a second one
+	size, limit := int64(len(body))+forms, e.opts.MemoryLimit/compiledShare
+	if size > limit {
+		return refused(store.Err(errCompiledSize(size, limit)))
+	}
+	from = beginning{stateRunning, done.used}
+	from.used.spent += forms / 2
+	if done.killed {
+		from.state |= stateKilled
 	}
 	body = strings.Clone(body)
 	c = &chunk{sha: scriptSHA(body), body: body, proto: done.proto, plain: isPlain(done.proto), flags: flags}
-	size, limit := int64(len(body))+2*compiledSize(done.proto), e.opts.MemoryLimit/compiledShare // twice: link makes a second form
-	if size > limit {
-		return c, state, nil // too large for the cache: it is compiled again the next time
-	}
 	if e.compiled += size; len(e.bySHA) >= maxChunks || e.compiled > limit {
 		clear(e.bySHA)
 		clear(e.byBody)
 		e.compiled = size
 	}
 	e.bySHA[c.sha], e.byBody[body] = c, c
-	return c, state, nil
+	return c, from, nil
 }
 
 // eval runs a script on a transaction. If the script is stopped, all of its writes are
 // rolled back; if it ends with an error of its own, they stay, as in Redis. cached means
 // that the transaction has the script already.
-func (e *Engine) eval(ctx *store.Ctx, c *chunk, state uint32, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
+func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)
 	}
@@ -88,13 +97,16 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, state uint32, keys, args [][]byt
 			c.fast = e.fast(linked)
 		}
 	}
-	e.start(state, ctx.ScriptTime)
+	e.start(from.state, ctx.ScriptTime)
 	if c.fast != nil {
 		if reply, ok := e.evalFast(ctx, c, keys, args, readOnly, cached); ok {
 			return reply
 		}
 	}
 	save := e.open(ctx, c, readOnly, cached)
+	if from.used.heapBase > 0 {
+		e.allocated = from.used
+	}
 	if c.plain {
 		L := e.L
 		defer e.watch(L, e.unwatch(L))
@@ -129,7 +141,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User, Watch: e.watches},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
-		resp: 2, budget: lookEvery, pace: lookEvery, nextHeap: heapFrom,
+		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom},
 	}
 	// A stop drops the loaded libraries with all that they keep from call to call, and no
 	// client would learn of it. So scripts are stopped for now only while none is loaded.

@@ -263,14 +263,22 @@ func (w *walk) proto(p *lua.FunctionProto) {
 // protoSize returns the bytes of a compiled function without its constants and inner functions.
 func protoSize(p *lua.FunctionProto) int {
 	return 320 + len(p.SourceName) + 4*cap(p.Code) + 8*cap(p.DbgSourcePositions) + 16*cap(p.Constants) +
-		16*cap(interp.StringConstants(p)) + 8*cap(p.FunctionPrototypes) + 48*cap(p.DbgLocals) + 24*cap(p.DbgCalls) + 32*cap(p.DbgUpvalues)
+		16*cap(interp.StringConstants(p)) + 8*cap(p.FunctionPrototypes) + 48*cap(p.DbgLocals) + 24*cap(p.DbgCalls) + 16*cap(p.DbgUpvalues)
 }
 
-// compiledSize returns the bytes of a compiled chunk.
+// compiledSize returns the bytes of a compiled chunk. All of its functions and strings are its own.
 func compiledSize(p *lua.FunctionProto) int64 {
-	w := walk{seen: map[unsafe.Pointer]bool{}}
-	w.proto(p)
-	return w.size
+	size := int64(protoSize(p))
+	for _, v := range p.Constants {
+		size += boxSize
+		if s, ok := v.(lua.LString); ok {
+			size += int64(len(s) + len(s)/2)
+		}
+	}
+	for _, inner := range p.FunctionPrototypes {
+		size += compiledSize(inner)
+	}
+	return size
 }
 
 // thread visits a coroutine: its registers, and the functions of its call frames.

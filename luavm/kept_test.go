@@ -246,7 +246,7 @@ func TestCompiledFormsAreBounded(t *testing.T) {
 	}
 	large := strings.Repeat("f(function() end) ", 50000)
 	for range 2 {
-		if r := w.eval(large); !strings.Contains(r.Str, "nonexistent global") {
+		if r := w.eval(large); !strings.Contains(r.Str, msgMemory) {
 			t.Fatal(r)
 		}
 	}

@@ -49,8 +49,6 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 }
 
 func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
-	// Compiling takes many times the memory of the text.
-	e.charge(int64(len(source)) * 50)
 	e.work(len(source) * 4)
 	proto, err := compile.Chunk(source, name, e.depth, e.watchCompiler)
 	if err != nil {
@@ -71,18 +69,22 @@ type compiled struct {
 	proto  *lua.FunctionProto
 	took   time.Duration // 0 if it was short
 	killed bool          // SCRIPT KILL has been answered OK meanwhile
+	used   allocated
 }
 
 // compile compiles the text of a script or a library, which is then running in the given state: its time is limited, and
-// it can be killed. If it was stopped, e.stop is set.
+// it can be killed. If it was stopped, e.stop is set. The compiled form belongs to the memory of what runs then, so that
+// begins with c.used.
 func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c compiled, err error) {
 	e.begin(ctx, "", true)
+	e.heapBase = heapBytes()
 	e.start(state, ctx.ScriptTime)
 	defer func() {
 		if e.started.Load() >= 0 {
 			c.took = e.now() - time.Duration(e.started.Load())
 		}
 		c.killed = e.state.Swap(0)&stateKilled != 0
+		c.used = e.allocated
 		e.call, e.dirty = store.Ctx{}, false // no Lua has run
 	}()
 	defer ignoreStop()
@@ -91,4 +93,7 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 }
 
 // watchCompiler looks at the limits while a text is compiled.
-func (e *Engine) watchCompiler() { e.work(compile.WatchSteps) }
+func (e *Engine) watchCompiler(steps int, bytes int64) {
+	e.charge(bytes)
+	e.work(steps)
+}

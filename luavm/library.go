@@ -86,7 +86,9 @@ func (e *Engine) openFunctions() {
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
-		e.stop = msgLoad
+		if e.stop != msgMemory {
+			e.stop = msgLoad
+		}
 		return nil, errRegister("ERR " + e.stop)
 	}
 	if fault != nil {
@@ -97,6 +99,7 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 		fns: map[string]*lua.LFunction{},
 	}
 	e.begin(&store.Ctx{}, "", true)
+	e.allocated = done.used
 	e.start(0, before+done.took)
 	e.loading, e.keeps = l, true
 	e.libMeta.RawSetString("__index", e.libLoad)

@@ -56,9 +56,9 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 		}
 	}
 	interp.SetStringConstants(&l, names)
-	l.FunctionPrototypes = nil
-	for _, inner := range p.FunctionPrototypes {
-		l.FunctionPrototypes = append(l.FunctionPrototypes, e.link(inner))
+	l.FunctionPrototypes = make([]*lua.FunctionProto, len(p.FunctionPrototypes))
+	for i, inner := range p.FunctionPrototypes {
+		l.FunctionPrototypes[i] = e.link(inner)
 	}
 	return &l
 }
@@ -90,8 +90,8 @@ func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 }
 
 // jumpTargets returns the instructions that may run without the instruction before them.
-func jumpTargets(p *lua.FunctionProto) map[int]bool {
-	targets := map[int]bool{}
+func jumpTargets(p *lua.FunctionProto) []bool {
+	targets := make([]bool, len(p.Code)+2)
 	for at, inst := range p.Code {
 		switch interp.OpOf(inst) {
 		case lua.OP_JMP, lua.OP_FORLOOP, lua.OP_FORPREP:

@@ -1,11 +1,15 @@
 package luavm
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
 
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/compile"
 	"lockstep/store"
 )
 
@@ -181,4 +185,102 @@ func TestMemoryOfOneStep(t *testing.T) {
 			t.Errorf("%s\ntook %d MiB", script, took>>20)
 		}
 	}
+}
+
+// costlyText is a text whose compiled form takes over a hundred times as much: deeply nested functions that use variables of
+// the outermost one. The head runs, the functions do not.
+func costlyText(head string, size int) string {
+	const names = "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,A,B,C,D,E,F,G,H,I,J,K,L,M,N,O,P,Q,R,S,T,U,V,W,X,Y,Z"
+	unit := strings.Repeat("function F()", 150) + "return " + names + strings.Repeat(" end", 150) + " "
+	head += " do local " + names + " if nil then "
+	return head + strings.Repeat(unit, (size-len(head))/len(unit)) + "end end "
+}
+
+// TestCompiledTextIsMemoryOfTheScript: whichever way a text comes, what it takes to compile it counts against the memory of
+// a script, long before the whole of it is compiled.
+func TestCompiledTextIsMemoryOfTheScript(t *testing.T) {
+	const limit = 16 << 20
+	text := costlyText("", 1<<20-100)
+	function := costlyText("redis.register_function('f',function() end)", 1<<20-100)
+	w := newWorld(t, Options{MemoryLimit: 1 << 30})
+	w.mustLoad(t, "#!lua name=l\n"+function)
+	dump := w.do(2, "FUNCTION", "DUMP").Str
+	for _, c := range [][]string{
+		{"EVAL", text, "0"},
+		{"EVAL_RO", text, "0"},
+		{"SCRIPT", "LOAD", text},
+		{"EVAL", "return loadstring(ARGV[1])", "0", text},
+		{"EVAL", "local i=0 return load(function() i=i+1 return i==1 and ARGV[1] or nil end)", "0", text},
+		{"EVAL", "for i=1,100 do pcall(loadstring,ARGV[1]) end", "0", text},
+		{"FUNCTION", "LOAD", "#!lua name=l\n" + function},
+		{"FUNCTION", "RESTORE", dump},
+	} {
+		w := newWorld(t, Options{MemoryLimit: limit})
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r := w.do(2, c...)
+		runtime.ReadMemStats(&after)
+		if !strings.Contains(r.Str, msgMemory) {
+			t.Errorf("%.30q: %.200q", c, wire(r, 2))
+		}
+		if took := int64(after.TotalAlloc - before.TotalAlloc); took > 4*limit {
+			t.Errorf("%.30q: took %d MiB", c, took>>20)
+		}
+		if r := w.eval("return 1"); r.Int != 1 {
+			t.Errorf("%.30q: then %q", c, r.Str)
+		}
+	}
+}
+
+// TestRunBeginsWithItsCompiledForm: what compiling took is not forgotten when the script runs.
+func TestRunBeginsWithItsCompiledForm(t *testing.T) {
+	const limit = 64 << 20
+	text := costlyText("", 80000)
+	size := compiledSize(mustCompile(t, text))
+	if size < limit/8 || size > limit/5 {
+		t.Fatalf("%d bytes: it tests nothing", size)
+	}
+	// With half of the compiled form this would fill the limit.
+	hold := fmt.Sprintf("local t={} for i=1,%d do t[i]=string.rep('x',1e4)..i end ", (limit-size/2)/10240)
+	w := newWorld(t, Options{MemoryLimit: limit})
+	runtime.GC() // what is garbage now is not the script's
+	if r := w.eval(hold + text + "return 1"); !strings.Contains(r.Str, msgMemory) {
+		t.Errorf("%q", wire(r, 2))
+	}
+	if r := w.eval(hold + "return 1"); r.Int != 1 {
+		t.Errorf("without the compiled form: %q", wire(r, 2))
+	}
+	w.eval(text + "return 1")
+	if w.e.spent < 2*size*3/4 {
+		t.Errorf("a run begins with %d bytes, the compiled form takes %d", w.e.spent, size)
+	}
+}
+
+// TestCompiledFormHasALimit: a script whose compiled forms would fill the room for all of them is refused whenever it comes,
+// and so is never compiled for each call.
+func TestCompiledFormHasALimit(t *testing.T) {
+	script := "local x={" + strings.Repeat("function()end,", 20000) + "} return #x"
+	size := 2*compiledSize(mustCompile(t, script)) + int64(len(script))
+	if w := newWorld(t, Options{MemoryLimit: compiledShare * size}); w.eval(script).Int != 20000 {
+		t.Error("a script that fits is refused")
+	}
+	w := newWorld(t, Options{MemoryLimit: compiledShare*size - 2})
+	want := string(errCompiledSize(size, size-1))
+	for _, c := range [][]string{{"EVAL", script, "0"}, {"EVAL", script, "0"}, {"SCRIPT", "LOAD", script}} {
+		if r := w.do(2, c...); r.Str != want {
+			t.Errorf("%.20q: %q, want %q", c, wire(r, 2), want)
+		}
+	}
+	if r := w.do(2, "EVALSHA", scriptSHA(script), "0"); !strings.HasPrefix(r.Str, "NOSCRIPT") {
+		t.Errorf("a refused script is known: %q", r.Str)
+	}
+}
+
+func mustCompile(t *testing.T, source string) *lua.FunctionProto {
+	p, err := compile.Chunk(source, "@user_script", 0, func(int, int64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

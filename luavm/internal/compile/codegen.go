@@ -82,8 +82,36 @@ type function struct {
 	size       int // registers used
 }
 
-func newFunction(p *parser, parent *function, line int) *function {
-	return &function{p: p, parent: parent, line: line, index: map[lua.LValue]int{}, here: noJump, size: 2}
+func (p *parser) newFunction(parent *function, line int) *function {
+	var f *function
+	if n := len(p.spare); n > 0 {
+		f, p.spare = p.spare[n-1], p.spare[:n-1]
+	} else {
+		p.took(functionBytes)
+		f = &function{index: map[lua.LValue]int{}}
+	}
+	f.p, f.parent, f.line, f.here, f.size = p, parent, line, noJump, 2
+	return f
+}
+
+// maxSpareIndex is the largest index that the next function uses again: emptying a map takes as long as it was ever large.
+const maxSpareIndex = 64
+
+// reuse keeps the memory of a finished function for the next one.
+func (p *parser) reuse(f *function) {
+	clear(f.consts)
+	clear(f.protos)
+	clear(f.variables)
+	clear(f.upvalues)
+	if len(f.index) > maxSpareIndex {
+		f.index = map[lua.LValue]int{}
+	}
+	clear(f.index)
+	*f = function{
+		index: f.index, code: f.code[:0], lines: f.lines[:0], consts: f.consts[:0], protos: f.protos[:0],
+		upvalues: f.upvalues[:0], variables: f.variables[:0], active: f.active[:0], pending: f.pending[:0],
+	}
+	p.spare = push(&p.meter, p.spare, f)
 }
 
 func (f *function) pc() int { return len(f.code) }
@@ -92,8 +120,8 @@ func (f *function) emit(inst uint32) int {
 	pending := f.here
 	f.here = noJump
 	f.patchList(pending, f.pc(), noReg, f.pc())
-	f.code = append(f.code, inst)
-	f.lines = append(f.lines, f.p.lastLine)
+	f.code = push(&f.p.meter, f.code, inst)
+	f.lines = push(&f.p.meter, f.lines, f.p.lastLine)
 	return f.pc() - 1
 }
 
@@ -254,13 +282,15 @@ func (f *function) release(rk int) {
 }
 
 func (f *function) constant(v lua.LValue) int {
+	f.p.took(boxBytes)
 	if i, ok := f.index[v]; ok {
 		return i
 	}
 	if len(f.consts) > interp.MaxBx {
 		f.p.syntax("constant table overflow")
 	}
-	f.consts = append(f.consts, v)
+	f.p.took(constantBytes)
+	f.consts = push(&f.p.meter, f.consts, v)
 	f.index[v] = len(f.consts) - 1
 	return len(f.consts) - 1
 }
@@ -294,19 +324,23 @@ func (f *function) limit(n, limit int, what string) {
 func (f *function) declare(names ...string) {
 	for _, name := range names {
 		f.limit(len(f.active)+len(f.pending)+1, maxLocals, "local variables")
-		f.pending = append(f.pending, &lua.DbgLocalInfo{Name: name})
+		f.p.took(infoBytes)
+		f.pending = push(&f.p.meter, f.pending, &lua.DbgLocalInfo{Name: name})
 	}
 }
 
 func (f *function) activate(n int) {
 	for _, v := range f.pending[:n] {
 		v.StartPc = f.pc()
-		f.variables = append(f.variables, v)
-		hides := f.p.scope[v.Name]
+		f.variables = push(&f.p.meter, f.variables, v)
+		hides, known := f.p.scope[v.Name]
+		if !known {
+			f.p.took(nameBytes)
+		}
 		f.p.scope[v.Name] = place{f, len(f.active)}
-		f.active = append(f.active, local{v, f.block, hides})
+		f.active = push(&f.p.meter, f.active, local{v, f.block, hides})
 	}
-	f.pending = f.pending[n:]
+	f.pending = append(f.pending[:0], f.pending[n:]...)
 }
 
 func (f *function) deactivate(to int) {
@@ -323,6 +357,7 @@ func (f *function) deactivate(to int) {
 }
 
 func (f *function) enter(breakable bool) *block {
+	f.p.took(blockBytes)
 	b := &block{previous: f.block, breaks: noJump, active: len(f.active), breakable: breakable}
 	f.block = b
 	return b
@@ -366,7 +401,7 @@ func (f *function) upvalue(name string, of place) int {
 		u.index = f.parent.upvalue(name, of)
 	}
 	f.limit(len(f.upvalues)+1, maxUpvalues, "upvalues")
-	f.upvalues = append(f.upvalues, u)
+	f.upvalues = push(&f.p.meter, f.upvalues, u)
 	return len(f.upvalues) - 1
 }
 
@@ -381,6 +416,8 @@ func (f *function) capture(register int) {
 func (f *function) finish() *lua.FunctionProto {
 	f.deactivate(0)
 	f.emitABC(lua.OP_RETURN, 0, 1, 0)
+	m := &f.p.meter
+	m.took(protoBytes)
 	// One register more than used: gopher-lua's tail call does not move the last
 	// register of a frame.
 	p := &lua.FunctionProto{
@@ -391,14 +428,16 @@ func (f *function) finish() *lua.FunctionProto {
 		NumParameters:      uint8(f.params),
 		IsVarArg:           f.vararg,
 		NumUsedRegisters:   uint8(f.size + 1),
-		Code:               f.code,
-		Constants:          f.consts,
-		FunctionPrototypes: f.protos,
-		DbgSourcePositions: f.lines,
-		DbgLocals:          f.variables,
+		Code:               exact(m, f.code),
+		Constants:          exact(m, f.consts),
+		FunctionPrototypes: exact(m, f.protos),
+		DbgSourcePositions: exact(m, f.lines),
+		DbgLocals:          exact(m, f.variables),
 	}
-	for _, u := range f.upvalues {
-		p.DbgUpvalues = append(p.DbgUpvalues, u.name)
+	m.took((len(f.upvalues) + len(f.consts)) * size[string]())
+	p.DbgUpvalues = make([]string, len(f.upvalues))
+	for i, u := range f.upvalues {
+		p.DbgUpvalues[i] = u.name
 	}
 	strs := make([]string, len(f.consts))
 	for i, c := range f.consts {

@@ -11,6 +11,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
+func nobody(int, int64) {}
+
 // TestLimits: sources that are too long, too deeply nested or take too long are refused.
 func TestLimits(t *testing.T) {
 	defer debug.SetMaxStack(debug.SetMaxStack(32 << 20)) // nothing here needs more of Go's stack
@@ -28,13 +30,13 @@ func TestLimits(t *testing.T) {
 		{strings.Repeat("local function f() ", 3e4), "too many syntax levels"},
 		{strings.Repeat("x", maxSourceBytes+1), "longer than"},
 	} {
-		if _, err := Chunk(c[0], "@x", 0, func() {}); err == nil || !strings.Contains(err.Error(), c[1]) {
+		if _, err := Chunk(c[0], "@x", 0, nobody); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%.100s\n got %v\nwant an error with %q", c[0], err, c[1])
 		}
 	}
 	const deep = "do do do end end end"
 	for nested, fits := range map[int]bool{0: true, maxLevels - 4: true, maxLevels - 3: false} {
-		if _, err := Chunk(deep, "@x", nested, func() {}); (err == nil) != fits {
+		if _, err := Chunk(deep, "@x", nested, nobody); (err == nil) != fits {
 			t.Errorf("within %d calls: %v", nested, err)
 		}
 	}
@@ -62,11 +64,11 @@ func TestWorkGrowsWithTheText(t *testing.T) {
 		head, tail := few+"local v "+strings.Repeat(c.head, c.nested), strings.Repeat(c.tail, c.nested)
 		n := (maxSourceBytes - len(head) - len(tail)) / len(c.body)
 		source := head + strings.Repeat(c.body, n) + tail
-		calls := 0
-		if _, err := Chunk(source, "@x", 0, func() { calls++ }); err != nil {
+		steps := 0
+		if _, err := Chunk(source, "@x", 0, func(n int, _ int64) { steps += n }); err != nil {
 			t.Errorf("%.50s: %v", c.body, err)
 		}
-		if steps := calls * WatchSteps; steps < len(source)/5 || steps > 2*len(source) {
+		if steps < len(source)/5 || steps > 2*len(source) {
 			t.Errorf("%.50s: %d steps for %d bytes", c.body, steps, len(source))
 		}
 	}
@@ -79,7 +81,7 @@ func TestWatchEndsTheCompiling(t *testing.T) {
 			t.Errorf("%v", p)
 		}
 	}()
-	_, err := Chunk(strings.Repeat("a=1 ", WatchSteps), "@x", 0, func() { panic("enough") })
+	_, err := Chunk(strings.Repeat("a=1 ", watchSteps), "@x", 0, func(int, int64) { panic("enough") })
 	t.Errorf("went on: %v", err)
 }
 
@@ -95,7 +97,7 @@ func TestNames(t *testing.T) {
 		"=" + long:            long[:syntaxIDSize-1] + ":1: ",
 		long + " and further": `[string "` + long[:syntaxIDSize-len(` [string "..."] `)-1] + `..."]:1: `,
 	} {
-		if _, err := Chunk("x =", name, 0, func() {}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Chunk("x =", name, 0, nobody); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
 	}
@@ -120,7 +122,7 @@ func FuzzChunk(f *testing.F) {
 		f.Add(source)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		p, err := Chunk(source, "@x", 0, func() {})
+		p, err := Chunk(source, "@x", 0, nobody)
 		if err != nil {
 			if line, rest, ok := strings.Cut(strings.TrimPrefix(err.Error(), "x:"), ": "); !ok || line == "" || strings.Trim(line, "0123456789") != "" || rest == "" {
 				t.Errorf("%q", err)

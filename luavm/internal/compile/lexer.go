@@ -93,6 +93,7 @@ func (e syntaxError) Error() string { return string(e) }
 // lexer splits a source into tokens. On an error it panics with a syntaxError,
 // which Chunk catches.
 type lexer struct {
+	m    *meter
 	src  string
 	pos  int
 	name string // the name of the source in messages
@@ -110,8 +111,16 @@ func (x *lexer) cur() int {
 }
 
 func (x *lexer) save() {
-	x.buf = append(x.buf, x.src[x.pos])
+	x.put(x.src[x.pos])
 	x.pos++
+}
+
+func (x *lexer) put(c byte) { x.buf = push(x.m, x.buf, c) }
+
+// text returns the text of the token.
+func (x *lexer) text() string {
+	x.m.took(len(x.buf) + len(x.buf)/8 + 8) // what the allocator adds
+	return string(x.buf)
 }
 
 // fail raises an error; near is the text that the message quotes, if any.
@@ -188,10 +197,10 @@ func (x *lexer) word() token {
 	for c := x.cur(); c != eof && (clib.IsAlpha(byte(c)) || clib.IsDigit(byte(c)) || c == '_'); c = x.cur() {
 		x.save()
 	}
-	s := string(x.buf)
-	if k, ok := reservedWords[s]; ok {
+	if k, ok := reservedWords[string(x.buf)]; ok {
 		return token{kind: k}
 	}
+	s := x.text()
 	return token{kind: tkName, text: s, value: s}
 }
 
@@ -208,8 +217,9 @@ func (x *lexer) symbol(c int) token {
 	case '[':
 		level := x.bracket()
 		if level >= 0 {
-			s := x.long(level, "unfinished long string", true)
-			return token{kind: tkString, text: string(x.buf), value: s}
+			start := x.long(level, "unfinished long string", true)
+			s := x.text()
+			return token{kind: tkString, text: s, value: s[start : len(s)-level-2]}
 		}
 		if level == -1 {
 			return token{kind: '['}
@@ -256,7 +266,7 @@ func (x *lexer) number() token {
 	for c := x.cur(); c != eof && (clib.IsAlpha(byte(c)) || clib.IsDigit(byte(c)) || c == '_'); c = x.cur() {
 		x.save()
 	}
-	s := string(x.buf)
+	s := x.text()
 	n, ok := clib.ParseNumber(s)
 	if !ok {
 		x.failText("malformed number")
@@ -280,13 +290,13 @@ func (x *lexer) bracket() int {
 	return -count - 1
 }
 
-// long reads a long string or comment whose first bracket has been read.
-func (x *lexer) long(level int, unfinished string, keep bool) string {
+// long reads a long string or comment whose first bracket has been read. It returns where its content begins in the buffer.
+func (x *lexer) long(level int, unfinished string, keep bool) (start int) {
 	x.save()
 	if x.atNewline() {
 		x.newline()
 	}
-	start := len(x.buf)
+	start = len(x.buf)
 	for {
 		switch c := x.cur(); c {
 		case eof:
@@ -294,10 +304,10 @@ func (x *lexer) long(level int, unfinished string, keep bool) string {
 		case ']':
 			if x.bracket() == level {
 				x.save()
-				return string(x.buf[start : len(x.buf)-level-2])
+				return start
 			}
 		case '\n', '\r':
-			x.buf = append(x.buf, '\n')
+			x.put('\n')
 			x.newline()
 			if !keep {
 				x.buf = x.buf[:start]
@@ -329,7 +339,8 @@ func (x *lexer) str() token {
 		}
 	}
 	x.save()
-	return token{kind: tkString, text: string(x.buf), value: string(x.buf[1 : len(x.buf)-1])}
+	s := x.text()
+	return token{kind: tkString, text: s, value: s[1 : len(s)-1]}
 }
 
 var escapes = map[int]byte{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v'}
@@ -337,14 +348,14 @@ var escapes = map[int]byte{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r'
 func (x *lexer) escape() {
 	c := x.cur()
 	if b, ok := escapes[c]; ok {
-		x.buf = append(x.buf, b)
+		x.put(b)
 		x.pos++
 		return
 	}
 	switch {
 	case c == eof:
 	case c == '\n' || c == '\r':
-		x.buf = append(x.buf, '\n')
+		x.put('\n')
 		x.newline()
 	case !clib.IsDigit(byte(c)):
 		x.save()
@@ -357,6 +368,6 @@ func (x *lexer) escape() {
 		if n > 255 {
 			x.failText("escape sequence too large")
 		}
-		x.buf = append(x.buf, byte(n))
+		x.put(byte(n))
 	}
 }

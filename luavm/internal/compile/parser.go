@@ -16,69 +16,48 @@ const (
 	maxSourceBytes = 1 << 20
 )
 
-// These bound the time of compiling. A step is a token, or one element of a list that is gone through.
-const (
-	maxSteps       = 20_000_000 // lists of jumps grow with every "or" of a chain
-	WatchSteps     = 4096       // steps between two calls of Chunk's watch
-	comparedInStep = 8          // how many variables are compared in the time of a step
-)
-
 // parser reads a chunk by recursive descent, and calls the code generator.
 type parser struct {
+	meter
 	x        *lexer
 	t        token // the current token
 	lastLine int   // line of the token before t
-	ahead    *token
+	ahead    token // the one after it, if …
+	peeked   bool  // … it has been read
 	f        *function
+	spare    []*function // finished ones, whose memory the next ones use
 	level    int
-	steps    int
-	look     int              // value of steps for the next look
-	watch    func()           // see Chunk
 	scope    map[string]place // the innermost local variable of a name
 	shown    string           // name of the source in errors at run time
 }
 
-func parse(source, name, shown string, level int, watch func()) *lua.FunctionProto {
-	p := &parser{x: &lexer{src: source, name: name, line: 1}, lastLine: 1, shown: shown, level: level}
-	p.look, p.watch, p.scope = WatchSteps, watch, map[string]place{}
-	p.f = newFunction(p, nil, 0)
+func parse(source, name, shown string, level int, watch func(steps int, bytes int64)) *lua.FunctionProto {
+	p := &parser{lastLine: 1, shown: shown, level: level, scope: map[string]place{}}
+	p.watch, p.over = watch, func() { p.syntax("function or expression too complex") }
+	p.x = &lexer{m: &p.meter, src: source, name: name, line: 1}
+	p.f = p.newFunction(nil, 0)
 	p.f.vararg = lua.VarArgIsVarArg
 	p.advance()
 	p.chunk()
 	p.check(tkEOS)
-	return p.f.finish()
-}
-
-// work counts steps.
-func (p *parser) work(steps int) {
-	if p.steps += steps; p.steps >= p.look {
-		p.lookAround()
-	}
-}
-
-// lookAround is a function of its own so that the compiler inlines work.
-func (p *parser) lookAround() {
-	if p.steps > maxSteps {
-		p.syntax("function or expression too complex")
-	}
-	p.look = min(p.steps+WatchSteps, maxSteps+1)
-	p.watch()
+	proto := p.f.finish()
+	watch(0, p.bytes)
+	return proto
 }
 
 func (p *parser) advance() {
 	p.work(1)
 	p.lastLine = p.x.line
-	if p.ahead != nil {
-		p.t, p.ahead = *p.ahead, nil
+	if p.peeked {
+		p.t, p.peeked = p.ahead, false
 		return
 	}
 	p.t = p.x.next()
 }
 
 func (p *parser) peek() tokenKind {
-	t := p.x.next()
-	p.ahead = &t
-	return t.kind
+	p.ahead, p.peeked = p.x.next(), true
+	return p.ahead.kind
 }
 
 // syntax raises an error at the current token.

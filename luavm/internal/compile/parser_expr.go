@@ -14,6 +14,7 @@ type target struct {
 
 // exprStatement reads a call or an assignment.
 func (p *parser) exprStatement() {
+	p.took(targetBytes)
 	t := &target{v: p.primary()}
 	if t.v.kind == expCall {
 		interp.SetC(&p.f.code[t.v.info], 1) // no results
@@ -29,6 +30,7 @@ func (p *parser) assignment(t *target, n int) {
 	}
 	var e exp
 	if p.accept(',') {
+		p.took(targetBytes)
 		next := &target{previous: t, v: p.primary()}
 		if next.v.kind == expLocal {
 			p.keepIndexes(t, &next.v)
@@ -287,7 +289,7 @@ func (p *parser) record(table int) {
 // body reads a function from its parameters on; line is the line of its keyword.
 func (p *parser) body(method bool, line int) exp {
 	outer := p.f
-	f := newFunction(p, outer, line)
+	f := p.newFunction(outer, line)
 	p.f = f
 	p.expect('(')
 	if method {
@@ -303,7 +305,7 @@ func (p *parser) body(method bool, line int) exp {
 	if len(outer.protos) > interp.MaxBx {
 		p.syntax("constant table overflow")
 	}
-	outer.protos = append(outer.protos, proto)
+	outer.protos = push(&p.meter, outer.protos, proto)
 	e := newExp(expReloc, outer.emitABx(lua.OP_CLOSURE, 0, len(outer.protos)-1))
 	for _, u := range f.upvalues {
 		op := lua.OP_GETUPVAL
@@ -312,6 +314,7 @@ func (p *parser) body(method bool, line int) exp {
 		}
 		outer.emitABC(op, 0, u.index, 0)
 	}
+	p.reuse(f)
 	return e
 }
 

@@ -246,7 +246,7 @@ func TestInstructionsReadWhatIsThere(t *testing.T) {
 	}
 	compiled := 0
 	for _, source := range all {
-		p, err := Chunk(source, "@x", 0, func() {})
+		p, err := Chunk(source, "@x", 0, nobody)
 		if err != nil {
 			continue
 		}
@@ -262,7 +262,7 @@ func TestInstructionsReadWhatIsThere(t *testing.T) {
 
 // What the check would find: `a = ...` aimed at a, below b.
 func TestClearedRegistersAreFound(t *testing.T) {
-	p, err := Chunk("local a, b = 1, 2 a = ... return b", "@x", 0, func() {})
+	p, err := Chunk("local a, b = 1, 2 a = ... return b", "@x", 0, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,89 @@
+package compile
+
+import "unsafe"
+
+// These bound the time of compiling. A step is a token, or one element of a list that is gone through.
+const (
+	maxSteps       = 20_000_000 // lists of jumps grow with every "or" of a chain
+	comparedInStep = 8          // how many variables are compared in the time of a step
+)
+
+// Chunk's watch is called after so many steps, or bytes.
+const (
+	watchSteps = 4096
+	watchBytes = 64 << 10
+)
+
+// These are the bytes of what the compiler allocates, besides the slices that push and exact count. A map takes up to twice
+// what its entries need, and as much again while it grows.
+const (
+	functionBytes = 1 << 10
+	blockBytes    = 64
+	targetBytes   = 96
+	boxBytes      = 16 // a number, or the head of a string, as a value
+	infoBytes     = 32 // what a prototype says of a variable
+	constantBytes = 112
+	nameBytes     = 160
+	protoBytes    = 320
+)
+
+// meter counts the steps and the memory of compiling, and tells them to watch. What it counts depends on the text alone.
+type meter struct {
+	steps int
+	told  int   // the steps that watch knows of
+	bytes int64 // that watch does not know of
+	watch func(steps int, bytes int64)
+	over  func() // is called when there are too many steps
+}
+
+// work counts steps.
+func (m *meter) work(steps int) {
+	if m.steps += steps; m.steps >= m.told+watchSteps {
+		m.tell()
+	}
+}
+
+// took counts bytes that are about to be allocated.
+func (m *meter) took(bytes int) {
+	if m.bytes += int64(bytes); m.bytes >= watchBytes {
+		m.tell()
+	}
+}
+
+// tell is a function of its own so that the compiler inlines its callers.
+func (m *meter) tell() {
+	if m.steps > maxSteps {
+		m.over()
+	}
+	steps, bytes := m.steps-m.told, m.bytes
+	m.told, m.bytes = m.steps, 0
+	m.watch(steps, bytes)
+}
+
+// push appends v to s. It counts what s takes when it grows.
+func push[T any](m *meter, s []T, v T) []T {
+	if len(s) == cap(s) {
+		s = grow(m, s)
+	}
+	return append(s, v)
+}
+
+func grow[T any](m *meter, s []T) []T {
+	n := 8 + cap(s) + cap(s)/2
+	m.took(n * size[T]())
+	return append(make([]T, 0, n), s...)
+}
+
+// exact returns a copy of s that has no room to grow.
+func exact[T any](m *meter, s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	m.took(len(s) * size[T]())
+	return append(make([]T, 0, len(s)), s...)
+}
+
+func size[T any]() int {
+	var v T
+	return int(unsafe.Sizeof(v))
+}
