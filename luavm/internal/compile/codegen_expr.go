@@ -423,11 +423,7 @@ func (f *function) firstOperand(op tokenKind, e *exp) {
 		f.goOnIfFalse(e)
 	case tkConcat:
 		f.toNextReg(e)
-	case '%', '^':
-		if !e.isNumeral() {
-			f.toNextReg(e)
-		}
-	case '+', '-', '*', '/':
+	case '+', '-', '*', '/', '%', '^':
 		if !e.isNumeral() {
 			f.toRK(e)
 		}

@@ -427,14 +427,12 @@ func (p *parser) subExpr(limit int) exp {
 }
 
 // ownOperands puts both operands of % or ^ into registers of their own, where the
-// hook replaces them: gopher-lua computes % and ^ differently from C Lua.
+// hook replaces them: gopher-lua computes % and ^ differently from C Lua. As in C Lua, an
+// operand that is a variable has the value that it has when both are known.
 func (p *parser) ownOperands(a, b *exp) {
 	f := p.f
-	if a.isNumeral() {
-		// The second operand may already be in the next register.
-		f.toNextReg(b)
-		f.toNextReg(a)
-		return
-	}
 	f.toNextReg(b)
+	if a.kind != expReg || a.info < len(f.active) {
+		f.toNextReg(a)
+	}
 }

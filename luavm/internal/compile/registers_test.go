@@ -83,6 +83,16 @@ func (f *flow) to(pc int, r registers) {
 	}
 }
 
+// variables returns how many variables are in scope at an instruction. They have the lowest registers.
+func (f *flow) variables(pc int) (n int) {
+	for _, v := range f.p.DbgLocals {
+		if v.StartPc <= pc && pc < v.EndPc {
+			n++
+		}
+	}
+	return n
+}
+
 // step runs the instruction at pc, and goes on with those that may follow.
 func (f *flow) step(pc int, r registers) {
 	inst := f.p.Code[pc]
@@ -139,7 +149,14 @@ func (f *flow) step(pc int, r registers) {
 		reads(b, b)
 		operand(c)
 		r.set(a, a+1)
-	case lua.OP_ADD, lua.OP_SUB, lua.OP_MUL, lua.OP_DIV, lua.OP_MOD, lua.OP_POW:
+	case lua.OP_MOD, lua.OP_POW:
+		if variables := f.variables(pc); min(b, c) < variables || max(b, c) >= interp.RKConst || b == c {
+			f.faults[fmt.Sprintf("line %d: the hook would change an operand of instruction %d", f.p.DbgSourcePositions[pc], pc)] = true
+		}
+		reads(b, b)
+		reads(c, c)
+		r.set(a, a)
+	case lua.OP_ADD, lua.OP_SUB, lua.OP_MUL, lua.OP_DIV:
 		operand(b)
 		operand(c)
 		r.set(a, a)
@@ -236,7 +253,7 @@ func TestInstructionsReadWhatIsThere(t *testing.T) {
 	}
 	// Every way to take one value of many, into every place where it can go.
 	for _, value := range []string{"...", "(...)", "f()", "(f())", "t:f(...)", "f(...)", "not ...", "-(...)", "#...", "... + 1", "... .. c", "... and c",
-		"c or ...", "(...).x", "(...)[1]", "({...})[1]", "(function(...) return ... end)(...)", "... == c", "..., 1", "1, ...", "..., ...", "f(), ..."} {
+		"c or ...", "(...).x", "(...)[1]", "({...})[1]", "(function(...) return ... end)(...)", "... == c", "... % a", "a ^ ...", "a % b ^ c", "'5' % a", "2 ^ f()", "..., 1", "1, ...", "..., ...", "f(), ..."} {
 		for _, place := range []string{"a = %s", "a, b = %s", "t.x = %s", "t[b] = %s", "t.x, a = %s", "a, t[a] = %s", "g = %s", "u = %s", "local d = %s", "local d, e = %s", "t = {%s}",
 			"t = {1, %s, x = 2}", "t = {x = (%s), %[1]s}", "a = f(b, %s)", "if (%s) then b = a end", "while (%s) do a = b break end",
 			"repeat a = (%s) until (%[1]s)", "for i = (%s), 2 do a = %[1]s b = i end", "for k, v in %s do a = %[1]s b = k end", "do local d = b a = %s b = d end",
