@@ -249,11 +249,11 @@ func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 			}
 			i += int(p.FunctionPrototypes[interp.ArgBx(inst)].NumUpvalues)
 		case lua.OP_SETGLOBAL, lua.OP_SETUPVAL, lua.OP_SETTABLE, lua.OP_SETTABLEKS, lua.OP_EQ, lua.OP_LT,
-			lua.OP_LE, lua.OP_TEST, lua.OP_RETURN, lua.OP_SETLIST, lua.OP_CLOSE, lua.OP_NOP:
+			lua.OP_LE, lua.OP_RETURN, lua.OP_SETLIST, lua.OP_CLOSE, lua.OP_NOP:
 			if interp.OpOf(inst) == lua.OP_SETLIST && interp.ArgC(inst) == 0 {
 				i++
 			}
-		default:
+		default: // symbexec takes TEST for one that sets its register
 			if a == reg {
 				last = i
 			}
