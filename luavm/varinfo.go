@@ -86,7 +86,8 @@ func callError(L *lua.LState, f *interp.Frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		return "attempt to call a " + auxlib.TypeName(L.Get(interp.ArgA(inst)+1)) + " value"
+		// C Lua calls a copy three registers above, and names what was there before the loop.
+		return typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
 	}
 	return "attempt to call a nil value"
 }
