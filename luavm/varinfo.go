@@ -27,7 +27,7 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	case text == "attempt to call a non-function object":
 		return pos + callError(L, f)
 	case strings.HasPrefix(text, "cannot perform concat"):
-		return pos + concatError(L, f)
+		return pos + concatError(L, f, text)
 	case strings.HasPrefix(text, "cannot perform "), text == "__unm undefined":
 		return pos + e.arithError(L, f)
 	case text == "__len undefined":
@@ -104,20 +104,32 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	return typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
-func concatError(L *lua.LState, f *interp.Frame) string {
+// concatError names the value that cannot be joined. text has the types of the two that met. C Lua joins from the right, and
+// names the left value of a pair unless that is a string. Of what a metamethod returned only the type is known.
+func concatError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
-	// C Lua joins from the right, and names the left value of a pair unless that is
-	// a string.
+	left, right, _ := strings.Cut(strings.TrimPrefix(text, "cannot perform concat operation between "), " and ")
+	returned := false // a metamethod was called: the right value is not the one in the register
 	for reg := interp.ArgC(inst); reg > interp.ArgB(inst); reg-- {
-		left, right := L.Get(reg), L.Get(reg+1)
-		if !lua.LVCanConvToString(left) {
-			return typeError(f, reg-1, left, "concatenate")
-		}
-		if !lua.LVCanConvToString(right) {
-			return typeError(f, reg, right, "concatenate")
+		a, b := L.Get(reg), L.Get(reg+1)
+		switch joined := lua.LVCanConvToString(a); {
+		case hasConcat(L, a), !returned && hasConcat(L, b):
+			returned = true
+		case returned && (auxlib.TypeName(a) != left || joined && (right == "string" || right == "number")),
+			!returned && joined && lua.LVCanConvToString(b):
+		case !joined:
+			return typeError(f, reg-1, a, "concatenate")
+		case returned:
+			return namedError(f, reg, right, "concatenate")
+		default:
+			return typeError(f, reg, b, "concatenate")
 		}
 	}
 	return typeError(f, interp.ArgB(inst), L.Get(interp.ArgB(inst)+1), "concatenate")
+}
+
+func hasConcat(L *lua.LState, v lua.LValue) bool {
+	return L.GetMetaField(v, "__concat").Type() == lua.LTFunction
 }
 
 // compareText rewords "attempt to compare x with y" for equal types. C Lua compares
@@ -132,7 +144,10 @@ func compareText(text string) string {
 
 // typeError does what luaG_typeerror does: it names the variable if there is one.
 func typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
-	t := auxlib.TypeName(v)
+	return namedError(f, rk, auxlib.TypeName(v), what)
+}
+
+func namedError(f *interp.Frame, rk int, t, what string) string {
 	if rk&interp.RKConst == 0 {
 		if kind, name := objectName(f.Fn.Proto, f.Pc-1, rk); kind != "" {
 			return "attempt to " + what + " " + kind + " '" + name + "' (a " + t + " value)"
