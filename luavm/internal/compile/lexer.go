@@ -117,6 +117,16 @@ func (x *lexer) save() {
 
 func (x *lexer) put(c byte) { x.buf = push(x.m, x.buf, c) }
 
+// accept saves the next character if it is in set. As in C Lua, which uses strchr, a zero byte is in every set.
+func (x *lexer) accept(set string) bool {
+	c := x.cur()
+	if c == eof || c != 0 && strings.IndexByte(set, byte(c)) < 0 {
+		return false
+	}
+	x.save()
+	return true
+}
+
 // text returns the text of the token.
 func (x *lexer) text() string {
 	x.m.took(len(x.buf) + len(x.buf)/8 + 8) // what the allocator adds
@@ -235,10 +245,8 @@ func (x *lexer) symbol(c int) token {
 		return two('=', tkNe)
 	case '.':
 		x.save()
-		if x.cur() == '.' {
-			x.pos++
-			if x.cur() == '.' {
-				x.pos++
+		if x.accept(".") {
+			if x.accept(".") {
 				return token{kind: tkDots}
 			}
 			return token{kind: tkConcat}
@@ -257,17 +265,15 @@ func (x *lexer) number() token {
 	for c := x.cur(); c != eof && (clib.IsDigit(byte(c)) || c == '.'); c = x.cur() {
 		x.save()
 	}
-	if c := x.cur(); c == 'e' || c == 'E' {
-		x.save()
-		if c := x.cur(); c == '+' || c == '-' {
-			x.save()
-		}
+	if x.accept("Ee") {
+		x.accept("+-")
 	}
 	for c := x.cur(); c != eof && (clib.IsAlpha(byte(c)) || clib.IsDigit(byte(c)) || c == '_'); c = x.cur() {
 		x.save()
 	}
 	s := x.text()
-	n, ok := clib.ParseNumber(s)
+	digits, _, _ := strings.Cut(s, "\x00")
+	n, ok := clib.ParseNumber(digits)
 	if !ok {
 		x.failText("malformed number")
 	}
