@@ -92,8 +92,12 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 	return c, err
 }
 
-// watchCompiler looks at the limits while a text is compiled.
-func (e *Engine) watchCompiler(steps int, bytes int64) {
-	e.charge(bytes)
-	e.work(steps)
+// watchCompiler looks at the limits while a text is compiled. What the compiled form takes is known, whatever else the heap
+// holds, so it is compared with the limit by itself, too.
+func (e *Engine) watchCompiler(p compile.Progress) {
+	e.charge(p.Bytes)
+	if p.Kept > e.opts.MemoryLimit/compiledShare {
+		e.halt(msgMemory)
+	}
+	e.work(p.Steps)
 }

@@ -9,7 +9,7 @@ import (
 // TestLinkSharesConstants: however often a script names something, it is one constant.
 func TestLinkSharesConstants(t *testing.T) {
 	w := newWorld(t, Options{})
-	p, err := compile.Chunk("return redis.call, redis.call, KEYS, KEYS, math.log, redis.log, redis.call", "@x", 0, func(int, int64) {})
+	p, err := compile.Chunk("return redis.call, redis.call, KEYS, KEYS, math.log, redis.log, redis.call", "@x", 0, func(compile.Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestPlainScripts(t *testing.T) {
 		"return pcall(redis.call,'x')":   false,
 		"x=1":                            false,
 	} {
-		p, err := compile.Chunk(script, "@x", 0, func(int, int64) {})
+		p, err := compile.Chunk(script, "@x", 0, func(compile.Progress) {})
 		if err != nil {
 			t.Fatal(err)
 		}

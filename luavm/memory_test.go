@@ -233,6 +233,27 @@ func TestCompiledTextIsMemoryOfTheScript(t *testing.T) {
 	}
 }
 
+// TestGarbageHidesNoCompiledForm: the heap seems not to grow while garbage goes, and all the same nothing is compiled that is
+// too large.
+func TestGarbageHidesNoCompiledForm(t *testing.T) {
+	const limit = 16 << 20
+	w := newWorld(t, Options{MemoryLimit: limit})
+	text, kept := costlyText("", 1<<20-100), int64(0)
+	w.e.begin(&store.Ctx{}, "", true)
+	w.e.heapBase = 1 << 40 // as if all were garbage
+	defer func() {
+		if p := recover(); !isStopped(p) || w.e.stop != msgMemory || kept > limit {
+			t.Errorf("%v, %q, %d bytes are kept", p, w.e.stop, kept)
+		}
+	}()
+	_, err := compile.Chunk(text, "@x", 0, func(p compile.Progress) {
+		kept = p.Kept
+		w.e.heapBase = 1 << 40
+		w.e.watchCompiler(p)
+	})
+	t.Errorf("%d bytes are kept: %v", kept, err)
+}
+
 // TestRunBeginsWithItsCompiledForm: what compiling took is not forgotten when the script runs.
 func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	const limit = 64 << 20
@@ -278,7 +299,7 @@ func TestCompiledFormHasALimit(t *testing.T) {
 }
 
 func mustCompile(t *testing.T, source string) *lua.FunctionProto {
-	p, err := compile.Chunk(source, "@user_script", 0, func(int, int64) {})
+	p, err := compile.Chunk(source, "@user_script", 0, func(compile.Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -417,7 +417,7 @@ func (f *function) finish() *lua.FunctionProto {
 	f.deactivate(0)
 	f.emitABC(lua.OP_RETURN, 0, 1, 0)
 	m := &f.p.meter
-	m.took(protoBytes)
+	m.keeps(protoBytes)
 	// One register more than used: gopher-lua's tail call does not move the last
 	// register of a frame.
 	p := &lua.FunctionProto{
@@ -434,7 +434,7 @@ func (f *function) finish() *lua.FunctionProto {
 		DbgSourcePositions: exact(m, f.lines),
 		DbgLocals:          exact(m, f.variables),
 	}
-	m.took((len(f.upvalues) + len(f.consts)) * size[string]())
+	m.keeps((len(f.upvalues) + len(f.consts)) * size[string]())
 	p.DbgUpvalues = make([]string, len(f.upvalues))
 	for i, u := range f.upvalues {
 		p.DbgUpvalues[i] = u.name

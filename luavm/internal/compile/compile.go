@@ -10,9 +10,9 @@ import (
 // file name, "=" before a name to be shown unchanged, otherwise the source.
 // nested is how many calls are nested in the script that compiles the chunk: C Lua
 // counts nested calls and levels of syntax together. The text of an error is C Lua's.
-// watch is told of the steps and the memory that compiling takes: now and then, and at the end of the rest of the memory. It
-// may end the compiling by a panic, which Chunk passes on.
-func Chunk(source, name string, nested int, watch func(steps int, bytes int64)) (proto *lua.FunctionProto, err error) {
+// watch is told now and then what compiling takes, and at the end of the rest of the memory. It may end the compiling by a
+// panic, which Chunk passes on.
+func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
 	if len(source) > maxSourceBytes {
 		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")

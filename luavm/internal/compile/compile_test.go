@@ -11,7 +11,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-func nobody(int, int64) {}
+func nobody(Progress) {}
 
 // TestLimits: sources that are too long, too deeply nested or take too long are refused.
 func TestLimits(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWorkGrowsWithTheText(t *testing.T) {
 		n := (maxSourceBytes - len(head) - len(tail)) / len(c.body)
 		source := head + strings.Repeat(c.body, n) + tail
 		steps := 0
-		if _, err := Chunk(source, "@x", 0, func(n int, _ int64) { steps += n }); err != nil {
+		if _, err := Chunk(source, "@x", 0, func(p Progress) { steps += p.Steps }); err != nil {
 			t.Errorf("%.50s: %v", c.body, err)
 		}
 		if steps < len(source)/5 || steps > 2*len(source) {
@@ -81,7 +81,7 @@ func TestWatchEndsTheCompiling(t *testing.T) {
 			t.Errorf("%v", p)
 		}
 	}()
-	_, err := Chunk(strings.Repeat("a=1 ", watchSteps), "@x", 0, func(int, int64) { panic("enough") })
+	_, err := Chunk(strings.Repeat("a=1 ", watchSteps), "@x", 0, func(Progress) { panic("enough") })
 	t.Errorf("went on: %v", err)
 }
 

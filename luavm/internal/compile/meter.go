@@ -27,12 +27,20 @@ const (
 	protoBytes    = 320
 )
 
+// Progress says what compiling has taken since Chunk told it last, and what it keeps.
+type Progress struct {
+	Steps int
+	Bytes int64
+	Kept  int64 // the prototypes so far, without constants that are strings
+}
+
 // meter counts the steps and the memory of compiling, and tells them to watch. What it counts depends on the text alone.
 type meter struct {
 	steps int
 	told  int   // the steps that watch knows of
 	bytes int64 // that watch does not know of
-	watch func(steps int, bytes int64)
+	kept  int64 // by the functions that are finished
+	watch func(Progress)
 	over  func() // is called when there are too many steps
 }
 
@@ -50,6 +58,12 @@ func (m *meter) took(bytes int) {
 	}
 }
 
+// keeps counts bytes that are about to be allocated for a prototype.
+func (m *meter) keeps(bytes int) {
+	m.kept += int64(bytes)
+	m.took(bytes)
+}
+
 // tell is a function of its own so that the compiler inlines its callers.
 func (m *meter) tell() {
 	if m.steps > maxSteps {
@@ -57,7 +71,7 @@ func (m *meter) tell() {
 	}
 	steps, bytes := m.steps-m.told, m.bytes
 	m.told, m.bytes = m.steps, 0
-	m.watch(steps, bytes)
+	m.watch(Progress{steps, bytes, m.kept})
 }
 
 // push appends v to s. It counts what s takes when it grows.
@@ -79,7 +93,7 @@ func exact[T any](m *meter, s []T) []T {
 	if len(s) == 0 {
 		return nil
 	}
-	m.took(len(s) * size[T]())
+	m.keeps(len(s) * size[T]())
 	return append(make([]T, 0, len(s)), s...)
 }
 

@@ -58,7 +58,8 @@ func costly(size int) map[string]string {
 func TestMemoryIsCounted(t *testing.T) {
 	for what, source := range costly(maxSourceBytes / 8) {
 		counted, largest := int64(0), int64(0)
-		count := func(_ int, bytes int64) { counted, largest = counted+bytes, max(largest, bytes) }
+		kept := int64(0)
+		count := func(p Progress) { counted, largest, kept = counted+p.Bytes, max(largest, p.Bytes), p.Kept }
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := Chunk(source, "@x", 0, count)
@@ -74,8 +75,11 @@ func TestMemoryIsCounted(t *testing.T) {
 		if largest > 16*int64(len(source)) {
 			t.Errorf("%s: %d bytes are counted at once", what, largest)
 		}
+		if kept > counted || kept < counted/3 && strings.HasPrefix(what, "nested") {
+			t.Errorf("%s: %d bytes of %d are kept", what, kept, counted)
+		}
 		again := int64(0)
-		if _, err := Chunk(source, "@x", 0, func(_ int, bytes int64) { again += bytes }); err != nil || again != counted {
+		if _, err := Chunk(source, "@x", 0, func(p Progress) { again += p.Bytes }); err != nil || again != counted {
 			t.Errorf("%s: %d bytes are counted, then %d", what, counted, again)
 		}
 	}

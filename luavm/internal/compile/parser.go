@@ -31,7 +31,7 @@ type parser struct {
 	shown    string           // name of the source in errors at run time
 }
 
-func parse(source, name, shown string, level int, watch func(steps int, bytes int64)) *lua.FunctionProto {
+func parse(source, name, shown string, level int, watch func(Progress)) *lua.FunctionProto {
 	p := &parser{lastLine: 1, shown: shown, level: level, scope: map[string]place{}}
 	p.watch, p.over = watch, func() { p.syntax("function or expression too complex") }
 	p.x = &lexer{m: &p.meter, src: source, name: name, line: 1}
@@ -41,7 +41,7 @@ func parse(source, name, shown string, level int, watch func(steps int, bytes in
 	p.chunk()
 	p.check(tkEOS)
 	proto := p.f.finish()
-	watch(0, p.bytes)
+	watch(Progress{Bytes: p.bytes, Kept: p.kept})
 	return proto
 }
 
