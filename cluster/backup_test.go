@@ -66,7 +66,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	fsm := raftfsm.New(nil)
-	if err := errors.Join(fsm.Restore(in), in.Close()); err != nil {
+	if err := errors.Join(fsm.Restore(in, 1), in.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := fsm.Snapshot().Hash(); got != hash || err != nil {

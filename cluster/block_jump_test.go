@@ -31,7 +31,7 @@ func TestBlockedInDoubtSeesNoPositionBeforeTheJump(t *testing.T) {
 		if err := p.fsm.Snapshot().Encode(&snapshot); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.b.fsm.Restore(&snapshot); err != nil {
+		if err := p.b.fsm.Restore(&snapshot, p.fsm.Index()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * ms) // machine.Restore goes on a little later

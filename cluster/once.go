@@ -39,7 +39,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 		r.complete(forward.ErrStale)
 		return true
 	}
-	r.crowded = s.done.Size() > maxKept
+	r.crowded = s.done.SizeOf(r.from.Origin) > maxKept
 	r.from.Low = max(r.from.Low, s.done.Due(r.from.Origin))
 	if !r.from.Again {
 		return false
@@ -71,7 +71,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 const maxRecorded = 512 << 10
 
 const (
-	// maxKept is the total size of the kept replies above which every node keeps only small new ones: a reply
+	// maxKept is the size of the replies kept for one origin above which every node keeps only small new ones: a reply
 	// stays until its origin sends another write.
 	maxKept = 4 << 20
 	// smallRecord is the size up to which replies are always kept, such as the reply to a client that takes a lock.

@@ -165,7 +165,7 @@ func (s *simulation) boot(n *simNode) {
 	n.n.cons = n.m
 	n.conns, n.follows, n.paused = nil, false, false
 	if n.snapshot != nil {
-		if err := n.n.fsm.Restore(bytes.NewReader(n.snapshot)); err != nil {
+		if err := n.n.fsm.Restore(bytes.NewReader(n.snapshot), uint64(n.snapAt)); err != nil {
 			s.violate("%s cannot read its snapshot: %v", n.id, err)
 			return
 		}
@@ -269,7 +269,7 @@ func (s *simulation) install(n *simNode) bool {
 			continue
 		}
 		s.note("%s gets the snapshot of %s: %d instead of %d", n.id, d.id, d.snapAt, n.m.applied)
-		if err := n.n.fsm.Restore(bytes.NewReader(d.snapshot)); err != nil {
+		if err := n.n.fsm.Restore(bytes.NewReader(d.snapshot), uint64(d.snapAt)); err != nil {
 			s.violate("%s cannot read the snapshot of %s: %v", n.id, d.id, err)
 			return false
 		}

@@ -46,6 +46,10 @@ const originMemory = 100 * 24 * 60 * 60 * 1000
 // that a single request which waits for long would keep those of all later requests: its origin reports the lowest number only.
 const MaxOrigin = 8 << 20
 
+// MaxAnswers is how much memory all answers may take. Beyond it those to the origin go that has been idle for longest: each start
+// of a node is an origin.
+const MaxAnswers = 4 * MaxOrigin
+
 // answerTakes is about how much memory an answer takes besides its bytes.
 const answerTakes = 128
 
@@ -126,12 +130,12 @@ func readAnswers(b []byte) ([]Answer, error) {
 // it is the same on all nodes.
 type Answers struct {
 	origins map[uint64]*origin
-	size    int // bytes of all replies
+	count   int // all replies
+	size    int // their bytes
 }
 
-// largeAnswer is the length above which replies get their own memory: otherwise a small reply that
-// its origin still waits for would keep a large one in memory.
-const largeAnswer = 512
+// takes returns about how much memory the answers take.
+func (t *Answers) takes() int { return t.size + answerTakes*t.count }
 
 type origin struct {
 	low     uint64
@@ -146,16 +150,23 @@ func (o *origin) takes() int { return o.bytes + answerTakes*len(o.replies) }
 
 // keep stores an answer.
 func (t *Answers) keep(o *origin, id uint64, reply []byte) {
-	more := len(reply) - len(o.replies[id])
+	old, had := o.replies[id]
+	if !had {
+		t.count++
+	}
 	o.replies[id] = reply
-	o.bytes += more
-	t.size += more
+	o.bytes += len(reply) - len(old)
+	t.size += len(reply) - len(old)
 }
 
 // drop removes an answer.
 func (t *Answers) drop(o *origin, id uint64) {
-	t.keep(o, id, nil)
-	delete(o.replies, id)
+	if old, had := o.replies[id]; had {
+		t.count--
+		o.bytes -= len(old)
+		t.size -= len(old)
+		delete(o.replies, id)
+	}
 }
 
 // tooMany sets due if the answers take more than MaxOrigin: without those below it they take half of that.
@@ -184,6 +195,14 @@ func (t *Answers) Due(from uint64) uint64 {
 // Size returns the total bytes of the kept replies.
 func (t *Answers) Size() int { return t.size }
 
+// SizeOf returns the bytes of the replies that are kept for an origin.
+func (t *Answers) SizeOf(from uint64) int {
+	if o := t.origins[from]; o != nil {
+		return o.bytes
+	}
+	return 0
+}
+
 // Lookup returns the replies to a request if it was executed.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	if o := t.origins[from]; o != nil {
@@ -192,23 +211,15 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add adds the answers of an entry with a lease stamp, and drops the replies that no origin waits
-// for.
-func (t *Answers) add(list []Answer, lease int64) {
-	if len(list) == 0 {
-		return
+// add adds the answers of an entry, and drops the replies that no origin waits for. before is the lease stamp of the entry before,
+// lease that of the entry.
+func (t *Answers) add(list []Answer, before, lease int64) {
+	if before/sweepEvery != lease/sweepEvery {
+		t.sweep(lease)
 	}
 	if t.origins == nil {
 		t.origins = map[uint64]*origin{}
 	}
-	size := 0
-	for _, a := range list {
-		if len(a.Replies) <= largeAnswer {
-			size += len(a.Replies)
-		}
-	}
-	// Small replies share one copy. A reference to the entry would keep its write set in memory.
-	kept := make([]byte, 0, size)
 	for _, a := range list {
 		o := t.origins[a.Origin]
 		if o == nil {
@@ -220,21 +231,45 @@ func (t *Answers) add(list []Answer, lease int64) {
 		if a.ID < o.low {
 			continue // its origin no longer waits for it
 		}
-		if len(a.Replies) > largeAnswer {
-			t.keep(o, a.ID, bytes.Clone(a.Replies))
-			continue
-		}
-		from := len(kept)
-		kept = append(kept, a.Replies...)
-		t.keep(o, a.ID, kept[from:len(kept):len(kept)])
-	}
-	for _, o := range t.origins {
+		// Each reply has its own memory. Part of the entry, or of a copy for several replies, would keep all of it.
+		t.keep(o, a.ID, bytes.Clone(a.Replies))
 		o.tooMany()
-		if lease-o.last > OriginLifetime && len(o.replies) > 0 {
-			t.forget(o, slices.Max(slices.Collect(maps.Keys(o.replies)))+1)
+	}
+	for t.takes() > MaxAnswers {
+		t.forgetAll(t.oldest())
+	}
+}
+
+// sweepEvery is how often, in ms on the lease clock, all origins are looked at. It goes by the stamps alone, which are the same on
+// every node.
+const sweepEvery = 1000
+
+// sweep drops the replies to origins that have been idle for long, and the oldest origins.
+func (t *Answers) sweep(lease int64) {
+	for _, o := range t.origins {
+		if lease-o.last > OriginLifetime {
+			t.forgetAll(o)
 		}
 	}
 	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > originMemory })
+}
+
+// oldest returns the origin with replies that has been idle for longest.
+func (t *Answers) oldest() (found *origin) {
+	first := uint64(0)
+	for name, o := range t.origins {
+		if len(o.replies) > 0 && (found == nil || o.last < found.last || o.last == found.last && name < first) {
+			found, first = o, name
+		}
+	}
+	return found
+}
+
+// forgetAll drops all replies to an origin.
+func (t *Answers) forgetAll(o *origin) {
+	if len(o.replies) > 0 {
+		t.forget(o, slices.Max(slices.Collect(maps.Keys(o.replies)))+1)
+	}
 }
 
 // Forgotten reports whether the replies to a request may already be dropped. The request may have
@@ -266,10 +301,12 @@ func (t *Answers) forget(o *origin, low uint64) {
 
 // clone returns a copy that stays as it is while t changes.
 func (t *Answers) clone() *Answers {
-	c := &Answers{origins: make(map[uint64]*origin, len(t.origins)), size: t.size}
+	c := &Answers{origins: make(map[uint64]*origin, len(t.origins)), count: t.count, size: t.size}
 	for name, o := range t.origins {
 		same := *o
-		same.replies = maps.Clone(o.replies)
+		if same.replies = nil; len(o.replies) > 0 {
+			same.replies = maps.Clone(o.replies)
+		}
 		c.origins[name] = &same
 	}
 	return c
@@ -298,7 +335,7 @@ func (t *Answers) append(buf []byte) []byte {
 
 // read decodes the bytes of append.
 func (t *Answers) read(r *codec.Stream) {
-	t.origins, t.size = map[uint64]*origin{}, 0
+	t.origins, t.count, t.size = map[uint64]*origin{}, 0, 0
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 		name := r.Fixed()
 		o := &origin{low: r.Uvarint(), last: int64(r.Uvarint()), replies: map[uint64][]byte{}}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the far one: %q %v", got, ok)
 	}
 	// Large ones, and one that is answered twice.
-	large := strings.Repeat("x", 2*largeAnswer)
+	large := strings.Repeat("x", 1024)
 	apply(t, f, 6, answering(f, 3000, Answer{9, 1, 1, []byte(large)}, Answer{9, 2, 1, []byte("small")}, Answer{9, 3, 1, []byte(large)}))
 	apply(t, f, 7, answering(f, 3000, Answer{9, 3, 2, []byte("again")}))
 	f.expectAnswers(t, 9, map[uint64]string{2: "small", 3: "again"})
@@ -108,8 +109,66 @@ func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 		t.Errorf("the last one: %q %v", got, ok)
 	}
 	restored := New(nil)
-	if err := restored.Restore(bytes.NewReader(encode(t, f))); err != nil || !bytes.Equal(encode(t, f), encode(t, restored)) {
+	if err := restored.Restore(bytes.NewReader(encode(t, f)), 0); err != nil || !bytes.Equal(encode(t, f), encode(t, restored)) {
 		t.Errorf("the restored state is another: %v", err)
+	}
+}
+
+// TestAnswersKeepNoOthersInMemory: an answer that is kept for long does not keep those of its entry that other origins no longer wait for.
+func TestAnswersKeepNoOthersInMemory(t *testing.T) {
+	f := New(nil)
+	const entries = 2000
+	reply := bytes.Repeat([]byte("x"), 480)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before, id := heap(), uint64(0)
+	for i := range uint64(entries) {
+		list := []Answer{{8, i + 1, 1, []byte("OK")}} // this origin waits for its first one
+		for range 100 {
+			id++
+			list = append(list, Answer{7, id, id, reply})
+		}
+		apply(t, f, f.index+1, answering(f, 1000, list...))
+	}
+	if grown := heap() - before; grown > 20<<20 {
+		t.Errorf("%d answers keep %d MB", entries, grown>>20)
+	}
+	runtime.KeepAlive(f)
+}
+
+// TestAnswersOfManyOriginsAreBounded: each start of a node is an origin, and the dead ones do not say what they no longer wait for.
+func TestAnswersOfManyOriginsAreBounded(t *testing.T) {
+	f := New(nil)
+	reply, most := bytes.Repeat([]byte("x"), 500), 0
+	for boot := range uint64(20) {
+		for i := range uint64(100) {
+			var list []Answer
+			for j := range uint64(100) {
+				list = append(list, Answer{boot + 1, 100*i + j + 1, 1, reply})
+			}
+			apply(t, f, f.index+1, answering(f, int64(1000+boot), list...))
+			most = max(most, f.done.takes())
+		}
+	}
+	if most > MaxAnswers+100*(500+answerTakes) || most < MaxAnswers/2 {
+		t.Errorf("the answers took %d bytes", most)
+	}
+	if got, ok := f.lookup(20, 10_000); !ok || got != string(reply) || !f.done.Forgotten(1, 10_000) {
+		t.Errorf("the last one %t, the first one's forgotten %t", ok, f.done.Forgotten(1, 10_000))
+	}
+	count, size := 0, 0
+	for _, o := range f.done.origins {
+		count += len(o.replies)
+		for _, r := range o.replies {
+			size += len(r)
+		}
+	}
+	if count != f.done.count || size != f.done.size {
+		t.Errorf("counted %d answers of %d bytes, there are %d of %d", f.done.count, f.done.size, count, size)
 	}
 }
 
@@ -119,7 +178,7 @@ func TestAnswersOfTheDead(t *testing.T) {
 	apply(t, f, 1, answering(f, 1000, Answer{7, 1, 1, []byte("one")}))
 	apply(t, f, 2, answering(f, 1000+OriginLifetime, Answer{8, 1, 1, []byte("one")}))
 	f.expectAnswers(t, 7, map[uint64]string{1: "one"})
-	apply(t, f, 3, answering(f, 1001+OriginLifetime, Answer{8, 2, 1, []byte("two")}))
+	apply(t, f, 3, answering(f, 1000+OriginLifetime+sweepEvery, Answer{8, 2, 1, []byte("two")}))
 	f.expectAnswers(t, 7, nil)
 	f.expectAnswers(t, 8, map[uint64]string{1: "one", 2: "two"})
 }
@@ -139,7 +198,7 @@ func TestAnswersInSnapshots(t *testing.T) {
 		t.Fatal("equal histories, different bytes")
 	}
 	c := New(nil)
-	if err := c.Restore(bytes.NewReader(data)); err != nil {
+	if err := c.Restore(bytes.NewReader(data), 0); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(data, encode(t, c)) || !reflect.DeepEqual(a.done, c.done) {
@@ -174,7 +233,7 @@ func TestDamagedAnswers(t *testing.T) {
 		t.Errorf("an entry with damaged requests: %v", err)
 	}
 	var table Answers
-	table.add(sampleAnswers(), 5)
+	table.add(sampleAnswers(), 5, 5)
 	snap := table.append(nil)
 	for n := range snap {
 		var got Answers

@@ -17,7 +17,7 @@ import (
 func TestGoldenBackup(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 5, propose(f, 1000, sampleWrites))
-	f.done.add(sampleAnswers(), 1000)
+	f.done.add(sampleAnswers(), 1000, 1000)
 	head := BackupHead{Index: 300, Wall: 1_700_000_000_123_456, Node: "n1"}
 	var out bytes.Buffer
 	if err := f.Snapshot().WriteBackup(&out, head); err != nil {
@@ -123,7 +123,7 @@ func FuzzReadBackup(f *testing.F) {
 			return
 		}
 		g := New(nil)
-		if err := g.Restore(bytes.NewReader(snapshot.Bytes())); err != nil {
+		if err := g.Restore(bytes.NewReader(snapshot.Bytes()), 0); err != nil {
 			t.Fatalf("a backup that is whole is not restored: %v", err)
 		}
 		var again bytes.Buffer

@@ -42,7 +42,7 @@ func TestSnapshotDamageIsDetected(t *testing.T) {
 	before := encode(t, g)
 	refuse := func(what string, n int, b []byte) {
 		t.Helper()
-		if err := g.Restore(bytes.NewReader(b)); !errors.Is(err, ErrCorrupt) {
+		if err := g.Restore(bytes.NewReader(b), 0); !errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%s %d: %v", what, n, err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestUnknownVersionsSayUpgrade(t *testing.T) {
 	s = withChecksum(body)
 	s[len(snapshotMagic)] = snapshotVersion + 1
 	binary.LittleEndian.PutUint32(s[len(s)-sumSize:], crc32.Checksum(s[:len(s)-sumSize], castagnoli))
-	if err := f.Restore(bytes.NewReader(s)); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
+	if err := f.Restore(bytes.NewReader(s), 0); !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "upgrade") {
 		t.Errorf("snapshot: %v", err)
 	}
 	if err := checked(s, 3); !errors.Is(err, ErrNewer) {
@@ -99,7 +99,7 @@ func TestCheckerSeesWhatRestoreSees(t *testing.T) {
 		if err := checked(whole, size); err != nil {
 			t.Errorf("pieces of %d: %v", size, err)
 		}
-		if err := New(nil).Restore(iotest.OneByteReader(bytes.NewReader(whole))); err != nil {
+		if err := New(nil).Restore(iotest.OneByteReader(bytes.NewReader(whole)), 0); err != nil {
 			t.Error(err)
 		}
 		for i := range len(whole) * 8 {
@@ -120,7 +120,7 @@ func TestCheckerSeesWhatRestoreSees(t *testing.T) {
 // A reader that fails must not be taken for a short snapshot.
 func TestRestoreReportsReadErrors(t *testing.T) {
 	broken := errors.New("disk on fire")
-	if err := New(nil).Restore(failingReader{broken}); !errors.Is(err, broken) {
+	if err := New(nil).Restore(failingReader{broken}, 0); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 }
@@ -208,7 +208,7 @@ func FuzzRestore(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m := New(nil)
-		if m.Restore(bytes.NewReader(withChecksum(body))) != nil {
+		if m.Restore(bytes.NewReader(withChecksum(body)), 0) != nil {
 			return
 		}
 		// What was accepted must be a state like any other.

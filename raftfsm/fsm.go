@@ -121,8 +121,9 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.measure()
 	f.tellAccounts(f.seq)
 	// The lease clock never runs backwards, whatever a proposer stamps.
+	before := f.lease
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
-	f.done.add(list, f.lease)
+	f.done.add(list, before, f.lease)
 	out.Accepted, out.Sequence, out.Lease, out.Messages, out.Copied = true, f.seq, f.lease, sink.used, f.store.TakeCopied()
 	return out, nil
 }

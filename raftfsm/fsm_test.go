@@ -221,10 +221,13 @@ func TestRestoreFromSmallPieces(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, propose(f, 1000, sampleWrites))
 	g := New(nil)
-	if err := g.Restore(onePiece{bytes.NewReader(encode(t, f))}); err != nil {
+	if err := g.Restore(onePiece{bytes.NewReader(encode(t, f))}, f.Index()); err != nil {
 		t.Fatal(err)
 	}
 	sameHash(t, f, []*FSM{g})
+	if g.Index() != 1 {
+		t.Errorf("the state belongs to entry %d", g.Index())
+	}
 }
 
 type onePiece struct{ r io.Reader }

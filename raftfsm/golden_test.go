@@ -98,7 +98,7 @@ func TestGoldenSnapshot(t *testing.T) {
 		t.HashSet(0, []byte("large"), "field", strings.Repeat("v", 65))
 	}))
 	apply(t, f, 7, propose(f, 3000, func(t *store.Txn) { t.ExpireDue(10, math.MaxInt) }))
-	f.done.add(sampleAnswers(), 3000)
+	f.done.add(sampleAnswers(), 3000, 3000)
 	golden(t, "snapshot.hex", encode(t, f))
 	empty := New(nil)
 	golden(t, "snapshot-empty.hex", encode(t, empty))
@@ -111,11 +111,11 @@ func TestSnapshotVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := New(nil)
-	if err := f.Restore(bytes.NewReader(undump(t, string(dump)))); err != nil {
+	if err := f.Restore(bytes.NewReader(undump(t, string(dump))), 0); err != nil {
 		t.Fatal(err)
 	}
 	want := New(nil)
-	if err := want.Restore(bytes.NewReader(encode(t, f))); err != nil {
+	if err := want.Restore(bytes.NewReader(encode(t, f)), 0); err != nil {
 		t.Fatal(err)
 	}
 	if seq, lease := f.Position(); seq != 3 || lease != 3000 || !bytes.Equal(encode(t, f), encode(t, want)) {

@@ -66,7 +66,7 @@ func encode(t testing.TB, f *FSM) []byte {
 func restored(t testing.TB, snapshot []byte) *FSM {
 	t.Helper()
 	f := New(nil)
-	if err := f.Restore(bytes.NewReader(snapshot)); err != nil {
+	if err := f.Restore(bytes.NewReader(snapshot), 0); err != nil {
 		t.Fatal(err)
 	}
 	return f

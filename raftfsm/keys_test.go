@@ -35,10 +35,10 @@ func TestKeySinkSeesWhatTakesEffect(t *testing.T) {
 		t.Errorf("got %q, want %q", sink.list, want)
 	}
 	sink.list = nil
-	if err := f.Restore(bytes.NewReader(encode(t, f))); err != nil {
+	if err := f.Restore(bytes.NewReader(encode(t, f)), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Restore(bytes.NewReader(nil)); err == nil {
+	if err := f.Restore(bytes.NewReader(nil), 0); err == nil {
 		t.Error("nothing is a snapshot")
 	}
 	if want := []string{"replaced"}; !slices.Equal(sink.list, want) {

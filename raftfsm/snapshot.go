@@ -80,15 +80,15 @@ func (s *Snapshot) Hash() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Restore replaces the state by a snapshot. If the snapshot is damaged, the state stays unchanged.
-func (f *FSM) Restore(in io.Reader) error {
+// Restore replaces the state by a snapshot, which belongs to the log entry index. If the snapshot is damaged, the state stays unchanged.
+func (f *FSM) Restore(in io.Reader, index uint64) error {
 	next, err := readSnapshot(in)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store, f.seq, f.lease, f.wall, f.done = next.store, next.seq, next.lease, next.wall, next.done
+	f.store, f.seq, f.lease, f.wall, f.done, f.index = next.store, next.seq, next.lease, next.wall, next.done, index
 	f.jumps++
 	f.measure()
 	if f.keys != nil {

@@ -47,7 +47,7 @@ func TestSinkIsToldOfUsers(t *testing.T) {
 	other := &watcher{}
 	g := New(other)
 	g.Introduce(other)
-	if err := g.Restore(bytes.NewReader(encode(t, f))); err != nil {
+	if err := g.Restore(bytes.NewReader(encode(t, f)), 0); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.EqualFunc(other.told, want[2:], slices.Equal) {

@@ -28,7 +28,7 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := errors.Join(fsm.Restore(in), in.Close()); err != nil {
+		if err := errors.Join(fsm.Restore(in, from.Index), in.Close()); err != nil {
 			return nil, 0, err
 		}
 	}

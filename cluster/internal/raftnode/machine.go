@@ -72,7 +72,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	if m.log.started.Load() { // a peer sent the snapshot; at the start nothing else needs the processor, so there is no pace
 		from = m.log.dir.Paced(from)
 	}
-	if err := m.fsm.Restore(from); err != nil {
+	if err := m.fsm.Restore(from, m.log.dir.Snapshots.Newest().Index); err != nil {
 		return err
 	}
 	seq, lease := m.fsm.Position()
