@@ -83,6 +83,19 @@ func (a *accounts) update() {
 		named[acc.Name] = acc.User(a.srv.table)
 	}
 	lost := losses{}
+	remove := func(acc *account) {
+		delete(a.byName, acc.name)
+		acc.gone.Store(true)
+		acc.user.Store(store.NewUser(a.srv.table, acc.name, false))
+		lost[acc] = everySession
+	}
+	if a.latest.Version != a.version.Load() {
+		for _, name := range a.latest.Gone {
+			if acc := a.byName[name]; acc != nil && acc != a.def {
+				remove(acc) // a user of the same name is another one
+			}
+		}
+	}
 	for name, u := range named {
 		acc := a.byName[name]
 		if acc == nil {
@@ -100,10 +113,7 @@ func (a *accounts) update() {
 	}
 	for name, acc := range a.byName {
 		if named[name] == nil {
-			delete(a.byName, name)
-			acc.gone.Store(true)
-			acc.user.Store(store.NewUser(a.srv.table, name, false))
-			lost[acc] = everySession
+			remove(acc)
 		}
 	}
 	a.expel(lost)

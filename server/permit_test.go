@@ -278,3 +278,42 @@ func TestLogOfRefusalsIsBounded(t *testing.T) {
 		t.Errorf("%d entries with %d bytes of names", len(ts.aclLog.entries), size)
 	}
 }
+
+// TestAnotherUserOfTheSameName: who is deleted and set again in one transaction is another user. The connections of the first end, and
+// have none of the rights of the second.
+func TestAnotherUserOfTheSameName(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		<-ts.learned
+		admin := ts.dial(t)
+		for _, again := range []string{"ACL SETUSER op on >q ~* &* +@all", "ACL DELUSER op"} {
+			admin.do("ACL SETUSER op on >p ~a &a +@all", "+OK\r\n")
+			idle, listens := ts.dial(t), ts.dial(t)
+			for _, c := range []*client{idle, listens} {
+				c.do("AUTH op p", "+OK\r\n")
+			}
+			listens.do("SUBSCRIBE a", "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
+			admin.do("MULTI", "+OK\r\n")
+			admin.do("ACL DELUSER op", "+QUEUED\r\n")
+			admin.do("ACL SETUSER op on >q ~* &* +@all", "+QUEUED\r\n")
+			admin.do(again, "+QUEUED\r\n")
+			admin.send("EXEC\r\n")
+			admin.until("*3\r\n:1\r\n+OK\r\n")
+			admin.until("\r\n")
+			for _, c := range []*client{idle, listens} {
+				_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // of a connection that does not end
+				if got, err := io.ReadAll(c.conn); err == nil && len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("%s: the first user's connection was sent %q, %v", again, got, err)
+				}
+			}
+			admin.send("ACL DELUSER op\r\n")
+			admin.until("\r\n")
+		}
+		// A change of the user is not another user.
+		admin.do("ACL SETUSER op on >p ~a &a +@all", "+OK\r\n")
+		stays := ts.dial(t)
+		stays.do("AUTH op p", "+OK\r\n")
+		admin.do("ACL SETUSER op ~b", "+OK\r\n")
+		stays.do("GET b", "$-1\r\n")
+	})
+}

@@ -82,6 +82,7 @@ type accounts struct {
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account: every command needs it
 	size    int64    // of all accounts, part of the data size
+	gone    []string // names that this write set has deleted, also those that it has set again
 
 	// Deletions that this node remembers; the log does not hold this: the last write set that
 	// deleted a name, and the write set up to which deletions are unknown, after a snapshot or too
@@ -97,7 +98,7 @@ func newAccounts() accounts {
 func (a *accounts) set(acc *Account, version uint64) {
 	old, _ := a.byName.Set(acc)
 	a.size += acc.size() - old.size()
-	a.version = version
+	a.changed(version)
 	if acc.Name == DefaultUser {
 		a.def = acc
 	}
@@ -106,7 +107,8 @@ func (a *accounts) set(acc *Account, version uint64) {
 func (a *accounts) remove(name string, version uint64) {
 	old, _ := a.byName.Delete(&Account{Name: name})
 	a.size -= old.size()
-	a.version = version
+	a.changed(version)
+	a.gone = append(a.gone, name)
 	if name == DefaultUser {
 		a.def = nil
 	}
@@ -118,6 +120,13 @@ func (a *accounts) remove(name string, version uint64) {
 		a.deleted = map[string]uint64{}
 	}
 	a.deleted[name] = version
+}
+
+// changed notes that a write set changes an account.
+func (a *accounts) changed(version uint64) {
+	if a.version != version {
+		a.version, a.gone = version, nil
+	}
 }
 
 // maxDeletions is the number of deleted names that a node remembers.
@@ -151,6 +160,7 @@ func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 type Accounts struct {
 	Version uint64 // grows with every change
 	List    []*Account
+	Gone    []string // names that the change has deleted; one that is in List, too, is another user now
 }
 
 // AccountSink is a Sink that receives the users after every change, during the replay of old
@@ -160,7 +170,9 @@ type AccountSink interface {
 }
 
 // Accounts returns the current accounts.
-func (s *Store) Accounts() Accounts { return Accounts{s.accounts.version, s.accounts.byName.Items()} }
+func (s *Store) Accounts() Accounts {
+	return Accounts{s.accounts.version, s.accounts.byName.Items(), s.accounts.gone}
+}
 
 // AccountsVersion returns the version of Accounts, which grows with every change.
 func (s *Store) AccountsVersion() uint64 { return s.accounts.version }
