@@ -91,6 +91,7 @@ type evaluation struct {
 	watches func()           // the method watch, bound once
 	company bool             // evaluated requests of the batch wait for the present one
 	done    *raftfsm.Answers // valid while the FSM is held
+	brake   brake.Worker
 }
 
 func newSequencer(n *Node) *sequencer {
@@ -327,6 +328,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	began := s.node.cfg.Time.Monotonic()
 	b, entry, rest := s.evaluate(ctx, q, started, stamp)
 	b.began = began
+	s.brake.Did(len(entry) + b.replied)
 	if entry == nil {
 		leads = s.answerReads(b)
 	} else {

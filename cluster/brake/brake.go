@@ -67,6 +67,21 @@ func Look() {
 	}
 }
 
+// lookEvery is how many bytes of entries and replies are worked on between two Looks: an element of a list takes a few bytes there,
+// and fifty times as much where it is worked on.
+const lookEvery = 64 << 10
+
+// Worker is a goroutine whose work allocates many times the bytes that it works on.
+type Worker struct{ bytes int }
+
+// Did counts bytes that were worked on. It calls Look now and then.
+func (w *Worker) Did(bytes int) {
+	if w.bytes += bytes; w.bytes >= lookEvery {
+		w.bytes = 0
+		Look()
+	}
+}
+
 // Scarce is Bring for callers that must not wait: it reports whether memory is scarce. If so, a cycle of the collector
 // has been started.
 func Scarce(bytes int) bool {

@@ -19,6 +19,7 @@ type machine struct {
 	fsm   *raftfsm.FSM
 	hooks Hooks
 	fatal func(error)
+	brake brake.Worker
 }
 
 var (
@@ -49,6 +50,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
 		return err
 	}
+	m.brake.Did(len(l.Data))
 	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.Applied(out)
 	if out.Messages {
