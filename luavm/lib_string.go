@@ -153,7 +153,7 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
 	init := relative(e.arg.OptInt(L, 3, 1), len(s)) - 1
 	init = min(max(init, 0), len(s))
-	if find && (lua.LVAsBool(L.Get(4)) || !hasSpecials(p)) {
+	if find && (lua.LVAsBool(L.Get(4)) || !hasSpecials(clib.Text(p))) {
 		e.work((len(s) - init) / 64)
 		at := strings.Index(s[init:], p)
 		if at < 0 {

@@ -340,7 +340,10 @@ func (m *matcher) matchCapture(s int, digit byte) int {
 		m.fail("invalid capture index")
 	}
 	c := m.captures[l]
-	n := max(c.n, 0)
+	if c.n == capturePosition {
+		return -1 // C takes it for a length, a huge one
+	}
+	n := c.n
 	m.e.work(n / 16)
 	if len(m.s)-s >= n && m.s[c.start:c.start+n] == m.s[s:s+n] {
 		return s + n
