@@ -59,6 +59,8 @@ type Engine struct {
 	gmeta   *lua.LTable    // the metatable of _G
 	random  drand48
 
+	ipairsStep, pairsStep *lua.LFunction // what ipairs and pairs return
+
 	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines
 	watchedLoop          interp.Loop    // see nesting.go
 	plainLoop            interp.Loop

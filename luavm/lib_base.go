@@ -2,6 +2,7 @@ package luavm
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -104,7 +105,7 @@ func (e *Engine) baseSetMetatable(L *lua.LState) int {
 
 func (e *Engine) baseIpairs(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
-	L.Push(e.function((*Engine).ipairsNext))
+	L.Push(e.ipairsStep)
 	L.Push(t)
 	L.Push(lua.LNumber(0))
 	return 3
@@ -124,7 +125,7 @@ func (e *Engine) ipairsNext(L *lua.LState) int {
 
 func (e *Engine) baseNext(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
-	key, value := t.Next(L.Get(2))
+	key, value := next(t, L.Get(2))
 	e.workNext(t, L.Get(2), key)
 	L.Push(key)
 	if key == lua.LNil {
@@ -132,6 +133,23 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	}
 	L.Push(value)
 	return 2
+}
+
+// next returns the key after a key, and its value. gopher-lua skips the first key of the hash after an element that is no
+// longer in the array, which table.remove shortens.
+func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
+	n, ok := from.(lua.LNumber)
+	if keys := interp.HashKeys(t); ok && len(keys) > 0 && removed(t, float64(n)) {
+		if value = t.RawGetH(keys[0]); value != lua.LNil {
+			return keys[0], value
+		}
+	}
+	return t.Next(from)
+}
+
+// removed reports whether a key is of those that are kept in the array, but beyond its end.
+func removed(t *lua.LTable, n float64) bool {
+	return n > float64(len(interp.ArrayPart(t))) && n < float64(lua.MaxArrayIndex) && n == math.Trunc(n)
 }
 
 // slotsInStep is how many elements or keys are passed in the time of an instruction.
@@ -161,7 +179,7 @@ func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 
 func (e *Engine) basePairs(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
-	L.Push(e.globals.RawGetString("next"))
+	L.Push(e.pairsStep)
 	L.Push(t)
 	L.Push(lua.LNil)
 	return 3

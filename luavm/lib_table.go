@@ -80,7 +80,7 @@ func (e *Engine) tableConcat(L *lua.LState) int {
 func (e *Engine) tableForeach(L *lua.LState) int {
 	t, fn := e.arg.Table(L, 1), e.arg.Function(L, 2)
 	e.workSlots(t)
-	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+	for k, v := next(t, lua.LNil); k != lua.LNil; k, v = next(t, k) {
 		e.work(4)
 		if r := e.call1(L, fn, k, v); r != lua.LNil {
 			L.Push(r)

@@ -29,6 +29,7 @@ func (e *Engine) openSandbox() {
 	for name, fn := range baseLibrary {
 		g.RawSetString(name, e.function(fn))
 	}
+	e.ipairsStep, e.pairsStep = e.function((*Engine).ipairsNext), e.function((*Engine).baseNext)
 	for name, lib := range libraries {
 		g.RawSetString(name, e.libraryTable(lib))
 	}
