@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"time"
+	"unsafe"
 
 	lua "github.com/yuin/gopher-lua"
 
@@ -106,9 +107,7 @@ func (h *hook) before(f *interp.Frame, inst uint32) {
 	case lua.OP_CLOSURE:
 		e.charge(100 + 72*int64(f.Fn.Proto.FunctionPrototypes[interp.ArgBx(inst)].NumUpvalues))
 	case lua.OP_LEN:
-		if t, ok := L.Get(interp.ArgB(inst) + 1).(*lua.LTable); ok && interp.ArgB(inst)&interp.RKConst == 0 {
-			e.beforeLen(t)
-		}
+		e.beforeLen(L, interp.ArgB(inst)+1)
 	}
 }
 
@@ -256,10 +255,18 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 	}
 }
 
-// beforeLen removes __len from a table's metatable: C Lua 5.1 does not use it for tables.
-func (e *Engine) beforeLen(t *lua.LTable) {
+// beforeLen replaces a table whose metatable has __len, which C Lua 5.1 does not use for tables, by a copy without a
+// metatable. The operand of # has a register of its own.
+func (e *Engine) beforeLen(L *lua.LState, a int) {
+	t, ok := L.Get(a).(*lua.LTable)
+	if !ok {
+		return
+	}
 	if mt, ok := t.Metatable.(*lua.LTable); ok && mt.RawGetString("__len") != lua.LNil {
-		mt.RawSetString("__len", lua.LNil)
+		e.charge(int64(unsafe.Sizeof(*t)))
+		bare := *t
+		bare.Metatable = lua.LNil
+		L.Replace(a, &bare)
 	}
 	e.workLen(t)
 }

@@ -409,7 +409,10 @@ func (f *function) unary(op tokenKind, e *exp) {
 		}
 		f.arith(lua.OP_UNM, e, &none)
 	case '#':
-		f.toAnyReg(e)
+		// The hook replaces the operand, so it gets a register of its own.
+		if f.toAnyReg(e) < len(f.active) {
+			f.toNextReg(e)
+		}
 		f.arith(lua.OP_LEN, e, &none)
 	}
 }

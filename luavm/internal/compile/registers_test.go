@@ -160,7 +160,13 @@ func (f *flow) step(pc int, r registers) {
 		operand(b)
 		operand(c)
 		r.set(a, a)
-	case lua.OP_UNM, lua.OP_NOT, lua.OP_LEN:
+	case lua.OP_LEN:
+		if b < f.variables(pc) || b >= interp.RKConst {
+			f.faults[fmt.Sprintf("line %d: the hook would change the operand of instruction %d", f.p.DbgSourcePositions[pc], pc)] = true
+		}
+		reads(b, b)
+		r.set(a, a)
+	case lua.OP_UNM, lua.OP_NOT:
 		operand(b)
 		r.set(a, a)
 	case lua.OP_CONCAT:
