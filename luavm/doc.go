@@ -10,7 +10,7 @@
 //	eval.go, function.go    how a script or a function runs
 //	call.go, convert.go     redis.call, and values from and to Lua
 //	link.go, fastpath.go    what makes the scripts of locks fast
-//	hook.go                 checks before an instruction
+//	hook.go, concat.go      checks before an instruction
 //	limits.go, nesting.go   limits that stop a script
 //	protect.go, varinfo.go  errors
 //	internal/compile        the compiler

@@ -59,6 +59,9 @@ type Engine struct {
 	gmeta   *lua.LTable    // the metatable of _G
 	random  drand48
 
+	joiner   *lua.LFunction // joinWaiting, and …
+	joinMeta *lua.LTable    // … the metatable of a waiting value
+
 	ipairsStep, pairsStep *lua.LFunction // what ipairs and pairs return
 
 	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines

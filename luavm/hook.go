@@ -175,40 +175,6 @@ func (e *Engine) chargeGrowth(t *lua.LTable, key lua.LNumber) {
 	}
 }
 
-// beforeConcat turns numbers into strings as C Lua prints them, and charges for the
-// result. It leaves values with metamethods alone, and also a number that goes to a
-// metamethod.
-func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
-	size := int64(0)
-	for i := from + 1; i <= to+1; i++ {
-		switch v := L.Get(i).(type) {
-		case lua.LString:
-			size += int64(len(v))
-		case lua.LNumber:
-			beside := i + 1
-			if i == to+1 {
-				beside = i - 1
-			}
-			if !joins(L.Get(beside)) {
-				continue
-			}
-			s := clib.FormatNumber(v)
-			size += int64(len(s))
-			L.Replace(i, lua.LString(s))
-		}
-	}
-	e.charge(size + 32)
-}
-
-// joins reports whether .. accepts a value without a metamethod.
-func joins(v lua.LValue) bool {
-	switch v.(type) {
-	case lua.LString, lua.LNumber:
-		return true
-	}
-	return false
-}
-
 // beforeModulo replaces the operands of %, which have registers of their own, so
 // that gopher-lua's remainder of the new operands is C Lua's of the old ones.
 func beforeModulo(L *lua.LState, a, b int) {

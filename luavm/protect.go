@@ -120,9 +120,9 @@ func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	return f, false
 }
 
-// skip skips the frames that protected calls add and that C Lua does not have.
+// skip skips the frames that protected calls and joinWaiting add and that C Lua does not have.
 func (e *Engine) skip(f *interp.Frame) *interp.Frame {
-	for f != nil && f.Fn == e.guard {
+	for f != nil && (f.Fn == e.guard || f.Fn == e.joiner) {
 		f = f.Parent
 	}
 	return f

@@ -45,6 +45,7 @@ func (e *Engine) openSandbox() {
 	e.openMath()
 	e.openRedis()
 	e.openStrings()
+	e.openConcat()
 	for name := range libraries {
 		e.lib(name).Metatable = e.protect
 	}
