@@ -61,6 +61,8 @@
 //   - The last (seventeenth) digit of a result of math may differ from that of
 //     Redis's C library; tostring shows fourteen digits.
 //   - A metamethod __unm gets its operand once; C Lua passes it twice.
+//   - A coroutine that returns more than 8,000 values is dead after the error that
+//     resume raises then; C Lua can resume it, with a value in place of a function.
 //   - The length of a table with holes may be another of its borders; pairs goes in
 //     the order of insertion, where C Lua goes in the order of its hash; next does
 //     not refuse a key that was never in the table.

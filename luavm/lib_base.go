@@ -49,18 +49,20 @@ func (e *Engine) baseAssert(L *lua.LState) int {
 
 // baseCollect never collects: the collector serves the whole process, not one script.
 func (e *Engine) baseCollect(L *lua.LState) int {
+	var result lua.LValue = lua.LNumber(0)
 	switch opt := e.arg.OptString(L, 1, "collect"); opt {
 	case "count":
-		L.Push(lua.LNumber(float64(e.spent) / 1024))
+		result = lua.LNumber(float64(e.spent) / 1024)
 	case "step":
-		L.Push(lua.LFalse)
+		result = lua.LFalse
 	case "collect", "stop", "restart":
-		L.Push(lua.LNumber(0))
 	case "setpause", "setstepmul":
-		L.Push(lua.LNumber(200))
+		result = lua.LNumber(200)
 	default:
 		e.argError(L, 1, e.paste("invalid option '", clib.Text(opt))+"'")
 	}
+	e.arg.OptCInt(L, 2, 0)
+	L.Push(result)
 	return 1
 }
 
@@ -254,6 +256,10 @@ func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
 		panicStopped()
 	}
 	L.Panic = e.onError
+	if _, isFunction := handler.(*lua.LFunction); !isFunction {
+		L.Push(lua.LNil) // C Lua does not look at __call here
+		return false
+	}
 	e.depth-- // C Lua has no frame for this function
 	failure := L.Get(1)
 	L.Push(handler)

@@ -81,8 +81,29 @@ func (e *Engine) coRunning(L *lua.LState) int {
 }
 
 // resume runs the coroutine at index 1 of the stack with the arguments above it. It
-// pushes true and results, or false and an error, and returns how many values it pushed.
-func (e *Engine) resume(L *lua.LState) int {
+// pushes true and results, or false and an error, and returns how many values it pushed. Beside the results C Lua has so many
+// slots on the stack.
+func (e *Engine) resume(L *lua.LState, slots int) int {
+	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
+		e.throw(L, "too many arguments to resume")
+	}
+	n := e.proceed(L)
+	if L.Get(L.GetTop()-n+1) == lua.LTrue && n+slots > auxlib.MaxStack {
+		e.throw(L, "too many results to resume")
+	}
+	return n
+}
+
+// waitingValues returns how many values C Lua has on the stack of a coroutine that waits: its function before it begins.
+func waitingValues(th *lua.LState) int {
+	if th.Dead || interp.TopFrame(th) != nil {
+		return 0
+	}
+	return 1
+}
+
+// proceed does what resume does, without its checks.
+func (e *Engine) proceed(L *lua.LState) int {
 	th := L.Get(1).(*lua.LState)
 	failure := ""
 	switch s := e.status(L, th); {
@@ -134,7 +155,7 @@ func fillResults(L, th *lua.LState) {
 
 func (e *Engine) coResume(L *lua.LState) int {
 	e.checkThread(L, 1)
-	return e.resume(L)
+	return e.resume(L, 1)
 }
 
 func (e *Engine) coWrap(L *lua.LState) int {
@@ -142,7 +163,7 @@ func (e *Engine) coWrap(L *lua.LState) int {
 	th := L.Get(-1)
 	L.Push(L.NewClosure(func(L *lua.LState) int {
 		L.Insert(th, 1)
-		n := e.resume(L)
+		n := e.resume(L, 0)
 		if L.Get(-n) == lua.LTrue {
 			return n - 1
 		}

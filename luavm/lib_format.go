@@ -34,14 +34,14 @@ func (e *Engine) stringFormat(L *lua.LState) int {
 			continue
 		}
 		arg++
+		if arg > L.GetTop() {
+			e.argError(L, arg, "no value")
+		}
 		spec, next := e.parseSpec(L, format, i)
 		i = next
 		verb := byte(0)
 		if i < len(format) {
 			verb = format[i]
-		}
-		if arg > L.GetTop() {
-			e.argError(L, arg, "no value")
 		}
 		e.work(4)
 		out.Str(e.formatOne(L, spec, verb, arg))

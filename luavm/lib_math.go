@@ -64,8 +64,8 @@ func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LSt
 
 func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
-		a := float64(e.arg.Number(L, 1))
-		L.Push(lua.LNumber(fn(a, float64(e.arg.Number(L, 2)))))
+		b := float64(e.arg.Number(L, 2)) // first, as C evaluates the arguments of a call
+		L.Push(lua.LNumber(fn(float64(e.arg.Number(L, 1)), b)))
 		return 1
 	}
 }
@@ -84,8 +84,9 @@ func (e *Engine) mathFrexp(L *lua.LState) int {
 }
 
 func (e *Engine) mathLdexp(L *lua.LState) int {
+	exponent := e.arg.CInt(L, 2)
 	x := clib.Quiet(float64(e.arg.Number(L, 1)))
-	L.Push(lua.LNumber(math.Ldexp(x, e.arg.CInt(L, 2))))
+	L.Push(lua.LNumber(math.Ldexp(x, exponent)))
 	return 1
 }
 

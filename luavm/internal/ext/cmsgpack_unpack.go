@@ -15,13 +15,13 @@ func (lib *Libraries) msgpackUnpack(L *lua.LState) int {
 }
 
 func (lib *Libraries) msgpackUnpackOne(L *lua.LState) int {
-	s := lib.arg.String(L, 1)
-	return lib.unpackFull(L, s, 1, lib.arg.OptInt(L, 2, 0))
+	offset := lib.arg.OptInt(L, 2, 0)
+	return lib.unpackFull(L, lib.arg.String(L, 1), 1, offset)
 }
 
 func (lib *Libraries) msgpackUnpackLimit(L *lua.LState) int {
-	s := lib.arg.String(L, 1)
-	return lib.unpackFull(L, s, lib.arg.Int(L, 2), lib.arg.OptInt(L, 3, 0))
+	limit, offset := lib.arg.Int(L, 2), lib.arg.OptInt(L, 3, 0)
+	return lib.unpackFull(L, lib.arg.String(L, 1), limit, offset)
 }
 
 func (lib *Libraries) unpackFull(L *lua.LState, s string, limit, offset int) int {

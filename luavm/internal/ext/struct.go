@@ -33,7 +33,7 @@ type layout struct {
 }
 
 func (lib *Libraries) newLayout(L *lua.LState, format string) *layout {
-	return &layout{host: lib.host, L: L, fmt: format, align: 1}
+	return &layout{host: lib.host, L: L, fmt: clib.Text(format), align: 1}
 }
 
 func (l *layout) more() bool { return l.i < len(l.fmt) }
