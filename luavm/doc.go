@@ -60,6 +60,7 @@
 //   - The result of an operation is never -0 (a constant -0 is).
 //   - The last (seventeenth) digit of a result of math may differ from that of
 //     Redis's C library; tostring shows fourteen digits.
+//   - A metamethod of an operator must be a function; C Lua takes anything that can be called.
 //   - A metamethod __unm gets its operand once; C Lua passes it twice.
 //   - A coroutine that returns more than 8,000 values is dead after the error that
 //     resume raises then; C Lua can resume it, with a value in place of a function.
