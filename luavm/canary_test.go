@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
 )
 
 // canary describes everything of a Lua state that scripts share: what it holds, with
@@ -79,6 +81,9 @@ func (c *canary) visit(v lua.LValue) {
 // check compares a state with what it was, and with a fresh one.
 func (c *canary) check(t *testing.T, w *world, state *lua.LState, fresh, script string) (next *canary) {
 	t.Helper()
+	if *interp.OpenPlace(w.e.L) != nil {
+		t.Fatalf("a variable of this script is still in its register:\n%.500s", script)
+	}
 	w.eval("local t = {} return 1") // empties KEYS and ARGV, as every script does first
 	now := newCanary(w.e)
 	if now.shape.String() != fresh {

@@ -31,11 +31,16 @@ func (e *Engine) openLoops() {
 
 func (e *Engine) counted(run interp.Loop) interp.Loop {
 	return func(L *lua.LState, base *interp.Frame) {
+		*interp.HandledPlace(L) = true // see upvalues.go
 		if e.depth++; e.depth >= maxNesting {
 			e.tooDeep(L)
 		}
 		e.resuming = false
-		run(L, base)
+		if base == nil {
+			runThread(L, run)
+		} else {
+			run(L, base)
+		}
 		e.depth--
 	}
 }

@@ -11,8 +11,10 @@ import (
 
 // guarded is the function through which every protected call goes. gopher-lua's
 // PCall sets a panic handler of its own; guarded sets onError again, so that it
-// rewords errors where they happen, while the call frames still exist.
+// rewords errors where they happen, while the call frames still exist. And after an error PCall
+// clears the registers, so guarded saves from them what is captured.
 func (e *Engine) guarded(L *lua.LState) int {
+	defer closeUpvalues(L)
 	L.Panic = e.onError
 	e.depth-- // C Lua has no frame for this function
 	L.Call(L.GetTop()-1, lua.MultRet)
@@ -26,7 +28,9 @@ func (e *Engine) guarded(L *lua.LState) int {
 func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
 	depth := e.depth
 	L.Insert(e.guard, -(nargs + 1))
+	below := hideUpvalues(L)
 	err := L.PCall(nargs+1, nret, handler)
+	*interp.OpenPlace(L), *interp.HandledPlace(L) = below, true
 	e.depth = depth
 	if err == nil {
 		return nil, true
