@@ -133,6 +133,8 @@ type run struct {
 	errLine   int
 	replySize int64 // bytes of the strings in the reply
 	ours      bool  // the error being raised is worded already
+
+	overflowed bool // a stack overflow was raised and is not caught yet
 }
 
 // allocated says what a script has allocated since its text was compiled.
@@ -266,7 +268,7 @@ func (e *Engine) rebuild() {
 		MinimizeStackMemory: true,
 		RegistrySize:        1 << 10,
 		RegistryGrowStep:    1 << 12,
-		RegistryMaxSize:     1 << 20,
+		RegistryMaxSize:     maxRegisters + 2*handlerRegisters,
 	})
 	e.L, e.frames = L, interp.LowestFrames(L)
 	e.globals = L.Get(lua.GlobalsIndex).(*lua.LTable)

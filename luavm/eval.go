@@ -170,11 +170,16 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if e.errSource != "" { // it is empty if the stop came during the conversion of the reply
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
-	ctx.TookAll = e.stop == msgMemory
+	ctx.TookAll = e.tookAll()
 	if e.stop == msgTime || e.stop == msgKilled || e.stop == msgForNow {
 		ctx.Stopped, ctx.StoppedForNow = store.Error(text), e.stop == msgForNow
 	}
 	return store.Reply{Kind: store.Failure, Str: text}
+}
+
+// tookAll reports whether a stop counts as one for time if the script took long, although it is no stop for time.
+func (e *Engine) tookAll() bool {
+	return e.stop == msgMemory || e.stop == msgLoad || e.stop == msgFault
 }
 
 func (e *Engine) finish() {
@@ -198,18 +203,10 @@ func (e *Engine) finish() {
 // needed 1 << 20.
 const keepRegisters = 1 << 13
 
-// ignoreStop recovers from the panic of a stopped script; functions that run Lua defer
-// it. The reason of the stop is in e.stop.
-func ignoreStop() {
-	if p := recover(); p != nil && !isStopped(p) {
-		panic(p)
-	}
-}
-
 // execute calls a compiled script, or a function, and converts its result. If the
 // script is stopped, execute returns with e.stop set.
 func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Reply) {
-	defer ignoreStop()
+	defer e.contain()
 	L := e.L
 	L.Push(fn)
 	nargs := 0

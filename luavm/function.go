@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	lua "github.com/yuin/gopher-lua"
+
 	"lockstep/store"
 )
 
@@ -54,15 +56,22 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	e.full = false // the check above has already decided whether the function may run
 	e.present.set(fn.Name, c.Args, c.Libraries())
 	e.start(stateRunning|stateFunction, c.ScriptTime)
-	L := e.L
-	L.Env = e.libEnv // loadstring gives it to the functions that it makes
-	reply := e.execute(callback, keys, args)
-	L.Env = e.globals
-	e.present.set("", nil, nil)
+	reply := e.executeFunction(callback, keys, args)
 	if e.keepsTooMuch(l) && e.stop == "" {
 		e.stop = msgKept
 	}
 	return e.end(c, save, reply)
+}
+
+// executeFunction is execute for a function of a library.
+func (e *Engine) executeFunction(callback *lua.LFunction, keys, args [][]byte) store.Reply {
+	L := e.L
+	L.Env = e.libEnv // loadstring gives it to the functions that it makes
+	defer func() {
+		L.Env = e.globals
+		e.present.set("", nil, nil)
+	}()
+	return e.execute(callback, keys, args)
 }
 
 // RunningFunction returns the reply to FUNCTION STATS while a function runs; Nil if none
@@ -141,7 +150,7 @@ func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration
 	}
 	l, err := e.loadLibrary(name, code, skip, c.ScriptTime+took)
 	if err != "" {
-		c.TookAll = e.stop == msgLoad
+		c.TookAll = e.tookAll()
 		return nil, err
 	}
 	if len(l.lib.Functions) > maxFunctions {

@@ -41,6 +41,9 @@ const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETT
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
+// calls has the calls, which before looks at, too; a plain script makes them without it, as it calls no Lua.
+const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
+
 // Done runs before every instruction, so it must be cheap.
 func (h *hook) Done() <-chan struct{} {
 	e := h.e
@@ -50,7 +53,7 @@ func (h *hook) Done() <-chan struct{} {
 	}
 	f := *h.frame
 	inst := f.Fn.Proto.Code[f.Pc-1]
-	if watched>>(inst>>26)&1 != 0 {
+	if (watched|calls)>>(inst>>26)&1 != 0 {
 		h.before(f, inst)
 	}
 	return nil
@@ -73,13 +76,14 @@ func (h *hook) look() {
 	h.e.checkLimits()
 	f := *h.frame
 	f.TailCall = min(f.TailCall, maxTailCalls)
-	h.e.checkDepth(h.L)
 }
 
 // before checks the instruction that is about to run.
 func (h *hook) before(f *interp.Frame, inst uint32) {
 	e, L, a := h.e, h.L, interp.ArgA(inst)
 	switch interp.OpOf(inst) {
+	case lua.OP_CALL, lua.OP_TAILCALL:
+		e.beforeCall(L, f, inst)
 	case lua.OP_SETGLOBAL:
 		e.throwHere(L, msgReadonlyTable)
 	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
@@ -102,6 +106,7 @@ func (h *hook) before(f *interp.Frame, inst uint32) {
 	case lua.OP_VARARG:
 		e.charge(int64(f.NArgs) * 16)
 		e.budget -= f.NArgs / copiedInStep
+		e.makeRoom(L, f.LocalBase+a+max(f.NArgs, interp.ArgB(inst)))
 	case lua.OP_NEWTABLE:
 		e.charge(100 + 16*int64(interp.ArgB(inst)) + 48*int64(interp.ArgC(inst)))
 	case lua.OP_CLOSURE:

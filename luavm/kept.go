@@ -59,7 +59,7 @@ func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	if e.stop != "" || e.dirty {
 		return false // finish drops all that is kept
 	}
-	defer ignoreStop()
+	defer e.contain()
 	by := e.spent + int64(e.pace-e.budget)*instructionCost
 	e.since += by
 	l.since += by

@@ -246,11 +246,20 @@ func (e *Engine) isHandler(fn *lua.LFunction) bool {
 // value is not its own.
 func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
 	defer func() {
-		if p := recover(); isStopped(p) {
-			panic(stopped{})
-		} else if p != nil {
+		p := recover()
+		if p == nil {
+			return
+		}
+		if _, isError := p.(*lua.ApiError); isError && !isStopped(p) {
+			panic(noRoomForHandler)
+		}
+		if p == noRoomForHandler {
 			panic(p)
 		}
+		if !isStopped(p) {
+			e.fault(p)
+		}
+		panic(stopped{})
 	}()
 	if e.stop != "" {
 		panicStopped()

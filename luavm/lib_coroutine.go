@@ -126,12 +126,12 @@ func (e *Engine) proceed(L *lua.LState) int {
 		return L.GetTop() - 1
 	}
 	fillResults(L, th)
-	depth := e.depth
+	depth, overflowed := e.depth, e.overflowed
 	e.resuming = true
 	e.active[L] = true
 	n := e.rawResume(L)
 	delete(e.active, L)
-	e.depth = depth
+	e.depth, e.overflowed = depth, overflowed
 	L.G.CurrentThread = L
 	if e.stop != "" {
 		panicStopped()

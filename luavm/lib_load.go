@@ -87,7 +87,7 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 		c.used = e.allocated
 		e.call, e.dirty = store.Ctx{}, false // no Lua has run
 	}()
-	defer ignoreStop()
+	defer e.contain()
 	c.proto, err = compile.Chunk(source, name, 0, e.watchCompiler)
 	return c, err
 }

@@ -86,7 +86,7 @@ func (e *Engine) openFunctions() {
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
-		if e.stop != msgMemory {
+		if e.stop != msgMemory && e.stop != msgFault {
 			e.stop = msgLoad
 		}
 		return nil, errRegister("ERR " + e.stop)
@@ -102,9 +102,7 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 	e.allocated = done.used
 	e.start(0, before+done.took)
 	e.loading, e.keeps = l, true
-	e.libMeta.RawSetString("__index", e.libLoad)
 	text := e.register(done.proto)
-	e.libMeta.RawSetString("__index", e.libRun)
 	if e.keepsTooMuch(l) && e.stop == "" {
 		e.stop = msgKept
 	}
@@ -127,10 +125,14 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 
 // register runs the main chunk of a library; it returns the error text, "" if it succeeded.
 func (e *Engine) register(proto *lua.FunctionProto) (text string) {
-	defer ignoreStop()
+	defer e.contain()
 	L := e.L
 	L.Env = e.libEnv
-	defer func() { L.Env = e.globals }()
+	e.libMeta.RawSetString("__index", e.libLoad)
+	defer func() {
+		L.Env = e.globals
+		e.libMeta.RawSetString("__index", e.libRun)
+	}()
 	L.Push(L.NewFunctionFromProto(proto))
 	if failure, ok := e.protectedCall(L, 0, 0, nil); !ok {
 		return e.failureText(failure)

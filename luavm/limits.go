@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// callDepth is C Lua's LUAI_MAXCALLS.
-	callDepth = 20000
 	// loadTimeLimit stops the code of a library while it registers functions.
 	loadTimeLimit = 500 * time.Millisecond
 	// A script that has run fewer than shortScript instructions is not stopped within shortTime, even if its user has
@@ -161,27 +159,8 @@ func (e *Engine) setPace(took time.Duration) {
 // work counts the steps of a library function as instructions.
 func (e *Engine) work(steps int) {
 	if e.budget -= steps; e.budget < 0 {
-		e.outOfBudget()
+		e.checkLimits()
 	}
-}
-
-// outOfBudget is a function of its own so that the compiler inlines work.
-func (e *Engine) outOfBudget() {
-	e.checkLimits()
-	e.checkDepth(e.running())
-}
-
-// checkDepth refuses calls that are nested too deeply.
-func (e *Engine) checkDepth(L *lua.LState) {
-	f := interp.TopFrame(L)
-	if f == nil || f.Idx <= callDepth {
-		return
-	}
-	e.dirty = true
-	if f.Fn.IsG {
-		e.throw(L, "stack overflow")
-	}
-	e.throwHere(L, "stack overflow")
 }
 
 // charge counts bytes that are about to be allocated, and checks the heap when it is time.

@@ -36,7 +36,8 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 			e.tooDeep(L)
 		}
 		e.resuming = false
-		if base == nil {
+		if base == nil { // a coroutine's: gopher-lua would make an error of any panic
+			defer e.passErrors()
 			runThread(L, run)
 		} else {
 			run(L, base)

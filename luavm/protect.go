@@ -14,6 +14,7 @@ import (
 // rewords errors where they happen, while the call frames still exist. And after an error PCall
 // clears the registers, so guarded saves from them what is captured.
 func (e *Engine) guarded(L *lua.LState) int {
+	defer e.passErrors()
 	defer closeUpvalues(L)
 	L.Panic = e.onError
 	e.depth-- // C Lua has no frame for this function
@@ -26,7 +27,7 @@ func (e *Engine) guarded(L *lua.LState) int {
 // failure it returns the error value. If the script is being stopped, it does not
 // return but panics.
 func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
-	depth := e.depth
+	depth, overflowed := e.depth, e.overflowed
 	L.Insert(e.guard, -(nargs + 1))
 	below := hideUpvalues(L)
 	err := L.PCall(nargs+1, nret, handler)
@@ -35,6 +36,7 @@ func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFun
 	if err == nil {
 		return nil, true
 	}
+	e.overflowed = overflowed
 	// A coroutine that failed may still be set as the current thread.
 	L.G.CurrentThread = L
 	if e.stop != "" {

@@ -36,7 +36,6 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	case strings.HasPrefix(text, "attempt to compare "):
 		return pos + compareText(text)
 	case text == "registry overflow":
-		e.dirty = true
 		return pos + "stack overflow"
 	case text == "too many recursions in gettable":
 		return pos + "loop in gettable"
@@ -57,7 +56,6 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) st
 		}
 		return "attempt to call a " + auxlib.TypeName(v) + " value"
 	case strings.HasSuffix(msg, "registry overflow"):
-		e.dirty = true
 		return "stack overflow"
 	}
 	return msg
