@@ -96,13 +96,16 @@ type quit struct {
 
 // Block begins to run a blocking command. Flush must follow.
 func (n *Node) Block(b *Blocked) {
-	if call.Fitting([]Call{b.Call}) == 0 {
-		b.Done(call.TooLong(&b.Call, n.MaxEntry()))
-		return
-	}
 	k := n.blockRegistry
 	now := n.cfg.Time.Monotonic()
 	b.began, b.index = now, -1
+	if call.Fitting([]Call{b.Call}) == 0 {
+		k.mu.Lock()
+		after := k.finish(b, call.TooLong(&b.Call, n.MaxEntry()), false) // so that Unblock does not end it again
+		k.mu.Unlock()
+		after()
+		return
+	}
 	rt := n.routes.get()
 	k.mu.Lock()
 	if k.closed {

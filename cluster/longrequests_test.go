@@ -67,6 +67,17 @@ func TestLongRequestsAreRefused(t *testing.T) {
 			if got, want := block(n, blocking), string(store.ErrEntryTooBig(n.MaxEntry())); got != want {
 				t.Errorf("%s, BLPOP: %.200q", name, got)
 			}
+			replies := 0
+			refused := &Blocked{Call: blocking, Done: func(store.Reply) { replies++ }}
+			n.Block(refused)
+			n.Unblock(refused, store.Nil, func(unblocked bool) {
+				if unblocked {
+					t.Errorf("%s: a refused BLPOP was unblocked", name)
+				}
+			})
+			if replies != 1 {
+				t.Errorf("%s: a refused BLPOP was answered %d times", name, replies)
+			}
 		}
 		// A pipeline is split instead: each of its commands is short enough.
 		some := p.call("EXISTS " + strings.Repeat("k", call.MaxRequest/4))
