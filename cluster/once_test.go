@@ -99,10 +99,6 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
 		n.lead()
 		l := n.carried(b.Node)
-		size := func() (bytes int) {
-			n.fsm.ViewAnswers(func(_ *store.Store, _ uint64, done *raftfsm.Answers) { bytes = done.Size() })
-			return bytes
-		}
 		big := strings.Repeat("x", 200<<10)
 		n.expect("OK", "SET big "+big)
 		for id := range uint64(60) { // all are sent before the first is answered
@@ -110,7 +106,7 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 				t.Fatalf("%d: got %.30q", id, got)
 			}
 		}
-		if got := size(); got > maxKept+maxRecorded || got < maxKept {
+		if got := n.KeptReplies(); got > maxKept+maxRecorded || got < maxKept {
 			t.Errorf("%d bytes of replies are kept", got)
 		}
 		for _, c := range []struct {
@@ -140,10 +136,6 @@ func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
 		n.lead()
 		l := n.carried(b.Node)
-		size := func() (bytes int) {
-			n.fsm.ViewAnswers(func(_ *store.Store, _ uint64, done *raftfsm.Answers) { bytes = done.Size() })
-			return bytes
-		}
 		value := strings.Repeat("x", smallRecord-50)
 		n.expect("OK", "SET k "+value)
 		last := uint64(1)
@@ -153,7 +145,7 @@ func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
 				t.Fatalf("%d: got %.30q", last, got)
 			}
 		}
-		if got := size(); got > raftfsm.MaxOrigin {
+		if got := n.KeptReplies(); got > raftfsm.MaxOrigin {
 			t.Errorf("%d bytes of replies are kept", got)
 		}
 		for _, c := range []struct {

@@ -44,9 +44,9 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// SubmitPart is Submit, but may run only the first of the calls if their replies or writes are large
-// (maxPartBytes), or all of them too long for one request. It returns one reply for each call that was run, and at least one. The caller submits the
-// others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
+// SubmitPart is Submit, but may run only the first of the calls: if their replies or writes are large
+// (maxPartBytes), or if one request cannot hold them all. It returns one reply for each call that was run, and at least
+// one. The caller submits the others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
 // client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	fit := call.Fitting(calls)
