@@ -43,6 +43,6 @@ func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) f
 	if aOK {
 		reg, bad = interp.ArgC(inst), b
 	}
-	e.throw(L, typeError(f, reg, bad, "perform arithmetic on"))
+	e.throw(L, e.typeError(f, reg, bad, "perform arithmetic on"))
 	return 0
 }

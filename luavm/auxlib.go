@@ -31,6 +31,7 @@ func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 // argError does what luaL_argerror does.
 func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	kind, name := e.calleeName(L)
+	e.charge(nameCopies * int64(len(name)+len(extra)))
 	if kind == "method" {
 		n--
 		if n == 0 {

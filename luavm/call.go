@@ -1,6 +1,7 @@
 package luavm
 
 import (
+	"slices"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -185,14 +186,20 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 // command. They are valid until the next call.
 func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	n := L.GetTop()
-	args, buf := e.args[:0], e.argBuf[:0]
-	size := int64(callCost)
+	size := 0
+	for i := 1; i <= n; i++ {
+		switch v := L.Get(i).(type) {
+		case lua.LString:
+			size += len(v)
+		case lua.LNumber:
+			size += numberSize
+		}
+	}
+	args, buf := e.room(n, size)
 	for i := 1; i <= n; i++ {
 		from := len(buf)
 		switch v := L.Get(i).(type) {
 		case lua.LString:
-			size += int64(len(v))
-			e.charge(int64(len(v)))
 			buf = append(buf, v...)
 		case lua.LNumber:
 			buf = clib.FormatArgument(buf, v)
@@ -201,9 +208,17 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 		}
 		args = append(args, buf[from:len(buf):len(buf)])
 	}
-	e.charge(size)
 	e.keepArguments(args, buf)
 	return args, true
+}
+
+// numberSize is the longest text of a number in an argument.
+const numberSize = 32
+
+// room charges for n arguments of size bytes, and returns the memory for them.
+func (e *Engine) room(n, size int) (args [][]byte, buf []byte) {
+	e.charge(callCost + int64(n)*24 + 2*int64(size))
+	return slices.Grow(e.args[:0], n), slices.Grow(e.argBuf[:0], size)
 }
 
 // keepArguments keeps the memory of arguments for the next call.

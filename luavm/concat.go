@@ -75,7 +75,7 @@ func (e *Engine) joinWaiting(L *lua.LState) int {
 		return 1
 	}
 	if !hasConcat(L, right) {
-		e.throwHere(L, namedError(interp.TopFrame(L).Parent, left.register+1, auxlib.TypeName(right), "concatenate"))
+		e.throwHere(L, e.namedError(interp.TopFrame(L).Parent, left.register+1, auxlib.TypeName(right), "concatenate"))
 	}
 	e.depth-- // C Lua has no frame for this function
 	L.Push(e.call1(L, L.GetMetaField(right, "__concat"), left.v, right))

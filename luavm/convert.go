@@ -19,7 +19,7 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 		e.charge(int64(len(r.Str)) + 16)
 		return e.own(r.Str)
 	case store.Simple:
-		return field(L, "ok", lua.LString(r.Str))
+		return e.record(L, "ok", lua.LString(r.Str))
 	case store.Failure:
 		return e.errorTable(L, "-"+r.Str)
 	case store.Array, store.Push, store.Multi:
@@ -32,7 +32,7 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 		if e.resp == 2 {
 			return lua.LString(store.FormatFloat(r.Float()))
 		}
-		return field(L, "double", lua.LNumber(r.Float()))
+		return e.record(L, "double", lua.LNumber(r.Float()))
 	case store.Bool:
 		if e.resp == 2 {
 			return lua.LNumber(r.Int)
@@ -42,27 +42,20 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 		if e.resp == 2 {
 			return lua.LString(r.Str)
 		}
-		return field(L, "big_number", lua.LString(r.Str))
+		return e.record(L, "big_number", lua.LString(r.Str))
 	case store.Verbatim:
 		format, text, _ := strings.Cut(r.Str, ":")
 		if e.resp == 2 {
 			return lua.LString(text)
 		}
-		t := L.CreateTable(0, 2)
-		t.RawSetString("format", e.own(format))
+		t := e.record(L, "format", e.own(format))
 		t.RawSetString("string", lua.LString(text))
-		return field(L, "verbatim_string", t)
+		return e.record(L, "verbatim_string", t)
 	}
 	if e.resp == 2 {
 		return lua.LFalse
 	}
 	return lua.LNil
-}
-
-func field(L *lua.LState, name string, v lua.LValue) lua.LValue {
-	t := L.CreateTable(0, 1)
-	t.RawSetString(name, v)
-	return t
 }
 
 func (e *Engine) listToLua(L *lua.LState, elems []store.Reply) lua.LValue {
@@ -83,7 +76,7 @@ func (e *Engine) mapToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	for i := 0; i+1 < len(elems); i += 2 {
 		t.RawSet(e.toLua(L, &elems[i]), e.toLua(L, &elems[i+1]))
 	}
-	return field(L, "map", t)
+	return e.record(L, "map", t)
 }
 
 func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
@@ -95,7 +88,7 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	for i := range elems {
 		t.RawSet(e.toLua(L, &elems[i]), lua.LTrue)
 	}
-	return field(L, "set", t)
+	return e.record(L, "set", t)
 }
 
 // replyDepth is how many slots of C Lua's stack the tables around a value in a reply may

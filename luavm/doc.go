@@ -69,7 +69,8 @@
 //     the order of insertion, where C Lua goes in the order of its hash; next does
 //     not refuse a key that was never in the table.
 //   - Setting an index below 4,194,304 fills the array with nil up to that index,
-//     so a sparse table of numbers costs memory; a larger index does not.
+//     so a sparse table of numbers costs memory; a larger index does not. An array
+//     of 4,194,303 elements is full: a script that adds one more is stopped.
 //   - cjson's settings last for one script, not for the life of the server.
 //   - string.dump is refused and byte code is not loaded.
 //   - A script may be 1 MiB long, and its compiled form may take a quarter of a

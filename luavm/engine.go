@@ -1,6 +1,7 @@
 package luavm
 
 import (
+	"runtime/metrics"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,7 @@ type Engine struct {
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
 	random  drand48
+	allocs  [1]metrics.Sample // what the process has allocated
 
 	joiner   *lua.LFunction // joinWaiting, and …
 	joinMeta *lua.LTable    // … the metatable of a waiting value
@@ -134,6 +136,8 @@ type run struct {
 	replySize int64 // bytes of the strings in the reply
 	ours      bool  // the error being raised is worded already
 
+	indexing uint64 // the opcodes that read a field, once the script may have a long text
+
 	overflowed bool // a stack overflow was raised and is not caught yet
 }
 
@@ -143,6 +147,11 @@ type allocated struct {
 	nextHeap int64 // value of spent at which to look at the heap
 	heapBase int64 // size of the heap without the script; 0: not known yet
 	had      int64 // bytes that the process had allocated at the last call of Bring
+	seen     int64 // … and when that was measured last; 0: not yet
+	measured int64 // bytes that the process has allocated since the script's first look
+	nextSeen int64 // value of measured at which to look at the heap
+	unseen   int   // looks since then
+	slow     bool  // the instructions before this look took slowAlloc
 }
 
 // New returns an engine. Bind must be called before the first evaluation.
@@ -154,6 +163,7 @@ func New(opts Options) *Engine {
 	e.timeLimit.Store(int64(opts.TimeLimit))
 	e.watches = e.commandWorks
 	e.random.seed(0)
+	e.allocs[0].Name = allocsMetric
 	e.arg = auxlib.Args{Errors: host{e}, Steps: host{e}}
 	e.rebuild()
 	return e

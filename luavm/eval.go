@@ -122,6 +122,7 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	}
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
 	e.full = e.full && !c.flags.allowOOM
+	e.watchIndexing(len(c.body))
 	return save
 }
 
@@ -141,7 +142,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		args: args, argBuf: buf, sha: sha,
 		call:     store.Ctx{Txn: ctx.Txn, DB: ctx.DB, InScript: true, User: ctx.User, Watch: e.watches},
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
-		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom},
+		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}
 	// A stop drops the loaded libraries with all that they keep from call to call, and no
 	// client would learn of it. So scripts are stopped for now only while none is loaded.

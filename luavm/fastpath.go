@@ -346,15 +346,24 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 // argumentsFast is arguments of the fast path. It passes KEYS, ARGV and constants on without
 // a copy.
 func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
-	args, buf := e.args[:0], e.argBuf[:0]
-	size := int64(callCost)
+	size, named := 0, int64(0)
+	for i := range params {
+		switch v := &params[i]; v.kind {
+		case kindConstant, kindInput:
+			named += int64(len(v.text))
+		case kindString:
+			size += len(v.text)
+		case kindNumber:
+			size += numberSize
+		}
+	}
+	args, buf := e.room(len(params), size)
 	for i := range params {
 		v := &params[i]
 		from := len(buf)
 		switch v.kind {
 		case kindConstant, kindInput:
 			args = append(args, unsafe.Slice(unsafe.StringData(v.text), len(v.text)))
-			size += int64(len(v.text))
 			continue
 		case kindString:
 			buf = append(buf, v.text...)
@@ -365,7 +374,7 @@ func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
 		}
 		args = append(args, buf[from:len(buf):len(buf)])
 	}
-	e.charge(size + int64(len(buf)))
+	e.charge(named)
 	e.keepArguments(args, buf)
 	return args, len(args) > 0
 }

@@ -53,7 +53,7 @@ func (h *hook) Done() <-chan struct{} {
 	}
 	f := *h.frame
 	inst := f.Fn.Proto.Code[f.Pc-1]
-	if (watched|calls)>>(inst>>26)&1 != 0 {
+	if (watched|calls|e.indexing)>>(inst>>26)&1 != 0 {
 		h.before(f, inst)
 	}
 	return nil
@@ -65,6 +65,9 @@ const maxTailCalls = 50
 
 // copiedInStep is how many values can be copied in the time of an instruction.
 const copiedInStep = 8
+
+// pushCost is what a value takes among the registers.
+const pushCost = 16
 
 // look is the part of Done that runs every few hundred instructions, and before the
 // first instruction of a new coroutine.
@@ -86,7 +89,12 @@ func (h *hook) before(f *interp.Frame, inst uint32) {
 		e.beforeCall(L, f, inst)
 	case lua.OP_SETGLOBAL:
 		e.throwHere(L, msgReadonlyTable)
+	case lua.OP_GETTABLE, lua.OP_GETTABLEKS, lua.OP_SELF:
+		e.refuseIndex(L, f, inst)
 	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
+		if e.indexing != 0 {
+			e.refuseIndex(L, f, inst)
+		}
 		e.beforeSet(L, f, inst)
 	case lua.OP_CONCAT:
 		e.beforeConcat(L, interp.ArgB(inst), interp.ArgC(inst))
@@ -124,24 +132,13 @@ func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
 		return
 	}
 	_, plain := t.Metatable.(*lua.LNilType)
-	if plain && interp.OpOf(inst) == lua.OP_SETTABLEKS {
-		return
-	}
-	b := interp.ArgB(inst)
-	var key lua.LValue
-	if b&interp.RKConst != 0 {
-		key = f.Fn.Proto.Constants[b&^interp.RKConst]
-	} else {
-		key = L.Get(b + 1)
-	}
+	key := f.Operand(L, interp.ArgB(inst))
 	if !plain {
 		if t = e.landing(L, t, key); t == nil {
 			return
 		}
 	}
-	if n, ok := key.(lua.LNumber); ok {
-		e.chargeGrowth(t, n)
-	}
+	e.beforeGrowth(t, key, f.Operand(L, interp.ArgC(inst)))
 }
 
 // landing follows __newindex, as the interpreter will, to the table that t[key] = … changes.
@@ -166,18 +163,6 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 		}
 	}
 	return nil
-}
-
-// chargeGrowth charges for the growth of t that setting t[key] causes: gopher-lua fills the array up to a whole number.
-func (e *Engine) chargeGrowth(t *lua.LTable, key lua.LNumber) {
-	if key <= 64 || key >= lua.LNumber(lua.MaxArrayIndex) {
-		return
-	}
-	n := int(key)
-	if gap := n - len(interp.ArrayPart(t)); gap > 64 && lua.LNumber(n) == key {
-		e.charge(int64(n) * 32)
-		e.work(gap / 8)
-	}
 }
 
 // beforeModulo replaces the operands of %, which have registers of their own, so

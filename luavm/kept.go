@@ -102,7 +102,7 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 // measure sets the size of l, which may still be loading, and of every other library whose calls have allocated more than
 // size/share since it was measured. It returns an upper bound of the total.
 func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
-	w := walk{e: e, seen: map[unsafe.Pointer]bool{}}
+	w := walk{e: e, seen: map[unsafe.Pointer]bool{}, blocks: map[uintptr]bool{}}
 	visit := func(l *loadedLibrary) {
 		if l.since > l.size/share {
 			from := w.size
@@ -131,6 +131,9 @@ type walk struct {
 	e    *Engine
 	work func(steps int) // may be nil
 	seen map[unsafe.Pointer]bool
+
+	blocks map[uintptr]bool // the numbers' memory that was met
+
 	todo []lua.LValue
 	size int64
 }
@@ -149,17 +152,24 @@ func (w *walk) first(p unsafe.Pointer, size int) bool {
 const (
 	tableSize    = 160
 	pairSize     = 200 // a pair of a hash: gopher-lua has its key and value in three places
+	placesSize   = 256 // the smallest map of keys, for smallMap of them, …
+	mapSize      = 336 // … and the smallest map of values
+	smallMap     = 8
+	placeSize    = 80 // a key of a larger map, which may be half full
 	functionSize = 160
 	upvalueSize  = 72
-	threadSize   = 2 << 10
-	boxSize      = 16 // a number, or the head of a string
+	threadSize   = 26 << 10
+	boxSize      = 16 // the head of a string
 	shortString  = 64 // a string up to this size is counted each time it is met
 )
 
-func (w *walk) add(v lua.LValue) {
-	switch v := v.(type) {
+func (w *walk) add(value lua.LValue) {
+	switch v := value.(type) {
 	case lua.LNumber:
-		w.size += boxSize
+		if block, size := interp.BlockOf(value); !w.blocks[block] {
+			w.blocks[block] = true
+			w.size += size
+		}
 	case lua.LString:
 		w.text(string(v))
 	case *lua.LTable:
@@ -226,7 +236,12 @@ func (w *walk) table(t *lua.LTable) {
 	}
 	// gopher-lua keeps a key after its value was set to nil.
 	keys := interp.HashKeys(t)
-	w.size += int64(cap(keys)) * pairSize
+	if cap(keys) > 0 || interp.Maps(t) > 0 {
+		w.size += placesSize + int64(interp.Maps(t))*mapSize + int64(cap(keys))*boxSize
+	}
+	if len(keys) > smallMap {
+		w.size += int64(len(keys)) * placeSize * int64(1+interp.Maps(t))
+	}
 	w.count(len(keys) * walkSteps)
 	for _, k := range keys {
 		w.add(k)

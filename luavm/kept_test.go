@@ -23,10 +23,11 @@ var growers = map[string]string{
 	"arguments":     "t[i]=args",
 	"numbers":       "for j=1,500 do t[i*1000+j+0.5]=j end",
 	"few at a time": "t[i+0.5],t[i+0.6],t[i+0.7]=i,i,i",
-	"keys":          "for j=1,50 do local k=string.rep('k',500)..i..','..j t[k]=1 t[k]=nil end",
-	"dead numbers":  "for j=1,100 do local k=i*1000+j+0.5 t[k]=1 t[k]=nil end",
+	"small tables":  "for j=1,100 do local s={} s.a=true t[#t+1]=s end",
+	"lone numbers":  "local x=i+0.5 for j=1,50 do local y=x for k=1,31 do y=y*1.000001 end t[#t+1]=y+0.25 end",
 	"iterators":     "t[i]=string.rep('x',1e5):gmatch('x')",
 	"coroutines":    "t[i]=coroutine.create(function() local s=string.rep('x',1e5) coroutine.yield() return s end) coroutine.resume(t[i])",
+	"waiting":       "for j=1,20 do local c=coroutine.create(function() coroutine.yield() end) coroutine.resume(c) t[#t+1]=c end",
 	"wrapped":       "t[i]=coroutine.wrap(function() local s=string.rep('x',1e5) coroutine.yield() return s end) t[i]()",
 	"closures":      "for j=1,100 do local n=j t[#t+1]=function() n=n+1 return n end end",
 	"code":          "t[i]=loadstring('return {'..string.rep('a,',1000)..'1}')",
@@ -37,13 +38,15 @@ var growers = map[string]string{
 
 // parts are of something large, of which they must not keep the rest.
 var parts = map[string]string{
-	"sub":      "t[i]=string.rep('x',1e5):sub(1,1)",
-	"captures": "t[i]=string.rep('x',1e5):match('^(x)')",
-	"gsub":     "t[i]=string.gsub(string.rep('x',1e5),'^x+','')",
-	"names":    "t[i]=loadstring('return 1','='..string.rep('x',1e5))",
-	"replies":  "t[i]=redis.call('getrange',keys[1],0,0) redis.call('set',keys[1],string.rep('x',3e4))",
-	"pack":     "t[i]=cmsgpack.unpack(cmsgpack.pack({string.rep('x',100),string.rep('y',1e5)}))[1]",
-	"struct":   "t[i]=struct.unpack('c1',string.rep('x',1e5))",
+	"keys":         "for j=1,50 do local k=string.rep('k',500)..i..','..j t[k]=1 t[k]=nil end",
+	"dead numbers": "for j=1,1000 do local k=i*1000+j+0.5 t[k]=1 t[k]=nil end",
+	"sub":          "t[i]=string.rep('x',1e5):sub(1,1)",
+	"captures":     "t[i]=string.rep('x',1e5):match('^(x)')",
+	"gsub":         "t[i]=string.gsub(string.rep('x',1e5),'^x+','')",
+	"names":        "t[i]=loadstring('return 1','='..string.rep('x',1e5))",
+	"replies":      "t[i]=redis.call('getrange',keys[1],0,0) redis.call('set',keys[1],string.rep('x',3e4))",
+	"pack":         "t[i]=cmsgpack.unpack(cmsgpack.pack({string.rep('x',100),string.rep('y',1e5)}))[1]",
+	"struct":       "t[i]=struct.unpack('c1',string.rep('x',1e5))",
 }
 
 // TestKeptStateIsBounded: whatever a library keeps of each call, there is an end to it,

@@ -309,8 +309,8 @@ func (e *Engine) setRaw(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
 		if k != k {
 			e.throwHere(L, "table index is NaN")
 		}
-		e.chargeGrowth(t, k)
 	}
+	e.beforeGrowth(t, key, value)
 	t.RawSet(key, value)
 }
 
@@ -413,6 +413,8 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 	if n <= 0 || n+L.GetTop() > auxlib.MaxStack {
 		e.throw(L, "too many results to unpack")
 	}
+	e.charge(int64(n) * pushCost)
+	e.work(n / copiedInStep)
 	for i := from; i <= to; i++ {
 		L.Push(t.RawGet(lua.LNumber(i)))
 	}
@@ -424,8 +426,7 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 func (e *Engine) baseErrHandler(L *lua.LState) int {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {
-		t = L.CreateTable(0, 3)
-		t.RawSetString("err", lua.LString(e.paste("ERR ", e.display(L.Get(1)))))
+		t = e.record(L, "err", lua.LString(e.paste("ERR ", e.display(L.Get(1)))))
 	}
 	if e.isReadonly(t) {
 		e.errSource, e.errLine = "@err_handler_def", 10

@@ -120,6 +120,7 @@ func (e *Engine) stringByte(L *lua.LState) int {
 	if n+L.GetTop() > auxlib.MaxStack {
 		e.throw(L, "stack overflow (string slice too long)")
 	}
+	e.charge(int64(n) * pushCost)
 	for i := from; i <= to; i++ {
 		L.Push(lua.LNumber(s[i-1]))
 	}
@@ -127,6 +128,7 @@ func (e *Engine) stringByte(L *lua.LState) int {
 }
 
 func (e *Engine) stringChar(L *lua.LState) int {
+	e.charge(2*int64(L.GetTop()) + boxSize)
 	b := make([]byte, L.GetTop())
 	for i := range b {
 		c := e.arg.CInt(L, i+1)
@@ -187,9 +189,13 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 	return 1
 }
 
+// iteratorSize is what gmatch's function takes.
+const iteratorSize = 400
+
 func (e *Engine) stringGmatch(L *lua.LState) int {
 	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
 	at := 0
+	e.charge(iteratorSize)
 	L.Push(L.NewClosure(func(L *lua.LState) int {
 		m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
 		for ; at <= len(s); at++ {

@@ -117,7 +117,8 @@ func (e *Engine) tableInsert(L *lua.LState) int {
 		}
 		v := L.Get(3)
 		if n := len(interp.ArrayPart(t)); pos >= 1 && pos < end && end == n+1 {
-			e.charge(int64(16))
+			e.refuseLonger(n)
+			e.beforeElement(t, end)
 			e.work(n / 64)
 			t.Insert(pos, v)
 			return 0

@@ -23,10 +23,13 @@ const (
 	// turn out to be slow, such as comparing or joining long strings, the looks come
 	// more often, down to one before every instruction. A script that has made large
 	// values can have slow instructions at any time, so it gets lookOften.
-	lookEvery  = 256
-	lookOften  = 16
-	slowLook   = 2 * time.Millisecond
-	largeBytes = 1 << 20
+	lookEvery = 256
+	lookOften = 16
+	slowLook  = 2 * time.Millisecond
+	// The process's allocations are measured if the instructions between two looks took slowAlloc, and every unseenLooks looks.
+	slowAlloc   = 50 * time.Microsecond
+	unseenLooks = 16
+	largeBytes  = 1 << 20
 	// instructionCost is the number of bytes charged for an instruction.
 	instructionCost = 32
 	// commandCost is the number of bytes charged for a command between two calls of its Watch.
@@ -105,6 +108,26 @@ func (e *Engine) checkLimits() {
 		e.checkClock()
 	}
 	e.charge(int64(e.pace) * instructionCost)
+	e.seeAllocations()
+}
+
+// seeAllocations measures what has been allocated since the script's first look, whether it was charged or not: after
+// instructions that were slow, as those that allocate much are, and every unseenLooks looks. What other goroutines allocate
+// counts, too. Scripts of locks are over before their first look, so that the others cannot stop them.
+func (e *Engine) seeAllocations() {
+	if e.unseen++; e.unseen < unseenLooks && !e.slow && e.seen > 0 {
+		return
+	}
+	e.unseen = 0
+	metrics.Read(e.allocs[:])
+	seen := int64(e.allocs[0].Value.Uint64())
+	if e.seen > 0 {
+		e.measured += seen - e.seen
+	}
+	e.seen = seen
+	if e.measured >= e.nextSeen {
+		e.checkHeap(0)
+	}
 }
 
 // commandWorks is store.Ctx.Watch for commands of a script. Short commands do not call it.
@@ -122,7 +145,9 @@ func (e *Engine) checkClock() {
 		e.started.Store(now)
 		e.looked = now
 	}
-	e.setPace(time.Duration(now - e.looked))
+	took := time.Duration(now - e.looked)
+	e.slow = took > slowAlloc
+	e.setPace(took)
 	e.looked = now
 	limit := e.timeLimit.Load()
 	if e.loading != nil {
@@ -166,11 +191,18 @@ func (e *Engine) work(steps int) {
 // charge counts bytes that are about to be allocated, and checks the heap when it is time.
 func (e *Engine) charge(n int64) {
 	e.spent += n
-	if n > largeBytes {
-		e.pace, e.budget = min(e.pace, lookOften), min(e.budget, lookOften)
+	if n > longText {
+		e.chargeLong(n)
 	}
 	if e.spent >= e.nextHeap || n > e.opts.MemoryLimit {
 		e.checkHeap(n)
+	}
+}
+
+func (e *Engine) chargeLong(n int64) {
+	e.indexing = indexing
+	if n > largeBytes {
+		e.pace, e.budget = min(e.pace, lookOften), min(e.budget, lookOften)
 	}
 }
 
@@ -195,7 +227,7 @@ func (e *Engine) checkHeap(next int64) {
 		e.heapBase = heap
 	}
 	e.heapBase = min(e.heapBase, heap)
-	if heap-e.heapBase+next > limit && e.spent >= limit/8 {
+	if heap-e.heapBase+next > limit && max(e.spent, e.measured) >= limit/8 {
 		runtime.GC()
 		heap = heapBytes()
 		e.heapBase = min(e.heapBase, heap)
@@ -204,7 +236,8 @@ func (e *Engine) checkHeap(next int64) {
 		}
 	}
 	room := limit - (heap - e.heapBase)
-	e.nextHeap = e.spent + max(step, min(room/4, heapStep))
+	step = max(step, min(room/4, heapStep))
+	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
 // bring calls Options.Bring with the bytes allocated since the last call and those about to be allocated. It measures
@@ -213,7 +246,7 @@ func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return
 	}
-	had, by := readMetric("/gc/heap/allocs:bytes"), e.spent
+	had, by := readMetric(allocsMetric), e.spent
 	if e.had > 0 {
 		by = max(had-e.had, 0) + next
 	}
@@ -224,6 +257,8 @@ func (e *Engine) bring(next int64) {
 // heapBytes returns the size of all objects on the heap, with dead ones that are
 // not swept yet.
 func heapBytes() int64 { return readMetric("/memory/classes/heap/objects:bytes") }
+
+const allocsMetric = "/gc/heap/allocs:bytes"
 
 func readMetric(name string) int64 {
 	sample := []metrics.Sample{{Name: name}}

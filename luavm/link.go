@@ -114,7 +114,8 @@ const (
 // isPlain reports whether a script needs no hook. A plain script has no instruction that the
 // hook checks (those include instructions that make functions or begin a numeric for), and no
 // jump back, so it ends after at most as many steps as it has instructions. It also calls no
-// methods of strings, which can make long strings. Most scripts of locks are plain.
+// methods of strings, which can make long strings, and looks up no field by a key that
+// may be long. Most scripts of locks are plain.
 func isPlain(p *lua.FunctionProto) bool {
 	if len(p.Code) > plainLength {
 		return false
@@ -122,7 +123,8 @@ func isPlain(p *lua.FunctionProto) bool {
 	for _, inst := range p.Code {
 		op := interp.OpOf(inst)
 		switch {
-		case watched>>op&1 != 0, op == lua.OP_SELF, op == lua.OP_JMP && interp.ArgSbx(inst) < 0,
+		case watched>>op&1 != 0, op == lua.OP_SELF, op == lua.OP_GETTABLE && interp.ArgC(inst)&interp.RKConst == 0,
+			op == lua.OP_JMP && interp.ArgSbx(inst) < 0,
 			op == lua.OP_GETGLOBAL && !strings.Contains(plainGlobals, " "+constString(p, interp.ArgBx(inst))+" "):
 			return false
 		}

@@ -68,9 +68,7 @@ func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 		}
 	}
 	text = code + " " + strings.Trim(msg, "\r\n")
-	t := L.CreateTable(0, 1)
-	t.RawSetString("err", lua.LString(text))
-	return t
+	return e.record(L, "err", lua.LString(text))
 }
 
 // raise raises an error that a function of the table redis has found itself.
@@ -101,9 +99,7 @@ func (e *Engine) redisErrorReply(L *lua.LState) int {
 
 func (e *Engine) redisStatusReply(L *lua.LState) int {
 	if _, ok := e.oneString(L); ok {
-		t := L.CreateTable(0, 1)
-		t.RawSetString("ok", L.Get(1))
-		L.Push(t)
+		L.Push(e.record(L, "ok", L.Get(1)))
 	}
 	return 1
 }
@@ -114,10 +110,13 @@ func (e *Engine) redisSHA1(L *lua.LState) int {
 	}
 	s, _ := auxlib.ToString(L.Get(1))
 	e.work(len(s) / 16)
-	e.charge(int64(len(s)))
+	e.charge(int64(len(s)) + shaCost)
 	L.Push(lua.LString(scriptSHA(s)))
 	return 1
 }
+
+// shaCost is what the text of a hash takes, while it is made and after.
+const shaCost = 160
 
 func scriptSHA(body string) string {
 	sum := sha1.Sum([]byte(body))

@@ -23,16 +23,16 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	text := strings.TrimPrefix(msg, pos)
 	switch {
 	case strings.HasPrefix(text, "attempt to index a non-table object("):
-		return pos + indexError(L, f, text)
+		return pos + e.indexError(L, f, text)
 	case text == "attempt to call a non-function object":
-		return pos + callError(L, f)
+		return pos + e.callError(L, f)
 	case strings.HasPrefix(text, "cannot perform concat"):
-		return pos + concatError(L, f, text)
+		return pos + e.concatError(L, f, text)
 	case strings.HasPrefix(text, "cannot perform "), text == "__unm undefined":
 		return pos + e.arithError(L, f)
 	case text == "__len undefined":
 		b := interp.ArgB(f.Inst())
-		return pos + typeError(f, b, f.Operand(L, b), "get length of")
+		return pos + e.typeError(f, b, f.Operand(L, b), "get length of")
 	case strings.HasPrefix(text, "attempt to compare "):
 		return pos + compareText(text)
 	case text == "registry overflow":
@@ -63,7 +63,7 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) st
 
 // indexError names the indexed variable, unless the value that cannot be indexed came from
 // the variable's metatable.
-func indexError(L *lua.LState, f *interp.Frame, text string) string {
+func (e *Engine) indexError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
 	switch interp.OpOf(inst) {
@@ -73,19 +73,19 @@ func indexError(L *lua.LState, f *interp.Frame, text string) string {
 	_, rest, _ := strings.Cut(text, "(")
 	kind, _, _ := strings.Cut(rest, ")")
 	if v := L.Get(reg + 1); auxlib.TypeName(v) == kind {
-		return typeError(f, reg, v, "index")
+		return e.typeError(f, reg, v, "index")
 	}
 	return "attempt to index a " + kind + " value"
 }
 
-func callError(L *lua.LState, f *interp.Frame) string {
+func (e *Engine) callError(L *lua.LState, f *interp.Frame) string {
 	inst := f.Inst()
 	switch interp.OpOf(inst) {
 	case lua.OP_CALL, lua.OP_TAILCALL:
-		return typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
+		return e.typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
 		// C Lua calls a copy three registers above, and names what was there before the loop.
-		return typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
+		return e.typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
 	}
 	return "attempt to call a nil value"
 }
@@ -99,12 +99,12 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 			reg = interp.ArgC(inst)
 		}
 	}
-	return typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
+	return e.typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
 // concatError names the value that cannot be joined. text has the types of the two that met. C Lua joins from the right, and
 // names the left value of a pair unless that is a string. Of what a metamethod returned only the type is known.
-func concatError(L *lua.LState, f *interp.Frame, text string) string {
+func (e *Engine) concatError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	left, right, _ := strings.Cut(strings.TrimPrefix(text, "cannot perform concat operation between "), " and ")
 	returned := false // a metamethod was called: the right value is not the one in the register
@@ -116,14 +116,14 @@ func concatError(L *lua.LState, f *interp.Frame, text string) string {
 		case returned && (auxlib.TypeName(a) != left || joined && (right == "string" || right == "number")),
 			!returned && joined && lua.LVCanConvToString(b):
 		case !joined:
-			return typeError(f, reg-1, a, "concatenate")
+			return e.typeError(f, reg-1, a, "concatenate")
 		case returned:
-			return namedError(f, reg, right, "concatenate")
+			return e.namedError(f, reg, right, "concatenate")
 		default:
-			return typeError(f, reg, b, "concatenate")
+			return e.typeError(f, reg, b, "concatenate")
 		}
 	}
-	return typeError(f, interp.ArgB(inst), L.Get(interp.ArgB(inst)+1), "concatenate")
+	return e.typeError(f, interp.ArgB(inst), L.Get(interp.ArgB(inst)+1), "concatenate")
 }
 
 func hasConcat(L *lua.LState, v lua.LValue) bool {
@@ -141,13 +141,17 @@ func compareText(text string) string {
 }
 
 // typeError does what luaG_typeerror does: it names the variable if there is one.
-func typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
-	return namedError(f, rk, auxlib.TypeName(v), what)
+func (e *Engine) typeError(f *interp.Frame, rk int, v lua.LValue, what string) string {
+	return e.namedError(f, rk, auxlib.TypeName(v), what)
 }
 
-func namedError(f *interp.Frame, rk int, t, what string) string {
+// nameCopies is how many copies of a name the text of an error takes until it is complete.
+const nameCopies = 3
+
+func (e *Engine) namedError(f *interp.Frame, rk int, t, what string) string {
 	if rk&interp.RKConst == 0 {
 		if kind, name := objectName(f.Fn.Proto, f.Pc-1, rk); kind != "" {
+			e.charge(nameCopies * int64(len(name)))
 			return "attempt to " + what + " " + kind + " '" + name + "' (a " + t + " value)"
 		}
 	}

@@ -260,9 +260,13 @@ func (p *parser) table() exp {
 		f.setList(t.info, items, waiting)
 	}
 	interp.SetB(&f.code[pc], min(items, 0x1ff))
-	interp.SetC(&f.code[pc], min(fields, 0x1ff))
+	interp.SetC(&f.code[pc], min(fields, roomForFields))
 	return t
 }
+
+// roomForFields is for how many fields a constructor makes room in advance, as many as the smallest map has anyway: values may
+// be nil, and take no room then.
+const roomForFields = 8
 
 // record reads a field with a key.
 func (p *parser) record(table int) {

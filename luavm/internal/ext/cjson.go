@@ -65,7 +65,11 @@ func (lib *Libraries) jsonModule(L *lua.LState, c *JSONSettings) *lua.LTable {
 	return t
 }
 
+// jsonModuleCost is what a module takes.
+const jsonModuleCost = 5 << 10
+
 func (lib *Libraries) jsonNew(L *lua.LState) int {
+	lib.host.Charge(jsonModuleCost)
 	c := defaultJSON
 	L.Push(lib.jsonModule(L, &c))
 	return 1

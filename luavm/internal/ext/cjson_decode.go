@@ -117,7 +117,7 @@ func (d *jsonDecoder) ascend(slots int) {
 
 func (d *jsonDecoder) object() lua.LValue {
 	d.descend(objectSlots)
-	t := d.L.CreateTable(0, 0)
+	t := d.L.CreateTable(0, 1)
 	d.next()
 	if d.kind == tokenObjectEnd {
 		d.ascend(objectSlots)
@@ -133,8 +133,7 @@ func (d *jsonDecoder) object() lua.LValue {
 			d.expected("colon")
 		}
 		d.next()
-		d.host.Charge(100)
-		t.RawSet(key, d.parse())
+		d.host.RawSet(d.L, t, key, d.parse())
 		d.next()
 		if d.kind == tokenObjectEnd {
 			d.ascend(objectSlots)
@@ -156,7 +155,7 @@ func (d *jsonDecoder) array() lua.LValue {
 		return t
 	}
 	for i := 1; ; i++ {
-		t.RawSetInt(i, d.parse())
+		d.host.RawSet(d.L, t, lua.LNumber(i), d.parse())
 		d.next()
 		if d.kind == tokenArrayEnd {
 			d.ascend(arraySlots)

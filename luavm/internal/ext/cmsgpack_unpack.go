@@ -85,6 +85,9 @@ func (u *unpacker) str(n int) lua.LValue {
 	return u.host.Own(u.take(n))
 }
 
+// tableCost is what an empty table takes.
+const tableCost = 128
+
 // room does what luaL_checkstack does for one more value, with slots values on C Lua's stack.
 // It bounds the nesting of the data and the number of values.
 func (u *unpacker) room(slots int, what string) {
@@ -144,15 +147,17 @@ func (u *unpacker) value(slots int) lua.LValue {
 
 func (u *unpacker) array(n, slots int) lua.LValue {
 	u.room(slots+1, "in function mp_decode_to_lua_array")
+	u.host.Charge(tableCost)
 	t := u.L.CreateTable(0, 0)
 	for i := 1; i <= n; i++ {
-		t.RawSetInt(i, u.value(slots+2))
+		u.host.RawSet(u.L, t, lua.LNumber(i), u.value(slots+2))
 	}
 	return t
 }
 
 func (u *unpacker) hash(n, slots int) lua.LValue {
-	t := u.L.CreateTable(0, 0)
+	u.host.Charge(tableCost)
+	t := u.L.CreateTable(0, 1)
 	for range n {
 		key := u.value(slots + 1)
 		u.host.RawSet(u.L, t, key, u.value(slots+2))

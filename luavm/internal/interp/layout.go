@@ -112,3 +112,59 @@ type Loop func(L *lua.LState, base *Frame)
 
 // LoopPlace returns the address of L's main loop: the one that checks a context, or the other.
 func LoopPlace(L *lua.LState) *Loop { return (*Loop)(unsafe.Add(unsafe.Pointer(L), loopOffset)) }
+
+// BeginHash makes the hash part of a table that has none, with room for few keys.
+func BeginHash(t *lua.LTable) {
+	if part[map[string]lua.LValue](t, stringsOffset) == nil {
+		setPart(t, stringsOffset, map[string]lua.LValue{})
+	}
+}
+
+// Compact rids the hash part of a table of the keys without a value. The order of the others stays.
+func Compact(t *lua.LTable) {
+	strings, others := part[map[string]lua.LValue](t, stringsOffset), part[map[lua.LValue]lua.LValue](t, othersOffset)
+	alive := len(strings) + len(others)
+	keys, places := make([]lua.LValue, 0, 2*max(alive, 8)), make(map[lua.LValue]int, alive)
+	newStrings, newOthers := make(map[string]lua.LValue, len(strings)), make(map[lua.LValue]lua.LValue, len(others))
+	for _, k := range HashKeys(t) {
+		v := t.RawGetH(k)
+		if v == lua.LNil {
+			continue
+		}
+		if s, ok := k.(lua.LString); ok {
+			newStrings[string(s)] = v
+		} else {
+			newOthers[k] = v
+		}
+		places[k] = len(keys)
+		keys = append(keys, k)
+	}
+	setPart(t, keysOffset, keys)
+	setPart(t, placesOffset, places)
+	setPart(t, stringsOffset, newStrings)
+	setPart(t, othersOffset, newOthers)
+}
+
+// Maps returns how many maps the hash part of a table has for its keys and values.
+func Maps(t *lua.LTable) (n int) {
+	if part[map[string]lua.LValue](t, stringsOffset) != nil {
+		n++
+	}
+	if part[map[lua.LValue]lua.LValue](t, othersOffset) != nil {
+		n++
+	}
+	return n
+}
+
+func setPart[T any](t *lua.LTable, offset uintptr, v T) {
+	*(*T)(unsafe.Add(unsafe.Pointer(t), offset)) = v
+}
+
+// numberBlock is how many bytes gopher-lua allocates for numbers at a time.
+const numberBlock = 256
+
+// BlockOf returns which block of memory a number is in, and the size of the block, which the number keeps from being freed.
+func BlockOf(v lua.LValue) (block uintptr, size int64) {
+	at := (*[2]uintptr)(unsafe.Pointer(&v))[1]
+	return at / numberBlock, numberBlock
+}
