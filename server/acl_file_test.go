@@ -90,7 +90,7 @@ func TestACLSave(t *testing.T) {
 	if err := os.Symlink(real, path); err != nil {
 		t.Fatal(err)
 	}
-	c.do("ACL SETUSER bob on >p ~a* &c (%R~b +get) +select|0", "+OK\r\n")
+	c.do("ACL SETUSER bob on >p ~a* %RW~* &c (%R~b +get) +select|0", "+OK\r\n")
 	c.do("ACL SAVE", "+OK\r\n")
 	info, err := os.Lstat(real)
 	if err != nil || info.Mode() != 0o600 {

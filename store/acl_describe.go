@@ -9,6 +9,20 @@ import (
 // follow it.
 const sectionSelector = "("
 
+// ruleEveryKey allows every key by the pattern *. Redis shows it as ~*, which as a rule means allkeys instead: then no pattern may
+// follow, and the empty name is allowed, too.
+const ruleEveryKey = "%RW~*"
+
+// shown replaces rules by what Redis shows of them.
+func shown(rules []string) []string {
+	for i, rule := range rules {
+		if rule == ruleEveryKey {
+			rules[i] = "~*"
+		}
+	}
+	return rules
+}
+
 // Rules returns the rules that create this user; the rules of each further selector follow the word
 // "(". The log and snapshots keep these rules rather than bitmaps, so that a node with a different
 // command table interprets them correctly.
@@ -66,10 +80,13 @@ func isUserRule(rule string) bool {
 }
 
 // String describes the user in the format of ACL LIST.
-func (u *User) String() string {
+func (u *User) String() string { return lineOf(shown(u.Rules())) }
+
+// lineOf writes rules in one line.
+func lineOf(rules []string) string {
 	var b strings.Builder
 	between, inside := "", false
-	for _, rule := range u.Rules() {
+	for _, rule := range rules {
 		if rule == sectionSelector {
 			if inside {
 				b.WriteByte(')')
@@ -108,7 +125,7 @@ func (u *User) Describe() Reply {
 func (s *selector) describe(a *aclTable) []Reply {
 	return []Reply{
 		Str("commands"), Str(strings.Join(s.commandRules(a), " ")),
-		Str("keys"), Str(strings.Join(s.keyRules(), " ")),
+		Str("keys"), Str(strings.Join(shown(s.keyRules()), " ")),
 		Str("channels"), Str(strings.Join(s.channelRules(), " ")),
 	}
 }
@@ -129,6 +146,9 @@ func (s *selector) keyRules() []string {
 	list := []string{}
 	for _, k := range s.keys {
 		prefix := map[keyAccess]string{keyReads | keyWrites: "~", keyReads: "%R~", keyWrites: "%W~"}[k.access]
+		if k.pattern == "*" && prefix == "~" {
+			prefix = "%RW~"
+		}
 		list = append(list, prefix+k.pattern)
 	}
 	return list

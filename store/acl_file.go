@@ -88,8 +88,9 @@ func (p *aclFile) line(number int, words []string) {
 // written: then ok is false and wrong names one of them.
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
+	line := func(u *User) string { return fmt.Sprintf("user %s %s\n", u.Name, lineOf(u.Rules())) }
 	for _, u := range users {
-		fmt.Fprintf(&b, "user %s %s\n", u.Name, u)
+		b.WriteString(line(u))
 	}
 	read, _ := ParseACLFile(t, "", b.String(), false)
 	if len(read) == len(users) {
@@ -101,7 +102,7 @@ func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 		return b.String(), "", true
 	}
 	for _, u := range users {
-		if read, _ := ParseACLFile(t, "", fmt.Sprintf("user %s %s\n", u.Name, u), false); len(read) != 1 {
+		if read, _ := ParseACLFile(t, "", line(u), false); len(read) != 1 {
 			return "", u.Name, false
 		}
 	}

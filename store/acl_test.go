@@ -35,7 +35,7 @@ func randomRule(r *rand.Rand, table *Table) string {
 	case 7:
 		return "+select|" + []string{"0", "1", "a b"}[r.IntN(3)]
 	}
-	return []string{"%R~r", "~both", "%W~r"}[r.IntN(3)]
+	return []string{"%R~r", "~both", "%W~r", "%RW~*", "%R~*", "%W~*", "~*"}[r.IntN(7)]
 }
 
 // TestRulesMakeTheSameUser applies random rules and expects the user's own
@@ -61,6 +61,9 @@ func TestRulesMakeTheSameUser(t *testing.T) {
 			t.Fatalf("seed %d, rules %q: described as\n%s\nwhich makes\n%s", seed, given, want, got)
 		}
 		for i, s := range u.selectors {
+			if other := twin.selectors[i]; other.allKeys != s.allKeys || !slices.Equal(other.keys, s.keys) {
+				t.Fatalf("seed %d, rules %q: selector %d of\n%s\nallows all keys %v and %v, its copy %v and %v", seed, given, i, u, s.allKeys, s.keys, other.allKeys, other.keys)
+			}
 			for _, c := range table.acl.bits {
 				if twin.selectors[i].commands.has(c.bit) != s.commands.has(c.bit) {
 					t.Fatalf("seed %d, rules %q: %s differs in selector %d of\n%s", seed, given, c.FullName(), i, u)
