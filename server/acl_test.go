@@ -213,6 +213,19 @@ func TestTooManyRules(t *testing.T) {
 	c.do("ACL GETUSER u", "$-1\r\n")
 }
 
+// TestBoundsOfUsersAreTold: ACL SETUSER tells of the bounds that TestUsersAreBounded checks, and an ACL file does, too.
+func TestBoundsOfUsersAreTold(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	name := strings.Repeat("n", 2000)
+	c.do("ACL SETUSER "+name+" on", "-"+string(store.ErrUserName)+"\r\n")
+	c.do("ACL GETUSER "+name, "$-1\r\n")
+	c.do("ACL SETUSER u "+strings.Repeat("(~a) ", 2000), "-"+string(store.ErrUserRules)+"\r\n")
+	if users, faults := store.ParseACLFile(ts.table, "f", "user "+name+" on\n", false); users != nil || !strings.Contains(faults, "f:1: the name of a user may have at most 1024 bytes") {
+		t.Errorf("%d users, %q", len(users), faults)
+	}
+}
+
 // TestCheckOfAnyArguments: a script may ask for the rights to a command with any number of arguments.
 func TestCheckOfAnyArguments(t *testing.T) {
 	table := store.NewTable(store.Commands(), luavm.New(luavm.Options{}).Commands(), Commands())

@@ -29,7 +29,9 @@ func runSetUser(c *store.Ctx) store.Reply {
 	if refusal != "" {
 		return store.Err(refusal)
 	}
-	c.SetUser(u)
+	if refusal := c.AdmitUser(u); refusal != "" {
+		return store.Err(refusal)
+	}
 	return store.OK
 }
 

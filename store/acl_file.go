@@ -5,12 +5,8 @@ import (
 	"strings"
 )
 
-// Limits of an ACL file. The author of the file is trusted, but a wrong path may name any file.
-const (
-	maxFileUsers  = 10_000
-	maxFileRules  = 4096    // per user
-	maxFileFaults = 8 << 10 // bytes of error text
-)
+// maxFileFaults bounds the text about the errors in an ACL file: a wrong path may name any file.
+const maxFileFaults = 8 << 10
 
 // ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
 // rules. If the file has errors, faults describes them in Redis's words and users is nil.
@@ -53,14 +49,17 @@ func (p *aclFile) line(number int, words []string) {
 	case HasSpaces(name):
 		fault(faultFileName, p.path, number, name)
 		return
+	case len(name) > maxUserName:
+		fault(faultFileLongName, p.path, number, maxUserName)
+		return
 	case p.names[name]:
 		fault(faultFileTwice, name, number)
 		return
-	case len(p.names) == maxFileUsers:
-		fault(faultFileUsers, p.path, number, maxFileUsers)
+	case len(p.names) == maxUsers:
+		fault(faultFileUsers, p.path, number, maxUsers)
 		return
-	case len(rules) > maxFileRules:
-		fault(faultFileRules, p.path, number, maxFileRules)
+	case len(rules) > maxUserRules:
+		fault(faultFileRules, p.path, number, maxUserRules)
 		return
 	}
 	p.names[name] = true

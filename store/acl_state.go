@@ -37,22 +37,6 @@ const (
 	copiesOfRules = 3
 )
 
-// size returns the user's share of the data size. It is an estimate from the rules alone, so it is
-// the same on every node. A nil account has size 0.
-func (a *Account) size() int64 {
-	if a == nil {
-		return 0
-	}
-	n := int64(accountSize + len(a.Name) + copiesOfRules*len(a.rules))
-	for _, rule := range decodeRules(a.rules) {
-		n += ruleSize
-		if rule == sectionSelector {
-			n += selectorSize
-		}
-	}
-	return n
-}
-
 // Packed returns the rules as User.Packed does.
 func (a *Account) Packed() string { return a.rules }
 
@@ -263,10 +247,12 @@ func (t *Txn) UserNames() []string {
 }
 
 // SetUser adds or replaces a user.
-func (t *Txn) SetUser(u *User) {
+func (t *Txn) SetUser(u *User) { t.setAccount(newAccount(u)) }
+
+func newAccount(u *User) *Account {
 	a := &Account{Name: u.Name, rules: u.Packed()}
 	a.parsed.Store(u)
-	t.setAccount(a)
+	return a
 }
 
 func (t *Txn) setAccount(a *Account) {
@@ -304,15 +290,23 @@ func (t *Txn) putAccount(name string, a *Account) {
 	if t.users == nil {
 		t.users = map[string]*Account{}
 	}
-	users := t.users
+	users, grown := t.users, t.grown
 	old, had := users[name]
-	if had {
-		t.size -= old.size()
-	} else if before, is := t.s.accounts.byName.Get(&Account{Name: name}); is {
-		t.size -= before.size()
+	before := old
+	if !had {
+		before, _ = t.s.accounts.byName.Get(&Account{Name: name})
 	}
-	t.size += a.size()
+	by := a.size() - before.size()
+	t.size += by
+	t.grown.size += by
+	switch {
+	case before == nil && a != nil:
+		t.grown.users++
+	case before != nil && a == nil:
+		t.grown.users--
+	}
 	t.undo(func() {
+		t.grown = grown
 		if had {
 			users[name] = old
 		} else {

@@ -141,6 +141,7 @@ func ErrWrongArgs(name string) Error {
 const (
 	faultFileUser     = "%s:%d should start with user keyword followed by the username"
 	faultFileName     = "'%s:%d: username '%.200s' contains invalid characters"
+	faultFileLongName = "%s:%d: the name of a user may have at most %d bytes"
 	faultFileTwice    = "WARNING: Duplicate user '%.200s' found on line %d"
 	faultFileUsers    = "%s:%d: there may be at most %d users"
 	faultFileRules    = "%s:%d: a user may have at most %d rules"
@@ -169,6 +170,14 @@ func ErrExecPerm(reason string) Error {
 func ErrACLModifier(rule, fault string) Error {
 	return Error("ERR Error in ACL SETUSER modifier '" + oneLine(rule) + "': " + fault)
 }
+
+// Errors of users beyond the bounds of acl_bounds.go.
+const (
+	ErrUserName  Error = "ERR The name of a user may have at most 1024 bytes: choose a shorter one"
+	ErrUsers     Error = "ERR There may be at most 10000 users: delete some that are not used (ACL DELUSER), or let several clients be one user"
+	ErrUserRules Error = "ERR A user may have at most 4096 rules (patterns, passwords, commands, 3 for a selector): give patterns that match more, or several users"
+	ErrUsersSize Error = "ERR All users together would take more than 32 MiB: delete some (ACL DELUSER), or give them fewer and shorter rules"
+)
 
 // ErrNoInputKey is the reply to a combination of sorted sets without a key. command is the full
 // name.

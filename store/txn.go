@@ -56,6 +56,7 @@ type Txn struct {
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
 
 	users       map[string]*Account // pending; nil means deleted
+	grown       crowd               // what they add to the users of the state
 	caller      *Account            // the committed account of the last lookup …
 	callerAt    uint64              // … at this version of the users
 	defaultUser *User               // the default user if the state has none
@@ -118,6 +119,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	}
 	t.scripts, t.scriptsReset, t.libs = nil, false, nil
 	t.users, t.deleted, t.gone, t.told, t.denied = nil, nil, nil, 0, nil
+	t.grown = crowd{}
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
 	if len(t.lapsed) > keepPending {
 		t.lapsed = nil

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestUsersAreBounded: who goes beyond a bound of users is told what to do; users that are beyond it already may change.
+func TestUsersAreBounded(t *testing.T) {
+	d := newTestDB(t)
+	named := func(name string, rules ...string) *User {
+		t.Helper()
+		u, refusal := NewUser(d.table, name, false).WithRules(rules, false)
+		if refusal != "" {
+			t.Fatal(refusal)
+		}
+		return u
+	}
+	many := func(format string, n int) (rules []string) {
+		for i := range n {
+			rules = append(rules, fmt.Sprintf(format, i))
+		}
+		return rules
+	}
+	txn := d.begin()
+	admits := func(u *User, want Error) {
+		t.Helper()
+		if got := txn.AdmitUser(u); got != want {
+			t.Errorf("a user of %d rules with a name of %d bytes: %q, want %q", len(u.Rules()), len(u.Name), got, want)
+		}
+	}
+	long := strings.Repeat("n", maxUserName)
+	admits(named(long), "")
+	admits(named(long+"n"), ErrUserName)
+	txn.SetUser(named(long + "n"))
+	admits(named(long+"n", "on"), "")
+
+	for _, format := range []string{"~k%d", "%%R~k%d", "&c%d", ">p%d", "+get|w%d", "(~k%d)"} {
+		admits(named("u", many(format, 1000)...), "")
+		admits(named("u", many(format, 5000)...), ErrUserRules)
+	}
+	txn.SetUser(named("u", many("~k%d", 5000)...))
+	admits(named("u", many("~k%d", 4999)...), "")
+	admits(named("u", many("~k%d", 5000)...), ErrUserRules)
+	txn.DeleteUser("u")
+
+	large := named("large", "~"+strings.Repeat("x", 4<<20))
+	admits(large, "")
+	large.Name = "larger"
+	admits(large, "")
+	large.Name = "largest"
+	admits(large, ErrUsersSize)
+	d.apply(txn)
+	txn = d.begin()
+	admits(large, ErrUsersSize)
+	before := txn.Savepoint()
+	txn.DeleteUser("larger")
+	admits(large, "")
+	txn.Rollback(before)
+	admits(large, ErrUsersSize)
+	txn.DeleteUser("large")
+	txn.DeleteUser("larger")
+
+	for n := txn.crowd().users; n < maxUsers; n++ {
+		txn.SetUser(named(fmt.Sprint("u", n)))
+	}
+	admits(named("another"), ErrUsers)
+	d.apply(txn)
+	txn = d.begin()
+	admits(named("another"), ErrUsers)
+	admits(named(fmt.Sprint("u", maxUsers-1), "on"), "")
+	txn.DeleteUser(fmt.Sprint("u", maxUsers-1))
+	admits(named("another"), "")
+}
