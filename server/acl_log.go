@@ -49,7 +49,8 @@ func (e *aclLogEntry) bytes() int {
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)
-	e.client = clip(strings.TrimSuffix(s.describe(now, 0), "\n")) // it has names that the client chose, too
+	// A refusal costs the client little, so it must not copy the names that the client chose.
+	e.client = clip(strings.TrimSuffix(s.describeWith(now, 0, clip), "\n"))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.entries[:min(aclLogScan, len(l.entries))], func(o aclLogEntry) bool {

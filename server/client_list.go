@@ -84,6 +84,11 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 // output exists here; the others show what Redis shows for an idle client, or for a client whose
 // command of query bytes runs.
 func (s *session) describe(now time.Time, query int) string {
+	return s.describeWith(now, query, func(name string) string { return name })
+}
+
+// describeWith is describe with each name that the client chose in the form that cut gives it.
+func (s *session) describeWith(now time.Time, query int, cut func(name string) string) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()
 	how := s.tracking.Load()
@@ -107,10 +112,10 @@ func (s *session) describe(now time.Time, query int) string {
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+
 		" lib-name=%s lib-ver=%s\n",
-		s.id, s.addr, s.laddr, s.id+7, s.name, seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
+		s.id, s.addr, s.laddr, s.id+7, cut(s.name), seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
 		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard], multi,
-		query, inputBuffer-min(query, inputBuffer), inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, s.userName(), how.redirection(), s.protocol(),
-		s.libName, s.libVer)
+		query, inputBuffer-min(query, inputBuffer), inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, cut(s.userName()), how.redirection(), s.protocol(),
+		cut(s.libName), cut(s.libVer))
 }
 
 func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }

@@ -236,6 +236,26 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 }
 
+// TestRefusalsCopyNoNames: a refusal costs its client a few bytes, so the ACL log must not copy names of a megabyte for it.
+func TestRefusalsCopyNoNames(t *testing.T) {
+	ts := newTestServer(t, nil)
+	admin, c := ts.dial(t), ts.dial(t)
+	admin.do("ACL SETUSER u on nopass +client", "+OK\r\n")
+	c.do("AUTH u x", "+OK\r\n")
+	c.ask("CLIENT", "SETNAME", strings.Repeat("n", 1<<20))
+	c.ask("CLIENT", "SETINFO", "LIB-NAME", strings.Repeat("l", 1<<20))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 30 {
+		if got := c.ask("GET", "k"); got.Type != '-' {
+			t.Fatal(got.Text)
+		}
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 8<<20 {
+		t.Errorf("30 refusals allocated %d KB", (after.TotalAlloc-before.TotalAlloc)>>10)
+	}
+}
+
 // However many entries the slow log and the ACL log may have, they are bounded by bytes: the
 // latest stay.
 func TestLogsAreBoundedByBytes(t *testing.T) {
