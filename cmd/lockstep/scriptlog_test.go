@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockstep/luavm"
+	"lockstep/store"
 )
 
 // A script that logs in a loop does not fill the disk.
@@ -33,5 +36,27 @@ func TestScriptLogIsBounded(t *testing.T) {
 	say(0, "a debug line counts for nothing")
 	if out.Len() != 0 {
 		t.Errorf("written: %s", out.String())
+	}
+}
+
+// A script that logs in a loop does not hide a fault of the interpreter, and many faults do not fill the disk.
+func TestScriptLinesHideNoFault(t *testing.T) {
+	var out bytes.Buffer
+	engine := luavm.New(luavm.Options{Log: scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return 0 })})
+	table := store.NewTable(store.Commands(), engine.Commands())
+	engine.Bind(table)
+	table.Lookup([]byte("get")).Run = func(*store.Ctx) store.Reply { panic("boom") }
+	call := &store.Ctx{Txn: store.New().Begin(store.Time{Lease: 1}, 1, store.Env{}), RESP: 2, Cmd: table.Lookup([]byte("eval")),
+		Args: [][]byte{[]byte("eval"), []byte("for i=1,200 do redis.log(3,'again') end redis.call('get','k')"), []byte("0")}}
+	for range 20 {
+		if r := call.Cmd.Run(call); !r.IsError() {
+			t.Fatalf("the script goes on: %q", r.Str)
+		}
+	}
+	if n := strings.Count(out.String(), "again"); n != scriptLines {
+		t.Errorf("%d lines of scripts in one instant, want %d", n, scriptLines)
+	}
+	if n := strings.Count(out.String(), "boom"); n != faultLines {
+		t.Errorf("%d lines of faults in one instant, want %d", n, faultLines)
 	}
 }
