@@ -403,6 +403,9 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	case r.overran == i+1:
 		return store.Err(r.overrun), ""
 	case c.Txn != nil:
+		if refusal, ok := s.mayTransact(txn, c); !ok {
+			return txn.AttachDenials(refusal), ""
+		}
 		reply, overrun = s.runTransaction(txn, c.Txn, r, behind, refused)
 		return txn.AttachDenials(reply), overrun
 	}
@@ -418,6 +421,32 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 		reply = s.runCommand(ctx, ErrCommandTime)
 	}
 	return settled(ctx, reply)
+}
+
+var (
+	execArgs  = [][]byte{[]byte("exec")}
+	watchName = []byte("watch")
+)
+
+// mayTransact checks the right to EXEC or WATCH itself, because the client's node may not know yet that it was taken away. Each
+// command of a transaction is checked as it runs.
+func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, ok bool) {
+	args := execArgs
+	if c.Txn.Observe {
+		args = [][]byte{watchName}
+		for _, w := range c.Txn.Watched {
+			args = append(args, w.Key)
+		}
+	}
+	cmd, known := s.node.cfg.Table.Resolve(args)
+	if !known {
+		return store.Reply{}, true
+	}
+	ctx := store.Ctx{Txn: txn, Cmd: cmd, Args: args, DB: c.DB}
+	if refusal, ok = ctx.Authorize(c.User, c.Users); !ok && !c.Txn.Observe {
+		refusal = store.Err(store.ErrExecAbort(store.Error(refusal.Str)))
+	}
+	return refusal, ok
 }
 
 // settled checks how much a command has written and how large its reply is.

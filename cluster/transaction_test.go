@@ -238,3 +238,59 @@ func TestTransactionsOnTheWire(t *testing.T) {
 		t.Errorf("an unknown command inside: %v", err)
 	}
 }
+
+// TestRightsToTransactions: who has lost the right to EXEC or WATCH, or to a watched key, is refused on whatever node its client is:
+// that node may not know it yet.
+func TestRightsToTransactions(t *testing.T) {
+	restrict := store.Command{Name: "restrict", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		u, wrong := store.NewUser(c.Cmd.Table(), "u", true).WithRules([]string{"on", "nopass", "+@all", "~*", c.Arg(1)}, true)
+		if wrong != "" {
+			return store.Err(wrong)
+		}
+		if len(c.Args) > 2 {
+			u, _ = u.WithRules([]string{"resetkeys", c.Arg(2)}, true)
+		}
+		c.Txn.SetUser(u)
+		return store.OK
+	}}
+	exec := store.Command{Name: "exec", Arity: 1}
+	watchRow := store.Command{Name: "watch", Arity: -2, Keys: []store.KeySpec{{Begin: 1, Last: -1, Step: 1, Flags: store.KeyRO}}}
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, makeUser, restrict, exec, watchRow)
+		for _, node := range []*Node{p.Node, p.b} {
+			said := func(calls []Call) string {
+				calls[0].User = "u"
+				for i := range calls[0].Txn.Calls {
+					calls[0].Txn.Calls[i].User = "u"
+				}
+				r := node.Submit(calls, nil)
+				if len(r) == 1 && r[0].Kind == store.Noted {
+					r[0] = r[0].Elems[0]
+				}
+				if r[0].IsError() {
+					return r[0].Str
+				}
+				return text(r)
+			}
+			p.expect("OK", "MAKEUSER u")
+			if got := said(p.txn(nil, "INCR n")); !strings.HasPrefix(got, "[") {
+				t.Errorf("EXEC: %s", got)
+			}
+			p.expect("OK", "RESTRICT -exec")
+			if got, want := said(p.txn(nil, "INCR n")), string(store.ErrExecAbort(store.ErrNoPermCommand("exec"))); got != want {
+				t.Errorf("EXEC without the right is told %s, want %s", got, want)
+			}
+			if got := said(watchCall("k")); !strings.HasPrefix(got, "[") {
+				t.Errorf("WATCH: %s", got)
+			}
+			p.expect("OK", "RESTRICT -watch")
+			if got, want := said(watchCall("k")), string(store.ErrNoPermCommand("watch")); got != want {
+				t.Errorf("WATCH without the right is told %s, want %s", got, want)
+			}
+			p.expect("OK", "RESTRICT on ~other")
+			if got, want := said(watchCall("k")), string(store.ErrNoPermKey); got != want {
+				t.Errorf("WATCH of another's key is told %s, want %s", got, want)
+			}
+		}
+	})
+}
