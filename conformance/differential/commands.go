@@ -11,7 +11,7 @@ const (
 	scan2        // a cursor and sorted pairs
 	near         // a time to live: 3 s apart at most
 	shape        // random: only the kind of the reply
-	encoding     // those of sorted sets are the same
+	encoding     // those of sorted sets are the same if the episode has SORT
 	leaves       // out of a script: the innermost values in any order
 )
 

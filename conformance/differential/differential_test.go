@@ -159,3 +159,19 @@ func TestAsTranscript(t *testing.T) {
 		t.Errorf("%q\nwant %q", lines, want)
 	}
 }
+
+// TestEncodingsAreCompared: each second episode compares the encodings of sorted sets, and has no SORT, which changes them in Redis.
+func TestEncodingsAreCompared(t *testing.T) {
+	for seed := range uint64(4) {
+		sorted, asked := false, false
+		for _, s := range stepsOf(seed) {
+			sorted = sorted || sorts(s.args)
+			if asked = asked || len(s.args) == 3 && s.args[1] == "ENCODING"; s.how == encoding && encodings(seed) == exact {
+				t.Fatalf("seed %d: %q", seed, s.args)
+			}
+		}
+		if want := encodings(seed) == encoding; sorted != want || !asked {
+			t.Errorf("seed %d: SORT %v, want %v; OBJECT ENCODING %v", seed, sorted, want, asked)
+		}
+	}
+}

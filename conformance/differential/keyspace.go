@@ -51,7 +51,7 @@ func (p *players) key(k string) (*difference, error) {
 	if _, d, err = p.compare(show.how, append([]string{show.name, k}, show.args...)...); d != nil || err != nil {
 		return d, err
 	}
-	if _, d, err = p.compare(encoding, "OBJECT", "ENCODING", k); d != nil || err != nil {
+	if _, d, err = p.compare(p.encodings, "OBJECT", "ENCODING", k); d != nil || err != nil {
 		return d, err
 	}
 	_, d, err = p.compare(near, "PEXPIRETIME", k)

@@ -59,7 +59,7 @@ func run(ours, theirs string, total int, seed uint64) error {
 			next += progress
 		}
 		steps := stepsOf(seed)
-		p.notify = seed%4 != 0
+		p.notify, p.encodings = seed%4 != 0, encodings(seed)
 		d, err := p.play(steps)
 		if err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)

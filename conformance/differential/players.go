@@ -108,6 +108,7 @@ type players struct {
 	control      *pair           // for questions that are no step
 	events       *listener
 	notify       bool // compare the keyspace notifications too
+	encodings    how  // how the encodings of keys are compared
 	played       tally
 }
 
