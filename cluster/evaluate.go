@@ -253,7 +253,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			// It may fit into an entry of its own: the others go first.
 			return s.evaluateAgain(ctx, txn, q, i, b)
 		}
-		r.extent, r.wrote = fair.Extent(r.replies), txn.Writes().Len() > before
+		r.extent, r.wrote, r.written = fair.Extent(r.replies), txn.Writes().Len() > before, txn.Writes().Mark()
 		if s.putAside(r) {
 			r.ran(s.node.clock.Now())
 			q = without(q, i)

@@ -62,11 +62,11 @@ type grant struct {
 	key  store.LeasedKey
 }
 
-// granted returns the leases that r was given by write set seq.
+// granted returns the leases that r was given by write set seq, and has not given back itself.
 func (r *request) granted(seq uint64, writes []byte) grants {
 	g := grants{seq: seq, at: r.at, list: r.anew}
 	for _, s := range r.spans {
-		for _, k := range store.LeasedBetween(writes, s.begin, s.end) {
+		for _, k := range store.LeasedBetween(writes, s.begin, s.end, r.written) {
 			g.list = append(g.list, grant{s.call, k})
 		}
 	}

@@ -35,7 +35,8 @@ type request struct {
 	tried   bool          // one of its scripts has been stopped for now: the request goes first in a later batch
 	overran int           // number of the call that writes too much, from 1; 0: none is known …
 	overrun store.Error   // … and the error for that call
-	spans   []span        // writes of the calls that have asked for a lease
+	spans   []span        // writes of the calls that have asked for a lease …
+	written store.Mark    // … and the end of all its writes
 	at      int64         // lease time of its evaluation
 	began   int64         // wall time of its evaluation, in µs …
 	used    time.Duration // … and how long the evaluation took, and handing on its messages takes

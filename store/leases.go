@@ -27,6 +27,7 @@ type deadlineVisitor struct {
 	set  func(at, db int, key string, deadline int64) // at: where the write begins; 0: the key has no deadline any more
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
+	wipe func(db int)
 }
 
 // visitDeadlines goes through an encoded write set between two positions.
@@ -45,6 +46,10 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 		case opDeadline:
 			key := d.Str()
 			v.set(at, db, key, d.int())
+		case opDelete:
+			v.set(at, db, d.Str(), 0)
+		case opFlush:
+			v.wipe(db)
 		case opMove, opCopy:
 			to, key, name := d.db(), d.Str(), d.Str()
 			v.move(db, key, to, name, o == opCopy)
@@ -92,6 +97,7 @@ func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k Leas
 			}
 		},
 		swap: func(a, b int) { l[a], l[b] = l[b], l[a] },
+		wipe: func(db int) { l[db] = nil },
 	})
 }
 
@@ -106,11 +112,11 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between two positions, in order. The keys point
-// into writes.
-func LeasedBetween(writes []byte, from, to Mark) []LeasedKey {
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between two positions, and which still have one
+// at a third position, end, in order. The keys point into writes.
+func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
-	l.follow(writes, from, to, func(int, LeasedKey) bool { return true })
+	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
 	return l.list()
 }
 

@@ -20,11 +20,24 @@ func TestLeasedBetween(t *testing.T) {
 	txn.Publish(Channel, "c", "m")
 	to := txn.Writes().Mark()
 	txn.SetString(3, []byte("behind"), "v", 300)
-	got := LeasedBetween(txn.Writes().Bytes(), from, to)
-	want := []LeasedKey{{3, "a", 100}, {6, "moved", 200}}
-	if !slices.Equal(got, want) {
+	expect := func(name string, want ...LeasedKey) {
+		t.Helper()
+		if got := LeasedBetween(txn.Writes().Bytes(), from, to, txn.Writes().Mark()); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	if got, want := LeasedBetween(txn.Writes().Bytes(), from, to, to), []LeasedKey{{3, "a", 100}, {6, "moved", 200}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	expect("later keys", LeasedKey{3, "a", 100}, LeasedKey{6, "moved", 200})
+	txn.SetDeadline(3, []byte("a"), 150)
+	txn.Move(6, []byte("moved"), 0, []byte("again"))
+	expect("later changes", LeasedKey{0, "again", 200}, LeasedKey{3, "a", 150})
+	txn.Delete(3, []byte("a"))
+	txn.SetString(3, []byte("a"), "v", 900)
+	expect("deleted", LeasedKey{0, "again", 200})
+	txn.Flush(0)
+	expect("flushed")
 }
 
 // TestLeasesOfALargeWriteSet: all leases of an entry that sets and renames as many keys as it has room for are found in one
@@ -39,7 +52,7 @@ func TestLeasesOfALargeWriteSet(t *testing.T) {
 	}
 	writes, end := txn.Writes().Bytes(), txn.Writes().Mark()
 	for name, list := range map[string][]LeasedKey{
-		"between": LeasedBetween(writes, Mark{}, end),
+		"between": LeasedBetween(writes, Mark{}, end, end),
 		"all":     Leased(writes, []Span{{Mark{}, end}}, nil),
 	} {
 		if len(list) != keys {
