@@ -255,7 +255,7 @@ func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	check := func(list []*Blocked) []*Blocked {
 		kept := list[:0]
 		for _, b := range list {
-			due := max(b.began, b.lost) + limit // as submitWaiting has it
+			due := max(b.began, b.lost) + limit // as carried.run has it
 			switch {
 			case b.state == blockUnsent && !b.waits && now >= due:
 				after = append(after, k.finish(b, store.Err(ErrClusterDown), false))

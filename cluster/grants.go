@@ -12,7 +12,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// A lease counts from its reply. There are three kinds of late reply:
+// A lease counts from its reply. There are four kinds of late reply:
 //
 //   - The leader itself replies late, after a slow log or behind a slow script:
 //     it extends the deadlines (clock.Lateness). Beyond latenessKept an extra entry
@@ -23,6 +23,9 @@ import (
 //   - Another node learns the outcome, or this node does when it leads no more. The
 //     next leader's clock may have gone on without the write by then. So that leader
 //     is asked to let the grants begin anew, and then the client is told (confirm).
+//
+//   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then it
+//     asks in the same way (hold).
 //
 // If a lease is over by then, the client does not get the reply: another client may own the lock by now.
 //
@@ -174,17 +177,37 @@ func (r *request) confirm(txn *store.Txn) {
 }
 
 // confirm asks whichever node leads to let the leases of an executed request begin now, and returns the
-// replies to that request. since is the monotonic time of its evaluation.
+// replies to that request. since is the monotonic time of its evaluation, or of the end of its wait in the gate.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
-	said := n.submitWithin(left, nil, n.queue.Number(), nil, calls, nil)[0].Elems
+	said := n.newCarried(left, nil, n.queue.Number(), nil, calls, nil).run()[0].Elems
 	for _, x := range g.list {
-		if x.call >= len(said) || said[x.call].IsError() {
+		if x.call < len(replies) && (x.call >= len(said) || said[x.call].IsError()) {
 			replies[x.call] = store.Err(ErrReplyLost)
 		}
 	}
 	return replies
+}
+
+// atOnce is how soon a reply to heavy work leaves if it is not held.
+const atOnce = time.Millisecond
+
+// hold delays the replies to heavy work for as long as the gate has it, and returns what to tell the client then. leases are
+// the encoded grants.
+func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []store.Reply {
+	began := n.cfg.Time.Monotonic()
+	n.gate.HoldReplies(client, replies, len(leases))
+	now := n.cfg.Time.Monotonic()
+	if len(leases) == 0 || now-began < atOnce {
+		return replies
+	}
+	g, err := readGrants(leases)
+	if err != nil {
+		n.cfg.Logger.Error("the leases of a reply that was held cannot be read", "error", err)
+		return errorReplies(replies[:0], len(replies), ErrReplyLost)
+	}
+	return n.confirm(g, now, replies)
 }
 
 // overdue is a batch that was accepted so late that its leases have to be

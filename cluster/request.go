@@ -44,6 +44,7 @@ type request struct {
 	anew    []grant       // earlier leases that begin anew now
 	due     grants        // with errLate: leases that have to begin anew …
 	since   time.Duration // … and the monotonic time at which its batch began
+	leases  []byte        // if it was heavy work: its encoded grants, because its reply may be held
 
 	// runs is called when a script of the request has run for long; it may be nil. It must not wait.
 	runs func()
@@ -157,12 +158,34 @@ func (b *batch) end(err error) {
 		return
 	}
 	for _, r := range b.requests {
-		if err == errLate {
+		switch err {
+		case nil:
+			r.completeInTime(b)
+		case errLate:
 			r.completeLate(b)
-		} else {
+		default:
 			r.complete(err)
 		}
 	}
+}
+
+// completeInTime is complete(nil) for a request of a batch that is answered. Heavy work with more leases than can be kept for
+// a reply that is held counts as light: its reply leaves at once.
+func (r *request) completeInTime(b *batch) {
+	if !r.finished.CompareAndSwap(false, true) {
+		return
+	}
+	r.err, r.leases = nil, nil
+	if r.cost > 0 {
+		if g := r.granted(b.prev+1, b.writes); len(g.list) > 0 {
+			r.leases = appendGrants(nil, g)
+		}
+		if len(r.leases) > maxRecorded {
+			r.cost, r.leases = 0, nil
+		}
+	}
+	r.client.Holds(r.extent)
+	r.finish(r)
 }
 
 func (r *request) completeLate(b *batch) {

@@ -176,6 +176,7 @@ func (r *request) appendResult(b []byte) []byte {
 		b = forward.AppendReplies(b, r.replies)
 		if r.cost > 0 {
 			b = binary.AppendUvarint(append(b, forward.SaysHeavy), uint64(r.cost))
+			b = append(b, r.leases...)
 		}
 		return b
 	case errNotExecuted:

@@ -167,8 +167,9 @@ func (p *Submission) finished(r *request) {
 	case nil:
 		p.Replies = r.replies
 		if n.gate.Remember(p.Client, r.cost) && !p.passed {
+			leases := r.leases
 			go func() {
-				n.gate.HoldReplies(p.Client, p.Replies)
+				p.Replies = n.hold(p.Client, p.Replies, leases)
 				p.end()
 			}()
 			return
@@ -198,9 +199,10 @@ func (p *Submission) finished(r *request) {
 
 // carry takes the submission to the leader, through an election if need be.
 func (n *Node) carry(p *Submission, place *fair.Place) {
-	p.Replies = n.submitWaiting(p.Client, p.number, place, p.Calls, p.Replies)
+	c := n.newCarried(n.cfg.FailoverWait, p.Client, p.number, place, p.Calls, p.Replies)
+	p.Replies = c.run()
 	if !p.passed {
-		n.gate.HoldReplies(p.Client, p.Replies)
+		p.Replies = n.hold(p.Client, p.Replies, c.leases)
 	}
 	p.end()
 }

@@ -67,26 +67,6 @@ func (r *router) drop(seq *sequencer, l *forward.Link) {
 	}
 }
 
-// submitHere runs the calls on the sequencer of this node. It calls sent when the calls are queued.
-func (n *Node) submitHere(seq *sequencer, client *Client, calls []Call, dst []store.Reply, from forward.Ticket, sent func()) ([]store.Reply, error) {
-	done := make(chan struct{}, 1)
-	r := &request{client: client, calls: calls, replies: dst[:0], from: from, finish: func(*request) { done <- struct{}{} }}
-	queued := seq.enqueue(r)
-	sent()
-	if queued {
-		seq.flush()
-	}
-	<-done
-	switch r.err {
-	case errLate:
-		return n.confirm(r.due, r.since, r.replies), nil
-	case errUnknown:
-		return dst, r.err // the batch may still use the replies
-	}
-	n.gate.Remember(client, r.cost)
-	return r.replies, r.err
-}
-
 // retryPause is the pause before the next try of a submission that was refused at once.
 const retryPause = 5 * time.Millisecond
 
@@ -104,24 +84,27 @@ type carried struct {
 	runs   atomic.Bool   // the leader has said that one of its scripts runs for long
 	calls  []Call
 	dst    []store.Reply
+	leases []byte // the encoded grants of heavy work that has been done
 	from   forward.Ticket
 	number uint64      // number of its arrival
 	place  *fair.Place // its place in the queue; nil: none
 }
 
-// submitWaiting is Submit through an election. It sends a write again to each new leader, which knows whether
-// the write has been executed. place is nil if the submission has no place in the queue yet.
-func (n *Node) submitWaiting(client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) []store.Reply {
-	return n.submitWithin(n.cfg.FailoverWait, client, number, place, calls, dst)
-}
-
-func (n *Node) submitWithin(wait time.Duration, client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) []store.Reply {
+// newCarried returns a submission that has not been sent yet. It waits for a leader for no longer than wait. place is nil if it
+// has no place in the queue yet.
+func (n *Node) newCarried(wait time.Duration, client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) *carried {
 	// Submissions of one instant give up in order of arrival.
 	wait += time.Duration(number % 1024)
-	c := &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
-	c.ctx, c.cancel = context.WithTimeout(n.waits, wait)
+	return &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
+}
+
+// run is Submit through an election. It sends a write again to each new leader, which knows whether the write has been
+// executed.
+func (c *carried) run() []store.Reply {
+	n := c.n
+	c.ctx, c.cancel = context.WithTimeout(n.waits, c.wait)
 	defer func() { c.cancel() }()
-	if !call.ReadOnly(calls) {
+	if !call.ReadOnly(c.calls) {
 		c.from = forward.Ticket{Origin: n.boot, ID: n.tickets.Begin()}
 		defer n.tickets.End(c.from.ID)
 	}
@@ -279,9 +262,30 @@ func (c *carried) turn() bool {
 func (c *carried) try(rt route) ([]store.Reply, error) {
 	c.from.Low = c.n.tickets.Lowest()
 	if rt.seq != nil {
-		return c.n.submitHere(rt.seq, c.client, c.calls, c.dst, c.from, c.sent)
+		return c.here(rt.seq)
 	}
 	return c.there(rt)
+}
+
+// here runs the calls on the sequencer of this node.
+func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
+	done := make(chan struct{}, 1)
+	r := &request{client: c.client, calls: c.calls, replies: c.dst[:0], from: c.from, finish: func(*request) { done <- struct{}{} }}
+	queued := seq.enqueue(r)
+	c.sent()
+	if queued {
+		seq.flush()
+	}
+	<-done
+	switch r.err {
+	case errLate:
+		return c.n.confirm(r.due, r.since, r.replies), nil
+	case errUnknown:
+		return c.dst, r.err // the batch may still use the replies
+	}
+	c.n.gate.Remember(c.client, r.cost)
+	c.leases = r.leases
+	return r.replies, r.err
 }
 
 // there forwards the calls to the leader. It waits without a limit while that node leads and the link stands (a
@@ -358,8 +362,7 @@ func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, err
 	}
 	replies, rest, err := c.read(r.body)
 	if len(rest) > 0 && rest[0] == forward.SaysHeavy {
-		cost, _ := binary.Uvarint(rest[1:]) // 0 from an earlier version
-		c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
+		c.heavy(l, rest[1:])
 	}
 	c.client.Holds(fair.Extent(replies))
 	switch {
@@ -372,6 +375,16 @@ func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, err
 	}
 	l.Fail() // the peer breaks the protocol: end the link
 	return c.dst, errUnknown
+}
+
+// heavy notes what the leader says of heavy work behind the replies.
+func (c *carried) heavy(l *forward.Link, said []byte) {
+	cost, size := binary.Uvarint(said) // 0 from an earlier version
+	c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
+	c.leases = said[max(size, 0):]
+	if l.Peer.Speaks.Minor < forward.MinorLeases && !call.ReadOnly(c.calls) {
+		c.client.OwesNothing() // it may have leases of which that leader says nothing, so its reply must not be held
+	}
 }
 
 // whyNot returns the error for a client that has waited for long enough.

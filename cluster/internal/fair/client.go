@@ -40,6 +40,13 @@ func (c *Client) Gone() {
 	}
 }
 
+// OwesNothing has the reply to the last request of the client leave at once, though it was heavy work.
+func (c *Client) OwesNothing() {
+	if c != nil {
+		c.owes.Store(0)
+	}
+}
+
 // IsGone reports whether the client has been cut off. No client is nil.
 func (c *Client) IsGone() bool { return c != nil && c.gone.Load() }
 

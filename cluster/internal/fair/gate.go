@@ -278,8 +278,8 @@ func (g *Gate) admit(ctx context.Context, calls []call.Call, bytes int) (leave f
 // they get after heavy work. The commands themselves have run in order of arrival. If many clients do such
 // work, HoldReplies answers them one by one, far enough apart that the leader has time left even if the clients
 // of every node do such work. So a client that takes a lock waits for one of these commands, not for all of
-// them.
-func (g *Gate) HoldReplies(c *Client, replies []store.Reply) {
+// them. more is how many bytes the caller keeps beside the replies.
+func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int) {
 	if c == nil {
 		return
 	}
@@ -295,8 +295,9 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply) {
 	before, slot := g.owe(cost, now, 1+g.members())
 	defer g.look(before)
 	bytes := Extent(replies)
-	defer g.held.Add(-int64(bytes + heldReply))
-	if g.held.Add(int64(bytes+heldReply)) > yieldHeld {
+	held := int64(bytes + more + heldReply)
+	defer g.held.Add(-held)
+	if g.held.Add(held) > yieldHeld {
 		g.enter(g.ctx, c, nil, 0, 0)(0)
 		return
 	}

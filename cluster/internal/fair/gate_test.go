@@ -91,7 +91,7 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 			c.owes.Store(int64(time.Hour))
 			g.does(t, g.NewClient(lightHost))
 			begin := time.Now()
-			g.HoldReplies(c, []store.Reply{store.Str(reply)})
+			g.HoldReplies(c, []store.Reply{store.Str(reply)}, 0)
 			return time.Since(begin)
 		}
 		if took := hold(strings.Repeat("x", yieldHeld/2)); took != yieldSoon {

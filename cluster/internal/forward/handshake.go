@@ -27,7 +27,13 @@ import (
 const (
 	Magic = "LKST"
 	Major = 5
-	Minor = 1 // a call says by which version of the user list its node knows the user
+	Minor = MinorLeases
+)
+
+// What minor versions have added.
+const (
+	MinorUsers  = 1 // a call says by which version of the user list its node knows the user
+	MinorLeases = 2 // the reply to heavy work says which leases it has given
 )
 
 // ErrVersion: two nodes run versions that cannot forward to each other. Raft

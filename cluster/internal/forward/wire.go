@@ -21,7 +21,8 @@ import (
 //
 //	kind 1  submit    ticket, calls
 //	kind 2  result    status (1 byte), for status 0: n, n times reply; then, if it was heavy
-//	                  work, 1 and its cost in ns; older versions skip the rest
+//	                  work, 1, its cost in ns, and its leases, if any (cluster/grants.go); older
+//	                  versions skip the rest
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
 //	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
 //	kind 4  transfer  str id of the member to lead; the result is a status

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/cluster/internal/forward"
+	"lockstep/store"
+	"lockstep/store/redistext"
+)
+
+// takeSlowly takes a lock and is heavy work: TAKE key owner lease-in-ms. With MANY it takes more locks, whose names have
+// maxRecorded bytes together.
+var takeSlowly = store.Command{Name: "take", Arity: -4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+	if c.LookupWrite(0, c.Args[1]) != nil {
+		return store.Nil
+	}
+	time.Sleep(200 * ms)
+	lease, _ := redistext.ParseInt(c.Args[3])
+	c.SetString(0, c.Args[1], c.Arg(2), c.DeadlineIn(lease))
+	for i := range 8 * (len(c.Args) - 4) {
+		c.SetString(0, []byte(strconv.Itoa(i)+strings.Repeat("k", maxRecorded/8)), c.Arg(2), c.DeadlineIn(lease))
+	}
+	return store.OK
+}}
+
+// heldPair is a pair whose second node may be of an earlier version, with clients that have light work all the time, so that
+// the replies to heavy work are held for a second.
+type heldPair struct{ *pair }
+
+func newHeldPair(t *testing.T) heldPair {
+	p := heldPair{newPair(t, takeSlowly)}
+	done := make(chan struct{})
+	t.Cleanup(func() { close(done) })
+	for _, node := range []*Node{p.Node, p.b} {
+		light := node.NewClient(netip.MustParseAddr("192.0.2.1"))
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(5 * ms):
+					node.SubmitPart(light, p.call("SET light work"), nil)
+				}
+			}
+		}()
+	}
+	time.Sleep(50 * ms)
+	return p
+}
+
+// take runs a pipeline of heavy work, and returns the replies and how long they took.
+func (p heldPair) take(node *Node, lines ...string) (string, time.Duration) {
+	start := time.Now()
+	got := text(node.SubmitPart(node.NewClient(netip.MustParseAddr("192.0.2.2")), p.call(lines...), nil))
+	return got, time.Since(start)
+}
+
+// heldReplies are the ways by which heavy work gets to the leader.
+var heldReplies = map[string]func(p heldPair, lines ...string) (string, time.Duration){
+	"on the leader":   func(p heldPair, lines ...string) (string, time.Duration) { return p.take(p.Node, lines...) },
+	"on another node": func(p heldPair, lines ...string) (string, time.Duration) { return p.take(p.b, lines...) },
+	"on the leader, after a wait": func(p heldPair, lines ...string) (string, time.Duration) {
+		before := p.queue.Join(p.queue.Number())
+		time.AfterFunc(20*ms, func() { p.queue.Leave(before) })
+		return p.take(p.Node, lines...)
+	},
+}
+
+// A reply that is held because its request was heavy work gives its lease for the whole time, counted from when it leaves.
+func TestHeldReplyGivesTheWholeLease(t *testing.T) {
+	for name, take := range heldReplies {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newHeldPair(t)
+				if got, took := take(p, "TAKE lock me 1500"); got != "OK" || took < time.Second {
+					t.Fatalf("told %q after %v, want a reply that is held", got, took)
+				}
+				time.Sleep(1499 * ms)
+				p.expect("me nil", "GET lock", "SET lock you NX")
+				time.Sleep(2 * latenessKept * ms)
+				p.expect("nil", "GET lock")
+			})
+		})
+	}
+}
+
+// A lease that is over before the held reply leaves is not handed out, whoever has the lock by then.
+func TestHeldReplyGivesNoLeaseThatIsOver(t *testing.T) {
+	for name, take := range heldReplies {
+		for _, next := range []string{"GET lock", "SET lock you NX PX 60000"} {
+			t.Run(name+"/"+next, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					p := newHeldPair(t)
+					time.AfterFunc(800*ms, func() { p.do(next) })
+					if got, took := take(p, "TAKE lock me 400"); got != "-INDETERMINATE" || took < time.Second {
+						t.Errorf("told %q after %v", got, took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What a request has given back itself needs no lease any more, and a held reply without a lease is what it was.
+func TestHeldReplyWithoutALease(t *testing.T) {
+	for name, take := range heldReplies {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newHeldPair(t)
+				if got, took := take(p, "TAKE lock me 400", "DEL lock"); got != "OK 1" || took < time.Second {
+					t.Errorf("told %q after %v", got, took)
+				}
+			})
+		})
+	}
+}
+
+// A reply with more leases than are kept for it is not held.
+func TestReplyWithManyLeasesIsNotHeld(t *testing.T) {
+	for _, name := range []string{"on the leader", "on another node"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newHeldPair(t)
+				if got, took := heldReplies[name](p, "TAKE lock me 400 MANY"); got != "OK" || took > 250*ms {
+					t.Errorf("told %q after %v", got, took)
+				}
+			})
+		})
+	}
+}
+
+// A leader of an earlier version does not tell its followers which leases it has given, so they hold no reply that may have one.
+func TestLeaderTellsNoLeases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newHeldPair(t)
+		p.cut()
+		p.cfg.speaks = forward.Version{Major: forward.Major, Minor: forward.MinorLeases - 1}
+		p.connect()
+		if got, took := p.take(p.b, "TAKE lock me 400"); got != "OK" || took > 250*ms {
+			t.Fatalf("told %q after %v", got, took)
+		}
+		time.Sleep(399 * ms)
+		p.expect("me", "GET lock")
+	})
+}
