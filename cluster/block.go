@@ -31,9 +31,14 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader
-// and lose their places, because the next leader cannot know the order of arrival. The client does not
-// notice.
+// A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader.
+// Their node says that they wait already, and for how long. So the next leader refuses none of them for
+// what it would refuse to a command that begins (a key of another type, no memory), and lets
+// them stand in the order in which they came to their nodes. No clock is compared with another node's for
+// that: each node says how much time has passed there. Two things are not exact. Clients of two nodes that
+// came almost at once may change places: by as much as one node's command takes longer to the leader than the other's.
+// And an element that comes before all nodes have sent theirs again goes to who is there. Nodes of earlier
+// versions say nothing; their clients queue as if they had just come.
 //
 // If the leader died or the link broke, the log settles what became of the command. What a blocking
 // command writes carries a note to its origin, with the number of the command and its reply (a publish
@@ -132,7 +137,7 @@ func (n *Node) Block(b *Blocked) {
 		k.signal()
 		return
 	}
-	send := k.sending(b, rt)
+	send := k.sending(b, rt, now)
 	k.mu.Unlock()
 	send()
 }
@@ -224,17 +229,18 @@ func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (aft
 	}
 }
 
-// sending marks b as sent and returns a function that sends it.
-func (k *blockRegistry) sending(b *Blocked, rt route) func() {
+// sending marks b as sent, at a monotonic time, and returns a function that sends it.
+func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() {
 	b.state, b.blind = blockSent, false
 	b.attempt++
 	b.blockedClient, b.link, b.call = nil, nil, 0
 	attempt, id := b.attempt, b.id
+	waited := forward.Waited{Age: now - b.began, Joined: b.waits}
 	if rt.seq == nil {
 		b.link = rt.link
-		return func() { k.sendThere(b, rt.link, attempt) }
+		return func() { k.sendThere(b, rt.link, attempt, waited) }
 	}
-	w := &blockedClient{origin: k.n.boot, id: id, joined: func() { k.waiting(b, attempt) }}
+	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }}
 	w.req = &request{calls: []Call{b.Call}, blockedClient: w, finish: func(r *request) {
 		var reply store.Reply
 		if r.err == nil {
@@ -249,10 +255,10 @@ func (k *blockRegistry) sending(b *Blocked, rt route) func() {
 	return func() { rt.seq.enqueue(w.req) }
 }
 
-func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int) {
+func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int, waited forward.Waited) {
 	number := l.Start(forward.Block,
 		func(buf []byte) []byte {
-			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, &b.Call, l.Peer.Speaks.Minor)
+			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, &b.Call, waited, l.Peer.Speaks.Minor)
 		},
 		&forward.Forwarded{
 			Done: func(body []byte, err error) {

@@ -285,7 +285,7 @@ func (k *blockRegistry) resend(rt route, now time.Duration) (after []func()) {
 	inOrder(list)
 	for _, b := range list {
 		if b.state == blockUnsent {
-			after = append(after, k.sending(b, rt))
+			after = append(after, k.sending(b, rt, now))
 		}
 	}
 	return after

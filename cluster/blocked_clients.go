@@ -5,15 +5,16 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 )
 
 // Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait
-// queue for each of its keys, in order of arrival over all nodes. The leader answers it in the batch of the
-// command that gave its key an element, so no other command comes between. block.go describes where blocked clients
-// come from and how they survive a change of leader.
+// queue for each of its keys, in order of arrival over all nodes, also after a change of leader (block.go says how
+// exact that is). The leader answers it in the batch of the command that gave its key an element, so no other command
+// comes between. block.go describes where blocked clients come from and how they survive a change of leader.
 //
 // After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
 // or sorted sets, and the leader looks only at the blocked clients of these keys. A blocked client costs no
@@ -38,6 +39,8 @@ type blockedClient struct {
 	origin uint64 // boot number of the node that its client is connected to …
 	id     uint64 // … and the number of the command there
 	token  uint64 // token of the link that it came by; 0: no link
+	waited forward.Waited
+	since  time.Duration // monotonic time of this node at which it came to its own node, or joined if it was sent at once
 
 	size   int64  // bytes that it counts in guests …
 	number uint64 // … its number there, in order of arrival …
@@ -127,9 +130,19 @@ type waitKey struct {
 type place struct {
 	w          *blockedClient
 	queue      *waitQueue
-	order      uint64 // grows from head to tail
+	order      order // grows from head to tail
 	prev, next *place
 	listed     bool
+}
+
+// order is the order of places.
+type order struct {
+	since  time.Duration // of the client, or when it lost its place
+	number uint64        // grows with each place
+}
+
+func (o order) compare(p order) int {
+	return cmp.Or(cmp.Compare(o.since, p.since), cmp.Compare(o.number, p.number))
 }
 
 // waitQueue is the list of blocked clients that wait for one key.
@@ -138,9 +151,29 @@ type waitQueue struct {
 	number     uint64 // its place in line
 	head, tail *place
 	n          int
+	mixed      bool // clients that came earlier may stand behind others, because they were sent again
 }
 
-func (q *waitQueue) push(p *place) { q.insert(p, q.tail) }
+func (q *waitQueue) push(p *place) {
+	q.mixed = q.mixed || q.tail != nil && p.order.compare(q.tail.order) < 0
+	q.insert(p, q.tail)
+}
+
+// sort puts the places in order. A place for each client that is sent again would take a walk over the others.
+func (q *waitQueue) sort() {
+	if !q.mixed {
+		return
+	}
+	list := make([]*place, 0, q.n)
+	for p := q.head; p != nil; p = p.next {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b *place) int { return a.order.compare(b.order) })
+	q.head, q.tail, q.n, q.mixed = nil, nil, 0, false
+	for _, p := range list {
+		q.insert(p, q.tail)
+	}
+}
 
 // insert puts p behind another place (nil: first).
 func (q *waitQueue) insert(p, after *place) {
@@ -176,7 +209,7 @@ func (q *waitQueue) remove(p *place) {
 // restore puts a place back where it was.
 func (q *waitQueue) restore(p *place) {
 	var after *place
-	for x := q.head; x != nil && x.order < p.order; x = x.next {
+	for x := q.head; x != nil && x.order.compare(p.order) < 0; x = x.next {
 		after = x
 	}
 	q.insert(p, after)
@@ -188,7 +221,7 @@ type blockedClients struct {
 	inLine line // queues, in the order in which they began
 	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
-	order  uint64
+	last   uint64            // number of the latest place
 
 	ready  readyList // the keys whose blocked clients have to be served before any other command is run …
 	before readyList // … and those when the present batch began
@@ -234,16 +267,19 @@ func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	return ended
 }
 
-// join adds a blocked client behind all others.
-func (ws *blockedClients) join(w *blockedClient, wait *store.Wait) {
+// join adds a blocked client behind all others that came before it.
+func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Duration) {
+	if w.waited.Age == 0 {
+		w.since = now
+	}
 	w.wait, w.all, w.places, w.fresh = wait, ws, make([]place, 0, len(wait.Keys)), true
 	for _, key := range wait.Keys {
 		q := ws.queue(waitKey{wait.DB, key})
 		if q.tail != nil && q.tail.w == w {
 			continue // the command names the key twice
 		}
-		ws.order++
-		w.places = append(w.places, place{w: w, queue: q, order: ws.order})
+		ws.last++
+		w.places = append(w.places, place{w: w, queue: q, order: order{w.since, ws.last}})
 		q.push(&w.places[len(w.places)-1])
 	}
 	ws.all[w] = struct{}{}
@@ -373,6 +409,6 @@ func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedCli
 			list = append(list, w)
 		}
 	}
-	slices.SortFunc(list, func(a, b *blockedClient) int { return cmp.Compare(a.places[0].order, b.places[0].order) })
+	slices.SortFunc(list, func(a, b *blockedClient) int { return a.places[0].order.compare(b.places[0].order) })
 	return list
 }

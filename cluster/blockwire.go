@@ -111,7 +111,11 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	if len(body) < 24 {
 		return frame.ErrMalformed
 	}
-	calls, err := call.Read(body[24:], p.n.cfg.Table)
+	calls, rest, err := call.ReadFirst(body[24:], p.n.cfg.Table)
+	if err != nil {
+		return err
+	}
+	waited, err := forward.ReadWaited(rest)
 	if err != nil {
 		return err
 	}
@@ -119,6 +123,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 		return frame.ErrMalformed
 	}
 	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
+	w.waited, w.since = waited, p.n.cfg.Time.Monotonic()-waited.Age
 	w.joined = func() { p.waits(number) }
 	finish := p.answer(number)
 	w.req = &request{calls: calls, blockedClient: w, finish: func(r *request) {

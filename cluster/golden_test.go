@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/forward"
@@ -111,6 +112,8 @@ func messages(t *testing.T) []message {
 	known := calls(t, 0, 2, "alice", "DEL lock")
 	known[0].Users = 300
 	replies := []store.Reply{store.OK, store.Nil, store.Int(-5), store.Err("ERR x"), store.Str("bulk"), store.List(store.Str("a"), store.List(store.Nil))}
+	lease := grants{seq: 1 << 40, at: 5000, list: []grant{{call: 1, key: store.LeasedKey{DB: 3, Key: "lock", Deadline: 35_000}}}}
+	heavy := &request{replies: replies, cost: 200 * time.Millisecond, leases: appendGrants(nil, lease)}
 	remove := adminRequest{kind: adminRemove, id: "n3"}
 	add := adminRequest{kind: adminAdd, id: "n4", addr: "host:7379"}
 	admin := func(name string, a adminRequest) message {
@@ -127,12 +130,20 @@ func messages(t *testing.T) []message {
 		submitMessage("submit with a ticket", forward.Ticket{ID: 301, Low: 299}, 1<<64-1, calls(t, 0, 2, "", "DEL lock")),
 		submitMessage("submit again", forward.Ticket{ID: 301, Low: 299, Again: true}, 7, calls(t, 0, 2, "", "DEL lock")),
 		submitMessage("transaction", forward.Ticket{}, 0, transaction), submitMessage("watch", forward.Ticket{}, 0, watch),
-		inFrame(forward.Block, 8, "block", forward.AppendBlock(nil, 1, 2, 3, &block[0], forward.Minor), func(b []byte) error {
+		inFrame(forward.Block, 8, "block", forward.AppendBlock(nil, 1, 2, 3, &block[0], forward.Waited{}, forward.Minor), func(b []byte) error {
 			if err := want("block", b[:24], nil, []byte{7: 1, 15: 2, 23: 3}); err != nil {
 				return err
 			}
 			got, err := call.Read(b[24:], wireTable)
 			return want("block", got, err, block)
+		}),
+		inFrame(forward.Block, 8, "block sent again", forward.AppendBlock(nil, 1, 2, 3, &block[0], forward.Waited{Age: time.Minute, Joined: true}, forward.Minor), func(b []byte) error {
+			got, rest, err := call.ReadFirst(b[24:], wireTable)
+			if err := want("block sent again", got, err, block); err != nil {
+				return err
+			}
+			waited, err := forward.ReadWaited(rest)
+			return want("block sent again", waited, err, forward.Waited{Age: time.Minute, Joined: true})
 		}),
 		bytesMessage(forward.Claim, "claim", forward.AppendClaim(nil, 1<<63, 7)),
 		bytesMessage(forward.Cancel, "cancel", []byte{2}), bytesMessage(forward.Waits, "waits", nil), bytesMessage(forward.Alive, "alive", nil),
@@ -140,6 +151,7 @@ func messages(t *testing.T) []message {
 		bytesMessage(forward.Kill, "function stats", []byte(runningFunction)), bytesMessage(forward.Position, "position", nil),
 		bytesMessage(forward.Transfer, "transfer", transferBody("n2")), admin("remove", remove), admin("add", add),
 		resultMessage("result", forward.AppendReplies(nil, replies), replies, nil),
+		resultMessage("result of heavy work", heavy.appendResult(nil), replies, nil),
 		resultMessage("not executed", []byte{forward.NotExecuted}, nil, errNotExecuted), resultMessage("unknown", []byte{forward.Unknown}, nil, errUnknown),
 		resultMessage("cancelled", []byte{forward.Cancelled}, nil, forward.ErrCancelled), resultMessage("stale", []byte{forward.Stale}, nil, forward.ErrStale),
 		resultMessage("no room", []byte{forward.ReplyLater}, nil, forward.ErrReplyLater),

@@ -122,7 +122,7 @@ func TestBlockedSize(t *testing.T) {
 			for _, a := range calls[0].Args[1 : keys+1] {
 				wait.Keys = append(wait.Keys, string(a))
 			}
-			ws.join(w, wait)
+			ws.join(w, wait, 0)
 		}
 		if took := heap() - before; took > counted || took < counted/4 {
 			t.Errorf("%d commands of %d keys take %d bytes and count as %d", many, keys, took, counted)

@@ -39,7 +39,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		r.replies = append(r.replies, reply)
 		return true
 	}
-	ws.join(w, wait)
+	ws.join(w, wait, s.node.cfg.Time.Monotonic())
 	w.release()
 	return false
 }
@@ -49,12 +49,12 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 // effect and is answered with an error, as any other command is.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
-	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready}
+	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
 	// The rights may have changed since it began to wait.
 	if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 		return txn.AttachDenials(refusal), nil
 	}
-	if ready == nil {
+	if ready == nil && !w.waited.Joined {
 		if refusal, denied := ctx.NoRoom(); denied {
 			return refusal, nil
 		}
@@ -232,6 +232,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 	if q == nil {
 		return // other keys have served them
 	}
+	q.sort()
 	key := []byte(k.key)
 	for n := q.n; n > 0 && q.head != nil; n-- {
 		if room.over {
@@ -247,8 +248,8 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 		if w.wait.Type != e.Type() {
 			// As in Redis, a blocked client that waits for another type loses its place.
 			q.remove(p)
-			ws.order++
-			p.order = ws.order
+			ws.last++
+			p.order = order{s.node.cfg.Time.Monotonic(), ws.last}
 			q.push(p)
 			continue
 		}

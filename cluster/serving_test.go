@@ -345,7 +345,7 @@ func TestRoundsGoToTheirEnd(t *testing.T) {
 func TestRoundsSurviveARollback(t *testing.T) {
 	ws := newBlockedClients()
 	w := &blockedClient{req: &request{}}
-	ws.join(w, &store.Wait{Keys: []string{"k"}})
+	ws.join(w, &store.Wait{Keys: []string{"k"}}, 0)
 	w.fresh = false
 	w.state.Store(blockedWaiting)
 	ws.ready.add(ws, nil, true)
@@ -367,7 +367,7 @@ func TestBlockedClientsOfManyDeletedUsers(t *testing.T) {
 	cmd := store.NewTable(store.Commands()).Lookup([]byte("blpop"))
 	for i := range clients {
 		w := &blockedClient{req: &request{calls: []Call{{Cmd: cmd, User: fmt.Sprint("stays", i)}}}}
-		ws.join(w, &store.Wait{Keys: []string{fmt.Sprint(i)}})
+		ws.join(w, &store.Wait{Keys: []string{fmt.Sprint(i)}}, 0)
 		w.state.Store(blockedWaiting)
 		if i == 0 {
 			w.req.calls[0].User = "user0"

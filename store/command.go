@@ -175,6 +175,8 @@ type Ctx struct {
 
 	// Ready is the key for which a blocking command runs again; nil in its first run.
 	Ready []byte
+	// Waits says that the client of a blocking command waits already, but perhaps not on this node.
+	Waits bool
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
 

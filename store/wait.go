@@ -51,14 +51,15 @@ func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 }
 
 // firstOf returns the first of several keys that exists; ok is false if it has another type. In a
-// second run for a ready key it considers only that key, and ignores it if it has another type now.
+// second run for a ready key it considers only that key. If the client waits already, firstOf ignores a
+// key that has another type by now.
 func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	for _, k := range keys {
 		if c.Ready != nil && !bytes.Equal(k, c.Ready) {
 			continue
 		}
 		if e := c.LookupWrite(c.DB, k); e != nil {
-			if e.typ != t && c.Ready != nil {
+			if e.typ != t && (c.Ready != nil || c.Waits) {
 				continue
 			}
 			return k, e, e.typ == t

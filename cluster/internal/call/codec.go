@@ -69,19 +69,25 @@ func Append(buf []byte, calls []Call, minor byte) []byte {
 
 // Read decodes calls; their arguments point into body.
 func Read(body []byte, table *store.Table) ([]Call, error) {
+	calls, _, err := ReadFirst(body, table)
+	return calls, err
+}
+
+// ReadFirst is Read that also returns the bytes behind the calls.
+func ReadFirst(body []byte, table *store.Table) (calls []Call, rest []byte, err error) {
 	r := codec.Reader{B: body}
-	calls := make([]Call, 0, 4)
+	calls = make([]Call, 0, 4)
 	for n := r.Count(1); n > 0 && !r.Bad; n-- {
 		c, err := readCall(&r, table)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		calls = append(calls, c)
 	}
 	if r.Bad || len(calls) == 0 {
-		return nil, frame.ErrMalformed
+		return nil, nil, frame.ErrMalformed
 	}
-	return calls, nil
+	return calls, r.B, nil
 }
 
 func readCall(r *codec.Reader, table *store.Table) (Call, error) {

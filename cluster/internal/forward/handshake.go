@@ -27,13 +27,14 @@ import (
 const (
 	Magic = "LKST"
 	Major = 5
-	Minor = MinorLeases
+	Minor = MinorWaited
 )
 
 // What minor versions have added.
 const (
 	MinorUsers  = 1 // a call says by which version of the user list its node knows the user
 	MinorLeases = 2 // the reply to heavy work says which leases it has given
+	MinorWaited = 2 // a blocking command that is sent again says for how long it has waited
 )
 
 // ErrVersion: two nodes run versions that cannot forward to each other. Raft

@@ -5,6 +5,7 @@ package forward
 import (
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/frame"
@@ -28,7 +29,9 @@ import (
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot of the sender, its number of the command, token of
-//	                  the link, then n=1 and a call: a blocking command
+//	                  the link, then n=1 and a call: a blocking command; then, unless
+//	                  it has come at this moment, 1 if a leader has had it wait, else 0,
+//	                  and for how long it has been there, in µs; older versions skip that
 //	kind 6  cancel    how (1 byte): cancel the block frame with this id
 //	kind 7  claim     boot of the sender, token of the link: this connection is
 //	                  the one for its writes and blocking commands; the result
@@ -157,11 +160,39 @@ var (
 	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
-func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, minor byte) []byte {
+// Waited says how a blocking command that is not sent at the moment at which it came has waited until then.
+type Waited struct {
+	Age    time.Duration // since it came to its node
+	Joined bool          // a leader has had it wait, so it is none that begins
+}
+
+func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, w Waited, minor byte) []byte {
 	buf = binary.BigEndian.AppendUint64(buf, boot)
 	buf = binary.BigEndian.AppendUint64(buf, id)
 	buf = binary.BigEndian.AppendUint64(buf, token)
-	return call.Append(buf, []call.Call{*c}, minor)
+	buf = call.Append(buf, []call.Call{*c}, minor)
+	if w == (Waited{}) || minor < MinorWaited {
+		return buf
+	}
+	buf = append(buf, byte(store.Flag(w.Joined).Int))
+	return binary.AppendUvarint(buf, uint64(w.Age.Microseconds()))
+}
+
+// maxAge is more than any node has been running for.
+const maxAge = 100 * 365 * 24 * time.Hour
+
+// ReadWaited decodes what may follow the call in a block frame.
+func ReadWaited(rest []byte) (Waited, error) {
+	if len(rest) == 0 {
+		return Waited{}, nil
+	}
+	r := codec.Reader{B: rest}
+	w := Waited{Joined: r.Uvarint() != 0}
+	w.Age = time.Duration(min(r.Uvarint(), uint64(maxAge.Microseconds()))) * time.Microsecond
+	if r.Bad {
+		return Waited{}, frame.ErrMalformed
+	}
+	return w, nil
 }
 
 func AppendClaim(buf []byte, boot, token uint64) []byte {
