@@ -33,7 +33,7 @@ import (
 //
 // A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader.
 // Their node says that they wait already, and for how long. So the next leader refuses none of them for
-// what it would refuse to a command that begins (a key of another type, no memory), and lets
+// what it would refuse to a command that begins (a key of another type, no memory, a long script), and lets
 // them stand in the order in which they came to their nodes. No clock is compared with another node's for
 // that: each node says how much time has passed there. Two things are not exact. Clients of two nodes that
 // came almost at once may change places: by as much as one node's command takes longer to the leader than the other's.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,45 @@ func TestBlockedWaitsOnWithoutMemory(t *testing.T) {
 		p.got(begins, "-OOM")
 		p.expect("1 1", "DEL a", "RPUSH l x")
 		p.got(here, "x")
+	})
+}
+
+// A client that waits already is not told BUSY when its node sends it again while a script runs for long.
+func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, _ := newLimited(t)
+		n.SetBusyThreshold(500 * ms)
+		var mu sync.Mutex
+		var served, told []string
+		comes := func(waited forward.Waited) {
+			w := &blockedClient{waited: waited}
+			w.req = &request{calls: n.call("BLPOP l 0"), blockedClient: w, finish: func(r *request) {
+				mu.Lock()
+				defer mu.Unlock()
+				if got := text(r.replies); got == "-BUSY" {
+					told = append(told, got)
+				} else {
+					served = append(served, got)
+				}
+			}}
+			n.routes.get().seq.submit(w.req)
+		}
+		script := n.start("RUN 2s")
+		for _, after := range []time.Duration{100 * ms, 600 * ms} { // before the others are told BUSY, and meanwhile
+			time.Sleep(after)
+			comes(forward.Waited{Age: time.Second, Joined: true})
+			comes(forward.Waited{Age: time.Second}) // it begins
+		}
+		if got := <-script; got != "OK" {
+			t.Fatalf("the script: %q", got)
+		}
+		n.expect("2", "RPUSH l x y")
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if fmt.Sprint(told, served) != "[-BUSY -BUSY] [[l x] [l y]]" {
+			t.Errorf("told %q, served %q", told, served)
+		}
 	})
 }
 

@@ -105,6 +105,11 @@ func (l *longScript) refuseWaiting() {
 	l.behind = nil
 	l.mu.Unlock()
 	for _, r := range q {
-		r.refuseBusy(l.node.BusyError())
+		if !r.patient() {
+			r.refuseBusy(l.node.BusyError())
+		} else if closed, _ := l.in.Add(r, true); closed {
+			r.complete(errNotExecuted)
+		}
 	}
+	l.in.Signal() // the script may have ended meanwhile
 }

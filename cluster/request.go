@@ -103,6 +103,9 @@ func (r *request) refuseBusy(e store.Error) {
 	r.refuse(e)
 }
 
+// patient reports whether a request is a blocked client that waits already. It is not told BUSY, because it does not begin.
+func (r *request) patient() bool { return r.blockedClient != nil && r.blockedClient.waited.Joined }
+
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 	for range n {
 		dst = append(dst, store.Err(e))

@@ -116,7 +116,7 @@ func (s *sequencer) submit(r *request) {
 
 // enqueue queues a request; flush has to follow. It returns false if it has completed the request instead.
 func (s *sequencer) enqueue(r *request) bool {
-	switch closed, busy := s.in.Add(r); {
+	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
 		r.complete(errNotExecuted)
 		return false

@@ -37,14 +37,16 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request. It does not, and says why, if the inbox is closed, or if a long script runs.
-func (i *Inbox[R]) Add(r R) (closed, busy bool) {
+// Add queues a request. It does not, and says why, if the inbox is closed, or if a long script runs and the request is not
+// patient.
+func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.closed && !i.busy {
+	busy = i.busy && !patient
+	if !i.closed && !busy {
 		i.queue = append(i.queue, r)
 	}
-	return i.closed, i.busy
+	return i.closed, busy
 }
 
 // Begin reports what to do about queued requests: run them, if nobody does; or wake who waits for enough of them, or for
