@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"net"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -196,6 +197,37 @@ func TestFollowersRepliesStayPacked(t *testing.T) {
 			}
 			if got := n.Submit(calls, nil)[0]; !reflect.DeepEqual(got, c.reply) {
 				t.Errorf("%s: the node gets kind %d with %d elements", name, got.Kind, len(got.Elems))
+			}
+		})
+	}
+}
+
+// TestFollowersRepliesOfEmptyElements: nobody waits for room for a result below SmallReply, so what a follower holds of it must be
+// small, too, though each byte may be an element.
+func TestFollowersRepliesOfEmptyElements(t *testing.T) {
+	nulls := store.List(slices.Repeat([]store.Reply{store.Nil}, 60_000)...)
+	for name, reply := range map[string]store.Reply{
+		"empty strings": store.List(slices.Repeat([]store.Reply{store.Str("")}, 30_000)...),
+		"nulls":         nulls,
+		"fewer nulls":   store.List(nulls.Elems[:5_000]...),
+		"of a script":   {Kind: store.Noted, Elems: []store.Reply{nulls, store.List(store.Zero, store.Zero, store.Str("get"), store.Str("u"))}},
+	} {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t)
+			l, far := testLink()
+			defer l.Fail()
+			n.routes.set(n.ctx, nil, l)
+			go leaderSaying(far, func([]byte) []byte { return forward.AppendReplies(nil, []store.Reply{reply}) })
+			for _, async := range []bool{false, true} {
+				client := n.NewClient(lightHost)
+				got := n.ask(client, async, n.call("GET large"))
+				if held := fair.Extent(got); held > 2*fair.SmallReply {
+					t.Errorf("%s: the node holds %d KB of a reply for which nobody waits", name, held>>10)
+				}
+				if !reflect.DeepEqual(unpacked(&got[0]), reply) {
+					t.Errorf("%s: the client gets something else", name)
+				}
+				client.Encoded()
 			}
 		})
 	}

@@ -338,9 +338,13 @@ type forwardResult struct {
 	err  error
 }
 
-// read decodes the body of a result. Large replies stay packed until they are encoded for the client.
+// smallBody is the length up to which a result is decoded: each of its bytes may be an element, such as a Null, and
+// decoded they must still be small. 64 KB of empty elements would take 1.5 to 3 MB, and nobody waits for room for them.
+const smallBody = fair.SmallReply / store.ReplySize
+
+// read decodes the body of a result. Replies that may be large stay packed until they are encoded for the client.
 func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err error) {
-	if c.client == nil || len(body) <= fair.SmallReply {
+	if c.client == nil || len(body) <= smallBody {
 		return forward.ReadReplies(body, c.dst[:0], store.ReadReply)
 	}
 	call := 0

@@ -172,7 +172,7 @@ func TestCopiesOfALargeValue(t *testing.T) {
 func TestLongRepliesAreNotBuilt(t *testing.T) {
 	const n = 2000
 	d := newTestDB(t)
-	d.env.Limits = Limits{Reply: n / 2 * int64(replySize)}
+	d.env.Limits = Limits{Reply: n / 2 * int64(ReplySize)}
 	for i := range n {
 		d.do("RPUSH", "l", "x")
 		d.do("SADD", "s", fmt.Sprint("m", i))

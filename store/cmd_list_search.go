@@ -190,7 +190,7 @@ func (o *lposOptions) search(c *Ctx, l *Deque, want string) []Reply {
 	if o.rank < 0 {
 		skip = -uint64(o.rank) - 1
 	}
-	visited, most := int64(0), c.MaxReply()/int64(replySize)
+	visited, most := int64(0), c.MaxReply()/int64(ReplySize)
 	eachIndex(l, o.rank < 0, func(i int, value string) bool {
 		visited++
 		c.work(1)

@@ -69,7 +69,7 @@ func cmdKeys(c *Ctx) Reply {
 	c.Ascend(c.DB, 0, func(e *Entry) bool {
 		if pattern == "*" || c.match(pattern, e.key) {
 			elems = append(elems, Str(e.key))
-			size += int64(replySize + len(e.key))
+			size += int64(ReplySize + len(e.key))
 		}
 		return size <= c.MaxReply()
 	})
@@ -148,7 +148,7 @@ func (w *scanWalk) visit(hash uint64) bool {
 
 // found counts an element of the reply and returns it as a reply.
 func (w *scanWalk) found(name string) Reply {
-	w.size += replySize + len(name)
+	w.size += ReplySize + len(name)
 	return Str(name)
 }
 

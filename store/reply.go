@@ -191,14 +191,14 @@ func FormatG(f float64, prec int) string {
 	return redistext.TrimZeros(strconv.FormatFloat(f, 'f', prec-1-exp, 64))
 }
 
-// replySize is the memory of a reply without its bytes.
-const replySize = int(unsafe.Sizeof(Reply{}))
+// ReplySize is the memory of a reply without its bytes.
+const ReplySize = int(unsafe.Sizeof(Reply{}))
 
 // Extent estimates the bytes that replies take. It stops counting beyond enough.
 func Extent(replies []Reply, enough int) int {
 	n := 0
 	for i := range replies {
-		n += len(replies[i].Str) + replySize
+		n += len(replies[i].Str) + ReplySize
 		if replies[i].Elems != nil {
 			n += Extent(replies[i].Elems, enough-n)
 		}

@@ -125,7 +125,7 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 }
 
 // ReadPacked is ReadReply, but leaves arrays, maps and sets packed. It decodes only the given
-// number of levels of arrays. The reply references b.
+// number of levels of arrays, and what is noted. The reply references b.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -141,8 +141,10 @@ func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
 			r.Elems, inner = append(r.Elems, e), after
 		}
 		return r, inner, nil
+	case err == nil && r.Kind == Noted:
+		return readPackedNoted(n, inner, levels, depth)
 	case err != nil || r.Kind != Array && r.Kind != Map && r.Kind != Set:
-		return readReply(b, depth, r.Kind != Noted) // the ACL log keeps denials for long, so they are copies
+		return readReply(b, depth, true)
 	}
 	rest, err := skipReply(b, depth)
 	if err != nil {
@@ -151,13 +153,33 @@ func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
 	return Reply{Kind: Packed, Str: bytesToString(b[:len(b)-len(rest)])}, rest, nil
 }
 
+// readPackedNoted decodes the n elements of a Noted at a depth: a reply, which is packed, and denials. The ACL log keeps denials for
+// long, so they are copies.
+func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) {
+	r := Reply{Kind: Noted, Elems: make([]Reply, 0, min(n, 1024))}
+	for i := range n {
+		e, rest, err := Reply{}, []byte(nil), error(nil)
+		if i == 0 {
+			e, rest, err = readPacked(b, levels+1, depth+1) // the reply has its own levels
+		} else {
+			e, rest, err = readReply(b, depth+1, false)
+		}
+		if err != nil {
+			return Reply{}, nil, err
+		}
+		r.Elems, b = append(r.Elems, e), rest
+	}
+	return r, b, nil
+}
+
 // Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them.
-// The elements reference the memory of the packed reply.
+// The elements reference the memory of the packed reply, and each is valid until the next one only: 30,000 empty elements would
+// leave 1.4 MB of garbage.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
 	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)
 	return head.Kind, n, func(yield func(*Reply) bool) {
+		var e Reply
 		for i := 0; i < n && err == nil; i++ {
-			var e Reply
 			// ReadPacked has checked the bytes, so there is no error.
 			if e, b, err = readReply(b, 1, true); err != nil || !yield(&e) {
 				return

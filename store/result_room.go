@@ -14,7 +14,7 @@ type resultRoom struct {
 
 // replyRoom is the room for a result that is replied, with so many replies per member.
 func (c *Ctx) replyRoom(per int) *resultRoom {
-	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * replySize), c.ErrReply()}
+	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * ReplySize), c.ErrReply()}
 }
 
 // storeRoom is the room for a result that is stored at Args[1]. It foresees the fewest bytes in the log, and the fewest in memory:

@@ -151,7 +151,7 @@ func (t *Txn) ErrReply() Error { return ErrReplyTooBig(t.MaxReply()) }
 // tooMany refuses a reply of n elements, before it is built, if the elements without their bytes
 // would exceed the limit.
 func (t *Txn) tooMany(n int64) (refusal Reply, refused bool) {
-	if n <= t.MaxReply()/int64(replySize) {
+	if n <= t.MaxReply()/int64(ReplySize) {
 		return Reply{}, false
 	}
 	return Err(t.ErrReply()), true
