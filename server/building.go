@@ -32,25 +32,28 @@ func (s *session) mayHold(n int64) bool {
 	return s.goesOn()
 }
 
-// hasRoom reports whether there is memory to encode a reply; if not, it cuts the client off. Many large
-// replies at once would take memory that the node does not have, until the largest holders are gone.
-func (s *session) hasRoom(r *store.Reply) bool {
-	if len(r.Str) <= keepOutput && r.Elems == nil {
-		return true
+// takesRoom reports whether there is memory to encode a reply; if not, it cuts the client off. Many large replies at once would
+// take memory that the node does not have, until the largest holders are gone. The client holds the room from here on, because
+// many clients may wait for the collector at once; the caller gives it back when the reply is in the output.
+func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
+	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
+		return 0, true
 	}
 	all := []store.Reply{*r}
-	if store.Extent(all, keepOutput) <= keepOutput {
-		return true
+	room = int64(encodedSize(r))
+	if room <= keepOutput && store.Extent(all, keepOutput) <= keepOutput {
+		return 0, true
 	}
-	n := int64(store.Extent(all, math.MaxInt))
+	n := max(room, int64(store.Extent(all, math.MaxInt)))
 	m := &s.srv.clientMemory
-	if !s.evictable() || !m.beyondWith(n-s.built) {
-		brake.Bring(int(n))
-		return true
+	if s.evictable() && m.beyondWith(n-s.built) {
+		m.refused(s.conn.RemoteAddr(), n)
+		s.out.abort()
+		return 0, false
 	}
-	m.refused(s.conn.RemoteAddr(), n)
-	s.out.abort()
-	return false
+	s.holds(room)
+	brake.Bring(int(n))
+	return room, true
 }
 
 // growthStep is after how many names a command calls goesOn.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"lockstep/store"
@@ -75,5 +76,42 @@ func TestEncode(t *testing.T) {
 		if got := string(appendReply(nil, &packed, 3)); got != c.resp3 {
 			t.Errorf("%s packed, in RESP3: %q, want %q", c.name, got, c.resp3)
 		}
+	}
+}
+
+// packedEmpties is a reply of empty elements, as a leader has sent it.
+func packedEmpties(t testing.TB, n int) store.Reply {
+	packed, _, err := store.ReadPacked(store.AppendReply(nil, store.List(slices.Repeat([]store.Reply{store.Str("")}, n)...)), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
+}
+
+// Many clients may be about to encode a packed reply at once: they wait for the collector. Each has taken its room before, as much as
+// its reply takes on the wire.
+func TestRoomForRepliesIsTakenFirst(t *testing.T) {
+	const limit, clients, elems = 1 << 20, 50, 30_000
+	ts := newTestServer(t, nil)
+	ts.params.clientLimit.Store(limit)
+	r := packedEmpties(t, elems)
+	goOn, room := 0, int64(0)
+	for range clients {
+		s, _ := ts.join(t)
+		if n, ok := s.takesRoom(&r); ok {
+			goOn, room = goOn+1, room+n
+		}
+	}
+	if most := limit * 9 / 8 / len(appendReply(nil, &r, 2)); goOn == 0 || goOn > most {
+		t.Errorf("%d clients encode replies that take %d KB, of a limit of %d KB", goOn, int(room)>>10, limit>>10)
+	}
+}
+
+// TestPackedElementsLeaveNoGarbage: the elements of a packed reply are looked at one by one, in the same memory.
+func TestPackedElementsLeaveNoGarbage(t *testing.T) {
+	r := packedEmpties(t, 30_000)
+	b := make([]byte, 0, encodedSize(&r))
+	if n := testing.AllocsPerRun(5, func() { b = appendReply(b[:0], &r, 2) }); n > 10 {
+		t.Errorf("%v allocations for 30,000 elements", n)
 	}
 }

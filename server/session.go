@@ -238,8 +238,12 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if r.Kind == store.None || s.muted() {
 		return
 	}
-	if !s.hasRoom(&r) {
+	room, ok := s.takesRoom(&r)
+	if !ok {
 		return
+	}
+	if room > 0 {
+		defer s.holds(-room)
 	}
 	resp := s.protocol()
 	size := 0
