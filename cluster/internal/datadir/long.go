@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -27,8 +28,14 @@ type head struct {
 	size int
 }
 
-// LongEntry is the number of data bytes from which an entry is long.
-const LongEntry = 128 << 10
+const (
+	// LongEntry is the number of data bytes from which an entry is long: a thousand shorter ones may wait to be applied.
+	LongEntry = 8 << 10
+	// mostHeads is how many heads are kept. The data of an entry without a head is read once more.
+	mostHeads = 16 << 10
+	// unknownSize is taken for the size of a head that is not kept.
+	unknownSize = 1 << 20
+)
 
 // elsewhere stands for the data of a head. isHead recognizes it by its address, not by its content.
 var elsewhere = []byte{0}
@@ -56,7 +63,7 @@ func (g *longEntries) sizeOf(l *raft.Log) int {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return max(g.heads[l.Index].size, LongEntry)
+	return cmp.Or(g.heads[l.Index].size, unknownSize)
 }
 
 // note turns l into a head, if it is long. cuts is the value of g.cuts before the entry was read.
@@ -73,6 +80,12 @@ func (g *longEntries) note(l *raft.Log, cuts uint64) {
 	}
 	if g.heads == nil {
 		g.heads = map[uint64]head{}
+	}
+	for index := range g.heads {
+		if len(g.heads) < mostHeads {
+			break
+		}
+		delete(g.heads, index)
 	}
 	g.heads[l.Index] = head{*l, size}
 	g.count.Store(int32(len(g.heads)))

@@ -21,16 +21,16 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	entry := func(index, term uint64, size int) *raft.Log {
 		return &raft.Log{Index: index, Term: term, Data: bytes.Repeat([]byte{byte(index)}, size)}
 	}
-	const count, maxAppend = 20, 1 << 20
+	const count, size, maxAppend = 20, 256 << 10, 1 << 20
 	var list []*raft.Log
 	for i := uint64(1); i <= count; i++ {
-		list = append(list, entry(i, 1, 2*LongEntry))
+		list = append(list, entry(i, 1, size))
 	}
 	t.Cleanup(func() { st.Close() })
 	if err := g.StoreLogs(list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list[0].Data) != 2*LongEntry {
+	if len(list[0].Data) != size {
 		t.Error("Raft's own entry has lost its data")
 	}
 	for _, known := range []bool{true, false} { // what was stored by this process, and what a new one finds
@@ -49,7 +49,7 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 		if err := g.Load(&applied); err != nil || !bytes.Equal(applied.Data, list[7].Data) {
 			t.Errorf("to be applied: %d bytes, %v", len(applied.Data), err)
 		}
-		if err := g.LoadBatch(&req, maxAppend); err != nil || len(req.Entries) != maxAppend/(2*LongEntry) {
+		if err := g.LoadBatch(&req, maxAppend); err != nil || len(req.Entries) != maxAppend/size {
 			t.Errorf("%d entries are sent at once, %v", len(req.Entries), err)
 		}
 		for i, l := range req.Entries {
@@ -85,6 +85,29 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	many := raft.AppendEntriesRequest{Entries: []*raft.Log{entry(1, 1, 1), entry(2, 1, 2), entry(3, 1, 3)}}
 	if err := g.LoadBatch(&many, maxAppend); err != nil || len(many.Entries) != 3 {
 		t.Errorf("of short ones: %d entries, %v", len(many.Entries), err)
+	}
+}
+
+// TestFewHeadsAreKept: a log may have millions of long entries.
+func TestFewHeadsAreKept(t *testing.T) {
+	var g longEntries
+	for i := range uint64(2 * mostHeads) {
+		g.stored([]*raft.Log{{Index: i + 1, Data: make([]byte, LongEntry)}})
+	}
+	if n := len(g.heads); n > mostHeads {
+		t.Errorf("%d heads are kept", n)
+	}
+	kept, forgotten := 0, 0
+	for i := range uint64(2 * mostHeads) {
+		switch g.sizeOf(&raft.Log{Index: i + 1, Data: elsewhere}) {
+		case LongEntry:
+			kept++
+		case unknownSize:
+			forgotten++
+		}
+	}
+	if kept != mostHeads || forgotten != mostHeads {
+		t.Errorf("%d heads are kept, %d have an unknown size", kept, forgotten)
 	}
 }
 

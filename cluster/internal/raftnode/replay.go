@@ -26,11 +26,11 @@ import (
 // serves commands as soon as it has a link, ready or not.
 
 const (
-	// paceWindow is how many committed entries may wait for the state machine. Raft's channel to the state
-	// machine takes eight times as many before Raft blocks.
+	// paceWindow is how many committed entries may wait for the state machine: with less than LongEntry bytes of data
+	// each they take 8 MB at most. Raft's channel to the state machine takes eight times as many before Raft blocks.
 	paceWindow = 1024
-	// paceStep is how much each request may raise the commit index in any case. Some entries never reach
-	// the state machine, so it may be further than done says.
+	// paceStep is how much each request may raise the commit index beyond that if nothing waits. Some entries never
+	// reach the state machine, so it may be further than done says.
 	paceStep = 64
 )
 
@@ -45,16 +45,31 @@ type progress struct {
 	caught bool   // the node has caught up since reset
 }
 
-// pace bounds the commit index of one request before Raft sees it.
-func (p *progress) pace(req *raft.AppendEntriesRequest) {
+// pace bounds the commit index of one request before Raft sees it. isFor reports whether an entry is for the state machine.
+func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64) bool) {
 	if req.LeaderCommitIndex == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = max(p.told, req.LeaderCommitIndex)
-	req.LeaderCommitIndex = min(req.LeaderCommitIndex, max(p.done.Load()+paceWindow, p.passed+paceStep))
+	done := p.done.Load()
+	most := max(done+paceWindow, p.passed)
+	if req.LeaderCommitIndex > most && most < p.passed+paceStep && !p.waits(done, isFor) {
+		most = p.passed + paceStep
+	}
+	req.LeaderCommitIndex = min(req.LeaderCommitIndex, most)
 	p.passed = max(p.passed, req.LeaderCommitIndex)
+}
+
+// waits reports whether Raft has passed on an entry that the state machine has yet to apply. Usually the first one is.
+func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
+	for index := done + 1; index <= p.passed; index++ {
+		if isFor(index) {
+			return true
+		}
+	}
+	return false
 }
 
 // confine lowers the commit index to the last entry that the request proves. Raft takes all entries up to the
@@ -119,7 +134,7 @@ func (t *transport) relayOne(rpc raft.RPC) bool {
 		if t.promises {
 			t.held.promise()
 		}
-		t.progress.pace(req)
+		t.progress.pace(req, t.isForStateMachine)
 		confine(req)
 	case *raft.RequestVoteRequest:
 		rpc = t.withhold(rpc)
@@ -130,6 +145,15 @@ func (t *transport) relayOne(rpc raft.RPC) bool {
 		}
 	}
 	return t.toRaft(rpc)
+}
+
+// isForStateMachine reports whether the log has a command or a configuration at an index.
+func (t *transport) isForStateMachine(index uint64) bool {
+	var l raft.Log
+	if t.log == nil || t.log.GetLog(index, &l) != nil {
+		return false // only a snapshot holds the entry
+	}
+	return l.Type == raft.LogCommand || l.Type == raft.LogConfiguration
 }
 
 // toRaft passes a request to Raft, which answers it. It returns false if the transport has closed.

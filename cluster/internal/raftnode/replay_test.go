@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // Raft is told of a commit no faster than the state machine follows, and always
@@ -13,7 +15,7 @@ func TestCommitIndexIsToldInPortions(t *testing.T) {
 	var p progress
 	tell := func(commit uint64) uint64 {
 		req := raft.AppendEntriesRequest{LeaderCommitIndex: commit}
-		p.pace(&req)
+		p.pace(&req, func(index uint64) bool { return index > 600_000 })
 		return req.LeaderCommitIndex
 	}
 	for _, step := range []struct{ done, told, want uint64 }{
@@ -26,11 +28,30 @@ func TestCommitIndexIsToldInPortions(t *testing.T) {
 		{999_990, 1_000_000, 1_000_000},
 		{1_000_000, 1_000_001, 1_000_001},
 		{1_000_000, 7, 7}, // a new leader that knows less
+		{1_000_000, 2_000_000, 1_000_000 + paceWindow},
+		{1_000_000, 2_000_000, 1_000_000 + paceWindow}, // these are for the state machine, and wait
+		{1_000_001, 2_000_000, 1_000_001 + paceWindow},
 	} {
 		p.done.Store(step.done)
 		if got := tell(step.told); got != step.want {
 			t.Errorf("%+v: Raft is told %d", step, got)
 		}
+	}
+}
+
+// TestWhatWaitsForTheStateMachineIsBounded: a leader sends entries on and on, and the state machine waits for the collector.
+func TestWhatWaitsForTheStateMachineIsBounded(t *testing.T) {
+	const most = 8 << 20
+	var p progress
+	commit, waits := uint64(0), 0
+	for range 1000 {
+		commit += 64 // as many as Raft sends at once
+		req := raft.AppendEntriesRequest{LeaderCommitIndex: commit}
+		p.pace(&req, func(uint64) bool { return true })
+		waits = int(p.passed) * (datadir.LongEntry - 1) // without the data of long entries
+	}
+	if waits > most {
+		t.Errorf("entries of %d MB may wait for the state machine, want %d MB", waits>>20, most>>20)
 	}
 }
 
@@ -48,7 +69,9 @@ func TestCaughtUp(t *testing.T) {
 			said = append(said, "no")
 		}
 	}
-	tell := func(commit uint64) { p.pace(&raft.AppendEntriesRequest{LeaderCommitIndex: commit}) }
+	tell := func(commit uint64) {
+		p.pace(&raft.AppendEntriesRequest{LeaderCommitIndex: commit}, func(uint64) bool { return false })
+	}
 	look() // nobody has told anything
 	tell(5000)
 	look()
