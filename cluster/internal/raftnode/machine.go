@@ -70,6 +70,11 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
+	// First what may fail: an error must leave the state as it was. The snapshot and its configuration are on the disk already.
+	at := m.log.dir.SnapshotConfiguration()
+	if err := m.log.dir.ForgetBefore(at); err != nil {
+		return err
+	}
 	var from io.Reader = brakedReader{in}
 	if m.log.started.Load() { // a peer sent the snapshot; at the start nothing else needs the processor, so there is no pace
 		from = m.log.dir.Paced(from)
@@ -80,11 +85,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	seq, lease := m.fsm.Position()
 	m.hooks.Restored(seq, lease)
 	m.log.trans.progress.done.Store(m.log.dir.Snapshots.Newest().Index)
-	at := m.log.dir.SnapshotConfiguration()
 	m.log.configured.Store(at)
-	if err := m.log.dir.ForgetBefore(at); err != nil {
-		return err
-	}
 	m.hooks.Members()
 	return nil
 }

@@ -1,7 +1,9 @@
 package raftnode
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +46,54 @@ func TestAppliedEntriesAreLetGo(t *testing.T) {
 	}
 	if len(l.Data) >= datadir.LongEntry {
 		t.Errorf("Raft still holds %d bytes of the entry", len(l.Data))
+	}
+}
+
+// fullDisk lets no file be made while it is full.
+type fullDisk struct {
+	datadir.Files
+	full bool
+}
+
+func (d *fullDisk) Create(path string) (datadir.File, error) {
+	if d.full {
+		return nil, syscall.ENOSPC
+	}
+	return d.Files.Create(path)
+}
+
+// TestRestoreThatFails: a node that cannot note whom it forgets with a snapshot keeps its state, for Raft believes it to be unchanged.
+func TestRestoreThatFails(t *testing.T) {
+	cfg := memberConfig(t, t.TempDir())
+	disk := &fullDisk{Files: cfg.Disk.Files}
+	cfg.Disk.Files = disk
+	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	sent := raftfsm.New(nil)
+	if _, err := sent.Apply(1, (&raftfsm.Entry{Lease: 1}).Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	var state bytes.Buffer
+	sink, err := dir.Snapshots.Create(raft.SnapshotVersionMax, 5, 1, raft.Configuration{}, 5, nil)
+	if err := errors.Join(err, dir.Remember("n2", "two", 1), sent.Snapshot().Encode(&state)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sink.Write(state.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fsm := raftfsm.New(nil)
+	m := &machine{log: &Node{dir: dir, cfg: cfg, trans: &transport{}}, fsm: fsm, hooks: Hooks{Restored: func(uint64, int64) {}, Members: func() {}}}
+	for _, disk.full = range []bool{true, false} {
+		err := m.Restore(io.NopCloser(bytes.NewReader(state.Bytes())))
+		if seq, _ := fsm.Position(); (err != nil) != disk.full || (seq == 0) != disk.full {
+			t.Errorf("full: %v, the state has %d entries, %v", disk.full, seq, err)
+		}
 	}
 }
 
