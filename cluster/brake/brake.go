@@ -109,6 +109,14 @@ func Short(bytes int) bool {
 	return true
 }
 
+// Crowded reports whether memory was nearly scarce even after the last cycle, and still is: more cycles would free little, so
+// something has to be let go.
+func Crowded() bool {
+	most := limit.Load()
+	near := most - most/8
+	return most > 0 && rest.Load() > near && inUse() > near
+}
+
 func scarce(now int64) bool {
 	most := limit.Load()
 	return most > 0 && now > most

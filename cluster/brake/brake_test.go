@@ -103,3 +103,24 @@ func TestScarce(t *testing.T) {
 		t.Error("memory is scarce")
 	}
 }
+
+// Memory is crowded only by what a cycle leaves, and no longer than it is there.
+func TestCrowded(t *testing.T) {
+	defer Set(0, 0)
+	live := make([]byte, 64<<20)
+	runtime.GC()
+	Set(inUse()-1<<20, 0)
+	if Crowded() {
+		t.Error("it is garbage, as far as anybody knows")
+	}
+	Bring(step)
+	if !Crowded() {
+		t.Error("a cycle has freed nothing")
+	}
+	runtime.KeepAlive(live)
+	live = nil
+	runtime.GC()
+	if Crowded() {
+		t.Error("it has been let go")
+	}
+}

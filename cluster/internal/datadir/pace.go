@@ -26,6 +26,8 @@ type pace struct {
 	now  func() time.Duration
 	stop <-chan struct{} // closing it ends the rests
 	done time.Duration   // work since the last rest
+
+	hurried func() bool // reports whether somebody waits for the end of the work; nil: nobody does
 }
 
 func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
@@ -35,7 +37,7 @@ func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 // add counts the work since began, and rests if there was enough work.
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
-	if p.done < workPiece {
+	if p.done < workPiece || p.hurried != nil && p.hurried() {
 		runtime.Gosched() // other goroutines need not wait until the runtime interrupts this one
 		return
 	}

@@ -356,9 +356,12 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OwnState returns the writer for this node's own state, for a snapshot that Raft has begun.
-func OwnState(sink raft.SnapshotSink) io.Writer {
+// OwnState returns the writer for this node's own state, for a snapshot that Raft has begun. It does not rest when hurried says so.
+func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	if k, ok := sink.(*snapshotSink); ok {
+		if k.pace != nil {
+			k.pace.hurried = hurried
+		}
 		return k.whole()
 	}
 	return sink

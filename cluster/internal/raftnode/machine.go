@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -20,6 +22,8 @@ type machine struct {
 	hooks Hooks
 	fatal func(error)
 	brake brake.Worker
+
+	written *writtenState // the latest snapshot; nil: none has been taken
 }
 
 var (
@@ -33,7 +37,8 @@ func (m *machine) Apply(l *raft.Log) any {
 		return err // the process ends
 	}
 	brake.Bring(2 * len(l.Data)) // the entry was read, and its values are made now; Load counts long entries
-	own := *l                    // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
+	m.awaitRoom(brake.Crowded)
+	own := *l // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
@@ -65,7 +70,30 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
 		return nil, err
 	}
-	return persister{m.fsm.Snapshot()}, nil
+	m.written = &writtenState{s: m.fsm.Snapshot(), over: make(chan struct{})}
+	return m.written, nil
+}
+
+// awaitRoom waits while a snapshot is being written and memory is crowded. The snapshot holds the state of its beginning: if all keys
+// are replaced meanwhile, there are two states, for which a node need not have the memory.
+func (m *machine) awaitRoom(crowded func() bool) {
+	if m.written == nil {
+		return
+	}
+	select {
+	case <-m.written.over:
+		m.written = nil
+		return
+	default:
+	}
+	if !m.written.begun.Load() || !crowded() {
+		return
+	}
+	m.written.hurried.Store(true)
+	select {
+	case <-m.written.over:
+	case <-m.log.stop:
+	}
 }
 
 func (m *machine) Restore(in io.ReadCloser) error {
@@ -113,13 +141,29 @@ func (m *machine) StoreConfiguration(index uint64, conf raft.Configuration) {
 	m.hooks.Members()
 }
 
-type persister struct{ s *raftfsm.Snapshot }
+// writtenState is a state that Raft writes as a snapshot.
+type writtenState struct {
+	s       *raftfsm.Snapshot
+	over    chan struct{} // closed when Raft needs the state no more
+	once    sync.Once
+	begun   atomic.Bool // from here on it is written without Raft's main goroutine, which may wait for the state machine
+	hurried atomic.Bool // somebody waits for over
+}
 
-func (p persister) Persist(sink raft.SnapshotSink) error {
-	if err := p.s.Encode(datadir.OwnState(sink)); err != nil {
+// Persist implements raft.FSMSnapshot.
+func (w *writtenState) Persist(sink raft.SnapshotSink) error {
+	w.begun.Store(true)
+	defer w.Release()
+	if err := w.s.Encode(datadir.OwnState(sink, w.hurried.Load)); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()
 }
 
-func (persister) Release() {}
+// Release implements raft.FSMSnapshot.
+func (w *writtenState) Release() {
+	w.once.Do(func() {
+		w.s = nil // m.written may be looked at much later
+		close(w.over)
+	})
+}

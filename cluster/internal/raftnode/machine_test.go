@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,6 +96,43 @@ func TestRestoreThatFails(t *testing.T) {
 			t.Errorf("full: %v, the state has %d entries, %v", disk.full, seq, err)
 		}
 	}
+}
+
+// TestOneStateBesideTheWritten: near the memory limit no entry is applied while an earlier state is still being written, without rests.
+func TestOneStateBesideTheWritten(t *testing.T) {
+	cfg := memberConfig(t, t.TempDir())
+	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	m := &machine{log: &Node{dir: dir, cfg: cfg, stop: make(chan struct{})}, fsm: raftfsm.New(nil)}
+	m.awaitRoom(func() bool { t.Error("no state is being written"); return true })
+	snap, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.awaitRoom(func() bool { return true }) // Raft may need the state machine before it writes
+	m.written.begun.Store(true)
+	m.awaitRoom(func() bool { return false })
+	if m.written.hurried.Load() {
+		t.Error("it does not rest, though there is memory")
+	}
+	released, hurried := false, m.written
+	m.awaitRoom(func() bool {
+		go func() {
+			for !hurried.hurried.Load() {
+				runtime.Gosched()
+			}
+			released = true
+			snap.Release()
+		}()
+		return true
+	})
+	if !released {
+		t.Error("it did not wait")
+	}
+	m.awaitRoom(func() bool { t.Error("the state has been written"); return true })
 }
 
 // When entries cannot be written that Raft believes in, the process ends. Until it has,
