@@ -18,7 +18,7 @@ import (
 // written and stamp is false), and the requests left over.
 func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, stamp bool) (*batch, []byte, []*request) {
 	n := s.node
-	b := &batch{number: n.batches.Add(1), from: now.Lease}
+	b := &batch{number: n.batches.Add(1), term: s.term, from: now.Lease}
 	var rest []*request
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
 		s.done, b.prev = done, seq

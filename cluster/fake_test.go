@@ -141,6 +141,7 @@ func (l *fakeLog) apply(data []byte) raftfsm.Outcome {
 	if err != nil {
 		panic(err)
 	}
+	out.Term = l.term
 	l.after(out)
 	for _, n := range l.copies {
 		if _, err := n.fsm.Apply(l.index, data); err != nil {

@@ -14,7 +14,7 @@ import (
 //
 // One party at a time may answer a batch. While the sequencer waits for Raft, the log answers it if it was applied
 // promptly, and else leaves the answer to the sequencer, which looks at the clock. After the sequencer has lost its
-// leadership, the log alone answers. The watchdog answers what has waited for too long.
+// leadership, the log alone answers, even if this node leads anew and the batch is an entry of the later term. The watchdog answers what has waited for too long.
 type pendingBatches struct {
 	mu   sync.Mutex
 	list []*batch
@@ -66,6 +66,10 @@ func (p *pendingBatches) remove(b *batch) {
 	}
 }
 
+// ofTerm reports whether the entry of b is of the term in which b was evaluated. A sequencer that does not know yet that its term
+// is over can put a batch into the next one, if this node leads then, too. Its clock does not know how long nobody led.
+func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
+
 // applied answers the batches whose fate an applied entry settles. A batch that began before the monotonic time
 // since is left to the sequencer, which first checks that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
@@ -80,7 +84,7 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 			b.accepted = out.Sequence
 		}
 		switch {
-		case accepted && !b.proposing:
+		case accepted && (!b.proposing || !b.ofTerm(out)):
 			late = b
 		case accepted && b.began < since:
 			kept = append(kept, b)

@@ -43,3 +43,24 @@ func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 }
+
+// TestBatchInALaterTerm: a node loses its leadership, leads again, and its sequencer does not know yet. What it puts into the log
+// then is not answered by its clock, which does not know how long nobody led.
+func TestBatchInALaterTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		before, _ := n.log.count()
+		terms := uint64(2)
+		n.log.decides(0, func(raftfsm.Entry) verdict {
+			n.log.set(func(l *fakeLog) { l.term, terms = l.term+terms, 0 })
+			return commit
+		})
+		n.expect("OK", "SET lock me NX PX 1000")
+		// The entry itself, the first one of the later term, and the one in which the lease begins anew.
+		if proposals, _ := n.log.count(); proposals != before+3 {
+			t.Errorf("%d proposals, want 3", proposals-before)
+		}
+		n.expect("1000", "PTTL lock")
+	})
+}

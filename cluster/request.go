@@ -116,6 +116,7 @@ func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 // batch is a group of requests that are evaluated together and become one entry of the log.
 type batch struct {
 	number   uint64
+	term     uint64 // in which this node led when the batch was evaluated
 	prev     uint64 // sequence number of the state that it was evaluated on
 	requests []*request
 	answers  []raftfsm.Answer  // replies that the entry keeps, to writes of other nodes

@@ -395,7 +395,7 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		b.accepted, s.shift = out.Sequence, shift{}
 		// A batch that took long has not been answered yet (applied). If another leader has begun meanwhile,
 		// its clock does not know how late the batch is.
-		leads := b.answered.Load() || s.stillLeads()
+		leads := b.ofTerm(out) && (b.answered.Load() || s.stillLeads())
 		switch {
 		case !leads:
 			b.answer(errLate)

@@ -25,6 +25,7 @@ type simLog struct {
 
 type simEntry struct {
 	data []byte
+	term uint64          // in which it was proposed
 	out  raftfsm.Outcome // as the first node that applied it had it
 	seen bool
 	at   time.Duration // when that was
@@ -209,7 +210,7 @@ func (s *simulation) commit(a *simAsk) {
 
 // append puts a proposal into the log.
 func (s *simulation) append(a *simAsk) {
-	s.log.entries = append(s.log.entries, simEntry{data: a.data})
+	s.log.entries = append(s.log.entries, simEntry{data: a.data, term: a.term})
 	a.index = len(s.log.entries)
 	if a.current() {
 		s.log.seq++
@@ -334,6 +335,7 @@ func (m *simMember) applyTo(end int) {
 			s.violate("%s cannot apply entry %d: %v", m.node.id, m.applied+1, err)
 			return
 		}
+		out.Term = e.term
 		if e.seen && e.out != out {
 			s.violate("entry %d is %+v on %s and %+v on another node", m.applied+1, out, m.node.id, e.out)
 			return

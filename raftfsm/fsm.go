@@ -14,6 +14,7 @@ type Outcome struct {
 	Lease    int64
 	Proposer uint64
 	Batch    uint64
+	Term     uint64 // the entry's term in Raft's log, which sets it; 0: that log has no terms
 
 	Messages bool // the entry has messages for clients
 	Copied   int  // bytes of values that were copied for a change

@@ -55,6 +55,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w%s", m.log.cfg.Data, l.Index, err, advice))
 		return err
 	}
+	out.Term = l.Term
 	m.brake.Did(len(l.Data))
 	m.log.trans.progress.done.Store(l.Index)
 	m.hooks.Applied(out)
