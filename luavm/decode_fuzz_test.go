@@ -23,11 +23,7 @@ func FuzzDecoders(f *testing.F) {
 	w := newWorld(f, Options{
 		Now:       func() time.Duration { now += time.Millisecond; return now },
 		TimeLimit: 200 * time.Millisecond, MemoryLimit: 64 << 20,
-		Log: func(level int, msg string) {
-			if level == logWarning && strings.HasPrefix(msg, "luavm: ") {
-				told = append(told, msg)
-			}
-		},
+		Fault: func(msg string) { told = append(told, msg) },
 	})
 	formats := []string{"<I4s", ">!8 b h i l d s", "=f c0", ">I8 i2 c3", "xBHL", "!4 <d>d"}
 	const script = `

@@ -25,8 +25,10 @@ type Options struct {
 	// Bring is called with the number of bytes that a script is about to allocate, and may wait. It may be nil.
 	Bring func(bytes int)
 	// Log receives the messages that scripts pass to redis.log, with redis.LOG_* as
-	// level, and faults of the interpreter. Nil drops them.
+	// level, and which library began anew. Nil drops them.
 	Log func(level int, msg string)
+	// Fault receives faults of the interpreter. Nil drops them.
+	Fault func(msg string)
 	// Local runs the commands that have no handler in the table because the
 	// server answers them itself. Nil refuses them in scripts.
 	Local store.Handler
@@ -295,5 +297,11 @@ func (e *Engine) rebuild() {
 func (e *Engine) log(level int, msg string) {
 	if e.opts.Log != nil {
 		e.opts.Log(level, msg)
+	}
+}
+
+func (e *Engine) tell(fault string) {
+	if e.opts.Fault != nil {
+		e.opts.Fault(fault)
 	}
 }

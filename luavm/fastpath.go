@@ -163,7 +163,7 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 		clear(e.args[:cap(e.args)])
 		if p := recover(); p != nil {
 			if !isStopped(p) {
-				e.log(logWarning, fmt.Sprintf("luavm: %v", p))
+				e.tell(firstLine(fmt.Sprint(p)))
 			}
 			ok = false
 		}

@@ -191,11 +191,7 @@ func newTwin(tb testing.TB) *twin {
 	for i, w := range []**world{&t.with, &t.without} {
 		*w = newWorld(tb, Options{
 			Trace: func(c *store.Ctx) { t.traced[i] = append(t.traced[i], string(bytes.Join(c.Args, []byte(" ")))) },
-			Log: func(_ int, msg string) {
-				if strings.HasPrefix(msg, "luavm: ") {
-					t.faults = append(t.faults, msg)
-				}
-			},
+			Fault: func(msg string) { t.faults = append(t.faults, msg) },
 		})
 	}
 	return t

@@ -21,7 +21,7 @@ func (e *Engine) fault(p any) {
 		return
 	}
 	e.stop = msgFault
-	e.log(logWarning, "luavm: "+firstLine(fmt.Sprint(p))+", at "+faultPlace())
+	e.tell(firstLine(fmt.Sprint(p)) + ", at " + faultPlace())
 	e.errSource, e.errLine = "", 0
 	defer func() { _ = recover() }() // the call frames may be what is broken
 	e.notePosition(e.running())

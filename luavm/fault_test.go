@@ -22,7 +22,7 @@ func names(n int) string {
 // faulty returns a world whose command PING has a fault, and the warnings in its log.
 func faulty(t *testing.T) (w *world, logged *[]string) {
 	logged = new([]string)
-	w = newWorld(t, Options{Log: func(level int, msg string) { *logged = append(*logged, msg) }})
+	w = newWorld(t, Options{Fault: func(msg string) { *logged = append(*logged, msg) }})
 	w.table.Lookup([]byte("ping")).Run = func(*store.Ctx) store.Reply { panic("boom") }
 	return w, logged
 }

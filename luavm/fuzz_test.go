@@ -2,7 +2,6 @@ package luavm
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -25,11 +24,7 @@ func FuzzScript(f *testing.F) {
 	w := newWorld(f, Options{
 		Now:       func() time.Duration { now += time.Millisecond; return now },
 		TimeLimit: 200 * time.Millisecond, MemoryLimit: 64 << 20,
-		Log: func(level int, msg string) {
-			if level == logWarning && strings.HasPrefix(msg, "luavm: ") {
-				f.Log(msg)
-			}
-		},
+		Fault: func(msg string) { f.Log(msg) },
 	})
 	fresh := newCanary(w.e).shape.String()
 	f.Fuzz(func(t *testing.T, script string) {

@@ -44,7 +44,7 @@ func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFun
 	}
 	api, isAPI := err.(*lua.ApiError)
 	if !isAPI || api.Type == lua.ApiErrorPanic && api.Object != lua.LString(noRoomForHandler) {
-		e.log(logWarning, "luavm: "+firstLine(err.Error()))
+		e.tell(firstLine(err.Error()))
 		e.halt(msgFault)
 	}
 	return api.Object, false

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 )
@@ -15,42 +14,37 @@ const (
 	faultLines  = 10
 )
 
-// faultMark begins what luavm says of itself. A script that begins its lines so uses up the limit of faults.
-const faultMark = "luavm: "
-
-// scriptLog sends redis.log and the faults of the interpreter to the server's log, so many lines per second. The next line after
-// that says how many lines were omitted. now is a monotonic clock.
-func scriptLog(log *slog.Logger, now func() time.Duration) func(int, string) {
+// scriptLog returns what writes the lines of redis.log, and the faults of the interpreter, to the server's log: so many lines per
+// second. The next line after that says how many were left out. now is a monotonic clock.
+func scriptLog(log *slog.Logger, now func() time.Duration) (lines func(int, string), faults func(string)) {
 	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
-	scripts, faults := lineLimit{most: scriptLines}, lineLimit{most: faultLines}
-	var mu sync.Mutex
-	return func(n int, msg string) {
-		level := levels[min(max(n, 0), len(levels)-1)]
-		if !log.Enabled(context.Background(), level) {
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		limit := &scripts
-		if level == slog.LevelWarn && strings.HasPrefix(msg, faultMark) {
-			limit = &faults
-		}
-		hidden, may := limit.takes(now())
-		if !may {
-			return
-		}
-		args := []any{"from", "script"}
-		if hidden > 0 {
-			args = append(args, "lines_left_out_before", hidden)
-		}
-		log.Log(context.Background(), level, msg, args...)
-	}
+	own, others := lineLimit{most: faultLines}, lineLimit{most: scriptLines}
+	return func(n int, msg string) { others.write(log, now, levels[min(max(n, 0), len(levels)-1)], msg, "script") },
+		func(msg string) { own.write(log, now, slog.LevelWarn, msg, "interpreter") }
 }
 
 // lineLimit lets a number of lines through per second.
 type lineLimit struct {
+	mu                  sync.Mutex
 	most, lines, hidden int
 	began               time.Duration
+}
+
+func (l *lineLimit) write(log *slog.Logger, now func() time.Duration, level slog.Level, msg, from string) {
+	if !log.Enabled(context.Background(), level) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hidden, may := l.takes(now())
+	if !may {
+		return
+	}
+	args := []any{"from", from}
+	if hidden > 0 {
+		args = append(args, "lines_left_out_before", hidden)
+	}
+	log.Log(context.Background(), level, msg, args...)
 }
 
 // takes reports whether a line may be written, and then how many before it were not.

@@ -15,7 +15,7 @@ import (
 func TestScriptLogIsBounded(t *testing.T) {
 	var out bytes.Buffer
 	var now time.Duration
-	say := scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return now })
+	say, _ := scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return now })
 	for range 1_000_000 {
 		say(3, "again")
 	}
@@ -42,12 +42,13 @@ func TestScriptLogIsBounded(t *testing.T) {
 // A script that logs in a loop does not hide a fault of the interpreter, and many faults do not fill the disk.
 func TestScriptLinesHideNoFault(t *testing.T) {
 	var out bytes.Buffer
-	engine := luavm.New(luavm.Options{Log: scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return 0 })})
+	lines, faults := scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return 0 })
+	engine := luavm.New(luavm.Options{Log: lines, Fault: faults})
 	table := store.NewTable(store.Commands(), engine.Commands())
 	engine.Bind(table)
 	table.Lookup([]byte("get")).Run = func(*store.Ctx) store.Reply { panic("boom") }
 	call := &store.Ctx{Txn: store.New().Begin(store.Time{Lease: 1}, 1, store.Env{}), RESP: 2, Cmd: table.Lookup([]byte("eval")),
-		Args: [][]byte{[]byte("eval"), []byte("for i=1,200 do redis.log(3,'again') end redis.call('get','k')"), []byte("0")}}
+		Args: [][]byte{[]byte("eval"), []byte("for i=1,200 do redis.log(3,'luavm: again') end redis.call('get','k')"), []byte("0")}}
 	for range 20 {
 		if r := call.Cmd.Run(call); !r.IsError() {
 			t.Fatalf("the script goes on: %q", r.Str)

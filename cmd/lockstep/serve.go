@@ -74,7 +74,8 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	// Scripts may call INFO and similar commands, which the server answers; the server is made after
 	// the engine.
 	var srv atomic.Pointer[server.Server]
-	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: scriptLog(log, clock.Monotonic),
+	lines, faults := scriptLog(log, clock.Monotonic)
+	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,
 		Absent: server.WhyAbsent,
 		Allow: func(cmd *store.Command) bool {
 			s := srv.Load()
