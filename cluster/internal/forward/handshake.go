@@ -27,14 +27,14 @@ import (
 const (
 	Magic = "LKST"
 	Major = 5
-	Minor = MinorWaited
+	Minor = 1
 )
 
-// What minor versions have added.
+// What minor versions have added. Version 0.1.0 speaks minor 0.
 const (
 	MinorUsers  = 1 // a call says by which version of the user list its node knows the user
-	MinorLeases = 2 // the reply to heavy work says which leases it has given
-	MinorWaited = 2 // a blocking command that is sent again says for how long it has waited
+	MinorLeases = 1 // the reply to heavy work says which leases it has given
+	MinorWaited = 1 // a blocking command that is sent again says for how long it has waited
 )
 
 // ErrVersion: two nodes run versions that cannot forward to each other. Raft
