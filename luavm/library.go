@@ -100,6 +100,7 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 	}
 	e.begin(&store.Ctx{}, "", true)
 	e.allocated = done.used
+	e.watchIndexing(len(code))
 	e.start(0, before+done.took)
 	e.loading, e.keeps = l, true
 	text := e.register(done.proto)

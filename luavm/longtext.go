@@ -16,7 +16,8 @@ const longText = 16 << 10
 // indexing has a bit for every opcode that reads a field.
 const indexing uint64 = 1<<lua.OP_GETTABLE | 1<<lua.OP_GETTABLEKS | 1<<lua.OP_SELF
 
-// watchIndexing is for a text of so many bytes: its constants can be as long.
+// watchIndexing is called with the bytes that a script has from its beginning: what it keeps may be one text, and so may a
+// constant of its own text.
 func (e *Engine) watchIndexing(size int) {
 	if size > longText {
 		e.indexing = indexing

@@ -57,6 +57,21 @@ func TestLongKeyOfNoTable(t *testing.T) {
 	}
 }
 
+// TestLongKeyThatALibraryKeeps: a function can use a text as a key that an earlier call has made.
+func TestLongKeyThatALibraryKeeps(t *testing.T) {
+	w := newWorld(t, Options{MemoryLimit: 64 << 20})
+	w.mustLoad(t, "#!lua name=keys\nlocal s,n\nredis.register_function('f',function() if s then "+
+		"for i=1,20 do pcall(function() return n[s] end) end else s=string.rep('x',1e7) end end)")
+	w.do(2, "fcall", "f", "0")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w.do(2, "fcall", "f", "0")
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+		t.Errorf("took %d MiB", took>>20)
+	}
+}
+
 // TestConcatWithMetamethods: what a metamethod gets and returns is what C Lua passes on.
 func TestConcatWithMetamethods(t *testing.T) {
 	w := newWorld(t, Options{})
