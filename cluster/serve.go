@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cluster/brake"
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
@@ -121,7 +122,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 	r := &request{calls: calls, from: from, token: token}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
-	if len(f.Body) <= HeavyBytes { // a larger one has given way on its own node
+	if !call.Exceeds(calls, HeavyBytes) { // a larger one has given way on its own node
 		n.gate.Light()
 	}
 	n.serveRequest(r)

@@ -71,16 +71,16 @@ func AnyLarge(calls []Call) bool {
 	return false
 }
 
-// Size returns the bytes of all arguments of calls, and of the keys that their transactions have watched.
+// Size returns what all arguments of calls take, and the keys that their transactions have watched. An empty argument takes its place.
 func Size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
-			bytes += len(arg)
+			bytes += argumentTakes + len(arg)
 		}
 		if t := calls[i].Txn; t != nil {
 			bytes += Size(t.Calls)
 			for i := range t.compared() {
-				bytes += len(t.Watched[i].Key)
+				bytes += argumentTakes + len(t.Watched[i].Key)
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func Exceeds(calls []Call, limit int) bool {
 func sizeLeft(calls []Call, limit int) int {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
-			if limit -= len(arg); limit < 0 {
+			if limit -= argumentTakes + len(arg); limit < 0 {
 				return limit
 			}
 		}
@@ -105,7 +105,7 @@ func sizeLeft(calls []Call, limit int) int {
 				return limit
 			}
 			for i := range t.compared() {
-				if limit -= len(t.Watched[i].Key); limit < 0 {
+				if limit -= argumentTakes + len(t.Watched[i].Key); limit < 0 {
 					return limit
 				}
 			}

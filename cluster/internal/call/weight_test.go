@@ -56,13 +56,25 @@ func TestWatchedKeysCount(t *testing.T) {
 	keys := []Watched{{Key: make([]byte, HeavyBytes)}, {Key: make([]byte, 1)}}
 	get := &store.Command{Name: "get"}
 	exec := []Call{{Cmd: Exec, Txn: &Transaction{Watched: keys, Calls: []Call{line(get, "GET", "k")}}}}
-	if got, n := Size(exec), Arguments(exec); got != HeavyBytes+5 || n != 4 || !AnyLarge(exec) {
+	if got, n := Size(exec), Arguments(exec); got != HeavyBytes+5+4*argumentTakes || n != 4 || !AnyLarge(exec) {
 		t.Errorf("EXEC: %d bytes in %d arguments, large: %v", got, n, AnyLarge(exec))
 	}
 	watch := line(Exec, "WATCH", "k")
 	watch.Txn = &Transaction{Observe: true, Watched: []Watched{{Key: []byte("k")}}}
-	if got, n := Size([]Call{watch}), Arguments([]Call{watch}); got != 6 || n != 2 {
+	if got, n := Size([]Call{watch}), Arguments([]Call{watch}); got != 6+2*argumentTakes || n != 2 {
 		t.Errorf("WATCH: %d bytes in %d arguments", got, n)
+	}
+}
+
+// TestEmptyArgumentsTakeTheirPlaces: many arguments without a byte are large.
+func TestEmptyArgumentsTakeTheirPlaces(t *testing.T) {
+	exists := Call{Cmd: &store.Command{Name: "exists"}, Args: make([][]byte, 1+HeavyBytes/argumentTakes)}
+	exec := Call{Cmd: Exec, Txn: &Transaction{Calls: []Call{exists}}}
+	watched := Call{Cmd: Exec, Txn: &Transaction{Watched: make([]Watched, 1+HeavyBytes/argumentTakes)}}
+	for _, c := range []Call{exists, exec, watched} {
+		if calls := []Call{c}; !AnyLarge(calls) || Size(calls) <= HeavyBytes {
+			t.Errorf("%s: %d bytes", c.Cmd.Name, Size(calls))
+		}
 	}
 }
 

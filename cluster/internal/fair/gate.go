@@ -66,8 +66,8 @@ const (
 	// that one larger request may go alone. Such a request is in memory several times: to be evaluated, logged,
 	// sent and applied.
 	LargeAtOnce = 8 << 20
-	// ArgumentWeight is the memory of an argument beside its bytes: its place in a list, and the place of its reply.
-	ArgumentWeight = 64
+	// ReplyWeight is the memory for the reply to an argument.
+	ReplyWeight = 48
 	// yieldAddrs bounds the number of remembered addresses.
 	yieldAddrs = 1024
 )
@@ -267,7 +267,7 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 // admit waits until a request with large arguments may be under way (LargeAtOnce), or until ctx ends. leave must be called
 // at its end.
 func (g *Gate) admit(ctx context.Context, calls []call.Call, bytes int) (leave func()) {
-	n := int64(min(bytes+ArgumentWeight*call.Arguments(calls), LargeAtOnce))
+	n := int64(min(bytes+ReplyWeight*call.Arguments(calls), LargeAtOnce))
 	if bytes <= call.HeavyBytes || g.large.Acquire(ctx, n) != nil { // the node closes, or the client is gone
 		return func() {}
 	}
