@@ -458,7 +458,9 @@ func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr
 
 // GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
 // them: to read them is work, too. It returns at once if they are few.
-func (n *Node) GiveWay(c *Client, bytes int) { n.gate.GiveWay(c, bytes) }
+func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
+	return n.gate.GiveWay(c, bytes, arguments)
+}
 
 // Rest waits for the turn of a client for which this node has done work by itself that has taken some time.
 func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }

@@ -376,14 +376,14 @@ func TestLargeQueriesGiveWay(t *testing.T) {
 		other.Go(func() { n.locks(lightHost, 5*ms, stop) })
 		begin := time.Now()
 		for range 100 {
-			n.GiveWay(c, HeavyBytes)
+			n.GiveWay(c, HeavyBytes, 1)
 		}
 		if took := time.Since(begin); took != 0 {
 			t.Errorf("small ones took %v", took)
 		}
 		for range 10 {
 			time.Sleep(10 * ms) // it is read
-			n.GiveWay(c, 1<<20)
+			n.GiveWay(c, 1<<20, 1)()
 		}
 		if took := time.Since(begin); took < 850*ms || took > 1100*ms {
 			t.Errorf("10 MB took %v, want 0.95 s", took)
@@ -432,6 +432,31 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 		}
 		all.Wait()
 		n.expect("21", "DBSIZE")
+	})
+}
+
+// So are those that a node answers itself; what its session submits for one of them goes at once.
+func TestLargeCommandsHereAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		const size = 3 << 20
+		var under, most atomic.Int64
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				c := n.NewClient(heavyHost)
+				defer n.GiveWay(c, size, 1)()
+				most.Store(max(most.Load(), under.Add(size)))
+				time.Sleep(10 * ms)
+				n.run(c, false, "SET k "+strings.Repeat("x", fair.LargeAtOnce-100))
+				under.Add(-size)
+			})
+		}
+		all.Wait()
+		if got := most.Load(); got > fair.LargeAtOnce {
+			t.Errorf("%d bytes at once", got)
+		}
 	})
 }
 

@@ -23,7 +23,7 @@ type Submitter interface {
 	// names it.
 	NewClient(addr netip.Addr) *cluster.Client
 	// GiveWay waits for the turn of a client that has sent a number of bytes, if the number is large.
-	GiveWay(client *cluster.Client, bytes int)
+	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
 	// Rest waits for the turn of a client for which the node has done work by itself that has taken some time.
 	Rest(client *cluster.Client, took time.Duration)
 	// Submit runs commands in order and returns their replies when their writes are safe. It may use

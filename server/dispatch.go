@@ -114,8 +114,9 @@ func (s *session) handle(d decision, args [][]byte) {
 		s.own.add(nil, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
 	case actQueue:
 		s.command.Store(d.cmd)
-		s.giveWay(args)
+		leave := s.giveWay(args)
 		s.reply(nil, s.enqueue(d.cmd, args))
+		leave()
 		s.finish()
 	case actBlock:
 		s.blockHere(d.cmd, args)
@@ -136,18 +137,19 @@ func (s *session) handle(d decision, args [][]byte) {
 			s.submit()
 			return
 		}
-		s.giveWay(args)
 		s.answerHere(d.cmd, d.do, args)
 	}
 }
 
 // answerHere answers a command on this node.
 func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
+	leave := s.giveWay(args)
 	start, size := s.srv.cfg.Clock(), s.out.size()
 	r := s.runHere(cmd, do, args)
 	end := s.srv.cfg.Clock()
 	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
+	leave() // before it waits for a client that does not read
 	s.own.add(cmd, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
 	s.flushMuch()
 	s.display(cmd, args)
@@ -158,7 +160,7 @@ func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
 // reject answers a command that the session does not run.
 func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error) {
 	s.submit()
-	s.giveWay(args)
+	defer s.giveWay(args)()
 	s.srv.stats.rejected(cmd)
 	s.noteRefusal(cmd, args, refusal)
 	s.reply(nil, store.Err(s.abort(cmd, refusal)))
@@ -180,11 +182,12 @@ func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.R
 }
 
 // giveWay waits for the client's turn if a command that is not submitted is large: reading it was work,
-// too. A loop hands such a command to a goroutine first.
-func (s *session) giveWay(args [][]byte) {
+// too. A loop hands such a command to a goroutine first. leave must be called when the reply is in the output.
+func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
-		s.srv.backend.GiveWay(s.client, size)
+		return s.srv.backend.GiveWay(s.client, size, len(args))
 	}
+	return func() {}
 }
 
 // collect keeps a command for the next submission.

@@ -47,6 +47,7 @@ type fakeBackend struct {
 	parts     atomic.Int64
 	rested    atomic.Int64      // ns
 	gaveWay   atomic.Int64      // bytes
+	underWay  atomic.Int64      // large commands that are not answered yet
 	whole     atomic.Bool       // SubmitPart runs all
 	slow      atomic.Bool       // it runs one, in a second
 	single    atomic.Bool       // it runs one
@@ -135,7 +136,11 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 
 func (f *fakeBackend) Rest(_ *cluster.Client, took time.Duration) { f.rested.Add(int64(took)) }
 
-func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes int) { f.gaveWay.Add(int64(bytes)) }
+func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes, _ int) (leave func()) {
+	f.gaveWay.Add(int64(bytes))
+	f.underWay.Add(1)
+	return func() { f.underWay.Add(-1) }
+}
 
 func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return nil }
 

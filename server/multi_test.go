@@ -83,6 +83,10 @@ func TestLargeArgumentsGiveWay(t *testing.T) {
 				t.Fatalf("after %.40q %d bytes gave way", step.command, n)
 			}
 		}
+		c.do("PING", "*2\r\n"+bulk("pong")+bulk(""))
+		if n := ts.fake.underWay.Load(); n != 0 {
+			t.Errorf("%d commands are under way for good", n)
+		}
 	})
 }
 

@@ -9,16 +9,17 @@ import (
 
 // Client is what a node remembers of the connection of a client.
 type Client struct {
-	addr   netip.Addr
-	node   *InHand                            // large replies in hand of the node …
-	inHand atomic.Int64                       // … and the bytes of this client among them
-	heavy  atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
-	own    atomic.Bool                        // it counts as heavy by its own work, not only by its address
-	owes   atomic.Int64                       // cost of the work whose replies have to be held; 0: none
-	since  atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
-	gone   atomic.Bool                        // the server has cut it off
-	leave  atomic.Pointer[context.CancelFunc] // ends what its request waits for; nil: its request does not wait
-	light  atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
+	addr     netip.Addr
+	node     *InHand                            // large replies in hand of the node …
+	inHand   atomic.Int64                       // … and the bytes of this client among them
+	heavy    atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
+	own      atomic.Bool                        // it counts as heavy by its own work, not only by its address
+	owes     atomic.Int64                       // cost of the work whose replies have to be held; 0: none
+	since    atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
+	gone     atomic.Bool                        // the server has cut it off
+	admitted atomic.Bool                        // its session answers a command with large arguments
+	leave    atomic.Pointer[context.CancelFunc] // ends what its request waits for; nil: its request does not wait
+	light    atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
 }
 
 // NewClient returns the Client for a connection from an address.

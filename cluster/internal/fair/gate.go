@@ -233,17 +233,24 @@ func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Du
 	return false, 0
 }
 
-// GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
-// them: to read them is tally, too. It returns at once if they are few.
-func (g *Gate) GiveWay(c *Client, bytes int) {
+// GiveWay waits for the turn of a client that has sent arguments of so many bytes which the session keeps for later, or
+// answers itself, instead of submitting them: to read them is tally, too. It returns at once if they are few. leave must be
+// called when they have been kept or answered.
+func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	if c == nil || bytes <= call.HeavyBytes {
-		return
+		return func() {}
 	}
 	ctx, end := c.until(g.ctx)
 	defer end()
 	g.enter(ctx, c, nil, bytes, yieldLate)
 	now := g.clock.Monotonic()
 	g.end(now-time.Duration(bytes)*ByteTakes, now)
+	done := g.admit(ctx, c, bytes, arguments)
+	c.admitted.Store(true)
+	return func() {
+		c.admitted.Store(false)
+		done()
+	}
 }
 
 // Pass runs heavy work with the calls of a client when its turn has come. run returns the number of bytes of its
@@ -254,7 +261,7 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 	ctx, end := c.until(g.ctx)
 	defer end()
 	done := g.enter(ctx, c, calls, bytes, patience)
-	defer g.admit(ctx, calls, bytes)()
+	defer g.admit(ctx, c, bytes, call.Arguments(calls))()
 	if c.IsGone() && call.AnyLarge(calls) {
 		done(0)
 		return false
@@ -264,11 +271,13 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 	return true
 }
 
-// admit waits until a request with large arguments may be under way (LargeAtOnce), or until ctx ends. leave must be called
+// admit waits until a command with large arguments may be under way (LargeAtOnce), or until ctx ends. leave must be called
 // at its end.
-func (g *Gate) admit(ctx context.Context, calls []call.Call, bytes int) (leave func()) {
-	n := int64(min(bytes+ReplyWeight*call.Arguments(calls), LargeAtOnce))
-	if bytes <= call.HeavyBytes || g.large.Acquire(ctx, n) != nil { // the node closes, or the client is gone
+func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
+	n := int64(min(bytes+ReplyWeight*arguments, LargeAtOnce))
+	// What a session submits for a command that it answers itself is under way already. An error: the node closes, or the
+	// client is gone.
+	if bytes <= call.HeavyBytes || c.admitted.Load() || g.large.Acquire(ctx, n) != nil {
 		return func() {}
 	}
 	return func() { g.large.Release(n) }
