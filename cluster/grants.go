@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"slices"
 	"time"
 
@@ -190,22 +191,30 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []s
 	return replies
 }
 
-// atOnce is how soon a reply to heavy work leaves if it is not held.
-const atOnce = time.Millisecond
+const (
+	// atOnce is how soon a reply to heavy work leaves if it is not held.
+	atOnce = time.Millisecond
+	// maxHeldLease is more milliseconds than any reply is held for.
+	maxHeldLease = 3_600_000
+)
 
 // hold delays the replies to heavy work for as long as the gate has it, and returns what to tell the client then. leases are
-// the encoded grants.
+// the encoded grants. None of them may be over by then, so the replies are held for a part of the shortest at most.
 func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []store.Reply {
-	began := n.cfg.Time.Monotonic()
-	n.gate.HoldReplies(client, replies, len(leases))
-	now := n.cfg.Time.Monotonic()
-	if len(leases) == 0 || now-began < atOnce {
-		return replies
-	}
 	g, err := readGrants(leases)
 	if err != nil {
-		n.cfg.Logger.Error("the leases of a reply that was held cannot be read", "error", err)
+		n.cfg.Logger.Error("the leases of a reply that is held cannot be read", "error", err)
 		return errorReplies(replies[:0], len(replies), ErrReplyLost)
+	}
+	most := time.Duration(math.MaxInt64)
+	for _, x := range g.list {
+		most = min(most, time.Duration(min(max(x.key.Deadline-g.at, 0), maxHeldLease))*time.Millisecond/4*3)
+	}
+	began := n.cfg.Time.Monotonic()
+	n.gate.HoldReplies(client, replies, len(leases), most)
+	now := n.cfg.Time.Monotonic()
+	if len(g.list) == 0 || now-began < atOnce {
+		return replies
 	}
 	return n.confirm(g, now, replies)
 }

@@ -287,8 +287,8 @@ func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leav
 // they get after heavy work. The commands themselves have run in order of arrival. If many clients do such
 // work, HoldReplies answers them one by one, far enough apart that the leader has time left even if the clients
 // of every node do such work. So a client that takes a lock waits for one of these commands, not for all of
-// them. more is how many bytes the caller keeps beside the replies.
-func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int) {
+// them. more is how many bytes the caller keeps beside the replies, and most is for how long they may be held.
+func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time.Duration) {
 	if c == nil {
 		return
 	}
@@ -313,11 +313,11 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int) {
 	c.Holds(0) // the replies count in g.held from now on
 	switch {
 	case slot > now+yieldSoon:
-		g.awaitSlot(c, slot, max(2*cost, took))
+		g.awaitSlot(c, now+min(slot-now, most), max(2*cost, took))
 	case took > 2*cost+longTime:
-		g.awaitSlot(c, now+yieldSoon, took)
+		g.awaitSlot(c, now+min(yieldSoon, most), took)
 	default:
-		g.enter(g.ctx, c, nil, 0, yieldSoon)(0)
+		g.enter(g.ctx, c, nil, 0, min(yieldSoon, most))(0)
 	}
 	if bytes > SmallReply {
 		g.InHand.take(g.ctx, c, bytes)

@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 			c.owes.Store(int64(time.Hour))
 			g.does(t, g.NewClient(lightHost))
 			begin := time.Now()
-			g.HoldReplies(c, []store.Reply{store.Str(reply)}, 0)
+			g.HoldReplies(c, []store.Reply{store.Str(reply)}, 0, math.MaxInt64)
 			return time.Since(begin)
 		}
 		if took := hold(strings.Repeat("x", yieldHeld/2)); took != yieldSoon {
