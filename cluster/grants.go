@@ -194,9 +194,24 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []s
 const (
 	// atOnce is how soon a reply to heavy work leaves if it is not held.
 	atOnce = time.Millisecond
-	// maxHeldLease is more milliseconds than any reply is held for.
+	// shortLease is a lease of which a quarter may be too short to confirm it, in ms.
+	shortLease = 400
+	// maxHeldLease is a lease that is longer than any reply is held, in ms.
 	maxHeldLease = 3_600_000
 )
+
+// mayBeHeld returns for how long the reply to a request with these leases may be held.
+func (g grants) mayBeHeld() time.Duration {
+	most := int64(math.MaxInt64 / time.Millisecond)
+	for _, x := range g.list {
+		lease := min(x.key.Deadline-g.at, maxHeldLease)
+		if lease < shortLease {
+			return 0
+		}
+		most = min(most, lease/4*3)
+	}
+	return time.Duration(most) * time.Millisecond
+}
 
 // hold delays the replies to heavy work for as long as the gate has it, and returns what to tell the client then. leases are
 // the encoded grants. None of them may be over by then, so the replies are held for a part of the shortest at most.
@@ -206,14 +221,11 @@ func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []stor
 		n.cfg.Logger.Error("the leases of a reply that is held cannot be read", "error", err)
 		return errorReplies(replies[:0], len(replies), ErrReplyLost)
 	}
-	most := time.Duration(math.MaxInt64)
-	for _, x := range g.list {
-		most = min(most, time.Duration(min(max(x.key.Deadline-g.at, 0), maxHeldLease))*time.Millisecond/4*3)
-	}
+	most := g.mayBeHeld()
 	began := n.cfg.Time.Monotonic()
 	n.gate.HoldReplies(client, replies, len(leases), most)
 	now := n.cfg.Time.Monotonic()
-	if len(g.list) == 0 || now-began < atOnce {
+	if len(g.list) == 0 || most == 0 || now-began < atOnce {
 		return replies
 	}
 	return n.confirm(g, now, replies)
