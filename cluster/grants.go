@@ -24,7 +24,6 @@ import (
 //   - Another node learns the outcome, or this node does when it leads no more. The
 //     next leader's clock may have gone on without the write by then. So that leader
 //     is asked to let the grants begin anew, and then the client is told (confirm).
-//
 //   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then it
 //     asks in the same way (hold).
 //
@@ -139,13 +138,14 @@ func readGrants(b []byte) (grants, error) {
 }
 
 // renew lets leases that were granted before begin now. Calls whose leases are over get ErrReplyLost
-// instead of their replies.
-func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply) {
+// instead of their replies. held says that the reply has only been held: if a lease is gone before its time, a command has
+// ended it, as can happen while any reply is on its way.
+func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
 		until, alive := txn.Renew(x.key, g.seq, g.at)
 		switch {
-		case x.call >= len(replies):
+		case x.call >= len(replies), !alive && held && x.key.Deadline > txn.Now().Lease:
 		case alive:
 			x.key.Deadline = until
 			r.anew = append(r.anew, x)
@@ -169,7 +169,7 @@ func (r *request) confirm(txn *store.Txn) {
 			said.Elems = append(said.Elems, store.OK)
 		}
 	}
-	r.renew(txn, g, said.Elems)
+	r.renew(txn, g, said.Elems, r.calls[0].RESP == heldRESP)
 	// The answer that is kept belongs to this one call, and so do all grants in it.
 	for i := range r.anew {
 		r.anew[i].call = 0
@@ -179,9 +179,9 @@ func (r *request) confirm(txn *store.Txn) {
 
 // confirm asks whichever node leads to let the leases of an executed request begin now, and returns the
 // replies to that request. since is the monotonic time of its evaluation, or of the end of its wait in the gate.
-func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []store.Reply {
+func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, resp int) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
-	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
+	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: resp, User: store.SystemUser}}
 	said := n.newCarried(left, nil, n.queue.Number(), nil, calls, nil).run()[0].Elems
 	for _, x := range g.list {
 		if x.call < len(replies) && (x.call >= len(said) || said[x.call].IsError()) {
@@ -192,6 +192,9 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply) []s
 }
 
 const (
+	// lostRESP and heldRESP are the versions of RESP in which confirm asks, for a reply that was late or lost, and for one that was
+	// held. The reply is the same, and nodes of 0.1.0 see no difference.
+	lostRESP, heldRESP = 2, 3
 	// atOnce is how soon a reply to heavy work leaves if it is not held.
 	atOnce = time.Millisecond
 	// shortLease is a lease of which a quarter may be too short to confirm it, in ms.
@@ -228,7 +231,7 @@ func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []stor
 	if len(g.list) == 0 || most == 0 || now-began < atOnce {
 		return replies
 	}
-	return n.confirm(g, now, replies)
+	return n.confirm(g, now, replies, heldRESP)
 }
 
 // overdue is a batch that was accepted so late that its leases have to be

@@ -113,6 +113,23 @@ func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	}
 }
 
+// What another client has ended meanwhile by a command is no reason to lose a held reply: the owner could have had it before.
+func TestHeldReplyOfALeaseThatWasEnded(t *testing.T) {
+	for name, take := range heldReplies {
+		for _, next := range [][]string{{"DEL lock"}, {"DEL lock", "SET lock you NX PX 60000"}} {
+			t.Run(name+"/"+strings.Join(next, ","), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					p := newHeldPair(t)
+					time.AfterFunc(500*ms, func() { p.do(next...) })
+					if got, took := take(p, "TAKE lock me 1500"); got != "OK" || took < time.Second {
+						t.Errorf("told %q after %v", got, took)
+					}
+				})
+			})
+		}
+	}
+}
+
 // What a request has given back itself needs no lease any more, and a held reply without a lease is what it was.
 func TestHeldReplyWithoutALease(t *testing.T) {
 	for name, take := range heldReplies {

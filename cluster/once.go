@@ -62,7 +62,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 		r.replies = errorReplies(r.replies[:0], len(r.calls), ErrReplyLost)
 		return true
 	}
-	r.renew(txn, given, r.replies)
+	r.renew(txn, given, r.replies, false)
 	return true
 }
 

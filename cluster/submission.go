@@ -181,7 +181,7 @@ func (p *Submission) finished(r *request) {
 		return
 	case errLate:
 		go func() {
-			p.Replies = n.confirm(r.due, r.since, r.replies)
+			p.Replies = n.confirm(r.due, r.since, r.replies, lostRESP)
 			p.end()
 		}()
 		return

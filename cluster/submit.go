@@ -279,7 +279,7 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	<-done
 	switch r.err {
 	case errLate:
-		return c.n.confirm(r.due, r.since, r.replies), nil
+		return c.n.confirm(r.due, r.since, r.replies, lostRESP), nil
 	case errUnknown:
 		return c.dst, r.err // the batch may still use the replies
 	}
