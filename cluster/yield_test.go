@@ -409,7 +409,7 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 		waits := func() (sum int) {
 			n.routes.get().seq.in.Look(func(q []*request) {
 				for _, r := range q {
-					sum += call.Size(r.calls) + fair.ReplyWeight*call.Arguments(r.calls)
+					sum += call.Size(r.calls) + store.ReplySize*call.Arguments(r.calls)
 				}
 			})
 			return sum

@@ -66,8 +66,6 @@ const (
 	// that one larger request may go alone. Such a request is in memory several times: to be evaluated, logged,
 	// sent and applied.
 	LargeAtOnce = 8 << 20
-	// ReplyWeight is the memory for the reply to an argument.
-	ReplyWeight = 48
 	// yieldAddrs bounds the number of remembered addresses.
 	yieldAddrs = 1024
 )
@@ -274,7 +272,7 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 // admit waits until a command with large arguments may be under way (LargeAtOnce), or until ctx ends. leave must be called
 // at its end.
 func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
-	n := int64(min(bytes+ReplyWeight*arguments, LargeAtOnce))
+	n := int64(min(bytes+store.ReplySize*arguments, LargeAtOnce)) // each argument may have a reply
 	// What a session submits for a command that it answers itself is under way already. An error: the node closes, or the
 	// client is gone.
 	if bytes <= call.HeavyBytes || c.admitted.Load() || g.large.Acquire(ctx, n) != nil {
