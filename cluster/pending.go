@@ -14,7 +14,8 @@ import (
 //
 // One party at a time may answer a batch. While the sequencer waits for Raft, the log answers it if it was applied
 // promptly, and else leaves the answer to the sequencer, which looks at the clock. After the sequencer has lost its
-// leadership, the log alone answers, even if this node leads anew and the batch is an entry of the later term. The watchdog answers what has waited for too long.
+// leadership, the log alone answers, even if this node leads anew and the batch is an entry of the later term. The
+// watchdog answers what has waited for too long.
 type pendingBatches struct {
 	mu   sync.Mutex
 	list []*batch

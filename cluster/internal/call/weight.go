@@ -71,7 +71,8 @@ func AnyLarge(calls []Call) bool {
 	return false
 }
 
-// Size returns what all arguments of calls take, and the keys that their transactions have watched. An empty argument takes its place.
+// Size returns the bytes that the arguments of calls take, and the keys that their transactions have watched. Each counts
+// with its place in the list, so an argument without a byte counts, too.
 func Size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
