@@ -26,7 +26,8 @@ type clientMemory struct {
 	large atomic.Int64  // bytes in large buffers
 	limit *atomic.Int64 // 0: no limit
 
-	arriving  atomic.Int64 // the part of large for incoming commands
+	arriving  atomic.Int64 // the part of large for incoming commands …
+	complete  atomic.Int64 // … and what of that belongs to commands that have arrived
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
 
 	cutting atomic.Bool  // a goroutine looks for the clients that hold most
@@ -57,6 +58,13 @@ func (m *clientMemory) beyond() bool {
 func (m *clientMemory) noRoomToGrow(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.arriving.Load()+n > limit+limit/8
+}
+
+// crowded reports whether large commands take so much of the limit that no more should be read: those that have arrived, or
+// with them those that are on their way. begun is for one of the latter, which may go on so that it ends.
+func (m *clientMemory) crowded(begun bool) bool {
+	limit := m.limit.Load()
+	return limit > 0 && (m.complete.Load() > limit/4 || !begun && m.arriving.Load() > limit/2)
 }
 
 // beyondWith reports whether all large buffers with n more bytes exceed the limit that far.

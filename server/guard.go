@@ -97,7 +97,8 @@ type guard struct {
 	large   [][]byte // arguments of the current command, if it is large
 
 	memory *clientMemory // for all clients; nil: memory is not counted
-	held   atomic.Int64  // bytes of large arguments that have arrived
+	held   atomic.Int64  // bytes of large arguments that have arrived …
+	whole  int64         // … and those of complete commands, when the last one was complete
 
 	vain    int          // lines since the last parse that made no command
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
@@ -146,9 +147,7 @@ func (g *guard) Read(p []byte) (int, error) {
 
 // recycle frees the complete commands in out after redcon has read them, or after a loop has run them.
 func (g *guard) recycle() {
-	if g.large == nil {
-		g.holds(-g.held.Load())
-	}
+	g.release()
 	if g.direct {
 		// A client that has once sent much must not keep the memory.
 		if cap(g.argv) > keepArgs {
@@ -185,6 +184,36 @@ func (g *guard) fill() {
 	g.policy.received(n)
 	if n == 0 && err != nil {
 		g.end = err
+	}
+}
+
+// release says that the complete large commands have been run, or will not be.
+func (g *guard) release() {
+	g.holds(g.takes() - g.held.Load())
+	g.complete(0)
+}
+
+// drop is release for a command that is being built, too.
+func (g *guard) drop() {
+	g.large = nil
+	g.release()
+}
+
+// takes returns the memory of the large command that is being built. Even an empty argument takes memory, and the last one
+// takes its capacity.
+func (g *guard) takes() int64 {
+	if len(g.large) == 0 {
+		return 0
+	}
+	last := g.large[len(g.large)-1]
+	return g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large))
+}
+
+// complete counts how much of what is held belongs to complete commands.
+func (g *guard) complete(bytes int64) {
+	if g.memory != nil && bytes != g.whole {
+		g.memory.complete.Add(bytes - g.whole)
+		g.whole = bytes
 	}
 }
 
@@ -280,6 +309,7 @@ func (g *guard) commit() {
 		g.out = append(g.out[:g.done], standIn...)
 		g.parcels = append(g.parcels, parcel{g.delivered, g.large})
 		g.large = nil
+		g.complete(g.held.Load())
 	}
 	g.delivered++
 	g.done = len(g.out)
@@ -294,6 +324,7 @@ func (g *guard) commitDirect() {
 		g.out = g.out[:g.done]
 		g.argv = append(g.argv, g.large...)
 		g.large = nil
+		g.complete(g.held.Load())
 	}
 	for i := 0; i < len(g.marks); i += 2 {
 		g.argv = append(g.argv, g.out[g.marks[i]:g.marks[i+1]:g.marks[i+1]])

@@ -26,8 +26,8 @@ func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
 // refuse cuts off a client that needs memory that is not there.
 func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
-	g.large, g.out, g.line, g.marks = nil, nil, nil, nil
-	g.holds(-g.held.Load())
+	g.out, g.line, g.marks = nil, nil, nil
+	g.drop()
 	g.end = io.EOF
 }
 
@@ -279,12 +279,8 @@ func (g *guard) takePayload() bool {
 // ends the connection without an error reply.
 func (g *guard) grew(n int64) {
 	g.size += n
-	if len(g.large) > 0 {
-		// Even an empty argument takes memory, and the last one takes its capacity.
-		last := g.large[len(g.large)-1]
-		if by := g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large)) - g.held.Load(); by >= largeCommand {
-			g.holds(by)
-		}
+	if by := g.takes() - g.held.Load(); by >= largeCommand {
+		g.holds(by)
 	}
 	if g.size > g.policy.maxQuery() {
 		g.end = io.EOF

@@ -48,7 +48,7 @@ func (l *listener) Accept() (net.Conn, error) {
 const (
 	// strangersInput is the memory that the operating system keeps for input of a client before it has authenticated
 	// (the system takes twice as much with what it needs itself): strangers are served one after the other
-	// (loop_strangers_linux.go), and what they send meanwhile stays there.
+	// (loop_shares_linux.go), and what they send meanwhile stays there.
 	strangersInput = 16 << 10
 	// clientsInput is the most of the same for a client that has authenticated. Without a limit the system keeps up to 6 MiB
 	// for one whose commands wait. It is enough for 20 MB/s and a round trip of 10 ms.

@@ -57,7 +57,9 @@ type loop struct {
 	count     int
 	ready     []*loopConn // idle connections with unread input
 	others    []*loopConn // the ready list of the last round, to be used again
-	strangers strangers
+	strangers share       // clients that have not authenticated, or send lines that make no command
+	incoming  incoming
+	lightAt   time.Time   // when another client was served last
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
 	sending   []*loopConn // connections whose output uring sends
@@ -78,6 +80,7 @@ func newLoop(srv *Server) (*loop, error) {
 		return nil, err
 	}
 	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
+	l.strangers.loop, l.incoming.loop = l, l
 	if !srv.cfg.noUring {
 		if l.uring, err = newUring(); err != nil {
 			srv.saidNoUring.Do(func() { srv.cfg.Log.Info("each reply is sent by a system call of its own", "reason", err) })
@@ -171,7 +174,7 @@ func (l *loop) run(me int) {
 			l.others[i] = nil
 			l.turn(c)
 		}
-		l.serveStrangers()
+		l.serveShares()
 		for l.submitted {
 			l.submitted = false
 			if !l.flushBackend(me) {
@@ -181,7 +184,7 @@ func (l *loop) run(me int) {
 			l.hear()
 		}
 		l.sendAnswered()
-		l.strangersServed()
+		l.sharesServed()
 	}
 }
 
@@ -296,12 +299,13 @@ func (l *loop) wait() int {
 	case l.over && l.count == 0:
 		l.ended = true
 		l.strangers.stop()
+		l.incoming.stop()
 		l.closeFiles()
 		close(l.stop)
 		l.mu.Unlock()
 		return -1
 	}
-	if !l.awaitStrangers() {
+	if !l.strangers.wakes() || !l.incoming.wakes() {
 		l.mu.Unlock()
 		return 0
 	}

@@ -23,8 +23,9 @@ type loopConn struct {
 	s     *session
 	guard *guard
 	state connState
-	ready bool // in loop.ready
-	vain  bool // the client has sent many lines lately that made no command
+	ready bool      // in loop.ready
+	vain  bool      // the client has sent many lines lately that made no command
+	many  time.Time // when the client last sent many arguments
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the submission began
@@ -66,7 +67,7 @@ func (l *loop) advance(c *loopConn) {
 	// A client that sends one huge argument must not delay the other clients.
 	const reads = 4
 	g := c.guard
-	for range reads {
+	for i := range reads {
 		if c.shut.Load() {
 			l.retire(c)
 			return
@@ -85,8 +86,8 @@ func (l *loop) advance(c *loopConn) {
 			return
 		case !c.hasInput():
 			return
-		case vain:
-			l.again(c) // it has its turn among strangers
+		case vain || i > 0 && l.incoming.has(c):
+			l.again(c) // it has its turn among its kind
 			return
 		}
 		g.fill()

@@ -288,7 +288,7 @@ func (srv *Server) hungUp(s *session) {
 
 func (srv *Server) unregister(s *session) {
 	srv.hub.tracker.disable(s)
-	s.conn.holds(-s.conn.held.Load())
+	s.conn.drop()
 	srv.clientMemory.strangers.Add(-s.conn.strange.Swap(0))
 	s.leavesMemory()
 	s.client.Encoded()

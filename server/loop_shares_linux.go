@@ -1,0 +1,192 @@
+package server
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Two kinds of clients are served a share of a loop's time, one after the other; all other clients go first. What they send
+// beyond that stays with the operating system, which slows them down.
+//
+// Strangers have not authenticated: a few hundred of their connections that send as fast as they can would have all other
+// clients of the loop wait for a turn of each of them.
+//
+// Senders of many arguments are the others. A hundred thousand take the loop tens of milliseconds, and several times as much
+// while the collector runs all the time. Any large command is in memory from then on until its turn has come, so while many wait
+// the loop reads the parts of one after the other, and slowly (nextPart).
+
+const (
+	// strangersTurn is for how long a loop reads the input of strangers in a round.
+	strangersTurn = 500 * time.Microsecond
+	// shareRest is how much longer than the last round with some of a kind it reads none of the kind.
+	shareRest = 3
+	// shareWait bounds that.
+	shareWait = 50 * time.Millisecond
+	// crowdLook is when a loop looks again whether there is room for large commands. After so many looks it reads a part.
+	crowdLook  = 5 * time.Millisecond
+	crowdLooks = 10
+	// manyArguments of a large command take more time than their bytes.
+	manyArguments = 1 << 10
+	// aloneAfter is how long the other clients must have sent nothing for a loop to read many arguments all the time.
+	aloneAfter = 200 * time.Millisecond
+)
+
+// share is a queue of idle connections with unread input that are served a share of the loop's time. The owner of the loop
+// uses it.
+type share struct {
+	loop  *loop
+	queue []*loopConn // the one that has waited longest first
+	due   time.Time   // when the next ones may be served
+	since time.Time   // when the present round began to serve some; zero: it has not
+	timer *time.Timer // wakes the loop when they are due
+	late  atomic.Bool // the timer has fired: they are due, whatever the clock says
+}
+
+func (s *share) stop() {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// begins reports whether some connections have their turn in this round.
+func (s *share) begins() bool {
+	if len(s.queue) == 0 || s.loop.now.Before(s.due) && !s.late.Load() {
+		return false
+	}
+	s.stop()
+	s.late.Store(false)
+	s.since = s.loop.now
+	return true
+}
+
+// next serves the connection that has waited longest.
+func (s *share) next() {
+	c := s.queue[0]
+	s.queue[0] = nil
+	s.queue = s.queue[1:]
+	c.ready = false
+	if c.state == connIdle {
+		s.loop.advance(c)
+	}
+}
+
+// served gives the others their time after a round in which connections were served. It counts all of the round, with the
+// replies that were sent.
+func (s *share) served(rest int) {
+	if s.since.IsZero() {
+		return
+	}
+	now := s.loop.srv.cfg.Clock()
+	s.due = now.Add(min(time.Duration(rest)*now.Sub(s.since), shareWait))
+	s.since = time.Time{}
+}
+
+// wakes makes the loop wake when connections that wait are due. It returns false if they are due now. The caller holds
+// loop.mu.
+func (s *share) wakes() bool {
+	if len(s.queue) == 0 {
+		return true
+	}
+	left := min(s.due.Sub(s.loop.srv.cfg.Clock()), shareWait)
+	switch {
+	case left <= 0 || s.late.Load():
+		return false
+	case s.timer == nil:
+		s.timer = time.AfterFunc(left, func() {
+			l := s.loop
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			s.late.Store(true)
+			if !l.ended {
+				l.ring()
+			}
+		})
+	default:
+		s.timer.Reset(left)
+	}
+	return true
+}
+
+// turn serves an idle connection with unread input now, or has it wait for its turn among its kind.
+func (l *loop) turn(c *loopConn) {
+	switch {
+	case c.state != connIdle:
+		c.ready = false
+	case c.s.needsAuth() || c.vain:
+		l.strangers.queue = append(l.strangers.queue, c)
+	case l.incoming.has(c):
+		l.incoming.add(c)
+	default:
+		c.ready = false
+		if l.now.Sub(c.many) >= aloneAfter {
+			l.lightAt = l.now
+		}
+		l.advance(c)
+	}
+}
+
+// serveShares serves as many strangers as have time in this round, and a part of a large command.
+func (l *loop) serveShares() {
+	if s := &l.strangers; s.begins() {
+		for len(s.queue) > 0 {
+			s.next()
+			if l.srv.cfg.Clock().Sub(s.since) >= strangersTurn {
+				break
+			}
+		}
+	}
+	if s := &l.incoming; s.begins() {
+		s.nextPart()
+	}
+}
+
+// incoming is the share of connections that send large commands which take long, or find no room.
+type incoming struct {
+	share
+	reading *loopConn // was served last
+	looks   int       // how often in a row there was no room
+}
+
+// has reports whether the next part of a connection's input has to wait for its turn.
+func (s *incoming) has(c *loopConn) bool {
+	g := c.guard
+	return g.large != nil && (len(g.large) >= manyArguments || s.loop.srv.clientMemory.crowded(c == s.reading))
+}
+
+// add has a connection wait for its turn. The one that was served last goes on first, because a command in part takes memory.
+func (s *incoming) add(c *loopConn) {
+	s.queue = append(s.queue, c)
+	if c == s.reading {
+		copy(s.queue[1:], s.queue)
+		s.queue[0] = c
+	}
+}
+
+// nextPart reads the next part of a large command if there is room for it. Now and then it reads one all the same: the commands
+// that have arrived may be blocking ones, and the client whose command was read may be slow.
+func (s *incoming) nextPart() {
+	c := s.queue[0]
+	if s.loop.srv.clientMemory.crowded(c == s.reading) && s.looks < crowdLooks {
+		s.looks++
+		s.due = s.loop.now.Add(crowdLook)
+		s.since = time.Time{}
+		return
+	}
+	s.looks, s.reading = 0, c
+	if len(c.guard.large) >= manyArguments {
+		c.many = s.loop.now
+	} else {
+		s.since = time.Time{} // it takes no time worth speaking of
+	}
+	s.next()
+}
+
+// sharesServed ends a round.
+func (l *loop) sharesServed() {
+	l.strangers.served(shareRest)
+	rest := shareRest
+	if l.now.Sub(l.lightAt) >= aloneAfter {
+		rest = 0
+	}
+	l.incoming.served(rest)
+}

@@ -1,0 +1,121 @@
+package server
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// large is a command with many empty arguments, and largeArguments is the memory that they take.
+const largeArguments = 40_000 * argumentCost
+
+func large(name string) string {
+	return array(append([]string{name}, make([]string, 40_000)...)...)
+}
+
+// TestLargeCommandsAreReadInTurn: while large commands wait, no more of them are read, so nobody is cut off for them. The
+// others are served, and in the end all are answered.
+func TestLargeCommandsAreReadInTurn(t *testing.T) {
+	const many, limit = 30, 16 * largeArguments
+	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxMemoryClients, c.MaxClients = limit, 2*many })
+	other := ts.dial(t)
+	release := ts.fake.holdBack()
+	command := []byte(large("EXISTS"))
+	var sent sync.WaitGroup
+	var clients []*client
+	for range many {
+		c := ts.dial(t)
+		clients = append(clients, c)
+		sent.Go(func() {
+			if _, err := c.conn.Write(command); err != nil {
+				t.Errorf("a client was cut off: %v", err)
+			}
+		})
+	}
+	ts.await(func() bool { return ts.fake.held.Load() == 1 })
+	for range 200 {
+		other.do("PING", "+PONG\r\n")
+	}
+	if held := ts.clientMemory.arriving.Load(); held > limit {
+		t.Errorf("%d bytes were read", held)
+	}
+	release()
+	for _, c := range clients {
+		c.expect(":0\r\n")
+	}
+	sent.Wait()
+	ts.await(func() bool { return ts.clientMemory.arriving.Load() == 0 && ts.clientMemory.complete.Load() == 0 })
+}
+
+// TestLargeCommandsOfWhoWaits: large commands that are held back for long take the room that there is. Those of others are
+// read all the same.
+func TestLargeCommandsOfWhoWaits(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxMemoryClients = 8 * largeArguments })
+	c := ts.dial(t)
+	c.do("CLIENT PAUSE 100000 WRITE", "+OK\r\n")
+	for range 2 {
+		go io.WriteString(ts.dial(t).conn, large("DEL"))
+	}
+	ts.await(func() bool { return ts.clientMemory.crowded(true) })
+	var answered atomic.Bool
+	go func() {
+		_, err := io.WriteString(c.conn, large("EXISTS"))
+		if got := make([]byte, 4); err == nil {
+			_, err = io.ReadFull(c.conn, got)
+			answered.Store(err == nil && string(got) == ":0\r\n")
+		}
+	}()
+	ts.await(answered.Load)
+}
+
+// TestLargeCommandInParts: a connection whose command is on its way has its turn after all others, and goes on before those
+// that come later. It gives the others their time, and waits while there is a crowd.
+func TestLargeCommandInParts(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
+	l, err := newLoop(ts.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.closeFiles()
+	conn := func() *loopConn {
+		c := &loopConn{loop: l, guard: newGuard(nil), s: &session{srv: ts.Server}, state: connIdle, ready: true}
+		c.s.authed.Store(true)
+		c.guard.large = make([][]byte, manyArguments)
+		return c
+	}
+	begun, second, third := conn(), conn(), conn()
+	l.incoming.reading = begun
+	for _, c := range []*loopConn{second, begun, third} {
+		l.turn(c)
+	}
+	for i, c := range []*loopConn{begun, second, third} {
+		if l.incoming.queue[i] != c {
+			t.Errorf("the order is wrong at place %d", i)
+		}
+		c.state = connRunning // so that nothing is read
+	}
+	// serves counts the rounds until one is served.
+	serves := func() (rounds int) {
+		left := len(l.incoming.queue)
+		for ; len(l.incoming.queue) == left; rounds++ {
+			l.now = ts.cfg.Clock()
+			l.serveShares()
+			ts.fake.advance(crowdLook) // the round takes that long
+			l.sharesServed()
+		}
+		return rounds
+	}
+	l.lightAt = ts.cfg.Clock() // another client has sent something
+	if n := serves(); n != 1 {
+		t.Errorf("the first part was read in round %d", n)
+	}
+	if n := serves(); n != 1+shareRest {
+		t.Errorf("the second part was read in round %d", n)
+	}
+	ts.fake.advance(aloneAfter)
+	ts.clientMemory.complete.Add(1 << 19)
+	if n := serves(); n != 1+crowdLooks {
+		t.Errorf("the third part was read in round %d, while a large command waits", n)
+	}
+}
