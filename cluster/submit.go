@@ -339,7 +339,7 @@ type forwardResult struct {
 }
 
 // smallBody is the length up to which a result is decoded: each of its bytes may be an element, such as a Null, and
-// decoded they must still be small. 64 KB of empty elements would take 1.5 to 3 MB, and nobody waits for room for them.
+// decoded they must still be small: nobody waits for room for them.
 const smallBody = fair.SmallReply / store.ReplySize
 
 // read decodes the body of a result. Replies that may be large stay packed until they are encoded for the client.

@@ -24,7 +24,7 @@ const (
 	// InHandPatience bounds a wait. Sessions encode within that time, unless the processors are overloaded.
 	InHandPatience = time.Second
 	// SmallReply is the size up to which the replies to a request are not counted.
-	SmallReply = 64 << 10
+	SmallReply = 8 << 10
 	// countReplies is the size beyond which the bytes of replies are no longer counted.
 	countReplies = 64 << 20
 )
