@@ -294,8 +294,8 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 // entryCopies is how many copies of a write are in memory on its way to the log, the disk and the peers.
 const entryCopies = 4
 
-// maxReadAhead is for how many requests at most keys are read ahead at once: requests without keys leave
-// the room as it is, and those that are left over are looked at again in the next batch.
+// maxReadAhead bounds the requests whose keys are read ahead at once. Requests without keys take no room there, and each batch
+// looks again at those that are left over.
 const maxReadAhead = 64
 
 // readAhead reads the keys of the first requests of q, and returns the number of these requests.
