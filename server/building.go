@@ -52,7 +52,9 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 		return 0, false
 	}
 	s.holds(room)
-	brake.Bring(int(n))
+	if s.mayWait() {
+		brake.Bring(int(n))
+	}
 	return room, true
 }
 

@@ -433,7 +433,7 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 	s.out.hold()
 	defer s.out.release()
 	if !s.muted() {
-		s.out.add(func(b []byte) []byte {
+		s.out.add(0, func(b []byte) []byte {
 			return append(strconv.AppendInt(append(b, '*'), int64(len(t.commands)), 10), '\r', '\n')
 		})
 	}

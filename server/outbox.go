@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,7 @@ type outbox struct {
 
 const (
 	// keepOutput is how much memory an outbox keeps for its next frames.
-	keepOutput = 64 << 10
+	keepOutput = 16 << 10
 	// lendLimit is the maximum that lend returns: a send to many connections delays everything else on
 	// its processor.
 	lendLimit = 16 << 10
@@ -69,11 +70,17 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add appends frames for the next flush, and returns how many bytes wait.
-func (o *outbox) add(frames func(b []byte) []byte) int {
+// add appends frames of some size for the next flush, and returns how many bytes wait. Large frames have memory of their own:
+// a buffer that grows is copied each time, and leaves garbage.
+func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
-		o.pending.last = frames(o.pending.last)
+		if len(o.pending.last)+size > keepOutput {
+			if o.pending.seal(); len(o.pending.first) == 0 && cap(o.pending.last) < size {
+				o.pending.last = borrow(size)
+			}
+		}
+		o.pending.last = frames(slices.Grow(o.pending.last, size))
 	}
 	o.count()
 	n := o.pending.len() + o.writing
@@ -282,8 +289,12 @@ func (o *outbox) write() {
 		o.mu.Lock()
 		o.writing = 0
 		o.written += int64(len(out))
-		if own && cap(out) <= keepOutput {
+		switch {
+		case !own:
+		case cap(out) <= keepOutput:
 			o.spare = out[:0]
+		default:
+			giveBack(out)
 		}
 		if err != nil {
 			o.fail()
@@ -314,6 +325,8 @@ func (o *outbox) count() {
 	n := o.pending.len() + o.late.len() + o.writing
 	if n <= keepOutput {
 		n = 0
+	} else if size := cap(o.pending.last); size > keepOutput {
+		n += size - len(o.pending.last)
 	}
 	if n != o.counted && o.memory != nil {
 		by := n - o.counted
@@ -381,6 +394,36 @@ func (o *outbox) isOver() bool {
 	return o.failed
 }
 
+// Clients that take their replies share the memory of those from keepOutput to 4 times as much. It belongs to the collector
+// while nobody needs it, so it does not grow with the number of clients.
+var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with room for 2 and 4 times keepOutput
+
+// borrow returns an empty buffer with room for size bytes.
+func borrow(size int) []byte {
+	pool, room := &halves, 2*keepOutput
+	switch {
+	case size > 4*keepOutput:
+		return make([]byte, 0, size)
+	case size > room:
+		pool, room = &wholes, 4*keepOutput
+	}
+	if b, ok := pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 0, room)
+}
+
+// giveBack takes back a buffer that nobody uses any more, if borrow can use it.
+func giveBack(b []byte) {
+	b = b[:0]
+	switch cap(b) {
+	case 2 * keepOutput:
+		halves.Put(&b)
+	case 4 * keepOutput:
+		wholes.Put(&b)
+	}
+}
+
 // chunks is a sequence of bytes in pieces. All outboxes share one copy of a large message.
 type chunks struct {
 	first [][]byte // comes before last; other outboxes may share it, so it is read-only
@@ -437,6 +480,7 @@ func (c *chunks) drop(n int) {
 			c.first[0], c.first = nil, c.first[1:]
 		}
 	case n == len(c.last) && cap(c.last) > keepOutput:
+		giveBack(c.last)
 		c.last = nil
 	default:
 		c.last = c.last[:copy(c.last, c.last[n:])]

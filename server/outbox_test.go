@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
+
+	"lockstep/store"
 )
 
 // partConn takes what it is given in pieces, some of it not at once.
@@ -66,7 +70,7 @@ func TestMessagesAreShared(t *testing.T) {
 				i := random.IntN(clients)
 				switch random.IntN(7) {
 				case 0:
-					outs[i].add(func(b []byte) []byte { return fmt.Appendf(b, "reply %d,", step) })
+					outs[i].add(0, func(b []byte) []byte { return fmt.Appendf(b, "reply %d,", step) })
 					want[i] = fmt.Appendf(want[i], "reply %d,", step)
 				case 1:
 					outs[i].flush()
@@ -76,7 +80,7 @@ func TestMessagesAreShared(t *testing.T) {
 					outs[i].hold()
 					m := bytes.Repeat([]byte("held"), 1+random.IntN(keepOutput))
 					outs[i].push(m, limit{}, time.Time{})
-					outs[i].add(func(b []byte) []byte { return append(b, "before"...) })
+					outs[i].add(0, func(b []byte) []byte { return append(b, "before"...) })
 					outs[i].release()
 					want[i] = append(append(want[i], "before"...), m...)
 				case 3:
@@ -150,5 +154,28 @@ func TestLostConnectionsAreNotCutOff(t *testing.T) {
 			t.Errorf("%s: told %d times that the client was cut off, want %d", name, gone, want)
 		}
 		far.Close()
+	}
+}
+
+// TestLargeOutputIsNotCopied: large replies that wait take the memory of each of them once, and leave no garbage. The memory of all
+// clients counts them from 16 KB on.
+func TestLargeOutputIsNotCopied(t *testing.T) {
+	const many, size = 16, 60_000
+	var sent, cut atomic.Int64
+	o := newOutbox(nil, &sent, &cut)
+	o.memory = &clientMemory{limit: new(atomic.Int64)}
+	reply := store.Str(strings.Repeat("x", size))
+	length := encodedSize(&reply)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range many {
+		o.add(length, func(b []byte) []byte { return appendReply(b, &reply, 2) })
+		if n := o.memory.large.Load(); n < int64((i+1)*size) || n > int64((i+1)*length+4*keepOutput) {
+			t.Fatalf("%d bytes are counted after %d replies", n, i+1)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > many*size*3/2 {
+		t.Errorf("%d bytes were allocated for %d replies of %d", n, many, size)
 	}
 }

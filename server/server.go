@@ -179,7 +179,7 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 	}
 	if refusal != "" {
 		refused := store.Err(refusal)
-		s.out.add(func(b []byte) []byte { return appendReply(b, &refused, 2) })
+		s.out.add(0, func(b []byte) []byte { return appendReply(b, &refused, 2) })
 		s.out.flush()
 	}
 	return false

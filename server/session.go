@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"errors"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -224,7 +223,7 @@ func (s *session) subscriptions(kind subKind) int64 {
 // confirm queues a subscription message. CLIENT REPLY OFF does not suppress it.
 func (s *session) confirm(word string, name store.Reply, count int64) {
 	r := store.Reply{Kind: store.Push, Elems: []store.Reply{store.Str(word), name, store.Int(count)}}
-	s.out.add(func(b []byte) []byte { return appendReply(b, &r, s.protocol()) })
+	s.out.add(0, func(b []byte) []byte { return appendReply(b, &r, s.protocol()) })
 }
 
 // reply queues the reply to a command. cmd is nil for protocol errors.
@@ -247,10 +246,10 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	}
 	resp := s.protocol()
 	size := 0
-	if r.Kind == store.Packed || len(r.Elems) > 0 {
+	if r.Kind == store.Packed || len(r.Elems) > 0 || len(r.Str) > smallBuffer {
 		size = encodedSize(&r)
 	}
-	if s.out.add(func(b []byte) []byte { return appendReply(slices.Grow(b, size), &r, resp) }) > freeOutput {
+	if s.out.add(size, func(b []byte) []byte { return appendReply(b, &r, resp) }) > freeOutput {
 		s.checkOutput(s.srv.cfg.Clock())
 	}
 }

@@ -107,7 +107,7 @@ func TestOutboxLends(t *testing.T) {
 	defer here.Close()
 	defer there.Close()
 	o := newOutbox(here, &sent, &cutOff)
-	add := func(s string) { o.add(func(b []byte) []byte { return append(b, s...) }) }
+	add := func(s string) { o.add(0, func(b []byte) []byte { return append(b, s...) }) }
 	if out := o.lend(); out != nil {
 		t.Errorf("%q is lent of nothing", out)
 	}
@@ -172,7 +172,7 @@ func TestUringGivenUp(t *testing.T) {
 	for i := range sendTogether {
 		c := &loopConn{s: &session{out: newOutbox(nil, &sent, &cutOff)}}
 		c.fd, _ = socketPair(t)
-		c.s.out.add(func(b []byte) []byte { return fmt.Append(b, "to ", i) })
+		c.s.out.add(0, func(b []byte) []byte { return fmt.Append(b, "to ", i) })
 		conns = append(conns, c)
 	}
 	l.sendMany(conns)
