@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"iter"
 	"log/slog"
 	"net"
 	"slices"
@@ -26,14 +27,37 @@ type clientMemory struct {
 	large atomic.Int64  // bytes in large buffers
 	limit *atomic.Int64 // 0: no limit
 
-	arriving  atomic.Int64 // the part of large for incoming commands …
-	complete  atomic.Int64 // … and what of that belongs to commands that have arrived
+	arriving  atomic.Int64 // the part of large for incoming commands
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
 
 	cutting atomic.Bool  // a goroutine looks for the clients that hold most
 	cut     atomic.Int64 // clients that were cut off
 	relieve func()
 	evictions
+
+	users sync.Map // of *userMemory, by name
+}
+
+// userMemory counts the memory that the clients of one user hold.
+type userMemory struct {
+	complete atomic.Int64  // bytes of large commands that have arrived
+	turn     atomic.Uint64 // when a part of a large command was last read, as incoming counts
+}
+
+// of returns the counts of a user.
+func (m *clientMemory) of(user string) *userMemory {
+	u, ok := m.users.Load(user)
+	if !ok {
+		u, _ = m.users.LoadOrStore(user, &userMemory{})
+	}
+	return u.(*userMemory)
+}
+
+// crowded reports whether large commands of a user that have arrived take so much of the limit that no more of the user's should be
+// read; nil: a user who has none.
+func (m *clientMemory) crowded(u *userMemory) bool {
+	limit := m.limit.Load()
+	return u != nil && limit > 0 && u.complete.Load() > limit/4
 }
 
 // changed adds the growth of a large buffer; by is negative when the buffer shrinks.
@@ -58,13 +82,6 @@ func (m *clientMemory) beyond() bool {
 func (m *clientMemory) noRoomToGrow(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.arriving.Load()+n > limit+limit/8
-}
-
-// crowded reports whether large commands take so much of the limit that no more should be read: those that have arrived, or
-// with them those that are on their way. begun is for one of the latter, which may go on so that it ends.
-func (m *clientMemory) crowded(begun bool) bool {
-	limit := m.limit.Load()
-	return limit > 0 && (m.complete.Load() > limit/4 || !begun && m.arriving.Load() > limit/2)
 }
 
 // beyondWith reports whether all large buffers with n more bytes exceed the limit that far.
@@ -162,7 +179,8 @@ type holder struct {
 	exempt bool // CLIENT NO-EVICT
 }
 
-// evictClients cuts off the clients that hold most until the others hold no more than the limit.
+// evictClients cuts off the clients that hold most, of the users whose clients hold most, until the others hold no more than the
+// limit: one user by many connections must not have the clients of another cut off.
 // Clients with NO-EVICT stay, as in Redis, while they together hold no more than half of the limit: the
 // node must survive, and the other clients need room.
 func (srv *Server) evictClients() {
@@ -178,8 +196,7 @@ func (srv *Server) evictClients() {
 	if total <= limit {
 		return
 	}
-	slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
-	for _, h := range holders {
+	for h := range mostFirst(holders) {
 		if total <= limit || h.n == 0 {
 			return
 		}
@@ -195,6 +212,44 @@ func (srv *Server) evictClients() {
 		}
 		h.s.out.cut()
 		total -= h.n
+	}
+}
+
+// mostFirst goes through holders: always on to the client that holds most of the user whose remaining clients hold most.
+func mostFirst(holders []holder) iter.Seq[holder] {
+	return func(yield func(holder) bool) {
+		slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
+		type ofUser struct {
+			sum  int64
+			list []holder
+		}
+		byName := map[string]*ofUser{}
+		var users []*ofUser
+		for _, h := range holders {
+			name := h.s.userName()
+			u := byName[name]
+			if u == nil {
+				u = &ofUser{}
+				byName[name] = u
+				users = append(users, u)
+			}
+			u.sum += h.n
+			u.list = append(u.list, h)
+		}
+		for len(users) > 0 {
+			u := slices.MaxFunc(users, func(a, b *ofUser) int { return cmp.Compare(a.sum, b.sum) })
+			if len(u.list) == 0 {
+				return // nobody has any
+			}
+			h := u.list[0]
+			u.list, u.sum = u.list[1:], u.sum-h.n
+			if len(u.list) == 0 {
+				u.sum = -1
+			}
+			if !yield(h) {
+				return
+			}
+		}
 	}
 }
 

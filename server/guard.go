@@ -58,6 +58,8 @@ type policy interface {
 	maxQuery() int64
 	// evictable reports whether the client may be cut off when all clients hold too much memory.
 	evictable() bool
+	// userName returns the name of the client's user.
+	userName() string
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
 	received(n int)
@@ -99,6 +101,7 @@ type guard struct {
 	memory *clientMemory // for all clients; nil: memory is not counted
 	held   atomic.Int64  // bytes of large arguments that have arrived …
 	whole  int64         // … and those of complete commands, when the last one was complete
+	user   *userMemory   // of the user to whom whole counts; nil if it is 0
 
 	vain    int          // lines since the last parse that made no command
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
@@ -209,11 +212,17 @@ func (g *guard) takes() int64 {
 	return g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large))
 }
 
-// complete counts how much of what is held belongs to complete commands.
+// complete counts how much of what is held belongs to complete commands, for the user who has sent the first of them.
 func (g *guard) complete(bytes int64) {
-	if g.memory != nil && bytes != g.whole {
-		g.memory.complete.Add(bytes - g.whole)
-		g.whole = bytes
+	switch {
+	case g.memory == nil || bytes == g.whole:
+		return
+	case g.user == nil:
+		g.user = g.memory.of(g.policy.userName())
+	}
+	g.user.complete.Add(bytes - g.whole)
+	if g.whole = bytes; bytes == 0 {
+		g.user = nil
 	}
 }
 

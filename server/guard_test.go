@@ -43,6 +43,7 @@ type rules struct {
 
 func (r *rules) needsAuth() bool           { return r.auth }
 func (r *rules) evictable() bool           { return true }
+func (r *rules) userName() string          { return "" }
 func (r *rules) maxBulk() int64            { return r.max }
 func (r *rules) maxQuery() int64           { return r.query }
 func (r *rules) protocolError(text string) { r.failures = append(r.failures, text) }

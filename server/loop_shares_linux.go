@@ -118,6 +118,7 @@ func (l *loop) turn(c *loopConn) {
 		l.incoming.add(c)
 	default:
 		c.ready = false
+		c.part = false
 		if l.now.Sub(c.many) >= aloneAfter {
 			l.lightAt = l.now
 		}
@@ -140,40 +141,76 @@ func (l *loop) serveShares() {
 	}
 }
 
-// incoming is the share of connections that send large commands which take long, or find no room.
+// incoming is the share of connections that send large commands which take long, or whose users have many that wait.
 type incoming struct {
 	share
-	reading *loopConn // was served last
-	looks   int       // how often in a row there was no room
+	turn  uint64 // counts the parts that have been read
+	looks int    // how often a connection was passed over because there was no room
 }
 
 // has reports whether the next part of a connection's input has to wait for its turn.
 func (s *incoming) has(c *loopConn) bool {
 	g := c.guard
-	return g.large != nil && (len(g.large) >= manyArguments || s.loop.srv.clientMemory.crowded(c == s.reading))
+	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c))
 }
 
-// add has a connection wait for its turn. The one that was served last goes on first, because a command in part takes memory.
+func (s *incoming) crowded(c *loopConn) bool {
+	m := &s.loop.srv.clientMemory
+	return m.crowded(m.of(c.s.userName()))
+}
+
+// add has a connection wait for its turn. One whose command has been read in part goes first, because that takes memory.
 func (s *incoming) add(c *loopConn) {
 	s.queue = append(s.queue, c)
-	if c == s.reading {
+	if c.part {
 		copy(s.queue[1:], s.queue)
 		s.queue[0] = c
 	}
 }
 
-// nextPart reads the next part of a large command if there is room for it. Now and then it reads one all the same: the commands
-// that have arrived may be blocking ones, and the client whose command was read may be slow.
+// choose returns the place of the connection whose user has waited longest, among the users whose commands have room, or else
+// among the others; -1: none should be read now. One of the latter has its turn now and then: the commands that have arrived may
+// be blocking ones.
+func (s *incoming) choose() int {
+	m := &s.loop.srv.clientMemory
+	best, crowded := -1, -1
+	var turn, crowdTurn uint64
+	for i, c := range s.queue {
+		u := m.of(c.s.userName())
+		t := u.turn.Load()
+		switch {
+		case m.crowded(u):
+			if crowded < 0 || t < crowdTurn {
+				crowded, crowdTurn = i, t
+			}
+		case best < 0 || t < turn:
+			best, turn = i, t
+		}
+	}
+	if crowded < 0 {
+		return best
+	}
+	if s.looks++; s.looks > crowdLooks {
+		s.looks = 0
+		return crowded
+	}
+	return best
+}
+
+// nextPart reads the next part of a large command.
 func (s *incoming) nextPart() {
-	c := s.queue[0]
-	if s.loop.srv.clientMemory.crowded(c == s.reading) && s.looks < crowdLooks {
-		s.looks++
+	i := s.choose()
+	if i < 0 {
 		s.due = s.loop.now.Add(crowdLook)
 		s.since = time.Time{}
 		return
 	}
-	s.looks, s.reading = 0, c
-	if len(c.guard.large) >= manyArguments {
+	c := s.queue[i]
+	copy(s.queue[1:i+1], s.queue[:i])
+	s.queue[0] = c
+	s.turn++
+	s.loop.srv.clientMemory.of(c.s.userName()).turn.Store(s.turn)
+	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {
 		s.since = time.Time{} // it takes no time worth speaking of

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // large is a command with many empty arguments, and largeArguments is the memory that they take.
@@ -45,7 +48,9 @@ func TestLargeCommandsAreReadInTurn(t *testing.T) {
 		c.expect(":0\r\n")
 	}
 	sent.Wait()
-	ts.await(func() bool { return ts.clientMemory.arriving.Load() == 0 && ts.clientMemory.complete.Load() == 0 })
+	ts.await(func() bool {
+		return ts.clientMemory.arriving.Load() == 0 && ts.clientMemory.of("default").complete.Load() == 0
+	})
 }
 
 // TestLargeCommandsOfWhoWaits: large commands that are held back for long take the room that there is. Those of others are
@@ -57,7 +62,7 @@ func TestLargeCommandsOfWhoWaits(t *testing.T) {
 	for range 2 {
 		go io.WriteString(ts.dial(t).conn, large("DEL"))
 	}
-	ts.await(func() bool { return ts.clientMemory.crowded(true) })
+	ts.await(func() bool { return ts.clientMemory.crowded(ts.clientMemory.of("default")) })
 	var answered atomic.Bool
 	go func() {
 		_, err := io.WriteString(c.conn, large("EXISTS"))
@@ -78,14 +83,15 @@ func TestLargeCommandInParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.closeFiles()
-	conn := func() *loopConn {
+	conn := func(user string) *loopConn {
 		c := &loopConn{loop: l, guard: newGuard(nil), s: &session{srv: ts.Server}, state: connIdle, ready: true}
 		c.s.authed.Store(true)
+		c.s.account.Store(&account{name: user})
 		c.guard.large = make([][]byte, manyArguments)
 		return c
 	}
-	begun, second, third := conn(), conn(), conn()
-	l.incoming.reading = begun
+	begun, second, third := conn("a"), conn("a"), conn("a")
+	begun.part = true
 	for _, c := range []*loopConn{second, begun, third} {
 		l.turn(c)
 	}
@@ -114,8 +120,71 @@ func TestLargeCommandInParts(t *testing.T) {
 		t.Errorf("the second part was read in round %d", n)
 	}
 	ts.fake.advance(aloneAfter)
-	ts.clientMemory.complete.Add(1 << 19)
+	ts.clientMemory.of("a").complete.Add(1 << 19)
 	if n := serves(); n != 1+crowdLooks {
 		t.Errorf("the third part was read in round %d, while a large command waits", n)
+	}
+}
+
+// TestLargeCommandsOfOtherUsers: a user has a part of a large command read after one part of each other user's, however many
+// connections the others have, and while their commands take the room.
+func TestLargeCommandsOfOtherUsers(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
+	l, err := newLoop(ts.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.closeFiles()
+	wait := func(user string) {
+		c := &loopConn{loop: l, guard: newGuard(nil), s: &session{srv: ts.Server}, state: connRunning} // so that nothing is read
+		c.s.account.Store(&account{name: user})
+		c.guard.large = make([][]byte, manyArguments)
+		l.incoming.add(c)
+	}
+	for range 20 {
+		wait("hostile")
+	}
+	for range 3 {
+		wait("good")
+	}
+	order := func(n int) (served []string) {
+		for range n {
+			l.now = l.now.Add(time.Second)
+			before := slices.Clone(l.incoming.queue)
+			l.serveShares()
+			for _, c := range before {
+				if !slices.Contains(l.incoming.queue, c) {
+					served = append(served, c.s.userName())
+				}
+			}
+		}
+		return served
+	}
+	if got := order(4); !slices.Equal(got, []string{"hostile", "good", "hostile", "good"}) {
+		t.Errorf("the turns are %v", got)
+	}
+	ts.clientMemory.of("hostile").complete.Add(1 << 19)
+	wait("good")
+	if got := order(2); !slices.Equal(got, []string{"good", "good"}) {
+		t.Errorf("the turns are %v, while commands of one user take the room", got)
+	}
+	if got := order(crowdLooks); !slices.Equal(got, []string{"hostile"}) {
+		t.Errorf("then the turns are %v", got)
+	}
+}
+
+// TestWhoHasManyClientsIsCutOffFirst: the clients of the user who holds most go first, though each of them holds little.
+func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
+	client := func(user string, n int64) holder {
+		s := &session{}
+		s.account.Store(&account{name: user})
+		return holder{s: s, n: n}
+	}
+	var got []string
+	for h := range mostFirst([]holder{client("good", 50), client("many", 20), client("many", 30), client("many", 20), client("idle", 0)}) {
+		got = append(got, fmt.Sprint(h.s.userName(), h.n))
+	}
+	if want := []string{"many30", "good50", "many20", "many20", "idle0"}; !slices.Equal(got, want) {
+		t.Errorf("they go in the order %v, want %v", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
+	"lockstep/cluster/brake"
 	"lockstep/store"
 )
 
@@ -26,6 +27,7 @@ type loopConn struct {
 	ready bool      // in loop.ready
 	vain  bool      // the client has sent many lines lately that made no command
 	many  time.Time // when the client last sent many arguments
+	part  bool      // a part of its command has been read in a turn
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the submission began
@@ -221,7 +223,7 @@ func (l *loop) resume(c *loopConn) {
 	if more {
 		waits += s.out.size()
 	}
-	if waits > largeOutput || more && took >= slowPart {
+	if waits > largeOutput || more && took >= slowPart || waits > keepOutput && brake.Scarce(waits) {
 		l.sendAway(c, func() { s.answer(took, true) })
 		return
 	}
