@@ -35,13 +35,14 @@ type clientMemory struct {
 	relieve func()
 	evictions
 
-	users sync.Map // of *userMemory, by name
+	users sync.Map      // of *userMemory, by name
+	turns atomic.Uint64 // parts of large commands that have been read in turns
 }
 
 // userMemory counts the memory that the clients of one user hold.
 type userMemory struct {
 	complete atomic.Int64  // bytes of large commands that have arrived
-	turn     atomic.Uint64 // when a part of a large command was last read, as incoming counts
+	turn     atomic.Uint64 // the last of clientMemory.turns that was this user's
 }
 
 // of returns the counts of a user.
@@ -54,10 +55,10 @@ func (m *clientMemory) of(user string) *userMemory {
 }
 
 // crowded reports whether large commands of a user that have arrived take so much of the limit that no more of the user's should be
-// read; nil: a user who has none.
+// read.
 func (m *clientMemory) crowded(u *userMemory) bool {
 	limit := m.limit.Load()
-	return u != nil && limit > 0 && u.complete.Load() > limit/4
+	return limit > 0 && u.complete.Load() > limit/4
 }
 
 // changed adds the growth of a large buffer; by is negative when the buffer shrinks.

@@ -54,6 +54,9 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 func encodedSize(r *store.Reply) int {
 	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)
+	if len(r.Str) > 999 {
+		n += frame // for more digits
+	}
 	if r.Kind == store.Packed {
 		_, count, _ := r.Unpack()
 		return n + count*(frame-2) // each element takes two bytes in r.Str

@@ -144,8 +144,7 @@ func (l *loop) serveShares() {
 // incoming is the share of connections that send large commands which take long, or whose users have many that wait.
 type incoming struct {
 	share
-	turn  uint64 // counts the parts that have been read
-	looks int    // how often a connection was passed over because there was no room
+	looks int // how often a connection was passed over because there was no room
 }
 
 // has reports whether the next part of a connection's input has to wait for its turn.
@@ -208,8 +207,8 @@ func (s *incoming) nextPart() {
 	c := s.queue[i]
 	copy(s.queue[1:i+1], s.queue[:i])
 	s.queue[0] = c
-	s.turn++
-	s.loop.srv.clientMemory.of(c.s.userName()).turn.Store(s.turn)
+	m := &s.loop.srv.clientMemory
+	m.of(c.s.userName()).turn.Store(m.turns.Add(1))
 	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,22 +69,42 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add appends frames of some size for the next flush, and returns how many bytes wait. Large frames have memory of their own:
-// a buffer that grows is copied each time, and leaves garbage.
+// add appends frames of some size, 0 if that is small, for the next flush, and returns how many bytes wait.
 func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
-		if len(o.pending.last)+size > keepOutput {
-			if o.pending.seal(); len(o.pending.first) == 0 && cap(o.pending.last) < size {
-				o.pending.last = borrow(size)
-			}
-		}
-		o.pending.last = frames(slices.Grow(o.pending.last, size))
+		o.makeRoom(max(size, smallBuffer))
+		o.pending.last = frames(o.pending.last)
 	}
 	o.count()
 	n := o.pending.len() + o.writing
 	o.mu.Unlock()
 	return n
+}
+
+// makeRoom makes room for size bytes in the last buffer, or begins a new one: a large buffer that grows is copied each time, and
+// leaves garbage.
+func (o *outbox) makeRoom(size int) {
+	c := &o.pending
+	if c.last == nil {
+		c.last, o.spare = o.spare[:0], nil
+	}
+	need := len(c.last) + size
+	switch {
+	case need <= cap(c.last) || need <= keepOutput:
+	case need <= 4*keepOutput && len(c.first) == 0:
+		small := c.last
+		c.last = append(borrow(need), small...)
+		if cap(small) > keepOutput {
+			giveBack(small)
+		} else {
+			o.spare = small[:0]
+		}
+	default:
+		if c.seal(); size > keepOutput {
+			c.last = make([]byte, 0, size)
+		}
+	}
 }
 
 // push appends a message and arranges for it to be sent, without waiting. Several outboxes may share
@@ -325,8 +344,8 @@ func (o *outbox) count() {
 	n := o.pending.len() + o.late.len() + o.writing
 	if n <= keepOutput {
 		n = 0
-	} else if size := cap(o.pending.last); size > keepOutput {
-		n += size - len(o.pending.last)
+	} else if n += o.pending.unused; cap(o.pending.last) > keepOutput {
+		n += cap(o.pending.last) - len(o.pending.last)
 	}
 	if n != o.counted && o.memory != nil {
 		by := n - o.counted
@@ -398,13 +417,10 @@ func (o *outbox) isOver() bool {
 // while nobody needs it, so it does not grow with the number of clients.
 var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with room for 2 and 4 times keepOutput
 
-// borrow returns an empty buffer with room for size bytes.
+// borrow returns an empty buffer with room for size bytes, of 4 times keepOutput at most.
 func borrow(size int) []byte {
 	pool, room := &halves, 2*keepOutput
-	switch {
-	case size > 4*keepOutput:
-		return make([]byte, 0, size)
-	case size > room:
+	if size > room {
 		pool, room = &wholes, 4*keepOutput
 	}
 	if b, ok := pool.Get().(*[]byte); ok {
@@ -426,9 +442,10 @@ func giveBack(b []byte) {
 
 // chunks is a sequence of bytes in pieces. All outboxes share one copy of a large message.
 type chunks struct {
-	first [][]byte // comes before last; other outboxes may share it, so it is read-only
-	size  int      // bytes of first
-	last  []byte
+	first  [][]byte // comes before last; other outboxes may share it, so it is read-only
+	size   int      // bytes of first
+	unused int      // bytes of memory of first that hold nothing
+	last   []byte
 }
 
 func (c *chunks) len() int { return c.size + len(c.last) }
@@ -449,6 +466,7 @@ func (c *chunks) seal() {
 	if len(c.last) > 0 {
 		c.first = append(c.first, c.last)
 		c.size += len(c.last)
+		c.unused += cap(c.last) - len(c.last)
 		c.last = nil
 	}
 }
@@ -460,7 +478,8 @@ func (c *chunks) join(other chunks) {
 		return
 	}
 	c.seal()
-	c.first, c.size, c.last = append(c.first, other.first...), c.size+other.size, other.last
+	c.first, c.last = append(c.first, other.first...), other.last
+	c.size, c.unused = c.size+other.size, c.unused+other.unused
 }
 
 // head returns the first piece.
@@ -477,13 +496,20 @@ func (c *chunks) drop(n int) {
 	case len(c.first) > 0:
 		c.size -= n
 		if c.first[0] = c.first[0][n:]; len(c.first[0]) == 0 {
-			c.first[0], c.first = nil, c.first[1:]
+			c.shift()
 		}
 	case n == len(c.last) && cap(c.last) > keepOutput:
 		giveBack(c.last)
 		c.last = nil
 	default:
 		c.last = c.last[:copy(c.last, c.last[n:])]
+	}
+}
+
+// shift forgets the first piece.
+func (c *chunks) shift() {
+	if c.first[0], c.first = nil, c.first[1:]; len(c.first) == 0 {
+		c.unused = 0
 	}
 }
 
@@ -495,6 +521,6 @@ func (c *chunks) take(spare []byte) []byte {
 		return out
 	}
 	c.size -= len(out)
-	c.first[0], c.first = nil, c.first[1:]
+	c.shift()
 	return out
 }
