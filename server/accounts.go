@@ -31,6 +31,8 @@ type account struct {
 	name string
 	user atomic.Pointer[store.User]
 	gone atomic.Bool // deleted: user has no rights
+
+	memory userMemory
 }
 
 func newAccounts() *accounts {

@@ -35,7 +35,6 @@ type clientMemory struct {
 	relieve func()
 	evictions
 
-	users sync.Map      // of *userMemory, by name
 	turns atomic.Uint64 // parts of large commands that have been read in turns
 }
 
@@ -43,15 +42,6 @@ type clientMemory struct {
 type userMemory struct {
 	complete atomic.Int64  // bytes of large commands that have arrived
 	turn     atomic.Uint64 // the last of clientMemory.turns that was this user's
-}
-
-// of returns the counts of a user.
-func (m *clientMemory) of(user string) *userMemory {
-	u, ok := m.users.Load(user)
-	if !ok {
-		u, _ = m.users.LoadOrStore(user, &userMemory{})
-	}
-	return u.(*userMemory)
 }
 
 // crowded reports whether large commands of a user that have arrived take so much of the limit that no more of the user's should be
@@ -154,7 +144,7 @@ func (s *session) keeps(n int) {
 
 // memory returns what a client holds, without its fixed-size buffers.
 func (s *session) memory() int64 {
-	n := int64(s.out.size()) + s.conn.held.Load() + s.held.bytes.Load()
+	n := int64(s.out.memoryHeld()) + s.conn.held.Load() + s.held.bytes.Load()
 	if sealed, by := s.conn.Conn.(sealer); by {
 		n += int64(sealed.waiting())
 	}
@@ -181,9 +171,8 @@ type holder struct {
 }
 
 // evictClients cuts off the clients that hold most, of the users whose clients hold most, until the others hold no more than the
-// limit: one user by many connections must not have the clients of another cut off.
-// Clients with NO-EVICT stay, as in Redis, while they together hold no more than half of the limit: the
-// node must survive, and the other clients need room.
+// limit: a user with many connections must not have the clients of another cut off. Clients with NO-EVICT stay, as in Redis,
+// while they together hold no more than half of the limit: the node must survive, and the other clients need room.
 func (srv *Server) evictClients() {
 	e := &srv.clientMemory.evictions
 	e.mu.Lock()
@@ -224,14 +213,14 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 			sum  int64
 			list []holder
 		}
-		byName := map[string]*ofUser{}
+		byAccount := map[*account]*ofUser{}
 		var users []*ofUser
 		for _, h := range holders {
-			name := h.s.userName()
-			u := byName[name]
+			acc := h.s.account.Load()
+			u := byAccount[acc]
 			if u == nil {
 				u = &ofUser{}
-				byName[name] = u
+				byAccount[acc] = u
 				users = append(users, u)
 			}
 			u.sum += h.n
@@ -239,13 +228,9 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 		}
 		for len(users) > 0 {
 			u := slices.MaxFunc(users, func(a, b *ofUser) int { return cmp.Compare(a.sum, b.sum) })
-			if len(u.list) == 0 {
-				return // nobody has any
-			}
 			h := u.list[0]
-			u.list, u.sum = u.list[1:], u.sum-h.n
-			if len(u.list) == 0 {
-				u.sum = -1
+			if u.list, u.sum = u.list[1:], u.sum-h.n; len(u.list) == 0 {
+				users = slices.DeleteFunc(users, func(x *ofUser) bool { return x == u })
 			}
 			if !yield(h) {
 				return

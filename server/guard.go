@@ -58,8 +58,8 @@ type policy interface {
 	maxQuery() int64
 	// evictable reports whether the client may be cut off when all clients hold too much memory.
 	evictable() bool
-	// userName returns the name of the client's user.
-	userName() string
+	// userMemory returns the counts of the client's user.
+	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
 	received(n int)
@@ -218,7 +218,7 @@ func (g *guard) complete(bytes int64) {
 	case g.memory == nil || bytes == g.whole:
 		return
 	case g.user == nil:
-		g.user = g.memory.of(g.policy.userName())
+		g.user = g.policy.userMemory()
 	}
 	g.user.complete.Add(bytes - g.whole)
 	if g.whole = bytes; bytes == 0 {

@@ -39,11 +39,12 @@ type rules struct {
 	max      int64
 	query    int64
 	failures []string
+	memory   userMemory
 }
 
 func (r *rules) needsAuth() bool           { return r.auth }
 func (r *rules) evictable() bool           { return true }
-func (r *rules) userName() string          { return "" }
+func (r *rules) userMemory() *userMemory   { return &r.memory }
 func (r *rules) maxBulk() int64            { return r.max }
 func (r *rules) maxQuery() int64           { return r.query }
 func (r *rules) protocolError(text string) { r.failures = append(r.failures, text) }

@@ -12,8 +12,9 @@ import (
 // clients of the loop wait for a turn of each of them.
 //
 // Senders of many arguments are the others. A hundred thousand take the loop tens of milliseconds, and several times as much
-// while the collector runs all the time. Any large command is in memory from then on until its turn has come, so while many wait
-// the loop reads the parts of one after the other, and slowly (nextPart).
+// while the collector runs all the time. So a loop reads the parts of one command after the other. A command that has arrived
+// is in memory until its turn has come to be run. While many of a user wait for that, the loop reads the next ones of that user
+// slowly (choose).
 
 const (
 	// strangersTurn is for how long a loop reads the input of strangers in a round.
@@ -154,8 +155,7 @@ func (s *incoming) has(c *loopConn) bool {
 }
 
 func (s *incoming) crowded(c *loopConn) bool {
-	m := &s.loop.srv.clientMemory
-	return m.crowded(m.of(c.s.userName()))
+	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
 }
 
 // add has a connection wait for its turn. One whose command has been read in part goes first, because that takes memory.
@@ -175,7 +175,7 @@ func (s *incoming) choose() int {
 	best, crowded := -1, -1
 	var turn, crowdTurn uint64
 	for i, c := range s.queue {
-		u := m.of(c.s.userName())
+		u := c.s.userMemory()
 		t := u.turn.Load()
 		switch {
 		case m.crowded(u):
@@ -207,8 +207,7 @@ func (s *incoming) nextPart() {
 	c := s.queue[i]
 	copy(s.queue[1:i+1], s.queue[:i])
 	s.queue[0] = c
-	m := &s.loop.srv.clientMemory
-	m.of(c.s.userName()).turn.Store(m.turns.Add(1))
+	c.s.userMemory().turn.Store(s.loop.srv.clientMemory.turns.Add(1))
 	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {

@@ -339,13 +339,27 @@ func (o *outbox) fail() {
 	_ = o.conn.Close()
 }
 
-// count reports the size of the waiting output to memory, if it is or was more than keepOutput.
+// takes returns the memory of the waiting output. The caller holds mu.
+func (o *outbox) takes() int {
+	n := o.pending.len() + o.pending.unused + o.late.len() + o.late.unused + o.writing
+	if size := cap(o.pending.last); size > keepOutput {
+		n += size - len(o.pending.last)
+	}
+	return n
+}
+
+// memoryHeld is takes for a caller that does not hold mu.
+func (o *outbox) memoryHeld() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.takes()
+}
+
+// count reports the memory of the waiting output, if it is or was more than keepOutput.
 func (o *outbox) count() {
-	n := o.pending.len() + o.late.len() + o.writing
+	n := o.takes()
 	if n <= keepOutput {
 		n = 0
-	} else if n += o.pending.unused; cap(o.pending.last) > keepOutput {
-		n += cap(o.pending.last) - len(o.pending.last)
 	}
 	if n != o.counted && o.memory != nil {
 		by := n - o.counted
@@ -411,116 +425,4 @@ func (o *outbox) isOver() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.failed
-}
-
-// Clients that take their replies share the memory of those from keepOutput to 4 times as much. It belongs to the collector
-// while nobody needs it, so it does not grow with the number of clients.
-var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with room for 2 and 4 times keepOutput
-
-// borrow returns an empty buffer with room for size bytes, of 4 times keepOutput at most.
-func borrow(size int) []byte {
-	pool, room := &halves, 2*keepOutput
-	if size > room {
-		pool, room = &wholes, 4*keepOutput
-	}
-	if b, ok := pool.Get().(*[]byte); ok {
-		return *b
-	}
-	return make([]byte, 0, room)
-}
-
-// giveBack takes back a buffer that nobody uses any more, if borrow can use it.
-func giveBack(b []byte) {
-	b = b[:0]
-	switch cap(b) {
-	case 2 * keepOutput:
-		halves.Put(&b)
-	case 4 * keepOutput:
-		wholes.Put(&b)
-	}
-}
-
-// chunks is a sequence of bytes in pieces. All outboxes share one copy of a large message.
-type chunks struct {
-	first  [][]byte // comes before last; other outboxes may share it, so it is read-only
-	size   int      // bytes of first
-	unused int      // bytes of memory of first that hold nothing
-	last   []byte
-}
-
-func (c *chunks) len() int { return c.size + len(c.last) }
-
-// push appends a message; it does not copy a large one.
-func (c *chunks) push(message []byte) {
-	if len(message) <= keepOutput {
-		c.last = append(c.last, message...)
-		return
-	}
-	c.seal()
-	c.first = append(c.first, message)
-	c.size += len(message)
-}
-
-// seal moves last to the end of first.
-func (c *chunks) seal() {
-	if len(c.last) > 0 {
-		c.first = append(c.first, c.last)
-		c.size += len(c.last)
-		c.unused += cap(c.last) - len(c.last)
-		c.last = nil
-	}
-}
-
-// join appends other; the caller must not use other again.
-func (c *chunks) join(other chunks) {
-	if len(other.first) == 0 {
-		c.last = append(c.last, other.last...)
-		return
-	}
-	c.seal()
-	c.first, c.last = append(c.first, other.first...), other.last
-	c.size, c.unused = c.size+other.size, c.unused+other.unused
-}
-
-// head returns the first piece.
-func (c *chunks) head() []byte {
-	if len(c.first) > 0 {
-		return c.first[0]
-	}
-	return c.last
-}
-
-// drop removes the first n bytes of head.
-func (c *chunks) drop(n int) {
-	switch {
-	case len(c.first) > 0:
-		c.size -= n
-		if c.first[0] = c.first[0][n:]; len(c.first[0]) == 0 {
-			c.shift()
-		}
-	case n == len(c.last) && cap(c.last) > keepOutput:
-		giveBack(c.last)
-		c.last = nil
-	default:
-		c.last = c.last[:copy(c.last, c.last[n:])]
-	}
-}
-
-// shift forgets the first piece.
-func (c *chunks) shift() {
-	if c.first[0], c.first = nil, c.first[1:]; len(c.first) == 0 {
-		c.unused = 0
-	}
-}
-
-// take removes head and returns it. If head was last, spare becomes the memory of last.
-func (c *chunks) take(spare []byte) []byte {
-	out := c.head()
-	if len(c.first) == 0 {
-		c.last = spare
-		return out
-	}
-	c.size -= len(out)
-	c.shift()
-	return out
 }

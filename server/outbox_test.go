@@ -179,3 +179,32 @@ func TestLargeOutputIsNotCopied(t *testing.T) {
 		t.Errorf("%d bytes were allocated for %d replies of %d", n, many, size)
 	}
 }
+
+// TestMemoryOfOutput: memory of output that holds nothing counts while it is there, and not longer.
+func TestMemoryOfOutput(t *testing.T) {
+	var sent, cut atomic.Int64
+	o := newOutbox(nil, &sent, &cut)
+	add := func(size int) { o.add(size, func(b []byte) []byte { return append(b, make([]byte, size)...) }) }
+	add(40_000)
+	o.pending.drop(39_000)
+	if n := o.takes(); n < 4*keepOutput {
+		t.Errorf("%d bytes are counted of a buffer of %d", n, 4*keepOutput)
+	}
+	for range 1000 { // a client that is always behind
+		add(40_000)
+		o.pending.push(make([]byte, keepOutput+1, 2*keepOutput))
+		add(100)
+		for len(o.pending.first) > 3 {
+			o.pending.drop(len(o.pending.head()))
+		}
+	}
+	if n, waits := o.takes(), o.size(); n > waits+8*keepOutput {
+		t.Errorf("%d bytes are counted, and %d wait", n, waits)
+	}
+	for o.pending.len() > 0 {
+		o.pending.drop(len(o.pending.head()))
+	}
+	if n := o.takes(); n != 0 {
+		t.Errorf("%d bytes are counted when nothing waits", n)
+	}
+}

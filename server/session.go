@@ -183,6 +183,8 @@ func (l *lifecycle) isDraining() bool {
 
 func (s *session) evictable() bool { return !s.noEvict.Load() }
 
+func (s *session) userMemory() *userMemory { return &s.account.Load().memory }
+
 func (s *session) needsAuth() bool { return !s.authed.Load() && !s.srv.hub.accounts.open.Load() }
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
