@@ -19,17 +19,20 @@ type outbox struct {
 	cutOff *atomic.Int64 // clients cut off at their limit
 	memory *clientMemory // for all clients; nil: memory is not counted
 	gone   func()        // called when the server cuts the client off; nil: nobody asks
+	clock  func() time.Time
+	active *atomic.Int64 // Unix ms of what the client did last: a write that took something sets it
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
 	pending chunks
-	spare   []byte // memory of the last write, for the next one
-	writing int    // bytes that the writer is writing
-	written int64  // bytes that writers have finished
-	busy    bool   // a goroutine writes
-	told    bool   // the loop knows of a message
-	counted int    // bytes reported to memory
-	held    bool   // messages wait in late: a reply is being written in pieces
+	spare   []byte    // memory of the last write, for the next one
+	writing int       // bytes that the writer is writing
+	written int64     // bytes that writers have finished
+	lent    time.Time // when lend gave the output that is being written
+	busy    bool      // a goroutine writes
+	told    bool      // the loop knows of a message
+	counted int       // bytes reported to memory
+	held    bool      // messages wait in late: a reply is being written in pieces
 	late    chunks
 	closing bool      // only replies may come: the connection ends after them
 	failed  bool      // the connection is gone or given up: drop everything
@@ -45,7 +48,7 @@ const (
 )
 
 func newOutbox(conn net.Conn, sent, cutOff *atomic.Int64) *outbox {
-	o := &outbox{conn: conn, sent: sent, cutOff: cutOff}
+	o := &outbox{conn: conn, sent: sent, cutOff: cutOff, clock: time.Now, active: new(atomic.Int64)}
 	o.try, _ = conn.(tryWriter)
 	o.moved.L = &o.mu
 	return o
@@ -237,7 +240,7 @@ func (o *outbox) lend() []byte {
 	}
 	out := o.pending.last
 	o.pending.last, o.spare = o.spare[:0], nil
-	o.busy, o.writing = true, len(out)
+	o.busy, o.writing, o.lent = true, len(out), o.clock()
 	return out
 }
 
@@ -246,7 +249,7 @@ func (o *outbox) lend() []byte {
 func (o *outbox) settle(out []byte, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.sent.Add(int64(n))
+	o.took(n, o.lent)
 	o.written += int64(n)
 	o.busy, o.writing = false, 0
 	o.moved.Broadcast()
@@ -262,6 +265,14 @@ func (o *outbox) settle(out []byte, n int) {
 	}
 }
 
+// took notes that the operating system has taken n bytes in a write that began at a time. A client that reads is not idle.
+func (o *outbox) took(n int, began time.Time) {
+	o.sent.Add(int64(n))
+	if n > 0 {
+		o.active.Store(began.UnixMilli())
+	}
+}
+
 // tryAll is flushNow for a caller that holds mu.
 func (o *outbox) tryAll() bool {
 	if o.failed {
@@ -271,10 +282,11 @@ func (o *outbox) tryAll() bool {
 		return false
 	}
 	defer o.count()
+	began := o.clock()
 	for o.pending.len() > 0 {
 		out := o.pending.head()
 		n, err := o.try.tryWrite(out)
-		o.sent.Add(int64(n))
+		o.took(n, began)
 		o.written += int64(n)
 		if err != nil {
 			o.fail()
@@ -302,10 +314,11 @@ func (o *outbox) write() {
 		out := o.pending.take(o.spare[:0])
 		o.spare = nil
 		o.writing = len(out)
+		began := o.clock()
 		o.mu.Unlock()
 		n, err := o.conn.Write(out)
-		o.sent.Add(int64(n))
 		o.mu.Lock()
+		o.took(n, began)
 		o.writing = 0
 		o.written += int64(len(out))
 		switch {

@@ -68,7 +68,7 @@ type observed struct {
 	account    atomic.Pointer[account] // nil if there is no client
 	noEvict    atomic.Bool
 	noTouch    atomic.Bool
-	active     atomic.Int64 // Unix ms of the last pipeline
+	active     atomic.Int64 // Unix ms of the last pipeline, or the last output that the operating system took
 	command    atomic.Pointer[store.Command]
 	subbed     atomic.Int32 // subscriptions of all kinds
 	queued     atomic.Int32 // commands queued since MULTI; -1 without one
@@ -103,6 +103,7 @@ type lifecycle struct {
 func (srv *Server) newSession(c *guard) *session {
 	s := &session{srv: srv, id: srv.lastID.Add(1), conn: c, face: c.face, secret: c.secret}
 	s.out = newOutbox(c.Conn, &srv.stats.netOut, &srv.stats.outputLimit)
+	s.out.clock, s.out.active = srv.cfg.Clock, &s.active
 	s.out.memory, c.memory = &srv.clientMemory, &srv.clientMemory
 	s.own.all = &srv.ownWork
 	s.addr = c.RemoteAddr().String()

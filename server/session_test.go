@@ -236,6 +236,25 @@ func TestIdleClients(t *testing.T) {
 	listening.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 }
 
+// TestSubscriberIsNotIdle: output that the operating system takes counts as what a client did last, as in Redis.
+func TestSubscriberIsNotIdle(t *testing.T) {
+	ts := newTestServer(t, nil)
+	listening, other := ts.dial(t), ts.dial(t)
+	listening.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
+	idle := func(want string) {
+		t.Helper()
+		list := other.ask("CLIENT", "LIST", "TYPE", "PUBSUB").Text
+		if !strings.Contains(list, " idle="+want+" ") {
+			t.Errorf("CLIENT LIST = %q, want idle=%s", list, want)
+		}
+	}
+	ts.fake.advance(9 * time.Second)
+	idle("9")
+	other.do("PUBLISH ch m", ":1\r\n")
+	listening.expect("*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$1\r\nm\r\n")
+	idle("0")
+}
+
 func TestMaxClients(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxClients = 2 })
 	a, b := ts.dial(t), ts.dial(t)
