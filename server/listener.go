@@ -71,8 +71,21 @@ func (srv *Server) inputOf(known bool) int {
 // prepare sets the options of a client's socket.
 func (srv *Server) prepare(c *net.TCPConn) {
 	srv.keepAlive(c)
-	if err := errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.open.Load()))); err != nil {
-		// Once: where the system does not know an option, that is so for every client.
+	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.open.Load()))))
+}
+
+// limitWindow makes a listener offer its clients no more than they may send after AUTH. A client that was offered more makes
+// packets that fit into no later window of a small container, and on loopback it then sends one each 200 ms.
+func (srv *Server) limitWindow(ln net.Listener) {
+	if tcp, ok := ln.(*net.TCPListener); ok {
+		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))
+	}
+}
+
+// warnOfNoLimit logs the first error of the options that limit what the system keeps: where the system does not know an option,
+// that is so for every client.
+func (srv *Server) warnOfNoLimit(err error) {
+	if err != nil {
 		srv.saidNoLimit.Do(func() {
 			srv.cfg.Log.Warn("cannot limit what the operating system keeps for clients", "error", err)
 		})

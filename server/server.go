@@ -143,6 +143,7 @@ func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 			srv.learnUsers()
 		}()
 	})
+	srv.limitWindow(ln)
 	if served, err := srv.serveLoops(ln, face, secret); served {
 		return err
 	}

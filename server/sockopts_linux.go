@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,11 +19,11 @@ func limitUnsent(c *net.TCPConn) error {
 }
 
 // limitInput bounds what the operating system keeps of the input of a client.
-func limitInput(c *net.TCPConn, bytes int) error {
+func limitInput(c syscall.Conn, bytes int) error {
 	return setOption(c, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
 }
 
-func setOption(c *net.TCPConn, level, option, value int) error {
+func setOption(c syscall.Conn, level, option, value int) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err

@@ -110,6 +110,28 @@ func TestStrangersSendLittleAhead(t *testing.T) {
 	})
 }
 
+// TestNoClientIsOfferedMoreThanItMaySend: a client whose first window was larger than its later ones makes packets that wait
+// for 200 ms each.
+func TestNoClientIsOfferedMoreThanItMaySend(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.MaxMemoryClients, c.MaxClients = 300<<20, 10_000 })
+		ts.dial(t).do("PING", "+PONG\r\n") // from now on the server serves
+		c := ts.dial(t)
+		c.do("PING", "+PONG\r\n")
+		raw, err := c.conn.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var info *unix.TCPInfo
+		if fault := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); fault != nil || err != nil {
+			t.Fatal(fault, err)
+		}
+		if most := uint32(2 * ts.inputOf(true)); info.Snd_wnd > most {
+			t.Errorf("a client was offered %d bytes, and may send %d", info.Snd_wnd, most)
+		}
+	})
+}
+
 // TestCutOffClientsLeaveNothing: a client that is cut off because it does not read is told so by a reset; otherwise the
 // operating system would keep for minutes what the client has not taken.
 func TestCutOffClientsLeaveNothing(t *testing.T) {

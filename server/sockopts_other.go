@@ -2,9 +2,12 @@
 
 package server
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // What the operating system keeps for clients is its own matter here.
 func limitUnsent(*net.TCPConn) error     { return nil }
-func limitInput(*net.TCPConn, int) error { return nil }
+func limitInput(syscall.Conn, int) error { return nil }
 func widenInput(net.Conn, int)           {}
