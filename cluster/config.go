@@ -62,6 +62,7 @@ type ScriptStopper interface {
 type Config struct {
 	ID        string // unique in the cluster
 	Data      string // directory for log and snapshots
+	PageCache bool   // write the log through the kernel's page cache always
 	LogStore  string // LogWAL or LogBolt; empty: the store that Data holds already, else LogWAL
 	Ephemeral bool   // keep nothing on disk; one node only
 
@@ -300,8 +301,10 @@ func (c *Config) addresses() Addresses {
 // raft returns the part of the configuration that Raft needs. older reports whether the member at an address may run an
 // earlier version.
 func (c *Config) raft(older func(addr string) bool) *raftnode.Config {
+	disk := c.disk
+	disk.PageCache = c.PageCache
 	return &raftnode.Config{
-		ID: c.ID, Addr: c.peerAddr(), Data: c.Data, LogStore: c.LogStore, Disk: c.disk, Peers: c.Peers, Join: c.Join,
+		ID: c.ID, Addr: c.peerAddr(), Data: c.Data, LogStore: c.LogStore, Disk: disk, Peers: c.Peers, Join: c.Join,
 		Listen: c.listenPeers, Dialer: c.peers, Older: older,
 		HeartbeatTimeout: c.HeartbeatTimeout, ElectionTimeout: c.ElectionTimeout, LeaderLease: c.LeaderLease,
 		LeaseReads: c.LeaseReads, Listens: c.Listens,

@@ -38,6 +38,8 @@ type Options struct {
 	// Absent returns why a command of Redis is absent here, for the error text; "" for a name
 	// that is no command of Redis. It may be nil.
 	Absent func(name string) string
+	// Interpret has gopher-lua run every script (fastpath.go).
+	Interpret bool
 	// Trace is called after every command that a script has run. It may be nil.
 	Trace func(*store.Ctx)
 }

@@ -93,7 +93,7 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]b
 	if c.fn == nil {
 		linked := e.link(c.proto)
 		c.fn = e.L.NewFunctionFromProto(linked)
-		if c.plain {
+		if c.plain && !e.opts.Interpret {
 			c.fast = e.fast(linked)
 		}
 	}

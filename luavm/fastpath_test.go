@@ -190,8 +190,9 @@ func newTwin(tb testing.TB) *twin {
 	t := &twin{}
 	for i, w := range []**world{&t.with, &t.without} {
 		*w = newWorld(tb, Options{
-			Trace: func(c *store.Ctx) { t.traced[i] = append(t.traced[i], string(bytes.Join(c.Args, []byte(" ")))) },
-			Fault: func(msg string) { t.faults = append(t.faults, msg) },
+			Interpret: i == 1,
+			Trace:     func(c *store.Ctx) { t.traced[i] = append(t.traced[i], string(bytes.Join(c.Args, []byte(" ")))) },
+			Fault:     func(msg string) { t.faults = append(t.faults, msg) },
 		})
 	}
 	return t
@@ -209,9 +210,6 @@ func (t *twin) run(tb testing.TB, before [][]string, command []string) (fast boo
 		}
 		if c, _, err := w.e.chunkOf(&store.Ctx{}, command[1]); err == nil {
 			c.fn, c.fast = nil, nil
-			if i == 1 {
-				c.fn = w.e.L.NewFunctionFromProto(w.e.link(c.proto)) // and no more, as eval would
-			}
 		}
 		replies[i] = wire(w.do(2, command...), 2)
 	}
@@ -226,6 +224,9 @@ func (t *twin) run(tb testing.TB, before [][]string, command []string) (fast boo
 	}
 	if len(t.faults) > 0 {
 		tb.Errorf("%s: %s", command[1], t.faults)
+	}
+	if c := t.without.e.byBody[command[1]]; c != nil && c.fast != nil {
+		tb.Errorf("%s: the fast path in an engine without one", command[1])
 	}
 	c := t.with.e.byBody[command[1]]
 	return c != nil && c.fast != nil && c.fast.regret == 0

@@ -51,8 +51,9 @@ type Config struct {
 	// LibraryMemory returns how many bytes function libraries keep between calls on this node; nil:
 	// nothing.
 	LibraryMemory func() int64
-	noUring       bool          // act as if the kernel did not allow io_uring
-	patience      time.Duration // see Server; 0: catchUpTimeout
+	// NoUring has each reply sent by a system call of its own, as where the kernel does not allow io_uring.
+	NoUring  bool
+	patience time.Duration // see Server; 0: catchUpTimeout
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

@@ -81,7 +81,7 @@ func newLoop(srv *Server) (*loop, error) {
 	}
 	l := &loop{srv: srv, epoll: epoll, bell: bell, stir: make(chan struct{}, 1), stop: make(chan struct{})}
 	l.strangers.loop, l.incoming.loop = l, l
-	if !srv.cfg.noUring {
+	if !srv.cfg.NoUring {
 		if l.uring, err = newUring(); err != nil {
 			srv.saidNoUring.Do(func() { srv.cfg.Log.Info("each reply is sent by a system call of its own", "reason", err) })
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // withoutUring is withLoops(1) where the kernel does not allow io_uring.
-func withoutUring(c *Config) { c.Loops, c.Durable, c.noUring = 1, true, true }
+func withoutUring(c *Config) { c.Loops, c.Durable, c.NoUring = 1, true, true }
 
 // conversation makes n random commands, as the bytes to send and the bytes to
 // expect. Some are answered by the session, some by the backend, some by a

@@ -40,6 +40,7 @@ type options struct {
 	peer                      peerOptions
 	tls                       tlsOptions
 	http                      httpOptions
+	without                   withoutPaths
 }
 
 // define declares the flags with their defaults. The help text lists them.
@@ -77,6 +78,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.sameOwnerNX, "same-owner-nx", false, "answer OK, and renew, to SET … NX of the value that is there: for owners whose values are their own, on all nodes (docs/guarantees.md)")
 	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script, a command or a transaction may run before it is stopped without a trace; half as long each time for a user whose work is stopped again")
 	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
+	fs.Var(&o.without, "without", "`name,...` of fast paths that this node does not take, to measure them or to look for a fault: "+strings.Join(fastPaths, ", "))
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	fs.StringVar(&o.logFormat, "log-format", "text", "`text|json`")
 	o.tls.define(fs)
@@ -145,6 +147,7 @@ const minDataQuota = 256 << 20
 func (o *options) clusterConfig() (cluster.Config, error) {
 	c := cluster.Default()
 	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
+	c.PageCache = o.without.has(directIO)
 	c.PeerListen, c.PeerAdvertise = o.peerListen, o.peerAdvertise
 	c.FailoverWait, c.LeaseReads, c.SameOwnerNX = o.failoverWait, o.leaseReads, o.sameOwnerNX
 	o.advertiseTo(&c)

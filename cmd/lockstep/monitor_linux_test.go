@@ -24,6 +24,7 @@ func TestMonitorSlack(t *testing.T) {
 		"durable":         {"1", nil, 1},
 		"many processors": {"8", nil, 1},
 		"ephemeral":       {"", []string{"--ephemeral"}, 0},
+		"without":         {"1", []string{"--without", slowMonitor}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOMAXPROCS", c.processors)

@@ -49,7 +49,7 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	secretsIn(args, func(int, int) {
 		log.Warn("a password was given on the command line, where others of this machine could read it until now: put it into a file and name that, as with --requirepass-file")
 	})
-	if !o.ephemeral {
+	if !o.ephemeral && !o.without.has(slowMonitor) {
 		if err := relaxMonitor(); err != nil {
 			log.Debug("the runtime's monitor is not relaxed", "error", err)
 		}
@@ -76,7 +76,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	var srv atomic.Pointer[server.Server]
 	lines, faults := scriptLog(log, clock.Monotonic)
 	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,
-		Absent: server.WhyAbsent,
+		Absent: server.WhyAbsent, Interpret: o.without.has(fastScripts),
 		Allow: func(cmd *store.Command) bool {
 			s := srv.Load()
 			return s != nil && s.AllowsInScript(cmd)
@@ -125,6 +125,10 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc.Memory = plan.all
 	sc.MaxClients = cmp.Or(o.maxClients, plan.count, sc.MaxClients)
 	sc.Port, sc.TLSPort, sc.TLS, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), certificates, hostOf(ls.plain, ls.tlsPlain)
+	if o.without.has(eventLoops) {
+		sc.Loops = -1
+	}
+	sc.NoUring = o.without.has(ioUring)
 	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
 	sc.ACLFile, sc.ACLUsers = o.aclFile, users
 	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"

@@ -69,6 +69,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--failover-wait", "5"}, []string{"failover-wait", "such as 2.5s"}},
 		{[]string{"--ephemeral=maybe"}, []string{"ephemeral", "true or false"}},
 		{[]string{"--log-level", "loud"}, []string{"--log-level"}},
+		{[]string{"--without", "event-loops,caches"}, []string{"without", "want some of event-loops"}},
 		{[]string{"--ephemeral", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--ephemeral"}},
 		{[]string{"status", "--addr", "foo"}, []string{"--addr", "host:port, such as 127.0.0.1:6379"}},
 		{[]string{"status", "--addr", "127.0.0.1:redis"}, []string{"--addr", "host:port, such as 127.0.0.1:6379"}},

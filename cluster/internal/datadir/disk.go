@@ -18,6 +18,7 @@ import (
 type Disk struct {
 	Files
 	SegmentSize int                                     // of raft-wal
+	PageCache   bool                                    // all writes go through the kernel's page cache
 	Meta        func(types.MetaStore) types.MetaStore   // wraps raft-wal's list of segments
 	Stable      func(raft.StableStore) raft.StableStore // wraps the store of the term and the vote
 }

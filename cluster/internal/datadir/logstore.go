@@ -53,7 +53,7 @@ func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 	if err := checkBolt(filepath.Join(dir, metadb.FileName)); err != nil {
 		return nil, err
 	}
-	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.Files, dir: dir, limit: int64(d.SegmentSize)}}
+	l := walLog{meta: new(metadb.BoltMetaDB), files: &segmentFiles{disk: d.Files, dir: dir, cached: d.PageCache, limit: int64(d.SegmentSize)}}
 	filer := segments.NewFiler(dir, l.files)
 	l.list = rotatedMeta{MetaStore: d.Meta(l.meta), files: d.Files, filer: filer, reached: reached, failed: new(atomic.Pointer[error])}
 	var err error

@@ -27,6 +27,8 @@ import (
 type segmentFiles struct {
 	disk Files
 	dir  string
+	// cached means that all writes go through the kernel's page cache.
+	cached bool
 	// spare means that a file with room for the beginning of a segment exists.
 	spare bool
 	// limit is the size of a full segment, entries a bound of the entries in the newest one.
@@ -101,7 +103,7 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	if f.file, err = s.disk.Open(f.path); err != nil {
 		return nil, err
 	}
-	f.file = direct(f.file, f.path)
+	f.file = s.direct(f.file, f.path)
 	if err := f.Sync(); err != nil {
 		return nil, errors.Join(err, f.file.Close())
 	}
@@ -124,6 +126,14 @@ func (s *segmentFiles) prepare() error {
 	return nil
 }
 
+// direct returns a file whose appends go past the cache, if they may.
+func (s *segmentFiles) direct(f File, path string) File {
+	if s.cached {
+		return f
+	}
+	return direct(f, path)
+}
+
 // segmentFile is one segment. Only the goroutine that writes makes the file, and
 // readers read only what was written.
 type segmentFile struct {
@@ -143,12 +153,12 @@ func (f *segmentFile) make() (err error) {
 			return err
 		}
 		if f.file, err = f.fs.disk.Open(f.path); err == nil {
-			f.file, f.room, f.filled = direct(f.file, f.path), roomStep, roomStep
+			f.file, f.room, f.filled = f.fs.direct(f.file, f.path), roomStep, roomStep
 		}
 		return err
 	}
 	if f.file, err = f.fs.disk.Create(f.path); err == nil {
-		f.file = direct(f.file, f.path)
+		f.file = f.fs.direct(f.file, f.path)
 	}
 	return err
 }

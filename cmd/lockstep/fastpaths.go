@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// These ways of doing something only make a node faster. The head of each file that has one says what it brings.
+const (
+	eventLoops  = "event-loops"
+	ioUring     = "io_uring"
+	fastScripts = "fast-scripts"
+	directIO    = "direct-io"
+	slowMonitor = "slow-monitor"
+)
+
+var fastPaths = []string{eventLoops, ioUring, fastScripts, directIO, slowMonitor}
+
+// withoutPaths is the value of --without: the fast paths that a node does not take, with commas between.
+type withoutPaths string
+
+func (w *withoutPaths) String() string { return string(*w) }
+
+func (w *withoutPaths) Set(list string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(fastPaths, name) {
+			return fmt.Errorf("want some of %s", strings.Join(fastPaths, ","))
+		}
+	}
+	*w = withoutPaths(list)
+	return nil
+}
+
+func (w withoutPaths) has(path string) bool {
+	return slices.Contains(strings.Split(string(w), ","), path)
+}
