@@ -20,7 +20,7 @@ type outbox struct {
 	memory *clientMemory // for all clients; nil: memory is not counted
 	gone   func()        // called when the server cuts the client off; nil: nobody asks
 	clock  func() time.Time
-	active *atomic.Int64 // Unix ms of what the client did last: a write that took something sets it
+	active *atomic.Int64 // Unix ms of what the client did last: a write that took something sets it; nil: nobody asks
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -48,7 +48,7 @@ const (
 )
 
 func newOutbox(conn net.Conn, sent, cutOff *atomic.Int64) *outbox {
-	o := &outbox{conn: conn, sent: sent, cutOff: cutOff, clock: time.Now, active: new(atomic.Int64)}
+	o := &outbox{conn: conn, sent: sent, cutOff: cutOff}
 	o.try, _ = conn.(tryWriter)
 	o.moved.L = &o.mu
 	return o
@@ -240,7 +240,7 @@ func (o *outbox) lend() []byte {
 	}
 	out := o.pending.last
 	o.pending.last, o.spare = o.spare[:0], nil
-	o.busy, o.writing, o.lent = true, len(out), o.clock()
+	o.busy, o.writing, o.lent = true, len(out), o.now()
 	return out
 }
 
@@ -265,10 +265,18 @@ func (o *outbox) settle(out []byte, n int) {
 	}
 }
 
+// now is when a write begins.
+func (o *outbox) now() (t time.Time) {
+	if o.active != nil {
+		t = o.clock()
+	}
+	return t
+}
+
 // took notes that the operating system has taken n bytes in a write that began at a time. A client that reads is not idle.
 func (o *outbox) took(n int, began time.Time) {
 	o.sent.Add(int64(n))
-	if n > 0 {
+	if n > 0 && o.active != nil {
 		o.active.Store(began.UnixMilli())
 	}
 }
@@ -282,7 +290,7 @@ func (o *outbox) tryAll() bool {
 		return false
 	}
 	defer o.count()
-	began := o.clock()
+	began := o.now()
 	for o.pending.len() > 0 {
 		out := o.pending.head()
 		n, err := o.try.tryWrite(out)
@@ -314,7 +322,7 @@ func (o *outbox) write() {
 		out := o.pending.take(o.spare[:0])
 		o.spare = nil
 		o.writing = len(out)
-		began := o.clock()
+		began := o.now()
 		o.mu.Unlock()
 		n, err := o.conn.Write(out)
 		o.mu.Lock()
