@@ -99,7 +99,7 @@ func resultMessage(name string, body []byte, replies []store.Reply, outcome erro
 func messages(t *testing.T) []message {
 	hello := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: 0}, ID: "n1", Client: "host:6379"}
 	later := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: 7}, ID: "n2", Client: "host:6380", More: "what minor 7 says"}
-	greet := func(name string, g forward.Handshake) message {
+	handshake := func(name string, g forward.Handshake) message {
 		return message{name, g.Append(nil), func(b []byte) error {
 			got, err := forward.Version{Major: 5, Minor: 0}.Read(reader(b))
 			return want(name, got, err, g)
@@ -123,7 +123,7 @@ func messages(t *testing.T) []message {
 		})
 	}
 	return []message{
-		greet("greeting", hello), greet("greeting of a later minor", later),
+		handshake("handshake", hello), handshake("handshake of a later minor", later),
 		submitMessage("submit", forward.Ticket{}, 0, calls(t, 0, 2, "", "SET lock owner NX PX 30000", "GET lock")),
 		submitMessage("submit by a user", forward.Ticket{}, 0, calls(t, 15, 3, "alice", "DEL lock")),
 		submitMessage("submit by a user who is known by a version", forward.Ticket{}, 0, known),

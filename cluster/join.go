@@ -55,7 +55,7 @@ func (n *Node) serveJoin(conn net.Conn) {
 	if err != nil || f.Kind != frameJoin {
 		return
 	}
-	peerport.Greets(conn)
+	peerport.HandshakeDone(conn)
 	r := codec.Reader{B: f.Body}
 	a := adminRequest{adminJoin, string(r.Bytes()), string(r.Bytes())}
 	if r.Bad {

@@ -32,7 +32,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, 1<<16)
 	peer, err := n.cfg.speaks.Read(r)
 	if err != nil {
-		why := peerport.NotGreeted
+		why := peerport.BadHandshake
 		version, other := errors.AsType[forward.VersionError](err)
 		if other {
 			why = peerport.NewerPeer
@@ -50,7 +50,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	if _, err := conn.Write(n.handshake().Append(nil)); err != nil {
 		return
 	}
-	peerport.Greets(conn)
+	peerport.HandshakeDone(conn)
 	n.served.Add(1)
 	defer n.served.Add(-1)
 	out := forward.NewOutbox(conn)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A peer that greets wrongly, or sends what is no request, loses its
+// A peer whose handshake is wrong, or that sends what is no request, loses its
 // connection; the node goes on.
 func TestServeForwardRefusesNonsense(t *testing.T) {
 	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "client:1"}.Append(nil)

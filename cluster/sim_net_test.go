@@ -32,13 +32,13 @@ type simPair struct {
 
 // simStream is one direction of a connection; only the driver uses it.
 type simStream struct {
-	frames  [][]byte
-	partial []byte
-	pumping bool
-	chosen  bool // the byte that chooses the protocol has been taken off
-	greeted bool
-	finish  bool // ends when frames is empty
-	over    bool // has ended
+	frames    [][]byte
+	partial   []byte
+	pumping   bool
+	chosen    bool // the byte that chooses the protocol has been taken off
+	handshook bool
+	finish    bool // ends when frames is empty
+	over      bool // has ended
 }
 
 // simConn is one end of a connection.
@@ -205,8 +205,8 @@ func (st *simStream) take(out []byte, proto byte) {
 	if len(out) == 0 {
 		return
 	}
-	if !st.greeted && proto == peerport.ProtoForward {
-		st.greeted = true
+	if !st.handshook && proto == peerport.ProtoForward {
+		st.handshook = true
 		st.frames = append(st.frames, out)
 		return
 	}

@@ -131,7 +131,7 @@ func TestResultRoundTrip(t *testing.T) {
 	}
 }
 
-func TestGreetingRoundTrip(t *testing.T) {
+func TestHandshakeRoundTrip(t *testing.T) {
 	want := forward.Handshake{Speaks: current, ID: "n1", Client: "host:6379", More: "later"}
 	b := want.Append(nil)
 	if got, err := current.Read(reader(b)); err != nil || got != want {

@@ -44,7 +44,7 @@ func (g *generator) replay(from []*recording) [][]byte {
 	r := pick(g, from...)
 	chunks := slices.Clone(r.chunks[:min(len(r.chunks), 40)])
 	switch g.IntN(4) {
-	case 0: // another's words after this one's greeting
+	case 0: // another's words after this one's handshake
 		other := pick(g, from...)
 		i := g.IntN(len(other.chunks))
 		chunks = append(chunks[:1:1], other.chunks[i:min(len(other.chunks), i+10)]...)

@@ -11,17 +11,17 @@ import (
 )
 
 // A caller costs a goroutine, a socket and buffers before it has shown that it is a peer, and on a port
-// that others reach, anybody may call as often as they like. So a caller has to say within GreetTimeout
+// that others reach, anybody may call as often as they like. So a caller has to say within HandshakeTimeout
 // what it wants, and there are at most maxStrangers such callers at once. If one more comes, the node
 // cuts one off: from the address that most of them call from, the caller that has been there longest.
-// Peers greet within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
+// Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
 // compute handshakes in turn (package turns). Every second turn is for the addresses at which peers have
-// proved themselves. Of the callers that have not greeted, the node cuts off those from these addresses
+// proved themselves. Of the callers that have sent no handshake, the node cuts off those from these addresses
 // last.
 //
 // A caller stops being a stranger when it has proved by its certificate that it is a peer. Where the node
-// asks for no proof, a caller can do no more than greet as a peer would: such callers count as strangers
-// for as long as they stay, and are cut off after those that have not greeted.
+// asks for no proof, a caller can do no more than begin as a peer would: such callers count as strangers
+// for as long as they stay, and are cut off after those that have sent no handshake.
 //
 // Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
 // peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to
@@ -36,7 +36,7 @@ const (
 // arrivals are the connections that others have made to the peer port.
 type arrivals struct {
 	strangers *Strangers
-	patience  time.Duration // GreetTimeout; a test has less
+	patience  time.Duration // HandshakeTimeout; a test has less
 	known     *peerAddrs
 
 	mu    sync.Mutex
@@ -55,14 +55,14 @@ type arrival struct {
 	number   uint64
 	ctx      context.Context // ends with the connection
 	end      context.CancelFunc
-	late     *time.Timer // cuts off a caller that has not greeted in time
+	late     *time.Timer // cuts off a caller that has sent no handshake in time
 
 	// Guarded by of.mu:
-	greeted, proven, kept, gone bool
+	handshook, proven, kept, gone bool
 }
 
 func newArrivals(s *Strangers, known *peerAddrs) *arrivals {
-	return &arrivals{strangers: s, patience: GreetTimeout, known: known, all: map[*arrival]struct{}{}}
+	return &arrivals{strangers: s, patience: HandshakeTimeout, known: known, all: map[*arrival]struct{}{}}
 }
 
 // admit registers a new connection; it returns nil if the port is closed.
@@ -103,8 +103,8 @@ func (as *arrivals) victim() (found *arrival) {
 	before := func(a, b *arrival) bool {
 		known, other := as.known.has(a.from), as.known.has(b.from)
 		switch {
-		case a.greeted != b.greeted:
-			return !a.greeted
+		case a.handshook != b.handshook:
+			return !a.handshook
 		case known != other:
 			return !known
 		case calls[a.from] != calls[b.from]:
@@ -172,18 +172,18 @@ func (g *peerGate) addrs() *peerAddrs {
 	return &g.known
 }
 
-// greet notes that the caller has sent what a peer sends first.
-func (a *arrival) greet() {
+// handshakeDone notes that the caller has sent what a peer sends first.
+func (a *arrival) handshakeDone() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
-	a.greeted = true
+	a.handshook = true
 	a.late.Stop()
 }
 
-// Greets calls greet on a connection that a protocol was handed, if it is an arrival.
-func Greets(conn net.Conn) {
+// HandshakeDone notes the handshake of a connection that a protocol was handed, if it is an arrival.
+func HandshakeDone(conn net.Conn) {
 	if a, ok := conn.(*arrival); ok {
-		a.greet()
+		a.handshakeDone()
 	}
 }
 
@@ -196,7 +196,7 @@ func (a *arrival) keep() {
 
 func (a *arrival) tooLate() {
 	a.of.mu.Lock()
-	late := !a.greeted && !a.gone
+	late := !a.handshook && !a.gone
 	a.of.mu.Unlock()
 	if late {
 		a.of.strangers.Note(tooSlow, a.raw.RemoteAddr().String(), nil)
@@ -245,7 +245,7 @@ func (as *arrivals) close() {
 }
 
 // raftArrival is a connection for Raft's own protocol, which does not say when a request has been read.
-// So its caller counts as greeted when this node answers, or when it has sent so much that the request
+// So its caller counts as one that has sent it when this node answers, or when it has sent so much that the request
 // must be a snapshot. A snapshot takes time to arrive, and more time to process when it is complete.
 type raftArrival struct {
 	*arrival
@@ -263,7 +263,7 @@ func (r *raftArrival) Read(p []byte) (int, error) {
 	}
 	if r.read += n; r.read > snapshotLength {
 		r.answered = true
-		r.greet()
+		r.handshakeDone()
 	} else {
 		r.more()
 	}
@@ -274,7 +274,7 @@ func (r *raftArrival) Read(p []byte) (int, error) {
 func (r *raftArrival) more() {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
-	if !r.greeted && !r.gone {
+	if !r.handshook && !r.gone {
 		r.late.Reset(snapshotPause)
 	}
 }
@@ -282,7 +282,7 @@ func (r *raftArrival) more() {
 func (r *raftArrival) Write(p []byte) (int, error) {
 	if !r.answered {
 		r.answered = true
-		r.greet()
+		r.handshakeDone()
 	}
 	return r.arrival.Write(p)
 }

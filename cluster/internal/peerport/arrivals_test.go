@@ -17,15 +17,15 @@ import (
 func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	clustertest.Slow(t)
 	for name, say := range map[string]string{
-		"nothing":          "",
-		"forward":          "F",
-		"half a greeting":  "FLKST",
-		"append":           "A",
-		"raft":             "R",
-		"half of raft's":   "R\x00\x85",
-		"facts":            "D",
-		"join":             "J\x00\x00",
-		"half a handshake": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+		"nothing":             "",
+		"forward":             "F",
+		"part of a handshake": "FLKST",
+		"append":              "A",
+		"raft":                "R",
+		"half of raft's":      "R\x00\x85",
+		"facts":               "D",
+		"join":                "J\x00\x00",
+		"half a handshake":    "\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
 	} {
 		for _, with := range []TLS{{}, {Secret: clustertest.Secret}, {Secret: clustertest.Secret, Optional: true}} {
 			t.Run(fmt.Sprintf("%s/secret=%t,optional=%t", name, with.On(), with.Optional), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 					for _, conn := range calls {
 						_, _ = io.Copy(io.Discard, conn)
 					}
-					if took := time.Since(began); took > GreetTimeout+snapshotPause {
+					if took := time.Since(began); took > HandshakeTimeout+snapshotPause {
 						t.Errorf("the last one was cut off after %v", took)
 					}
 					synctest.Wait()
@@ -100,7 +100,7 @@ func TestSnapshotsAreGivenTime(t *testing.T) {
 }
 
 // Of those who have not shown that they are peers the one is cut off that has been there
-// longest, from where most call; who has greeted goes last, and who has proved it never.
+// longest, from where most call; who has sent a handshake goes last, and who has proved it never.
 func TestWhoIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStrangers(new(clustertest.Log).Logger())
@@ -115,8 +115,8 @@ func TestWhoIsCutOff(t *testing.T) {
 		}
 		proven := call("10.0.0.9:1")
 		proven.prove(proven.raw)
-		greeted, lone := call("10.0.0.1:1"), call("10.0.0.2:2")
-		greeted.greet()
+		handshook, lone := call("10.0.0.1:1"), call("10.0.0.2:2")
+		handshook.handshakeDone()
 		crowd := []*arrival{}
 		for i := range maxStrangers - 2 {
 			crowd = append(crowd, call(fmt.Sprintf("10.0.0.3:%d", i)))
@@ -127,8 +127,8 @@ func TestWhoIsCutOff(t *testing.T) {
 				t.Fatalf("number %d of the crowd is still there", i)
 			}
 		}
-		if lone.gone || greeted.gone || proven.gone {
-			t.Errorf("cut off: who called alone %t, who has greeted %t, a peer %t", lone.gone, greeted.gone, proven.gone)
+		if lone.gone || handshook.gone || proven.gone {
+			t.Errorf("cut off: who called alone %t, who has sent a handshake %t, a peer %t", lone.gone, handshook.gone, proven.gone)
 		}
 		for _, conn := range far {
 			conn.Close()

@@ -47,7 +47,7 @@ func portOf(t *testing.T, with TLS) *callers {
 				if _, err := io.ReadFull(conn, b); err != nil {
 					return
 				}
-				Greets(conn)
+				HandshakeDone(conn)
 				c.got <- proto + " " + string(b)
 			}
 		}

@@ -80,7 +80,7 @@ func (d *Dialer) dialPlain(addr string, proto byte, timeout time.Duration) (net.
 	}
 	if _, err := conn.Write([]byte{proto}); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("greeting %s: %w", addr, err)
+		return nil, fmt.Errorf("the handshake with %s: %w", addr, err)
 	}
 	return conn, nil
 }

@@ -43,8 +43,8 @@ type Port struct {
 // DialTimeout bounds a call of a peer.
 const DialTimeout = 500 * time.Millisecond
 
-// GreetTimeout is how long a new connection may take to name its protocol.
-const GreetTimeout = 5 * time.Second
+// HandshakeTimeout is how long a new connection may take to name its protocol.
+const HandshakeTimeout = 5 * time.Second
 
 // New serves the callers of ln. self is the address under which the other nodes know this one. serve has, for
 // each protocol but those of Accept and Appends, the function that serves its connections. The port closes with its

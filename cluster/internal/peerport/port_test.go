@@ -55,7 +55,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 		if at := clustertest.ClosedAt(t, dial("*1\r\n$4\r\nPING\r\n"[:1])); at != start {
 			t.Errorf("a client was kept for %v", at.Sub(start))
 		}
-		if at := clustertest.ClosedAt(t, dial("")); at.Sub(start) != GreetTimeout {
+		if at := clustertest.ClosedAt(t, dial("")); at.Sub(start) != HandshakeTimeout {
 			t.Errorf("a connection that says nothing was kept for %v", at.Sub(start))
 		}
 		waiting := dial("R") // Raft does not take it

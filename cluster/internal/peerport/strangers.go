@@ -25,15 +25,15 @@ const strangersPeriod = time.Minute
 type turnedAway string
 
 const (
-	noPeer     turnedAway = "Not a peer: clients use the port of --listen"
-	noTLSHere  turnedAway = "A caller speaks TLS, and this node has been given nothing to prove itself with: set --peer-secret-file or --peer-tls-cert-file on all nodes"
-	noTLSThere turnedAway = "A caller does not speak TLS, which this node requires of its peers (--peer-tls)"
-	notTrusted turnedAway = "A caller has not proved that it is a peer"
-	tooSlow    turnedAway = "A caller did not say in time what it wants"
-	tooMany    turnedAway = "Too many callers at once that have not proved to be peers: the oldest was cut off"
-	NotGreeted turnedAway = "A caller's greeting cannot be read"
-	OlderPeer  turnedAway = "A peer runs an earlier version"
-	NewerPeer  turnedAway = "A peer runs a later version"
+	noPeer       turnedAway = "Not a peer: clients use the port of --listen"
+	noTLSHere    turnedAway = "A caller speaks TLS, and this node has been given nothing to prove itself with: set --peer-secret-file or --peer-tls-cert-file on all nodes"
+	noTLSThere   turnedAway = "A caller does not speak TLS, which this node requires of its peers (--peer-tls)"
+	notTrusted   turnedAway = "A caller has not proved that it is a peer"
+	tooSlow      turnedAway = "A caller did not say in time what it wants"
+	tooMany      turnedAway = "Too many callers at once that have not proved to be peers: the oldest was cut off"
+	BadHandshake turnedAway = "A caller's handshake cannot be read"
+	OlderPeer    turnedAway = "A peer runs an earlier version"
+	NewerPeer    turnedAway = "A peer runs a later version"
 
 	peerRefuses   turnedAway = "A peer does not take this node for one"
 	PeerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"

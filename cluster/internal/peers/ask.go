@@ -23,7 +23,7 @@ func (w *Watcher) Serve(conn net.Conn) {
 		idle := time.AfterFunc(2*Timeout, func() { conn.Close() })
 		f, err := Read(r)
 		if err == nil {
-			peerport.Greets(conn)
+			peerport.HandshakeDone(conn)
 			w.record(f, false)
 			_, err = conn.Write(w.answerTo(f).Append(nil))
 		}

@@ -151,7 +151,7 @@ func (a *appender) connect(to raft.ServerAddress) (*appendConn, error) {
 		return nil, err
 	}
 	c := &appendConn{Conn: conn, in: bufio.NewReader(conn)}
-	c.late = time.AfterFunc(min(a.timeout, peerport.GreetTimeout), func() { conn.Close() })
+	c.late = time.AfterFunc(min(a.timeout, peerport.HandshakeTimeout), func() { conn.Close() })
 	hello, err := c.in.ReadByte()
 	switch {
 	case !c.late.Stop():
@@ -216,7 +216,7 @@ func (t *transport) answerAppends(port *peerport.Port) {
 func (t *transport) answerOn(conn net.Conn) {
 	defer conn.Close()
 	if err := t.answerAll(conn); err == frame.ErrMalformed {
-		t.strangers.Note(peerport.NotGreeted, conn.RemoteAddr().String(), err)
+		t.strangers.Note(peerport.BadHandshake, conn.RemoteAddr().String(), err)
 	}
 }
 
@@ -226,7 +226,7 @@ func (t *transport) answerAll(conn net.Conn) error {
 	}
 	in := bufio.NewReaderSize(conn, 64<<10)
 	var out []byte
-	greeted := false
+	handshook := false
 	for {
 		body, err := readAppend(in)
 		if err != nil {
@@ -236,9 +236,9 @@ func (t *transport) answerAll(conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		if !greeted {
-			greeted = true
-			peerport.Greets(conn)
+		if !handshook {
+			handshook = true
+			peerport.HandshakeDone(conn)
 		}
 		answers := make(chan raft.RPCResponse, 1)
 		rpc := raft.RPC{Command: req, RespChan: answers}
