@@ -63,7 +63,7 @@ func help(fs *flag.FlagSet, w io.Writer) {
 	for _, k := range peers.Kinds {
 		fmt.Fprintf(w, "  %-20s %s\n", k.Name, k.About)
 	}
-	fmt.Fprint(w, "\nWorkloads:\n")
+	fmt.Fprint(w, "  lockstep-X-without-Y  lockstep-X, --without Y (`lockstep help`)\n\nWorkloads:\n")
 	for _, wl := range load.Workloads {
 		fmt.Fprintf(w, "  %-20s %s\n", wl.Name, wl.About)
 	}

@@ -22,6 +22,31 @@ func site(t *testing.T) *Site {
 	return &Site{Dir: t.TempDir(), Lockstep: nodes.Binary(t), Port: 20000 + os.Getpid()%90*100}
 }
 
+// TestFind: a lockstep peer may go without a fast path, and no other one.
+func TestFind(t *testing.T) {
+	if _, err := Find("redis-without-io_uring"); err == nil {
+		t.Error("Redis has none of lockstep's fast paths")
+	}
+	k, err := Find("lockstep-1-without-event-loops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := k.Start(site(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	twoClients(t, s)
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	if k, err = Find("lockstep-1-without-luck"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Start(site(t)); err == nil || !strings.Contains(err.Error(), "want some of event-loops") {
+		t.Errorf("a node goes without luck: %v", err)
+	}
+}
+
 // TestPeers starts each peer that is installed and does with its locks all that
 // a load does.
 func TestPeers(t *testing.T) {

@@ -38,6 +38,7 @@ type System struct {
 	Traffic wire.Traffic // of all its clients
 
 	site      *Site
+	env       []string // of all processes
 	processes []*process
 	pipelines bool
 	everyNode bool              // any server serves clients, and not the leader alone
@@ -63,13 +64,22 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the kind of a name.
+// Find returns the kind of a name. A lockstep peer may go without a fast path: lockstep-3-without-io_uring.
 func Find(name string) (Kind, error) {
-	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == name })
-	if i < 0 {
+	base, path, without := strings.Cut(name, "-without-")
+	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == base })
+	if i < 0 || without && !strings.HasPrefix(base, "lockstep-") {
 		return Kind{}, fmt.Errorf("there is no peer %q, but %s", name, strings.Join(Names(), ", "))
 	}
-	return Kinds[i], nil
+	k := Kinds[i]
+	if without {
+		start := k.start
+		k.Name, k.About, k.start = name, k.About+", --without "+path, func(s *System) error {
+			s.env = []string{"LOCKSTEP_WITHOUT=" + path}
+			return start(s)
+		}
+	}
+	return k, nil
 }
 
 // ErrNotInstalled is why a peer is left out.
@@ -103,7 +113,7 @@ func lookup(program string) (string, error) {
 
 // launch starts one server of the system.
 func (s *System) launch(name string, env []string, command ...string) error {
-	p, err := s.site.launch(s.Name+"-"+name, env, command...)
+	p, err := s.site.launch(s.Name+"-"+name, slices.Concat(env, s.env), command...)
 	if err == nil {
 		s.processes = append(s.processes, p)
 	}
