@@ -22,6 +22,8 @@ type peerConn struct {
 	id   string
 	conn net.Conn
 	out  *forward.Outbox
+	// older means that the peer runs version 0.1.0.
+	older bool
 
 	// Only read uses these.
 	origin   uint64 // boot number of the peer, from its claim
@@ -118,6 +120,10 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	waited, err := forward.ReadWaited(rest)
 	if err != nil {
 		return err
+	}
+	if len(calls) == 1 && calls[0].Cmd == call.Unknown {
+		p.answer(number)(&request{replies: []store.Reply{refuseUnknown(&calls[0], calls[0].UnknownName())}})
+		return nil
 	}
 	if len(calls) != 1 || !calls[0].Cmd.Is(store.Blocking) {
 		return frame.ErrMalformed

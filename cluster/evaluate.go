@@ -67,8 +67,11 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
 			if len(q) > from {
-				q[len(q)-1].ran(s.node.clock.Now())
+				q[len(q)-1].ran(s.node.cfg.Time.Monotonic())
 				s.noteUse(q[from:]) // there may be fewer than before: one was stopped for now
+			}
+			if txn.Writes().Size() < maxBatchBytes {
+				txn.ExpireSeen(maxBatchBytes)
 			}
 			return q, rest
 		}
@@ -99,7 +102,7 @@ func (s *sequencer) noteUse(q []*request) {
 // noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated
 // again without what the request did.
 func (s *sequencer) noteVain(r *request) {
-	if used := r.takes(s.node.clock.Now()); used >= leastUse {
+	if used := r.takes(s.node.cfg.Time.Monotonic()); used >= leastUse {
 		s.users.Note(r, used, s.node.cfg.Time.Monotonic())
 	}
 }
@@ -197,9 +200,10 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			ahead += s.readAhead(txn, q[i:])
 		}
 		r := q[i]
-		txn.SetNow(s.node.clock.Now())
+		now, began := s.node.clock.Read()
+		txn.SetNow(now)
 		if i > told {
-			q[i-1].ran(txn.Now())
+			q[i-1].ran(began)
 			told = i
 		}
 		if i > 0 && (r.tried || r.tooEarly(txn, b)) {
@@ -210,7 +214,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
-		r.began, r.used, r.spread = txn.Now().Wall, 0, 0
+		r.began, r.used, r.spread = began, 0, 0
 		heard := s.gather.Told
 		before, size := txn.Writes().Len(), txn.Writes().Size()
 		txn.TakeUndone() // left by a request that was refused or stopped for now
@@ -230,11 +234,11 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		if err == errOverrun {
 			r.took(maxEntryBytes)
 		}
-		if err == errOverrun && s.whole(r) {
+		if err == errOverrun && r.whole {
 			r.refuse(r.overrun)
 			return without(q, i), nil, true
 		}
-		if err == errOverrun && r.takes(s.node.clock.Now()) >= fair.HeavyPiece {
+		if err == errOverrun && r.takes(s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece {
 			return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
 		}
 		if err == errOverrun {
@@ -255,7 +259,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.extent, r.wrote, r.written = fair.Extent(r.replies), txn.Writes().Len() > before, txn.Writes().Mark()
 		if s.putAside(r) {
-			r.ran(s.node.clock.Now())
+			r.ran(s.node.cfg.Time.Monotonic())
 			q = without(q, i)
 			i, ahead = i-1, ahead-1
 			continue
@@ -371,7 +375,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 			break
 		}
 		replied += fair.Extent(r.replies[i:])
-		if s.whole(r) && replied <= maxWholeBytes {
+		if r.whole && replied <= maxWholeBytes {
 			for s.blockedClients.pending() {
 				s.serve(txn)
 			}
@@ -384,10 +388,6 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	return refused, nil
 }
 
-// whole reports whether a request must not be answered in parts: it may come from a member of an earlier
-// version, which would ask for all of it again.
-func (s *sequencer) whole(r *request) bool { return r.runs != nil && s.node.peers.Older() }
-
 // evaluateCall runs one command of a request. If the command has written too much, overrun is its error:
 // the batch is evaluated again without the command, which then gets this error.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
@@ -397,6 +397,9 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	defer func() { s.turnEnds(behind, *refused) }()
 	txn.SetOrigin(c.Origin)
 	txn.BeginCall()
+	if name := c.UnknownName(); name != "" {
+		return refuseUnknown(c, name), ""
+	}
 	switch {
 	case r.overran == i+1 && c.Txn != nil:
 		return store.Err(store.ErrExecAbort(r.overrun)), ""
@@ -427,6 +430,15 @@ var (
 	execArgs  = [][]byte{[]byte("exec")}
 	watchName = []byte("watch")
 )
+
+// refuseUnknown answers a call with a command that only later versions know.
+func refuseUnknown(c *Call, name string) store.Reply {
+	err := store.Error(fmt.Sprintf("ERR unknown command '%.64s' on the leader, which runs an older version: upgrade all nodes", name))
+	if c.Txn != nil {
+		err = store.ErrExecAbort(err)
+	}
+	return store.Err(err)
+}
 
 // mayTransact checks the right to EXEC or WATCH itself, because the client's node may not know yet that it was taken away. Each
 // command of a transaction is checked as it runs.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -352,5 +353,51 @@ func TestExpiryOfVeryLongNames(t *testing.T) {
 			t.Errorf("an entry has %d bytes", largest)
 		}
 		n.expect("0", "EXISTS a"+long)
+	})
+}
+
+// TestNoLeaseEndsInItsOwnBatch: a lease does not end within the batch that grants it: its owner has not been told yet.
+func TestNoLeaseEndsInItsOwnBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, scriptCommand)
+		n.lead()
+		got := n.together("SET lock me NX PX 8", "SCRIPT 12ms", "SET lock you NX PX 60000")
+		if got[0] == "OK" && got[2] == "OK" {
+			t.Errorf("both were told OK at one instant: %q", got)
+		}
+	})
+	bubble(t, func(t *testing.T) { // without another owner: the lease is over when its owner is told of it
+		n := newTestNode(t, scriptCommand)
+		n.lead()
+		got := n.together("SET lock me NX PX 8", "SCRIPT 12ms", "EXISTS lock")
+		t.Log(got, n.do("GET lock"))
+		if got[2] != "1" {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// TestKeysInGraceHoldUpNoOthers: keys that are in their grace do not keep others from being deleted.
+func TestKeysInGraceHoldUpNoOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET lock me PX 3500")
+		at := strconv.FormatInt(time.Now().Add(3300*ms).UnixMilli(), 10)
+		lines := make([]string, 600)
+		for i := range lines {
+			lines[i] = "SET key-" + strconv.Itoa(i) + " v PXAT " + at
+		}
+		n.log.decides(2400*ms, once(commitSlowly))
+		n.do(lines...)
+		time.Sleep(1300 * ms) // 3.7 s
+		before := n.batches.Load()
+		if got := n.expired(); got < 1 {
+			t.Errorf("nothing has been deleted 200 ms after the deadline of the lock")
+		}
+		for waited := time.Duration(0); n.expired() == 0; waited += 50 * ms {
+			time.Sleep(50 * ms)
+			t.Log(waited, n.expired(), n.batches.Load()-before, "batches")
+		}
 	})
 }

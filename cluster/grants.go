@@ -119,6 +119,9 @@ func appendGrants(buf []byte, g grants) []byte {
 	return buf
 }
 
+// maxGranted is the largest number of a call that is read: more than a session sends in one request.
+const maxGranted = 1 << 12
+
 // readGrants decodes what appendGrants wrote. No bytes mean no grants: the request was given no lease.
 func readGrants(b []byte) (grants, error) {
 	if len(b) == 0 {
@@ -128,7 +131,7 @@ func readGrants(b []byte) (grants, error) {
 	g := grants{seq: r.Uvarint(), at: int64(r.Uvarint())}
 	for n := r.Count(1); n > 0 && !r.Bad; n-- {
 		x := grant{call: r.Int(), key: store.LeasedKey{DB: r.Int(), Key: string(r.Bytes()), Deadline: int64(r.Uvarint())}}
-		r.Bad = r.Bad || x.key.DB >= store.Databases
+		r.Bad = r.Bad || x.key.DB >= store.Databases || x.call > maxGranted
 		g.list = append(g.list, x)
 	}
 	if r.Bad || len(r.B) > 0 {
@@ -228,7 +231,7 @@ func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []stor
 	began := n.cfg.Time.Monotonic()
 	n.gate.HoldReplies(client, replies, len(leases), most)
 	now := n.cfg.Time.Monotonic()
-	if len(g.list) == 0 || most == 0 || now-began < atOnce {
+	if len(g.list) == 0 || now-began < atOnce {
 		return replies
 	}
 	return n.confirm(g, now, replies, heldRESP)

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/forward"
 	"lockstep/store"
 	"lockstep/store/redistext"
@@ -170,5 +172,55 @@ func TestLeaderTellsNoLeases(t *testing.T) {
 		}
 		time.Sleep(399 * ms)
 		p.expect("me", "GET lock")
+	})
+}
+
+// TestShortLeaseThatWaitedForRoom: the owner of a short lease that runs out while its reply waits for room in hand is told so.
+func TestShortLeaseThatWaitedForRoom(t *testing.T) {
+	takeLarge := store.Command{Name: "takelarge", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		time.Sleep(200 * ms)
+		lease, _ := redistext.ParseInt(c.Args[3])
+		if c.LookupWrite(0, c.Args[1]) != nil {
+			return store.Nil
+		}
+		c.SetString(0, c.Args[1], c.Arg(2), c.DeadlineIn(lease))
+		return store.Str(strings.Repeat("x", 16<<10))
+	}}
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, takeLarge)
+		big := p.NewClient(netip.MustParseAddr("192.0.2.9"))
+		big.Holds(9 << 20)
+		defer big.Holds(0)
+		me := p.NewClient(netip.MustParseAddr("192.0.2.2"))
+		start := time.Now()
+		told := make(chan string, 1)
+		go func() { told <- text(p.Node.SubmitPart(me, p.call("TAKELARGE lock me 300"), nil)) }()
+		time.Sleep(700 * ms)
+		other := p.do("SET lock you NX PX 60000")
+		if got := <-told; other == "OK" && got != "-INDETERMINATE" {
+			t.Errorf("the lock was another's, and its owner was told %.30q after %v", got, time.Since(start))
+		}
+	})
+}
+
+// TestConfirmOfACallThatIsNotThere: a few bytes of a peer do not make the leader allocate as much as the peer likes.
+func TestConfirmOfACallThatIsNotThere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		n.lead()
+		l := n.carried(b.Node)
+		g := grants{seq: 1, at: 1, list: []grant{{1 << 20, store.LeasedKey{Key: "k", Deadline: 5}}}}
+		calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: 2, User: store.SystemUser}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		done := make(chan int, 1)
+		l.Call(forward.Submit, func(buf []byte) []byte {
+			return forward.AppendSubmit(buf, forward.Ticket{ID: 1, Low: 1}, l.Token, calls, forward.Minor)
+		}, func(body []byte, err error) { done <- len(body) })
+		size := <-done
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 10<<20 {
+			t.Errorf("%d MB allocated, a result of %d bytes, for call 1<<20 in a frame of 40 bytes; 1<<30 is let through", got>>20, size)
+		}
 	})
 }

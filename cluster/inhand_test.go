@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"net"
+	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -256,4 +258,80 @@ func leaderSaying(conn net.Conn, say func(request []byte) []byte) {
 			return
 		}
 	}
+}
+
+// TestReadPutOffKeepsNobodyWaiting: a read that was put off for want of room holds up nothing, also not after a change of leader.
+func TestReadPutOffKeepsNobodyWaiting(t *testing.T) {
+	for _, change := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			p := newPair(t)
+			p.expect("3", "RPUSH list a b c")
+			big := p.b.NewClient(netip.MustParseAddr("192.0.2.9"))
+			big.Holds(9 << 20)
+			read := p.startMany(p.b, "LRANGE list 0 -1")
+			time.Sleep(50 * ms)
+			if change {
+				p.cut()
+				time.Sleep(50 * ms)
+				p.connect()
+			}
+			time.AfterFunc(3*time.Second, func() { big.Holds(0) })
+			begin := time.Now()
+			if got := p.doOn(p.b, "SET lock me NX PX 1000"); got != "OK" {
+				t.Error(got)
+			}
+			if took := time.Since(begin); took > 100*ms {
+				t.Errorf("change of leader: %v: a lock takes %v", change, took)
+			}
+			t.Log(<-read)
+		})
+	}
+}
+
+// TestPutOffWhileAMemberIsDown: the leader says "later", also while a member is down that it has not heard yet.
+func TestPutOffWhileAMemberIsDown(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	n := newTestNode(t)
+	n.peers.Update()
+	p := &peerConn{n: n.Node, out: forward.NewOutbox(near)}
+	large := strings.Repeat("x", 1<<20)
+	get := store.Command{Name: "get", Flags: store.ReadOnly}
+	var last *request
+	for range 8 {
+		last = &request{calls: []Call{{Cmd: &get}}, replies: []store.Reply{store.Str(large)}, extent: len(large)}
+		p.answer(1)(last)
+	}
+	if last.err != forward.ErrReplyLater {
+		t.Errorf("the leader says %v", last.err)
+	}
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		l, far := testLink()
+		defer l.Fail()
+		n.routes.set(n.ctx, nil, l)
+		go leaderSaying(far, func(request []byte) []byte {
+			if bytes.Contains(request, []byte("large")) {
+				return []byte{forward.NotExecuted}
+			}
+			time.Sleep(200 * time.Microsecond)
+			return forward.AppendReplies(nil, []store.Reply{store.OK})
+		})
+		for range 20 {
+			n.start("GET large")
+		}
+		synctest.Wait()
+		worst := time.Duration(0)
+		for range 20 {
+			begin := time.Now()
+			got := <-n.start("SET lock me")
+			if worst = max(worst, time.Since(begin)); got != "OK" {
+				t.Errorf("%q after %v", got, time.Since(begin))
+				break
+			}
+			time.Sleep(3 * ms)
+		}
+		t.Log(worst)
+	})
 }

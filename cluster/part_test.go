@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/cluster/internal/forward"
 	"lockstep/store"
@@ -33,8 +34,8 @@ func TestPartOfAPipeline(t *testing.T) {
 			}
 		}
 		n.expect("2", "GET d")
-		n.peers.Update() // n2 may be of an earlier version, which asks again for all of them
-		if got := n.carry(l, forward.Ticket{ID: 2, Low: 1}, writes...); got != "OK 3 OK 4 OK" {
+		b.cfg.speaks.Minor = 0 // version 0.1.0, which asks again for all of them
+		if got := n.carry(n.carried(b.Node), forward.Ticket{ID: 2, Low: 1}, writes...); got != "OK 3 OK 4 OK" {
 			t.Errorf("by a link of an older member: %q", got)
 		}
 	})
@@ -112,10 +113,45 @@ func TestPipelineOfAnOlderMemberWritesTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t, badCommands...), newTestNode(t, badCommands...)
 		n.lead()
-		n.peers.Update() // n2 has not said anything, and may be older
+		b.cfg.speaks.Minor = 0 // version 0.1.0
 		if got := n.carry(n.carried(b.Node), forward.Ticket{ID: 1, Low: 1}, "SET a 1", "FILL b 9", "FILL c 9", "SET d 1"); got != "-ERR -ERR -ERR -ERR" {
 			t.Errorf("%q", got)
 		}
 		n.expect("nil nil", "GET a", "GET d")
 	})
+}
+
+// TestPipelineWhileAMemberIsDown: the leader runs pipelines of other nodes in parts, also while a member is down that it has not heard yet.
+func TestPipelineWhileAMemberIsDown(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			p := newPair(t, scriptCommand, makeUser)
+			if down {
+				p.peers.Update() // finds n2 in the configuration and has never heard of it
+			}
+			p.expect("OK", "MAKEUSER hog")
+			lines := make([]string, 60)
+			for i := range lines {
+				lines[i] = "SCRIPT 100ms"
+			}
+			calls := p.call(lines...)
+			for i := range calls {
+				calls[i].User = "hog"
+			}
+			done := make(chan struct{})
+			go func() {
+				p.b.Submit(calls, nil)
+				close(done)
+			}()
+			time.Sleep(10 * ms)
+			begin := time.Now()
+			p.expect("OK", "SET lock me NX PX 1000")
+			took := time.Since(begin)
+			t.Logf("a member is down: %v: a lock takes %v", down, took)
+			if took > 250*ms {
+				t.Errorf("a member is down: %v: a lock takes %v beside one pipeline", down, took)
+			}
+			<-done
+		})
+	}
 }

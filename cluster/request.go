@@ -25,6 +25,7 @@ type request struct {
 
 	from    forward.Ticket // number of a write that may be sent again
 	token   uint64         // token of the link that it came by
+	whole   bool           // it must not be answered in parts: version 0.1.0 has sent it, and would ask for all of it again
 	crowded bool           // many replies are kept already: a long reply to this request is not kept
 
 	blockedClient *blockedClient // set for a blocking command, which is alone
@@ -38,7 +39,7 @@ type request struct {
 	spans   []span        // writes of the calls that have asked for a lease …
 	written store.Mark    // … and the end of all its writes
 	at      int64         // lease time of its evaluation
-	began   int64         // wall time of its evaluation, in µs …
+	began   time.Duration // monotonic time of its evaluation …
 	used    time.Duration // … and how long the evaluation took, and handing on its messages takes
 	spread  time.Duration // the part for the messages
 	anew    []grant       // earlier leases that begin anew now
@@ -229,17 +230,16 @@ func (r *request) reached(subscribers int, members func() int) {
 }
 
 // ran notes that the evaluation of a request has ended.
-func (r *request) ran(now store.Time) {
-	if d := time.Duration(now.Lease-r.at) * time.Millisecond; d > fair.HeavyTime {
-		r.cost += d
+func (r *request) ran(now time.Duration) {
+	took := r.takes(now)
+	if took > fair.HeavyTime {
+		r.cost += took
 	}
-	r.used = r.takes(now) + r.spread
+	r.used = took + r.spread
 }
 
 // takes returns how long the evaluation of the request has taken so far.
-func (r *request) takes(now store.Time) time.Duration {
-	return min(max(time.Duration(now.Wall-r.began)*time.Microsecond, 0), mostUse)
-}
+func (r *request) takes(now time.Duration) time.Duration { return min(now-r.began, mostUse) }
 
-// mostUse bounds the measured time of an evaluation, because the wall clock may be set meanwhile.
+// mostUse bounds the measured time of an evaluation: the process may have been stopped meanwhile.
 const mostUse = 10 * time.Second

@@ -56,7 +56,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	out := forward.NewOutbox(conn)
 	go out.Run()
 	defer out.Close()
-	p := &peerConn{n: n, id: peer.ID, conn: conn, out: out}
+	p := &peerConn{n: n, id: peer.ID, conn: conn, out: out, older: peer.Speaks.Minor < forward.MinorLeases}
 	p.read(r)
 }
 
@@ -119,7 +119,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 		return err
 	}
 	from.Origin = p.origin
-	r := &request{calls: calls, from: from, token: token}
+	r := &request{calls: calls, from: from, token: token, whole: p.older}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
 	if !call.Exceeds(calls, HeavyBytes) { // a larger one has given way on its own node
@@ -134,8 +134,8 @@ func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
 		if r.err == nil && !r.wrote && r.blockedClient == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
 			r.err = forward.ErrReplyLater // the request wrote nothing, so the peer can send it again
-			if p.n.peers.Older() {
-				r.err = errNotExecuted // peers of earlier versions do not know forward.ErrReplyLater
+			if p.older {
+				r.err = errNotExecuted // version 0.1.0 does not know forward.ErrReplyLater
 			}
 		}
 		if r.err == nil && r.extent > fair.SmallReply && !p.out.Takes(r.extent) {

@@ -197,3 +197,34 @@ func TestBackupOfADeposedLeaderIsNotComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasFoundExpiredStaysSo: a lock that a read has found expired is not held again after a change of leader.
+func TestWhatWasFoundExpiredStaysSo(t *testing.T) {
+	for _, with := range []string{"SCRIPT 10ms", "LOOK 10"} {
+		t.Run(with, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				look := store.Command{Name: "look", Arity: 2, Flags: store.ReadOnly | store.Fast, Run: func(c *store.Ctx) store.Reply {
+					time.Sleep(10 * ms)
+					return store.OK
+				}}
+				n := newTestNode(t, scriptCommand, look, renewCommand)
+				n.lead()
+				n.expect("OK", "SET lock me NX PX 1000")
+				time.Sleep(985 * ms)
+				if got := n.together(with, "GET lock"); got[1] != "nil" { // its batch begins 995 ms after the lease did
+					t.Fatal(got)
+				}
+				// the leader dies at once; nothing is appended any more
+				proposals, _ := n.log.count()
+				defer func() { after, _ := n.log.count(); t.Log(with, "entries", proposals, after, n.expired()) }()
+				n.log.set(func(l *fakeLog) { l.contact = time.Now() })
+				n.depose()
+				time.Sleep(700 * ms)
+				n.lead()
+				if after := n.do("GET lock"); after != "nil" {
+					t.Errorf("%s: read nil before, %q after the change of leader; renewal told %s", with, after, n.do("RENEW lock me 1000"))
+				}
+			})
+		})
+	}
+}

@@ -188,6 +188,7 @@ const putOffMost = 10 * time.Second
 // that the leader does not evaluate all of them in vain.
 func (c *carried) putOff() {
 	if c.later {
+		c.sent() // it may have come into the queue again, at a change of leader
 		return
 	}
 	c.cancel()

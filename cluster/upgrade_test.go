@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/forward"
+	"lockstep/store"
 )
 
 // heldLocks takes locks through all nodes and returns what checks that each is
@@ -110,4 +112,43 @@ func TestUpgradeOfAMajorVersion(t *testing.T) {
 	}
 	check(0, 1, 2)
 	c.same()
+}
+
+// TestCommandThatTheLeaderDoesNotKnow: a command of a later version gets an error from the leader, and the link of its node stays.
+func TestCommandThatTheLeaderDoesNotKnow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		run := func(*store.Ctx) store.Reply { return store.OK }
+		newer := []store.Command{{Name: "newer", Flags: store.Write, Run: run}, {Name: "newerwaits", Flags: store.Write | store.Blocking, Run: run}}
+		p := newPair(t)
+		p.b.cfg.Table = store.NewTable(store.Commands(), newer)
+		p.keepLinked()
+		before := p.b.routes.get().link
+		calls := func(lines ...string) (list []Call) {
+			for _, line := range lines {
+				c := Call{RESP: 2}
+				for _, word := range strings.Fields(line) {
+					c.Args = append(c.Args, []byte(word))
+				}
+				c.Cmd, _ = p.b.cfg.Table.Resolve(c.Args)
+				list = append(list, c)
+			}
+			return list
+		}
+		const want = "ERR unknown command 'newer' on the leader, which runs an older version: upgrade all nodes"
+		if got := p.b.Submit(calls("newer"), nil); got[0].Str != want {
+			t.Errorf("told %v", got)
+		}
+		if got := p.b.Submit([]Call{{Cmd: call.Exec, Txn: &Transaction{Calls: calls("SET a b", "newer")}}}, nil); got[0].Str != "EXECABORT Transaction discarded because of: "+want[len("ERR "):] {
+			t.Errorf("told %v", got)
+		}
+		told := make(chan store.Reply, 1)
+		p.b.Block(&Blocked{Call: calls("newerwaits 0")[0], Done: func(r store.Reply) { told <- r }})
+		if got := <-told; !strings.HasPrefix(got.Str, "ERR unknown command 'newerwaits'") {
+			t.Errorf("told %v", got)
+		}
+		p.expect("nil", "GET a")
+		if p.b.routes.get().link != before {
+			t.Error("the link was lost")
+		}
+	})
 }

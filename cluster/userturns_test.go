@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockstep/cluster/internal/clock"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -252,6 +253,72 @@ func TestMessagesToManyCount(t *testing.T) {
 			n.run(c, false, "PUBLISH channel message")
 			if got := n.gate.IsHeavy(c); got != heavy {
 				t.Errorf("who has sent a message to %d subscribers counts as heavy: %v", receivers, got)
+			}
+		})
+	}
+}
+
+// jumping is a clock whose wall part can be set.
+type jumping struct {
+	*SystemTime
+	by *atomic.Int64
+}
+
+func (j jumping) Wall() time.Time {
+	return j.SystemTime.Wall().Add(time.Duration(j.by.Load()))
+}
+
+// TestNoUserPaysForAWallClockThatIsSet: a user whose light command runs while the wall clock is set is not held back.
+func TestNoUserPaysForAWallClockThatIsSet(t *testing.T) {
+	for _, by := range []time.Duration{0, -10 * time.Second, 10 * time.Second} {
+		bubble(t, func(t *testing.T) {
+			var wall atomic.Int64
+			step := store.Command{Name: "step", Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+				time.Sleep(2 * ms)
+				wall.Add(int64(by))
+				return store.OK
+			}}
+			n := newTestNode(t, step, makeUser)
+			n.clock = clock.NewLease(jumping{NewSystemTime(), &wall})
+			n.lead()
+			n.expect("OK", "MAKEUSER app")
+			as := func(user, line string) (took time.Duration) {
+				calls := n.call(line)
+				calls[0].User = user
+				begin := time.Now()
+				if got := text(n.Submit(calls, nil)); got != "OK" {
+					t.Errorf("%s: %s", line, got)
+				}
+				return time.Since(begin)
+			}
+			stop := make(chan struct{})
+			defer close(stop)
+			for range 4 {
+				go func() {
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(5 * ms):
+							n.Submit(n.call("SET other v"), nil)
+						}
+					}
+				}()
+			}
+			n.log.decides(ms, func(raftfsm.Entry) verdict { return commitSlowly })
+			time.Sleep(100 * ms)
+			as("app", "STEP")
+			worst, late, begin := time.Duration(0), 0, time.Now()
+			for time.Since(begin) < 5*time.Second {
+				took := as("app", "SET lock me PX 1000")
+				if worst = max(worst, took); took > 20*ms {
+					late++
+				}
+				time.Sleep(3 * ms)
+			}
+			t.Logf("the wall clock is set by %v: SET takes %v at most, %d took more than 20 ms", by, worst, late)
+			if worst > 100*ms {
+				t.Errorf("the wall clock is set by %v: SET takes %v", by, worst)
 			}
 		})
 	}

@@ -267,9 +267,13 @@ func (t *Answers) oldest() (found *origin) {
 
 // forgetAll drops all replies to an origin.
 func (t *Answers) forgetAll(o *origin) {
-	if len(o.replies) > 0 {
-		t.forget(o, slices.Max(slices.Collect(maps.Keys(o.replies)))+1)
+	if len(o.replies) == 0 {
+		return
 	}
+	last := slices.Max(slices.Collect(maps.Keys(o.replies)))
+	t.forget(o, last)
+	t.drop(o, last)
+	o.low = max(o.low, last+1) // the largest number has none after it
 }
 
 // Forgotten reports whether the replies to a request may already be dropped. The request may have

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/store"
 	"lockstep/store/codec"
@@ -261,4 +263,22 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAnswerToTheLargestNumber: a peer that gives a request the largest number does not make the nodes go round for ever.
+func TestAnswerToTheLargestNumber(t *testing.T) {
+	done := make(chan bool)
+	go func() {
+		var a Answers
+		a.add([]Answer{{Origin: 1, ID: math.MaxUint64, Low: math.MaxUint64, Replies: []byte("OK")}}, 0, 1)
+		for id := uint64(1); id <= 70; id++ {
+			a.add([]Answer{{Origin: 1 + id, ID: 1, Low: 1, Replies: make([]byte, 1<<19)}}, 1, 2)
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(3 * time.Second):
+		t.Error("add does not return")
+	}
 }

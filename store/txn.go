@@ -71,6 +71,7 @@ type Txn struct {
 
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … and expired keys: see Version
+	seen       []lapsedKey            // expired keys that Lookup has found, some twice
 	config     config                 // pending, or the store's
 	events     eventClass             // keyspace notifications in force
 
@@ -125,6 +126,10 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		t.lapsed = nil
 	}
 	clear(t.lapsed)
+	if cap(t.seen) > keepPending {
+		t.seen = nil
+	}
+	t.seen = t.seen[:0]
 	t.config, t.events = t.s.config, t.s.config.events
 	if cap(t.journal) > keepPending {
 		t.journal = nil
@@ -178,8 +183,8 @@ func addSaturating(a, b int64) int64 {
 // dead reports whether an entry's deadline and its grace have passed. As in Redis, a key still
 // exists in the millisecond of its deadline.
 func (t *Txn) dead(e *Entry) bool {
-	if e.deadline == 0 || t.now.Lease <= e.deadline {
-		return false
+	if e.deadline == 0 || t.now.Lease <= e.deadline || e.leased == t.seq {
+		return false // in the last case the client that has set the deadline has not been told yet
 	}
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
@@ -199,10 +204,31 @@ func (t *Txn) peek(db int, key string) *Entry {
 // Lookup returns the entry of a key, or nil if the key does not exist or has expired.
 func (t *Txn) Lookup(db int, key []byte) *Entry {
 	e := t.peek(db, bytesToString(key))
-	if e == nil || t.dead(e) {
+	if e != nil && t.dead(e) {
+		if n := len(t.seen); n < maxSeen && (n == 0 || t.seen[n-1].key != e.key) {
+			t.seen = append(t.seen, lapsedKey{db, e.key})
+		}
 		return nil
 	}
 	return e
+}
+
+// maxSeen bounds the expired keys that ExpireSeen deletes.
+const maxSeen = 1 << 13
+
+// ExpireSeen deletes the keys that a Lookup has found expired, so that what a client was told stays true: the clock of the next
+// leader may be behind this one. It ends once it has written so many bytes.
+func (t *Txn) ExpireSeen(bytes int) {
+	from := t.ws.Size()
+	for _, x := range t.seen {
+		if t.ws.Size()-from >= bytes {
+			break
+		}
+		if e := t.peek(x.db, x.key); e != nil && t.dead(e) {
+			t.expire(x.db, x.key)
+		}
+	}
+	t.seen = t.seen[:0]
 }
 
 // LookupWrite is Lookup for a command that will write the key. It first deletes an expired key, as
@@ -224,6 +250,9 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
+// lookAtDue is how many keys whose deadline has passed ExpireDue looks at, for each that it may delete.
+const lookAtDue = 20
+
 // ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once it has written so many bytes. It
 // returns the number of deleted keys.
 func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
@@ -235,9 +264,13 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 			continue
 		}
 		due = due[:0]
+		looked := 0
 		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
-			due = append(due, e)
-			return deleted+len(due) < limit
+			if t.dead(e) { // not in its grace, in which it must not keep others from being deleted
+				due = append(due, e)
+			}
+			looked++
+			return deleted+len(due) < limit && looked < lookAtDue*limit
 		})
 		for _, x := range due {
 			if t.ws.Size()-from >= bytes {

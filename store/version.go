@@ -26,11 +26,15 @@ func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 // Unchanged reports whether a key is unchanged since it had version v. An expiry since then counts
 // as a change.
 func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
-	e := t.Lookup(db, key)
+	e := t.peek(db, bytesToString(key))
+	over := e != nil && t.dead(e)
 	if v&wasAbsent == 0 {
-		return e != nil && t.version(db, e) == v
+		return e != nil && !over && t.version(db, e) == v
 	}
-	return e == nil && !t.removedHere(db, key) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
+	if over && t.version(db, e) > v&^wasAbsent {
+		return false // it came and is over
+	}
+	return (e == nil || over) && !t.removedHere(db, key) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
 
 func (t *Txn) version(db int, e *Entry) uint64 {
@@ -122,7 +126,7 @@ func (r *removals) note(db int, hash, seq uint64) {
 	oldest := &at[0]
 	for i := range at {
 		if at[i].name == name {
-			at[i].seq = seq
+			at[i].seq = max(at[i].seq, seq)
 			return
 		}
 		if at[i].seq < oldest.seq {

@@ -241,7 +241,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
-				s.dbs[db].remove(e)
+				// For a WATCH of the missing key, the key came and went; for a WATCH of the expired key, nothing has happened.
+				s.removals.note(db, s.dbs[db].remove(e), max(e.changed, s.swapped[db]))
 			}
 		}
 	case opDeadline:

@@ -30,5 +30,23 @@ var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
 
 const ConfirmName = "\x00confirm"
 
+// Unknown stands for a command of a peer that this node does not know: the peer runs a later version.
+var Unknown = &store.Command{Name: "unknown", Flags: store.Write}
+
+// UnknownName returns the name of the first command that this node does not know, "" if it knows all.
+func (c *Call) UnknownName() string {
+	if c.Cmd == Unknown {
+		return string(c.Args[0])
+	}
+	if c.Txn != nil {
+		for i := range c.Txn.Calls {
+			if name := c.Txn.Calls[i].UnknownName(); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // Exec stands for EXEC on the leader: only the session of the client knows the real command.
 var Exec = &store.Command{Name: "exec"}

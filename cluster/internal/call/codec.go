@@ -2,7 +2,6 @@ package call
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
@@ -124,7 +123,7 @@ func readCall(r *codec.Reader, table *store.Table) (Call, error) {
 	}
 	var ok bool
 	if c.Cmd, ok = table.Resolve(c.Args); !ok || c.Cmd.Run == nil {
-		return Call{}, fmt.Errorf("cluster: peer forwarded %q, which this node does not know: upgrade it", c.Args[0])
+		c.Cmd = Unknown
 	}
 	if c.User == store.SystemUser && (c.Cmd.FullName() != asksVersion || len(c.Args) < 3 || string(c.Args[2]) != "version") {
 		c.User = noUser

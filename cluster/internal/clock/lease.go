@@ -97,15 +97,21 @@ func (c *Lease) Follow() {
 
 // Now returns the present by both clocks.
 func (c *Lease) Now() store.Time {
+	now, _ := c.Read()
+	return now
+}
+
+// Read returns the present by both clocks, and by the monotonic one.
+func (c *Lease) Read() (now store.Time, mono time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	mono := c.src.Monotonic()
+	mono = c.src.Monotonic()
 	leaseMicros := c.base*1000 + (mono - c.at).Microseconds()
 	if !c.known || mono >= c.look {
 		c.look = mono + wallEvery
 		c.compare(c.src.Wall().UnixMicro(), leaseMicros)
 	}
-	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}
+	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}, mono
 }
 
 // compare makes the conversion follow a wall clock that has drifted too far.

@@ -84,11 +84,14 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 }
 
 // ReadSubmit decodes a submit frame. The frame does not contain the origin.
+// maxNumber is more requests than any node sends while it runs. The number after it must be a number, too.
+const maxNumber = 1 << 62
+
 func ReadSubmit(body []byte, table *store.Table) (from Ticket, token uint64, calls []call.Call, err error) {
 	r := codec.Reader{B: body}
 	if from.ID = r.Uvarint(); from.ID != 0 {
 		from.Low, from.Again, token = r.Uvarint(), r.Uvarint() != 0, r.Fixed()
-		r.Bad = r.Bad || from.Low == 0 || from.Low > from.ID
+		r.Bad = r.Bad || from.Low == 0 || from.Low > from.ID || from.ID > maxNumber
 	}
 	if r.Bad {
 		return Ticket{}, 0, nil, frame.ErrMalformed
