@@ -52,6 +52,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
 	b.writes = entry[len(entry)-len(e.Writes):]
+	txn.Writes().Forget()
 	return b, entry, rest
 }
 
@@ -143,6 +144,7 @@ func (s *sequencer) addAnswered(b *batch) {
 		}
 	}
 	b.requests = append(b.requests, ws.answered...)
+	clear(ws.answered)
 	ws.answered = ws.answered[:0]
 }
 

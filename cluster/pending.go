@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ func (p *pendingBatches) remove(b *batch) {
 	defer p.mu.Unlock()
 	for i, x := range p.list {
 		if x == b {
-			p.list = append(p.list[:i], p.list[i+1:]...)
+			p.list = slices.Delete(p.list, i, i+1)
 			return
 		}
 	}
@@ -97,6 +98,7 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 			kept = append(kept, b)
 		}
 	}
+	clear(p.list[len(kept):])
 	p.list = kept
 	p.mu.Unlock()
 	if done != nil {
@@ -123,6 +125,7 @@ func (p *pendingBatches) giveUp(seq uint64) {
 			kept = append(kept, b)
 		}
 	}
+	clear(p.list[len(kept):])
 	p.list = kept
 	p.mu.Unlock()
 	for _, b := range lost {

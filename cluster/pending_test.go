@@ -64,3 +64,25 @@ func TestBatchInALaterTerm(t *testing.T) {
 		n.expect("1000", "PTTL lock")
 	})
 }
+
+// TestPendingLetsGoOfBatches: a batch that is settled is not kept, with its entry.
+func TestPendingLetsGoOfBatches(t *testing.T) {
+	var p pendingBatches
+	for _, settle := range []func(b *batch){
+		p.remove,
+		func(b *batch) {
+			p.applied(1, raftfsm.Outcome{Proposer: 1, Batch: b.number, Accepted: true, Sequence: 1}, 0)
+		},
+		func(*batch) { p.giveUp(2) },
+	} {
+		b := &batch{number: 7, prev: 1}
+		p.begin(b, time.Hour)
+		settle(b)
+		b.watchdog.Stop()
+		for _, x := range p.list[:cap(p.list)] {
+			if x != nil {
+				t.Error("the batch is kept")
+			}
+		}
+	}
+}

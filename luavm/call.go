@@ -221,11 +221,11 @@ func (e *Engine) room(n, size int) (args [][]byte, buf []byte) {
 	return slices.Grow(e.args[:0], n), slices.Grow(e.argBuf[:0], size)
 }
 
-// keepArguments keeps the memory of arguments for the next call.
+// keepArguments keeps the memory of arguments for the next call, unless it is large.
 func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	e.args, e.argBuf = args, buf
 	if cap(buf) > keepBuffer {
-		e.argBuf = nil
+		e.args, e.argBuf = nil, nil // args point into buf
 	}
 	if cap(args) > keepList {
 		e.args = nil

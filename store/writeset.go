@@ -145,6 +145,13 @@ func (w *WriteSet) Size() int { return len(w.buf) }
 // Bytes returns the encoded writes. They are valid until the next change.
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
+// Forget gives up the memory of a large write set whose bytes have been copied. Only Reset may follow.
+func (w *WriteSet) Forget() {
+	if cap(w.buf) > keepWrites {
+		w.buf = nil
+	}
+}
+
 // Reset empties the write set and keeps its memory.
 func (w *WriteSet) Reset() { *w = WriteSet{buf: w.buf[:0]} }
 

@@ -84,6 +84,7 @@ func (i *Inbox[R]) Take() []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	q := i.queue
+	clear(i.spare[:cap(i.spare)]) // it would keep requests with their arguments long after they were answered
 	i.queue, i.spare = i.spare[:0], q
 	i.wantNone()
 	return q
@@ -94,6 +95,7 @@ func (i *Inbox[R]) TakeMore(q []R) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	q = append(q, i.queue...)
+	clear(i.queue)
 	i.queue = i.queue[:0]
 	i.wantNone()
 	return q

@@ -1,9 +1,11 @@
 package fair
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // Who came just before the wait is not waited for.
@@ -43,4 +45,37 @@ func TestWaitingIsWeighed(t *testing.T) {
 			t.Errorf("%+v: the next %d batches wait for nobody", x, g.pause)
 		}
 	}
+}
+
+// TestInboxLetsGoWhatWasTaken: a request that was taken long ago is not kept, with the arguments of its client.
+func TestInboxLetsGoWhatWasTaken(t *testing.T) {
+	type request struct{ args [64]byte }
+	i := NewInbox[*request]()
+	var all []weak.Pointer[request]
+	add := func(n int) {
+		for range n {
+			r := &request{}
+			i.Add(r, true)
+			all = append(all, weak.Make(r))
+		}
+	}
+	add(100)
+	q := i.Take()
+	add(20)
+	i.TakeMore(q)
+	for range 2 {
+		add(1)
+		i.Take()
+	}
+	runtime.GC()
+	kept := 0
+	for _, r := range all {
+		if r.Value() != nil {
+			kept++
+		}
+	}
+	if kept > 1 { // the last one
+		t.Errorf("%d requests are kept", kept)
+	}
+	runtime.KeepAlive(&i)
 }

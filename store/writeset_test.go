@@ -1,0 +1,16 @@
+package store
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestForgetLetsGoOfLargeWrites: a write set that was copied does not keep the memory of large writes.
+func TestForgetLetsGoOfLargeWrites(t *testing.T) {
+	txn := New().Begin(Time{Lease: 1}, 1, Env{})
+	txn.Publish(Channel, "c", strings.Repeat("x", 2*keepWrites))
+	txn.Writes().Forget()
+	if b := txn.Writes().Bytes(); cap(b) > keepWrites {
+		t.Errorf("%d bytes are kept", cap(b))
+	}
+}
