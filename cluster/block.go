@@ -49,6 +49,10 @@ import (
 // refuses what is still on its way on an older connection. Only a snapshot that jumps over notes
 // leaves a command undecided: INDETERMINATE.
 //
+// A command of very many keys is heavy work, so it gives way as other commands with large arguments do (package fair), and its
+// turn lasts until a leader has looked for an element. If it has to be sent again it keeps its place among the others: the leader
+// lets others come between (fair.Turns).
+//
 // One loss is left. A client leaves in the very batch in which an element is popped for it, or its
 // node dies with the reply. Redis loses that element, too. It is not pushed back: by then others may
 // have seen the list without it, or have deleted the key. The window is one commit and, through a
@@ -60,7 +64,8 @@ import (
 
 // Blocked is a blocking command in progress.
 type Blocked struct {
-	Call Call
+	Call   Call
+	Client *Client // whose command it is; nil: the node's own, which does not give way
 	// Done is called with the reply, once, from any goroutine; it must not
 	// wait. After Abandon it is not called.
 	Done func(store.Reply)
@@ -69,13 +74,14 @@ type Blocked struct {
 	id       uint64
 	state    blockState
 	attempt  int           // counts the sendings
-	began    time.Duration // by the monotonic clock
+	began    time.Duration // when it was sent first, or was to be, by the monotonic clock
 	lost     time.Duration // when the first leader that had the command was lost; 0: none was
 	deadline time.Duration
-	index    int   // in blockRegistry.timers; -1: not there
-	waits    bool  // a leader has found no element for it
-	blind    bool  // a snapshot has jumped over entries since it was sent
-	quit     *quit // how it ends if it is not served; nil: nobody has asked to end it
+	index    int           // in blockRegistry.timers; -1: not there
+	waits    bool          // a leader has found no element for it
+	blind    bool          // a snapshot has jumped over entries since it was sent
+	looked   chan struct{} // closed when a leader has looked at it, or will not for now; nil: nobody waits for that
+	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 
 	blockedClient *blockedClient // sent: on this node, the leader …
 	link          *forward.Link  // … or by this link …
@@ -89,6 +95,7 @@ const (
 	blockSent
 	blockDoubt
 	blockDone
+	blockTurn // has large arguments, and its turn has not come; its goroutine begins it or ends it (blockGivingWay)
 )
 
 // quit is a request to end a Blocked that is not served.
@@ -102,8 +109,7 @@ type quit struct {
 // Block begins to run a blocking command. Flush must follow.
 func (n *Node) Block(b *Blocked) {
 	k := n.blockRegistry
-	now := n.cfg.Time.Monotonic()
-	b.began, b.index = now, -1
+	b.index = -1
 	if call.Fitting([]Call{b.Call}) == 0 {
 		k.mu.Lock()
 		after := k.finish(b, call.TooLong(&b.Call, n.MaxEntry()), false) // so that Unblock does not end it again
@@ -112,6 +118,7 @@ func (n *Node) Block(b *Blocked) {
 		return
 	}
 	rt := n.routes.get()
+	heavy, patience := n.givesWay(b)
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
@@ -124,22 +131,88 @@ func (n *Node) Block(b *Blocked) {
 	if len(k.all) == 1 {
 		defer k.signal() // the leader has to be told that this node lives
 	}
+	if heavy {
+		b.state = blockTurn
+		k.mu.Unlock()
+		go n.blockGivingWay(b, patience)
+		return
+	}
+	send := k.begin(b, rt)
+	k.mu.Unlock()
+	send()
+}
+
+// begin sends a command for the first time, or has it wait for a leader. Its time begins now, as in Redis, where what waits for
+// the server does not count. begin returns what to do when mu is free.
+func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
+	now := k.n.cfg.Time.Monotonic()
+	b.state, b.began = blockUnsent, now
 	if ms, ok := store.WaitTimeout(b.Call.Cmd, b.Call.Args); ok && ms > 0 && ms < maxTimeout {
 		b.deadline = now + time.Duration(ms)*time.Millisecond
 		heap.Push(&k.timers, b)
 		if b.index == 0 {
-			defer k.signal()
+			k.signal()
 		}
 	}
 	if rt.seq == nil && rt.link == nil {
 		k.unsent = append(k.unsent, b)
-		k.mu.Unlock()
-		k.signal()
-		return
+		return k.signal
 	}
-	send := k.sending(b, rt, now)
+	return k.sending(b, rt, now)
+}
+
+// givesWay reports whether a blocking command is heavy work, and for how long it waits for its turn at most.
+func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
+	if calls := []Call{b.Call}; call.AnyLarge(calls) {
+		return n.gate.Heavy(b.Client, calls)
+	}
+	return false, 0
+}
+
+// blockGivingWay begins a blocking command with large arguments when its turn has come. Only this goroutine may end it before,
+// unless its client has gone: the arguments are the client's again when it has ended.
+func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
+	k := n.blockRegistry
+	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
+		looked := make(chan struct{})
+		k.turn(b, looked)
+		n.Flush()
+		<-looked
+		return 0
+	})
+	if !ran {
+		n.Abandon(b) // so does its session
+	}
+}
+
+// turn begins a command whose turn has come. looked is closed when the turn is over.
+func (k *blockRegistry) turn(b *Blocked, looked chan struct{}) {
+	rt := k.n.routes.get()
+	k.mu.Lock()
+	after := func() {}
+	switch b.looked = looked; {
+	case b.state != blockTurn:
+		b.passOn() // its client has gone
+	case k.closed:
+		after = k.finish(b, store.Err(ErrClusterDown), false)
+	case b.quit != nil:
+		after = k.finish(b, b.quit.reply, true)
+	default:
+		after = k.begin(b, rt)
+		if b.state == blockUnsent {
+			b.passOn() // there is no leader
+		}
+	}
 	k.mu.Unlock()
-	send()
+	after()
+}
+
+// passOn ends the turn of a command with large arguments. The caller holds mu.
+func (b *Blocked) passOn() {
+	if b.looked != nil {
+		close(b.looked)
+		b.looked = nil
+	}
 }
 
 // maxTimeout is in ms; a longer timeout never ends.
@@ -216,6 +289,7 @@ func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
 // ends by its quit.
 func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
+	b.passOn()
 	delete(k.all, b.id)
 	if b.index >= 0 {
 		heap.Remove(&k.timers, b.index)
@@ -252,7 +326,10 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	if b.quit != nil {
 		w.quit.Store(quitSoon)
 	}
-	return func() { rt.seq.enqueue(w.req) }
+	return func() {
+		w.keys = indexOf(&b.Call)
+		rt.seq.enqueue(w.req)
+	}
 }
 
 func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int, waited forward.Waited) {
@@ -296,6 +373,7 @@ func (k *blockRegistry) waiting(b *Blocked, attempt int) {
 	defer k.mu.Unlock()
 	if b.attempt == attempt {
 		b.waits = true
+		b.passOn()
 	}
 }
 
@@ -327,6 +405,7 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 		k.signal()
 	default:
 		b.state = blockDoubt
+		b.passOn()
 		k.doubt = append(k.doubt, b)
 		k.signal()
 	}
@@ -337,6 +416,7 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 // requeue has b, which was certainly not executed, sent again, unless its quit can end it.
 func (k *blockRegistry) requeue(b *Blocked) (after func()) {
 	b.state = blockUnsent
+	b.passOn()
 	if b.quit != nil && (b.waits || !b.quit.timeout) {
 		return k.finish(b, b.quit.reply, true)
 	}
@@ -370,5 +450,5 @@ func (t *timers) Pop() any {
 }
 
 func inOrder(list []*Blocked) {
-	slices.SortFunc(list, func(a, b *Blocked) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(list, func(a, b *Blocked) int { return cmp.Or(cmp.Compare(a.began, b.began), cmp.Compare(a.id, b.id)) })
 }

@@ -230,12 +230,12 @@ func TestBlockedBetweenVersions(t *testing.T) {
 func TestManyBlockedAreSorted(t *testing.T) {
 	const clients = 100_000
 	ws := newBlockedClients()
-	wait := &store.Wait{Keys: []string{"k"}, Type: store.TypeList}
+	wait := &store.Wait{Keys: [][]byte{[]byte("k")}, Type: store.TypeList}
 	for i := range clients {
 		w := &blockedClient{waited: forward.Waited{Age: 1, Joined: true}, since: time.Duration(clients - i/2*2 + i%2)}
 		ws.join(w, wait, clients)
 	}
-	q := ws.queue(waitKey{0, "k"})
+	q := ws.queue(0, []byte("k"))
 	q.sort()
 	n := 0
 	for p := q.head; p != nil; p = p.next {

@@ -92,6 +92,9 @@ func (k *blockRegistry) close() {
 	k.closed = true
 	var after []func()
 	for _, b := range k.all {
+		if b.state == blockTurn {
+			continue // its goroutine ends it
+		}
 		e := ErrIndeterminate
 		if b.state == blockUnsent {
 			e = ErrClusterDown

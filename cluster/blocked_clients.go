@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,9 +47,12 @@ type blockedClient struct {
 	number uint64 // … its number there, in order of arrival …
 	index  int    // … and its place in the heap; -1: none
 
-	all    *blockedClients // set when it joins them
-	places []place         // one for each key
-	fresh  bool            // it has joined in the present batch
+	all    *blockedClients   // set when it joins them
+	order  order             // among all
+	places []place           // one for each key …
+	keys   *keyIndex         // … but if the keys are many this index of them (block_keys.go) …
+	found  map[uint32]*place // … and places at those that were ready, by their numbers in the index
+	fresh  bool              // it has joined in the present batch
 }
 
 // States of a blocked client. The goroutine that moves it out of asked or waiting has to answer it.
@@ -218,7 +222,8 @@ func (q *waitQueue) restore(p *place) {
 // blockedClients holds all blocked clients that wait. Only the evaluating goroutine uses it, except for bury.
 type blockedClients struct {
 	queues map[waitKey]*waitQueue
-	inLine line // queues, in the order in which they began
+	many   []*blockedClient // those that wait for many keys, by the numbers of their orders
+	inLine line             // queues, in the order in which they began
 	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
 	last   uint64            // number of the latest place
@@ -246,13 +251,13 @@ func (ws *blockedClients) any() bool { return len(ws.all) > 0 }
 func (ws *blockedClients) pending() bool { return len(ws.ready.keys) > 0 }
 
 // queue returns the queue of a key, a new one if there is none.
-func (ws *blockedClients) queue(k waitKey) *waitQueue {
-	q := ws.queues[k]
-	if q == nil {
-		q = &waitQueue{key: k}
-		ws.queues[k] = q
-		ws.inLine.add(q)
+func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
+	if q := ws.queues[waitKey{db, string(key)}]; q != nil {
+		return q
 	}
+	q := &waitQueue{key: waitKey{db, string(key)}}
+	ws.queues[q.key] = q
+	ws.inLine.add(q)
 	return q
 }
 
@@ -272,43 +277,130 @@ func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Dura
 	if w.waited.Age == 0 {
 		w.since = now
 	}
-	w.wait, w.all, w.places, w.fresh = wait, ws, make([]place, 0, len(wait.Keys)), true
+	w.wait, w.all, w.places, w.found, w.fresh = wait, ws, nil, nil, true
+	w.order = ws.nextOrder(w.since)
+	ws.all[w] = struct{}{}
+	if len(wait.Keys) >= manyKeys {
+		if w.keys == nil {
+			w.keys = newKeyIndex(wait.Keys)
+		}
+		ws.addMany(w)
+		return
+	}
+	w.places = make([]place, 0, len(wait.Keys))
 	for _, key := range wait.Keys {
-		q := ws.queue(waitKey{wait.DB, key})
+		q := ws.queue(wait.DB, key)
 		if q.tail != nil && q.tail.w == w {
 			continue // the command names the key twice
 		}
-		ws.last++
-		w.places = append(w.places, place{w: w, queue: q, order: order{w.since, ws.last}})
+		w.places = append(w.places, place{w: w, queue: q, order: ws.nextOrder(w.since)})
 		q.push(&w.places[len(w.places)-1])
 	}
-	ws.all[w] = struct{}{}
+}
+
+func (ws *blockedClients) nextOrder(since time.Duration) order {
+	ws.last++
+	return order{since, ws.last}
+}
+
+// addMany adds a blocked client to those that wait for many keys. It may have been there before.
+func (ws *blockedClients) addMany(w *blockedClient) {
+	i, _ := ws.findMany(w.order.number)
+	ws.many = slices.Insert(ws.many, i, w)
+}
+
+// findMany returns the index of the client with a number, or of the first one behind it.
+func (ws *blockedClients) findMany(number uint64) (i int, there bool) {
+	return slices.BinarySearchFunc(ws.many, number, func(w *blockedClient, number uint64) int { return cmp.Compare(w.order.number, number) })
+}
+
+// waitedFor reports whether a client waits for a key.
+func (ws *blockedClients) waitedFor(k waitKey) bool {
+	if ws.queues[k] != nil {
+		return true
+	}
+	for range ws.waitForMany(k) {
+		return true
+	}
+	return false
+}
+
+// waitForMany goes through the clients that wait for many keys, and for this one among them, whose number is the second value.
+func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint32] {
+	return func(yield func(*blockedClient, uint32) bool) {
+		if len(ws.many) == 0 {
+			return
+		}
+		hash := hashOf(k.key)
+		for _, w := range ws.many {
+			if w.wait.DB != k.db {
+				continue
+			}
+			if s, there := w.keys.find(k.key, hash); there && !yield(w, s.key) {
+				return
+			}
+		}
+	}
+}
+
+// place gives those that wait for many keys their places in the queue of one that is ready.
+func (ws *blockedClients) place(k waitKey) {
+	for w, number := range ws.waitForMany(k) {
+		if w.found[number] != nil {
+			continue
+		}
+		if w.found == nil {
+			w.found = map[uint32]*place{}
+		}
+		p := &place{w: w, queue: ws.queue(k.db, []byte(k.key)), order: w.order}
+		w.found[number] = p
+		p.queue.push(p)
+	}
 }
 
 // leave removes a blocked client from its queues. Its places keep their order, for restore.
 func (ws *blockedClients) leave(w *blockedClient) {
-	for i := range w.places {
-		p := &w.places[i]
-		if !p.listed {
-			continue
-		}
-		p.queue.remove(p)
-		if p.queue.n == 0 {
-			delete(ws.queues, p.queue.key)
-			ws.inLine.ended++
-		}
+	for p := range w.allPlaces() {
+		ws.giveUp(p)
 	}
 	delete(ws.all, w)
+	if i, there := ws.findMany(w.order.number); there && ws.many[i] == w {
+		ws.many = slices.Delete(ws.many, i, i+1)
+	}
 }
 
-// take makes the caller the only one that may answer a blocked client. It returns false, and removes the blocked client from its
-// queues, if the blocked client has been cancelled.
-func (ws *blockedClients) take(w *blockedClient) bool {
-	if w.state.CompareAndSwap(blockedWaiting, blockedTaken) || w.state.CompareAndSwap(blockedJoining, blockedTaken) {
-		return true
+// allPlaces goes through the places that a client has or had.
+func (w *blockedClient) allPlaces() iter.Seq[*place] {
+	return func(yield func(*place) bool) {
+		for i := range w.places {
+			if !yield(&w.places[i]) {
+				return
+			}
+		}
+		for _, p := range w.found {
+			if !yield(p) {
+				return
+			}
+		}
 	}
-	ws.leave(w)
-	return false
+}
+
+// giveUp removes a place from its queue.
+func (ws *blockedClients) giveUp(p *place) {
+	if !p.listed {
+		return
+	}
+	p.queue.remove(p)
+	if p.queue.n == 0 {
+		delete(ws.queues, p.queue.key)
+		ws.inLine.ended++
+	}
+}
+
+// take makes the caller the only one that may answer a blocked client. It returns false if the blocked client has been
+// cancelled.
+func (ws *blockedClients) take(w *blockedClient) bool {
+	return w.state.CompareAndSwap(blockedWaiting, blockedTaken) || w.state.CompareAndSwap(blockedJoining, blockedTaken)
 }
 
 // answer ends the wait of a taken blocked client. The client gets the reply with the present batch.
@@ -333,12 +425,14 @@ func (ws *blockedClients) rollback() {
 		if w.wait == nil {
 			continue // it has joined in this batch, too
 		}
-		for i := range w.places {
-			p := &w.places[i]
+		for p := range w.allPlaces() {
 			p.queue = ws.reopen(p.queue)
 			p.queue.restore(p)
 		}
 		ws.all[w] = struct{}{}
+		if w.keys != nil {
+			ws.addMany(w)
+		}
 		w.release()
 	}
 	ws.ready = ws.before.clone()
@@ -374,29 +468,45 @@ func (ws *blockedClients) bury(w *blockedClient) {
 	ws.buried.Store(int32(len(ws.dead)))
 }
 
-// sweep removes the cancelled blocked clients from the queues.
+// sweepPlaces is about how many places one sweep gives up: others wait meanwhile.
+const sweepPlaces = 4096
+
+// sweep removes cancelled blocked clients from the queues. Many are left to the next sweep; whoever comes to one of them before
+// finds that it cannot be taken.
 func (ws *blockedClients) sweep() {
 	if ws.buried.Load() == 0 {
 		return
 	}
-	ws.mu.Lock()
-	dead := ws.dead
-	ws.dead = nil
-	ws.buried.Store(0)
-	ws.mu.Unlock()
-	for _, w := range dead {
+	for _, w := range ws.exhume() {
 		ws.leave(w)
 	}
+}
+
+// exhume takes those that one sweep removes.
+func (ws *blockedClients) exhume() []*blockedClient {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	n := 0
+	for places := 0; n < len(ws.dead) && places < sweepPlaces; n++ {
+		places += 1 + len(ws.dead[n].places) + len(ws.dead[n].found)
+	}
+	first := ws.dead[:n:n]
+	if ws.dead = ws.dead[n:]; len(ws.dead) == 0 {
+		ws.dead = nil
+	}
+	ws.buried.Store(int32(len(ws.dead)))
+	return first
 }
 
 // drop sends blocked clients back to their origins in order of arrival. The origins send them again.
 func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
-		ws.leave(w)
 		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {
+			ws.bury(w)
 			w.req.complete(errNotExecuted)
 		}
 	}
+	ws.sweep()
 }
 
 func everyBlockedClient(*blockedClient) bool { return true }
@@ -409,6 +519,6 @@ func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedCli
 			list = append(list, w)
 		}
 	}
-	slices.SortFunc(list, func(a, b *blockedClient) int { return a.places[0].order.compare(b.places[0].order) })
+	slices.SortFunc(list, func(a, b *blockedClient) int { return a.order.compare(b.order) })
 	return list
 }

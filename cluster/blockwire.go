@@ -129,6 +129,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 		return frame.ErrMalformed
 	}
 	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
+	w.keys = indexOf(&calls[0])
 	w.waited, w.since = waited, p.n.cfg.Time.Monotonic()-waited.Age
 	w.joined = func() { p.waits(number) }
 	finish := p.answer(number)

@@ -118,11 +118,7 @@ func TestBlockedSize(t *testing.T) {
 			}
 			counted += BlockedSize(args)
 			w := &blockedClient{req: &request{calls: calls}}
-			wait := &store.Wait{Type: store.TypeList}
-			for _, a := range calls[0].Args[1 : keys+1] {
-				wait.Keys = append(wait.Keys, string(a))
-			}
-			ws.join(w, wait, 0)
+			ws.join(w, &store.Wait{Keys: calls[0].Args[1 : keys+1], Type: store.TypeList}, 0)
 		}
 		if took := heap() - before; took > counted || took < counted/4 {
 			t.Errorf("%d commands of %d keys take %d bytes and count as %d", many, keys, took, counted)

@@ -22,7 +22,34 @@ type readyList struct {
 // round is how far the look at all keys that clients wait for has come.
 type round struct {
 	next, last uint64 // numbers of the queues to look at
-	again      bool   // databases were swapped meanwhile, so another round has to follow
+	many       manyRound
+	again      bool // databases were swapped meanwhile, so another round has to follow
+}
+
+// manyRound is how far a round has come with the keys of those that wait for many: they may have no queues.
+type manyRound struct {
+	client uint64 // the number of the client …
+	key    int    // … and its key to look at
+	last   uint64 // number of the last client
+}
+
+// take returns the next key; ok is false if there is none.
+func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
+	for {
+		i, there := ws.findMany(r.client)
+		if i == len(ws.many) || ws.many[i].order.number > r.last {
+			return k, false
+		}
+		w := ws.many[i]
+		if !there {
+			r.client, r.key = w.order.number, 0
+		}
+		if r.key < len(w.keys.ends) {
+			r.key++
+			return waitKey{w.wait.DB, w.keys.at(r.key - 1)}, true
+		}
+		r.client, r.key = r.client+1, 0
+	}
 }
 
 // line has the queues by number. Those that are empty have ended. They stay for as long as a rollback may need them, and
@@ -72,6 +99,9 @@ func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 		l.round.next = q.number + 1
 		return q.key, true
 	}
+	if k, ok := l.round.many.take(ws); ok {
+		return k, true
+	}
 	l.drop()
 	if l.round.again {
 		l.putAll(ws)
@@ -118,7 +148,7 @@ func (l *readyList) add(ws *blockedClients, keys []store.ReadyKey, all bool) {
 }
 
 func (l *readyList) put(ws *blockedClients, k waitKey) {
-	if ws.queues[k] == nil || l.listed[k] {
+	if l.listed[k] || !ws.waitedFor(k) {
 		return
 	}
 	l.list(k)
@@ -131,7 +161,7 @@ func (l *readyList) putAll(ws *blockedClients) {
 		l.round.again = true // those that the round has passed may be ready now
 		return
 	}
-	l.round = round{next: 1, last: ws.inLine.last}
+	l.round = round{next: 1, last: ws.inLine.last, many: manyRound{last: ws.last}}
 	l.list(anyKey)
 	l.keys = append(l.keys, anyKey)
 }

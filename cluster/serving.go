@@ -228,19 +228,22 @@ func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began
 // serveKey serves the blocked clients of one key while the key has elements.
 func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 	ws := s.blockedClients
+	key := []byte(k.key)
+	if len(ws.many) > 0 && servable(txn.LookupWrite(k.db, key)) {
+		ws.place(k)
+	}
 	q := ws.queues[k]
 	if q == nil {
 		return // other keys have served them
 	}
 	q.sort()
-	key := []byte(k.key)
 	for n := q.n; n > 0 && q.head != nil; n-- {
 		if room.over {
 			ws.ready.putBack(k)
 			return
 		}
 		e := txn.LookupWrite(k.db, key)
-		if e == nil || e.Type() != store.TypeList && e.Type() != store.TypeSortedSet {
+		if !servable(e) {
 			return
 		}
 		p := q.head
@@ -254,6 +257,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 			continue
 		}
 		if !ws.take(w) {
+			ws.giveUp(p)
 			continue
 		}
 		began, size := s.node.cfg.Time.Monotonic(), txn.Writes().Size()
@@ -267,6 +271,11 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 		ws.ready.add(ws, keys, false)
 		s.served(w, reply, txn.Writes().Size()-size, began, room)
 	}
+}
+
+// servable reports whether clients may wait for what is at a key.
+func servable(e *store.Entry) bool {
+	return e != nil && (e.Type() == store.TypeList || e.Type() == store.TypeSortedSet)
 }
 
 // claim is the request of a node that has a new link. From then on the leader accepts writes and

@@ -321,7 +321,7 @@ func TestSwappedDatabasesAreServedInParts(t *testing.T) {
 func TestRoundsGoToTheirEnd(t *testing.T) {
 	ws := newBlockedClients()
 	for i := range 3 {
-		ws.queue(waitKey{0, fmt.Sprint(i)}).n = 1
+		ws.queue(0, fmt.Append(nil, i)).n = 1
 	}
 	l := &ws.ready
 	l.add(ws, nil, true)
@@ -332,7 +332,7 @@ func TestRoundsGoToTheirEnd(t *testing.T) {
 			seen[len(seen)-1] = "end"
 		}
 		if i == 1 {
-			ws.queue(waitKey{0, "new"}).n = 1
+			ws.queue(0, []byte("new")).n = 1
 			l.add(ws, nil, true)
 		}
 	}
@@ -345,7 +345,7 @@ func TestRoundsGoToTheirEnd(t *testing.T) {
 func TestRoundsSurviveARollback(t *testing.T) {
 	ws := newBlockedClients()
 	w := &blockedClient{req: &request{}}
-	ws.join(w, &store.Wait{Keys: []string{"k"}}, 0)
+	ws.join(w, &store.Wait{Keys: [][]byte{[]byte("k")}}, 0)
 	w.fresh = false
 	w.state.Store(blockedWaiting)
 	ws.ready.add(ws, nil, true)
@@ -367,7 +367,7 @@ func TestBlockedClientsOfManyDeletedUsers(t *testing.T) {
 	cmd := store.NewTable(store.Commands()).Lookup([]byte("blpop"))
 	for i := range clients {
 		w := &blockedClient{req: &request{calls: []Call{{Cmd: cmd, User: fmt.Sprint("stays", i)}}}}
-		ws.join(w, &store.Wait{Keys: []string{fmt.Sprint(i)}}, 0)
+		ws.join(w, &store.Wait{Keys: [][]byte{fmt.Append(nil, i)}}, 0)
 		w.state.Store(blockedWaiting)
 		if i == 0 {
 			w.req.calls[0].User = "user0"

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -293,6 +294,7 @@ func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 		if !ok {
 			return nil, false
 		}
+		keys = slices.Grow(keys, len(at))
 		for _, i := range at {
 			keys = append(keys, args[i])
 		}
@@ -303,6 +305,9 @@ func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 // places returns the indices of the key arguments. ok is false if there are too few arguments.
 func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 	span, at, ok := ks.find(args)
+	if n := span.last - span.first; n >= 0 && span.step > 0 {
+		at = slices.Grow(at, n/span.step+1)
+	}
 	for i := span.first; i <= span.last; i += span.step {
 		at = append(at, i)
 	}

@@ -17,7 +17,7 @@ import (
 // Wait describes what a blocking command waits for.
 type Wait struct {
 	DB      int
-	Keys    []string // in the order of the arguments
+	Keys    [][]byte // the arguments that are keys
 	Type    Type     // the type that a key must get
 	Timeout int64    // ms from the start of the command; 0 means no timeout
 }
@@ -43,11 +43,7 @@ func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
 
 // wait makes the command wait on keys.
 func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
-	w := &Wait{DB: c.DB, Type: t, Timeout: timeout}
-	for _, k := range keys {
-		w.Keys = append(w.Keys, string(k))
-	}
-	c.Wait = w
+	c.Wait = &Wait{DB: c.DB, Keys: keys, Type: t, Timeout: timeout}
 }
 
 // firstOf returns the first of several keys that exists; ok is false if it has another type. In a

@@ -50,7 +50,7 @@ func TestWait(t *testing.T) {
 			t.Errorf("%s: reply %s, waits for %v", tc.call, reply, w)
 			continue
 		}
-		if fmt.Sprint(w.Keys) != tc.keys || w.Type != tc.typ || w.Timeout != tc.timeout {
+		if fmt.Sprintf("%s", w.Keys) != tc.keys || w.Type != tc.typ || w.Timeout != tc.timeout {
 			t.Errorf("%s waits for %+v", tc.call, *w)
 		}
 	}

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"hash/maphash"
+
+	"lockstep/cluster/internal/call"
+)
+
+// A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to take it out again, takes
+// ten times as long as to look for the elements, and everybody waits meanwhile. So a client of manyKeys or more stands in no
+// queue at first. It brings an index of its keys, which was made before its command came to be evaluated. When one of them
+// is ready the client gets its place there, behind those that came before it (blockedClients.place). Each such client costs a
+// look into its index for each key that becomes ready, so clients of few keys stand in their queues from the beginning.
+
+// manyKeys is the number of keys from which on a blocked client gets its places when they are needed.
+const manyKeys = 1024
+
+// keyIndex finds keys among many. It has copies of them, because the arguments belong to the client again when its command
+// has been cancelled.
+type keyIndex struct {
+	names string
+	ends  []uint32 // of each key in names
+	slots []slot   // a power of two, at least twice as many as keys
+}
+
+// slot holds a key at the place that its hash names, or behind it.
+type slot struct {
+	hash uint32 // another part of the hash
+	key  uint32 // number of the key from 1 on; 0: no key
+}
+
+var keySeed = maphash.MakeSeed()
+
+// indexOf returns an index of the keys of a blocking command; nil if they are few.
+func indexOf(c *call.Call) *keyIndex {
+	if len(c.Args) <= manyKeys {
+		return nil
+	}
+	keys, _ := c.Cmd.KeysOf(c.Args)
+	return newKeyIndex(keys)
+}
+
+// newKeyIndex returns an index of keys, each once; nil if they are few.
+func newKeyIndex(keys [][]byte) *keyIndex {
+	if len(keys) < manyKeys {
+		return nil
+	}
+	size, slots := 0, 1
+	for _, key := range keys {
+		size += len(key)
+	}
+	for slots < 2*len(keys) {
+		slots *= 2
+	}
+	names := make([]byte, 0, size)
+	x := &keyIndex{ends: make([]uint32, 0, len(keys)), slots: make([]slot, slots)}
+	for _, key := range keys {
+		names = append(names, key...)
+		x.ends = append(x.ends, uint32(len(names)))
+	}
+	x.names = string(names)
+	for i := range keys {
+		key := x.at(i)
+		hash := hashOf(key)
+		if s, there := x.find(key, hash); !there {
+			*s = slot{uint32(hash >> 32), uint32(i) + 1}
+		}
+	}
+	return x
+}
+
+func hashOf(key string) uint64 { return maphash.String(keySeed, key) }
+
+// at returns a key.
+func (x *keyIndex) at(i int) string {
+	begin := uint32(0)
+	if i > 0 {
+		begin = x.ends[i-1]
+	}
+	return x.names[begin:x.ends[i]]
+}
+
+// find returns the slot of a key, or the free slot that it may have.
+func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
+	mask := uint64(len(x.slots) - 1)
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s = &x.slots[i]
+		if s.key == 0 {
+			return s, false
+		}
+		if s.hash == uint32(hash>>32) && x.at(int(s.key)-1) == key {
+			return s, true
+		}
+	}
+}
