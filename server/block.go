@@ -40,9 +40,9 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	return b
 }
 
-// endBlock ends a blocking command. reply is None if the command was given up.
+// endBlock ends a blocking command. reply is None if the command was given up. The session counts as blocked until the reply is
+// in its output: a message about the command's own change is held back for as long (tracker.send).
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
-	s.blocked.Store(nil)
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
 	s.srv.stats.called(cmd, 0) // its duration is waiting time
@@ -50,6 +50,7 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 		s.closeAfterReply() // a client would take the next command's reply for this one's
 	}
 	s.reply(cmd, s.settle(reply))
+	s.blocked.Store(nil)
 	if s.tracking.Load() != nil {
 		s.srv.hub.tracker.release(s)
 	}

@@ -132,3 +132,27 @@ func TestPauseByTheClock(t *testing.T) {
 		other.do("CLIENT UNPAUSE\r\nGET k", "+OK\r\n$1\r\nv\r\n")
 	})
 }
+
+// Who was blocked counts as blocked until his reply is in the output: what the command has changed is told behind the reply.
+func TestBlockedUntilTheReplyIsThere(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c, other := ts.dial(t), ts.dial(t)
+		c.do("PING\r\nBLPOP list 0", "+PONG\r\n")
+		ts.untilBlocked(t, 1)
+		var s *session
+		for _, x := range ts.each() {
+			if x.blocked.Load() != nil {
+				s = x
+			}
+		}
+		s.out.mu.Lock() // no reply can be added
+		other.send("RPUSH list x\r\n")
+		until(t, "the client to be served", func() bool { return ts.stats.blocked.Load() == 0 })
+		if s.blocked.Load() == nil {
+			t.Error("the client does not count as blocked, and has no reply")
+		}
+		s.out.mu.Unlock()
+		c.expect("*2\r\n" + bulk("list") + bulk("x"))
+		until(t, "the end", func() bool { return s.blocked.Load() == nil })
+	})
+}
