@@ -134,13 +134,7 @@ func doHello(s *session, args [][]byte) store.Reply {
 		r.Elems = append(r.Elems, store.Str("role"), store.Str(role))
 	}
 	r.Elems = append(r.Elems, store.Str("modules"), store.List())
-	// Under the hub's lock: a message is in the old protocol and before the reply, or in the new one and behind it.
-	h := s.srv.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s.resp.Store(int32(resp))
-	s.reply(nil, r)
-	return answered
+	return s.speak(resp, r)
 }
 
 // leads reports whether this node is the leader.
@@ -156,7 +150,7 @@ func doQuit(s *session, _ [][]byte) store.Reply {
 
 func doReset(s *session, _ [][]byte) store.Reply {
 	s.reset()
-	return store.Status("RESET")
+	return s.speak(2, store.Status("RESET"))
 }
 
 func doSelect(s *session, args [][]byte) store.Reply {

@@ -296,7 +296,18 @@ func (s *session) countStrange() {
 	}
 }
 
-// reset returns the session to the state of a new connection (RESET).
+// speak changes the protocol and queues the reply that says so, under the hub's lock: a message is in the old protocol and before
+// the reply, or in the new one and behind it.
+func (s *session) speak(resp int, r store.Reply) store.Reply {
+	h := s.srv.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.resp.Store(int32(resp))
+	s.reply(nil, r)
+	return answered
+}
+
+// reset returns the session to the state of a new connection (RESET), but for the protocol.
 func (s *session) reset() {
 	s.discard()
 	s.dropSubscriptions()
@@ -304,7 +315,6 @@ func (s *session) reset() {
 	s.srv.hub.tracker.disable(s)
 	s.caching = false
 	s.db.Store(0)
-	s.resp.Store(2)
 	s.replica = false
 	s.silent = false // but skip stays: CLIENT REPLY SKIP silences RESET itself
 	s.noEvict.Store(false)

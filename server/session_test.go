@@ -410,3 +410,31 @@ func TestEveryDebugInAScript(t *testing.T) {
 		c.expect(":40\r\n")
 	}
 }
+
+// A message to who sends RESET is in the old protocol and before the reply, or not sent: while a message is on its way the protocol
+// does not change.
+func TestResetAndMessages(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		c.ask("HELLO", "3")
+		s, h := ts.each()[0], ts.hub
+		h.mu.RLock() // as tracker.deliver does
+		c.send("RESET\r\nPING\r\n")
+		until(t, "RESET", func() bool {
+			if s.protocol() == 2 {
+				return true
+			}
+			free := h.mu.TryRLock()
+			if free {
+				h.mu.RUnlock()
+			}
+			return !free // RESET waits
+		})
+		if s.protocol() != 3 {
+			t.Error("the protocol has changed while a message was on its way")
+		}
+		s.push(store.Str("x"))
+		h.mu.RUnlock()
+		c.expect(">1\r\n" + bulk("x") + "+RESET\r\n+PONG\r\n")
+	})
+}

@@ -360,18 +360,19 @@ func (t *tracker) deliver(s *session, m *notice) {
 	}
 	target := s
 	if how.redirect != 0 {
-		if target = s.srv.session(how.redirect); target == nil || target.out.isOver() {
-			how.broken.Store(true)
-			if s.protocol() > 2 {
-				s.push(store.Str("tracking-redir-broken"), store.Int(how.redirect))
-			}
-			return
-		}
+		target = s.srv.session(how.redirect)
 	}
-	// Under the hub's lock the target stays a subscriber until the message is in its output.
+	// Under the hub's lock the target stays a subscriber, and keeps its protocol, until the message is in its output.
 	h := s.srv.hub
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+	if target == nil || target.out.isOver() {
+		how.broken.Store(true)
+		if s.protocol() > 2 {
+			s.push(store.Str("tracking-redir-broken"), store.Int(how.redirect))
+		}
+		return
+	}
 	if resp := target.protocol(); resp > 2 || target != s && target.subscriber() {
 		target.pushFrame(m.frame(resp))
 	}
