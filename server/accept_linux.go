@@ -103,7 +103,6 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 			// The refused client may have closed the connection already.
 			_, _ = socket.tryWrite(appendReply(nil, &refused, 2))
 		}
-		c.onClose = func() {} // no loop has this connection
 		_ = socket.Close()
 		c.release()
 		return nil
@@ -112,6 +111,7 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
+	c.onLoop.Store(true) // who has closed it before could not tell the loop; join looks
 	l.tell(c, newsJoined)
 	return nil
 }

@@ -22,7 +22,8 @@ type fdConn struct {
 	fd       int
 	remote   net.Addr
 	local    net.Addr
-	onClose  func() // called once
+	onClose  func()      // called once, if a loop has the connection or will
+	onLoop   atomic.Bool // that is so
 
 	// Only the loop uses these two:
 	readable bool // the socket may have input
@@ -165,7 +166,9 @@ func (c *fdConn) Close() error {
 	}
 	c.mu.Unlock()
 	c.wakeWriter()
-	c.onClose()
+	if c.onLoop.Load() {
+		c.onClose()
+	}
 	return err
 }
 
