@@ -129,6 +129,15 @@ func (s *session) holds(by int64) {
 	}
 }
 
+// tellsExactly reports what the client holds to the byte. The small changes that holds keeps to itself may add up, over many
+// clients, to as much as they hold.
+func (s *session) tellsExactly() {
+	now, told := s.held.bytes.Load(), s.held.told.Load()
+	if now != told && told != goneClient && s.held.told.CompareAndSwap(told, now) {
+		s.srv.clientMemory.changed(now - told)
+	}
+}
+
 // leavesMemory subtracts a gone client's reported memory from the sum.
 func (s *session) leavesMemory() {
 	if told := s.held.told.Swap(goneClient); told != goneClient {
@@ -240,9 +249,11 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 }
 
 // holders returns every client with the memory it holds, the total, and the total of clients with
-// NO-EVICT.
+// NO-EVICT. Now that it looks at all of them, it corrects what they have reported: who is cut off at once, and whether a command
+// looks again, depends on that.
 func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
+		s.tellsExactly()
 		if s.out.isOver() {
 			continue // its memory is about to be freed
 		}

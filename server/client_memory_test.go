@@ -316,3 +316,37 @@ func TestEmptyArgumentsCount(t *testing.T) {
 		other.do("SET lock me NX", "+OK\r\n")
 	})
 }
+
+// What clients have reported is corrected when the server looks at all of them. Otherwise small changes, each too small to be
+// reported, might add up to more than the limit: others would be cut off for that, and each command would look at all clients.
+func TestReportedMemoryIsCorrected(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		const limit = 4 << 20
+		ts.clientMemory.limit.Store(limit)
+		victim := ts.dial(t)
+		value := strings.Repeat("v", 20_000)
+		victim.do("PING", "+PONG\r\n")
+		for range 100 {
+			c := ts.dial(t)
+			for _, size := range []int{33_000, 16_700} {
+				c.send(array("CLIENT", "SETNAME", strings.Repeat("n", size)))
+				c.expect("+OK\r\n")
+			}
+		}
+		for i := range 7 {
+			c := ts.dial(t)
+			c.do("MULTI", "+OK\r\n")
+			c.send(array("SET", fmt.Sprint(i), strings.Repeat("x", 250_000)))
+			c.expect("+QUEUED\r\n")
+		}
+		ts.each()[0].goesOn() // as each command with growing memory does
+		total, _, holders := ts.holders()
+		if reported := ts.clientMemory.large.Load(); total > limit || len(holders) != 108 || reported > total {
+			t.Errorf("%d clients hold %d of %d, and %d are reported", len(holders), total, limit, reported)
+		}
+		victim.send(array("SET", "k", value))
+		victim.expect("+OK\r\n")
+		victim.send(array("GET", "k"))
+		victim.expect(bulk(value))
+	})
+}
