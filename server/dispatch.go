@@ -80,23 +80,24 @@ func (s *session) decide(args [][]byte) decision {
 }
 
 // dispatch runs one command, or collects it for the next submission. It may wait.
-func (s *session) dispatch(args [][]byte) { s.handle(s.decide(args), args) }
+func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide(args), args) }
 
-// handle does what decide has said.
-func (s *session) handle(d decision, args [][]byte) {
+// handle does what decide has said. It reports false, and has done nothing, if CLIENT PAUSE holds the command of an event loop's
+// client back: a loop has checked for that before, but a pause may have begun while the command waited for its turn. The loop
+// then waits without a goroutine.
+func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
 		if refusal := s.sure(d.cmd); refusal != "" {
 			s.reject(d.cmd, args, refusal)
-			return
+			return true
 		}
 		d = s.decide(args) // time has passed
 	}
-	// A loop has checked for a pause already, and does not wait here.
-	if d.paused && !s.onLoop {
-		if s.parkHere() {
-			s.dispatch(args)
+	if d.paused {
+		if s.onLoop {
+			return false
 		}
-		return
+		return !s.parkHere() || s.dispatch(args)
 	}
 	switch d.action {
 	case actHTTP:
@@ -129,21 +130,25 @@ func (s *session) handle(d decision, args [][]byte) {
 		s.command.Store(d.cmd)
 		s.submit()
 		if s.rest(d.cmd) {
-			s.dispatch(args) // time has passed
-			return
+			return s.dispatch(args) // time has passed
 		}
 		if t := s.ask(d.cmd, args); t != nil {
 			s.calls = append(s.calls, s.transaction(d.cmd, args, t))
 			s.submit()
-			return
+			return true
 		}
-		s.answerHere(d.cmd, d.do, args)
+		leave := s.giveWay(args)
+		if s.mayWait() && s.paused(d.cmd, args) { // time may have passed
+			leave()
+			return s.dispatch(args)
+		}
+		s.answerHere(d.cmd, d.do, args, leave)
 	}
+	return true
 }
 
-// answerHere answers a command on this node.
-func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte) {
-	leave := s.giveWay(args)
+// answerHere answers a command on this node, and calls leave when the reply is in the output.
+func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte, leave func()) {
 	start, size := s.srv.cfg.Clock(), s.out.size()
 	r := s.runHere(cmd, do, args)
 	end := s.srv.cfg.Clock()

@@ -45,16 +45,17 @@ type fakeBackend struct {
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
 	parts     atomic.Int64
-	rested    atomic.Int64      // ns
-	gaveWay   atomic.Int64      // bytes
-	underWay  atomic.Int64      // large commands that are not answered yet
-	whole     atomic.Bool       // SubmitPart runs all
-	slow      atomic.Bool       // it runs one, in a second
-	single    atomic.Bool       // it runs one
-	watch     func(store.Reply) // is told of each reply; guarded by mu
-	others    atomic.Int32      // members that have every write
-	refusal   atomic.Value      // a store.Error that every submission gets
-	lags      atomic.Bool       // the node hears of the users when it asks for their version
+	rested    atomic.Int64           // ns
+	meanwhile atomic.Pointer[func()] // is called once while a client gives way
+	gaveWay   atomic.Int64           // bytes
+	underWay  atomic.Int64           // large commands that are not answered yet
+	whole     atomic.Bool            // SubmitPart runs all
+	slow      atomic.Bool            // it runs one, in a second
+	single    atomic.Bool            // it runs one
+	watch     func(store.Reply)      // is told of each reply; guarded by mu
+	others    atomic.Int32           // members that have every write
+	refusal   atomic.Value           // a store.Error that every submission gets
+	lags      atomic.Bool            // the node hears of the users when it asks for their version
 
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
@@ -134,10 +135,21 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 	return replies
 }
 
-func (f *fakeBackend) Rest(_ *cluster.Client, took time.Duration) { f.rested.Add(int64(took)) }
+func (f *fakeBackend) Rest(_ *cluster.Client, took time.Duration) {
+	f.rested.Add(int64(took))
+	f.gives()
+}
+
+// gives does what happens while a client gives way.
+func (f *fakeBackend) gives() {
+	if do := f.meanwhile.Swap(nil); do != nil {
+		(*do)()
+	}
+}
 
 func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes, _ int) (leave func()) {
 	f.gaveWay.Add(int64(bytes))
+	f.gives()
 	f.underWay.Add(1)
 	return func() { f.underWay.Add(-1) }
 }

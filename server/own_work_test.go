@@ -179,3 +179,33 @@ func TestOwnWorkOfManyClients(t *testing.T) {
 		now = now.Add(ownMemory + time.Millisecond)
 	}
 }
+
+// A pause that begins while a client gives way holds its command back, too.
+func TestPauseBeginsWhileAClientGivesWay(t *testing.T) {
+	value := strings.Repeat("x", 200_000)
+	for name, c := range map[string]struct{ before, command, want string }{
+		"rests":           {array("ECHO", value), array("ECHO", "y"), bulk("y")},
+		"large arguments": {array("ECHO", "y"), array("ECHO", value), bulk(value)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothPaths(t, func(t *testing.T, ts *testServer) {
+				client := ts.dial(t)
+				client.send(c.before)
+				client.expect(bulk(map[bool]string{true: value, false: "y"}[name == "rests"]))
+				var ran int64
+				begin := func() {
+					ran = ts.stats.commands.Load()
+					ts.pause.begin(pauseAll, 1_000_000)
+				}
+				ts.fake.meanwhile.Store(&begin)
+				client.send(c.command + "PING\r\n")
+				until(t, "the client to wait", func() bool { return ts.pause.count() == 1 })
+				if got := ts.stats.commands.Load(); got != ran {
+					t.Errorf("%d commands were run in the pause", got-ran)
+				}
+				ts.pause.end()
+				client.expect(c.want + "+PONG\r\n")
+			})
+		})
+	}
+}

@@ -187,7 +187,9 @@ func (l *loop) step(c *loopConn) {
 				return
 			}
 		}
-		s.handle(d, args)
+		if !s.handle(d, args) {
+			c.next-- // a pause has begun
+		}
 	}
 	if len(s.calls) > 0 {
 		l.submit(c)
@@ -254,10 +256,9 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 					continue
 				}
 			}
-			if d.action == actBlock || d.paused {
+			if d.action == actBlock || d.paused || !s.handle(d, args) {
 				break // the loop can wait without a goroutine
 			}
-			s.handle(d, args)
 		}
 		s.submit()
 		s.out.flush()
