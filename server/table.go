@@ -1,0 +1,175 @@
+package server
+
+import (
+	"hash/maphash"
+	"iter"
+	"math/rand/v2"
+	"sync"
+)
+
+// A map of Go keeps the room of the most entries that it has had: to look at all of them takes as long as it did then,
+// and so does finding one. The maps here give room back, because somebody else looks at them when a client that made them
+// large has gone.
+
+const (
+	// sparse is how many times fewer entries than it has had make a map give its room back, and fewEntries how many it
+	// keeps room for in any case.
+	sparse     = 8
+	fewEntries = 32
+)
+
+// roomy is a map that gives room back. The zero value is empty.
+type roomy[K comparable, V any] struct {
+	m    map[K]V
+	most int // the most entries since it last gave room back
+}
+
+func (r *roomy[K, V]) put(key K, value V) {
+	if r.m == nil {
+		r.m = map[K]V{}
+	}
+	r.m[key] = value
+	r.most = max(r.most, len(r.m))
+}
+
+func (r *roomy[K, V]) drop(key K) {
+	delete(r.m, key)
+	if r.most > fewEntries && len(r.m) < r.most/sparse {
+		less := make(map[K]V, len(r.m))
+		for k, v := range r.m {
+			less[k] = v
+		}
+		r.m, r.most = less, len(less)
+	}
+}
+
+// table is a roomy map for names, of which there may be a million. A large one is in parts, each of which gives its room
+// back for itself: nobody waits until many entries have moved. The zero value is empty.
+type table[V any] struct {
+	whole roomy[string, V]
+	parts []roomy[string, V] // nil: all entries are in whole
+	n     int
+	form  int // how often it has been split or joined
+}
+
+const (
+	tableParts = 256
+	manyInOne  = 2048 // entries beyond which a table is in parts …
+	fewInParts = 256  // … and below which it is whole again
+)
+
+// tableSeed makes it unknown which names come to one part.
+var tableSeed = maphash.MakeSeed()
+
+func (t *table[V]) len() int { return t.n }
+
+// get returns the value of a name.
+func (t *table[V]) get(name string) (value V, is bool) {
+	if t.parts == nil {
+		value, is = t.whole.m[name]
+		return value, is
+	}
+	value, is = t.parts[maphash.String(tableSeed, name)%tableParts].m[name]
+	return value, is
+}
+
+// getBytes is get for a name that must not be copied.
+func (t *table[V]) getBytes(name []byte) (value V, is bool) {
+	if t.parts == nil {
+		value, is = t.whole.m[string(name)]
+		return value, is
+	}
+	value, is = t.parts[maphash.Bytes(tableSeed, name)%tableParts].m[string(name)]
+	return value, is
+}
+
+func (t *table[V]) part(name string) *roomy[string, V] {
+	if t.parts == nil {
+		return &t.whole
+	}
+	return &t.parts[maphash.String(tableSeed, name)%tableParts]
+}
+
+func (t *table[V]) put(name string, value V) {
+	p := t.part(name)
+	t.n -= len(p.m)
+	p.put(name, value)
+	t.n += len(p.m)
+	if t.parts == nil && t.n > manyInOne {
+		t.split()
+	}
+}
+
+func (t *table[V]) drop(name string) {
+	p := t.part(name)
+	t.n -= len(p.m)
+	p.drop(name)
+	t.n += len(p.m)
+	if t.parts != nil && t.n < fewInParts {
+		t.join()
+	}
+}
+
+func (t *table[V]) split() {
+	all := t.whole.m
+	t.form++
+	t.whole, t.parts = roomy[string, V]{}, make([]roomy[string, V], tableParts)
+	for name, value := range all {
+		t.part(name).put(name, value)
+	}
+}
+
+func (t *table[V]) join() {
+	parts := t.parts
+	t.form++
+	t.parts = nil
+	for i := range parts {
+		for name, value := range parts[i].m {
+			t.whole.put(name, value)
+		}
+	}
+}
+
+// all goes through the entries, from anywhere on. Its caller may drop those that it has been given.
+func (t *table[V]) all() iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		if t.parts == nil {
+			for name, value := range t.whole.m {
+				if !yield(name, value) {
+					return
+				}
+			}
+			return
+		}
+		parts, first := t.parts, rand.IntN(tableParts)
+		for i := range parts {
+			for name, value := range parts[(first+i)%tableParts].m {
+				if !yield(name, value) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// namesOfTable returns the names in a table that mu guards. It looks at one part of a large table at a time, and begins anew if
+// the table has got other parts meanwhile.
+func namesOfTable[V any](mu *sync.RWMutex, t *table[V]) (names []string) {
+	form := 0
+	for i, more := 0, true; more; i++ {
+		mu.RLock()
+		if i == 0 || t.form != form {
+			i, form, names = 0, t.form, make([]string, 0, t.n)
+		}
+		part := &t.whole
+		if t.parts != nil {
+			part = &t.parts[i]
+		}
+		for name := range part.m {
+			names = append(names, name)
+		}
+		more = i+1 < len(t.parts)
+		mu.RUnlock()
+	}
+	return names
+}
