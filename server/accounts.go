@@ -160,11 +160,13 @@ func (a *accounts) comparePassword() {
 // dropAnonymous closes unauthenticated connections that listen: they began before this node knew that a
 // password is necessary.
 func (a *accounts) dropAnonymous() {
+	var lost []*session
 	a.eachOf(a.def, func(s *session) {
 		if !s.authed.Load() && (s.subscriber() || s.monitoring.Load() || s.tracking.Load() != nil) {
-			s.expel()
+			lost = append(lost, s)
 		}
 	})
+	a.close(lost)
 }
 
 // setCurrent notes that this node has caught up with the leader. While the default user is open, the
@@ -208,10 +210,28 @@ func (a *accounts) expel(lost losses) {
 	if len(lost) == 0 {
 		return
 	}
+	var sessions []*session
 	for _, s := range a.srv.each() {
 		if ends := lost[s.account.Load()]; ends != nil && ends(s) {
-			s.expel()
+			sessions = append(sessions, s)
 		}
+	}
+	a.close(sessions)
+}
+
+// close closes connections that have lost their rights. Their subscriptions end here if they are few: this goroutine
+// holds the state machine's lock.
+func (a *accounts) close(lost []*session) {
+	names, idle := 0, lost[:0]
+	for _, s := range lost {
+		if s.expel() {
+			names, idle = names+int(s.subbed.Load()), append(idle, s)
+		}
+	}
+	if names > fewNames {
+		go a.srv.hub.drop(idle)
+	} else {
+		a.srv.hub.drop(idle)
 	}
 }
 
@@ -219,8 +239,8 @@ func (a *accounts) expel(lost losses) {
 func (h *Hub) listensElsewhere(s *session, keeps func(channel string, pattern bool) bool) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for kind, names := range s.subs {
-		for name := range names {
+	for kind := range s.subs {
+		for name := range s.subs[kind].all() {
 			if !keeps(name, subKind(kind) == subPattern) {
 				return true
 			}
@@ -229,21 +249,22 @@ func (h *Hub) listensElsewhere(s *session, keeps func(channel string, pattern bo
 	return false
 }
 
-// expel closes a connection that has lost its rights: now, or when the submitted commands are answered.
-func (s *session) expel() {
+// expel closes a connection that has lost its rights: now, or when the submitted commands are answered. If now is true, the
+// caller ends its subscriptions.
+func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running
 	s.closing = true
 	s.mu.Unlock()
 	if !running {
-		s.dropSubscriptions()
 		s.out.abort()
-		return
+		return true
 	}
 	if s.blocked.Load() != nil {
 		// Not on this goroutine: it holds the state machine's lock.
 		go s.unblock()
 	}
+	return false
 }
 
 // get returns the account with a name; nil if there is none.

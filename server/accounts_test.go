@@ -32,7 +32,7 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 		s.account.Store(a.byName[fmt.Sprint(i)])
 		srv.sessions[i] = s
 	}
-	srv.sessions[0].subs[subChannel] = map[string]struct{}{"c": {}}
+	srv.sessions[0].subs[subChannel].put("c", struct{}{})
 	closing := func() (n int) {
 		for _, s := range srv.sessions {
 			if s.closing {

@@ -287,7 +287,7 @@ func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	t := srv.hub.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.keys), t.size
+	return t.keys.len(), t.size
 }
 
 // parseClientLimit reads maxmemory-clients: an amount of memory, or a percentage of maxmemory.

@@ -215,7 +215,7 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	}
 	tracked.mu.Lock()
 	size, items, real := tracked.size, tracked.items, int64(0)
-	for key, ids := range tracked.keys {
+	for key, ids := range tracked.keys.all() {
 		real += trackedCost + int64(len(key)) + readerCost*int64(len(ids))
 	}
 	tracked.mu.Unlock()

@@ -55,6 +55,7 @@ func subscribeTo(kind subKind) handler {
 			return store.Err(cluster.ErrRemoved) // it would receive no messages
 		}
 		eachName(s, args[1:], func(name string) { s.srv.hub.subscribe(s, kind, name) })
+		s.named(len(args) - 1)
 		s.stillMayListen(kind, args[1:])
 		if s.srv.backend.Removed() {
 			s.out.abort() // the hub may have ended the other subscriptions before this one existed
@@ -69,11 +70,13 @@ func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {
 			eachName(s, args[1:], func(name string) { s.srv.hub.unsubscribe(s, kind, name) })
+			s.named(len(args) - 1)
 			return answered
 		}
 		names := s.srv.hub.of(s, kind)
 		slices.Sort(names)
 		eachName(s, names, func(name string) { s.srv.hub.unsubscribe(s, kind, name) })
+		s.named(len(names))
 		if len(names) == 0 {
 			s.srv.hub.confirmNone(s, kind)
 		}

@@ -108,7 +108,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 		s.closeAfterReply()
 	case actRefuse:
 		s.submit()
-		s.rest(d.cmd)
+		s.rest(d.cmd, nil)
 		start, size := s.srv.cfg.Clock(), s.out.size()
 		s.reject(d.cmd, args, d.refusal)
 		end := s.srv.cfg.Clock()
@@ -129,7 +129,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 	case actHere:
 		s.command.Store(d.cmd)
 		s.submit()
-		if s.rest(d.cmd) {
+		if s.rest(d.cmd, args) {
 			return s.dispatch(args) // time has passed
 		}
 		if t := s.ask(d.cmd, args); t != nil {

@@ -15,9 +15,9 @@ import (
 // are applied, so every node's subscribers get every message, in the order of the log.
 type Hub struct {
 	mu       sync.RWMutex
-	channels map[string]subscribers
-	shards   map[string]subscribers
-	patterns map[string]subscribers
+	channels table[*subscribers]
+	shards   table[*subscribers]
+	patterns table[*subscribers]
 	matching matching
 	warned   atomic.Int64 // Unix time of the last log line of cutOff
 	heard    atomic.Int64 // how many names of all kinds have subscribers; readable without mu
@@ -35,14 +35,19 @@ var (
 )
 
 // subscribers are the sessions that have subscribed to one name.
-type subscribers map[*session]struct{}
+type subscribers struct{ roomy[*session, struct{}] }
+
+// each returns the sessions; subs may be nil.
+func (subs *subscribers) each() map[*session]struct{} {
+	if subs == nil {
+		return nil
+	}
+	return subs.m
+}
 
 // NewHub returns a hub without subscribers.
 func NewHub() *Hub {
 	return &Hub{
-		channels: map[string]subscribers{},
-		shards:   map[string]subscribers{},
-		patterns: map[string]subscribers{},
 		tracker:  newTracker(),
 		accounts: newAccounts(),
 	}
@@ -63,14 +68,20 @@ var subWords = [...]struct{ subscribe, unsubscribe, message string }{
 	subShard:   {"ssubscribe", "sunsubscribe", "smessage"},
 }
 
-func (h *Hub) byKind(k subKind) map[string]subscribers {
+func (h *Hub) byKind(k subKind) *table[*subscribers] {
 	switch k {
 	case subPattern:
-		return h.patterns
+		return &h.patterns
 	case subShard:
-		return h.shards
+		return &h.shards
 	}
-	return h.channels
+	return &h.channels
+}
+
+// subscribersOf returns who has subscribed to a name. The caller holds mu.
+func (h *Hub) subscribersOf(k subKind, name string) map[*session]struct{} {
+	subs, _ := h.byKind(k).get(name)
+	return subs.each()
 }
 
 // Publish implements store.Sink.
@@ -79,11 +90,11 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	defer h.mu.RUnlock()
 	var now time.Time
 	if kind == store.Shard {
-		deliver(h.shards[channel], &now, subWords[subShard].message, channel, message)
+		deliver(h.subscribersOf(subShard, channel), &now, subWords[subShard].message, channel, message)
 		return
 	}
-	deliver(h.channels[channel], &now, subWords[subChannel].message, channel, message)
-	h.matches(channel, func(pattern string, subs subscribers) {
+	deliver(h.subscribersOf(subChannel, channel), &now, subWords[subChannel].message, channel, message)
+	h.matches(channel, func(pattern string, subs map[*session]struct{}) {
 		deliver(subs, &now, subWords[subPattern].message, pattern, channel, message)
 	})
 }
@@ -99,34 +110,36 @@ const (
 )
 
 // matches calls do for the patterns that match a channel. The caller holds mu for reading.
-func (h *Hub) matches(channel string, do func(pattern string, subs subscribers)) {
-	if len(h.patterns) > manyPatterns {
+func (h *Hub) matches(channel string, do func(pattern string, subs map[*session]struct{})) {
+	if h.patterns.len() > manyPatterns {
 		clock := h.clock()
 		began := clock()
 		defer func() { h.matched(began, clock()) }()
 	}
 	steps, cuts, most := 0, 0, matchSteps
-	for pattern, subs := range h.patterns {
-		if steps > matchSteps {
-			if cuts < matchCuts {
-				h.cutOffMostPatterns(cuts > 0)
+	for i := range h.patterns.parts {
+		for pattern, subs := range h.patterns.parts[i].m {
+			if steps > matchSteps {
+				if cuts < matchCuts {
+					h.cutOffMostPatterns(cuts > 0)
+				}
+				steps, cuts = 0, cuts+1
 			}
-			steps, cuts = 0, cuts+1
-		}
-		if cuts > 0 && subs.over() {
-			continue
-		}
-		if cuts >= matchCuts {
-			most = fewSteps
-		}
-		ok, n := redistext.MatchWithin(pattern, channel, most)
-		if !ok && n > most {
-			h.cutOff(slices.Collect(maps.Keys(subs))...)
-			n, cuts = 0, cuts+1
-		}
-		steps += n + 1
-		if ok {
-			do(pattern, subs)
+			if cuts > 0 && subs.over() {
+				continue
+			}
+			if cuts >= matchCuts {
+				most = fewSteps
+			}
+			ok, n := redistext.MatchWithin(pattern, channel, most)
+			if !ok && n > most {
+				h.cutOff(slices.Collect(maps.Keys(subs.m))...)
+				n, cuts = 0, cuts+1
+			}
+			steps += n + 1
+			if ok {
+				do(pattern, subs.m)
+			}
 		}
 	}
 }
@@ -148,8 +161,8 @@ type matching struct {
 // clock returns the clock of the server, which the subscribers to patterns know. The caller holds mu
 // for reading.
 func (h *Hub) clock() func() time.Time {
-	for _, subs := range h.patterns {
-		for s := range subs {
+	for _, subs := range h.patterns.all() {
+		for s := range subs.m {
 			return s.srv.cfg.Clock
 		}
 	}
@@ -171,15 +184,15 @@ func (h *Hub) matched(began, now time.Time) {
 	m.took = 0
 	sessions, _ := h.byPatterns()
 	n := 0
-	for left := len(h.patterns) / 2; n < len(sessions) && left > 0; n++ {
-		left -= len(sessions[n].subs[subPattern])
+	for left := h.patterns.len() / 2; n < len(sessions) && left > 0; n++ {
+		left -= sessions[n].subs[subPattern].len()
 	}
 	h.cutOff(sessions[:n]...)
 }
 
 // over reports whether all subscribers have been cut off.
-func (subs subscribers) over() bool {
-	for s := range subs {
+func (subs *subscribers) over() bool {
+	for s := range subs.m {
 		if !s.out.isOver() {
 			return false
 		}
@@ -200,8 +213,8 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) {
 // off; others reports whether there are such. The caller holds mu for reading.
 func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	seen := map[*session]struct{}{}
-	for _, subs := range h.patterns {
-		for s := range subs {
+	for _, subs := range h.patterns.all() {
+		for s := range subs.m {
 			if _, again := seen[s]; again {
 				continue
 			}
@@ -213,7 +226,7 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 			}
 		}
 	}
-	slices.SortFunc(sessions, func(a, b *session) int { return len(b.subs[subPattern]) - len(a.subs[subPattern]) })
+	slices.SortFunc(sessions, func(a, b *session) int { return b.subs[subPattern].len() - a.subs[subPattern].len() })
 	return sessions, others
 }
 
@@ -226,7 +239,7 @@ func (h *Hub) cutOff(sessions ...*session) {
 		now := s.srv.cfg.Clock().Unix()
 		if last := h.warned.Load(); now-last >= 10 && h.warned.CompareAndSwap(last, now) {
 			s.srv.cfg.Log.Warn("a client was cut off: to look for a message among its patterns takes too long",
-				"client", s.conn.RemoteAddr(), "patterns", len(s.subs[subPattern]))
+				"client", s.conn.RemoteAddr(), "patterns", s.subs[subPattern].len())
 		}
 	}
 }
@@ -238,9 +251,9 @@ func (h *Hub) Missed() {
 	h.tracker.touchAll()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	for _, names := range []map[string]subscribers{h.channels, h.shards, h.patterns} {
-		for _, subs := range names {
-			for s := range subs {
+	for _, names := range []*table[*subscribers]{&h.channels, &h.shards, &h.patterns} {
+		for _, subs := range names.all() {
+			for s := range subs.m {
 				s.out.abort()
 			}
 		}
@@ -252,10 +265,10 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if kind == store.Shard {
-		return len(h.shards[channel])
+		return len(h.subscribersOf(subShard, channel))
 	}
-	n := len(h.channels[channel])
-	h.matches(channel, func(_ string, subs subscribers) { n += len(subs) })
+	n := len(h.subscribersOf(subChannel, channel))
+	h.matches(channel, func(_ string, subs map[*session]struct{}) { n += len(subs) })
 	return n
 }
 
@@ -264,7 +277,7 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
 // deliver sends a message to subscribers. It encodes the message at most once per protocol version.
-func deliver(subs subscribers, now *time.Time, words ...string) {
+func deliver(subs map[*session]struct{}, now *time.Time, words ...string) {
 	if len(subs) == 0 {
 		return
 	}
@@ -288,14 +301,16 @@ func deliver(subs subscribers, now *time.Time, words ...string) {
 func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, again := s.subs[kind][name]; !again {
+	if _, again := s.subs[kind].get(name); !again {
 		all := h.byKind(kind)
-		if all[name] == nil {
+		subs, is := all.get(name)
+		if !is {
 			h.heard.Add(1)
-			all[name] = subscribers{}
+			subs = &subscribers{}
+			all.put(name, subs)
 		}
-		all[name][s] = struct{}{}
-		s.subs[kind][name] = struct{}{}
+		subs.put(s, struct{}{})
+		s.subs[kind].put(name, struct{}{})
 		s.holds(subscriptionCost + int64(len(name)))
 	}
 	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
@@ -305,7 +320,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 func (h *Hub) unsubscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, is := s.subs[kind][name]; is {
+	if _, is := s.subs[kind].get(name); is {
 		h.remove(s, kind, name)
 	}
 	s.confirm(subWords[kind].unsubscribe, store.Str(name), s.subscriptions(kind))
@@ -314,12 +329,13 @@ func (h *Hub) unsubscribe(s *session, kind subKind, name string) {
 // remove removes a subscription that exists. The caller holds mu.
 func (h *Hub) remove(s *session, kind subKind, name string) {
 	all := h.byKind(kind)
-	delete(all[name], s)
-	if len(all[name]) == 0 {
+	subs, _ := all.get(name)
+	subs.drop(s)
+	if len(subs.m) == 0 {
 		h.heard.Add(-1)
-		delete(all, name)
+		all.drop(name)
 	}
-	delete(s.subs[kind], name)
+	s.subs[kind].drop(name)
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
@@ -332,7 +348,7 @@ func (h *Hub) drop(sessions []*session) {
 }
 
 // dropAtOnce is how many names drop removes before it lets others have the lock.
-const dropAtOnce = 4096
+const dropAtOnce = 256
 
 // dropSome ends many subscriptions, and returns the sessions that have more.
 func (h *Hub) dropSome(sessions []*session) []*session {
@@ -340,8 +356,8 @@ func (h *Hub) dropSome(sessions []*session) []*session {
 	defer h.mu.Unlock()
 	left := dropAtOnce
 	for i, s := range sessions {
-		for kind, names := range s.subs {
-			for name := range names {
+		for kind := range s.subs {
+			for name := range s.subs[kind].all() {
 				if left--; left < 0 {
 					return sessions[i:]
 				}
@@ -370,9 +386,7 @@ const (
 // names returns the channels or shard channels that have subscribers and match a pattern (nil: all),
 // sorted; ok is false if that takes too long. Messages and subscriptions do not wait for the matching.
 func (h *Hub) names(kind subKind, pattern *string) (list []string, ok bool) {
-	h.mu.RLock()
-	all := slices.Collect(maps.Keys(h.byKind(kind)))
-	h.mu.RUnlock()
+	all := namesOfTable(&h.mu, h.byKind(kind))
 	if pattern == nil {
 		slices.Sort(all)
 		return all, true
@@ -396,21 +410,19 @@ func (h *Hub) names(kind subKind, pattern *string) (list []string, ok bool) {
 func (h *Hub) count(kind subKind, name string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return len(h.byKind(kind)[name])
+	return len(h.subscribersOf(kind, name))
 }
 
 // size returns how many names of a kind have subscribers.
 func (h *Hub) size(kind subKind) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return len(h.byKind(kind))
+	return h.byKind(kind).len()
 }
 
 // of returns the names that a session has subscribed to.
 func (h *Hub) of(s *session, kind subKind) []string {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return slices.Collect(maps.Keys(s.subs[kind]))
+	return namesOfTable(&h.mu, &s.subs[kind])
 }
 
 // counts returns how many subscriptions of each kind a session has.
@@ -418,7 +430,7 @@ func (h *Hub) counts(s *session) (n [3]int) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for i := range n {
-		n[i] = len(s.subs[i])
+		n[i] = s.subs[i].len()
 	}
 	return n
 }

@@ -123,13 +123,14 @@ func (ts *testServer) subscriberTo(n int, text string) *session {
 	s := &session{srv: ts.Server, conn: &guard{Conn: conn}}
 	s.out = newOutbox(conn, new(atomic.Int64), new(atomic.Int64))
 	s.out.setOnPush(func() {}) // nobody takes what waits
-	s.subs[subPattern] = map[string]struct{}{}
 	ts.hub.mu.Lock()
 	defer ts.hub.mu.Unlock()
 	for i := range n {
 		pattern := text + strings.Repeat("*", min(i, 1)) + strings.Repeat("x", max(i-1, 0))
-		s.subs[subPattern][pattern] = struct{}{}
-		ts.hub.patterns[pattern] = subscribers{s: {}}
+		subs := &subscribers{}
+		subs.put(s, struct{}{})
+		s.subs[subPattern].put(pattern, struct{}{})
+		ts.hub.patterns.put(pattern, subs)
 	}
 	return s
 }
@@ -142,9 +143,9 @@ func TestPatternForChannelNamesIsBounded(t *testing.T) {
 		for _, kind := range []subKind{subChannel, subShard} {
 			ts.hub.mu.Lock()
 			for i := range 20 {
-				ts.hub.byKind(kind)[fmt.Sprint(strings.Repeat("ab", 500_000), i)] = subscribers{}
+				ts.hub.byKind(kind).put(fmt.Sprint(strings.Repeat("ab", 500_000), i), &subscribers{})
 			}
-			ts.hub.byKind(kind)["short"] = subscribers{}
+			ts.hub.byKind(kind).put("short", &subscribers{})
 			ts.hub.mu.Unlock()
 		}
 		refused := "-" + string(errLongPattern) + "\r\n"

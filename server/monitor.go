@@ -16,7 +16,7 @@ type monitors struct {
 	count atomic.Int32 // read for every command
 
 	mu       sync.Mutex
-	sessions map[*session]struct{}
+	sessions roomy[*session, struct{}]
 }
 
 // add makes a session a monitor and sends the reply under the same lock: no command can appear before
@@ -24,11 +24,8 @@ type monitors struct {
 func (m *monitors) add(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sessions == nil {
-		m.sessions = map[*session]struct{}{}
-	}
-	m.sessions[s] = struct{}{}
-	m.count.Store(int32(len(m.sessions)))
+	m.sessions.put(s, struct{}{})
+	m.count.Store(int32(len(m.sessions.m)))
 	s.monitoring.Store(true)
 	s.reply(nil, store.OK)
 }
@@ -39,8 +36,8 @@ func (m *monitors) remove(s *session) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.sessions, s)
-	m.count.Store(int32(len(m.sessions)))
+	m.sessions.drop(s)
+	m.count.Store(int32(len(m.sessions.m)))
 	s.monitoring.Store(false)
 }
 
@@ -65,7 +62,7 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	line := appendMonitorLine(nil, now, db, from, args)
 	srv.monitors.mu.Lock()
 	defer srv.monitors.mu.Unlock()
-	for s := range srv.monitors.sessions {
+	for s := range srv.monitors.sessions.m {
 		s.out.push(line, srv.params.limitOf(s.class()), now)
 	}
 }

@@ -251,23 +251,32 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // fewInPlace is how many commands that take no time a loop runs at once.
 const fewInPlace = 100
 
-// waits reports whether EXEC will run commands on this node that may take time: one of them, or many that take little.
-func (t *transaction) waits(srv *Server) bool {
+// execWaits reports whether EXEC will do what may take time on this node: a command that does, many that take little, or
+// remembering many keys for a client that tracks.
+func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false
 	}
-	here, bytes := 0, 0
+	here, bytes, names, reads := 0, 0, 0, 0
 	for i := range t.commands {
 		q := &t.commands[i]
 		if q.do == nil {
+			if mayRead(q.cmd) {
+				reads += len(q.args) - 1
+			}
 			continue
 		}
-		here, bytes = here+1, bytes+queuedSize(q.args)
-		if !srv.inPlace[q.cmd] || here > fewInPlace || bytes > cluster.HeavyBytes {
+		here, bytes, names = here+1, bytes+queuedSize(q.args), names+s.namesIn(q.cmd, q.args)
+		if !s.srv.inPlace[q.cmd] || here > fewInPlace || bytes > cluster.HeavyBytes || names > fewNames {
 			return true
 		}
 	}
-	return false
+	return reads > fewRead && s.mayTrackIn(t)
+}
+
+// mayTrackIn reports whether the session may remember the keys that a transaction reads.
+func (s *session) mayTrackIn(t *transaction) bool {
+	return s.tracking.Load() != nil || slices.ContainsFunc(t.commands, func(q queued) bool { return q.cmd == s.srv.trackingCmd })
 }
 
 // paused reports whether CLIENT PAUSE holds a command back; it holds EXEC back if it holds a queued
@@ -333,6 +342,7 @@ func (s *session) askExec() *cluster.Transaction {
 	db, resp := int(s.db.Load()), s.protocol()
 	user, users := s.caller()
 	t.before = s.tracking.Load()
+	s.reading = 0
 	early, known := true, s.srv.asksOnce()
 	for i := range t.commands {
 		q := &t.commands[i]
@@ -446,7 +456,7 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			answers = answers[1:]
 			continue
 		}
-		s.rest(q.cmd)
+		s.rest(q.cmd, q.args)
 		size := s.out.size()
 		r, ran, took := s.runQueued(q)
 		s.reply(q.cmd, r)

@@ -45,6 +45,7 @@ type ownWork struct {
 	took  time.Duration
 	told  time.Duration // the part of it that all has
 	since time.Time
+	paid  time.Duration // the client has given way for this part of the next command already
 }
 
 // allOwnWork is what a node has done by itself for all its clients in this second.
@@ -71,6 +72,7 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	if isPlumbing(cmd) {
 		took = plumbingTakes
 	}
+	took, w.paid = max(took-w.paid, 0), 0
 	w.took += took + time.Duration(max(bytes, 0))*byteTakes
 	if untold := w.took - w.told; untold > ownStep {
 		w.all.add(now, untold)
@@ -94,6 +96,14 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
+// wouldExceed reports whether the work does so with a command that will take some time.
+func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
+	if now.Sub(w.since) <= ownMemory {
+		takes += w.took
+	}
+	return takes > limit || takes > limit/ownCrowd && w.all.isMuch()
+}
+
 func argumentBytes(args [][]byte) (n int) {
 	for _, arg := range args {
 		n += len(arg)
@@ -114,21 +124,72 @@ func isPlumbing(cmd *store.Command) bool {
 	return false
 }
 
+// fewNames is how many subscriptions, or prefixes of tracking, a loop begins or ends at once.
+const fewNames = 200
+
+// namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. What a client of a few has does not
+// count.
+func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
+	has := s.listensTo()
+	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
+		return 0
+	}
+	switch cmd.FullName() {
+	case "subscribe", "psubscribe", "ssubscribe":
+		return len(args) - 1
+	case "unsubscribe", "punsubscribe", "sunsubscribe":
+		if len(args) > 1 {
+			return len(args) - 1
+		}
+		return has
+	case "client|tracking":
+		return has + len(args)
+	case "reset":
+		return has
+	}
+	return 0
+}
+
+// listensTo returns how many subscriptions and prefixes of tracking the session has.
+func (s *session) listensTo() int { return int(s.subbed.Load()) + len(s.tracking.Load().listens()) }
+
+// namesTake is the time that the names in a command take, if they are many: the client gives way for them before, because
+// a client that has had nothing yet would not, and there may be hundreds of it.
+func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
+	if n := s.namesIn(cmd, args); n > fewNames {
+		return time.Duration(n) * plumbingTakes
+	}
+	return 0
+}
+
+// named counts the names in a command beyond the first, which counts as the command.
+func (s *session) named(n int) {
+	if n > 1 {
+		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(n-1)*plumbingTakes, 0)
+	}
+}
+
 // mustRest reports whether the client has to give way before this node answers a command for it by itself.
-func (s *session) mustRest(cmd *store.Command) bool {
+func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	limit := ownSlice
 	if isPlumbing(cmd) {
 		limit *= plumbingSlices
 	}
-	return s.own.exceeds(limit, s.srv.cfg.Clock) && !s.needsAuth()
+	if s.own.exceeds(limit, s.srv.cfg.Clock) {
+		return !s.needsAuth()
+	}
+	takes := s.namesTake(cmd, args)
+	return takes > 0 && s.own.paid == 0 && s.own.wouldExceed(plumbingSlices*ownSlice, takes, s.srv.cfg.Clock()) && !s.needsAuth()
 }
 
 // rest gives way if the client has to, and reports whether it did. A loop hands such a client to a goroutine first.
-func (s *session) rest(cmd *store.Command) (waited bool) {
-	if !s.mustRest(cmd) || !s.mayWait() {
+func (s *session) rest(cmd *store.Command, args [][]byte) (waited bool) {
+	if !s.mustRest(cmd, args) || !s.mayWait() {
 		return false
 	}
 	s.out.flush() // earlier replies need not wait
-	s.srv.backend.Rest(s.client, s.own.rested(s.srv.cfg.Clock()))
+	takes := s.namesTake(cmd, args)
+	s.srv.backend.Rest(s.client, s.own.rested(s.srv.cfg.Clock())+takes)
+	s.own.paid = takes
 	return true
 }

@@ -109,7 +109,7 @@ func TestLargeTransactionsLeaveTheLoop(t *testing.T) {
 	}{{1, 10, false}, {fewInPlace, 10, false}, {fewInPlace + 1, 10, true}, {2, 60_000, true}} {
 		q := queued{cmd: ping, do: do, args: [][]byte{[]byte("ping"), make([]byte, c.bytes)}}
 		tr := &transaction{commands: slices.Repeat([]queued{q}, c.count)}
-		if got := tr.waits(ts.Server); got != c.want {
+		if got := (&session{srv: ts.Server}).execWaits(tr); got != c.want {
 			t.Errorf("%d commands of %d bytes: %v", c.count, c.bytes, got)
 		}
 	}

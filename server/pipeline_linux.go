@@ -148,7 +148,7 @@ func (l *loop) step(c *loopConn) {
 	for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 		args := g.command(c.next)
 		d := s.decide(args)
-		if d.action == actCollect && !d.paused && s.unsure == "" {
+		if d.action == actCollect && !d.paused && s.unsure == "" && !s.readsMuch(d.cmd, args) {
 			s.collect(d.cmd, args)
 			if len(s.calls) >= maxCalls {
 				c.next++
@@ -169,11 +169,14 @@ func (l *loop) step(c *loopConn) {
 		}
 		switch {
 		case d.action == actHTTP:
-		case s.unsure != "" || d.action == actHere && l.mayWait(c, d.cmd) || (d.action == actHere || d.action == actRefuse) && s.mustRest(d.cmd):
+		case s.unsure != "" || d.action == actHere && l.mayWait(c, d.cmd, args) || d.action == actRefuse && s.mustRest(d.cmd, nil):
 			l.sendAway(c, func() {})
 			return
 		case d.action == actBlock:
 			l.block(c, d.cmd, args)
+			return
+		case d.action == actCollect && s.readsMuch(d.cmd, args):
+			l.sendAway(c, func() {})
 			return
 		case queuedSize(args) > cluster.HeavyBytes:
 			l.sendAway(c, func() {}) // giveWay may have to wait
@@ -198,9 +201,10 @@ func (l *loop) step(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// mayWait reports whether a command that this node answers itself may have to wait for something.
-func (l *loop) mayWait(c *loopConn, cmd *store.Command) bool {
-	return !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && c.s.multi.waits(l.srv)
+// mayWait reports whether a command that this node answers itself may have to wait for something, or takes long.
+func (l *loop) mayWait(c *loopConn, cmd *store.Command, args [][]byte) bool {
+	s := c.s
+	return !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && s.execWaits(s.multi) || s.namesIn(cmd, args) > fewNames || s.mustRest(cmd, args)
 }
 
 // submit passes the collected commands to the backend; the loop flushes the backend when all
@@ -294,8 +298,10 @@ func (l *loop) retire(c *loopConn) {
 	l.conns[c.fd] = nil
 	l.count--
 	c.s.out.abort()
-	c.s.dropSubscriptions()
-	l.srv.monitors.remove(c.s)
-	l.srv.unregister(c.s)
+	if c.s.listensTo() > fewNames {
+		go l.srv.takeLeave(c.s)
+	} else {
+		l.srv.takeLeave(c.s)
+	}
 	c.release()
 }

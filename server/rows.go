@@ -90,7 +90,7 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
 		switch cmd.FullName() {
-		case "multi", "exec", "discard", "watch", "unwatch", // EXEC: see transaction.waits
+		case "multi", "exec", "discard", "watch", "unwatch", // EXEC: see session.execWaits
 			"ping", "echo", "select", "time", "quit", "reset", "client|tracking", "client|caching",
 			"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe":
 			found[cmd] = true

@@ -27,11 +27,13 @@ type Server struct {
 	execCmd  *store.Command          // it and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
 	debugCmd *store.Command
-	hub      *Hub
-	pause    *pause
-	params   *params
-	stats    *stats
-	aclLog   aclLog
+
+	trackingCmd *store.Command
+	hub         *Hub
+	pause       *pause
+	params      *params
+	stats       *stats
+	aclLog      aclLog
 
 	clientMemory clientMemory
 	ownWork      allOwnWork
@@ -112,6 +114,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
+	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})
 	srv.docs = newCommandDocs(table)
 	srv.purging.do = debug.FreeOSMemory
 	srv.hub.accounts.bind(srv)
@@ -326,8 +329,13 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	}
 	s.abandon()
 	s.out.abort()
-	s.dropSubscriptions()
+	srv.takeLeave(s)
+}
+
+// takeLeave ends what a session listens to, and forgets it. That takes as long as there is much of it.
+func (srv *Server) takeLeave(s *session) {
 	srv.monitors.remove(s)
+	s.dropSubscriptions()
 	srv.unregister(s)
 }
 

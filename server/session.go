@@ -57,6 +57,7 @@ type answering struct {
 	own     ownWork
 	caching bool  // CLIENT CACHING has been called for the next command
 	holding bool  // tracker messages wait for replies
+	reading int   // keys that the calls, or EXEC, read; only while the client tracks
 	built   int64 // bytes of the reply under construction
 }
 
@@ -83,10 +84,10 @@ type observed struct {
 
 // messaging is what a session is sent without asking each time.
 type messaging struct {
-	subs     [3]map[string]struct{} // guarded by Hub.mu
-	waiting  bool                   // for replies, so messages go to late; guarded by tracker.mu
-	late     []*notice              // messages to send after the replies; guarded by tracker.mu
-	lateSize int                    // bytes of late; guarded by tracker.mu
+	subs     [3]table[struct{}] // guarded by Hub.mu
+	waiting  bool               // for replies, so messages go to late; guarded by tracker.mu
+	late     []*notice          // messages to send after the replies; guarded by tracker.mu
+	lateSize int                // bytes of late; guarded by tracker.mu
 }
 
 // lifecycle is how far a session has come, and how its client calls itself.
@@ -115,9 +116,6 @@ func (srv *Server) newSession(c *guard) *session {
 	s.resp.Store(2)
 	s.queued.Store(-1)
 	s.leave()
-	for i := range s.subs {
-		s.subs[i] = map[string]struct{}{}
-	}
 	c.policy = s
 	return s
 }
@@ -216,11 +214,13 @@ func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
 // subscriptions returns the number in a confirmation; shard channels are counted separately. The caller
 // holds Hub.mu.
 func (s *session) subscriptions(kind subKind) int64 {
-	s.subbed.Store(int32(len(s.subs[subChannel]) + len(s.subs[subPattern]) + len(s.subs[subShard])))
+	others := s.subs[subChannel].len() + s.subs[subPattern].len()
+	shards := s.subs[subShard].len()
+	s.subbed.Store(int32(others + shards))
 	if kind == subShard {
-		return int64(len(s.subs[subShard]))
+		return int64(shards)
 	}
-	return int64(len(s.subs[subChannel]) + len(s.subs[subPattern]))
+	return int64(others)
 }
 
 // confirm queues a subscription message. CLIENT REPLY OFF does not suppress it.

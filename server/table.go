@@ -43,19 +43,18 @@ func (r *roomy[K, V]) drop(key K) {
 	}
 }
 
-// table is a roomy map for names, of which there may be a million. A large one is in parts, each of which gives its room
+// table is a roomy map for names, of which there may be a million. A large one is in many parts, each of which gives its room
 // back for itself: nobody waits until many entries have moved. The zero value is empty.
 type table[V any] struct {
-	whole roomy[string, V]
-	parts []roomy[string, V] // nil: all entries are in whole
+	parts []roomy[string, V] // none, one, or tableParts
 	n     int
 	form  int // how often it has been split or joined
 }
 
 const (
 	tableParts = 256
-	manyInOne  = 2048 // entries beyond which a table is in parts …
-	fewInParts = 256  // … and below which it is whole again
+	manyInOne  = 2048 // entries beyond which a table is in many parts …
+	fewInParts = 256  // … and below which it is in one again
 )
 
 // tableSeed makes it unknown which names come to one part.
@@ -65,67 +64,67 @@ func (t *table[V]) len() int { return t.n }
 
 // get returns the value of a name.
 func (t *table[V]) get(name string) (value V, is bool) {
-	if t.parts == nil {
-		value, is = t.whole.m[name]
-		return value, is
+	switch len(t.parts) {
+	case 0:
+	case 1:
+		value, is = t.parts[0].m[name]
+	default:
+		value, is = t.parts[maphash.String(tableSeed, name)%tableParts].m[name]
 	}
-	value, is = t.parts[maphash.String(tableSeed, name)%tableParts].m[name]
 	return value, is
 }
 
 // getBytes is get for a name that must not be copied.
 func (t *table[V]) getBytes(name []byte) (value V, is bool) {
-	if t.parts == nil {
-		value, is = t.whole.m[string(name)]
-		return value, is
+	switch len(t.parts) {
+	case 0:
+	case 1:
+		value, is = t.parts[0].m[string(name)]
+	default:
+		value, is = t.parts[maphash.Bytes(tableSeed, name)%tableParts].m[string(name)]
 	}
-	value, is = t.parts[maphash.Bytes(tableSeed, name)%tableParts].m[string(name)]
 	return value, is
 }
 
 func (t *table[V]) part(name string) *roomy[string, V] {
-	if t.parts == nil {
-		return &t.whole
+	if len(t.parts) == 1 {
+		return &t.parts[0]
 	}
 	return &t.parts[maphash.String(tableSeed, name)%tableParts]
 }
 
 func (t *table[V]) put(name string, value V) {
+	if t.parts == nil {
+		t.parts = make([]roomy[string, V], 1)
+	}
 	p := t.part(name)
 	t.n -= len(p.m)
 	p.put(name, value)
-	t.n += len(p.m)
-	if t.parts == nil && t.n > manyInOne {
-		t.split()
+	if t.n += len(p.m); t.n > manyInOne && len(t.parts) == 1 {
+		t.divide(tableParts)
 	}
 }
 
 func (t *table[V]) drop(name string) {
+	if t.parts == nil {
+		return
+	}
 	p := t.part(name)
 	t.n -= len(p.m)
 	p.drop(name)
-	t.n += len(p.m)
-	if t.parts != nil && t.n < fewInParts {
-		t.join()
+	if t.n += len(p.m); t.n < fewInParts && len(t.parts) > 1 {
+		t.divide(1)
 	}
 }
 
-func (t *table[V]) split() {
-	all := t.whole.m
+// divide moves the entries to so many new parts.
+func (t *table[V]) divide(parts int) {
+	old := t.parts
 	t.form++
-	t.whole, t.parts = roomy[string, V]{}, make([]roomy[string, V], tableParts)
-	for name, value := range all {
-		t.part(name).put(name, value)
-	}
-}
-
-func (t *table[V]) join() {
-	parts := t.parts
-	t.form++
-	t.parts = nil
-	for i := range parts {
-		for name, value := range parts[i].m {
-			t.whole.put(name, value)
+	t.parts = make([]roomy[string, V], parts)
+	for i := range old {
+		for name, value := range old[i].m {
+			t.part(name).put(name, value)
 		}
 	}
 }
@@ -133,17 +132,12 @@ func (t *table[V]) join() {
 // all goes through the entries, from anywhere on. Its caller may drop those that it has been given.
 func (t *table[V]) all() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
-		if t.parts == nil {
-			for name, value := range t.whole.m {
-				if !yield(name, value) {
-					return
-				}
-			}
-			return
+		parts, first := t.parts, 0
+		if len(parts) > 1 {
+			first = rand.IntN(len(parts))
 		}
-		parts, first := t.parts, rand.IntN(tableParts)
 		for i := range parts {
-			for name, value := range parts[(first+i)%tableParts].m {
+			for name, value := range parts[(first+i)%len(parts)].m {
 				if !yield(name, value) {
 					return
 				}
@@ -161,12 +155,10 @@ func namesOfTable[V any](mu *sync.RWMutex, t *table[V]) (names []string) {
 		if i == 0 || t.form != form {
 			i, form, names = 0, t.form, make([]string, 0, t.n)
 		}
-		part := &t.whole
-		if t.parts != nil {
-			part = &t.parts[i]
-		}
-		for name := range part.m {
-			names = append(names, name)
+		if i < len(t.parts) {
+			for name := range t.parts[i].m {
+				names = append(names, name)
+			}
 		}
 		more = i+1 < len(t.parts)
 		mu.RUnlock()

@@ -13,7 +13,7 @@ import (
 func (r *roomy[K, V]) room() int { return max(r.most, len(r.m)) }
 
 func (t *table[V]) room() int {
-	n := t.whole.room()
+	n := 0
 	for i := range t.parts {
 		n += t.parts[i].room()
 	}
@@ -54,7 +54,7 @@ func TestTableIsAMap(t *testing.T) {
 				break
 			}
 		}
-		if grows == (tab.parts == nil) {
+		if grows == (len(tab.parts) == 1) {
 			t.Errorf("with %d names the table is in %d parts", tab.len(), len(tab.parts))
 		}
 		if got := maps.Collect(tab.all()); !maps.Equal(got, want) {
@@ -100,5 +100,101 @@ func TestTableGivesRoomBack(t *testing.T) {
 		if one.drop(i); one.room() > sparse*len(one.m)+sparse+fewEntries {
 			t.Fatalf("with %d entries there is room for %d", len(one.m), one.room())
 		}
+	}
+}
+
+// TestNobodyLeavesRoomBehind: what others look at is as large as what they have, whatever a client had before.
+func TestNobodyLeavesRoomBehind(t *testing.T) {
+	ts := newTestServer(t, nil)
+	ts.params.clientLimit.Store(0)
+	const many = 20_000
+	check := func(what string, n, room int) {
+		t.Helper()
+		if room > roomFor(n) {
+			t.Errorf("%s: %d are left, and there is room for %d", what, n, room)
+		}
+	}
+	tracked := ts.hub.tracker
+	s, other := ts.deaf(t, &tracking{}), ts.deaf(t, &tracking{})
+	tracked.remember(other, [][]byte{[]byte("k")}, false)
+	for _, key := range numbered(many, "%d") {
+		tracked.remember(s, [][]byte{[]byte(key)}, false)
+	}
+	for _, key := range numbered(many, "%d") {
+		tracked.Touch(key, someone)
+	}
+	check("keys that were changed", 1, tracked.keys.room())
+	for _, key := range numbered(many, "%d") {
+		tracked.remember(s, [][]byte{[]byte(key)}, false)
+	}
+	tracked.disable(s)
+	tracked.disable(other)
+	check("keys that nobody tracks", 0, tracked.keys.room())
+
+	s = ts.deaf(t, &tracking{bcast: true, prefixes: []string{"p"}})
+	for _, kind := range []subKind{subChannel, subPattern, subShard} {
+		ts.hub.subscribe(other, kind, "one")
+		for _, how := range []string{"one by one", "at once"} {
+			for _, name := range numbered(many, "%d") {
+				ts.hub.subscribe(s, kind, name)
+			}
+			if how == "at once" {
+				ts.hub.drop([]*session{s})
+			} else {
+				for _, name := range numbered(many, "%d") {
+					ts.hub.unsubscribe(s, kind, name)
+				}
+			}
+			check(how+": "+subWords[kind].subscribe, 1, ts.hub.byKind(kind).room())
+			check(how+": "+subWords[kind].subscribe+" of a client", 0, s.subs[kind].room())
+		}
+	}
+
+	var crowd []*session
+	for range 4000 {
+		s := &session{srv: ts.Server, id: ts.lastID.Add(1), out: s.out}
+		crowd = append(crowd, s)
+		ts.hub.subscribe(s, subChannel, "one")
+		ts.monitors.add(s)
+		tracked.enable(s, &tracking{bcast: true, prefixes: []string{"p"}})
+	}
+	for _, s := range crowd {
+		ts.hub.unsubscribe(s, subChannel, "one")
+		ts.monitors.remove(s)
+		tracked.disable(s)
+	}
+	subs, _ := ts.hub.channels.get("one")
+	for what, room := range map[string]int{
+		"subscribers": subs.room(), "monitors": ts.monitors.sessions.room(), "clients that track": tracked.sessions.room(),
+		"listeners to a prefix": tracked.prefixes.children[0].sessions.room(),
+	} {
+		if room > fewEntries+sparse {
+			t.Errorf("%s: there is room for %d", what, room)
+		}
+	}
+}
+
+// counter counts how often it is locked.
+type counter struct{ n int }
+
+func (c *counter) Lock()   { c.n++ }
+func (c *counter) Unlock() {}
+
+// TestLocksAreHeldForFewNames: the state machine waits for a lock while a client with many names does something with each.
+func TestLocksAreHeldForFewNames(t *testing.T) {
+	var c counter
+	done := 0
+	inSteps(&c, numbered(1000, "%d"), func(some []string) { done += len(some) })
+	if done != 1000 || c.n < 10 {
+		t.Errorf("%d of 1000 were done under %d locks", done, c.n)
+	}
+	if inSteps(&c, nil, func([]string) { done++ }); done != 1001 {
+		t.Error("a call that reads no key is not held back")
+	}
+	ts := newTestServer(t, nil)
+	s := ts.subscriberTo(1000, "x")
+	ts.hub.dropSome([]*session{s})
+	if n := s.subs[subPattern].len(); n != 1000-dropAtOnce || dropAtOnce > 256 {
+		t.Errorf("at once %d of 1000 subscriptions were ended", 1000-n)
 	}
 }

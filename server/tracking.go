@@ -46,12 +46,12 @@ type tracker struct {
 
 	// Lock order: the FSM's lock, then mu, Server.mu, Hub.mu and an outbox's.
 	mu       sync.Mutex
-	sessions map[int64]*session            // sessions that track
-	keys     map[string]map[int64]struct{} // the sessions that have read a key
-	items    int                           // pairs in keys
-	size     int64                         // bytes of keys
-	prefixes prefix                        // the root of the tree of prefixes that sessions listen to
-	listed   int                           // how many prefixes there are
+	sessions roomy[int64, *session]    // sessions that track
+	keys     table[map[int64]struct{}] // the sessions that have read a key
+	items    int                       // pairs in keys
+	size     int64                     // bytes of keys
+	prefixes prefix                    // the root of the tree of prefixes that sessions listen to
+	listed   int                       // how many prefixes there are
 
 	changes changes // of the present write set
 }
@@ -62,15 +62,27 @@ const (
 	readerCost  = 24
 )
 
+const (
+	// maxRead is how many keys the tracker remembers for one command or transaction, and maxReadBytes how long their names
+	// may be together. Of a client that reads more it remembers none of them: it tells the client, behind the reply, that all keys
+	// may have changed.
+	maxRead      = 4096
+	maxReadBytes = 1 << 20
+	// fewRead is how many keys a loop remembers before it submits the commands that read them.
+	fewRead = maxCalls
+	// atOnce is for how many keys or prefixes of a client mu is held without a break.
+	atOnce = 64
+	// evictAtOnce is how many keys the tracker forgets one by one to make room.
+	evictAtOnce = 1024
+)
+
 // someone is an origin that no session has: it means that several sessions have changed a key.
 const someone = 0
 
 func newTracker() *tracker {
 	return &tracker{
-		maxSize:  func() int64 { return 0 },
-		base:     rand.Uint64() &^ (1<<32 - 1),
-		sessions: map[int64]*session{},
-		keys:     map[string]map[int64]struct{}{},
+		maxSize: func() int64 { return 0 },
+		base:    rand.Uint64() &^ (1<<32 - 1),
 	}
 }
 
@@ -90,14 +102,18 @@ func (t *tracker) origin(s *session) uint64 { return t.base + uint64(s.id) }
 func (t *tracker) enable(s *session, how *tracking) {
 	old := s.tracking.Load()
 	ended, added := old.prefixesBeyond(how), how.prefixesBeyond(old)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, again := t.sessions[s.id]; !again {
-		t.sessions[s.id] = s
-		t.clients.Add(1)
-	}
+	t.join(s, how)
 	t.unlist(s, ended)
 	t.list(s, added)
+}
+
+func (t *tracker) join(s *session, how *tracking) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, again := t.sessions.m[s.id]; !again {
+		t.sessions.put(s.id, s)
+		t.clients.Add(1)
+	}
 	s.tracking.Store(how)
 }
 
@@ -108,19 +124,22 @@ func (t *tracker) disable(s *session) {
 	if how == nil {
 		return
 	}
+	t.leave(s)
+	t.unlist(s, how.prefixes)
+}
+
+func (t *tracker) leave(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.tracking.Store(nil)
 	s.dropLate()
-	if _, is := t.sessions[s.id]; !is {
+	if _, is := t.sessions.m[s.id]; !is {
 		return
 	}
-	delete(t.sessions, s.id)
+	t.sessions.drop(s.id)
 	t.clients.Add(-1)
-	t.unlist(s, how.prefixes)
-	if len(t.sessions) == 0 {
-		clear(t.keys)
-		t.items, t.size = 0, 0
+	if len(t.sessions.m) == 0 {
+		t.forgetKeys()
 	}
 }
 
@@ -161,24 +180,40 @@ func (how *tracking) listens() []string {
 	return how.prefixes
 }
 
-// list makes a session listen to prefixes, and counts their memory. The caller holds mu.
+// list makes a session listen to prefixes, and counts their memory.
 func (t *tracker) list(s *session, prefixes []string) {
-	for _, prefix := range prefixes {
-		if t.prefixes.add(prefix, s) {
-			t.listed++
+	inSteps(&t.mu, prefixes, func(some []string) {
+		for _, prefix := range some {
+			if t.prefixes.add(prefix, s) {
+				t.listed++
+			}
 		}
-	}
+	})
 	s.holds(sizeOf(prefixes))
 }
 
 // unlist reverses list.
 func (t *tracker) unlist(s *session, prefixes []string) {
-	for _, prefix := range prefixes {
-		if t.prefixes.remove(prefix, s) {
-			t.listed--
+	inSteps(&t.mu, prefixes, func(some []string) {
+		for _, prefix := range some {
+			if t.prefixes.remove(prefix, s) {
+				t.listed--
+			}
 		}
-	}
+	})
 	s.holds(-sizeOf(prefixes))
+}
+
+// inSteps calls do for all that a client has named, some at a time, and holds mu meanwhile: the state machine waits for it
+// with each entry. It calls do at least once.
+func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
+	for again := true; again; again = len(all) > 0 {
+		some := all[:min(len(all), atOnce)]
+		all = all[len(some):]
+		mu.Lock()
+		do(some)
+		mu.Unlock()
+	}
 }
 
 // sizeOf returns the memory that prefixes count as.
@@ -212,7 +247,39 @@ func (s *session) track(call *cluster.Call) {
 	}
 	// A blocking command returns nothing that a client may keep, and may wait forever.
 	s.holding = s.holding || !call.Cmd.Is(store.Blocking)
-	t.remember(s, keys, s.holding)
+	some, all := s.someOf(keys)
+	t.remember(s, some, s.holding)
+	if !all {
+		t.forgets(s)
+	}
+}
+
+// someOf returns the keys of a call that the tracker is to remember. all is false if these are too many, with those that the
+// calls before it read, for the first time.
+func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
+	if s.multi == nil && len(s.calls) <= 1 {
+		s.reading = 0
+	}
+	before := s.reading
+	if s.reading += len(keys); s.reading <= maxRead && argumentBytes(keys) <= maxReadBytes {
+		return keys, true
+	}
+	s.reading = maxRead + 1
+	return nil, before > maxRead
+}
+
+// readsMuch reports whether remembering the keys of a command would take long, with those of the calls that wait to be
+// submitted with it.
+func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
+	how := s.tracking.Load()
+	if how == nil || how.bcast || !mayRead(cmd) {
+		return false
+	}
+	n := len(args) - 1
+	if len(s.calls) > 0 {
+		n += s.reading
+	}
+	return n > fewRead
 }
 
 // mayRead reports whether clients may keep the result of a command. All keys of a script count, because
@@ -223,35 +290,61 @@ func mayRead(cmd *store.Command) bool {
 
 // remember records the keys that a session is about to read, and whether its messages are held back.
 func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
+	inSteps(&t.mu, keys, func(some [][]byte) {
+		s.waiting = hold
+		for _, key := range some {
+			t.rememberOne(s, key)
+			t.evict()
+		}
+	})
+}
+
+// rememberOne records a key that a session reads. The caller holds mu.
+func (t *tracker) rememberOne(s *session, key []byte) {
+	ids, is := t.keys.getBytes(key)
+	if !is {
+		ids = map[int64]struct{}{}
+		t.keys.put(string(key), ids)
+		t.size += trackedCost + int64(len(key))
+	}
+	if _, known := ids[s.id]; !known {
+		ids[s.id] = struct{}{}
+		t.items++
+		t.size += readerCost
+	}
+}
+
+// forgets tells a session, behind the replies that it waits for, that all keys may have changed: it is about to read more
+// than the tracker remembers at once.
+func (t *tracker) forgets(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changes = changes{}
-	s.waiting = hold
-	for _, key := range keys {
-		ids := t.keys[string(key)]
-		if ids == nil {
-			ids = map[int64]struct{}{}
-			t.keys[string(key)] = ids
-			t.size += trackedCost + int64(len(key))
-		}
-		if _, known := ids[s.id]; !known {
-			ids[s.id] = struct{}{}
-			t.items++
-			t.size += readerCost
-		}
-	}
-	t.evict()
+	t.tellAll(s)
 }
 
-// evict invalidates keys until the tracker remembers no more than its limits allow. The caller holds
-// mu.
-func (t *tracker) evict() {
+// full reports whether the tracker remembers more than its limits allow. The caller holds mu.
+func (t *tracker) full() bool {
 	limit, bytes := t.maxKeys.Load(), t.maxSize()
-	for key := range t.keys {
-		if (limit == 0 || int64(len(t.keys)) <= limit) && (bytes == 0 || t.size <= bytes) {
-			break
+	return limit > 0 && int64(t.keys.len()) > limit || bytes > 0 && t.size > bytes
+}
+
+// evict invalidates keys until the tracker remembers no more than its limits allow. If that takes many, because a limit is
+// lower than before or a name is very long, it forgets all. The caller holds mu.
+func (t *tracker) evict() {
+	if !t.full() {
+		return
+	}
+	t.changes = changes{}
+	n := 0
+	for key, ids := range t.keys.all() {
+		if n++; n > evictAtOnce {
+			t.invalidateAll()
+			return
 		}
-		t.invalidate(key, t.keys[key], someone)
+		if t.invalidate(key, ids, someone); !t.full() {
+			return
+		}
 	}
 }
 
@@ -259,7 +352,6 @@ func (t *tracker) evict() {
 func (t *tracker) setMaxKeys(limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.changes = changes{}
 	t.maxKeys.Store(limit)
 	t.evict()
 }
@@ -287,5 +379,5 @@ func (t *tracker) release(s *session) {
 func (t *tracker) sizes() (keys, items, prefixes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.keys), t.items, t.listed
+	return t.keys.len(), t.items, t.listed
 }

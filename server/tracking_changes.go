@@ -74,7 +74,7 @@ func (t *tracker) touchAll() {
 // Touch implements store.Toucher. The caller holds mu.
 func (t *tracker) Touch(key string, origin uint64) {
 	t.changes.emptied = false
-	if ids := t.keys[key]; ids != nil {
+	if ids, is := t.keys.get(key); is {
 		t.invalidate(strings.Clone(key), ids, origin)
 	}
 	if t.listed > 0 {
@@ -91,16 +91,14 @@ func (t *tracker) TouchAll() {
 	}
 	c.emptied, c.flooded = true, c.told > maxTold
 	t.forgetKeys()
-	for _, s := range t.sessions {
+	for _, s := range t.sessions.m {
 		t.tell(s, allKeys)
 	}
 }
 
 // forgetKeys forgets all keys that sessions have read.
 func (t *tracker) forgetKeys() {
-	if len(t.keys) > 0 {
-		t.keys = map[string]map[int64]struct{}{}
-	}
+	t.keys = table[map[int64]struct{}]{}
 	t.items, t.size = 0, 0
 }
 
@@ -112,7 +110,7 @@ func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) 
 	}
 	m := about(key, origin)
 	for id := range ids {
-		s := t.sessions[id]
+		s := t.sessions.m[id]
 		if s != nil {
 			how := s.tracking.Load()
 			if how.noloop && origin == t.origin(s) {
@@ -128,14 +126,14 @@ func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) 
 	}
 	if len(ids) == 0 {
 		t.size -= trackedCost + int64(len(key))
-		delete(t.keys, key)
+		t.keys.drop(key)
 	}
 }
 
 // invalidateAll forgets all keys that sessions have read, and tells them so.
 func (t *tracker) invalidateAll() {
 	t.forgetKeys()
-	for _, s := range t.sessions {
+	for _, s := range t.sessions.m {
 		if !s.tracking.Load().bcast {
 			t.tellAll(s)
 		}
@@ -193,7 +191,7 @@ func (t *tracker) broadcast() {
 	slices.SortFunc(c.prefixes, func(a, b *prefix) int { return strings.Compare(a.text, b.text) }) // Redis's order
 	for _, p := range c.prefixes {
 		if p.every {
-			for s := range p.sessions {
+			for s := range p.sessions.m {
 				t.tellAll(s)
 			}
 		} else {
@@ -206,7 +204,7 @@ func (t *tracker) broadcast() {
 // tellKeys tells the listeners of a prefix which of its keys have changed.
 func (t *tracker) tellKeys(p *prefix) {
 	m := t.changes.message(p, someone)
-	for s := range p.sessions {
+	for s := range p.sessions.m {
 		if mine := t.messageFor(s, p, m); len(mine.keys) > 0 {
 			t.tell(s, mine)
 		}
@@ -218,7 +216,8 @@ func (t *tracker) tellKeys(p *prefix) {
 func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	c, me := &t.changes, t.origin(s)
 	_, wrote := c.writers[me]
-	if !wrote || !s.tracking.Load().noloop || c.own+m.size() > maxChangedSize {
+	how := s.tracking.Load() // nil: the session is about to leave
+	if !wrote || how == nil || !how.noloop || c.own+m.size() > maxChangedSize {
 		return m
 	}
 	c.own += m.size()

@@ -279,7 +279,7 @@ func TestPrefixTree(t *testing.T) {
 			}
 		}
 		root.of(key, func(p *prefix) {
-			for s := range p.sessions {
+			for s := range p.sessions.m {
 				got[entry{p.text, s}] = true
 			}
 		})
@@ -290,7 +290,7 @@ func TestPrefixTree(t *testing.T) {
 	for e := range there {
 		root.remove(e.text, e.s)
 	}
-	if len(root.children) > 0 || root.sessions != nil {
+	if len(root.children) > 0 || root.heard() {
 		t.Errorf("%d children are left", len(root.children))
 	}
 }

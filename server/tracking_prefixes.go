@@ -12,7 +12,7 @@ type prefix struct {
 	edge     string    // what the node adds to its parent's text
 	text     string    // the whole prefix, if sessions listen to it
 	children []*prefix // sorted by the first bytes of their edges, which differ
-	sessions map[*session]struct{}
+	sessions roomy[*session, struct{}]
 
 	// These are about the present write set, and empty between two.
 	keys   []int32 // changed keys: indexes of changes.list
@@ -36,12 +36,15 @@ func (p *prefix) add(text string, s *session) (first bool) {
 		}
 		p = p.children[i]
 	}
-	if first = p.sessions == nil; first {
-		p.text, p.sessions = text, map[*session]struct{}{}
+	if first = !p.heard(); first {
+		p.text = text
 	}
-	p.sessions[s] = struct{}{}
+	p.sessions.put(s, struct{}{})
 	return first
 }
+
+// heard reports whether sessions listen to the prefix.
+func (p *prefix) heard() bool { return len(p.sessions.m) > 0 }
 
 // common returns how many bytes two strings have in common at their beginning.
 func common(a, b string) int {
@@ -71,13 +74,15 @@ func (p *prefix) remove(text string, s *session) (last bool) {
 		p = p.children[i]
 		path, text = append(path, p), text[len(p.edge):]
 	}
-	delete(p.sessions, s)
-	if p.sessions == nil || len(p.sessions) > 0 {
+	if !p.heard() {
 		return false
 	}
-	p.text, p.sessions = "", nil
+	if p.sessions.drop(s); p.heard() {
+		return false
+	}
+	p.text, p.sessions = "", roomy[*session, struct{}]{}
 	// A node that has lost its only reason goes, and then its parent may have.
-	for n := len(path) - 1; n > 0 && path[n].sessions == nil && len(path[n].children) < 2; n-- {
+	for n := len(path) - 1; n > 0 && !path[n].heard() && len(path[n].children) < 2; n-- {
 		path[n-1].replace(path[n])
 	}
 	return true
@@ -98,7 +103,7 @@ func (p *prefix) replace(c *prefix) {
 // of calls do for each node below p, and p itself, whose sessions listen to a prefix of a key.
 func (p *prefix) of(key string, do func(*prefix)) {
 	for {
-		if p.sessions != nil {
+		if p.heard() {
 			do(p)
 		}
 		if key == "" {

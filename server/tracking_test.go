@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"lockstep/store"
@@ -267,4 +269,162 @@ func TestRedirectionToWhoHasBeenCutOff(t *testing.T) {
 		}
 		c.expect(fmt.Sprintf(">2\r\n$21\r\ntracking-redir-broken\r\n:%d\r\n", to.id))
 	})
+}
+
+// array of n names behind a command.
+func commandOf(n int, format string, words ...string) string {
+	return array(append(words, numbered(n, format)...)...)
+}
+
+// TestLargeReadIsNotRemembered: who reads very many keys at once is told behind the reply that all may have changed, and
+// the node remembers none of them.
+func TestLargeReadIsNotRemembered(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		ts.params.clientLimit.Store(0)
+		keys := func() int { n, _, _ := ts.hub.tracker.sizes(); return n }
+		c := ts.tracker(t, "")
+		c.do("GET before", "_\r\n")
+		// As many as may be.
+		c.send(commandOf(maxRead, "%d", "EXISTS") + array("PING"))
+		c.expect(":0\r\n+PONG\r\n")
+		if n := keys(); n != maxRead+1 {
+			t.Fatalf("%d keys are remembered of %d", n, maxRead+1)
+		}
+		long := strings.Repeat("x", maxReadBytes/2)
+		var gets, queued, nils strings.Builder
+		for i := range maxRead + 100 {
+			gets.WriteString(array("GET", fmt.Sprint("x", i)))
+			queued.WriteString("+QUEUED\r\n")
+			nils.WriteString("_\r\n")
+		}
+		for what, test := range map[string]struct{ send, want string }{
+			"a command":     {commandOf(maxRead+1, "m%d", "EXISTS"), ":0\r\n"},
+			"long names":    {array("EXISTS", long+"1", long+"2"), ":0\r\n"},
+			"a script":      {commandOf(maxRead+1, "s%d", "EVAL", "return 1", fmt.Sprint(maxRead+1)), ":1\r\n"},
+			"a transaction": {array("MULTI") + gets.String() + array("EXEC"), "+OK\r\n" + queued.String() + fmt.Sprintf("*%d\r\n", maxRead+100) + nils.String()},
+		} {
+			before := keys()
+			go func() { _, _ = io.WriteString(c.conn, test.send) }()
+			c.expect(test.want + forgetAll)
+			c.do("PING", "+PONG\r\n")
+			// Those that a transaction reads before they are too many are remembered.
+			if n := keys() - before; n > maxRead || n > 0 && what != "a transaction" {
+				t.Errorf("%s: %d keys more are remembered", what, n)
+			}
+		}
+		// What was remembered before is not forgotten, and neither is what comes.
+		ts.fake.set("before")
+		c.expect(invalidation("before"))
+		c.do("GET k", "_\r\n")
+		ts.fake.set("k")
+		c.expect(invalidation("k"))
+		// A large read takes nothing from the next pipeline.
+		c.send(commandOf(maxRead-1, "m%d", "EXISTS"))
+		c.expect(":0\r\n")
+		c.send(commandOf(maxRead-1, "n%d", "EXISTS") + array("PING"))
+		c.expect(":0\r\n+PONG\r\n")
+		// Who hears of prefixes, or has not asked for this one, is not concerned.
+		for _, options := range []string{"BCAST PREFIX p", "OPTIN"} {
+			c := ts.tracker(t, options)
+			c.send(commandOf(maxRead+1, "o%d", "EXISTS") + array("PING"))
+			c.expect(":0\r\n+PONG\r\n")
+		}
+	})
+}
+
+// TestLargeReadsOfTrackersLeaveTheLoop: while the keys that one client reads are remembered, a loop serves the others. Here
+// that waits for a lock which the test has.
+func TestLargeReadsOfTrackersLeaveTheLoop(t *testing.T) {
+	var gets strings.Builder
+	for i := range fewRead + 1 {
+		gets.WriteString(array("GET", fmt.Sprint(i)))
+	}
+	for what, send := range map[string]string{
+		"a command":     commandOf(fewRead+1, "%d", "EXISTS"),
+		"a transaction": gets.String(),
+	} {
+		t.Run(what, func(t *testing.T) {
+			ts := newTestServer(t, withLoops(1))
+			other, c := ts.dial(t), ts.tracker(t, "")
+			s, want := ts.last(), ":0\r\n"
+			if what == "a transaction" {
+				c.do("MULTI", "+OK\r\n")
+				go func() { _, _ = io.WriteString(c.conn, send) }()
+				c.expect(strings.Repeat("+QUEUED\r\n", fewRead+1))
+				send, want = array("EXEC"), fmt.Sprintf("*%d\r\n", fewRead+1)+strings.Repeat("_\r\n", fewRead+1)
+			}
+			ts.awaitIdle()
+			ts.hub.tracker.mu.Lock()
+			unlock := sync.OnceFunc(ts.hub.tracker.mu.Unlock)
+			defer unlock()
+			c.send(send)
+			ts.await(s.isRunning)
+			other.do("PING", "+PONG\r\n") // with the loop in the lock it would not be answered
+			unlock()
+			c.expect(want)
+			if keys, _, _ := ts.hub.tracker.sizes(); keys != fewRead+1 {
+				t.Errorf("%d keys are remembered", keys)
+			}
+		})
+	}
+}
+
+// TestPipelinedReadsOfTrackers: a loop remembers few keys before it submits what reads them.
+func TestPipelinedReadsOfTrackers(t *testing.T) {
+	ts := newTestServer(t, withLoops(1))
+	ts.fake.whole.Store(true)
+	c := ts.tracker(t, "")
+	ts.fake.mu.Lock()
+	ts.fake.batch = nil
+	ts.fake.mu.Unlock()
+	const each, commands = 100, 40
+	var b strings.Builder
+	for i := range commands {
+		b.WriteString(commandOf(each, fmt.Sprint(i)+".%d", "EXISTS"))
+	}
+	c.send(b.String())
+	c.expect(strings.Repeat(":0\r\n", commands))
+	ts.fake.mu.Lock()
+	defer ts.fake.mu.Unlock()
+	for _, n := range ts.fake.batch {
+		if n*each > fewRead {
+			t.Errorf("%d keys were remembered at once", n*each)
+		}
+	}
+	if keys, _, _ := ts.hub.tracker.sizes(); keys != each*commands {
+		t.Errorf("%d keys are remembered", keys)
+	}
+}
+
+// TestMuchLowerTrackingLimit: the table is not emptied one by one while everybody waits, its readers are told to forget all.
+func TestMuchLowerTrackingLimit(t *testing.T) {
+	ts := newTestServer(t, nil)
+	ts.params.clientLimit.Store(0)
+	tracked := ts.hub.tracker
+	fill := func(s *session, format string) {
+		for _, key := range numbered(5000, format) {
+			tracked.remember(s, [][]byte{[]byte(key)}, false)
+		}
+	}
+	for what, lower := range map[string]func(s *session){
+		"tracking-table-max-keys": func(*session) { tracked.setMaxKeys(10) },
+		"maxmemory-clients": func(s *session) {
+			ts.params.clientLimit.Store(10_000)
+			tracked.remember(s, [][]byte{[]byte("one")}, false)
+		},
+	} {
+		tracked.setMaxKeys(0)
+		ts.params.clientLimit.Store(0)
+		s := ts.deaf(t, &tracking{})
+		fill(s, "%d")
+		lower(s)
+		got := received(s)
+		if n := strings.Count(got, "invalidate"); n > 2000 || !strings.HasSuffix(got, forgetAll) {
+			t.Errorf("%s: %d messages, the last of them %.50q", what, n, got[max(len(got)-50, 0):])
+		}
+		if keys, _, _ := tracked.sizes(); keys > 10 {
+			t.Errorf("%s: %d keys are left", what, keys)
+		}
+		tracked.disable(s)
+	}
 }
