@@ -80,6 +80,8 @@ type Blocked struct {
 	index    int           // in blockRegistry.timers; -1: not there
 	waits    bool          // a leader has found no element for it
 	blind    bool          // a snapshot has jumped over entries since it was sent
+	kind     string        // see request.Kind
+	keys     *keyIndex     // of its keys, if they are many and this node led when it began …
 	looked   chan struct{} // closed when a leader has looked at it, or will not for now; nil: nobody waits for that
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 
@@ -119,6 +121,9 @@ func (n *Node) Block(b *Blocked) {
 	}
 	rt := n.routes.get()
 	heavy, patience := n.givesWay(b)
+	if b.kind = call.Kind([]Call{b.Call}); !heavy {
+		n.index(b)
+	}
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
@@ -169,12 +174,21 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
+// index makes the index of a command's keys. Once the command has been sent, it may be cancelled at any moment, and its arguments
+// are the client's again.
+func (n *Node) index(b *Blocked) {
+	if n.routes.get().seq != nil {
+		b.keys = indexOf(&b.Call)
+	}
+}
+
 // blockGivingWay begins a blocking command with large arguments when its turn has come. Only this goroutine may end it before,
 // unless its client has gone: the arguments are the client's again when it has ended.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
 		looked := make(chan struct{})
+		n.index(b)
 		k.turn(b, looked)
 		n.Flush()
 		<-looked
@@ -314,8 +328,8 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 		b.link = rt.link
 		return func() { k.sendThere(b, rt.link, attempt, waited) }
 	}
-	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }}
-	w.req = &request{calls: []Call{b.Call}, blockedClient: w, finish: func(r *request) {
+	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }, keys: b.keys}
+	w.req = &request{calls: []Call{b.Call}, blockedClient: w, kind: b.kind, finish: func(r *request) {
 		var reply store.Reply
 		if r.err == nil {
 			reply = r.replies[0]
@@ -326,10 +340,7 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	if b.quit != nil {
 		w.quit.Store(quitSoon)
 	}
-	return func() {
-		w.keys = indexOf(&b.Call)
-		rt.seq.enqueue(w.req)
-	}
+	return func() { rt.seq.enqueue(w.req) }
 }
 
 func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int, waited forward.Waited) {

@@ -20,7 +20,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 		p := newPair(t)
 		ws := p.routes.get().seq.blockedClients
 		_, first := p.wait(p.Node, "BLPOP k:7 0")
-		here, large := p.wait(p.Node, waitLine("k", 5000))
+		_, large := p.wait(p.Node, waitLine("k", 5000))
 		_, there := p.wait(p.b, waitLine("k", 6000))
 		_, last := p.wait(p.b, "BLPOP k:7 0")
 		_, set := p.wait(p.b, strings.Replace(waitLine("k", 4500), "BLPOP", "BZPOPMIN", 1))
@@ -37,6 +37,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 		p.got(set, "[k:9 m ]")
 		p.expect("e", "LPOP k:7")
 
+		var here *Blocked
 		here, large = p.wait(p.Node, waitLine("k", 5000))
 		p.Node.Abandon(here)
 		p.expect("1 x", "RPUSH k:8 x", "LPOP k:8")
@@ -307,6 +308,33 @@ func TestLargeBlockingCommandOfANodeThatCloses(t *testing.T) {
 		n.cancel()
 		if got := <-done; got != "-CLUSTERDOWN" && got != "-INDETERMINATE" {
 			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// TestIndexIsMadeBeforeItIsSent: a command that was sent may be cancelled, and then its arguments are the client's again. So its
+// index is made before, and serves each sending.
+func TestIndexIsMadeBeforeItIsSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		b, done := blockAs(n, n.NewClient(heavyHost), waitLine("k", 2*manyKeys))
+		synctest.Wait()
+		keys := b.keys
+		if keys == nil {
+			t.Fatal("it has no index")
+		}
+		n.depose()
+		n.lead()
+		synctest.Wait()
+		if got := b.blockedClient; got == nil || got.keys != keys {
+			t.Error("it was sent again with another index")
+		}
+		n.Abandon(b)
+		select {
+		case got := <-done:
+			t.Errorf("told %q", got)
+		default:
 		}
 	})
 }

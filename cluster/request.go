@@ -30,6 +30,7 @@ type request struct {
 
 	blockedClient *blockedClient // set for a blocking command, which is alone
 	claim         *claim         // set for a request that is no command
+	kind          string         // of a blocking command
 	held          bool           // the present batch must not answer it
 	cost          time.Duration  // time that its evaluation took, or counts for, if it was heavy work (package fair)
 
@@ -57,7 +58,12 @@ type request struct {
 // User and Kind say whose request it is and what it runs (fair.Work).
 func (r *request) User() (name string, any bool) { return call.User(r.calls) }
 
-func (r *request) Kind() string { return call.Kind(r.calls) }
+func (r *request) Kind() string {
+	if r.blockedClient != nil {
+		return r.kind // its arguments must not be touched: it may have been cancelled
+	}
+	return call.Kind(r.calls)
+}
 
 // EndIfGone refuses a large request whose client has been cut off, and reports whether it did. A small one, such as a
 // release, is run: it holds little.

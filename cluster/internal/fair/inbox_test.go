@@ -49,12 +49,12 @@ func TestWaitingIsWeighed(t *testing.T) {
 
 // TestInboxLetsGoWhatWasTaken: a request that was taken long ago is not kept, with the arguments of its client.
 func TestInboxLetsGoWhatWasTaken(t *testing.T) {
-	type request struct{ args [64]byte }
+	type request [64]byte
 	i := NewInbox[*request]()
 	var all []weak.Pointer[request]
 	add := func(n int) {
 		for range n {
-			r := &request{}
+			r := new(request)
 			i.Add(r, true)
 			all = append(all, weak.Make(r))
 		}
