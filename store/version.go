@@ -6,7 +6,7 @@ package store
 //
 // The version of an existing key is part of the state. That a missing key existed for a while is
 // not, because it would have to be stored for ever. A node remembers it only for the keys that were
-// deleted last (removals). If this was forgotten, or the node was restored from a snapshot since,
+// deleted or expired last (removals). If this was forgotten, or the node was restored from a snapshot since,
 // EXEC succeeds where Redis would refuse it: on a key that is missing, as it was at WATCH.
 
 // wasAbsent marks the version of a missing key; the other bits are the write set since which it is
@@ -105,8 +105,8 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return any
 }
 
-// removals maps the hash of a key's name to the write set that removed the key. Of the keys with
-// the same place it keeps the latest removals.
+// removals maps the hash of a key's name to the write set that removed the key, or, if the key expired, that last changed it. Of
+// the keys with the same place it keeps the latest of these.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
@@ -133,10 +133,12 @@ func (r *removals) note(db int, hash, seq uint64) {
 			oldest = &at[i]
 		}
 	}
-	oldest.name, oldest.seq = name, seq
+	if seq > oldest.seq { // a key that expired was perhaps changed long ago, which no WATCH asks for
+		oldest.name, oldest.seq = name, seq
+	}
 }
 
-// last returns the write set that last removed a key, or 0 if it is unknown.
+// last returns the write set that note has been told of, or 0 if it is unknown.
 func (r *removals) last(db int, hash uint64) uint64 {
 	for _, x := range r[place(db, hash)] {
 		if x.name == nameOf(db, hash) {

@@ -180,3 +180,20 @@ func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
 		t.Error("set and removed: unchanged")
 	}
 }
+
+// TestOldExpiryReplacesNoRemoval: a key that was changed long ago and expires now does not make the node forget a key that was
+// removed lately: no WATCH asks for the former.
+func TestOldExpiryReplacesNoRemoval(t *testing.T) {
+	var r removals
+	for seq := range uint64(4) { // all have one place
+		r.note(0, seq*uint64(len(r)), 100+seq)
+	}
+	r.note(0, 4*uint64(len(r)), 50)
+	if got := r.last(0, 0); got != 100 {
+		t.Errorf("the first removal is now of write set %d", got)
+	}
+	r.note(0, 4*uint64(len(r)), 104)
+	if got := r.last(0, 4*uint64(len(r))); got != 104 {
+		t.Errorf("the last removal is of write set %d", got)
+	}
+}
