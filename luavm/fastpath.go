@@ -21,6 +21,8 @@ import (
 // script are rolled back, and gopher-lua runs the script from its beginning. The result is
 // the same, because a script sees only its transaction, and no script with random commands
 // runs here. So only one place words errors and finds their lines.
+//
+// --without fast-scripts turns it off; docs/performance-history.md says what it brings, and by which command.
 
 // valueKind is the type of the value in a register.
 type valueKind uint8

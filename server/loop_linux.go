@@ -28,6 +28,8 @@ import (
 //
 // Events are edge-triggered and all registered once: loopConn.readable remembers them, so a connection
 // that waits for its replies costs no system call.
+//
+// --without event-loops turns it off; docs/performance-history.md says what it brings, and by which command.
 
 // loop serves connections. One goroutine at a time owns it; fields that mu does not guard belong to the
 // owner.

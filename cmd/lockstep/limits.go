@@ -143,7 +143,7 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 }
 
 // limitProcessors leaves one processor to the kernel, which needs it for sockets and the disk, unless
-// GOMAXPROCS sets their number. A durable node's work is a chain of goroutines that wake one another.
+// GOMAXPROCS sets their number: that turns it off. A durable node's work is a chain of goroutines that wake one another.
 // Each time the runtime wakes a thread for every idle processor, to look for work that another thread
 // does already: with two processors that costs more than the second one gains.
 func limitProcessors() {

@@ -30,6 +30,8 @@ var errThreads = errors.New("the timer slack of some threads could not be set")
 // Nothing identifies the monitor's thread. So all threads get the slack, and then the threads that run
 // goroutines get the old value back, because the node's timers depend on them. Threads that these start
 // inherit the old value.
+//
+// --without slow-monitor turns it off; docs/performance-history.md says what it brings, and by which command.
 func relaxMonitor() error {
 	usual, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_TIMERSLACK, 0, 0)
 	switch {

@@ -18,6 +18,8 @@ import (
 // Only appends to reserved room that holds zeros go past the cache. All other writes go
 // through the cache, and so does everything on a file system without O_DIRECT. An append is
 // written by the next sync at the latest, and can be read only after it.
+//
+// --without direct-io turns it off; docs/performance-history.md says what it brings, and by which command.
 type directFile struct {
 	File // reads and writes through the cache
 	path string
