@@ -1,7 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"hash/maphash"
+	"iter"
+	"slices"
 
 	"lockstep/cluster/internal/call"
 )
@@ -92,5 +95,60 @@ func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
 		if s.hash == uint32(hash>>32) && x.at(int(s.key)-1) == key {
 			return s, true
 		}
+	}
+}
+
+// addMany adds a blocked client to those that wait for many keys. It may have been there before.
+func (ws *blockedClients) addMany(w *blockedClient) {
+	i, _ := ws.findMany(w.order.number)
+	ws.many = slices.Insert(ws.many, i, w)
+}
+
+// findMany returns the index of the client with a number, or of the first one behind it.
+func (ws *blockedClients) findMany(number uint64) (i int, there bool) {
+	return slices.BinarySearchFunc(ws.many, number, func(w *blockedClient, number uint64) int { return cmp.Compare(w.order.number, number) })
+}
+
+// waitedFor reports whether a client waits for a key.
+func (ws *blockedClients) waitedFor(k waitKey) bool {
+	if ws.queues[k] != nil {
+		return true
+	}
+	for range ws.waitForMany(k) {
+		return true
+	}
+	return false
+}
+
+// waitForMany goes through the clients that wait for many keys, and for this one among them, whose number is the second value.
+func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint32] {
+	return func(yield func(*blockedClient, uint32) bool) {
+		if len(ws.many) == 0 {
+			return
+		}
+		hash := hashOf(k.key)
+		for _, w := range ws.many {
+			if w.wait.DB != k.db {
+				continue
+			}
+			if s, there := w.keys.find(k.key, hash); there && !yield(w, s.key) {
+				return
+			}
+		}
+	}
+}
+
+// place gives those that wait for many keys their places in the queue of one that is ready.
+func (ws *blockedClients) place(k waitKey) {
+	for w, number := range ws.waitForMany(k) {
+		if w.found[number] != nil {
+			continue
+		}
+		if w.found == nil {
+			w.found = map[uint32]*place{}
+		}
+		p := &place{w: w, queue: ws.queue(k.db, []byte(k.key)), order: w.order}
+		w.found[number] = p
+		p.queue.push(p)
 	}
 }

@@ -121,11 +121,14 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(calls) == 1 && calls[0].Cmd == call.Unknown {
-		p.answer(number)(&request{replies: []store.Reply{refuseUnknown(&calls[0], calls[0].UnknownName())}})
+	if len(calls) != 1 {
+		return frame.ErrMalformed
+	}
+	if name, any := calls[0].UnknownName(); any {
+		p.answer(number)(&request{replies: []store.Reply{refuseUnknown(&calls[0], name)}})
 		return nil
 	}
-	if len(calls) != 1 || !calls[0].Cmd.Is(store.Blocking) {
+	if !calls[0].Cmd.Is(store.Blocking) {
 		return frame.ErrMalformed
 	}
 	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/store"
@@ -63,3 +64,8 @@ const (
 	errClientGone      store.Error = "ERR The client was cut off; the command was not executed"
 	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )
+
+// errUnknownHere is the reply to a command that only later versions know.
+func errUnknownHere(name []byte) store.Error {
+	return store.Error(fmt.Sprintf("ERR unknown command '%.64s' on the leader, which runs an older version: upgrade all nodes", name))
+}

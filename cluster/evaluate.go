@@ -399,7 +399,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	defer func() { s.turnEnds(behind, *refused) }()
 	txn.SetOrigin(c.Origin)
 	txn.BeginCall()
-	if name := c.UnknownName(); name != "" {
+	if name, any := c.UnknownName(); any {
 		return refuseUnknown(c, name), ""
 	}
 	switch {
@@ -434,8 +434,8 @@ var (
 )
 
 // refuseUnknown answers a call with a command that only later versions know.
-func refuseUnknown(c *Call, name string) store.Reply {
-	err := store.Error(fmt.Sprintf("ERR unknown command '%.64s' on the leader, which runs an older version: upgrade all nodes", name))
+func refuseUnknown(c *Call, name []byte) store.Reply {
+	err := errUnknownHere(name)
 	if c.Txn != nil {
 		err = store.ErrExecAbort(err)
 	}

@@ -141,6 +141,9 @@ func TestCommandThatTheLeaderDoesNotKnow(t *testing.T) {
 		if got := p.b.Submit([]Call{{Cmd: call.Exec, Txn: &Transaction{Calls: calls("SET a b", "newer")}}}, nil); got[0].Str != "EXECABORT Transaction discarded because of: "+want[len("ERR "):] {
 			t.Errorf("told %v", got)
 		}
+		if got := p.b.Submit([]Call{{Cmd: &newer[0], Args: [][]byte{{}}, RESP: 2}}, nil); !strings.HasPrefix(got[0].Str, "ERR unknown command ''") {
+			t.Errorf("told of a command without a name: %v", got)
+		}
 		told := make(chan store.Reply, 1)
 		p.b.Block(&Blocked{Call: calls("newerwaits 0")[0], Done: func(r store.Reply) { told <- r }})
 		if got := <-told; !strings.HasPrefix(got.Str, "ERR unknown command 'newerwaits'") {

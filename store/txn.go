@@ -213,24 +213,6 @@ func (t *Txn) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// maxSeen bounds the expired keys that ExpireSeen deletes.
-const maxSeen = 1 << 13
-
-// ExpireSeen deletes the keys that a Lookup has found expired, so that what a client was told stays true: the clock of the next
-// leader may be behind this one. It ends once it has written so many bytes.
-func (t *Txn) ExpireSeen(bytes int) {
-	from := t.ws.Size()
-	for _, x := range t.seen {
-		if t.ws.Size()-from >= bytes {
-			break
-		}
-		if e := t.peek(x.db, x.key); e != nil && t.dead(e) {
-			t.expire(x.db, x.key)
-		}
-	}
-	t.seen = t.seen[:0]
-}
-
 // LookupWrite is Lookup for a command that will write the key. It first deletes an expired key, as
 // a separate write.
 func (t *Txn) LookupWrite(db int, key []byte) *Entry {
@@ -240,49 +222,6 @@ func (t *Txn) LookupWrite(db int, key []byte) *Entry {
 		return nil
 	}
 	return e
-}
-
-func (t *Txn) expire(db int, key string) {
-	t.ws.begin(opExpire, db)
-	t.ws.str(key)
-	t.remove(db, key)
-	t.lapse(lapsedKey{db, key})
-	t.notify(eventExpired, "expired", db, key)
-}
-
-// lookAtDue is how many keys whose deadline has passed ExpireDue looks at, for each that it may delete.
-const lookAtDue = 20
-
-// ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once it has written so many bytes. It
-// returns the number of deleted keys.
-func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
-	from := t.ws.Size()
-	var due []*Entry
-	for db := range t.views {
-		ks := t.views[db].base
-		if ks == nil || deleted >= limit {
-			continue
-		}
-		due = due[:0]
-		looked := 0
-		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
-			if t.dead(e) { // not in its grace, in which it must not keep others from being deleted
-				due = append(due, e)
-			}
-			looked++
-			return deleted+len(due) < limit && looked < lookAtDue*limit
-		})
-		for _, x := range due {
-			if t.ws.Size()-from >= bytes {
-				return deleted
-			}
-			if e := t.peek(db, x.key); e != nil && t.dead(e) {
-				t.expire(db, x.key)
-				deleted++
-			}
-		}
-	}
-	return deleted
 }
 
 // Older reports whether some node may run version 0.1.0, as Env.Older says.

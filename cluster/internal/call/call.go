@@ -33,19 +33,19 @@ const ConfirmName = "\x00confirm"
 // Unknown stands for a command of a peer that this node does not know: the peer runs a later version.
 var Unknown = &store.Command{Name: "unknown", Flags: store.Write}
 
-// UnknownName returns the name of the first command that this node does not know, "" if it knows all.
-func (c *Call) UnknownName() string {
+// UnknownName returns the name of the first command that this node does not know; any is false if it knows all.
+func (c *Call) UnknownName() (name []byte, any bool) {
 	if c.Cmd == Unknown {
-		return string(c.Args[0])
+		return c.Args[0], true
 	}
 	if c.Txn != nil {
 		for i := range c.Txn.Calls {
-			if name := c.Txn.Calls[i].UnknownName(); name != "" {
-				return name
+			if name, any = c.Txn.Calls[i].UnknownName(); any {
+				break
 			}
 		}
 	}
-	return ""
+	return name, any
 }
 
 // Exec stands for EXEC on the leader: only the session of the client knows the real command.

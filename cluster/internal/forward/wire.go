@@ -83,10 +83,10 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 	return call.Append(buf, calls, minor)
 }
 
-// ReadSubmit decodes a submit frame. The frame does not contain the origin.
 // maxNumber is more requests than any node sends while it runs. The number after it must be a number, too.
 const maxNumber = 1 << 62
 
+// ReadSubmit decodes a submit frame. The frame does not contain the origin.
 func ReadSubmit(body []byte, table *store.Table) (from Ticket, token uint64, calls []call.Call, err error) {
 	r := codec.Reader{B: body}
 	if from.ID = r.Uvarint(); from.ID != 0 {
