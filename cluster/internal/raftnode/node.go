@@ -308,6 +308,7 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 		return raftfsm.Outcome{}, ErrNotExecuted
 	}
 	defer r.proposals.leave()
+	r.quota.added.Add(int64(len(entry)))
 	f := r.raft.Apply(entry, applyTimeout)
 	switch err := f.Error(); {
 	case err == nil:

@@ -21,12 +21,16 @@ const (
 
 // quota is what is known of the data directory.
 type quota struct {
-	size atomic.Int64
-	full atomic.Bool
+	size  atomic.Int64
+	full  atomic.Bool
+	added atomic.Int64 // bytes that this node has proposed since size was measured
 }
 
-// Full reports whether the data directory is at its quota.
-func (r *Node) Full() bool { return r.quota.full.Load() }
+// Full reports whether the data directory is at its quota, or will be when it has been measured again.
+func (r *Node) Full() bool {
+	q := &r.quota
+	return q.full.Load() || r.cfg.DataQuota > 0 && q.size.Load()+q.added.Load() > r.cfg.DataQuota
+}
 
 // watchDirectory measures the data directory, and shortens the log while the directory is too
 // large. It shortens nothing before the log that was there at the start, up to last, has been applied.
@@ -59,11 +63,13 @@ func (r *Node) watchDirectory(last uint64) {
 }
 
 func (r *Node) measureDirectory() error {
+	added := r.quota.added.Load()
 	size, err := r.dir.Size()
 	if err != nil {
 		return err
 	}
 	r.quota.size.Store(size)
+	r.quota.added.Add(-added)
 	full := r.cfg.DataQuota > 0 && size > r.cfg.DataQuota
 	if full != r.quota.full.Swap(full) {
 		if full {
