@@ -96,7 +96,9 @@ func (s *sequencer) noteUse(q []*request) {
 		return
 	}
 	for _, r := range q {
-		s.users.Note(r, r.used, now)
+		if r.wroteBytes <= HeavyBytes { // or else its entry is a part of the same piece of work
+			s.users.Note(r, r.used, now)
+		}
 	}
 }
 
@@ -139,9 +141,6 @@ func (s *sequencer) addAnswered(b *batch) {
 		a.spans, a.anew = a.spans[:0], nil // they belong to the batch in which it began to wait
 		a.extent = fair.Extent(a.replies)
 		b.replied += a.extent
-		if a.wroteBytes > HeavyBytes {
-			b.writesMuch(a, a.wroteBytes)
-		}
 	}
 	b.requests = append(b.requests, ws.answered...)
 	clear(ws.answered)
@@ -216,7 +215,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.replies = r.replies[:0]
 		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
-		r.began, r.used, r.spread = began, 0, 0
+		r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 		heard := s.gather.Told
 		before, size := txn.Writes().Len(), txn.Writes().Size()
 		txn.TakeUndone() // left by a request that was refused or stopped for now
@@ -274,9 +273,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			}
 			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
 			r.reached(s.gather.Told-heard, s.node.members)
-			if bytes := txn.Writes().Size() - size; bytes > HeavyBytes {
-				b.writesMuch(r, bytes)
-			}
+			r.wroteBytes = txn.Writes().Size() - size
 			if r.from.ID != 0 && r.wrote {
 				b.record(r, txn.Writes().Bytes())
 			}

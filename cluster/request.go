@@ -18,7 +18,7 @@ type request struct {
 	replies    []store.Reply
 	extent     int     // bytes that the replies take
 	wrote      bool    // it wrote something …
-	wroteBytes int     // … and how much, if it is a blocked command that has been served
+	wroteBytes int     // … and how much
 	large      bool    // it has been put aside because its reply is large
 	client     *Client // the client of this node that sent it; nil: none
 	err        error   // errNotExecuted or errUnknown instead of replies
@@ -126,10 +126,9 @@ type batch struct {
 	term     uint64 // in which this node led when the batch was evaluated
 	prev     uint64 // sequence number of the state that it was evaluated on
 	requests []*request
-	answers  []raftfsm.Answer  // replies that the entry keeps, to writes of other nodes
-	recorded int               // bytes of those replies
-	replied  int               // about how many bytes the replies to all requests have
-	large    []fair.LargeWrite // requests that have written much
+	answers  []raftfsm.Answer // replies that the entry keeps, to writes of other nodes
+	recorded int              // bytes of those replies
+	replied  int              // about how many bytes the replies to all requests have
 	answered atomic.Bool
 	watchdog *time.Timer // answers a proposed batch that has waited for too long
 	served   bool        // it began with blocked clients that were pending
@@ -141,16 +140,22 @@ type batch struct {
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
-// writesMuch notes a request that has written much.
-func (b *batch) writesMuch(r *request, bytes int) {
-	if user, any := r.User(); any {
-		b.large = append(b.large, fair.LargeWrite{User: user, Kind: r.Kind(), Bytes: bytes})
+// largeWrites returns the requests that have written much to an entry of so many bytes.
+func (b *batch) largeWrites(entry int) (large []fair.LargeWrite) {
+	if entry <= HeavyBytes {
+		return nil
 	}
+	for _, r := range b.requests {
+		if user, any := r.User(); any && r.wroteBytes > HeavyBytes {
+			large = append(large, fair.LargeWrite{User: user, Kind: r.Kind(), Bytes: r.wroteBytes, Used: r.used})
+		}
+	}
+	return large
 }
 
 // reset empties a batch before it is evaluated again.
 func (b *batch) reset() {
-	b.requests, b.answers, b.large, b.recorded, b.replied = b.requests[:0], b.answers[:0], b.large[:0], 0, 0
+	b.requests, b.answers, b.recorded, b.replied = b.requests[:0], b.answers[:0], 0, 0
 }
 
 // answer completes every request of the batch. errLate stands for a batch that the log has accepted, maybe long ago

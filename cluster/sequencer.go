@@ -329,14 +329,11 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	b, entry, rest := s.evaluate(ctx, q, started, stamp)
 	b.began = began
 	s.brake.Did(len(entry) + b.replied)
+	large, evaluated := b.largeWrites(len(entry)), s.node.cfg.Time.Monotonic()
 	if entry == nil {
 		leads = s.answerReads(b)
 	} else {
-		proposed, bytes := s.node.cfg.Time.Monotonic(), len(entry)
 		leads = s.propose(b, entry, started)
-		if now := s.node.cfg.Time.Monotonic(); leads {
-			s.users.NoteCommit(b.large, bytes, now-proposed, now)
-		}
 	}
 	if leads {
 		s.blockedClients.settle()
@@ -346,7 +343,11 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(rest)
 		return nil, false
 	}
-	if now := s.node.cfg.Time.Monotonic(); b.served {
+	now := s.node.cfg.Time.Monotonic()
+	if entry != nil {
+		s.users.NoteCommit(large, len(entry), now-evaluated, now)
+	}
+	if b.served {
 		s.serveTurns.served(now-began, now)
 	}
 	if len(q) > 0 {

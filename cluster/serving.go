@@ -219,8 +219,9 @@ type serving struct {
 // served notes that a blocked client has been served.
 func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
-	s.users.Note(w.req, now-began, now)
-	w.req.wroteBytes = wrote
+	if w.req.wroteBytes, w.req.used = wrote, now-began; wrote <= HeavyBytes {
+		s.users.Note(w.req, w.req.used, now)
+	}
 	room.bytes -= wrote + fair.Extent([]store.Reply{reply})
 	room.over = room.bytes <= 0 || now >= room.until
 }

@@ -172,6 +172,57 @@ func TestLargeWritesTakeTurns(t *testing.T) {
 	}
 }
 
+// scribble takes 15 ms and writes 100 KiB.
+var scribble = store.Command{Name: "scribble", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+	time.Sleep(15 * ms)
+	c.SetString(0, c.Args[1], strings.Repeat("x", 100<<10), 0)
+	return store.OK
+}}
+
+// Twenty-four connections of a user run scripts whose evaluation takes 15 ms, and whose entries take as long. Neither is heavy
+// alone. Whoever takes locks has as much time between two of them as one takes.
+func TestWorkAndItsEntryTakeTurns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, scribble, makeUser)
+		n.lead()
+		n.expect("OK", "MAKEUSER hog")
+		n.log.decides(15*ms, func(e raftfsm.Entry) verdict {
+			if len(e.Writes) > HeavyBytes {
+				return commitSlowly
+			}
+			return commit
+		})
+		const pieces = 200
+		var all sync.WaitGroup
+		var begun, done atomic.Int32
+		for i := range 24 {
+			calls := n.call(fmt.Sprintf("SCRIBBLE %d", i))
+			calls[0].User = "hog"
+			all.Go(func() {
+				for begun.Add(1) <= pieces {
+					if got := text(n.Submit(calls, nil)); got != "OK" {
+						t.Errorf("%.40q", got)
+					}
+					done.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		locks := 0
+		for begin := time.Now(); done.Load() < pieces; locks++ {
+			if time.Since(begin) > 3*pieces*30*ms {
+				t.Fatalf("%d pieces of %d were run", done.Load(), pieces)
+			}
+			n.do("SET lock x", "DEL lock")
+			time.Sleep(ms) // or no time passes
+		}
+		all.Wait()
+		if locks < 10*pieces {
+			t.Errorf("%d locks beside %d pieces of work", locks, pieces)
+		}
+	})
+}
+
 // Twenty users have two pieces of heavy work each waiting. Whoever takes locks waits for one piece at a time, and has as
 // much time between two of them; all the work is run.
 func TestManyUsersWithHeavyWork(t *testing.T) {

@@ -144,10 +144,11 @@ func (t *Turns[W]) noteWork(user, kind string, cost, now time.Duration) {
 type LargeWrite struct {
 	User, Kind string
 	Bytes      int
+	Used       time.Duration // by its evaluation
 }
 
-// NoteCommit counts how much longer an entry took to be committed than one without large writes does, for the requests that
-// have written most of it.
+// NoteCommit counts the requests that have written most of an entry: their evaluation, and how much longer the entry took to be
+// committed than one without large writes does.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	if len(large) == 0 {
 		if t.small == 0 {
@@ -158,7 +159,7 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 	for _, w := range large {
 		share := float64(w.Bytes) / float64(max(entry, w.Bytes))
-		t.noteWork(w.User, w.Kind, time.Duration(float64(took-t.small)*share), now)
+		t.noteWork(w.User, w.Kind, w.Used+time.Duration(float64(max(took-t.small, 0))*share), now)
 	}
 }
 

@@ -31,7 +31,7 @@ func ask(user, line string) *work { return &work{user: user, line: line} }
 func TestLargeWritesOnASlowDisk(t *testing.T) {
 	var turns Turns[*work]
 	now := time.Second
-	large := []LargeWrite{{"user", "set with large arguments", 100 << 10}}
+	large := []LargeWrite{{"user", "set with large arguments", 100 << 10, ms}}
 	for range 100 {
 		now += 40 * ms
 		turns.NoteCommit(nil, 100, 30*ms, now)
@@ -44,6 +44,20 @@ func TestLargeWritesOnASlowDisk(t *testing.T) {
 		turns.NoteCommit(large, 101<<10, 300*ms, now)
 	}
 	if u := turns.kinds["set with large arguments"].now(now); !u.isHeavy() {
+		t.Errorf("%v in %v pieces are not heavy", u.took, u.pieces)
+	}
+}
+
+// The evaluation of a large write and its entry are one piece of work: neither is heavy alone.
+func TestEvaluationAndEntryAreOnePiece(t *testing.T) {
+	var turns Turns[*work]
+	now := time.Second
+	turns.NoteCommit(nil, 100, ms, now)
+	for range 10 {
+		now += 40 * ms
+		turns.NoteCommit([]LargeWrite{{"user", "eval", 400 << 10, HeavyPiece * 3 / 4}}, 400<<10, HeavyPiece*3/4, now)
+	}
+	if u := turns.used["user"].now(now); !u.isHeavy() {
 		t.Errorf("%v in %v pieces are not heavy", u.took, u.pieces)
 	}
 }
