@@ -303,18 +303,20 @@ func TestGrowth(t *testing.T) {
 			list := start(t, n)
 			calm := locks(t, list, "calm", func() { time.Sleep(each) })
 			for i, kind := range kinds {
-				by := list[i%n]
-				took := locks(t, list, kind.name, func() { attack(t, kind.name, by.Addr, each) })
-				alive(t, list)
-				t.Logf("%-25s median %v, 99 of 100 within %v (calm %v, %v)", kind.name, took[0], took[1], calm[0], calm[1])
-				if limit := max(3*calm[1], 3*time.Second); took[1] > limit {
-					t.Errorf("%s: 99 of 100 locks of others within %v, want %v", kind.name, took[1], limit)
-				}
-				c := by.Dial()
-				must(t, c, "OK", "FLUSHALL")
-				must(t, c, "OK", "SCRIPT", "FLUSH")
-				must(t, c, "OK", "FUNCTION", "FLUSH")
-				must(t, c, "OK", "SET", "after", kind.name)
+				t.Run(kind.name, func(t *testing.T) {
+					by := list[i%n]
+					took := locks(t, list, kind.name, func() { attack(t, kind.name, by.Addr, each) })
+					alive(t, list)
+					t.Logf("median %v, 99 of 100 within %v (calm %v, %v)", took[0], took[1], calm[0], calm[1])
+					if limit := max(3*calm[1], 3*time.Second); took[1] > limit {
+						t.Errorf("99 of 100 locks of others within %v, want %v", took[1], limit)
+					}
+					c := by.Dial()
+					must(t, c, "OK", "FLUSHALL")
+					must(t, c, "OK", "SCRIPT", "FLUSH")
+					must(t, c, "OK", "FUNCTION", "FLUSH")
+					must(t, c, "OK", "SET", "after", kind.name)
+				})
 			}
 		})
 	}
