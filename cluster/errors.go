@@ -28,6 +28,8 @@ var (
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: a call of a request has written more than it may.
 	errOverrun = errors.New("cluster: too much is written")
+	// errEntryFull: with the writes of a request the entry of its batch is too large.
+	errEntryFull = errors.New("cluster: the entry is full")
 	// errForNow: a script takes long while others of its batch wait; it is stopped and will be run again.
 	errForNow = errors.New("cluster: stopped for now")
 	// errLate: executed, but the leases that it was given may have been running for long; they have to

@@ -79,37 +79,6 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	}
 }
 
-// leastUse is how long the evaluation of a batch takes before its users are charged for it.
-const leastUse = 2 * time.Millisecond
-
-// noteUse charges users with the time that their requests of a batch took.
-func (s *sequencer) noteUse(q []*request) {
-	all := time.Duration(0)
-	for _, r := range q {
-		all += r.used
-	}
-	if all >= leastUse {
-		brake.Look() // so long an evaluation may have allocated much more than its replies and writes
-	}
-	now := s.node.cfg.Time.Monotonic()
-	if all < leastUse && !s.users.Counts(now) {
-		return
-	}
-	for _, r := range q {
-		if r.wroteBytes <= HeavyBytes { // or else its entry is a part of the same piece of work
-			s.users.Note(r, r.used, now)
-		}
-	}
-}
-
-// noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated
-// again without what the request did.
-func (s *sequencer) noteVain(r *request) {
-	if used := r.takes(s.node.cfg.Time.Monotonic()); used >= leastUse {
-		s.users.Note(r, used, s.node.cfg.Time.Monotonic())
-	}
-}
-
 // restart begins the batch anew, with the writes that no client has asked for: moved deadlines, and
 // expired keys.
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
@@ -190,11 +159,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	ahead := from // requests whose keys have been read ahead
 	told := from  // requests whose cost has been noted
 	for i := from; i < len(q); i++ {
-		if s.serveTurns.alone {
-			return q[:i], q[i:], false
-		}
-		// The first request is taken even if expired keys fill the batch, unless there may be no room for it.
-		if ctx.Err() != nil || i == 0 && txn.Writes().Size() > maxBeforeFirst || i > 0 && (txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes) {
+		if s.mustEnd(ctx, txn, b, i == 0) {
 			return q[:i], q[i:], false
 		}
 		if i == ahead {
@@ -207,17 +172,11 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			q[i-1].ran(began)
 			told = i
 		}
-		if i > 0 && (r.tried || r.tooEarly(txn, b)) {
+		if i > 0 && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.from > batchSpread) {
 			return q[:i], q[i:], false
 		}
-		if i > 0 && txn.Now().Lease-b.from > batchSpread {
-			return q[:i], q[i:], false
-		}
-		r.replies = r.replies[:0]
-		r.spans, r.anew, r.at = r.spans[:0], nil, txn.Now().Lease
-		r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
-		heard := s.gather.Told
-		before, size := txn.Writes().Len(), txn.Writes().Size()
+		r.begin(txn.Now().Lease, began)
+		before := progress{txn.Writes().Len(), txn.Writes().Size(), s.gather.Told}
 		txn.TakeUndone() // left by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
 		refused, err := s.evaluateOne(txn, r, q[i+1:])
@@ -226,39 +185,13 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if err != nil {
 			s.noteVain(r)
-		}
-		if err == errForNow {
-			// The requests before it are the next batch, and it begins the batch after that.
-			s.restart(txn, b, txn.Now())
-			return nil, q, false
-		}
-		if err == errOverrun {
-			r.took(maxEntryBytes)
-		}
-		if err == errOverrun && r.whole {
-			r.refuse(r.overrun)
-			return without(q, i), nil, true
-		}
-		if err == errOverrun && r.takes(s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece {
-			return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
-		}
-		if err == errOverrun {
-			return q, nil, true // r.overran says which of its calls to refuse
+		} else if txn.Writes().Size() > maxEntryBytes {
+			err = errEntryFull
 		}
 		if err != nil {
-			s.log.Error("a command failed inside the server; it had no effect", "error", err)
-			r.refuse(ErrInternal)
-			return without(q, i), nil, true
+			return s.spoiled(ctx, txn, q, i, b, err)
 		}
-		if txn.Writes().Size() > maxEntryBytes {
-			if len(b.requests) == 0 {
-				r.refuse(txn.ErrTooBig())
-				return without(q, i), nil, true
-			}
-			// It may fit into an entry of its own: the others go first.
-			return s.evaluateAgain(ctx, txn, q, i, b)
-		}
-		r.extent, r.wrote, r.written = fair.Extent(r.replies), txn.Writes().Len() > before, txn.Writes().Mark()
+		r.extent, r.wrote, r.written = fair.Extent(r.replies), txn.Writes().Len() > before.writes, txn.Writes().Mark()
 		if s.putAside(r) {
 			r.ran(s.node.cfg.Time.Monotonic())
 			q = without(q, i)
@@ -266,21 +199,73 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			continue
 		}
 		if !r.held {
-			b.requests = append(b.requests, r)
-			b.replied += r.extent
-			if takes := r.extent + entryCopies*(txn.Writes().Size()-size) + txn.TakeCopied(); takes > maxPartBytes {
-				brake.Bring(takes)
-			}
-			r.took(r.extent + txn.Writes().Size() - size + txn.TakeUndone())
-			r.reached(s.gather.Told-heard, s.node.members)
-			r.wroteBytes = txn.Writes().Size() - size
-			if r.from.ID != 0 && r.wrote {
-				b.record(r, txn.Writes().Bytes())
-			}
+			s.add(txn, b, r, before)
 		}
 		s.addAnswered(b)
 	}
 	return q, nil, false
+}
+
+// mustEnd reports whether the batch takes no more requests. It takes the first one even if expired keys fill it, unless there may be
+// no room for it.
+func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first bool) bool {
+	if s.serveTurns.alone || ctx.Err() != nil {
+		return true
+	}
+	if first {
+		return txn.Writes().Size() > maxBeforeFirst
+	}
+	return txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes
+}
+
+// progress is how far a batch has come: its writes, their bytes, and the subscribers that its messages reach.
+type progress struct {
+	writes, bytes, told int
+}
+
+// add adds a request that has been evaluated to the batch, which had come so far before, and counts what the request costs.
+func (s *sequencer) add(txn *store.Txn, b *batch, r *request, before progress) {
+	b.requests = append(b.requests, r)
+	b.replied += r.extent
+	r.wroteBytes = txn.Writes().Size() - before.bytes
+	if takes := r.extent + entryCopies*r.wroteBytes + txn.TakeCopied(); takes > maxPartBytes {
+		brake.Bring(takes)
+	}
+	r.took(r.extent + r.wroteBytes + txn.TakeUndone())
+	r.reached(s.gather.Told-before.told, s.node.members)
+	if r.from.ID != 0 && r.wrote {
+		b.record(r, txn.Writes().Bytes())
+	}
+}
+
+// spoiled does what is to be done after the request of q at i has spoiled the batch. It returns what evaluateOn does.
+func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i int, b *batch, err error) (all, rest []*request, again bool) {
+	r := q[i]
+	switch {
+	case err == errForNow:
+		// The requests before it are the next batch, and it begins the batch after that.
+		s.restart(txn, b, txn.Now())
+		return nil, q, false
+	case err == errEntryFull && len(b.requests) > 0:
+		// It may fit into an entry of its own: the others go first.
+		return s.evaluateAgain(ctx, txn, q, i, b)
+	case err == errEntryFull:
+		r.refuse(txn.ErrTooBig())
+		return without(q, i), nil, true
+	case err != errOverrun:
+		s.log.Error("a command failed inside the server; it had no effect", "error", err)
+		r.refuse(ErrInternal)
+		return without(q, i), nil, true
+	}
+	r.took(maxEntryBytes)
+	switch {
+	case r.whole:
+		r.refuse(r.overrun)
+		return without(q, i), nil, true
+	case r.takes(s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece:
+		return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
+	}
+	return q, nil, true // r.overran says which of its calls to refuse
 }
 
 // evaluateAgain runs the first n requests of q on a fresh transaction, and leaves over the others. It returns what

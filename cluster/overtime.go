@@ -116,3 +116,34 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	s.in.Look(func(q []*request) { any = s.users.AnyLight(q, now) })
 	return any
 }
+
+// leastUse is how long the evaluation of a batch takes before its users are charged for it.
+const leastUse = 2 * time.Millisecond
+
+// noteUse charges users with the time that their requests of a batch took.
+func (s *sequencer) noteUse(q []*request) {
+	all := time.Duration(0)
+	for _, r := range q {
+		all += r.used
+	}
+	if all >= leastUse {
+		brake.Look() // so long an evaluation may have allocated much more than its replies and writes
+	}
+	now := s.node.cfg.Time.Monotonic()
+	if all < leastUse && !s.users.Counts(now) {
+		return
+	}
+	for _, r := range q {
+		if r.wroteBytes <= HeavyBytes { // or else its entry is a part of the same piece of work
+			s.users.Note(r, r.used, now)
+		}
+	}
+}
+
+// noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated
+// again without what the request did.
+func (s *sequencer) noteVain(r *request) {
+	if used := r.takes(s.node.cfg.Time.Monotonic()); used >= leastUse {
+		s.users.Note(r, used, s.node.cfg.Time.Monotonic())
+	}
+}

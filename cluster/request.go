@@ -218,6 +218,13 @@ func (r *request) completeLate(b *batch) {
 	}
 }
 
+// begin makes a request as it was before any evaluation. It is evaluated at a lease time, from a monotonic time on.
+func (r *request) begin(at int64, began time.Duration) {
+	r.replies = r.replies[:0]
+	r.spans, r.anew, r.at = r.spans[:0], nil, at
+	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
+}
+
 // took adds the bytes that an evaluation has written, including undone writes, and replied to the cost of a request.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
