@@ -163,7 +163,7 @@ func (q *waitQueue) push(p *place) {
 	q.insert(p, q.tail)
 }
 
-// sort puts the places in order. A place for each client that is sent again would take a walk over the others.
+// sort puts the places in order, all at once: to insert each client that is sent again would take a walk over the others.
 func (q *waitQueue) sort() {
 	if !q.mixed {
 		return
@@ -261,8 +261,8 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen is queue for a key whose queue may have ended in the present batch: it has its old place in line, which a round may
-// be on its way to.
+// reopen is queue for a key whose queue may have ended in the present batch. It takes that queue again, which has kept its
+// place in line: a round may not have come there yet.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q
@@ -427,7 +427,7 @@ func (ws *blockedClients) sweep() {
 	}
 }
 
-// exhume takes those that one sweep removes.
+// exhume takes from dead those that one sweep removes.
 func (ws *blockedClients) exhume() []*blockedClient {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -456,7 +456,7 @@ func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 
 func everyBlockedClient(*blockedClient) bool { return true }
 
-// inOrder returns some of the blocked clients in order of arrival.
+// inOrder returns the blocked clients that which picks, in order of arrival.
 func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedClient {
 	var list []*blockedClient
 	for w := range ws.all {

@@ -41,7 +41,7 @@ func NewSystemTime() *SystemTime { return clock.NewSystem() }
 // Peer is a first member of a cluster.
 type Peer = raftnode.Peer
 
-// ScriptStopper ends the script that is running, and tells which one it is.
+// ScriptStopper stops the running script, and returns what clients are told about it.
 type ScriptStopper interface {
 	// Kill ends it at the wish of a client and returns SCRIPT KILL's reply.
 	Kill() store.Reply

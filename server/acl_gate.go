@@ -169,8 +169,8 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	return ""
 }
 
-// asksNodeAlone reports whether an operator may give a command to a node that has no leader. The node
-// answers from what it has applied; its first applied entry sets the password, if there is one.
+// asksNodeAlone reports whether a node that has no leader runs an operator's command. The node answers
+// from what it has applied. One of the first entries sets the password, if the first node has one.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -179,8 +179,8 @@ func asksNodeAlone(cmd *store.Command) bool {
 	return false
 }
 
-// changesCluster reports whether a command changes other nodes: it needs a leader, and the leader knows
-// the rights.
+// changesCluster reports whether a command asks for a change of the members or of the leader. A node
+// runs it only if the node knows the rights that the leader knows.
 func changesCluster(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "failover", "cluster|failover", "replicaof", "slaveof":
@@ -256,9 +256,9 @@ func (s *session) known() {
 	}
 }
 
-// sure asks the leader once whether the password of a login was right that this node accepted without
-// knowing all that the leader knew. Until then the session may run only commands that greets accepts and,
-// while a script is busy, commands that are allowed then.
+// sure checks a password once more, by what the leader knows, if this node accepted the login without
+// knowing all of that. Until then the session may run only commands that greets accepts and, while a
+// script is busy, commands that are allowed then.
 func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -286,7 +286,7 @@ func greets(cmd *store.Command) bool {
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd)
 }
 
-// leave makes the session unauthenticated again.
+// leave undoes the session's login: the session is the default user's again.
 func (s *session) leave() {
 	s.unsure = ""
 	s.account.Store(s.srv.hub.accounts.def)

@@ -140,7 +140,8 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 	}
 }
 
-// own copies only the key: the value lives as long as the request.
+// own copies only the key: the next call of a script overwrites the key's buffer. Each command passes a
+// value that stands in no such buffer.
 func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownKey(key), value }
 
 func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }

@@ -13,15 +13,15 @@ type Time struct {
 
 // Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace returns the grace in milliseconds of a deadline that write set seq set. That write set
-	// was acknowledged later than it was evaluated, and a lease counts from its reply.
+	// Grace returns the grace, in milliseconds, of the deadlines that write set seq has set. That
+	// write set was acknowledged later than it was evaluated, and a lease counts from its reply.
 	Grace func(seq uint64) int64
 	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. Then,
-	// too, commands must not add data.
+	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. If so,
+	// commands must not add data.
 	DiskFull func() bool
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
@@ -319,7 +319,7 @@ func (t *Txn) message(kind PublishKind, channel, message string) {
 	t.ws.str(message)
 }
 
-// Note adds a message from the leader to a node to the write set.
+// Note adds to the write set a message of the leader for a node.
 func (t *Txn) Note(node, message string) {
 	t.message(Note, node, message)
 }

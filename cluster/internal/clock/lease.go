@@ -114,7 +114,7 @@ func (c *Lease) Read() (now store.Time, mono time.Duration) {
 	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}, mono
 }
 
-// compare makes the conversion follow a wall clock that has drifted too far.
+// compare sets the offset anew if it is not known, or if the wall clock has drifted beyond wallSlack.
 func (c *Lease) compare(wall, lease int64) {
 	drift := wall - lease - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {

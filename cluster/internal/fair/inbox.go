@@ -49,8 +49,8 @@ func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	return i.closed, busy
 }
 
-// Begin reports what to do about queued requests: run them, if nobody does; or wake who waits for enough of them, or for
-// any. Submitters run requests only with inline.
+// Begin tells a submitter what to do about queued requests: run them (only with inline, and if nobody does), or end Await
+// (enough), or wake the goroutine that leads (any).
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -153,8 +153,8 @@ func (i *Inbox[R]) Waiting() (n int) {
 // Hand makes the goroutine that leads run the first requests: submitters may run later ones.
 func (i *Inbox[R]) Hand() { i.running, i.handed = true, true }
 
-// Shut returns the waiting requests, and has add refuse all others: until open, because a script runs for long, or, if
-// forever is set, because the leader's term ends.
+// Shut returns the waiting requests. Then Add takes only patient ones until Open, because a script runs for long; or, with
+// forever, none any more, because the leader's term ends.
 func (i *Inbox[R]) Shut(forever bool) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -164,7 +164,7 @@ func (i *Inbox[R]) Shut(forever bool) []R {
 	return q
 }
 
-// Open has add take requests again, and reports whether a long script had shut the inbox.
+// Open has Add take requests again, and reports whether a long script had shut the inbox.
 func (i *Inbox[R]) Open() (was bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -15,18 +15,19 @@ import (
 
 // A member is its data directory, not its id. A node that comes back under its id with another directory
 // has forgotten its votes and what it has acknowledged, and with its vote a majority could forget a lock.
-// So every directory has a name of its own. That name goes with every request and every answer of Raft,
-// and with the facts that nodes tell each other. A node keeps in node.json with which directory it has
-// met each member. From a member that comes with another directory, it takes no vote, no acknowledgement
-// and no request, until the member has been removed from the cluster and taken in again.
+// So every directory has a name of its own. That name is in every request of Raft, in every answer but
+// those to InstallSnapshot and TimeoutNow, and in the facts that nodes tell each other. A node keeps in
+// node.json with which directory it has met each member. From a member that comes with another directory,
+// it takes no vote, no acknowledgement and no request, until the member has been removed from the cluster
+// and taken in again.
 //
 // A node that names no directory, or no cluster, is refused (scrutiny.go).
 //
 // The name of the cluster goes with the directory's name. Raft takes two entries of the same term and
 // index for the same entry, and entries of young clusters often have both in common. A node may come to
 // follow the leader of another cluster, because an address has become another node's or one cluster was
-// founded over another; then the two logs would mix. For the same reason an answer counts only for the
-// member that gives it, whatever address it came from.
+// founded over another; then the two logs would mix. For the same reason a node refuses an answer that
+// comes from another member than the one that it has asked.
 
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
@@ -34,8 +35,8 @@ var errOtherCluster = errors.New("cluster: this node belongs to another cluster"
 // Directory returns the name of the data directory.
 func (r *Node) Directory() string { return r.dir.Name() }
 
-// Blank reports whether this node is a first member, by --peers, that is just beginning: this process made the directory,
-// or the log holds nothing but the first configuration.
+// Blank reports whether this node is a first member of its cluster and holds nothing from before: this process made the
+// directory, or the log has only the first configuration.
 func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
@@ -74,7 +75,7 @@ func (r *Node) meet(id, directory []byte) error {
 }
 
 // separator separates a node's address from its directory in Raft's requests. Versions that know no directory
-// take the whole for the address, which they only show: they do not forward to this version.
+// take all of it for the address, and only show it: they do not forward to this version.
 var separator = []byte{0}
 
 // EncodePeer adds to this node's own address the names of its directory and cluster, and whether it makes
