@@ -91,7 +91,8 @@ is one; of its due time, if a rate is offered) to its end. servers, clients: mic
 peer and of the load generator; share: how much of the whole machine the load generator took. disk, wire, between: bytes per operation
 that were written to disk, that went over the clients' connections, and that the servers sent each other. fair: Jain's index of what
 the clients got; 1 is the same for all. memory: bytes by which a server has grown for each lock that is held beside. gone: from the
-end of the last lease until all were deleted; calm p99: before the first one ended. "-" could not be had, or means nothing there.`
+end of the last lease until all were deleted; calm p99: before the first one ended. "-" could not be had, or means nothing there.
+X to Y: the ops/s of X divided by those of Y; CPU, memory: the same of the columns servers and memory.`
 
 // column is one of a case's table.
 type column struct {

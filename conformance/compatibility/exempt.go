@@ -36,8 +36,8 @@ var noErrors = map[string]string{
 
 const anyNames = "any number of names is right, and one that there is not is no error"
 
-// byShape are the commands whose replies cannot be equal to the letter, so
-// that transcripts compare their types and, of aggregates, their fields.
+// byShape are the commands of which transcripts compare only the types of the
+// replies and, of aggregates, the fields. Most replies cannot be equal to the letter.
 var byShape = map[string]string{
 	"acl|genpass":                   "random",
 	"asking":                        ofCluster,
@@ -63,15 +63,15 @@ var byShape = map[string]string{
 	"latency|doctor":                ownWords,
 	"lolwut":                        "each draws what it likes",
 	"memory|doctor":                 ownWords,
-	"memory|malloc-stats":           "of the allocator, which Go has its own of",
-	"memory|stats":                  "of the allocator, which Go has its own of",
+	"memory|malloc-stats":           "of Redis's allocator; Go has its own",
+	"memory|stats":                  "of Redis's allocator; Go has its own",
 	"readonly":                      ofCluster,
 	"readwrite":                     ofCluster,
 	"time":                          ofTime,
 }
 
 const (
-	ofCluster = "names, addresses and counters of one cluster (conformance/discovery)"
+	ofCluster = "recorded by their shape alone, from a real Redis Cluster (conformance/discovery)"
 	ofServer  = "ids, addresses and version of one server"
 	ofTime    = "the time"
 	ownWords  = "a text for people, in lockstep's own words"
@@ -98,8 +98,8 @@ func writePlayed(b *strings.Builder, commands []Command, corpus *Corpus) {
 	both, replies, errors, resp3 := played(commands, corpus)
 	fmt.Fprintf(b, `
 %d commands and subcommands are in both. %d transcripts recorded from redis-server 7.0.15 play all of them, %d commands in all, and a node must give the
-same replies: those of %d commands that are no errors (over RESP3 %d), the errors of %d. The rest of the commands have errors only or none
-(conformance/compatibility/exempt.go). Compared by their shape, because they cannot be equal:
+same replies. Of %d commands they show a reply that is no error (over RESP3 of %d), of %d an error. The other commands reply with errors only, or never with one
+(conformance/compatibility/exempt.go). Compared by their shape, most because they cannot be equal:
 `, both, corpus.Files, corpus.Commands, replies, resp3, errors)
 	reasons := map[string][]string{}
 	for name, why := range byShape {
