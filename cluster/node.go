@@ -174,10 +174,7 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 // that every entry of earlier terms is applied here, and for an entry of its own term. A leader that
 // has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
-	leaderless := time.Duration(1<<63 - 1) // no node has led since this process started
-	if last, known := n.cons.LastContact(); known {
-		leaderless = n.cfg.Time.Monotonic() - last
-	}
+	last, known := n.cons.LastContact() // if it is not known, no node has led since this process started
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if !n.cons.Fixed() {
@@ -205,10 +202,14 @@ func (n *Node) startTerm() (end func()) {
 				}
 				continue
 			}
+			leaderless := time.Duration(1<<63 - 1)
+			if known {
+				leaderless = (n.cfg.Time.Monotonic() - last).Truncate(time.Millisecond)
+			}
 			n.clock.Lead(leaderless, n.late())
 			n.leadTerm(ctx)
 			n.clock.Follow()
-			leaderless = 0
+			last, known = n.cfg.Time.Monotonic(), true
 		}
 	}()
 	return func() {
