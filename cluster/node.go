@@ -46,6 +46,7 @@ type Node struct {
 	busy          atomic.Int64 // busy threshold, ns
 	served        atomic.Int64 // number of peers that forward to this node
 	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
+	saidStalled   atomic.Int64 // monotonic time of the last log line of stalled
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
@@ -137,6 +138,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	}
 	n.blockRegistry = newBlockRegistry(n)
 	n.guests.limit = cfg.BlockedMemory
+	n.pending.stalled = n.stalled
 	n.work.Add(1)
 	go n.blockRegistry.run()
 	return n, nil
