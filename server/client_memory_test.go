@@ -317,6 +317,26 @@ func TestEmptyArgumentsCount(t *testing.T) {
 	})
 }
 
+// TestNoEvictIsNoRoom: where there is no memory, a command of a client with NO-EVICT is not read to its end, either. To look for the
+// clients that hold most takes too long.
+func TestNoEvictIsNoRoom(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		const limit = 4 << 20
+		ts := newTestServer(t, func(c *Config) { c.Loops, c.MaxMemoryClients = loops, limit })
+		ts.clientMemory.cutting.Store(true) // nobody looks for them
+		for range 10 {
+			c := ts.dial(t)
+			c.do("CLIENT NO-EVICT ON", "+OK\r\n")
+			go c.conn.Write([]byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\n" + strings.Repeat("x", 1_000_000)))
+		}
+		ts.await(func() bool { _, cut := ts.ClientMemory(); return cut > 0 })
+		if arriving := ts.clientMemory.arriving.Load(); arriving > 2*limit { // two loops may find room at the same moment
+			t.Errorf("%d bytes have arrived", arriving)
+		}
+		ts.dial(t).do("SET lock me NX", "+OK\r\n")
+	})
+}
+
 // What clients have reported is corrected when the server looks at all of them. Otherwise small changes, each too small to be
 // reported, might add up to more than the limit: others would be cut off for that, and each command would look at all clients.
 func TestReportedMemoryIsCorrected(t *testing.T) {

@@ -56,8 +56,6 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// evictable reports whether the client may be cut off when all clients hold too much memory.
-	evictable() bool
 	// userMemory returns the counts of the client's user.
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
@@ -255,7 +253,7 @@ func (g *guard) fillArg() {
 		if len(*arg) >= seriousArg && int64(len(*arg))+g.payload <= wholeArg {
 			grow = g.payload
 		}
-		if g.memory != nil && (g.memory.noRoomToGrow(grow) || g.hopeless(g.payload)) && g.policy.evictable() && g.atRest() {
+		if g.memory != nil && (g.memory.noRoomToGrow(grow) || g.hopeless(g.payload)) && g.atRest() {
 			g.refuse(g.size)
 			return
 		}

@@ -43,7 +43,6 @@ type rules struct {
 }
 
 func (r *rules) needsAuth() bool           { return r.auth }
-func (r *rules) evictable() bool           { return true }
 func (r *rules) userMemory() *userMemory   { return &r.memory }
 func (r *rules) maxBulk() int64            { return r.max }
 func (r *rules) maxQuery() int64           { return r.query }

@@ -180,8 +180,6 @@ func (l *lifecycle) isDraining() bool {
 
 // These methods implement the guard's policy.
 
-func (s *session) evictable() bool { return !s.noEvict.Load() }
-
 func (s *session) userMemory() *userMemory { return &s.account.Load().memory }
 
 func (s *session) needsAuth() bool { return !s.authed.Load() && !s.srv.hub.accounts.open.Load() }
