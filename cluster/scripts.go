@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
+	"lockstep/cluster/internal/frame"
 	"lockstep/store"
 )
 
@@ -26,17 +29,40 @@ func (n *Node) KillFunction() store.Reply { return n.askScripts(killFunction) }
 func (n *Node) RunningFunction() store.Reply { return n.askScripts(runningFunction) }
 
 func (n *Node) askScripts(q scriptQuestion) store.Reply {
-	rt := n.routes.get()
-	if rt.link == nil {
-		return n.scriptsHere(q)
-	}
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
-	reply, err := n.ask(ctx, rt.link, forward.Kill, []byte(q))
-	if err != nil {
-		return store.Err(ErrClusterDown)
+	for {
+		rt := n.routes.get()
+		if rt.link == nil {
+			return n.scriptsHere(q)
+		}
+		reply, err := n.ask(ctx, rt.link, forward.Kill, []byte(q))
+		switch err {
+		case nil:
+			return reply
+		case forward.ErrReplyLater:
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryPause):
+			}
+		default:
+			return store.Err(ErrClusterDown)
+		}
 	}
-	return reply
+}
+
+// serveKill answers a peer's question about scripts. What a function was called with is its client's data, so that what is said
+// of it waits for room as other replies do. A kill never waits.
+func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
+	q := scriptQuestion(f.Body)
+	replies := []store.Reply{n.scriptsHere(q)}
+	later := q == runningFunction && !p.hasRoom(fair.Extent(replies))
+	return p.out.Send(forward.Result, f.ID, func(b []byte) []byte {
+		if later {
+			return append(b, forward.ReplyLater)
+		}
+		return forward.AppendReplies(b, replies)
+	})
 }
 
 func (n *Node) scriptsHere(q scriptQuestion) store.Reply {

@@ -77,10 +77,7 @@ func (n *Node) serveFrame(f frame.Frame, p *peerConn) error {
 	case forward.Alive:
 		// The frame only shows that the peer lives.
 	case forward.Kill:
-		reply := n.scriptsHere(scriptQuestion(f.Body))
-		return out.Send(forward.Result, f.ID, func(b []byte) []byte {
-			return forward.AppendReplies(b, []store.Reply{reply})
-		})
+		return n.serveKill(f, p)
 	case forward.Transfer:
 		r := codec.Reader{B: f.Body}
 		id := string(r.Bytes())

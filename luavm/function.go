@@ -2,28 +2,12 @@ package luavm
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
 
 	"lockstep/store"
 )
-
-// presentCall describes the function that runs now, for FUNCTION STATS in another
-// goroutine.
-type presentCall struct {
-	mu   sync.Mutex
-	name string // "" if none runs
-	args [][]byte
-	libs []*store.Library
-}
-
-func (p *presentCall) set(name string, args [][]byte, libs []*store.Library) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.name, p.args, p.libs = name, args, libs
-}
 
 // fcall implements FCALL and FCALL_RO.
 func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
@@ -73,40 +57,6 @@ func (e *Engine) executeFunction(callback *lua.LFunction, keys, args [][]byte) s
 		e.present.set("", nil, nil)
 	}()
 	return e.execute(callback, keys, args)
-}
-
-// RunningFunction returns the reply to FUNCTION STATS while a function runs; Nil if none
-// does. It may be called from any goroutine.
-func (e *Engine) RunningFunction() store.Reply {
-	p := &e.present
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.name == "" {
-		return store.Nil
-	}
-	ms := int64(0)
-	if since, running := e.BusySince(); running && e.opts.Now != nil {
-		ms = (e.opts.Now() - since).Milliseconds()
-	}
-	command := store.Reply{Kind: store.Array}
-	for _, arg := range p.args {
-		command.Elems = append(command.Elems, store.Str(string(arg)))
-	}
-	return functionStats(p.libs, store.MapOf(
-		store.Str("name"), store.Str(p.name),
-		store.Str("command"), command,
-		store.Str("duration_ms"), store.Int(ms),
-	))
-}
-
-func functionStats(libs []*store.Library, running store.Reply) store.Reply {
-	return store.MapOf(
-		store.Str("running_script"), running,
-		store.Str("engines"), store.MapOf(store.Str(libraryEngine), store.MapOf(
-			store.Str("libraries_count"), store.Int(int64(len(libs))),
-			store.Str("functions_count"), store.Int(int64(store.CountFunctions(libs))),
-		)),
-	)
 }
 
 // functionLoad implements FUNCTION LOAD.

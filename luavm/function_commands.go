@@ -52,7 +52,10 @@ func (e *Engine) functionCommands() []store.Command {
 		row("restore", -3, write|store.DenyOOM, "serialized-value [FLUSH|APPEND|REPLACE]",
 			"Creates libraries from their serialized form.", e.functionRestore, shards, all),
 		row("stats", 2, flags|store.AllowBusy, "", "Describes the function that is running, and the engines.",
-			func(c *store.Ctx) store.Reply { return functionStats(c.Libraries(), store.Nil) },
+			func(c *store.Ctx) store.Reply {
+				libs := c.Libraries()
+				return functionStats(len(libs), store.CountFunctions(libs), store.Nil)
+			},
 			"nondeterministic_output", shards, "response_policy:special"),
 	}
 }

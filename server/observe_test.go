@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockstep/store/redistext"
 )
 
 // TestWait: what WAIT and WAITAOF say is what the backend knows.
@@ -227,7 +229,7 @@ func TestLogsAreBounded(t *testing.T) {
 		for _, arg := range e.args {
 			n += len(arg)
 		}
-		if n > 2*aclLogWord+slowArgs*(slowArgBytes+64) {
+		if n > 2*aclLogWord+redistext.ShownArgs*(redistext.ShownArgBytes+64) {
 			t.Fatalf("an entry of the slow log has %d bytes", n)
 		}
 	}
@@ -264,8 +266,8 @@ func TestLogsAreBoundedByBytes(t *testing.T) {
 	admin.do("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 100000000 acllog-max-len 100000000", "+OK\r\n")
 	list := ts.each()
 	s, now := list[len(list)-1], ts.cfg.Clock()
-	word := []byte(strings.Repeat("x", 2*slowArgBytes))
-	args := slices.Repeat([][]byte{word}, 2*slowArgs)
+	word := []byte(strings.Repeat("x", 2*redistext.ShownArgBytes))
+	args := slices.Repeat([][]byte{word}, 2*redistext.ShownArgs)
 	cmd, _ := ts.table.Resolve([][]byte{[]byte("set"), word, word})
 	for i := range 5000 {
 		args[0] = fmt.Append(nil, i)

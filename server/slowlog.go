@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 	"sync"
@@ -18,13 +17,9 @@ import (
 // The commands of one submission share its time. Commands that a script calls count as part of the
 // script; Redis lists such commands, too.
 
-const (
-	slowArgs     = 32  // the maximum number of arguments in an entry
-	slowArgBytes = 128 // the maximum size of each
-	// maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
-	// entries of the largest size takes a quarter of it.
-	maxSlowBytes = 4 << 20
-)
+// maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
+// entries of the largest size takes a quarter of it.
+const maxSlowBytes = 4 << 20
 
 // slowEntry is one slow command.
 type slowEntry struct {
@@ -89,22 +84,6 @@ func (l *slowlog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries, l.size = nil, 0
-}
-
-// trimArgs shortens the arguments of a command as Redis does for its slow log.
-func trimArgs(args [][]byte) []string {
-	list := make([]string, 0, min(len(args), slowArgs))
-	for i, arg := range args {
-		if i == slowArgs-1 && len(args) > slowArgs {
-			return append(list, fmt.Sprintf("... (%d more arguments)", len(args)-i))
-		}
-		if more := len(arg) - slowArgBytes; more > 0 {
-			list = append(list, fmt.Sprintf("%s... (%d more bytes)", arg[:slowArgBytes], more))
-			continue
-		}
-		list = append(list, string(arg))
-	}
-	return list
 }
 
 // redactedWord replaces a secret argument.
@@ -184,7 +163,7 @@ func (srv *Server) note(s *session, cmd *store.Command, args [][]byte, took time
 	p, now := srv.params, srv.cfg.Clock().Unix()
 	if limit := p.slowerThan.Load(); limit >= 0 && took.Microseconds() >= limit && !cmd.Is(store.SkipSlowlog) {
 		srv.slow.add(slowEntry{
-			at: now, took: took, args: trimArgs(redact(cmd, args)), addr: s.addr, name: clip(s.clientName()),
+			at: now, took: took, args: redistext.Shown(redact(cmd, args)), addr: s.addr, name: clip(s.clientName()),
 		}, p.slowMax.Load())
 	}
 	if limit := p.spikeFrom.Load(); limit > 0 && took.Milliseconds() >= limit {

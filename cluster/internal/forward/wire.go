@@ -25,7 +25,8 @@ import (
 //	                  work, 1, its cost in ns, and its leases, if any (cluster/grants.go); older
 //	                  versions skip the rest
 //	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
-//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS
+//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS, for which
+//	                  the result may be status 5: ask again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot of the sender, its number of the command, token of

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"bufio"
+	"net"
+	"testing"
+
+	"lockstep/cluster/internal/forward"
+	"lockstep/cluster/internal/frame"
+	"lockstep/store"
+)
+
+// TestStatsWaitForThePeer: what a peer's clients ask about a running function waits while much waits to be sent to that peer;
+// a kill does not.
+func TestStatsWaitForThePeer(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	n := newTestNode(t).Node
+	n.cfg.Scripts = &killer{"n1"}
+	p := &peerConn{n: n, out: forward.NewOutbox(near)}
+	ask := func(q scriptQuestion) (grown int) {
+		before := p.out.Size()
+		if err := n.serveFrame(frame.Frame{Kind: forward.Kill, ID: 1, Body: []byte(q)}, p); err != nil {
+			t.Fatal(err)
+		}
+		return p.out.Size() - before
+	}
+	whole := ask(runningFunction)
+	if err := p.out.Send(forward.Result, 2, func(b []byte) []byte { return append(b, make([]byte, forward.MaxPeerOutput+1)...) }); err != nil {
+		t.Fatal(err)
+	}
+	if put := ask(runningFunction); put >= whole {
+		t.Errorf("%d bytes are put behind those that wait, as without them: %d", put, whole)
+	}
+	if put := ask(killFunction); put < whole {
+		t.Errorf("a kill is put off: %d bytes", put)
+	}
+}
+
+// TestStatsAreAskedAgain: a node asks the leader again whose answer has to wait.
+func TestStatsAreAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		l, far := testLink()
+		defer l.Fail()
+		n.routes.set(n.ctx, nil, l)
+		asked := 0
+		go func() {
+			r := bufio.NewReader(far)
+			for {
+				f, err := frame.Read(r)
+				if err != nil {
+					return
+				}
+				asked++
+				answer := []byte{forward.ReplyLater}
+				if asked == 3 {
+					answer = forward.AppendReplies(nil, []store.Reply{store.Status("runs")})
+				}
+				if _, err := far.Write(oneFrame(forward.Result, f.ID, answer)); err != nil {
+					return
+				}
+			}
+		}()
+		if r := n.RunningFunction(); r.Str != "runs" || asked != 3 {
+			t.Errorf("asked %d times: %v", asked, r)
+		}
+		n.routes.drop(nil, l)
+	})
+}
