@@ -26,7 +26,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	if !noWrites && fn.Flags&store.FunctionAllowOOM == 0 && c.OutOfMemory() {
 		return store.Err(c.ErrNoRoom())
 	}
-	l, err := e.loaded(lib)
+	l, err := e.loaded(c, lib)
 	if err != "" {
 		return store.Err(err)
 	}

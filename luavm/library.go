@@ -141,8 +141,8 @@ func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	return ""
 }
 
-// loaded returns a library ready to be called.
-func (e *Engine) loaded(lib *store.Library) (*loadedLibrary, store.Error) {
+// loaded returns a library ready to be called. If it has to be loaded, that is time of the call.
+func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store.Error) {
 	l := e.libs[lib.Name]
 	if l != nil && (l.lib == lib || l.lib.Code == lib.Code) {
 		l.lib = lib
@@ -152,9 +152,12 @@ func (e *Engine) loaded(lib *store.Library) (*loadedLibrary, store.Error) {
 	if err != "" {
 		return nil, err
 	}
-	if l, err = e.loadLibrary(name, lib.Code, skip, 0); err != "" {
+	start := e.now()
+	if l, err = e.loadLibrary(name, lib.Code, skip, c.ScriptTime); err != "" {
+		c.TookAll = e.tookAll()
 		return nil, err
 	}
+	c.ScriptTime += e.now() - start
 	l.lib = lib
 	e.keep(l)
 	return l, ""

@@ -15,7 +15,7 @@ import (
 const (
 	// loadTimeLimit stops the code of a library while it registers functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// A script that has run fewer than shortScript instructions is not stopped within shortTime, even if its user has
+	// A script or library that has run fewer than shortScript instructions is not stopped within shortTime, even if its user has
 	// used up the time limit before: then the machine was slow, not the script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
@@ -150,14 +150,15 @@ func (e *Engine) checkClock() {
 	e.setPace(took)
 	e.looked = now
 	limit := e.timeLimit.Load()
+	short := e.steps < shortScript && now-start < int64(shortTime)
+	over := limit > 0 && e.before+now-start > limit && !short
 	if e.loading != nil {
-		if now-start > int64(loadTimeLimit) || limit > 0 && e.before+now-start > limit {
+		if over || now-start > int64(loadTimeLimit) {
 			e.halt(msgLoad)
 		}
 		return
 	}
-	short := e.steps < shortScript && now-start < int64(shortTime)
-	if limit > 0 && e.before+now-start > limit && !short {
+	if over {
 		e.halt(msgTime)
 	}
 	if e.stopAfter > 0 && now-start > e.stopAfter {
