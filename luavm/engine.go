@@ -57,7 +57,8 @@ type Engine struct {
 	L       *lua.LState
 	globals *lua.LTable
 	keyList *lua.LTable    // KEYS, and …
-	argList *lua.LTable    // … ARGV: the same tables for every script
+	argList *lua.LTable    // … ARGV: the same tables for every script, and empty between scripts
+	blank   *lua.LTable    // what they are like then
 	guard   *lua.LFunction // the frame of a protected call, see protect.go
 	frames  []interp.Frame // the lowest frames of L, which it keeps after a call returns
 	protect *lua.LTable    // the metatable that marks a table as read-only

@@ -153,13 +153,15 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 
 // end finishes an evaluation, and keeps its writes or rolls them back.
 func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) store.Reply {
-	e.finish()
 	if e.stop == "" {
+		e.finish()
 		ctx.Release(save)
 		return reply
 	}
+	reply = e.stopped(ctx)
+	e.finish()
 	ctx.Rollback(save)
-	return e.stopped(ctx)
+	return reply
 }
 
 // stopped returns the reply for a script that was stopped.
@@ -183,16 +185,20 @@ func (e *Engine) tookAll() bool {
 	return e.stop == msgMemory || e.stop == msgLoad || e.stop == msgFault
 }
 
+// finish ends an evaluation. Afterwards the engine refers to none of its values, which no limit counts any more.
 func (e *Engine) finish() {
 	e.state.Store(0)
 	e.ext.JSON.Reset()
 	e.call, e.told = store.Ctx{}, 0
 	e.shown, e.active, e.sources = nil, nil, nil
+	e.sha, e.errSource = "", ""
 	if e.dirty {
 		e.L.Close()
 		e.rebuild()
 		return
 	}
+	e.empty(e.keyList)
+	e.empty(e.argList)
 	e.L.SetTop(0)
 	clear(e.frames) // a frame may keep a large function or its data alive
 	if reg := interp.Registers(e.L); cap(*reg) > keepRegisters {
@@ -257,21 +263,30 @@ func (e *Engine) join(lists ...[][]byte) string {
 	return all.String()
 }
 
-// fill sets t to a fresh table with the elements of list, so that no change of an earlier
-// script remains. text begins with the elements of list; fill returns the rest of text.
+// fill puts the elements of list into t, which is empty. text begins with the elements of list; fill returns the rest of text.
 func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
-	elems := interp.ArrayPart(t)[:0]
-	if cap(elems) < len(list) || cap(elems) > keepList {
+	elems := interp.ArrayPart(t)
+	if cap(elems) < len(list) {
 		elems = make([]lua.LValue, 0, len(list))
 	}
 	for _, b := range list {
 		elems = append(elems, lua.LString(text[:len(b)]))
 		text = text[len(b):]
 	}
-	clear(elems[len(elems):cap(elems)])
-	*t = *e.L.CreateTable(0, 0)
 	interp.SetArrayPart(t, elems)
 	return text
+}
+
+// empty makes KEYS or ARGV as fresh as before the first script, so that nothing of a script remains there. It keeps room for
+// keepList elements.
+func (e *Engine) empty(t *lua.LTable) {
+	elems := interp.ArrayPart(t)
+	if cap(elems) > keepList {
+		elems = nil
+	}
+	clear(elems[:cap(elems)])
+	*t = *e.blank
+	interp.SetArrayPart(t, elems[:0])
 }
 
 // failureReply returns the reply for an error that the script did not catch.

@@ -39,7 +39,7 @@ func (e *Engine) openSandbox() {
 	}
 	g.RawSetString("_G", g)
 	g.RawSetString("_VERSION", lua.LString(lua.LuaVersion))
-	e.keyList, e.argList = L.CreateTable(0, 0), L.CreateTable(0, 0)
+	e.keyList, e.argList, e.blank = L.CreateTable(0, 0), L.CreateTable(0, 0), L.CreateTable(0, 0)
 	g.RawSetString("KEYS", e.keyList)
 	g.RawSetString("ARGV", e.argList)
 	e.openMath()
