@@ -39,7 +39,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	e.keeps = true
 	e.watchIndexing(int(l.size + l.since))
 	e.full = false // the check above has already decided whether the function may run
-	e.present.set(fn.Name, c.Args, c.Libraries())
+	e.present.begins(fn.Name, c)
 	e.start(stateRunning|stateFunction, c.ScriptTime)
 	reply := e.executeFunction(callback, keys, args)
 	if e.keepsTooMuch(l) && e.stop == "" {
@@ -54,7 +54,7 @@ func (e *Engine) executeFunction(callback *lua.LFunction, keys, args [][]byte) s
 	L.Env = e.libEnv // loadstring gives it to the functions that it makes
 	defer func() {
 		L.Env = e.globals
-		e.present.set("", nil, nil)
+		e.present.ends()
 	}()
 	return e.execute(callback, keys, args)
 }

@@ -53,8 +53,8 @@ func (e *Engine) functionCommands() []store.Command {
 			"Creates libraries from their serialized form.", e.functionRestore, shards, all),
 		row("stats", 2, flags|store.AllowBusy, "", "Describes the function that is running, and the engines.",
 			func(c *store.Ctx) store.Reply {
-				libs := c.Libraries()
-				return functionStats(len(libs), store.CountFunctions(libs), store.Nil)
+				libraries, functions := c.CountLibraries()
+				return functionStats(libraries, functions, store.Nil)
 			},
 			"nondeterministic_output", shards, "response_policy:special"),
 	}

@@ -13,22 +13,31 @@ type presentCall struct {
 	mu    sync.Mutex
 	name  string // "" if none runs
 	args  [][]byte
-	libs  []*store.Library
 	shown *shownCall // nil until somebody asks
+
+	libraries, functions int // that there are
 }
 
 // shownCall is what FUNCTION STATS says of a call to all who ask.
 type shownCall struct {
-	name      string
-	command   []string
-	libraries int
-	functions func() int
+	name    string
+	command []string
+
+	libraries, functions int
 }
 
-func (p *presentCall) set(name string, args [][]byte, libs []*store.Library) {
+// begins notes the function that runs from now on.
+func (p *presentCall) begins(name string, c *store.Ctx) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.name, p.args, p.libs, p.shown = name, args, libs, nil
+	p.name, p.args, p.shown = name, c.Args, nil
+	p.libraries, p.functions = c.CountLibraries()
+}
+
+func (p *presentCall) ends() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.name, p.args, p.shown = "", nil, nil
 }
 
 // get returns what is shown of the present call; nil if no function runs.
@@ -36,11 +45,7 @@ func (p *presentCall) get() *shownCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.name != "" && p.shown == nil {
-		libs := p.libs
-		p.shown = &shownCall{
-			name: p.name, command: shownArgs(p.args),
-			libraries: len(libs), functions: sync.OnceValue(func() int { return store.CountFunctions(libs) }),
-		}
+		p.shown = &shownCall{name: p.name, command: shownArgs(p.args), libraries: p.libraries, functions: p.functions}
 		if len(p.name) > wholeCall {
 			p.shown.name = redistext.ShownArg(p.name)
 		}
@@ -81,7 +86,7 @@ func (e *Engine) RunningFunction() store.Reply {
 	if since, running := e.BusySince(); running && e.opts.Now != nil {
 		ms = (e.opts.Now() - since).Milliseconds()
 	}
-	return functionStats(call.libraries, call.functions(), store.MapOf(
+	return functionStats(call.libraries, call.functions, store.MapOf(
 		store.Str("name"), store.Str(call.name),
 		store.Str("command"), store.Strs(call.command...),
 		store.Str("duration_ms"), store.Int(ms),

@@ -127,8 +127,7 @@ func (s *session) status() cluster.Status {
 	for db := range st.Keys {
 		st.Keys[db] = s.script.Size(db)
 	}
-	libs := s.script.Libraries()
-	st.Libraries, st.Functions = len(libs), store.CountFunctions(libs)
+	st.Libraries, st.Functions = s.script.CountLibraries()
 	return st
 }
 

@@ -64,7 +64,9 @@ type librarySet struct {
 	libs      *btree.BTreeG[*Library]
 	functions *btree.BTreeG[functionPlace]
 	list      func() []*Library // libs, by name
-	bytes     int64             // see size
+
+	bytes      int64 // see size
+	registered int   // functions of all libraries
 }
 
 // functionPlace is the index entry of a function by its name in lower case, because FCALL ignores
@@ -80,11 +82,11 @@ var noLibraries = newLibrarySet()
 func newLibrarySet() *librarySet {
 	return librariesOf(
 		btree.NewBTreeGOptions(func(a, b *Library) bool { return a.Name < b.Name }, treeOptions),
-		btree.NewBTreeGOptions(func(a, b functionPlace) bool { return a.name < b.name }, treeOptions), 0)
+		btree.NewBTreeGOptions(func(a, b functionPlace) bool { return a.name < b.name }, treeOptions))
 }
 
-func librariesOf(libs *btree.BTreeG[*Library], functions *btree.BTreeG[functionPlace], bytes int64) *librarySet {
-	return &librarySet{libs: libs, functions: functions, list: sync.OnceValue(libs.Items), bytes: bytes}
+func librariesOf(libs *btree.BTreeG[*Library], functions *btree.BTreeG[functionPlace]) *librarySet {
+	return &librarySet{libs: libs, functions: functions, list: sync.OnceValue(libs.Items)}
 }
 
 // copy returns a copy that may be changed until somebody else sees it.
@@ -92,7 +94,9 @@ func (s *librarySet) copy() *librarySet {
 	if s.libs.Len() == 0 {
 		return newLibrarySet() // all stores share noLibraries, and Copy marks what it copies
 	}
-	return librariesOf(s.libs.Copy(), s.functions.Copy(), s.bytes)
+	next := librariesOf(s.libs.Copy(), s.functions.Copy())
+	next.bytes, next.registered = s.bytes, s.registered
+	return next
 }
 
 // size returns the estimated memory of the libraries.
@@ -107,6 +111,9 @@ func (l *Library) size() int64 {
 	}
 	return n
 }
+
+// count returns the numbers of libraries and functions.
+func (s *librarySet) count() (libraries, functions int) { return s.libs.Len(), s.registered }
 
 // find returns the library of a name; nil if there is none.
 func (s *librarySet) find(name string) *Library {
@@ -137,6 +144,7 @@ func (s *librarySet) without(name string) *librarySet {
 func (s *librarySet) remove(gone *Library) {
 	s.libs.Delete(gone)
 	s.bytes -= gone.size()
+	s.registered -= len(gone.Functions)
 	for at := range gone.Functions {
 		place := functionPlace{name: strings.ToLower(gone.Functions[at].Name)}
 		if p, ok := s.functions.Get(place); ok && p.lib == gone {
@@ -154,6 +162,7 @@ func (s *librarySet) with(lib *Library) *librarySet {
 	}
 	next.libs.Set(lib)
 	next.bytes += lib.size()
+	next.registered += len(lib.Functions)
 	for at := range lib.Functions {
 		place := functionPlace{strings.ToLower(lib.Functions[at].Name), lib, at}
 		if _, taken := next.functions.Get(place); !taken {
@@ -164,17 +173,10 @@ func (s *librarySet) with(lib *Library) *librarySet {
 }
 
 // Libraries returns the number of function libraries and the number of functions.
-func (s *Store) Libraries() (libraries, functions int) {
-	return s.libs.libs.Len(), CountFunctions(s.libs.list())
-}
+func (s *Store) Libraries() (libraries, functions int) { return s.libs.count() }
 
-// CountFunctions returns the number of functions in libraries.
-func CountFunctions(libs []*Library) (n int) {
-	for _, lib := range libs {
-		n += len(lib.Functions)
-	}
-	return n
-}
+// CountLibraries is Store.Libraries with the changes of the transaction.
+func (t *Txn) CountLibraries() (libraries, functions int) { return t.libraries().count() }
 
 // Libraries returns the function libraries, sorted by name. The caller must not change the list.
 func (t *Txn) Libraries() []*Library { return t.libraries().list() }
