@@ -108,14 +108,15 @@ func (s *session) describeWith(now time.Time, query int, cut func(name string) s
 	}
 	pending := s.out.size()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	name, libName, libVer := s.name, s.libName, s.libVer // copied below, because the client's own commands take mu
+	s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+
 		" lib-name=%s lib-ver=%s\n",
-		s.id, s.addr, s.laddr, s.id+7, cut(s.name), seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
+		s.id, s.addr, s.laddr, s.id+7, cut(name), seconds(now.Sub(s.created)), seconds(now.Sub(time.UnixMilli(s.active.Load()))),
 		flags, s.db.Load(), n[subChannel], n[subPattern], n[subShard], multi,
 		query, inputBuffer-min(query, inputBuffer), inputBuffer, inputBuffer, min(pending, 1), pending, inputBuffer+pending, last, cut(s.userName()), how.redirection(), s.protocol(),
-		cut(s.libName), cut(s.libVer))
+		cut(libName), cut(libVer))
 }
 
 func seconds(d time.Duration) int64 { return max(0, int64(d/time.Second)) }
