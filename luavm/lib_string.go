@@ -7,6 +7,7 @@ import (
 
 	"lockstep/luavm/internal/auxlib"
 	"lockstep/luavm/internal/clib"
+	"lockstep/store/redistext"
 )
 
 var stringLibrary = library{
@@ -156,8 +157,7 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 	init := relative(e.arg.OptInt(L, 3, 1), len(s)) - 1
 	init = min(max(init, 0), len(s))
 	if find && (lua.LVAsBool(L.Get(4)) || !hasSpecials(clib.Text(p))) {
-		e.work((len(s) - init) / 64)
-		at := strings.Index(s[init:], p)
+		at := redistext.Index(s[init:], p, func(read int) { e.work(read / inStep) })
 		if at < 0 {
 			L.Push(lua.LNil)
 			return 1

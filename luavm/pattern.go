@@ -60,7 +60,7 @@ func (m *matcher) classEnd(p int) int {
 	return p
 }
 
-// inStep is how many bytes of a set are read in the time of an instruction.
+// inStep is how many bytes of a set, or of a text that is searched, are read in the time of an instruction.
 const inStep = 16
 
 // read counts the bytes of a set that were read. Most sets are short.

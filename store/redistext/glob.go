@@ -45,7 +45,7 @@ const globSteps = 64
 const globMost = 4 << 20
 
 // globLook is the number of bytes of a class, of stars, or of literal text that are read in one step.
-// globSearch is the number of bytes of literal text that are searched for in one step.
+// globSearch is the number of bytes that are read in one step of a search for literal text.
 const (
 	globLook   = 4
 	globSearch = 16
@@ -56,25 +56,25 @@ const (
 // that needs more steps than its name allows, or more than limit, fails.
 func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	p, i := 0, 0
-	star, from, text := -1, 0, "" // the pattern after the last star, the end of the star's run, the literal text after the star
+	star, from := -1, 0 // the pattern after the last star, the end of the star's run
+	var after finder    // the literal text after the star
 	most := min(globSteps*(len(s)+globSteps), len(s)+globMost, limit)
 	for ; i < len(s); steps++ {
 		near := globNear(pattern, p, most-steps)
 		if p < len(pattern) && pattern[p] == '*' {
 			star, from = globStars(near, p), i
-			steps += (star - p) / globLook
-			if p = star; p == len(near) && p < len(pattern) {
-				return false, steps
-			}
-			text = ""
+			text := ""
 			if !fold {
-				text = globText(pattern[p:], len(s)-i)
-				steps += len(text) / globLook
+				text = globText(near[star:], len(s)-i)
 			}
+			after = finder{text: text}
+			read := star + len(text)
+			steps += (read - p) / globLook
+			p = star
 			switch {
-			case len(text) > len(s)-i:
+			case len(text) > len(s)-i, read == len(near) && read < len(pattern):
 				return false, steps
-			case p+len(text) == len(pattern):
+			case read == len(pattern):
 				return strings.HasSuffix(s[i:], text), steps
 			}
 		} else {
@@ -92,13 +92,16 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 			}
 			from++
 		}
-		at := strings.Index(s[min(from, len(s)):], text)
-		steps += len(text) / globSearch
-		if star < 0 || at < 0 || steps > most {
+		if star < 0 {
+			return false, steps
+		}
+		at, made := after.within(s[min(from, len(s)):], most-steps)
+		steps += made
+		if at < 0 || steps > most {
 			return false, steps
 		}
 		from += at
-		p, i = star+len(text), from+len(text)
+		p, i = star+len(after.text), from+len(after.text)
 	}
 	if len(s) == 0 {
 		return len(pattern) == 0, steps

@@ -1,0 +1,211 @@
+package redistext
+
+import "strings"
+
+// Index is strings.Index, but a client may choose both texts: its cost grows with the sum of their lengths, never with
+// the product, it takes no memory, and it calls work after every indexPiece bytes or so that it has read, and at its end. A work
+// that panics stops it.
+func Index(s, text string, work func(read int)) int {
+	f := finder{text: text, left: indexPiece, work: work}
+	at := f.index(s)
+	work(indexPiece - f.left)
+	return at
+}
+
+const (
+	indexPiece = 64 << 10
+
+	// shortText is the length from which strings.Index may compare the whole text at every byte of s. Below it, it costs
+	// some four comparisons of 16 bytes for a byte of s at most.
+	shortText = 64
+
+	// bytesInRead is how many bytes are passed in a search for a single one in the time in which one is read otherwise.
+	bytesInRead = 32
+
+	// attempt is what the start of a comparison counts, in bytes read.
+	attempt = 16
+)
+
+// finder searches for one text, long ones with the two-way algorithm of Crochemore and Perrin. It divides the text at a cut and
+// compares the part behind the cut first. A byte there that differs moves the text behind the last equal byte; a byte that
+// differs before the cut moves it by a whole period.
+type finder struct {
+	text string
+	left int            // bytes that may still be read; the search ends when it is negative
+	work func(read int) // nil, or fills left up again
+
+	cut    int
+	period int // how far the text moves if only the part behind the cut is found; 0 until divide has run
+	keep   int // how much of the text is known to match after that
+}
+
+// within returns the index of the text in s, or -1 if it is not found in some steps of globSearch bytes, and the steps made:
+// more than steps if they were too few.
+func (f *finder) within(s string, steps int) (at, made int) {
+	most := max(steps, 0) * globSearch
+	f.left = most
+	at = f.index(s)
+	return at, (most - f.left + globSearch - 1) / globSearch
+}
+
+func (f *finder) index(s string) int {
+	switch {
+	case f.text == "":
+		return 0
+	case len(f.text) > len(s):
+		return -1
+	case len(f.text) < shortText:
+		return f.short(s, f.text)
+	case f.period == 0 && !f.divide():
+		return -1
+	}
+	return f.long(s)
+}
+
+// spend counts bytes read. It returns false if the search must end.
+func (f *finder) spend(read int) bool {
+	f.left -= read
+	if f.left < 0 && f.work != nil {
+		f.work(indexPiece - f.left)
+		f.left = indexPiece
+	}
+	return f.left >= 0
+}
+
+// short searches for a short text: for its first byte, and from there in a part, again and again.
+func (f *finder) short(s, text string) int {
+	const part = 1024
+	for from := 0; ; {
+		end := min(from+bytesInRead*(max(f.left, 0)+1), len(s))
+		at := strings.IndexByte(s[from:end], text[0])
+		switch {
+		case at < 0 && (!f.spend((end-from)/bytesInRead) || end == len(s)):
+			return -1
+		case at < 0:
+			from = end
+			continue
+		case len(text) == 1:
+			f.spend(at / bytesInRead)
+			return from + at
+		}
+		f.spend(at / bytesInRead)
+		from += at
+		end = min(from+part+len(text), len(s))
+		if at = strings.Index(s[from:end], text); at >= 0 {
+			f.spend(at + len(text))
+			return from + at
+		}
+		if !f.spend(end-from) || end == len(s) {
+			return -1
+		}
+		from = end - len(text) + 1
+	}
+}
+
+func (f *finder) long(s string) int {
+	text, known := f.text, 0
+	for at := 0; at+len(text) <= len(s); {
+		if known == 0 {
+			skip := f.short(s[at+f.cut:len(s)-len(text)+f.cut+1], text[f.cut:f.cut+1])
+			if skip < 0 {
+				return -1
+			}
+			at += skip
+		}
+		from := max(f.cut, known)
+		n, ok := f.same(s[at+from:at+len(text)], text[from:])
+		if !ok {
+			return -1
+		}
+		if from+n < len(text) {
+			at += from + n - f.cut + 1
+			known = 0
+			continue
+		}
+		from = min(f.cut, known)
+		n, ok = f.same(s[at+from:at+f.cut], text[from:f.cut])
+		switch {
+		case !ok:
+			return -1
+		case from+n == f.cut:
+			return at
+		}
+		at += f.period
+		known = f.keep
+	}
+	return -1
+}
+
+// same returns how many bytes at the start of two texts of one length are equal, and whether the search may go on.
+func (f *finder) same(a, b string) (n int, ok bool) {
+	const part, block = 4096, 32
+	for end := 0; n == end && n < len(a); {
+		from := n
+		end = min(n+part, len(a))
+		for n+block <= end && a[n:n+block] == b[n:n+block] {
+			n += block
+		}
+		for n < end && a[n] == b[n] {
+			n++
+		}
+		if !f.spend(attempt + n - from) {
+			return n, false
+		}
+	}
+	return n, true
+}
+
+// divide finds the cut of the text. It returns false if the search must end.
+func (f *finder) divide() bool {
+	cut, period, ok := f.suffix(false)
+	if !ok {
+		return false
+	}
+	other, otherPeriod, ok := f.suffix(true)
+	if !ok {
+		return false
+	}
+	if other > cut {
+		cut, period = other, otherPeriod
+	}
+	n, ok := f.same(f.text[:cut], f.text[period:period+cut])
+	if !ok {
+		return false
+	}
+	f.cut, f.period, f.keep = cut, period, len(f.text)-period
+	if n < cut { // the period is that of the part behind the cut only
+		f.period, f.keep = max(cut, len(f.text)-cut)+1, 0
+	}
+	return true
+}
+
+// suffix returns where the greatest suffix of the text begins, in the order of bytes or in the reverse, and its period.
+func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
+	const looks, part = 2, 256 // a comparison counts as so many bytes read
+	text := f.text
+	i, j, k, period := -1, 0, 1, 1 // the suffix begins behind i; the one that begins behind j has k-1 bytes in common with it
+	for n := 1; j+k < len(text); n++ {
+		if n%part == 0 && !f.spend(looks*part) {
+			return 0, 0, false
+		}
+		a, b := text[j+k], text[i+k]
+		if reverse {
+			a, b = b, a
+		}
+		switch {
+		case a < b:
+			j += k
+			k, period = 1, j-i
+		case a > b:
+			i = j
+			j++
+			k, period = 1, 1
+		case k < period:
+			k++
+		default:
+			j += period
+			k = 1
+		}
+	}
+	return i + 1, period, true
+}
