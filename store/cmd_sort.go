@@ -44,6 +44,7 @@ func sortStore(args [][]byte) (at []int) {
 
 // sortCall is a parsed call of SORT.
 type sortCall struct {
+	work          func(steps int)
 	anyKey        bool // the user may read every key
 	by            string
 	gets          []string
@@ -112,7 +113,7 @@ func cmdSort(c *Ctx) Reply   { return c.sort(false) }
 func cmdSortRO(c *Ctx) Reply { return c.sort(true) }
 
 func (c *Ctx) sort(readonly bool) Reply {
-	s := sortCall{anyKey: c.User.readsAnyKey(c.Cmd, c.Args)}
+	s := sortCall{work: c.work, anyKey: c.User.readsAnyKey(c.Cmd, c.Args)}
 	if fault := s.parse(c.Args[2:], readonly); fault != nil {
 		return *fault
 	}
@@ -192,7 +193,7 @@ func (c *Ctx) sortList(s *sortCall, list []string) (ok bool) {
 		}
 		if !s.alpha && !it.absent {
 			var isNumber bool
-			it.score, isNumber = sortScore(it.weight)
+			it.score, isNumber = s.score(it.weight)
 			ok = ok && isNumber
 		}
 		items[i] = it
@@ -216,13 +217,27 @@ func (s *sortCall) compare(a, b *sortItem) int {
 		if order := cmp.Compare(a.score, b.score); order != 0 {
 			return order
 		}
+		s.reads(a.value, b.value)
 		return cmp.Compare(a.value, b.value)
 	case a.absent || b.absent:
 		return int(Flag(b.absent).Int - Flag(a.absent).Int)
-	case s.store != nil:
+	}
+	s.reads(a.weight, b.weight)
+	if s.store != nil {
 		return cmp.Compare(a.weight, b.weight)
 	}
 	return cmp.Compare(cString(a.weight), cString(b.weight))
+}
+
+// reads counts the work of comparing two texts. All elements may have one weight, of any length.
+func (s *sortCall) reads(a, b string) { s.work((len(a) + len(b)) / 64) }
+
+// scoreInStep is how many bytes of a number are read in a step, in several passes.
+const scoreInStep = 16
+
+func (s *sortCall) score(text string) (float64, bool) {
+	s.work(len(text) / scoreInStep)
+	return sortScore(text)
 }
 
 // leastNormal is the smallest double with full precision. C reports a smaller decimal number as out

@@ -96,6 +96,31 @@ func TestPassedKeysAreWatched(t *testing.T) {
 	}
 }
 
+// TestSortReadsWeightsAsWork: all elements may have one weight, which SORT reads for each of them, and for each comparison.
+func TestSortReadsWeightsAsWork(t *testing.T) {
+	d := newTestDB(t)
+	for range 100 {
+		d.do("RPUSH", "l", "x", "y")
+	}
+	for _, m := range []string{"x", "y"} {
+		d.do("SET", "number"+m, "0."+strings.Repeat("1", 64<<10))
+		d.do("SET", "text"+m, strings.Repeat("1", 64<<10)+m)
+		d.do("HSET", "hash"+m, "f", "0."+strings.Repeat("1", 64<<10))
+		d.do("RPUSH", "long", strings.Repeat("0", 64<<10)+"1", strings.Repeat("0", 64<<10)+"1")
+	}
+	for _, args := range [][]string{
+		{"SORT", "l", "BY", "number*"}, {"SORT", "l", "BY", "hash*->f"}, {"SORT", "l", "BY", "text*", "ALPHA"},
+		{"SORT", "l", "BY", "text*", "ALPHA", "STORE", "d"}, {"SORT_RO", "l", "BY", "number*", "DESC"},
+	} {
+		if n := d.watched(args...); n < 40 {
+			t.Errorf("%q was watched %d times", args, n)
+		}
+	}
+	if n := d.watched("SORT", "long"); n < 3 {
+		t.Errorf("SORT of long numbers was watched %d times", n)
+	}
+}
+
 // watched runs a command and returns how often it was watched.
 func (d *testDB) watched(args ...string) (n int) {
 	raw := make([][]byte, len(args))
