@@ -23,6 +23,7 @@ func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	caller := f.Parent
 	switch inst := caller.Inst(); interp.OpOf(inst) {
 	case lua.OP_CALL, lua.OP_TAILCALL, lua.OP_TFORLOOP:
+		e.workName(caller)
 		return objectName(caller.Fn.Proto, caller.Pc-1, interp.ArgA(inst))
 	}
 	return "", ""

@@ -19,6 +19,7 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 		e.charge(int64(len(r.Str)) + 16)
 		return e.own(r.Str)
 	case store.Simple:
+		e.charge(int64(len(r.Str)))
 		return e.record(L, "ok", lua.LString(r.Str))
 	case store.Failure:
 		return e.errorTable(L, "-"+r.Str)
@@ -39,11 +40,13 @@ func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 		}
 		return lua.LBool(r.Int == 1)
 	case store.BigNumber:
+		e.charge(int64(len(r.Str)))
 		if e.resp == 2 {
 			return lua.LString(r.Str)
 		}
 		return e.record(L, "big_number", lua.LString(r.Str))
 	case store.Verbatim:
+		e.charge(int64(len(r.Str)))
 		format, text, _ := strings.Cut(r.Str, ":")
 		if e.resp == 2 {
 			return lua.LString(text)
@@ -111,12 +114,16 @@ const (
 	replyShare  = 4
 )
 
+// replyInStep is how many bytes of a reply are searched for line breaks in the time of an instruction.
+const replyInStep = 64
+
 // replyText charges the memory for a string of the reply, and returns the string.
 func (e *Engine) replyText(s string) string {
 	e.replySize += int64(len(s)) + elementCost
 	if e.replySize > e.opts.MemoryLimit/replyShare {
 		e.halt(msgMemory)
 	}
+	e.work(len(s) / replyInStep)
 	if strings.ContainsAny(s, "\r\n") {
 		e.charge(2 * int64(len(s)))
 	}
@@ -154,6 +161,7 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 // err or ok, and else as an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
+		e.work(len(s) / replyInStep) // all of it may be line breaks, which are no part of the reply
 		return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(strings.TrimRight(string(s), "\r\n")))}
 	}
 	if s, ok := t.RawGetString("ok").(lua.LString); ok {
@@ -195,6 +203,7 @@ func (e *Engine) pairsToReply(t *lua.LTable, kind store.Kind, depth int) store.R
 	r := store.Reply{Kind: kind}
 	e.workSlots(t)
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		e.passKey(k)
 		if kind == store.Map {
 			r.Elems = append(r.Elems, e.toReply(k, depth+keySlot), e.toReply(v, depth+memberSlot))
 		} else {

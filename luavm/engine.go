@@ -141,7 +141,7 @@ type run struct {
 	replySize int64 // bytes of the strings in the reply
 	ours      bool  // the error being raised is worded already
 
-	indexing uint64 // the opcodes that read a field, once the script may have a long text
+	onTexts uint64 // the opcodes that read a field or compare, once the script may have a long text
 
 	overflowed bool // a stack overflow was raised and is not caught yet
 }
@@ -169,7 +169,7 @@ func New(opts Options) *Engine {
 	e.watches = e.commandWorks
 	e.random.seed(0)
 	e.allocs[0].Name = allocsMetric
-	e.arg = auxlib.Args{Errors: host{e}, Steps: host{e}}
+	e.arg = auxlib.Args{Errors: host{e}, Steps: host{e}, Memory: host{e}}
 	e.rebuild()
 	return e
 }

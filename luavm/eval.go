@@ -122,7 +122,7 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	}
 	e.begin(ctx, c.sha, readOnly || c.flags.noWrites)
 	e.full = e.full && !c.flags.allowOOM
-	e.watchIndexing(len(c.body))
+	e.watchTexts(len(c.body))
 	return save
 }
 

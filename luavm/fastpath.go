@@ -215,7 +215,7 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 				regs[a] = value{kind: kindInput, text: unsafe.String(unsafe.SliceData(b), len(b))}
 			}
 		case lua.OP_EQ, lua.OP_LT, lua.OP_LE:
-			is, known := compare(op, operand(interp.ArgB(inst)), operand(interp.ArgC(inst)))
+			is, known := e.compareFast(op, operand(interp.ArgB(inst)), operand(interp.ArgC(inst)))
 			if !known {
 				return reply, false
 			}
@@ -266,9 +266,9 @@ func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply,
 	}
 }
 
-// compare returns a == b, a < b or a <= b; known is false if the fast path cannot
+// compareFast returns a == b, a < b or a <= b; known is false if the fast path cannot
 // decide that from the two values.
-func compare(op int, a, b *value) (is, known bool) {
+func (e *Engine) compareFast(op int, a, b *value) (is, known bool) {
 	switch {
 	case a.kind == kindNumber && b.kind == kindNumber:
 		switch op {
@@ -281,6 +281,9 @@ func compare(op int, a, b *value) (is, known bool) {
 	case op != lua.OP_EQ || a.kind >= kindStatus && b.kind >= kindStatus:
 		return false, false
 	case a.isString() && b.isString():
+		if len(a.text) == len(b.text) {
+			e.pass(len(a.text))
+		}
 		return a.text == b.text, true
 	}
 	return a.kind == b.kind, true

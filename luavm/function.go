@@ -37,7 +37,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	save := c.Savepoint()
 	e.begin(c, fn.Name, noWrites)
 	e.keeps = true
-	e.watchIndexing(int(l.size + l.since))
+	e.watchTexts(int(l.size + l.since))
 	e.full = false // the check above has already decided whether the function may run
 	e.present.begins(fn.Name, c)
 	e.start(stateRunning|stateFunction, c.ScriptTime)

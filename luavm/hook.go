@@ -53,7 +53,7 @@ func (h *hook) Done() <-chan struct{} {
 	}
 	f := *h.frame
 	inst := f.Fn.Proto.Code[f.Pc-1]
-	if (watched|calls|e.indexing)>>(inst>>26)&1 != 0 {
+	if (watched|calls|e.onTexts)>>(inst>>26)&1 != 0 {
 		h.before(f, inst)
 	}
 	return nil
@@ -91,8 +91,10 @@ func (h *hook) before(f *interp.Frame, inst uint32) {
 		e.throwHere(L, msgReadonlyTable)
 	case lua.OP_GETTABLE, lua.OP_GETTABLEKS, lua.OP_SELF:
 		e.refuseIndex(L, f, inst)
+	case lua.OP_EQ, lua.OP_LT, lua.OP_LE:
+		e.beforeComparison(L, f, inst)
 	case lua.OP_SETTABLE, lua.OP_SETTABLEKS:
-		if e.indexing != 0 {
+		if e.onTexts != 0 {
 			e.refuseIndex(L, f, inst)
 		}
 		e.beforeSet(L, f, inst)

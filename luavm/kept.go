@@ -244,6 +244,9 @@ func (w *walk) table(t *lua.LTable) {
 	}
 	w.count(len(keys) * walkSteps)
 	for _, k := range keys {
+		if s, ok := k.(lua.LString); ok && len(s) > longText {
+			w.count(len(s) / passedInStep)
+		}
 		w.add(k)
 		w.add(t.RawGet(k))
 	}
@@ -316,6 +319,7 @@ func (w *walk) thread(th *lua.LState) {
 // not keep the larger string that part belongs to.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
+		e.charge(int64(len(part)) + boxSize)
 		part = strings.Clone(part)
 	}
 	return lua.LString(part)

@@ -127,6 +127,7 @@ func (e *Engine) ipairsNext(L *lua.LState) int {
 
 func (e *Engine) baseNext(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
+	e.passKey(L.Get(2))
 	key, value := next(t, L.Get(2))
 	e.workNext(t, L.Get(2), key)
 	L.Push(key)
@@ -281,13 +282,17 @@ func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
 }
 
 func (e *Engine) baseRawEqual(L *lua.LState) int {
-	L.Push(lua.LBool(L.RawEqual(e.arg.Any(L, 1), e.arg.Any(L, 2))))
+	a, b := e.arg.Any(L, 1), e.arg.Any(L, 2)
+	e.passKey(a)
+	L.Push(lua.LBool(L.RawEqual(a, b)))
 	return 1
 }
 
 func (e *Engine) baseRawGet(L *lua.LState) int {
 	t := e.arg.Table(L, 1)
-	L.Push(t.RawGet(e.arg.Any(L, 2)))
+	key := e.arg.Any(L, 2)
+	e.passKey(key)
+	L.Push(t.RawGet(key))
 	return 1
 }
 
@@ -310,6 +315,7 @@ func (e *Engine) setRaw(L *lua.LState, t *lua.LTable, key, value lua.LValue) {
 			e.throwHere(L, "table index is NaN")
 		}
 	}
+	e.passKey(key)
 	e.beforeGrowth(t, key, value)
 	t.RawSet(key, value)
 }

@@ -107,6 +107,7 @@ func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) s
 			// lstrlib keeps long strings whole; the width cannot matter.
 			return s
 		}
+		e.pass(len(s))
 		if end := strings.IndexByte(s, 0); end >= 0 {
 			s = s[:end]
 		}

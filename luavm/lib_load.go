@@ -17,12 +17,17 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
+// pieceSteps is how many instructions take as long as the call of a function that returns a piece of a text: it may be none of
+// Lua's.
+const pieceSteps = 8
+
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.
 func (e *Engine) baseLoad(L *lua.LState) int {
 	name, _, _ := strings.Cut(e.arg.OptString(L, 2, "=(load)"), "\x00")
 	fn := e.arg.Function(L, 1)
 	b := e.buffer()
 	for {
+		e.work(pieceSteps)
 		L.Push(fn)
 		if failure, ok := e.protectedCall(L, 0, 1, nil); !ok {
 			L.Push(lua.LNil)
@@ -50,6 +55,7 @@ func (e *Engine) baseLoad(L *lua.LState) int {
 
 func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	e.work(len(source) * 4)
+	e.pass(len(name))
 	proto, err := compile.Chunk(source, name, e.depth, e.watchCompiler)
 	if err != nil {
 		L.Push(lua.LNil)

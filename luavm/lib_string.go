@@ -130,6 +130,7 @@ func (e *Engine) stringByte(L *lua.LState) int {
 
 func (e *Engine) stringChar(L *lua.LState) int {
 	e.charge(2*int64(L.GetTop()) + boxSize)
+	e.work(L.GetTop() / copiedInStep)
 	b := make([]byte, L.GetTop())
 	for i := range b {
 		c := e.arg.CInt(L, i+1)
@@ -154,6 +155,7 @@ func (e *Engine) stringMatch(L *lua.LState) int { return e.find(L, false) }
 
 func (e *Engine) find(L *lua.LState, find bool) int {
 	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
+	e.workPattern(p)
 	init := relative(e.arg.OptInt(L, 3, 1), len(s)) - 1
 	init = min(max(init, 0), len(s))
 	if find && (lua.LVAsBool(L.Get(4)) || !hasSpecials(clib.Text(p))) {
@@ -196,8 +198,10 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 	s, p := e.arg.String(L, 1), e.arg.String(L, 2)
 	at := 0
 	e.charge(iteratorSize)
+	e.workPattern(p)
+	text := clib.Text(p)
 	L.Push(L.NewClosure(func(L *lua.LState) int {
-		m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
+		m := matcher{e: e, L: L, s: s, p: text}
 		for ; at <= len(s); at++ {
 			m.level = 0
 			if end := m.match(at, 0); end >= 0 {
@@ -223,6 +227,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 		e.argError(L, 3, "string/function/table expected")
 	}
 	limit := e.arg.OptCInt(L, 4, len(s)+1)
+	e.workPattern(p)
 	anchor := strings.HasPrefix(p, "^")
 	m := matcher{e: e, L: L, s: s, p: clib.Text(p)}
 	if anchor {
@@ -232,6 +237,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	n, at := 0, 0
 	for n < limit {
 		m.level = 0
+		e.work(1) // an empty pattern counts nothing else
 		end := m.match(at, 0)
 		if end >= 0 {
 			n++
@@ -258,9 +264,13 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	return 2
 }
 
+// substitutionSteps is how many instructions take as long as a replacement.
+const substitutionSteps = 4
+
 // substitute writes the replacement of the match s[from:end].
 func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, from, end int) {
 	L := m.L
+	e.work(substitutionSteps)
 	var v lua.LValue
 	switch r := repl.(type) {
 	case *lua.LFunction:
@@ -269,7 +279,9 @@ func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, fro
 		v = L.Get(-1)
 		L.Pop(1)
 	case *lua.LTable:
-		v = L.GetTable(r, m.capture(0, from, end))
+		key := m.capture(0, from, end)
+		e.passKey(key)
+		v = L.GetTable(r, key)
 	default:
 		text, _ := auxlib.ToString(r)
 		e.expand(m, out, text, from, end)
@@ -288,11 +300,16 @@ func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, fro
 // expand writes a replacement text, with captures in place of %1 and so on.
 func (e *Engine) expand(m *matcher, out *auxlib.Buffer, text string, from, end int) {
 	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if c != '%' {
-			out.Byte(c)
-			continue
+		plain := strings.IndexByte(text[i:], '%')
+		if plain < 0 {
+			plain = len(text) - i
 		}
+		e.pass(plain)
+		out.Str(text[i : i+plain])
+		if i += plain; i == len(text) {
+			break
+		}
+		e.work(1) // a capture may be empty
 		i++
 		switch {
 		case i >= len(text):

@@ -82,6 +82,7 @@ func (e *Engine) tableForeach(L *lua.LState) int {
 	e.workSlots(t)
 	for k, v := next(t, lua.LNil); k != lua.LNil; k, v = next(t, k) {
 		e.work(4)
+		e.passKey(k)
 		if r := e.call1(L, fn, k, v); r != lua.LNil {
 			L.Push(r)
 			return 1
@@ -261,6 +262,7 @@ func (e *Engine) lessThan(L *lua.LState, a, b lua.LValue) bool {
 		}
 	case lua.LString:
 		if y, ok := b.(lua.LString); ok {
+			e.pass(min(len(x), len(y)))
 			return x < y
 		}
 	case *lua.LTable:

@@ -100,7 +100,7 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 	}
 	e.begin(&store.Ctx{}, "", true)
 	e.allocated = done.used
-	e.watchIndexing(len(code))
+	e.watchTexts(len(code))
 	e.start(0, before+done.took)
 	e.loading, e.keeps = l, true
 	text := e.register(done.proto)
@@ -190,6 +190,7 @@ func (e *Engine) redisRegister(L *lua.LState) int {
 		fault = msgRegisterArgs
 	}
 	if fault == "" {
+		e.work(len(r.Name) / inStep)
 		fault = e.loading.add(&r)
 	}
 	if fault != "" {
@@ -228,6 +229,7 @@ func (r *registration) readNamed(e *Engine, v lua.LValue) (fault string) {
 		if !ok {
 			return msgRegisterKey
 		}
+		e.charge(int64(len(name)))
 		if fault := r.readArgument(e, strings.ToLower(name), v); fault != "" {
 			return fault
 		}
@@ -276,6 +278,7 @@ func (r *registration) readFlags(e *Engine, t *lua.LTable) (fault string) {
 			return ""
 		}
 		name, _ := auxlib.ToString(v)
+		e.charge(int64(len(name)))
 		flag, ok := store.ParseFunctionFlag(strings.ToLower(name))
 		if !ok {
 			return msgRegisterFlag

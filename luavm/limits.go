@@ -30,6 +30,8 @@ const (
 	slowAlloc   = 50 * time.Microsecond
 	unseenLooks = 16
 	largeBytes  = 1 << 20
+	// passedInStep is how many bytes of a text are copied, compared, hashed or searched in the time of an instruction.
+	passedInStep = 256
 	// instructionCost is the number of bytes charged for an instruction.
 	instructionCost = 32
 	// commandCost is the number of bytes charged for a command between two calls of its Watch.
@@ -133,7 +135,7 @@ func (e *Engine) seeAllocations() {
 // commandWorks is store.Ctx.Watch for commands of a script. Short commands do not call it.
 func (e *Engine) commandWorks() {
 	e.steps += shortScript
-	e.charge(commandCost)
+	e.spend(commandCost)
 	e.checkLimits()
 }
 
@@ -189,22 +191,34 @@ func (e *Engine) work(steps int) {
 	}
 }
 
-// charge counts bytes that are about to be allocated, and checks the heap when it is time.
+// pass counts the n bytes of a text that are compared, hashed or searched at once.
+func (e *Engine) pass(n int) {
+	if n > longText {
+		e.work(n / passedInStep)
+	}
+}
+
+// charge counts bytes that are about to be allocated, and checks the heap when it is time. To fill them is work, too.
 func (e *Engine) charge(n int64) {
-	e.spent += n
+	e.spend(n)
 	if n > longText {
 		e.chargeLong(n)
 	}
+}
+
+func (e *Engine) spend(n int64) {
+	e.spent += n
 	if e.spent >= e.nextHeap || n > e.opts.MemoryLimit {
 		e.checkHeap(n)
 	}
 }
 
 func (e *Engine) chargeLong(n int64) {
-	e.indexing = indexing
+	e.onTexts = onTexts
 	if n > largeBytes {
 		e.pace, e.budget = min(e.pace, lookOften), min(e.budget, lookOften)
 	}
+	e.pass(int(n))
 }
 
 // paste charges for the joined string, and returns it.

@@ -311,6 +311,9 @@ func TestStepsCountWhatIsRead(t *testing.T) {
 		dead + "for i=1,500 do cmsgpack.pack(t) end":                                             6e5,
 		dead + "for i=1,500 do table.maxn(t) end":                                                5e6,
 		dead + "return a": 3e5,
+		"local s=string.rep('\\r',1e6) local t={} for i=1,100 do t[i]={err=s} end return t":                                          1e6,
+		"local function f(n) if n==0 then for i=1,1000 do pcall(error,'x',1e9) end return 0 end return 1+f(n-1) end return f(10000)": 1e6,
+		"local s=string.rep('a',1e5) local t={} for i=1,500 do t[s:sub(i)]=1 end pcall(cmsgpack.pack,t)":                             4e5,
 	} {
 		w := newWorld(t, Options{})
 		if w.do(2, "eval", script, "0", strings.Repeat("1", 1e6)); w.e.steps < least {

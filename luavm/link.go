@@ -107,6 +107,8 @@ const (
 	// plainLength is the longest script that runs without the hook: as many instructions
 	// run between two looks at the limits anyway.
 	plainLength = lookEvery
+	// A plain script may compare so often, and ask so often which is less: nobody counts how long it takes for long texts.
+	plainComparisons, plainOrders = 32, 4
 	// plainGlobals has the globals that such a script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
 )
@@ -114,14 +116,21 @@ const (
 // isPlain reports whether a script needs no hook. A plain script has no instruction that the
 // hook checks (those include instructions that make functions or begin a numeric for), and no
 // jump back, so it ends after at most as many steps as it has instructions. It also calls no
-// methods of strings, which can make long strings, and looks up no field by a key that
-// may be long. Most scripts of locks are plain.
+// methods of strings, which can make long strings, looks up no field by a key that
+// may be long, and compares little. Most scripts of locks are plain.
 func isPlain(p *lua.FunctionProto) bool {
 	if len(p.Code) > plainLength {
 		return false
 	}
+	comparisons, orders := 0, 0
 	for _, inst := range p.Code {
 		op := interp.OpOf(inst)
+		switch op {
+		case lua.OP_EQ:
+			comparisons++
+		case lua.OP_LT, lua.OP_LE:
+			orders++
+		}
 		switch {
 		case watched>>op&1 != 0, op == lua.OP_SELF, op == lua.OP_GETTABLE && interp.ArgC(inst)&interp.RKConst == 0,
 			op == lua.OP_JMP && interp.ArgSbx(inst) < 0,
@@ -129,5 +138,5 @@ func isPlain(p *lua.FunctionProto) bool {
 			return false
 		}
 	}
-	return true
+	return comparisons <= plainComparisons && orders <= plainOrders
 }

@@ -7,20 +7,21 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// What gopher-lua itself makes of a long text within an instruction is done here: it would allocate it uncharged.
+// What gopher-lua itself makes of a long text within an instruction is done here: it would allocate it uncharged. And the
+// time that an instruction takes for a long text is counted here.
 
 // longText is the size from which a text is long. Until a script has a text of that size, the instructions that read a
-// field are not looked at.
+// field or compare are not looked at.
 const longText = 16 << 10
 
-// indexing has a bit for every opcode that reads a field.
-const indexing uint64 = 1<<lua.OP_GETTABLE | 1<<lua.OP_GETTABLEKS | 1<<lua.OP_SELF
+// onTexts has a bit for every opcode that reads a field or compares.
+const onTexts uint64 = 1<<lua.OP_GETTABLE | 1<<lua.OP_GETTABLEKS | 1<<lua.OP_SELF | 1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE
 
-// watchIndexing is called with the bytes that a script has from its beginning: what it keeps may be one text, and so may a
+// watchTexts is called with the bytes that a script has from its beginning: what it keeps may be one text, and so may a
 // constant of its own text.
-func (e *Engine) watchIndexing(size int) {
+func (e *Engine) watchTexts(size int) {
 	if size > longText {
-		e.indexing = indexing
+		e.onTexts = onTexts
 	}
 }
 
@@ -36,6 +37,7 @@ func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 	if !ok || len(key) < longText {
 		return
 	}
+	e.pass(len(key))
 	v := L.Get(reg + 1)
 	for at := range lua.MaxTableGetLoop {
 		if t, ok := v.(*lua.LTable); ok && t.RawGetString(string(key)) != lua.LNil {
@@ -53,5 +55,29 @@ func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 		default:
 			e.throwHere(L, "attempt to index a "+auxlib.TypeName(v)+" value")
 		}
+	}
+}
+
+// orderedInStep is how many bytes gopher-lua compares in the time of an instruction to tell which text is less: it goes byte
+// by byte.
+const orderedInStep = 16
+
+// beforeComparison counts the work of comparing two long texts.
+func (e *Engine) beforeComparison(L *lua.LState, f *interp.Frame, inst uint32) {
+	a, isText := f.Operand(L, interp.ArgB(inst)).(lua.LString)
+	b, areTexts := f.Operand(L, interp.ArgC(inst)).(lua.LString)
+	switch n := min(len(a), len(b)); {
+	case !isText || !areTexts || n <= longText:
+	case interp.OpOf(inst) != lua.OP_EQ:
+		e.work(n / orderedInStep)
+	case len(a) == len(b):
+		e.pass(n)
+	}
+}
+
+// passKey counts the work of finding a key in a table: a text is hashed, and compared.
+func (e *Engine) passKey(key lua.LValue) {
+	if s, ok := key.(lua.LString); ok {
+		e.pass(len(s))
 	}
 }

@@ -344,7 +344,7 @@ func (m *matcher) matchCapture(s int, digit byte) int {
 		return -1 // C takes it for a length, a huge one
 	}
 	n := c.n
-	m.e.work(n / 16)
+	m.e.work(n / inStep)
 	if len(m.s)-s >= n && m.s[c.start:c.start+n] == m.s[s:s+n] {
 		return s + n
 	}
@@ -380,6 +380,13 @@ func (m *matcher) push(s, e int, whole bool) int {
 		m.L.Push(m.capture(i, s, e))
 	}
 	return n
+}
+
+// workPattern counts the work of looking at a whole pattern, before it is matched: for its end, and for special characters.
+func (e *Engine) workPattern(p string) {
+	if len(p) > inStep {
+		e.work(len(p) / inStep)
+	}
 }
 
 // hasSpecials reports whether a pattern is more than plain text.

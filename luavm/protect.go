@@ -113,7 +113,10 @@ func (e *Engine) throwHere(L *lua.LState, msg string) {
 // level.
 func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	f = e.skip(interp.TopFrame(L))
-	for level > 0 && f != nil {
+	for n := 1; level > 0 && f != nil; n++ {
+		if n%copiedInStep == 0 {
+			e.work(1)
+		}
 		level--
 		if !f.Fn.IsG {
 			level -= f.TailCall

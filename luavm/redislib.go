@@ -59,7 +59,7 @@ func (e *Engine) openRedis() {
 // errorTable returns the table that scripts get for an error. As in Redis, the text
 // begins with an error code only if it begins with '-'.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
-	e.charge(int64(len(text)))
+	e.charge(2 * int64(len(text))) // the caller may have joined it
 	code, msg := "ERR", text
 	if rest, told := strings.CutPrefix(text, "-"); told {
 		var coded bool
@@ -82,6 +82,7 @@ func (e *Engine) oneString(L *lua.LState) (string, bool) {
 		L.Push(e.errorTable(L, msgReplyFields))
 		return "", false
 	}
+	e.pass(len(s))
 	text, _, _ := strings.Cut(string(s), "\x00")
 	return text, true
 }
@@ -203,6 +204,7 @@ func (e *Engine) redisACLCheck(L *lua.LState) int {
 	if !ok {
 		e.raise(L, msgArgumentTypes)
 	}
+	e.work(callSteps)
 	cmd, known := e.table.Resolve(args)
 	if !known {
 		e.raise(L, msgACLCommand)

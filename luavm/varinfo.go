@@ -150,6 +150,7 @@ const nameCopies = 3
 
 func (e *Engine) namedError(f *interp.Frame, rk int, t, what string) string {
 	if rk&interp.RKConst == 0 {
+		e.workName(f)
 		if kind, name := objectName(f.Fn.Proto, f.Pc-1, rk); kind != "" {
 			e.charge(nameCopies * int64(len(name)))
 			return "attempt to " + what + " " + kind + " '" + name + "' (a " + t + " value)"
@@ -157,6 +158,9 @@ func (e *Engine) namedError(f *interp.Frame, rk int, t, what string) string {
 	}
 	return "attempt to " + what + " a " + t + " value"
 }
+
+// workName counts the work of objectName: it reads the function up to the instruction that runs.
+func (e *Engine) workName(f *interp.Frame) { e.work((f.Pc + len(f.Fn.Proto.DbgLocals)) / inStep) }
 
 // objectName does what C Lua's getobjname does: it returns where the value of a
 // register at an instruction came from.

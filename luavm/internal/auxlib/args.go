@@ -23,6 +23,7 @@ type Steps interface {
 type Args struct {
 	Errors Errors
 	Steps  Steps
+	Memory Memory
 }
 
 func (a Args) mismatch(L *lua.LState, n int, want string) {
@@ -64,10 +65,16 @@ func (a Args) OptString(L *lua.LState, n int, def string) string {
 // digitsInStep is how many bytes of a number are read in the time of an instruction.
 const digitsInStep = 16
 
+// longNumber is the length of a text from which what clib.ParseNumber copies of it is charged.
+const longNumber = 1 << 10
+
 // ParseNumber is clib.ParseNumber, but counts the work: the text may have megabytes.
 func (a Args) ParseNumber(s string) (lua.LNumber, bool) {
 	if len(s) >= digitsInStep {
 		a.Steps.Work(len(s) / digitsInStep)
+	}
+	if len(s) > longNumber {
+		a.Memory.Charge(int64(len(s)))
 	}
 	return clib.ParseNumber(s)
 }

@@ -121,8 +121,11 @@ func NumberPrefix(s string) int {
 
 // nanPayload returns the length of the suffix that may follow nan: letters and digits in parentheses.
 func nanPayload(s string) int {
-	end := strings.IndexByte(s, ')')
-	if end < 0 || s[0] != '(' || strings.ContainsFunc(s[1:end], func(r rune) bool { return r > 127 || !IsAlpha(byte(r)) && !IsDigit(byte(r)) && r != '_' }) {
+	if s == "" || s[0] != '(' {
+		return 0
+	}
+	end := 1 + digitRun(s[1:], func(c byte) bool { return IsAlpha(c) || IsDigit(c) || c == '_' })
+	if end == len(s) || s[end] != ')' {
 		return 0
 	}
 	return end + 1

@@ -270,6 +270,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 	j.out.Byte('{')
 	first := true
 	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		passKey(j.host, k)
 		if !first {
 			j.out.Byte(',')
 		}

@@ -254,10 +254,22 @@ func (d *jsonDecoder) number() {
 
 var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
 
+// readInStep is how many bytes of a string are read in the time of an instruction, and readAtOnce how many between two calls of
+// Work.
+const (
+	readInStep = 64
+	readAtOnce = 16 << 10
+)
+
 func (d *jsonDecoder) str() {
 	b := auxlib.Buffer{Memory: d.host}
 	i := d.i + 1
+	counted := i
 	for {
+		if i-counted >= readAtOnce {
+			d.host.Work((i - counted) / readInStep)
+			counted = i
+		}
 		if i >= len(d.s) {
 			d.fail("unexpected end of string", i)
 			return
@@ -294,7 +306,7 @@ func (d *jsonDecoder) str() {
 		i += 2
 	}
 	d.i = i + 1
-	d.host.Work(len(b.B) / 64)
+	d.host.Work((i - counted) / readInStep)
 	d.kind, d.value = tokenString, lua.LString(b.Text())
 }
 

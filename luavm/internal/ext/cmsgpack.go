@@ -125,6 +125,7 @@ func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	lib.host.Work(interp.Slots(t) / 8) // the table is walked twice
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		lib.host.Work(1)
+		passKey(lib.host, k)
 		n++
 		i, ok := k.(lua.LNumber)
 		if !ok || i <= 0 || i != lua.LNumber(clib.ToInt(i)) {

@@ -81,7 +81,6 @@ func (u *unpacker) uint(n int) uint64 {
 }
 
 func (u *unpacker) str(n int) lua.LValue {
-	u.host.Charge(int64(min(n, len(u.s)-u.i)))
 	return u.host.Own(u.take(n))
 }
 

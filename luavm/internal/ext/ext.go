@@ -36,7 +36,7 @@ type library map[string]func(*Libraries, *lua.LState) int
 
 // Open makes the libraries. Their tables belong to the caller.
 func Open(host Host, L *lua.LState) *Libraries {
-	lib := &Libraries{Null: L.NewUserData(), JSON: defaultJSON, host: host, arg: auxlib.Args{Errors: host, Steps: host}}
+	lib := &Libraries{Null: L.NewUserData(), JSON: defaultJSON, host: host, arg: auxlib.Args{Errors: host, Steps: host, Memory: host}}
 	lib.Tables = map[string]*lua.LTable{
 		"bit":      lib.table(L, bitLibrary),
 		"struct":   lib.table(L, structLibrary),
@@ -44,6 +44,16 @@ func Open(host Host, L *lua.LState) *Libraries {
 		"cjson":    lib.jsonModule(L, &lib.JSON),
 	}
 	return lib
+}
+
+// keyInStep is how many bytes of a long key are hashed in the time of an instruction.
+const keyInStep = 256
+
+// passKey counts the work of finding a key in a table.
+func passKey(host Host, key lua.LValue) {
+	if s, ok := key.(lua.LString); ok && len(s) > keyInStep {
+		host.Work(len(s) / keyInStep)
+	}
 }
 
 func (lib *Libraries) table(L *lua.LState, functions library) *lua.LTable {

@@ -18,6 +18,9 @@ var structLibrary = library{
 	"unpack": (*Libraries).structUnpack,
 }
 
+// digitsInStep is how many digits of a size are read in the time of an instruction.
+const digitsInStep = 16
+
 // maxIntSize is the largest size in bytes for the options i and I.
 const maxIntSize = 32
 
@@ -44,7 +47,10 @@ func (l *layout) number(def int) int {
 		return def
 	}
 	n := 0
-	for l.i < len(l.fmt) && clib.IsDigit(l.fmt[l.i]) {
+	for from := l.i; l.i < len(l.fmt) && clib.IsDigit(l.fmt[l.i]); {
+		if (l.i-from)%digitsInStep == digitsInStep-1 {
+			l.host.Work(1) // zeros may lead it
+		}
 		if n > math.MaxInt32/10 || n*10 > math.MaxInt32-int(l.fmt[l.i]-'0') {
 			l.host.Throw(l.L, "integral size overflow")
 		}
