@@ -170,7 +170,9 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if text != string(store.ErrOutOfMemory) {
 		text = "ERR " + text
 	}
-	if e.errSource != "" { // it is empty if the stop came during the conversion of the reply
+	// The source is empty if the stop came during the conversion of the reply. A script can make it long, and nobody charges for
+	// it any more.
+	if e.errSource != "" && int64(len(e.errSource)) <= e.opts.MemoryLimit/replyShare {
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
 	ctx.TookAll = e.tookAll()
@@ -291,13 +293,16 @@ func (e *Engine) empty(t *lua.LTable) {
 
 // failureReply returns the reply for an error that the script did not catch.
 func (e *Engine) failureReply(failure lua.LValue) store.Reply {
-	text := e.replyText(e.failureText(failure))
-	e.charge(2 * int64(len(text)))
+	text := e.failureText(failure)
 	if e.errSource != "" {
-		text += suffix(e.sha, e.errSource, e.errLine)
+		e.charge(int64(len(e.errSource)) + suffixCost) // the script may have named its source
+		text = e.paste(text, suffix(e.sha, e.errSource, e.errLine))
 	}
-	return store.Reply{Kind: store.Failure, Str: oneLine(text)}
+	return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(text))}
 }
+
+// suffixCost is what suffix takes beside the name of the source.
+const suffixCost = 128
 
 func (e *Engine) failureText(failure lua.LValue) string {
 	text := ""

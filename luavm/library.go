@@ -136,7 +136,7 @@ func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	}()
 	L.Push(L.NewFunctionFromProto(proto))
 	if failure, ok := e.protectedCall(L, 0, 0, nil); !ok {
-		return e.failureText(failure)
+		return e.replyText(e.failureText(failure))
 	}
 	return ""
 }
