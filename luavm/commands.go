@@ -155,9 +155,13 @@ func (e *Engine) evalSHA(c *store.Ctx, readOnly bool) store.Reply {
 }
 
 func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
-	chunk, _, fail := e.chunkOf(c, c.Arg(2))
+	chunk, from, fail := e.chunkOf(c, c.Arg(2))
 	if fail != nil {
 		return *fail
+	}
+	if from.state&stateKilled != 0 {
+		e.stop = msgKilled
+		return e.stopped(c)
 	}
 	c.LoadScript(chunk.sha, chunk.body, true)
 	return store.Str(chunk.sha)

@@ -153,6 +153,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 
 // end finishes an evaluation, and keeps its writes or rolls them back.
 func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) store.Reply {
+	e.lastLook()
 	if e.stop == "" {
 		e.finish()
 		ctx.Release(save)
@@ -162,6 +163,15 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	e.finish()
 	ctx.Rollback(save)
 	return reply
+}
+
+// lastLook ends the time in which a script can be killed. If SCRIPT KILL has been answered OK since the script's last look, the
+// script is stopped after all. What a function has changed in its library goes then, as after every stop.
+func (e *Engine) lastLook() {
+	if s := e.state.Swap(0); s&stateKilled != 0 && e.stop == "" {
+		e.stop, e.errSource = msgKilled, ""
+		e.dirty = e.dirty || s&stateFunction != 0
+	}
 }
 
 // stopped returns the reply for a script that was stopped.

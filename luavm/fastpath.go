@@ -141,9 +141,13 @@ func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnl
 	save := e.open(ctx, c, readOnly, cached)
 	reply, ok = e.runFast(c.fast, keys, args)
 	if ok {
-		e.state.Store(0)
+		e.lastLook()
 		e.call, e.told = store.Ctx{}, 0
 		c.fast.regret = max(c.fast.regret-1, 0)
+		if e.stop != "" {
+			ctx.Rollback(save)
+			return e.stopped(ctx), true
+		}
 		ctx.Release(save)
 		return reply, true
 	}
