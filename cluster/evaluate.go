@@ -52,7 +52,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
 	b.writes = entry[len(entry)-len(e.Writes):]
-	txn.Writes().Forget()
+	txn.Forget() // before the entry is applied: its copies would be beside those of Apply
 	return b, entry, rest
 }
 
@@ -215,7 +215,7 @@ func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first
 	if first {
 		return txn.Writes().Size() > maxBeforeFirst
 	}
-	return txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes
+	return txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes || txn.Held() > maxHeldBytes
 }
 
 // progress is how far a batch has come: its writes, their bytes, and the subscribers that its messages reach.
@@ -228,7 +228,7 @@ func (s *sequencer) add(txn *store.Txn, b *batch, r *request, before progress) {
 	b.requests = append(b.requests, r)
 	b.replied += r.extent
 	r.wroteBytes = txn.Writes().Size() - before.bytes
-	if takes := r.extent + entryCopies*r.wroteBytes + txn.TakeCopied(); takes > maxPartBytes {
+	if takes := r.extent + entryCopies*r.wroteBytes; takes > maxPartBytes {
 		brake.Bring(takes)
 	}
 	r.took(r.extent + r.wroteBytes + txn.TakeUndone())

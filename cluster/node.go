@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
@@ -130,6 +131,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	n.clock = clock.NewLease(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
 	n.fsm.Limit(cfg.Limits)
+	n.fsm.Brake(brake.Bring)
 	if accounts, ok := cfg.Sink.(store.AccountSink); ok {
 		n.fsm.Introduce(accounts)
 	}

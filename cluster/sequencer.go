@@ -47,6 +47,9 @@ const (
 	maxPartBytes = 1 << 20
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
+	// maxHeldBytes is how much data the requests of a batch may have copied for changes when the batch is closed: these copies
+	// are beside the data until the entry is proposed.
+	maxHeldBytes = 8 << 20
 	// maxWholeBytes bounds the replies to a request that must not be answered in parts.
 	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes.
@@ -432,9 +435,6 @@ func (s *sequencer) giveBack(q []*request) {
 
 // applied updates the node after each entry applied here, in log order.
 func (n *Node) applied(out raftfsm.Outcome) {
-	if out.Copied > 0 {
-		brake.Bring(out.Copied) // a restarted node applies such entries as fast as it can
-	}
 	if out.Accepted {
 		n.gate.Applied()
 		n.clock.Applied(out.Lease)

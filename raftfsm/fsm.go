@@ -17,7 +17,6 @@ type Outcome struct {
 	Term     uint64 // the entry's term in Raft's log, which sets it; 0: that log has no terms
 
 	Messages bool // the entry has messages for clients
-	Copied   int  // bytes of values that were copied for a change
 }
 
 // FSM is the state machine. One goroutine applies entries; another one evaluates and reads the
@@ -28,7 +27,8 @@ type FSM struct {
 
 	accounts store.AccountSink // receives the users; may be nil
 
-	room room
+	room  room
+	brake func(bytes int) // see Brake
 
 	mu    sync.Mutex
 	store *store.Store
@@ -58,6 +58,15 @@ func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 // Introduce makes the state machine pass the users to accounts. It must be called before the first
 // entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
+
+// Brake sets a function that is called, with the lock held, before an evaluation or an entry copies much data for a change. It may wait
+// for memory, but for nobody who waits for the state machine.
+func (f *FSM) Brake(brake func(bytes int)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.brake = brake
+	f.store.Brake(brake)
+}
 
 // Replay says that the entries up to a log index are older than this process. Their messages are
 // not published, because no client was subscribed to this process when they were sent.
@@ -125,7 +134,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	before := f.lease
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	f.done.add(list, before, f.lease)
-	out.Accepted, out.Sequence, out.Lease, out.Messages, out.Copied = true, f.seq, f.lease, sink.used, f.store.TakeCopied()
+	out.Accepted, out.Sequence, out.Lease, out.Messages = true, f.seq, f.lease, sink.used
 	return out, nil
 }
 

@@ -89,6 +89,7 @@ func (f *FSM) Restore(in io.Reader, index uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store, f.seq, f.lease, f.wall, f.done, f.index = next.store, next.seq, next.lease, next.wall, next.done, index
+	f.store.Brake(f.brake)
 	f.jumps++
 	f.measure()
 	if f.keys != nil {

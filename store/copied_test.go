@@ -1,35 +1,131 @@
 package store
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// Whoever keeps a process from growing hears of every copy of a value that a write of a few bytes makes, when it is
-// evaluated and when it is applied.
+// TestCopiedValuesAreTold: whoever keeps a process from growing hears of every copy that a write of a few bytes makes of what the
+// data holds, when it is evaluated and when it is applied beside a snapshot.
 func TestCopiedValuesAreTold(t *testing.T) {
 	const large = 1 << 20
-	for _, line := range [][]string{
-		{"SETRANGE", "k", "7", "x"}, {"APPEND", "k", "x"}, {"SETBIT", "k", "9", "1"}, {"BITFIELD", "k", "SET", "u8", "0", "1"},
+	bits := string(make([]byte, large))
+	const keys, elements = 5, 512
+	many := func(line ...string) (lines [][]string) {
+		for key := range keys {
+			call := []string{line[0], fmt.Sprint("k", key)}
+			for i := range elements {
+				for _, arg := range line[1:] {
+					call = append(call, strings.ReplaceAll(arg, "#", fmt.Sprint(i)))
+				}
+			}
+			lines = append(lines, call)
+		}
+		return lines
+	}
+	for _, c := range []struct {
+		data  [][]string
+		line  []string // % is the number of a key
+		least int      // bytes that are copied
+	}{
+		{[][]string{{"SET", "k0", bits}}, []string{"SETRANGE", "k%", "7", "x"}, large},
+		{[][]string{{"SET", "k0", bits}}, []string{"APPEND", "k%", "x"}, large},
+		{[][]string{{"SET", "k0", bits}}, []string{"SETBIT", "k%", "9", "1"}, large},
+		{[][]string{{"SET", "k0", bits}}, []string{"BITFIELD", "k%", "SET", "u8", "0", "1"}, large},
+		{many("HSET", "f#", "v"), []string{"HSET", "k%", "f7", "w"}, keys * elements * int(fieldSize)},
+		{many("HSET", "f#", "v"), []string{"HDEL", "k%", "f7"}, keys * elements * int(fieldSize)},
+		{many("HSET", "f#", "v"), []string{"COPY", "k%", "k0", "REPLACE"}, keys * elements * int(fieldSize)},
+		{many("HSET", "f#", "v"), []string{"RENAME", "k%", "n%"}, keys * elements * int(fieldSize)},
+		{many("HSET", "f#", "v"), []string{"PEXPIRE", "k%", "1000"}, keys * elements * int(fieldSize)},
+		{many("SADD", "#"), []string{"SADD", "k%", "-1"}, keys * elements * int(intSize)},
+		{many("ZADD", "#", "m#"), []string{"ZADD", "k%", "7", "m9"}, keys * treeCopy},
+		{many("RPUSH", "#"), []string{"LSET", "k%", "7", "x"}, keys * treeCopy},
+		{many("SADD", "m#"), []string{"SREM", "k%", "m9"}, keys * treeCopy},
 	} {
 		d := newTestDB(t)
-		txn := d.begin()
-		d.run(txn, "SET", "k", string(make([]byte, large)))
-		d.apply(txn)
-		d.s.TakeCopied()
-		txn = d.begin()
-		d.run(txn, line...)
-		if n := txn.TakeCopied(); n < large || n > 2*large {
-			t.Errorf("%v: %d bytes were copied when it was evaluated, want %d", line, n, large)
+		for _, line := range c.data {
+			d.do(line...)
 		}
+		told := 0
+		d.s.Brake(func(bytes int) { told += bytes })
+		takes := func(what string) {
+			if told += d.s.uncounted; told < c.least {
+				t.Errorf("%v: %d bytes were copied when it was %s, want %d", c.line, told, what, c.least)
+			}
+			told, d.s.uncounted = 0, 0
+		}
+		d.s.uncounted = 0
+		txn := d.begin()
+		for i := range c.data {
+			line := slices.Clone(c.line)
+			for at := range line {
+				line[at] = strings.ReplaceAll(line[at], "%", fmt.Sprint(i))
+			}
+			d.run(txn, line...)
+		}
+		takes("evaluated")
+		d.s.Snapshot()
 		d.apply(txn)
-		for _, want := range []int{large, 0} { // it is told once
-			if n := d.s.TakeCopied(); n < want || n > 2*want {
-				t.Errorf("%v: %d bytes were copied when it was applied, want %d", line, n, want)
+		takes("applied")
+	}
+}
+
+// TestCopiesAreToldInTime: who waits for memory is told of each long value before it is copied, and of many short ones in small parts.
+func TestCopiesAreToldInTime(t *testing.T) {
+	const large = 1 << 20
+	d := newTestDB(t)
+	for i := range 8 {
+		d.do("SET", fmt.Sprint("k", i), strings.Repeat("x", large))
+	}
+	for _, step := range []string{"evaluated", "applied"} {
+		txn := d.begin()
+		calls, changed := 0, 0
+		d.s.Brake(func(bytes int) {
+			if bytes > large+copyStep {
+				t.Errorf("%s: told of %d bytes at once", step, bytes)
+			}
+			if calls++; step == "applied" {
+				changed = 0
+				for i := range 8 {
+					if d.s.dbs[0].keys.get(hashOf(fmt.Sprint("k", i)), fmt.Sprint("k", i)).str[0] == 'y' {
+						changed++
+					}
+				}
+			}
+		})
+		for i := range 8 {
+			d.run(txn, "SETRANGE", fmt.Sprint("k", i), "0", "y")
+			if step == "evaluated" && calls != i+1 {
+				t.Errorf("after %d values it was called %d times", i+1, calls)
 			}
 		}
+		if step == "applied" {
+			if d.apply(txn); changed != 7 {
+				t.Errorf("%d of 8 values had been changed at the last call", changed)
+			}
+		}
+	}
+}
+
+// TestForgottenCopies: a transaction whose writes have been copied keeps none of the values that it has copied.
+func TestForgottenCopies(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", strings.Repeat("x", 2*keepWrites))
+	txn := d.begin()
+	d.run(txn, "SETRANGE", "k", "0", "y")
+	if txn.Held() < 2*keepWrites {
+		t.Errorf("it holds %d bytes", txn.Held())
+	}
+	if txn.Forget(); txn.Held() != 0 || len(txn.views[0].over) != 0 {
+		t.Errorf("%d bytes and %d entries are kept", txn.Held(), len(txn.views[0].over))
+	}
+	txn.Restart(d.now, d.seq+1)
+	if d.run(txn, "SETRANGE", "k", "0", "y"); txn.Held() < 2*keepWrites || len(txn.views[0].over) != 1 {
+		t.Errorf("the next one holds %d bytes in %d entries", txn.Held(), len(txn.views[0].over))
 	}
 }
 

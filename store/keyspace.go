@@ -251,14 +251,9 @@ type Store struct {
 	libs     *librarySet
 	config   config
 	accounts accounts
-	copied   int // see TakeCopied; not part of the state
-}
 
-// TakeCopied is Txn.TakeCopied for the applied writes.
-func (s *Store) TakeCopied() int {
-	copied := s.copied
-	s.copied = 0
-	return copied
+	brake     func(bytes int) // see Brake; not part of the state …
+	uncounted int             // … and neither is what it has not been told yet
 }
 
 // New returns an empty store.

@@ -89,9 +89,16 @@ func (t *Txn) mutable(db int, key string) *Entry {
 	if !pending && v.base != nil {
 		e = v.base.get(key)
 	}
-	if e == nil || pending && e.epoch == t.generation {
+	if e == nil {
+		return nil
+	}
+	if pending && e.epoch == t.generation {
+		if e.tree() {
+			t.s.copying(treeCopy)
+		}
 		return e
 	}
+	t.cloned(e)
 	e = e.clone()
 	e.epoch = t.generation
 	t.replace(db, e.key, e)
@@ -123,10 +130,12 @@ func (t *Txn) grow(_ int, by int64) { t.size += by }
 func (t *Txn) copied(bytes int) {
 	t.copies += bytes
 	t.moved += int64(bytes)
+	t.held += bytes
+	t.s.copying(bytes)
 }
 
 // TakeCopied returns the number of bytes of values that were copied for a change since the last
-// call. These bytes become garbage.
+// call, or since BeginCall. These bytes become garbage.
 func (t *Txn) TakeCopied() int {
 	copies := t.copies
 	t.copies = 0

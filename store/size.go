@@ -171,7 +171,7 @@ func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
 
 // BeginCall marks the start of a command, script or transaction. Its writes count against MaxEntry
 // together.
-func (t *Txn) BeginCall() { t.from, t.moved = extent{t.ws.Size(), t.size}, 0 }
+func (t *Txn) BeginCall() { t.from, t.moved, t.copies = extent{t.ws.Size(), t.size}, 0, 0 }
 
 // extent is the size of the writes and the size of the data.
 type extent struct {

@@ -19,8 +19,10 @@ type target interface {
 	// stamp marks an entry as changed by the current write set and, if created or leased is true,
 	// as created or leased by it.
 	stamp(e *Entry, created, leased bool)
-	// copied counts bytes of a value that were copied for a change.
+	// copied counts bytes of a value that are about to be copied for a change.
 	copied(bytes int)
+	// cloned counts the copy of an entry that is about to be made.
+	cloned(e *Entry)
 	// form returns the size limits of the compact forms.
 	form() *forms
 }
@@ -73,8 +75,9 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 		return false
 	}
 	before := e.size()
-	value := make([]byte, max(int64(len(e.str)), offset+int64(len(patch))))
-	t.copied(len(value))
+	length := max(int64(len(e.str)), offset+int64(len(patch)))
+	t.copied(int(length))
+	value := make([]byte, length)
 	copy(value, e.str)
 	copy(value[offset:], patch)
 	e.str, e.form = bytesToString(value), formRaw
@@ -137,6 +140,7 @@ func moveKey(t target, db int, key string, toDB int, name string, keep bool) {
 	if e == nil {
 		return
 	}
+	t.cloned(e)
 	c := e.clone()
 	c.key = ownKey(name)
 	if !keep {
@@ -157,10 +161,15 @@ type committed struct {
 func (t *committed) mutable(db int, key string) *Entry {
 	ks := t.s.dbs[db]
 	e := ks.get(key)
-	if e != nil && e.epoch != t.s.epoch {
+	switch {
+	case e == nil:
+	case e.epoch != t.s.epoch:
+		t.cloned(e)
 		e = e.clone()
 		e.epoch = t.s.epoch
 		ks.set(e)
+	case e.tree():
+		t.s.copying(treeCopy)
 	}
 	return e
 }
@@ -181,7 +190,9 @@ func (t *committed) remove(db int, key string) {
 
 func (t *committed) grow(db int, by int64) { t.s.dbs[db].size += by }
 
-func (t *committed) copied(bytes int) { t.s.copied += bytes }
+func (t *committed) cloned(e *Entry) { t.s.copying(e.copySize()) }
+
+func (t *committed) copied(bytes int) { t.s.copying(bytes) }
 
 func (t *committed) setDeadline(db int, key string, at int64) {
 	if e := t.mutable(db, key); e != nil {

@@ -83,6 +83,7 @@ type Txn struct {
 	undone     int   // see TakeUndone
 	copies     int   // see TakeCopied …
 	moved      int64 // … and those bytes since BeginCall
+	held       int   // see Held
 }
 
 // Begin starts a transaction on the committed state. seq is the future sequence number of its write
@@ -112,7 +113,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		}
 		clear(v.over)
 	}
-	t.size = t.s.DataSize()
+	t.size, t.held = t.s.DataSize(), 0
 	t.ws.Reset()
 	t.BeginCall()
 	if cap(t.ws.buf) > keepWrites {

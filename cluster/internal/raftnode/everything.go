@@ -32,6 +32,7 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 			return nil, 0, err
 		}
 	}
+	fsm.Brake(brake.Bring)
 	fsm.Replay(last) // the replay notifies nobody
 	for i := from.Index + 1; i <= last; i++ {
 		var l raft.Log
@@ -41,11 +42,9 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		out, err := fsm.Apply(i, l.Data)
-		if err != nil {
+		if _, err := fsm.Apply(i, l.Data); err != nil {
 			return nil, 0, fmt.Errorf("entry %d: %w", i, err)
 		}
-		brake.Bring(out.Copied)
 	}
 	return fsm.Snapshot(), last, nil
 }

@@ -23,7 +23,13 @@ type machine struct {
 	fatal func(error)
 	brake brake.Worker
 
-	written *writtenState // the latest snapshot; nil: none has been taken
+	written atomic.Pointer[writtenState] // the latest snapshot; nil: none has been taken
+}
+
+func newMachine(r *Node, hooks Hooks) *machine {
+	m := &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: r.cfg.Fatal}
+	m.fsm.Brake(m.bring)
+	return m
 }
 
 var (
@@ -36,9 +42,8 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
 		return err // the process ends
 	}
-	brake.Bring(2 * len(l.Data)) // the entry was read, and its values are made now; Load counts long entries
-	m.awaitRoom(brake.Crowded)
-	own := *l // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
+	m.bring(2 * len(l.Data)) // the entry was read, and its values are made now; Load counts long entries
+	own := *l                // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
@@ -71,28 +76,27 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
 		return nil, err
 	}
-	m.written = &writtenState{s: m.fsm.Snapshot(), over: make(chan struct{})}
-	return m.written, nil
+	w := &writtenState{s: m.fsm.Snapshot(), over: make(chan struct{})}
+	m.written.Store(w)
+	return w, nil
+}
+
+// bring waits for memory before data is made, or is copied for a change by an evaluation or an entry.
+func (m *machine) bring(bytes int) {
+	brake.Bring(bytes)
+	m.awaitRoom(brake.Crowded)
 }
 
 // awaitRoom waits while a snapshot is being written and memory is crowded. The snapshot holds the state of its beginning: if all keys
 // are replaced meanwhile, there are two states, for which a node need not have the memory.
 func (m *machine) awaitRoom(crowded func() bool) {
-	if m.written == nil {
+	w := m.written.Load()
+	if w == nil || !w.begun.Load() || w.isOver() || !crowded() {
 		return
 	}
+	w.hurried.Store(true)
 	select {
-	case <-m.written.over:
-		m.written = nil
-		return
-	default:
-	}
-	if !m.written.begun.Load() || !crowded() {
-		return
-	}
-	m.written.hurried.Store(true)
-	select {
-	case <-m.written.over:
+	case <-w.over:
 	case <-m.log.stop:
 	}
 }
@@ -151,6 +155,15 @@ type writtenState struct {
 	hurried atomic.Bool // somebody waits for over
 }
 
+func (w *writtenState) isOver() bool {
+	select {
+	case <-w.over:
+		return true
+	default:
+		return false
+	}
+}
+
 // Persist implements raft.FSMSnapshot.
 func (w *writtenState) Persist(sink raft.SnapshotSink) error {
 	w.begun.Store(true)
@@ -164,7 +177,7 @@ func (w *writtenState) Persist(sink raft.SnapshotSink) error {
 // Release implements raft.FSMSnapshot.
 func (w *writtenState) Release() {
 	w.once.Do(func() {
-		w.s = nil // m.written may be looked at much later
+		w.s = nil // the machine keeps w until the next snapshot
 		close(w.over)
 	})
 }

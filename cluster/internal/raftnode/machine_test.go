@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/crashdisk"
 	"lockstep/cluster/internal/datadir"
 	"lockstep/raftfsm"
@@ -113,12 +114,12 @@ func TestOneStateBesideTheWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.awaitRoom(func() bool { return true }) // Raft may need the state machine before it writes
-	m.written.begun.Store(true)
+	m.written.Load().begun.Store(true)
 	m.awaitRoom(func() bool { return false })
-	if m.written.hurried.Load() {
+	if m.written.Load().hurried.Load() {
 		t.Error("it does not rest, though there is memory")
 	}
-	released, hurried := false, m.written
+	released, hurried := false, m.written.Load()
 	m.awaitRoom(func() bool {
 		go func() {
 			for !hurried.hurried.Load() {
@@ -133,6 +134,58 @@ func TestOneStateBesideTheWritten(t *testing.T) {
 		t.Error("it did not wait")
 	}
 	m.awaitRoom(func() bool { t.Error("the state has been written"); return true })
+}
+
+// TestCopyingAwaitsTheWritten: an evaluation or an entry of a few bytes that copies much data waits in its middle for the state that
+// is being written, because at its end there would be a state more.
+func TestCopyingAwaitsTheWritten(t *testing.T) {
+	defer brake.Set(0, 0)
+	const keys, large = 8, 1 << 20
+	fsm := raftfsm.New(nil)
+	m := newMachine(&Node{cfg: &Config{}, fsm: fsm, stop: make(chan struct{})}, Hooks{})
+	index, entry := uint64(0), func(write func(txn *store.Txn, key []byte)) (data []byte) {
+		fsm.View(func(st *store.Store, seq uint64) {
+			txn := st.Begin(store.Time{Lease: 1}, seq+1, store.Env{})
+			for i := range keys {
+				write(txn, []byte{'k', byte(i)})
+			}
+			data = (&raftfsm.Entry{Prev: seq, Lease: 1, Writes: txn.Writes().Bytes()}).Append(nil)
+		})
+		return data
+	}
+	apply := func(data []byte) {
+		index++
+		if out, err := fsm.Apply(index, data); err != nil || !out.Accepted {
+			t.Fatal(out, err)
+		}
+	}
+	apply(entry(func(txn *store.Txn, key []byte) { txn.SetString(0, key, strings.Repeat("x", large), 0) }))
+	brake.Set(1, 0) // memory is scarce
+	patch := func(txn *store.Txn, key []byte) { txn.Patch(0, key, 0, "y") }
+	data := []byte(nil)
+	for what, do := range map[string]func(){"an evaluation": func() { data = entry(patch) }, "an entry": func() { apply(data) }} {
+		if data == nil {
+			data = entry(patch)
+		}
+		w := &writtenState{s: fsm.Snapshot(), over: make(chan struct{})}
+		m.written.Store(w)
+		w.begun.Store(true)
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			do()
+		}()
+		for !w.hurried.Load() {
+			select {
+			case <-over:
+				t.Fatalf("%s did not wait", what)
+			default:
+				runtime.Gosched()
+			}
+		}
+		w.Release()
+		<-over
+	}
 }
 
 // When entries cannot be written that Raft believes in, the process ends. Until it has,

@@ -103,7 +103,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	if err := r.bootstrap(rc); err != nil {
 		return r.dir.Unusable(err, err)
 	}
-	if err := r.start(rc, &machine{log: r, fsm: r.fsm, hooks: hooks, fatal: cfg.Fatal}); err != nil {
+	if err := r.start(rc, newMachine(r, hooks)); err != nil {
 		return r.dir.Unusable(err, fmt.Errorf("data directory %s cannot be used: %w: %s", cfg.Data, err, datadir.AdviceRejoin))
 	}
 	if err := r.comparePeers(); err != nil {

@@ -1,0 +1,88 @@
+package store
+
+import "unsafe"
+
+// Copies of what the data holds already: a write of a few bytes copies a long string, or all elements of a compact
+// collection, once in the Txn and once in Apply. While a snapshot of an earlier state is written there are then
+// three states, for which a node need not have the memory.
+
+// copyStep is how many bytes are copied between two calls of the function that Brake sets.
+const copyStep = 256 << 10
+
+// treeCopy is about what a write to a large collection copies: a leaf of the tree, and the branches above it.
+const treeCopy = 4 << 10
+
+// Brake sets a function that is called before data is copied for a change, in a Txn or by Apply, with the number of bytes since the
+// last call. It may wait for memory. It must not use the store.
+func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
+
+// copying counts bytes that are about to be copied.
+func (s *Store) copying(bytes int) {
+	if s.uncounted += bytes; s.uncounted < copyStep {
+		return
+	}
+	bytes, s.uncounted = s.uncounted, 0
+	if s.brake != nil {
+		s.brake(bytes)
+	}
+}
+
+// copySize returns about how many bytes are copied by clone and the first write to the clone.
+func (e *Entry) copySize() int {
+	const entry, element = int(unsafe.Sizeof(Entry{})), int(treeFieldSize)
+	switch v := e.collection().(type) {
+	case nil:
+		return entry
+	case *Hash:
+		if v.big == nil {
+			return entry + len(v.small)*int(fieldSize)
+		}
+	case *MemberSet:
+		if v.tree == nil {
+			return entry + len(v.ints)*int(intSize)
+		}
+	case *SortedSet:
+		if v.byScore == nil {
+			return entry + len(v.small)*int(scoredSize)
+		}
+	}
+	return entry + min(treeCopy, e.elems.Len()*element)
+}
+
+// tree reports whether the entry has a large collection.
+func (e *Entry) tree() bool {
+	switch v := e.collection().(type) {
+	case *Hash:
+		return v.big != nil
+	case *MemberSet:
+		return v.tree != nil
+	case *SortedSet:
+		return v.byScore != nil
+	case *Deque:
+		return true
+	}
+	return false
+}
+
+// cloned counts the copy of an entry, which has yet to be made.
+func (t *Txn) cloned(e *Entry) {
+	n := e.copySize()
+	t.held += n
+	t.s.copying(n)
+}
+
+// Held returns about how many bytes the pending entries hold that are copies of the store's, or were until the next
+// write to the same key replaced them.
+func (t *Txn) Held() int { return t.held }
+
+// Forget gives up the pending entries if they hold much. Only Restart may follow.
+func (t *Txn) Forget() {
+	t.ws.Forget()
+	if t.held <= keepWrites {
+		return
+	}
+	t.held = 0
+	for i := range t.views {
+		t.views[i].over = nil
+	}
+}
