@@ -34,9 +34,7 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	} else {
 		snap, head.Index = n.fsm.Snapshot(), n.position()
 	}
-	in, out := io.Pipe()
-	go func() { out.CloseWithError(snap.WriteBackup(out, head)) }()
-	return in, complete, nil
+	return n.writeBackup(snap, head), complete, nil
 }
 
 // hasApplied waits until this node has applied an entry.

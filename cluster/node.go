@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
@@ -40,7 +39,8 @@ type Node struct {
 	gate          *fair.Gate
 	own           *fair.Gate          // for what this node does by itself
 	asking        *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
-	blockRegistry *blockRegistry      // keeps the blocked clients of this node
+	earlier       earlierStates
+	blockRegistry *blockRegistry // keeps the blocked clients of this node
 	guests        guests
 	positions     peers.Positions
 	batches       atomic.Uint64
@@ -93,7 +93,7 @@ func Open(cfg Config) (*Node, error) {
 	leads := make(chan raftnode.Leadership)
 	cons, err := raftnode.Open(n.cfg.raft(n.peers.MayBeOlder), n.fsm, raftnode.Hooks{
 		Serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.peers.Serve, peerport.ProtoJoin: n.serveJoin},
-		Applied: n.applied, Restored: n.restored, Members: n.peers.Moved, Vouched: n.peers.Vouched, Leads: leads,
+		Applied: n.applied, Restored: n.restored, Members: n.peers.Moved, Vouched: n.peers.Vouched, Leads: leads, Crowded: n.letGo,
 	})
 	if err != nil {
 		n.cancel()
@@ -131,7 +131,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	n.clock = clock.NewLease(cfg.Time)
 	n.fsm = raftfsm.New(noteSink{n})
 	n.fsm.Limit(cfg.Limits)
-	n.fsm.Brake(brake.Bring)
+	n.fsm.Brake(n.bring)
 	if accounts, ok := cfg.Sink.(store.AccountSink); ok {
 		n.fsm.Introduce(accounts)
 	}
@@ -303,14 +303,6 @@ func (n *Node) Status() Status {
 		}
 	})
 	return s
-}
-
-// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state; the node
-// keeps serving meanwhile.
-func (n *Node) StateHash() (index uint64, hash string, err error) {
-	snap := n.fsm.Snapshot()
-	hash, err = snap.Hash()
-	return snap.Index(), hash, err
 }
 
 // Config returns a parameter of the cluster as this node knows it. ok is false if the parameter has never been

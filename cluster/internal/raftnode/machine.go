@@ -85,6 +85,9 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 func (m *machine) bring(bytes int) {
 	brake.Bring(bytes)
 	m.awaitRoom(brake.Crowded)
+	if brake.Crowded() {
+		m.hooks.Crowded()
+	}
 }
 
 // awaitRoom waits while a snapshot is being written and memory is crowded. The snapshot holds the state of its beginning: if all keys

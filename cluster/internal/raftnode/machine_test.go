@@ -142,7 +142,8 @@ func TestCopyingAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	const keys, large = 8, 1 << 20
 	fsm := raftfsm.New(nil)
-	m := newMachine(&Node{cfg: &Config{}, fsm: fsm, stop: make(chan struct{})}, Hooks{})
+	crowded := 0 // how often others were asked to let their states go
+	m := newMachine(&Node{cfg: &Config{}, fsm: fsm, stop: make(chan struct{})}, Hooks{Crowded: func() { crowded++ }})
 	index, entry := uint64(0), func(write func(txn *store.Txn, key []byte)) (data []byte) {
 		fsm.View(func(st *store.Store, seq uint64) {
 			txn := st.Begin(store.Time{Lease: 1}, seq+1, store.Env{})
@@ -184,7 +185,10 @@ func TestCopyingAwaitsTheWritten(t *testing.T) {
 			}
 		}
 		w.Release()
-		<-over
+		if <-over; crowded == 0 {
+			t.Errorf("%s did not ask for other states", what)
+		}
+		crowded = 0
 	}
 }
 

@@ -53,6 +53,7 @@ type Hooks struct {
 	Members  func()               // the configuration has changed
 	Vouched  func(id string) bool // reports whether other members say that a node is a member
 	Leads    chan Leadership      // receives changes of leadership
+	Crowded  func()               // memory is crowded: nobody should keep earlier states
 }
 
 const (

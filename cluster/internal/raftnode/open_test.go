@@ -44,7 +44,7 @@ func openMember(t testing.TB, cfg *Config) (r *Node, fsm *raftfsm.FSM, closeEarl
 	leads := make(chan Leadership)
 	r, err := Open(cfg, fsm, Hooks{
 		Applied: func(raftfsm.Outcome) {}, Restored: func(uint64, int64) {}, Members: func() {},
-		Vouched: func(string) bool { return false }, Leads: leads,
+		Vouched: func(string) bool { return false }, Leads: leads, Crowded: func() {},
 	})
 	if err != nil {
 		t.Fatal(err)
