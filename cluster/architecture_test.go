@@ -268,7 +268,6 @@ func TestThirdPartyModulesHaveOneImporter(t *testing.T) {
 		"github.com/hashicorp/raft":  "cluster",
 		"github.com/tidwall/redcon":  "server",
 		"github.com/yuin/gopher-lua": "luavm",
-		"github.com/tidwall/btree":   "store",
 	} {
 		if got := importer[module]; got != want {
 			t.Errorf("%s is imported by %q, want %s", module, got, want)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-
-	"github.com/tidwall/btree"
 )
 
 // Account is a user in the replicated state. It is immutable: a change replaces it.
@@ -62,7 +60,7 @@ func decodeRules(packed string) (rules []string) {
 // accounts are the users of the state. The default user has an account only after a command or a
 // node's configuration has changed it.
 type accounts struct {
-	byName  *btree.BTreeG[*Account]
+	byName  *tree[*Account]
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account: every command needs it
 	size    int64    // of all accounts, part of the data size
@@ -76,7 +74,7 @@ type accounts struct {
 }
 
 func newAccounts() accounts {
-	return accounts{byName: btree.NewBTreeGOptions(func(a, b *Account) bool { return a.Name < b.Name }, treeOptions)}
+	return accounts{byName: newTree(func(a, b *Account) bool { return a.Name < b.Name })}
 }
 
 func (a *accounts) set(acc *Account, version uint64) {

@@ -2,18 +2,16 @@ package store
 
 import (
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // Catalogue is a snapshot of the cached scripts and functions. It is immutable, so any goroutine
 // may read it while the store continues.
 type Catalogue struct {
-	bySHA *btree.BTreeG[script]
+	bySHA *tree[script]
 	libs  *librarySet
 
-	of      *btree.BTreeG[script] // bySHA is a copy of this tree …
-	arrival uint64                // … at this time
+	of      *tree[script] // bySHA is a copy of this tree …
+	arrival uint64        // … at this time
 }
 
 // Catalogue returns the current catalogue. It returns old if nothing has changed since.

@@ -2,8 +2,6 @@ package store
 
 import (
 	"math"
-
-	"github.com/tidwall/btree"
 )
 
 // deadlines holds the keys of a database that have a deadline, in buckets that each cover a period
@@ -11,7 +9,7 @@ import (
 // exact order is rarely needed. A key is appended to its bucket and knows its index for the
 // removal, which takes less time and memory than an ordered index of all keys.
 type deadlines struct {
-	periods *btree.BTreeG[period] // the first period, if any, begins at math.MinInt64
+	periods *tree[period] // the first period, if any, begins at math.MinInt64
 	size    int
 }
 
@@ -41,7 +39,7 @@ const (
 
 func newDeadlines() deadlines {
 	less := func(a, b period) bool { return a.from < b.from }
-	return deadlines{periods: btree.NewBTreeGOptions(less, treeOptions)}
+	return deadlines{periods: newTree(less)}
 }
 
 func newBucket(room int) *bucket {

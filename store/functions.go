@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/tidwall/btree"
 )
 
 // FunctionFlags are the flags that a function declares.
@@ -61,8 +59,8 @@ type Library struct {
 // on every node, after a change of leader and after a restart. A set is immutable: a change makes a
 // copy, which shares what has not changed.
 type librarySet struct {
-	libs      *btree.BTreeG[*Library]
-	functions *btree.BTreeG[functionPlace]
+	libs      *tree[*Library]
+	functions *tree[functionPlace]
 	list      func() []*Library // libs, by name
 
 	bytes      int64 // see size
@@ -81,11 +79,11 @@ var noLibraries = newLibrarySet()
 
 func newLibrarySet() *librarySet {
 	return librariesOf(
-		btree.NewBTreeGOptions(func(a, b *Library) bool { return a.Name < b.Name }, treeOptions),
-		btree.NewBTreeGOptions(func(a, b functionPlace) bool { return a.name < b.name }, treeOptions))
+		newTree(func(a, b *Library) bool { return a.Name < b.Name }),
+		newTree(func(a, b functionPlace) bool { return a.name < b.name }))
 }
 
-func librariesOf(libs *btree.BTreeG[*Library], functions *btree.BTreeG[functionPlace]) *librarySet {
+func librariesOf(libs *tree[*Library], functions *tree[functionPlace]) *librarySet {
 	return &librarySet{libs: libs, functions: functions, list: sync.OnceValue(libs.Items)}
 }
 

@@ -2,8 +2,6 @@ package store
 
 import (
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // Field is a field of a hash.
@@ -30,7 +28,7 @@ type Hash struct {
 // fieldTree is the large form. It stores its size. The many small hashes save this memory and
 // compute their size.
 type fieldTree struct {
-	*btree.BTreeG[Field]
+	*tree[Field]
 	bytes int64
 }
 
@@ -111,7 +109,7 @@ func (h *Hash) setSmall(name, value string) (grown int64) {
 		}
 	}
 	f := Field{Name: strings.Clone(name), Value: value}
-	h.small = append(h.small, f)
+	h.small = insertAt(h.small, len(h.small), f)
 	return f.size(fieldSize)
 }
 
@@ -119,7 +117,7 @@ func (h *Hash) setSmall(name, value string) (grown int64) {
 // shrinks back.
 func (h *Hash) grow() (grown int64) {
 	before := h.size()
-	h.big = &fieldTree{BTreeG: btree.NewBTreeGOptions(fieldLess, treeOptions)}
+	h.big = &fieldTree{tree: newTree(fieldLess)}
 	for _, f := range h.small {
 		h.big.bytes += f.size(treeFieldSize)
 		f.hash = hashOf(f.Name)
@@ -141,7 +139,7 @@ func (h *Hash) remove(name string) (grown int64) {
 	for i := range h.small {
 		if f := &h.small[i]; f.Name == name {
 			grown = -f.size(fieldSize)
-			h.small = append(h.small[:i], h.small[i+1:]...)
+			h.small, _ = removeAt(h.small, i)
 			return grown
 		}
 	}

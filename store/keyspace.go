@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // Databases is the number of databases (SELECT 0-15).
@@ -167,8 +165,6 @@ type keyspace struct {
 	hash      uint64 // … and its hash
 	size      int64  // of all entries; every change of an entry adds its difference
 }
-
-var treeOptions = btree.Options{NoLocks: true}
 
 func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
 

@@ -2,8 +2,6 @@ package store
 
 import (
 	"math"
-
-	"github.com/tidwall/btree"
 )
 
 // Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions.
@@ -12,7 +10,7 @@ import (
 // assigned anew. So access to both ends and to any index takes O(log n), and a copy O(1).
 // No other node sees positions: writes name indexes, and a snapshot has the elements in order.
 type Deque struct {
-	tree  *btree.BTreeG[listElem]
+	tree  *tree[listElem]
 	bytes int64 // see size
 }
 
@@ -26,7 +24,7 @@ func listElemLess(a, b listElem) bool { return a.at < b.at }
 // listStride is the distance between neighbours without an insertion between them.
 const listStride = 1 << 20
 
-func newList() *Deque { return &Deque{tree: btree.NewBTreeGOptions(listElemLess, treeOptions)} }
+func newList() *Deque { return &Deque{tree: newTree(listElemLess)} }
 
 // Len returns the number of elements.
 func (l *Deque) Len() int { return l.tree.Len() }

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tidwall/btree"
-
 	"lockstep/store/redistext"
 )
 
@@ -15,7 +13,7 @@ import (
 // member hashes, which SSCAN needs.
 type MemberSet struct {
 	ints []int64
-	tree *btree.BTreeG[member] // nil in the integer form
+	tree *tree[member] // nil in the integer form
 
 	bytes int64 // size of the tree's members; see size
 }
@@ -108,7 +106,7 @@ func (s *MemberSet) add(name string, form *forms) {
 			if had {
 				return
 			}
-			s.ints = slices.Insert(s.ints, i, n)
+			s.ints = insertAt(s.ints, i, n)
 			if len(s.ints) > form.setEntries {
 				s.grow()
 			}
@@ -126,7 +124,7 @@ func (s *MemberSet) add(name string, form *forms) {
 
 // grow converts to the tree form. As in Redis, a set never shrinks back.
 func (s *MemberSet) grow() {
-	s.tree = btree.NewBTreeGOptions(memberLess, treeOptions)
+	s.tree = newTree(memberLess)
 	for _, n := range s.ints {
 		name := strconv.FormatInt(n, 10)
 		m := member{hashOf(name), name}
@@ -145,7 +143,7 @@ func (s *MemberSet) remove(name string) {
 	}
 	if n, ok := redistext.ParseInt(stringBytes(name)); ok {
 		if i, had := slices.BinarySearch(s.ints, n); had {
-			s.ints = slices.Delete(s.ints, i, i+1)
+			s.ints, _ = removeAt(s.ints, i)
 		}
 	}
 }

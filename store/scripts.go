@@ -1,7 +1,5 @@
 package store
 
-import "github.com/tidwall/btree"
-
 // maxEvalScripts limits the number of scripts that came by EVAL: a client that creates a new script
 // for every call must not fill the memory of every node. Scripts from SCRIPT LOAD stay until SCRIPT
 // FLUSH.
@@ -21,8 +19,8 @@ type script struct {
 // scriptCache holds the scripts for EVALSHA. It is part of the replicated state, so EVALSHA works
 // on every node and after a failover.
 type scriptCache struct {
-	bySHA   *btree.BTreeG[script]
-	evaled  *btree.BTreeG[script] // scripts that are not pinned, oldest first
+	bySHA   *tree[script]
+	evaled  *tree[script] // scripts that are not pinned, oldest first
 	arrival uint64
 	found   script // result of the last get: most calls use the same script again
 
@@ -32,8 +30,8 @@ type scriptCache struct {
 
 func newScriptCache() scriptCache {
 	return scriptCache{
-		bySHA:  btree.NewBTreeGOptions(func(a, b script) bool { return a.sha < b.sha }, treeOptions),
-		evaled: btree.NewBTreeGOptions(func(a, b script) bool { return a.order < b.order }, treeOptions),
+		bySHA:  newTree(func(a, b script) bool { return a.sha < b.sha }),
+		evaled: newTree(func(a, b script) bool { return a.order < b.order }),
 	}
 }
 

@@ -55,11 +55,12 @@ const emptySize = 1 << 20
 // index and in deadlines.
 const entrySize = int64(unsafe.Sizeof(Entry{})) + int64(unsafe.Sizeof(slot{}))*3/2 + int64(unsafe.Sizeof(&Entry{}))*3/2
 
-// The memory of an element without its bytes. A node of a tree is about two thirds full.
+// The memory of an element without its bytes. At least two thirds of the places of a slice or a node are taken, and mostly more (see
+// room.go); of a list half are counted as free.
 const (
 	fieldSize      = int64(unsafe.Sizeof(Field{}))
 	treeFieldSize  = fieldSize * 3 / 2
-	listElemSize   = int64(unsafe.Sizeof(listElem{})) * 2 // a list grows at its ends, so its nodes are half full
+	listElemSize   = int64(unsafe.Sizeof(listElem{})) * 2
 	intSize        = int64(unsafe.Sizeof(int64(0)))
 	treeMemberSize = int64(unsafe.Sizeof(member{})) * 3 / 2
 	scoredSize     = int64(unsafe.Sizeof(Scored{}))

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-
-	"github.com/tidwall/btree"
 )
 
 // Scored is a member of a sorted set with its score.
@@ -36,8 +34,8 @@ func scoredNameLess(a, b scoredName) bool { return memberLess(a.member, b.member
 // of a member.
 type SortedSet struct {
 	small   []Scored
-	byScore *btree.BTreeG[Scored] // nil in the small form
-	byName  *btree.BTreeG[scoredName]
+	byScore *tree[Scored] // nil in the small form
+	byName  *tree[scoredName]
 	bytes   int64 // see size
 }
 
@@ -154,7 +152,7 @@ func (z *SortedSet) set(name string, score float64, form *forms) {
 			name = strings.Clone(name)
 		}
 		m := Scored{name, score}
-		z.small = slices.Insert(z.small, z.Rank(m), m)
+		z.small = insertAt(z.small, z.Rank(m), m)
 		return
 	}
 	probe := scoredName{member: member{hashOf(name), name}}
@@ -172,8 +170,8 @@ func (z *SortedSet) set(name string, score float64, form *forms) {
 
 // grow converts to the tree form. As in Redis, a set never shrinks back.
 func (z *SortedSet) grow() {
-	z.byScore = btree.NewBTreeGOptions(scoredLess, treeOptions)
-	z.byName = btree.NewBTreeGOptions(scoredNameLess, treeOptions)
+	z.byScore = newTree(scoredLess)
+	z.byName = newTree(scoredNameLess)
 	z.bytes += 2*treeSize + int64(len(z.small))*(treeScoredSize-scoredSize)
 	for _, m := range z.small {
 		z.byScore.Load(m)
@@ -186,9 +184,9 @@ func (z *SortedSet) grow() {
 // name.
 func (z *SortedSet) removeSmall(name string) string {
 	i := slices.IndexFunc(z.small, func(m Scored) bool { return m.Member == name })
-	kept := z.small[i].Member
-	z.small = slices.Delete(z.small, i, i+1)
-	return kept
+	var kept Scored
+	z.small, kept = removeAt(z.small, i)
+	return kept.Member
 }
 
 func (z *SortedSet) remove(name string) {

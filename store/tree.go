@@ -1,0 +1,332 @@
+package store
+
+import "sync/atomic"
+
+// tree is a copy-on-write B-tree with an index: a copy takes constant time, and a change then copies the nodes on its path. A node
+// has little more room than elements, and holds nothing of elements that are gone (see room.go).
+//
+// Any number of goroutines may read a tree, and one of them may copy it meanwhile.
+type tree[T any] struct {
+	root *treeNode[T] // nil if the tree is empty
+	gen  uint64       // generation of the nodes that no copy shares
+	less func(a, b T) bool
+}
+
+// treeNode has the elements in order. Between them, before the first and behind the last stand the children, unless it is a leaf.
+type treeNode[T any] struct {
+	gen   uint64
+	count int // of the elements below it and its own
+	items []T
+	kids  []*treeNode[T] // nil in a leaf
+}
+
+const (
+	// treeMost is the number of elements of a full node.
+	treeMost = 63
+	// treeLeast is the least number of elements of a node other than the root. It is far from half of a full node, so that a
+	// tree does not split and join nodes in turn while elements come and go.
+	treeLeast = 20
+	// treeHeight is more than a tree can have: treeLeast+1 to the power of it.
+	treeHeight = 16
+)
+
+// treePath is a place in a tree: the index of a child in each node on the way, and of the element in the last node.
+type treePath [treeHeight]uint8
+
+// treeGen is the last generation that a tree has got.
+var treeGen atomic.Uint64
+
+func newTree[T any](less func(a, b T) bool) *tree[T] {
+	return &tree[T]{gen: treeGen.Add(1), less: less}
+}
+
+// Copy returns a copy that is independent of the original.
+func (t *tree[T]) Copy() *tree[T] {
+	t.gen = treeGen.Add(1)
+	return &tree[T]{t.root, treeGen.Add(1), t.less}
+}
+
+// Clear removes all elements.
+func (t *tree[T]) Clear() { t.root = nil }
+
+// Len returns the number of elements.
+func (t *tree[T]) Len() int {
+	if t.root == nil {
+		return 0
+	}
+	return t.root.count
+}
+
+// search returns the index of the first element of a node that is not less than x, and whether it equals x.
+func (t *tree[T]) search(n *treeNode[T], x *T) (i int, found bool) {
+	low, high := 0, len(n.items)
+	for low < high {
+		if h := (low + high) / 2; t.less(n.items[h], *x) {
+			low = h + 1
+		} else {
+			high = h
+		}
+	}
+	return low, low < len(n.items) && !t.less(*x, n.items[low])
+}
+
+// Get returns the element that equals x.
+func (t *tree[T]) Get(x T) (found T, ok bool) {
+	for n := t.root; n != nil; {
+		i, ok := t.search(n, &x)
+		if ok {
+			return n.items[i], true
+		}
+		if n.kids == nil {
+			break
+		}
+		n = n.kids[i]
+	}
+	return found, false
+}
+
+// GetAt returns the element at an index.
+func (t *tree[T]) GetAt(i int) (x T, ok bool) {
+	if i < 0 || i >= t.Len() {
+		return x, false
+	}
+	n := t.root
+	for n.kids != nil {
+		place, rest, own := n.step(i)
+		if own {
+			return n.items[place], true
+		}
+		n, i = n.kids[place], rest
+	}
+	return n.items[i], true
+}
+
+// step returns where the element with an index among all below a branch is: in the branch itself, or in a child and at which
+// index there. An index behind the middle is counted from the end.
+func (n *treeNode[T]) step(i int) (place, rest int, own bool) {
+	if i < n.count/2 {
+		for place = 0; i > n.kids[place].count; place++ {
+			i -= n.kids[place].count + 1
+		}
+		return place, i, i == n.kids[place].count
+	}
+	place = len(n.items)
+	first := n.count - n.kids[place].count // of the child
+	for i < first-1 {
+		place--
+		first -= n.kids[place].count + 1
+	}
+	if i == first-1 {
+		return place - 1, 0, true
+	}
+	return place, i - first, false
+}
+
+// Min returns the first element.
+func (t *tree[T]) Min() (T, bool) { return t.GetAt(0) }
+
+// Max returns the last element.
+func (t *tree[T]) Max() (T, bool) { return t.GetAt(t.Len() - 1) }
+
+// Set puts an element in the place of the one that equals it, or adds it.
+func (t *tree[T]) Set(x T) (old T, replaced bool) {
+	var path treePath
+	for n, depth := t.root, 0; n != nil; depth++ {
+		i, found := t.search(n, &x)
+		path[depth] = uint8(i)
+		if found {
+			n = t.ownRoot()
+			for _, i := range path[:depth] {
+				n = t.own(n, int(i))
+			}
+			old, n.items[i] = n.items[i], x
+			return old, true
+		}
+		if n.kids == nil {
+			break
+		}
+		n = n.kids[i]
+	}
+	t.add(path[:], x)
+	return old, false
+}
+
+// Load is Set for an element that most likely comes behind all others.
+func (t *tree[T]) Load(x T) {
+	if last, any := t.Max(); any && !t.less(last, x) {
+		t.Set(x)
+		return
+	}
+	var path treePath
+	for n, depth := t.root, 0; n != nil; depth++ {
+		path[depth] = uint8(len(n.items))
+		if n.kids == nil {
+			break
+		}
+		n = n.kids[len(n.items)]
+	}
+	t.add(path[:], x)
+}
+
+// add inserts an element at a place in a leaf.
+func (t *tree[T]) add(path []uint8, x T) {
+	if t.root == nil {
+		t.root = &treeNode[T]{gen: t.gen, count: 1, items: []T{x}}
+		return
+	}
+	root := t.ownRoot()
+	t.insert(root, path, x)
+	if len(root.items) > treeMost {
+		t.root = &treeNode[T]{gen: t.gen, count: root.count, kids: []*treeNode[T]{root}}
+		t.split(t.root, 0)
+	}
+}
+
+// insert leaves one element too many in a full node, which the caller must split.
+func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
+	n.count++
+	i := int(path[0])
+	if n.kids == nil {
+		n.items = insertAt(n.items, i, x)
+		return
+	}
+	kid := t.own(n, i)
+	t.insert(kid, path[1:], x)
+	if len(kid.items) > treeMost {
+		t.split(n, i)
+	}
+}
+
+// split divides a child in two. Both get their own room: what leaves one of them is then held by nobody.
+func (t *tree[T]) split(n *treeNode[T], i int) {
+	low := n.kids[i]
+	half := len(low.items) / 2
+	high := &treeNode[T]{gen: t.gen, items: withRoom(low.items[half+1:])}
+	n.items = insertAt(n.items, i, low.items[half])
+	low.items = withRoom(low.items[:half])
+	if low.kids != nil {
+		high.kids, low.kids = withRoom(low.kids[half+1:]), withRoom(low.kids[:half+1])
+	}
+	high.recount()
+	low.count -= high.count + 1
+	n.kids = insertAt(n.kids, i+1, high)
+}
+
+// withRoom returns a copy with room for further elements.
+func withRoom[T any](s []T) []T {
+	return append(make([]T, 0, roomFor(len(s)+1)), s...)
+}
+
+func (n *treeNode[T]) recount() {
+	n.count = len(n.items)
+	for _, kid := range n.kids {
+		n.count += kid.count
+	}
+}
+
+// ownRoot returns the root for a change, as a copy if another tree shares it.
+func (t *tree[T]) ownRoot() *treeNode[T] {
+	if t.root.gen != t.gen {
+		t.root = t.root.copy(t.gen)
+	}
+	return t.root
+}
+
+// own is ownRoot for a child. n must be owned.
+func (t *tree[T]) own(n *treeNode[T], i int) *treeNode[T] {
+	if n.kids[i].gen != t.gen {
+		n.kids[i] = n.kids[i].copy(t.gen)
+	}
+	return n.kids[i]
+}
+
+func (n *treeNode[T]) copy(gen uint64) *treeNode[T] {
+	c := &treeNode[T]{gen: gen, count: n.count, items: append(make([]T, 0, len(n.items)+1), n.items...)}
+	if n.kids != nil {
+		c.kids = append(make([]*treeNode[T], 0, len(n.kids)+1), n.kids...)
+	}
+	return c
+}
+
+// Items returns all elements.
+func (t *tree[T]) Items() []T {
+	all := make([]T, 0, t.Len())
+	t.Scan(func(x T) bool {
+		all = append(all, x)
+		return true
+	})
+	return all
+}
+
+// Scan calls fn for all elements in order until fn returns false.
+func (t *tree[T]) Scan(fn func(T) bool) {
+	if t.root != nil {
+		t.root.scan(fn)
+	}
+}
+
+func (n *treeNode[T]) scan(fn func(T) bool) bool {
+	if n.kids != nil && !n.kids[0].scan(fn) {
+		return false
+	}
+	return n.scanFrom(0, fn)
+}
+
+// scanFrom is scan from an element of the node on.
+func (n *treeNode[T]) scanFrom(i int, fn func(T) bool) bool {
+	for ; i < len(n.items); i++ {
+		if !fn(n.items[i]) || n.kids != nil && !n.kids[i+1].scan(fn) {
+			return false
+		}
+	}
+	return true
+}
+
+// scanBack is scan in the other direction, from before an element of the node on.
+func (n *treeNode[T]) scanBack(i int, fn func(T) bool) bool {
+	for i--; i >= 0; i-- {
+		if !fn(n.items[i]) || n.kids != nil && !n.kids[i].scanBackAll(fn) {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *treeNode[T]) scanBackAll(fn func(T) bool) bool {
+	if n.kids != nil && !n.kids[len(n.items)].scanBackAll(fn) {
+		return false
+	}
+	return n.scanBack(len(n.items), fn)
+}
+
+// Ascend calls fn for the elements that are not less than from, in order, until fn returns false.
+func (t *tree[T]) Ascend(from T, fn func(T) bool) {
+	if t.root != nil {
+		t.ascend(t.root, &from, fn)
+	}
+}
+
+func (t *tree[T]) ascend(n *treeNode[T], from *T, fn func(T) bool) bool {
+	i, found := t.search(n, from)
+	if !found && n.kids != nil && !t.ascend(n.kids[i], from, fn) {
+		return false
+	}
+	return n.scanFrom(i, fn)
+}
+
+// Descend calls fn for the elements that are not greater than from, in reverse order, until fn returns false.
+func (t *tree[T]) Descend(from T, fn func(T) bool) {
+	if t.root != nil {
+		t.descend(t.root, &from, fn)
+	}
+}
+
+func (t *tree[T]) descend(n *treeNode[T], from *T, fn func(T) bool) bool {
+	i, found := t.search(n, from)
+	if found {
+		i++
+	} else if n.kids != nil && !t.descend(n.kids[i], from, fn) {
+		return false
+	}
+	return n.scanBack(i, fn)
+}
