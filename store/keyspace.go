@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
+	"unsafe"
 )
 
 // Databases is the number of databases (SELECT 0-15).
@@ -297,8 +298,7 @@ func (s *Store) Deadlines() int {
 // ownKey copies a key out of the buffer that contains it.
 func ownKey(key string) string { return strings.Clone(key) }
 
-// maxShared is the largest total length of a key and a value that share memory: a key keeps the
-// memory of its first value allocated.
+// maxShared is the largest total length of a key and a value that share memory.
 const maxShared = 128
 
 // ownPair copies a key and its value. A short pair, as of a lock, goes into one allocation, because
@@ -310,4 +310,11 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	}
 	both := bytesToString(append(append(make([]byte, 0, n), key...), value...))
 	return both[:len(key)], both[len(key):]
+}
+
+// paired reports whether the key shares memory with the value. Who changes one of them then copies the other, because it would
+// keep the memory of both. It may be true for two that merely stand side by side.
+func (e *Entry) paired() bool {
+	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))
+	return len(e.str) > 0 && end == uintptr(unsafe.Pointer(unsafe.StringData(e.str)))
 }

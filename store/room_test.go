@@ -102,6 +102,20 @@ func TestRoomOfWhatIsGone(t *testing.T) {
 				d.do("HDEL", key, fmt.Sprint(i))
 			}
 		}},
+		{"short value in the place of a long one", 1000, func(d *testDB, key string) {
+			d.do("SET", key, long+long[:50])
+			d.do("SET", key, "")
+		}},
+		{"short name in the place of a long one", 1000, func(d *testDB, key string) {
+			d.do("SET", key+long+long[:50], "x")
+			d.do("RENAME", key+long+long[:50], key)
+		}},
+		{"value written to in part", 1000, func(d *testDB, key string) {
+			d.do("SET", key, long+long[:50])
+			d.do("APPEND", key, "x")
+			d.do("SET", key, "")
+		}},
+		{"long strings", 50, func(d *testDB, key string) { d.do("SET", key, strings.Repeat("x", 32769)) }},
 	} {
 		d := newTestDB(t)
 		before, counted := live(), d.s.DataSize()

@@ -153,4 +153,6 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 // value that stands in no such buffer.
 func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownKey(key), value }
 
+func (t *Txn) give(e *Entry, value string) { e.str = value }
+
 func (t *Txn) stamp(e *Entry, created, leased bool) { e.stamp(t.seq, created, leased) }

@@ -1,5 +1,7 @@
 package store
 
+import "strings"
+
 // target is what primitive writes change: the committed keyspace, or the pending entries of a Txn.
 // Both use the code below, so a command sees exactly what Apply will produce.
 type target interface {
@@ -16,6 +18,8 @@ type target interface {
 	// own copies a key and its value out of the buffer that contains them, if the target lives
 	// longer than the buffer.
 	own(key, value string) (ownedKey, ownedValue string)
+	// give gives a string another value, which it copies like own.
+	give(e *Entry, value string)
 	// stamp marks an entry as changed by the current write set and, if created or leased is true,
 	// as created or leased by it.
 	stamp(e *Entry, created, leased bool)
@@ -45,7 +49,7 @@ func setString(t target, db int, key, value string, deadline int64) {
 // becomeString gives a mutable entry a new value.
 func becomeString(t target, db int, e *Entry, value string) {
 	before := e.size()
-	_, e.str = t.own("", value)
+	t.give(e, value)
 	e.typ, e.form = TypeString, formByValue
 	e.drop()
 	t.grow(db, e.size()-before)
@@ -80,6 +84,9 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	value := make([]byte, length)
 	copy(value, e.str)
 	copy(value[offset:], patch)
+	if e.paired() {
+		e.key = ownKey(e.key)
+	}
 	e.str, e.form = bytesToString(value), formRaw
 	t.stamp(e, fresh, false)
 	if fresh {
@@ -142,7 +149,11 @@ func moveKey(t target, db int, key string, toDB int, name string, keep bool) {
 	}
 	t.cloned(e)
 	c := e.clone()
-	c.key = ownKey(name)
+	if c.paired() {
+		c.key, c.str = ownPair(name, c.str)
+	} else {
+		c.key = ownKey(name)
+	}
 	if !keep {
 		t.remove(db, key)
 	}
@@ -202,6 +213,14 @@ func (t *committed) setDeadline(db int, key string, at int64) {
 }
 
 func (t *committed) own(key, value string) (ownedKey, ownedValue string) { return ownPair(key, value) }
+
+func (t *committed) give(e *Entry, value string) {
+	if e.paired() {
+		e.key, e.str = ownPair(e.key, value)
+	} else {
+		e.str = strings.Clone(value)
+	}
+}
 
 func (t *committed) stamp(e *Entry, created, leased bool) {
 	e.stamp(t.seq, created, leased)
