@@ -106,8 +106,8 @@ func pages(o options, p *parts) http.Handler {
 	mux.Handle("GET /readyz", quick)
 	slow := http.NewServeMux()
 	slow.HandleFunc("GET /metrics", metrics)
-	slow.HandleFunc("GET /debug/pprof/", g.only("debug", pprof.Index))
-	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", pprof.Profile))
+	slow.HandleFunc("GET /debug/pprof/", g.only("debug", oneAtATime(pprof.Index)))
+	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", oneAtATime(pprof.Profile)))
 	mux.Handle("/", paced(slow, httpRate, httpBurst))
 	return mux
 }

@@ -138,6 +138,23 @@ func (r *rendering) page() []byte {
 	return r.last
 }
 
+// oneAtATime refuses a request while the page is sent to another client: a profile is made in memory, megabytes of it, and stays
+// there until the client has read it.
+func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
+	turn := make(chan struct{}, 1)
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+			page(w, r)
+		default:
+			http.Error(w, errProfile, http.StatusServiceUnavailable)
+		}
+	}
+}
+
+const errProfile = "another client reads a profile: try again when it has it"
+
 // paced makes requests wait that come faster than probes and scrapers ask: strangers decide how many
 // requests there are, and answering them takes time from clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {

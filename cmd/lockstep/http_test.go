@@ -113,6 +113,40 @@ func TestPagesWithoutPassword(t *testing.T) {
 	}
 }
 
+// TestOneProfileAtATime: a profile of megabytes stays in memory until its client has read it, so the next client is refused.
+func TestOneProfileAtATime(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+n.HTTPAddr+"/debug/pprof/goroutine?seconds=30", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	until := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(5 * time.Second); ; {
+			got, _ := page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/debug/pprof/cmdline", "", "", "")
+			if got == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the second client gets %d, want %d", got, want)
+			}
+		}
+	}
+	until(http.StatusServiceUnavailable)
+	stop()
+	<-ended
+	until(http.StatusNotFound)
+}
+
 type httpRecorder struct {
 	header http.Header
 	status int
