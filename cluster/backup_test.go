@@ -46,7 +46,7 @@ func TestBackupAndRestore(t *testing.T) {
 		lines(t, from, command)
 	}
 	file := backupOf(t, from)
-	_, hash, err := from.StateHash()
+	_, hash, err := from.StateHash(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"lockstep/cluster/brake"
@@ -13,9 +12,8 @@ import (
 // earlierStates are the states of a moment that this node reads, beside that of Raft's snapshot. What is overwritten meanwhile stays in
 // memory for them, up to once the data for each.
 type earlierStates struct {
-	hashing sync.Mutex // one hash is computed at a time, or as many clients could keep as many states
-	hashed  atomic.Pointer[earlier]
-	backup  atomic.Pointer[earlier] // the server has one backup read at a time
+	hashed atomic.Pointer[earlier]
+	backup atomic.Pointer[earlier] // the server has one backup read at a time
 }
 
 // earlier is a state that is being read.
@@ -26,18 +24,13 @@ type earlier struct {
 
 var errBackupGivenUp = errors.New("the backup was given up, because the node needs the memory for what has been overwritten since it began: begin again")
 
-// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state; the node
-// keeps serving meanwhile.
-func (n *Node) StateHash() (index uint64, hash string, err error) {
-	n.earlier.hashing.Lock()
-	defer n.earlier.hashing.Unlock()
-	snap := n.fsm.Snapshot()
+// hash returns the hash of a state. It reads the whole state; the node keeps serving. One hash is computed at a time (StateHash).
+func (n *Node) hash(snap *raftfsm.Snapshot) (string, error) {
 	e := &earlier{over: make(chan struct{}), giveUp: func() {}}
 	n.earlier.hashed.Store(e)
 	defer n.earlier.hashed.Store(nil)
 	defer close(e.over)
-	hash, err = snap.Hash()
-	return snap.Index(), hash, err
+	return snap.Hash()
 }
 
 // writeBackup writes a backup of a state, until letGo gives it up.

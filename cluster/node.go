@@ -37,7 +37,8 @@ type Node struct {
 	tickets       forward.Tickets
 	queue         fair.WaitQueue
 	gate          *fair.Gate
-	own           *fair.Gate          // for what this node does by itself
+	own           *fair.Gate // for what this node does by itself
+	hashes        *fair.Shared[stateHash]
 	asking        *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
 	earlier       earlierStates
 	blockRegistry *blockRegistry // keeps the blocked clients of this node
@@ -126,6 +127,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	n.peers = peers.NewWatcher(n.ctx, cfg.watcher(n))
 	n.gate = fair.NewGate(n.ctx, cfg.Time, n.members)
 	n.own = n.gate.Beside()
+	n.hashes = fair.NewShared[stateHash](n.own, fair.OwnHash)
 	n.waits, n.alone = context.WithCancel(n.ctx)
 	n.SetBusyThreshold(cfg.BusyThreshold)
 	n.clock = clock.NewLease(cfg.Time)
@@ -458,9 +460,6 @@ func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }
-
-// Rest waits for the turn of a client for which this node has done work by itself that has taken some time.
-func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
 // KeptReplies returns how many bytes of replies this node keeps in case that their writes are sent again.
 func (n *Node) KeptReplies() (bytes int) {

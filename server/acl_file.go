@@ -104,7 +104,13 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 		return store.Err(refusal)
 	}
 	channels, _ := s.srv.backend.Config(store.ParamChannels)
-	users, err := ReadACLFile(s.srv.cfg.ACLFile, s.srv.table, strings.EqualFold(channels, "allchannels"))
+	var users []*store.User
+	var err error
+	if !s.paced(func() {
+		users, err = ReadACLFile(s.srv.cfg.ACLFile, s.srv.table, strings.EqualFold(channels, "allchannels"))
+	}) {
+		return store.Err(errLeft)
+	}
 	if err != nil {
 		return store.Err(store.Error("ERR " + oneLine(err.Error())))
 	}
@@ -144,7 +150,10 @@ func doACLSave(s *session, args [][]byte) store.Reply {
 	if refusal := s.stillMay(args); refusal != "" {
 		return store.Err(refusal)
 	}
-	text, wrong, ok := store.FormatACLFile(s.srv.table, s.srv.hub.accounts.users())
+	text, wrong, ok := "", "", false
+	if !s.paced(func() { text, wrong, ok = store.FormatACLFile(s.srv.table, s.srv.hub.accounts.users()) }) {
+		return store.Err(errLeft)
+	}
 	var err error
 	switch {
 	case !ok && wrong != "":

@@ -26,6 +26,11 @@ type Submitter interface {
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
 	// Rest waits for the turn of a client for which the node has done work by itself that has taken some time.
 	Rest(client *cluster.Client, took time.Duration)
+	// Alone waits until the node does no other work of a kind by itself. ok is false if the client has been cut off, or the node
+	// closes; otherwise leave must be called at the end of the work.
+	Alone(client *cluster.Client, kind cluster.OwnKind) (leave func(), ok bool)
+	// Pace waits for the turn of a client before the node does heavy work for it, which ends with done. ok is as for Alone.
+	Pace(client *cluster.Client) (done func(), ok bool)
 	// Submit runs commands in order and returns their replies when their writes are safe. It may use
 	// the memory of replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
@@ -79,8 +84,8 @@ type Observer interface {
 	Members() ([]cluster.Member, error)
 	// Status describes this node, without the state hash.
 	Status() cluster.Status
-	// StateHash returns the hash of the state and the log index it belongs to.
-	StateHash() (index uint64, hash string, err error)
+	// StateHash waits for the turn of a client, and returns the hash of the state and the log index it belongs to.
+	StateHash(client *cluster.Client) (index uint64, hash string, err error)
 }
 
 // Admin changes something for all clients, or waits for other nodes.

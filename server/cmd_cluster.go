@@ -29,11 +29,13 @@ func lockstepRows() []row {
 }
 
 func doStatus(s *session, _ [][]byte) store.Reply {
-	st := s.srv.backend.Status()
-	index, hash, err := s.srv.backend.StateHash()
+	begun := s.srv.cfg.Clock()
+	index, hash, err := s.srv.backend.StateHash(s.client)
+	s.own.paid += s.srv.cfg.Clock().Sub(begun)
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
+	st := s.srv.backend.Status() // after it has waited
 	keys, deadlines := 0, 0
 	for db := range st.Keys {
 		keys += st.Keys[db]

@@ -120,6 +120,11 @@ func digestText(typ string, r store.Reply) []byte {
 }
 
 func doDebugDigestValue(s *session, args [][]byte) store.Reply {
+	leave, ok := s.digests()
+	if !ok {
+		return store.Err(errLeft)
+	}
+	defer leave()
 	r := store.List()
 	for _, key := range args[2:] {
 		var d digest
@@ -132,6 +137,11 @@ func doDebugDigestValue(s *session, args [][]byte) store.Reply {
 }
 
 func doDebugDigest(s *session, _ [][]byte) store.Reply {
+	leave, ok := s.digests()
+	if !ok {
+		return store.Err(errLeft)
+	}
+	defer leave()
 	var all digest
 	for db := range store.Databases {
 		keys := s.plain(db, "keys", "*")

@@ -137,7 +137,16 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 			s.submit()
 			return true
 		}
-		leave := s.giveWay(args)
+		end, ok := s.alone(d.cmd)
+		if !ok {
+			s.closeAfterReply()
+			return true
+		}
+		done := s.giveWay(args)
+		leave := func() {
+			done()
+			end()
+		}
 		if s.mayWait() && s.paused(d.cmd, args) { // time may have passed
 			leave()
 			return s.dispatch(args)

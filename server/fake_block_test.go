@@ -75,3 +75,20 @@ func (f *fakeBackend) blockedClients() int {
 	defer f.mu.Unlock()
 	return len(f.waiting)
 }
+
+func (f *fakeBackend) Alone(_ *cluster.Client, kind cluster.OwnKind) (leave func(), ok bool) {
+	if f.leaves.Load() {
+		return nil, false
+	}
+	f.asked.Add(1)
+	f.alone[kind].Lock()
+	return func() {
+		f.asked.Add(-1)
+		f.alone[kind].Unlock()
+	}, true
+}
+
+func (f *fakeBackend) Pace(*cluster.Client) (done func(), ok bool) {
+	f.paced.Add(1)
+	return func() {}, true
+}

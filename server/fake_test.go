@@ -46,6 +46,11 @@ type fakeBackend struct {
 	turns     atomic.Int32
 	parts     atomic.Int64
 	rested    atomic.Int64           // ns
+	alone     [4]sync.Mutex          // by cluster.OwnKind
+	asked     atomic.Int32           // how many wait for alone, or have it
+	paced     atomic.Int32           // how often work has given way before it began
+	hashTakes atomic.Int64           // ns
+	leaves    atomic.Bool            // whoever asks for alone has been cut off
 	meanwhile atomic.Pointer[func()] // is called once while a client gives way
 	gaveWay   atomic.Int64           // bytes
 	underWay  atomic.Int64           // large commands that are not answered yet
@@ -273,7 +278,8 @@ func (f *fakeBackend) Status() cluster.Status {
 	return st
 }
 
-func (f *fakeBackend) StateHash() (uint64, string, error) {
+func (f *fakeBackend) StateHash(*cluster.Client) (uint64, string, error) {
+	f.advance(time.Duration(f.hashTakes.Load()))
 	return f.seq, "0123456789abcdef", nil
 }
 

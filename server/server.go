@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidwall/redcon"
 
+	"lockstep/cluster"
 	"lockstep/cluster/turns"
 	"lockstep/store"
 )
@@ -23,8 +24,9 @@ type Server struct {
 	backend  Backend
 	table    *store.Table
 	handlers map[*store.Command]handler
-	inPlace  map[*store.Command]bool // handlers that cannot wait
-	execCmd  *store.Command          // it and watchCmd have handlers, but may ask the leader
+	inPlace  map[*store.Command]bool            // handlers that cannot wait
+	heavy    map[*store.Command]cluster.OwnKind // handlers that run one at a time
+	execCmd  *store.Command                     // it and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
 	debugCmd *store.Command
 
@@ -113,6 +115,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.noteMemory(srv.readMemory())
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
+	srv.heavy = findHeavy(srv.handlers)
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})
 	srv.docs = newCommandDocs(table)

@@ -51,9 +51,12 @@ func (c *Client) OwesNothing() {
 // IsGone reports whether the client has been cut off. No client is nil.
 func (c *Client) IsGone() bool { return c != nil && c.gone.Load() }
 
-// until returns a context that ends with ctx, or when the client is cut off.
+// until returns a context that ends with ctx, or when the client is cut off. No client is nil.
 func (c *Client) until(ctx context.Context) (_ context.Context, end context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
+	if c == nil {
+		return ctx, cancel
+	}
 	c.leave.Store(&cancel)
 	if c.gone.Load() {
 		cancel()

@@ -78,8 +78,9 @@ type Gate struct {
 	clock   Clock
 	members func() int
 
-	times time.Duration // the time that the others get after a piece of heavy work, as a multiple of what the piece took
-	idle  time.Duration // how long the others must have been idle for a piece not to wait; 0: as begin sees them
+	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
+	idle  time.Duration                 // how long the others must have been idle for a piece not to wait; 0: as begin sees them
+	one   [ownKinds]*semaphore.Weighted // weight 1, for Alone
 	*activity
 
 	era   atomic.Uint32 // how often was has been set
@@ -133,7 +134,7 @@ func newGate(ctx context.Context, clock Clock, members func() int, times time.Du
 // the same requests, and has a quarter of the time while there are any.
 func (g *Gate) Beside() *Gate {
 	own := newGate(g.ctx, g.clock, g.members, ownTimes, g.activity)
-	own.idle = ownIdle
+	own.idle, own.one = ownIdle, newTurns()
 	return own
 }
 

@@ -1,0 +1,106 @@
+package fair
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Work that a node does by itself may be heavy from the first time on: a hash of the whole state, or a file with ten thousand
+// users. A client gives way only after it has had some (Gate.Rest), so hundreds of clients with one such command each would
+// all have theirs at once, for which the node has neither the processors nor the memory. So one such piece is done at a time
+// (Gate.Alone), after the others have had their time since the last one (Gate.Pace), and who asks for what others ask for,
+// too, gets what is made for them (Shared).
+
+// OwnKind is a kind of heavy work that a node does by itself. No piece waits for one of another kind: some of them wait for the
+// leader, or for a script that holds the state.
+type OwnKind int
+
+const (
+	OwnList   OwnKind = iota // lists of what clients have, and of commands
+	OwnFacts                 // facts about the state
+	OwnFile                  // the file with the users
+	OwnDigest                // digests of keys, which the leader reads one by one
+	OwnHash                  // the hash of the state
+	ownKinds
+)
+
+// errLeft says that nobody waits for the work any more: the client has been cut off, or the node closes.
+var errLeft = errors.New("the connection ends")
+
+func newTurns() (one [ownKinds]*semaphore.Weighted) {
+	for kind := range one {
+		one[kind] = semaphore.NewWeighted(1)
+	}
+	return one
+}
+
+// Alone waits until nobody else does work of a kind. It is for a Gate that Beside has made. ok is false if the client has been
+// cut off, or the node closes; otherwise leave must be called at the end of the work. No client is nil: it cannot be cut off.
+func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
+	ctx, end := c.until(g.ctx)
+	defer end()
+	if g.one[kind].Acquire(ctx, 1) != nil {
+		return nil, false
+	}
+	leave = func() { g.one[kind].Release(1) }
+	if ctx.Err() != nil { // it was cut off, and had the turn all the same
+		leave()
+		return nil, false
+	}
+	return leave, true
+}
+
+// Pace waits until the others have had their time since the last piece, as Rest does for work that has been done. Here the work
+// comes after it, and ends with done. ok is as for Alone.
+func (g *Gate) Pace(c *Client) (done func(), ok bool) {
+	if c == nil {
+		return func() {}, true
+	}
+	ctx, end := c.until(g.ctx)
+	defer end()
+	ended := g.enter(ctx, c, nil, 0, yieldLate)
+	if ctx.Err() != nil {
+		ended(0)
+		return nil, false
+	}
+	return func() { ended(0) }, true
+}
+
+// Shared is a result of heavy work that is the same for all who ask for it at the same time.
+type Shared[T any] struct {
+	gate  *Gate
+	kind  OwnKind
+	begun atomic.Uint64 // how many were begun
+
+	// The turn of its kind guards these.
+	number uint64 // how many were begun when the last one was …
+	last   T      // … which this is
+}
+
+// NewShared returns a result that is made by work of a kind.
+func NewShared[T any](g *Gate, kind OwnKind) *Shared[T] { return &Shared[T]{gate: g, kind: kind} }
+
+// Get returns a result that is no older than the call. Those who wait for their turn meanwhile all get the next one.
+func (s *Shared[T]) Get(c *Client, work func(last T) (T, error)) (result T, err error) {
+	asked := s.begun.Load()
+	leave, ok := s.gate.Alone(c, s.kind)
+	if !ok {
+		return result, errLeft
+	}
+	defer leave()
+	if s.number > asked {
+		return s.last, nil
+	}
+	done, ok := s.gate.Pace(c)
+	if !ok {
+		return result, errLeft
+	}
+	defer done()
+	number := s.begun.Add(1)
+	if result, err = work(s.last); err == nil {
+		s.number, s.last = number, result
+	}
+	return result, err
+}

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"time"
+
+	"lockstep/cluster/internal/fair"
+)
+
+// OwnKind is a kind of heavy work that a node does by itself for a client, one piece at a time.
+type OwnKind = fair.OwnKind
+
+const (
+	OwnList   = fair.OwnList
+	OwnFacts  = fair.OwnFacts
+	OwnFile   = fair.OwnFile
+	OwnDigest = fair.OwnDigest
+)
+
+// Rest waits for the turn of a client for which this node has done work by itself that has taken some time.
+func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
+
+// Alone waits until this node does no other work of a kind. ok is false if the client has been cut off, or the node closes;
+// otherwise leave must be called at the end of the work.
+func (n *Node) Alone(c *Client, kind OwnKind) (leave func(), ok bool) { return n.own.Alone(c, kind) }
+
+// Pace waits for the turn of a client before this node does heavy work for it, which ends with done. ok is as for Alone.
+func (n *Node) Pace(c *Client) (done func(), ok bool) { return n.own.Pace(c) }
+
+// stateHash is a hash of the state and the log index it belongs to.
+type stateHash struct {
+	index uint64
+	hash  string
+}
+
+// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state, once for all who ask
+// meanwhile, and not again if nothing was applied since; the node keeps serving.
+func (n *Node) StateHash(c *Client) (index uint64, hash string, err error) {
+	h, err := n.hashes.Get(c, func(last stateHash) (stateHash, error) {
+		snap := n.fsm.Snapshot()
+		if last.hash != "" && last.index == snap.Index() {
+			return last, nil
+		}
+		hash, err := n.hash(snap)
+		return stateHash{snap.Index(), hash}, err
+	})
+	return h.index, h.hash, err
+}

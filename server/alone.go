@@ -1,0 +1,74 @@
+package server
+
+import (
+	"lockstep/cluster"
+	"lockstep/store"
+)
+
+// This file has heavy commands that a node answers itself wait for each other (cluster.OwnKind), from the first one on. own_work.go
+// is about what a client has had already.
+
+// findHeavy returns the commands that run one at a time on a node. What they take grows with what clients have, or hundreds of them
+// at once would take the processors from the leader. LOCKSTEP STATUS is not among them: those who wait share its hash
+// (cluster.Node.StateHash). Nor are the commands that wait for the leader or for time; their work is done elsewhere.
+func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.OwnKind {
+	found := map[*store.Command]cluster.OwnKind{}
+	for cmd := range handlers {
+		switch cmd.FullName() {
+		case "command", "command|docs", "command|info", "command|list", "client|list", "client|kill", "slowlog|get", "latency|histogram", "acl|log", "acl|cat",
+			"pubsub|channels", "pubsub|shardchannels", "pubsub|numsub", "pubsub|shardnumsub":
+			found[cmd] = cluster.OwnList
+		case "info", "config|get", "memory|stats", "memory|doctor":
+			found[cmd] = cluster.OwnFacts
+		case "acl|load", "acl|save":
+			found[cmd] = cluster.OwnFile
+		}
+	}
+	return found
+}
+
+// alone waits until the node runs no other command of the same kind for a client, and once the node has worked for ownAtOnce
+// within a second, until the others have had their time, too: there may be hundreds of clients with one such command each. ok is
+// false if the client has been cut off, or the node closes; otherwise leave must be called when the command has been run.
+func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
+	kind, heavy := s.srv.heavy[cmd]
+	if !heavy || !s.mayWait() {
+		return func() {}, true
+	}
+	s.out.flush() // earlier replies need not wait
+	end, ok := s.srv.backend.Alone(s.client, kind)
+	if !ok || kind == cluster.OwnFile || !s.srv.ownWork.isMuch() {
+		return end, ok // doACLLoad and doACLSave give way by themselves
+	}
+	done, ok := s.srv.backend.Pace(s.client)
+	if !ok {
+		end()
+		return nil, false
+	}
+	begun := s.srv.cfg.Clock()
+	return func() {
+		done()
+		end()
+		s.own.paid = s.srv.cfg.Clock().Sub(begun)
+	}, true
+}
+
+// paced gives way, and does heavy work. It counts neither as the client's own work any more. ok is as for alone.
+func (s *session) paced(work func()) (ok bool) {
+	begun := s.srv.cfg.Clock()
+	defer func() { s.own.paid += s.srv.cfg.Clock().Sub(begun) }()
+	done, ok := s.srv.backend.Pace(s.client)
+	if ok {
+		defer done()
+		work()
+	}
+	return ok
+}
+
+// digests waits until no other digest is made: one of all keys holds all their names. A script waits for nobody.
+func (s *session) digests() (leave func(), ok bool) {
+	if s.script != nil {
+		return func() {}, true
+	}
+	return s.srv.backend.Alone(s.client, cluster.OwnDigest)
+}
