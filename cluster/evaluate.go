@@ -406,6 +406,9 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 		reply = txn.AttachDenials(s.runScript(ctx, r, behind, refused))
 	} else {
 		reply = s.runCommand(ctx, ErrCommandTime)
+		if ctx.Stopped != "" && ctx.Wrote() {
+			return reply, ctx.Stopped // what it has written is undone as if it were too much
+		}
 	}
 	return settled(ctx, reply)
 }

@@ -195,6 +195,27 @@ var spin = store.Command{Name: "spin", Arity: -2, Flags: store.ReadOnly, Run: fu
 	return store.OK
 }}
 
+// What a command has written when its time is over is undone.
+func TestStoppedCommandHasNoEffect(t *testing.T) {
+	write := store.Command{Name: "write", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		for ; ; time.Sleep(ms) {
+			c.SetString(c.DB, []byte("written"), "", 0)
+			c.Watch()
+		}
+	}}
+	bubble(t, func(t *testing.T) {
+		n, _ := newLimited(t, write)
+		for _, calls := range [][]Call{n.call("WRITE 1"), n.txn(nil, "INCR counter", "WRITE 1")} {
+			if replies := n.Submit(calls, nil); len(replies) != 1 || !replies[0].IsError() {
+				t.Errorf("%q", text(replies))
+			}
+			if got := text(n.Submit(n.call("MGET written counter"), nil)); got != "[nil nil]" {
+				t.Errorf("it has left %s", got)
+			}
+		}
+	})
+}
+
 // The work of one user that is stopped again and again takes less and less of everybody's time; others
 // have all of theirs, and in the end that user has again.
 func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
